@@ -1,0 +1,1 @@
+//! Privacy-loss distributions with certified brackets, Rényi accounting, and calibration.

@@ -1,0 +1,5 @@
+//! The `dapple` command line.
+
+fn main() -> anyhow::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,1 @@
+//! Runs a graph: forward, and the clipped sum of per-sample gradients.

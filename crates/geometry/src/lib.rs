@@ -1,0 +1,1 @@
+//! Pixels, regions, masks, spatial pipelines, and how likely a crop sees the private region.

@@ -1,0 +1,1 @@
+//! Models as data: nodes, shapes, named parameters, the model zoo, weights files.

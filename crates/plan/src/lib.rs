@@ -1,0 +1,1 @@
+//! One plan, two readers: what a run does, and what it costs in privacy.
