@@ -1,0 +1,284 @@
+//! Builds a graph node by node, inferring shapes and making the parameters under torchvision's names.
+
+use std::collections::BTreeSet;
+
+use crate::error::GraphError;
+use crate::graph::{Graph, Node, NodeId, Parameter, ParameterId};
+use crate::init::Init;
+use crate::op::{Affine, Loss, Op, Window};
+use crate::{shape, validate};
+
+/// What a convolution is made of, besides its input.
+#[derive(Debug, Clone)]
+pub struct ConvSpec {
+    /// Output channels.
+    pub out: usize,
+    /// The sliding window.
+    pub window: Window,
+    /// Channel groups.
+    pub groups: usize,
+    /// Whether it has a bias.
+    pub bias: bool,
+    /// Eps of weight standardisation, if it is wanted.
+    pub standardise: Option<f32>,
+    /// How a fresh weight is filled.
+    pub init: Init,
+    /// How a fresh bias is filled.
+    pub bias_init: Init,
+}
+
+impl ConvSpec {
+    /// A convolution without bias or groups, initialised as torchvision's residual networks are.
+    pub fn new(out: usize, window: Window) -> Self {
+        Self {
+            out,
+            window,
+            groups: 1,
+            bias: false,
+            standardise: None,
+            init: Init::KaimingNormalFanOut,
+            bias_init: Init::Constant(0.0),
+        }
+    }
+
+    /// With a bias.
+    #[must_use]
+    pub fn bias(mut self) -> Self {
+        self.bias = true;
+        self
+    }
+
+    /// With channel groups.
+    #[must_use]
+    pub fn groups(mut self, groups: usize) -> Self {
+        self.groups = groups;
+        self
+    }
+
+    /// With weight standardisation.
+    #[must_use]
+    pub fn standardise(mut self, eps: f32) -> Self {
+        self.standardise = Some(eps);
+        self
+    }
+}
+
+/// Collects nodes and parameters; [`GraphBuilder::finish`] checks the whole and returns a [`Graph`].
+#[derive(Debug)]
+pub struct GraphBuilder {
+    nodes: Vec<Node>,
+    parameters: Vec<Parameter>,
+    names: BTreeSet<String>,
+}
+
+impl GraphBuilder {
+    /// Starts a graph whose samples have this shape.
+    pub fn new(input_shape: &[usize]) -> Self {
+        let input =
+            Node { name: "input".into(), op: Op::Input, inputs: Vec::new(), shape: input_shape.to_vec() };
+        Self { nodes: vec![input], parameters: Vec::new(), names: BTreeSet::from(["input".to_owned()]) }
+    }
+
+    /// The input node.
+    pub fn input(&self) -> NodeId {
+        NodeId(0)
+    }
+
+    /// Shape of a node's output for one sample.
+    pub fn shape(&self, id: NodeId) -> &[usize] {
+        &self.nodes[id.0].shape
+    }
+
+    /// Adds a parameter. It is trainable unless it is a buffer.
+    ///
+    /// # Errors
+    /// If the name is taken or the shape holds no values.
+    pub fn parameter(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        init: Init,
+        buffer: bool,
+    ) -> Result<ParameterId, GraphError> {
+        if self.parameters.iter().any(|p| p.name == name) {
+            return Err(GraphError::DuplicateName(name.into()));
+        }
+        if shape::elements(shape).unwrap_or(0) == 0 {
+            let reason = format!("a parameter of shape {shape:?} holds no values");
+            return Err(GraphError::Shape { node: name.into(), op: "Parameter", reason });
+        }
+        let parameter =
+            Parameter { name: name.into(), shape: shape.to_vec(), init, trainable: !buffer, buffer };
+        self.parameters.push(parameter);
+        Ok(ParameterId(self.parameters.len() - 1))
+    }
+
+    /// Adds a node for an operation whose output shape follows from its inputs.
+    ///
+    /// # Errors
+    /// If the name is taken, an input is unknown, or the shapes do not fit.
+    pub fn add(&mut self, name: &str, op: Op, inputs: &[NodeId]) -> Result<NodeId, GraphError> {
+        let shapes = self.input_shapes(inputs)?;
+        let shape = match &op {
+            Op::Parameter(id) => match self.parameters.get(id.0) {
+                Some(parameter) => parameter.shape.clone(),
+                None => return Err(GraphError::Unknown(format!("parameter {}", id.0))),
+            },
+            op => shape::infer(op, &shapes).map_err(|reason| refuse(name, op, reason))?,
+        };
+        self.push(name, op, inputs, shape)
+    }
+
+    /// Adds a convolution with its parameters `name.weight` and, if asked, `name.bias`.
+    ///
+    /// # Errors
+    /// If the shapes do not fit or the name is taken.
+    pub fn conv(&mut self, name: &str, input: NodeId, spec: ConvSpec) -> Result<NodeId, GraphError> {
+        let op_name = if spec.window.kernel.len() == 3 { "Conv3d" } else { "Conv2d" };
+        let refuse = |reason| GraphError::Shape { node: name.into(), op: op_name, reason };
+        let input_shape = self.input_shapes(&[input])?[0].to_vec();
+        let (channels, _) = shape::spatial(&input_shape).map_err(refuse)?;
+        if spec.groups == 0 || channels % spec.groups != 0 || !spec.out.is_multiple_of(spec.groups) {
+            let reason =
+                format!("{channels} -> {} channels do not divide into {} groups", spec.out, spec.groups);
+            return Err(refuse(reason));
+        }
+        let output_shape = shape::windowed(&input_shape, spec.out, &spec.window).map_err(refuse)?;
+        let weight_shape: Vec<usize> = [spec.out, channels / spec.groups]
+            .into_iter()
+            .chain(spec.window.kernel.iter().copied())
+            .collect();
+        let weight = self.parameter(&format!("{name}.weight"), &weight_shape, spec.init, false)?;
+        let bias = match spec.bias {
+            true => Some(self.parameter(&format!("{name}.bias"), &[spec.out], spec.bias_init, false)?),
+            false => None,
+        };
+        let op = Op::Conv {
+            window: spec.window,
+            groups: spec.groups,
+            weight,
+            bias,
+            standardise: spec.standardise,
+        };
+        self.push(name, op, &[input], output_shape)
+    }
+
+    /// Adds a linear layer with bias, initialised by `init` (its bias by `bias_init`).
+    ///
+    /// # Errors
+    /// If the shapes do not fit or the name is taken.
+    pub fn linear(
+        &mut self,
+        name: &str,
+        input: NodeId,
+        out: usize,
+        init: Init,
+        bias_init: Init,
+    ) -> Result<NodeId, GraphError> {
+        let mut output_shape = self.input_shapes(&[input])?[0].to_vec();
+        let Some(features) = output_shape.last_mut() else {
+            return Err(GraphError::Shape {
+                node: name.into(),
+                op: "Linear",
+                reason: "a scalar has no features".into(),
+            });
+        };
+        let weight = self.parameter(&format!("{name}.weight"), &[out, *features], init, false)?;
+        let bias = Some(self.parameter(&format!("{name}.bias"), &[out], bias_init, false)?);
+        *features = out;
+        self.push(name, Op::Linear { weight, bias }, &[input], output_shape)
+    }
+
+    /// Adds scale one and shift zero under `name`.
+    ///
+    /// # Errors
+    /// If the name is taken.
+    pub fn affine(&mut self, name: &str, features: usize) -> Result<Affine, GraphError> {
+        Ok(Affine {
+            weight: self.parameter(&format!("{name}.weight"), &[features], Init::Constant(1.0), false)?,
+            bias: self.parameter(&format!("{name}.bias"), &[features], Init::Constant(0.0), false)?,
+        })
+    }
+
+    /// Adds a group norm over `groups` groups with its affine parameters.
+    ///
+    /// # Errors
+    /// If the channels do not divide into the groups or the name is taken.
+    pub fn group_norm(&mut self, name: &str, input: NodeId, groups: usize) -> Result<NodeId, GraphError> {
+        let affine = Some(self.affine(name, self.shape(input).first().copied().unwrap_or(0))?);
+        self.add(name, Op::GroupNorm { groups, eps: 1e-5, affine }, &[input])
+    }
+
+    /// Adds a layer norm over the last axis with its affine parameters.
+    ///
+    /// # Errors
+    /// If the name is taken.
+    pub fn layer_norm(&mut self, name: &str, input: NodeId, eps: f32) -> Result<NodeId, GraphError> {
+        let affine = Some(self.affine(name, self.shape(input).last().copied().unwrap_or(0))?);
+        self.add(name, Op::LayerNorm { eps, affine }, &[input])
+    }
+
+    /// Adds a batch norm: with `training`, one that the validator refuses; without, one that applies its stored statistics
+    /// and whose scale and shift do not train unless asked to.
+    ///
+    /// # Errors
+    /// If the name is taken.
+    pub fn batch_norm(&mut self, name: &str, input: NodeId, training: bool) -> Result<NodeId, GraphError> {
+        let channels = self.shape(input).first().copied().unwrap_or(0);
+        let affine = self.affine(name, channels)?;
+        let zero = Init::Constant(0.0);
+        let mean = self.parameter(&format!("{name}.running_mean"), &[channels], zero, true)?;
+        let one = Init::Constant(1.0);
+        let variance = self.parameter(&format!("{name}.running_var"), &[channels], one, true)?;
+        if !training {
+            self.parameters[affine.weight.0].trainable = false;
+            self.parameters[affine.bias.0].trainable = false;
+        }
+        self.add(name, Op::BatchNorm { eps: 1e-5, training, affine, mean, variance }, &[input])
+    }
+
+    /// Checks the whole and returns the graph.
+    ///
+    /// # Errors
+    /// If a node mixes examples, or the output does not suit the loss.
+    pub fn finish(self, output: NodeId, loss: Loss) -> Result<Graph, GraphError> {
+        if output.0 >= self.nodes.len() {
+            return Err(GraphError::Unknown(format!("node {}", output.0)));
+        }
+        let graph = Graph { nodes: self.nodes, parameters: self.parameters, output, loss };
+        validate::check(&graph)?;
+        Ok(graph)
+    }
+
+    fn input_shapes(&self, inputs: &[NodeId]) -> Result<Vec<&[usize]>, GraphError> {
+        inputs
+            .iter()
+            .map(|id| match self.nodes.get(id.0) {
+                Some(node) => Ok(node.shape.as_slice()),
+                None => Err(GraphError::Unknown(format!("node {}", id.0))),
+            })
+            .collect()
+    }
+
+    fn push(
+        &mut self,
+        name: &str,
+        op: Op,
+        inputs: &[NodeId],
+        shape: Vec<usize>,
+    ) -> Result<NodeId, GraphError> {
+        if shape::elements(&shape).unwrap_or(0) == 0 {
+            let reason = format!("its output {shape:?} holds no values");
+            return Err(refuse(name, &op, reason));
+        }
+        if !self.names.insert(name.to_owned()) {
+            return Err(GraphError::DuplicateName(name.into()));
+        }
+        self.nodes.push(Node { name: name.into(), op, inputs: inputs.to_vec(), shape });
+        Ok(NodeId(self.nodes.len() - 1))
+    }
+}
+
+fn refuse(name: &str, op: &Op, reason: String) -> GraphError {
+    GraphError::Shape { node: name.into(), op: op.name(), reason }
+}

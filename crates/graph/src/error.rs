@@ -1,0 +1,72 @@
+//! What can be wrong with a graph, its parameters, or a weights file.
+
+use crate::weights::Mismatch;
+
+/// A graph, a set of parameters, or a weights file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum GraphError {
+    /// An operation cannot take the shapes it is given.
+    #[error("{node} ({op}): {reason}")]
+    Shape {
+        /// Name of the node.
+        node: String,
+        /// Name of the operation.
+        op: &'static str,
+        /// What does not fit.
+        reason: String,
+    },
+    /// An operation would let one example influence the result for another.
+    #[error("{node} ({op}) mixes examples")]
+    MixesExamples {
+        /// Name of the node.
+        node: String,
+        /// Name of the operation.
+        op: &'static str,
+    },
+    /// Two nodes or two parameters have the same name.
+    #[error("the name {0:?} is used twice")]
+    DuplicateName(String),
+    /// A node or parameter that is not part of this graph.
+    #[error("{0} is not part of this graph")]
+    Unknown(String),
+    /// The output does not suit the loss.
+    #[error("the output {shape:?} does not suit {loss}")]
+    Loss {
+        /// Shape of the output.
+        shape: Vec<usize>,
+        /// The loss.
+        loss: &'static str,
+    },
+    /// The names or shapes of a weights file do not match the graph.
+    #[error("the weights do not match the model: {0}")]
+    Weights(Mismatch),
+    /// A weights file that cannot be read as safetensors.
+    #[error("the weights cannot be read: {0}")]
+    Format(String),
+    /// A weights file that cannot be opened or written.
+    #[error("{path}: {source}")]
+    File {
+        /// The path.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl GraphError {
+    /// The way out, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::MixesExamples { op: "BatchNorm", .. } => Some(
+                "use group norm, or freeze the batch norm, or remove it (Norm::Group, Norm::Frozen, Norm::Removed)"
+                    .into(),
+            ),
+            Self::DuplicateName(_) => Some("give every node and parameter a name of its own".into()),
+            Self::Weights(_) => Some(
+                "check the architecture, the number of classes and the norm; a .pth file must be converted first (docs/engine.md)".into(),
+            ),
+            Self::Format(_) => Some("the file must be .safetensors; convert a .pth file first (docs/engine.md)".into()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The memory plan: which values may share a buffer because they are never alive together.
+
+use crate::graph::Graph;
+
+/// A value that needs `len` numbers from step `first` to step `last`, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Numbers it holds.
+    pub len: usize,
+    /// Step that writes it.
+    pub first: usize,
+    /// Last step that reads it.
+    pub last: usize,
+}
+
+/// Buffers and which value lies in which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// Numbers each buffer holds.
+    pub buffers: Vec<usize>,
+    /// Buffer of each value.
+    pub assignment: Vec<usize>,
+}
+
+impl MemoryPlan {
+    /// Gives every value a buffer: values in the order of their first step, each into the free buffer that fits with the least
+    /// growth or waste.
+    pub fn assign(values: &[Lifetime]) -> Self {
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        order.sort_by_key(|&value| (values[value].first, std::cmp::Reverse(values[value].len)));
+        let mut buffers: Vec<usize> = Vec::new();
+        let mut busy_until: Vec<usize> = Vec::new();
+        let mut assignment = vec![0; values.len()];
+        for value in order {
+            let Lifetime { len, first, last } = values[value];
+            let free = (0..buffers.len()).filter(|&buffer| busy_until[buffer] < first);
+            let buffer = free.min_by_key(|&buffer| buffers[buffer].abs_diff(len)).unwrap_or_else(|| {
+                buffers.push(0);
+                busy_until.push(0);
+                buffers.len() - 1
+            });
+            buffers[buffer] = buffers[buffer].max(len);
+            busy_until[buffer] = last;
+            assignment[value] = buffer;
+        }
+        Self { buffers, assignment }
+    }
+
+    /// The plan of a forward pass over a graph: one value per node, alive until its last reader.
+    pub fn forward(graph: &Graph) -> Self {
+        let mut lifetimes: Vec<Lifetime> = graph
+            .nodes()
+            .iter()
+            .enumerate()
+            .map(|(step, node)| Lifetime { len: node.len(), first: step, last: step })
+            .collect();
+        for (step, node) in graph.nodes().iter().enumerate() {
+            for input in &node.inputs {
+                lifetimes[input.index()].last = step;
+            }
+        }
+        lifetimes[graph.output().index()].last = graph.nodes().len();
+        Self::assign(&lifetimes)
+    }
+
+    /// Numbers in all buffers together.
+    pub fn len(&self) -> usize {
+        self.buffers.iter().sum()
+    }
+
+    /// Whether there is nothing to hold.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn values_alive_together_never_share(spans in prop::collection::vec((1usize..50, 0usize..20, 0usize..6), 1..30)) {
+            let values: Vec<Lifetime> =
+                spans.iter().map(|&(len, first, more)| Lifetime { len, first, last: first + more }).collect();
+            let plan = MemoryPlan::assign(&values);
+            for (i, a) in values.iter().enumerate() {
+                prop_assert!(plan.buffers[plan.assignment[i]] >= a.len);
+                for (j, b) in values.iter().enumerate().skip(i + 1) {
+                    let together = a.first <= b.last && b.first <= a.last;
+                    prop_assert!(!together || plan.assignment[i] != plan.assignment[j]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_needs_two_buffers() {
+        let values: Vec<Lifetime> = (0..9).map(|i| Lifetime { len: 10, first: i, last: i + 1 }).collect();
+        assert_eq!(MemoryPlan::assign(&values).len(), 20);
+    }
+}

@@ -1,0 +1,69 @@
+//! Refuses graphs that mix examples or whose output does not suit the loss.
+
+use crate::error::GraphError;
+use crate::graph::Graph;
+use crate::op::{Loss, Op};
+
+/// Checks a whole graph.
+///
+/// # Guarantee
+/// Every operation of an accepted graph computes its output for a sample from that sample and the parameters alone, so the gradient of
+/// one sample's loss does not depend on any other sample, which is what clipping per sample needs.
+pub(crate) fn check(graph: &Graph) -> Result<(), GraphError> {
+    if graph.input_shape().is_empty() || graph.input_shape().contains(&0) {
+        let reason = format!("a sample of shape {:?} holds no values", graph.input_shape());
+        return Err(GraphError::Shape { node: "input".into(), op: "Input", reason });
+    }
+    for node in graph.nodes() {
+        if matches!(node.op, Op::BatchNorm { training: true, .. }) {
+            return Err(GraphError::MixesExamples { node: node.name.clone(), op: node.op.name() });
+        }
+    }
+    if let Loss::CrossEntropy { label_smoothing } = graph.loss()
+        && (graph.output_shape()[0] < 2 || !(0.0..=1.0).contains(&label_smoothing))
+    {
+        return Err(GraphError::Loss { shape: graph.output_shape().to_vec(), loss: "cross-entropy" });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ConvSpec, GraphBuilder, GraphError, Loss, Op, Window};
+
+    const LOSS: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
+
+    #[test]
+    fn refuses_batch_statistics_and_names_the_node() {
+        let mut builder = GraphBuilder::new(&[3, 8, 8]);
+        let x = builder.conv("conv", builder.input(), ConvSpec::new(4, Window::square(3))).unwrap();
+        let x = builder.batch_norm("stem.norm", x, true).unwrap();
+        let error = builder.finish(x, LOSS).unwrap_err();
+        assert_eq!(error.to_string(), "stem.norm (BatchNorm) mixes examples");
+        assert!(error.hint().unwrap().contains("group norm"));
+    }
+
+    #[test]
+    fn wrong_shapes_name_the_node() {
+        let mut builder = GraphBuilder::new(&[3, 8, 8]);
+        let input = builder.input();
+        let errors = [
+            builder.conv("wide", input, ConvSpec::new(4, Window::square(9))).unwrap_err(),
+            builder.conv("odd", input, ConvSpec::new(4, Window::square(3)).groups(2)).unwrap_err(),
+            builder.add("pool", Op::AdaptiveAvgPool(vec![0, 1]), &[input]).unwrap_err(),
+            builder.add("shape", Op::Reshape(vec![5]), &[input]).unwrap_err(),
+            builder.group_norm("norm", input, 2).unwrap_err(),
+            builder.add("product", Op::MatMul { transpose: false }, &[input]).unwrap_err(),
+        ];
+        for (error, name) in errors.iter().zip(["wide", "odd", "pool", "shape", "norm", "product"]) {
+            assert!(matches!(error, GraphError::Shape { node, .. } if node == name), "{error}");
+        }
+    }
+
+    #[test]
+    fn refuses_an_empty_sample() {
+        let builder = GraphBuilder::new(&[3, 0, 8]);
+        let input = builder.input();
+        assert!(builder.finish(input, LOSS).is_err());
+    }
+}

@@ -1,0 +1,206 @@
+//! Weights files: `.safetensors` under torchvision's names.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+
+use crate::error::GraphError;
+use crate::graph::{Graph, ParameterId};
+use crate::init::Parameters;
+
+/// Every name that keeps a weights file from fitting a graph.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mismatch {
+    /// In the graph but not in the file.
+    pub missing: Vec<String>,
+    /// In the file but not in the graph.
+    pub unexpected: Vec<String>,
+    /// In both with different shapes: name, shape in the graph, shape in the file.
+    pub wrong_shape: Vec<(String, Vec<usize>, Vec<usize>)>,
+    /// Of a number type that cannot be read: name and type.
+    pub wrong_type: Vec<(String, String)>,
+}
+
+impl Mismatch {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wrong =
+            self.wrong_shape.iter().map(|(name, want, got)| format!("{name} (model {want:?}, file {got:?})"));
+        let types = self.wrong_type.iter().map(|(name, kind)| format!("{name} ({kind})"));
+        let parts = [
+            ("missing", self.missing.clone()),
+            ("unexpected", self.unexpected.clone()),
+            ("wrong shape", wrong.collect()),
+            ("wrong type", types.collect()),
+        ];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(what, names)| format!("{what}: {}", names.join(", ")))
+            .collect();
+        write!(f, "{}", parts.join("; "))
+    }
+}
+
+/// Reads parameters from the bytes of a safetensors file. Counters that PyTorch's batch norm stores are skipped.
+///
+/// # Errors
+/// If the bytes are not safetensors, or any name or shape does not fit: the error lists every one.
+pub fn read(graph: &Graph, bytes: &[u8]) -> Result<Parameters, GraphError> {
+    let file = SafeTensors::deserialize(bytes).map_err(|error| GraphError::Format(error.to_string()))?;
+    let mut tensors: BTreeMap<String, TensorView<'_>> = file.tensors().into_iter().collect();
+    tensors.retain(|name, _| !name.ends_with(".num_batches_tracked"));
+    let mut mismatch = Mismatch::default();
+    let mut parameters = Parameters::zeros(graph);
+    for (index, parameter) in graph.parameters().iter().enumerate() {
+        let Some(tensor) = tensors.remove(&parameter.name) else {
+            mismatch.missing.push(parameter.name.clone());
+            continue;
+        };
+        if tensor.shape() != parameter.shape {
+            let shapes = (parameter.name.clone(), parameter.shape.clone(), tensor.shape().to_vec());
+            mismatch.wrong_shape.push(shapes);
+        } else if !decode(&tensor, parameters.get_mut(ParameterId(index))) {
+            mismatch.wrong_type.push((parameter.name.clone(), format!("{:?}", tensor.dtype())));
+        }
+    }
+    mismatch.unexpected = tensors.into_keys().collect();
+    if mismatch.is_empty() { Ok(parameters) } else { Err(GraphError::Weights(mismatch)) }
+}
+
+/// Reads parameters from a safetensors file.
+///
+/// # Errors
+/// As [`read`], and if the file cannot be opened.
+pub fn load(graph: &Graph, path: &Path) -> Result<Parameters, GraphError> {
+    let bytes = std::fs::read(path).map_err(|source| file_error(path, source))?;
+    read(graph, &bytes)
+}
+
+/// The parameters as the bytes of a safetensors file.
+///
+/// # Errors
+/// If the parameters do not belong to the graph.
+pub fn write(graph: &Graph, parameters: &Parameters) -> Result<Vec<u8>, GraphError> {
+    if !parameters.fit(graph) {
+        return Err(GraphError::Unknown("a set of parameters".into()));
+    }
+    let encoded: Vec<Vec<u8>> = (0..graph.parameters().len())
+        .map(|index| {
+            parameters.get(ParameterId(index)).iter().flat_map(|value| value.to_le_bytes()).collect()
+        })
+        .collect();
+    let format = |error: safetensors::SafeTensorError| GraphError::Format(error.to_string());
+    let views: Vec<(&str, TensorView<'_>)> = graph
+        .parameters()
+        .iter()
+        .zip(&encoded)
+        .map(|(p, bytes)| Ok((p.name.as_str(), TensorView::new(Dtype::F32, p.shape.clone(), bytes)?)))
+        .collect::<Result<_, safetensors::SafeTensorError>>()
+        .map_err(format)?;
+    safetensors::serialize(views, None).map_err(format)
+}
+
+/// Writes the parameters to a safetensors file.
+///
+/// # Errors
+/// As [`write()`], and if the file cannot be written.
+pub fn save(graph: &Graph, parameters: &Parameters, path: &Path) -> Result<(), GraphError> {
+    std::fs::write(path, write(graph, parameters)?).map_err(|source| file_error(path, source))
+}
+
+fn file_error(path: &Path, source: std::io::Error) -> GraphError {
+    GraphError::File { path: path.display().to_string(), source }
+}
+
+/// Decodes 16-, 32- and 64-bit floating-point numbers; false for any other type.
+fn decode(tensor: &TensorView<'_>, values: &mut [f32]) -> bool {
+    let bytes = tensor.data();
+    match tensor.dtype() {
+        Dtype::F32 => {
+            for (value, chunk) in values.iter_mut().zip(bytes.as_chunks().0) {
+                *value = f32::from_le_bytes(*chunk);
+            }
+        }
+        Dtype::F64 => {
+            for (value, chunk) in values.iter_mut().zip(bytes.as_chunks().0) {
+                *value = f64::from_le_bytes(*chunk) as f32;
+            }
+        }
+        Dtype::BF16 => {
+            for (value, chunk) in values.iter_mut().zip(bytes.as_chunks().0) {
+                *value = f32::from_bits(u32::from(u16::from_le_bytes(*chunk)) << 16);
+            }
+        }
+        Dtype::F16 => {
+            for (value, chunk) in values.iter_mut().zip(bytes.as_chunks().0) {
+                *value = half_to_single(u16::from_le_bytes(*chunk));
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// IEEE 754 half precision to single precision, exact.
+fn half_to_single(bits: u16) -> f32 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let exponent = i32::from(bits >> 10 & 0x1f);
+    let fraction = f32::from(bits & 0x3ff);
+    match exponent {
+        0 => sign * fraction * (-24f32).exp2(),
+        31 if fraction == 0.0 => sign * f32::INFINITY,
+        31 => f32::NAN,
+        _ => sign * (1024.0 + fraction) * ((exponent - 25) as f32).exp2(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zoo;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+        let parameters = Parameters::init(&graph, 3);
+        assert_eq!(read(&graph, &write(&graph, &parameters).unwrap()).unwrap(), parameters);
+    }
+
+    #[test]
+    fn a_mismatch_lists_every_name() {
+        let ten = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+        let bytes = write(&ten, &Parameters::init(&ten, 3)).unwrap();
+        let seven = zoo::small_cnn(&[1, 28, 28], 7).unwrap();
+        let Err(GraphError::Weights(mismatch)) = read(&seven, &bytes) else { panic!("must not fit") };
+        assert_eq!(mismatch.wrong_shape.len(), 2);
+        let residual = zoo::resnet(zoo::ResNet::R18, &[3, 32, 32], 10, zoo::Norm::Frozen).unwrap();
+        let Err(GraphError::Weights(mismatch)) = read(&residual, &bytes) else { panic!("must not fit") };
+        // Both models have a conv1.weight, of different shapes.
+        assert_eq!(mismatch.wrong_shape.len(), 1);
+        assert_eq!(mismatch.missing.len(), residual.parameters().len() - 1);
+        assert_eq!(mismatch.unexpected.len(), ten.parameters().len() - 1);
+    }
+
+    #[test]
+    fn rubbish_is_an_error() {
+        let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+        for bytes in [&b""[..], b"\x00", b"not a weights file at all", &[0xff; 64]] {
+            assert!(matches!(read(&graph, bytes), Err(GraphError::Format(_))));
+        }
+    }
+
+    #[test]
+    fn halves_decode() {
+        for (bits, value) in [(0x3c00, 1.0), (0xc000, -2.0), (0x0001, 5.960_464_5e-8), (0x7bff, 65504.0)] {
+            assert_eq!(half_to_single(bits), value);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The model zoo. Parameter names and shapes are torchvision's wherever torchvision has the model.
+
+mod resnet;
+mod small_cnn;
+mod vgg;
+mod wide_resnet;
+
+pub use resnet::{ResNet, resnet};
+pub use small_cnn::small_cnn;
+pub use vgg::{Vgg, vgg};
+pub use wide_resnet::{WideResNet, wide_resnet};
+
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::init::Init;
+use crate::op::{Loss, Op};
+
+/// The loss of every classifier of the zoo; [`crate::Graph::with_loss`] changes it.
+const CLASSIFIER_LOSS: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
+
+/// What stands where torchvision's models have batch norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Norm {
+    /// Batch norm with its stored statistics; nothing of it trains.
+    Frozen,
+    /// Nothing.
+    Removed,
+    /// Group norm with this many groups, under the batch norm's names.
+    Group(usize),
+    /// Batch norm as it trains without privacy. The validator refuses it, because it mixes examples.
+    Batch,
+}
+
+impl Norm {
+    fn add(self, builder: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeId, GraphError> {
+        match self {
+            Self::Frozen => builder.batch_norm(name, input, false),
+            Self::Batch => builder.batch_norm(name, input, true),
+            Self::Group(groups) => builder.group_norm(name, input, groups),
+            Self::Removed => Ok(input),
+        }
+    }
+}
+
+/// A linear layer with PyTorch's default initialisation.
+fn default_linear(
+    builder: &mut GraphBuilder,
+    name: &str,
+    input: NodeId,
+    out: usize,
+) -> Result<NodeId, GraphError> {
+    let features = builder.shape(input).last().copied().unwrap_or(1);
+    builder.linear(name, input, out, Init::UniformFanIn, Init::UniformInverseRoot(features))
+}
+
+/// All values of a node as one vector, in row-major order.
+fn flatten(builder: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeId, GraphError> {
+    let len = builder.shape(input).iter().product();
+    builder.add(name, Op::Reshape(vec![len]), &[input])
+}
+
+/// Mean over all positions, as one vector of channels.
+fn global_pool(builder: &mut GraphBuilder, input: NodeId) -> Result<NodeId, GraphError> {
+    let rank = builder.shape(input).len().saturating_sub(1);
+    let pooled = builder.add("avgpool", Op::AdaptiveAvgPool(vec![1; rank]), &[input])?;
+    flatten(builder, "flatten", pooled)
+}

@@ -1,0 +1,93 @@
+//! Residual networks (He et al. 2015), as torchvision builds them.
+
+use super::{CLASSIFIER_LOSS, Norm, default_linear, global_pool};
+use crate::builder::{ConvSpec, GraphBuilder};
+use crate::error::GraphError;
+use crate::graph::{Graph, NodeId};
+use crate::op::{Op, Window};
+
+/// The depth of a residual network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResNet {
+    /// 18 layers.
+    R18,
+    /// 34 layers.
+    R34,
+    /// 50 layers, with bottlenecks.
+    R50,
+    /// 101 layers, with bottlenecks.
+    R101,
+}
+
+impl ResNet {
+    fn blocks(self) -> [usize; 4] {
+        match self {
+            Self::R18 => [2, 2, 2, 2],
+            Self::R34 | Self::R50 => [3, 4, 6, 3],
+            Self::R101 => [3, 4, 23, 3],
+        }
+    }
+
+    fn expansion(self) -> usize {
+        match self {
+            Self::R18 | Self::R34 => 1,
+            Self::R50 | Self::R101 => 4,
+        }
+    }
+}
+
+/// A residual network for samples of this shape.
+///
+/// # Errors
+/// If the sample is too small, or the norm does not suit the channels or mixes examples.
+pub fn resnet(depth: ResNet, input_shape: &[usize], classes: usize, norm: Norm) -> Result<Graph, GraphError> {
+    let mut builder = GraphBuilder::new(input_shape);
+    let b = &mut builder;
+    let x = b.conv("conv1", b.input(), ConvSpec::new(64, Window::square(7).stride(2).padding(3)))?;
+    let x = norm.add(b, "bn1", x)?;
+    let x = b.add("relu", Op::Relu, &[x])?;
+    let mut x = b.add("maxpool", Op::MaxPool(Window::square(3).stride(2).padding(1)), &[x])?;
+    for (stage, &blocks) in depth.blocks().iter().enumerate() {
+        for block in 0..blocks {
+            let stride = if stage > 0 && block == 0 { 2 } else { 1 };
+            x = residual(b, &format!("layer{}.{block}", stage + 1), x, 64 << stage, stride, depth, norm)?;
+        }
+    }
+    let x = global_pool(b, x)?;
+    let x = default_linear(b, "fc", x, classes)?;
+    builder.finish(x, CLASSIFIER_LOSS)
+}
+
+/// One residual block: two 3x3 convolutions, or 1x1, 3x3, 1x1 where the network has bottlenecks.
+fn residual(
+    b: &mut GraphBuilder,
+    name: &str,
+    input: NodeId,
+    width: usize,
+    stride: usize,
+    depth: ResNet,
+    norm: Norm,
+) -> Result<NodeId, GraphError> {
+    let out = width * depth.expansion();
+    let layers = match depth.expansion() {
+        1 => vec![(width, 3, stride), (out, 3, 1)],
+        _ => vec![(width, 1, 1), (width, 3, stride), (out, 1, 1)],
+    };
+    let mut x = input;
+    for (index, &(channels, size, stride)) in layers.iter().enumerate() {
+        let window = Window::square(size).stride(stride).padding(size / 2);
+        x = b.conv(&format!("{name}.conv{}", index + 1), x, ConvSpec::new(channels, window))?;
+        x = norm.add(b, &format!("{name}.bn{}", index + 1), x)?;
+        if index + 1 < layers.len() {
+            x = b.add(&format!("{name}.relu{}", index + 1), Op::Relu, &[x])?;
+        }
+    }
+    let mut shortcut = input;
+    if stride != 1 || b.shape(input)[0] != out {
+        let window = Window::square(1).stride(stride);
+        shortcut = b.conv(&format!("{name}.downsample.0"), input, ConvSpec::new(out, window))?;
+        shortcut = norm.add(b, &format!("{name}.downsample.1"), shortcut)?;
+    }
+    let sum = b.add(&format!("{name}.add"), Op::Add, &[x, shortcut])?;
+    b.add(&format!("{name}.relu"), Op::Relu, &[sum])
+}

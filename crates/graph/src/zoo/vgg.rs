@@ -1,0 +1,66 @@
+//! VGG networks (Simonyan and Zisserman 2014), as torchvision builds them.
+
+use super::{CLASSIFIER_LOSS, Norm, flatten};
+use crate::builder::{ConvSpec, GraphBuilder};
+use crate::error::GraphError;
+use crate::graph::Graph;
+use crate::init::Init;
+use crate::op::{Op, Window};
+
+/// The depth of a VGG network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vgg {
+    /// 11 layers.
+    V11,
+    /// 16 layers.
+    V16,
+}
+
+impl Vgg {
+    /// Convolutions of each stage; the widths are 64, 128, 256, 512, 512.
+    fn stages(self) -> [usize; 5] {
+        match self {
+            Self::V11 => [1, 1, 2, 2, 2],
+            Self::V16 => [2, 2, 3, 3, 3],
+        }
+    }
+}
+
+/// A VGG network for samples of this shape. `Norm::Removed` gives torchvision's plain models, the others the places of its `_bn` models.
+///
+/// # Errors
+/// If the sample is too small, or the norm does not suit the channels or mixes examples.
+pub fn vgg(depth: Vgg, input_shape: &[usize], classes: usize, norm: Norm) -> Result<Graph, GraphError> {
+    let mut builder = GraphBuilder::new(input_shape);
+    let b = &mut builder;
+    let mut x = b.input();
+    // torchvision numbers the modules of one long sequence: convolution, norm if any, activation, pooling.
+    let mut module = 0;
+    for (stage, &convolutions) in depth.stages().iter().enumerate() {
+        for _ in 0..convolutions {
+            let width = (64 << stage).min(512);
+            let spec = ConvSpec::new(width, Window::square(3).padding(1)).bias();
+            x = b.conv(&format!("features.{module}"), x, spec)?;
+            module += 1;
+            if norm != Norm::Removed {
+                x = norm.add(b, &format!("features.{module}"), x)?;
+                module += 1;
+            }
+            x = b.add(&format!("features.{module}"), Op::Relu, &[x])?;
+            module += 1;
+        }
+        x = b.add(&format!("features.{module}"), Op::MaxPool(Window::square(2).stride(2)), &[x])?;
+        module += 1;
+    }
+    x = b.add("avgpool", Op::AdaptiveAvgPool(vec![7, 7]), &[x])?;
+    x = flatten(b, "flatten", x)?;
+    for (layer, out) in [(0, 4096), (3, 4096), (6, classes)] {
+        let name = format!("classifier.{layer}");
+        x = b.linear(&name, x, out, Init::Normal(0.01), Init::Constant(0.0))?;
+        if layer < 6 {
+            x = b.add(&format!("classifier.{}", layer + 1), Op::Relu, &[x])?;
+            x = b.add(&format!("classifier.{}", layer + 2), Op::Dropout(0.5), &[x])?;
+        }
+    }
+    builder.finish(x, CLASSIFIER_LOSS)
+}
