@@ -1,1 +1,33 @@
 //! Plots, tables and self-contained pages.
+//!
+//! Everything here turns plain data into bytes: a [`Figure`] of [`Chart`]s becomes SVG or PNG, a table
+//! becomes terminal text, Markdown, CSV or HTML, a [`Page`] becomes one HTML file that needs no network.
+//! Nothing is written to disk, and equal input gives equal output, byte for byte.
+//!
+//! A figure is first laid out as a [`scene::Scene`], a flat list of shapes; the SVG and the PNG writer both
+//! draw that list, so the two always agree.
+//!
+//! ```
+//! use dapple_report::{Axis, Chart, Figure, Series, Theme};
+//!
+//! let chart = Chart::new("Privacy profile")
+//!     .x(Axis::linear("ε"))
+//!     .y(Axis::log("δ"))
+//!     .series(Series::line("Poisson", [(0.0, 1e-1), (1.0, 1e-3), (2.0, 1e-6)]));
+//! let svg = Figure::single(chart).to_svg(Theme::Auto);
+//! assert!(svg.starts_with("<svg"));
+//! ```
+
+pub mod chart;
+mod error;
+mod escape;
+mod figure;
+mod font;
+pub mod number;
+pub mod paint;
+pub mod scene;
+
+pub use chart::{Axis, BandPoint, Chart, Dash, ErrorPoint, LegendPlace, Reference, Series};
+pub use error::ReportError;
+pub use figure::Figure;
+pub use paint::Theme;
