@@ -1,0 +1,104 @@
+//! What can be wrong with a question, and the way out.
+
+use thiserror::Error;
+
+/// Why the accountant gave no answer.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum AccountingError {
+    /// A number lies outside the range in which the accountant is proved and tested.
+    #[error("{name} = {value} is outside {range}")]
+    OutOfRange {
+        /// The name of the quantity.
+        name: &'static str,
+        /// The value that was given.
+        value: f64,
+        /// The range it must lie in, in words.
+        range: &'static str,
+    },
+    /// Probabilities that should form a distribution do not.
+    #[error("the probabilities {names} add up to {sum}, not to 1")]
+    NotADistribution {
+        /// Which probabilities.
+        names: &'static str,
+        /// Their sum.
+        sum: f64,
+    },
+    /// An operation needs a pair that bounds both directions at once.
+    #[error("{operation} needs a substitution (symmetric) relation")]
+    NotSymmetric {
+        /// The operation.
+        operation: &'static str,
+    },
+    /// No value of the unknown reaches the target.
+    #[error("no {unknown} between {low} and {high} reaches epsilon {epsilon}")]
+    Unreachable {
+        /// The unknown that was solved for.
+        unknown: &'static str,
+        /// The smallest value that was tried.
+        low: f64,
+        /// The largest value that was tried.
+        high: f64,
+        /// The target.
+        epsilon: f64,
+    },
+    /// The privacy loss is so large that no useful bound exists.
+    #[error("epsilon is above {limit}: the plan gives no privacy at delta {delta}")]
+    EpsilonTooLarge {
+        /// The largest epsilon the accountant reports.
+        limit: f64,
+        /// The delta asked for.
+        delta: f64,
+    },
+    /// The profile cannot be resolved at so small a delta.
+    #[error("delta {delta} is below what the truncated distribution resolves ({floor})")]
+    DeltaBelowFloor {
+        /// The delta asked for.
+        delta: f64,
+        /// The mass that was moved to infinity.
+        floor: f64,
+    },
+}
+
+impl AccountingError {
+    /// The way out, as one sentence.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::OutOfRange { name, .. } => match *name {
+                "delta" => "delta is a probability, commonly 1e-5 or one over the number of records",
+                "sample rate" => "the sample rate is batch / records, at most 1",
+                "noise multiplier" => {
+                    "the noise multiplier is the noise's standard deviation in units of the clip norm"
+                }
+                "steps" => "steps = epochs * ceil(records / batch)",
+                _ => "give a finite number inside that range",
+            },
+            Self::NotADistribution { .. } => "give probabilities that add up to 1",
+            Self::NotSymmetric { .. } => {
+                "sampling without replacement keeps the number of records: use the replace or patch relation"
+            }
+            Self::Unreachable { .. } => "raise epsilon or delta, lower the steps, or lower the sample rate",
+            Self::EpsilonTooLarge { .. } => "raise the noise multiplier or lower the steps",
+            Self::DeltaBelowFloor { .. } => "ask for a larger delta",
+        }
+    }
+}
+
+/// The result of asking the accountant.
+pub type Result<T> = std::result::Result<T, AccountingError>;
+
+/// Checks that `low <= value <= high` and that it is a number.
+pub(crate) fn in_range(
+    name: &'static str,
+    value: f64,
+    low: f64,
+    high: f64,
+    range: &'static str,
+) -> Result<f64> {
+    if value >= low && value <= high {
+        Ok(value)
+    } else {
+        Err(AccountingError::OutOfRange { name, value, range })
+    }
+}

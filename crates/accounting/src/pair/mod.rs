@@ -1,0 +1,229 @@
+//! Dominating pairs of one step, seen through their privacy loss.
+//!
+//! A pair `(P, Q)` enters the accountant only through the masses that `P` and `Q` give to intervals of the loss
+//! `L = ln dP/dQ`. Pairs are built from a base (Gaussian, Laplace, the substitution mixture, a discrete
+//! distribution) by wrappers that keep the domination: Poisson subsampling, mirroring into the two-sided profile
+//! of a symmetric relation, and reversal.
+
+mod discrete;
+mod gaussian;
+mod laplace;
+mod substitution;
+
+use std::sync::Arc;
+
+pub(crate) use discrete::{Atoms, Discrete};
+pub(crate) use gaussian::Gaussian;
+pub(crate) use laplace::Laplace;
+pub use substitution::{Distances, Participation, Substitution};
+
+/// `P`-mass and `Q`-mass of one set of outcomes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) p: f64,
+    pub(crate) q: f64,
+}
+
+impl Cell {
+    fn swapped(self) -> Self {
+        Self { p: self.q, q: self.p }
+    }
+}
+
+/// The masses of the loss intervals cut by increasing boundaries `b_0 < .. < b_n`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cells {
+    /// Loss at most `b_0`.
+    pub(crate) below: Cell,
+    /// Loss in `(b_i, b_{i+1}]`.
+    pub(crate) inner: Vec<Cell>,
+    /// Loss above `b_n`, infinite losses included.
+    pub(crate) above: Cell,
+    /// The common mass of `P` and `Q` at loss 0, counted nowhere else.
+    pub(crate) zero_atom: f64,
+}
+
+/// A coarse picture of a pair: representative losses with their masses, in no particular order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Probe {
+    pub(crate) loss: f64,
+    pub(crate) cell: Cell,
+}
+
+/// Which discretisation of a [`Discrete`] pair an answer needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Never underestimates delta.
+    Upper,
+    /// Never overestimates delta.
+    Lower,
+}
+
+/// A dominating pair.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Pair {
+    Gaussian(Gaussian),
+    Laplace(Laplace),
+    /// The positive half of the substitution mixture; only meaningful inside `Mirrored`.
+    Substitution(Substitution),
+    Discrete(Arc<Discrete>),
+    /// `((1-q) Q + q P, Q)`: the record is seen with probability `q`.
+    Subsampled { base: Box<Pair>, rate: f64 },
+    /// The two-sided profile of a symmetric relation (MATH: `h(a) = 1 - a + a h(1/a)` for `a < 1`): positive losses
+    /// of the base, their mirror image with `P` and `Q` exchanged, and the rest of the mass at loss 0.
+    Mirrored(Box<Pair>),
+    /// `(Q, P)`.
+    Reversed(Box<Pair>),
+}
+
+impl Pair {
+    pub(crate) fn subsampled(self, rate: f64) -> Self {
+        if rate >= 1.0 { self } else { Self::Subsampled { base: Box::new(self), rate } }
+    }
+
+    pub(crate) fn mirrored(self) -> Self {
+        Self::Mirrored(Box::new(self))
+    }
+
+    pub(crate) fn reversed(self) -> Self {
+        match self {
+            // A Gaussian pair and a two-sided pair are their own mirror images.
+            Self::Gaussian(_) | Self::Laplace(_) | Self::Mirrored(_) => self,
+            Self::Reversed(base) => *base,
+            other => Self::Reversed(Box::new(other)),
+        }
+    }
+
+    fn is_discrete(&self) -> bool {
+        match self {
+            Self::Discrete(_) => true,
+            Self::Subsampled { base, .. } | Self::Mirrored(base) | Self::Reversed(base) => base.is_discrete(),
+            Self::Gaussian(_) | Self::Laplace(_) | Self::Substitution(_) => false,
+        }
+    }
+
+    /// The masses of the intervals cut by `boundaries`, which must increase strictly.
+    ///
+    /// # Guarantee
+    /// Each mass has a relative error of at most [`MASS_ERROR`]; an outcome is counted in the cell of its loss up to
+    /// the rounding of the boundary.
+    pub(crate) fn cells(&self, boundaries: &[f64], side: Side) -> Cells {
+        match self {
+            Self::Gaussian(pair) => pair.cells(boundaries),
+            Self::Laplace(pair) => pair.cells(boundaries),
+            Self::Substitution(pair) => pair.cells(boundaries),
+            Self::Discrete(pair) => pair.cells(boundaries, side),
+            Self::Subsampled { base, rate } => {
+                // loss' = ln(1 - q + q e^loss), so loss = ln(1 + (e^loss' - 1) / q).
+                let inner: Vec<f64> = boundaries.iter().map(|b| (b.exp_m1() / rate).max(-1.0).ln_1p()).collect();
+                let cells = base.cells(&inner, side);
+                let mix = |c: Cell| Cell { p: (1.0 - rate) * c.q + rate * c.p, q: c.q };
+                Cells {
+                    below: mix(cells.below),
+                    inner: cells.inner.into_iter().map(mix).collect(),
+                    above: mix(cells.above),
+                    zero_atom: cells.zero_atom,
+                }
+            }
+            // The lower discretisation may have lowered losses, which raises Q-masses: read backwards it bounds nothing.
+            Self::Mirrored(base) | Self::Reversed(base) if side == Side::Lower && base.is_discrete() => {
+                Cells { inner: vec![Cell::default(); boundaries.len().saturating_sub(1)], ..Cells::default() }
+            }
+            Self::Mirrored(base) => mirrored_cells(base, boundaries, side),
+            Self::Reversed(base) => {
+                let negated: Vec<f64> = boundaries.iter().rev().map(|b| -b).collect();
+                let cells = base.cells(&negated, side);
+                Cells {
+                    below: cells.above.swapped(),
+                    inner: cells.inner.into_iter().rev().map(Cell::swapped).collect(),
+                    above: cells.below.swapped(),
+                    zero_atom: cells.zero_atom,
+                }
+            }
+        }
+    }
+
+    /// Representative losses: good to a few per cent, for choosing grids and tilts, never for an answer.
+    pub(crate) fn probe(&self) -> Vec<Probe> {
+        match self {
+            Self::Gaussian(pair) => pair.probe(),
+            Self::Laplace(pair) => pair.probe(),
+            Self::Substitution(pair) => pair.probe(),
+            Self::Discrete(pair) => pair.probe(),
+            Self::Subsampled { base, rate } => {
+                let mut probes = base.probe();
+                for probe in &mut probes {
+                    let cell = probe.cell;
+                    probe.loss = (rate * probe.loss.exp_m1()).ln_1p().min(probe.loss.max(0.0) + rate.ln().abs());
+                    if probe.loss.is_infinite() || probe.loss.is_nan() {
+                        probe.loss = f64::MAX.ln();
+                    }
+                    probe.cell.p = (1.0 - rate) * cell.q + rate * cell.p;
+                }
+                probes
+            }
+            Self::Mirrored(base) => {
+                let mut probes = base.probe();
+                probes.retain(|probe| probe.loss > 0.0);
+                let zero = 1.0 - probes.iter().map(|probe| probe.cell.p + probe.cell.q).sum::<f64>();
+                let mirrored: Vec<Probe> = probes
+                    .iter()
+                    .map(|probe| Probe { loss: -probe.loss, cell: probe.cell.swapped() })
+                    .collect();
+                probes.extend(mirrored);
+                probes.push(Probe { loss: 0.0, cell: Cell { p: zero.max(0.0), q: zero.max(0.0) } });
+                probes
+            }
+            Self::Reversed(base) => base
+                .probe()
+                .into_iter()
+                .map(|probe| Probe { loss: -probe.loss, cell: probe.cell.swapped() })
+                .collect(),
+        }
+    }
+}
+
+/// Relative error of the masses that [`Pair::cells`] returns: a few roundings on top of [`normal::interval`].
+///
+/// [`normal::interval`]: crate::numerics::normal::interval
+pub(crate) const MASS_ERROR: f64 = 64.0 * f64::EPSILON;
+
+fn mirrored_cells(base: &Pair, boundaries: &[f64], side: Side) -> Cells {
+    // Positive boundaries cut the base; the negative ones cut its mirror image. 0 is always a cut.
+    let mut positive: Vec<f64> = boundaries.iter().copied().filter(|&b| b > 0.0).collect();
+    positive.insert(0, 0.0);
+    let mut negative: Vec<f64> = boundaries.iter().rev().map(|&b| -b).filter(|&b| b > 0.0).collect();
+    negative.insert(0, 0.0);
+    let right = base.cells(&positive, side);
+    let left = base.cells(&negative, side);
+    let has_zero = boundaries.contains(&0.0);
+    let positive_mass: f64 = right.inner.iter().map(|c| c.p + c.q).sum::<f64>() + right.above.p + right.above.q;
+    let zero_atom = (1.0 - positive_mass).max(0.0);
+
+    let mut strips: Vec<Cell> = Vec::with_capacity(boundaries.len() + 2);
+    strips.push(left.above.swapped());
+    strips.extend(left.inner.iter().rev().map(|c| c.swapped()));
+    if has_zero {
+        strips.extend(right.inner.iter().copied());
+    } else if let Some((&first, rest)) = right.inner.split_first() {
+        // No boundary at 0: the two strips that meet there are one cell.
+        match strips.last_mut() {
+            Some(last) => *last = Cell { p: last.p + first.p, q: last.q + first.q },
+            None => strips.push(first),
+        }
+        strips.extend(rest.iter().copied());
+    } else if let Some(last) = strips.last_mut() {
+        *last = Cell { p: last.p + right.above.p, q: last.q + right.above.q };
+        let above = strips.pop().unwrap_or_default();
+        return split_ends(strips, above, zero_atom);
+    }
+    split_ends(strips, right.above, zero_atom)
+}
+
+fn split_ends(mut strips: Vec<Cell>, above: Cell, zero_atom: f64) -> Cells {
+    if strips.is_empty() {
+        return Cells { above, zero_atom, ..Cells::default() };
+    }
+    let below = strips.remove(0);
+    Cells { below, inner: strips, above, zero_atom }
+}

@@ -1,0 +1,167 @@
+//! The pair of the amplification theorem: a record is absent, present but unaffected, or present and affected.
+
+use super::gaussian::{PROBE_REACH, PROBE_STEP, outcome_cells};
+use super::{Cell, Cells, Gaussian, Pair, Probe};
+use crate::error::{AccountingError, Result, in_range};
+use crate::numerics::normal;
+
+/// One step under a substitution relation, in units of the noise's standard deviation.
+///
+/// With probability `absent` the differing record is not sampled, with `unaffected` it is sampled but contributes
+/// the same in both data sets, with `affected` its contribution differs. The distances bound how far an affected
+/// contribution lies from the absent one, the unaffected one, and the substituted one.
+///
+/// # Guarantee
+/// For `a >= 1` the hockey-stick divergence of the step is at most `H_a(P || Q)` of
+/// `P = w0 N(-d0) + w1 N(-d1) + q N(0)`, `Q = w0 N(-d0) + w1 N(-d1) + q N(-d2)` (advanced joint convexity, then the
+/// Neyman-Pearson lemma for all components at once); the two-sided profile follows by symmetry.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Substitution {
+    w0: f64,
+    w1: f64,
+    q: f64,
+    d0: f64,
+    d1: f64,
+    d2: f64,
+}
+
+/// The three probabilities of a [`Substitution`] step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Participation {
+    /// `w0`: the record is not sampled.
+    pub absent: f64,
+    /// `w1`: it is sampled and contributes the same.
+    pub unaffected: f64,
+    /// `q`: it is sampled and its contribution differs.
+    pub affected: f64,
+}
+
+/// The three distances of a [`Substitution`] step, in units of the clip norm.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Distances {
+    /// `d0`: from the affected to the absent contribution; may be infinite.
+    pub absent: f64,
+    /// `d1`: from the affected to the unaffected contribution.
+    pub unaffected: f64,
+    /// `d2`: between the two affected contributions.
+    pub affected: f64,
+}
+
+impl Substitution {
+    /// Checks the probabilities and distances of a step with Gaussian noise of `noise_multiplier` clip norms.
+    ///
+    /// # Errors
+    /// Probabilities that do not add up to 1, distances or noise out of range.
+    pub fn new(participation: Participation, distances: Distances, noise_multiplier: f64) -> Result<Self> {
+        let Participation { absent: w0, unaffected: w1, affected: q } = participation;
+        let sigma = crate::limits::noise_multiplier(noise_multiplier)?;
+        for (name, value) in [("absent", w0), ("unaffected", w1), ("affected", q)] {
+            in_range(name, value, 0.0, 1.0, "[0, 1]")?;
+        }
+        let sum = w0 + w1 + q;
+        if (sum - 1.0).abs() > 1e-12 {
+            return Err(AccountingError::NotADistribution { names: "absent, unaffected, affected", sum });
+        }
+        in_range("distance", distances.affected, f64::MIN_POSITIVE, 1e6, "(0, 1e6]")?;
+        in_range("distance", distances.unaffected, 0.5 * distances.affected, 1e6, "[d2 / 2, 1e6]")?;
+        in_range("distance", distances.absent, 0.5 * distances.affected, f64::INFINITY, "[d2 / 2, infinity]")?;
+        Ok(Self {
+            w0,
+            w1,
+            q,
+            d0: distances.absent / sigma,
+            d1: distances.unaffected / sigma,
+            d2: distances.affected / sigma,
+        })
+    }
+
+    /// The pair whose positive losses bound the step; a Gaussian pair under sampling where all distances agree.
+    pub(crate) fn into_pair(self) -> Pair {
+        let same = |w: f64, d: f64| w == 0.0 || d == self.d2;
+        if same(self.w0, self.d0) && same(self.w1, self.d1) {
+            Pair::Gaussian(Gaussian { mu: self.d2 }).subsampled(self.q)
+        } else {
+            Pair::Substitution(self)
+        }
+    }
+
+    /// Densities of the absent, unaffected and substituted components relative to the affected one at outcome `t`.
+    fn ratios(&self, t: f64) -> [f64; 3] {
+        [self.d0, self.d1, self.d2].map(|d| if d.is_finite() { (-d * (t + 0.5 * d)).exp() } else { 0.0 })
+    }
+
+    /// The loss `ln p/q` at outcome `t >= -d2 / 2`, and its slope.
+    fn loss(&self, t: f64) -> (f64, f64) {
+        let [e0, e1, e2] = self.ratios(t);
+        let excess = -(-self.d2 * (t + 0.5 * self.d2)).exp_m1();
+        let (a0, a1, a2) = (self.w0 * e0, self.w1 * e1, self.q * e2);
+        let denominator = a0 + a1 + a2;
+        let ratio = self.q * excess / denominator;
+        if !ratio.is_finite() {
+            return (f64::INFINITY, 0.0);
+        }
+        let d0 = if self.d0.is_finite() { self.d0 } else { 0.0 };
+        let slope = (self.q * self.d2 * e2 + ratio * (d0 * a0 + self.d1 * a1 + self.d2 * a2)) / denominator;
+        (ratio.ln_1p(), slope / (1.0 + ratio))
+    }
+
+    /// The outcome whose loss is `target >= 0`, searched from `start` on.
+    fn outcome(&self, target: f64, start: f64) -> f64 {
+        let origin = -0.5 * self.d2;
+        if target <= 0.0 {
+            return origin;
+        }
+        let (mut low, mut high) = (origin.max(start), f64::INFINITY);
+        let mut t = low;
+        for _ in 0..200 {
+            let (loss, slope) = self.loss(t);
+            if loss < target { low = low.max(t) } else { high = high.min(t) }
+            let newton = t + (target - loss) / slope;
+            let next = if newton > low && newton < high {
+                newton
+            } else if high.is_finite() {
+                0.5 * (low + high)
+            } else {
+                low + (low - origin).max(1.0)
+            };
+            if (next - t).abs() <= 4.0 * f64::EPSILON * (1.0 + t.abs()) {
+                return next;
+            }
+            t = next;
+        }
+        t
+    }
+
+    fn mass(&self, from: f64, to: f64) -> Cell {
+        let shifted = |d: f64| if d.is_finite() { normal::interval(from + d, to + d) } else { 0.0 };
+        let common = self.w0 * shifted(self.d0) + self.w1 * shifted(self.d1);
+        Cell { p: common + self.q * normal::interval(from, to), q: common + self.q * shifted(self.d2) }
+    }
+
+    /// Cells of the positive half; `boundaries` must not be negative, and what lies below the first is not counted.
+    pub(super) fn cells(&self, boundaries: &[f64]) -> Cells {
+        let mut start = f64::NEG_INFINITY;
+        let mut cells = outcome_cells(
+            boundaries,
+            |b| {
+                start = self.outcome(b, start);
+                start
+            },
+            |from, to| self.mass(from, to),
+        );
+        cells.below = Cell::default();
+        cells
+    }
+
+    pub(super) fn probe(&self) -> Vec<Probe> {
+        let origin = -0.5 * self.d2;
+        let count = ((PROBE_REACH - origin) / PROBE_STEP).ceil() as usize;
+        (0..count)
+            .map(|i| {
+                let from = origin + PROBE_STEP * i as f64;
+                let to = from + PROBE_STEP;
+                Probe { loss: self.loss(0.5 * (from + to)).0.min(f64::MAX.ln()), cell: self.mass(from, to) }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,105 @@
+//! From a pair to a lattice.
+
+use super::lattice::{Lattice, Strips, power_of_two};
+use super::tilt::Shape;
+use crate::numerics::UNIT_ROUNDOFF;
+use crate::pair::{MASS_ERROR, Pair, Side};
+
+/// One step on a lattice, tilted and normalised.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub(super) lattice: Lattice,
+    /// Logarithm of the factor that normalised the tilted masses.
+    pub(super) log_norm: f64,
+    /// `P`-mass sent to infinite loss.
+    pub(super) infinite: f64,
+}
+
+/// The exponent of the largest power of two not above `value`.
+pub(super) fn floor_exponent(value: f64) -> i32 {
+    libm::frexp(value).1 - 1
+}
+
+/// Lattice points with spacing `h` around the mean that widens with the distance from it: losses far from the mean
+/// are rare, and a spacing of `resolution` times the distance inflates the variance by no more than near the mean.
+fn lattice_points(shape: &Shape, exponent: i32, resolution: f64) -> Vec<i64> {
+    let h = power_of_two(exponent);
+    let index = |loss: f64| (loss / h).round() as i64;
+    let (low, high) = (index(shape.low) - 1, index(shape.high) + 1);
+    let centre = index(shape.mean).clamp(low, high);
+    let stride = |k: i64| {
+        let widest = resolution * (k - centre).unsigned_abs() as f64;
+        if widest < 2.0 { 1 } else { 1_i64 << floor_exponent(widest).min(40) }
+    };
+    let mut points = vec![];
+    let mut k = centre;
+    while k > low {
+        let stride = stride(k);
+        // The next multiple of the stride below, stopping at 0 where the two-sided pairs have their atom.
+        let next = (k - 1).div_euclid(stride) * stride;
+        k = if k > 0 && next < 0 { 0 } else { next };
+        points.push(k);
+    }
+    points.reverse();
+    points.push(centre);
+    let mut k = centre;
+    while k < high {
+        let stride = stride(k);
+        let next = (k.div_euclid(stride) + 1) * stride;
+        k = if k < 0 && next > 0 { 0 } else { next };
+        points.push(k);
+    }
+    points
+}
+
+/// Puts one step on the lattice `2^exponent`.
+///
+/// # Guarantee
+/// On `Side::Upper` no composition with this step underestimates delta once `infinite` is added for every step; on
+/// `Side::Lower` none overestimates it. Rounding errors of masses are moved to the safe side.
+pub(super) fn discretise(
+    pair: &Pair,
+    shape: &Shape,
+    exponent: i32,
+    resolution: f64,
+    lambda: f64,
+    side: Side,
+) -> Step {
+    let points = lattice_points(shape, exponent, resolution);
+    let h = power_of_two(exponent);
+    let losses: Vec<f64> = points.iter().map(|&k| k as f64 * h).collect();
+    let cells = pair.cells(&losses, side);
+    let mut strips = Strips::new(exponent, points);
+    for (k, cell) in cells.inner.iter().enumerate() {
+        let excess = cell.p - cell.q * losses[k].exp();
+        let rounding = 8.0 * UNIT_ROUNDOFF * cell.p;
+        let most = -cell.p * (losses[k] - losses[k + 1]).exp_m1();
+        strips.inner[k].mass = cell.p;
+        strips.inner[k].excess = match side {
+            Side::Upper => (excess + rounding).clamp(0.0, most),
+            Side::Lower => (excess - rounding).clamp(0.0, most),
+        };
+    }
+    if let Some(zero) = losses.iter().position(|&loss| loss == 0.0) {
+        strips.points[zero] += cells.zero_atom;
+    }
+    let last = losses.len() - 1;
+    let infinite = match side {
+        // Losses below the lattice are rounded up to it, those above it to infinity.
+        Side::Upper => {
+            strips.points[0] += cells.below.p;
+            cells.above.p * (1.0 + MASS_ERROR)
+        }
+        // Those below are dropped, those above rounded down.
+        Side::Lower => {
+            strips.points[last] += cells.above.p;
+            0.0
+        }
+    };
+    let mut lattice = strips.discretise(0.0, side);
+    for (k, mass) in lattice.index.iter().zip(&mut lattice.mass) {
+        *mass *= (lambda * (*k as f64 * h - shape.mean)).exp();
+    }
+    let log_norm = lattice.normalise() + lambda * shape.mean;
+    Step { lattice, log_norm, infinite }
+}

@@ -1,0 +1,254 @@
+//! Loss distributions on the lattice of multiples of a power of two.
+
+use crate::pair::Side;
+
+/// Tilted masses on multiples of `2^exponent`.
+///
+/// The mass at index `k` stands for `P(L = k h) e^{lambda k h}` up to a factor that the owner keeps; masses add up
+/// to about 1. Steps that are powers of two make every lattice a part of every finer one and every loss exact.
+#[derive(Debug, Clone)]
+pub(super) struct Lattice {
+    pub(super) exponent: i32,
+    /// Increasing indices.
+    pub(super) index: Vec<i64>,
+    pub(super) mass: Vec<f64>,
+}
+
+impl Lattice {
+    pub(super) fn step(&self) -> f64 {
+        power_of_two(self.exponent)
+    }
+
+    pub(super) fn total(&self) -> f64 {
+        self.mass.iter().sum()
+    }
+
+    /// Divides by the total mass and returns its logarithm.
+    pub(super) fn normalise(&mut self) -> f64 {
+        let total = self.total();
+        for mass in &mut self.mass {
+            *mass /= total;
+        }
+        total.ln()
+    }
+
+    /// Mean and standard deviation of the (normalised) tilted distribution.
+    pub(super) fn moments(&self) -> (f64, f64) {
+        let h = self.step();
+        let mean = self.index.iter().zip(&self.mass).map(|(&k, m)| k as f64 * m).sum::<f64>();
+        let variance = self.index.iter().zip(&self.mass).map(|(&k, m)| (k as f64 - mean).powi(2) * m).sum::<f64>();
+        (mean * h, variance.sqrt() * h)
+    }
+
+    /// The same distribution on the coarser lattice `2^exponent`, rounded to the given side.
+    ///
+    /// # Guarantee
+    /// `Side::Upper` never lowers and `Side::Lower` never raises the delta of any composition it enters; both keep
+    /// the tilt `lambda`.
+    pub(super) fn regrid(&self, exponent: i32, lambda: f64, side: Side) -> Self {
+        if exponent <= self.exponent || self.index.is_empty() {
+            return self.clone();
+        }
+        let shift = (exponent - self.exponent) as u32;
+        let (first, last) = (self.index[0] >> shift, (self.index[self.index.len() - 1] >> shift) + 1);
+        let h = self.step();
+        let mut cells = Strips::new(exponent, (first..=last).collect());
+        for (&k, &mass) in self.index.iter().zip(&self.mass) {
+            let slot = ((k >> shift) - first) as usize;
+            let offset = (k - ((k >> shift) << shift)) as f64 * h;
+            if offset == 0.0 {
+                cells.points[slot] += mass;
+            } else {
+                // Refer the tilt to the lower end of the cell.
+                let untilted = mass * (-lambda * offset).exp();
+                cells.inner[slot].mass += untilted;
+                cells.inner[slot].excess += untilted * -(-offset).exp_m1();
+            }
+        }
+        cells.discretise(lambda, side)
+    }
+}
+
+/// `2^exponent`.
+pub(super) fn power_of_two(exponent: i32) -> f64 {
+    libm::ldexp(1.0, exponent)
+}
+
+/// Mass strictly between two neighbouring lattice points.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Inner {
+    /// `P`-mass.
+    pub(super) mass: f64,
+    /// `E_P[1 - e^{a - L}]` over the cell, `a` its lower end: 0 at the lower end, the most at the upper.
+    pub(super) excess: f64,
+}
+
+/// A distribution cut by lattice points: what lies on them, what lies between them. Each cell is tilted at its lower end.
+#[derive(Debug, Clone)]
+pub(super) struct Strips {
+    exponent: i32,
+    index: Vec<i64>,
+    pub(super) points: Vec<f64>,
+    /// `inner[k]` lies between points `k` and `k + 1`; the last is empty.
+    pub(super) inner: Vec<Inner>,
+}
+
+impl Strips {
+    pub(super) fn new(exponent: i32, index: Vec<i64>) -> Self {
+        let count = index.len();
+        Self { exponent, index, points: vec![0.0; count], inner: vec![Inner::default(); count] }
+    }
+
+    pub(super) fn discretise(self, lambda: f64, side: Side) -> Lattice {
+        let mass = match side {
+            Side::Upper => self.connect_the_dots(lambda),
+            Side::Lower => self.collapse(lambda),
+        };
+        let (index, mass) = self.index.into_iter().zip(mass).filter(|&(_, m)| m > 0.0).unzip();
+        Lattice { exponent: self.exponent, index, mass }
+    }
+
+    fn gap(&self, from: usize, to: usize) -> f64 {
+        (self.index[to] - self.index[from]) as f64 * power_of_two(self.exponent)
+    }
+
+    /// Splits each cell onto its two ends so that its `P`-mass and its `Q`-mass are kept (connect the dots,
+    /// Doroshenko et al. 2022).
+    ///
+    /// # Guarantee
+    /// The profile is the chord of the exact one between lattice points: never below it.
+    fn connect_the_dots(&self, lambda: f64) -> Vec<f64> {
+        let mut mass = self.points.clone();
+        for k in 0..self.index.len().saturating_sub(1) {
+            let inner = self.inner[k];
+            if inner.mass <= 0.0 {
+                continue;
+            }
+            let gap = self.gap(k, k + 1);
+            let upper = (inner.excess / -(-gap).exp_m1()).clamp(0.0, inner.mass);
+            mass[k] += inner.mass - upper;
+            mass[k + 1] += upper * (lambda * gap).exp();
+        }
+        mass
+    }
+
+    /// Replaces blocks of cells by two neighbouring lattice points with the same `P`- and `Q`-mass, where that is
+    /// provably a contraction.
+    ///
+    /// # Guarantee
+    /// Every `(1 - e^{eps - S})_+` is convex in `e^{-L}` of each step, so replacing a block by a distribution below
+    /// it in convex order (with the same mean of `e^{-L}`) never raises delta. The order is checked on the block's
+    /// call function `c(K) = E(y - K)_+`, `y = 1 - e^{a - L}`, bounded below by its tangents at the two points; a
+    /// block that never passes is rounded down to the lattice point below its mean, which lowers the loss.
+    fn collapse(&self, lambda: f64) -> Vec<f64> {
+        const LONGEST_BLOCK: usize = 48;
+        let count = self.index.len();
+        let mut mass = vec![0.0; count];
+        let mut from = 0;
+        while from < count {
+            let mut block = Block::default();
+            let mut to = from;
+            loop {
+                let gap = self.gap(from, to);
+                let untilt = (-lambda * gap).exp();
+                let y = -(-gap).exp_m1();
+                block.push_point(y, self.points[to] * untilt);
+                if to + 1 < count {
+                    let inner = self.inner[to];
+                    block.push_inner(y, inner.mass * untilt, inner.excess * untilt * (-gap).exp());
+                    block.end(-(-self.gap(from, to + 1)).exp_m1());
+                }
+                to += 1;
+                if block.mass == 0.0 || to == count || to - from == LONGEST_BLOCK || block.contracts().is_some() {
+                    break;
+                }
+            }
+            if block.mass > 0.0 {
+                let (low, share) = block.contracts().unwrap_or_else(|| (block.floor(), 0.0));
+                for (slot, part) in [(from + low, 1.0 - share), (from + low + 1, share)] {
+                    if part > 0.0 && slot < count {
+                        mass[slot] += block.mass * part * (lambda * self.gap(from, slot)).exp();
+                    }
+                }
+            }
+            from = to;
+        }
+        mass
+    }
+}
+
+/// Consecutive cells, in the coordinate `y = 1 - e^{a - L}` from the block's first point `a`.
+#[derive(Debug, Default)]
+struct Block {
+    /// `y` of the block's lattice points, the end point included.
+    y: Vec<f64>,
+    /// Mass on point `k`, then mass and first moment of the cell above it.
+    parts: Vec<(f64, f64, f64)>,
+    mass: f64,
+    moment: f64,
+}
+
+impl Block {
+    fn push_point(&mut self, y: f64, mass: f64) {
+        self.y.truncate(self.parts.len());
+        self.y.push(y);
+        self.parts.push((mass, 0.0, 0.0));
+        self.mass += mass;
+        self.moment += mass * y;
+    }
+
+    fn push_inner(&mut self, y: f64, mass: f64, excess: f64) {
+        let moment = mass * y + excess;
+        if let Some(part) = self.parts.last_mut() {
+            (part.1, part.2) = (mass, moment);
+        }
+        self.mass += mass;
+        self.moment += moment;
+    }
+
+    fn end(&mut self, y: f64) {
+        self.y.push(y);
+    }
+
+    /// The mean, lowered by its rounding error.
+    fn mean(&self) -> f64 {
+        self.moment / self.mass - 4.0 * f64::EPSILON * self.y.last().copied().unwrap_or(0.0)
+    }
+
+    /// The last lattice point not above the mean.
+    fn floor(&self) -> usize {
+        let mean = self.mean();
+        self.y.partition_point(|&y| y <= mean).saturating_sub(1)
+    }
+
+    /// The lower of the two points that may take the block, and the share of the upper one, if the convex order holds.
+    fn contracts(&self) -> Option<(usize, f64)> {
+        let (mean, low) = (self.mean(), self.floor());
+        let (&y0, &y1) = (self.y.get(low)?, self.y.get(low + 1)?);
+        let share = ((mean - y0) / (y1 - y0)).clamp(0.0, 1.0);
+        // c(K) at both points with the slopes of its tangents towards the other point.
+        let (mut c0, mut above0, mut c1, mut above1) = (0.0, 0.0, 0.0, 0.0);
+        for (k, &(point, inner, moment)) in self.parts.iter().enumerate() {
+            if k > low {
+                c0 += point * (self.y[k] - y0);
+                above0 += point;
+                c1 += point * (self.y[k] - y1);
+                above1 += point + inner;
+                c1 += moment - inner * y1;
+            }
+            if k >= low {
+                c0 += moment - inner * y0;
+                above0 += inner;
+            }
+        }
+        let (c0, above0, c1, above1) =
+            (c0 / self.mass, above0 / self.mass, c1 / self.mass, above1 / self.mass);
+        // Where the tangents c0 - above0 (K - y0) and c1 + above1 (y1 - K) meet, the lower bound is least.
+        let slope = above0 - above1;
+        let gap = y1 - y0;
+        let meet = if slope > 0.0 { ((c0 - c1 - above1 * gap) / slope).clamp(0.0, gap) } else { 0.0 };
+        let bound = c0 - above0 * meet;
+        let line = (mean - y0) * (1.0 - meet / gap);
+        (bound >= line).then_some((low, share))
+    }
+}

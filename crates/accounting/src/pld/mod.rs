@@ -1,0 +1,11 @@
+//! Privacy-loss distributions: discretisation, composition, answers.
+
+mod compose;
+mod curve;
+mod discretise;
+mod lattice;
+mod profile;
+mod solver;
+mod tilt;
+
+pub use profile::{Pld, Precision};

@@ -1,0 +1,192 @@
+//! Chooses tilts and grids until the bracket is as narrow as asked.
+
+use super::compose::{Composed, Grid, compose};
+use super::curve::Curve;
+use super::profile::Precision;
+use super::tilt::{Probes, Question};
+use crate::bracket::Bracket;
+use crate::error::{AccountingError, Result};
+use crate::limits;
+use crate::numerics::fft::Convolver;
+use crate::numerics::normal::log_gaussian_delta;
+use crate::numerics::root::bisect_condition;
+use crate::pair::{Atoms, Discrete, Gaussian, MASS_ERROR, Pair, Side};
+
+/// Answers questions about products of pairs; keeps Fourier plans between them.
+pub(super) struct Solver {
+    convolver: Convolver,
+    precision: Precision,
+}
+
+/// Epsilons closer than this are not told apart.
+const ABSOLUTE_PRECISION: f64 = 1e-6;
+/// Relative error of closed forms.
+const CLOSED_FORM_ERROR: f64 = 1e-11;
+/// Refinements of the grid before the bracket is returned as it is.
+const MAX_REFINEMENTS: usize = 6;
+
+impl Solver {
+    pub(super) fn new(precision: Precision) -> Self {
+        Self { convolver: Convolver::new(), precision }
+    }
+
+    /// Epsilon of one direction. Where it provably stays below `known` (another direction's bracket), a coarse
+    /// upper bound is enough.
+    pub(super) fn epsilon(&mut self, factors: &[(Pair, u64)], delta: f64, known: Bracket) -> Result<Bracket> {
+        if let Some(closed) = ClosedForm::of(factors) {
+            return Ok(closed.epsilon(delta));
+        }
+        let question = Question::Epsilon { delta };
+        let mut grid = self.grid(factors, question);
+        let mut best = Bracket { lower: 0.0, upper: f64::INFINITY };
+        for _ in 0..MAX_REFINEMENTS {
+            let upper = self.composed(factors, grid, Side::Upper);
+            if let Some(epsilon) = Curve::new(&upper, Side::Upper).epsilon(delta) {
+                best.upper = best.upper.min(epsilon);
+            }
+            if best.upper <= known.lower {
+                return Ok(Bracket { lower: 0.0, upper: best.upper });
+            }
+            let lower = self.composed(factors, grid, Side::Lower);
+            if let Some(epsilon) = Curve::new(&lower, Side::Lower).epsilon(delta) {
+                best.lower = best.lower.max(epsilon);
+            }
+            let allowed = (self.precision.relative * best.upper).max(ABSOLUTE_PRECISION);
+            if best.width() <= allowed {
+                break;
+            }
+            grid.refine(allowed / best.width());
+        }
+        if best.upper.is_infinite() {
+            return Err(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta });
+        }
+        Ok(best)
+    }
+
+    /// Delta of one direction at each epsilon. A composition answers all the points its tilt suits.
+    pub(super) fn profile(&mut self, factors: &[(Pair, u64)], epsilons: &[f64]) -> Vec<Bracket> {
+        if let Some(closed) = ClosedForm::of(factors) {
+            return epsilons.iter().map(|&epsilon| closed.delta(epsilon)).collect();
+        }
+        let mut answers: Vec<Option<Bracket>> = vec![None; epsilons.len()];
+        let mut order: Vec<usize> = (0..epsilons.len()).collect();
+        order.sort_by(|&a, &b| epsilons[a].total_cmp(&epsilons[b]));
+        while let Some(&next) = order.iter().find(|&&i| answers[i].is_none()) {
+            let epsilon = epsilons[next];
+            let grid = self.grid(factors, Question::Delta { epsilon });
+            let upper = self.composed(factors, grid, Side::Upper);
+            let lower = self.composed(factors, grid, Side::Lower);
+            let (upper, lower) = (Curve::new(&upper, Side::Upper), Curve::new(&lower, Side::Lower));
+            for &i in &order {
+                if answers[i].is_none() && (i == next || upper.suits(epsilons[i])) {
+                    answers[i] = Some(Bracket {
+                        lower: lower.delta(epsilons[i]),
+                        upper: upper.delta(epsilons[i]),
+                    });
+                }
+            }
+        }
+        answers.into_iter().map(|answer| answer.unwrap_or(Bracket { lower: 0.0, upper: 1.0 })).collect()
+    }
+
+    fn grid(&self, factors: &[(Pair, u64)], question: Question) -> Grid {
+        let probes = Probes::new(factors);
+        let lambda = probes.tilt(question);
+        Grid {
+            resolution: 0.05 * (self.precision.relative / 1e-3).sqrt(),
+            lambda,
+            delta: probes.delta_scale(question, lambda),
+        }
+    }
+
+    fn composed(&mut self, factors: &[(Pair, u64)], grid: Grid, side: Side) -> Composed {
+        compose(&mut self.convolver, factors, grid, side)
+    }
+
+    /// The product of factors as two discrete distributions that enclose it.
+    pub(super) fn materialise(&mut self, factors: &[(Pair, u64)]) -> Discrete {
+        let grid = Grid { resolution: 0.01, lambda: 0.0, delta: 1e-15 };
+        let upper = self.composed(factors, grid, Side::Upper);
+        let lower = self.composed(factors, grid, Side::Lower);
+        Discrete { upper: atoms(&upper, Side::Upper), lower: atoms(&lower, Side::Lower) }
+    }
+}
+
+/// The atoms of an untilted composition with its errors moved to the safe side: added at infinity for the upper
+/// distribution, taken away from the top for the lower.
+fn atoms(composed: &Composed, side: Side) -> Atoms {
+    let lattice = &composed.lattice;
+    let scale = composed.log_norm.exp();
+    let shift = match side {
+        Side::Upper => composed.slack,
+        Side::Lower => -composed.slack,
+    };
+    let mut atoms = Atoms {
+        losses: lattice.index.iter().map(|&k| k as f64 * lattice.step() + shift).collect(),
+        masses: lattice.mass.iter().map(|m| m * scale).collect(),
+        infinite: 0.0,
+    };
+    match side {
+        Side::Upper => atoms.infinite = composed.infinite + composed.error * scale,
+        Side::Lower => {
+            let mut excess = composed.error * scale;
+            while let Some(mass) = atoms.masses.last_mut() {
+                if *mass > excess {
+                    *mass -= excess;
+                    break;
+                }
+                excess -= *mass;
+                atoms.masses.pop();
+                atoms.losses.pop();
+            }
+        }
+    }
+    atoms
+}
+
+/// Products whose profile needs no lattice.
+enum ClosedForm<'a> {
+    Nothing,
+    Gaussian { mu: f64 },
+    /// One step of any analytic pair.
+    Step(&'a Pair),
+}
+
+impl<'a> ClosedForm<'a> {
+    fn of(factors: &'a [(Pair, u64)]) -> Option<Self> {
+        match factors {
+            [] => Some(Self::Nothing),
+            [(Pair::Gaussian(Gaussian { mu }), 1)] => Some(Self::Gaussian { mu: *mu }),
+            [(pair, 1)] => Some(Self::Step(pair)),
+            _ => None,
+        }
+    }
+
+    fn delta(&self, epsilon: f64) -> Bracket {
+        match self {
+            Self::Nothing => Bracket::exact(0.0),
+            Self::Gaussian { mu } => {
+                let delta = log_gaussian_delta(*mu, epsilon).exp();
+                Bracket { lower: delta * (1.0 - CLOSED_FORM_ERROR), upper: (delta * (1.0 + CLOSED_FORM_ERROR)).min(1.0) }
+            }
+            Self::Step(pair) => {
+                let one_side = |side: Side, sign: f64| {
+                    let above = pair.cells(&[epsilon], side).above;
+                    let q = if above.q > 0.0 { (epsilon + above.q.ln()).exp() } else { 0.0 };
+                    (above.p - q + sign * MASS_ERROR * (above.p + q)).clamp(0.0, 1.0)
+                };
+                Bracket { lower: one_side(Side::Lower, -1.0), upper: one_side(Side::Upper, 1.0) }
+            }
+        }
+    }
+
+    fn epsilon(&self, delta: f64) -> Bracket {
+        let solve = |reaches: &dyn Fn(f64) -> bool| {
+            if reaches(0.0) { (0.0, 0.0) } else { bisect_condition(0.0, 2.0 * limits::MAX_EPSILON, 1e-13, reaches) }
+        };
+        Bracket {
+            lower: solve(&|epsilon| self.delta(epsilon).lower <= delta).0,
+            upper: solve(&|epsilon| self.delta(epsilon).upper <= delta).1,
+        }
+    }
+}
