@@ -1,0 +1,2 @@
+//! Every public operation that takes time.
+fn main() {}

@@ -1,0 +1,95 @@
+//! One axis of the spatial pipeline.
+//!
+//! Every operation here is separable: an output pixel (x, y) reads the product of a set of columns that depends on x and a
+//! set of rows that depends on y. So a pipeline is two lists of one-dimensional steps.
+
+use crate::PaddingMode;
+use crate::footprint::Range;
+use crate::windows::hulls;
+
+/// A one-dimensional step.
+#[derive(Debug, Clone)]
+pub(crate) enum AxisStep {
+    /// Adds `pad` pixels on both ends.
+    Pad { pad: u32, mode: PaddingMode },
+    /// Mirrors.
+    Flip,
+    /// Output `x` reads the inclusive input range `ranges[x]`; both ends grow with x.
+    Ranges(Vec<Range>),
+}
+
+/// Input pixel behind index `index` of an axis of `length` pixels extended by `mode`, and how often it wrapped around.
+pub(crate) fn extended(index: i64, length: i64, mode: PaddingMode) -> Option<(i64, i64)> {
+    match mode {
+        PaddingMode::Zero => (0..length).contains(&index).then_some((index, 0)),
+        PaddingMode::Replicate => Some((index.clamp(0, length - 1), 0)),
+        PaddingMode::Reflect => {
+            let folded = if index < 0 { -index } else { index };
+            Some((if folded >= length { 2 * (length - 1) - folded } else { folded }, 0))
+        }
+        PaddingMode::Wrap => Some((index.rem_euclid(length), index.div_euclid(length))),
+    }
+}
+
+impl AxisStep {
+    /// For a step that only copies: the input pixel of every output pixel (`None`: a constant).
+    pub(crate) fn picks(&self, length: u32) -> Option<Vec<Option<u32>>> {
+        let length = i64::from(length);
+        match self {
+            Self::Pad { pad, mode } => {
+                let pad = i64::from(*pad);
+                let pick = |index| extended(index, length, *mode).map(|(pixel, _)| pixel as u32);
+                Some((-pad..length + pad).map(pick).collect())
+            }
+            Self::Flip => Some((0..length).rev().map(|index| Some(index as u32)).collect()),
+            Self::Ranges(_) => None,
+        }
+    }
+}
+
+/// For each pixel of a processed axis, the interval of original pixels that it reads (`None`: it reads nothing).
+///
+/// Where a step skips pixels the interval is the hull of what is read, never less. On a `cyclic` axis intervals are
+/// written on the unrolled line: coordinate `i + k * source` is the original pixel `i`.
+#[derive(Debug, Clone)]
+pub(crate) struct Reads {
+    pub(crate) intervals: Vec<Option<(i64, i64)>>,
+    pub(crate) source: u32,
+    pub(crate) cyclic: bool,
+    /// Whether the axis runs against the original's, so that the unrolled line continues downwards.
+    mirrored: bool,
+}
+
+impl Reads {
+    pub(crate) fn identity(length: u32) -> Self {
+        let intervals = (0..i64::from(length)).map(|index| Some((index, index))).collect();
+        Self { intervals, source: length, cyclic: false, mirrored: false }
+    }
+
+    /// The axis after one more step.
+    pub(crate) fn then(mut self, step: &AxisStep) -> Self {
+        match step {
+            AxisStep::Flip => {
+                self.intervals.reverse();
+                self.mirrored = !self.mirrored;
+            }
+            AxisStep::Pad { pad, mode } => {
+                let (pad, length, source) =
+                    (i64::from(*pad), self.intervals.len() as i64, i64::from(self.source));
+                let round = if self.mirrored { -source } else { source };
+                let padded = (-pad..length + pad).map(|index| {
+                    let (pixel, turns) = extended(index, length, *mode)?;
+                    let (first, last) = self.intervals[pixel as usize]?;
+                    Some((first + turns * round, last + turns * round))
+                });
+                self.intervals = padded.collect();
+                self.cyclic |= *mode == PaddingMode::Wrap && pad > 0;
+            }
+            AxisStep::Ranges(ranges) => {
+                let ranges = ranges.iter().map(|&(first, last)| (first as usize, last as usize));
+                self.intervals = hulls(&self.intervals, ranges);
+            }
+        }
+        self
+    }
+}

@@ -1,0 +1,92 @@
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Error;
+
+/// Pixels added on each side of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Padding {
+    /// Added left and right.
+    pub x: u32,
+    /// Added above and below.
+    pub y: u32,
+}
+
+impl Padding {
+    /// The same padding on all four sides.
+    pub fn uniform(pixels: u32) -> Self {
+        Self { x: pixels, y: pixels }
+    }
+}
+
+/// What the added pixels show.
+///
+/// Only [`PaddingMode::Zero`] adds pixels that do not depend on the image. The others copy content, private content
+/// included, and their copies of the mask are counted as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum PaddingMode {
+    /// A constant.
+    #[default]
+    Zero,
+    /// The image mirrored about its edge pixel (`c b | a b c | b a`); needs padding < length, as torchvision does.
+    Reflect,
+    /// The edge pixel repeated.
+    Replicate,
+    /// The opposite side (`b c | a b c | a b`); needs padding <= length.
+    Wrap,
+}
+
+impl PaddingMode {
+    /// Smallest image length along an axis that this mode can pad by `pad`.
+    pub(crate) fn needed_length(self, pad: u32) -> u64 {
+        match self {
+            Self::Zero | Self::Replicate => 1,
+            Self::Reflect => u64::from(pad) + 1,
+            Self::Wrap => u64::from(pad),
+        }
+    }
+}
+
+impl fmt::Display for PaddingMode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Zero => "zero",
+            Self::Reflect => "reflect",
+            Self::Replicate => "replicate",
+            Self::Wrap => "wrap",
+        })
+    }
+}
+
+impl FromStr for PaddingMode {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(match text {
+            "zero" => Self::Zero,
+            "reflect" => Self::Reflect,
+            "replicate" => Self::Replicate,
+            "wrap" => Self::Wrap,
+            _ => {
+                return Err(Error::UnknownName {
+                    what: "padding mode",
+                    found: text.to_owned(),
+                    known: "zero, reflect, replicate, wrap",
+                });
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes() {
+        for mode in [PaddingMode::Zero, PaddingMode::Reflect, PaddingMode::Replicate, PaddingMode::Wrap] {
+            assert_eq!(mode.to_string().parse::<PaddingMode>().unwrap(), mode);
+        }
+        assert!("mirror".parse::<PaddingMode>().unwrap_err().hint().unwrap().contains("reflect"));
+    }
+}
