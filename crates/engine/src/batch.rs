@@ -1,0 +1,144 @@
+//! What an executor is given: samples, their views, their targets.
+
+use dapple_graph::{Graph, IGNORED, Loss};
+
+use crate::error::EngineError;
+
+/// Targets of a batch, one per view.
+#[derive(Debug, Clone, Copy)]
+pub enum Targets<'a> {
+    /// One class per view, or one per position where the output has positions. [`IGNORED`] marks a position without a label.
+    Classes(&'a [u32]),
+    /// Class probabilities in the shape of the output.
+    Probabilities(&'a [f32]),
+    /// Values in the shape of the output, for the squared error.
+    Values(&'a [f32]),
+}
+
+/// The target of one view.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target<'a> {
+    Classes(&'a [u32]),
+    Probabilities(&'a [f32]),
+    Values(&'a [f32]),
+}
+
+/// Where dropout takes its randomness: a seed for the step, and the index of the first sample, so that a split batch drops what the
+/// whole batch would.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropout {
+    /// Seed of the step.
+    pub seed: u64,
+    /// Index of the batch's first sample.
+    pub first_sample: u64,
+}
+
+/// A batch. Sample after sample, each with all its views, each in the row-major order of the input shape.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a> {
+    /// `[samples, views, input..]`.
+    pub inputs: &'a [f32],
+    /// One target per view.
+    pub targets: Targets<'a>,
+    /// Views per sample; a sample's gradient is the mean over its views.
+    pub views: usize,
+    /// Dropout while training; `None` switches it off.
+    pub dropout: Option<Dropout>,
+}
+
+impl<'a> Batch<'a> {
+    /// A batch with one view per sample and no dropout.
+    pub fn new(inputs: &'a [f32], targets: Targets<'a>) -> Self {
+        Self { inputs, targets, views: 1, dropout: None }
+    }
+
+    /// Number of samples, after checking every length, every class and every input.
+    pub(crate) fn check(&self, graph: &Graph) -> Result<usize, EngineError> {
+        let samples = samples(graph, self.inputs, self.views)?;
+        let views = samples * self.views;
+        let output: usize = graph.output_shape().iter().product();
+        let (found, expected, kind) = match self.targets {
+            Targets::Classes(classes) => (classes.len(), views * positions(graph), "classes"),
+            Targets::Probabilities(values) => (values.len(), views * output, "probabilities"),
+            Targets::Values(values) => (values.len(), views * output, "values"),
+        };
+        match (graph.loss(), self.targets) {
+            (Loss::CrossEntropy { .. }, Targets::Values(_)) => {
+                return Err(EngineError::Targets { expected: "classes or probabilities", found: kind });
+            }
+            (Loss::SquaredError, Targets::Classes(_) | Targets::Probabilities(_)) => {
+                return Err(EngineError::Targets { expected: "values", found: kind });
+            }
+            _ => {}
+        }
+        if found != expected {
+            return Err(EngineError::Length { what: format!("target {kind}"), expected, found });
+        }
+        if let Targets::Classes(classes) = self.targets {
+            let bound = graph.output_shape()[0];
+            if let Some(index) = classes.iter().position(|&c| c != IGNORED && c as usize >= bound) {
+                let sample = index / (positions(graph) * self.views);
+                return Err(EngineError::Class { sample, class: classes[index], classes: bound });
+            }
+        }
+        if let Targets::Probabilities(values) | Targets::Values(values) = self.targets
+            && let Some(index) = values.iter().position(|value| !value.is_finite())
+        {
+            let place = format!("target {kind}");
+            return Err(EngineError::NotFinite { place, sample: index / (output * self.views) });
+        }
+        Ok(samples)
+    }
+
+    /// Target of one view; `view` counts through all samples.
+    pub(crate) fn target(&self, graph: &Graph, view: usize) -> Target<'a> {
+        let output: usize = graph.output_shape().iter().product();
+        let positions = positions(graph);
+        match self.targets {
+            Targets::Classes(classes) => Target::Classes(&classes[view * positions..][..positions]),
+            Targets::Probabilities(values) => Target::Probabilities(&values[view * output..][..output]),
+            Targets::Values(values) => Target::Values(&values[view * output..][..output]),
+        }
+    }
+
+    /// Key of one view's dropout.
+    pub(crate) fn dropout_key(&self, view: usize) -> Option<u64> {
+        let Dropout { seed, first_sample } = self.dropout?;
+        let index = first_sample.wrapping_mul(self.views as u64).wrapping_add(view as u64);
+        Some(mix(seed ^ mix(index)))
+    }
+}
+
+/// Number of samples in a slice of inputs, after checking that every value is finite.
+pub(crate) fn samples(graph: &Graph, inputs: &[f32], views: usize) -> Result<usize, EngineError> {
+    let input: usize = graph.input_shape().iter().product();
+    let size = input * views.max(1);
+    if views == 0 || !inputs.len().is_multiple_of(size) {
+        let expected = inputs.len().next_multiple_of(size);
+        return Err(EngineError::Length { what: "input".into(), expected, found: inputs.len() });
+    }
+    match inputs.iter().position(|value| !value.is_finite()) {
+        Some(index) => Err(EngineError::NotFinite { place: "input".into(), sample: index / size }),
+        None => Ok(inputs.len() / size),
+    }
+}
+
+fn positions(graph: &Graph) -> usize {
+    graph.output_shape()[1..].iter().product()
+}
+
+/// Whether dropout keeps an element, for a view's key, a node and the element's row-major index.
+#[inline]
+pub(crate) fn keeps(key: u64, node: usize, element: usize, rate: f32) -> bool {
+    let hash = mix(key ^ ((node as u64) << 40) ^ element as u64);
+    (hash >> 40) as f32 >= rate * (1u64 << 24) as f32
+}
+
+/// The finaliser of SplitMix64: a hash, good enough to drop activations and no part of any privacy claim.
+#[inline]
+fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,70 @@
+//! What can be wrong with what an executor is asked to do.
+
+/// A batch, a set of parameters, or a result that cannot be used.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum EngineError {
+    /// A slice has the wrong length.
+    #[error("{what}: expected {expected} values, found {found}")]
+    Length {
+        /// What the slice holds.
+        what: String,
+        /// Values needed.
+        expected: usize,
+        /// Values given.
+        found: usize,
+    },
+    /// The parameters belong to another graph.
+    #[error("the parameters do not belong to this graph")]
+    Parameters,
+    /// The targets are of a kind the loss cannot use.
+    #[error("the loss takes {expected}, not {found}")]
+    Targets {
+        /// The kind the loss takes.
+        expected: &'static str,
+        /// The kind that was given.
+        found: &'static str,
+    },
+    /// A class that does not exist.
+    #[error("sample {sample}: class {class} is not below {classes}")]
+    Class {
+        /// Index of the sample in the batch.
+        sample: usize,
+        /// The class.
+        class: u32,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// A value that is infinite or not a number.
+    #[error("{place}: sample {sample} has a value that is not finite")]
+    NotFinite {
+        /// Name of the node or parameter.
+        place: String,
+        /// Index of the sample in the batch.
+        sample: usize,
+    },
+    /// A clipping rule that does not fit the model.
+    #[error("clipping: {0}")]
+    Clipping(String),
+    /// The threads could not be started.
+    #[error("cannot start {threads} threads: {reason}")]
+    Threads {
+        /// Threads asked for.
+        threads: usize,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+impl EngineError {
+    /// The way out, where there is one.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Parameters => Some("make them with Parameters::init or weights::load for the same graph"),
+            Self::NotFinite { .. } => {
+                Some("check the inputs, lower the learning rate, or raise the noise-free clipping bound")
+            }
+            Self::Targets { .. } => Some("choose the loss with Graph::with_loss"),
+            _ => None,
+        }
+    }
+}

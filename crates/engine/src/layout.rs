@@ -1,0 +1,83 @@
+//! Where the trainable parameters of a graph lie in a flat gradient.
+
+use std::ops::Range;
+
+use dapple_graph::{Graph, ParameterId};
+
+/// One trainable parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The parameter.
+    pub id: ParameterId,
+    /// Its name.
+    pub name: String,
+    /// Where it lies in a flat gradient.
+    pub range: Range<usize>,
+    /// The layer it belongs to: parameters that share the name up to the last dot.
+    pub layer: usize,
+}
+
+/// The trainable parameters of a graph, one after the other in the graph's order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    entries: Vec<Entry>,
+    positions: Vec<Option<usize>>,
+    layers: usize,
+    len: usize,
+}
+
+impl Layout {
+    /// The layout of a graph's gradient.
+    pub fn new(graph: &Graph) -> Self {
+        let mut layout = Self { entries: Vec::new(), positions: Vec::new(), layers: 0, len: 0 };
+        let mut previous: Option<String> = None;
+        for parameter in graph.parameters() {
+            if !parameter.trainable {
+                layout.positions.push(None);
+                continue;
+            }
+            let prefix = parameter.name.rsplit_once('.').map_or("", |(prefix, _)| prefix).to_owned();
+            if previous.as_ref() != Some(&prefix) {
+                layout.layers += 1;
+            }
+            previous = Some(prefix);
+            layout.positions.push(Some(layout.entries.len()));
+            if let Some(id) = graph.find_parameter(&parameter.name) {
+                let range = layout.len..layout.len + parameter.len();
+                layout.len = range.end;
+                layout.entries.push(Entry {
+                    id,
+                    name: parameter.name.clone(),
+                    range,
+                    layer: layout.layers - 1,
+                });
+            }
+        }
+        layout
+    }
+
+    /// The trainable parameters, in order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Position of a parameter among the trainable ones; `None` if it is frozen.
+    pub fn position(&self, id: ParameterId) -> Option<usize> {
+        self.positions[id.index()]
+    }
+
+    /// Number of layers.
+    pub fn layers(&self) -> usize {
+        self.layers
+    }
+
+    /// Number of values in a flat gradient.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing trains.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}

@@ -1,0 +1,123 @@
+//! Losses and their gradients, for any number type and memory layout.
+
+use dapple_graph::{IGNORED, Loss};
+
+use crate::batch::Target;
+
+/// A number type of an executor.
+pub(crate) trait Real: Copy {
+    fn get(self) -> f64;
+    fn of(value: f64) -> Self;
+}
+
+impl Real for f32 {
+    fn get(self) -> f64 {
+        f64::from(self)
+    }
+    fn of(value: f64) -> Self {
+        value as f32
+    }
+}
+
+impl Real for f64 {
+    fn get(self) -> f64 {
+        self
+    }
+    fn of(value: f64) -> Self {
+        value
+    }
+}
+
+/// Where the value of a class at a position lies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Strides {
+    pub(crate) classes: usize,
+    pub(crate) positions: usize,
+    pub(crate) class_stride: usize,
+    pub(crate) position_stride: usize,
+}
+
+/// The loss of one view. Writes the gradient times `scale`. Targets are in row-major order whatever the strides.
+pub(crate) fn evaluate<T: Real>(
+    loss: Loss,
+    strides: Strides,
+    output: &[T],
+    target: Target<'_>,
+    scale: f64,
+    gradient: &mut [T],
+) -> f64 {
+    let Strides { classes, positions, class_stride, position_stride } = strides;
+    match (loss, target) {
+        (Loss::CrossEntropy { label_smoothing }, Target::Classes(labels)) => {
+            let counted = labels.iter().filter(|&&label| label != IGNORED).count().max(1) as f64;
+            let smoothing = f64::from(label_smoothing);
+            let share = smoothing / classes as f64;
+            let each = |position: usize| {
+                let label = labels[position];
+                (label != IGNORED).then_some(move |class: usize| {
+                    share + if class == label as usize { 1.0 - smoothing } else { 0.0 }
+                })
+            };
+            cross_entropy(strides, output, each, scale / counted, gradient) / counted
+        }
+        (Loss::CrossEntropy { label_smoothing }, Target::Probabilities(mass)) => {
+            let smoothing = f64::from(label_smoothing);
+            let share = smoothing / classes as f64;
+            let each = |position: usize| {
+                Some(move |class: usize| {
+                    share + (1.0 - smoothing) * f64::from(mass[class * positions + position])
+                })
+            };
+            cross_entropy(strides, output, each, scale / positions as f64, gradient) / positions as f64
+        }
+        (_, Target::Values(values)) => {
+            let count = (classes * positions) as f64;
+            let mut sum = 0.0;
+            for class in 0..classes {
+                for position in 0..positions {
+                    let index = class * class_stride + position * position_stride;
+                    let difference = output[index].get() - f64::from(values[class * positions + position]);
+                    sum += difference * difference;
+                    gradient[index] = T::of(2.0 * difference * scale / count);
+                }
+            }
+            sum / count
+        }
+        // Batch::check refuses every other pair.
+        (Loss::SquaredError, Target::Classes(_) | Target::Probabilities(_)) => f64::NAN,
+    }
+}
+
+/// Sum over positions of the cross-entropy with `target(position)(class)`; a position without a target counts nothing.
+fn cross_entropy<T: Real, Mass: Fn(usize) -> f64>(
+    strides: Strides,
+    output: &[T],
+    target: impl Fn(usize) -> Option<Mass>,
+    scale: f64,
+    gradient: &mut [T],
+) -> f64 {
+    let mut sum = 0.0;
+    for position in 0..strides.positions {
+        let index = |class: usize| class * strides.class_stride + position * strides.position_stride;
+        let Some(mass) = target(position) else {
+            for class in 0..strides.classes {
+                gradient[index(class)] = T::of(0.0);
+            }
+            continue;
+        };
+        let classes = 0..strides.classes;
+        let max = classes.clone().map(|class| output[index(class)].get()).fold(f64::NEG_INFINITY, f64::max);
+        let total: f64 = classes.clone().map(|class| (output[index(class)].get() - max).exp()).sum();
+        let log_total = max + total.ln();
+        let all: f64 = classes.clone().map(&mass).sum();
+        for class in classes {
+            let logit = output[index(class)].get();
+            let wanted = mass(class);
+            if wanted > 0.0 {
+                sum += wanted * (log_total - logit);
+            }
+            gradient[index(class)] = T::of(scale * (all * (logit - log_total).exp() - wanted));
+        }
+    }
+    sum
+}

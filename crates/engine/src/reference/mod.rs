@@ -1,0 +1,228 @@
+//! The oracle: double precision, one sample at a time, one obvious loop per operation, row-major tensors, no speed.
+
+mod matrix;
+mod norm;
+mod pointwise;
+mod window;
+
+use dapple_graph::{Graph, Op, ParameterId, Parameters};
+
+use crate::batch::{self, Batch};
+use crate::clipping::Clipping;
+use crate::error::EngineError;
+use crate::layout::Layout;
+use crate::loss::{self, Strides};
+use crate::stats::StepStats;
+
+/// A value of the graph.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tensor {
+    pub(crate) shape: Vec<usize>,
+    pub(crate) data: Vec<f64>,
+}
+
+impl Tensor {
+    fn zeros(shape: &[usize]) -> Self {
+        Self { shape: shape.to_vec(), data: vec![0.0; shape.iter().product()] }
+    }
+}
+
+/// Gradients of an operation: one tensor per input, and what its parameters receive.
+#[derive(Default)]
+pub(crate) struct Gradients {
+    inputs: Vec<Tensor>,
+    parameters: Vec<(ParameterId, Vec<f64>)>,
+}
+
+/// A graph with its parameters in double precision.
+pub struct Reference<'g> {
+    graph: &'g Graph,
+    layout: Layout,
+    parameters: Vec<Vec<f64>>,
+}
+
+impl<'g> Reference<'g> {
+    /// A graph with these parameters.
+    ///
+    /// # Errors
+    /// If they belong to another graph.
+    pub fn new(graph: &'g Graph, parameters: &Parameters) -> Result<Self, EngineError> {
+        if !parameters.fit(graph) {
+            return Err(EngineError::Parameters);
+        }
+        let values = graph
+            .parameters()
+            .iter()
+            .filter_map(|p| graph.find_parameter(&p.name))
+            .map(|id| parameters.get(id).iter().map(|&value| f64::from(value)).collect())
+            .collect();
+        Ok(Self { graph, layout: Layout::new(graph), parameters: values })
+    }
+
+    /// The values of one parameter, to change.
+    pub fn parameter_mut(&mut self, id: ParameterId) -> &mut [f64] {
+        &mut self.parameters[id.index()]
+    }
+
+    /// Outputs of all samples, one after the other, dropout off.
+    ///
+    /// # Errors
+    /// If the inputs have a wrong length or a value that is not finite.
+    pub fn forward(&self, inputs: &[f32]) -> Result<Vec<f64>, EngineError> {
+        batch::samples(self.graph, inputs, 1)?;
+        let len: usize = self.graph.input_shape().iter().product();
+        let output = self.graph.output().index();
+        Ok(inputs
+            .chunks_exact(len)
+            .flat_map(|sample| self.run(sample, None).swap_remove(output).data)
+            .collect())
+    }
+
+    /// Loss and flat gradient of one sample: the means over its views.
+    ///
+    /// # Errors
+    /// If the batch does not fit the graph.
+    pub fn gradient(&self, batch: &Batch<'_>, sample: usize) -> Result<(f64, Vec<f64>), EngineError> {
+        let samples = batch.check(self.graph)?;
+        if sample >= samples {
+            return Err(EngineError::Length { what: "samples".into(), expected: sample + 1, found: samples });
+        }
+        let len: usize = self.graph.input_shape().iter().product();
+        let mut loss = 0.0;
+        let mut gradient = vec![0.0; self.layout.len()];
+        for view in sample * batch.views..(sample + 1) * batch.views {
+            let key = batch.dropout_key(view);
+            let values = self.run(&batch.inputs[view * len..][..len], key);
+            let share = 1.0 / batch.views as f64;
+            loss += share * self.backward(&values, batch, view, key, share, &mut gradient);
+        }
+        Ok((loss, gradient))
+    }
+
+    /// The clipped sum of all samples' gradients.
+    ///
+    /// # Errors
+    /// If the batch does not fit the graph, or the rule the model.
+    ///
+    /// # Guarantee
+    /// Each sample contributes a vector of norm at most [`Clipping::sensitivity`] that depends on no other sample.
+    pub fn clipped_sum(
+        &self,
+        batch: &Batch<'_>,
+        clipping: &Clipping,
+    ) -> Result<(Vec<f64>, StepStats), EngineError> {
+        clipping.check(&self.layout)?;
+        let samples = batch.check(self.graph)?;
+        let mut sum = vec![0.0; self.layout.len()];
+        let mut stats = StepStats::default();
+        let mut factors = vec![0.0f32; self.layout.entries().len()];
+        for sample in 0..samples {
+            let (loss, gradient) = self.gradient(batch, sample)?;
+            let squared: Vec<f64> = self
+                .layout
+                .entries()
+                .iter()
+                .map(|entry| gradient[entry.range.clone()].iter().map(|g| g * g).sum())
+                .collect();
+            clipping.factors(&self.layout, &squared, &mut factors);
+            for (entry, &factor) in self.layout.entries().iter().zip(&factors) {
+                for index in entry.range.clone() {
+                    sum[index] += f64::from(factor) * gradient[index];
+                }
+            }
+            stats.losses.push(loss as f32);
+            stats.norms.push(squared.iter().sum::<f64>().sqrt() as f32);
+        }
+        Ok((sum, stats))
+    }
+
+    /// Values of all nodes for one view.
+    fn run(&self, input: &[f32], key: Option<u64>) -> Vec<Tensor> {
+        let mut values: Vec<Tensor> = Vec::with_capacity(self.graph.nodes().len());
+        for (index, node) in self.graph.nodes().iter().enumerate() {
+            let inputs: Vec<&Tensor> = node.inputs.iter().map(|id| &values[id.index()]).collect();
+            let mut output = Tensor::zeros(&node.shape);
+            match &node.op {
+                Op::Input => output.data = input.iter().map(|&value| f64::from(value)).collect(),
+                Op::Parameter(id) => output.data.clone_from(&self.parameters[id.index()]),
+                Op::Conv { .. }
+                | Op::MaxPool(_)
+                | Op::AvgPool(_)
+                | Op::AdaptiveAvgPool(_)
+                | Op::Upsample(_) => {
+                    window::forward(&node.op, inputs[0], &self.parameters, &mut output);
+                }
+                Op::GroupNorm { .. } | Op::LayerNorm { .. } | Op::BatchNorm { .. } => {
+                    norm::forward(&node.op, inputs[0], &self.parameters, &mut output);
+                }
+                Op::Linear { .. } | Op::MatMul { .. } | Op::Softmax | Op::Attention { .. } => {
+                    matrix::forward(&node.op, &inputs, &self.parameters, &mut output);
+                }
+                op => pointwise::forward(op, &inputs, key.map(|key| (key, index)), &mut output),
+            }
+            values.push(output);
+        }
+        values
+    }
+
+    /// Adds `share` times the gradient of one view; returns its loss.
+    fn backward(
+        &self,
+        values: &[Tensor],
+        batch: &Batch<'_>,
+        view: usize,
+        key: Option<u64>,
+        share: f64,
+        gradient: &mut [f64],
+    ) -> f64 {
+        let needs = self.graph.needs_gradient();
+        let mut pending: Vec<Tensor> =
+            self.graph.nodes().iter().map(|node| Tensor::zeros(&node.shape)).collect();
+        let output = self.graph.output();
+        let shape = self.graph.output_shape();
+        let positions: usize = shape[1..].iter().product();
+        let strides = Strides { classes: shape[0], positions, class_stride: positions, position_stride: 1 };
+        let target = batch.target(self.graph, view);
+        let loss = loss::evaluate(
+            self.graph.loss(),
+            strides,
+            &values[output.index()].data,
+            target,
+            share,
+            &mut pending[output.index()].data,
+        );
+        for (index, node) in self.graph.nodes().iter().enumerate().rev() {
+            if !needs[index] {
+                continue;
+            }
+            let inputs: Vec<&Tensor> = node.inputs.iter().map(|id| &values[id.index()]).collect();
+            let upstream = pending[index].clone();
+            let gradients = match &node.op {
+                Op::Input => Gradients::default(),
+                Op::Parameter(id) => Gradients { inputs: Vec::new(), parameters: vec![(*id, upstream.data)] },
+                Op::Conv { .. }
+                | Op::MaxPool(_)
+                | Op::AvgPool(_)
+                | Op::AdaptiveAvgPool(_)
+                | Op::Upsample(_) => window::backward(&node.op, inputs[0], &self.parameters, &upstream),
+                Op::GroupNorm { .. } | Op::LayerNorm { .. } | Op::BatchNorm { .. } => {
+                    norm::backward(&node.op, inputs[0], &self.parameters, &upstream)
+                }
+                Op::Linear { .. } | Op::MatMul { .. } | Op::Softmax | Op::Attention { .. } => {
+                    matrix::backward(&node.op, &inputs, &values[index], &self.parameters, &upstream)
+                }
+                op => pointwise::backward(op, &inputs, key.map(|key| (key, index)), &upstream),
+            };
+            for (id, input) in node.inputs.iter().zip(gradients.inputs) {
+                pending[id.index()].data.iter_mut().zip(input.data).for_each(|(sum, g)| *sum += g);
+            }
+            for (id, values) in gradients.parameters {
+                if let Some(position) = self.layout.position(id) {
+                    let range = self.layout.entries()[position].range.clone();
+                    gradient[range].iter_mut().zip(values).for_each(|(sum, g)| *sum += g);
+                }
+            }
+        }
+        loss
+    }
+}

@@ -1,0 +1,10 @@
+//! What a step reports about its samples.
+
+/// Losses and gradient norms of a batch, one per sample. They are not private: show them to nobody whom the guarantee protects against.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StepStats {
+    /// Loss of each sample, the mean over its views.
+    pub losses: Vec<f32>,
+    /// Norm of each sample's gradient before clipping; zero where clipping is off.
+    pub norms: Vec<f32>,
+}

@@ -1,0 +1,267 @@
+//! Small graphs that together hold every operation, and values that Rust and Python can both make.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+
+use dapple_engine::{Batch, Targets};
+use dapple_graph::{
+    ConvSpec, Graph, GraphBuilder, GraphError, IGNORED, Init, Loss, NodeId, Op, Parameter, ParameterId,
+    Parameters, Window,
+};
+
+pub const CLASSES: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
+
+/// Uniform in `[-1, 1)` with 24 bits, from a name and an index: FNV-1a of the name, then SplitMix64's finaliser.
+pub fn uniform(name: &str, index: usize) -> f64 {
+    let hash =
+        name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    let mut z = hash.wrapping_add(index as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^= z >> 31;
+    (z >> 40) as f64 / f64::from(1u32 << 23) - 1.0
+}
+
+fn value(parameter: &Parameter, index: usize) -> f32 {
+    let u = uniform(&parameter.name, index);
+    let fan_in: usize = parameter.shape[1..].iter().product();
+    let scale = parameter.shape.len() > 1;
+    let positive = parameter.name.ends_with("running_var") || parameter.name.ends_with("weight");
+    (if scale {
+        u * (6.0 / fan_in as f64).sqrt()
+    } else if positive {
+        1.0 + 0.25 * u
+    } else {
+        0.1 * u
+    }) as f32
+}
+
+/// Parameters made from their names.
+pub fn parameters(graph: &Graph) -> Parameters {
+    let mut parameters = Parameters::zeros(graph);
+    for parameter in graph.parameters() {
+        let id: ParameterId = graph.find_parameter(&parameter.name).unwrap();
+        for (index, slot) in parameters.get_mut(id).iter_mut().enumerate() {
+            *slot = value(parameter, index);
+        }
+    }
+    parameters
+}
+
+/// Inputs and targets that suit a graph.
+pub struct Data {
+    pub inputs: Vec<f32>,
+    classes: Vec<u32>,
+    values: Vec<f32>,
+    pub views: usize,
+    loss: Loss,
+}
+
+impl Data {
+    pub fn new(graph: &Graph, samples: usize, views: usize) -> Self {
+        let input: usize = graph.input_shape().iter().product();
+        let inputs = (0..samples * views * input).map(|i| uniform("input", i) as f32).collect();
+        let positions: usize = graph.output_shape()[1..].iter().product();
+        let classes = (0..samples * views * positions)
+            .map(|i| {
+                let class = ((uniform("class", i) + 1.0) / 2.0 * graph.output_shape()[0] as f64) as u32;
+                if positions > 1 && i % 5 == 3 { IGNORED } else { class }
+            })
+            .collect();
+        let output = positions * graph.output_shape()[0];
+        let values = (0..samples * views * output).map(|i| uniform("value", i) as f32).collect();
+        Self { inputs, classes, values, views, loss: graph.loss() }
+    }
+
+    pub fn batch(&self) -> Batch<'_> {
+        let targets = match self.loss {
+            Loss::CrossEntropy { .. } => Targets::Classes(&self.classes),
+            Loss::SquaredError => Targets::Values(&self.values),
+        };
+        Batch { views: self.views, ..Batch::new(&self.inputs, targets) }
+    }
+}
+
+type Specimen = (&'static str, Result<Graph, GraphError>);
+
+/// The small graphs.
+pub fn specimens() -> Vec<(&'static str, Graph)> {
+    let list: Vec<Specimen> = vec![
+        (
+            "conv_stride_padding",
+            conv(&[3, 7, 6], ConvSpec::new(5, Window::square(3).stride(2).padding(1)).bias()),
+        ),
+        (
+            "conv_dilation_groups",
+            conv(&[4, 8, 7], ConvSpec::new(6, Window::square(3).dilation(2).padding(2)).groups(2)),
+        ),
+        (
+            "conv_depthwise",
+            conv(&[6, 6, 6], ConvSpec::new(6, Window::square(3).padding(1).stride(2)).groups(6).bias()),
+        ),
+        ("conv_pointwise", conv(&[20, 4, 3], ConvSpec::new(18, Window::square(1)).bias())),
+        (
+            "conv_standardised",
+            conv(&[3, 5, 5], ConvSpec::new(4, Window::square(3).padding(1)).standardise(1e-5)),
+        ),
+        ("conv_3d", conv(&[2, 4, 5, 5], ConvSpec::new(3, Window::new(3, 3).stride(2).padding(1)).bias())),
+        ("deep", deep()),
+        ("norms", norms()),
+        ("pools", pools()),
+        ("activations", activations()),
+        ("upsample", upsample()),
+        ("structure", structure()),
+        ("attention", attention()),
+        ("matmul", matmul()),
+        ("pixels", pixels()),
+        ("smoothing", mlp(Loss::CrossEntropy { label_smoothing: 0.1 })),
+        ("squares", mlp(Loss::SquaredError)),
+    ];
+    list.into_iter().map(|(name, graph)| (name, graph.unwrap())).collect()
+}
+
+pub fn specimen(name: &str) -> Graph {
+    specimens().into_iter().find(|(n, _)| *n == name).unwrap().1
+}
+
+fn linear(b: &mut GraphBuilder, name: &str, x: NodeId, out: usize) -> Result<NodeId, GraphError> {
+    b.linear(name, x, out, Init::XavierUniform, Init::Constant(0.0))
+}
+
+fn flatten(b: &mut GraphBuilder, x: NodeId) -> Result<NodeId, GraphError> {
+    let len = b.shape(x).iter().product();
+    b.add("flatten", Op::Reshape(vec![len]), &[x])
+}
+
+/// A head that ends every specimen: flatten, linear layer to four classes.
+fn head(mut b: GraphBuilder, x: NodeId, loss: Loss) -> Result<Graph, GraphError> {
+    let x = flatten(&mut b, x)?;
+    let x = linear(&mut b, "head", x, 4)?;
+    b.finish(x, loss)
+}
+
+/// One convolution between a pointwise one (so that the data gradient is seen) and the head.
+pub fn conv(shape: &[usize], spec: ConvSpec) -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(shape);
+    let first = ConvSpec::new(shape[0], Window::new(shape.len() - 1, 1)).bias();
+    let x = b.conv("first", b.input(), first)?;
+    let x = b.conv("conv", x, spec)?;
+    head(b, x, CLASSES)
+}
+
+/// Small positions and many channels: where norms come from inner products rather than from the gradient itself.
+fn deep() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[3, 4, 4]);
+    let spec = |out| ConvSpec::new(out, Window::square(3).padding(1));
+    let x = b.conv("conv1", b.input(), spec(32).bias())?;
+    let x = b.add("relu", Op::Relu, &[x])?;
+    let x = b.conv("conv2", x, spec(48).standardise(1e-5))?;
+    let x = b.group_norm("norm", x, 4)?;
+    let x = b.add("relu2", Op::Relu, &[x])?;
+    let window = Window::square(3).padding(1).stride(2);
+    let x = b.conv("conv3", x, ConvSpec::new(40, window).bias())?;
+    head(b, x, CLASSES)
+}
+
+fn norms() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[6, 4, 3]);
+    let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(1)))?;
+    let x = b.group_norm("group", x, 3)?;
+    let x = b.add("relu", Op::Relu, &[x])?;
+    let x = b.batch_norm("batch", x, false)?;
+    let x = b.group_norm("instance", x, 6)?;
+    let x = b.add("tokens", Op::Permute(vec![1, 2, 0]), &[x])?;
+    let x = b.layer_norm("layer", x, 1e-6)?;
+    let mut graph = head(b, x, CLASSES)?;
+    graph.set_trainable(|_| true);
+    Ok(graph)
+}
+
+fn pools() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[3, 11, 9]);
+    let x = b.conv("conv", b.input(), ConvSpec::new(5, Window::square(1)))?;
+    let x = b.add("max", Op::MaxPool(Window::square(3).stride(2).padding(1)), &[x])?;
+    let x = b.add("average", Op::AvgPool(Window::square(2).padding(1)), &[x])?;
+    let x = b.add("adaptive", Op::AdaptiveAvgPool(vec![3, 4]), &[x])?;
+    head(b, x, CLASSES)
+}
+
+fn activations() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[9]);
+    let mut x = b.input();
+    let ops = [Op::Relu, Op::Gelu, Op::Silu, Op::Tanh, Op::Scale(0.7)];
+    for (index, op) in ops.into_iter().enumerate() {
+        x = linear(&mut b, &format!("linear{index}"), x, 11)?;
+        x = b.add(&format!("activation{index}"), op, &[x])?;
+    }
+    head(b, x, CLASSES)
+}
+
+fn upsample() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[2, 3, 4]);
+    let x = b.conv("conv", b.input(), ConvSpec::new(3, Window::square(1)))?;
+    let x = b.add("up", Op::Upsample([7, 6]), &[x])?;
+    let x = b.add("down", Op::Upsample([3, 5]), &[x])?;
+    head(b, x, CLASSES)
+}
+
+fn structure() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[4, 3, 5]);
+    let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(1)))?;
+    let low = b.add("low", Op::Slice { axis: 0, start: 0, end: 4 }, &[x])?;
+    let high = b.add("high", Op::Slice { axis: 0, start: 2, end: 6 }, &[x])?;
+    let product = b.add("product", Op::Mul, &[low, high])?;
+    let sum = b.add("sum", Op::Add, &[product, low])?;
+    let twice = b.add("twice", Op::Add, &[sum, sum])?;
+    let joined = b.add("joined", Op::Concat { axis: 0 }, &[twice, x])?;
+    let wide = b.add("wide", Op::Concat { axis: 2 }, &[joined, joined])?;
+    let cut = b.add("cut", Op::Slice { axis: 1, start: 1, end: 3 }, &[wide])?;
+    let moved = b.add("moved", Op::Permute(vec![2, 0, 1]), &[cut])?;
+    let rows = b.add("rows", Op::Gather(vec![3, 0, 3, 7]), &[moved])?;
+    let flat = b.add("flat", Op::Reshape(vec![8, 10]), &[rows])?;
+    head(b, flat, CLASSES)
+}
+
+fn attention() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[5, 6]);
+    let input = b.input();
+    let x = linear(&mut b, "embed", input, 8)?;
+    let token = b.parameter("token", &[1, 8], Init::Normal(0.02), false)?;
+    let token = b.add("class_token", Op::Parameter(token), &[])?;
+    let x = b.add("tokens", Op::Concat { axis: 0 }, &[token, x])?;
+    let position = b.parameter("position", &[6, 8], Init::Normal(0.02), false)?;
+    let position = b.add("embedding", Op::Parameter(position), &[])?;
+    let x = b.add("placed", Op::Add, &[x, position])?;
+    let y = b.layer_norm("norm", x, 1e-6)?;
+    let query = linear(&mut b, "query", y, 8)?;
+    let key = linear(&mut b, "key", y, 8)?;
+    let value = linear(&mut b, "value", y, 8)?;
+    let y = b.add("attention", Op::Attention { heads: 2 }, &[query, key, value])?;
+    let x = b.add("residual", Op::Add, &[x, y])?;
+    let x = b.add("first", Op::Gather(vec![0]), &[x])?;
+    head(b, x, CLASSES)
+}
+
+fn matmul() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[2, 5, 6]);
+    let input = b.input();
+    let left = linear(&mut b, "left", input, 7)?;
+    let input = b.input();
+    let right = linear(&mut b, "right", input, 7)?;
+    let scores = b.add("scores", Op::MatMul { transpose: true }, &[left, right])?;
+    let weights = b.add("weights", Op::Softmax, &[scores])?;
+    let mixed = b.add("mixed", Op::MatMul { transpose: false }, &[weights, right])?;
+    head(b, mixed, CLASSES)
+}
+
+fn pixels() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[3, 5, 4]);
+    let x = b.conv("conv", b.input(), ConvSpec::new(4, Window::square(3).padding(1)).bias())?;
+    b.finish(x, CLASSES)
+}
+
+fn mlp(loss: Loss) -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[6]);
+    let input = b.input();
+    let x = linear(&mut b, "hidden", input, 9)?;
+    let x = b.add("relu", Op::Relu, &[x])?;
+    head(b, x, loss)
+}
