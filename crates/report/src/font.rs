@@ -43,7 +43,8 @@ pub(crate) fn width(text: &str, size: f64, weight: Weight) -> f64 {
 
 /// Cuts a text with an ellipsis so that it is no wider than `limit`.
 pub(crate) fn shorten(text: &str, size: f64, weight: Weight, limit: f64) -> String {
-    if width(text, size, weight) <= limit {
+    // A limit made from this very width must not lose to rounding.
+    if width(text, size, weight) <= limit + 1e-6 {
         return text.to_owned();
     }
     let mut used = width("…", size, weight);
@@ -102,7 +103,7 @@ mod tests {
         let text = "A sentence that is a good deal longer than one line of the figure can hold, supercalifragilistic";
         for limit in [40.0, 90.0, 300.0] {
             for line in wrap(text, 12.0, Weight::Regular, limit) {
-                assert!(width(&line, 12.0, Weight::Regular) <= limit);
+                assert!(width(&line, 12.0, Weight::Regular) <= limit + 1e-6);
             }
             assert!(width(&shorten(text, 12.0, Weight::Regular, limit), 12.0, Weight::Regular) <= limit);
         }

@@ -1,6 +1,6 @@
 //! Plots, tables and self-contained pages.
 //!
-//! Everything here turns plain data into bytes: a [`Figure`] of [`Chart`]s becomes SVG or PNG, a table
+//! Everything here turns plain data into bytes: a [`Figure`] of [`Chart`]s becomes SVG or PNG, a [`Table`]
 //! becomes terminal text, Markdown, CSV or HTML, a [`Page`] becomes one HTML file that needs no network.
 //! Nothing is written to disk, and equal input gives equal output, byte for byte.
 //!
@@ -19,15 +19,21 @@
 //! ```
 
 pub mod chart;
+pub mod crop;
 mod error;
 mod escape;
 mod figure;
 mod font;
 pub mod number;
+pub mod page;
 pub mod paint;
 pub mod scene;
+pub mod table;
 
 pub use chart::{Axis, BandPoint, Chart, Dash, ErrorPoint, LegendPlace, Reference, Series};
+pub use crop::{CropPicture, crop_picture};
 pub use error::ReportError;
 pub use figure::Figure;
+pub use page::{Card, Page, Section};
 pub use paint::Theme;
+pub use table::{Cell, Column, Table, TextStyle};

@@ -35,14 +35,26 @@ pub fn pretty(value: f64, digits: usize) -> String {
         Parts::Special(Special::Infinite) => if value > 0.0 { "∞" } else { "−∞" }.to_owned(),
         Parts::Special(Special::NotANumber) => "–".to_owned(),
         Parts::Plain(text) => text.replace('-', "−"),
-        Parts::Scientific(factor, exponent) => {
-            let factor = factor.trim_end_matches('0').trim_end_matches('.').replace('-', "−");
-            match factor.as_str() {
-                "1" => format!("10{}", superscript(exponent)),
-                "−1" => format!("−10{}", superscript(exponent)),
-                _ => format!("{factor}×10{}", superscript(exponent)),
-            }
-        }
+        Parts::Scientific(factor, exponent) => join_power(&factor, exponent),
+    }
+}
+
+/// A number as a factor of so many significant digits and a power of ten, whatever its size.
+pub(crate) fn power_of_ten(value: f64, digits: usize) -> String {
+    let scientific = format!("{value:.*e}", digits.clamp(1, 17) - 1);
+    let (factor, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    join_power(factor, exponent.parse().unwrap_or(0))
+}
+
+fn join_power(factor: &str, exponent: i32) -> String {
+    let factor = match factor.split_once('.') {
+        Some(_) => factor.trim_end_matches('0').trim_end_matches('.'),
+        None => factor,
+    };
+    match factor {
+        "1" => format!("10{}", superscript(exponent)),
+        "-1" => format!("−10{}", superscript(exponent)),
+        _ => format!("{}×10{}", factor.replace('-', "−"), superscript(exponent)),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
 const TICK_SIZE: f64 = 11.5;
 const LABEL_SIZE: f64 = 12.5;
 const TICK_LENGTH: f64 = 4.0;
+const UPRIGHT_WIDTH: f64 = 30.0;
 
 /// Lines of text above something, wrapped to a width.
 pub(crate) struct Heading {
@@ -230,7 +231,12 @@ impl<'a> Panel<'a> {
         let middle = plot.x + plot.width / 2.0;
         scene.text(named(&self.chart.x.label, (middle, top + self.body_height - 3.0), plot.width));
         let middle = plot.y + plot.height / 2.0;
-        scene.text(named(&self.chart.y.label, (x + LABEL_SIZE * 0.9, middle), plot.height).upwards());
+        let label = &self.chart.y.label;
+        if stands_upright(label) {
+            scene.text(named(label, (x, middle + LABEL_SIZE * 0.36), UPRIGHT_WIDTH).anchored(Anchor::Start));
+        } else {
+            scene.text(named(label, (x + LABEL_SIZE * 0.9, middle), plot.height).upwards());
+        }
     }
 }
 
@@ -238,11 +244,22 @@ fn tick_width(label: &str) -> f64 {
     width(label, TICK_SIZE, Weight::Regular)
 }
 
+fn label_width(label: &str) -> f64 {
+    width(&crate::escape::clean(label), LABEL_SIZE, Weight::Regular)
+}
+
+/// Whether the name of the y axis is a symbol, which is hard to read when turned.
+fn stands_upright(label: &str) -> bool {
+    !label.trim().is_empty() && label_width(label) <= UPRIGHT_WIDTH
+}
+
 /// The plot within a panel's body, after room for the marks and names of the axes.
 fn plot_area(chart: &Chart, width: f64, body_height: f64, y_ticks: &Ticks) -> Rect {
     let widest = y_ticks.major.iter().map(|tick| tick_width(&tick.label)).fold(0.0, f64::max);
     let name = |label: &str| if label.trim().is_empty() { 0.0 } else { LABEL_SIZE + 8.0 };
-    let left = name(&chart.y.label) + widest + TICK_LENGTH + 4.0;
+    let label = &chart.y.label;
+    let y_name = if stands_upright(label) { label_width(label) + 8.0 } else { name(label) };
+    let left = y_name + widest + TICK_LENGTH + 4.0;
     let bottom = TICK_LENGTH + TICK_SIZE + 6.0 + name(&chart.x.label);
     let top = TICK_SIZE * 0.5;
     let right = 10.0;

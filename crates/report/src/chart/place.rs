@@ -77,5 +77,5 @@ pub(crate) fn reference_label(
                 && area.bottom() <= plot.bottom()
                 && !taken.iter().any(|other| other.overlaps(&area))
         })
-        .min_by_key(|text| data_within(shapes, &text.bounds()))
+        .min_by_key(|text| data_within(shapes, &text.bounds().grown(4.0)))
 }

@@ -1,7 +1,7 @@
 //! Where an axis is marked, and what the marks say.
 
 use super::scale::{Scale, ScaleKind};
-use crate::number::{group_digits, pretty, superscript};
+use crate::number::{group_digits, power_of_ten, pretty, superscript};
 
 /// A labelled mark.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +34,7 @@ pub(crate) fn fitting(scale: &Scale, count: usize, length: f64, label_length: im
     for count in (2..=count.max(2)).rev() {
         let ticks = ticks(scale, count);
         let clear = ticks.major.windows(2).all(|pair| {
-            let needed = (label_length(&pair[0].label) + label_length(&pair[1].label)) / 2.0 + 12.0;
+            let needed = (label_length(&pair[0].label) + label_length(&pair[1].label)) / 2.0 + 16.0;
             (pair[1].share - pair[0].share) * length >= needed
         });
         if clear {
@@ -86,7 +86,7 @@ fn linear_label(value: f64, step_exponent: i32, largest: f64) -> String {
     }
     if !(2e-3..1e6).contains(&largest) {
         let digits = value.abs().log10().floor() as i32 - step_exponent + 1;
-        return pretty(value, usize::try_from(digits).unwrap_or(1));
+        return power_of_ten(value, usize::try_from(digits).unwrap_or(1));
     }
     let decimals = usize::try_from(-step_exponent).unwrap_or(0);
     let text = format!("{:.decimals$}", value.abs());
@@ -101,8 +101,10 @@ fn linear_label(value: f64, step_exponent: i32, largest: f64) -> String {
 fn log(scale: &Scale, count: usize) -> Ticks {
     let (first, last) = ((scale.low - 1e-9).ceil() as i32, (scale.high + 1e-9).floor() as i32);
     let decades = last - first + 1;
-    if decades < 2 {
-        return narrow_log(scale, count);
+    if decades < 3
+        && let Some(ticks) = narrow_log(scale, count)
+    {
+        return ticks;
     }
     let step = [1, 2, 3, 5, 10, 20, 50, 100]
         .into_iter()
@@ -142,21 +144,32 @@ fn power_label(exponent: i32, plain: bool) -> String {
     }
 }
 
-/// Less than two powers of ten in sight: 1, 2, 5 times a power if that gives enough marks, else linear ones.
-fn narrow_log(scale: &Scale, count: usize) -> Ticks {
+/// Few powers of ten in sight: multiples of them if these give enough marks, linear ones if there is no power.
+fn narrow_log(scale: &Scale, count: usize) -> Option<Ticks> {
     let (low, high) = (10f64.powf(scale.low), 10f64.powf(scale.high));
     let start = scale.low.floor() as i32;
-    let coarse: Vec<(f64, String)> = (start..=start + 2)
-        .flat_map(|exponent| [1.0, 2.0, 5.0].map(|factor| factor * 10f64.powi(exponent)))
-        .filter(|value| (low..=high).contains(value))
-        .map(|value| (value, pretty(value, 1)))
-        .collect();
-    let labelled = if coarse.len() >= 3 && coarse.len() <= count + 1 {
-        coarse
-    } else {
-        linear(low, high, count).into_iter().filter(|(value, _)| *value > 0.0).collect()
+    let multiples = |factors: &[f64]| -> Vec<f64> {
+        (start..=start + 4)
+            .flat_map(|exponent| factors.iter().map(move |factor| factor * 10f64.powi(exponent)))
+            .filter(|value| (low..=high).contains(value))
+            .collect()
     };
-    Ticks { major: place(scale, labelled), minor: Vec::new() }
+    let minor = multiples(&[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+    let minor = minor.into_iter().filter_map(|value| scale.share(value)).collect();
+    let enough = 3..=count + 2;
+    let labelled = [&[1.0, 2.0, 5.0][..], &[1.0, 3.0][..]]
+        .into_iter()
+        .map(multiples)
+        .find(|values| enough.contains(&values.len()))
+        .map(|values| values.into_iter().map(|value| (value, pretty(value, 1))).collect::<Vec<_>>());
+    let labelled = match labelled {
+        Some(labelled) => labelled,
+        None if scale.high - scale.low < 1.0 => {
+            linear(low, high, count).into_iter().filter(|(value, _)| *value > 0.0).collect()
+        }
+        None => return None,
+    };
+    Some(Ticks { major: place(scale, labelled), minor })
 }
 
 #[cfg(test)]

@@ -41,6 +41,12 @@ impl Rect {
         self.y + self.height
     }
 
+    /// The rectangle with a border of this width around it.
+    #[must_use]
+    pub fn grown(&self, border: f64) -> Self {
+        Self::new(self.x - border, self.y - border, self.width + 2.0 * border, self.height + 2.0 * border)
+    }
+
     /// Whether two rectangles share an inner point.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {

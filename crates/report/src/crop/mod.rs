@@ -1,0 +1,197 @@
+//! A drawing of why a random crop protects a small private patch.
+//!
+//! A street image with a car whose licence plate is the private patch, three crops of it, and the share of all
+//! crops that see the plate, everything to scale.
+
+mod chance;
+mod street;
+
+use crate::{
+    ReportError, Theme,
+    number::pretty,
+    paint::{GRID, INK, MUTED, PALETTE, PAPER, Paint},
+    scene::{Anchor, Fill, Rect, Scene, Stroke, Text},
+};
+
+const CLEAN: Paint = PALETTE[2];
+const SEES: Paint = PALETTE[1];
+const MARGIN: f64 = 20.0;
+const STREET_WIDTH: f64 = 560.0;
+const STREET_HEIGHT: f64 = 460.0;
+const SIDE_GAP: f64 = 30.0;
+const SIDE_WIDTH: f64 = 290.0;
+const SIDE_HEIGHT: f64 = 300.0;
+
+/// Sizes in pixels of what the drawing shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CropPicture {
+    /// Width and height of the image.
+    pub image: (u32, u32),
+    /// Width and height of a crop.
+    pub crop: (u32, u32),
+    /// Width and height of the private patch.
+    pub patch: (u32, u32),
+    /// Left upper corner of the patch.
+    pub patch_origin: (u32, u32),
+}
+
+impl Default for CropPicture {
+    /// A wide street image in which about one crop in six sees the plate.
+    fn default() -> Self {
+        Self { image: (1024, 576), crop: (224, 224), patch: (72, 24), patch_origin: (640, 416) }
+    }
+}
+
+impl CropPicture {
+    fn check(&self) -> Result<(), ReportError> {
+        let (outer_width, outer_height) = self.image;
+        let fits = |inner: &'static str, (width, height): (u32, u32), (x, y): (u32, u32)| {
+            let inside = |length: u32, start: u32, limit: u32| {
+                length > 0 && u64::from(length) + u64::from(start) <= u64::from(limit)
+            };
+            if inside(width, x, outer_width) && inside(height, y, outer_height) {
+                Ok(())
+            } else {
+                Err(ReportError::DoesNotFit {
+                    inner,
+                    inner_width: width,
+                    inner_height: height,
+                    outer_width,
+                    outer_height,
+                })
+            }
+        };
+        fits("crop", self.crop, (0, 0))?;
+        fits("patch", self.patch, self.patch_origin)
+    }
+}
+
+/// The drawing as an SVG document.
+///
+/// # Errors
+/// When the crop is larger than the image, or the patch does not lie inside it, or a size is zero.
+pub fn crop_picture(sizes: &CropPicture) -> Result<String, ReportError> {
+    Ok(crop_scene(sizes)?.to_svg(Theme::Auto))
+}
+
+/// The drawing as a list of shapes.
+///
+/// # Errors
+/// As [`crop_picture`].
+pub fn crop_scene(sizes: &CropPicture) -> Result<Scene, ReportError> {
+    sizes.check()?;
+    let (image_width, image_height) = (f64::from(sizes.image.0), f64::from(sizes.image.1));
+    let scale = (STREET_WIDTH / image_width).min(STREET_HEIGHT / image_height);
+    let street = (image_width * scale, (image_height * scale).max(1.0));
+    let height = street.1.max(SIDE_HEIGHT) + 2.0 * MARGIN;
+    let frame = Rect::new(MARGIN, (height - street.1) / 2.0, street.0, street.1);
+    let to_scene = |(x, y): (u32, u32), (width, height): (u32, u32)| {
+        let [x, y, width, height] = [x, y, width, height].map(|length| f64::from(length) * scale);
+        Rect::new(frame.x + x, frame.y + y, width, height)
+    };
+
+    let probability = chance::inclusion(sizes);
+    let description = format!(
+        "A street image with a car. Crops that miss its licence plate give gradients that do not depend on it; \
+         {} percent of all crop positions see the plate.",
+        pretty(100.0 * probability, 3)
+    );
+    let width = frame.right() + SIDE_GAP + SIDE_WIDTH + MARGIN;
+    let mut scene = Scene::new(width, height, "Random crops and a private patch", &description);
+    let plate = to_scene(sizes.patch_origin, sizes.patch);
+    street::draw(&mut scene, &frame, &plate);
+
+    let windows = chance::windows(sizes);
+    for (index, window) in windows.iter().enumerate() {
+        let area = to_scene(window.origin, sizes.crop);
+        let paint = if window.sees { SEES } else { CLEAN };
+        scene.rect(area, 2.0, Some(Fill::tint(paint, 0.10)), Some(Stroke::solid(PAPER, 4.0)));
+        scene.rect(area, 2.0, None, Some(Stroke::solid(paint, 2.2)));
+        draw_number(&mut scene, (area.x + 13.0, area.y + 13.0), index + 1, paint);
+    }
+    scene.rect(plate.grown(1.5), 1.5, None, Some(Stroke::solid(SEES, 2.0)));
+    let side = (frame.right() + SIDE_GAP, (height - SIDE_HEIGHT) / 2.0);
+    draw_side(&mut scene, side, sizes, &windows, probability);
+    Ok(scene)
+}
+
+fn draw_number(scene: &mut Scene, (x, y): (f64, f64), number: usize, paint: Paint) {
+    scene.circle((x, y), 8.5, Some(Fill::solid(paint)), None);
+    scene.text(Text::new((x, y + 4.0), &number.to_string(), 11.5, PAPER).anchored(Anchor::Middle).semibold());
+}
+
+/// The words and the bar beside the image.
+fn draw_side(
+    scene: &mut Scene,
+    (x, y): (f64, f64),
+    sizes: &CropPicture,
+    windows: &[chance::Window],
+    probability: f64,
+) {
+    scene.text(Text::new((x, y + 16.0), "Every step trains on a random crop", 15.0, INK).semibold());
+    let mut top = y + 32.0;
+    for (index, window) in windows.iter().enumerate() {
+        let (paint, first, second) = if window.sees {
+            (SEES, "crop sees the plate", "only this gradient depends on it")
+        } else {
+            (CLEAN, "crop misses the plate: gradient is clean", "the same whatever the plate shows")
+        };
+        draw_number(scene, (x + 9.0, top + 13.0), index + 1, paint);
+        scene.text(Text::new((x + 27.0, top + 13.0), first, 13.0, INK));
+        scene.text(Text::new((x + 27.0, top + 29.0), second, 11.5, MUTED));
+        top += 45.0;
+    }
+    let bar = y + 32.0 + 3.0 * 45.0 + 12.0;
+    scene.text(Text::new((x, bar + 13.0), "inclusion probability", 13.0, INK));
+    let value = format!("c = {}", pretty(probability, 3));
+    scene.text(Text::new((x + SIDE_WIDTH, bar + 13.0), &value, 13.0, INK).anchored(Anchor::End).semibold());
+    let (top, height) = (bar + 22.0, 12.0);
+    scene.rect(Rect::new(x, top, SIDE_WIDTH, height), 6.0, Some(Fill::solid(GRID)), None);
+    let filled = (SIDE_WIDTH * probability).max(3.0);
+    scene.rect(Rect::new(x, top, filled, height), 6.0, Some(Fill::solid(SEES)), None);
+    let worst = chance::worst_inclusion(sizes);
+    for (index, line) in [
+        "share of all crop positions that see the private patch".to_owned(),
+        format!("at most {} wherever the patch lies", pretty(worst, 3)),
+        format!(
+            "image {} × {}, crop {} × {}, patch {} × {}, to scale",
+            sizes.image.0, sizes.image.1, sizes.crop.0, sizes.crop.1, sizes.patch.0, sizes.patch.1
+        ),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let at = (x, top + height + 19.0 + 17.0 * index as f64);
+        let line = crate::font::shorten(line, 11.5, crate::scene::Weight::Regular, SIDE_WIDTH + MARGIN / 2.0);
+        scene.text(Text::new(at, &line, 11.5, MUTED));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_do_not_fit_are_refused() {
+        let sizes = CropPicture { crop: (2000, 10), ..CropPicture::default() };
+        let error = crop_picture(&sizes).expect_err("too wide");
+        assert_eq!(error.to_string(), "crop of 2000 x 10 does not fit into the 1024 x 576 image");
+        for sizes in [
+            CropPicture { patch: (0, 10), ..CropPicture::default() },
+            CropPicture { patch_origin: (1000, 0), ..CropPicture::default() },
+            CropPicture { image: (0, 0), ..CropPicture::default() },
+        ] {
+            assert!(crop_picture(&sizes).is_err());
+        }
+    }
+
+    #[test]
+    fn words_of_both_cases_are_there() {
+        let svg = crop_picture(&CropPicture::default()).expect("drawn");
+        for words in
+            ["crop misses the plate: gradient is clean", "crop sees the plate", "inclusion probability"]
+        {
+            assert!(svg.contains(words));
+        }
+    }
+}

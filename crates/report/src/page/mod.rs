@@ -1,0 +1,205 @@
+//! One self-contained HTML page.
+//!
+//! The page needs no network and runs no script, and says so in a content policy, so that a report made from
+//! hostile names is still only text. Figures and tables are numbered in order.
+
+mod base64;
+mod block;
+mod inline;
+
+use crate::{
+    Figure, Table, Theme,
+    escape::escape,
+    paint::{AXIS, GRID, INK, MUTED, PALETTE, PAPER, Paint},
+};
+use block::{Block, Counters};
+use std::fmt::Write as _;
+
+const STYLE: &str = include_str!("style.css");
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
+/// A headline number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Card {
+    label: String,
+    value: String,
+    detail: String,
+}
+
+impl Card {
+    /// A number under a label.
+    #[must_use]
+    pub fn new(label: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { label: label.into(), value: value.into(), detail: String::new() }
+    }
+
+    /// A line of small print beneath the number.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+}
+
+/// A part of a page under a heading.
+///
+/// In paragraphs, captions and facts, `` `code` `` and `**bold**` are set as such; everything else is text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Section {
+    heading: String,
+    blocks: Vec<Block>,
+}
+
+impl Section {
+    /// An empty section; an empty heading is left out.
+    #[must_use]
+    pub fn new(heading: impl Into<String>) -> Self {
+        Self { heading: heading.into(), blocks: Vec::new() }
+    }
+
+    fn with(mut self, block: Block) -> Self {
+        self.blocks.push(block);
+        self
+    }
+
+    /// Adds a paragraph.
+    #[must_use]
+    pub fn paragraph(self, text: impl Into<String>) -> Self {
+        self.with(Block::Paragraph(text.into()))
+    }
+
+    /// Adds a figure as inline SVG.
+    #[must_use]
+    pub fn figure(self, figure: &Figure, caption: impl Into<String>) -> Self {
+        self.with(Block::Drawing { svg: figure.to_svg(Theme::Auto), caption: caption.into() })
+    }
+
+    /// Adds any scene as inline SVG.
+    #[must_use]
+    pub fn scene(self, scene: &crate::scene::Scene, caption: impl Into<String>) -> Self {
+        self.with(Block::Drawing { svg: scene.to_svg(Theme::Auto), caption: caption.into() })
+    }
+
+    /// Adds a PNG image, embedded in the page.
+    #[must_use]
+    pub fn png(self, bytes: &[u8], alternative: impl Into<String>, caption: impl Into<String>) -> Self {
+        let data = base64::encode(bytes);
+        self.with(Block::Image { data, alternative: alternative.into(), caption: caption.into() })
+    }
+
+    /// Adds a table.
+    #[must_use]
+    pub fn table(self, table: &Table, caption: impl Into<String>) -> Self {
+        self.with(Block::Table { html: table.to_html(), caption: caption.into() })
+    }
+
+    /// Adds a list of names with their values.
+    #[must_use]
+    pub fn facts<K: Into<String>, V: Into<String>>(self, facts: impl IntoIterator<Item = (K, V)>) -> Self {
+        let facts = facts.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        self.with(Block::Facts(facts))
+    }
+
+    /// Adds a row of headline numbers.
+    #[must_use]
+    pub fn cards(self, cards: impl IntoIterator<Item = Card>) -> Self {
+        self.with(Block::Cards(cards.into_iter().collect()))
+    }
+
+    /// Adds text in which every space and line break counts.
+    #[must_use]
+    pub fn code(self, text: impl Into<String>) -> Self {
+        self.with(Block::Code(text.into()))
+    }
+
+    /// Adds the content of a section, folded away under a summary.
+    #[must_use]
+    pub fn details(self, summary: impl Into<String>, inner: Self) -> Self {
+        self.with(Block::Details { summary: summary.into(), blocks: inner.blocks })
+    }
+}
+
+/// A page: a title, a lead paragraph, sections, and a footer that says how it was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    title: String,
+    lead: String,
+    sections: Vec<Section>,
+    command: String,
+}
+
+impl Page {
+    /// An empty page.
+    #[must_use]
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), lead: String::new(), sections: Vec::new(), command: String::new() }
+    }
+
+    /// The paragraph that says what the page shows.
+    #[must_use]
+    pub fn lead(mut self, text: impl Into<String>) -> Self {
+        self.lead = text.into();
+        self
+    }
+
+    /// Adds a section.
+    #[must_use]
+    pub fn section(mut self, section: Section) -> Self {
+        self.sections.push(section);
+        self
+    }
+
+    /// The command line that made the page, for the footer.
+    #[must_use]
+    pub fn command(mut self, command: impl Into<String>) -> Self {
+        self.command = command.into();
+        self
+    }
+
+    /// The page as an HTML document.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        let title = escape(&self.title);
+        let mut out = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <title>{title}</title>\n<style>\n{}{STYLE}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{title}</h1>\n",
+            variables()
+        );
+        // Writing into a String cannot fail, so the results of write! are dropped throughout.
+        if !self.lead.is_empty() {
+            let _ = writeln!(out, "<p class=\"lead\">{}</p>", inline::render(&self.lead));
+        }
+        out.push_str("</header>\n");
+        let mut counters = Counters::default();
+        for section in &self.sections {
+            out.push_str("<section>\n");
+            if !section.heading.is_empty() {
+                let _ = writeln!(out, "<h2>{}</h2>", inline::render(&section.heading));
+            }
+            section.blocks.iter().for_each(|block| block.write(&mut out, &mut counters));
+            out.push_str("</section>\n");
+        }
+        out.push_str("</main>\n");
+        if !self.command.is_empty() {
+            let _ = writeln!(out, "<footer>Made with <code>{}</code></footer>", escape(&self.command));
+        }
+        out.push_str("</body>\n</html>\n");
+        out
+    }
+}
+
+/// The page's colours: those of the figures, so that a figure's sheet and the page are one.
+fn variables() -> String {
+    let paints = [PAPER, INK, MUTED, AXIS, GRID, PALETTE[0]];
+    let list = |theme: Theme| -> String {
+        paints.iter().map(|paint: &Paint| format!("--{}:{};", paint.name, paint.under(theme).hex())).collect()
+    };
+    format!(
+        ":root{{{}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}\n",
+        list(Theme::Light),
+        list(Theme::Dark)
+    )
+}
