@@ -6,20 +6,17 @@ use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI};
 const INV_SQRT_2PI: f64 = 0.398_942_280_401_432_7;
 
 /// The density at `x`.
-#[must_use]
-pub fn density(x: f64) -> f64 {
+pub(crate) fn density(x: f64) -> f64 {
     INV_SQRT_2PI * (-0.5 * x * x).exp()
 }
 
 /// The upper tail `Q(x) = P(Z > x)`.
-#[must_use]
-pub fn upper_tail(x: f64) -> f64 {
+pub(crate) fn upper_tail(x: f64) -> f64 {
     0.5 * libm::erfc(x * FRAC_1_SQRT_2)
 }
 
 /// `ln Q(x)`, finite for every finite `x`.
-#[must_use]
-pub fn log_upper_tail(x: f64) -> f64 {
+pub(crate) fn log_upper_tail(x: f64) -> f64 {
     if x > 5.0 {
         // Q(x) = erfcx(x / sqrt 2) exp(-x^2 / 2) / 2: the scaled function does not underflow.
         puruspe::erfcx(x * FRAC_1_SQRT_2).ln() - 0.5 * x * x - LN_2
@@ -47,8 +44,7 @@ fn gauss(a: f64, b: f64, f: impl Fn(f64) -> f64) -> f64 {
 /// Relative error below 1e-14 for any width: thin intervals are integrated by a five-point Gauss rule, whose
 /// error `4e-13 ((|m| + 1) w)^10` is below rounding for `(|m| + 1) w <= 1/2` (`m` the midpoint, `w` the width); wide
 /// ones are differences of tails on the side where no digits cancel.
-#[must_use]
-pub fn interval(a: f64, b: f64) -> f64 {
+pub(crate) fn interval(a: f64, b: f64) -> f64 {
     if b <= a {
         return 0.0;
     }
@@ -69,8 +65,7 @@ pub fn interval(a: f64, b: f64) -> f64 {
 
 /// The exact privacy profile of the Gaussian mechanism: `delta(epsilon)` for two unit normals at distance `mu`
 /// (Balle and Wang 2018, Theorem 8), as a natural logarithm.
-#[must_use]
-pub fn log_gaussian_delta(mu: f64, epsilon: f64) -> f64 {
+pub(crate) fn log_gaussian_delta(mu: f64, epsilon: f64) -> f64 {
     // delta = Q(epsilon / mu - mu / 2) - e^epsilon Q(epsilon / mu + mu / 2)
     let a = epsilon / mu - 0.5 * mu;
     let b = epsilon / mu + 0.5 * mu;

@@ -39,7 +39,9 @@ impl Discrete {
         }
         // What Q lacks to 1 lies where P has nothing: at loss minus infinity.
         let lacking = 1.0 - strips.iter().map(|strip| strip.q).sum::<f64>();
-        if side == Side::Upper && let Some(lowest) = strips.first_mut() {
+        if side == Side::Upper
+            && let Some(lowest) = strips.first_mut()
+        {
             lowest.q += lacking.max(0.0);
         }
         let mut above = strips.pop().unwrap_or_default();

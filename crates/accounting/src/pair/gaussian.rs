@@ -17,10 +17,11 @@ pub(super) const PROBE_STEP: f64 = 0.1;
 impl Gaussian {
     pub(super) fn cells(&self, boundaries: &[f64]) -> Cells {
         let mu = self.mu;
-        outcome_cells(boundaries, |b| b / mu + 0.5 * mu, |from, to| Cell {
-            p: normal::interval(from - mu, to - mu),
-            q: normal::interval(from, to),
-        })
+        outcome_cells(
+            boundaries,
+            |b| b / mu + 0.5 * mu,
+            |from, to| Cell { p: normal::interval(from - mu, to - mu), q: normal::interval(from, to) },
+        )
     }
 
     pub(super) fn probe(&self) -> Vec<Probe> {

@@ -32,7 +32,9 @@ impl Laplace {
     }
 
     pub(super) fn cells(&self, boundaries: &[f64]) -> Cells {
-        let (Some(&first), Some(&last)) = (boundaries.first(), boundaries.last()) else { return Cells::default() };
+        let (Some(&first), Some(&last)) = (boundaries.first(), boundaries.last()) else {
+            return Cells::default();
+        };
         Cells {
             below: self.mass(f64::NEG_INFINITY, first),
             inner: boundaries.windows(2).map(|w| self.mass(w[0], w[1])).collect(),

@@ -68,7 +68,10 @@ pub(crate) enum Pair {
     Substitution(Substitution),
     Discrete(Arc<Discrete>),
     /// `((1-q) Q + q P, Q)`: the record is seen with probability `q`.
-    Subsampled { base: Box<Pair>, rate: f64 },
+    Subsampled {
+        base: Box<Pair>,
+        rate: f64,
+    },
     /// The two-sided profile of a symmetric relation (MATH: `h(a) = 1 - a + a h(1/a)` for `a < 1`): positive losses
     /// of the base, their mirror image with `P` and `Q` exchanged, and the rest of the mass at loss 0.
     Mirrored(Box<Pair>),
@@ -115,7 +118,8 @@ impl Pair {
             Self::Discrete(pair) => pair.cells(boundaries, side),
             Self::Subsampled { base, rate } => {
                 // loss' = ln(1 - q + q e^loss), so loss = ln(1 + (e^loss' - 1) / q).
-                let inner: Vec<f64> = boundaries.iter().map(|b| (b.exp_m1() / rate).max(-1.0).ln_1p()).collect();
+                let inner: Vec<f64> =
+                    boundaries.iter().map(|b| (b.exp_m1() / rate).max(-1.0).ln_1p()).collect();
                 let cells = base.cells(&inner, side);
                 let mix = |c: Cell| Cell { p: (1.0 - rate) * c.q + rate * c.p, q: c.q };
                 Cells {
@@ -154,7 +158,8 @@ impl Pair {
                 let mut probes = base.probe();
                 for probe in &mut probes {
                     let cell = probe.cell;
-                    probe.loss = (rate * probe.loss.exp_m1()).ln_1p().min(probe.loss.max(0.0) + rate.ln().abs());
+                    probe.loss =
+                        (rate * probe.loss.exp_m1()).ln_1p().min(probe.loss.max(0.0) + rate.ln().abs());
                     if probe.loss.is_infinite() || probe.loss.is_nan() {
                         probe.loss = f64::MAX.ln();
                     }
@@ -197,7 +202,8 @@ fn mirrored_cells(base: &Pair, boundaries: &[f64], side: Side) -> Cells {
     let right = base.cells(&positive, side);
     let left = base.cells(&negative, side);
     let has_zero = boundaries.contains(&0.0);
-    let positive_mass: f64 = right.inner.iter().map(|c| c.p + c.q).sum::<f64>() + right.above.p + right.above.q;
+    let positive_mass: f64 =
+        right.inner.iter().map(|c| c.p + c.q).sum::<f64>() + right.above.p + right.above.q;
     let zero_atom = (1.0 - positive_mass).max(0.0);
 
     let mut strips: Vec<Cell> = Vec::with_capacity(boundaries.len() + 2);

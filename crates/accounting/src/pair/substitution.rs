@@ -64,7 +64,13 @@ impl Substitution {
         }
         in_range("distance", distances.affected, f64::MIN_POSITIVE, 1e6, "(0, 1e6]")?;
         in_range("distance", distances.unaffected, 0.5 * distances.affected, 1e6, "[d2 / 2, 1e6]")?;
-        in_range("distance", distances.absent, 0.5 * distances.affected, f64::INFINITY, "[d2 / 2, infinity]")?;
+        in_range(
+            "distance",
+            distances.absent,
+            0.5 * distances.affected,
+            f64::INFINITY,
+            "[d2 / 2, infinity]",
+        )?;
         Ok(Self {
             w0,
             w1,
@@ -115,7 +121,11 @@ impl Substitution {
         let mut t = low;
         for _ in 0..200 {
             let (loss, slope) = self.loss(t);
-            if loss < target { low = low.max(t) } else { high = high.min(t) }
+            if loss < target {
+                low = low.max(t)
+            } else {
+                high = high.min(t)
+            }
             let newton = t + (target - loss) / slope;
             let next = if newton > low && newton < high {
                 newton

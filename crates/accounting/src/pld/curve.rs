@@ -1,6 +1,7 @@
 //! From a composed distribution to delta and epsilon.
 
 use super::compose::Composed;
+use crate::numerics::root::bisect_condition;
 use crate::pair::Side;
 
 /// The privacy profile of a composed lattice distribution.
@@ -40,7 +41,7 @@ impl<'a> Curve<'a> {
     }
 
     fn loss(&self, j: usize) -> f64 {
-        self.composed.lattice.index[j] as f64 * self.composed.lattice.step()
+        self.composed.lattice.offset + self.composed.lattice.index[j] as f64 * self.composed.lattice.step()
     }
 
     /// `e^{log_norm - lambda s}`, the factor that undoes the tilt at `s`.
@@ -48,71 +49,95 @@ impl<'a> Curve<'a> {
         (self.composed.log_norm - self.composed.lambda * s).exp()
     }
 
+    /// Delta of the lattice distribution itself at `loss`, without its errors.
+    fn computed(&self, loss: f64) -> f64 {
+        let j = self.point_from(loss);
+        if j == self.delta.len() {
+            return 0.0;
+        }
+        let s = self.loss(j);
+        self.untilt(s) * (self.delta[j] - (loss - s).exp_m1() * self.weight[j])
+    }
+
+    /// What truncation and rounding can do to delta at `loss`.
+    ///
+    /// A tilted mass at `s` enters delta with the weight `e^{-lambda s} (1 - e^{eps - s})_+`, at most `e^{-lambda eps}`; the
+    /// squares of the weights on a lattice of step `h` add up to at most `e^{-2 lambda eps} / (1 - e^{-2 lambda h})`.
+    fn error(&self, loss: f64) -> f64 {
+        let Composed { lattice, lambda, error, .. } = self.composed;
+        let points = (1.0 / -(-2.0 * lambda * lattice.step()).exp_m1()).min(lattice.index.len() as f64);
+        self.untilt(loss) * (error.truncated + error.rounding * points.sqrt())
+    }
+
     /// Delta at `epsilon`, on the safe side.
     ///
     /// # Guarantee
-    /// `Side::Upper`: never below the exact delta; `Side::Lower`: never above it. The error terms use that
-    /// `e^{-lambda s} (1 - e^{eps - s})_+ <= e^{-lambda eps}`.
+    /// `Side::Upper`: never below the exact delta; `Side::Lower`: never above it.
     pub(super) fn delta(&self, epsilon: f64) -> f64 {
-        let shifted = match self.side {
-            Side::Upper => epsilon - self.composed.slack,
-            Side::Lower => epsilon + self.composed.slack,
-        };
-        let j = self.point_from(shifted);
-        let computed = if j < self.delta.len() {
-            let s = self.loss(j);
-            self.untilt(s) * (self.delta[j] - (shifted - s).exp_m1() * self.weight[j])
-        } else {
-            0.0
-        };
-        let error = self.untilt(shifted) * self.composed.error + computed * Self::ROUNDING;
         match self.side {
-            Side::Upper => (computed + error + self.composed.infinite).min(1.0),
-            Side::Lower => (computed - error).max(0.0),
+            Side::Upper => {
+                let loss = epsilon - self.composed.slack;
+                let delta =
+                    self.computed(loss) * (1.0 + Self::ROUNDING) + self.error(loss) + self.composed.infinite;
+                delta.min(1.0)
+            }
+            Side::Lower => {
+                let loss = epsilon + self.composed.slack;
+                (self.computed(loss) * (1.0 - Self::ROUNDING) - self.error(loss)).max(0.0)
+            }
         }
     }
 
-    /// Relative rounding of the running sums and of `e^{log_norm - lambda s}` (an exponent of a few hundred).
+    /// Relative rounding of the running sums and of `e^{log_norm - lambda s}`, whose exponent is a few hundred at most
+    /// where delta is not negligible.
     const ROUNDING: f64 = 1e-11;
 
     /// The first lattice point not below `loss`.
     fn point_from(&self, loss: f64) -> usize {
-        let h = self.composed.lattice.step();
-        self.composed.lattice.index.partition_point(|&k| (k as f64 * h) < loss)
+        let (h, offset) = (self.composed.lattice.step(), self.composed.lattice.offset);
+        self.composed.lattice.index.partition_point(|&k| (offset + k as f64 * h) < loss)
     }
 
-    /// Epsilon at `delta`, on the safe side; `None` where the truncated distribution cannot tell.
+    /// Epsilon at `delta`, on the safe side; `None` where the errors hide it.
     ///
     /// # Guarantee
     /// `Side::Upper`: the exact epsilon is not above it; `Side::Lower`: not below it.
     pub(super) fn epsilon(&self, delta: f64) -> Option<f64> {
-        let reaches = |epsilon: f64| self.delta(epsilon) <= delta;
-        if reaches(0.0) {
-            return Some(0.0);
+        let top = self.loss(self.delta.len().checked_sub(1)?) + self.composed.slack;
+        match self.side {
+            Side::Upper => {
+                if self.delta(0.0) <= delta {
+                    return Some(0.0);
+                }
+                // Upper deltas decrease in epsilon, so that the first to reach delta is safe.
+                (top > 0.0 && self.delta(top) <= delta)
+                    .then(|| bisect_condition(0.0, top, BISECTION, |epsilon| self.delta(epsilon) <= delta).1)
+            }
+            Side::Lower => {
+                // Where the errors are small, near the crossing of the computed curve, lower deltas decrease too; any
+                // point at which they still exceed delta is safe.
+                if top <= 0.0 || self.computed(0.0) <= delta {
+                    return Some(0.0);
+                }
+                let crossing =
+                    bisect_condition(0.0, top, BISECTION, |epsilon| self.computed(epsilon) <= delta).1;
+                let mut back = BISECTION * crossing;
+                while back < crossing && self.delta(crossing - back) <= delta {
+                    back *= 2.0;
+                }
+                (back < crossing).then(|| {
+                    let (low, high) = (crossing - back, crossing - 0.5 * back);
+                    bisect_condition(low, high, BISECTION, |epsilon| self.delta(epsilon) <= delta).0
+                })
+            }
         }
-        let count = self.delta.len();
-        let top = self.loss(count.checked_sub(1)?) + self.composed.slack;
-        if !reaches(top.max(0.0)) {
-            // The errors alone exceed delta at every loss the lattice holds.
-            return None;
-        }
-        // First lattice point at which delta is reached, then the crossing inside the cell before it.
-        let (mut low, mut high) = (0, count - 1);
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if reaches(self.loss(middle)) { high = middle } else { low = middle + 1 }
-        }
-        let upper = self.loss(low);
-        let lower = if low > 0 { self.loss(low - 1) } else { upper - self.composed.lattice.step() };
-        let (below, above) = crate::numerics::root::bisect_condition(lower.max(0.0), upper.max(0.0), 1e-12, reaches);
-        Some(match self.side {
-            Side::Upper => above,
-            Side::Lower => below,
-        })
     }
 
     /// Whether the errors are small against delta at `epsilon`, so that this tilt suits it.
     pub(super) fn suits(&self, epsilon: f64) -> bool {
-        self.untilt(epsilon) * self.composed.error <= 1e-4 * self.delta(epsilon)
+        self.error(epsilon) <= 1e-4 * self.delta(epsilon)
     }
 }
+
+/// Relative precision of an epsilon read off a curve.
+const BISECTION: f64 = 1e-9;

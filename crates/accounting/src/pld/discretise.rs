@@ -1,6 +1,6 @@
 //! From a pair to a lattice.
 
-use super::lattice::{Lattice, Strips, power_of_two};
+use super::lattice::{Grain, Lattice, Strips, floor_exponent};
 use super::tilt::Shape;
 use crate::numerics::UNIT_ROUNDOFF;
 use crate::pair::{MASS_ERROR, Pair, Side};
@@ -15,18 +15,10 @@ pub(super) struct Step {
     pub(super) infinite: f64,
 }
 
-/// The exponent of the largest power of two not above `value`.
-pub(super) fn floor_exponent(value: f64) -> i32 {
-    libm::frexp(value).1 - 1
-}
-
-/// Lattice points with spacing `h` around the mean that widens with the distance from it: losses far from the mean
+/// Lattice indices with spacing 1 around the centre that widens with the distance from it: losses far from the mean
 /// are rare, and a spacing of `resolution` times the distance inflates the variance by no more than near the mean.
-fn lattice_points(shape: &Shape, exponent: i32, resolution: f64) -> Vec<i64> {
-    let h = power_of_two(exponent);
-    let index = |loss: f64| (loss / h).round() as i64;
-    let (low, high) = (index(shape.low) - 1, index(shape.high) + 1);
-    let centre = index(shape.mean).clamp(low, high);
+fn lattice_points(low: i64, high: i64, centre: i64, resolution: f64) -> Vec<i64> {
+    let centre = centre.clamp(low, high);
     let stride = |k: i64| {
         let widest = resolution * (k - centre).unsigned_abs() as f64;
         if widest < 2.0 { 1 } else { 1_i64 << floor_exponent(widest).min(40) }
@@ -35,7 +27,7 @@ fn lattice_points(shape: &Shape, exponent: i32, resolution: f64) -> Vec<i64> {
     let mut k = centre;
     while k > low {
         let stride = stride(k);
-        // The next multiple of the stride below, stopping at 0 where the two-sided pairs have their atom.
+        // The next multiple of the stride below, stopping at 0 where atoms lie.
         let next = (k - 1).div_euclid(stride) * stride;
         k = if k > 0 && next < 0 { 0 } else { next };
         points.push(k);
@@ -52,7 +44,28 @@ fn lattice_points(shape: &Shape, exponent: i32, resolution: f64) -> Vec<i64> {
     points
 }
 
-/// Puts one step on the lattice `2^exponent`.
+/// The loss to use as lattice point 0: where most of the mass is concentrated within one step of a point, the
+/// barycentre of that mass, so that neither discretisation spreads or moves it; 0 otherwise.
+fn offset(pair: &Pair, shape: &Shape, h: f64, side: Side) -> Option<f64> {
+    let mut centre = shape.mode(h)?;
+    for _ in 0..8 {
+        let cells = pair.cells(&[centre - h, centre + h], side);
+        let cell = *cells.inner.first()?;
+        if cells.zero_atom > 0.0 || cell.p < 0.5 || cell.q <= 0.0 {
+            return None;
+        }
+        // ln(p / q) without losing the digits of a loss near 0.
+        let barycentre = ((cell.p - cell.q) / cell.q).ln_1p() - 1e-7 * h;
+        let settled = (barycentre - centre).abs() < 1e-8 * h;
+        centre = barycentre;
+        if settled {
+            return Some(centre);
+        }
+    }
+    None
+}
+
+/// Puts one step on the lattice `grain`.
 ///
 /// # Guarantee
 /// On `Side::Upper` no composition with this step underestimates delta once `infinite` is added for every step; on
@@ -60,16 +73,20 @@ fn lattice_points(shape: &Shape, exponent: i32, resolution: f64) -> Vec<i64> {
 pub(super) fn discretise(
     pair: &Pair,
     shape: &Shape,
-    exponent: i32,
+    grain: Grain,
     resolution: f64,
     lambda: f64,
     side: Side,
 ) -> Step {
-    let points = lattice_points(shape, exponent, resolution);
-    let h = power_of_two(exponent);
-    let losses: Vec<f64> = points.iter().map(|&k| k as f64 * h).collect();
+    let h = grain.step();
+    let anchored = offset(pair, shape, h, side);
+    let offset = anchored.unwrap_or(0.0);
+    let index = |loss: f64| ((loss - offset) / h).round() as i64;
+    let points = lattice_points(index(shape.low) - 1, index(shape.high) + 1, index(shape.mean), resolution);
+    let losses: Vec<f64> = points.iter().map(|&k| offset + k as f64 * h).collect();
     let cells = pair.cells(&losses, side);
-    let mut strips = Strips::new(exponent, points);
+    let origin = points.iter().position(|&k| k == 0);
+    let mut strips = Strips::new(grain, offset, points);
     for (k, cell) in cells.inner.iter().enumerate() {
         let excess = cell.p - cell.q * losses[k].exp();
         let rounding = 8.0 * UNIT_ROUNDOFF * cell.p;
@@ -80,8 +97,8 @@ pub(super) fn discretise(
             Side::Lower => (excess - rounding).clamp(0.0, most),
         };
     }
-    if let Some(zero) = losses.iter().position(|&loss| loss == 0.0) {
-        strips.points[zero] += cells.zero_atom;
+    if let Some(origin) = origin {
+        strips.points[origin] += cells.zero_atom;
     }
     let last = losses.len() - 1;
     let infinite = match side {
@@ -96,9 +113,9 @@ pub(super) fn discretise(
             0.0
         }
     };
-    let mut lattice = strips.discretise(0.0, side);
+    let mut lattice = strips.discretise(0.0, side, anchored.and(origin));
     for (k, mass) in lattice.index.iter().zip(&mut lattice.mass) {
-        *mass *= (lambda * (*k as f64 * h - shape.mean)).exp();
+        *mass *= (lambda * (offset + *k as f64 * h - shape.mean)).exp();
     }
     let log_norm = lattice.normalise() + lambda * shape.mean;
     Step { lattice, log_norm, infinite }

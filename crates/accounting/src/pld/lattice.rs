@@ -1,22 +1,57 @@
-//! Loss distributions on the lattice of multiples of a power of two.
+//! Loss distributions on lattices whose steps differ by powers of two.
 
 use crate::pair::Side;
 
-/// Tilted masses on multiples of `2^exponent`.
+/// Tilted masses on `offset + k step`.
 ///
-/// The mass at index `k` stands for `P(L = k h) e^{lambda k h}` up to a factor that the owner keeps; masses add up
-/// to about 1. Steps that are powers of two make every lattice a part of every finer one and every loss exact.
+/// The mass at index `k` stands for `P(L = l) e^{lambda l}`, `l = offset + k h`, up to a factor that the owner keeps; masses
+/// add up to about 1. Steps are one unit times powers of two, so that every lattice is a part of every finer one.
 #[derive(Debug, Clone)]
 pub(super) struct Lattice {
-    pub(super) exponent: i32,
+    pub(super) grain: Grain,
+    /// Loss of index 0.
+    pub(super) offset: f64,
     /// Increasing indices.
     pub(super) index: Vec<i64>,
     pub(super) mass: Vec<f64>,
 }
 
+/// A lattice step: `unit 2^exponent`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Grain {
+    pub(super) unit: f64,
+    pub(super) exponent: i32,
+}
+
+impl Grain {
+    pub(super) fn step(self) -> f64 {
+        libm::ldexp(self.unit, self.exponent)
+    }
+
+    /// The largest step of this unit that is not above `step`.
+    pub(super) fn not_above(self, step: f64) -> Self {
+        // A hair of room so that the step a unit was made from is found again.
+        Self { exponent: floor_exponent(step / self.unit * (1.0 + 1e-9)), ..self }
+    }
+
+    pub(super) fn coarser_by(self, doublings: i32) -> Self {
+        Self { exponent: self.exponent + doublings, ..self }
+    }
+}
+
+/// The exponent of the largest power of two not above `value`.
+pub(super) fn floor_exponent(value: f64) -> i32 {
+    (libm::frexp(value).1 - 1).clamp(-200, 200)
+}
+
 impl Lattice {
+    /// All mass at loss 0.
+    pub(super) fn zero() -> Self {
+        Self { grain: Grain { unit: 1.0, exponent: 0 }, offset: 0.0, index: vec![0], mass: vec![1.0] }
+    }
+
     pub(super) fn step(&self) -> f64 {
-        power_of_two(self.exponent)
+        self.grain.step()
     }
 
     pub(super) fn total(&self) -> f64 {
@@ -36,42 +71,47 @@ impl Lattice {
     pub(super) fn moments(&self) -> (f64, f64) {
         let h = self.step();
         let mean = self.index.iter().zip(&self.mass).map(|(&k, m)| k as f64 * m).sum::<f64>();
-        let variance = self.index.iter().zip(&self.mass).map(|(&k, m)| (k as f64 - mean).powi(2) * m).sum::<f64>();
-        (mean * h, variance.sqrt() * h)
+        let variance =
+            self.index.iter().zip(&self.mass).map(|(&k, m)| (k as f64 - mean).powi(2) * m).sum::<f64>();
+        (self.offset + mean * h, variance.sqrt() * h)
     }
 
-    /// The same distribution on the coarser lattice `2^exponent`, rounded to the given side.
+    /// The index that carries the most mass.
+    pub(super) fn heaviest(&self) -> i64 {
+        let heaviest = self.mass.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+        heaviest.map_or(0, |(k, _)| self.index[k])
+    }
+
+    /// The same distribution on the coarser lattice `grain`, rounded to the given side.
     ///
     /// # Guarantee
     /// `Side::Upper` never lowers and `Side::Lower` never raises the delta of any composition it enters; both keep
     /// the tilt `lambda`.
-    pub(super) fn regrid(&self, exponent: i32, lambda: f64, side: Side) -> Self {
-        if exponent <= self.exponent || self.index.is_empty() {
-            return self.clone();
+    pub(super) fn regrid(self, grain: Grain, lambda: f64, side: Side) -> Self {
+        if grain.exponent <= self.grain.exponent || self.index.is_empty() {
+            return self;
         }
-        let shift = (exponent - self.exponent) as u32;
-        let (first, last) = (self.index[0] >> shift, (self.index[self.index.len() - 1] >> shift) + 1);
+        let shift = (grain.exponent - self.grain.exponent) as u32;
+        // An atom stays an atom: the heaviest point becomes a point of the new lattice.
+        let origin = self.heaviest();
         let h = self.step();
-        let mut cells = Strips::new(exponent, (first..=last).collect());
-        for (&k, &mass) in self.index.iter().zip(&self.mass) {
+        let index: Vec<i64> = self.index.iter().map(|k| k - origin).collect();
+        let (first, last) = (index[0] >> shift, (index[index.len() - 1] >> shift) + 1);
+        let mut strips = Strips::new(grain, self.offset + origin as f64 * h, (first..=last).collect());
+        for (&k, &mass) in index.iter().zip(&self.mass) {
             let slot = ((k >> shift) - first) as usize;
             let offset = (k - ((k >> shift) << shift)) as f64 * h;
             if offset == 0.0 {
-                cells.points[slot] += mass;
+                strips.points[slot] += mass;
             } else {
                 // Refer the tilt to the lower end of the cell.
                 let untilted = mass * (-lambda * offset).exp();
-                cells.inner[slot].mass += untilted;
-                cells.inner[slot].excess += untilted * -(-offset).exp_m1();
+                strips.inner[slot].mass += untilted;
+                strips.inner[slot].excess += untilted * -(-offset).exp_m1();
             }
         }
-        cells.discretise(lambda, side)
+        strips.discretise(lambda, side, None)
     }
-}
-
-/// `2^exponent`.
-pub(super) fn power_of_two(exponent: i32) -> f64 {
-    libm::ldexp(1.0, exponent)
 }
 
 /// Mass strictly between two neighbouring lattice points.
@@ -86,7 +126,8 @@ pub(super) struct Inner {
 /// A distribution cut by lattice points: what lies on them, what lies between them. Each cell is tilted at its lower end.
 #[derive(Debug, Clone)]
 pub(super) struct Strips {
-    exponent: i32,
+    grain: Grain,
+    offset: f64,
     index: Vec<i64>,
     pub(super) points: Vec<f64>,
     /// `inner[k]` lies between points `k` and `k + 1`; the last is empty.
@@ -94,22 +135,24 @@ pub(super) struct Strips {
 }
 
 impl Strips {
-    pub(super) fn new(exponent: i32, index: Vec<i64>) -> Self {
+    pub(super) fn new(grain: Grain, offset: f64, index: Vec<i64>) -> Self {
         let count = index.len();
-        Self { exponent, index, points: vec![0.0; count], inner: vec![Inner::default(); count] }
+        Self { grain, offset, index, points: vec![0.0; count], inner: vec![Inner::default(); count] }
     }
 
-    pub(super) fn discretise(self, lambda: f64, side: Side) -> Lattice {
+    /// Moves all mass onto the lattice points. `anchor` is the position of a point around which mass is concentrated
+    /// so closely that its two cells belong together.
+    pub(super) fn discretise(self, lambda: f64, side: Side, anchor: Option<usize>) -> Lattice {
         let mass = match side {
             Side::Upper => self.connect_the_dots(lambda),
-            Side::Lower => self.collapse(lambda),
+            Side::Lower => self.collapse(lambda, anchor),
         };
         let (index, mass) = self.index.into_iter().zip(mass).filter(|&(_, m)| m > 0.0).unzip();
-        Lattice { exponent: self.exponent, index, mass }
+        Lattice { grain: self.grain, offset: self.offset, index, mass }
     }
 
     fn gap(&self, from: usize, to: usize) -> f64 {
-        (self.index[to] - self.index[from]) as f64 * power_of_two(self.exponent)
+        (self.index[to] - self.index[from]) as f64 * self.grain.step()
     }
 
     /// Splits each cell onto its two ends so that its `P`-mass and its `Q`-mass are kept (connect the dots,
@@ -140,9 +183,10 @@ impl Strips {
     /// it in convex order (with the same mean of `e^{-L}`) never raises delta. The order is checked on the block's
     /// call function `c(K) = E(y - K)_+`, `y = 1 - e^{a - L}`, bounded below by its tangents at the two points; a
     /// block that never passes is rounded down to the lattice point below its mean, which lowers the loss.
-    fn collapse(&self, lambda: f64) -> Vec<f64> {
+    fn collapse(&self, lambda: f64, anchor: Option<usize>) -> Vec<f64> {
         const LONGEST_BLOCK: usize = 48;
         let count = self.index.len();
+        let before_anchor = anchor.and_then(|k| k.checked_sub(1));
         let mut mass = vec![0.0; count];
         let mut from = 0;
         while from < count {
@@ -159,7 +203,15 @@ impl Strips {
                     block.end(-(-self.gap(from, to + 1)).exp_m1());
                 }
                 to += 1;
-                if block.mass == 0.0 || to == count || to - from == LONGEST_BLOCK || block.contracts().is_some() {
+                if to == count || to - from == LONGEST_BLOCK || before_anchor == Some(to) {
+                    break;
+                }
+                let joined = before_anchor == Some(from) && to == from + 1;
+                if !joined && (block.mass == 0.0 || block.contracts().is_some()) {
+                    break;
+                }
+                // An atom heavier than the block must not be dragged into it.
+                if self.points[to] * (-lambda * self.gap(from, to)).exp() > block.mass {
                     break;
                 }
             }
@@ -226,6 +278,10 @@ impl Block {
         let (mean, low) = (self.mean(), self.floor());
         let (&y0, &y1) = (self.y.get(low)?, self.y.get(low + 1)?);
         let share = ((mean - y0) / (y1 - y0)).clamp(0.0, 1.0);
+        if share < 1e-6 {
+            // So close to a point that rounding down to it costs nothing.
+            return Some((low, 0.0));
+        }
         // c(K) at both points with the slopes of its tangents towards the other point.
         let (mut c0, mut above0, mut c1, mut above1) = (0.0, 0.0, 0.0, 0.0);
         for (k, &(point, inner, moment)) in self.parts.iter().enumerate() {

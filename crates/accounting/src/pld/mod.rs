@@ -7,5 +7,6 @@ mod lattice;
 mod profile;
 mod solver;
 mod tilt;
+mod window;
 
 pub use profile::{Pld, Precision};

@@ -110,7 +110,9 @@ impl Pld {
     #[must_use]
     pub fn self_compose(&self, count: u64) -> Self {
         let repeat = |factors: &Factors| {
-            merge(factors.iter().filter(|_| count > 0).map(|(pair, n)| (pair.clone(), n.saturating_mul(count))))
+            merge(
+                factors.iter().filter(|_| count > 0).map(|(pair, n)| (pair.clone(), n.saturating_mul(count))),
+            )
         };
         Self { remove: repeat(&self.remove), add: self.add.as_ref().map(repeat) }
     }

@@ -79,10 +79,8 @@ impl Solver {
             let (upper, lower) = (Curve::new(&upper, Side::Upper), Curve::new(&lower, Side::Lower));
             for &i in &order {
                 if answers[i].is_none() && (i == next || upper.suits(epsilons[i])) {
-                    answers[i] = Some(Bracket {
-                        lower: lower.delta(epsilons[i]),
-                        upper: upper.delta(epsilons[i]),
-                    });
+                    answers[i] =
+                        Some(Bracket { lower: lower.delta(epsilons[i]), upper: upper.delta(epsilons[i]) });
                 }
             }
         }
@@ -93,7 +91,7 @@ impl Solver {
         let probes = Probes::new(factors);
         let lambda = probes.tilt(question);
         Grid {
-            resolution: 0.05 * (self.precision.relative / 1e-3).sqrt(),
+            resolution: 0.03 * (self.precision.relative / 1e-3).sqrt(),
             lambda,
             delta: probes.delta_scale(question, lambda),
         }
@@ -117,19 +115,20 @@ impl Solver {
 fn atoms(composed: &Composed, side: Side) -> Atoms {
     let lattice = &composed.lattice;
     let scale = composed.log_norm.exp();
+    let error = scale * composed.error.total(lattice.index.len());
     let shift = match side {
         Side::Upper => composed.slack,
         Side::Lower => -composed.slack,
     };
     let mut atoms = Atoms {
-        losses: lattice.index.iter().map(|&k| k as f64 * lattice.step() + shift).collect(),
+        losses: lattice.index.iter().map(|&k| lattice.offset + k as f64 * lattice.step() + shift).collect(),
         masses: lattice.mass.iter().map(|m| m * scale).collect(),
         infinite: 0.0,
     };
     match side {
-        Side::Upper => atoms.infinite = composed.infinite + composed.error * scale,
+        Side::Upper => atoms.infinite = composed.infinite + error,
         Side::Lower => {
-            let mut excess = composed.error * scale;
+            let mut excess = error;
             while let Some(mass) = atoms.masses.last_mut() {
                 if *mass > excess {
                     *mass -= excess;
@@ -147,7 +146,9 @@ fn atoms(composed: &Composed, side: Side) -> Atoms {
 /// Products whose profile needs no lattice.
 enum ClosedForm<'a> {
     Nothing,
-    Gaussian { mu: f64 },
+    Gaussian {
+        mu: f64,
+    },
     /// One step of any analytic pair.
     Step(&'a Pair),
 }
@@ -167,7 +168,10 @@ impl<'a> ClosedForm<'a> {
             Self::Nothing => Bracket::exact(0.0),
             Self::Gaussian { mu } => {
                 let delta = log_gaussian_delta(*mu, epsilon).exp();
-                Bracket { lower: delta * (1.0 - CLOSED_FORM_ERROR), upper: (delta * (1.0 + CLOSED_FORM_ERROR)).min(1.0) }
+                Bracket {
+                    lower: delta * (1.0 - CLOSED_FORM_ERROR),
+                    upper: (delta * (1.0 + CLOSED_FORM_ERROR)).min(1.0),
+                }
             }
             Self::Step(pair) => {
                 let one_side = |side: Side, sign: f64| {
@@ -182,7 +186,11 @@ impl<'a> ClosedForm<'a> {
 
     fn epsilon(&self, delta: f64) -> Bracket {
         let solve = |reaches: &dyn Fn(f64) -> bool| {
-            if reaches(0.0) { (0.0, 0.0) } else { bisect_condition(0.0, 2.0 * limits::MAX_EPSILON, 1e-13, reaches) }
+            if reaches(0.0) {
+                (0.0, 0.0)
+            } else {
+                bisect_condition(0.0, 2.0 * limits::MAX_EPSILON, 1e-13, reaches)
+            }
         };
         Bracket {
             lower: solve(&|epsilon| self.delta(epsilon).lower <= delta).0,

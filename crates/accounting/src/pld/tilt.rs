@@ -70,7 +70,11 @@ fn log_moment(probes: &[Probe], lambda: f64) -> f64 {
         .fold(f64::NEG_INFINITY, f64::max);
     if largest < 600.0 {
         // ln(sum p e^{lambda l}) = ln(1 + sum p (e^{lambda l} - 1)) keeps small moments exact.
-        return probes.iter().map(|probe| probe.cell.p * (lambda * probe.loss).min(700.0).exp_m1()).sum::<f64>().ln_1p();
+        return probes
+            .iter()
+            .map(|probe| probe.cell.p * (lambda * probe.loss).min(700.0).exp_m1())
+            .sum::<f64>()
+            .ln_1p();
     }
     let sum: f64 = probes
         .iter()
@@ -81,7 +85,7 @@ fn log_moment(probes: &[Probe], lambda: f64) -> f64 {
 }
 
 /// Location and scale of one step's tilted loss, for choosing its grid.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Shape {
     pub(super) mean: f64,
     pub(super) deviation: f64,
@@ -91,41 +95,59 @@ pub(super) struct Shape {
     pub(super) low: f64,
     /// Losses above this have a `P`-mass of at most the budget.
     pub(super) high: f64,
+    /// Increasing losses with their `P`-masses.
+    masses: Vec<(f64, f64)>,
 }
 
-/// The shape of one step under the tilt, with `tail` the `P`-mass that may be sent to infinity.
-pub(super) fn shape(pair: &Pair, lambda: f64, tail: f64) -> Shape {
-    let mut probes = pair.probe();
-    probes.retain(|probe| probe.cell.p > 0.0 && probe.loss.is_finite());
-    probes.sort_by(|a, b| a.loss.total_cmp(&b.loss));
-    let log_norm = log_moment(&probes, lambda);
-    let weights: Vec<f64> =
-        probes.iter().map(|probe| (lambda * probe.loss + probe.cell.p.ln() - log_norm).exp()).collect();
-    let total: f64 = weights.iter().sum();
-    let moment = |f: &dyn Fn(f64) -> f64| probes.iter().zip(&weights).map(|(p, w)| w * f(p.loss)).sum::<f64>() / total;
-    let mean = moment(&|l| l);
-    let deviation = moment(&|l| (l - mean).powi(2)).sqrt();
-    let magnitude = moment(&f64::abs);
+impl Shape {
+    /// The shape of one step under the tilt, with `tail` the mass that may be cut off at either end.
+    pub(super) fn new(pair: &Pair, lambda: f64, tail: f64) -> Self {
+        let mut probes = pair.probe();
+        probes.retain(|probe| probe.cell.p > 0.0 && probe.loss.is_finite());
+        probes.sort_by(|a, b| a.loss.total_cmp(&b.loss));
+        let log_norm = log_moment(&probes, lambda);
+        let weights: Vec<f64> =
+            probes.iter().map(|probe| (lambda * probe.loss + probe.cell.p.ln() - log_norm).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let moment = |f: &dyn Fn(f64) -> f64| {
+            probes.iter().zip(&weights).map(|(p, w)| w * f(p.loss)).sum::<f64>() / total
+        };
+        let mean = moment(&|l| l);
+        let deviation = moment(&|l| (l - mean).powi(2)).sqrt();
+        let magnitude = moment(&f64::abs);
+        // The last loss up to which the masses, in this order, stay within the budget.
+        let cut = |masses: &mut dyn Iterator<Item = (f64, f64)>, budget: f64| {
+            let mut sum = 0.0;
+            let mut end = None;
+            for (loss, mass) in masses {
+                end = Some(end.map_or(loss, |end| if sum <= budget { loss } else { end }));
+                sum += mass;
+                if sum > budget {
+                    break;
+                }
+            }
+            end.unwrap_or(0.0)
+        };
+        let low = cut(&mut probes.iter().zip(&weights).map(|(p, w)| (p.loss, *w)), tail * total);
+        let high = cut(&mut probes.iter().rev().map(|p| (p.loss, p.cell.p)), tail);
+        let masses = probes.iter().map(|probe| (probe.loss, probe.cell.p)).collect();
+        Self { mean, deviation, magnitude, low, high, masses }
+    }
 
-    let first = probes.first().map_or(0.0, |probe| probe.loss);
-    let last = probes.last().map_or(0.0, |probe| probe.loss);
-    let mut low = first;
-    let mut mass = 0.0;
-    for (probe, weight) in probes.iter().zip(&weights) {
-        mass += weight;
-        if mass > tail * total {
-            break;
+    /// The middle of the interval of length `h` that holds the most mass, if that is more than half.
+    pub(super) fn mode(&self, h: f64) -> Option<f64> {
+        let (mut from, mut sum) = (0, 0.0);
+        let mut best = (0.5, None);
+        for (to, (loss, mass)) in self.masses.iter().enumerate() {
+            sum += mass;
+            while self.masses[from].0 < loss - h {
+                sum -= self.masses[from].1;
+                from += 1;
+            }
+            if sum > best.0 {
+                best = (sum, Some(0.5 * (self.masses[from].0 + self.masses[to].0)));
+            }
         }
-        low = probe.loss;
+        best.1
     }
-    let mut high = last;
-    let mut mass = 0.0;
-    for probe in probes.iter().rev() {
-        mass += probe.cell.p;
-        if mass > tail {
-            break;
-        }
-        high = probe.loss;
-    }
-    Shape { mean, deviation, magnitude, low, high }
 }
