@@ -290,11 +290,9 @@ pub(crate) fn notes(chart: &Chart) -> Vec<String> {
         let count = plural(skipped.not_positive, "at or below zero is", "at or below zero are");
         notes.push(format!("{count} not drawn on the log axis."));
     }
-    if skipped.not_finite > 0 {
-        notes.push(format!(
-            "{} not drawn.",
-            plural(skipped.not_finite, "that is not finite is", "that are not finite are")
-        ));
+    if skipped.without_place > 0 {
+        let (one, many) = ("that is not finite or extreme is", "that are not finite or extreme are");
+        notes.push(format!("{} not drawn.", plural(skipped.without_place, one, many)));
     }
     for (name, axis) in [("x", &chart.x), ("y", &chart.y)] {
         if axis.range.is_some() && given_range(axis).is_none() {

@@ -34,17 +34,13 @@ pub(crate) struct SeriesShapes {
 /// How many values could not be drawn, and why.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Skipped {
-    pub(crate) not_finite: usize,
+    pub(crate) without_place: usize,
     pub(crate) not_positive: usize,
 }
 
-/// Shares so far outside cannot be told apart from one another in a figure, and would lose the precision of a cut.
-const FAR: f64 = 1e6;
-
 impl Frame {
     pub(crate) fn at(&self, x_share: f64, y_share: f64) -> Point {
-        let far = |share: f64| share.clamp(-FAR, FAR);
-        (self.plot.x + far(x_share) * self.plot.width, self.plot.bottom() - far(y_share) * self.plot.height)
+        (self.plot.x + x_share * self.plot.width, self.plot.bottom() - y_share * self.plot.height)
     }
 
     fn point(&self, x: f64, y: f64) -> Option<Point> {
@@ -137,8 +133,8 @@ pub(crate) fn skipped(chart: &Chart) -> Skipped {
     let mut count = |kind: ScaleKind, value: f64| {
         if Scale::measure(kind, value).is_none() {
             match kind {
-                ScaleKind::Log if value.is_finite() => skipped.not_positive += 1,
-                ScaleKind::Log | ScaleKind::Linear => skipped.not_finite += 1,
+                ScaleKind::Log if value <= 0.0 && value.is_finite() => skipped.not_positive += 1,
+                ScaleKind::Log | ScaleKind::Linear => skipped.without_place += 1,
             }
         }
     };
@@ -218,7 +214,7 @@ mod tests {
         let chart = Chart::new("")
             .y(Axis::log(""))
             .series(Series::line("", [(1.0, 0.0), (2.0, -1.0), (3.0, f64::NAN), (4.0, 1.0)]));
-        assert_eq!(skipped(&chart), Skipped { not_finite: 1, not_positive: 2 });
+        assert_eq!(skipped(&chart), Skipped { without_place: 1, not_positive: 2 });
     }
 
     #[test]

@@ -11,8 +11,11 @@ pub enum ScaleKind {
     Log,
 }
 
-/// Values beyond this cannot be subtracted from one another without overflow, and no plot needs them.
+/// Values beyond this, and on a log scale those below its inverse, would overflow when subtracted or padded.
 const LARGEST: f64 = 1e300;
+
+/// Shares so far outside look alike in a figure; larger ones would cost the precision of a cut at the edge.
+const FAR: f64 = 1e6;
 
 /// A scale with the range it shows; on a log scale the ends are decimal logarithms.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,13 +30,14 @@ impl Scale {
     pub(crate) fn measure(kind: ScaleKind, value: f64) -> Option<f64> {
         match kind {
             ScaleKind::Linear => (value.abs() <= LARGEST).then_some(value),
-            ScaleKind::Log => (value > 0.0 && value.is_finite()).then(|| value.log10()),
+            ScaleKind::Log => (1.0 / LARGEST..=LARGEST).contains(&value).then(|| value.log10()),
         }
     }
 
     /// Place of a value as a share of the axis: 0 at its start, 1 at its end, possibly beyond both.
     pub(crate) fn share(&self, value: f64) -> Option<f64> {
-        Some((Self::measure(self.kind, value)? - self.low) / (self.high - self.low))
+        let share = (Self::measure(self.kind, value)? - self.low) / (self.high - self.low);
+        Some(share.clamp(-FAR, FAR))
     }
 
     /// As [`share`](Self::share), with everything below the drawable (zero on a log axis, minus infinity) at
@@ -42,7 +46,7 @@ impl Scale {
         if value.is_nan() {
             return None;
         }
-        Some(self.share(value).unwrap_or(if value > 0.0 { 1.0 } else { 0.0 }).clamp(0.0, 1.0))
+        Some(self.share(value).unwrap_or(if value > LARGEST { 1.0 } else { 0.0 }).clamp(0.0, 1.0))
     }
 }
 
@@ -72,7 +76,10 @@ pub(crate) fn scale(chart: &Chart, direction: Direction) -> Scale {
     let (low, high) = match (direction, axis.kind) {
         (Direction::X, _) if only_lines(chart) => (low, high),
         (_, ScaleKind::Linear) => padded_linear(low, high, direction),
-        (_, ScaleKind::Log) => (low - 0.04 * (high - low), high + 0.04 * (high - low)),
+        (_, ScaleKind::Log) => {
+            let pad = (0.04 * (high - low)).min(1.0);
+            (low - pad, high + pad)
+        }
     };
     Scale { kind: axis.kind, low, high }
 }
@@ -167,6 +174,15 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_numbers_do_not_overflow() {
+        for (low, high) in [(f64::MAX, f64::MAX), (f64::MIN_POSITIVE, 1.0), (1e-300, 1e300)] {
+            let chart = Chart::new("").y(Axis::log("")).series(Series::points("", [(0.0, low), (1.0, high)]));
+            let scale = scale(&chart, Direction::Y);
+            assert!(scale.low < scale.high && 10f64.powf(scale.high).is_finite(), "{low} {high}");
+        }
+    }
+
+    #[test]
     fn senseless_ranges_are_not_taken() {
         assert_eq!(given_range(&Axis::linear("").range(2.0, 1.0)), None);
         assert_eq!(given_range(&Axis::log("").range(0.0, 1.0)), None);
@@ -178,7 +194,9 @@ mod tests {
     fn bounds_beyond_the_drawable_end_at_the_edge() {
         let scale = Scale { kind: ScaleKind::Log, low: -6.0, high: 0.0 };
         assert_eq!(scale.bounded_share(0.0), Some(0.0));
+        assert_eq!(scale.bounded_share(f64::MIN_POSITIVE), Some(0.0));
         assert_eq!(scale.bounded_share(f64::INFINITY), Some(1.0));
+        assert_eq!(scale.bounded_share(f64::NEG_INFINITY), Some(0.0));
         assert_eq!(scale.bounded_share(f64::NAN), None);
         assert_eq!(scale.share(-1.0), None);
     }

@@ -20,7 +20,7 @@ const STREET_WIDTH: f64 = 560.0;
 const STREET_HEIGHT: f64 = 460.0;
 const SIDE_GAP: f64 = 30.0;
 const SIDE_WIDTH: f64 = 290.0;
-const SIDE_HEIGHT: f64 = 300.0;
+const SIDE_HEIGHT: f64 = 310.0;
 
 /// Sizes in pixels of what the drawing shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,12 +107,33 @@ pub fn crop_scene(sizes: &CropPicture) -> Result<Scene, ReportError> {
         let paint = if window.sees { SEES } else { CLEAN };
         scene.rect(area, 2.0, Some(Fill::tint(paint, 0.10)), Some(Stroke::solid(PAPER, 4.0)));
         scene.rect(area, 2.0, None, Some(Stroke::solid(paint, 2.2)));
-        draw_number(&mut scene, (area.x + 13.0, area.y + 13.0), index + 1, paint);
+        let inset = |length: f64| 13.0_f64.min(length / 2.0);
+        draw_number(&mut scene, (area.x + inset(area.width), area.y + inset(area.height)), index + 1, paint);
     }
     scene.rect(plate.grown(1.5), 1.5, None, Some(Stroke::solid(SEES, 2.0)));
+    name_patch(&mut scene, &frame, &plate, &to_scene(chance::seeing(&windows), sizes.crop));
     let side = (frame.right() + SIDE_GAP, (height - SIDE_HEIGHT) / 2.0);
     draw_side(&mut scene, side, sizes, &windows, probability);
     Ok(scene)
+}
+
+/// Writes what the plate stands for beside the crop that sees it, if the image has room there.
+fn name_patch(scene: &mut Scene, frame: &Rect, plate: &Rect, crop: &Rect) {
+    let name = Text::new((0.0, plate.y + plate.height / 2.0 + 4.0), "private patch", 12.0, INK)
+        .semibold()
+        .halo(PAPER);
+    let needed = name.length() + 26.0;
+    let level = plate.y + plate.height / 2.0;
+    let (from, to, anchor) = if crop.right() + needed < frame.right() {
+        (plate.right() + 1.5, crop.right() + 12.0, Anchor::Start)
+    } else if crop.x - needed > frame.x {
+        (plate.x - 1.5, crop.x - 12.0, Anchor::End)
+    } else {
+        return;
+    };
+    scene.line(vec![(from, level), (to, level)], Stroke::solid(SEES, 1.4));
+    let gap = if anchor == Anchor::Start { 6.0 } else { -6.0 };
+    scene.text(Text { at: (to + gap, name.at.1), ..name.anchored(anchor) });
 }
 
 fn draw_number(scene: &mut Scene, (x, y): (f64, f64), number: usize, paint: Paint) {
@@ -153,16 +174,14 @@ fn draw_side(
     for (index, line) in [
         "share of all crop positions that see the private patch".to_owned(),
         format!("at most {} wherever the patch lies", pretty(worst, 3)),
-        format!(
-            "image {} × {}, crop {} × {}, patch {} × {}, to scale",
-            sizes.image.0, sizes.image.1, sizes.crop.0, sizes.crop.1, sizes.patch.0, sizes.patch.1
-        ),
+        format!("image {} × {}, crop {} × {},", sizes.image.0, sizes.image.1, sizes.crop.0, sizes.crop.1),
+        format!("patch {} × {}, drawn to scale", sizes.patch.0, sizes.patch.1),
     ]
     .iter()
     .enumerate()
     {
         let at = (x, top + height + 19.0 + 17.0 * index as f64);
-        let line = crate::font::shorten(line, 11.5, crate::scene::Weight::Regular, SIDE_WIDTH + MARGIN / 2.0);
+        let line = crate::font::shorten(line, 11.5, crate::scene::Weight::Regular, SIDE_WIDTH);
         scene.text(Text::new(at, &line, 11.5, MUTED));
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 use std::fmt::Write as _;
 
 /// Fonts that look like the one the layout was measured with, and are no wider.
-const FONT_STACK: &str = "Inter,system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,sans-serif";
+const FONT_STACK: &str = "Inter,-apple-system,'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,system-ui,sans-serif";
 
 pub(super) fn write(scene: &Scene, theme: Theme) -> String {
     let mut out = String::new();
