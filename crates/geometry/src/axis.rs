@@ -58,12 +58,14 @@ pub(crate) struct Reads {
     pub(crate) cyclic: bool,
     /// Whether the axis runs against the original's, so that the unrolled line continues downwards.
     mirrored: bool,
+    /// Whether every hull taken so far was a union.
+    unions: bool,
 }
 
 impl Reads {
     pub(crate) fn identity(length: u32) -> Self {
         let intervals = (0..i64::from(length)).map(|index| Some((index, index))).collect();
-        Self { intervals, source: length, cyclic: false, mirrored: false }
+        Self { intervals, source: length, cyclic: false, mirrored: false, unions: true }
     }
 
     /// The axis after one more step.
@@ -86,10 +88,24 @@ impl Reads {
                 self.cyclic |= *mode == PaddingMode::Wrap && pad > 0;
             }
             AxisStep::Ranges(ranges) => {
+                self.unions = self.is_exact();
                 let ranges = ranges.iter().map(|&(first, last)| (first as usize, last as usize));
                 self.intervals = hulls(&self.intervals, ranges);
             }
         }
         self
+    }
+
+    /// Whether the hull over any range of pixels is exactly what they read: neighbours overlap or touch, so that no gap is
+    /// filled. Behind a down-scale that skips pixels it is not.
+    pub(crate) fn is_exact(&self) -> bool {
+        let mut intervals = self.intervals.iter().flatten();
+        let Some(mut previous) = intervals.next() else { return self.unions };
+        self.unions
+            && intervals.all(|next| {
+                let touching = next.0 <= previous.1 + 1 && previous.0 <= next.1 + 1;
+                previous = next;
+                touching
+            })
     }
 }

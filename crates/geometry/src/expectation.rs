@@ -68,7 +68,7 @@ pub(crate) fn annotated(influence: &Mask, crop: &ResizedCrop) -> Result<Inclusio
         Probability { lower: ratio_down(least.0, least.1), upper: ratio_up(most.0, most.1) }
     };
     let (x, y, size) = crop.fallback(image)?;
-    let sees = !influence.cut(x, y, size).is_empty();
+    let sees = influence.meets(x, y, size);
     let centre = Probability { lower: f64::from(sees), upper: f64::from(sees) };
     let found = expectation(&law, inclusion, centre);
     Ok(Inclusion::from_bounds(found.lower, found.upper, None))
@@ -112,11 +112,13 @@ pub(crate) fn anywhere(
         lower: (along_x[i].lower * along_y[j].lower).next_down().max(0.0),
         upper: (along_x[i].upper * along_y[j].upper).next_up(),
     };
-    // The central patch always meets the central crop.
+    // Behind plain padding the central patch always meets the central crop.
     let fallback = Probability { lower: f64::from(plain.is_some()), upper: 1.0 };
     let found = expectation(&law, inclusion, fallback);
+    let exact = plain.is_some() || pipeline.axes(image)?.are_exact();
+    let lower = if exact { found.lower } else { 0.0 };
     Ok(match shape {
-        Shape::Rectangle(_) => Inclusion::from_bounds(found.lower, found.upper, plain.map(|_| centre)),
+        Shape::Rectangle(_) => Inclusion::from_bounds(lower, found.upper, plain.map(|_| centre)),
         Shape::Pixels(_) => {
             // The enclosing rectangle bounds from above; the region itself at the centre from below, where it fits in memory.
             let lower =

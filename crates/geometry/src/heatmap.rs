@@ -1,5 +1,5 @@
 use crate::axis::Reads;
-use crate::inclusion::{crop_origins, families, rectangle_hits};
+use crate::inclusion::{CropWindows, crop_origins};
 use crate::region::Shape;
 use crate::search::for_each_placement;
 use crate::size_law::{Group, Probability, SizeLaw, tries};
@@ -37,8 +37,9 @@ pub fn heatmap(region: &Region, image: Size, pipeline: &Pipeline) -> Result<Heat
                 return Err(Error::CropTooLarge { crop: *crop, image: reaching });
             }
             let share = 1.0 / crop_origins(reaching, *crop) as f64;
+            let axes = CropWindows::new(image, pipeline, *crop)?;
             if let Shape::Pixels(mask) = &shape
-                && let Some((along_x, along_y)) = families(image, pipeline, *crop)?
+                && let Some((along_x, along_y)) = axes.families()
             {
                 let mut line = Vec::new();
                 for_each_placement(mask, image, &along_x, &along_y, |y, hits| {
@@ -47,7 +48,7 @@ pub fn heatmap(region: &Region, image: Size, pipeline: &Pipeline) -> Result<Heat
                     canvas.draw(y, &line);
                 });
             } else {
-                let (along_x, along_y) = rectangle_hits(extent, image, pipeline, *crop)?;
+                let (along_x, along_y) = axes.rectangle_hits(extent);
                 for (y, &rows) in (0u32..).zip(&along_y) {
                     let scale = f64::from(rows) * share;
                     let line: Vec<f32> =

@@ -5,7 +5,7 @@ use crate::region::Shape;
 use crate::rounding::{ratio_down, ratio_up};
 use crate::search::for_each_placement;
 use crate::segments::{Segment, segments};
-use crate::windows::{central_maximum, interval_hits, windows};
+use crate::windows::{Window, central_maximum, interval_hits, windows};
 use crate::{CropDistribution, Error, Mask, Pipeline, Region, Size};
 
 /// Where the private region may lie.
@@ -238,62 +238,74 @@ pub(crate) fn placed(
 
 fn anywhere(shape: &Shape, image: Size, pipeline: &Pipeline, crop: Size) -> Result<Inclusion, Error> {
     let origins = crop_origins(pipeline.size_before_crop(image)?, crop);
-    match shape {
-        Shape::Rectangle(patch) => {
-            if let Some(plain) = pipeline.plain_padding() {
-                let along = if plain.swapped { crop.transposed() } else { crop };
-                let x = worst_position(image.width(), patch.width());
-                let y = worst_position(image.height(), patch.height());
-                let hits = axis_hits(image.width(), plain.x, along.width(), patch.width(), x)
-                    * axis_hits(image.height(), plain.y, along.height(), patch.height(), y);
-                return Ok(Inclusion::from_counts(hits, origins, Some((x, y))));
-            }
-            let (along_x, along_y) = rectangle_hits(*patch, image, pipeline, crop)?;
-            let (x, hits_x) = central_maximum(&along_x);
-            let (y, hits_y) = central_maximum(&along_y);
-            let hits = u64::from(hits_x) * u64::from(hits_y);
-            Ok(Inclusion::from_counts(hits, origins, Some((x as u32, y as u32))))
-        }
-        Shape::Pixels(mask) => match families(image, pipeline, crop)? {
+    if let (Shape::Rectangle(patch), Some(plain)) = (shape, pipeline.plain_padding()) {
+        let along = if plain.swapped { crop.transposed() } else { crop };
+        let x = worst_position(image.width(), patch.width());
+        let y = worst_position(image.height(), patch.height());
+        let hits = axis_hits(image.width(), plain.x, along.width(), patch.width(), x)
+            * axis_hits(image.height(), plain.y, along.height(), patch.height(), y);
+        return Ok(Inclusion::from_counts(hits, origins, Some((x, y))));
+    }
+    let axes = CropWindows::new(image, pipeline, crop)?;
+    let (hits, worst_origin, searched) = match shape {
+        Shape::Pixels(mask) => match axes.families() {
             Some((along_x, along_y)) => {
                 let mut worst = Worst::new(mask.size(), image);
                 for_each_placement(mask, image, &along_x, &along_y, |y, hits| worst.see(y, hits));
-                Ok(Inclusion::from_counts(worst.hits, origins, Some(worst.origin)))
+                (worst.hits, worst.origin, true)
             }
-            None => {
-                let enclosing = anywhere(&Shape::Rectangle(mask.size()), image, pipeline, crop)?;
-                let (x, y) = enclosing.worst_origin.unwrap_or((0, 0));
-                let there = placed(shape, x, y, image, pipeline)?;
-                Ok(Inclusion { lower: there.lower, ..enclosing })
-            }
+            None => axes.worst_rectangle(mask.size()),
         },
+        Shape::Rectangle(patch) => axes.worst_rectangle(*patch),
+    };
+    let mut found = Inclusion::from_counts(hits, origins, Some(worst_origin));
+    let enclosed = matches!(shape, Shape::Pixels(_)) && !searched;
+    if enclosed || !axes.exact {
+        // An upper bound; the region itself, at the place found, bounds the worst case from below. Too large an image to draw it
+        // into leaves only the trivial bound.
+        found.lower =
+            placed(shape, worst_origin.0, worst_origin.1, image, pipeline).map_or(0.0, |there| there.lower);
     }
+    Ok(found)
 }
 
-/// For a rectangle, the number of crop origins along each original axis that see it, for each of its positions.
-pub(crate) fn rectangle_hits(
-    patch: Size,
+/// The windows of all crop origins along the two axes of the original image.
+pub(crate) struct CropWindows {
     image: Size,
-    pipeline: &Pipeline,
-    crop: Size,
-) -> Result<(Vec<u32>, Vec<u32>), Error> {
-    let axes = pipeline.axes(image)?;
-    let (x, y) = (windows(&axes.x, crop.width()), windows(&axes.y, crop.height()));
-    let (x, y) = if axes.swapped { (y, x) } else { (x, y) };
-    Ok((interval_hits(&x, image.width(), patch.width()), interval_hits(&y, image.height(), patch.height())))
+    x: Vec<Window>,
+    y: Vec<Window>,
+    exact: bool,
 }
 
-/// The windows along both original axes as sliding families, if they are.
-pub(crate) type Families = (Vec<Segment>, Vec<Segment>);
+impl CropWindows {
+    /// The caller keeps the crop inside the image that reaches it.
+    pub(crate) fn new(image: Size, pipeline: &Pipeline, crop: Size) -> Result<Self, Error> {
+        let axes = pipeline.axes(image)?;
+        let (x, y) = (windows(&axes.x, crop.width()), windows(&axes.y, crop.height()));
+        let (x, y) = if axes.swapped { (y, x) } else { (x, y) };
+        Ok(Self { image, x, y, exact: axes.are_exact() })
+    }
 
-pub(crate) fn families(image: Size, pipeline: &Pipeline, crop: Size) -> Result<Option<Families>, Error> {
-    /// More layers than this would take longer than the enclosing rectangle is worth.
-    const MAX_LAYERS: usize = 64;
-    let axes = pipeline.axes(image)?;
-    let (x, y) = (windows(&axes.x, crop.width()), windows(&axes.y, crop.height()));
-    let (x, y) = if axes.swapped { (y, x) } else { (x, y) };
-    let found = segments(&x, image.width()).zip(segments(&y, image.height()));
-    Ok(found.filter(|(x, y)| x.len() * y.len() <= MAX_LAYERS))
+    /// For a rectangle, the number of crop origins along each axis that see it, for each of its positions.
+    pub(crate) fn rectangle_hits(&self, patch: Size) -> (Vec<u32>, Vec<u32>) {
+        let x = interval_hits(&self.x, self.image.width(), patch.width());
+        (x, interval_hits(&self.y, self.image.height(), patch.height()))
+    }
+
+    fn worst_rectangle(&self, patch: Size) -> (u64, (u32, u32), bool) {
+        let (along_x, along_y) = self.rectangle_hits(patch);
+        let (x, hits_x) = central_maximum(&along_x);
+        let (y, hits_y) = central_maximum(&along_y);
+        (u64::from(hits_x) * u64::from(hits_y), (x as u32, y as u32), false)
+    }
+
+    /// The windows along both axes as sliding families, if they are few.
+    pub(crate) fn families(&self) -> Option<(Vec<Segment>, Vec<Segment>)> {
+        /// More layers than this would take longer than the enclosing rectangle is worth.
+        const MAX_LAYERS: usize = 64;
+        let found = segments(&self.x, self.image.width()).zip(segments(&self.y, self.image.height()));
+        found.filter(|(x, y)| x.len() * y.len() <= MAX_LAYERS)
+    }
 }
 
 /// The placement with the most hits; among equals one near the centre.

@@ -107,6 +107,11 @@ impl Mask {
         Self { size, pixels }
     }
 
+    /// Whether the rectangle holds a pixel of the set; the caller keeps it inside.
+    pub(crate) fn meets(&self, x: u32, y: u32, size: Size) -> bool {
+        (y..y + size.height()).any(|row| self.row(row)[x as usize..(x + size.width()) as usize].contains(&1))
+    }
+
     /// Adds the pixels of `other`, moved so that its first pixel lies at (x, y); the caller keeps it inside.
     pub(crate) fn add(&mut self, other: &Mask, x: u32, y: u32) {
         let width = self.size.width() as usize;

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use crate::axis::{AxisStep, Reads};
 use crate::propagate::{propagate, turn};
 use crate::{CropDistribution, Error, Mask, Operation, PaddingMode, Size, footprint};
@@ -23,6 +25,13 @@ pub(crate) struct Axes {
     pub(crate) y: Reads,
     /// Whether the x axis that reaches the crop is the y axis of the original.
     pub(crate) swapped: bool,
+}
+
+impl Axes {
+    /// Whether counting windows along the axes is exact rather than an upper bound.
+    pub(crate) fn are_exact(&self) -> bool {
+        self.x.is_exact() && self.y.is_exact()
+    }
 }
 
 /// Zero padding and turns only: the case of P Lemma 1.
@@ -85,18 +94,18 @@ impl Pipeline {
     /// Every pixel outside the result has the same value whatever the pixels in `mask` show (MATH: "propagate the
     /// mask, not the rectangle"). For operations without interpolation the result is exact.
     pub fn influence(&self, mask: &Mask) -> Result<Mask, Error> {
-        let mut current = mask.clone();
+        let mut current = Cow::Borrowed(mask);
         for operation in &self.before {
-            output_size(operation, current.size())?.buffer_length()?;
-            current = match operation {
-                Operation::Turn { clockwise } => turn(&current, *clockwise)?,
-                _ => {
-                    let (along_x, along_y) = axis_steps(operation, current.size());
-                    propagate(current, along_x.as_ref(), along_y.as_ref())?
-                }
-            };
+            let next = output_size(operation, current.size())?;
+            next.buffer_length()?;
+            check_axes(next)?;
+            let (along_x, along_y) = axis_steps(operation, current.size());
+            match operation {
+                Operation::Turn { clockwise } => current = Cow::Owned(turn(&current, *clockwise)?),
+                _ => current = propagate(current, along_x.as_ref(), along_y.as_ref())?,
+            }
         }
-        Ok(current)
+        Ok(current.into_owned())
     }
 
     /// What each pixel that reaches the crop reads, axis by axis.

@@ -1,5 +1,7 @@
 //! The influence mask: which pixels private content can reach after a step.
 
+use std::borrow::Cow;
+
 use crate::axis::AxisStep;
 use crate::footprint::Range;
 use crate::{Error, Mask, Size};
@@ -8,21 +10,21 @@ use crate::{Error, Mask, Size};
 ///
 /// # Guarantee
 /// A pixel of the result is set if the step reads any set pixel for it; a clear pixel does not depend on the set.
-pub(crate) fn propagate(
-    mask: Mask,
+pub(crate) fn propagate<'a>(
+    mask: Cow<'a, Mask>,
     along_x: Option<&AxisStep>,
     along_y: Option<&AxisStep>,
-) -> Result<Mask, Error> {
+) -> Result<Cow<'a, Mask>, Error> {
     let mask = match along_x {
         None => mask,
-        Some(AxisStep::Ranges(ranges)) => gather_columns(&mask, ranges)?,
-        Some(step) => copy_columns(&mask, step)?,
+        Some(AxisStep::Ranges(ranges)) => Cow::Owned(gather_columns(&mask, ranges)?),
+        Some(step) => Cow::Owned(copy_columns(&mask, step)?),
     };
-    match along_y {
-        None => Ok(mask),
-        Some(AxisStep::Ranges(ranges)) => gather_rows(&mask, ranges),
-        Some(step) => copy_rows(&mask, step),
-    }
+    Ok(match along_y {
+        None => mask,
+        Some(AxisStep::Ranges(ranges)) => Cow::Owned(gather_rows(&mask, ranges)?),
+        Some(step) => Cow::Owned(copy_rows(&mask, step)?),
+    })
 }
 
 fn copy_columns(mask: &Mask, step: &AxisStep) -> Result<Mask, Error> {

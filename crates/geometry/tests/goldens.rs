@@ -1,5 +1,7 @@
 //! The paper's figures, and the same through the path for arbitrary masks.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use dapple_geometry::{
     CropDistribution, Mask, Operation, Padding, PaddingMode, Pipeline, Placement, Region, Size, inclusion,
 };
