@@ -1,1 +1,66 @@
 //! One plan, two readers: what a run does, and what it costs in privacy.
+//!
+//! A [`PlanSpec`] is what a user writes: a TOML file, flags, or both. [`Plan::check`] turns it into a [`Plan`], the checked
+//! type that the accountant prices and the trainer executes, so that no rate, batch size or crop is written twice. The result
+//! of pricing is a [`Certificate`].
+//!
+//! ```
+//! use dapple_plan::{Plan, PlanSpec, Precision};
+//!
+//! # fn main() -> Result<(), dapple_plan::PlanError> {
+//! let spec = PlanSpec::from_toml(
+//!     r#"
+//!     [privacy]
+//!     delta = 1e-5
+//!     noise_multiplier = 1.0
+//!
+//!     [region]
+//!     patch = [10, 10]
+//!
+//!     [pipeline]
+//!     image = [1000, 1000]
+//!     crop = [100, 100]
+//!
+//!     [sampling]
+//!     scheme = "poisson"
+//!     batch = 100
+//!     records = 3000
+//!     epochs = 100
+//!     "#,
+//! )?;
+//! let certificate = Plan::check(&spec)?.price(Precision::default())?;
+//! assert!((certificate.epsilon.upper - 0.1920).abs() < 0.001);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The crate is pure: no files, clock, randomness, threads or environment. Formulas cite P (patch-level differential privacy by
+//! random crops) by its theorem numbers.
+
+#![forbid(unsafe_code)]
+
+pub mod baseline;
+mod calibrate;
+mod certificate;
+mod check;
+mod error;
+mod hash;
+pub mod number;
+mod operations;
+mod plan;
+mod price;
+mod relation;
+mod sampling;
+mod search;
+mod spatial;
+pub mod spec;
+
+pub use calibrate::{Calibrated, Solved, Unknown, Value, calibrate};
+pub use certificate::{Certificate, EpsilonBracket};
+pub use dapple_accounting::{Bracket, Pld, Precision};
+pub use error::PlanError;
+pub use plan::Plan;
+pub use relation::Relation;
+pub use sampling::{Sampling, Scheme};
+pub use spatial::{Protected, Spatial};
+pub use spec::PlanSpec;

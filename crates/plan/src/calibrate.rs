@@ -1,0 +1,275 @@
+//! Solves a plan for one unknown.
+
+use dapple_accounting::{AccountingError, Precision};
+use dapple_geometry::{CropDistribution, Mask, Size};
+use serde::Serialize;
+
+use crate::certificate::Certificate;
+use crate::error::PlanError;
+use crate::plan::Plan;
+use crate::search;
+use crate::spec::{Pixels, PlanSpec};
+
+/// The range of noise multipliers that is searched.
+const NOISE: (f64, f64) = (0.05, 1e4);
+/// The most steps of a run.
+const MAX_STEPS: u64 = 10_000_000;
+
+/// What a plan is solved for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unknown {
+    /// The least noise.
+    NoiseMultiplier,
+    /// The most passes over the data set.
+    Epochs,
+    /// The most steps.
+    Steps,
+    /// The largest batch.
+    Batch,
+    /// The largest crop.
+    Crop,
+    /// The largest protected patch.
+    Patch,
+}
+
+impl Unknown {
+    /// Every unknown.
+    pub const ALL: [Self; 6] =
+        [Self::NoiseMultiplier, Self::Epochs, Self::Steps, Self::Batch, Self::Crop, Self::Patch];
+
+    /// The name of its flag.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoiseMultiplier => "noise-multiplier",
+            Self::Epochs => "epochs",
+            Self::Steps => "steps",
+            Self::Batch => "batch",
+            Self::Crop => "crop",
+            Self::Patch => "patch",
+        }
+    }
+}
+
+/// A number that was solved for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A whole number: steps, records, or the width of a crop or patch.
+    Whole(u64),
+    /// A real number.
+    Real(f64),
+}
+
+/// The unknown and its value.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Solved {
+    /// Name of the unknown.
+    pub name: &'static str,
+    /// Its value; for a crop or a patch the width.
+    pub value: Value,
+    /// Width and height, for a crop or a patch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Pixels>,
+}
+
+/// The plan that was solved for, and its certificate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Calibrated {
+    /// The unknown and its value.
+    pub solved: Solved,
+    /// The plan with that value.
+    pub plan: Plan,
+    /// Its certificate.
+    pub certificate: Certificate,
+}
+
+/// Finds the least noise, or the most of anything else, for which the plan's epsilon stays at or below
+/// `privacy.epsilon`. A value given for the unknown itself is replaced; a crop or patch keeps its shape (a square where
+/// none is given).
+///
+/// # Guarantee
+/// The certificate is that of the plan returned, and its `epsilon.upper` is at most the target.
+///
+/// # Errors
+/// A plan that is wrong apart from the unknown, or a target that no value reaches.
+pub fn calibrate(
+    spec: &PlanSpec,
+    masks: &[Mask],
+    unknown: Unknown,
+    precision: Precision,
+) -> Result<Calibrated, PlanError> {
+    let target = spec.privacy.epsilon.ok_or(PlanError::Missing {
+        key: "privacy.epsilon",
+        why: "calibration needs the epsilon to reach",
+    })?;
+    let problem = Problem { spec, masks, target, precision };
+    let (plan, value, size) = match unknown {
+        Unknown::NoiseMultiplier => problem.noise()?,
+        Unknown::Epochs => problem.epochs()?,
+        Unknown::Steps => problem.steps()?,
+        Unknown::Batch => problem.batch()?,
+        Unknown::Crop => problem.crop()?,
+        Unknown::Patch => problem.patch()?,
+    };
+    let certificate = plan.price(precision)?;
+    Ok(Calibrated { solved: Solved { name: unknown.name(), value, size }, plan, certificate })
+}
+
+struct Problem<'a> {
+    spec: &'a PlanSpec,
+    masks: &'a [Mask],
+    target: f64,
+    precision: Precision,
+}
+
+type Answer = (Plan, Value, Option<Pixels>);
+
+impl Problem<'_> {
+    /// The plan with some keys set.
+    fn plan(&self, change: impl FnOnce(&mut PlanSpec)) -> Result<Plan, PlanError> {
+        let mut spec = self.spec.clone();
+        change(&mut spec);
+        Plan::check_with_masks(&spec, self.masks)
+    }
+
+    /// Epsilon, or infinity where it is too large to report.
+    fn epsilon(&self, plan: &Plan) -> Result<f64, PlanError> {
+        match plan.epsilon_bracket(self.precision) {
+            Ok(bracket) => Ok(bracket.upper),
+            Err(PlanError::Accounting { source: AccountingError::EpsilonTooLarge { .. }, .. }) => {
+                Ok(f64::INFINITY)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn unreachable(&self, unknown: Unknown, low: f64, high: f64) -> PlanError {
+        PlanError::Unreachable { unknown: unknown.name(), low, high, epsilon: self.target }
+    }
+
+    fn noise(&self) -> Result<Answer, PlanError> {
+        let (low, high) = NOISE;
+        let base = self.plan(|spec| spec.privacy.noise_multiplier = Some(1.0))?;
+        let with = |noise_multiplier| base.changed(|plan| plan.noise_multiplier = noise_multiplier);
+        let found = search::smallest_real(low, high, self.target, |noise| self.epsilon(&with(noise)))?;
+        let noise = found.ok_or_else(|| self.unreachable(Unknown::NoiseMultiplier, low, high))?;
+        Ok((with(noise), Value::Real(noise), None))
+    }
+
+    fn epochs(&self) -> Result<Answer, PlanError> {
+        let base = self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (Some(1), None))?;
+        let most = MAX_STEPS / base.steps;
+        let with = |epochs| base.changed(|plan| plan.steps = base.steps * epochs);
+        let found = search::largest(1, most, self.target, |epochs| self.epsilon(&with(epochs)))?;
+        let epochs = found.ok_or_else(|| self.unreachable(Unknown::Epochs, 1.0, most as f64))?;
+        Ok((with(epochs), Value::Whole(epochs), None))
+    }
+
+    fn steps(&self) -> Result<Answer, PlanError> {
+        let base = self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (None, Some(1)))?;
+        let with = |steps| base.changed(|plan| plan.steps = steps);
+        let found = search::largest(1, MAX_STEPS, self.target, |steps| self.epsilon(&with(steps)))?;
+        let steps = found.ok_or_else(|| self.unreachable(Unknown::Steps, 1.0, MAX_STEPS as f64))?;
+        Ok((with(steps), Value::Whole(steps), None))
+    }
+
+    /// Where the epochs are fixed, a larger batch takes fewer steps: epsilon grows with the batch between two changes of
+    /// `ceil(records / batch)` and drops at each. So first the fewest parts of an epoch, then the largest batch for them.
+    fn batch(&self) -> Result<Answer, PlanError> {
+        let records = self.spec.sampling.records.unwrap_or(1);
+        // The largest batch is checked first, because a batch of one may need more steps than are allowed.
+        let base = self.plan(|spec| spec.sampling.batch = Some(records))?;
+        let epochs = self.spec.sampling.epochs;
+        let with = |batch: u64| {
+            base.changed(|plan| {
+                plan.batch = batch;
+                if let Some(epochs) = epochs {
+                    plan.steps = epochs * records.div_ceil(batch);
+                }
+            })
+        };
+        // Rates below the accountant's limit, and runs of more steps than it takes, are not searched.
+        let smallest = (records as f64 * 1e-8).ceil().max(1.0) as u64;
+        let most_parts = epochs.map_or(records, |epochs| (MAX_STEPS / epochs).min(records)).max(1);
+        let least = smallest.max(records.div_ceil(most_parts));
+        let (low, high) = match epochs {
+            None => (least, records),
+            Some(_) => {
+                let batch_of = |parts: u64| records.div_ceil(parts).max(least);
+                let most_parts = records.div_ceil(least);
+                let meets = |parts| self.epsilon(&with(batch_of(parts)));
+                let parts = search::smallest(1, most_parts, self.target, meets)?
+                    .ok_or_else(|| self.unreachable(Unknown::Batch, least as f64, records as f64))?;
+                let low = batch_of(parts);
+                let high = if parts > 1 { (batch_of(parts - 1) - 1).max(low) } else { records };
+                (low, high)
+            }
+        };
+        let found = search::largest(low, high, self.target, |batch| self.epsilon(&with(batch)))?;
+        let batch = found.ok_or_else(|| self.unreachable(Unknown::Batch, least as f64, records as f64))?;
+        Ok((with(batch), Value::Whole(batch), None))
+    }
+
+    fn crop(&self) -> Result<Answer, PlanError> {
+        let shape = self.spec.pipeline.crop;
+        let limit = self.plan(|spec| {
+            spec.pipeline.crop = Some(Pixels { x: 1, y: 1 });
+            (spec.pipeline.crop_scale, spec.pipeline.crop_ratio) = (None, None);
+        })?;
+        let (image, pipeline) = match (limit.spatial().image(), limit.spatial().pipeline()) {
+            (Some(image), Some(pipeline)) => (image, pipeline),
+            _ => {
+                return Err(PlanError::Missing {
+                    key: "pipeline.image",
+                    why: "the largest crop depends on the image it is cut from",
+                });
+            }
+        };
+        debug_assert!(matches!(pipeline.crop_distribution(), CropDistribution::Fixed(_)));
+        let reaching = pipeline
+            .size_before_crop(image)
+            .map_err(|source| PlanError::Geometry { key: "pipeline.image", source })?;
+        self.size(Unknown::Crop, shape, reaching, |spec, size| {
+            spec.pipeline.crop = Some(size);
+            (spec.pipeline.crop_scale, spec.pipeline.crop_ratio) = (None, None);
+        })
+    }
+
+    fn patch(&self) -> Result<Answer, PlanError> {
+        let shape = self.spec.region.patch;
+        let set = |spec: &mut PlanSpec, size| {
+            spec.region.patch = Some(size);
+            (spec.region.circle, spec.region.mask) = (None, None);
+        };
+        let limit = self.plan(|spec| set(spec, Pixels { x: 1, y: 1 }))?;
+        let image = limit.spatial().image().ok_or(PlanError::Missing {
+            key: "pipeline.image",
+            why: "the largest patch depends on the image it lies in",
+        })?;
+        self.size(Unknown::Patch, shape, image, set)
+    }
+
+    /// The largest rectangle of a given shape.
+    fn size(
+        &self,
+        unknown: Unknown,
+        shape: Option<Pixels>,
+        limit: Size,
+        set: impl Fn(&mut PlanSpec, Pixels),
+    ) -> Result<Answer, PlanError> {
+        let shape = shape.filter(|shape| shape.x > 0 && shape.y > 0).unwrap_or(Pixels { x: 1, y: 1 });
+        let scaled = |width: u64| {
+            let height = (width * u64::from(shape.y) / u64::from(shape.x)).max(1);
+            let within = |length: u64| u32::try_from(length).unwrap_or(u32::MAX);
+            Pixels { x: within(width), y: within(height) }
+        };
+        // The widest that is not too high.
+        let by_height = (u64::from(limit.height()) + 1) * u64::from(shape.x) - 1;
+        let widest = u64::from(limit.width()).min(by_height / u64::from(shape.y)).max(1);
+        let with = |width: u64| self.plan(|spec| set(spec, scaled(width)));
+        let found = search::largest(1, widest, self.target, |width| self.epsilon(&with(width)?))?;
+        let width = found.ok_or_else(|| self.unreachable(unknown, 1.0, widest as f64))?;
+        Ok((with(width)?, Value::Whole(width), Some(scaled(width))))
+    }
+}

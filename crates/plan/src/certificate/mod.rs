@@ -1,0 +1,98 @@
+//! What pricing a plan yields: numbers with their bracket, and what they mean.
+
+mod statement;
+mod text;
+mod words;
+
+use serde::Serialize;
+
+use crate::error::PlanError;
+use crate::plan::Plan;
+use crate::spec::Accountant;
+
+/// Epsilon as the accountant knows it. Only `upper` is a guarantee.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct EpsilonBracket {
+    /// Never above the exact epsilon of the mechanism's dominating pair; `None` where the accountant only bounds from above.
+    pub lower: Option<f64>,
+    /// Never below it.
+    pub upper: f64,
+}
+
+/// A priced plan.
+///
+/// # Guarantee
+/// The run the plan describes is (`epsilon.upper`, `delta`)-private under `relation`, provided every sentence of
+/// `assumptions` holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Certificate {
+    /// The certified bracket.
+    pub epsilon: EpsilonBracket,
+    /// The failure probability.
+    pub delta: f64,
+    /// Name of the relation.
+    pub relation: &'static str,
+    /// Name of the sampling scheme.
+    pub sampling: &'static str,
+    /// batch / records.
+    pub sample_rate: f64,
+    /// The probability that a sampled record shows what is protected.
+    pub inclusion_probability: f64,
+    /// The probability that a step sees what is protected.
+    pub effective_rate: f64,
+    /// Steps.
+    pub steps: u64,
+    /// Noise in clip norms.
+    pub noise_multiplier: f64,
+    /// How far the clipped sum moves between neighbours, in clip norms.
+    pub sensitivity: f64,
+    /// Which accountant answered.
+    pub accountant: &'static str,
+    /// What must hold outside this program.
+    pub assumptions: Vec<String>,
+    /// SHA-256 of the plan without `[performance]`.
+    pub plan_hash: String,
+    /// What is protected, as a sentence.
+    pub protects: String,
+    /// The theorem behind the number.
+    pub theorem: &'static str,
+    /// Records in the data set.
+    pub records: u64,
+    /// Records a step, in expectation.
+    pub batch: u64,
+}
+
+impl Certificate {
+    pub(crate) fn new(
+        plan: &Plan,
+        epsilon: EpsilonBracket,
+        accountant: Accountant,
+    ) -> Result<Self, PlanError> {
+        Ok(Self {
+            epsilon,
+            delta: plan.delta(),
+            relation: plan.relation().name(),
+            sampling: plan.sampling().name(),
+            sample_rate: plan.sample_rate(),
+            inclusion_probability: plan.inclusion_probability(),
+            effective_rate: plan.effective_rate(),
+            steps: plan.steps(),
+            noise_multiplier: plan.noise_multiplier(),
+            sensitivity: plan.relation().sensitivity(),
+            accountant: accountant.name(),
+            assumptions: words::assumptions(plan),
+            plan_hash: plan.hash().to_owned(),
+            protects: words::protects(plan),
+            theorem: plan.theorem()?.citation(),
+            records: plan.records(),
+            batch: plan.batch(),
+        })
+    }
+
+    /// The certificate as JSON, one field a line.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // A struct of numbers and strings always has a JSON form.
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}

@@ -1,0 +1,72 @@
+//! A certificate for a reviewer.
+
+use super::Certificate;
+use crate::number;
+
+impl Certificate {
+    /// The certificate as a Markdown statement: what the adversary sees, what is protected, what is assumed.
+    #[must_use]
+    pub fn statement(&self) -> String {
+        let epsilon = number::up(self.epsilon.upper, 4);
+        let bracket = match self.epsilon.lower {
+            Some(lower) => format!(
+                "The exact epsilon of the theorem's dominating pair lies between {} and {}; the upper end is the guarantee.",
+                number::down(lower, 4),
+                epsilon
+            ),
+            None => "This is an upper bound; the accountant gives no lower one.".to_owned(),
+        };
+        let inclusion = if self.relation == "patch" {
+            format!(
+                "| probability that a sampled image shows the region | {} |\n| probability that a step sees the region | {} |\n",
+                number::up(self.inclusion_probability, 4),
+                number::up(self.effective_rate, 4)
+            )
+        } else {
+            String::new()
+        };
+        let assumptions: String = self.assumptions.iter().map(|sentence| format!("- {sentence}\n")).collect();
+        format!(
+            "# Privacy statement\n\n\
+             Training is ({epsilon}, {delta})-differentially private under the `{relation}` relation.\n\n\
+             ## What the adversary sees\n\n\
+             Every noisy gradient of all {steps} steps, hence every checkpoint and everything computed from them; the plan \
+             itself, the model's code, and all records but the one in question. Not the random numbers.\n\n\
+             ## What is protected\n\n\
+             The guarantee is about {protects}. For any two data sets that differ in this alone, any event has a \
+             probability under one of at most e^{epsilon} times that under the other, plus {delta}.\n\n\
+             ## The numbers\n\n\
+             {bracket}\n\n\
+             | quantity | value |\n|---|---|\n\
+             | epsilon, at most | {epsilon} |\n\
+             | delta | {delta} |\n\
+             | records | {records} |\n\
+             | expected batch | {batch} |\n\
+             | sampling | {sampling} |\n\
+             | sample rate | {rate} |\n\
+             {inclusion}\
+             | steps | {steps} |\n\
+             | noise multiplier (standard deviation in clip norms) | {sigma} |\n\
+             | sensitivity (in clip norms) | {sensitivity} |\n\
+             | accountant | {accountant} |\n\n\
+             ## What is assumed\n\n\
+             {assumptions}\n\
+             ## Why it holds\n\n\
+             By {theorem}.\n\n\
+             Plan: `{hash}` (SHA-256)\n",
+            delta = number::exact(self.delta),
+            relation = self.relation,
+            steps = self.steps,
+            protects = self.protects,
+            records = self.records,
+            batch = self.batch,
+            sampling = self.sampling,
+            rate = number::up(self.sample_rate, 4),
+            sigma = self.noise_multiplier,
+            sensitivity = self.sensitivity,
+            accountant = self.accountant,
+            theorem = self.theorem,
+            hash = self.plan_hash,
+        )
+    }
+}

@@ -1,0 +1,52 @@
+//! A certificate for a terminal.
+
+use std::fmt::Write;
+
+use super::Certificate;
+use crate::number;
+
+impl Certificate {
+    /// The certificate in a few lines of plain text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut lines = vec![
+            ("epsilon", format!("<= {}{}", number::up(self.epsilon.upper, 4), self.bracket_words())),
+            ("delta", number::exact(self.delta)),
+            ("protects", self.protects.clone()),
+            ("relation", format!("{} (sensitivity {})", self.relation, self.sensitivity)),
+            ("sampling", format!("{}, {} of {} records a step", self.sampling, self.batch, self.records)),
+        ];
+        lines.extend(self.rates());
+        lines.push(("steps", self.steps.to_string()));
+        lines.push(("noise multiplier", self.noise_multiplier.to_string()));
+        lines.push(("accountant", self.accountant.to_owned()));
+        lines.push(("plan hash", self.plan_hash.clone()));
+        let mut text = String::new();
+        for (name, value) in lines {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name:<16}  {value}");
+        }
+        text
+    }
+
+    /// The rates, rounded up: a smaller one would be a stronger claim.
+    fn rates(&self) -> Vec<(&'static str, String)> {
+        let mut rates = vec![("sample rate", number::up(self.sample_rate, 4))];
+        if self.relation == "patch" {
+            rates.push(("inclusion", number::up(self.inclusion_probability, 4)));
+            rates.push(("effective rate", number::up(self.effective_rate, 4)));
+        }
+        rates
+    }
+
+    pub(super) fn bracket_words(&self) -> String {
+        match self.epsilon.lower {
+            Some(lower) => format!(
+                "  (certified bracket {} to {})",
+                number::down(lower, 4),
+                number::up(self.epsilon.upper, 4)
+            ),
+            None => "  (an upper bound; this accountant gives no lower one)".to_owned(),
+        }
+    }
+}

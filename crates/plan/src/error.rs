@@ -1,0 +1,177 @@
+//! What can be wrong with a plan, where, and the way out.
+
+use dapple_accounting::AccountingError;
+use thiserror::Error;
+
+use crate::spec::keys;
+
+/// Why a plan was not read, checked or priced. The message is one line; [`PlanError::hint`] is the way out.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The text is not TOML, or a value in it has the wrong type or name.
+    #[error("{file}:{line}:{column}: {}{message}", prefix(.key))]
+    Toml {
+        /// Name of the file.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column in characters, from 1.
+        column: usize,
+        /// The dotted key, empty where the text itself is broken.
+        key: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// A dotted key that no plan has.
+    #[error("unknown key `{path}`")]
+    UnknownKey {
+        /// The key as it was written.
+        path: String,
+        /// Keys that look like it.
+        near: Vec<&'static str>,
+    },
+    /// A value that is set from outside a file and has the wrong type or name.
+    #[error("{}: {message}", keys::place(.key))]
+    Value {
+        /// The dotted key.
+        key: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// A value that is needed and not given.
+    #[error("{} is missing: {why}", keys::place(.key))]
+    Missing {
+        /// The dotted key.
+        key: &'static str,
+        /// What it is needed for.
+        why: &'static str,
+    },
+    /// A value that makes no sense by itself or beside the others.
+    #[error("{}: {problem}", keys::place(.key))]
+    Invalid {
+        /// The dotted key.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: String,
+        /// The way out.
+        hint: String,
+    },
+    /// A part of the spatial pipeline that cannot be priced.
+    #[error("{}: {source}", keys::place(.key))]
+    Geometry {
+        /// The dotted key that is most likely at fault.
+        key: &'static str,
+        /// What the geometry says.
+        source: dapple_geometry::Error,
+    },
+    /// A combination that no theorem of this program covers.
+    #[error("no theorem for {combination} is built in: {reason}")]
+    NoTheorem {
+        /// The relation and the sampling, or the part of the plan.
+        combination: String,
+        /// Why nothing built in covers it.
+        reason: &'static str,
+        /// The way out.
+        hint: &'static str,
+    },
+    /// The accountant has no answer.
+    #[error("{}{source}", accounting_place(.key))]
+    Accounting {
+        /// The dotted key, where one is at fault.
+        key: Option<&'static str>,
+        /// What the accountant says.
+        source: AccountingError,
+    },
+    /// No value of the unknown meets the target.
+    #[error("no {unknown} from {low} to {high} keeps epsilon at or below {epsilon}")]
+    Unreachable {
+        /// The flag name of the unknown.
+        unknown: &'static str,
+        /// The smallest value that was considered.
+        low: f64,
+        /// The largest value that was considered.
+        high: f64,
+        /// The target.
+        epsilon: f64,
+    },
+}
+
+impl PlanError {
+    /// The way out, where one is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Toml { key, message, .. } => return toml_hint(key, message),
+            Self::UnknownKey { near, .. } if near.is_empty() => {
+                format!("sections are {}", keys::sections().join(", "))
+            }
+            Self::UnknownKey { near, .. } => format!("did you mean {}?", near.join(" or ")),
+            Self::Value { key, .. } => return keys::find(key).map(|key| format!("it is {}", key.meaning)),
+            Self::Missing { key, .. } => {
+                let key = keys::find(key)?;
+                let example = key.example;
+                match key.flag {
+                    Some(flag) => {
+                        format!("give --{flag} {example}, or `{}` in the plan: {}", key.path, key.meaning)
+                    }
+                    None => format!("give `{} = {example}` in the plan: {}", key.path, key.meaning),
+                }
+            }
+            Self::Invalid { hint, .. } => hint.clone(),
+            Self::Geometry { source, .. } => return source.hint(),
+            Self::NoTheorem { hint, .. } => (*hint).to_owned(),
+            Self::Accounting { source, .. } => source.hint().to_owned(),
+            Self::Unreachable { unknown, .. } => match *unknown {
+                "noise-multiplier" => {
+                    "raise --epsilon or --delta, or lower the steps or the batch".to_owned()
+                }
+                _ => "raise --epsilon, --delta or --noise-multiplier".to_owned(),
+            },
+        })
+    }
+
+    /// The same error with the name of the file it was read from.
+    #[must_use]
+    pub fn in_file(self, name: &str) -> Self {
+        match self {
+            Self::Toml { line, column, key, message, .. } => {
+                Self::Toml { file: name.to_owned(), line, column, key, message }
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) fn invalid(key: &'static str, problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Invalid { key, problem: problem.into(), hint: hint.into() }
+    }
+}
+
+impl From<AccountingError> for PlanError {
+    fn from(source: AccountingError) -> Self {
+        Self::Accounting { key: None, source }
+    }
+}
+
+fn prefix(key: &str) -> String {
+    if key.is_empty() { String::new() } else { format!("{key}: ") }
+}
+
+fn accounting_place(key: &Option<&'static str>) -> String {
+    key.map_or_else(String::new, |key| format!("{}: ", keys::place(key)))
+}
+
+fn toml_hint(key: &str, message: &str) -> Option<String> {
+    if message.starts_with("unknown field") {
+        let near = keys::near(key);
+        return Some(if near.is_empty() {
+            format!("sections are {}", keys::sections().join(", "))
+        } else {
+            format!("did you mean {}?", near.join(" or "))
+        });
+    }
+    match keys::find(key) {
+        Some(key) => Some(format!("it is {}, e.g. {}", key.meaning, key.toml_example())),
+        None => Some("a plan is TOML: sections in [brackets], then lines `key = value`".to_owned()),
+    }
+}

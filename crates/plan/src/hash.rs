@@ -1,0 +1,79 @@
+//! The fingerprint of a plan.
+
+use std::fmt::Write;
+
+use dapple_geometry::{CropDistribution, Region};
+use sha2::{Digest, Sha256};
+
+use crate::plan::Plan;
+use crate::{Sampling, operations};
+
+/// SHA-256 of the canonical form: one line a value, defaults filled in, `[performance]` left out. Spelling, key order and the
+/// name of a mask file do not matter; the pixels of a mask do.
+pub(crate) fn of(plan: &Plan) -> String {
+    let mut text = String::from("dapple plan 1\n");
+    let mut line = |key: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{key} = {value}");
+    };
+    line("privacy.relation", plan.relation.to_string());
+    line("privacy.delta", exact(plan.delta));
+    line("privacy.noise_multiplier", exact(plan.noise_multiplier));
+    line("privacy.max_grad_norm", plan.max_grad_norm.map_or_else(String::new, exact));
+    line("sampling.scheme", plan.sampling.to_string());
+    if let Sampling::Balanced { per_record } = plan.sampling {
+        line("sampling.per_record", per_record.to_string());
+    }
+    line("sampling.batch", plan.batch.to_string());
+    line("sampling.records", plan.records.to_string());
+    line("sampling.steps", plan.steps.to_string());
+    let spatial = &plan.spatial;
+    line("pipeline.image", spatial.image().map_or_else(String::new, |size| size.to_string()));
+    if let Some(pipeline) = spatial.pipeline() {
+        pipeline
+            .before()
+            .iter()
+            .for_each(|operation| line("pipeline.operation", operations::write(operation)));
+        line("pipeline.crop", crop(pipeline.crop_distribution()));
+    }
+    line("pipeline.views", spatial.views().to_string());
+    if let Some(protected) = spatial.protected() {
+        line("region.placement", protected.placement().to_string());
+        for region in protected.regions() {
+            line("region", fingerprint(region));
+        }
+    }
+    hexadecimal(&Sha256::digest(text.as_bytes()))
+}
+
+fn crop(crop: &CropDistribution) -> String {
+    match crop {
+        CropDistribution::Fixed(size) => format!("fixed {size}"),
+        CropDistribution::Resized(crop) => {
+            let ((a, b), (c, d)) = (crop.scale(), crop.ratio());
+            format!("resized {} {} {} {}", exact(a), exact(b), exact(c), exact(d))
+        }
+    }
+}
+
+fn fingerprint(region: &Region) -> String {
+    match region {
+        Region::Rectangle(size) => format!("rectangle {size}"),
+        Region::Circle { radius } => format!("circle {}", exact(*radius)),
+        Region::Mask(mask) => format!("mask {} {}", mask.size(), hexadecimal(&Sha256::digest(mask.bytes()))),
+        Region::Union(parts) => {
+            let parts =
+                parts.iter().map(|part| format!("{},{} {}", part.x, part.y, fingerprint(&part.region)));
+            format!("union [{}]", parts.collect::<Vec<_>>().join("; "))
+        }
+    }
+}
+
+/// A number that tells every other number apart.
+fn exact(value: f64) -> String {
+    format!("{value:?}")
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

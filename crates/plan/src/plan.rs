@@ -1,0 +1,151 @@
+//! The checked plan.
+
+use dapple_geometry::Mask;
+
+use crate::error::PlanError;
+use crate::spec::{Accountant, PlanSpec};
+use crate::{Relation, Sampling, Spatial, check, hash};
+
+/// A plan that holds together: the accountant prices it, the trainer executes it, and neither reads anything else.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub(crate) relation: Relation,
+    pub(crate) sampling: Sampling,
+    pub(crate) batch: u64,
+    pub(crate) records: u64,
+    pub(crate) steps: u64,
+    pub(crate) noise_multiplier: f64,
+    pub(crate) max_grad_norm: Option<f64>,
+    pub(crate) delta: f64,
+    pub(crate) epsilon: Option<f64>,
+    pub(crate) accountant: Accountant,
+    pub(crate) spatial: Spatial,
+    pub(crate) hash: String,
+}
+
+impl Plan {
+    /// Checks a plan that needs no masks.
+    ///
+    /// # Errors
+    /// The first thing that is missing or makes no sense, with its key and flag.
+    pub fn check(spec: &PlanSpec) -> Result<Self, PlanError> {
+        Self::check_with_masks(spec, &[])
+    }
+
+    /// Checks a plan; `masks` are the decoded pictures that `region.mask` names.
+    ///
+    /// # Errors
+    /// The first thing that is missing or makes no sense, with its key and flag.
+    pub fn check_with_masks(spec: &PlanSpec, masks: &[Mask]) -> Result<Self, PlanError> {
+        let mut plan = check::check(spec, masks)?;
+        plan.hash = hash::of(&plan);
+        Ok(plan)
+    }
+
+    /// The neighbouring relation.
+    #[must_use]
+    pub fn relation(&self) -> Relation {
+        self.relation
+    }
+
+    /// How records are drawn.
+    #[must_use]
+    pub fn sampling(&self) -> Sampling {
+        self.sampling
+    }
+
+    /// Records a step, in expectation; the divisor of the noisy sum.
+    #[must_use]
+    pub fn batch(&self) -> u64 {
+        self.batch
+    }
+
+    /// Records in the data set.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Steps.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The probability that a step sees a given record: batch / records.
+    #[must_use]
+    pub fn sample_rate(&self) -> f64 {
+        self.batch as f64 / self.records as f64
+    }
+
+    /// The probability that a sampled record shows what is protected: `c_K` under `patch`, otherwise 1.
+    #[must_use]
+    pub fn inclusion_probability(&self) -> f64 {
+        match self.relation {
+            Relation::Patch => self.spatial.inclusion_probability(),
+            Relation::AddRemove | Relation::Replace | Relation::Masked | Relation::User => 1.0,
+        }
+    }
+
+    /// The probability that a step sees what is protected.
+    #[must_use]
+    pub fn effective_rate(&self) -> f64 {
+        self.sample_rate() * self.inclusion_probability()
+    }
+
+    /// Standard deviation of the noise on the sum of clipped gradients, in clip norms.
+    #[must_use]
+    pub fn noise_multiplier(&self) -> f64 {
+        self.noise_multiplier
+    }
+
+    /// The clip norm, where given; epsilon does not depend on it.
+    #[must_use]
+    pub fn max_grad_norm(&self) -> Option<f64> {
+        self.max_grad_norm
+    }
+
+    /// The failure probability.
+    #[must_use]
+    pub fn delta(&self) -> f64 {
+        self.delta
+    }
+
+    /// The epsilon to reach, where given.
+    #[must_use]
+    pub fn target_epsilon(&self) -> Option<f64> {
+        self.epsilon
+    }
+
+    /// Which accountant answers.
+    #[must_use]
+    pub fn accountant(&self) -> Accountant {
+        self.accountant
+    }
+
+    /// The spatial part.
+    #[must_use]
+    pub fn spatial(&self) -> &Spatial {
+        &self.spatial
+    }
+
+    /// SHA-256, in hexadecimal digits, of everything that may change the guarantee; `[performance]` is left out.
+    #[must_use]
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// The same run seen at record level: whole records substituted, or (Poisson only) added and removed.
+    #[must_use]
+    pub fn at_relation(&self, relation: Relation) -> Self {
+        self.changed(|plan| plan.relation = relation)
+    }
+
+    /// The plan with a change that keeps it checked.
+    pub(crate) fn changed(&self, change: impl FnOnce(&mut Self)) -> Self {
+        let mut plan = self.clone();
+        change(&mut plan);
+        plan.hash = hash::of(&plan);
+        plan
+    }
+}

@@ -1,0 +1,162 @@
+//! From a plan to its privacy-loss distribution: one arm, one theorem.
+
+use dapple_accounting::{Bracket, Distances, Participation, Pld, Precision, Substitution};
+
+use crate::certificate::{Certificate, EpsilonBracket};
+use crate::error::PlanError;
+use crate::plan::Plan;
+use crate::spec::Accountant;
+use crate::{Relation, Sampling};
+
+/// The theorem that prices a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Theorem {
+    /// Poisson sampling, one record more or less.
+    PoissonAddRemove,
+    /// Poisson sampling, one record substituted.
+    PoissonReplace,
+    /// Poisson sampling, one region of one image substituted.
+    PoissonPatch,
+    /// A subset of fixed size, one record substituted.
+    WithoutReplacementReplace,
+    /// A subset of fixed size, one region of one image substituted.
+    WithoutReplacementPatch,
+}
+
+/// The theorem for a relation and a sampling scheme.
+pub(crate) fn theorem(relation: Relation, sampling: Sampling) -> Result<Theorem, PlanError> {
+    let none = |reason, hint| {
+        let combination = format!("the {relation} relation with {sampling} sampling");
+        Err(PlanError::NoTheorem { combination, reason, hint })
+    };
+    match (relation, sampling) {
+        (Relation::AddRemove, Sampling::Poisson) => Ok(Theorem::PoissonAddRemove),
+        (Relation::Replace, Sampling::Poisson) => Ok(Theorem::PoissonReplace),
+        (Relation::Patch, Sampling::Poisson) => Ok(Theorem::PoissonPatch),
+        (Relation::Replace, Sampling::WithoutReplacement) => Ok(Theorem::WithoutReplacementReplace),
+        (Relation::Patch, Sampling::WithoutReplacement) => Ok(Theorem::WithoutReplacementPatch),
+        (Relation::AddRemove, Sampling::WithoutReplacement) => none(
+            "a batch of fixed size tells how many records there are, so neighbours must have equally many",
+            "use --relation replace, or --sampling poisson",
+        ),
+        (Relation::Masked, _) => none(
+            "only whole records and regions of images are priced",
+            "use --relation replace, which protects the whole record, tokens included",
+        ),
+        (Relation::User, _) => none(
+            "only the records of one owner at a time are priced",
+            "make each user's data one record and use --relation add-remove",
+        ),
+        (_, Sampling::Balanced { .. }) => none(
+            "only independent coins and subsets of fixed size are priced",
+            "use --sampling poisson or --sampling without-replacement",
+        ),
+    }
+}
+
+impl Theorem {
+    /// The source, for a reader who wants to check it.
+    pub(crate) fn citation(self) -> &'static str {
+        match self {
+            Self::PoissonAddRemove => {
+                "Poisson-sampled Gaussian mechanism under add/remove, both directions (Zhu, Dong and Wang 2022, Theorem 11), composed as dominating pairs (Theorem 10)"
+            }
+            Self::PoissonReplace => {
+                "amplification by Poisson sampling under substitution: the pair (1-g) N(0) + g N(1) against (1-g) N(0) + g N(-1), by advanced joint convexity (Balle, Barthe and Gaboardi 2018) and the Neyman-Pearson lemma, composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
+            }
+            Self::PoissonPatch => {
+                "amplification by Poisson sampling and random crops: the pair (1-g) N(0) + g(1-c) N(-1) + gc N(1) against (1-g) N(0) + g N(-1), by advanced joint convexity and the Neyman-Pearson lemma, composed as two-sided dominating pairs; the inclusion probability c is that of patch-level differential privacy by random crops, Theorem 1"
+            }
+            Self::WithoutReplacementReplace => {
+                "amplification by sampling without replacement under substitution (Balle, Barthe and Gaboardi 2018), composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
+            }
+            Self::WithoutReplacementPatch => {
+                "amplification by sampling without replacement and random crops (patch-level differential privacy by random crops, Theorem 2, effective rate g c), composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
+            }
+        }
+    }
+}
+
+impl Plan {
+    pub(crate) fn theorem(&self) -> Result<Theorem, PlanError> {
+        theorem(self.relation, self.sampling)
+    }
+
+    /// The privacy-loss distribution of one step.
+    ///
+    /// # Guarantee
+    /// Dominates the step's output under the plan's relation, for every data set and every state of the model, provided the
+    /// assumptions that the certificate lists.
+    ///
+    /// # Errors
+    /// A combination that no theorem covers, or a number beyond the accountant's limits.
+    pub fn step_pld(&self) -> Result<Pld, PlanError> {
+        // g: sample rate; c: inclusion probability of a record's views.
+        let (g, c, sigma) = (self.sample_rate(), self.inclusion_probability(), self.noise_multiplier);
+        let substitution = |c: f64, d0: f64| -> Result<Pld, PlanError> {
+            let q = g * c;
+            // An operation may drop every private pixel: then no step sees anything of the region.
+            if q == 0.0 {
+                return Ok(Pld::identity());
+            }
+            let participation = Participation { absent: 1.0 - g, unaffected: g * (1.0 - c), affected: q };
+            let distances = Distances { absent: d0, unaffected: 2.0, affected: 2.0 };
+            Ok(Pld::substitution(Substitution::new(participation, distances, sigma)?))
+        };
+        match self.theorem()? {
+            Theorem::PoissonAddRemove => Ok(Pld::poisson_gaussian(g, sigma)?),
+            // The amplification theorem with w = (1-g, g(1-c), gc): an absent record is one clip norm away.
+            Theorem::PoissonReplace | Theorem::PoissonPatch => substitution(c, 1.0),
+            // P Theorem 2: another record takes the place of an absent one, two clip norms away.
+            Theorem::WithoutReplacementReplace | Theorem::WithoutReplacementPatch => substitution(c, 2.0),
+        }
+    }
+
+    /// The privacy-loss distribution of the whole run.
+    ///
+    /// # Guarantee
+    /// Dominates all released noisy gradients together, hence everything computed from them.
+    ///
+    /// # Errors
+    /// As [`Plan::step_pld`].
+    pub fn pld(&self) -> Result<Pld, PlanError> {
+        Ok(self.step_pld()?.self_compose(self.steps))
+    }
+
+    /// Epsilon at the plan's delta by privacy-loss distributions, in a certified bracket.
+    ///
+    /// # Guarantee
+    /// The run is (upper end, delta)-private under the plan's relation and the certificate's assumptions.
+    ///
+    /// # Errors
+    /// As [`Plan::step_pld`], or an epsilon too large to report.
+    pub fn epsilon(&self, precision: Precision) -> Result<Bracket, PlanError> {
+        Ok(self.pld()?.epsilon(self.delta, precision)?)
+    }
+
+    /// Epsilon by the accountant the plan names.
+    pub(crate) fn epsilon_bracket(&self, precision: Precision) -> Result<EpsilonBracket, PlanError> {
+        match self.accountant {
+            Accountant::Pld => {
+                let Bracket { lower, upper } = self.epsilon(precision)?;
+                Ok(EpsilonBracket { lower: Some(lower), upper })
+            }
+            Accountant::Rdp => Err(PlanError::NoTheorem {
+                combination: "the rdp accountant".to_owned(),
+                reason: "only privacy-loss distributions are built in",
+                hint: "use --accountant pld",
+            }),
+        }
+    }
+
+    /// Prices the plan with the accountant it names.
+    ///
+    /// # Guarantee
+    /// The run is (`epsilon.upper`, `delta`)-private under the certificate's relation, provided its assumptions.
+    ///
+    /// # Errors
+    /// As [`Plan::epsilon`].
+    pub fn price(&self, precision: Precision) -> Result<Certificate, PlanError> {
+        Certificate::new(self, self.epsilon_bracket(precision)?, self.accountant)
+    }
+}

@@ -1,0 +1,70 @@
+//! Which records a step sees.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of a sampling scheme, as written in a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheme {
+    /// Each record joins each step by its own coin.
+    Poisson,
+    /// Each step takes a uniform subset of fixed size.
+    WithoutReplacement,
+    /// Each record joins a fixed number of steps, drawn for it alone.
+    Balanced,
+}
+
+impl Scheme {
+    /// Every scheme.
+    pub const ALL: [Self; 3] = [Self::Poisson, Self::WithoutReplacement, Self::Balanced];
+
+    /// The name in files and flags.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Poisson => "poisson",
+            Self::WithoutReplacement => "without-replacement",
+            Self::Balanced => "balanced",
+        }
+    }
+}
+
+/// A checked sampling scheme with its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sampling {
+    /// Each record joins each step with probability batch / records, independently.
+    Poisson,
+    /// Each step takes a uniform subset of exactly `batch` records.
+    WithoutReplacement,
+    /// Each record joins exactly `per_record` steps of an epoch, drawn independently of the others.
+    Balanced {
+        /// Steps that each record joins.
+        per_record: u64,
+    },
+}
+
+impl Sampling {
+    /// The scheme without its parameters.
+    #[must_use]
+    pub fn scheme(self) -> Scheme {
+        match self {
+            Self::Poisson => Scheme::Poisson,
+            Self::WithoutReplacement => Scheme::WithoutReplacement,
+            Self::Balanced { .. } => Scheme::Balanced,
+        }
+    }
+
+    /// The name in files and flags.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.scheme().name()
+    }
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}

@@ -1,0 +1,312 @@
+//! The spatial part of a plan: what is protected, and how likely a view sees it.
+
+use dapple_geometry::{
+    CropDistribution, Error, HeatMap, Inclusion, Mask, Operation, Padding, PaddingMode, Pipeline, Placement,
+    Region, Size, heatmap, inclusion, views,
+};
+
+use crate::error::PlanError;
+use crate::operations;
+use crate::spec::{PadModeSpec, PipelineSpec, Pixels, PlacementSpec, PlanSpec, RegionSpec};
+
+/// Torchvision's limits of a random resized crop.
+const CROP_SCALE: (f64, f64) = (0.08, 1.0);
+const CROP_RATIO: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
+/// More views than this of one record are a slip of the pen.
+const MAX_VIEWS: u32 = 1_000_000;
+
+/// The protected pixels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Protected {
+    regions: Vec<Region>,
+    placement: Placement,
+}
+
+impl Protected {
+    /// The region; several only where several masks were given, and then each counts.
+    #[must_use]
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// Where it may lie.
+    #[must_use]
+    pub fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    /// The region in words: `a patch of 10x10 pixels`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self.regions.as_slice() {
+            [Region::Rectangle(size)] => format!("a patch of {size} pixels"),
+            [Region::Circle { radius }] => format!("a disc of radius {radius} pixels"),
+            [Region::Mask(mask)] => format!("the {} masked pixels", mask.count()),
+            [region] => format!("a {} of pixels", region.kind()),
+            several => format!("the masked pixels of any of {} images", several.len()),
+        }
+    }
+}
+
+/// What is protected within an image, the way of the image to the model, and how likely a view sees what is protected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spatial {
+    image: Option<Size>,
+    pipeline: Option<Pipeline>,
+    protected: Option<Protected>,
+    views: u32,
+    seen: Option<Inclusion>,
+    inclusion_probability: f64,
+}
+
+impl Spatial {
+    /// Checks the `[region]` and `[pipeline]` sections; `masks` are the decoded pictures that `region.mask` names.
+    ///
+    /// # Guarantee
+    /// [`Spatial::inclusion_probability`] is never below the probability that one of the record's views depends on the
+    /// protected region.
+    ///
+    /// # Errors
+    /// Sizes that do not fit, operations that spread a pixel over the image, empty masks, missing values.
+    pub fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Self, PlanError> {
+        let placement = match spec.region.placement {
+            None | Some(PlacementSpec::Anywhere) => Placement::Anywhere,
+            Some(PlacementSpec::Annotated) => Placement::Annotated,
+        };
+        let regions = regions(&spec.region, masks)?;
+        if regions.is_empty() && spec.region.placement.is_some() {
+            return Err(PlanError::Missing {
+                key: "region.patch",
+                why: "a placement is given without a region",
+            });
+        }
+        let annotated_size = match regions.as_slice() {
+            [Region::Mask(mask)] if placement == Placement::Annotated => Some(mask.size()),
+            _ => None,
+        };
+        let image = match spec.pipeline.image {
+            Some(Pixels { x, y }) => Some(Size::named("image", x, y).map_err(at("pipeline.image"))?),
+            None => annotated_size,
+        };
+        let pipeline = pipeline(&spec.pipeline)?;
+        let views_count = views_count(&spec.pipeline)?;
+        let seen = match (&pipeline, image, regions.is_empty()) {
+            (Some(_), None, false) => {
+                return Err(PlanError::Missing {
+                    key: "pipeline.image",
+                    why: "the inclusion probability of a crop depends on the image it is cut from",
+                });
+            }
+            (Some(pipeline), Some(image), false) => Some(worst(&regions, placement, image, pipeline)?),
+            (Some(pipeline), Some(image), true) => {
+                fits(pipeline, image)?;
+                None
+            }
+            (None, Some(image), false) => {
+                whole_image(&regions, placement, image)?;
+                None
+            }
+            (_, None, _) | (None, _, true) => None,
+        };
+        let inclusion_probability = match &seen {
+            Some(seen) => views(seen.probability(), views_count).map_err(at("pipeline.views"))?,
+            None => 1.0,
+        };
+        let protected = (!regions.is_empty()).then_some(Protected { regions, placement });
+        Ok(Self { image, pipeline, protected, views: views_count, seen, inclusion_probability })
+    }
+
+    /// Size of the original image, where given.
+    #[must_use]
+    pub fn image(&self) -> Option<Size> {
+        self.image
+    }
+
+    /// The way of an image to the model; `None` where the model sees whole images.
+    #[must_use]
+    pub fn pipeline(&self) -> Option<&Pipeline> {
+        self.pipeline.as_ref()
+    }
+
+    /// What is protected; `None` at record level.
+    #[must_use]
+    pub fn protected(&self) -> Option<&Protected> {
+        self.protected.as_ref()
+    }
+
+    /// Views of a record averaged before clipping.
+    #[must_use]
+    pub fn views(&self) -> u32 {
+        self.views
+    }
+
+    /// The inclusion of one view, with its counts; `None` without a region or without a crop.
+    #[must_use]
+    pub fn seen(&self) -> Option<&Inclusion> {
+        self.seen.as_ref()
+    }
+
+    /// The probability that any of the views sees the region: `c_K = 1 - (1 - c)^K`; 1 without a crop.
+    #[must_use]
+    pub fn inclusion_probability(&self) -> f64 {
+        self.inclusion_probability
+    }
+
+    /// One view's inclusion probability for each place of the region, for drawing.
+    ///
+    /// # Errors
+    /// Without a region, image or crop, or where the geometry has no map.
+    pub fn heatmap(&self) -> Result<HeatMap, PlanError> {
+        let missing = |key, why| PlanError::Missing { key, why };
+        let image =
+            self.image.ok_or_else(|| missing("pipeline.image", "a heat map needs the image's size"))?;
+        let pipeline =
+            self.pipeline.as_ref().ok_or_else(|| missing("pipeline.crop", "a heat map shows crops"))?;
+        let region = self.protected.as_ref().and_then(|protected| protected.regions.first());
+        let region = region.ok_or_else(|| missing("region.patch", "a heat map shows a region"))?;
+        heatmap(region, image, pipeline).map_err(|source| locate(source, region))
+    }
+}
+
+fn regions(spec: &RegionSpec, masks: &[Mask]) -> Result<Vec<Region>, PlanError> {
+    let given = [
+        ("region.patch", spec.patch.is_some()),
+        ("region.circle", spec.circle.is_some()),
+        ("region.mask", spec.mask.is_some()),
+    ];
+    let mut given = given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key);
+    if let (Some(first), Some(second)) = (given.next(), given.next()) {
+        return Err(PlanError::invalid(
+            second,
+            format!("{first} is given as well"),
+            "a plan protects one region: give a patch, a circle or a mask",
+        ));
+    }
+    if let Some(Pixels { x, y }) = spec.patch {
+        return Ok(vec![Region::Rectangle(Size::named("patch", x, y).map_err(at("region.patch"))?)]);
+    }
+    if let Some(radius) = spec.circle {
+        let region = Region::Circle { radius };
+        region.extent().map_err(at("region.circle"))?;
+        return Ok(vec![region]);
+    }
+    if spec.mask.is_some() && masks.is_empty() {
+        return Err(at("region.mask")(Error::NoMasks));
+    }
+    if spec.mask.is_none() && !masks.is_empty() {
+        return Err(PlanError::Missing { key: "region.mask", why: "a mask is given without a name" });
+    }
+    Ok(masks.iter().cloned().map(Region::Mask).collect())
+}
+
+fn pipeline(spec: &PipelineSpec) -> Result<Option<Pipeline>, PlanError> {
+    let resized = spec.crop_scale.is_some() || spec.crop_ratio.is_some();
+    let crop = match spec.crop {
+        Some(_) if resized => {
+            return Err(PlanError::invalid(
+                "pipeline.crop",
+                "a crop of fixed size and a random resized crop are both given",
+                "give --crop, or --crop-scale and --crop-ratio",
+            ));
+        }
+        Some(Pixels { x, y }) => Some(CropDistribution::fixed(x, y).map_err(at("pipeline.crop"))?),
+        None if resized => {
+            let scale = spec.crop_scale.map_or(CROP_SCALE, |range| (range.low, range.high));
+            let ratio = spec.crop_ratio.map_or(CROP_RATIO, |range| (range.low, range.high));
+            let key = if spec.crop_scale.is_some() { "pipeline.crop_scale" } else { "pipeline.crop_ratio" };
+            Some(CropDistribution::resized(scale, ratio).map_err(at(key))?)
+        }
+        None => None,
+    };
+    let mut before = spec
+        .operations
+        .iter()
+        .flatten()
+        .map(|text| operations::parse(text))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mode = match spec.pad_mode {
+        None | Some(PadModeSpec::Zero) => PaddingMode::Zero,
+        Some(PadModeSpec::Reflect) => PaddingMode::Reflect,
+        Some(PadModeSpec::Replicate) => PaddingMode::Replicate,
+        Some(PadModeSpec::Wrap) => PaddingMode::Wrap,
+    };
+    if let Some(Pixels { x, y }) = spec.pad
+        && (x > 0 || y > 0)
+    {
+        before.push(Operation::Pad { padding: Padding { x, y }, mode });
+    }
+    let Some(crop) = crop else {
+        // Without a crop the model sees everything, whatever happens on the way; a whole-image operation is harmless then.
+        return Ok(None);
+    };
+    Pipeline::new(before, crop).map(Some).map_err(at("pipeline.operations"))
+}
+
+fn views_count(spec: &PipelineSpec) -> Result<u32, PlanError> {
+    match spec.views.unwrap_or(1) {
+        0 => Err(at("pipeline.views")(Error::NoViews)),
+        count if count > MAX_VIEWS => Err(PlanError::invalid(
+            "pipeline.views",
+            format!("{count} views of each record"),
+            format!("give at most {MAX_VIEWS}"),
+        )),
+        count => Ok(count),
+    }
+}
+
+fn worst(
+    regions: &[Region],
+    placement: Placement,
+    image: Size,
+    pipeline: &Pipeline,
+) -> Result<Inclusion, PlanError> {
+    let mut worst: Option<Inclusion> = None;
+    for region in regions {
+        let this = inclusion(region, placement, image, pipeline).map_err(|source| locate(source, region))?;
+        worst = Some(worst.map_or(this, |worst| worst.worse(this)));
+    }
+    worst.ok_or_else(|| at("region.mask")(Error::NoMasks))
+}
+
+/// Whether the crop fits, for a plan without a region.
+fn fits(pipeline: &Pipeline, image: Size) -> Result<(), PlanError> {
+    let reaching = pipeline.size_before_crop(image).map_err(at("pipeline.pad"))?;
+    match pipeline.crop_distribution() {
+        CropDistribution::Fixed(crop) if !reaching.contains(*crop) => {
+            Err(at("pipeline.crop")(Error::CropTooLarge { crop: *crop, image: reaching }))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the region fits, for a plan without a crop.
+fn whole_image(regions: &[Region], placement: Placement, image: Size) -> Result<(), PlanError> {
+    let pipeline = Pipeline::crop(CropDistribution::Fixed(image));
+    worst(regions, placement, image, &pipeline).map(|_| ())
+}
+
+fn at(key: &'static str) -> impl Fn(Error) -> PlanError {
+    move |source| PlanError::Geometry { key, source }
+}
+
+/// Finds the key that an error of the geometry is about.
+fn locate(source: Error, region: &Region) -> PlanError {
+    let region_key = match region {
+        Region::Circle { .. } => "region.circle",
+        Region::Mask(_) => "region.mask",
+        Region::Rectangle(_) | Region::Union(_) => "region.patch",
+    };
+    let key = match &source {
+        Error::CropTooLarge { .. } => "pipeline.crop",
+        Error::RegionTooLarge { .. }
+        | Error::RegionOutside { .. }
+        | Error::EmptyMask
+        | Error::MaskSize { .. } => region_key,
+        Error::BadRadius { .. } => "region.circle",
+        Error::NotAnnotated { .. } => "region.placement",
+        Error::PaddingTooLarge { .. } => "pipeline.pad",
+        Error::SpreadsOverImage { .. } => "pipeline.operations",
+        _ => "pipeline.image",
+    };
+    PlanError::Geometry { key, source }
+}

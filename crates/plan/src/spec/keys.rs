@@ -1,0 +1,182 @@
+//! Every key of a plan: its dotted path, its flag, and what it means in a few words.
+
+/// A key of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// Dotted path in the file.
+    pub path: &'static str,
+    /// Name of the flag, without dashes.
+    pub flag: Option<&'static str>,
+    /// What it is, to be read after "it is".
+    pub meaning: &'static str,
+    /// A value, as written behind the flag.
+    pub example: &'static str,
+}
+
+impl Key {
+    /// The key with a value, as a line of a plan.
+    #[must_use]
+    pub fn toml_example(&self) -> String {
+        let name = self.path.rsplit('.').next().unwrap_or(self.path);
+        let value = self.example;
+        let bare = value.parse::<f64>().is_ok();
+        if bare { format!("`{name} = {value}`") } else { format!("`{name} = \"{value}\"`") }
+    }
+}
+
+const fn key(path: &'static str, flag: &'static str, example: &'static str, meaning: &'static str) -> Key {
+    Key { path, flag: Some(flag), meaning, example }
+}
+
+const fn file_only(path: &'static str, example: &'static str, meaning: &'static str) -> Key {
+    Key { path, flag: None, meaning, example }
+}
+
+/// All keys, section by section.
+pub const KEYS: &[Key] = &[
+    key("privacy.relation", "relation", "patch", "add-remove, replace, patch, masked or user"),
+    key("privacy.delta", "delta", "1e-5", "the failure probability, a number between 0 and 1 or 1/n"),
+    key("privacy.epsilon", "epsilon", "8", "the epsilon to reach, a positive number"),
+    key(
+        "privacy.noise_multiplier",
+        "noise-multiplier",
+        "1.0",
+        "the noise's standard deviation in units of the clip norm",
+    ),
+    file_only("privacy.max_grad_norm", "1.0", "the clip norm, a positive number"),
+    key("privacy.accountant", "accountant", "pld", "pld or rdp"),
+    key("region.patch", "patch", "10x10", "the private rectangle in whole pixels, WIDTHxHEIGHT"),
+    key("region.circle", "circle", "12", "the radius of the private disc in pixels"),
+    key("region.mask", "region-mask", "mask.png", "the name of a picture in which white is private"),
+    key("region.placement", "placement", "anywhere", "anywhere or annotated"),
+    key("pipeline.image", "image", "1000x1000", "the size of an image in whole pixels, WIDTHxHEIGHT"),
+    file_only(
+        "pipeline.operations",
+        "[\"resize 512x256 bilinear\"]",
+        "a list of operations before padding and crop",
+    ),
+    key("pipeline.pad", "pad", "4", "the pixels added on each side, PX or PXxPY"),
+    key("pipeline.pad_mode", "pad-mode", "zero", "zero, reflect, replicate or wrap"),
+    key("pipeline.crop", "crop", "100x100", "the size of a crop in whole pixels, WIDTHxHEIGHT"),
+    key("pipeline.crop_scale", "crop-scale", "0.08:1", "the share of the area a crop takes, low:high"),
+    key("pipeline.crop_ratio", "crop-ratio", "0.75:1.3333", "the width of a crop over its height, low:high"),
+    key("pipeline.views", "views", "1", "the number of views of a record averaged before clipping"),
+    key("sampling.scheme", "sampling", "poisson", "poisson, without-replacement or balanced"),
+    key("sampling.batch", "batch", "100", "the number of records a step takes, a whole number"),
+    key("sampling.records", "records", "3000", "the number of records in the data set, a whole number"),
+    key("sampling.per_record", "per-record", "1", "the number of steps each record joins, a whole number"),
+    key("sampling.epochs", "epochs", "100", "the number of passes over the data set, a whole number"),
+    key("sampling.steps", "steps", "3000", "the number of steps, a whole number"),
+    key("partition.submodels", "submodels", "2", "the number of submodels"),
+    key("partition.split_fraction", "split-fraction", "0.5", "the share of the parameters that is split"),
+    key("partition.dropout", "dropout", "0.5", "the dropout rate that splits the model"),
+    key("partition.split_norm", "split-norm", "1.0", "the clip norm of the split part"),
+    key("partition.nonsplit_norm", "nonsplit-norm", "1.0", "the clip norm of the part that is not split"),
+    key("masked.public_gradient", "public-gradient", "decoupled", "decoupled, coupled-clipped or coupled"),
+    file_only("performance.threads", "2", "the number of worker threads"),
+    file_only("performance.microbatch", "16", "the number of records computed at once"),
+    file_only("performance.prefetch", "2", "the number of batches decoded ahead"),
+    file_only("performance.device", "cpu", "where gradients are computed"),
+];
+
+/// The key of a dotted path; an index such as `pipeline.crop[0]` belongs to its key.
+#[must_use]
+pub fn find(path: &str) -> Option<&'static Key> {
+    let path = path.split('[').next().unwrap_or(path);
+    KEYS.iter().find(|key| key.path == path)
+}
+
+/// The key of a dotted path or of a flag name (`batch`, `--batch`, `sampling.batch`).
+#[must_use]
+pub fn resolve(name: &str) -> Option<&'static Key> {
+    let flag = name.trim_start_matches("--");
+    find(name).or_else(|| KEYS.iter().find(|key| key.flag == Some(flag)))
+}
+
+/// A key as errors name it: the dotted path, and the flag where there is one.
+#[must_use]
+pub fn place(path: &str) -> String {
+    match find(path).and_then(|key| key.flag) {
+        Some(flag) => format!("{path} (--{flag})"),
+        None => path.to_owned(),
+    }
+}
+
+/// The sections of a plan.
+#[must_use]
+pub fn sections() -> Vec<&'static str> {
+    let mut sections: Vec<&str> = KEYS.iter().filter_map(|key| key.path.split('.').next()).collect();
+    sections.dedup();
+    sections
+}
+
+/// Keys that look like `name`, the nearest first, at most three.
+#[must_use]
+pub fn near(name: &str) -> Vec<&'static str> {
+    // Long keys are few; what is typed may be anything.
+    if name.len() > 64 {
+        return Vec::new();
+    }
+    let last = name.rsplit('.').next().unwrap_or(name).replace('-', "_");
+    let mut found: Vec<(usize, &str)> = KEYS
+        .iter()
+        .filter_map(|key| {
+            let leaf = key.path.rsplit('.').next().unwrap_or(key.path);
+            let flag = key.flag.map_or_else(String::new, |flag| flag.replace('-', "_"));
+            let distance = edits(name, key.path).min(edits(&last, leaf)).min(edits(&last, &flag));
+            (distance <= leaf.len() / 3 + 1).then_some((distance, key.path))
+        })
+        .collect();
+    found.sort();
+    let best = found.first().map_or(0, |(distance, _)| *distance);
+    found.into_iter().filter(|(distance, _)| *distance == best).take(3).map(|(_, path)| path).collect()
+}
+
+/// The least number of characters to insert, delete or exchange to turn one word into the other.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (j, b) in to.iter().enumerate() {
+            let above = row[j + 1];
+            let cost = (diagonal + usize::from(a != *b)).min(above + 1).min(left + 1);
+            diagonal = above;
+            row[j] = left;
+            left = cost;
+        }
+        row[to.len()] = left;
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_count_single_changes() {
+        for (from, to, count) in [("", "", 0), ("batch", "batch", 0), ("bach", "batch", 1), ("ab", "ba", 2)] {
+            assert_eq!(edits(from, to), count);
+        }
+        assert_eq!(edits("", "abc"), 3);
+    }
+
+    #[test]
+    fn near_spellings_are_found() {
+        assert_eq!(near("sampling.batchs"), ["sampling.batch"]);
+        assert_eq!(near("pipeline.batch_size"), Vec::<&str>::new());
+        assert_eq!(near("noise-multiplyer"), ["privacy.noise_multiplier"]);
+        assert!(near("zzzzzzzz").is_empty());
+    }
+
+    #[test]
+    fn flags_and_paths_resolve() {
+        assert_eq!(resolve("crop").map(|key| key.path), Some("pipeline.crop"));
+        assert_eq!(resolve("--crop").map(|key| key.path), Some("pipeline.crop"));
+        assert_eq!(resolve("pipeline.crop").map(|key| key.flag), Some(Some("crop")));
+        assert_eq!(place("privacy.max_grad_norm"), "privacy.max_grad_norm");
+        assert_eq!(place("sampling.batch"), "sampling.batch (--batch)");
+    }
+}

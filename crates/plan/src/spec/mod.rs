@@ -1,0 +1,248 @@
+//! What a user writes: an unchecked plan, with every value optional.
+
+pub mod keys;
+mod layers;
+mod text;
+mod values;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Relation, Scheme};
+
+pub use values::{Delta, Interval, Pixels};
+
+/// An unchecked plan. Sections are split by meaning: everything but `performance` may change what is guaranteed.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlanSpec {
+    /// What is guaranteed, and the noise that does it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub privacy: Privacy,
+    /// What is protected within an image.
+    #[serde(skip_serializing_if = "is_default")]
+    pub region: RegionSpec,
+    /// The way of an image to the model.
+    #[serde(skip_serializing_if = "is_default")]
+    pub pipeline: PipelineSpec,
+    /// Which records a step sees, and how many steps there are.
+    #[serde(skip_serializing_if = "is_default")]
+    pub sampling: SamplingSpec,
+    /// Which parts of the model a record updates.
+    #[serde(skip_serializing_if = "is_default")]
+    pub partition: Partition,
+    /// What the `masked` relation needs.
+    #[serde(skip_serializing_if = "is_default")]
+    pub masked: Masked,
+    /// What only changes speed and memory.
+    #[serde(skip_serializing_if = "is_default")]
+    pub performance: Performance,
+}
+
+fn is_default<T: Default + PartialEq>(section: &T) -> bool {
+    *section == T::default()
+}
+
+/// `[privacy]`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Privacy {
+    /// The neighbouring relation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relation: Option<Relation>,
+    /// The probability with which the guarantee may fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta: Option<Delta>,
+    /// The epsilon to reach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epsilon: Option<f64>,
+    /// Standard deviation of the noise on the sum of clipped gradients, in clip norms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise_multiplier: Option<f64>,
+    /// The clip norm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_grad_norm: Option<f64>,
+    /// Which accountant answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accountant: Option<Accountant>,
+}
+
+/// Which accountant answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accountant {
+    /// Privacy-loss distributions: tight, with a certified bracket.
+    #[default]
+    Pld,
+    /// Rényi divergences: an upper bound only, as a second opinion.
+    Rdp,
+}
+
+impl Accountant {
+    /// Both accountants.
+    pub const ALL: [Self; 2] = [Self::Pld, Self::Rdp];
+
+    /// The name in files and flags.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pld => "pld",
+            Self::Rdp => "rdp",
+        }
+    }
+}
+
+/// `[region]`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RegionSpec {
+    /// A rectangle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch: Option<Pixels>,
+    /// A disc of this radius.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub circle: Option<f64>,
+    /// A picture in which white is private.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask: Option<String>,
+    /// Where the region may lie.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementSpec>,
+}
+
+/// Where the region may lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlacementSpec {
+    /// The worst of all places.
+    Anywhere,
+    /// Where the mask says.
+    Annotated,
+}
+
+/// `[pipeline]`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PipelineSpec {
+    /// Size of the original image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<Pixels>,
+    /// Operations on the whole image before padding and crop, e.g. `"resize 512x256 bilinear"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<Vec<String>>,
+    /// Padding right before the crop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pad: Option<Pixels>,
+    /// What the padding shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pad_mode: Option<PadModeSpec>,
+    /// A crop of fixed size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crop: Option<Pixels>,
+    /// Share of the area of a random resized crop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crop_scale: Option<Interval>,
+    /// Width over height of a random resized crop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crop_ratio: Option<Interval>,
+    /// Views of a record averaged before clipping.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub views: Option<u32>,
+}
+
+/// What the padding shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PadModeSpec {
+    /// A constant.
+    Zero,
+    /// The image mirrored about its edge pixel.
+    Reflect,
+    /// The edge pixel repeated.
+    Replicate,
+    /// The opposite side.
+    Wrap,
+}
+
+/// `[sampling]`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SamplingSpec {
+    /// How records are drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<Scheme>,
+    /// Records a step, in expectation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
+    /// Records in the data set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<u64>,
+    /// Steps each record joins, for `balanced`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_record: Option<u64>,
+    /// Passes over the data set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u64>,
+    /// Steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+}
+
+/// `[partition]`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Partition {
+    /// Number of submodels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submodels: Option<u32>,
+    /// Share of the parameters that is split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split_fraction: Option<f64>,
+    /// Dropout rate that splits the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropout: Option<f64>,
+    /// Clip norm of the split part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split_norm: Option<f64>,
+    /// Clip norm of the other part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nonsplit_norm: Option<f64>,
+}
+
+/// `[masked]`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Masked {
+    /// Where the gradient of the public tokens comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public_gradient: Option<PublicGradient>,
+}
+
+/// Where the gradient of the public tokens comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PublicGradient {
+    /// An independently drawn batch.
+    Decoupled,
+    /// The same records, clipped as well.
+    CoupledClipped,
+    /// The same records, not clipped.
+    Coupled,
+}
+
+/// `[performance]`: nothing here can change epsilon, and nothing here is hashed.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Performance {
+    /// Worker threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// Records computed at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub microbatch: Option<u64>,
+    /// Batches decoded ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefetch: Option<u64>,
+    /// Where gradients are computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
