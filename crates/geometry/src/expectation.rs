@@ -6,14 +6,14 @@
 use crate::axis::Reads;
 use crate::closed_form::{axis_hits, worst_position};
 use crate::empty_windows::EmptyWindows;
-use crate::inclusion::{Inclusion, crop_origins, placed};
+use crate::inclusion::{Inclusion, placed};
 use crate::region::Shape;
 use crate::rounding::{ratio_down, ratio_up};
 use crate::size_law::{Group, MAX_GROUPS, Probability, SizeLaw, tries};
 use crate::windows::{interval_hits, windows};
 use crate::{Error, Mask, Pipeline, ResizedCrop, Size};
 
-/// Nested sums of at most 4096 + 4096 non-negative terms round by less than this, relatively.
+/// Nested sums of at most 4096 + 4096 non-negative terms, each rounded a few times, are off by less than this, relatively.
 const SUMMATION: f64 = 1e-11;
 
 /// Expectation of `inclusion` over the law of the size, where `centre` bounds the inclusion of the centre crop.
@@ -56,16 +56,18 @@ fn expectation(
 pub(crate) fn annotated(influence: &Mask, crop: &ResizedCrop) -> Result<Inclusion, Error> {
     let image = influence.size();
     let law = SizeLaw::new(crop, image, MAX_GROUPS);
-    let empty = EmptyWindows::of(influence)?;
-    let counts = |width: u32, height: u32| {
-        let size = Size::new(width, height).unwrap_or(image);
-        let origins = crop_origins(image, size);
-        (origins - empty.count(width, height), origins)
+    let first = |groups: &[Group]| groups.first().map_or(1, |group| group.first);
+    let empty = EmptyWindows::of(influence, Size::new(first(&law.widths), first(&law.heights))?);
+    // Plain division: its rounding is far below what the summation is widened by.
+    let share = |width: u32, height: u32| {
+        let origins = u64::from(image.width() - width + 1) * u64::from(image.height() - height + 1);
+        (origins - empty.count(width, height)) as f64 / origins as f64
     };
     let inclusion = |i: usize, j: usize| {
         let (width, height): (Group, Group) = (law.widths[i], law.heights[j]);
-        let (least, most) = (counts(width.first, height.first), counts(width.last, height.last));
-        Probability { lower: ratio_down(least.0, least.1), upper: ratio_up(most.0, most.1) }
+        let upper = share(width.last, height.last);
+        let single = width.first == width.last && height.first == height.last;
+        Probability { lower: if single { upper } else { share(width.first, height.first) }, upper }
     };
     let (x, y, size) = crop.fallback(image)?;
     let sees = influence.meets(x, y, size);

@@ -25,10 +25,13 @@ pub(crate) fn for_each_placement(
     }
     let mut hits = vec![0u64; last_x as usize + 1];
     for t_y in (0..=last_y).rev() {
-        hits.fill(0);
-        for layer in &mut layers {
-            layer.move_box(t_y);
-            layer.add_hits(&mut hits);
+        // While all of A's rows are inside the box (or all are outside), moving it changes nothing.
+        let moved = layers.iter_mut().fold(t_y == last_y, |moved, layer| layer.move_box(t_y) | moved);
+        if moved {
+            hits.fill(0);
+            for layer in &mut layers {
+                layer.add_hits(&mut hits);
+            }
         }
         row(t_y as u32, &hits);
     }
@@ -44,6 +47,8 @@ struct Layer<'a> {
     start: i64,
     /// For each column, the number of marked positions inside the box.
     column_sums: Vec<u32>,
+    /// Running sums of the column sums, one longer.
+    totals: Vec<u64>,
     entering: Cursor<'a>,
     leaving: Cursor<'a>,
 }
@@ -70,13 +75,16 @@ impl<'a> Layer<'a> {
             rows,
             start,
             column_sums: vec![0; columns],
+            totals: vec![0; columns + 1],
             leaving: cursor.clone(),
             entering: cursor,
         })
     }
 
-    /// Moves the box to the positions `first - t_y ..= last - t_y`; t_y falls, so the box only moves on.
-    fn move_box(&mut self, t_y: i64) {
+    /// Moves the box to the positions `first - t_y ..= last - t_y`; t_y falls, so the box only moves on. Returns whether the
+    /// sums changed.
+    fn move_box(&mut self, t_y: i64) -> bool {
+        let before = (self.entering.position, self.leaving.position);
         while self.entering.position <= (self.y.last - t_y).min(self.rows.1) {
             self.entering.next_row(&mut self.column_sums, 1);
         }
@@ -84,27 +92,33 @@ impl<'a> Layer<'a> {
             // Adding -1 modulo 2^32 takes the row out again.
             self.leaving.next_row(&mut self.column_sums, u32::MAX);
         }
+        before != (self.entering.position, self.leaving.position)
     }
 
-    fn add_hits(&self, hits: &mut [u64]) {
-        let columns = self.column_sums.len() as i64;
+    /// At t_x the box covers the positions `first - t_x ..= last - t_x`.
+    fn add_hits(&mut self, hits: &mut [u64]) {
+        let mut total = 0u64;
+        for (slot, &count) in self.totals[1..].iter_mut().zip(&self.column_sums) {
+            total += u64::from(count);
+            *slot = total;
+        }
         let weight = self.x.weight * self.y.weight;
-        let column = |position: i64| (position - self.start).clamp(0, columns) as usize;
-        // At t_x = 0 the box covers first ..= last; with each t_x it moves one to the left.
-        let (mut low, mut high) = (column(self.x.first), column(self.x.last + 1));
-        let mut sum: u64 = self.column_sums[low..high].iter().map(|&count| u64::from(count)).sum();
-        for (t_x, slot) in (0i64..).zip(hits) {
-            let next_low = column(self.x.first - t_x);
-            let next_high = column(self.x.last + 1 - t_x);
-            if next_low < low {
-                low = next_low;
-                sum += u64::from(self.column_sums[low]);
-            }
-            if next_high < high {
-                high = next_high;
-                sum -= u64::from(self.column_sums[high]);
-            }
-            *slot += weight * sum;
+        self.add_totals(hits, self.x.last + 1 - self.start, weight);
+        self.add_totals(hits, self.x.first - self.start, weight.wrapping_neg());
+    }
+
+    /// `hits[t] += weight * totals[index - t]`, with the index held inside the totals.
+    fn add_totals(&self, hits: &mut [u64], index: i64, weight: u64) {
+        let columns = self.column_sums.len() as i64;
+        let placements = hits.len() as i64;
+        // Left of `flat` the index is beyond the last total; from `zero` on it is at totals[0] = 0.
+        let flat = (index - columns).clamp(0, placements);
+        let zero = index.clamp(flat, placements);
+        let whole = self.totals[columns as usize].wrapping_mul(weight);
+        hits[..flat as usize].iter_mut().for_each(|slot| *slot = slot.wrapping_add(whole));
+        let falling = &self.totals[(index - zero + 1).max(0) as usize..][..(zero - flat) as usize];
+        for (slot, total) in hits[flat as usize..zero as usize].iter_mut().zip(falling.iter().rev()) {
+            *slot = slot.wrapping_add(total.wrapping_mul(weight));
         }
     }
 }

@@ -209,7 +209,8 @@ mod tests {
             let density = 2.0 / ((scale.1 - scale.0) * f64::from(width * height) * (ratio.1 / ratio.0).ln());
             let missing = density * 0.125 * (ratio.1 + 1.0 / ratio.0);
             prop_assert!(total.lower <= 1.0 && total.upper >= 1.0 - missing - 1e-9, "{:?} {}", total, missing);
-            prop_assert!(total.upper - total.lower < 1e-9 * (1.0 + density));
+            // A few hundred sizes on the border, each off by 256 roundings of ordinates below a thousand.
+            prop_assert!(total.upper - total.lower < 1e-7 * (1.0 + density));
         }
     }
 }
