@@ -2,6 +2,7 @@
 
 mod batch;
 mod clipping;
+mod cpu;
 mod error;
 mod layout;
 mod loss;
@@ -10,6 +11,7 @@ mod stats;
 
 pub use batch::{Batch, Dropout, Targets};
 pub use clipping::Clipping;
+pub use cpu::{CpuExecutor, GradientSum, Loaded, Options};
 pub use error::EngineError;
 pub use layout::{Entry, Layout};
 pub use stats::StepStats;

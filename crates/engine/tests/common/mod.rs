@@ -80,6 +80,22 @@ impl Data {
     }
 }
 
+impl Data {
+    /// Some of the samples; `size` is the number of inputs of one.
+    pub fn part(&self, samples: std::ops::Range<usize>, size: usize) -> Batch<'_> {
+        let count = self.inputs.len() / size;
+        let (classes, values) = (self.classes.len() / count, self.values.len() / count);
+        let targets = match self.loss {
+            Loss::CrossEntropy { .. } => {
+                Targets::Classes(&self.classes[samples.start * classes..samples.end * classes])
+            }
+            Loss::SquaredError => Targets::Values(&self.values[samples.start * values..samples.end * values]),
+        };
+        let inputs = &self.inputs[samples.start * size..samples.end * size];
+        Batch { views: self.views, ..Batch::new(inputs, targets) }
+    }
+}
+
 type Specimen = (&'static str, Result<Graph, GraphError>);
 
 /// The small graphs.

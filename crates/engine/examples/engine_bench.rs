@@ -1,0 +1,82 @@
+//! Measures the CPU executor and prints one line of JSON per batch size: `engine_bench MODEL THREADS SECONDS BATCH..`.
+//!
+//! Models: small-cnn, wrn-16-4, resnet-18, vgg-11, resnet-50, each at the input size of the peer benches. `matmul` instead of a model
+//! measures the matrix-product rate of the kernels on one large product.
+#![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::Instant;
+
+use dapple_engine::{Batch, Clipping, CpuExecutor, Options, Targets};
+use dapple_graph::{Graph, GraphBuilder, Init, Loss, Parameters, zoo};
+
+fn model(name: &str) -> Graph {
+    let built = match name {
+        "small-cnn" => zoo::small_cnn(&[1, 28, 28], 10),
+        "wrn-16-4" => zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10),
+        "resnet-18" => zoo::resnet(zoo::ResNet::R18, &[3, 100, 100], 10, zoo::Norm::Group(32)),
+        "vgg-11" => zoo::vgg(zoo::Vgg::V11, &[3, 100, 100], 10, zoo::Norm::Removed),
+        "resnet-50" => zoo::resnet(zoo::ResNet::R50, &[3, 224, 224], 10, zoo::Norm::Group(32)),
+        // Rows of one sample by a square weight: forward, data gradient and weight gradient are all plain products.
+        "matmul" => {
+            let mut builder = GraphBuilder::new(&[1024, 1024]);
+            let mut x = builder.input();
+            for layer in 0..4 {
+                let name = format!("linear{layer}");
+                x = builder.linear(&name, x, 1024, Init::XavierUniform, Init::Constant(0.0)).expect("fits");
+            }
+            builder.finish(x, Loss::SquaredError)
+        }
+        other => panic!("unknown model {other}"),
+    };
+    built.expect("the zoo's models fit their inputs")
+}
+
+/// Peak resident memory in megabytes, from the kernel.
+fn peak_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("");
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().expect("a model");
+    let threads: usize = arguments.next().and_then(|n| n.parse().ok()).expect("threads");
+    let seconds: f64 = arguments.next().and_then(|n| n.parse().ok()).expect("seconds");
+    let graph = model(&name);
+    let group = std::env::var("GROUP").ok().and_then(|g| g.parse().ok()).unwrap_or(0);
+    let mut executor =
+        CpuExecutor::new(&graph, Options { threads, group, ..Options::default() }).expect("threads");
+    let parameters = Parameters::init(&graph, 1);
+    let operations = executor.operations() as f64;
+    let (input, output): (usize, usize) =
+        (graph.input_shape().iter().product(), graph.output_shape().iter().product());
+    let mut gradient = vec![0.0; executor.layout().len()];
+    let mut sum = executor.gradient_sum();
+    for batch in arguments.map(|b| b.parse::<usize>().expect("a batch size")) {
+        let inputs: Vec<f32> = (0..batch * input).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
+        let classes: Vec<u32> = (0..batch as u32).map(|i| i % 10).collect();
+        let values = vec![0.0; if name == "matmul" { batch * output } else { 0 }];
+        let targets = if name == "matmul" { Targets::Values(&values) } else { Targets::Classes(&classes) };
+        for (mode, clipping) in [("on", Clipping::Flat { max_norm: 1.0 }), ("off", Clipping::Off)] {
+            let mut best = f64::INFINITY;
+            let started = Instant::now();
+            let mut steps = 0;
+            while steps < 2 || (started.elapsed().as_secs_f64() < seconds && steps < 200) {
+                let step = Instant::now();
+                sum.clear();
+                let mut loaded = executor.load(&parameters).expect("same graph");
+                loaded.clipped_sum(&Batch::new(&inputs, targets), &clipping, &mut sum).expect("a good batch");
+                loaded.gradient(&sum, &mut gradient).expect("same graph");
+                best = best.min(step.elapsed().as_secs_f64());
+                steps += 1;
+            }
+            println!(
+                "{{\"task\":\"{name}\",\"batch\":{batch},\"threads\":{threads},\"clipping\":\"{mode}\",\"samples_per_second\":{:.3},\"gflops\":{:.2},\"peak_mb\":{:.1},\"steps\":{steps}}}",
+                batch as f64 / best,
+                operations * batch as f64 / best / 1e9,
+                peak_mb()
+            );
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! How a value lies in memory, and copies between forms.
+
+/// Shape and order of one sample's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub(crate) shape: Vec<usize>,
+    /// Whether the first axis, the channels, is stored last.
+    pub(crate) channels_last: bool,
+}
+
+impl Form {
+    pub(crate) fn row_major(shape: &[usize]) -> Self {
+        Self { shape: shape.to_vec(), channels_last: false }
+    }
+
+    pub(crate) fn channels_last(shape: &[usize]) -> Self {
+        Self { shape: shape.to_vec(), channels_last: shape.len() > 1 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Positions and channels of a channels-last value (a vector has one position).
+    pub(crate) fn positions(&self) -> (usize, usize) {
+        (self.shape[1..].iter().product(), self.shape[0])
+    }
+
+    /// Rows and features of a row-major value.
+    pub(crate) fn rows(&self) -> (usize, usize) {
+        let features = self.shape[self.shape.len() - 1];
+        (self.len() / features, features)
+    }
+
+    /// Numbers between neighbours along each axis.
+    pub(crate) fn strides(&self) -> Vec<usize> {
+        let shape = &self.shape;
+        let after = |axis: usize| shape[axis + 1..].iter().product::<usize>();
+        match self.channels_last {
+            false => (0..shape.len()).map(after).collect(),
+            true => (0..shape.len()).map(|axis| if axis == 0 { 1 } else { after(axis) * shape[0] }).collect(),
+        }
+    }
+}
+
+/// A block of values to move: for every index of `shape`, `to[target] = from[source]` at the given offsets and strides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Transfer {
+    shape: Vec<usize>,
+    source: (usize, Vec<usize>),
+    target: (usize, Vec<usize>),
+}
+
+impl Transfer {
+    pub(crate) fn new(shape: &[usize], source: (usize, Vec<usize>), target: (usize, Vec<usize>)) -> Self {
+        // The axis with the shortest target step goes innermost, so that writes run through memory.
+        let mut axes: Vec<usize> = (0..shape.len()).collect();
+        axes.sort_by_key(|&axis| std::cmp::Reverse((target.1[axis], source.1[axis])));
+        let pick = |values: &[usize]| -> Vec<usize> { axes.iter().map(|&axis| values[axis]).collect() };
+        Self { shape: pick(shape), source: (source.0, pick(&source.1)), target: (target.0, pick(&target.1)) }
+    }
+
+    /// Copies forward: overwrites the target.
+    pub(crate) fn copy(&self, from: &[f32], to: &mut [f32]) {
+        walk(
+            &self.shape,
+            self.source.0,
+            &self.source.1,
+            self.target.0,
+            &self.target.1,
+            &mut |s, ds, t, dt, n| {
+                if ds == 1 && dt == 1 {
+                    to[t..t + n].copy_from_slice(&from[s..s + n]);
+                } else {
+                    for i in 0..n {
+                        to[t + i * dt] = from[s + i * ds];
+                    }
+                }
+            },
+        );
+    }
+
+    /// Adds back: the source's gradient receives the target's.
+    pub(crate) fn add_back(&self, target: &[f32], source: &mut [f32]) {
+        walk(
+            &self.shape,
+            self.source.0,
+            &self.source.1,
+            self.target.0,
+            &self.target.1,
+            &mut |s, ds, t, dt, n| {
+                for i in 0..n {
+                    source[s + i * ds] += target[t + i * dt];
+                }
+            },
+        );
+    }
+}
+
+/// Calls `run(source, source step, target, target step, count)` for every innermost run.
+fn walk(
+    shape: &[usize],
+    source: usize,
+    source_strides: &[usize],
+    target: usize,
+    target_strides: &[usize],
+    run: &mut impl FnMut(usize, usize, usize, usize, usize),
+) {
+    match shape {
+        [] => run(source, 1, target, 1, 1),
+        [count] => run(source, source_strides[0], target, target_strides[0], *count),
+        [count, rest @ ..] => {
+            for i in 0..*count {
+                walk(
+                    rest,
+                    source + i * source_strides[0],
+                    &source_strides[1..],
+                    target + i * target_strides[0],
+                    &target_strides[1..],
+                    run,
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Norms of weight gradients that are never written down.
+//!
+//! The gradient of a layer's weight is `sum over positions p of col_p g_p^T`, with `col_p` the inputs that position `p` reads and `g_p`
+//! the gradient of its output. Its squared norm is `sum over p, q of (col_p . col_q)(g_p . g_q)` (Goodfellow 2015; Li et al. 2021), and the
+//! sum of clipped gradients is one product over all positions of all samples with the clipping factors folded into `g` (Bu et al. 2022).
+//! Where positions are few and weights are many, this is far cheaper than one gradient per sample.
+
+use super::gemm::{Gemm, Prepared};
+use super::kernel::{Lanes, Right, RowProduct, RowShape, Rows, pack};
+use super::pointwise::squared_norm;
+
+/// Rough speeds of this kind of machine, for choosing between the two ways: products a core makes in a second, and bytes it moves.
+const PRODUCTS: f64 = 80e9;
+const BYTES: f64 = 8e9;
+
+impl Gemm {
+    /// Whether the norm is cheaper by inner products than by writing down one gradient per sample.
+    pub(crate) fn prefers_ghost(&self, views: usize) -> bool {
+        if self.groups != 1 || self.narrow {
+            return false;
+        }
+        let (rows_in, rows_out) = ((self.rows_in * views) as f64, (self.rows_out * views) as f64);
+        let spread =
+            if self.taps.len() > 1 { 8.0 * self.taps.len() as f64 * rows_out * rows_out } else { 0.0 };
+        let inner =
+            2.0 * rows_in * rows_in * self.channels as f64 + 2.0 * rows_out * rows_out * self.out as f64;
+        // Written once, read for the norm, read and added to a sum that is read and written.
+        let moved = 16.0 * self.weight_len() as f64;
+        (inner + spread) / PRODUCTS < moved / BYTES
+    }
+
+    /// Numbers of scratch that [`Gemm::ghost_norm`] needs.
+    pub(crate) fn ghost_scratch(&self, lanes: Lanes, views: usize) -> usize {
+        let (rows_in, rows_out) = (self.rows_in * views, self.rows_out * views);
+        let packed = (self.channels * lanes.padded(self.rows_in)).max(self.rows_out * lanes.padded(self.out));
+        packed + rows_in * rows_in + rows_out * rows_out + rows_out * self.out + rows_in + 3 * self.out
+    }
+
+    /// Squared norm of the parameter's gradient from the inputs, outputs and output gradients of a sample's views.
+    pub(crate) fn ghost_norm(
+        &self,
+        lanes: Lanes,
+        prepared: &Prepared,
+        views: &[(&[f32], &[f32])],
+        outputs: &[&[f32]],
+        scratch: &mut [f32],
+    ) -> f64 {
+        let len_in = self.rows_in * self.channels;
+        let len_out = self.rows_out * self.out;
+        if let ([(x, g)], 1, 1) = (views, self.rows_in, self.taps.len()) {
+            return squared_norm(&x[..len_in]) * squared_norm(&g[..len_out]);
+        }
+        let (rows_in, rows_out) = (self.rows_in * views.len(), self.rows_out * views.len());
+        let packed_len =
+            (self.channels * lanes.padded(self.rows_in)).max(self.rows_out * lanes.padded(self.out));
+        let (packed, rest) = scratch.split_at_mut(packed_len);
+        let (inputs, rest) = rest.split_at_mut(rows_in * rows_in);
+        let (columns, rest) = rest.split_at_mut(rows_out * rows_out);
+        let (products, rest) = rest.split_at_mut(rows_out * self.out);
+
+        // inputs[i, j] = x_i . x_j
+        inputs.fill(0.0);
+        for (second, (x, _)) in views.iter().enumerate() {
+            pack(lanes, self.channels, self.rows_in, &x[..len_in], (1, self.channels), packed);
+            for (first, (x, _)) in views.iter().enumerate() {
+                RowProduct {
+                    source: Rows { data: x, shape: RowShape { item: 0, row: self.channels, column: 0 } },
+                    inner: self.channels,
+                    right: Right::Packed(packed),
+                    columns: self.rows_in,
+                    target: &mut inputs[first * self.rows_in * rows_in..],
+                    target_shape: RowShape { item: 0, row: rows_in, column: second * self.rows_in },
+                    pairs: &self.rows_in_identity,
+                    first_row: 0,
+                    items: 1,
+                }
+                .run();
+            }
+        }
+        // columns[p, q] = col_p . col_q = sum over taps of inputs[source(p), source(q)]
+        columns.fill(0.0);
+        for first in 0..views.len() {
+            for second in 0..views.len() {
+                for pairs in &self.taps {
+                    for p in pairs {
+                        let row = &inputs
+                            [(first * self.rows_in + p.source as usize) * rows_in + second * self.rows_in..]
+                            [..self.rows_in];
+                        let start =
+                            (first * self.rows_out + p.target as usize) * rows_out + second * self.rows_out;
+                        let column = &mut columns[start..][..self.rows_out];
+                        for q in pairs {
+                            column[q.target as usize] += row[q.source as usize];
+                        }
+                    }
+                }
+            }
+        }
+        // products[p] = sum over q of columns[p, q] g_q
+        products.fill(0.0);
+        for (second, (_, g)) in views.iter().enumerate() {
+            pack(lanes, self.rows_out, self.out, &g[..len_out], (self.out, 1), packed);
+            for first in 0..views.len() {
+                RowProduct {
+                    source: Rows {
+                        data: &columns[first * self.rows_out * rows_out..],
+                        shape: RowShape { item: 0, row: rows_out, column: second * self.rows_out },
+                    },
+                    inner: self.rows_out,
+                    right: Right::Packed(packed),
+                    columns: self.out,
+                    target: &mut products[first * len_out..],
+                    target_shape: RowShape { item: 0, row: self.out, column: 0 },
+                    pairs: &self.identity,
+                    first_row: 0,
+                    items: 1,
+                }
+                .run();
+            }
+        }
+        if self.standardise.is_none() {
+            let view = |(index, (_, g)): (usize, &(&[f32], &[f32]))| {
+                dot(&products[index * len_out..][..len_out], &g[..len_out])
+            };
+            return views.iter().enumerate().map(view).sum();
+        }
+
+        // Through the standardisation, each filter's gradient d becomes (d - mean d - hat mean(hat d)) / deviation.
+        let (sums, rest) = rest.split_at_mut(rows_in);
+        let (squares, rest) = rest.split_at_mut(self.out);
+        let (totals, rest) = rest.split_at_mut(self.out);
+        let along = &mut rest[..self.out];
+        for (view, (x, _)) in views.iter().enumerate() {
+            for (sum, row) in
+                sums[view * self.rows_in..].iter_mut().zip(x[..len_in].chunks_exact(self.channels))
+            {
+                *sum = row.iter().sum();
+            }
+        }
+        squares.fill(0.0);
+        totals.fill(0.0);
+        along.fill(0.0);
+        for (view, (_, g)) in views.iter().enumerate() {
+            for p in 0..self.rows_out {
+                let row = p * self.out..(p + 1) * self.out;
+                let product = &products[view * len_out..][row.clone()];
+                let (g, y) = (&g[row.clone()], &outputs[view][row]);
+                for o in 0..self.out {
+                    squares[o] += product[o] * g[o];
+                    along[o] += g[o] * (y[o] - prepared.bias.get(o).copied().unwrap_or(0.0));
+                }
+            }
+            for pairs in &self.taps {
+                for p in pairs {
+                    let sum = sums[view * self.rows_in + p.source as usize];
+                    let g = &g[p.target as usize * self.out..][..self.out];
+                    totals.iter_mut().zip(g).for_each(|(total, g)| *total += sum * g);
+                }
+            }
+        }
+        self.standardised_norm(prepared, squares, totals, along)
+    }
+
+    /// Squared norm through the standardisation, from each filter's sum of squares, sum, and sum along the standardised filter.
+    pub(crate) fn standardised_norm(
+        &self,
+        prepared: &Prepared,
+        squares: &[f32],
+        totals: &[f32],
+        along: &[f32],
+    ) -> f64 {
+        let n = (self.channels / self.groups * self.taps.len()) as f64;
+        let terms = prepared.filters.iter().enumerate().map(|(o, &(inverse, hat))| {
+            let (square, total, along) = (f64::from(squares[o]), f64::from(totals[o]), f64::from(along[o]));
+            let norm = square - total * total / n - along * along * (2.0 / n - hat / (n * n));
+            norm.max(0.0) * f64::from(inverse).powi(2)
+        });
+        terms.sum()
+    }
+
+    /// Squared norm of the parameter's gradient from a weight gradient in the stored order.
+    pub(crate) fn stored_norm(&self, prepared: &Prepared, gradient: &[f32], scratch: &mut [f32]) -> f64 {
+        if self.standardise.is_none() {
+            return squared_norm(gradient);
+        }
+        let out = self.out / self.groups;
+        let (squares, rest) = scratch.split_at_mut(self.out);
+        let (totals, rest) = rest.split_at_mut(self.out);
+        let along = &mut rest[..self.out];
+        squares.fill(0.0);
+        totals.fill(0.0);
+        along.fill(0.0);
+        let size = gradient.len() / self.groups;
+        pulp::Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for group in 0..self.groups {
+                    let columns = group * out..(group + 1) * out;
+                    let rows = gradient[group * size..][..size].chunks_exact(out);
+                    for (d, used) in rows.zip(prepared.used[group * size..][..size].chunks_exact(out)) {
+                        let sums = squares[columns.clone()].iter_mut().zip(&mut totals[columns.clone()]);
+                        let sums = sums.zip(&mut along[columns.clone()]);
+                        for (((square, total), along), (d, used)) in sums.zip(d.iter().zip(used)) {
+                            *square += d * d;
+                            *total += d;
+                            *along += d * used;
+                        }
+                    }
+                }
+            },
+        );
+        self.standardised_norm(prepared, squares, totals, along)
+    }
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    let mut total = 0.0f64;
+    for (a, b) in a.chunks(1024).zip(b.chunks(1024)) {
+        let mut lanes = [0.0f32; 16];
+        let (a_chunks, a_rest) = a.as_chunks::<16>();
+        let (b_chunks, b_rest) = b.as_chunks::<16>();
+        for (a, b) in a_chunks.iter().zip(b_chunks) {
+            for i in 0..16 {
+                lanes[i] += a[i] * b[i];
+            }
+        }
+        total += lanes.iter().map(|&lane| f64::from(lane)).sum::<f64>();
+        total += a_rest.iter().zip(b_rest).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    }
+    total
+}

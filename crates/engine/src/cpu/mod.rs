@@ -1,0 +1,269 @@
+//! The CPU executor: sample-parallel, with every buffer planned before the first sample arrives.
+
+mod form;
+mod gemm;
+mod ghost;
+mod kernel;
+mod matrix;
+mod norm;
+mod pointwise;
+mod pool;
+mod program;
+mod schedule;
+mod step;
+mod sum;
+mod worker;
+
+use dapple_graph::{Graph, Parameters};
+use rayon::prelude::*;
+
+use crate::batch::{self, Batch};
+use crate::clipping::Clipping;
+use crate::error::EngineError;
+use crate::layout::Layout;
+use crate::stats::StepStats;
+use kernel::Lanes;
+use program::Program;
+pub use sum::GradientSum;
+use worker::{Work, Worker};
+
+/// How an executor uses the machine. None of it changes a result by a single bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Threads; zero takes one per core.
+    pub threads: usize,
+    /// Samples a thread works on together; zero chooses by the memory they need.
+    pub group: usize,
+    /// Computes activations twice rather than keep them all, for samples too large to hold.
+    pub checkpoints: bool,
+}
+
+/// Bytes of activations and gradients that one thread may hold unless told otherwise.
+const GROUP_BYTES: usize = 160 << 20;
+/// More samples than this share no more weights than they already do.
+const LARGEST_GROUP: usize = 16;
+
+/// Runs one graph.
+#[derive(Debug)]
+pub struct CpuExecutor {
+    graph: Graph,
+    layout: Layout,
+    options: Options,
+    lanes: Lanes,
+    pool: rayon::ThreadPool,
+    training: Option<(usize, Program)>,
+    inference: Program,
+    workers: Vec<Worker>,
+    inference_workers: Vec<Worker>,
+}
+
+/// An executor with a set of parameters arranged for it.
+#[derive(Debug)]
+pub struct Loaded<'e, 'p> {
+    executor: &'e mut CpuExecutor,
+    parameters: &'p Parameters,
+    training_ready: bool,
+    inference_ready: bool,
+}
+
+impl CpuExecutor {
+    /// An executor for a graph.
+    ///
+    /// # Errors
+    /// If the threads cannot be started.
+    pub fn new(graph: &Graph, options: Options) -> Result<Self, EngineError> {
+        let threads = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|error| EngineError::Threads { threads, reason: error.to_string() })?;
+        let lanes = Lanes::detect();
+        Ok(Self {
+            graph: graph.clone(),
+            layout: Layout::new(graph),
+            options: Options { threads, ..options },
+            lanes,
+            pool,
+            training: None,
+            inference: Program::inference(graph, lanes),
+            workers: Vec::new(),
+            inference_workers: Vec::new(),
+        })
+    }
+
+    /// Where the trainable parameters lie in a gradient.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// An empty sum for [`Loaded::clipped_sum`] to add to.
+    pub fn gradient_sum(&self) -> GradientSum {
+        GradientSum::new(&self.layout)
+    }
+
+    /// Floating-point operations of the matrix products of one sample, forward and backward.
+    pub fn operations(&self) -> usize {
+        program::operations(&self.inference.steps)
+    }
+
+    /// Arranges parameters for the kernels; they cannot change while they are loaded.
+    ///
+    /// # Errors
+    /// If they belong to another graph.
+    pub fn load<'e, 'p>(&'e mut self, parameters: &'p Parameters) -> Result<Loaded<'e, 'p>, EngineError> {
+        if !parameters.fit(&self.graph) {
+            return Err(EngineError::Parameters);
+        }
+        Ok(Loaded { executor: self, parameters, training_ready: false, inference_ready: false })
+    }
+
+    /// Samples per thread and group.
+    fn group(&self, program: &Program, views: usize) -> usize {
+        match self.options.group {
+            0 => (GROUP_BYTES / (4 * program.item_len() * views).max(1)).clamp(1, LARGEST_GROUP),
+            group => group,
+        }
+    }
+}
+
+impl Loaded<'_, '_> {
+    /// Outputs of all samples, one after the other in row-major order, dropout off.
+    ///
+    /// # Errors
+    /// If the inputs have a wrong length or a value that is not finite.
+    pub fn forward(&mut self, inputs: &[f32]) -> Result<Vec<f32>, EngineError> {
+        let executor = &mut *self.executor;
+        let samples = batch::samples(&executor.graph, inputs, 1)?;
+        let threads = executor.options.threads;
+        let group = executor.group(&executor.inference, 1);
+        let CpuExecutor { graph, lanes, pool, inference: program, inference_workers: workers, .. } = executor;
+        if !self.inference_ready {
+            pool.install(|| program.prepare(*lanes, self.parameters));
+            self.inference_ready = true;
+        }
+        let shared = program.shared(graph, *lanes, self.parameters);
+        workers.resize_with(threads, Worker::default);
+        let len: usize = graph.output_shape().iter().product();
+        let mut outputs = vec![0.0; samples * len];
+        let mut first = 0;
+        for outputs in outputs.chunks_mut((threads * group * len).max(1)) {
+            let share = Share::new(outputs.len() / len, threads);
+            let parts = workers.par_iter_mut().zip(outputs.par_chunks_mut((share.each * len).max(1)));
+            pool.install(|| {
+                parts.enumerate().for_each(|(index, (worker, outputs))| {
+                    let items = outputs.len() / len;
+                    worker.reserve(&shared, items, items, 0, program.scratch(*lanes, 1));
+                    let first = first + index * share.each;
+                    let parallel = share.parallel;
+                    worker.run(&shared, Work { inputs, batch: None, views: 1, first, items, parallel });
+                    program.collect(worker, outputs);
+                });
+            });
+            first += outputs.len() / len;
+        }
+        Ok(outputs)
+    }
+
+    /// Adds every sample's clipped gradient to a sum.
+    ///
+    /// # Errors
+    /// If the batch does not fit the graph, the rule does not fit the model, or a gradient is not finite; then the sum must not be used.
+    ///
+    /// # Guarantee
+    /// Each sample adds a vector of norm at most [`Clipping::sensitivity`] that depends on no other sample. The result is the same to the
+    /// last bit for every number of threads and every way of splitting the batch into calls.
+    pub fn clipped_sum(
+        &mut self,
+        batch: &Batch<'_>,
+        clipping: &Clipping,
+        sum: &mut GradientSum,
+    ) -> Result<StepStats, EngineError> {
+        let executor = &mut *self.executor;
+        clipping.check(&executor.layout)?;
+        let samples = batch.check(&executor.graph)?;
+        sum.check(&executor.layout)?;
+        let views = batch.views;
+        if executor.training.as_ref().is_none_or(|(planned, _)| *planned != views) {
+            let checkpoints = executor.options.checkpoints;
+            let program =
+                Program::training(&executor.graph, &executor.layout, executor.lanes, views, checkpoints);
+            executor.training = Some((views, program));
+            executor.workers.clear();
+            self.training_ready = false;
+        }
+        let Some((_, program)) = &executor.training else { return Ok(StepStats::default()) };
+        let group = executor.group(program, views);
+        let threads = executor.options.threads;
+        let CpuExecutor { graph, lanes, pool, layout, training, workers, .. } = executor;
+        let Some((_, program)) = training else { return Ok(StepStats::default()) };
+        if !self.training_ready {
+            pool.install(|| program.prepare(*lanes, self.parameters));
+            self.training_ready = true;
+        }
+        let shared = program.shared(graph, *lanes, self.parameters);
+        workers.resize_with(threads, Worker::default);
+        let mut stats = StepStats::default();
+        let mut start = 0;
+        while start < samples {
+            let chunk = (samples - start).min(threads * group);
+            let share = Share::new(chunk, threads);
+            let active = chunk.div_ceil(share.each);
+            pool.install(|| {
+                workers[..active].par_iter_mut().enumerate().for_each(|(index, worker)| {
+                    let own = share.each.min(chunk - index * share.each);
+                    let first = start + index * share.each;
+                    let scratch = program.scratch(*lanes, views);
+                    worker.reserve(&shared, own, own * views, layout.entries().len(), scratch);
+                    let items = own * views;
+                    let parallel = share.parallel;
+                    let inputs = batch.inputs;
+                    let work =
+                        Work { inputs, batch: Some(batch), views, first: first * views, items, parallel };
+                    worker.run(&shared, work);
+                    program.clip(worker, &shared, layout, clipping, own, views);
+                });
+            });
+            let counts = (0..active).map(|index| share.each.min(chunk - index * share.each));
+            let counts: Vec<usize> = counts.collect();
+            program.report(&workers[..active], &counts, layout, views, clipping, start, &mut stats)?;
+            pool.install(|| program.accumulate(&workers[..active], &counts, layout, views, sum));
+            start += chunk;
+        }
+        Ok(stats)
+    }
+
+    /// The sum as a flat gradient in the order of [`CpuExecutor::layout`].
+    ///
+    /// # Errors
+    /// If the sum or the slice belongs to another graph.
+    pub fn gradient(&mut self, sum: &GradientSum, gradient: &mut [f32]) -> Result<(), EngineError> {
+        let CpuExecutor { pool, layout, training, .. } = &mut *self.executor;
+        sum.check(layout)?;
+        if gradient.len() != layout.len() {
+            let (expected, found) = (layout.len(), gradient.len());
+            return Err(EngineError::Length { what: "gradient".into(), expected, found });
+        }
+        match training {
+            Some((_, program)) => pool.install(|| program.export(layout, sum, gradient)),
+            // Nothing was ever added.
+            None => gradient.fill(0.0),
+        }
+        Ok(())
+    }
+}
+
+/// How a chunk of samples is shared among threads: samples each, and threads inside each sample.
+struct Share {
+    each: usize,
+    parallel: usize,
+}
+
+impl Share {
+    fn new(samples: usize, threads: usize) -> Self {
+        let each = samples.div_ceil(threads).max(1);
+        Self { each, parallel: threads / samples.clamp(1, threads) }
+    }
+}

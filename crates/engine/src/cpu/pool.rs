@@ -1,0 +1,237 @@
+//! Pooling, resampling and depthwise convolution over channels-last rows.
+
+use dapple_graph::{ParameterId, Window};
+use pulp::Arch;
+
+use super::gemm::window_pairs;
+use super::kernel::Pair;
+
+/// Largest value of each window; remembers which tap held it.
+#[derive(Debug, Clone)]
+pub(crate) struct MaxPool {
+    pub(crate) channels: usize,
+    taps: Vec<Vec<Pair>>,
+}
+
+impl MaxPool {
+    pub(crate) fn new(window: &Window, channels: usize, input: &[usize], output: &[usize]) -> Self {
+        Self { channels, taps: window_pairs(window, input, output) }
+    }
+
+    /// `winner` holds the tap of each output value.
+    pub(crate) fn forward(&self, x: &[f32], y: &mut [f32], winner: &mut [f32]) {
+        let channels = self.channels;
+        y.fill(f32::NEG_INFINITY);
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (tap, pairs) in self.taps.iter().enumerate() {
+                    let tap = tap as f32;
+                    for pair in pairs {
+                        let x = &x[pair.source as usize * channels..][..channels];
+                        let y = &mut y[pair.target as usize * channels..][..channels];
+                        let winner = &mut winner[pair.target as usize * channels..][..channels];
+                        for ((y, winner), x) in y.iter_mut().zip(winner).zip(x) {
+                            let wins = *x > *y;
+                            *winner = if wins { tap } else { *winner };
+                            *y = if wins { *x } else { *y };
+                        }
+                    }
+                }
+            },
+        );
+    }
+
+    pub(crate) fn backward(&self, g: &[f32], winner: &[f32], dx: &mut [f32], accumulate: bool) {
+        let channels = self.channels;
+        if !accumulate {
+            dx.fill(0.0);
+        }
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (tap, pairs) in self.taps.iter().enumerate() {
+                    let tap = tap as f32;
+                    for pair in pairs {
+                        let g = &g[pair.target as usize * channels..][..channels];
+                        let winner = &winner[pair.target as usize * channels..][..channels];
+                        let dx = &mut dx[pair.source as usize * channels..][..channels];
+                        for ((dx, g), winner) in dx.iter_mut().zip(g).zip(winner) {
+                            *dx += if *winner == tap { *g } else { 0.0 };
+                        }
+                    }
+                }
+            },
+        );
+    }
+}
+
+/// A fixed linear map between positions, the same for every channel: average pooling, adaptive pooling, bilinear resampling.
+#[derive(Debug, Clone)]
+pub(crate) struct Resample {
+    channels: usize,
+    terms: Vec<(Pair, f32)>,
+}
+
+impl Resample {
+    pub(crate) fn average(window: &Window, channels: usize, input: &[usize], output: &[usize]) -> Self {
+        let share = 1.0 / window.taps() as f32;
+        let pairs = window_pairs(window, input, output).into_iter().flatten();
+        Self { channels, terms: pairs.map(|pair| (pair, share)).collect() }
+    }
+
+    pub(crate) fn adaptive(channels: usize, input: &[usize], output: &[usize]) -> Self {
+        Self::separable(channels, input, output, |from, to, position| {
+            let (start, end) = (position * from / to, ((position + 1) * from).div_ceil(to));
+            (start..end).map(|place| (place, 1.0 / (end - start) as f32)).collect()
+        })
+    }
+
+    pub(crate) fn bilinear(channels: usize, input: &[usize], output: &[usize]) -> Self {
+        Self::separable(channels, input, output, |from, to, position| {
+            let place = ((position as f64 + 0.5) * from as f64 / to as f64 - 0.5).max(0.0);
+            let low = (place as usize).min(from - 1);
+            let share = (place - low as f64) as f32;
+            vec![(low, 1.0 - share), ((low + 1).min(from - 1), share)]
+        })
+    }
+
+    /// A map that is a product of one map per axis.
+    fn separable(
+        channels: usize,
+        input: &[usize],
+        output: &[usize],
+        axis: impl Fn(usize, usize, usize) -> Vec<(usize, f32)>,
+    ) -> Self {
+        let mut terms = Vec::new();
+        for target in 0..output.iter().product() {
+            let mut rest: usize = target;
+            let mut index = vec![0; output.len()];
+            for a in (0..output.len()).rev() {
+                index[a] = rest % output[a];
+                rest /= output[a];
+            }
+            let mut places = vec![(0, 1.0)];
+            for a in 0..input.len() {
+                let along = axis(input[a], output[a], index[a]);
+                places = places
+                    .iter()
+                    .flat_map(|&(place, w)| along.iter().map(move |&(i, v)| (place * input[a] + i, w * v)))
+                    .collect();
+            }
+            let pair = |source: usize| Pair { source: source as u32, target: target as u32 };
+            terms.extend(places.into_iter().filter(|(_, w)| *w != 0.0).map(|(source, w)| (pair(source), w)));
+        }
+        Self { channels, terms }
+    }
+
+    pub(crate) fn forward(&self, x: &[f32], y: &mut [f32]) {
+        y.fill(0.0);
+        self.apply(x, y, |pair| (pair.source, pair.target));
+    }
+
+    pub(crate) fn backward(&self, g: &[f32], dx: &mut [f32], accumulate: bool) {
+        if !accumulate {
+            dx.fill(0.0);
+        }
+        self.apply(g, dx, |pair| (pair.target, pair.source));
+    }
+
+    #[inline(always)]
+    fn apply(&self, from: &[f32], to: &mut [f32], rows: impl Fn(&Pair) -> (u32, u32)) {
+        let channels = self.channels;
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (pair, weight) in &self.terms {
+                    let (source, target) = rows(pair);
+                    let from = &from[source as usize * channels..][..channels];
+                    let to = &mut to[target as usize * channels..][..channels];
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to += weight * from);
+                }
+            },
+        );
+    }
+}
+
+/// A convolution of every channel with a filter of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Depthwise {
+    pub(crate) weight: ParameterId,
+    pub(crate) bias: Option<ParameterId>,
+    pub(crate) channels: usize,
+    pub(crate) taps: Vec<Vec<Pair>>,
+}
+
+impl Depthwise {
+    /// The weight with the taps outermost, so that channels are contiguous: `[tap, channel]`.
+    pub(crate) fn prepare(&self, weight: &[f32], transposed: &mut Vec<f32>) {
+        let taps = self.taps.len();
+        transposed.resize(weight.len(), 0.0);
+        for (channel, filter) in weight.chunks_exact(taps).enumerate() {
+            for (tap, value) in filter.iter().enumerate() {
+                transposed[tap * self.channels + channel] = *value;
+            }
+        }
+    }
+
+    pub(crate) fn forward(&self, weight: &[f32], bias: &[f32], x: &[f32], y: &mut [f32]) {
+        if bias.is_empty() {
+            y.fill(0.0);
+        } else {
+            y.chunks_exact_mut(self.channels).for_each(|row| row.copy_from_slice(bias));
+        }
+        self.each(|tap, pair| {
+            let weight = &weight[tap * self.channels..][..self.channels];
+            let x = &x[pair.source as usize * self.channels..][..self.channels];
+            let y = &mut y[pair.target as usize * self.channels..][..self.channels];
+            y.iter_mut().zip(weight.iter().zip(x)).for_each(|(y, (w, x))| *y += w * x);
+        });
+    }
+
+    pub(crate) fn backward_data(&self, weight: &[f32], g: &[f32], dx: &mut [f32], accumulate: bool) {
+        if !accumulate {
+            dx.fill(0.0);
+        }
+        self.each(|tap, pair| {
+            let weight = &weight[tap * self.channels..][..self.channels];
+            let g = &g[pair.target as usize * self.channels..][..self.channels];
+            let dx = &mut dx[pair.source as usize * self.channels..][..self.channels];
+            dx.iter_mut().zip(weight.iter().zip(g)).for_each(|(dx, (w, g))| *dx += w * g);
+        });
+    }
+
+    /// Adds to a gradient stored as `[tap, channel]`.
+    pub(crate) fn backward_weight(&self, x: &[f32], g: &[f32], dw: &mut [f32]) {
+        self.each(|tap, pair| {
+            let dw = &mut dw[tap * self.channels..][..self.channels];
+            let x = &x[pair.source as usize * self.channels..][..self.channels];
+            let g = &g[pair.target as usize * self.channels..][..self.channels];
+            dw.iter_mut().zip(x.iter().zip(g)).for_each(|(dw, (x, g))| *dw += x * g);
+        });
+    }
+
+    /// Adds a stored gradient to one in the parameter's order.
+    pub(crate) fn export(&self, sum: &[f32], to: &mut [f32]) {
+        let taps = self.taps.len();
+        for (channel, filter) in to.chunks_exact_mut(taps).enumerate() {
+            for (tap, value) in filter.iter_mut().enumerate() {
+                *value += sum[tap * self.channels + channel];
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn each(&self, mut run: impl FnMut(usize, &Pair)) {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (tap, pairs) in self.taps.iter().enumerate() {
+                    for pair in pairs {
+                        run(tap, pair);
+                    }
+                }
+            },
+        );
+    }
+}

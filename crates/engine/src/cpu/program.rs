@@ -1,0 +1,371 @@
+//! A graph compiled for one purpose: its steps, its schedule, its arranged weights, and where its gradients go.
+
+use std::ops::Range;
+
+use dapple_graph::{Graph, Parameters};
+use rayon::prelude::*;
+
+use super::form::{Form, Transfer};
+use super::gemm::Prepared;
+use super::kernel::Lanes;
+use super::pointwise;
+use super::schedule::{ActionKind, Purpose, Schedule};
+use super::step::{Kernel, Steps, lower};
+use super::sum::GradientSum;
+use super::worker::{Shared, Worker};
+use crate::clipping::Clipping;
+use crate::error::EngineError;
+use crate::layout::Layout;
+use crate::stats::StepStats;
+
+/// A compiled graph.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) steps: Steps,
+    schedule: Schedule,
+    prepared: Vec<Prepared>,
+    places: Vec<Option<Range<usize>>>,
+    materialised: usize,
+    /// For every trainable parameter, how its gradient is made.
+    sources: Vec<Source>,
+    output: (usize, Transfer),
+}
+
+/// How a parameter's gradient is made and stored.
+#[derive(Debug, Clone)]
+struct Source {
+    /// The step whose stored order the gradient has; `None` where it is the parameter's own.
+    step: Option<usize>,
+    /// Where it lies in a sample's materialised gradient; `None` if it is deferred.
+    place: Option<Range<usize>>,
+    /// Buffers of the inputs, the outputs and the gradients of a deferred step.
+    deferred: Option<Deferred>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Deferred {
+    input: usize,
+    output: Option<usize>,
+    gradient: usize,
+}
+
+/// Floating-point operations of the matrix products of one sample: forward, data gradient and weight gradient.
+pub(crate) fn operations(steps: &Steps) -> usize {
+    let of = |step: &super::step::Step| match &step.kernel {
+        Kernel::Gemm(gemm) => {
+            let first = matches!(steps.steps[step.inputs[0]].kernel, Kernel::Input(_));
+            gemm.multiplications() * if first { 4 } else { 6 }
+        }
+        _ => 0,
+    };
+    steps.steps.iter().map(of).sum()
+}
+
+impl Program {
+    pub(crate) fn inference(graph: &Graph, lanes: Lanes) -> Self {
+        let mut steps = lower(graph);
+        steps.steps.iter_mut().for_each(|step| step.needs_gradient = false);
+        let deferred = vec![false; steps.steps.len()];
+        let purpose = Purpose { training: false, checkpoints: false, deferred: &deferred };
+        Self::new(graph, steps, lanes, &purpose, None)
+    }
+
+    pub(crate) fn training(
+        graph: &Graph,
+        layout: &Layout,
+        lanes: Lanes,
+        views: usize,
+        checkpoints: bool,
+    ) -> Self {
+        let steps = lower(graph);
+        let deferred: Vec<bool> = steps
+            .steps
+            .iter()
+            .map(|step| match &step.kernel {
+                // With checkpoints, activations are not kept, so only layers that keep a single row are deferred.
+                Kernel::Gemm(gemm) => {
+                    let trains = layout.position(gemm.weight).is_some() && step.needs_gradient;
+                    trains && gemm.prefers_ghost(views) && (!checkpoints || gemm.rows_out == 1)
+                }
+                _ => false,
+            })
+            .collect();
+        let purpose = Purpose { training: true, checkpoints, deferred: &deferred };
+        Self::new(graph, steps, lanes, &purpose, Some(layout))
+    }
+
+    fn new(
+        graph: &Graph,
+        steps: Steps,
+        lanes: Lanes,
+        purpose: &Purpose<'_>,
+        layout: Option<&Layout>,
+    ) -> Self {
+        let schedule = Schedule::new(&steps, lanes, purpose);
+        let mut places = vec![None; graph.parameters().len()];
+        let mut materialised = 0;
+        let mut sources = Vec::new();
+        for entry in layout.map_or(&[][..], Layout::entries) {
+            let step = steps.steps.iter().position(|step| match &step.kernel {
+                Kernel::Gemm(gemm) => gemm.weight == entry.id,
+                Kernel::Depthwise(depthwise) => depthwise.weight == entry.id,
+                _ => false,
+            });
+            let deferred = step.filter(|&step| purpose.deferred[step]).and_then(|step| {
+                let action =
+                    schedule.actions.iter().find(|a| a.step == step && a.kind == ActionKind::Backward)?;
+                let output = Some(action.output).filter(|&slot| slot != usize::MAX);
+                Some(Deferred { input: action.inputs[0], output, gradient: action.gradient? })
+            });
+            let place = deferred.is_none().then(|| {
+                let place = materialised..materialised + entry.range.len();
+                materialised = place.end;
+                places[entry.id.index()] = Some(place.clone());
+                place
+            });
+            sources.push(Source { step, place, deferred });
+        }
+        let last = schedule.actions.iter().rfind(|a| a.step == steps.output && a.kind == ActionKind::Forward);
+        let form = &steps.steps[steps.output].form;
+        let logical = Form::row_major(&form.shape);
+        let transfer = Transfer::new(&form.shape, (0, form.strides()), (0, logical.strides()));
+        let output = (last.map_or(0, |action| action.output), transfer);
+        let prepared = vec![Prepared::default(); steps.steps.len()];
+        Self { steps, schedule, prepared, places, materialised, sources, output }
+    }
+
+    /// Numbers that one item needs.
+    pub(crate) fn item_len(&self) -> usize {
+        self.schedule.buffers.iter().sum::<usize>() + self.materialised
+    }
+
+    /// Arranges the weights of every layer.
+    pub(crate) fn prepare(&mut self, lanes: Lanes, parameters: &Parameters) {
+        let steps = &self.steps.steps;
+        let work = steps.iter().zip(&mut self.prepared);
+        for (step, prepared) in work {
+            match &step.kernel {
+                Kernel::Gemm(gemm) => {
+                    let gradient = steps[step.inputs[0]].needs_gradient;
+                    let bias = gemm.bias.map(|id| parameters.get(id));
+                    gemm.prepare(lanes, parameters.get(gemm.weight), bias, gradient, prepared);
+                }
+                Kernel::Depthwise(depthwise) => {
+                    depthwise.prepare(parameters.get(depthwise.weight), &mut prepared.forward);
+                    prepared.bias.clear();
+                    prepared.bias.extend_from_slice(depthwise.bias.map_or(&[], |id| parameters.get(id)));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn shared<'a>(
+        &'a self,
+        graph: &'a Graph,
+        lanes: Lanes,
+        parameters: &'a Parameters,
+    ) -> Shared<'a> {
+        Shared {
+            graph,
+            steps: &self.steps,
+            schedule: &self.schedule,
+            lanes,
+            parameters,
+            prepared: &self.prepared,
+            places: &self.places,
+            materialised: self.materialised,
+        }
+    }
+
+    /// Numbers of scratch a worker needs.
+    pub(crate) fn scratch(&self, lanes: Lanes, views: usize) -> usize {
+        let ghost = self.sources.iter().filter_map(|source| match &self.steps.steps[source.step?].kernel {
+            Kernel::Gemm(gemm) if source.deferred.is_some() => Some(gemm.ghost_scratch(lanes, views)),
+            Kernel::Gemm(gemm) => Some(3 * gemm.out),
+            _ => None,
+        });
+        ghost.max().unwrap_or(0).max(self.schedule.scratch)
+    }
+
+    /// Copies a worker's outputs, in row-major order.
+    pub(crate) fn collect(&self, worker: &Worker, outputs: &mut [f32]) {
+        let (slot, transfer) = &self.output;
+        let len = self.steps.steps[self.steps.output].form.len();
+        let stride = self.schedule.buffers[*slot];
+        for (item, output) in outputs.chunks_exact_mut(len).enumerate() {
+            transfer.copy(&worker.buffers[*slot][item * stride..][..len], output);
+        }
+    }
+
+    /// A part of a worker's buffer: one item of a value of `len` numbers.
+    fn item<'w>(&self, worker: &'w Worker, slot: usize, item: usize, len: usize) -> &'w [f32] {
+        &worker.buffers[slot][item * self.schedule.buffers[slot]..][..len]
+    }
+
+    /// Takes the norms of a worker's samples, decides their clipping factors, and applies them to deferred gradients.
+    pub(crate) fn clip(
+        &self,
+        worker: &mut Worker,
+        shared: &Shared<'_>,
+        layout: &Layout,
+        clipping: &Clipping,
+        samples: usize,
+        views: usize,
+    ) {
+        let entries = self.sources.len();
+        let mut squared = std::mem::take(&mut worker.squared);
+        let mut scratch = std::mem::take(&mut worker.scratch);
+        squared[..samples * entries].fill(0.0);
+        if *clipping != Clipping::Off {
+            for (sample, squared) in squared.chunks_exact_mut(entries.max(1)).take(samples).enumerate() {
+                for (source, squared) in self.sources.iter().zip(squared) {
+                    *squared = self.norm(worker, shared, source, sample, views, &mut scratch);
+                }
+            }
+        }
+        for sample in 0..samples {
+            let range = sample * entries..(sample + 1) * entries;
+            clipping.factors(layout, &squared[range.clone()], &mut worker.factors[range]);
+        }
+        for (index, source) in self.sources.iter().enumerate() {
+            let Some(Deferred { gradient, .. }) = source.deferred else { continue };
+            let Some(step) = source.step else { continue };
+            let len = self.steps.steps[step].form.len();
+            let stride = self.schedule.buffers[gradient];
+            for item in 0..samples * views {
+                let factor = worker.factors[item / views * entries + index];
+                if factor != 1.0 {
+                    let g = &mut worker.buffers[gradient][item * stride..][..len];
+                    g.iter_mut().for_each(|g| *g *= factor);
+                }
+            }
+        }
+        worker.squared = squared;
+        worker.scratch = scratch;
+    }
+
+    fn norm(
+        &self,
+        worker: &Worker,
+        shared: &Shared<'_>,
+        source: &Source,
+        sample: usize,
+        views: usize,
+        scratch: &mut [f32],
+    ) -> f64 {
+        let gemm = source.step.and_then(|step| match &self.steps.steps[step].kernel {
+            Kernel::Gemm(gemm) => Some((gemm, &shared.prepared[step])),
+            _ => None,
+        });
+        let stored = |range: &Range<usize>| {
+            &worker.materialised
+                [sample * self.materialised + range.start..sample * self.materialised + range.end]
+        };
+        match (gemm, &source.place, source.deferred) {
+            (Some((gemm, prepared)), None, Some(deferred)) => {
+                let items = sample * views..(sample + 1) * views;
+                let rows = |slot: usize, len: usize| move |item: usize| self.item(worker, slot, item, len);
+                let x = rows(deferred.input, gemm.rows_in * gemm.channels);
+                let g = rows(deferred.gradient, gemm.rows_out * gemm.out);
+                let pairs: Vec<(&[f32], &[f32])> = items.clone().map(|item| (x(item), g(item))).collect();
+                let outputs: Vec<&[f32]> = match deferred.output {
+                    Some(slot) => items.map(rows(slot, gemm.rows_out * gemm.out)).collect(),
+                    None => Vec::new(),
+                };
+                gemm.ghost_norm(shared.lanes, prepared, &pairs, &outputs, scratch)
+            }
+            (Some((gemm, prepared)), Some(place), _) => gemm.stored_norm(prepared, stored(place), scratch),
+            (None, Some(place), _) => pointwise::squared_norm(stored(place)),
+            _ => 0.0,
+        }
+    }
+
+    /// Appends losses and norms to the statistics; refuses what is not finite.
+    pub(crate) fn report(
+        &self,
+        workers: &[Worker],
+        counts: &[usize],
+        layout: &Layout,
+        views: usize,
+        clipping: &Clipping,
+        first: usize,
+        stats: &mut StepStats,
+    ) -> Result<(), EngineError> {
+        let entries = self.sources.len();
+        let mut index = first;
+        for (worker, &count) in workers.iter().zip(counts) {
+            for sample in 0..count {
+                let loss = worker.losses[sample * views..][..views].iter().sum::<f64>() / views as f64;
+                if !loss.is_finite() {
+                    return Err(EngineError::NotFinite { place: "loss".into(), sample: index });
+                }
+                let squared = &worker.squared[sample * entries..][..entries];
+                if let Some(entry) = squared.iter().position(|square| !square.is_finite()) {
+                    let place = format!("gradient of {}", layout.entries()[entry].name);
+                    return Err(EngineError::NotFinite { place, sample: index });
+                }
+                stats.losses.push(loss as f32);
+                let norm = if *clipping == Clipping::Off { 0.0 } else { squared.iter().sum::<f64>().sqrt() };
+                stats.norms.push(norm as f32);
+                index += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the clipped gradients of all workers' samples to the sum, sample after sample.
+    pub(crate) fn accumulate(
+        &self,
+        workers: &[Worker],
+        counts: &[usize],
+        layout: &Layout,
+        views: usize,
+        sum: &mut GradientSum,
+    ) {
+        let entries = layout.entries().len();
+        for (index, (source, part)) in self.sources.iter().zip(&mut sum.parts).enumerate() {
+            if let Some(place) = &source.place {
+                part.par_chunks_mut(BLOCK).enumerate().for_each(|(block, part)| {
+                    let start = place.start + block * BLOCK;
+                    for (worker, &count) in workers.iter().zip(counts) {
+                        for sample in 0..count {
+                            let factor = worker.factors[sample * entries + index];
+                            let gradient =
+                                &worker.materialised[sample * self.materialised + start..][..part.len()];
+                            pointwise::scale(gradient, factor, part, true);
+                        }
+                    }
+                });
+            }
+            let (Some(deferred), Some(step)) = (source.deferred, source.step) else { continue };
+            let Kernel::Gemm(gemm) = &self.steps.steps[step].kernel else { continue };
+            let items: Vec<(&[f32], &[f32])> = workers
+                .iter()
+                .zip(counts)
+                .flat_map(|(worker, &count)| (0..count * views).map(move |item| (worker, item)))
+                .map(|(worker, item)| {
+                    let x = self.item(worker, deferred.input, item, gemm.rows_in * gemm.channels);
+                    (x, self.item(worker, deferred.gradient, item, gemm.rows_out * gemm.out))
+                })
+                .collect();
+            gemm.backward_weight(&items, part, &mut [], rayon::current_num_threads());
+        }
+    }
+
+    /// The sum in the parameters' own order.
+    pub(crate) fn export(&self, layout: &Layout, sum: &GradientSum, gradient: &mut [f32]) {
+        gradient.fill(0.0);
+        for ((source, part), entry) in self.sources.iter().zip(&sum.parts).zip(layout.entries()) {
+            let to = &mut gradient[entry.range.clone()];
+            match source.step.map(|step| (&self.steps.steps[step].kernel, &self.prepared[step])) {
+                Some((Kernel::Gemm(gemm), prepared)) => gemm.export(prepared, part, to),
+                Some((Kernel::Depthwise(depthwise), _)) => depthwise.export(part, to),
+                _ => to.copy_from_slice(part),
+            }
+        }
+    }
+}
+
+/// Numbers that one thread adds up at a time.
+const BLOCK: usize = 16 * 1024;

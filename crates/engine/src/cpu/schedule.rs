@@ -1,0 +1,344 @@
+//! The order of work and the buffers it uses, settled before the first sample arrives.
+
+use dapple_graph::plan::{Lifetime, MemoryPlan};
+
+use super::kernel::Lanes;
+use super::step::{Kernel, Step, Steps};
+
+/// One piece of work with the buffers it reads and writes.
+#[derive(Debug, Clone)]
+pub(crate) struct Action {
+    pub(crate) step: usize,
+    pub(crate) kind: ActionKind,
+    /// Buffers of the inputs' values.
+    pub(crate) inputs: Vec<usize>,
+    /// Buffer of the step's own value.
+    pub(crate) output: usize,
+    /// Buffer of what the forward pass keeps for the backward pass.
+    pub(crate) saved: Option<usize>,
+    /// Buffer of the gradient of the step's value.
+    pub(crate) gradient: Option<usize>,
+    /// Buffers of the inputs' gradients, and whether they already hold a part.
+    pub(crate) input_gradients: Vec<Option<(usize, bool)>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ActionKind {
+    Forward,
+    Loss,
+    Backward,
+}
+
+/// Actions that run one after the other for one item, or each for all items of a group.
+#[derive(Debug, Clone)]
+pub(crate) struct Stretch {
+    pub(crate) actions: std::ops::Range<usize>,
+    pub(crate) lockstep: bool,
+}
+
+/// The whole plan of one pass.
+#[derive(Debug, Clone)]
+pub(crate) struct Schedule {
+    pub(crate) actions: Vec<Action>,
+    pub(crate) stretches: Vec<Stretch>,
+    /// Numbers per item of each buffer.
+    pub(crate) buffers: Vec<usize>,
+    /// Numbers of scratch that any action needs.
+    pub(crate) scratch: usize,
+}
+
+/// A value whose buffer is planned: of a step, in the first forward pass or in one repeated for the backward pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Value {
+    Activation(usize, bool),
+    Saved(usize, bool),
+    Gradient(usize),
+}
+
+/// What to plan for.
+pub(crate) struct Purpose<'a> {
+    pub(crate) training: bool,
+    /// Whether activations are computed a second time rather than kept.
+    pub(crate) checkpoints: bool,
+    /// Steps whose input and gradient are read after the backward pass, for the deferred weight gradient.
+    pub(crate) deferred: &'a [bool],
+}
+
+impl Schedule {
+    pub(crate) fn new(steps: &Steps, lanes: Lanes, purpose: &Purpose<'_>) -> Self {
+        let count = steps.steps.len();
+        let segments =
+            if purpose.training && purpose.checkpoints { segments(steps) } else { Vec::from([0..count]) };
+        let last = segments.len() - 1;
+        // The last segment is not repeated: its backward pass follows at once.
+        let repeated = |step: usize| last > 0 && step < segments[last].start;
+        let boundary = |step: usize| segments.iter().any(|segment| segment.end == step + 1);
+        let mut order: Vec<(usize, ActionKind, bool)> = Vec::new();
+        order.extend((0..count).map(|step| (step, ActionKind::Forward, false)));
+        if purpose.training {
+            order.push((steps.output, ActionKind::Loss, false));
+            for (index, segment) in segments.iter().enumerate().rev() {
+                if index < last {
+                    let again = segment.clone().filter(|&step| !boundary(step));
+                    order.extend(again.map(|step| (step, ActionKind::Forward, true)));
+                }
+                let back = segment.clone().rev().filter(|&step| steps.steps[step].needs_gradient);
+                order.extend(back.map(|step| (step, ActionKind::Backward, true)));
+            }
+        }
+        // In a repeated pass everything but the boundaries is made anew.
+        let activation =
+            |step: usize, again: bool| Value::Activation(step, again && repeated(step) && !boundary(step));
+        let saved = |step: usize, again: bool| Value::Saved(step, again && repeated(step) && !boundary(step));
+        let alias = aliases(steps);
+        let mut planner = Planner::default();
+        let mut written = vec![false; count];
+        let mut actions = Vec::new();
+        for (time, &(index, kind, again)) in order.iter().enumerate() {
+            let step = &steps.steps[index];
+            let reads = reads(&step.kernel);
+            let mut action = Action {
+                step: index,
+                kind,
+                inputs: Vec::new(),
+                output: usize::MAX,
+                saved: None,
+                gradient: None,
+                input_gradients: Vec::new(),
+            };
+            match kind {
+                ActionKind::Forward => {
+                    action.inputs = step
+                        .inputs
+                        .iter()
+                        .map(|&i| planner.touch(activation(i, again), &steps.steps[i], time))
+                        .collect();
+                    action.output = planner.touch(activation(index, again), step, time);
+                    if saved_len(&step.kernel, step) > 0 {
+                        action.saved = Some(planner.touch(saved(index, again), step, time));
+                    }
+                }
+                ActionKind::Loss => {
+                    action.output = planner.touch(activation(index, false), step, time);
+                    action.gradient = Some(planner.touch(Value::Gradient(alias[index]), step, time));
+                    written[alias[index]] = true;
+                }
+                ActionKind::Backward => {
+                    for &i in &step.inputs {
+                        let value = activation(i, true);
+                        action.inputs.push(if reads.inputs {
+                            planner.touch(value, &steps.steps[i], time)
+                        } else {
+                            usize::MAX
+                        });
+                        if purpose.deferred[index] {
+                            planner.keep(value);
+                        }
+                    }
+                    if reads.output {
+                        action.output = planner.touch(activation(index, true), step, time);
+                        if purpose.deferred[index] {
+                            planner.keep(activation(index, true));
+                        }
+                    }
+                    if saved_len(&step.kernel, step) > 0 {
+                        action.saved = Some(planner.touch(saved(index, true), step, time));
+                    }
+                    action.gradient = Some(planner.touch(Value::Gradient(alias[index]), step, time));
+                    if purpose.deferred[index] {
+                        planner.keep(Value::Gradient(alias[index]));
+                    }
+                    for &i in &step.inputs {
+                        let input = &steps.steps[i];
+                        action.input_gradients.push(match input.needs_gradient {
+                            false => None,
+                            // An aliased gradient needs no copy.
+                            true if alias[i] == alias[index] => {
+                                written[alias[i]] = true;
+                                None
+                            }
+                            true => {
+                                let buffer = planner.touch(Value::Gradient(alias[i]), input, time);
+                                Some((buffer, std::mem::replace(&mut written[alias[i]], true)))
+                            }
+                        });
+                    }
+                }
+            }
+            actions.push(action);
+        }
+        if !purpose.training {
+            planner.keep(Value::Activation(steps.output, false));
+        }
+        let plan = planner.assign(order.len());
+        for action in &mut actions {
+            let settle = |buffer: &mut usize| {
+                if *buffer != usize::MAX {
+                    *buffer = plan.assignment[*buffer];
+                }
+            };
+            action.inputs.iter_mut().for_each(settle);
+            settle(&mut action.output);
+            action.saved.iter_mut().for_each(settle);
+            action.gradient.iter_mut().for_each(settle);
+            action.input_gradients.iter_mut().flatten().for_each(|(buffer, _)| settle(buffer));
+        }
+        let stretches = stretches(steps, &actions);
+        let scratch = steps.steps.iter().map(|step| scratch(&step.kernel, lanes)).max().unwrap_or(0);
+        // Buffers start at whole cache lines of the first item.
+        let buffers = plan.buffers.iter().map(|len| len.next_multiple_of(16)).collect();
+        Self { actions, stretches, buffers, scratch }
+    }
+}
+
+/// What a backward pass reads besides the gradient.
+struct Reads {
+    inputs: bool,
+    output: bool,
+}
+
+fn reads(kernel: &Kernel) -> Reads {
+    let (inputs, output) = match kernel {
+        Kernel::Gemm(gemm) => (true, gemm.relu || gemm.standardise.is_some()),
+        Kernel::Norm(norm) => (true, norm.relu && !matches!(norm.kind, super::norm::Kind::Group(_))),
+        Kernel::Add { relu } => (false, *relu),
+        Kernel::Softmax { .. } => (false, true),
+        Kernel::Depthwise(_)
+        | Kernel::Activation(_)
+        | Kernel::Multiply
+        | Kernel::MatMul(_)
+        | Kernel::Attention(_) => (true, false),
+        Kernel::Input(_)
+        | Kernel::Parameter(..)
+        | Kernel::MaxPool(_)
+        | Kernel::Resample(_)
+        | Kernel::Move(_)
+        | Kernel::Dropout { .. } => (false, false),
+    };
+    Reads { inputs, output }
+}
+
+fn saved_len(kernel: &Kernel, step: &Step) -> usize {
+    match kernel {
+        Kernel::Norm(norm) => norm.saved(),
+        Kernel::MaxPool(_) => step.form.len(),
+        _ => 0,
+    }
+}
+
+fn scratch(kernel: &Kernel, lanes: Lanes) -> usize {
+    match kernel {
+        Kernel::Gemm(gemm) => gemm.scratch(),
+        Kernel::Norm(norm) => norm.scratch(),
+        Kernel::MatMul(matmul) => matmul.scratch(lanes),
+        Kernel::Attention(attention) => attention.scratch(lanes),
+        _ => 0,
+    }
+}
+
+/// For every step, the step whose gradient buffer it shares: a sum hands its gradient to one input without a copy, if that input has
+/// no other reader.
+fn aliases(steps: &Steps) -> Vec<usize> {
+    let mut readers = vec![0; steps.steps.len()];
+    for input in steps.steps.iter().flat_map(|step| &step.inputs) {
+        readers[*input] += 1;
+    }
+    let mut alias: Vec<usize> = (0..steps.steps.len()).collect();
+    for (index, step) in steps.steps.iter().enumerate().rev() {
+        if matches!(step.kernel, Kernel::Add { .. }) {
+            let free = |&&input: &&usize| {
+                readers[input] == 1 && steps.steps[input].needs_gradient && input != steps.output
+            };
+            if let Some(&input) = step.inputs.iter().find(free) {
+                alias[input] = alias[index];
+            }
+        }
+    }
+    alias
+}
+
+/// Collects values and when they are used.
+#[derive(Default)]
+struct Planner {
+    values: Vec<(Value, Lifetime)>,
+    kept: Vec<Value>,
+}
+
+impl Planner {
+    fn touch(&mut self, value: Value, step: &Step, time: usize) -> usize {
+        if let Some(index) = self.values.iter().position(|(v, _)| *v == value) {
+            self.values[index].1.last = time;
+            return index;
+        }
+        let len = match value {
+            Value::Saved(..) => saved_len(&step.kernel, step),
+            _ => step.form.len(),
+        };
+        self.values.push((value, Lifetime { len, first: time, last: time }));
+        self.values.len() - 1
+    }
+
+    /// Keeps a value until after the last action.
+    fn keep(&mut self, value: Value) {
+        self.kept.push(value);
+    }
+
+    fn assign(mut self, end: usize) -> MemoryPlan {
+        for (value, lifetime) in &mut self.values {
+            if self.kept.contains(value) {
+                lifetime.last = end;
+            }
+        }
+        let lifetimes: Vec<Lifetime> = self.values.iter().map(|(_, lifetime)| *lifetime).collect();
+        MemoryPlan::assign(&lifetimes)
+    }
+}
+
+/// Cuts the steps where a single value passes from one part to the next, into about as many parts as the square root of their number.
+fn segments(steps: &Steps) -> Vec<std::ops::Range<usize>> {
+    let count = steps.steps.len();
+    let mut last_reader: Vec<usize> = (0..count).collect();
+    for (index, step) in steps.steps.iter().enumerate() {
+        for &input in &step.inputs {
+            last_reader[input] = index;
+        }
+    }
+    last_reader[steps.output] = count;
+    let single = |step: usize| (0..step).all(|earlier| last_reader[earlier] <= step);
+    let length = (count as f64).sqrt().ceil() as usize;
+    let mut segments = Vec::new();
+    let mut start = 0;
+    for step in 0..count - 1 {
+        if step + 1 - start >= length && single(step) {
+            segments.push(start..step + 1);
+            start = step + 1;
+        }
+    }
+    segments.push(start..count);
+    segments
+}
+
+/// Weights beyond this many numbers do not stay in the second-level cache from one sample to the next.
+const HEAVY: usize = 128 * 1024;
+
+/// Groups actions: the light front of the network runs sample by sample, so that a sample's activations stay in the cache; from the
+/// first layer whose weights outweigh its activations on, each layer runs for all samples of the group, so that its weights are read once.
+fn stretches(steps: &Steps, actions: &[Action]) -> Vec<Stretch> {
+    let heavy = |step: &Step| match &step.kernel {
+        Kernel::Gemm(gemm) => {
+            let activations = gemm.rows_in * gemm.channels + gemm.rows_out * gemm.out;
+            gemm.weight_len() > HEAVY && gemm.weight_len() > activations
+        }
+        _ => false,
+    };
+    let split = steps.steps.iter().position(heavy).unwrap_or(steps.steps.len());
+    let lockstep = |action: &Action| action.step >= split || action.kind == ActionKind::Loss;
+    let mut stretches: Vec<Stretch> = Vec::new();
+    for (index, action) in actions.iter().enumerate() {
+        match stretches.last_mut() {
+            Some(stretch) if stretch.lockstep == lockstep(action) => stretch.actions.end = index + 1,
+            _ => stretches.push(Stretch { actions: index..index + 1, lockstep: lockstep(action) }),
+        }
+    }
+    stretches
+}

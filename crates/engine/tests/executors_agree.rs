@@ -1,0 +1,161 @@
+//! The CPU executor against the reference executor.
+
+mod common;
+
+use common::{Data, parameters, specimen, specimens};
+use dapple_engine::reference::Reference;
+use dapple_engine::{Batch, Clipping, CpuExecutor, Dropout, Options, StepStats};
+use dapple_graph::Graph;
+
+/// Clipped sum as a flat gradient.
+fn clipped(graph: &Graph, batch: &Batch<'_>, clipping: &Clipping, options: Options) -> (Vec<f32>, StepStats) {
+    let parameters = parameters(graph);
+    let mut executor = CpuExecutor::new(graph, options).unwrap();
+    let mut sum = executor.gradient_sum();
+    let mut gradient = vec![0.0; executor.layout().len()];
+    let mut loaded = executor.load(&parameters).unwrap();
+    let stats = loaded.clipped_sum(batch, clipping, &mut sum).unwrap();
+    loaded.gradient(&sum, &mut gradient).unwrap();
+    (gradient, stats)
+}
+
+/// Every value within 1e-5 of the largest: single precision rounds by 6e-8, and the longest sums here have a few hundred terms.
+fn close(name: &str, got: &[f32], want: &[f64]) {
+    assert_eq!(got.len(), want.len(), "{name}");
+    let scale = want.iter().fold(1e-30f64, |max, v| max.max(v.abs()));
+    for (index, (got, want)) in got.iter().zip(want).enumerate() {
+        assert!(
+            (f64::from(*got) - want).abs() <= 1e-5 * scale,
+            "{name}[{index}]: {got} against {want} (scale {scale})"
+        );
+    }
+}
+
+fn agree(name: &str, graph: &Graph, batch: &Batch<'_>, clipping: &Clipping, options: Options) {
+    let reference = Reference::new(graph, &parameters(graph)).unwrap();
+    let (want, want_stats) = reference.clipped_sum(batch, clipping).unwrap();
+    let (got, stats) = clipped(graph, batch, clipping, options);
+    close(&format!("{name} gradient"), &got, &want);
+    let wide = |values: &[f32]| -> Vec<f64> { values.iter().map(|&v| f64::from(v)).collect() };
+    close(&format!("{name} losses"), &stats.losses, &wide(&want_stats.losses));
+    if *clipping != Clipping::Off {
+        close(&format!("{name} norms"), &stats.norms, &wide(&want_stats.norms));
+    }
+}
+
+#[test]
+fn clipped_sums_agree_for_every_operation() {
+    for (name, graph) in specimens() {
+        for views in [1, 3] {
+            let data = Data::new(&graph, 3, views);
+            for clipping in [
+                Clipping::Off,
+                Clipping::Flat { max_norm: 0.7 },
+                Clipping::PerLayer { max_norm: 0.5 },
+                Clipping::Automatic { max_norm: 1.0, stability: 0.01 },
+            ] {
+                let options = Options { threads: 2, ..Options::default() };
+                agree(&format!("{name} {views} {clipping:?}"), &graph, &data.batch(), &clipping, options);
+            }
+        }
+    }
+}
+
+#[test]
+fn forward_passes_agree() {
+    for (name, graph) in specimens() {
+        let data = Data::new(&graph, 5, 1);
+        let parameters = parameters(&graph);
+        let want = Reference::new(&graph, &parameters).unwrap().forward(&data.inputs).unwrap();
+        let mut executor = CpuExecutor::new(&graph, Options { threads: 2, ..Options::default() }).unwrap();
+        let got = executor.load(&parameters).unwrap().forward(&data.inputs).unwrap();
+        close(name, &got, &want);
+    }
+}
+
+#[test]
+fn groups_of_parameters_are_clipped_apart() {
+    let graph = specimen("deep");
+    let data = Data::new(&graph, 4, 1);
+    let count = graph.parameters().iter().filter(|p| p.trainable).count();
+    let clipping =
+        Clipping::PerGroup { groups: (0..count).map(|i| i % 3).collect(), max_norms: vec![0.2, 0.4, 0.1] };
+    agree("groups", &graph, &data.batch(), &clipping, Options { threads: 2, ..Options::default() });
+}
+
+#[test]
+fn threads_groups_splits_and_checkpoints_change_no_bit() {
+    let clipping = Clipping::Flat { max_norm: 0.7 };
+    for name in ["deep", "norms", "attention", "pools", "conv_3d", "conv_depthwise"] {
+        let graph = specimen(name);
+        let data = Data::new(&graph, 5, 2);
+        let batch = data.batch();
+        let base = clipped(&graph, &batch, &clipping, Options { threads: 1, group: 1, checkpoints: false });
+        for (threads, group) in [(1, 4), (2, 2), (3, 1), (8, 3)] {
+            let options = Options { threads, group, checkpoints: false };
+            assert_eq!(base, clipped(&graph, &batch, &clipping, options), "{name} {threads} {group}");
+        }
+        let size = data.inputs.len() / 5;
+        let parameters = parameters(&graph);
+        let mut executor = CpuExecutor::new(&graph, Options { threads: 2, ..Options::default() }).unwrap();
+        let mut sum = executor.gradient_sum();
+        let mut gradient = vec![0.0; executor.layout().len()];
+        let mut loaded = executor.load(&parameters).unwrap();
+        for part in [0..2, 2..2, 2..5] {
+            let part = data.part(part, size);
+            loaded.clipped_sum(&part, &clipping, &mut sum).unwrap();
+        }
+        loaded.gradient(&sum, &mut gradient).unwrap();
+        assert_eq!(base.0, gradient, "{name} split");
+    }
+}
+
+#[test]
+fn checkpoints_change_nothing_but_rounding() {
+    for (name, graph) in specimens() {
+        let data = Data::new(&graph, 3, 2);
+        let options = Options { threads: 2, group: 2, checkpoints: true };
+        agree(name, &graph, &data.batch(), &Clipping::Flat { max_norm: 0.7 }, options);
+    }
+}
+
+#[test]
+fn an_empty_batch_adds_nothing() {
+    for name in ["deep", "pixels", "squares"] {
+        let graph = specimen(name);
+        let data = Data::new(&graph, 0, 2);
+        let (gradient, stats) =
+            clipped(&graph, &data.batch(), &Clipping::Flat { max_norm: 1.0 }, Options::default());
+        assert!(gradient.iter().all(|g| *g == 0.0));
+        assert_eq!(stats, StepStats::default());
+        let mut executor = CpuExecutor::new(&graph, Options::default()).unwrap();
+        assert!(executor.load(&parameters(&graph)).unwrap().forward(&[]).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn frozen_parameters_leave_the_rest_unchanged() {
+    let mut graph = specimen("deep");
+    let everything = Data::new(&graph, 3, 1);
+    graph.set_trainable(|name| name.starts_with("conv3") || name.starts_with("head"));
+    agree("frozen", &graph, &everything.batch(), &Clipping::Flat { max_norm: 0.3 }, Options::default());
+    let needs = graph.needs_gradient();
+    let lowest = graph.nodes().iter().position(|node| node.name == "conv3").unwrap();
+    assert!(needs[..lowest].iter().all(|needs| !needs) && needs[lowest]);
+}
+
+#[test]
+fn dropout_is_the_same_in_both_and_in_a_split_batch() {
+    let mut builder = dapple_graph::GraphBuilder::new(&[3, 4, 4]);
+    let input = builder.input();
+    let spec = dapple_graph::ConvSpec::new(6, dapple_graph::Window::square(3)).bias();
+    let x = builder.conv("conv", input, spec).unwrap();
+    let x = builder.add("drop", dapple_graph::Op::Dropout(0.4), &[x]).unwrap();
+    let x = builder.add("flat", dapple_graph::Op::Reshape(vec![24]), &[x]).unwrap();
+    let graph = builder.finish(x, common::CLASSES).unwrap();
+    let data = Data::new(&graph, 4, 2);
+    let batch = Batch { dropout: Some(Dropout { seed: 5, first_sample: 3 }), ..data.batch() };
+    agree("dropout", &graph, &batch, &Clipping::Flat { max_norm: 0.5 }, Options::default());
+    let plain = clipped(&graph, &data.batch(), &Clipping::Off, Options::default()).0;
+    assert_ne!(plain, clipped(&graph, &batch, &Clipping::Off, Options::default()).0);
+}
