@@ -2,12 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod baselines;
 mod bracket;
+pub mod calibrate;
 mod error;
 pub mod limits;
 mod numerics;
 mod pair;
 mod pld;
+pub mod rdp;
 
 pub use bracket::Bracket;
 pub use error::{AccountingError, Result};

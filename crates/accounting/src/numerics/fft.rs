@@ -50,8 +50,8 @@ impl Convolver {
         for (mut values, count) in factors {
             let atom = std::mem::take(&mut values[0]);
             transforms += count as f64 * norm(&values);
-            // One addition of the atom, and at most two multiplications for each power.
-            roundings += 6.0 * count as f64;
+            // For each power one rounded addition of the atom and one complex product (a relative error of sqrt(5) u).
+            roundings += 3.3 * count as f64;
             let mut spectrum = forward.make_output_vec();
             // Lengths agree by construction, which is the only way these calls can fail.
             if forward.process(&mut values, &mut spectrum).is_err() {
@@ -91,7 +91,7 @@ impl Convolver {
     }
 }
 
-/// `z^n` by repeated squaring: a relative error of at most `6 n u`.
+/// `z^n` by repeated squaring: a relative error of at most `sqrt(5) n u`.
 fn power(z: Complex<f64>, mut n: u64) -> Complex<f64> {
     let mut result = Complex::new(1.0, 0.0);
     let mut square = z;

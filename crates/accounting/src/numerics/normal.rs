@@ -28,7 +28,7 @@ pub(crate) fn log_upper_tail(x: f64) -> f64 {
 }
 
 /// The integral of a smooth function over `[a, b]` by the five-point Gauss-Legendre rule.
-fn gauss(a: f64, b: f64, f: impl Fn(f64) -> f64) -> f64 {
+pub(crate) fn gauss(a: f64, b: f64, f: impl Fn(f64) -> f64) -> f64 {
     const NODES: [f64; 2] = [0.538_469_310_105_683_1, 0.906_179_845_938_664];
     const WEIGHTS: [f64; 3] = [0.568_888_888_888_888_9, 0.478_628_670_499_366_5, 0.236_926_885_056_189_1];
     let (middle, half) = (0.5 * (a + b), 0.5 * (b - a));

@@ -96,6 +96,23 @@ impl Substitution {
         [self.d0, self.d1, self.d2].map(|d| if d.is_finite() { (-d * (t + 0.5 * d)).exp() } else { 0.0 })
     }
 
+    /// Where losses are positive, and how far apart the components lie.
+    pub(crate) fn support(&self) -> (f64, f64) {
+        let finite = |d: f64| if d.is_finite() { d } else { 0.0 };
+        (-0.5 * self.d2, finite(self.d0).max(self.d1).max(self.d2))
+    }
+
+    /// `ln p/q` at outcome `t`.
+    pub(crate) fn log_ratio(&self, t: f64) -> f64 {
+        self.loss(t).0
+    }
+
+    /// `ln q` at outcome `t`.
+    pub(crate) fn log_q(&self, t: f64) -> f64 {
+        let [e0, e1, e2] = self.ratios(t);
+        (self.w0 * e0 + self.w1 * e1 + self.q * e2).ln() - 0.5 * t * t - 0.5 * std::f64::consts::TAU.ln()
+    }
+
     /// The loss `ln p/q` at outcome `t >= -d2 / 2`, and its slope.
     fn loss(&self, t: f64) -> (f64, f64) {
         let [e0, e1, e2] = self.ratios(t);

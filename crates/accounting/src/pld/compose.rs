@@ -2,7 +2,7 @@
 
 use super::discretise::discretise;
 use super::lattice::{Grain, Lattice, floor_exponent};
-use super::tilt::Shape;
+use super::tilt::{Shape, tail};
 use super::window::Window;
 use crate::numerics::UNIT_ROUNDOFF;
 use crate::numerics::fft::Convolver;
@@ -16,12 +16,16 @@ pub(super) struct Grid {
     pub(super) lambda: f64,
     /// The least delta that must be resolved, for truncation.
     pub(super) delta: f64,
+    /// A bound on the step of the first grid, whatever the deviation.
+    pub(super) finest: f64,
 }
 
 impl Grid {
     /// Errors shrink with the square of the resolution; `ratio` is the allowed error over the one seen.
     pub(super) fn refine(&mut self, ratio: f64) {
-        self.resolution *= (0.9 * ratio.sqrt()).clamp(0.15, 0.8);
+        let factor = (0.9 * ratio.sqrt()).clamp(0.15, 0.8);
+        self.resolution *= factor;
+        self.finest *= factor;
     }
 }
 
@@ -61,18 +65,19 @@ impl Error {
         self.truncated + self.rounding * (points as f64).sqrt()
     }
 
-    /// Moving to a grid coarser by `2^doublings` adds up to `2^(doublings + 1)` entries into one.
+    /// On a grid coarser by `r = 2^doublings` a point collects up to `2 r` entries with weights whose squares add up to
+    /// at most `r` (two thirds of it for small tilts): by Cauchy and Schwarz the norm grows by at most `sqrt(2 r)`.
     fn coarsen(&mut self, doublings: i32) {
-        self.rounding *= libm::ldexp(2.0, doublings.max(0)).sqrt();
+        if doublings > 0 {
+            self.rounding *= libm::ldexp(2.0, doublings).sqrt();
+        }
     }
 }
 
 /// Tilted mass that all truncations of a composition together may lose.
-const TAIL_BUDGET: f64 = 1e-9;
+const TAIL_BUDGET: f64 = 1e-13;
 /// The longest transform.
 const MAX_LENGTH: f64 = (1 << 22) as f64;
-/// Share of the delta that losses beyond the first lattice may cost.
-const INFINITE_SHARE: f64 = 1e-5;
 
 /// Composes `count_i` steps of each pair.
 ///
@@ -85,15 +90,14 @@ pub(super) fn compose(
     grid: Grid,
     side: Side,
 ) -> Composed {
-    let steps: f64 = factors.iter().map(|(_, count)| *count as f64).sum();
-    let tail = INFINITE_SHARE * grid.delta / steps;
+    let tail = tail(factors, grid.delta);
     let mut composer = Composer { convolver, grid, side, log_norm: 0.0 };
     let (mut infinite, mut slack) = (0.0, 0.0);
     let mut unit = None;
     let mut parts: Vec<Part> = vec![];
     for (pair, count) in factors {
         let shape = Shape::new(pair, grid.lambda, tail);
-        let spacing = (grid.resolution * shape.deviation).max(f64::MIN_POSITIVE);
+        let spacing = (grid.resolution * shape.deviation).min(grid.finest).max(f64::MIN_POSITIVE);
         let unit = *unit.get_or_insert(spacing);
         let grain = Grain { unit, exponent: 0 }.not_above(spacing);
         let step = discretise(pair, &shape, grain, grid.resolution, grid.lambda, side);
@@ -125,8 +129,8 @@ struct Composer<'a> {
 /// Steps taken in the first of the stages left: about the root of the count, a divisor of it where there is one near.
 fn radix(count: u64) -> u64 {
     let stages = match count {
-        0..=300 => return count,
-        301..=200_000 => 2.0,
+        0..=600 => return count,
+        601..=250_000 => 2.0,
         _ => 3.0,
     };
     let ideal = (count as f64).powf(1.0 / stages);

@@ -133,6 +133,15 @@ impl<'a> Curve<'a> {
         }
     }
 
+    /// Where the computed curve, without its errors, crosses `delta`.
+    pub(super) fn crossing(&self, delta: f64) -> f64 {
+        let top = self.delta.len().checked_sub(1).map_or(0.0, |last| self.loss(last));
+        if top <= 0.0 || self.computed(0.0) <= delta {
+            return 0.0;
+        }
+        bisect_condition(0.0, top, BISECTION, |epsilon| self.computed(epsilon) <= delta).1
+    }
+
     /// Whether the errors are small against delta at `epsilon`, so that this tilt suits it.
     pub(super) fn suits(&self, epsilon: f64) -> bool {
         self.error(epsilon) <= 1e-4 * self.delta(epsilon)

@@ -1,9 +1,9 @@
 //! From a pair to a lattice.
 
-use super::lattice::{Grain, Lattice, Strips, floor_exponent};
+use super::lattice::{Grain, Lattice, Strips, floor_exponent, settle};
 use super::tilt::Shape;
 use crate::numerics::UNIT_ROUNDOFF;
-use crate::pair::{MASS_ERROR, Pair, Side};
+use crate::pair::{Cell, MASS_ERROR, Pair, Side};
 
 /// One step on a lattice, tilted and normalised.
 #[derive(Debug, Clone)]
@@ -44,25 +44,15 @@ fn lattice_points(low: i64, high: i64, centre: i64, resolution: f64) -> Vec<i64>
     points
 }
 
-/// The loss to use as lattice point 0: where most of the mass is concentrated within one step of a point, the
-/// barycentre of that mass, so that neither discretisation spreads or moves it; 0 otherwise.
-fn offset(pair: &Pair, shape: &Shape, h: f64, side: Side) -> Option<f64> {
-    let mut centre = shape.mode(h)?;
-    for _ in 0..8 {
-        let cells = pair.cells(&[centre - h, centre + h], side);
-        let cell = *cells.inner.first()?;
-        if cells.zero_atom > 0.0 || cell.p < 0.5 || cell.q <= 0.0 {
-            return None;
-        }
-        // ln(p / q) without losing the digits of a loss near 0.
-        let barycentre = ((cell.p - cell.q) / cell.q).ln_1p() - 1e-7 * h;
-        let settled = (barycentre - centre).abs() < 1e-8 * h;
-        centre = barycentre;
-        if settled {
-            return Some(centre);
-        }
-    }
-    None
+/// The loss to use as lattice point 0 where most of the mass is concentrated within one step of a point: the
+/// barycentre of that mass, a hair lower, so that neither discretisation spreads or moves it.
+fn concentration(pair: &Pair, shape: &Shape, h: f64, side: Side) -> Option<f64> {
+    settle(shape.mode(h)?, h, |from, to| {
+        let cells = pair.cells(&[from, to], side);
+        let atom = if from < 0.0 && to >= 0.0 { cells.zero_atom } else { 0.0 };
+        let cell = cells.inner.first().copied().unwrap_or_default();
+        Cell { p: cell.p + atom, q: cell.q + atom }
+    })
 }
 
 /// Puts one step on the lattice `grain`.
@@ -79,10 +69,11 @@ pub(super) fn discretise(
     side: Side,
 ) -> Step {
     let h = grain.step();
-    let anchored = offset(pair, shape, h, side);
+    let anchored = concentration(pair, shape, h, side);
     let offset = anchored.unwrap_or(0.0);
     let index = |loss: f64| ((loss - offset) / h).round() as i64;
-    let points = lattice_points(index(shape.low) - 1, index(shape.high) + 1, index(shape.mean), resolution);
+    let points =
+        lattice_points(index(shape.low) - 1, index(shape.high) + 1, index(shape.mean), resolution);
     let losses: Vec<f64> = points.iter().map(|&k| offset + k as f64 * h).collect();
     let cells = pair.cells(&losses, side);
     let origin = points.iter().position(|&k| k == 0);
@@ -97,8 +88,8 @@ pub(super) fn discretise(
             Side::Lower => (excess - rounding).clamp(0.0, most),
         };
     }
-    if let Some(origin) = origin {
-        strips.points[origin] += cells.zero_atom;
+    if cells.zero_atom > 0.0 {
+        strips.add(0.0, cells.zero_atom, 0.0);
     }
     let last = losses.len() - 1;
     let infinite = match side {

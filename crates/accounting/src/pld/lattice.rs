@@ -1,6 +1,6 @@
 //! Loss distributions on lattices whose steps differ by powers of two.
 
-use crate::pair::Side;
+use crate::pair::{Cell, Side};
 
 /// Tilted masses on `offset + k step`.
 ///
@@ -91,27 +91,48 @@ impl Lattice {
         if grain.exponent <= self.grain.exponent || self.index.is_empty() {
             return self;
         }
-        let shift = (grain.exponent - self.grain.exponent) as u32;
-        // An atom stays an atom: the heaviest point becomes a point of the new lattice.
-        let origin = self.heaviest();
-        let h = self.step();
-        let index: Vec<i64> = self.index.iter().map(|k| k - origin).collect();
-        let (first, last) = (index[0] >> shift, (index[index.len() - 1] >> shift) + 1);
-        let mut strips = Strips::new(grain, self.offset + origin as f64 * h, (first..=last).collect());
-        for (&k, &mass) in index.iter().zip(&self.mass) {
-            let slot = ((k >> shift) - first) as usize;
-            let offset = (k - ((k >> shift) << shift)) as f64 * h;
-            if offset == 0.0 {
-                strips.points[slot] += mass;
-            } else {
-                // Refer the tilt to the lower end of the cell.
-                let untilted = mass * (-lambda * offset).exp();
-                strips.inner[slot].mass += untilted;
-                strips.inner[slot].excess += untilted * -(-offset).exp_m1();
-            }
+        let (h, coarse) = (self.step(), grain.step());
+        let loss = |k: usize| self.offset + self.index[k] as f64 * h;
+        let centre = self.offset + self.heaviest() as f64 * h;
+        let anchor = settle(centre, coarse, |from, to| {
+            let inside = (0..self.index.len()).filter(|&k| loss(k) > from && loss(k) <= to);
+            inside.fold(Cell::default(), |cell, k| {
+                let p = self.mass[k] * (lambda * (centre - loss(k))).exp();
+                Cell { p: cell.p + p, q: cell.q + p * (-loss(k)).exp() }
+            })
+        });
+        let offset = anchor.filter(|_| side == Side::Lower).unwrap_or(centre);
+        let slot = |loss: f64| ((loss - offset) / coarse).floor() as i64;
+        let index: Vec<i64> = (slot(loss(0)) - 1..=slot(loss(self.index.len() - 1)) + 1).collect();
+        let origin = index.iter().position(|&k| k == 0);
+        let mut strips = Strips::new(grain, offset, index);
+        for (k, &mass) in self.mass.iter().enumerate() {
+            strips.add(loss(k), mass, lambda);
         }
-        strips.discretise(lambda, side, None)
+        strips.discretise(lambda, side, anchor.and(origin))
     }
+}
+
+/// Where most of the mass lies within one step `h` of a point, the barycentre of that mass, lowered by a ten-millionth
+/// of the step so that rounding never leaves it below; `None` where the mass is spread out.
+///
+/// `masses` gives the masses of an interval of losses.
+pub(super) fn settle(start: f64, h: f64, masses: impl Fn(f64, f64) -> Cell) -> Option<f64> {
+    let mut centre = start;
+    for _ in 0..8 {
+        let cell = masses(centre - h, centre + h);
+        if cell.p < 0.5 || cell.q <= 0.0 {
+            return None;
+        }
+        // ln(p / q) without losing the digits of a loss near 0.
+        let barycentre = ((cell.p - cell.q) / cell.q).ln_1p() - 1e-7 * h;
+        let settled = (barycentre - centre).abs() < 1e-8 * h;
+        centre = barycentre;
+        if settled {
+            return Some(centre);
+        }
+    }
+    None
 }
 
 /// Mass strictly between two neighbouring lattice points.
@@ -138,6 +159,22 @@ impl Strips {
     pub(super) fn new(grain: Grain, offset: f64, index: Vec<i64>) -> Self {
         let count = index.len();
         Self { grain, offset, index, points: vec![0.0; count], inner: vec![Inner::default(); count] }
+    }
+
+    /// Adds an atom of tilted mass at `loss`, which must lie between the first and the last point.
+    pub(super) fn add(&mut self, loss: f64, mass: f64, lambda: f64) {
+        let h = self.grain.step();
+        let position = (loss - self.offset) / h;
+        let slot = self.index.partition_point(|&k| k as f64 <= position).saturating_sub(1);
+        let above = (position - self.index[slot] as f64) * h;
+        if above <= 0.0 {
+            self.points[slot] += mass;
+        } else {
+            // Refer the tilt to the lower end of the cell.
+            let untilted = mass * (-lambda * above).exp();
+            self.inner[slot].mass += untilted;
+            self.inner[slot].excess += untilted * -(-above).exp_m1();
+        }
     }
 
     /// Moves all mass onto the lattice points. `anchor` is the position of a point around which mass is concentrated
@@ -184,48 +221,69 @@ impl Strips {
     /// call function `c(K) = E(y - K)_+`, `y = 1 - e^{a - L}`, bounded below by its tangents at the two points; a
     /// block that never passes is rounded down to the lattice point below its mean, which lowers the loss.
     fn collapse(&self, lambda: f64, anchor: Option<usize>) -> Vec<f64> {
-        const LONGEST_BLOCK: usize = 48;
         let count = self.index.len();
-        let before_anchor = anchor.and_then(|k| k.checked_sub(1));
         let mut mass = vec![0.0; count];
-        let mut from = 0;
-        while from < count {
-            let mut block = Block::default();
-            let mut to = from;
-            loop {
-                let gap = self.gap(from, to);
-                let untilt = (-lambda * gap).exp();
-                let y = -(-gap).exp_m1();
-                block.push_point(y, self.points[to] * untilt);
-                if to + 1 < count {
-                    let inner = self.inner[to];
-                    block.push_inner(y, inner.mass * untilt, inner.excess * untilt * (-gap).exp());
-                    block.end(-(-self.gap(from, to + 1)).exp_m1());
-                }
-                to += 1;
-                if to == count || to - from == LONGEST_BLOCK || before_anchor == Some(to) {
-                    break;
-                }
-                let joined = before_anchor == Some(from) && to == from + 1;
-                if !joined && (block.mass == 0.0 || block.contracts().is_some()) {
-                    break;
-                }
-                // An atom heavier than the block must not be dragged into it.
-                if self.points[to] * (-lambda * self.gap(from, to)).exp() > block.mass {
-                    break;
-                }
+        // Outwards from the anchor, so that blocks that never contract are left at the far ends.
+        let (mut low, mut high) = match anchor {
+            Some(k) if k > 0 && k + 1 < count => {
+                self.place(&self.block(k - 1, k + 1, lambda), k - 1, lambda, &mut mass);
+                (k - 1, k + 1)
             }
-            if block.mass > 0.0 {
-                let (low, share) = block.contracts().unwrap_or_else(|| (block.floor(), 0.0));
-                for (slot, part) in [(from + low, 1.0 - share), (from + low + 1, share)] {
-                    if part > 0.0 && slot < count {
-                        mass[slot] += block.mass * part * (lambda * self.gap(from, slot)).exp();
-                    }
+            _ => (0, 0),
+        };
+        while high < count {
+            let from = high;
+            let block = loop {
+                high += 1;
+                let block = self.block(from, high, lambda);
+                if high == count || block.is_done(high - from) {
+                    break block;
                 }
-            }
-            from = to;
+            };
+            self.place(&block, from, lambda, &mut mass);
+        }
+        while low > 0 {
+            let to = low;
+            let block = loop {
+                low -= 1;
+                let block = self.block(low, to, lambda);
+                if low == 0 || block.is_done(to - low) {
+                    break block;
+                }
+            };
+            self.place(&block, low, lambda, &mut mass);
         }
         mass
+    }
+
+    /// The points and cells `from..to`.
+    fn block(&self, from: usize, to: usize, lambda: f64) -> Block {
+        let mut block = Block::default();
+        for k in from..to {
+            let gap = self.gap(from, k);
+            let untilt = (-lambda * gap).exp();
+            let y = -(-gap).exp_m1();
+            let inner = self.inner[k];
+            let moment = untilt * (inner.mass * y + inner.excess * (-gap).exp());
+            block.push(y, untilt * self.points[k], untilt * inner.mass, moment);
+        }
+        if to < self.index.len() {
+            block.y.push(-(-self.gap(from, to)).exp_m1());
+        }
+        block
+    }
+
+    /// Puts the mass of a block, tilted at its first point, onto lattice points.
+    fn place(&self, block: &Block, from: usize, lambda: f64, mass: &mut [f64]) {
+        if block.mass <= 0.0 {
+            return;
+        }
+        let (low, share) = block.contracts().unwrap_or_else(|| (block.floor(), 0.0));
+        for (slot, part) in [(from + low, 1.0 - share), (from + low + 1, share)] {
+            if part > 0.0 && slot < mass.len() {
+                mass[slot] += block.mass * part * (lambda * self.gap(from, slot)).exp();
+            }
+        }
     }
 }
 
@@ -241,25 +299,17 @@ struct Block {
 }
 
 impl Block {
-    fn push_point(&mut self, y: f64, mass: f64) {
-        self.y.truncate(self.parts.len());
+    /// Adds a point and the cell above it.
+    fn push(&mut self, y: f64, point: f64, inner: f64, moment: f64) {
         self.y.push(y);
-        self.parts.push((mass, 0.0, 0.0));
-        self.mass += mass;
-        self.moment += mass * y;
+        self.parts.push((point, inner, moment));
+        self.mass += point + inner;
+        self.moment += point * y + moment;
     }
 
-    fn push_inner(&mut self, y: f64, mass: f64, excess: f64) {
-        let moment = mass * y + excess;
-        if let Some(part) = self.parts.last_mut() {
-            (part.1, part.2) = (mass, moment);
-        }
-        self.mass += mass;
-        self.moment += moment;
-    }
-
-    fn end(&mut self, y: f64) {
-        self.y.push(y);
+    /// Whether the block needs no more cells, or will not contract however many it gets.
+    fn is_done(&self, cells: usize) -> bool {
+        self.mass == 0.0 || cells >= 48 || self.contracts().is_some()
     }
 
     /// The mean, lowered by its rounding error.

@@ -179,6 +179,55 @@ impl Pld {
         Ok(result)
     }
 
+    /// An upper bound on epsilon alone, without the lower end that tells how good it is: for searches.
+    ///
+    /// # Errors
+    /// As for [`Pld::epsilon`].
+    pub fn epsilon_upper(&self, delta: f64, precision: Precision) -> Result<f64> {
+        limits::delta(delta)?;
+        let mut solver = Solver::new(precision);
+        let mut result = 0.0_f64;
+        for factors in self.directions() {
+            result = result.max(solver.epsilon_upper(factors, delta)?);
+        }
+        if result > limits::MAX_EPSILON {
+            return Err(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta });
+        }
+        Ok(result)
+    }
+
+    /// The trade-off curve: at each type-I error `alpha` of a test between neighbouring data sets, a lower bound on its
+    /// type-II error (f-DP; Dong, Roth and Su 2022), `max_eps max(0, 1 - delta(eps) - e^eps alpha)` over both signs.
+    ///
+    /// # Guarantee
+    /// Never above the exact curve: each line uses an upper bound on delta.
+    ///
+    /// # Errors
+    /// An alpha outside [0, 1].
+    pub fn trade_off(&self, alphas: &[f64], precision: Precision) -> Result<Vec<f64>> {
+        for &alpha in alphas {
+            in_range("alpha", alpha, 0.0, 1.0, "[0, 1]")?;
+        }
+        // Past this epsilon a line starts below 1e-9 of any alpha that matters.
+        let top = match self.epsilon(1e-9, precision) {
+            Ok(bracket) => bracket.upper.max(1e-6),
+            Err(AccountingError::EpsilonTooLarge { .. }) => limits::MAX_EPSILON,
+            Err(error) => return Err(error),
+        };
+        const LINES: u32 = 400;
+        let epsilons: Vec<f64> = (0..=LINES).map(|i| top * f64::from(i) / f64::from(LINES)).collect();
+        let deltas = self.profile(&epsilons, precision)?;
+        let curve = |alpha: f64| {
+            epsilons.iter().zip(&deltas).fold(0.0_f64, |best, (epsilon, delta)| {
+                let factor = epsilon.exp();
+                let steep = 1.0 - delta.upper - factor * alpha;
+                let flat = (1.0 - delta.upper - alpha) / factor;
+                best.max(steep).max(flat)
+            })
+        };
+        Ok(alphas.iter().map(|&alpha| curve(alpha)).collect())
+    }
+
     /// The least delta for which the mechanism is `(epsilon, delta)`-private, in a certified bracket.
     ///
     /// The precision is that of the epsilon belonging to it: a relative width `r` of epsilon is one of about

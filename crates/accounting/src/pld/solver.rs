@@ -36,23 +36,22 @@ impl Solver {
         if let Some(closed) = ClosedForm::of(factors) {
             return Ok(closed.epsilon(delta));
         }
-        let question = Question::Epsilon { delta };
-        let mut grid = self.grid(factors, question);
+        let mut grid = self.grid(factors, Question::Epsilon { delta });
         let mut best = Bracket { lower: 0.0, upper: f64::INFINITY };
         for _ in 0..MAX_REFINEMENTS {
-            let upper = self.composed(factors, grid, Side::Upper);
-            if let Some(epsilon) = Curve::new(&upper, Side::Upper).epsilon(delta) {
-                best.upper = best.upper.min(epsilon);
-            }
+            let composed = self.composed(factors, grid, Side::Upper);
+            let upper = Curve::new(&composed, Side::Upper);
+            best.upper = best.upper.min(upper.epsilon(delta).unwrap_or(f64::INFINITY));
             if best.upper <= known.lower {
                 return Ok(Bracket { lower: 0.0, upper: best.upper });
             }
-            let lower = self.composed(factors, grid, Side::Lower);
-            if let Some(epsilon) = Curve::new(&lower, Side::Lower).epsilon(delta) {
-                best.lower = best.lower.max(epsilon);
-            }
+            let composed = self.composed(factors, grid, Side::Lower);
+            let lower = Curve::new(&composed, Side::Lower);
+            best.lower = best.lower.max(lower.epsilon(delta).unwrap_or(0.0));
             let allowed = (self.precision.relative * best.upper).max(ABSOLUTE_PRECISION);
-            if best.width() <= allowed {
+            // A finer grid narrows the gap between the two distributions, but not the errors around them.
+            let gap = upper.crossing(delta) - lower.crossing(delta);
+            if best.width() <= allowed || gap <= 0.3 * allowed {
                 break;
             }
             grid.refine(allowed / best.width());
@@ -61,6 +60,17 @@ impl Solver {
             return Err(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta });
         }
         Ok(best)
+    }
+
+    /// The upper end of epsilon of one direction, on the first grid.
+    pub(super) fn epsilon_upper(&mut self, factors: &[(Pair, u64)], delta: f64) -> Result<f64> {
+        if let Some(closed) = ClosedForm::of(factors) {
+            return Ok(closed.epsilon(delta).upper);
+        }
+        let grid = self.grid(factors, Question::Epsilon { delta });
+        let composed = self.composed(factors, grid, Side::Upper);
+        let epsilon = Curve::new(&composed, Side::Upper).epsilon(delta);
+        epsilon.ok_or(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta })
     }
 
     /// Delta of one direction at each epsilon. A composition answers all the points its tilt suits.
@@ -88,12 +98,28 @@ impl Solver {
     }
 
     fn grid(&self, factors: &[(Pair, u64)], question: Question) -> Grid {
-        let probes = Probes::new(factors);
-        let lambda = probes.tilt(question);
-        Grid {
-            resolution: 0.03 * (self.precision.relative / 1e-3).sqrt(),
-            lambda,
-            delta: probes.delta_scale(question, lambda),
+        let resolution = 0.03 * (self.precision.relative / 1e-3).sqrt();
+        match question {
+            Question::Epsilon { delta } => {
+                let probes = Probes::new(factors, delta);
+                let lambda = probes.tilt(question);
+                // Splitting cells adds at most h^2 / 6 of variance a step; where rare large losses make the deviation of a
+                // step a poor guide, keep that small against epsilon itself.
+                let steps: f64 = factors.iter().map(|(_, count)| *count as f64).sum();
+                let epsilon = probes.epsilon(delta, lambda).max(ABSOLUTE_PRECISION);
+                let finest = 0.3 * epsilon * (2.0 * self.precision.relative / steps).sqrt();
+                Grid { resolution, lambda, delta, finest }
+            }
+            Question::Delta { epsilon } => {
+                // The delta in question is unknown; a Chernoff bound on it is rarely a thousand times too large.
+                let mut grid = Grid { resolution, lambda: 0.0, delta: 1e-15, finest: f64::INFINITY };
+                for _ in 0..2 {
+                    let probes = Probes::new(factors, grid.delta);
+                    grid.lambda = probes.tilt(question);
+                    grid.delta = (1e-3 * probes.log_delta(epsilon, grid.lambda).min(0.0).exp()).max(1e-100);
+                }
+                grid
+            }
         }
     }
 
@@ -103,7 +129,7 @@ impl Solver {
 
     /// The product of factors as two discrete distributions that enclose it.
     pub(super) fn materialise(&mut self, factors: &[(Pair, u64)]) -> Discrete {
-        let grid = Grid { resolution: 0.01, lambda: 0.0, delta: 1e-15 };
+        let grid = Grid { resolution: 0.01, lambda: 0.0, delta: 1e-15, finest: f64::INFINITY };
         let upper = self.composed(factors, grid, Side::Upper);
         let lower = self.composed(factors, grid, Side::Lower);
         Discrete { upper: atoms(&upper, Side::Upper), lower: atoms(&lower, Side::Lower) }

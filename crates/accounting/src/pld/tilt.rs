@@ -21,9 +21,15 @@ pub(super) struct Probes {
     factors: Vec<(Vec<Probe>, f64)>,
 }
 
+/// Share of the delta that losses cut off from a single step may cost.
+const INFINITE_SHARE: f64 = 1e-5;
+
 impl Probes {
-    pub(super) fn new(factors: &[(Pair, u64)]) -> Self {
-        Self { factors: factors.iter().map(|(pair, count)| (pair.probe(), *count as f64)).collect() }
+    /// Probes of a composition of which a delta of at least `delta` will be asked: what lies beyond is cut off, since
+    /// it would only blur the picture.
+    pub(super) fn new(factors: &[(Pair, u64)], delta: f64) -> Self {
+        let tail = tail(factors, delta);
+        Self { factors: factors.iter().map(|(pair, count)| (probes(pair, tail).0, *count as f64)).collect() }
     }
 
     /// `ln E_P[e^{lambda S}]` of the composed loss, roughly.
@@ -42,24 +48,70 @@ impl Probes {
         }
     }
 
-    /// A tilt near the saddle point of the question.
+    /// A tilt near the saddle point of the question: the least whose Chernoff bound is nearly the best. Where rare
+    /// large losses are at play the bound is flat for a long way, and a smaller tilt keeps the mass together.
     pub(super) fn tilt(&self, question: Question) -> f64 {
-        // The objective is flat near its minimum: a tilt within 5 per cent of the best is as good.
-        minimise((1e-3_f64).ln(), (1e10_f64).ln(), 0.05, |log_lambda| {
+        const NEARLY: f64 = 0.7;
+        let objective = |log_lambda: f64| {
             let value = self.objective(question, log_lambda.exp());
             if value.is_nan() { f64::INFINITY } else { value }
-        })
-        .exp()
+        };
+        let lowest = (1e-3_f64).ln();
+        let best = minimise(lowest, (1e10_f64).ln(), 0.05, objective);
+        let least = objective(best);
+        let near = |log_lambda: f64| {
+            // An epsilon is worth lambda times as many nats of delta.
+            let nats = match question {
+                Question::Epsilon { .. } => log_lambda.exp(),
+                Question::Delta { .. } => 1.0,
+            };
+            (objective(log_lambda) - least) * nats <= NEARLY
+        };
+        if near(lowest) {
+            return lowest.exp();
+        }
+        let (mut low, mut high) = (lowest, best);
+        while high - low > 0.05 {
+            let middle = 0.5 * (low + high);
+            if near(middle) { high = middle } else { low = middle }
+        }
+        high.exp()
     }
 
-    /// A delta no larger than the one the question is about, for deciding what may be truncated.
-    pub(super) fn delta_scale(&self, question: Question, lambda: f64) -> f64 {
-        match question {
-            Question::Epsilon { delta } => delta,
-            // The Chernoff bound is rarely more than a hundred times too large.
-            Question::Delta { .. } => (0.01 * self.objective(question, lambda).min(0.0).exp()).max(1e-200),
-        }
+    /// The Chernoff bound on epsilon at `delta`.
+    pub(super) fn epsilon(&self, delta: f64, lambda: f64) -> f64 {
+        self.objective(Question::Epsilon { delta }, lambda)
     }
+
+    /// The logarithm of the Chernoff bound on the delta in question.
+    pub(super) fn log_delta(&self, epsilon: f64, lambda: f64) -> f64 {
+        self.objective(Question::Delta { epsilon }, lambda)
+    }
+}
+
+/// The `P`-mass of one step that may be sent to infinity.
+pub(super) fn tail(factors: &[(Pair, u64)], delta: f64) -> f64 {
+    let steps: f64 = factors.iter().map(|(_, count)| *count as f64).sum();
+    INFINITE_SHARE * delta / steps.max(1.0)
+}
+
+/// Probes by increasing loss without the highest ones, whose `P`-masses together are at most `tail`; and the least
+/// loss cut off.
+fn probes(pair: &Pair, tail: f64) -> (Vec<Probe>, f64) {
+    let mut probes = pair.probe();
+    probes.retain(|probe| probe.cell.p > 0.0 && probe.loss.is_finite());
+    probes.sort_by(|a, b| a.loss.total_cmp(&b.loss));
+    let mut mass = 0.0;
+    let mut high = probes.last().map_or(0.0, |probe| probe.loss);
+    while let Some(probe) = probes.last() {
+        mass += probe.cell.p;
+        if mass > tail {
+            break;
+        }
+        high = probe.loss;
+        probes.pop();
+    }
+    (probes, high)
 }
 
 fn log_moment(probes: &[Probe], lambda: f64) -> f64 {
@@ -102,34 +154,25 @@ pub(super) struct Shape {
 impl Shape {
     /// The shape of one step under the tilt, with `tail` the mass that may be cut off at either end.
     pub(super) fn new(pair: &Pair, lambda: f64, tail: f64) -> Self {
-        let mut probes = pair.probe();
-        probes.retain(|probe| probe.cell.p > 0.0 && probe.loss.is_finite());
-        probes.sort_by(|a, b| a.loss.total_cmp(&b.loss));
+        let (probes, high) = probes(pair, tail);
         let log_norm = log_moment(&probes, lambda);
         let weights: Vec<f64> =
             probes.iter().map(|probe| (lambda * probe.loss + probe.cell.p.ln() - log_norm).exp()).collect();
         let total: f64 = weights.iter().sum();
-        let moment = |f: &dyn Fn(f64) -> f64| {
-            probes.iter().zip(&weights).map(|(p, w)| w * f(p.loss)).sum::<f64>() / total
-        };
+        let moment =
+            |f: &dyn Fn(f64) -> f64| probes.iter().zip(&weights).map(|(p, w)| w * f(p.loss)).sum::<f64>() / total;
         let mean = moment(&|l| l);
         let deviation = moment(&|l| (l - mean).powi(2)).sqrt();
         let magnitude = moment(&f64::abs);
-        // The last loss up to which the masses, in this order, stay within the budget.
-        let cut = |masses: &mut dyn Iterator<Item = (f64, f64)>, budget: f64| {
-            let mut sum = 0.0;
-            let mut end = None;
-            for (loss, mass) in masses {
-                end = Some(end.map_or(loss, |end| if sum <= budget { loss } else { end }));
-                sum += mass;
-                if sum > budget {
-                    break;
-                }
+        let mut low = probes.first().map_or(0.0, |probe| probe.loss);
+        let mut mass = 0.0;
+        for (probe, weight) in probes.iter().zip(&weights) {
+            mass += weight;
+            if mass > tail * total {
+                break;
             }
-            end.unwrap_or(0.0)
-        };
-        let low = cut(&mut probes.iter().zip(&weights).map(|(p, w)| (p.loss, *w)), tail * total);
-        let high = cut(&mut probes.iter().rev().map(|p| (p.loss, p.cell.p)), tail);
+            low = probe.loss;
+        }
         let masses = probes.iter().map(|probe| (probe.loss, probe.cell.p)).collect();
         Self { mean, deviation, magnitude, low, high, masses }
     }

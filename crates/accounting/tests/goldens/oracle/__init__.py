@@ -1,0 +1,1 @@
+"""Slow, independent oracles for the accountant; see ../README.md."""
