@@ -107,7 +107,9 @@ impl PlanError {
                 format!("sections are {}", keys::sections().join(", "))
             }
             Self::UnknownKey { near, .. } => format!("did you mean {}?", near.join(" or ")),
-            Self::Value { key, .. } => return keys::find(key).map(|key| format!("it is {}", key.meaning)),
+            Self::Value { key, .. } => {
+                return keys::find(key).map(|key| format!("it is {}, e.g. {}", described(key), key.example));
+            }
             Self::Missing { key, .. } => {
                 let key = keys::find(key)?;
                 let example = key.example;
@@ -153,6 +155,15 @@ impl From<AccountingError> for PlanError {
     }
 }
 
+/// What a key is, with the words it may be.
+fn described(key: &keys::Key) -> String {
+    if key.choices.is_empty() {
+        key.meaning.to_owned()
+    } else {
+        format!("{} ({})", key.meaning, key.choices.join(", "))
+    }
+}
+
 fn prefix(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!("{key}: ") }
 }
@@ -171,7 +182,7 @@ fn toml_hint(key: &str, message: &str) -> Option<String> {
         });
     }
     match keys::find(key) {
-        Some(key) => Some(format!("it is {}, e.g. {}", key.meaning, key.toml_example())),
+        Some(key) => Some(format!("it is {}, e.g. {}", described(key), key.toml_example())),
         None => Some("a plan is TOML: sections in [brackets], then lines `key = value`".to_owned()),
     }
 }

@@ -118,6 +118,9 @@ proptest! {
     fn keys_in_files_are_the_keys_of_flags(key in prop::sample::select(keys::KEYS)) {
         let mut spec = PlanSpec::default();
         spec.set(key.path, key.example).unwrap();
+        for word in key.choices {
+            spec.set(key.path, word).unwrap();
+        }
         prop_assert_ne!(&spec, &PlanSpec::default());
         let (section, name) = key.path.split_once('.').unwrap();
         let text = spec.to_toml();

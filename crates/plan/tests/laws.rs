@@ -1,5 +1,7 @@
 //! Laws of plans: what may move epsilon, and in which direction.
 
+#![allow(clippy::unwrap_used)]
+
 use dapple_plan::spec::{Delta, Pixels, PlanSpec};
 use dapple_plan::{Plan, Precision, Relation, Scheme, Unknown, Value, calibrate};
 use proptest::prelude::*;

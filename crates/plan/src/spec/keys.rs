@@ -7,10 +7,16 @@ pub struct Key {
     pub path: &'static str,
     /// Name of the flag, without dashes.
     pub flag: Option<&'static str>,
+    /// What stands behind the flag.
+    pub value: &'static str,
+    /// The words it may be; none where it is not a word.
+    pub choices: &'static [&'static str],
     /// What it is, to be read after "it is".
     pub meaning: &'static str,
     /// A value, as written behind the flag.
     pub example: &'static str,
+    /// What holds where it is not given.
+    pub default: Option<&'static str>,
 }
 
 impl Key {
@@ -19,60 +25,133 @@ impl Key {
     pub fn toml_example(&self) -> String {
         let name = self.path.rsplit('.').next().unwrap_or(self.path);
         let value = self.example;
-        let bare = value.parse::<f64>().is_ok();
+        let bare = value.parse::<f64>().is_ok() || value.starts_with('[');
         if bare { format!("`{name} = {value}`") } else { format!("`{name} = \"{value}\"`") }
+    }
+
+    const fn words(self, choices: &'static [&'static str]) -> Self {
+        Self { choices, ..self }
+    }
+
+    const fn or(self, default: &'static str) -> Self {
+        Self { default: Some(default), ..self }
     }
 }
 
-const fn key(path: &'static str, flag: &'static str, example: &'static str, meaning: &'static str) -> Key {
-    Key { path, flag: Some(flag), meaning, example }
+const fn key(
+    path: &'static str,
+    flag: &'static str,
+    value: &'static str,
+    example: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key { path, flag: Some(flag), value, choices: &[], meaning, example, default: None }
 }
 
 const fn file_only(path: &'static str, example: &'static str, meaning: &'static str) -> Key {
-    Key { path, flag: None, meaning, example }
+    Key { path, flag: None, value: "VALUE", choices: &[], meaning, example, default: None }
 }
 
 /// All keys, section by section.
 pub const KEYS: &[Key] = &[
-    key("privacy.relation", "relation", "patch", "add-remove, replace, patch, masked or user"),
-    key("privacy.delta", "delta", "1e-5", "the failure probability, a number between 0 and 1 or 1/n"),
-    key("privacy.epsilon", "epsilon", "8", "the epsilon to reach, a positive number"),
+    key("privacy.relation", "relation", "NAME", "patch", "the neighbouring relation, what may differ")
+        .words(&["add-remove", "replace", "patch", "masked", "user"])
+        .or("patch if a region is given, else add-remove"),
+    key("privacy.delta", "delta", "D", "1e-5", "the failure probability, a number between 0 and 1, or 1/n"),
+    key("privacy.epsilon", "epsilon", "E", "8", "the epsilon to reach, a positive number"),
     key(
         "privacy.noise_multiplier",
         "noise-multiplier",
+        "S",
         "1.0",
         "the noise's standard deviation in units of the clip norm",
     ),
     file_only("privacy.max_grad_norm", "1.0", "the clip norm, a positive number"),
-    key("privacy.accountant", "accountant", "pld", "pld or rdp"),
-    key("region.patch", "patch", "10x10", "the private rectangle in whole pixels, WIDTHxHEIGHT"),
-    key("region.circle", "circle", "12", "the radius of the private disc in pixels"),
-    key("region.mask", "region-mask", "mask.png", "the name of a picture in which white is private"),
-    key("region.placement", "placement", "anywhere", "anywhere or annotated"),
-    key("pipeline.image", "image", "1000x1000", "the size of an image in whole pixels, WIDTHxHEIGHT"),
+    key("privacy.accountant", "accountant", "NAME", "pld", "the accountant that answers")
+        .words(&["pld", "rdp"])
+        .or("pld"),
+    key("region.patch", "patch", "WxH", "10x10", "the private rectangle in whole pixels, WIDTHxHEIGHT"),
+    key("region.circle", "circle", "RADIUS", "12", "the radius of the private disc in pixels"),
+    key(
+        "region.mask",
+        "region-mask",
+        "FILE.png",
+        "mask.png",
+        "the name of a picture in which white is private",
+    ),
+    key("region.placement", "placement", "WHERE", "anywhere", "where the region may lie")
+        .words(&["anywhere", "annotated"])
+        .or("anywhere"),
+    key("pipeline.image", "image", "WxH", "1000x1000", "the size of an image in whole pixels, WIDTHxHEIGHT"),
     file_only(
         "pipeline.operations",
         "[\"resize 512x256 bilinear\"]",
         "a list of operations before padding and crop",
     ),
-    key("pipeline.pad", "pad", "4", "the pixels added on each side, PX or PXxPY"),
-    key("pipeline.pad_mode", "pad-mode", "zero", "zero, reflect, replicate or wrap"),
-    key("pipeline.crop", "crop", "100x100", "the size of a crop in whole pixels, WIDTHxHEIGHT"),
-    key("pipeline.crop_scale", "crop-scale", "0.08:1", "the share of the area a crop takes, low:high"),
-    key("pipeline.crop_ratio", "crop-ratio", "0.75:1.3333", "the width of a crop over its height, low:high"),
-    key("pipeline.views", "views", "1", "the number of views of a record averaged before clipping"),
-    key("sampling.scheme", "sampling", "poisson", "poisson, without-replacement or balanced"),
-    key("sampling.batch", "batch", "100", "the number of records a step takes, a whole number"),
-    key("sampling.records", "records", "3000", "the number of records in the data set, a whole number"),
-    key("sampling.per_record", "per-record", "1", "the number of steps each record joins, a whole number"),
-    key("sampling.epochs", "epochs", "100", "the number of passes over the data set, a whole number"),
-    key("sampling.steps", "steps", "3000", "the number of steps, a whole number"),
-    key("partition.submodels", "submodels", "2", "the number of submodels"),
-    key("partition.split_fraction", "split-fraction", "0.5", "the share of the parameters that is split"),
-    key("partition.dropout", "dropout", "0.5", "the dropout rate that splits the model"),
-    key("partition.split_norm", "split-norm", "1.0", "the clip norm of the split part"),
-    key("partition.nonsplit_norm", "nonsplit-norm", "1.0", "the clip norm of the part that is not split"),
-    key("masked.public_gradient", "public-gradient", "decoupled", "decoupled, coupled-clipped or coupled"),
+    key("pipeline.pad", "pad", "PX[xPY]", "4", "the pixels added on each side, PX or PXxPY").or("0"),
+    key("pipeline.pad_mode", "pad-mode", "MODE", "zero", "what the padding shows")
+        .words(&["zero", "reflect", "replicate", "wrap"])
+        .or("zero"),
+    key("pipeline.crop", "crop", "WxH", "100x100", "the size of a crop in whole pixels, WIDTHxHEIGHT")
+        .or("no crop"),
+    key(
+        "pipeline.crop_scale",
+        "crop-scale",
+        "A:B",
+        "0.08:1",
+        "the share of the area a random resized crop takes",
+    )
+    .or("0.08:1 if --crop-ratio is given"),
+    key(
+        "pipeline.crop_ratio",
+        "crop-ratio",
+        "A:B",
+        "0.75:1.3333",
+        "the width of a random resized crop over its height",
+    )
+    .or("3/4 to 4/3 if --crop-scale is given"),
+    key("pipeline.views", "views", "K", "1", "the number of views of a record averaged before clipping")
+        .or("1"),
+    key("sampling.scheme", "sampling", "SCHEME", "poisson", "how a step draws its records")
+        .words(&["poisson", "without-replacement", "balanced"])
+        .or("poisson"),
+    key("sampling.batch", "batch", "B", "100", "the number of records a step takes, a whole number"),
+    key("sampling.records", "records", "N", "3000", "the number of records in the data set, a whole number"),
+    key(
+        "sampling.per_record",
+        "per-record",
+        "K",
+        "1",
+        "the number of steps each record joins, for balanced sampling",
+    ),
+    key("sampling.epochs", "epochs", "E", "100", "the number of passes over the data set, a whole number"),
+    key("sampling.steps", "steps", "T", "3000", "the number of steps, a whole number")
+        .or("epochs * ceil(records / batch)"),
+    key("partition.submodels", "submodels", "D", "2", "the number of submodels"),
+    key(
+        "partition.split_fraction",
+        "split-fraction",
+        "F",
+        "0.5",
+        "the share of the parameters that is split",
+    ),
+    key("partition.dropout", "dropout", "RATE", "0.5", "the dropout rate that splits the model"),
+    key("partition.split_norm", "split-norm", "C", "1.0", "the clip norm of the split part"),
+    key(
+        "partition.nonsplit_norm",
+        "nonsplit-norm",
+        "C",
+        "1.0",
+        "the clip norm of the part that is not split",
+    ),
+    key(
+        "masked.public_gradient",
+        "public-gradient",
+        "MODE",
+        "decoupled",
+        "where the gradient of public tokens comes from",
+    )
+    .words(&["decoupled", "coupled-clipped", "coupled"]),
     file_only("performance.threads", "2", "the number of worker threads"),
     file_only("performance.microbatch", "16", "the number of records computed at once"),
     file_only("performance.prefetch", "2", "the number of batches decoded ahead"),
