@@ -348,8 +348,8 @@ impl OuterProduct<'_> {
     ) {
         let lanes = S::F32_LANES;
         let mut tile = [[simd.splat_f32s(0.0); NV]; MR];
-        for r in 0..MR {
-            tile[r] = load::<S, NV>(simd, &self.out[(row + r) * self.columns + column..][..width]);
+        for (r, tile) in tile.iter_mut().enumerate() {
+            *tile = load::<S, NV>(simd, &self.out[(row + r) * self.columns + column..][..width]);
         }
         let (left_row, left_column) = (self.left.0, self.left.1 + self.rows.0 + row);
         let (right_row, right_column) = (self.right.0, self.right.1 + column);
@@ -376,8 +376,8 @@ impl OuterProduct<'_> {
                 }
             }
         }
-        for r in 0..MR {
-            store::<S, NV>(simd, tile[r], &mut self.out[(row + r) * self.columns + column..][..width]);
+        for (r, tile) in tile.into_iter().enumerate() {
+            store::<S, NV>(simd, tile, &mut self.out[(row + r) * self.columns + column..][..width]);
         }
     }
 }

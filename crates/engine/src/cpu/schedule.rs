@@ -67,8 +67,11 @@ pub(crate) struct Purpose<'a> {
 impl Schedule {
     pub(crate) fn new(steps: &Steps, lanes: Lanes, purpose: &Purpose<'_>) -> Self {
         let count = steps.steps.len();
-        let segments =
-            if purpose.training && purpose.checkpoints { segments(steps) } else { Vec::from([0..count]) };
+        let segments = if purpose.training && purpose.checkpoints {
+            segments(steps)
+        } else {
+            std::iter::once(0..count).collect()
+        };
         let last = segments.len() - 1;
         // The last segment is not repeated: its backward pass follows at once.
         let repeated = |step: usize| last > 0 && step < segments[last].start;
