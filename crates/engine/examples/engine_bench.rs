@@ -2,7 +2,7 @@
 //!
 //! Models: small-cnn, wrn-16-4, resnet-18, vgg-11, resnet-50, each at the input size of the peer benches. `matmul` instead of a model
 //! measures the matrix-product rate of the kernels on one large product.
-#![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 use std::time::Instant;
 

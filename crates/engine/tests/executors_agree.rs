@@ -1,4 +1,5 @@
 //! The CPU executor against the reference executor.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
