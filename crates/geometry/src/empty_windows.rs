@@ -7,12 +7,12 @@ use crate::{Mask, Size};
 pub(crate) struct EmptyWindows {
     least: Size,
     // [widths, heights]: entry (w - least width, h - least height)
-    counts: Vec<u64>,
+    counts: Vec<u32>,
     heights: usize,
 }
 
 impl EmptyWindows {
-    /// O(pixels) time, eight bytes for each size.
+    /// O(pixels) time, four bytes for each size.
     ///
     /// For each bottom row the empty heights above it form a histogram. Each node of its tree of maximal rectangles (an
     /// interval of `length` columns, empty up to `high`, with its surrounding interval empty up to `low`) holds
@@ -25,8 +25,9 @@ impl EmptyWindows {
         let least_height = least.height();
         let widths = width - least_width + 1;
         let heights = (mask.size().height() - least_height + 1) as usize;
-        // Differences may dip below zero in between: arithmetic modulo 2^64, every final count is exact.
-        let mut counts = vec![0u64; widths * heights];
+        // Arithmetic modulo 2^32: sums in between may leave the range, but a final count is at most the number of pixels,
+        // which is below 2^32 for every mask.
+        let mut counts = vec![0u32; widths * heights];
         let mut empty = vec![0u32; width];
         // Open intervals: (first column, empty height), heights strictly increasing.
         let mut open: Vec<(usize, u32)> = Vec::with_capacity(width);
@@ -62,11 +63,11 @@ impl EmptyWindows {
             }
         }
         // An interval of `length` holds length - w + 1 windows of width w: two running sums from the longest down.
-        let mut intervals = vec![0u64; heights];
-        let mut windows = vec![0u64; heights];
+        let mut intervals = vec![0u32; heights];
+        let mut windows = vec![0u32; heights];
         for line in counts.chunks_exact_mut(heights).rev() {
             // A node at `high` counts for all heights at or below it.
-            let mut above = 0u64;
+            let mut above = 0u32;
             for slot in line.iter_mut().rev() {
                 above = above.wrapping_add(*slot);
                 *slot = above;
@@ -83,7 +84,7 @@ impl EmptyWindows {
     /// Places at which a window of this size, not below the least one, is empty.
     pub(crate) fn count(&self, width: u32, height: u32) -> u64 {
         let line = (width - self.least.width()) as usize * self.heights;
-        self.counts[line + (height - self.least.height()) as usize]
+        self.counts[line + (height - self.least.height()) as usize].into()
     }
 }
 

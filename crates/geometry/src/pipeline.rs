@@ -91,8 +91,8 @@ impl Pipeline {
     /// The influence mask: the pixels of the image that reaches the crop which may depend on the pixels in `mask`.
     ///
     /// # Guarantee
-    /// Every pixel outside the result has the same value whatever the pixels in `mask` show (MATH: "propagate the
-    /// mask, not the rectangle"). For operations without interpolation the result is exact.
+    /// Every pixel outside the result has the same value whatever the pixels in `mask` show. For operations without
+    /// interpolation the result is exact; for a resize it is the filter's footprint, closed at its border.
     pub fn influence(&self, mask: &Mask) -> Result<Mask, Error> {
         let mut current = Cow::Borrowed(mask);
         for operation in &self.before {

@@ -32,6 +32,8 @@ pub(crate) struct SizeLaw {
     pub(crate) heights: Vec<Group>,
     area: (f64, f64),
     ratio: (f64, f64),
+    /// The density of (X, Y) and its relative rounding error, unless there is a single area or a single ratio.
+    density: Option<(f64, f64)>,
 }
 
 impl SizeLaw {
@@ -51,7 +53,13 @@ impl SizeLaw {
         };
         let widths = groups((area.0 * ratio.0).sqrt(), (area.1 * ratio.1).sqrt(), image.width());
         let heights = groups((area.0 / ratio.1).sqrt(), (area.1 / ratio.0).sqrt(), image.height());
-        Self { widths, heights, area, ratio }
+        let (spread, log_ratio) = (area.1 - area.0, (ratio.1 / ratio.0).ln());
+        let density = (spread > 1e-9 * area.1 && log_ratio > 1e-9).then(|| {
+            // Relative rounding of the limits against the narrowness of the intervals they bound.
+            let relative = 8.0 * f64::EPSILON * (area.1 / spread + 1.0 / log_ratio);
+            (2.0 / (spread * log_ratio), relative)
+        });
+        Self { widths, heights, area, ratio, density }
     }
 
     /// Probability that one try draws a size in the group.
@@ -64,14 +72,7 @@ impl SizeLaw {
         if x1 * y1 * wide < a0 || x0 * y0 > a1 * wide || x1 * wide < r0 * y0 || x0 > r1 * y1 * wide {
             return Probability::default();
         }
-        let (spread, log_ratio) = (a1 - a0, (r1 / r0).ln());
-        // Relative rounding of the limits against the narrowness of the interval they bound.
-        let narrow = |low: f64, high: f64| 8.0 * f64::EPSILON * high / (high - low);
-        if spread <= 1e-9 * a1 || log_ratio <= 1e-9 {
-            return self.degenerate((x0, x1), (y0, y1));
-        }
-        let density = 2.0 / (spread * log_ratio);
-        let relative = narrow(a0, a1) + 8.0 * f64::EPSILON / log_ratio;
+        let Some((density, relative)) = self.density else { return self.degenerate((x0, x1), (y0, y1)) };
         let inside = x0 * y0 > a0 * wide && x1 * y1 * wide < a1 && x0 > r0 * y1 * wide && x1 * wide < r1 * y0;
         let whole = (x1 - x0) * (y1 - y0);
         let (area, error) = if inside {
