@@ -1,21 +1,19 @@
 //! What the same protection costs without counting crops.
 
-use dapple_accounting::{Bracket, Pld, Precision};
+use dapple_accounting::{Bracket, Precision, baselines};
 
+use crate::Relation;
 use crate::error::PlanError;
+use crate::plan::Plan;
 
-/// The largest difference of two values of a pixel with 8 bits a channel.
-const FULL_SCALE: f64 = 255.0;
-
-/// Privacy of images to which Gaussian noise of standard deviation `pixel_sigma` (on the 0 to 255 scale) is added once, before any
-/// training: a private region of `region_pixels` pixels in `channels` channels moves the image by at most
-/// `255 sqrt(channels * pixels)` in l2 norm.
+/// Privacy of images to which Gaussian noise of standard deviation `pixel_sigma` (on the 0 to 255 scale) is added once, before
+/// any training, for a private region of `region_pixels` pixels in `channels` channels.
 ///
 /// # Guarantee
 /// Everything computed from the noisy images is (upper end, delta)-private for the content of the region.
 ///
 /// # Errors
-/// No pixels or channels, or noise that is not a positive number within the accountant's limits.
+/// An empty region, or noise that is not a positive number within the accountant's limits.
 pub fn data_level_noise(
     region_pixels: u64,
     channels: u32,
@@ -23,28 +21,93 @@ pub fn data_level_noise(
     delta: f64,
     precision: Precision,
 ) -> Result<Bracket, PlanError> {
-    let distance = FULL_SCALE * (region_pixels as f64 * f64::from(channels)).sqrt() / pixel_sigma;
-    Ok(Pld::gaussian_distance(distance)?.epsilon(delta, precision)?)
+    Ok(baselines::data_level_noise(region_pixels, channels, pixel_sigma)?.epsilon(delta, precision)?)
 }
 
-/// The guarantee for `count` protected regions at once, from that for one: `(k epsilon, delta (e^{k epsilon} - 1) / (e^epsilon - 1))`.
+/// Privacy of the plan's run if, in place of crops, every view of an image gets fresh Gaussian pixel noise: a view tells the two
+/// images apart with probability at most their total variation distance, which takes the place of the inclusion
+/// probability (Schuchardt et al. 2025).
 ///
 /// # Guarantee
-/// The group privacy of any (epsilon, delta)-private mechanism (Vadhan 2017, Lemma 2.2). Loose: protecting the union as one
-/// region is tighter.
+/// The run is (upper end, delta)-private for the content of a region of `region_pixels` pixels in `channels` channels, with
+/// one view of a record a step.
 ///
 /// # Errors
-/// A count of zero, or a delta that leaves the probabilities.
+/// As [`data_level_noise`] and [`Plan::epsilon`].
+pub fn noise_augmentation(
+    plan: &Plan,
+    region_pixels: u64,
+    channels: u32,
+    pixel_sigma: f64,
+    precision: Precision,
+) -> Result<Bracket, PlanError> {
+    let distance = baselines::noise_augmentation_rate(region_pixels, channels, pixel_sigma)?;
+    let step = plan.at_relation(Relation::Patch).step(distance)?;
+    Ok(step.pld()?.self_compose(plan.steps()).epsilon(plan.delta(), precision)?)
+}
+
+/// The guarantee `(k epsilon, delta')` for `count` protected regions at once, from that for one.
+///
+/// # Guarantee
+/// The group privacy of any (epsilon, delta)-private mechanism (Vadhan 2017, Lemma 2.2). Loose: protecting the union of the
+/// regions as one region is tighter.
+///
+/// # Errors
+/// No region, or a joint delta that is no probability below 1.
 pub fn group(epsilon: f64, delta: f64, count: u32) -> Result<(f64, f64), PlanError> {
-    let k = f64::from(count);
-    let grown = if epsilon == 0.0 { k } else { (k * epsilon).exp_m1() / epsilon.exp_m1() };
-    let joint = delta * grown;
-    if count == 0 || !(epsilon >= 0.0 && joint > 0.0 && joint < 1.0) {
+    let joint = baselines::group(epsilon, delta, count);
+    if count == 0 || !(joint.0 >= 0.0 && joint.1 > 0.0 && joint.1 < 1.0) {
         return Err(PlanError::invalid(
             "privacy.delta",
-            format!("group privacy for {count} regions has no probability below 1 at delta {delta}"),
+            format!("group privacy for {count} regions has no failure probability below 1 at delta {delta}"),
             "lower delta, or protect the union of the regions as one region",
         ));
     }
-    Ok((k * epsilon, joint))
+    Ok(joint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PlanSpec;
+
+    #[test]
+    fn baselines_follow_their_formulas() {
+        // One pixel of one channel at sigma = 255 is a Gaussian pair at distance 1: epsilon 4.37718 at delta 1e-5, by bisection of
+        // Phi(1/2 - e) - exp(e) Phi(-1/2 - e) with Python's math.erfc. Closed forms, so the printed digits are the tolerance.
+        let once = data_level_noise(1, 1, 255.0, 1e-5, Precision::default()).unwrap();
+        assert!((once.upper - 4.37718).abs() < 1e-5, "{once:?}");
+        // Independently computed reference figures for colour patches of side 10, 20, 40 at sigma = 1000, given to three decimals.
+        for (side, expected) in [(10, 27.893), (20, 75.874), (40, 230.512)] {
+            let found = data_level_noise(side * side, 3, 1000.0, 1e-5, Precision::default()).unwrap();
+            assert!((found.upper - expected).abs() < 1e-3, "{side}: {found:?}");
+        }
+        assert!(data_level_noise(0, 3, 1.0, 1e-5, Precision::default()).is_err());
+
+        let (epsilon, delta) = group(1.0, 1e-6, 2).unwrap();
+        assert_eq!(epsilon, 2.0);
+        // (e^2 - 1) / (e - 1) = e + 1
+        assert!((delta / (1e-6 * (1.0 + 1f64.exp())) - 1.0).abs() < 1e-12);
+        assert!(group(1.0, 1e-6, 0).is_err() && group(10.0, 1e-2, 5).is_err());
+    }
+
+    #[test]
+    fn noise_augmentation_lies_between_nothing_and_record_level() {
+        let mut spec = PlanSpec::default();
+        for (key, value) in [
+            ("batch", "10"),
+            ("records", "100"),
+            ("steps", "20"),
+            ("noise-multiplier", "2"),
+            ("delta", "1e-5"),
+        ] {
+            spec.set(key, value).unwrap();
+        }
+        let plan = Plan::check(&spec).unwrap();
+        let record = plan.at_relation(Relation::Replace).epsilon(Precision::default()).unwrap().upper;
+        let at = |sigma| noise_augmentation(&plan, 4, 3, sigma, Precision::default()).unwrap().upper;
+        // Almost no pixel noise tells everything; a lot tells little.
+        assert!((at(1.0) / record - 1.0).abs() < 1e-3);
+        assert!(at(1e4) < 0.2 * record && at(1e4) > 0.0);
+    }
 }

@@ -8,7 +8,7 @@ use crate::certificate::Certificate;
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::search;
-use crate::spec::{Pixels, PlanSpec};
+use crate::spec::{Accountant, Pixels, PlanSpec};
 
 /// The range of noise multipliers that is searched.
 const NOISE: (f64, f64) = (0.05, 1e4);
@@ -103,17 +103,17 @@ pub fn calibrate(
         key: "privacy.epsilon",
         why: "calibration needs the epsilon to reach",
     })?;
-    let problem = Problem { spec, masks, target, precision };
-    let (plan, value, size) = match unknown {
-        Unknown::NoiseMultiplier => problem.noise()?,
-        Unknown::Epochs => problem.epochs()?,
-        Unknown::Steps => problem.steps()?,
-        Unknown::Batch => problem.batch()?,
-        Unknown::Crop => problem.crop()?,
-        Unknown::Patch => problem.patch()?,
-    };
-    let certificate = plan.price(precision)?;
-    Ok(Calibrated { solved: Solved { name: unknown.name(), value, size }, plan, certificate })
+    Problem { spec, masks, target, precision }.solve(unknown)
+}
+
+/// Epsilons too large to report count as infinite.
+fn finite(epsilon: Result<f64, PlanError>) -> Result<f64, PlanError> {
+    match epsilon {
+        Err(PlanError::Accounting { source: AccountingError::EpsilonTooLarge { .. }, .. }) => {
+            Ok(f64::INFINITY)
+        }
+        other => other,
+    }
 }
 
 struct Problem<'a> {
@@ -126,6 +126,19 @@ struct Problem<'a> {
 type Answer = (Plan, Value, Option<Pixels>);
 
 impl Problem<'_> {
+    fn solve(&self, unknown: Unknown) -> Result<Calibrated, PlanError> {
+        let (plan, value, size) = match unknown {
+            Unknown::NoiseMultiplier => self.noise()?,
+            Unknown::Epochs => self.epochs()?,
+            Unknown::Steps => self.steps()?,
+            Unknown::Batch => self.batch()?,
+            Unknown::Crop => self.crop()?,
+            Unknown::Patch => self.patch()?,
+        };
+        let certificate = plan.price(self.precision)?;
+        Ok(Calibrated { solved: Solved { name: unknown.name(), value, size }, plan, certificate })
+    }
+
     /// The plan with some keys set.
     fn plan(&self, change: impl FnOnce(&mut PlanSpec)) -> Result<Plan, PlanError> {
         let mut spec = self.spec.clone();
@@ -133,14 +146,32 @@ impl Problem<'_> {
         Plan::check_with_masks(&spec, self.masks)
     }
 
-    /// Epsilon, or infinity where it is too large to report.
+    /// Epsilon as a certificate would state it, or infinity where it is too large to report.
     fn epsilon(&self, plan: &Plan) -> Result<f64, PlanError> {
-        match plan.epsilon_bracket(self.precision) {
-            Ok(bracket) => Ok(bracket.upper),
-            Err(PlanError::Accounting { source: AccountingError::EpsilonTooLarge { .. }, .. }) => {
-                Ok(f64::INFINITY)
-            }
-            Err(error) => Err(error),
+        finite(plan.epsilon_bracket(self.precision).map(|bracket| bracket.upper))
+    }
+
+    /// The same from a first grid, in half the time; a certificate only ever refines it downwards.
+    fn quick_epsilon(&self, plan: &Plan) -> Result<f64, PlanError> {
+        match plan.accountant() {
+            Accountant::Pld => finite(plan.epsilon_upper(self.precision)),
+            Accountant::Rdp => self.epsilon(plan),
+        }
+    }
+
+    /// The largest number in `low..=high` whose plan meets the target: a quick search, and then from its answer upwards with
+    /// whole brackets.
+    fn largest(
+        &self,
+        low: u64,
+        high: u64,
+        plan: impl Fn(u64) -> Result<Plan, PlanError>,
+    ) -> Result<Option<u64>, PlanError> {
+        let quick = search::largest(low, high, self.target, |n| self.quick_epsilon(&plan(n)?))?;
+        let full = |low| search::largest(low, high, self.target, |n| self.epsilon(&plan(n)?));
+        match full(quick.unwrap_or(low))? {
+            None if quick.is_some_and(|n| n > low) => full(low),
+            found => Ok(found),
         }
     }
 
@@ -152,7 +183,11 @@ impl Problem<'_> {
         let (low, high) = NOISE;
         let base = self.plan(|spec| spec.privacy.noise_multiplier = Some(1.0))?;
         let with = |noise_multiplier| base.changed(|plan| plan.noise_multiplier = noise_multiplier);
-        let found = search::smallest_real(low, high, self.target, |noise| self.epsilon(&with(noise)))?;
+        let mut found =
+            search::smallest_real(low, high, self.target, |noise| self.quick_epsilon(&with(noise)))?;
+        if found.map(|noise| self.epsilon(&with(noise))).transpose()? > Some(self.target) {
+            found = search::smallest_real(low, high, self.target, |noise| self.epsilon(&with(noise)))?;
+        }
         let noise = found.ok_or_else(|| self.unreachable(Unknown::NoiseMultiplier, low, high))?;
         Ok((with(noise), Value::Real(noise), None))
     }
@@ -161,7 +196,7 @@ impl Problem<'_> {
         let base = self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (Some(1), None))?;
         let most = MAX_STEPS / base.steps;
         let with = |epochs| base.changed(|plan| plan.steps = base.steps * epochs);
-        let found = search::largest(1, most, self.target, |epochs| self.epsilon(&with(epochs)))?;
+        let found = self.largest(1, most, |epochs| Ok(with(epochs)))?;
         let epochs = found.ok_or_else(|| self.unreachable(Unknown::Epochs, 1.0, most as f64))?;
         Ok((with(epochs), Value::Whole(epochs), None))
     }
@@ -169,7 +204,7 @@ impl Problem<'_> {
     fn steps(&self) -> Result<Answer, PlanError> {
         let base = self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (None, Some(1)))?;
         let with = |steps| base.changed(|plan| plan.steps = steps);
-        let found = search::largest(1, MAX_STEPS, self.target, |steps| self.epsilon(&with(steps)))?;
+        let found = self.largest(1, MAX_STEPS, |steps| Ok(with(steps)))?;
         let steps = found.ok_or_else(|| self.unreachable(Unknown::Steps, 1.0, MAX_STEPS as f64))?;
         Ok((with(steps), Value::Whole(steps), None))
     }
@@ -198,15 +233,18 @@ impl Problem<'_> {
             Some(_) => {
                 let batch_of = |parts: u64| records.div_ceil(parts).max(least);
                 let most_parts = records.div_ceil(least);
-                let meets = |parts| self.epsilon(&with(batch_of(parts)));
-                let parts = search::smallest(1, most_parts, self.target, meets)?
+                let meets = |parts| self.quick_epsilon(&with(batch_of(parts)));
+                let mut parts = search::smallest(1, most_parts, self.target, meets)?
                     .ok_or_else(|| self.unreachable(Unknown::Batch, least as f64, records as f64))?;
+                while parts > 1 && self.epsilon(&with(batch_of(parts - 1)))? <= self.target {
+                    parts -= 1;
+                }
                 let low = batch_of(parts);
                 let high = if parts > 1 { (batch_of(parts - 1) - 1).max(low) } else { records };
                 (low, high)
             }
         };
-        let found = search::largest(low, high, self.target, |batch| self.epsilon(&with(batch)))?;
+        let found = self.largest(low, high, |batch| Ok(with(batch)))?;
         let batch = found.ok_or_else(|| self.unreachable(Unknown::Batch, least as f64, records as f64))?;
         Ok((with(batch), Value::Whole(batch), None))
     }
@@ -268,7 +306,7 @@ impl Problem<'_> {
         let by_height = (u64::from(limit.height()) + 1) * u64::from(shape.x) - 1;
         let widest = u64::from(limit.width()).min(by_height / u64::from(shape.y)).max(1);
         let with = |width: u64| self.plan(|spec| set(spec, scaled(width)));
-        let found = search::largest(1, widest, self.target, |width| self.epsilon(&with(width)?))?;
+        let found = self.largest(1, widest, with)?;
         let width = found.ok_or_else(|| self.unreachable(unknown, 1.0, widest as f64))?;
         Ok((with(width)?, Value::Whole(width), Some(scaled(width))))
     }

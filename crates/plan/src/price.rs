@@ -1,6 +1,9 @@
 //! From a plan to its privacy-loss distribution: one arm, one theorem.
 
-use dapple_accounting::{Bracket, Distances, Participation, Pld, Precision, Substitution};
+use dapple_accounting::rdp::Rdp;
+use dapple_accounting::{
+    AccountingError, Bracket, Distances, Participation, Pld, Precision, Substitution, limits,
+};
 
 use crate::certificate::{Certificate, EpsilonBracket};
 use crate::error::PlanError;
@@ -82,6 +85,29 @@ impl Plan {
         theorem(self.relation, self.sampling)
     }
 
+    /// One step as the accountants know it, with inclusion probability `c`.
+    pub(crate) fn step(&self, c: f64) -> Result<Step, PlanError> {
+        // g: sample rate; q: the probability that a step sees what is protected.
+        let (g, sigma) = (self.sample_rate(), self.noise_multiplier);
+        let substitution = |d0: f64| -> Result<Step, PlanError> {
+            let q = g * c;
+            // An operation may drop every private pixel: then no step sees anything of the region.
+            if q == 0.0 {
+                return Ok(Step::Nothing);
+            }
+            let participation = Participation { absent: 1.0 - g, unaffected: g * (1.0 - c), affected: q };
+            let distances = Distances { absent: d0, unaffected: 2.0, affected: 2.0 };
+            Ok(Step::Substitution(Substitution::new(participation, distances, sigma)?))
+        };
+        match self.theorem()? {
+            Theorem::PoissonAddRemove => Ok(Step::PoissonGaussian { rate: g, sigma }),
+            // The amplification theorem with w = (1-g, g(1-c), gc): an absent record is one clip norm away.
+            Theorem::PoissonReplace | Theorem::PoissonPatch => substitution(1.0),
+            // P Theorem 2: another record takes the place of an absent one, two clip norms away.
+            Theorem::WithoutReplacementReplace | Theorem::WithoutReplacementPatch => substitution(2.0),
+        }
+    }
+
     /// The privacy-loss distribution of one step.
     ///
     /// # Guarantee
@@ -91,25 +117,7 @@ impl Plan {
     /// # Errors
     /// A combination that no theorem covers, or a number beyond the accountant's limits.
     pub fn step_pld(&self) -> Result<Pld, PlanError> {
-        // g: sample rate; c: inclusion probability of a record's views.
-        let (g, c, sigma) = (self.sample_rate(), self.inclusion_probability(), self.noise_multiplier);
-        let substitution = |c: f64, d0: f64| -> Result<Pld, PlanError> {
-            let q = g * c;
-            // An operation may drop every private pixel: then no step sees anything of the region.
-            if q == 0.0 {
-                return Ok(Pld::identity());
-            }
-            let participation = Participation { absent: 1.0 - g, unaffected: g * (1.0 - c), affected: q };
-            let distances = Distances { absent: d0, unaffected: 2.0, affected: 2.0 };
-            Ok(Pld::substitution(Substitution::new(participation, distances, sigma)?))
-        };
-        match self.theorem()? {
-            Theorem::PoissonAddRemove => Ok(Pld::poisson_gaussian(g, sigma)?),
-            // The amplification theorem with w = (1-g, g(1-c), gc): an absent record is one clip norm away.
-            Theorem::PoissonReplace | Theorem::PoissonPatch => substitution(c, 1.0),
-            // P Theorem 2: another record takes the place of an absent one, two clip norms away.
-            Theorem::WithoutReplacementReplace | Theorem::WithoutReplacementPatch => substitution(c, 2.0),
-        }
+        self.step(self.inclusion_probability())?.pld()
     }
 
     /// The privacy-loss distribution of the whole run.
@@ -134,6 +142,30 @@ impl Plan {
         Ok(self.pld()?.epsilon(self.delta, precision)?)
     }
 
+    /// The upper end alone, for searches.
+    pub(crate) fn epsilon_upper(&self, precision: Precision) -> Result<f64, PlanError> {
+        Ok(self.pld()?.epsilon_upper(self.delta, precision)?)
+    }
+
+    /// An upper bound on epsilon at the plan's delta by Rényi divergences: a second opinion, without a lower end.
+    ///
+    /// # Guarantee
+    /// The run is (epsilon, delta)-private under the plan's relation and the certificate's assumptions.
+    ///
+    /// # Errors
+    /// As [`Plan::epsilon`].
+    pub fn epsilon_rdp(&self) -> Result<f64, PlanError> {
+        let epsilon = match self.step(self.inclusion_probability())?.rdp()? {
+            Some(step) => step.self_compose(self.steps).epsilon(self.delta)?.epsilon,
+            None => 0.0,
+        };
+        if epsilon.is_nan() || epsilon > limits::MAX_EPSILON {
+            let source = AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta: self.delta };
+            return Err(source.into());
+        }
+        Ok(epsilon)
+    }
+
     /// Epsilon by the accountant the plan names.
     pub(crate) fn epsilon_bracket(&self, precision: Precision) -> Result<EpsilonBracket, PlanError> {
         match self.accountant {
@@ -141,11 +173,7 @@ impl Plan {
                 let Bracket { lower, upper } = self.epsilon(precision)?;
                 Ok(EpsilonBracket { lower: Some(lower), upper })
             }
-            Accountant::Rdp => Err(PlanError::NoTheorem {
-                combination: "the rdp accountant".to_owned(),
-                reason: "only privacy-loss distributions are built in",
-                hint: "use --accountant pld",
-            }),
+            Accountant::Rdp => Ok(EpsilonBracket { lower: None, upper: self.epsilon_rdp()? }),
         }
     }
 
@@ -158,5 +186,46 @@ impl Plan {
     /// As [`Plan::epsilon`].
     pub fn price(&self, precision: Precision) -> Result<Certificate, PlanError> {
         Certificate::new(self, self.epsilon_bracket(precision)?, self.accountant)
+    }
+
+    /// Prices the plan with the Rényi accountant, whichever it names.
+    ///
+    /// # Guarantee
+    /// As [`Plan::price`]; the bracket has no lower end.
+    ///
+    /// # Errors
+    /// As [`Plan::epsilon`].
+    pub fn price_rdp(&self) -> Result<Certificate, PlanError> {
+        let epsilon = EpsilonBracket { lower: None, upper: self.epsilon_rdp()? };
+        Certificate::new(self, epsilon, Accountant::Rdp)
+    }
+}
+
+/// One step as both accountants know it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Step {
+    /// Nothing of what is protected is ever seen.
+    Nothing,
+    /// A Poisson-sampled Gaussian under add/remove.
+    PoissonGaussian { rate: f64, sigma: f64 },
+    /// A record is absent, unaffected or affected, under substitution.
+    Substitution(Substitution),
+}
+
+impl Step {
+    pub(crate) fn pld(self) -> Result<Pld, PlanError> {
+        Ok(match self {
+            Self::Nothing => Pld::identity(),
+            Self::PoissonGaussian { rate, sigma } => Pld::poisson_gaussian(rate, sigma)?,
+            Self::Substitution(step) => Pld::substitution(step),
+        })
+    }
+
+    fn rdp(self) -> Result<Option<Rdp>, PlanError> {
+        Ok(match self {
+            Self::Nothing => None,
+            Self::PoissonGaussian { rate, sigma } => Some(Rdp::poisson_gaussian(rate, sigma)?),
+            Self::Substitution(step) => Some(Rdp::substitution(step)),
+        })
     }
 }

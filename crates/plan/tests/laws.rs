@@ -32,8 +32,7 @@ const SLACK: f64 = 1.001;
 
 #[test]
 fn figure_2a_values() {
-    // Reference figures computed with dp_accounting on a refined grid and by brute-force integration; brackets are 0.1 % wide and the
-    // references are given to four digits.
+    // Independently computed reference figures, given to four digits; brackets are 0.1 % wide, hence 0.2 %.
     for (relation, scheme, expected) in [
         (Relation::Patch, Scheme::WithoutReplacement, 2.7374),
         (Relation::Patch, Scheme::Poisson, 0.1920),
@@ -82,6 +81,29 @@ fn views_add_up_and_full_batches_are_plain_gaussians() {
     let expected = expected.epsilon(1.0 / 50.0, Precision::default()).unwrap().upper;
     // Both are closed forms; only the order of rounding differs.
     assert!((epsilon(&full) / expected - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn the_second_opinion_agrees_from_above() {
+    // Poisson add-remove, sigma 1, rate 0.01, 10000 steps: 6.1877 by privacy-loss distributions; the Renyi bound lies
+    // above it, by less than 15 % here.
+    let mut spec = PlanSpec::default();
+    for (key, value) in [
+        ("batch", "100"),
+        ("records", "10000"),
+        ("steps", "10000"),
+        ("noise-multiplier", "1"),
+        ("delta", "1e-5"),
+    ] {
+        spec.set(key, value).unwrap();
+    }
+    let tight = epsilon(&spec);
+    assert!((tight / 6.1877 - 1.0).abs() < 2e-3);
+    let certificate = Plan::check(&spec).unwrap().price_rdp().unwrap();
+    assert_eq!((certificate.accountant, certificate.epsilon.lower), ("rdp", None));
+    assert!(certificate.epsilon.upper > tight && certificate.epsilon.upper < 1.15 * tight, "{certificate:?}");
+    let patch = Plan::check(&figure_2a(Scheme::Poisson)).unwrap();
+    assert!(patch.price_rdp().unwrap().epsilon.upper > patch.epsilon(Precision::default()).unwrap().lower);
 }
 
 #[test]
