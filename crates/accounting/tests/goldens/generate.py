@@ -91,7 +91,7 @@ def composed():
     rows = []
     for setting in COMPOSED:
         kind, g, c, sigma, steps, delta = setting
-        directions = pairs.directions(kind, g, c, sigma)
+        directions = [pair.cut_for(steps, delta) for pair in pairs.directions(kind, g, c, sigma)]
         answers = [direction_epsilon(pair, steps, delta) for pair in directions]
         epsilon, error, method = max((answer for answer in answers if answer), default=(0.0, 1.0, "none"))
         # A direction left open does no harm if even its Chernoff bound is the smaller.

@@ -98,17 +98,25 @@ def single_step_delta_by_quadrature(kind, g, c, sigma, epsilon):
 
 
 def renyi_divergence(q, sigma, order):
-    """D_order((1-q) N(0) + q N(1) || N(0)), as log1p of the integral of (ratio^order - 1) dN(0)."""
+    """D_order((1-q) N(0) + q N(1) || N(0)), as log1p of the integral of (ratio^order - 1) dN(0).
+
+    The integrand is analytic within pi sigma^2 of the real line and falls like a Gaussian, so the trapezoid rule with
+    step h errs by about e^{-2 pi^2 sigma^2 / max(h sigma, h)}; halving the step must not change 25 digits.
+    """
     q, sigma, order = mp.mpf(q), mp.mpf(sigma), mp.mpf(order)
 
     def integrand(x):
         ratio = 1 - q + q * mp.exp((2 * x - 1) / (2 * sigma**2))
         return (ratio**order - 1) * mp.npdf(x, 0, sigma)
 
-    low, high = -16 * sigma, order + 16 * sigma
-    count = int((high - low) / sigma) + 1
-    points = [low + (high - low) * k / count for k in range(count + 1)]
-    return mp.log1p(mp.quad(integrand, points)) / (order - 1)
+    def trapezoid(step):
+        low, high = -20 * sigma, order + 20 * sigma
+        return step * mp.fsum(integrand(low + k * step) for k in range(int((high - low) / step) + 1))
+
+    step = min(sigma / 2, sigma**2 / 4)
+    value, finer = trapezoid(step), trapezoid(step / 2)
+    assert abs(finer - value) < mp.mpf("1e-25") * abs(finer), (q, sigma, order)
+    return mp.log1p(finer) / (order - 1)
 
 
 def laplace_delta(scale, steps, epsilon):

@@ -3,9 +3,6 @@
 import numpy as np
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
-# x is cut at this many standard deviations beyond the outer centres. The cut changes delta by at most the mass cut,
-# steps * 2e-33, whatever the tilt; it also keeps every moment finite.
-REACH = 12.0
 # A panel of 16 nodes integrates e^{i phase} to rounding while the phase turns by less than about 8.
 PHASE = 6.0
 LARGEST_PANELS = 50_000
@@ -16,7 +13,7 @@ class TooFine(Exception):
 
 
 def span(pair):
-    low, high = pair.centres[0] - REACH * pair.sigma, pair.centres[1] + REACH * pair.sigma
+    low, high = pair.centres[0] - pair.reach * pair.sigma, pair.centres[1] + pair.reach * pair.sigma
     return (pair.start if pair.two_sided else low), high
 
 
