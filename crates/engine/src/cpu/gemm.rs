@@ -3,7 +3,7 @@
 use dapple_graph::{ParameterId, Window};
 use rayon::prelude::*;
 
-use super::kernel::{Lanes, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, pack};
+use super::kernel::{Class, Lanes, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start, pack_panel};
 
 /// A convolution or linear layer of one sample: `rows_in x channels -> rows_out x out`.
 #[derive(Debug, Clone)]
@@ -19,14 +19,17 @@ pub(crate) struct Gemm {
     pub(crate) rows_out: usize,
     /// Rows read and written by each tap, in the order of the rows written.
     pub(crate) taps: Vec<Vec<Pair>>,
-    /// The same for the data gradient: rows of the output read, rows of the input written, in that order.
-    pub(crate) back: Vec<Vec<Pair>>,
+    /// Output rows by the taps that reach them.
+    pub(crate) classes: Vec<Class>,
+    /// Input rows by the taps whose gradient reaches them.
+    pub(crate) back: Vec<Class>,
     /// Whether the taps of a position are gathered into one row first: pays off for few channels.
     pub(crate) narrow: bool,
     /// Rows one to `rows_out`, for the gathered form.
     pub(crate) identity: Vec<Pair>,
-    /// Rows one to `rows_in`.
-    pub(crate) rows_in_identity: Vec<Pair>,
+    /// The same as classes, and for the input's rows.
+    pub(crate) identity_rows: Vec<Class>,
+    pub(crate) identity_rows_in: Vec<Class>,
 }
 
 /// The weights of one layer, arranged for the kernels.
@@ -51,6 +54,7 @@ impl Gemm {
         out: usize,
     ) -> Self {
         let identity: Vec<Pair> = (0..rows as u32).map(|row| Pair { source: row, target: row }).collect();
+        let classes = Class::sort(std::slice::from_ref(&identity), rows);
         Self {
             weight,
             bias,
@@ -62,9 +66,11 @@ impl Gemm {
             rows_in: rows,
             rows_out: rows,
             taps: vec![identity.clone()],
-            back: vec![identity.clone()],
+            back: classes.clone(),
             narrow: false,
-            rows_in_identity: identity.clone(),
+            identity_rows: classes.clone(),
+            identity_rows_in: classes.clone(),
+            classes,
             identity,
         }
     }
@@ -72,23 +78,23 @@ impl Gemm {
     /// Replaces the rows of a linear layer by those of a window over an image or clip.
     pub(crate) fn over(mut self, window: &Window, input: &[usize], output: &[usize], groups: usize) -> Self {
         self.taps = window_pairs(window, input, output);
-        self.back = self
-            .taps
-            .iter()
-            .map(|pairs| {
-                let mut swapped: Vec<Pair> =
-                    pairs.iter().map(|pair| Pair { source: pair.target, target: pair.source }).collect();
-                swapped.sort_by_key(|pair| pair.target);
-                swapped
-            })
-            .collect();
         self.rows_in = input.iter().product();
         self.rows_out = output.iter().product();
         self.groups = groups;
         self.narrow = groups == 1 && self.taps.len() > 1 && self.channels <= 16;
-        let identity = |rows: usize| (0..rows as u32).map(|row| Pair { source: row, target: row }).collect();
+        let reversed: Vec<Vec<Pair>> = self
+            .taps
+            .iter()
+            .map(|pairs| pairs.iter().map(|pair| Pair { source: pair.target, target: pair.source }).collect())
+            .collect();
+        self.classes = Class::sort(&self.taps, self.rows_out);
+        self.back = Class::sort(&reversed, self.rows_in);
+        let identity = |rows: usize| -> Vec<Pair> {
+            (0..rows as u32).map(|row| Pair { source: row, target: row }).collect()
+        };
         self.identity = identity(self.rows_out);
-        self.rows_in_identity = identity(self.rows_in);
+        self.identity_rows = Class::sort(std::slice::from_ref(&self.identity), self.rows_out);
+        self.identity_rows_in = Class::sort(&[identity(self.rows_in)], self.rows_in);
         self
     }
 
@@ -148,36 +154,41 @@ impl Gemm {
             Some(_) => (taps * channels * out, channels * out, out, 1),
             None => (out * channels * taps, 1, taps, channels * taps),
         };
-        let block = channels * lanes.padded(out);
-        let packed =
-            if self.narrow { taps * channels * lanes.padded(out) } else { self.groups * taps * block };
-        prepared.forward.resize(packed, 0.0);
-        if self.narrow {
-            // One product over all taps: rows are (tap, channel), so the taps' blocks interleave panel by panel.
-            let mut rows = vec![0.0; taps * channels * out];
-            for tap in 0..taps {
-                for channel in 0..channels {
-                    let row = &mut rows[(tap * channels + channel) * out..][..out];
-                    for (o, value) in row.iter_mut().enumerate() {
-                        *value = source[tap * strides.1 + channel * strides.2 + o * strides.3];
-                    }
+        // A narrow layer is one product over all taps: its rows are (tap, channel).
+        let (blocks, inner) = if self.narrow { (1, taps * channels) } else { (taps, channels) };
+        let mut rows = Vec::new();
+        let (source, strides) = match self.narrow {
+            true => {
+                rows.resize(taps * channels * out, 0.0);
+                for (row, values) in rows.chunks_exact_mut(out).enumerate() {
+                    let start = row / channels * strides.1 + row % channels * strides.2;
+                    values
+                        .iter_mut()
+                        .enumerate()
+                        .for_each(|(o, value)| *value = source[start + o * strides.3]);
                 }
+                (&rows[..], (0, 0, out, 1))
             }
-            pack(lanes, taps * channels, out, &rows, (out, 1), &mut prepared.forward);
+            false => (source, strides),
+        };
+        let shape = (blocks, inner, out);
+        arrange(
+            lanes,
+            self.groups,
+            shape,
+            source,
+            (strides.0, strides.1, strides.2, strides.3),
+            &mut prepared.forward,
+        );
+        if gradient && !self.plain(lanes) {
+            // The data gradient of a narrow layer goes tap by tap.
+            let source = if self.narrow { &rows } else { source };
+            let strides = if self.narrow { (0, channels * out, out, 1) } else { strides };
+            let shape = (taps, out, channels);
+            let strides = (strides.0, strides.1, strides.3, strides.2);
+            arrange(lanes, self.groups, shape, source, strides, &mut prepared.backward);
         } else {
-            prepared.forward.par_chunks_exact_mut(block).enumerate().for_each(|(index, packed)| {
-                let start = index / taps * strides.0 + index % taps * strides.1;
-                pack(lanes, channels, out, &source[start..], (strides.2, strides.3), packed);
-            });
-        }
-        let block = out * lanes.padded(channels);
-        let gradient = gradient && !self.plain(lanes);
-        prepared.backward.resize(if gradient { self.groups * taps * block } else { 0 }, 0.0);
-        if gradient {
-            prepared.backward.par_chunks_exact_mut(block).enumerate().for_each(|(index, packed)| {
-                let start = index / taps * strides.0 + index % taps * strides.1;
-                pack(lanes, out, channels, &source[start..], (strides.3, strides.2), packed);
-            });
+            prepared.backward.clear();
         }
     }
 
@@ -227,58 +238,33 @@ impl Gemm {
         run: &mut Run<'_>,
     ) {
         let len = self.rows_out * self.out;
-        for item in run.items.clone() {
-            let y = &mut y[item * strides.1..][..len];
-            if prepared.bias.is_empty() {
-                y.fill(0.0);
-            } else {
-                y.chunks_exact_mut(self.out).for_each(|row| row.copy_from_slice(&prepared.bias));
-            }
-        }
+        let (channels, out) = self.group();
+        let items = run.items.len();
         if self.narrow {
             let width = self.taps.len() * self.channels;
+            let start = start(&prepared.bias, 0, out);
             for item in run.items.clone() {
                 self.gather(&x[item * strides.0..], run.scratch);
-                let columns = Rows { data: run.scratch, shape: RowShape { item: 0, row: width, column: 0 } };
-                let y = &mut y[item * strides.1..][..len];
+                let source = Rows { data: run.scratch, shape: RowShape { item: 0, row: width, column: 0 } };
                 let right = Right::Packed(&prepared.forward);
-                row_product(
-                    columns,
-                    width,
-                    right,
-                    (self.out, 0),
-                    self.out,
-                    y,
-                    0,
-                    &self.identity,
-                    1,
-                    run.parallel,
-                );
+                let classes = &self.identity_rows;
+                let product =
+                    Product { source, inner: width, right, taps: 1, columns: out, start, classes, items: 1 };
+                let shape = RowShape { item: 0, row: self.out, column: 0 };
+                product.run(&mut y[item * strides.1..][..len], shape, self.rows_out, run.parallel);
             }
         } else {
-            let (channels, out) = self.group();
-            let block = prepared.forward.len() / (self.groups * self.taps.len());
+            let block = prepared.forward.len() / self.groups;
             for group in 0..self.groups {
-                for (tap, pairs) in self.taps.iter().enumerate() {
-                    let shape = RowShape { item: strides.0, row: self.channels, column: group * channels };
-                    let source = Rows { data: &x[run.items.start * strides.0..], shape };
-                    let right =
-                        Right::Packed(&prepared.forward[(group * self.taps.len() + tap) * block..][..block]);
-                    let y = &mut y[run.items.start * strides.1..];
-                    let target = (self.out, group * out);
-                    row_product(
-                        source,
-                        channels,
-                        right,
-                        target,
-                        out,
-                        y,
-                        strides.1,
-                        pairs,
-                        run.items.len(),
-                        run.parallel,
-                    );
-                }
+                let shape = RowShape { item: strides.0, row: self.channels, column: group * channels };
+                let source = Rows { data: &x[run.items.start * strides.0..], shape };
+                let right = Right::Packed(&prepared.forward[group * block..][..block]);
+                let start = start(&prepared.bias, group, out);
+                let (taps, classes) = (self.taps.len(), &self.classes);
+                let product =
+                    Product { source, inner: channels, right, taps, columns: out, start, classes, items };
+                let shape = RowShape { item: strides.1, row: self.out, column: group * out };
+                product.run(&mut y[run.items.start * strides.1..], shape, self.rows_out, run.parallel);
             }
         }
         if self.relu {
@@ -301,38 +287,21 @@ impl Gemm {
         accumulate: bool,
         run: &Run<'_>,
     ) {
-        if !accumulate {
-            for item in run.items.clone() {
-                dx[item * strides.1..][..self.rows_in * self.channels].fill(0.0);
-            }
-        }
         let (channels, out) = self.group();
-        let block = prepared.backward.len() / (self.groups * self.taps.len());
+        let block = prepared.backward.len() / self.groups;
         for group in 0..self.groups {
-            for (tap, pairs) in self.back.iter().enumerate() {
-                let shape = RowShape { item: strides.0, row: self.out, column: group * out };
-                let source = Rows { data: &g[run.items.start * strides.0..], shape };
-                let right = match self.plain(lanes) {
-                    true => Right::Plain(weight, self.channels),
-                    false => {
-                        Right::Packed(&prepared.backward[(group * self.taps.len() + tap) * block..][..block])
-                    }
-                };
-                let dx = &mut dx[run.items.start * strides.1..];
-                let target = (self.channels, group * channels);
-                row_product(
-                    source,
-                    out,
-                    right,
-                    target,
-                    channels,
-                    dx,
-                    strides.1,
-                    pairs,
-                    run.items.len(),
-                    run.parallel,
-                );
-            }
+            let shape = RowShape { item: strides.0, row: self.out, column: group * out };
+            let source = Rows { data: &g[run.items.start * strides.0..], shape };
+            let right = match self.plain(lanes) {
+                true => Right::Plain(weight, self.channels),
+                false => Right::Packed(&prepared.backward[group * block..][..block]),
+            };
+            let start = if accumulate { Start::Existing } else { Start::Zero };
+            let (taps, classes, items) = (self.taps.len(), &self.back, run.items.len());
+            let product =
+                Product { source, inner: out, right, taps, columns: channels, start, classes, items };
+            let shape = RowShape { item: strides.1, row: self.channels, column: group * channels };
+            product.run(&mut dx[run.items.start * strides.1..], shape, self.rows_in, run.parallel);
         }
     }
 
@@ -387,40 +356,74 @@ impl Gemm {
         let (channels, out) = self.group();
         let taps = self.taps.len();
         let size = channels * taps;
-        // Eight filters at a time: neighbours in the sum, so every cache line that is read is used.
-        to.par_chunks_mut(8 * size).enumerate().for_each(|(block, to)| {
+        // Sixteen filters at a time: neighbours in the sum, so that every cache line that is read is used up.
+        to.par_chunks_mut(FILTERS * size).enumerate().for_each(|(block, to)| {
             let filters = to.len() / size;
-            for channel in 0..channels {
-                for tap in 0..taps {
-                    for f in 0..filters {
-                        let (group, o) = ((block * 8 + f) / out, (block * 8 + f) % out);
-                        let index = ((group * taps + tap) * channels + channel) * out + o;
-                        to[f * size + channel * taps + tap] += sum[index];
-                    }
-                }
-            }
-            if self.standardise.is_some() {
+            let (group, o) = (block * FILTERS / out, block * FILTERS % out);
+            if o + filters > out {
+                // The block straddles two groups.
                 for f in 0..filters {
-                    let filter = block * 8 + f;
-                    let (group, o) = (filter / out, filter % out);
-                    let used = |i: usize| {
-                        let (channel, tap) = (i / taps, i % taps);
-                        f64::from(prepared.used[((group * taps + tap) * channels + channel) * out + o])
-                    };
-                    let values = &mut to[f * size..][..size];
-                    let n = size as f64;
-                    let mean = values.iter().map(|&v| f64::from(v)).sum::<f64>() / n;
-                    let along =
-                        values.iter().enumerate().map(|(i, &v)| used(i) * f64::from(v)).sum::<f64>() / n;
-                    let inverse = f64::from(prepared.filters[filter].0);
-                    for (i, value) in values.iter_mut().enumerate() {
-                        *value = ((f64::from(*value) - mean - used(i) * along) * inverse) as f32;
-                    }
+                    let filter = block * FILTERS + f;
+                    let to = &mut to[f * size..][..size];
+                    self.export_filters(prepared, sum, to, filter / out, filter % out, 1);
                 }
+            } else {
+                self.export_filters(prepared, sum, to, group, o, filters);
             }
         });
     }
+
+    /// Exports some neighbouring filters of one group.
+    fn export_filters(
+        &self,
+        prepared: &Prepared,
+        sum: &[f32],
+        to: &mut [f32],
+        group: usize,
+        first: usize,
+        filters: usize,
+    ) {
+        let (channels, out) = self.group();
+        let taps = self.taps.len();
+        let size = channels * taps;
+        let row = |values: &[f32], index: usize| -> [f32; FILTERS] {
+            let mut row = [0.0; FILTERS];
+            row[..filters].copy_from_slice(&values[(group * size + index) * out + first..][..filters]);
+            row
+        };
+        // (d - mean d - hat mean(hat d)) / deviation, or d itself.
+        let (mut mean, mut along, mut inverse) = ([0.0f64; FILTERS], [0.0f64; FILTERS], [1.0f64; FILTERS]);
+        if self.standardise.is_some() {
+            for index in 0..size {
+                let (d, used) = (row(sum, index), row(&prepared.used, index));
+                for f in 0..filters {
+                    mean[f] += f64::from(d[f]);
+                    along[f] += f64::from(d[f]) * f64::from(used[f]);
+                }
+            }
+            for f in 0..filters {
+                mean[f] /= size as f64;
+                along[f] /= size as f64;
+                inverse[f] = f64::from(prepared.filters[group * out + first + f].0);
+            }
+        }
+        for channel in 0..channels {
+            for tap in 0..taps {
+                let index = tap * channels + channel;
+                let d = row(sum, index);
+                let used =
+                    if self.standardise.is_some() { row(&prepared.used, index) } else { [0.0; FILTERS] };
+                for f in 0..filters {
+                    let value = (f64::from(d[f]) - mean[f] - f64::from(used[f]) * along[f]) * inverse[f];
+                    to[f * size + channel * taps + tap] += value as f32;
+                }
+            }
+        }
+    }
 }
+
+/// Filters that are exported together.
+const FILTERS: usize = 16;
 
 /// What a kernel call works on: a range of items, scratch, and the threads it may use inside an item.
 pub(crate) struct Run<'a> {
@@ -451,46 +454,74 @@ fn outer(
     });
 }
 
-/// A row product, split over threads by target rows where a single item has to fill them all.
-#[expect(clippy::too_many_arguments, reason = "a product has many dimensions")]
-fn row_product(
-    source: Rows<'_>,
-    inner: usize,
-    right: Right<'_>,
-    (row, column): (usize, usize),
-    columns: usize,
-    target: &mut [f32],
-    target_item: usize,
-    pairs: &[Pair],
-    items: usize,
-    parallel: usize,
+/// What the output starts from: the bias of a group, or zero.
+fn start(bias: &[f32], group: usize, out: usize) -> Start<'_> {
+    if bias.is_empty() { Start::Zero } else { Start::Bias(&bias[group * out..][..out]) }
+}
+
+/// Packs the weights of all groups, panels in parallel. Strides are those of (group, tap, inner, column).
+fn arrange(
+    lanes: Lanes,
+    groups: usize,
+    shape: (usize, usize, usize),
+    source: &[f32],
+    strides: (usize, usize, usize, usize),
+    packed: &mut Vec<f32>,
 ) {
-    let shape = RowShape { item: target_item, row, column };
-    let rows = pairs.last().map_or(0, |pair| pair.target as usize + 1);
-    if parallel <= 1 || items != 1 || rows < 2 * parallel {
-        RowProduct { source, inner, right, columns, target, target_shape: shape, pairs, first_row: 0, items }
-            .run();
-        return;
+    let (taps, inner, columns) = shape;
+    let block = taps * inner * lanes.padded(columns);
+    packed.resize(groups * block, 0.0);
+    for (group, packed) in packed.chunks_exact_mut(block).enumerate() {
+        let source = &source[group * strides.0..];
+        packed.par_chunks_mut(taps * inner * lanes.panel).enumerate().for_each(|(panel, packed)| {
+            pack_panel(lanes, shape, source, (strides.1, strides.2, strides.3), panel, packed);
+        });
     }
-    let chunk = rows.div_ceil(parallel);
-    target[..rows * row].par_chunks_mut(chunk * row).enumerate().for_each(|(index, target)| {
-        let first = (index * chunk) as u32;
-        let start = pairs.partition_point(|pair| pair.target < first);
-        let end = pairs.partition_point(|pair| pair.target < first + chunk as u32);
-        let pairs = &pairs[start..end];
-        RowProduct {
-            source,
-            inner,
-            right,
-            columns,
-            target,
-            target_shape: shape,
-            pairs,
-            first_row: first,
-            items: 1,
+}
+
+/// A row product before it is split among threads.
+#[derive(Clone, Copy)]
+struct Product<'a> {
+    source: Rows<'a>,
+    inner: usize,
+    right: Right<'a>,
+    taps: usize,
+    columns: usize,
+    start: Start<'a>,
+    classes: &'a [Class],
+    items: usize,
+}
+
+impl Product<'_> {
+    /// Fills the target, by rows on several threads where a single item has to keep them all busy.
+    fn run(self, target: &mut [f32], target_shape: RowShape, rows: usize, parallel: usize) {
+        let part = |target: &mut [f32], rows: std::ops::Range<u32>| {
+            let Self { source, inner, right, taps, columns, start, classes, items } = self;
+            RowProduct {
+                source,
+                inner,
+                right,
+                taps,
+                columns,
+                start,
+                classes,
+                target,
+                target_shape,
+                rows,
+                items,
+            }
+            .run();
+        };
+        if parallel <= 1 || self.items != 1 || rows < 2 * parallel {
+            return part(target, 0..rows as u32);
         }
-        .run();
-    });
+        let chunk = rows.div_ceil(parallel);
+        let target = &mut target[..rows * target_shape.row];
+        target.par_chunks_mut(chunk * target_shape.row).enumerate().for_each(|(index, target)| {
+            let first = index * chunk;
+            part(target, first as u32..(first + chunk).min(rows) as u32);
+        });
+    }
 }
 
 /// For every tap of a window, the input row read and the output row written, wherever the tap falls inside the input.

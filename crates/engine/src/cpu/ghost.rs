@@ -6,7 +6,7 @@
 //! Where positions are few and weights are many, this is far cheaper than one gradient per sample.
 
 use super::gemm::{Gemm, Prepared};
-use super::kernel::{Lanes, Right, RowProduct, RowShape, Rows, pack};
+use super::kernel::{Lanes, Right, RowProduct, RowShape, Rows, Start, pack};
 use super::pointwise::squared_norm;
 
 /// Rough speeds of this kind of machine, for choosing between the two ways: products a core makes in a second, and bytes it moves.
@@ -59,19 +59,20 @@ impl Gemm {
         let (products, rest) = rest.split_at_mut(rows_out * self.out);
 
         // inputs[i, j] = x_i . x_j
-        inputs.fill(0.0);
         for (second, (x, _)) in views.iter().enumerate() {
-            pack(lanes, self.channels, self.rows_in, &x[..len_in], (1, self.channels), packed);
+            pack(lanes, (1, self.channels, self.rows_in), &x[..len_in], (0, 1, self.channels), packed);
             for (first, (x, _)) in views.iter().enumerate() {
                 RowProduct {
                     source: Rows { data: x, shape: RowShape { item: 0, row: self.channels, column: 0 } },
                     inner: self.channels,
                     right: Right::Packed(packed),
+                    taps: 1,
                     columns: self.rows_in,
+                    start: Start::Zero,
+                    classes: &self.identity_rows_in,
                     target: &mut inputs[first * self.rows_in * rows_in..],
                     target_shape: RowShape { item: 0, row: rows_in, column: second * self.rows_in },
-                    pairs: &self.rows_in_identity,
-                    first_row: 0,
+                    rows: 0..self.rows_in as u32,
                     items: 1,
                 }
                 .run();
@@ -97,9 +98,8 @@ impl Gemm {
             }
         }
         // products[p] = sum over q of columns[p, q] g_q
-        products.fill(0.0);
         for (second, (_, g)) in views.iter().enumerate() {
-            pack(lanes, self.rows_out, self.out, &g[..len_out], (self.out, 1), packed);
+            pack(lanes, (1, self.rows_out, self.out), &g[..len_out], (0, self.out, 1), packed);
             for first in 0..views.len() {
                 RowProduct {
                     source: Rows {
@@ -108,11 +108,13 @@ impl Gemm {
                     },
                     inner: self.rows_out,
                     right: Right::Packed(packed),
+                    taps: 1,
                     columns: self.out,
+                    start: if second == 0 { Start::Zero } else { Start::Existing },
+                    classes: &self.identity_rows,
                     target: &mut products[first * len_out..],
                     target_shape: RowShape { item: 0, row: self.out, column: 0 },
-                    pairs: &self.identity,
-                    first_row: 0,
+                    rows: 0..self.rows_out as u32,
                     items: 1,
                 }
                 .run();
@@ -191,25 +193,31 @@ impl Gemm {
         totals.fill(0.0);
         along.fill(0.0);
         let size = gradient.len() / self.groups;
-        pulp::Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for group in 0..self.groups {
-                    let columns = group * out..(group + 1) * out;
-                    let rows = gradient[group * size..][..size].chunks_exact(out);
-                    for (d, used) in rows.zip(prepared.used[group * size..][..size].chunks_exact(out)) {
-                        let sums = squares[columns.clone()].iter_mut().zip(&mut totals[columns.clone()]);
-                        let sums = sums.zip(&mut along[columns.clone()]);
-                        for (((square, total), along), (d, used)) in sums.zip(d.iter().zip(used)) {
-                            *square += d * d;
-                            *total += d;
-                            *along += d * used;
-                        }
-                    }
-                }
-            },
-        );
+        for group in 0..self.groups {
+            let columns = group * out..(group + 1) * out;
+            let sums = [&mut squares[columns.clone()], &mut totals[columns.clone()], &mut along[columns]];
+            let (gradient, used) =
+                (&gradient[group * size..][..size], &prepared.used[group * size..][..size]);
+            pulp::Arch::new().dispatch(
+                #[inline(always)]
+                || column_sums(gradient, used, sums),
+            );
+        }
         self.standardised_norm(prepared, squares, totals, along)
+    }
+}
+
+/// Adds up, per column, the squares of `d`, `d` itself, and `d` times `used`.
+#[inline(always)]
+fn column_sums(d: &[f32], used: &[f32], [squares, totals, along]: [&mut [f32]; 3]) {
+    let columns = squares.len();
+    let (totals, along) = (&mut totals[..columns], &mut along[..columns]);
+    for (d, used) in d.chunks_exact(columns).zip(used.chunks_exact(columns)) {
+        for o in 0..columns {
+            squares[o] += d[o] * d[o];
+            totals[o] += d[o];
+            along[o] += d[o] * used[o];
+        }
     }
 }
 

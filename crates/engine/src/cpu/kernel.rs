@@ -2,7 +2,8 @@
 //!
 //! Activations are stored channels-last, so a position is a row of contiguous channels. A convolution is then, for every tap of its
 //! window, a product of the rows that the tap reads with that tap's weights, added to the rows that the tap writes: no copy of the
-//! image into columns is ever made. [`RowProduct`] does this for values and for data gradients, [`OuterProduct`] for weight gradients.
+//! image into columns is ever made. Positions are sorted by the taps that reach them, so that padding costs no multiplication and a
+//! stride leaves no gaps. [`RowProduct`] does this for values and for data gradients, [`OuterProduct`] for weight gradients.
 //!
 //! Both keep a tile of at most six rows by four vectors in registers and walk the inner dimension in a fixed order, starting from what
 //! the destination holds. So a sum does not depend on how it was split into calls, and the results do not depend on threads.
@@ -49,27 +50,70 @@ const fn panel_vectors<S: Simd>() -> usize {
     if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
 }
 
-/// The right side of a row product, `inner x columns`.
+/// The right side of a row product: for every tap, `inner x columns`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Right<'a> {
-    /// Panels made by [`pack`].
+    /// Panels made by [`pack`], panel after panel, in each tap after tap.
     Packed(&'a [f32]),
-    /// Row-major with this row length; the columns must be whole vectors.
+    /// One tap, row-major with this row length; the columns must be whole vectors.
     Plain(&'a [f32], usize),
 }
 
-/// `target[row] += source[row] right`, for every pair of rows and every item.
+/// Target rows that are reached by the same taps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Class {
+    pub(crate) taps: Vec<u32>,
+    /// Rows written, ascending.
+    pub(crate) targets: Vec<u32>,
+    /// Rows read: for every target, one per tap.
+    pub(crate) sources: Vec<u32>,
+}
+
+impl Class {
+    /// Sorts the target rows of all taps into classes; rows that no tap reaches form a class without taps.
+    pub(crate) fn sort(taps: &[Vec<Pair>], rows: usize) -> Vec<Self> {
+        let mut reached: Vec<Vec<(u32, u32)>> = vec![Vec::new(); rows];
+        for (tap, pairs) in taps.iter().enumerate() {
+            for pair in pairs {
+                reached[pair.target as usize].push((tap as u32, pair.source));
+            }
+        }
+        let mut classes: Vec<Self> = Vec::new();
+        for (row, reached) in reached.iter().enumerate() {
+            let taps: Vec<u32> = reached.iter().map(|(tap, _)| *tap).collect();
+            let index = classes.iter().position(|class| class.taps == taps).unwrap_or_else(|| {
+                classes.push(Self { taps, targets: Vec::new(), sources: Vec::new() });
+                classes.len() - 1
+            });
+            classes[index].targets.push(row as u32);
+            classes[index].sources.extend(reached.iter().map(|(_, source)| *source));
+        }
+        classes
+    }
+}
+
+/// What the target rows hold before the product is added.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Start<'a> {
+    Existing,
+    Zero,
+    /// One value per column.
+    Bias(&'a [f32]),
+}
+
+/// `target[row] = start + sum over taps of source[row of the tap] right[tap]`, for every target row and every item.
 pub(crate) struct RowProduct<'a> {
     pub(crate) source: Rows<'a>,
     pub(crate) inner: usize,
     pub(crate) right: Right<'a>,
+    pub(crate) taps: usize,
     pub(crate) columns: usize,
+    pub(crate) start: Start<'a>,
+    pub(crate) classes: &'a [Class],
     pub(crate) target: &'a mut [f32],
-    /// Numbers between items, numbers between rows, first column.
     pub(crate) target_shape: RowShape,
-    pub(crate) pairs: &'a [Pair],
-    /// Target row that lies at the start of `target`.
-    pub(crate) first_row: u32,
+    /// Target rows to fill; the first lies at the start of `target`.
+    pub(crate) rows: std::ops::Range<u32>,
     pub(crate) items: usize,
 }
 
@@ -95,6 +139,9 @@ pub(crate) struct Rows<'a> {
     pub(crate) shape: RowShape,
 }
 
+/// Numbers of the right side that one pass over the rows uses, so that they stay in the second-level cache.
+const RIGHT_BLOCK: usize = 48 * 1024;
+
 impl RowProduct<'_> {
     pub(crate) fn run(self) {
         if self.inner > 0 && self.columns > 0 {
@@ -116,7 +163,8 @@ impl WithSimd for RowProduct<'_> {
             let vectors = width.div_ceil(lanes);
             let (right, step) = match self.right {
                 Right::Packed(data) => {
-                    (&data[column * self.inner..][..vectors * lanes * self.inner], vectors * lanes)
+                    let block = vectors * lanes * self.inner * self.taps;
+                    (&data[column * self.inner * self.taps..][..block], vectors * lanes)
                 }
                 Right::Plain(data, row) => (&data[column..], row),
             };
@@ -131,6 +179,25 @@ impl WithSimd for RowProduct<'_> {
     }
 }
 
+/// Where a tile starts: an item, and a position in a class.
+#[derive(Clone, Copy)]
+struct Cursor {
+    item: usize,
+    index: usize,
+}
+
+/// One panel of the right side, and the taps of one class that a pass covers.
+struct Pass<'a> {
+    class: &'a Class,
+    taps: std::ops::Range<usize>,
+    indices: std::ops::Range<usize>,
+    right: &'a [f32],
+    step: usize,
+    column: usize,
+    width: usize,
+    first: bool,
+}
+
 impl RowProduct<'_> {
     /// All rows against one panel of the right side.
     #[inline(always)]
@@ -142,23 +209,41 @@ impl RowProduct<'_> {
         column: usize,
         width: usize,
     ) {
-        let total = self.pairs.len() * self.items;
-        let mut cursor = Cursor { item: 0, pair: 0 };
+        let block = (RIGHT_BLOCK / (self.inner * NV * S::F32_LANES)).max(1);
+        let mut tap = 0;
+        while tap < self.taps {
+            let end = (tap + block).min(self.taps);
+            for class in self.classes {
+                let inside = |bound: usize| class.taps.partition_point(|&t| (t as usize) < bound);
+                let at = |row: u32| class.targets.partition_point(|&target| target < row);
+                let taps = inside(tap)..inside(end);
+                let indices = at(self.rows.start)..at(self.rows.end);
+                let first = tap == 0;
+                if !taps.is_empty() || first {
+                    let pass = Pass { class, taps, indices, right, step, column, width, first };
+                    self.pass::<S, NV>(simd, &pass);
+                }
+            }
+            tap = end;
+        }
+    }
+
+    #[inline(always)]
+    fn pass<S: Simd, const NV: usize>(&mut self, simd: S, pass: &Pass<'_>) {
+        let total = pass.indices.len() * self.items;
+        let mut cursor = Cursor { item: 0, index: pass.indices.start };
         let mut done = 0;
         while done + TILE_ROWS <= total {
-            self.tile::<S, NV, TILE_ROWS>(simd, right, step, column, width, &mut cursor);
+            self.tile::<S, NV, TILE_ROWS>(simd, pass, &mut cursor);
             done += TILE_ROWS;
         }
-        if total - done >= 4 {
-            self.tile::<S, NV, 4>(simd, right, step, column, width, &mut cursor);
-            done += 4;
+        while done + 3 <= total {
+            self.tile::<S, NV, 3>(simd, pass, &mut cursor);
+            done += 3;
         }
-        if total - done >= 2 {
-            self.tile::<S, NV, 2>(simd, right, step, column, width, &mut cursor);
-            done += 2;
-        }
-        if total > done {
-            self.tile::<S, NV, 1>(simd, right, step, column, width, &mut cursor);
+        while done < total {
+            self.tile::<S, NV, 1>(simd, pass, &mut cursor);
+            done += 1;
         }
     }
 
@@ -166,69 +251,72 @@ impl RowProduct<'_> {
     fn tile<S: Simd, const NV: usize, const MR: usize>(
         &mut self,
         simd: S,
-        right: &[f32],
-        step: usize,
-        column: usize,
-        width: usize,
+        pass: &Pass<'_>,
         cursor: &mut Cursor,
     ) {
         let lanes = S::F32_LANES;
-        let empty: &[f32] = &[];
-        let mut rows = [empty; MR];
+        let (class, inner, width) = (pass.class, self.inner, pass.width);
+        let mut places = [(0usize, 0usize); MR];
         let mut targets = [0usize; MR];
         for r in 0..MR {
-            let pair = self.pairs[cursor.pair];
-            rows[r] = &self.source.data[self.source.shape.offset(cursor.item, pair.source)..][..self.inner];
-            targets[r] = self.target_shape.offset(cursor.item, pair.target - self.first_row) + column;
-            cursor.advance(self.pairs.len());
+            places[r] = (self.source.shape.offset(cursor.item, 0), cursor.index * class.taps.len());
+            let row = class.targets[cursor.index] - self.rows.start;
+            targets[r] = self.target_shape.offset(cursor.item, row) + pass.column;
+            cursor.index += 1;
+            if cursor.index == pass.indices.end {
+                cursor.index = pass.indices.start;
+                cursor.item += 1;
+            }
         }
         let mut tile = [[simd.splat_f32s(0.0); NV]; MR];
-        for r in 0..MR {
-            tile[r] = load::<S, NV>(simd, &self.target[targets[r]..][..width]);
-        }
-        if step == NV * lanes {
-            // A packed panel: the whole block is one run of vectors.
-            let (vectors, _) = S::as_simd_f32s(right);
-            let (vectors, _) = vectors.as_chunks::<NV>();
-            let vectors = &vectors[..self.inner];
-            for k in 0..self.inner {
-                let b = vectors[k];
+        match self.start {
+            Start::Zero if pass.first => {}
+            Start::Bias(bias) if pass.first => {
+                tile = [load::<S, NV>(simd, &bias[pass.column..][..width]); MR];
+            }
+            _ => {
                 for r in 0..MR {
-                    let a = simd.splat_f32s(rows[r][k]);
-                    for v in 0..NV {
-                        tile[r][v] = simd.mul_add_e_f32s(a, b[v], tile[r][v]);
-                    }
+                    tile[r] = load::<S, NV>(simd, &self.target[targets[r]..][..width]);
                 }
             }
-        } else {
-            for k in 0..self.inner {
-                let (b, _) = S::as_simd_f32s(&right[k * step..][..NV * lanes]);
-                for r in 0..MR {
-                    let a = simd.splat_f32s(rows[r][k]);
-                    for v in 0..NV {
-                        tile[r][v] = simd.mul_add_e_f32s(a, b[v], tile[r][v]);
+        }
+        for index in pass.taps.clone() {
+            let tap = class.taps[index] as usize;
+            let empty: &[f32] = &[];
+            let mut rows = [empty; MR];
+            for r in 0..MR {
+                let source = class.sources[places[r].1 + index] as usize;
+                rows[r] = &self.source.data[places[r].0 + source * self.source.shape.row..][..inner];
+            }
+            if pass.step == NV * lanes {
+                // A packed panel: the whole tap is one run of vectors.
+                let (vectors, _) =
+                    S::as_simd_f32s(&pass.right[tap * inner * pass.step..][..inner * pass.step]);
+                let (vectors, _) = vectors.as_chunks::<NV>();
+                let vectors = &vectors[..inner];
+                for k in 0..inner {
+                    let b = vectors[k];
+                    for r in 0..MR {
+                        let a = simd.splat_f32s(rows[r][k]);
+                        for v in 0..NV {
+                            tile[r][v] = simd.mul_add_e_f32s(a, b[v], tile[r][v]);
+                        }
+                    }
+                }
+            } else {
+                for (k, b) in pass.right.chunks(pass.step).take(inner).enumerate() {
+                    let (b, _) = S::as_simd_f32s(&b[..NV * lanes]);
+                    for r in 0..MR {
+                        let a = simd.splat_f32s(rows[r][k]);
+                        for v in 0..NV {
+                            tile[r][v] = simd.mul_add_e_f32s(a, b[v], tile[r][v]);
+                        }
                     }
                 }
             }
         }
         for r in 0..MR {
             store::<S, NV>(simd, tile[r], &mut self.target[targets[r]..][..width]);
-        }
-    }
-}
-
-struct Cursor {
-    item: usize,
-    pair: usize,
-}
-
-impl Cursor {
-    #[inline(always)]
-    fn advance(&mut self, pairs: usize) {
-        self.pair += 1;
-        if self.pair == pairs {
-            self.pair = 0;
-            self.item += 1;
         }
     }
 }
@@ -325,16 +413,13 @@ impl OuterProduct<'_> {
             self.tile::<S, NV, TILE_ROWS>(simd, row, column, width);
             row += TILE_ROWS;
         }
-        if total - row >= 4 {
+        while row + 4 <= total {
             self.tile::<S, NV, 4>(simd, row, column, width);
             row += 4;
         }
-        if total - row >= 2 {
-            self.tile::<S, NV, 2>(simd, row, column, width);
-            row += 2;
-        }
-        if total > row {
+        while row < total {
             self.tile::<S, NV, 1>(simd, row, column, width);
+            row += 1;
         }
     }
 
@@ -382,29 +467,43 @@ impl OuterProduct<'_> {
     }
 }
 
-/// Packs `inner x columns` into panels: `source[k * strides.0 + j * strides.1]`, columns padded with zeros to whole vectors.
+/// Packs `inner x columns` for every tap into panels: `source[tap * strides.0 + k * strides.1 + j * strides.2]`, columns padded with
+/// zeros to whole vectors.
 pub(crate) fn pack(
     lanes: Lanes,
-    inner: usize,
-    columns: usize,
+    (taps, inner, columns): (usize, usize, usize),
     source: &[f32],
-    strides: (usize, usize),
+    strides: (usize, usize, usize),
     packed: &mut [f32],
 ) {
-    let mut start = 0;
-    let mut column = 0;
-    while column < columns {
-        let width = (columns - column).min(lanes.panel);
-        let padded = lanes.padded(width);
-        for k in 0..inner {
-            let row = &mut packed[start + k * padded..][..padded];
-            for (j, value) in row[..width].iter_mut().enumerate() {
-                *value = source[k * strides.0 + (column + j) * strides.1];
+    let panels = packed[..taps * inner * lanes.padded(columns)].chunks_mut(taps * inner * lanes.panel);
+    for (panel, packed) in panels.enumerate() {
+        pack_panel(lanes, (taps, inner, columns), source, strides, panel, packed);
+    }
+}
+
+/// Packs one panel.
+pub(crate) fn pack_panel(
+    lanes: Lanes,
+    (taps, inner, columns): (usize, usize, usize),
+    source: &[f32],
+    strides: (usize, usize, usize),
+    panel: usize,
+    packed: &mut [f32],
+) {
+    let first = panel * lanes.panel;
+    let width = (columns - first).min(lanes.panel);
+    let padded = lanes.padded(width);
+    for (row, packed) in packed[..taps * inner * padded].chunks_exact_mut(padded).enumerate() {
+        let start = row / inner * strides.0 + row % inner * strides.1 + first * strides.2;
+        if strides.2 == 1 {
+            packed[..width].copy_from_slice(&source[start..][..width]);
+        } else {
+            for (j, value) in packed[..width].iter_mut().enumerate() {
+                *value = source[start + j * strides.2];
             }
-            row[width..].fill(0.0);
         }
-        start += inner * padded;
-        column += width;
+        packed[width..].fill(0.0);
     }
 }
 
@@ -427,17 +526,19 @@ mod tests {
             let (a, b) = (values(m * k, 1), values(k * n, 2));
             let start = values(m * n, 3);
             let mut packed = vec![0.0; k * lanes.padded(n)];
-            pack(lanes, k, n, &b, (n, 1), &mut packed);
+            pack(lanes, (1, k, n), &b, (0, n, 1), &mut packed);
             let mut rows = start.clone();
             RowProduct {
                 source: Rows { data: &a, shape: RowShape { item: 0, row: k, column: 0 } },
                 inner: k,
                 right: Right::Packed(&packed),
+                taps: 1,
                 columns: n,
+                start: Start::Existing,
+                classes: &Class::sort(&[identity(m)], m),
                 target: &mut rows,
                 target_shape: RowShape { item: 0, row: n, column: 0 },
-                pairs: &identity(m),
-                first_row: 0,
+                rows: 0..m as u32,
                 items: 1,
             }
             .run();

@@ -1,6 +1,6 @@
 //! Products of two activations, softmax, attention.
 
-use super::kernel::{Lanes, Pair, Right, RowProduct, RowShape, Rows, pack};
+use super::kernel::{Class, Lanes, Pair, Right, RowProduct, RowShape, Rows, Start, pack};
 
 /// A matrix inside a slice: `at(i, j) = data[i * row + j * column]`.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +20,12 @@ impl<'a> Matrix<'a> {
     }
 }
 
+/// Every row by itself.
+fn identity(rows: usize) -> Vec<Class> {
+    let pairs: Vec<Pair> = (0..rows as u32).map(|row| Pair { source: row, target: row }).collect();
+    Class::sort(&[pairs], rows)
+}
+
 /// Scratch that [`product`] needs.
 pub(crate) fn product_scratch(lanes: Lanes, m: usize, k: usize, n: usize) -> usize {
     k * lanes.padded(n) + m * k
@@ -33,11 +39,11 @@ pub(crate) fn product(
     b: Matrix<'_>,
     c: &mut [f32],
     row: usize,
-    pairs: &[Pair],
+    classes: &[Class],
     scratch: &mut [f32],
 ) {
     let (packed, rest) = scratch.split_at_mut(k * lanes.padded(n));
-    pack(lanes, k, n, b.data, (b.row, b.column), packed);
+    pack(lanes, (1, k, n), b.data, (0, b.row, b.column), packed);
     let left = if a.column == 1 {
         Rows { data: a.data, shape: RowShape { item: 0, row: a.row, column: 0 } }
     } else {
@@ -52,11 +58,13 @@ pub(crate) fn product(
         source: left,
         inner: k,
         right: Right::Packed(packed),
+        taps: 1,
         columns: n,
+        start: Start::Existing,
+        classes,
         target: c,
         target_shape: RowShape { item: 0, row, column: 0 },
-        pairs: &pairs[..m],
-        first_row: 0,
+        rows: 0..m as u32,
         items: 1,
     }
     .run();
@@ -91,20 +99,13 @@ pub(crate) struct MatMul {
     pub(crate) k: usize,
     pub(crate) n: usize,
     pub(crate) transpose: bool,
-    pub(crate) pairs: Vec<Pair>,
+    pub(crate) classes: Vec<Class>,
 }
 
 impl MatMul {
     pub(crate) fn new(batches: usize, m: usize, k: usize, n: usize, transpose: bool) -> Self {
-        let rows = m.max(k).max(n) as u32;
-        Self {
-            batches,
-            m,
-            k,
-            n,
-            transpose,
-            pairs: (0..rows).map(|row| Pair { source: row, target: row }).collect(),
-        }
+        let classes = identity(m.max(k).max(n));
+        Self { batches, m, k, n, transpose, classes }
     }
 
     pub(crate) fn scratch(&self, lanes: Lanes) -> usize {
@@ -127,7 +128,7 @@ impl MatMul {
         for batch in 0..self.batches {
             let a = Matrix::rows(&a[batch * m * k..][..m * k], k);
             let y = &mut y[batch * m * n..][..m * n];
-            product(lanes, (m, k, n), a, self.right(b, batch), y, n, &self.pairs, scratch);
+            product(lanes, (m, k, n), a, self.right(b, batch), y, n, &self.classes, scratch);
         }
     }
 
@@ -147,7 +148,16 @@ impl MatMul {
             for batch in 0..self.batches {
                 let g = Matrix::rows(&g[batch * m * n..][..m * n], n);
                 let da = &mut da[batch * m * k..][..m * k];
-                product(lanes, (m, n, k), g, self.right(b, batch).transposed(), da, k, &self.pairs, scratch);
+                product(
+                    lanes,
+                    (m, n, k),
+                    g,
+                    self.right(b, batch).transposed(),
+                    da,
+                    k,
+                    &self.classes,
+                    scratch,
+                );
             }
         }
         if let Some(db) = db {
@@ -156,9 +166,9 @@ impl MatMul {
                 let a = Matrix::rows(&a[batch * m * k..][..m * k], k);
                 let db = &mut db[batch * k * n..][..k * n];
                 if self.transpose {
-                    product(lanes, (n, m, k), g.transposed(), a, db, k, &self.pairs, scratch);
+                    product(lanes, (n, m, k), g.transposed(), a, db, k, &self.classes, scratch);
                 } else {
-                    product(lanes, (k, m, n), a.transposed(), g, db, n, &self.pairs, scratch);
+                    product(lanes, (k, m, n), a.transposed(), g, db, n, &self.classes, scratch);
                 }
             }
         }
@@ -172,19 +182,13 @@ pub(crate) struct Attention {
     pub(crate) rows: usize,
     pub(crate) keys: usize,
     pub(crate) features: usize,
-    pub(crate) pairs: Vec<Pair>,
+    pub(crate) classes: Vec<Class>,
 }
 
 impl Attention {
     pub(crate) fn new(heads: usize, rows: usize, keys: usize, features: usize) -> Self {
-        let longest = rows.max(keys) as u32;
-        Self {
-            heads,
-            rows,
-            keys,
-            features,
-            pairs: (0..longest).map(|row| Pair { source: row, target: row }).collect(),
-        }
+        let longest = rows.max(keys);
+        Self { heads, rows, keys, features, classes: identity(longest) }
     }
 
     pub(crate) fn scratch(&self, lanes: Lanes) -> usize {
@@ -214,7 +218,7 @@ impl Attention {
         scores.fill(0.0);
         let shape = (self.rows, width, self.keys);
         let keys = self.head(k, head).transposed();
-        product(lanes, shape, self.head(q, head), keys, scores, self.keys, &self.pairs, scratch);
+        product(lanes, shape, self.head(q, head), keys, scores, self.keys, &self.classes, scratch);
         let scale = 1.0 / (width as f32).sqrt();
         scores.iter_mut().for_each(|score| *score *= scale);
         softmax(scores, &mut weights[..self.rows * self.keys], self.keys);
@@ -229,7 +233,7 @@ impl Attention {
             let weights = Matrix::rows(&own[self.rows * self.keys..], self.keys);
             let y = &mut y[head * width..];
             let shape = (self.rows, self.keys, width);
-            product(lanes, shape, weights, self.head(v, head), y, self.features, &self.pairs, scratch);
+            product(lanes, shape, weights, self.head(v, head), y, self.features, &self.classes, scratch);
         }
     }
 
@@ -253,11 +257,11 @@ impl Attention {
             if let Some(dv) = &mut dv {
                 let weights = Matrix::rows(weights, keys).transposed();
                 let dv = &mut dv[head * width..];
-                product(lanes, (keys, rows, width), weights, upstream, dv, features, &self.pairs, scratch);
+                product(lanes, (keys, rows, width), weights, upstream, dv, features, &self.classes, scratch);
             }
             dweights.fill(0.0);
             let values = self.head(v, head).transposed();
-            product(lanes, (rows, width, keys), upstream, values, dweights, keys, &self.pairs, scratch);
+            product(lanes, (rows, width, keys), upstream, values, dweights, keys, &self.classes, scratch);
             softmax_backward(weights, dweights, scores, keys, false);
             let scale = 1.0 / (width as f32).sqrt();
             scores.iter_mut().for_each(|score| *score *= scale);
@@ -271,7 +275,7 @@ impl Attention {
                     self.head(k, head),
                     dq,
                     features,
-                    &self.pairs,
+                    &self.classes,
                     scratch,
                 );
             }
@@ -285,7 +289,7 @@ impl Attention {
                     self.head(q, head),
                     dk,
                     features,
-                    &self.pairs,
+                    &self.classes,
                     scratch,
                 );
             }

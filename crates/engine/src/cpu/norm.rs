@@ -31,6 +31,34 @@ pub(crate) type AffineGradients<'a> = (Option<&'a mut [f32]>, Option<&'a mut [f3
 /// Rows whose sums are taken in single precision before they join a double-precision total.
 const BLOCK: usize = 32;
 
+/// The data gradient of a group norm, per channel: `g gain + x slope + offset`, with `g` passing where `x scale + shift > floor`.
+struct Coefficients<'a> {
+    scale: &'a [f32],
+    shift: &'a [f32],
+    gain: &'a [f32],
+    slope: &'a [f32],
+    offset: &'a [f32],
+    floor: f32,
+}
+
+impl Coefficients<'_> {
+    #[inline(always)]
+    fn apply(&self, x: &[f32], g: &[f32], dx: &mut [f32], accumulate: bool) {
+        let channels = self.scale.len();
+        let (scale, shift) = (&self.scale[..channels], &self.shift[..channels]);
+        let (gain, slope, offset) =
+            (&self.gain[..channels], &self.slope[..channels], &self.offset[..channels]);
+        let rows = x.chunks_exact(channels).zip(g.chunks_exact(channels));
+        for (dx, (x, g)) in dx.chunks_exact_mut(channels).zip(rows) {
+            for c in 0..channels {
+                let g = if x[c] * scale[c] + shift[c] > self.floor { g[c] } else { 0.0 };
+                let term = g * gain[c] + x[c] * slope[c] + offset[c];
+                dx[c] = if accumulate { dx[c] + term } else { term };
+            }
+        }
+    }
+}
+
 impl Norm {
     /// Numbers kept from the forward pass: mean and one over the deviation of every set.
     pub(crate) fn saved(&self) -> usize {
@@ -304,20 +332,10 @@ impl Norm {
             slope[c] = (-b * inverse * inverse) as f32;
             offset[c] = (-a * inverse + b * inverse * inverse * mean) as f32;
         }
+        let coefficients = Coefficients { scale, shift, gain, slope, offset, floor };
         Arch::new().dispatch(
             #[inline(always)]
-            || {
-                for ((dx, x), g) in
-                    dx.chunks_exact_mut(channels).zip(x.chunks_exact(channels)).zip(g.chunks_exact(channels))
-                {
-                    for c in 0..channels {
-                        let (x, g) = (x[c], g[c]);
-                        let g = if x * scale[c] + shift[c] > floor { g } else { 0.0 };
-                        let term = g * gain[c] + x * slope[c] + offset[c];
-                        dx[c] = if accumulate { dx[c] + term } else { term };
-                    }
-                }
-            },
+            || coefficients.apply(x, g, dx, accumulate),
         );
     }
 

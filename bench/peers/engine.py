@@ -1,0 +1,270 @@
+"""The clipped sum of per-sample gradients, measured side by side: plain PyTorch, Opacus (hooks and ghost), Dapple.
+
+Every system runs in a process of its own, so that its peak memory is its own, on the same model, batch and number of threads. A step is
+a forward and a backward pass over the batch, ending with one summed gradient; it includes clipping for all but plain PyTorch.
+The best of several steps counts. The peers' wide residual network has no weight standardisation (Opacus has no rule for it), which is
+work that only Dapple does; dropout is off everywhere.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+MODELS = {
+    "small-cnn": (1, 28, 28),
+    "wrn-16-4": (3, 32, 32),
+    "resnet-18": (3, 100, 100),
+    "vgg-11": (3, 100, 100),
+    "resnet-50": (3, 224, 224),
+}
+BATCHES = [32, 128, 512]
+PEERS = ["pytorch", "opacus", "opacus-ghost"]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+# Seconds after which no further step is started; the first two always run.
+SECONDS = float(os.environ.get("DAPPLE_BENCH_SECONDS", "8"))
+# Resident memory in bytes beyond which a peer is stopped and reported as out of memory.
+MEMORY_SHARE = 0.8
+
+
+def small_cnn(nn):
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 8, 2, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2, 1),
+        nn.Conv2d(16, 32, 4, 2),
+        nn.ReLU(),
+        nn.MaxPool2d(2, 1),
+        nn.Flatten(),
+        nn.Linear(512, 32),
+        nn.ReLU(),
+        nn.Linear(32, 10),
+    )
+
+
+def wide_resnet(nn, blocks=2, width=4):
+    class Block(nn.Module):
+        def __init__(self, inputs, outputs, stride):
+            super().__init__()
+            self.norm1 = nn.GroupNorm(16, inputs)
+            self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+            self.norm2 = nn.GroupNorm(16, outputs)
+            self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+            self.relu = nn.ReLU()
+            same = inputs == outputs and stride == 1
+            self.shortcut = None if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+
+        def forward(self, x):
+            active = self.relu(self.norm1(x))
+            y = self.conv2(self.relu(self.norm2(self.conv1(active))))
+            return y + (x if self.shortcut is None else self.shortcut(active))
+
+    layers, channels = [nn.Conv2d(3, 16, 3, 1, 1, bias=False)], 16
+    for stage in range(3):
+        for block in range(blocks):
+            outputs = 16 * width * 2**stage
+            layers.append(Block(channels, outputs, 2 if stage > 0 and block == 0 else 1))
+            channels = outputs
+    layers += [nn.GroupNorm(16, channels), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10)]
+    return nn.Sequential(*layers)
+
+
+def build(name):
+    import torchvision
+    from torch import nn
+
+    def group_norm(channels):
+        return nn.GroupNorm(32, channels)
+
+    if name == "small-cnn":
+        model = small_cnn(nn)
+    elif name == "wrn-16-4":
+        model = wide_resnet(nn)
+    elif name == "vgg-11":
+        model = torchvision.models.vgg11(num_classes=10, dropout=0.0)
+    else:
+        make = torchvision.models.resnet18 if name == "resnet-18" else torchvision.models.resnet50
+        model = make(num_classes=10, norm_layer=group_norm)
+    for module in model.modules():
+        if isinstance(module, nn.ReLU):
+            module.inplace = False
+    return model.train()
+
+
+def peak_mb():
+    with open("/proc/self/status") as status:
+        for line in status:
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024
+    return None
+
+
+def step_of(system, model, batch):
+    """A function that runs one step of a peer."""
+    import torch
+    from torch import nn
+
+    inputs = torch.rand(batch, *MODELS[model]) * 2 - 1
+    labels = torch.arange(batch) % 10
+    net = build(model)
+    criterion = nn.CrossEntropyLoss(reduction="sum")
+    if system == "pytorch":
+
+        def step():
+            net.zero_grad(set_to_none=True)
+            criterion(net(inputs), labels).backward()
+
+        return step
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    settings = dict(noise_multiplier=0.0, max_grad_norm=1.0, expected_batch_size=batch, loss_reduction="sum")
+    if system == "opacus":
+        wrapped = GradSampleModule(net, loss_reduction="sum")
+        optimizer = DPOptimizer(torch.optim.SGD(wrapped.parameters(), lr=0.1), **settings)
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            criterion(wrapped(inputs), labels).backward()
+            optimizer.clip_and_accumulate()
+
+        return step
+    from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleModuleFastGradientClipping
+    from opacus.optimizers.optimizer_fast_gradient_clipping import DPOptimizerFastGradientClipping
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+
+    wrapped = GradSampleModuleFastGradientClipping(net, max_grad_norm=1.0, use_ghost_clipping=True, loss_reduction="sum")
+    optimizer = DPOptimizerFastGradientClipping(torch.optim.SGD(wrapped.parameters(), lr=0.1), **settings)
+    private_loss = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss(reduction="sum"), "sum")
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        private_loss(wrapped(inputs), labels).backward()
+
+    return step
+
+
+def measure_peer(system, model, batch, threads):
+    """Runs in a process of its own; prints one row."""
+    import resource
+    import warnings
+
+    import torch
+
+    warnings.filterwarnings("ignore")
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    resource.setrlimit(resource.RLIMIT_DATA, (int(total * MEMORY_SHARE),) * 2)
+    torch.set_num_threads(threads)
+    row = {"system": system, "task": model, "batch": batch, "samples_per_second": None, "cpu_seconds": None}
+    row |= {"peak_mb": None, "result": None}
+    if system == "matmul":
+        a, b = torch.rand(1024, 1024), torch.rand(1024, 1024)
+        best = float("inf")
+        for _ in range(50):
+            start = time.perf_counter()
+            a @ b
+            best = min(best, time.perf_counter() - start)
+        print(json.dumps(row | {"result": {"gflops": 2 * 1024**3 / best / 1e9}}))
+        return
+    try:
+        step = step_of(system, model, batch)
+        wall, cpu, steps, started = float("inf"), float("inf"), 0, time.perf_counter()
+        while steps < 2 or (time.perf_counter() - started < SECONDS and steps < 200):
+            start, start_cpu = time.perf_counter(), time.process_time()
+            step()
+            wall = min(wall, time.perf_counter() - start)
+            cpu = min(cpu, time.process_time() - start_cpu)
+            steps += 1
+        row |= {"samples_per_second": batch / wall, "cpu_seconds": cpu, "peak_mb": peak_mb()}
+    except (RuntimeError, MemoryError) as error:
+        row["result"] = "out of memory" if "memory" in str(error).lower() else f"failed: {str(error)[:200]}"
+    print(json.dumps(row))
+
+
+def peer(system, model, batch, threads):
+    command = [sys.executable, __file__, "--peer", system, "--model", model, "--batch", str(batch), "--threads", str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": str(threads)})
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if lines:
+        return json.loads(lines[-1])
+    reason = "out of memory" if done.returncode < 0 else (done.stderr.strip().splitlines() or ["failed"])[-1][:200]
+    return {"system": system, "task": model, "batch": batch, "samples_per_second": None, "cpu_seconds": None, "peak_mb": None, "result": reason}
+
+
+def example():
+    """Builds our side and returns its path."""
+    command = ["cargo", "build", "--release", "--quiet", "-p", "dapple-engine", "--example", "engine_bench", "--message-format=json"]
+    done = subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.PIPE, text=True)
+    paths = (json.loads(line).get("executable") for line in done.stdout.splitlines() if line.startswith("{"))
+    return [path for path in paths if path][-1]
+
+
+def ours(binary, model, batch, threads):
+    done = subprocess.run([binary, model, str(threads), str(SECONDS), str(batch)], capture_output=True, text=True, check=True)
+    on, off = (json.loads(line) for line in done.stdout.splitlines())
+    result = {
+        "gflops": on["gflops"],
+        "gflops_per_cpu_second": on["gflops_per_cpu_second"],
+        "without_clipping_samples_per_second": off["samples_per_second"],
+    }
+    fields = {key: on[key] for key in ("task", "batch", "samples_per_second", "cpu_seconds", "peak_mb")}
+    return {"system": "dapple"} | fields | {"result": result}
+
+
+def rows(models, batches, threads):
+    """Yields one row per measurement."""
+    binary = example()
+    ceiling = ours(binary, "matmul", threads, threads)
+    yield ceiling | {"task": "matrix product", "batch": None, "samples_per_second": None}
+    yield peer("matmul", "small-cnn", 1, threads) | {"system": "pytorch", "task": "matrix product", "batch": None}
+    for model in models:
+        for batch in batches:
+            yield ours(binary, model, batch, threads)
+            for system in PEERS:
+                yield peer(system, model, batch, threads)
+
+
+def table(all_rows):
+    """A table with ratios against Dapple on the same task and batch."""
+    lines = [f"{'task':<16}{'batch':>6}  {'system':<14}{'samples/s':>10}{'Dapple is':>11}{'CPU s/step':>12}{'peak MB':>9}  notes"]
+    own = {(row["task"], row["batch"]): row for row in all_rows if row["system"] == "dapple"}
+
+    def number(value, digits=1):
+        return "-" if value is None else f"{value:.{digits}f}"
+
+    for row in all_rows:
+        mine = own.get((row["task"], row["batch"]), {}).get("samples_per_second")
+        speed = row["samples_per_second"]
+        ratio = "-" if not mine or not speed or row["system"] == "dapple" else f"{mine / speed:.2f}x"
+        notes = row["result"]
+        if isinstance(notes, dict):
+            notes = ", ".join(f"{key.replace('_', ' ')} {value:.1f}" for key, value in notes.items())
+        lines.append(
+            f"{row['task']:<16}{row['batch'] or '-':>6}  {row['system']:<14}{number(speed):>10}{ratio:>11}"
+            f"{number(row['cpu_seconds'], 2):>12}{number(row['peak_mb'], 0):>9}  {notes or ''}"
+        )
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=MODELS)
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.peer:
+        measure_peer(arguments.peer, arguments.model, arguments.batch, arguments.threads)
+        return
+    models = [arguments.model] if arguments.model else list(MODELS)
+    batches = [arguments.batch] if arguments.batch else BATCHES
+    measured = list(rows(models, batches, arguments.threads))
+    print(json.dumps({"rows": measured}) if arguments.json else table(measured))
+
+
+if __name__ == "__main__":
+    main()
