@@ -386,35 +386,34 @@ impl Gemm {
         let (channels, out) = self.group();
         let taps = self.taps.len();
         let size = channels * taps;
-        let row = |values: &[f32], index: usize| -> [f32; FILTERS] {
-            let mut row = [0.0; FILTERS];
-            row[..filters].copy_from_slice(&values[(group * size + index) * out + first..][..filters]);
-            row
+        let row = |index: usize| {
+            (group * size + index) * out + first..(group * size + index) * out + first + filters
         };
-        // (d - mean d - hat mean(hat d)) / deviation, or d itself.
-        let (mut mean, mut along, mut inverse) = ([0.0f64; FILTERS], [0.0f64; FILTERS], [1.0f64; FILTERS]);
-        if self.standardise.is_some() {
-            for index in 0..size {
-                let (d, used) = (row(sum, index), row(&prepared.used, index));
-                for f in 0..filters {
-                    mean[f] += f64::from(d[f]);
-                    along[f] += f64::from(d[f]) * f64::from(used[f]);
+        if self.standardise.is_none() {
+            for tap in 0..taps {
+                for channel in 0..channels {
+                    for (f, d) in sum[row(tap * channels + channel)].iter().enumerate() {
+                        to[f * size + channel * taps + tap] += d;
+                    }
                 }
             }
-            for f in 0..filters {
-                mean[f] /= size as f64;
-                along[f] /= size as f64;
-                inverse[f] = f64::from(prepared.filters[group * out + first + f].0);
+            return;
+        }
+        // (d - mean d - hat mean(hat d)) / deviation
+        let (mut mean, mut along) = ([0.0f64; FILTERS], [0.0f64; FILTERS]);
+        for index in 0..size {
+            for (f, (d, used)) in sum[row(index)].iter().zip(&prepared.used[row(index)]).enumerate() {
+                mean[f] += f64::from(*d) / size as f64;
+                along[f] += f64::from(*d) * f64::from(*used) / size as f64;
             }
         }
-        for channel in 0..channels {
-            for tap in 0..taps {
-                let index = tap * channels + channel;
-                let d = row(sum, index);
-                let used =
-                    if self.standardise.is_some() { row(&prepared.used, index) } else { [0.0; FILTERS] };
-                for f in 0..filters {
-                    let value = (f64::from(d[f]) - mean[f] - f64::from(used[f]) * along[f]) * inverse[f];
+        let inverse = &prepared.filters[group * out + first..][..filters];
+        for tap in 0..taps {
+            for channel in 0..channels {
+                let row = row(tap * channels + channel);
+                for (f, (d, used)) in sum[row.clone()].iter().zip(&prepared.used[row]).enumerate() {
+                    let value =
+                        (f64::from(*d) - mean[f] - f64::from(*used) * along[f]) * f64::from(inverse[f].0);
                     to[f * size + channel * taps + tap] += value as f32;
                 }
             }

@@ -1,7 +1,7 @@
 //! Group norm, layer norm and frozen batch norm over channels-last rows, with an activation folded in.
 
 use dapple_graph::{Affine, ParameterId};
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 /// A normalisation of one sample's `positions x channels`.
 #[derive(Debug, Clone)]
@@ -32,28 +32,38 @@ pub(crate) type AffineGradients<'a> = (Option<&'a mut [f32]>, Option<&'a mut [f3
 const BLOCK: usize = 32;
 
 /// The data gradient of a group norm, per channel: `g gain + x slope + offset`, with `g` passing where `x scale + shift > floor`.
-struct Coefficients<'a> {
+struct GroupDataGradient<'a> {
     scale: &'a [f32],
     shift: &'a [f32],
     gain: &'a [f32],
     slope: &'a [f32],
     offset: &'a [f32],
     floor: f32,
+    x: &'a [f32],
+    g: &'a [f32],
+    dx: &'a mut [f32],
+    accumulate: bool,
 }
 
-impl Coefficients<'_> {
+impl WithSimd for GroupDataGradient<'_> {
+    type Output = ();
+
     #[inline(always)]
-    fn apply(&self, x: &[f32], g: &[f32], dx: &mut [f32], accumulate: bool) {
+    fn with_simd<S: Simd>(self, _: S) {
         let channels = self.scale.len();
         let (scale, shift) = (&self.scale[..channels], &self.shift[..channels]);
         let (gain, slope, offset) =
             (&self.gain[..channels], &self.slope[..channels], &self.offset[..channels]);
-        let rows = x.chunks_exact(channels).zip(g.chunks_exact(channels));
-        for (dx, (x, g)) in dx.chunks_exact_mut(channels).zip(rows) {
-            for c in 0..channels {
+        let rows = self.x.chunks_exact(channels).zip(self.g.chunks_exact(channels));
+        for (dx, (x, g)) in self.dx.chunks_exact_mut(channels).zip(rows) {
+            let term = |c: usize| {
                 let g = if x[c] * scale[c] + shift[c] > self.floor { g[c] } else { 0.0 };
-                let term = g * gain[c] + x[c] * slope[c] + offset[c];
-                dx[c] = if accumulate { dx[c] + term } else { term };
+                g * gain[c] + x[c] * slope[c] + offset[c]
+            };
+            if self.accumulate {
+                dx.iter_mut().enumerate().for_each(|(c, dx)| *dx += term(c));
+            } else {
+                dx.iter_mut().enumerate().for_each(|(c, dx)| *dx = term(c));
             }
         }
     }
@@ -332,11 +342,19 @@ impl Norm {
             slope[c] = (-b * inverse * inverse) as f32;
             offset[c] = (-a * inverse + b * inverse * inverse * mean) as f32;
         }
-        let coefficients = Coefficients { scale, shift, gain, slope, offset, floor };
-        Arch::new().dispatch(
-            #[inline(always)]
-            || coefficients.apply(x, g, dx, accumulate),
-        );
+        let (scale, shift, gain, slope, offset) = (&*scale, &*shift, &*gain, &*slope, &*offset);
+        Arch::new().dispatch(GroupDataGradient {
+            scale,
+            shift,
+            gain,
+            slope,
+            offset,
+            floor,
+            x,
+            g,
+            dx,
+            accumulate,
+        });
     }
 
     fn layer_backward<'p>(
