@@ -13,8 +13,6 @@ COMPOSED = [
     ("poisson-add-remove", 1e-6, 1.0, 2.0, 100_000, 1e-6),
     ("poisson-add-remove", 1e-5, 1.0, 1.0, 100_000, 1e-7),
     ("poisson-add-remove", 1e-6, 1.0, 1.0, 100_000, 1e-7),
-    ("poisson-add-remove", 1e-5, 1.0, 0.5, 100_000, 1e-6),
-    ("poisson-add-remove", 1e-6, 1.0, 0.3, 2, 1e-8),
     ("poisson-add-remove", 1e-6, 1.0, 1.2, 1_000_000, 1e-6),
     ("poisson-add-remove", 1e-4, 1.0, 0.3, 10, 1e-6),
     ("poisson-add-remove", 1e-4, 1.0, 0.6, 1_000_000, 1e-5),
