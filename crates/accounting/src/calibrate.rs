@@ -122,7 +122,8 @@ pub fn largest_integer(
     family: impl Fn(u64) -> Result<Pld>,
 ) -> Result<Solved<u64>> {
     let target = target.check()?;
-    let reaches = |n: u64| -> Result<bool> { Ok(upper(&family(n)?, target.delta, precision)? <= target.epsilon) };
+    let reaches =
+        |n: u64| -> Result<bool> { Ok(upper(&family(n)?, target.delta, precision)? <= target.epsilon) };
     let (mut low, last) = range;
     if !reaches(low)? {
         let (low, high) = (low as f64, last as f64);

@@ -130,7 +130,9 @@ impl Rdp {
     fn convert(&self, order: f64, delta: f64, conversion: Conversion) -> f64 {
         let divergence = self.divergence(order);
         match conversion {
-            Conversion::Tight => divergence + (-1.0 / order).ln_1p() - (delta.ln() + order.ln()) / (order - 1.0),
+            Conversion::Tight => {
+                divergence + (-1.0 / order).ln_1p() - (delta.ln() + order.ln()) / (order - 1.0)
+            }
             Conversion::Classic => divergence - delta.ln() / (order - 1.0),
         }
     }
@@ -146,15 +148,18 @@ impl Step {
             Self::Poisson { mu, rate } => {
                 // E_Q[(1 - q + q e^l)^a], l = mu t - mu^2 / 2
                 let log_ratio = |t: f64| log_mix(rate, mu * (t - 0.5 * mu));
-                log_integral(-REACH, order * mu + REACH, |t| order * log_ratio(t) + log_density(t)) / (order - 1.0)
+                log_integral(-REACH, order * mu + REACH, |t| order * log_ratio(t) + log_density(t))
+                    / (order - 1.0)
             }
             Self::Substitution(step) => {
                 // Losses L > 0 with Q-mass, their mirror images with P-mass, and the rest of the mass at 0.
                 let (origin, spread) = step.support();
                 let top = order * spread + REACH;
                 let positive = log_integral(origin, top, |t| order * step.log_ratio(t) + step.log_q(t));
-                let negative = log_integral(origin, top, |t| (1.0 - order) * step.log_ratio(t) + step.log_q(t));
-                let masses = [0.0, 1.0].map(|s| log_integral(origin, top, |t| s * step.log_ratio(t) + step.log_q(t)).exp());
+                let negative =
+                    log_integral(origin, top, |t| (1.0 - order) * step.log_ratio(t) + step.log_q(t));
+                let masses = [0.0, 1.0]
+                    .map(|s| log_integral(origin, top, |t| s * step.log_ratio(t) + step.log_q(t)).exp());
                 let zero = (1.0 - masses[0] - masses[1]).max(0.0);
                 let largest = positive.max(negative).max(0.0);
                 let sum = (positive - largest).exp() + (negative - largest).exp() + zero * (-largest).exp();
@@ -218,7 +223,11 @@ fn binomial_moment(mu: f64, rate: f64, order: u32) -> f64 {
     // The probabilities add up to 1: ln(1 + sum p (e^x - 1)) keeps small moments exact.
     let largest = terms.iter().map(|(p, x)| p + x).fold(f64::NEG_INFINITY, f64::max);
     if largest < 600.0 {
-        terms.iter().map(|(p, x)| if *x < 600.0 { p.exp() * x.exp_m1() } else { (p + x).exp() }).sum::<f64>().ln_1p()
+        terms
+            .iter()
+            .map(|(p, x)| if *x < 600.0 { p.exp() * x.exp_m1() } else { (p + x).exp() })
+            .sum::<f64>()
+            .ln_1p()
     } else {
         largest + terms.iter().map(|(p, x)| (p + x - largest).exp()).sum::<f64>().ln()
     }

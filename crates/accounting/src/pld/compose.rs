@@ -77,7 +77,7 @@ impl Error {
 /// Tilted mass that all truncations of a composition together may lose.
 const TAIL_BUDGET: f64 = 1e-13;
 /// The longest transform.
-const MAX_LENGTH: f64 = (1 << 22) as f64;
+const MAX_LENGTH: f64 = (1 << 21) as f64;
 
 /// Composes `count_i` steps of each pair.
 ///
@@ -97,7 +97,7 @@ pub(super) fn compose(
     let mut parts: Vec<Part> = vec![];
     for (pair, count) in factors {
         let shape = Shape::new(pair, grid.lambda, tail);
-        let spacing = (grid.resolution * shape.deviation).min(grid.finest).max(f64::MIN_POSITIVE);
+        let spacing = shape.spacing((grid.resolution * shape.deviation).min(grid.finest));
         let unit = *unit.get_or_insert(spacing);
         let grain = Grain { unit, exponent: 0 }.not_above(spacing);
         let step = discretise(pair, &shape, grain, grid.resolution, grid.lambda, side);

@@ -61,12 +61,19 @@ impl<'a> Curve<'a> {
 
     /// What truncation and rounding can do to delta at `loss`.
     ///
-    /// A tilted mass at `s` enters delta with the weight `e^{-lambda s} (1 - e^{eps - s})_+`, at most `e^{-lambda eps}`; the
-    /// squares of the weights on a lattice of step `h` add up to at most `e^{-2 lambda eps} / (1 - e^{-2 lambda h})`.
+    /// A tilted mass at `eps + x` enters delta with the weight `e^{-lambda eps} g(x)`, `g(x) = e^{-lambda x} (1 - e^{-x})` for
+    /// `x > 0`. The most of `g` is `(1 + 1/lambda)^-lambda / (1 + lambda)`; its squares on a lattice of step `h`, a unimodal
+    /// function, add up to at most their integral over `h`, which is `2 / (a (a+1) (a+2) h)` for `a = 2 lambda`, and the most.
     fn error(&self, loss: f64) -> f64 {
         let Composed { lattice, lambda, error, .. } = self.composed;
-        let points = (1.0 / -(-2.0 * lambda * lattice.step()).exp_m1()).min(lattice.index.len() as f64);
-        self.untilt(loss) * (error.truncated + error.rounding * points.sqrt())
+        if *lambda == 0.0 {
+            return self.untilt(loss) * error.total(lattice.index.len());
+        }
+        let most = (-lambda * (1.0 / lambda).ln_1p() - lambda.ln_1p()).exp();
+        let a = 2.0 * lambda;
+        let squares = 2.0 / (a * (a + 1.0) * (a + 2.0) * lattice.step()) + most * most;
+        let weights = squares.min(most * most * lattice.index.len() as f64).sqrt();
+        self.untilt(loss) * (error.truncated * most + error.rounding * weights)
     }
 
     /// Delta at `epsilon`, on the safe side.
@@ -144,7 +151,7 @@ impl<'a> Curve<'a> {
 
     /// Whether the errors are small against delta at `epsilon`, so that this tilt suits it.
     pub(super) fn suits(&self, epsilon: f64) -> bool {
-        self.error(epsilon) <= 1e-4 * self.delta(epsilon)
+        self.error(epsilon) + self.composed.infinite <= 1e-4 * self.delta(epsilon)
     }
 }
 

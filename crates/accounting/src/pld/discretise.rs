@@ -72,8 +72,7 @@ pub(super) fn discretise(
     let anchored = concentration(pair, shape, h, side);
     let offset = anchored.unwrap_or(0.0);
     let index = |loss: f64| ((loss - offset) / h).round() as i64;
-    let points =
-        lattice_points(index(shape.low) - 1, index(shape.high) + 1, index(shape.mean), resolution);
+    let points = lattice_points(index(shape.low) - 1, index(shape.high) + 1, index(shape.mean), resolution);
     let losses: Vec<f64> = points.iter().map(|&k| offset + k as f64 * h).collect();
     let cells = pair.cells(&losses, side);
     let origin = points.iter().position(|&k| k == 0);
@@ -89,7 +88,7 @@ pub(super) fn discretise(
         };
     }
     if cells.zero_atom > 0.0 {
-        strips.add(0.0, cells.zero_atom, 0.0);
+        strips.add(0.0, cells.zero_atom);
     }
     let last = losses.len() - 1;
     let infinite = match side {

@@ -91,6 +91,11 @@ impl Lattice {
         if grain.exponent <= self.grain.exponent || self.index.is_empty() {
             return self;
         }
+        const MOST_DOUBLINGS: i32 = 12;
+        if grain.exponent - self.grain.exponent > MOST_DOUBLINGS {
+            let between = self.grain.coarser_by(MOST_DOUBLINGS);
+            return self.regrid(between, lambda, side).regrid(grain, lambda, side);
+        }
         let (h, coarse) = (self.step(), grain.step());
         let loss = |k: usize| self.offset + self.index[k] as f64 * h;
         let centre = self.offset + self.heaviest() as f64 * h;
@@ -102,14 +107,33 @@ impl Lattice {
             })
         });
         let offset = anchor.filter(|_| side == Side::Lower).unwrap_or(centre);
-        let slot = |loss: f64| ((loss - offset) / coarse).floor() as i64;
-        let index: Vec<i64> = (slot(loss(0)) - 1..=slot(loss(self.index.len() - 1)) + 1).collect();
-        let origin = index.iter().position(|&k| k == 0);
-        let mut strips = Strips::new(grain, offset, index);
-        for (k, &mass) in self.mass.iter().enumerate() {
-            strips.add(loss(k), mass, lambda);
+        // Position of index k in steps of the fine lattice from the new offset: (k + whole) + fraction. It falls into
+        // cell (k + whole) >> shift, at one of 2^shift places in it.
+        let shift = (grain.exponent - self.grain.exponent) as u32;
+        let distance = (self.offset - offset) / h;
+        let (whole, fraction) = (distance.floor() as i64, distance - distance.floor());
+        let slot = |k: i64| (k + whole) >> shift;
+        let (first, last) = (slot(self.index[0]) - 1, slot(self.index[self.index.len() - 1]) + 1);
+        let places: Vec<(f64, f64)> = (0..1_i64 << shift)
+            .map(|place| {
+                let above = (place as f64 + fraction) * h;
+                // Refers the tilt to the lower end of the cell.
+                let untilt = (-lambda * above).exp();
+                (untilt, untilt * -(-above).exp_m1())
+            })
+            .collect();
+        let mut strips = Strips::new(grain, offset, (first..=last).collect());
+        for (&k, &mass) in self.index.iter().zip(&self.mass) {
+            let cell = (slot(k) - first) as usize;
+            let place = ((k + whole) - (slot(k) << shift)) as usize;
+            if place == 0 && fraction == 0.0 {
+                strips.points[cell] += mass;
+            } else {
+                strips.inner[cell].mass += mass * places[place].0;
+                strips.inner[cell].excess += mass * places[place].1;
+            }
         }
-        strips.discretise(lambda, side, anchor.and(origin))
+        strips.discretise(lambda, side, anchor.map(|_| -first as usize))
     }
 }
 
@@ -161,8 +185,8 @@ impl Strips {
         Self { grain, offset, index, points: vec![0.0; count], inner: vec![Inner::default(); count] }
     }
 
-    /// Adds an atom of tilted mass at `loss`, which must lie between the first and the last point.
-    pub(super) fn add(&mut self, loss: f64, mass: f64, lambda: f64) {
+    /// Adds an atom of untilted mass at `loss`, which must lie between the first and the last point.
+    pub(super) fn add(&mut self, loss: f64, mass: f64) {
         let h = self.grain.step();
         let position = (loss - self.offset) / h;
         let slot = self.index.partition_point(|&k| k as f64 <= position).saturating_sub(1);
@@ -170,10 +194,8 @@ impl Strips {
         if above <= 0.0 {
             self.points[slot] += mass;
         } else {
-            // Refer the tilt to the lower end of the cell.
-            let untilted = mass * (-lambda * above).exp();
-            self.inner[slot].mass += untilted;
-            self.inner[slot].excess += untilted * -(-above).exp_m1();
+            self.inner[slot].mass += mass;
+            self.inner[slot].excess += mass * -(-above).exp_m1();
         }
     }
 

@@ -18,20 +18,20 @@ pub(super) struct Solver {
     precision: Precision,
 }
 
-/// Epsilons closer than this are not told apart.
-const ABSOLUTE_PRECISION: f64 = 1e-6;
+/// Epsilons below this are only as precise in absolute terms as this one in relative.
+const SMALL_EPSILON: f64 = 1e-3;
 /// Relative error of closed forms.
 const CLOSED_FORM_ERROR: f64 = 1e-11;
 /// Refinements of the grid before the bracket is returned as it is.
-const MAX_REFINEMENTS: usize = 6;
+const MAX_REFINEMENTS: usize = 5;
 
 impl Solver {
     pub(super) fn new(precision: Precision) -> Self {
         Self { convolver: Convolver::new(), precision }
     }
 
-    /// Epsilon of one direction. Where it provably stays below `known` (another direction's bracket), a coarse
-    /// upper bound is enough.
+    /// Epsilon of one direction. Where it stays below the upper end of `known`, another direction's bracket, an
+    /// upper bound is all that the larger of the two needs.
     pub(super) fn epsilon(&mut self, factors: &[(Pair, u64)], delta: f64, known: Bracket) -> Result<Bracket> {
         if let Some(closed) = ClosedForm::of(factors) {
             return Ok(closed.epsilon(delta));
@@ -42,13 +42,13 @@ impl Solver {
             let composed = self.composed(factors, grid, Side::Upper);
             let upper = Curve::new(&composed, Side::Upper);
             best.upper = best.upper.min(upper.epsilon(delta).unwrap_or(f64::INFINITY));
-            if best.upper <= known.lower {
+            if best.upper <= known.upper {
                 return Ok(Bracket { lower: 0.0, upper: best.upper });
             }
             let composed = self.composed(factors, grid, Side::Lower);
             let lower = Curve::new(&composed, Side::Lower);
             best.lower = best.lower.max(lower.epsilon(delta).unwrap_or(0.0));
-            let allowed = (self.precision.relative * best.upper).max(ABSOLUTE_PRECISION);
+            let allowed = self.precision.relative * best.upper.max(SMALL_EPSILON);
             // A finer grid narrows the gap between the two distributions, but not the errors around them.
             let gap = upper.crossing(delta) - lower.crossing(delta);
             if best.width() <= allowed || gap <= 0.3 * allowed {
@@ -81,14 +81,20 @@ impl Solver {
         let mut answers: Vec<Option<Bracket>> = vec![None; epsilons.len()];
         let mut order: Vec<usize> = (0..epsilons.len()).collect();
         order.sort_by(|&a, &b| epsilons[a].total_cmp(&epsilons[b]));
-        while let Some(&next) = order.iter().find(|&&i| answers[i].is_none()) {
-            let epsilon = epsilons[next];
-            let grid = self.grid(factors, Question::Delta { epsilon });
+        loop {
+            let open: Vec<usize> = order.iter().copied().filter(|&i| answers[i].is_none()).collect();
+            // A tilt for the middle of what is left reaches furthest to both sides.
+            let Some(&next) = open.get(open.len() / 2) else { break };
+            let mut grid = self.grid(factors, Question::Delta { epsilon: epsilons[next] });
+            // What is cut off must be small against the least delta that this composition might answer.
+            if let Some(&last) = open.last().filter(|&&last| last != next) {
+                grid.delta = self.grid(factors, Question::Delta { epsilon: epsilons[last] }).delta;
+            }
             let upper = self.composed(factors, grid, Side::Upper);
             let lower = self.composed(factors, grid, Side::Lower);
             let (upper, lower) = (Curve::new(&upper, Side::Upper), Curve::new(&lower, Side::Lower));
-            for &i in &order {
-                if answers[i].is_none() && (i == next || upper.suits(epsilons[i])) {
+            for &i in &open {
+                if i == next || upper.suits(epsilons[i]) {
                     answers[i] =
                         Some(Bracket { lower: lower.delta(epsilons[i]), upper: upper.delta(epsilons[i]) });
                 }
@@ -106,7 +112,7 @@ impl Solver {
                 // Splitting cells adds at most h^2 / 6 of variance a step; where rare large losses make the deviation of a
                 // step a poor guide, keep that small against epsilon itself.
                 let steps: f64 = factors.iter().map(|(_, count)| *count as f64).sum();
-                let epsilon = probes.epsilon(delta, lambda).max(ABSOLUTE_PRECISION);
+                let epsilon = probes.epsilon(delta, lambda).max(SMALL_EPSILON);
                 let finest = 0.3 * epsilon * (2.0 * self.precision.relative / steps).sqrt();
                 Grid { resolution, lambda, delta, finest }
             }

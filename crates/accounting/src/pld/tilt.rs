@@ -21,6 +21,9 @@ pub(super) struct Probes {
     factors: Vec<(Vec<Probe>, f64)>,
 }
 
+/// The logarithm of a delta below which all are alike.
+const LEAST_LOG_DELTA: f64 = -120.0;
+
 /// Share of the delta that losses cut off from a single step may cost.
 const INFINITE_SHARE: f64 = 1e-5;
 
@@ -54,7 +57,12 @@ impl Probes {
         const NEARLY: f64 = 0.7;
         let objective = |log_lambda: f64| {
             let value = self.objective(question, log_lambda.exp());
-            if value.is_nan() { f64::INFINITY } else { value }
+            match question {
+                _ if value.is_nan() => f64::INFINITY,
+                Question::Epsilon { .. } => value,
+                // Losses that cannot reach epsilon have no saddle point: stop where delta is nothing.
+                Question::Delta { .. } => value.max(LEAST_LOG_DELTA),
+            }
         };
         let lowest = (1e-3_f64).ln();
         let best = minimise(lowest, (1e10_f64).ln(), 0.05, objective);
@@ -159,8 +167,9 @@ impl Shape {
         let weights: Vec<f64> =
             probes.iter().map(|probe| (lambda * probe.loss + probe.cell.p.ln() - log_norm).exp()).collect();
         let total: f64 = weights.iter().sum();
-        let moment =
-            |f: &dyn Fn(f64) -> f64| probes.iter().zip(&weights).map(|(p, w)| w * f(p.loss)).sum::<f64>() / total;
+        let moment = |f: &dyn Fn(f64) -> f64| {
+            probes.iter().zip(&weights).map(|(p, w)| w * f(p.loss)).sum::<f64>() / total
+        };
         let mean = moment(&|l| l);
         let deviation = moment(&|l| (l - mean).powi(2)).sqrt();
         let magnitude = moment(&f64::abs);
@@ -175,6 +184,12 @@ impl Shape {
         }
         let masses = probes.iter().map(|probe| (probe.loss, probe.cell.p)).collect();
         Self { mean, deviation, magnitude, low, high, masses }
+    }
+
+    /// A lattice step of at most `step`, but not so small that indices or losses would lose their meaning.
+    pub(super) fn spacing(&self, step: f64) -> f64 {
+        let reach = self.low.abs().max(self.high.abs());
+        step.max((self.high - self.low) * 1e-12).max(reach * 16.0 * f64::EPSILON).max(1e-30)
     }
 
     /// The middle of the interval of length `h` that holds the most mass, if that is more than half.
