@@ -6,7 +6,7 @@ use dapple_geometry::Mask;
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::spec::{Delta, PlanSpec, Privacy, SamplingSpec};
-use crate::{Relation, Sampling, Scheme, Spatial, price};
+use crate::{Relation, Sampling, Scheme, Spatial, number, price};
 
 /// Checks every value by itself and beside the others. The hash is left empty.
 pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
@@ -135,7 +135,13 @@ fn steps(spec: &SamplingSpec, batch: u64, records: u64) -> Result<u64, PlanError
         (Some(epochs), None) => ("sampling.epochs", epochs.saturating_mul(records.div_ceil(batch))),
         (None, Some(steps)) => ("sampling.steps", steps),
     };
-    limits::steps(steps).map_err(within(key))
+    limits::steps(steps).map_err(|_| {
+        PlanError::invalid(
+            key,
+            format!("{steps} steps are outside [1, 10000000]"),
+            "steps = epochs * ceil(records / batch)",
+        )
+    })
 }
 
 fn noise_multiplier(spec: &Privacy) -> Result<f64, PlanError> {
@@ -162,7 +168,7 @@ fn delta(spec: &Privacy, records: u64) -> Result<f64, PlanError> {
     if !(delta > 0.0 && delta < 1.0) {
         return Err(PlanError::invalid(
             key,
-            format!("{delta} is not a probability between 0 and 1"),
+            format!("{} is not a probability between 0 and 1", number::exact(delta)),
             "delta is commonly 1e-5 or 1/n, one over the number of records",
         ));
     }
@@ -170,5 +176,10 @@ fn delta(spec: &Privacy, records: u64) -> Result<f64, PlanError> {
 }
 
 fn within(key: &'static str) -> impl Fn(AccountingError) -> PlanError {
-    move |source| PlanError::Accounting { key: Some(key), source }
+    move |source| match source {
+        AccountingError::OutOfRange { value, range, .. } => {
+            PlanError::invalid(key, format!("{} is outside {range}", number::exact(value)), source.hint())
+        }
+        source => PlanError::Accounting { key: Some(key), source },
+    }
 }

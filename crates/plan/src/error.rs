@@ -3,6 +3,7 @@
 use dapple_accounting::AccountingError;
 use thiserror::Error;
 
+use crate::number;
 use crate::spec::keys;
 
 /// Why a plan was not read, checked or priced. The message is one line; [`PlanError::hint`] is the way out.
@@ -84,7 +85,7 @@ pub enum PlanError {
         source: AccountingError,
     },
     /// No value of the unknown meets the target.
-    #[error("no {unknown} from {low} to {high} keeps epsilon at or below {epsilon}")]
+    #[error("no {unknown} from {low} to {high} keeps epsilon at or below {}", number::exact(*.epsilon))]
     Unreachable {
         /// The flag name of the unknown.
         unknown: &'static str,
@@ -174,7 +175,7 @@ fn accounting_place(key: &Option<&'static str>) -> String {
 
 fn toml_hint(key: &str, message: &str) -> Option<String> {
     if message.starts_with("unknown field") {
-        let near = keys::near(key);
+        let near = if key.contains('.') { keys::near(key) } else { Vec::new() };
         return Some(if near.is_empty() {
             format!("sections are {}", keys::sections().join(", "))
         } else {

@@ -304,7 +304,9 @@ fn locate(source: Error, region: &Region) -> PlanError {
         | Error::MaskSize { .. } => region_key,
         Error::BadRadius { .. } => "region.circle",
         Error::NotAnnotated { .. } => "region.placement",
-        Error::PaddingTooLarge { .. } => "pipeline.pad",
+        Error::PaddingTooLarge { .. } | Error::TooLarge { what: "side of the padded image", .. } => {
+            "pipeline.pad"
+        }
         Error::SpreadsOverImage { .. } => "pipeline.operations",
         _ => "pipeline.image",
     };

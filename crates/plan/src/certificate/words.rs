@@ -76,9 +76,14 @@ fn spatial(plan: &Plan) -> Vec<String> {
     let Some(pipeline) = spatial.pipeline() else {
         return vec!["There is no crop: every view of a sampled image shows the region.".to_owned()];
     };
+    let drawn = match spatial.views() {
+        1 => "The crop of an image is drawn anew in each step, its origin".to_owned(),
+        views => format!(
+            "The crops of the {views} views of an image are drawn anew in each step, independently, each origin"
+        ),
+    };
     let mut sentences = vec![format!(
-        "The crop of each of the {} view(s) of an image is drawn anew in each step, its origin uniform over all places and independent of the content and of the other records; crops are never cached.",
-        spatial.views()
+        "{drawn} uniform over all places and independent of the content and of the other records; crops are never cached."
     )];
     let pads = pipeline.before().iter().filter_map(|operation| match operation {
         Operation::Pad { mode, .. } => Some(*mode),

@@ -201,8 +201,8 @@ pub fn near(name: &str) -> Vec<&'static str> {
         .iter()
         .filter_map(|key| {
             let leaf = key.path.rsplit('.').next().unwrap_or(key.path);
-            let flag = key.flag.map_or_else(String::new, |flag| flag.replace('-', "_"));
-            let distance = edits(name, key.path).min(edits(&last, leaf)).min(edits(&last, &flag));
+            let by_flag = key.flag.map_or(usize::MAX, |flag| edits(&last, &flag.replace('-', "_")));
+            let distance = edits(name, key.path).min(edits(&last, leaf)).min(by_flag);
             (distance <= leaf.len() / 3 + 1).then_some((distance, key.path))
         })
         .collect();
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(near("sampling.batchs"), ["sampling.batch"]);
         assert_eq!(near("pipeline.batch_size"), Vec::<&str>::new());
         assert_eq!(near("noise-multiplyer"), ["privacy.noise_multiplier"]);
-        assert!(near("zzzzzzzz").is_empty());
+        assert!(near("zzzzzzzz").is_empty() && near("nonsense.key").is_empty());
     }
 
     #[test]

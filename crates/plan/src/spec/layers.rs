@@ -24,6 +24,12 @@ impl PlanSpec {
         let (section, name) = key.path.split_once('.').ok_or_else(unknown)?;
         let wrong =
             |message: String| PlanError::Value { key: key.path.to_owned(), message: plain_words(&message) };
+        if !value.is_empty()
+            && value.bytes().all(|byte| byte.is_ascii_digit())
+            && value.parse::<i64>().is_err()
+        {
+            return Err(wrong(format!("{value} is too large")));
+        }
         let mut table = self.to_table().map_err(wrong)?;
         let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
         if let Value::Table(section) = section {
@@ -82,8 +88,8 @@ fn read(path: &str, text: &str) -> Value {
     if matches!(path, "region.mask" | "performance.device") {
         return word();
     }
-    // A second line would be a second key.
-    if text.contains(['\n', '\r']) {
+    // A second line would be a second key, and 0x10 is a size without width, not sixteen.
+    if text.contains(['\n', '\r']) || text.starts_with("0x") {
         return word();
     }
     match format!("value = {text}").parse::<Table>() {
@@ -129,6 +135,7 @@ mod tests {
         assert_eq!(spec.sampling.scheme, Some(Scheme::WithoutReplacement));
         assert_eq!(spec.privacy.noise_multiplier, Some(1.0));
         assert_eq!(spec.region.mask.as_deref(), Some("1.png"));
+        assert_eq!(layer(&[("image", "0x10")]).pipeline.image, Some(Pixels { x: 0, y: 10 }));
     }
 
     #[test]
@@ -149,6 +156,11 @@ mod tests {
                 "batch",
                 "1\nrecords = 5",
                 "sampling.batch (--batch): invalid type: string \"1\\nrecords = 5\", expected a whole number",
+            ),
+            (
+                "records",
+                "18446744073709551616",
+                "sampling.records (--records): 18446744073709551616 is too large",
             ),
         ] {
             let error = spec.set(path, value).unwrap_err();

@@ -1,0 +1,140 @@
+//! What can be written behind `dapple`.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
+use dapple_plan::Precision;
+use dapple_plan::spec::keys::{KEYS, Key};
+
+use crate::verbs::{account, calibrate, completions, inclusion, man, profile, sweep};
+
+/// Differentially private training of vision models that counts every source of randomness.
+///
+/// Results go to stdout, talk to stderr. Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dapple",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    args_override_self = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Account(account::Arguments),
+    Calibrate(calibrate::Arguments),
+    Profile(profile::Arguments),
+    Sweep(sweep::Arguments),
+    Inclusion(inclusion::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
+}
+
+/// What every verb about a plan takes.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// A plan as a TOML file; flags override it
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) plan: Option<PathBuf>,
+    /// Sets any key of the plan, after file and flags; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Says nothing on stderr but errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) flags: PlanFlags,
+}
+
+/// How narrow brackets must be.
+#[derive(Debug, Args)]
+pub(crate) struct Width {
+    /// The width of the certified bracket over its upper end
+    #[arg(long, value_name = "R", default_value_t = 0.001, value_parser = relative)]
+    precision: f64,
+}
+
+impl Width {
+    pub(crate) fn precision(&self) -> Precision {
+        Precision { relative: self.precision }
+    }
+}
+
+fn relative(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (1e-5..=0.5).contains(&value) => Ok(value),
+        _ => Err("not a number between 1e-5 and 0.5".to_owned()),
+    }
+}
+
+/// The flags that describe a plan: one for each key that has one, as (dotted key, value).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PlanFlags(pub(crate) Vec<(&'static str, String)>);
+
+fn flags() -> impl Iterator<Item = (&'static Key, &'static str)> {
+    KEYS.iter().filter_map(|key| key.flag.map(|flag| (key, flag)))
+}
+
+impl Args for PlanFlags {
+    fn augment_args(command: Command) -> Command {
+        flags().fold(command.next_help_heading("Plan"), |command, (key, flag)| {
+            let mut help = capitalised(key.meaning);
+            if let Some(default) = key.default {
+                help.push_str(&format!(" [default: {default}]"));
+            }
+            let mut argument =
+                Arg::new(key.path).long(flag).value_name(key.value).help(help).allow_negative_numbers(true);
+            // Minus signs that are not plain numbers (-1e-5, -inf) reach the check of the plan, which says what is wrong.
+            if key.path.starts_with("privacy.") && key.choices.is_empty() {
+                argument = argument.allow_hyphen_values(true);
+            }
+            if !key.choices.is_empty() {
+                argument = argument.value_parser(PossibleValuesParser::new(key.choices));
+            }
+            command.arg(argument)
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for PlanFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |(key, _): (&'static Key, _)| {
+            matches.get_one::<String>(key.path).map(|value| (key.path, value.clone()))
+        };
+        Ok(Self(flags().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,104 @@
+//! Why a verb did not finish: one line, the way out, and the exit code.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use dapple_plan::PlanError;
+use dapple_report::ReportError;
+
+use crate::args::Cli;
+
+/// Why a verb did not finish.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The request was wrong: exit 2.
+    Request { message: String, hint: String },
+    /// The run failed: exit 1.
+    Run { message: String, hint: Option<String> },
+    /// Help or the version was asked for: exit 0.
+    Help(clap::Error),
+    /// The reader of stdout went away: exit 0, silently.
+    BrokenPipe,
+}
+
+impl Failure {
+    pub(crate) fn request(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Request { message: message.into(), hint: hint.into() }
+    }
+
+    pub(crate) fn run(message: impl Into<String>) -> Self {
+        Self::Run { message: message.into(), hint: None }
+    }
+
+    /// Tells what went wrong and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let (message, hint, code) = match self {
+            Self::Request { message, hint } => (message, Some(hint), 2),
+            Self::Run { message, hint } => (message, hint, 1),
+            Self::Help(text) => {
+                // A reader of the help that went away has seen enough.
+                let _ = text.print();
+                return ExitCode::SUCCESS;
+            }
+            Self::BrokenPipe => return ExitCode::SUCCESS,
+        };
+        let mut stderr = std::io::stderr().lock();
+        let (red, cyan, plain) =
+            if coloured() { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };
+        // Nobody is left to tell if stderr is closed.
+        let _ = writeln!(stderr, "{red}error:{plain} {}", one_line(&message));
+        if let Some(hint) = hint {
+            let _ = writeln!(stderr, "{cyan}hint:{plain} {}", one_line(&hint));
+        }
+        ExitCode::from(code)
+    }
+}
+
+/// Colour only where a person looks and does not mind.
+fn coloured() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        let hint = error.hint().unwrap_or_else(|| "see `dapple help`".to_owned());
+        Self::request(error.to_string(), hint)
+    }
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Self {
+        Self::Run { message: error.to_string(), hint: error.hint().map(str::to_owned) }
+    }
+}
+
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Self {
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(error),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::request(
+                "no verb is given",
+                "try `dapple account --help`; verbs are account, calibrate, profile, sweep, inclusion, completions, man",
+            ),
+            _ => {
+                let text = error.render().to_string();
+                let message = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+                let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+                let hint = tip.map_or_else(usage, str::to_owned);
+                Self::request(message, hint)
+            }
+        }
+    }
+}
+
+/// Where to look: the help of the verb that was given.
+fn usage() -> String {
+    let verb = std::env::args().nth(1).filter(|word| Cli::command().find_subcommand(word).is_some());
+    verb.map_or_else(|| "see `dapple --help`".to_owned(), |verb| format!("see `dapple {verb} --help`"))
+}

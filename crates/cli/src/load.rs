@@ -1,0 +1,105 @@
+//! From files and flags to a plan.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use dapple_geometry::{MAX_PIXELS, Mask, Size};
+use dapple_plan::{Plan, PlanSpec};
+use image::{DynamicImage, ImageFormat, ImageReader};
+
+use crate::args::Common;
+use crate::failure::Failure;
+
+/// A plan is a page of text; more is a slip.
+const MAX_PLAN_BYTES: u64 = 1 << 20;
+
+/// An unchecked plan and the pictures it names.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) spec: PlanSpec,
+    pub(crate) masks: Vec<Mask>,
+}
+
+impl Request {
+    /// Reads the file, lays the flags over it and the settings over both, and reads the mask.
+    pub(crate) fn load(common: &Common) -> Result<Self, Failure> {
+        let spec = spec(common)?;
+        let masks = masks(&spec)?;
+        Ok(Self { spec, masks })
+    }
+
+    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+        Ok(Plan::check_with_masks(&self.spec, &self.masks)?)
+    }
+}
+
+fn spec(common: &Common) -> Result<PlanSpec, Failure> {
+    let mut spec = match &common.plan {
+        Some(path) => read_plan(path)?,
+        None => PlanSpec::default(),
+    };
+    let mut flags = PlanSpec::default();
+    for (key, value) in &common.flags.0 {
+        flags.set(key, value)?;
+    }
+    spec = spec.merge(&flags);
+    let mut settings = PlanSpec::default();
+    for setting in &common.set {
+        let (key, value) = setting.split_once('=').ok_or_else(|| {
+            Failure::request(
+                format!("--set {setting} has no `=`"),
+                "write --set path.to.key=value, e.g. --set sampling.batch=100",
+            )
+        })?;
+        settings.set(key.trim(), value.trim())?;
+    }
+    Ok(spec.merge(&settings))
+}
+
+fn read_plan(path: &Path) -> Result<PlanSpec, Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::request(
+            format!("cannot read the plan {}: {error}", path.display()),
+            "give --plan the name of a TOML file, or describe the plan by flags",
+        )
+    };
+    let mut text = String::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(MAX_PLAN_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MAX_PLAN_BYTES {
+        return Err(Failure::request(
+            format!("the plan {} is larger than {MAX_PLAN_BYTES} bytes", path.display()),
+            "a plan is a short TOML file; is this the right one?",
+        ));
+    }
+    Ok(PlanSpec::from_toml(&text).map_err(|error| error.in_file(&path.display().to_string()))?)
+}
+
+/// The masks that a plan names.
+pub(crate) fn masks(spec: &PlanSpec) -> Result<Vec<Mask>, Failure> {
+    spec.region.mask.iter().map(|name| read_mask(Path::new(name))).collect()
+}
+
+fn read_mask(path: &Path) -> Result<Mask, Failure> {
+    let wrong = |problem: String| {
+        Failure::request(
+            format!("region.mask (--region-mask): {}: {problem}", path.display()),
+            "give a PNG picture in which white marks private pixels and black the rest",
+        )
+    };
+    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let mut reader = ImageReader::with_format(BufReader::new(file), ImageFormat::Png);
+    let mut limits = image::Limits::default();
+    limits.max_alloc = Some(8 * MAX_PIXELS);
+    reader.limits(limits);
+    let picture = reader.decode().map_err(|error| wrong(error.to_string()))?;
+    let size =
+        Size::named("mask", picture.width(), picture.height()).map_err(|error| wrong(error.to_string()))?;
+    let bytes = match picture {
+        DynamicImage::ImageLuma8(grey) => grey.into_raw(),
+        // Sixteen bits, so that no faint colour rounds to black: whatever is not black is private.
+        other => other.into_luma16().pixels().map(|pixel| u8::from(pixel.0[0] != 0)).collect(),
+    };
+    Mask::from_bytes(size, bytes).map_err(|error| wrong(error.to_string()))
+}

@@ -1,0 +1,63 @@
+//! The files a curve or a sweep may be written to.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use dapple_report::{Figure, Page, Table, Theme};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Pixels a unit of a PNG.
+const SCALE: f64 = 2.0;
+
+#[derive(Debug, Args)]
+pub(crate) struct Pictures {
+    /// Writes the numbers as comma-separated values
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    csv: Option<PathBuf>,
+    /// Draws the figure as SVG
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    svg: Option<PathBuf>,
+    /// Draws the figure as PNG
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    png: Option<PathBuf>,
+    /// Writes figure and numbers as one HTML page that needs no network
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    html: Option<PathBuf>,
+}
+
+impl Pictures {
+    /// Refuses names that cannot be written, before any work is done.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let targets = [("csv", &self.csv), ("svg", &self.svg), ("png", &self.png), ("html", &self.html)];
+        for (flag, path) in targets {
+            path.as_deref().map_or(Ok(()), |path| output::check_target(flag, path))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what was asked for.
+    pub(crate) fn write(
+        &self,
+        quiet: bool,
+        numbers: &Table,
+        figure: &Figure,
+        page: impl FnOnce() -> Page,
+    ) -> Result<(), Failure> {
+        let write = |path: &Path, bytes: &[u8]| output::write_file(path, bytes, quiet);
+        if let Some(path) = &self.csv {
+            write(path, numbers.to_csv().as_bytes())?;
+        }
+        if let Some(path) = &self.svg {
+            write(path, figure.to_svg(Theme::Auto).as_bytes())?;
+        }
+        if let Some(path) = &self.png {
+            write(path, &figure.to_png(Theme::Light, SCALE)?)?;
+        }
+        if let Some(path) = &self.html {
+            write(path, page().command(output::command_line()).to_html().as_bytes())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! `dapple calibrate`: solves a plan for one unknown.
+
+use clap::{Args, ValueEnum};
+use dapple_plan::{Certificate, Solved, Unknown, Value, number};
+use serde::Serialize;
+
+use crate::args::{Common, Width};
+use crate::failure::Failure;
+use crate::load::Request;
+use crate::output;
+
+/// Finds the least noise, or the most of anything else, that keeps epsilon at or below --epsilon
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// What to solve for
+    #[arg(long = "for", value_name = "UNKNOWN")]
+    unknown: UnknownName,
+    #[command(flatten)]
+    width: Width,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UnknownName {
+    NoiseMultiplier,
+    Epochs,
+    Steps,
+    Batch,
+    Crop,
+    Patch,
+}
+
+impl From<UnknownName> for Unknown {
+    fn from(name: UnknownName) -> Self {
+        match name {
+            UnknownName::NoiseMultiplier => Self::NoiseMultiplier,
+            UnknownName::Epochs => Self::Epochs,
+            UnknownName::Steps => Self::Steps,
+            UnknownName::Batch => Self::Batch,
+            UnknownName::Crop => Self::Crop,
+            UnknownName::Patch => Self::Patch,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    certificate: &'a Certificate,
+    solved: Solved,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Request { spec, masks } = Request::load(&arguments.common)?;
+    let found = dapple_plan::calibrate(&spec, &masks, arguments.unknown.into(), arguments.width.precision())?;
+    if arguments.common.json {
+        return output::print_json(&Answer { certificate: &found.certificate, solved: found.solved });
+    }
+    let solved = words(&found.solved);
+    output::print(&format!("{:<16}  {solved}  (solved)\n{}", found.solved.name, found.certificate.text()))
+}
+
+/// A solved value; noise is rounded up, which is the safe side.
+pub(crate) fn words(solved: &Solved) -> String {
+    match (solved.size, solved.value) {
+        (Some(size), _) => size.to_string(),
+        (None, Value::Whole(value)) => value.to_string(),
+        (None, Value::Real(value)) => number::up(value, 5),
+    }
+}

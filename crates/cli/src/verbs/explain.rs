@@ -1,0 +1,122 @@
+//! Every factor of a plan's privacy and what it is worth.
+
+use dapple_plan::{Certificate, Plan, PlanError, Precision, Relation, Scheme, number};
+use dapple_report::{Column, Table, TextStyle};
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// A factor of the guarantee.
+#[derive(Debug, Serialize)]
+pub(crate) struct Factor {
+    name: &'static str,
+    /// `None` where it is too large to report.
+    value: Option<f64>,
+    meaning: String,
+}
+
+pub(crate) fn explain(
+    plan: &Plan,
+    certificate: &Certificate,
+    precision: Precision,
+) -> Result<Vec<Factor>, PlanError> {
+    let factor = |name, value, meaning: String| Factor { name, value: Some(value), meaning };
+    let mut factors = vec![factor(
+        "sample rate",
+        plan.sample_rate(),
+        format!("a step draws {} of {} records", plan.batch(), plan.records()),
+    )];
+    if plan.relation() == Relation::Patch {
+        factors.extend(spatial(plan));
+    }
+    factors.push(factor(
+        "effective rate",
+        plan.effective_rate(),
+        "a step sees what is protected with this probability".to_owned(),
+    ));
+    factors.push(factor(
+        "sensitivity",
+        certificate.sensitivity,
+        "clip norms by which what is protected can move the sum of gradients".to_owned(),
+    ));
+    factors.push(factor(
+        "noise multiplier",
+        plan.noise_multiplier(),
+        "clip norms of Gaussian noise on that sum, each step".to_owned(),
+    ));
+    factors.push(factor("steps", plan.steps() as f64, "steps that are released, composed".to_owned()));
+    factors.push(factor(
+        "epsilon",
+        certificate.epsilon.upper,
+        format!("this plan, at delta {}", number::exact(plan.delta())),
+    ));
+    factors.extend(elsewhere(plan, precision)?);
+    Ok(factors)
+}
+
+fn spatial(plan: &Plan) -> Vec<Factor> {
+    let spatial = plan.spatial();
+    let Some(seen) = spatial.seen() else {
+        return vec![Factor {
+            name: "inclusion",
+            value: Some(1.0),
+            meaning: "there is no crop: every sampled image shows the region".to_owned(),
+        }];
+    };
+    let place =
+        seen.worst_origin.map_or_else(String::new, |(x, y)| format!(", at its worst place ({x}, {y})"));
+    let counts = seen.counts.map_or_else(
+        || "expected over the sizes of random crops".to_owned(),
+        |counts| format!("{} of {} crops see the region", counts.hits, counts.crop_origins),
+    );
+    let mut factors = vec![Factor {
+        name: "inclusion, one view",
+        value: Some(seen.probability()),
+        meaning: format!("{counts}{place}"),
+    }];
+    if spatial.views() > 1 {
+        factors.push(Factor {
+            name: "inclusion",
+            value: Some(spatial.inclusion_probability()),
+            meaning: format!("at least one of {} views sees the region", spatial.views()),
+        });
+    }
+    factors
+}
+
+/// The same run under other relations.
+fn elsewhere(plan: &Plan, precision: Precision) -> Result<Vec<Factor>, PlanError> {
+    let mut factors = Vec::new();
+    for (relation, name, meaning) in [
+        (Relation::Replace, "epsilon, replace", "the same run, for whole records substituted"),
+        (Relation::AddRemove, "epsilon, add-remove", "the same run, for whole records added or removed"),
+    ] {
+        let covered = relation == Relation::Replace || plan.sampling().scheme() == Scheme::Poisson;
+        if relation == plan.relation() || !covered {
+            continue;
+        }
+        let value = match plan.at_relation(relation).price(precision) {
+            Ok(certificate) => Some(certificate.epsilon.upper),
+            // Too large to report: that is the comparison.
+            Err(PlanError::Accounting { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        factors.push(Factor { name, value, meaning: meaning.to_owned() });
+    }
+    Ok(factors)
+}
+
+/// The factors as a table.
+pub(crate) fn text(factors: &[Factor]) -> Result<String, Failure> {
+    let mut table = Table::new([Column::text("factor"), Column::number("value"), Column::text("meaning")]);
+    for factor in factors {
+        // Rounded up: every factor that is larger makes epsilon larger, but for the noise, which is written in full.
+        let value = match (factor.name, factor.value) {
+            (_, None) => "too large".to_owned(),
+            ("noise multiplier" | "steps" | "sensitivity", Some(value)) => number::exact(value),
+            (_, Some(value)) => number::up(value, 4),
+        };
+        table.push([factor.name.into(), value.into(), factor.meaning.clone().into()])?;
+    }
+    Ok(table.to_text(TextStyle::default()))
+}

@@ -1,0 +1,93 @@
+//! A sweep as a figure and a page.
+
+use dapple_plan::{Certificate, Unknown, Value, number};
+use dapple_report::{Axis as ChartAxis, Chart, Figure, Page, Section, Series, Table};
+
+use super::Row;
+use super::axes::{self, Axis};
+
+/// From this ratio of largest to smallest on, a logarithmic axis reads better.
+const LOG_RATIO: f64 = 20.0;
+
+/// The measured value over the first axis whose values are numbers, a line for each combination of the others.
+pub(super) fn figure(axes: &[Axis], rows: &[Row], unknown: Option<Unknown>) -> Figure {
+    let measure = &unknown.map_or_else(|| "ε".to_owned(), |unknown| unknown.name().replace('-', " "));
+    let across = axes.iter().position(|axis| axis.numbers().is_some());
+    let points: Vec<(String, f64, f64)> = rows
+        .iter()
+        .enumerate()
+        .filter_map(|(index, row)| {
+            let x = match across {
+                Some(across) => axes::number(row.values.get(across)?)?,
+                None => index as f64,
+            };
+            let (certificate, solved) = row.priced.as_ref()?;
+            let y = match solved.map(|solved| solved.value) {
+                Some(Value::Whole(value)) => value as f64,
+                Some(Value::Real(value)) => value,
+                None => certificate.epsilon.upper,
+            };
+            Some((label(axes, row, across, measure), x, y))
+        })
+        .collect();
+    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for (label, x, y) in points {
+        match lines.iter_mut().find(|(name, _)| *name == label) {
+            Some((_, line)) => line.push((x, y)),
+            None => lines.push((label, vec![(x, y)])),
+        }
+    }
+    let heights = lines.iter().flat_map(|(_, line)| line.iter().map(|(_, y)| *y));
+    let (low, high) = heights.fold((f64::INFINITY, 0.0f64), |(low, high), y| (low.min(y), high.max(y)));
+    let vertical = if low > 0.0 && high / low > LOG_RATIO {
+        ChartAxis::log(measure.as_str())
+    } else {
+        ChartAxis::linear(measure.as_str())
+    };
+    let horizontal = across.map_or_else(|| "combination".to_owned(), |across| words(&axes[across]));
+    let names: Vec<String> = axes.iter().map(words).collect();
+    let mut chart = Chart::new(format!("{measure} over {}", names.join(" and ")))
+        .subtitle(subtitle(rows))
+        .x(ChartAxis::linear(horizontal))
+        .y(vertical);
+    for (label, line) in lines {
+        chart = chart.series(Series::line_points(label, line));
+    }
+    Figure::single(chart).note("Each point is the upper end of a certified bracket.")
+}
+
+/// The name of an axis as it is read.
+fn words(axis: &Axis) -> String {
+    axis.name.replace(['-', '_'], " ")
+}
+
+/// What all plans have in common.
+fn subtitle(rows: &[Row]) -> String {
+    let facts = |certificate: &Certificate| {
+        [
+            format!("{} relation", certificate.relation),
+            format!("{} sampling", certificate.sampling),
+            format!("δ = {}", number::exact(certificate.delta)),
+            format!("{} records", certificate.records),
+        ]
+    };
+    let mut priced =
+        rows.iter().filter_map(|row| row.priced.as_ref()).map(|(certificate, _)| facts(certificate));
+    let Some(first) = priced.next() else { return String::new() };
+    let mut common = first.to_vec();
+    priced.for_each(|facts| common.retain(|fact| facts.contains(fact)));
+    common.join(", ")
+}
+
+fn label(axes: &[Axis], row: &Row, across: Option<usize>, measure: &str) -> String {
+    let others = axes.iter().zip(&row.values).enumerate().filter(|(index, _)| Some(*index) != across);
+    let parts: Vec<String> = others.map(|(_, (axis, value))| format!("{} {value}", words(axis))).collect();
+    if parts.is_empty() || across.is_none() { measure.to_owned() } else { parts.join(", ") }
+}
+
+pub(super) fn page(figure: &Figure, table: &Table) -> Page {
+    let section = Section::new("")
+        .figure(figure, "Upper ends of certified brackets.")
+        .table(table, "Bounds are rounded to their side; empty where no bound can be reported.");
+    Page::new("Sweep").section(section)
+}

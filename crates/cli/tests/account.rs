@@ -1,0 +1,129 @@
+//! `account` and `calibrate`: text, JSON, statement, and the spellings of the flags.
+
+mod common;
+
+use std::fs;
+
+use common::{FIGURE_2A, dapple, dapple_with, snapshot};
+
+#[test]
+fn text_json_statement_and_explanation() {
+    snapshot("account_text", &dapple(&format!("account {FIGURE_2A}")).report());
+    snapshot("account_json", &dapple(&format!("account {FIGURE_2A} --json")).report());
+    snapshot("account_statement", &dapple(&format!("account {FIGURE_2A} --statement")).report());
+    snapshot("account_explain", &dapple(&format!("account {FIGURE_2A} --explain")).report());
+    snapshot(
+        "account_without_replacement",
+        &dapple(&format!("account {FIGURE_2A} --sampling without-replacement --json --explain")).report(),
+    );
+    snapshot(
+        "account_rdp",
+        &dapple(&format!("account {FIGURE_2A} --relation add-remove --accountant rdp")).report(),
+    );
+}
+
+#[test]
+fn json_has_the_promised_fields_in_order() {
+    let run = dapple(&format!("account {FIGURE_2A} --json"));
+    let names: Vec<&str> = run
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("  \"").and_then(|line| line.split('"').next()))
+        .collect();
+    let promised = [
+        "epsilon",
+        "delta",
+        "relation",
+        "sampling",
+        "sample_rate",
+        "inclusion_probability",
+        "effective_rate",
+        "steps",
+        "noise_multiplier",
+        "sensitivity",
+        "accountant",
+        "assumptions",
+        "plan_hash",
+    ];
+    assert_eq!(names[..promised.len()], promised);
+    let json = run.json();
+    assert!(json["epsilon"]["lower"].as_f64() <= json["epsilon"]["upper"].as_f64());
+    assert_eq!(json["steps"], 3000);
+    // The canonical form of a plan may only change on purpose: run folders keep its hash.
+    assert_eq!(json["plan_hash"], "3156600815741814d9ed4fcc902925d2237ed08a780a36b0f4c37509a9cb7043");
+}
+
+const PLAN: &str = r#"
+[privacy]
+delta = 1e-5
+noise_multiplier = 1.0
+
+[region]
+patch = [10, 10]
+
+[pipeline]
+image = [1000, 1000]
+crop = [100, 100]
+
+[sampling]
+batch = 100
+records = 3000
+epochs = 100
+
+[performance]
+threads = 1
+"#;
+
+/// Several spellings of one plan give one certificate.
+#[test]
+fn files_flags_and_settings_agree() {
+    let expected = dapple(&format!("account {FIGURE_2A} --json")).stdout;
+    let spellings = [
+        "--plan plan.toml",
+        "--plan plan.toml --relation patch --sampling poisson --views 1 --accountant pld --placement anywhere",
+        "--plan plan.toml --set sampling.batch=100 --set privacy.delta=0.00001",
+        "--plan plan.toml --steps 3000",
+        "--plan plan.toml --crop 100 --patch 10 --pad 0 --pad-mode zero",
+        "--plan plan.toml --set performance.microbatch=8 --quiet",
+        "--plan plan.toml --circle 3 --set region.patch=10x10",
+        "--plan plan.toml --noise-multiplier 2 --noise-multiplier 1e0",
+    ];
+    for flags in spellings {
+        let run = dapple_with(&format!("account {flags} --json"), |folder| {
+            fs::write(folder.join("plan.toml"), PLAN).unwrap();
+        });
+        assert_eq!(run.stdout, expected, "{flags}: {}", run.stderr);
+    }
+    // One over the number of records, and the record-level relations.
+    let run = dapple(&format!("account {FIGURE_2A} --delta 1/n --relation replace --json"));
+    assert_eq!(run.json()["delta"].as_f64(), Some(1.0 / 3000.0));
+    assert_eq!(run.json()["relation"], "replace");
+    let run = dapple("account --batch 10 --records 100 --steps 5 --noise-multiplier 2 --delta 1e-5 --json");
+    assert_eq!(run.json()["relation"], "add-remove");
+    let run = dapple(&format!("account {FIGURE_2A} --markdown"));
+    assert!(run.stdout.starts_with("# Privacy statement"));
+    let run = dapple(&format!(
+        "account {} --crop-scale 0.08:1 --crop-ratio 0.75:1.3333 --pad 4x2 --pad-mode reflect --json",
+        FIGURE_2A.replace("--crop 100x100", "")
+    ));
+    assert!(run.json()["inclusion_probability"].as_f64() < Some(1.0));
+}
+
+#[test]
+fn every_unknown_is_solved_on_the_safe_side() {
+    for unknown in ["noise-multiplier", "epochs", "steps", "batch", "crop", "patch"] {
+        let run = dapple(&format!("calibrate --for {unknown} --epsilon 0.5 {FIGURE_2A} --json"));
+        let json = run.json();
+        assert!(json["epsilon"]["upper"].as_f64() <= Some(0.5), "{unknown}");
+        assert_eq!(json["solved"]["name"], unknown);
+        assert!(json["solved"]["value"].as_f64() > Some(0.0));
+    }
+    snapshot(
+        "calibrate_text",
+        &dapple(&format!("calibrate --for noise-multiplier --epsilon 0.5 {FIGURE_2A}")).report(),
+    );
+    snapshot(
+        "calibrate_json",
+        &dapple(&format!("calibrate --for crop --epsilon 0.5 {FIGURE_2A} --json")).report(),
+    );
+}

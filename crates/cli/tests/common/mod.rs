@@ -1,0 +1,95 @@
+//! Runs the program in an empty folder and writes down what it did.
+
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// P Figure 2a: images of 1000x1000, crops of 100x100, patches of 10x10, batch 100 of 3000, 100 epochs.
+pub(crate) const FIGURE_2A: &str = "--image 1000x1000 --crop 100x100 --patch 10x10 --batch 100 --records 3000 \
+                             --epochs 100 --noise-multiplier 1 --delta 1e-5";
+
+/// What a run of the program did.
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) folder: TempDir,
+}
+
+impl Run {
+    /// The names of the files it left behind.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(name)).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+
+    /// Everything at once, for a snapshot.
+    pub(crate) fn report(&self) -> String {
+        let Self { code, stdout, stderr, .. } = self;
+        let files = self.files().join(" ");
+        format!("exit {code}\n--- stdout\n{stdout}--- stderr\n{stderr}--- files\n{files}\n")
+    }
+}
+
+/// Runs `dapple` with arguments separated by spaces, in an empty folder.
+pub(crate) fn dapple(arguments: &str) -> Run {
+    dapple_with(arguments, |_| ())
+}
+
+/// The same, in a folder that is prepared first; what was put there is taken away from the files left behind.
+pub(crate) fn dapple_with(arguments: &str, prepare: impl FnOnce(&Path)) -> Run {
+    let folder = TempDir::new().unwrap();
+    prepare(folder.path());
+    let output = Command::new(env!("CARGO_BIN_EXE_dapple"))
+        .args(arguments.split_whitespace())
+        .current_dir(folder.path())
+        .env_remove("COLUMNS")
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    Run {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+        folder,
+    }
+}
+
+/// Snapshots guard the interface; the numbers themselves are tested against references in the crates that compute them. So bounds
+/// keep one decimal here, and a finer grid of the accountant does not change a snapshot.
+pub(crate) fn snapshot(name: &str, text: &str) {
+    insta::with_settings!({
+        filters => vec![(r"[0-9a-f]{64}", "HASH"), (r"(\d\.\d)\d+(e-?\d+)?", "$1..$2")],
+        omit_expression => true,
+        snapshot_path => "../snapshots",
+        prepend_module_to_snapshot => false,
+    }, {
+        insta::assert_snapshot!(name, text);
+    });
+}
+
+/// A snapshot of text without bounds, digit by digit.
+pub(crate) fn exact_snapshot(name: &str, text: &str) {
+    insta::with_settings!({
+        omit_expression => true,
+        snapshot_path => "../snapshots",
+        prepend_module_to_snapshot => false,
+    }, {
+        insta::assert_snapshot!(name, text);
+    });
+}

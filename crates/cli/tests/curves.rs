@@ -1,0 +1,70 @@
+//! `profile`, `sweep` and `inclusion`: what they print and the files they write.
+
+mod common;
+
+use common::{FIGURE_2A, dapple, dapple_with, exact_snapshot, snapshot};
+use image::{GrayImage, Luma};
+
+#[test]
+fn profiles() {
+    snapshot("profile_json", &dapple(&format!("profile {FIGURE_2A} --epsilons 0:0.2:3 --json")).report());
+    let run = dapple(&format!(
+        "profile {FIGURE_2A} --epsilons 0.05,0.1 --csv p.csv --svg p.svg --png p.png --html p.html"
+    ));
+    snapshot("profile_files", &run.report());
+    snapshot("profile_csv", &run.read("p.csv"));
+    assert!(run.read("p.svg").starts_with("<svg"));
+    assert!(run.read("p.html").contains("dapple profile"));
+    let points = dapple(&format!("profile {FIGURE_2A} --json")).json();
+    assert_eq!(points["points"].as_array().map(Vec::len), Some(41));
+    // A profile does not depend on delta, so none need be given.
+    let without = FIGURE_2A.replace("--delta 1e-5", "");
+    assert_eq!(dapple(&format!("profile {without} --json --epsilons 0.1")).code, 0);
+}
+
+#[test]
+fn sweeps() {
+    let run = dapple(&format!(
+        "sweep {FIGURE_2A} --over crop=50:150:50 --over noise-multiplier=4,4.5 --json --csv s.csv --svg s.svg --html s.html"
+    ));
+    snapshot("sweep_json", &run.report());
+    assert_eq!(run.read("s.csv").lines().count(), 7);
+    let run =
+        dapple(&format!("sweep {FIGURE_2A} --over sampling=poisson,without-replacement --over batch=50,100"));
+    snapshot("sweep_text", &run.report());
+    let run =
+        dapple(&format!("sweep {FIGURE_2A} --over crop=100,200 --for noise-multiplier --epsilon 1 --json"));
+    snapshot("sweep_solved", &run.report());
+    // Epsilon too large to report is an empty cell, not a failure.
+    let run =
+        dapple(&format!("sweep {FIGURE_2A} --over noise-multiplier=0.05,1 --relation add-remove --json"));
+    let json = run.json();
+    assert!(json["rows"][0][1].is_null() && json["rows"][1][1].is_number());
+}
+
+#[test]
+fn inclusions() {
+    exact_snapshot(
+        "inclusion_json",
+        &dapple("inclusion --image 2048x1024 --crop 505 --patch 10 --json").report(),
+    );
+    let run = dapple("inclusion --image 300x200 --crop 100 --patch 5 --views 3 --heatmap h.png");
+    exact_snapshot("inclusion_views", &run.report());
+    let picture = image::open(run.folder.path().join("h.png")).unwrap();
+    assert_eq!((picture.width(), picture.height()), (300, 200));
+}
+
+#[test]
+fn masks_are_read() {
+    let draw = |folder: &std::path::Path| {
+        let mut picture = GrayImage::new(40, 30);
+        picture.put_pixel(5, 7, Luma([255]));
+        picture.put_pixel(6, 8, Luma([1]));
+        picture.save(folder.join("mask.png")).unwrap();
+    };
+    let run = dapple_with("inclusion --crop 10 --region-mask mask.png --placement annotated --json", draw);
+    exact_snapshot("inclusion_mask", &run.report());
+    let annotated = run.json()["probability"].as_f64();
+    let anywhere = dapple_with("inclusion --image 40x30 --crop 10 --region-mask mask.png --json", draw);
+    assert!(anywhere.json()["probability"].as_f64() > annotated);
+}
