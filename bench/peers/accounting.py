@@ -122,7 +122,6 @@ def main():
         "truth": lambda r: number(r["truth"]),
         "CPU s": lambda r: number(r["cpu_seconds"], "{:.4f}"),
         "peak MB": lambda r: number(r["peak_mb"], "{:.0f}"),
-        "note": lambda r: r["note"],
     }
     print_rows(rows, arguments.json, columns, ratio_of="cpu_seconds")
 

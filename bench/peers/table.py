@@ -11,11 +11,18 @@ def row(**fields):
 
 
 def print_rows(rows, as_json, columns, ratio_of, larger_is_better=False):
-    """`columns` maps a heading to a function of the row; `ratio_of` is the field compared with Dapple's."""
+    """`columns` maps a heading to a function of the row; `ratio_of` is the field compared with Dapple's.
+
+    The ratio says how many times worse than Dapple a system is; a row's note comes last.
+    """
     if as_json:
         print(json.dumps({"rows": rows}, indent=1))
         return
-    base = {r["task"]: r[ratio_of] for r in rows if r["system"] == "dapple" and r[ratio_of]}
+    # The whole process of the command line where it was measured, else the warm library.
+    base = {}
+    for r in rows:
+        if r["system"].startswith("dapple") and r[ratio_of]:
+            base.setdefault(r["task"], r[ratio_of])
 
     def ratio(r):
         own, ours = r[ratio_of], base.get(r["task"])
@@ -23,8 +30,8 @@ def print_rows(rows, as_json, columns, ratio_of, larger_is_better=False):
             return "-"
         return f"{ours / own if larger_is_better else own / ours:.1f}x"
 
-    headings = ["task", "system", *columns, "ratio"]
-    lines = [[r["task"], r["system"], *(f(r) for f in columns.values()), ratio(r)] for r in rows]
+    headings = ["task", "system", *columns, "ratio", "note"]
+    lines = [[r["task"], r["system"], *(f(r) for f in columns.values()), ratio(r), r.get("note") or ""] for r in rows]
     widths = [max(len(line[i]) for line in [headings, *lines]) for i in range(len(headings))]
     previous = None
     for line in [headings, *lines]:
