@@ -301,7 +301,7 @@ impl Program {
                     return Err(EngineError::NotFinite { place: "loss".into(), sample: index });
                 }
                 let squared = &worker.squared[sample * entries..][..entries];
-                if let Some(entry) = squared.iter().position(|square| !square.is_finite()) {
+                if let Some(entry) = squared.iter().position(|square| !(square.sqrt() as f32).is_finite()) {
                     let place = format!("gradient of {}", layout.entries()[entry].name);
                     return Err(EngineError::NotFinite { place, sample: index });
                 }

@@ -9,10 +9,17 @@ use dapple_graph::{
 
 pub const CLASSES: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
 
+/// FNV-1a.
+pub fn checksum(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+}
+
 /// Uniform in `[-1, 1)` with 24 bits, from a name and an index: FNV-1a of the name, then SplitMix64's finaliser.
 pub fn uniform(name: &str, index: usize) -> f64 {
-    let hash =
-        name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    uniform_at(checksum(name), index)
+}
+
+fn uniform_at(hash: u64, index: usize) -> f64 {
     let mut z = hash.wrapping_add(index as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -20,18 +27,18 @@ pub fn uniform(name: &str, index: usize) -> f64 {
     (z >> 40) as f64 / f64::from(1u32 << 23) - 1.0
 }
 
-fn value(parameter: &Parameter, index: usize) -> f32 {
-    let u = uniform(&parameter.name, index);
+fn fill(parameter: &Parameter, values: &mut [f32]) {
+    let hash = checksum(&parameter.name);
     let fan_in: usize = parameter.shape[1..].iter().product();
-    let scale = parameter.shape.len() > 1;
     let positive = parameter.name.ends_with("running_var") || parameter.name.ends_with("weight");
-    (if scale {
-        u * (6.0 / fan_in as f64).sqrt()
-    } else if positive {
-        1.0 + 0.25 * u
-    } else {
-        0.1 * u
-    }) as f32
+    let (centre, scale) = match (parameter.shape.len() > 1, positive) {
+        (true, _) => (0.0, (6.0 / fan_in as f64).sqrt()),
+        (false, true) => (1.0, 0.25),
+        (false, false) => (0.0, 0.1),
+    };
+    for (index, value) in values.iter_mut().enumerate() {
+        *value = (centre + uniform_at(hash, index) * scale) as f32;
+    }
 }
 
 /// Parameters made from their names.
@@ -39,9 +46,7 @@ pub fn parameters(graph: &Graph) -> Parameters {
     let mut parameters = Parameters::zeros(graph);
     for parameter in graph.parameters() {
         let id: ParameterId = graph.find_parameter(&parameter.name).unwrap();
-        for (index, slot) in parameters.get_mut(id).iter_mut().enumerate() {
-            *slot = value(parameter, index);
-        }
+        fill(parameter, parameters.get_mut(id));
     }
     parameters
 }

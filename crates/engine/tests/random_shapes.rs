@@ -1,0 +1,100 @@
+//! The CPU executor against the reference executor on convolutions and linear layers of random shape.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Data, parameters};
+use dapple_engine::reference::Reference;
+use dapple_engine::{Clipping, CpuExecutor, Options};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, Init, Loss, Op, Window};
+use proptest::prelude::*;
+
+/// The clipped sum and the norms agree to 1e-5 of the largest value.
+fn agree(graph: Graph, samples: usize, views: usize, options: Options) -> Result<(), TestCaseError> {
+    // A smoothed loss keeps its gradient: a saturated softmax would leave little but the rounding of its logits.
+    let graph = &graph.with_loss(Loss::CrossEntropy { label_smoothing: 0.2 }).unwrap();
+    let parameters = parameters(graph);
+    let data = Data::new(graph, samples, views);
+    let clipping = Clipping::Flat { max_norm: 0.5 };
+    let (want, want_stats) =
+        Reference::new(graph, &parameters).unwrap().clipped_sum(&data.batch(), &clipping).unwrap();
+    let mut executor = CpuExecutor::new(graph, options).unwrap();
+    let mut sum = executor.gradient_sum();
+    let mut got = vec![0.0; executor.layout().len()];
+    let mut loaded = executor.load(&parameters).unwrap();
+    let stats = loaded.clipped_sum(&data.batch(), &clipping, &mut sum).unwrap();
+    loaded.gradient(&sum, &mut got).unwrap();
+    let scale = want.iter().fold(1e-30f64, |max, g| max.max(g.abs()));
+    for (got, want) in got.iter().zip(&want) {
+        prop_assert!((f64::from(*got) - want).abs() <= 1e-5 * scale, "{got} against {want}, scale {scale}");
+    }
+    for (got, want) in stats.norms.iter().zip(&want_stats.norms) {
+        prop_assert!((got - want).abs() <= 1e-5 * want.max(1e-3), "norm {got} against {want}");
+    }
+    Ok(())
+}
+
+/// A convolution between a pointwise one and a linear layer. Standardised weights have variance one whatever the fan-in, so their
+/// output is scaled back: large logits would turn their own rounding into the largest error.
+fn conv(shape: &[usize], spec: ConvSpec) -> Graph {
+    let mut builder = GraphBuilder::new(shape);
+    let input = builder.input();
+    let mut x = builder.conv("first", input, ConvSpec::new(shape[0], Window::square(1)).bias()).unwrap();
+    let scale = if spec.standardise.is_some() { 0.1 } else { 1.0 };
+    x = builder.conv("conv", x, spec).unwrap();
+    x = builder.add("scale", Op::Scale(scale), &[x]).unwrap();
+    let len = builder.shape(x).iter().product();
+    x = builder.add("flatten", Op::Reshape(vec![len]), &[x]).unwrap();
+    x = builder.linear("head", x, 4, Init::XavierUniform, Init::Constant(0.0)).unwrap();
+    builder.finish(x, common::CLASSES).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn convolutions(
+        (groups, channels, out) in (1usize..4, 1usize..9, 1usize..9),
+        (kernel, stride, padding, dilation) in (1usize..4, 1usize..4, 0usize..3, 1usize..3),
+        (height, width) in (5usize..10, 5usize..10),
+        bias: bool,
+        standardise: bool,
+        (samples, views, threads, group) in (1usize..4, 1usize..3, 1usize..4, 1usize..3),
+    ) {
+        let mut spec = ConvSpec::new(out * groups, Window::square(kernel).stride(stride).padding(padding).dilation(dilation))
+            .groups(groups);
+        spec.bias = bias;
+        // A filter with a single weight has no deviation to divide by.
+        spec.standardise = (standardise && channels * kernel > 1).then_some(1e-5);
+        let graph = conv(&[channels * groups, height, width], spec);
+        agree(graph, samples, views, Options { threads, group, checkpoints: false })?;
+    }
+
+    #[test]
+    fn wide_convolutions_over_few_positions(
+        (channels, out) in (17usize..40, 30usize..80),
+        (size, stride) in (1usize..4, 1usize..3),
+        standardise: bool,
+        (samples, views) in (1usize..3, 1usize..3),
+    ) {
+        let mut spec = ConvSpec::new(out, Window::square(3).stride(stride).padding(1));
+        spec.standardise = standardise.then_some(1e-5);
+        let graph = conv(&[channels, size, size], spec);
+        agree(graph, samples, views, Options { threads: 2, ..Options::default() })?;
+    }
+
+    #[test]
+    fn linear_layers_over_tokens(
+        (tokens, features, hidden) in (1usize..12, 1usize..40, 1usize..70),
+        (samples, views) in (1usize..4, 1usize..3),
+    ) {
+        let mut builder = GraphBuilder::new(&[tokens, features]);
+        let input = builder.input();
+        let x = builder.linear("first", input, hidden, Init::XavierUniform, Init::Constant(0.0)).unwrap();
+        let x = builder.add("gelu", Op::Gelu, &[x]).unwrap();
+        let x = builder.linear("second", x, 3, Init::XavierUniform, Init::Constant(0.0)).unwrap();
+        let x = builder.add("flat", Op::Reshape(vec![tokens * 3]), &[x]).unwrap();
+        let graph = builder.finish(x, common::CLASSES).unwrap();
+        agree(graph, samples, views, Options { threads: 2, ..Options::default() })?;
+    }
+}
