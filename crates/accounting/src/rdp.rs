@@ -2,6 +2,7 @@
 
 use crate::error::{Result, in_range};
 use crate::limits;
+use crate::numerics::log_mix;
 use crate::numerics::normal::gauss;
 use crate::numerics::root::minimise;
 use crate::pair::{Gaussian, Pair, Substitution};
@@ -174,11 +175,6 @@ const REACH: f64 = 14.0;
 
 fn log_density(t: f64) -> f64 {
     -0.5 * t * t - 0.5 * std::f64::consts::TAU.ln()
-}
-
-/// `ln(1 - q + q e^l)`.
-fn log_mix(rate: f64, loss: f64) -> f64 {
-    if loss > 500.0 { loss + rate.ln() } else { (rate * loss.exp_m1()).ln_1p() }
 }
 
 /// `ln` of the integral of `e^f` over `[from, to]` by Gauss panels.

@@ -181,6 +181,38 @@ fn trade_off_curves_lie_between_perfect_privacy_and_none() {
     assert!(gaussian <= 0.158_655_253_931_457 && gaussian > 0.158, "{gaussian}");
 }
 
+/// With little noise every mechanism is nearly all-or-nothing, where overflow and lost roots would show.
+#[test]
+fn little_noise_keeps_the_order_of_relations() {
+    for sigma in [0.05, 0.06, 0.1, 0.2] {
+        for steps in [1, 2, 10, 100] {
+            for g in [1.0 / 30.0, 0.5] {
+                let priced = |kind| {
+                    let bracket = step(kind, g, 1.0, sigma).self_compose(steps).epsilon(1e-5, PRECISION);
+                    bracket.map_or((f64::INFINITY, f64::INFINITY), |b| (b.lower, b.upper))
+                };
+                let (add_remove, poisson, without) = (
+                    priced("poisson-add-remove"),
+                    priced("poisson-replace"),
+                    priced("without-replacement-patch"),
+                );
+                for (lower, upper) in [add_remove, poisson, without] {
+                    assert!(lower <= upper, "sigma {sigma}, {steps} steps, rate {g}: {lower} above {upper}");
+                }
+                // A substitution is at least as hard to hide as a removal, and at distance 2 from everything the hardest.
+                assert!(
+                    at_most(add_remove.0, poisson.1),
+                    "sigma {sigma}, {steps} steps: {add_remove:?} {poisson:?}"
+                );
+                assert!(
+                    at_most(poisson.0, without.1),
+                    "sigma {sigma}, {steps} steps: {poisson:?} {without:?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn edges_of_the_range_are_answered() {
     for (g, sigma, steps, delta) in [

@@ -106,3 +106,41 @@ fn power(z: Complex<f64>, mut n: u64) -> Complex<f64> {
     }
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The circular convolution by definition.
+    fn direct(a: &[f64], b: &[f64]) -> Vec<f64> {
+        let n = a.len();
+        (0..n).map(|k| (0..n).map(|i| a[i] * b[(n + k - i) % n]).sum()).collect()
+    }
+
+    #[test]
+    fn powers_match_repeated_direct_convolution_within_the_stated_error() {
+        for length in [16, 48, 64] {
+            let raw: Vec<f64> =
+                (0..length).map(|i| ((i * 7 + 3) % 11) as f64 * (-0.2 * i as f64).exp()).collect();
+            let total: f64 = raw.iter().sum();
+            let one: Vec<f64> = raw.iter().map(|x| x / total).collect();
+            let mut power = one.clone();
+            for count in 2..=9 {
+                power = direct(&power, &one);
+                let circular = Convolver::new().convolve(vec![(one.clone(), count)], length);
+                let l2 =
+                    circular.values.iter().zip(&power).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
+                assert!(l2 <= circular.error, "{length} {count}: {l2} above {}", circular.error);
+                assert!(circular.error < 1e-12, "the bound is not vacuous");
+            }
+        }
+    }
+
+    #[test]
+    fn good_lengths_are_even_and_long_enough() {
+        for length in 1..5000 {
+            let good = Convolver::good_length(length);
+            assert!(good >= length && good.is_multiple_of(2) && good <= 2 * length.max(16));
+        }
+    }
+}

@@ -12,6 +12,8 @@ mod substitution;
 
 use std::sync::Arc;
 
+use crate::numerics::{log_mix, log_unmix};
+
 pub(crate) use discrete::{Atoms, Discrete};
 pub(crate) use gaussian::Gaussian;
 pub(crate) use laplace::Laplace;
@@ -118,8 +120,7 @@ impl Pair {
             Self::Discrete(pair) => pair.cells(boundaries, side),
             Self::Subsampled { base, rate } => {
                 // loss' = ln(1 - q + q e^loss), so loss = ln(1 + (e^loss' - 1) / q).
-                let inner: Vec<f64> =
-                    boundaries.iter().map(|b| (b.exp_m1() / rate).max(-1.0).ln_1p()).collect();
+                let inner: Vec<f64> = boundaries.iter().map(|b| log_unmix(*rate, *b)).collect();
                 let cells = base.cells(&inner, side);
                 let mix = |c: Cell| Cell { p: (1.0 - rate) * c.q + rate * c.p, q: c.q };
                 Cells {
@@ -158,11 +159,7 @@ impl Pair {
                 let mut probes = base.probe();
                 for probe in &mut probes {
                     let cell = probe.cell;
-                    probe.loss =
-                        (rate * probe.loss.exp_m1()).ln_1p().min(probe.loss.max(0.0) + rate.ln().abs());
-                    if probe.loss.is_infinite() || probe.loss.is_nan() {
-                        probe.loss = f64::MAX.ln();
-                    }
+                    probe.loss = log_mix(*rate, probe.loss);
                     probe.cell.p = (1.0 - rate) * cell.q + rate * cell.p;
                 }
                 probes

@@ -47,6 +47,9 @@ pub struct Distances {
     pub affected: f64,
 }
 
+/// Newton steps after which a root is taken as found; a dozen suffice from anywhere.
+const MAX_NEWTON: usize = 200;
+
 impl Substitution {
     /// Checks the probabilities and distances of a step with Gaussian noise of `noise_multiplier` clip norms.
     ///
@@ -91,70 +94,72 @@ impl Substitution {
         }
     }
 
-    /// Densities of the absent, unaffected and substituted components relative to the affected one at outcome `t`.
-    fn ratios(&self, t: f64) -> [f64; 3] {
-        [self.d0, self.d1, self.d2].map(|d| if d.is_finite() { (-d * (t + 0.5 * d)).exp() } else { 0.0 })
-    }
-
     /// Where losses are positive, and how far apart the components lie.
     pub(crate) fn support(&self) -> (f64, f64) {
         let finite = |d: f64| if d.is_finite() { d } else { 0.0 };
         (-0.5 * self.d2, finite(self.d0).max(self.d1).max(self.d2))
     }
 
-    /// `ln p/q` at outcome `t`.
+    /// `ln p/q` at outcome `t >= -d2 / 2`.
     pub(crate) fn log_ratio(&self, t: f64) -> f64 {
-        self.loss(t).0
+        let value = self.log_excess(t).0;
+        if value > 500.0 { value } else { value.exp().ln_1p() }
     }
 
     /// `ln q` at outcome `t`.
     pub(crate) fn log_q(&self, t: f64) -> f64 {
-        let [e0, e1, e2] = self.ratios(t);
-        (self.w0 * e0 + self.w1 * e1 + self.q * e2).ln() - 0.5 * t * t - 0.5 * std::f64::consts::TAU.ln()
+        let [e0, e1, e2] = [self.d0, self.d1, self.d2]
+            .map(|d| if d.is_finite() { -0.5 * (t + d) * (t + d) } else { f64::NEG_INFINITY });
+        let largest = e0.max(e1).max(e2);
+        let sum =
+            self.w0 * (e0 - largest).exp() + self.w1 * (e1 - largest).exp() + self.q * (e2 - largest).exp();
+        largest + sum.ln() - 0.5 * std::f64::consts::TAU.ln()
     }
 
-    /// The loss `ln p/q` at outcome `t >= -d2 / 2`, and its slope.
-    fn loss(&self, t: f64) -> (f64, f64) {
-        let [e0, e1, e2] = self.ratios(t);
-        let excess = -(-self.d2 * (t + 0.5 * self.d2)).exp_m1();
-        let (a0, a1, a2) = (self.w0 * e0, self.w1 * e1, self.q * e2);
-        let denominator = a0 + a1 + a2;
-        let ratio = self.q * excess / denominator;
-        if !ratio.is_finite() {
-            return (f64::INFINITY, 0.0);
+    /// `ln(p/q - 1)` at outcome `t > -d2 / 2`, and its slope.
+    ///
+    /// It increases and is concave: `ln(1 - e^{-d2 x})` is, and the denominator is a sum of exponentials.
+    fn log_excess(&self, t: f64) -> (f64, f64) {
+        let x = t + 0.5 * self.d2;
+        let parts = [(self.w0, self.d0), (self.w1, self.d1), (self.q, self.d2)].map(|(w, d)| {
+            let exponent = if d.is_finite() { -d * (t + 0.5 * d) } else { f64::NEG_INFINITY };
+            (w, if d.is_finite() { d } else { 0.0 }, exponent)
+        });
+        let largest = parts.iter().filter(|p| p.0 > 0.0).map(|p| p.2).fold(f64::NEG_INFINITY, f64::max);
+        let (mut sum, mut moment) = (0.0, 0.0);
+        for (w, d, exponent) in parts {
+            let term = w * (exponent - largest).exp();
+            sum += term;
+            moment += d * term;
         }
-        let d0 = if self.d0.is_finite() { self.d0 } else { 0.0 };
-        let slope = (self.q * self.d2 * e2 + ratio * (d0 * a0 + self.d1 * a1 + self.d2 * a2)) / denominator;
-        (ratio.ln_1p(), slope / (1.0 + ratio))
+        let value = self.q.ln() + (-(-self.d2 * x).exp_m1()).ln() - largest - sum.ln();
+        (value, self.d2 / (self.d2 * x).exp_m1() + moment / sum)
     }
 
-    /// The outcome whose loss is `target >= 0`, searched from `start` on.
+    /// The outcome whose loss is `target >= 0`, by Newton's method from an outcome `start` not above it.
+    ///
+    /// Newton's method on an increasing concave function approaches the root from below, from any start below it.
     fn outcome(&self, target: f64, start: f64) -> f64 {
         let origin = -0.5 * self.d2;
         if target <= 0.0 {
             return origin;
         }
-        let (mut low, mut high) = (origin.max(start), f64::INFINITY);
-        let mut t = low;
-        for _ in 0..200 {
-            let (loss, slope) = self.loss(t);
-            if loss < target {
-                low = low.max(t)
-            } else {
-                high = high.min(t)
+        // ln(e^target - 1)
+        let goal = if target > 30.0 { target + (-(-target).exp()).ln_1p() } else { target.exp_m1().ln() };
+        let mut t = start.max(origin);
+        if t == origin {
+            // Near the origin the excess is linear: twice as small as that would make it is below the root.
+            let (value, _) = self.log_excess(origin + 1e-3 / self.d2);
+            let linear = 1e-3 / self.d2 * (goal - value).min(0.0).exp();
+            t = origin + 0.5 * linear.max(f64::EPSILON * origin.abs());
+        }
+        for _ in 0..MAX_NEWTON {
+            let (value, slope) = self.log_excess(t);
+            let next = t + (goal - value) / slope;
+            if !next.is_finite() || (next - t).abs() <= 2.0 * f64::EPSILON * (1.0 + t.abs()) {
+                return t;
             }
-            let newton = t + (target - loss) / slope;
-            let next = if newton > low && newton < high {
-                newton
-            } else if high.is_finite() {
-                0.5 * (low + high)
-            } else {
-                low + (low - origin).max(1.0)
-            };
-            if (next - t).abs() <= 4.0 * f64::EPSILON * (1.0 + t.abs()) {
-                return next;
-            }
-            t = next;
+            t = next.max(origin + f64::EPSILON * origin.abs());
         }
         t
     }
@@ -187,7 +192,7 @@ impl Substitution {
             .map(|i| {
                 let from = origin + PROBE_STEP * i as f64;
                 let to = from + PROBE_STEP;
-                Probe { loss: self.loss(0.5 * (from + to)).0.min(f64::MAX.ln()), cell: self.mass(from, to) }
+                Probe { loss: self.log_ratio(0.5 * (from + to)), cell: self.mass(from, to) }
             })
             .collect()
     }

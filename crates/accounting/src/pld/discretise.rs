@@ -15,6 +15,9 @@ pub(super) struct Step {
     pub(super) infinite: f64,
 }
 
+/// Masses below this have lost digits to underflow.
+const LEAST_MASS: f64 = 1e-290;
+
 /// Lattice indices with spacing 1 around the centre that widens with the distance from it: losses far from the mean
 /// are rare, and a spacing of `resolution` times the distance inflates the variance by no more than near the mean.
 fn lattice_points(low: i64, high: i64, centre: i64, resolution: f64) -> Vec<i64> {
@@ -47,11 +50,12 @@ fn lattice_points(low: i64, high: i64, centre: i64, resolution: f64) -> Vec<i64>
 /// The loss to use as lattice point 0 where most of the mass is concentrated within one step of a point: the
 /// barycentre of that mass, a hair lower, so that neither discretisation spreads or moves it.
 fn concentration(pair: &Pair, shape: &Shape, h: f64, side: Side) -> Option<f64> {
-    settle(shape.mode(h)?, h, |from, to| {
+    settle(shape.mode(h)?, h, |centre| {
+        let (from, to) = (centre - h, centre + h);
         let cells = pair.cells(&[from, to], side);
         let atom = if from < 0.0 && to >= 0.0 { cells.zero_atom } else { 0.0 };
         let cell = cells.inner.first().copied().unwrap_or_default();
-        Cell { p: cell.p + atom, q: cell.q + atom }
+        Cell { p: cell.p + atom, q: (cell.q + atom) * centre.exp() }
     })
 }
 
@@ -78,13 +82,17 @@ pub(super) fn discretise(
     let origin = points.iter().position(|&k| k == 0);
     let mut strips = Strips::new(grain, offset, points);
     for (k, cell) in cells.inner.iter().enumerate() {
-        let excess = cell.p - cell.q * losses[k].exp();
-        let rounding = 8.0 * UNIT_ROUNDOFF * cell.p;
         let most = -cell.p * (losses[k] - losses[k + 1]).exp_m1();
         strips.inner[k].mass = cell.p;
+        let scaled =
+            if losses[k] < 500.0 { cell.q * losses[k].exp() } else { (cell.q.ln() + losses[k]).exp() };
+        let rounding = (8.0 + 2.0 * losses[k].abs()) * UNIT_ROUNDOFF * cell.p;
         strips.inner[k].excess = match side {
-            Side::Upper => (excess + rounding).clamp(0.0, most),
-            Side::Lower => (excess - rounding).clamp(0.0, most),
+            // A Q-mass lost to underflow leaves anything inside the cell possible.
+            Side::Upper if cell.q < LEAST_MASS => most,
+            Side::Lower if cell.q < LEAST_MASS => 0.0,
+            Side::Upper => (cell.p - scaled + rounding).clamp(0.0, most),
+            Side::Lower => (cell.p - scaled - rounding).clamp(0.0, most),
         };
     }
     if cells.zero_atom > 0.0 {
