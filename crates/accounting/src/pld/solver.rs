@@ -36,7 +36,7 @@ impl Solver {
         if let Some(closed) = ClosedForm::of(factors) {
             return Ok(closed.epsilon(delta));
         }
-        let mut grid = self.grid(factors, Question::Epsilon { delta });
+        let mut grid = self.epsilon_grid(factors, delta);
         let mut best = Bracket { lower: 0.0, upper: f64::INFINITY };
         for _ in 0..MAX_REFINEMENTS {
             let composed = self.composed(factors, grid, Side::Upper);
@@ -67,7 +67,7 @@ impl Solver {
         if let Some(closed) = ClosedForm::of(factors) {
             return Ok(closed.epsilon(delta).upper);
         }
-        let grid = self.grid(factors, Question::Epsilon { delta });
+        let grid = self.epsilon_grid(factors, delta);
         let composed = self.composed(factors, grid, Side::Upper);
         let epsilon = Curve::new(&composed, Side::Upper).epsilon(delta);
         epsilon.ok_or(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta })
@@ -85,11 +85,9 @@ impl Solver {
             let open: Vec<usize> = order.iter().copied().filter(|&i| answers[i].is_none()).collect();
             // A tilt for the middle of what is left reaches furthest to both sides.
             let Some(&next) = open.get(open.len() / 2) else { break };
-            let mut grid = self.grid(factors, Question::Delta { epsilon: epsilons[next] });
-            // What is cut off must be small against the least delta that this composition might answer.
-            if let Some(&last) = open.last().filter(|&&last| last != next) {
-                grid.delta = self.grid(factors, Question::Delta { epsilon: epsilons[last] }).delta;
-            }
+            // What is cut off must be small against the other deltas that this composition might answer, too.
+            let reach = if open.len() > 1 { 1e-6 } else { 1.0 };
+            let grid = self.delta_grid(factors, epsilons[next], reach);
             let upper = self.composed(factors, grid, Side::Upper);
             let lower = self.composed(factors, grid, Side::Lower);
             let (upper, lower) = (Curve::new(&upper, Side::Upper), Curve::new(&lower, Side::Lower));
@@ -103,30 +101,36 @@ impl Solver {
         answers.into_iter().map(|answer| answer.unwrap_or(Bracket { lower: 0.0, upper: 1.0 })).collect()
     }
 
-    fn grid(&self, factors: &[(Pair, u64)], question: Question) -> Grid {
-        let resolution = 0.03 * (self.precision.relative / 1e-3).sqrt();
-        match question {
-            Question::Epsilon { delta } => {
-                let probes = Probes::new(factors, delta);
-                let lambda = probes.tilt(question);
-                // Splitting cells adds at most h^2 / 6 of variance a step; where rare large losses make the deviation of a
-                // step a poor guide, keep that small against epsilon itself.
-                let steps: f64 = factors.iter().map(|(_, count)| *count as f64).sum();
-                let epsilon = probes.epsilon(delta, lambda).max(SMALL_EPSILON);
-                let finest = 0.3 * epsilon * (2.0 * self.precision.relative / steps).sqrt();
-                Grid { resolution, lambda, delta, finest }
+    /// Tilt and grid for epsilon at `delta`.
+    fn epsilon_grid(&self, factors: &[(Pair, u64)], delta: f64) -> Grid {
+        let probes = Probes::new(factors, delta);
+        let lambda = probes.tilt(Question::Epsilon { delta });
+        self.grid_for(factors, lambda, delta, probes.epsilon(delta, lambda))
+    }
+
+    /// Tilt and grid for delta at `epsilon`, and for deltas down to `reach` times that one.
+    fn delta_grid(&self, factors: &[(Pair, u64)], epsilon: f64, reach: f64) -> Grid {
+        // The delta in question is unknown; a Chernoff bound on it is rarely a thousand times too large. The tilt must
+        // fit what is cut off, which depends on that delta.
+        let (mut lambda, mut delta) = (0.0, 1e-15);
+        for _ in 0..4 {
+            let probes = Probes::new(factors, delta);
+            lambda = probes.tilt(Question::Delta { epsilon });
+            let next = (1e-3 * reach * probes.log_delta(epsilon, lambda).min(0.0).exp()).max(1e-100);
+            if (0.03..30.0).contains(&(next / delta)) {
+                break;
             }
-            Question::Delta { epsilon } => {
-                // The delta in question is unknown; a Chernoff bound on it is rarely a thousand times too large.
-                let mut grid = Grid { resolution, lambda: 0.0, delta: 1e-15, finest: f64::INFINITY };
-                for _ in 0..2 {
-                    let probes = Probes::new(factors, grid.delta);
-                    grid.lambda = probes.tilt(question);
-                    grid.delta = (1e-3 * probes.log_delta(epsilon, grid.lambda).min(0.0).exp()).max(1e-100);
-                }
-                grid
-            }
+            delta = next;
         }
+        self.grid_for(factors, lambda, delta, epsilon)
+    }
+
+    fn grid_for(&self, factors: &[(Pair, u64)], lambda: f64, delta: f64, epsilon: f64) -> Grid {
+        // Splitting cells adds at most h^2 / 6 of variance a step; where rare large losses make the deviation of a step a
+        // poor guide, keep that small against epsilon itself.
+        let steps: f64 = factors.iter().map(|(_, count)| *count as f64).sum();
+        let finest = 0.3 * epsilon.max(SMALL_EPSILON) * (2.0 * self.precision.relative / steps).sqrt();
+        Grid { resolution: 0.03 * (self.precision.relative / 1e-3).sqrt(), lambda, delta, finest }
     }
 
     fn composed(&mut self, factors: &[(Pair, u64)], grid: Grid, side: Side) -> Composed {
