@@ -25,6 +25,8 @@ pub(crate) struct Gemm {
     pub(crate) back: Vec<Class>,
     /// Whether the taps of a position are gathered into one row first: pays off for few channels.
     pub(crate) narrow: bool,
+    /// The copies that gather them.
+    runs: Vec<CopyRun>,
     /// Rows one to `rows_out`, for the gathered form.
     pub(crate) identity: Vec<Pair>,
     /// The same as classes, and for the input's rows.
@@ -68,6 +70,7 @@ impl Gemm {
             taps: vec![identity.clone()],
             back: classes.clone(),
             narrow: false,
+            runs: Vec::new(),
             identity_rows: classes.clone(),
             identity_rows_in: classes.clone(),
             classes,
@@ -88,6 +91,9 @@ impl Gemm {
             .map(|pairs| pairs.iter().map(|pair| Pair { source: pair.target, target: pair.source }).collect())
             .collect();
         self.classes = Class::sort(&self.taps, self.rows_out);
+        if self.narrow {
+            self.runs = copy_runs(&self.classes, self.taps.len(), self.channels);
+        }
         self.back = Class::sort(&reversed, self.rows_in);
         let identity = |rows: usize| -> Vec<Pair> {
             (0..rows as u32).map(|row| Pair { source: row, target: row }).collect()
@@ -217,14 +223,14 @@ impl Gemm {
 
     /// Rows of one item with its taps gathered: `[rows_out, tap, channel]`.
     fn gather(&self, x: &[f32], columns: &mut [f32]) {
-        let (channels, width) = (self.channels, self.taps.len() * self.channels);
-        let columns = &mut columns[..self.rows_out * width];
-        columns.fill(0.0);
-        for (tap, pairs) in self.taps.iter().enumerate() {
-            for pair in pairs {
-                let source = &x[pair.source as usize * channels..][..channels];
-                columns[pair.target as usize * width + tap * channels..][..channels].copy_from_slice(source);
+        let mut rest = columns;
+        for run in &self.runs {
+            let (to, after) = rest.split_at_mut(run.len as usize);
+            match run.source {
+                Some(source) => to.copy_from_slice(&x[source as usize..][..to.len()]),
+                None => to.fill(0.0),
             }
+            rest = after;
         }
     }
 
@@ -347,11 +353,11 @@ impl Gemm {
         }
     }
 
-    /// Moves a weight gradient from the stored order into the parameter's, through the standardisation if there is one; adds to `to`.
+    /// Moves a weight gradient from the stored order into the parameter's, through the standardisation if there is one.
     pub(crate) fn export(&self, prepared: &Prepared, sum: &[f32], to: &mut [f32]) {
         if self.natural() {
-            to.iter_mut().zip(sum).for_each(|(to, value)| *to += value);
-            return;
+            let parts = to.par_chunks_mut(COPY).zip(sum.par_chunks(COPY));
+            return parts.for_each(|(to, sum)| to.copy_from_slice(sum));
         }
         let (channels, out) = self.group();
         let taps = self.taps.len();
@@ -390,10 +396,13 @@ impl Gemm {
             (group * size + index) * out + first..(group * size + index) * out + first + filters
         };
         if self.standardise.is_none() {
-            for tap in 0..taps {
-                for channel in 0..channels {
-                    for (f, d) in sum[row(tap * channels + channel)].iter().enumerate() {
-                        to[f * size + channel * taps + tap] += d;
+            // A few channels at a time, so that what is written stays in the first-level cache until it is complete.
+            for start in (0..channels).step_by(16) {
+                for tap in 0..taps {
+                    for channel in start..channels.min(start + 16) {
+                        for (f, d) in sum[row(tap * channels + channel)].iter().enumerate() {
+                            to[f * size + channel * taps + tap] = *d;
+                        }
                     }
                 }
             }
@@ -414,7 +423,7 @@ impl Gemm {
                 for (f, (d, used)) in sum[row.clone()].iter().zip(&prepared.used[row]).enumerate() {
                     let value =
                         (f64::from(*d) - mean[f] - f64::from(*used) * along[f]) * f64::from(inverse[f].0);
-                    to[f * size + channel * taps + tap] += value as f32;
+                    to[f * size + channel * taps + tap] = value as f32;
                 }
             }
         }
@@ -423,6 +432,39 @@ impl Gemm {
 
 /// Filters that are exported together.
 const FILTERS: usize = 16;
+/// Numbers that one thread copies at a time.
+const COPY: usize = 64 * 1024;
+
+/// Numbers to copy from the input, or zeros where the window leaves it. Runs fill the gathered rows one after the other.
+#[derive(Debug, Clone, Copy)]
+struct CopyRun {
+    source: Option<u32>,
+    len: u32,
+}
+
+/// The copies that gather the taps of every output row, neighbours in memory joined.
+fn copy_runs(classes: &[Class], taps: usize, channels: usize) -> Vec<CopyRun> {
+    let mut rows: Vec<(u32, Vec<Option<u32>>)> = Vec::new();
+    for class in classes {
+        for (index, &target) in class.targets.iter().enumerate() {
+            let mut sources = vec![None; taps];
+            for (place, &tap) in class.taps.iter().enumerate() {
+                sources[tap as usize] = Some(class.sources[index * class.taps.len() + place]);
+            }
+            rows.push((target, sources));
+        }
+    }
+    rows.sort_by_key(|(target, _)| *target);
+    let mut runs: Vec<CopyRun> = Vec::new();
+    for source in rows.into_iter().flat_map(|(_, sources)| sources) {
+        let source = source.map(|row| row * channels as u32);
+        match runs.last_mut() {
+            Some(run) if run.source.map(|start| start + run.len) == source => run.len += channels as u32,
+            _ => runs.push(CopyRun { source, len: channels as u32 }),
+        }
+    }
+    runs
+}
 
 /// What a kernel call works on: a range of items, scratch, and the threads it may use inside an item.
 pub(crate) struct Run<'a> {

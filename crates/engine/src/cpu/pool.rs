@@ -1,68 +1,97 @@
 //! Pooling, resampling and depthwise convolution over channels-last rows.
 
 use dapple_graph::{ParameterId, Window};
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::gemm::window_pairs;
-use super::kernel::Pair;
+use super::kernel::{Class, Pair};
 
 /// Largest value of each window; remembers which tap held it.
 #[derive(Debug, Clone)]
 pub(crate) struct MaxPool {
     pub(crate) channels: usize,
-    taps: Vec<Vec<Pair>>,
+    classes: Vec<Class>,
 }
 
 impl MaxPool {
     pub(crate) fn new(window: &Window, channels: usize, input: &[usize], output: &[usize]) -> Self {
-        Self { channels, taps: window_pairs(window, input, output) }
+        let taps = window_pairs(window, input, output);
+        Self { channels, classes: Class::sort(&taps, output.iter().product()) }
     }
 
     /// `winner` holds the tap of each output value.
     pub(crate) fn forward(&self, x: &[f32], y: &mut [f32], winner: &mut [f32]) {
-        let channels = self.channels;
-        y.fill(f32::NEG_INFINITY);
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for (tap, pairs) in self.taps.iter().enumerate() {
-                    let tap = tap as f32;
-                    for pair in pairs {
-                        let x = &x[pair.source as usize * channels..][..channels];
-                        let y = &mut y[pair.target as usize * channels..][..channels];
-                        let winner = &mut winner[pair.target as usize * channels..][..channels];
-                        for ((y, winner), x) in y.iter_mut().zip(winner).zip(x) {
-                            let wins = *x > *y;
-                            *winner = if wins { tap } else { *winner };
-                            *y = if wins { *x } else { *y };
-                        }
-                    }
-                }
-            },
-        );
+        Arch::new().dispatch(MaxForward { pool: self, x, y, winner });
     }
 
     pub(crate) fn backward(&self, g: &[f32], winner: &[f32], dx: &mut [f32], accumulate: bool) {
-        let channels = self.channels;
         if !accumulate {
             dx.fill(0.0);
         }
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for (tap, pairs) in self.taps.iter().enumerate() {
+        Arch::new().dispatch(MaxBackward { pool: self, g, winner, dx });
+    }
+}
+
+struct MaxForward<'a> {
+    pool: &'a MaxPool,
+    x: &'a [f32],
+    y: &'a mut [f32],
+    winner: &'a mut [f32],
+}
+
+impl WithSimd for MaxForward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let channels = self.pool.channels;
+        for class in &self.pool.classes {
+            for (index, &target) in class.targets.iter().enumerate() {
+                let y = &mut self.y[target as usize * channels..][..channels];
+                let winner = &mut self.winner[target as usize * channels..][..channels];
+                y.fill(f32::NEG_INFINITY);
+                let sources = &class.sources[index * class.taps.len()..][..class.taps.len()];
+                for (&tap, &source) in class.taps.iter().zip(sources) {
                     let tap = tap as f32;
-                    for pair in pairs {
-                        let g = &g[pair.target as usize * channels..][..channels];
-                        let winner = &winner[pair.target as usize * channels..][..channels];
-                        let dx = &mut dx[pair.source as usize * channels..][..channels];
-                        for ((dx, g), winner) in dx.iter_mut().zip(g).zip(winner) {
-                            *dx += if *winner == tap { *g } else { 0.0 };
-                        }
+                    let x = &self.x[source as usize * channels..][..channels];
+                    for c in 0..channels {
+                        let wins = x[c] > y[c];
+                        winner[c] = if wins { tap } else { winner[c] };
+                        y[c] = if wins { x[c] } else { y[c] };
                     }
                 }
-            },
-        );
+            }
+        }
+    }
+}
+
+struct MaxBackward<'a> {
+    pool: &'a MaxPool,
+    g: &'a [f32],
+    winner: &'a [f32],
+    dx: &'a mut [f32],
+}
+
+impl WithSimd for MaxBackward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let channels = self.pool.channels;
+        for class in &self.pool.classes {
+            for (index, &target) in class.targets.iter().enumerate() {
+                let g = &self.g[target as usize * channels..][..channels];
+                let winner = &self.winner[target as usize * channels..][..channels];
+                let sources = &class.sources[index * class.taps.len()..][..class.taps.len()];
+                for (&tap, &source) in class.taps.iter().zip(sources) {
+                    let tap = tap as f32;
+                    let dx = &mut self.dx[source as usize * channels..][..channels];
+                    for c in 0..channels {
+                        dx[c] += if winner[c] == tap { g[c] } else { 0.0 };
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -211,12 +240,12 @@ impl Depthwise {
         });
     }
 
-    /// Adds a stored gradient to one in the parameter's order.
+    /// A stored gradient in the parameter's order.
     pub(crate) fn export(&self, sum: &[f32], to: &mut [f32]) {
         let taps = self.taps.len();
         for (channel, filter) in to.chunks_exact_mut(taps).enumerate() {
             for (tap, value) in filter.iter_mut().enumerate() {
-                *value += sum[tap * self.channels + channel];
+                *value = sum[tap * self.channels + channel];
             }
         }
     }

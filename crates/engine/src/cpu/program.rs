@@ -355,7 +355,6 @@ impl Program {
 
     /// The sum in the parameters' own order.
     pub(crate) fn export(&self, layout: &Layout, sum: &GradientSum, gradient: &mut [f32]) {
-        gradient.fill(0.0);
         for ((source, part), entry) in self.sources.iter().zip(&sum.parts).zip(layout.entries()) {
             let to = &mut gradient[entry.range.clone()];
             match source.step.map(|step| (&self.steps.steps[step].kernel, &self.prepared[step])) {
