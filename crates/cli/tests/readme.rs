@@ -1,0 +1,80 @@
+//! What the README shows is what the program does.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use dapple_report::{CropPicture, crop_picture};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn readme() -> String {
+    std::fs::read_to_string(root().join("README.md")).unwrap()
+}
+
+/// The fenced blocks of one language.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let fence = format!("```{language}\n");
+    text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+/// Runs a command line of the README in `folder` and returns its standard output.
+fn run(line: &str, folder: &Path) -> String {
+    let words = line.split_once("dapple-cli -- ").or_else(|| line.split_once("dapple ")).unwrap().1;
+    let output = Command::cargo_bin("dapple")
+        .unwrap()
+        .args(words.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn shown_commands_print_what_is_shown() {
+    let text = readme();
+    let folder = tempfile::tempdir().unwrap();
+    for plan in blocks(&text, "toml") {
+        let name = plan.lines().next().unwrap().trim_start_matches("# ");
+        std::fs::write(folder.path().join(name), plan).unwrap();
+    }
+    let shown = blocks(&text, "console");
+    assert!(shown.len() >= 5);
+    for block in shown {
+        let (command, expected) = block.split_once('\n').unwrap();
+        let printed = run(command.strip_prefix("$ ").unwrap(), folder.path());
+        let trimmed: Vec<&str> = printed.lines().map(str::trim_end).collect();
+        assert_eq!(trimmed.join("\n"), expected.trim_end(), "{command}");
+    }
+}
+
+#[test]
+fn the_two_commands_are_real() {
+    let text = readme();
+    let commands = blocks(&text, "sh");
+    assert_eq!(commands.len(), 2);
+    assert!(run(commands[0].trim(), &root()).contains("epsilon"));
+    // The second is this very test suite; the continuous integration must run exactly it.
+    let test = commands[1].trim();
+    assert!(root().join(test).is_file());
+    let integration = std::fs::read_to_string(root().join(".ci/run")).unwrap();
+    assert!(integration.lines().any(|line| line == test));
+}
+
+#[test]
+fn the_picture_of_the_crop_idea_is_current() {
+    let shown = std::fs::read_to_string(root().join("docs/pictures/crop.svg")).unwrap();
+    assert_eq!(shown, crop_picture(&CropPicture::default()).unwrap());
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let text = readme();
+    for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+        assert!(root().join(link).exists(), "{link}");
+    }
+}
