@@ -7,6 +7,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 use dapple_plan::Precision;
 use dapple_plan::spec::keys::{KEYS, Key};
 
+use crate::reproduce;
 use crate::verbs::{account, calibrate, completions, inclusion, man, profile, sweep};
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -32,6 +33,7 @@ pub(crate) enum Verb {
     Profile(profile::Arguments),
     Sweep(sweep::Arguments),
     Inclusion(inclusion::Arguments),
+    Reproduce(reproduce::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }

@@ -84,7 +84,7 @@ impl From<clap::Error> for Failure {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(error),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::request(
                 "no verb is given",
-                "try `dapple account --help`; verbs are account, calibrate, profile, sweep, inclusion, completions, man",
+                "try `dapple account --help`; verbs are account, calibrate, profile, sweep, inclusion, reproduce, completions, man",
             ),
             _ => {
                 let text = error.render().to_string();

@@ -10,6 +10,7 @@ mod load;
 mod output;
 mod pictures;
 mod ranges;
+mod reproduce;
 mod verbs;
 
 use std::process::ExitCode;

@@ -103,8 +103,8 @@ const RECTANGULAR_CLAIMS: &[Claim] = &[Claim::NeverSaturates, Claim::Linear];
 
 const RANGE: &str = "The range of ε is not stated; it is drawn from below the smallest to above the largest ε at δ = 1e-5, each line until δ falls below 1e-12.";
 const EPOCH_SIZE: &str = "Profiles use the 3000 records of appendix C.4; the paper's own runs were made with 100000 (--records 100000).";
-const CROP_GRID: &str = "Crop sides are drawn from 50 to 700 in steps of 10; the paper states the range only.";
-const PATCH_RANGE: &str = "Patch sides run from 1 to 120 (section 5.2); appendix C.4 says 1 to 50, where nothing saturates.";
+const CROP_GRID: &str = "Crop sides are drawn from 50 to 700 in steps of 25, and 496, from which on every crop of a 1000 × 1000 image sees the patch; the paper states the range only.";
+const PATCH_RANGE: &str = "Patch sides run from 1 to 120 (section 5.2), in steps of 5 and with 102, from which on every crop of a 1000 × 1000 image sees the patch; appendix C.4 says 1 to 50, where nothing saturates.";
 const PADDING: &str = "The amounts of padding are not stated; 0 to 100 in steps of 5 are drawn, of zeros, which hold nothing private.";
 const PADDING_RECORDS: &str =
     "Section D.3 gives the epoch size as 3000 and as 100000; 100000 is drawn (--records 3000).";
@@ -118,13 +118,20 @@ fn square(side: u32) -> Shape {
     Shape::Rectangle(side, side)
 }
 
+/// An even grid and the size at which the curve bends.
+fn sorted(grid: impl Iterator<Item = u32>, bend: u32) -> Vec<u32> {
+    let mut values: Vec<u32> = grid.chain([bend]).collect();
+    values.sort_unstable();
+    values
+}
+
 fn crops(title: &str, image: Pixels, sigmas: &'static [f64]) -> Sweep {
-    let values = (5..=70).map(|tens| 10 * tens).collect();
+    let values = sorted((2..=28).map(|step| 25 * step), 496);
     Sweep { title: title.to_owned(), base: Setting { image, ..SWEEP }, sigmas, over: Over::Crop, values }
 }
 
 fn patches(title: &str, image: Pixels, sigmas: &'static [f64]) -> Sweep {
-    let values = (1..=120).collect();
+    let values = sorted((1..=24).map(|step| 5 * step).chain([1]), 102);
     Sweep { title: title.to_owned(), base: Setting { image, ..SWEEP }, sigmas, over: Over::Patch, values }
 }
 
@@ -137,8 +144,7 @@ fn paddings(title: &str, crop: u32, patch: u32, sigmas: &'static [f64]) -> Sweep
 /// One of figures 23 to 28: crop sizes and patch sizes at one resolution and three sigmas.
 fn both(id: &'static str, title: &'static str, image: Pixels, sigmas: &'static [f64]) -> Spec {
     let claims = if image == PROFILE.image { SWEEP_CLAIMS } else { RECTANGULAR_CLAIMS };
-    let sweeps =
-        vec![crops("Patch 10 × 10", image, sigmas), patches("Crop 450 × 450", image, sigmas)];
+    let sweeps = vec![crops("Patch 10 × 10", image, sigmas), patches("Crop 450 × 450", image, sigmas)];
     Spec { id, title, section: "D.2", body: Body::Sweeps(sweeps), claims, open: &[CROP_GRID, PATCH_RANGE] }
 }
 

@@ -72,8 +72,13 @@ fn below(results: &Results, other: Mechanism) -> (String, bool) {
         let worse = |index: usize, point: &Point| {
             other.points.get(index).is_none_or(|other| point.delta.lower > other.delta.upper)
         };
-        let lost: Vec<&Point> =
-            patch.points.iter().enumerate().filter(|(index, point)| worse(*index, point)).map(|(_, point)| point).collect();
+        let lost: Vec<&Point> = patch
+            .points
+            .iter()
+            .enumerate()
+            .filter(|(index, point)| worse(*index, point))
+            .map(|(_, point)| point)
+            .collect();
         let drawn = patch.points.len().max(other.points.len());
         compared += drawn;
         lower += drawn - lost.len();
@@ -121,7 +126,9 @@ fn saturates(results: &Results, options: Options) -> Result<(String, bool), Fail
         };
         let mut gap = 0.0_f64;
         for curve in paper_curves(results).filter(|curve| curve.panel == panel) {
-            let Some(baseline) = results.curve(panel, curve.sigma, Mechanism::Minibatch(PAPER)) else { continue };
+            let Some(baseline) = results.curve(panel, curve.sigma, Mechanism::Minibatch(PAPER)) else {
+                continue;
+            };
             for (point, level) in curve.points.iter().zip(&baseline.points) {
                 if inclusion(point) == 1.0 {
                     gap = gap.max((point.epsilon.upper / level.epsilon.upper - 1.0).abs());
@@ -137,7 +144,9 @@ fn saturates(results: &Results, options: Options) -> Result<(String, bool), Fail
 
 /// The least size between the ends of a sweep whose inclusion probability is 1.
 fn saturation(results: &Results, panel: usize, options: Options) -> Result<Option<u32>, Failure> {
-    let (Some(head), Some(curve)) = (results.panels.get(panel), results.paper(panel)) else { return Ok(None) };
+    let (Some(head), Some(curve)) = (results.panels.get(panel), results.paper(panel)) else {
+        return Ok(None);
+    };
     let (Some(over), Some(first), Some(last)) = (head.over, curve.points.first(), curve.points.last()) else {
         return Ok(None);
     };

@@ -40,9 +40,8 @@ pub(super) fn subtitle(results: &Results, reading: Reading) -> String {
             sigmas.push(curve.sigma);
         }
     }
-    let list = |values: &mut dyn Iterator<Item = f64>| {
-        values.map(number::exact).collect::<Vec<_>>().join(", ")
-    };
+    let list =
+        |values: &mut dyn Iterator<Item = f64>| values.map(number::exact).collect::<Vec<_>>().join(", ");
     let mut parts = vec![format!(
         "Paper's σ = {}: noise multiplier {}",
         list(&mut sigmas.iter().copied()),
@@ -79,11 +78,13 @@ fn profiles(figure: Figure, results: &Results, reading: Reading, range: (f64, f6
             .reference(Reference::horizontal(DELTA, "δ = 10⁻⁵"));
         for curve in results.curves.iter().filter(|curve| curve.panel == panel) {
             let (label, color, dash) = match curve.mechanism {
-                Mechanism::Patch(Scheme::Poisson) => ("patch level, Poisson (here)", PATCH_COLOR, Dash::Dashed),
-                Mechanism::Patch(_) => {
-                    ("patch level, without replacement (paper)", PATCH_COLOR, Dash::Solid)
+                Mechanism::Patch(Scheme::Poisson) => {
+                    ("patch level, Poisson (here)", PATCH_COLOR, Dash::Dashed)
                 }
-                Mechanism::Minibatch(Scheme::Poisson) => ("minibatch, Poisson", MINIBATCH_COLOR, Dash::Dashed),
+                Mechanism::Patch(_) => ("patch level, without replacement (paper)", PATCH_COLOR, Dash::Solid),
+                Mechanism::Minibatch(Scheme::Poisson) => {
+                    ("minibatch, Poisson", MINIBATCH_COLOR, Dash::Dashed)
+                }
                 Mechanism::Minibatch(_) => ("minibatch, without replacement", MINIBATCH_COLOR, Dash::Solid),
                 Mechanism::DataLevel => ("data-level noise", DATA_COLOR, Dash::Solid),
             };
@@ -94,19 +95,15 @@ fn profiles(figure: Figure, results: &Results, reading: Reading, range: (f64, f6
     figure
 }
 
-/// Sigma in both units, pixel noise, inclusion probability.
+/// Noise multiplier, inclusion probability, pixel noise.
 fn profile_subtitle(results: &Results, panel: usize, head: &PanelHead, reading: Reading) -> String {
-    let sigma = head.base.sigma;
     let seen = results
         .paper(panel)
         .and_then(|curve| curve.points.first()?.run)
         .map_or_else(String::new, |run| format!("inclusion {}, ", number::up(run.inclusion_probability, 3)));
-    format!(
-        "σ = {} (multiplier {}), {seen}pixel noise {}",
-        number::exact(sigma),
-        number::exact(reading.multiplier(sigma)),
-        number::exact(head.base.pixel_sigma)
-    )
+    let multiplier = number::exact(reading.multiplier(head.base.sigma));
+    let pixels = number::exact(head.base.pixel_sigma);
+    format!("noise multiplier {multiplier}, {seen}pixel noise {pixels}")
 }
 
 fn sweeps(figure: Figure, results: &Results, reading: Reading) -> Figure {
@@ -131,8 +128,8 @@ fn sweeps(figure: Figure, results: &Results, reading: Reading) -> Figure {
 
 fn sweep_chart(results: &Results, panel: usize, head: &PanelHead, scheme: Scheme, reading: Reading) -> Chart {
     let side = match scheme {
-        Scheme::Poisson => "Poisson (here)",
-        _ => "without replacement (paper)",
+        Scheme::Poisson => "Poisson sampling (here)",
+        _ => "sampling without replacement (paper)",
     };
     // The panels of both schemes share their axis, so that they can be compared by eye.
     let (low, high) = results
@@ -147,7 +144,7 @@ fn sweep_chart(results: &Results, panel: usize, head: &PanelHead, scheme: Scheme
         Axis::linear("ε").range(0.0, 1.05 * high)
     };
     let x = Axis::linear(head.over.map_or("", Over::label));
-    let mut chart = Chart::new(format!("{}, {side}", head.title)).x(x).y(y);
+    let mut chart = Chart::new(&head.title).subtitle(side).x(x).y(y);
     let mechanisms = [Mechanism::Patch(scheme), Mechanism::Minibatch(scheme)];
     for mechanism in mechanisms {
         let curves =

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "READING", default_value = "std")]
     sigma_is: Reading,
     /// Takes this many records in place of the paper's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(setting::BATCH..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(setting::BATCH..=setting::MAX_RECORDS))]
     records: Option<u64>,
     /// Computes at most this many points a line
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=2000))]
@@ -120,7 +120,8 @@ fn reproduce(spec: &Spec, arguments: &Arguments) -> Result<(), Failure> {
     let figure = draw::draw(spec, &results, options, &notes);
     let checked = checked(&findings)?;
     let page = || {
-        let what = if results.epsilons.is_some() { "ε at δ = 10⁻⁵" } else { "ε at some of the sizes drawn" };
+        let what =
+            if results.epsilons.is_some() { "ε at δ = 10⁻⁵" } else { "ε at some of the sizes drawn" };
         let mut section = Section::new("").figure(&figure, spec.title);
         if !findings.is_empty() {
             section = section.table(&checked, "What the paper says of it, for sampling without replacement");

@@ -8,7 +8,7 @@ use super::compute::{Curve, Point, Results, thinned};
 use super::setting::{Mechanism, Reading};
 
 /// Sizes of a sweep that the digest shows.
-const DIGEST_POINTS: usize = 8;
+const DIGEST_POINTS: usize = 5;
 /// Significant digits of the digest.
 const DIGITS: usize = 4;
 
@@ -138,12 +138,14 @@ pub(super) fn digest(results: &Results, reading: Reading) -> Result<Table, Repor
             if !profile {
                 row.push(number::exact(point.x).into());
             }
-            row.push(point.run.map_or(Cell::Empty, |run| number::up(run.inclusion_probability, DIGITS).into()));
+            row.push(
+                point.run.map_or(Cell::Empty, |run| number::up(run.inclusion_probability, DIGITS).into()),
+            );
             let baseline = profile.then_some(Mechanism::DataLevel);
             for mechanism in Mechanism::TRAINING.into_iter().chain(baseline) {
                 let other = results.curve(curve.panel, curve.sigma, mechanism);
-                let epsilon =
-                    other.and_then(|other| other.summary.or(other.points.get(index).map(|point| point.epsilon)));
+                let epsilon = other
+                    .and_then(|other| other.summary.or(other.points.get(index).map(|point| point.epsilon)));
                 row.push(epsilon.map_or(Cell::Empty, |epsilon| number::up(epsilon.upper, DIGITS).into()));
             }
             table.push(row)?;

@@ -12,6 +12,8 @@ use crate::failure::Failure;
 pub(super) const BATCH: u64 = 100;
 /// Passes over the data set (P appendix C.4).
 pub(super) const EPOCHS: u64 = 100;
+/// Beyond this the epochs are more steps than the accountant takes.
+pub(super) const MAX_RECORDS: u64 = 10_000_000;
 /// The delta at which an epsilon is read off.
 pub(super) const DELTA: f64 = 1e-5;
 /// The clip norm of the paper's accounting figures (P appendix C.4).

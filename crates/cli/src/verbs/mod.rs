@@ -20,6 +20,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Profile(arguments) => profile::run(&arguments),
         Verb::Sweep(arguments) => sweep::run(&arguments),
         Verb::Inclusion(arguments) => inclusion::run(&arguments),
+        Verb::Reproduce(arguments) => crate::reproduce::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments),
     }

@@ -1,0 +1,176 @@
+//! The paper's figures: their list, their shape, and their numbers against independent references.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{dapple, exact_snapshot};
+use serde_json::Value;
+
+/// Reference figures computed with dp_accounting and brute force; see the README of the goldens.
+const GOLDENS: &str = include_str!("../../accounting/tests/goldens/patch_accounting.csv");
+
+/// Rows of a table as (column, value) lookups.
+struct Rows {
+    columns: Vec<String>,
+    rows: Vec<Vec<Value>>,
+}
+
+impl Rows {
+    fn of(value: &Value) -> Self {
+        let columns: Vec<String> = serde_json::from_value(value["columns"].clone()).unwrap();
+        let rows: Vec<Vec<Value>> = serde_json::from_value(value["rows"].clone()).unwrap();
+        assert!(rows.iter().all(|row| row.len() == columns.len()));
+        Self { columns, rows }
+    }
+
+    fn get<'a>(&self, row: &'a [Value], column: &str) -> &'a Value {
+        &row[self.columns.iter().position(|name| name == column).unwrap()]
+    }
+
+    fn number(&self, row: &[Value], column: &str) -> f64 {
+        self.get(row, column).as_f64().unwrap_or(f64::NAN)
+    }
+
+    /// The rows in which all these columns have these values.
+    fn matching<'a>(&'a self, wanted: &'a [(&str, Value)]) -> impl Iterator<Item = &'a Vec<Value>> {
+        self.rows
+            .iter()
+            .filter(move |row| wanted.iter().all(|(column, value)| self.get(row, column) == value))
+    }
+}
+
+/// One line of the goldens: setting, crop, records, noise multiplier, epsilon.
+fn goldens() -> impl Iterator<Item = (&'static str, f64, f64, f64, f64)> {
+    let lines = GOLDENS.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+    lines.filter(|fields| fields[2] == "patch" && fields[3] == "without-replacement").map(|fields| {
+        let number = |index: usize| fields[index].parse::<f64>().unwrap();
+        (fields[1], number(5), number(9), number(12), number(17))
+    })
+}
+
+/// The references are estimates good to about 1e-4, or 5e-6 in absolute terms; the guarantee lies above them by at most 0.2%.
+fn assert_meets(found: f64, expected: f64, what: &str) {
+    assert!(found >= expected * (1.0 - 1e-4) - 5e-6, "{what}: {found} is below {expected}");
+    assert!(found <= expected * 1.002 + 5e-6, "{what}: {found} is above {expected}");
+}
+
+#[test]
+fn every_figure_is_listed() {
+    exact_snapshot("reproduce_list", &dapple("reproduce --list").report());
+    let listed = dapple("reproduce --list --json").json();
+    assert_eq!(listed.as_array().unwrap().len(), 18);
+}
+
+#[test]
+fn figure_2_meets_the_references_under_both_readings() {
+    let text = dapple("reproduce patch/fig2 --sigma-is multiplier --points 3 --json").json();
+    let summary = Rows::of(&text["summary"]);
+    let line = |sampling: &str, mechanism: &str| {
+        let wanted = [
+            ("panel", "(a) Patch 10 × 10".into()),
+            ("mechanism", mechanism.into()),
+            ("sampling", sampling.into()),
+        ];
+        let row = summary.matching(&wanted).next().unwrap().clone();
+        assert_eq!((summary.number(&row, "sigma"), summary.number(&row, "noise_multiplier")), (1.0, 1.0));
+        assert!(summary.number(&row, "epsilon_lower") <= summary.number(&row, "epsilon"));
+        summary.number(&row, "epsilon")
+    };
+    // Four digits each, so within half a digit more than the width of a bracket.
+    for (sampling, mechanism, expected) in [
+        ("without-replacement", "patch", 2.7374),
+        ("poisson", "patch", 0.1920),
+        ("without-replacement", "minibatch", 97.71),
+        ("poisson", "minibatch", 22.94),
+    ] {
+        let found = line(sampling, mechanism);
+        assert!((found / expected - 1.0).abs() < 0.002, "{mechanism}, {sampling}: {found}");
+    }
+    assert_eq!(text["paper"].as_array().unwrap().len(), 2);
+
+    let figure = dapple("reproduce patch/fig2 --points 3 --json").json();
+    let summary = Rows::of(&figure["summary"]);
+    let wanted = [("mechanism", "patch".into())];
+    assert!(summary.matching(&wanted).all(|row| summary.number(row, "noise_multiplier") == 0.5));
+    assert!(figure["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().contains("σ / 2")));
+}
+
+#[test]
+fn figure_3_meets_the_references() {
+    let figure = dapple("reproduce patch/fig3 --sigma-is multiplier --json").json();
+    let rows = Rows::of(&figure);
+    let mut met = 0;
+    for (setting, crop, _, noise_multiplier, epsilon) in goldens() {
+        let mechanism = match setting {
+            "Fig3 crop sweep" => "patch",
+            "minibatch-only baseline (gamma_crop=1)" => "minibatch",
+            _ => continue,
+        };
+        let wanted = [("mechanism", mechanism.into()), ("sampling", "without-replacement".into())];
+        let found = rows.matching(&wanted).find(|row| {
+            let same_crop = mechanism == "minibatch" || rows.number(row, "crop") == crop;
+            same_crop && rows.number(row, "noise_multiplier") == noise_multiplier
+        });
+        if let Some(row) = found {
+            assert_meets(rows.number(row, "epsilon"), epsilon, &format!("crop {crop}, {noise_multiplier}"));
+            met += 1;
+        }
+    }
+    assert!(met > 20, "{met}");
+    assert!(figure["paper"].as_array().unwrap().iter().all(|finding| finding["holds"] == true));
+}
+
+#[test]
+fn the_papers_sigma_4_is_a_noise_multiplier_of_2() {
+    // P section D.1.1 at sigma 4 and appendix C.4's 3000 records.
+    let (.., expected) = goldens()
+        .find(|golden| golden.0.starts_with("D.1.1") && golden.2 == 3000.0 && golden.3 == 2.0)
+        .unwrap();
+    let figure = dapple("reproduce patch/fig17 --points 2 --json").json();
+    let summary = Rows::of(&figure["summary"]);
+    let wanted =
+        [("sigma", 4.0.into()), ("mechanism", "patch".into()), ("sampling", "without-replacement".into())];
+    let row = summary.matching(&wanted).next().unwrap();
+    assert_eq!(summary.number(row, "noise_multiplier"), 2.0);
+    assert_meets(summary.number(row, "epsilon"), expected, "sigma 4");
+}
+
+#[test]
+fn profiles_fall_and_files_are_written() {
+    let run = dapple(
+        "reproduce patch/fig17 --points 40 --json --csv a.csv --svg a.svg --png a.png --html a.html -q",
+    );
+    assert_eq!(
+        (run.files(), run.stderr.as_str()),
+        (["a.csv", "a.html", "a.png", "a.svg"].map(str::to_owned).to_vec(), "")
+    );
+    let rows = Rows::of(&run.json());
+    assert_eq!(run.read("a.csv").lines().count(), rows.rows.len() + 1);
+    assert!(run.read("a.svg").contains("noise multiplier 0.5, 1, 2") && run.read("a.html").contains("σ / 2"));
+    let line = |row: &[Value]| ["panel", "mechanism", "sampling"].map(|column| rows.get(row, column).clone());
+    for pair in rows.rows.windows(2).filter(|pair| line(&pair[0]) == line(&pair[1])) {
+        assert!(rows.number(&pair[0], "epsilon") < rows.number(&pair[1], "epsilon"));
+        assert!(rows.number(&pair[0], "delta") >= rows.number(&pair[1], "delta"), "{pair:?}");
+        assert!(rows.number(&pair[1], "delta_lower") <= rows.number(&pair[1], "delta"));
+    }
+}
+
+#[test]
+fn wrong_requests_are_refused() {
+    let mut report = String::new();
+    for arguments in [
+        "reproduce",
+        "reproduce patch/fig5000",
+        "reproduce patch/fig2 --list",
+        "reproduce patch/fig2 --points 1",
+        "reproduce patch/fig2 --records 99",
+        "reproduce patch/fig2 --sigma-is variance",
+        "reproduce patch/fig2 --svg missing/a.svg",
+    ] {
+        let run = dapple(arguments);
+        assert_eq!(run.code, 2, "{arguments}");
+        report.push_str(&format!("$ dapple {arguments}\n{}\n", run.report()));
+    }
+    exact_snapshot("reproduce_wrong", &report);
+}
