@@ -3,7 +3,9 @@
 use dapple_graph::{ParameterId, Window};
 use rayon::prelude::*;
 
-use super::kernel::{Class, Lanes, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start, pack_panel};
+use super::kernel::{
+    Class, DotProduct, Lanes, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start, pack_panel,
+};
 
 /// A convolution or linear layer of one sample: `rows_in x channels -> rows_out x out`.
 #[derive(Debug, Clone)]
@@ -124,6 +126,11 @@ impl Gemm {
         self.natural() && self.groups == 1 && self.channels.is_multiple_of(lanes.lanes)
     }
 
+    /// Whether the layer is so large, and a sample so small, that the weights are best read as they are stored.
+    fn vast(&self) -> bool {
+        self.natural() && self.groups == 1 && self.rows_out == 1 && self.weight_len() > 1 << 20
+    }
+
     /// Multiplications of one forward pass over one sample.
     pub(crate) fn multiplications(&self) -> usize {
         let (channels, out) = self.group();
@@ -178,14 +185,9 @@ impl Gemm {
             false => (source, strides),
         };
         let shape = (blocks, inner, out);
-        arrange(
-            lanes,
-            self.groups,
-            shape,
-            source,
-            (strides.0, strides.1, strides.2, strides.3),
-            &mut prepared.forward,
-        );
+        if !self.vast() {
+            arrange(lanes, self.groups, shape, source, strides, &mut prepared.forward);
+        }
         if gradient && !self.plain(lanes) {
             // The data gradient of a narrow layer goes tap by tap.
             let source = if self.narrow { &rows } else { source };
@@ -238,6 +240,7 @@ impl Gemm {
     pub(crate) fn forward(
         &self,
         prepared: &Prepared,
+        weight: &[f32],
         x: &[f32],
         y: &mut [f32],
         strides: (usize, usize),
@@ -246,7 +249,9 @@ impl Gemm {
         let len = self.rows_out * self.out;
         let (channels, out) = self.group();
         let items = run.items.len();
-        if self.narrow {
+        if self.vast() {
+            self.forward_vast(prepared, weight, x, y, strides, run);
+        } else if self.narrow {
             let width = self.taps.len() * self.channels;
             let start = start(&prepared.bias, 0, out);
             for item in run.items.clone() {
@@ -278,6 +283,40 @@ impl Gemm {
                 super::pointwise::relu(&mut y[item * strides.1..][..len]);
             }
         }
+    }
+
+    fn forward_vast(
+        &self,
+        prepared: &Prepared,
+        weight: &[f32],
+        x: &[f32],
+        y: &mut [f32],
+        strides: (usize, usize),
+        run: &Run<'_>,
+    ) {
+        let source = &x[run.items.start * strides.0..];
+        let target = &mut y[run.items.start * strides.1..];
+        let product = |columns: std::ops::Range<usize>, target: &mut [f32]| {
+            DotProduct {
+                source,
+                source_item: strides.0,
+                weight: &weight[columns.start * self.channels..columns.end * self.channels],
+                inner: self.channels,
+                bias: prepared.bias.get(columns.clone()).unwrap_or(&[]),
+                target,
+                target_item: strides.1,
+                columns: columns.len(),
+                items: run.items.len(),
+            }
+            .run();
+        };
+        if run.parallel <= 1 || run.items.len() != 1 {
+            return product(0..self.out, target);
+        }
+        let chunk = self.out.div_ceil(run.parallel);
+        target[..self.out].par_chunks_mut(chunk).enumerate().for_each(|(index, target)| {
+            product(index * chunk..index * chunk + target.len(), target);
+        });
     }
 
     /// Adds the data gradient to `dx` (or writes it, unless `accumulate`).

@@ -143,7 +143,14 @@ impl Worker {
             let slot = action.inputs[0];
             let mut run = Run { items, scratch: &mut self.scratch, parallel: work.parallel };
             let prepared = &shared.prepared[action.step];
-            gemm.forward(prepared, &buffers[slot], &mut output, (stride(slot), out_stride), &mut run);
+            gemm.forward(
+                prepared,
+                parameter(gemm.weight),
+                &buffers[slot],
+                &mut output,
+                (stride(slot), out_stride),
+                &mut run,
+            );
         } else {
             for item in items {
                 let y = &mut output[item * out_stride..][..len];
