@@ -1,7 +1,9 @@
 """Google's dp_accounting, prv_accountant, opacus, opake and Dapple answer the same questions: accounting.py [--json].
 
-Systems named in the rows: `dapple` is the whole process of the command line, start included; `dapple-in-process` and the
-peers are warm, so that only the answer is timed. Every answer comes from a fresh process, one after the other.
+Every answer comes from a fresh process, one after the other. What is timed differs, and each row's `timing` says so: a peer gives one
+answer after a warm-up with other numbers, imports excluded; `dapple` is the whole process of the command line, start included;
+`dapple-in-process` repeats its answer in a loop and takes the mean, which is kinder than the peers' single answer. Ratios are
+therefore taken against `dapple` only.
 """
 
 import argparse
@@ -66,6 +68,7 @@ def run_in_process(_, index):
     return json.loads(done.stdout) if done.returncode == 0 else {"absent": f"ended with status {done.returncode}"}
 
 
+TIMING = {"dapple": "whole process", "dapple-in-process": "mean of a warm loop", **dict.fromkeys(PEERS, "one warm answer")}
 RUNNERS = {"dapple": run_command_line, "dapple-in-process": run_in_process, **dict.fromkeys(PEERS, run_peer)}
 
 
@@ -91,11 +94,12 @@ def measure(system, index, repeats):
     absent = answers[-1].get("absent")
     if absent:
         print(f"note: {system}: {question.name}: {absent}", file=sys.stderr)
-        return row(system=system, task=question.name, truth=question.truth, note=absent)
+        return row(system=system, task=question.name, timing=TIMING[system], truth=question.truth, note=absent)
     seconds = [answer["cpu_seconds"] for answer in answers]
     return row(
         system=system,
         task=question.name,
+        timing=TIMING[system],
         cpu_seconds=statistics.median(seconds),
         cpu_seconds_min=min(seconds),
         repeats=len(answers),
@@ -121,6 +125,7 @@ def main():
         "result": lambda r: number(r["result"]),
         "truth": lambda r: number(r["truth"]),
         "CPU s": lambda r: number(r["cpu_seconds"], "{:.4f}"),
+        "timing": lambda r: r["timing"],
         "peak MB": lambda r: number(r["peak_mb"], "{:.0f}"),
     }
     print_rows(rows, arguments.json, columns, ratio_of="cpu_seconds")

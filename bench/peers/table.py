@@ -18,11 +18,7 @@ def print_rows(rows, as_json, columns, ratio_of, larger_is_better=False):
     if as_json:
         print(json.dumps({"rows": rows}, indent=1))
         return
-    # The whole process of the command line where it was measured, else the warm library.
-    base = {}
-    for r in rows:
-        if r["system"].startswith("dapple") and r[ratio_of]:
-            base.setdefault(r["task"], r[ratio_of])
+    base = {r["task"]: r[ratio_of] for r in rows if r["system"] == "dapple"}
 
     def ratio(r):
         own, ours = r[ratio_of], base.get(r["task"])
