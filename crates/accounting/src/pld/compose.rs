@@ -6,7 +6,7 @@ use super::tilt::{Shape, tail};
 use super::window::Window;
 use crate::numerics::UNIT_ROUNDOFF;
 use crate::numerics::fft::Convolver;
-use crate::pair::{Pair, Side};
+use crate::pair::{MASS_ERROR, Pair, Side};
 
 /// How finely and with which tilt to compose.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +42,8 @@ pub(super) struct Composed {
     pub(super) infinite: f64,
     /// How far rounded cell boundaries may have moved the composed loss.
     pub(super) slack: f64,
+    /// Relative rounding of all masses together.
+    pub(super) rounding: f64,
 }
 
 /// What truncation and Fourier rounding did to tilted masses.
@@ -65,11 +67,12 @@ impl Error {
         self.truncated + self.rounding * (points as f64).sqrt()
     }
 
-    /// On a grid coarser by `r = 2^doublings` a point collects up to `2 r` entries with weights whose squares add up to
-    /// at most `r` (two thirds of it for small tilts): by Cauchy and Schwarz the norm grows by at most `sqrt(2 r)`.
-    fn coarsen(&mut self, doublings: i32) {
+    /// On a grid coarser by `r = 2^doublings` a point collects up to `2 r` entries, each with a weight of at most
+    /// `e^{lambda h}`, `h` the new step, and an entry reaches two points with weights that add up to that: by Cauchy and Schwarz
+    /// the norm grows by at most `sqrt(2 r) e^{lambda h}`.
+    fn coarsen(&mut self, doublings: i32, tilt: f64) {
         if doublings > 0 {
-            self.rounding *= libm::ldexp(2.0, doublings).sqrt();
+            self.rounding *= libm::ldexp(2.0, doublings).sqrt() * tilt.exp();
         }
     }
 }
@@ -92,7 +95,7 @@ pub(super) fn compose(
 ) -> Composed {
     let tail = tail(factors, grid.delta);
     let mut composer = Composer { convolver, grid, side, log_norm: 0.0 };
-    let (mut infinite, mut slack) = (0.0, 0.0);
+    let (mut infinite, mut slack, mut rounding) = (0.0, 0.0, 1e-11);
     let mut unit = None;
     let mut parts: Vec<Part> = vec![];
     for (pair, count) in factors {
@@ -104,12 +107,13 @@ pub(super) fn compose(
         let copies = *count as f64;
         composer.log_norm += copies * step.log_norm;
         infinite += copies * step.infinite;
+        rounding += copies * MASS_ERROR;
         // Boundaries are placed to a few roundings of the losses they separate.
         slack += copies * 16.0 * UNIT_ROUNDOFF * (shape.magnitude + shape.deviation);
         parts.push(composer.power(step.lattice, *count));
     }
     let Part { lattice, error } = composer.combine(parts);
-    Composed { lattice, lambda: grid.lambda, log_norm: composer.log_norm, error, infinite, slack }
+    Composed { lattice, lambda: grid.lambda, log_norm: composer.log_norm, error, infinite, slack, rounding }
 }
 
 /// A distribution with what has gone wrong in it so far.
@@ -187,7 +191,7 @@ impl Composer<'_> {
 
     fn regrid(&self, part: Part, grain: Grain) -> Part {
         let mut error = part.error;
-        error.coarsen(grain.exponent - part.lattice.grain.exponent);
+        error.coarsen(grain.exponent - part.lattice.grain.exponent, self.grid.lambda * grain.step());
         Part { lattice: part.lattice.regrid(grain, self.grid.lambda, self.side), error }
     }
 

@@ -84,20 +84,17 @@ impl<'a> Curve<'a> {
         match self.side {
             Side::Upper => {
                 let loss = epsilon - self.composed.slack;
-                let delta =
-                    self.computed(loss) * (1.0 + Self::ROUNDING) + self.error(loss) + self.composed.infinite;
+                let delta = self.computed(loss) * (1.0 + self.composed.rounding)
+                    + self.error(loss)
+                    + self.composed.infinite;
                 delta.min(1.0)
             }
             Side::Lower => {
                 let loss = epsilon + self.composed.slack;
-                (self.computed(loss) * (1.0 - Self::ROUNDING) - self.error(loss)).max(0.0)
+                (self.computed(loss) * (1.0 - self.composed.rounding) - self.error(loss)).max(0.0)
             }
         }
     }
-
-    /// Relative rounding of the running sums and of `e^{log_norm - lambda s}`, whose exponent is a few hundred at most
-    /// where delta is not negligible.
-    const ROUNDING: f64 = 1e-11;
 
     /// The first lattice point not below `loss`.
     fn point_from(&self, loss: f64) -> usize {
