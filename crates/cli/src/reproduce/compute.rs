@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use dapple_plan::{Bracket, PlanError, Pld, Precision, Scheme};
+use dapple_plan::{Bracket, PlanError, Precision, Scheme};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 
@@ -135,7 +135,7 @@ fn profiles(spec: &Spec, options: Options) -> Result<Results, Failure> {
             // One more than the last of interest, so that a line leaves the picture.
             let wanted = epsilons.partition_point(|epsilon| epsilon <= end) + 1;
             let epsilons = &epsilons[..wanted.min(epsilons.len())];
-            let deltas = profile(&priced.pld, epsilons)?;
+            let deltas = priced.pld.profile(epsilons, Precision::default()).map_err(PlanError::from)?;
             bar.inc(1);
             let points = epsilons.iter().zip(deltas).map(|(&x, delta)| Point {
                 x,
@@ -150,22 +150,6 @@ fn profiles(spec: &Spec, options: Options) -> Result<Results, Failure> {
         .collect::<Result<_, Failure>>()?;
     bar.finish_and_clear();
     Ok(Results { curves, panels: heads, epsilons: Some(range) })
-}
-
-/// Delta at rising epsilons.
-fn profile(pld: &Pld, epsilons: &[f64]) -> Result<Vec<Bracket>, Failure> {
-    let mut deltas = pld.profile(epsilons, Precision::default()).map_err(PlanError::from)?;
-    let mut least = f64::INFINITY;
-    for (epsilon, delta) in epsilons.iter().zip(&mut deltas) {
-        // A profile never rises: where the answer for all at once is too wide, ask for this one alone, and where that is
-        // too wide as well, the bound for a smaller epsilon holds here too.
-        if delta.upper > least {
-            *delta = pld.delta(*epsilon, Precision::default()).map_err(PlanError::from)?;
-        }
-        least = least.min(delta.upper);
-        delta.upper = least;
-    }
-    Ok(deltas)
 }
 
 fn sweeps(spec: &Spec, options: Options) -> Result<Results, Failure> {

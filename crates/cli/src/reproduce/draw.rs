@@ -131,14 +131,15 @@ fn sweep_chart(results: &Results, panel: usize, head: &PanelHead, scheme: Scheme
         Scheme::Poisson => "Poisson sampling (here)",
         _ => "sampling without replacement (paper)",
     };
-    // The panels of both schemes share their axis, so that they can be compared by eye.
+    // Panels over the same size share their axis, so that they can be compared by eye.
+    let alike = |curve: &&Curve| results.panels.get(curve.panel).is_some_and(|other| other.over == head.over);
     let (low, high) = results
         .curves
         .iter()
-        .filter(|curve| curve.panel == panel)
+        .filter(alike)
         .flat_map(|curve| curve.points.iter().map(|point| point.epsilon.upper))
         .fold((f64::INFINITY, 0.0_f64), |(low, high), epsilon| (low.min(epsilon), high.max(epsilon)));
-    let y = if high > 8.0 * low {
+    let y = if high > 20.0 * low {
         Axis::log("ε").range(0.8 * low, 1.25 * high)
     } else {
         Axis::linear("ε").range(0.0, 1.05 * high)
