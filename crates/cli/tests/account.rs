@@ -12,6 +12,10 @@ fn text_json_statement_and_explanation() {
     snapshot("account_json", &dapple(&format!("account {FIGURE_2A} --json")).report());
     snapshot("account_statement", &dapple(&format!("account {FIGURE_2A} --statement")).report());
     snapshot("account_explain", &dapple(&format!("account {FIGURE_2A} --explain")).report());
+    let baselines = "--explain --pixel-noise 1000 --regions 3";
+    snapshot("account_baselines", &dapple(&format!("account {FIGURE_2A} {baselines}")).report());
+    let record = "account --batch 100 --records 3000 --steps 10 --noise-multiplier 1 --delta 1e-5 --explain --pixel-noise 9";
+    snapshot("account_baselines_wrong", &dapple(record).report());
     snapshot(
         "account_without_replacement",
         &dapple(&format!("account {FIGURE_2A} --sampling without-replacement --json --explain")).report(),

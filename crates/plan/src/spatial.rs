@@ -35,6 +35,27 @@ impl Protected {
         self.placement
     }
 
+    /// The number of pixels of the largest region.
+    ///
+    /// # Errors
+    /// A region too large to be drawn.
+    pub fn largest_region_pixels(&self) -> Result<u64, PlanError> {
+        let mut largest = 0;
+        for region in &self.regions {
+            let pixels = match region {
+                Region::Rectangle(size) => u64::from(size.width()) * u64::from(size.height()),
+                other => {
+                    let mask = other
+                        .to_mask()
+                        .map_err(|source| PlanError::Geometry { key: "region.mask", source })?;
+                    mask.count()
+                }
+            };
+            largest = largest.max(pixels);
+        }
+        Ok(largest)
+    }
+
     /// The region in words: `a patch of 10x10 pixels`.
     #[must_use]
     pub fn words(&self) -> String {

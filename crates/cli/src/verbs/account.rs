@@ -4,7 +4,7 @@ use clap::Args;
 use dapple_plan::{Certificate, number};
 use serde::Serialize;
 
-use super::explain::{Factor, explain};
+use super::explain::{Baselines, Factor, explain};
 use crate::args::{Common, Width};
 use crate::failure::Failure;
 use crate::load::Request;
@@ -19,6 +19,8 @@ pub(crate) struct Arguments {
     /// Prints a statement for a reviewer, in Markdown
     #[arg(long, visible_alias = "markdown", conflicts_with = "json")]
     statement: bool,
+    #[command(flatten)]
+    baselines: Baselines,
     #[command(flatten)]
     width: Width,
     #[command(flatten)]
@@ -37,7 +39,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let precision = arguments.width.precision();
     let plan = Request::load(&arguments.common)?.plan()?;
     let certificate = plan.price(precision)?;
-    let factors = arguments.explain.then(|| explain(&plan, &certificate, precision)).transpose()?;
+    let factors = arguments
+        .explain
+        .then(|| explain(&plan, &certificate, arguments.baselines, precision))
+        .transpose()?;
     if arguments.common.json {
         return output::print_json(&Answer { certificate: &certificate, explanation: factors.as_deref() });
     }

@@ -1,6 +1,8 @@
 //! Every factor of a plan's privacy and what it is worth.
 
-use dapple_plan::{Certificate, Plan, PlanError, Precision, Relation, Scheme, number};
+use clap::Args;
+use dapple_accounting::AccountingError;
+use dapple_plan::{Certificate, Plan, PlanError, Precision, Relation, Scheme, baseline, number};
 use dapple_report::{Column, Table, TextStyle};
 use serde::Serialize;
 
@@ -15,9 +17,25 @@ pub(crate) struct Factor {
     meaning: String,
 }
 
+/// What others would do, to compare with.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Baselines {
+    /// With --explain: compares with Gaussian noise of this deviation on the pixels (0 to 255, three channels), added once, or anew
+    /// for every view
+    #[arg(long, value_name = "SIGMA", requires = "explain")]
+    pixel_noise: Option<f64>,
+    /// With --explain: what the guarantee says about this many regions at once, by group privacy
+    #[arg(long, value_name = "K", requires = "explain")]
+    regions: Option<u32>,
+}
+
+/// Channels of a colour image.
+const CHANNELS: u32 = 3;
+
 pub(crate) fn explain(
     plan: &Plan,
     certificate: &Certificate,
+    baselines: Baselines,
     precision: Precision,
 ) -> Result<Vec<Factor>, PlanError> {
     let factor = |name, value, meaning: String| Factor { name, value: Some(value), meaning };
@@ -51,7 +69,58 @@ pub(crate) fn explain(
         format!("this plan, at delta {}", number::exact(plan.delta())),
     ));
     factors.extend(elsewhere(plan, precision)?);
+    factors.extend(others(plan, certificate, baselines, precision)?);
     Ok(factors)
+}
+
+/// The baselines that were asked for.
+fn others(
+    plan: &Plan,
+    certificate: &Certificate,
+    baselines: Baselines,
+    precision: Precision,
+) -> Result<Vec<Factor>, PlanError> {
+    let mut factors = Vec::new();
+    if let Some(sigma) = baselines.pixel_noise {
+        let pixels = match plan.spatial().protected() {
+            Some(protected) => protected.largest_region_pixels()?,
+            None => {
+                let why = "a comparison with noise on the pixels needs a private region";
+                return Err(PlanError::Missing { key: "region.patch", why });
+            }
+        };
+        let once = baseline::data_level_noise(pixels, CHANNELS, sigma, plan.delta(), precision);
+        let anew = baseline::noise_augmentation(plan, pixels, CHANNELS, sigma, precision);
+        for (name, bracket, meaning) in [
+            ("epsilon, pixel noise", once, "noise on the pixels, once, and no noise in training"),
+            (
+                "epsilon, noisy views",
+                anew,
+                "fresh pixel noise in every view in place of the crop, by total variation",
+            ),
+        ] {
+            factors.push(Factor {
+                name,
+                value: reported(bracket)?.map(|b| b.upper),
+                meaning: meaning.to_owned(),
+            });
+        }
+    }
+    if let Some(count) = baselines.regions {
+        let (epsilon, delta) = baseline::group(certificate.epsilon.upper, plan.delta(), count)?;
+        let meaning = format!("{count} regions at once by group privacy, at delta {}", number::up(delta, 3));
+        factors.push(Factor { name: "epsilon, group", value: Some(epsilon), meaning });
+    }
+    Ok(factors)
+}
+
+/// A result, or nothing where it is too large to report: that is the comparison.
+fn reported<T>(result: Result<T, PlanError>) -> Result<Option<T>, PlanError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(PlanError::Accounting { source: AccountingError::EpsilonTooLarge { .. }, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn spatial(plan: &Plan) -> Vec<Factor> {
@@ -95,12 +164,8 @@ fn elsewhere(plan: &Plan, precision: Precision) -> Result<Vec<Factor>, PlanError
         if relation == plan.relation() || !covered {
             continue;
         }
-        let value = match plan.at_relation(relation).price(precision) {
-            Ok(certificate) => Some(certificate.epsilon.upper),
-            // Too large to report: that is the comparison.
-            Err(PlanError::Accounting { .. }) => None,
-            Err(error) => return Err(error),
-        };
+        let certificate = reported(plan.at_relation(relation).price(precision))?;
+        let value = certificate.map(|certificate| certificate.epsilon.upper);
         factors.push(Factor { name, value, meaning: meaning.to_owned() });
     }
     Ok(factors)
