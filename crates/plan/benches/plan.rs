@@ -1,0 +1,45 @@
+//! Reading, checking, pricing and calibrating a plan.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use dapple_plan::{Plan, PlanSpec, Precision, Unknown, calibrate};
+
+const PLAN: &str = r#"
+[privacy]
+relation = "patch"
+delta = 1e-5
+noise_multiplier = 1.0
+[region]
+patch = [10, 10]
+[pipeline]
+image = [1000, 1000]
+crop = [100, 100]
+[sampling]
+scheme = "poisson"
+batch = 100
+records = 3000
+epochs = 100
+"#;
+
+fn plans(c: &mut Criterion) {
+    let spec = PlanSpec::from_toml(PLAN).unwrap();
+    let plan = Plan::check(&spec).unwrap();
+    let precision = Precision::default();
+    c.bench_function("read a plan", |b| b.iter(|| PlanSpec::from_toml(PLAN)));
+    c.bench_function("check a plan", |b| b.iter(|| Plan::check(&spec)));
+    c.bench_function("price a plan", |b| b.iter(|| plan.price(precision)));
+    c.bench_function("price a plan by rényi divergences", |b| b.iter(|| plan.price_rdp()));
+    let certificate = plan.price(precision).unwrap();
+    c.bench_function("write a statement", |b| b.iter(|| certificate.statement()));
+    let mut target = spec.clone();
+    target.set("epsilon", "0.5").unwrap();
+    for unknown in [Unknown::NoiseMultiplier, Unknown::Crop, Unknown::Steps] {
+        c.bench_function(&format!("calibrate {unknown:?}"), |b| {
+            b.iter(|| calibrate(&target, &[], unknown, precision));
+        });
+    }
+}
+
+criterion_group!(benches, plans);
+criterion_main!(benches);
