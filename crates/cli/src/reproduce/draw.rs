@@ -1,7 +1,7 @@
 //! A computed figure as a picture.
 
 use dapple_plan::{Scheme, number};
-use dapple_report::{Axis, Chart, Dash, Figure, Reference, Series};
+use dapple_report::{Axis, Chart, Dash, Figure, LegendPlace, Reference, Series};
 
 use super::catalogue::{Over, Spec};
 use super::compute::{Curve, Options, PanelHead, Results};
@@ -131,8 +131,12 @@ fn sweep_chart(results: &Results, panel: usize, head: &PanelHead, scheme: Scheme
         Scheme::Poisson => "Poisson sampling (here)",
         _ => "sampling without replacement (paper)",
     };
-    // Panels over the same size share their axis, so that they can be compared by eye.
-    let alike = |curve: &&Curve| results.panels.get(curve.panel).is_some_and(|other| other.over == head.over);
+    // Panels over the same size and sigmas share their axis, so that they can be compared by eye.
+    let sigmas = sigmas_of(results, panel);
+    let alike = |curve: &&Curve| {
+        let same_size = results.panels.get(curve.panel).is_some_and(|other| other.over == head.over);
+        same_size && sigmas_of(results, curve.panel) == sigmas
+    };
     let (low, high) = results
         .curves
         .iter()
@@ -145,7 +149,10 @@ fn sweep_chart(results: &Results, panel: usize, head: &PanelHead, scheme: Scheme
         Axis::linear("ε").range(0.0, 1.05 * high)
     };
     let x = Axis::linear(head.over.map_or("", Over::label));
-    let mut chart = Chart::new(&head.title).subtitle(side).x(x).y(y);
+    // One legend for all panels where they agree, else one above each.
+    let agree = (0..results.panels.len()).all(|other| sigmas_of(results, other) == sigmas);
+    let legend = if agree { LegendPlace::Auto } else { LegendPlace::Above };
+    let mut chart = Chart::new(&head.title).subtitle(side).x(x).y(y).legend(legend);
     let mechanisms = [Mechanism::Patch(scheme), Mechanism::Minibatch(scheme)];
     for mechanism in mechanisms {
         let curves =
@@ -163,6 +170,14 @@ fn sweep_chart(results: &Results, panel: usize, head: &PanelHead, scheme: Scheme
         }
     }
     chart
+}
+
+/// The sigmas of a panel, in order.
+fn sigmas_of(results: &Results, panel: usize) -> Vec<f64> {
+    let mut sigmas: Vec<f64> =
+        results.curves.iter().filter(|curve| curve.panel == panel).map(|curve| curve.sigma).collect();
+    sigmas.dedup();
+    sigmas
 }
 
 fn line(label: &str, curve: &Curve) -> Series {
