@@ -34,6 +34,8 @@ pub(crate) struct Gemm {
     /// The same as classes, and for the input's rows.
     pub(crate) identity_rows: Vec<Class>,
     pub(crate) identity_rows_in: Vec<Class>,
+    /// For every tap, pairs in runs of neighbours: the first pair, and how many follow one after the other.
+    pub(crate) pair_runs: Vec<Vec<(Pair, usize)>>,
 }
 
 /// The weights of one layer, arranged for the kernels.
@@ -74,6 +76,7 @@ impl Gemm {
             narrow: false,
             runs: Vec::new(),
             identity_rows: classes.clone(),
+            pair_runs: vec![pair_runs(&identity)],
             identity_rows_in: classes.clone(),
             classes,
             identity,
@@ -97,12 +100,12 @@ impl Gemm {
             self.runs = copy_runs(&self.classes, self.taps.len(), self.channels);
         }
         self.back = Class::sort(&reversed, self.rows_in);
-        let identity = |rows: usize| -> Vec<Pair> {
-            (0..rows as u32).map(|row| Pair { source: row, target: row }).collect()
-        };
-        self.identity = identity(self.rows_out);
+        self.identity = (0..self.rows_out as u32).map(|row| Pair { source: row, target: row }).collect();
         self.identity_rows = Class::sort(std::slice::from_ref(&self.identity), self.rows_out);
-        self.identity_rows_in = Class::sort(&[identity(self.rows_in)], self.rows_in);
+        let rows_in: Vec<Pair> =
+            (0..self.rows_in as u32).map(|row| Pair { source: row, target: row }).collect();
+        self.identity_rows_in = Class::sort(&[rows_in], self.rows_in);
+        self.pair_runs = self.taps.iter().map(|pairs| pair_runs(pairs)).collect();
         self
     }
 
@@ -473,6 +476,22 @@ impl Gemm {
 const FILTERS: usize = 16;
 /// Numbers that one thread copies at a time.
 const COPY: usize = 64 * 1024;
+
+/// Pairs in runs of neighbours.
+fn pair_runs(pairs: &[Pair]) -> Vec<(Pair, usize)> {
+    let mut runs: Vec<(Pair, usize)> = Vec::new();
+    for pair in pairs {
+        match runs.last_mut() {
+            Some((first, len))
+                if first.source + *len as u32 == pair.source && first.target + *len as u32 == pair.target =>
+            {
+                *len += 1;
+            }
+            _ => runs.push((*pair, 1)),
+        }
+    }
+    runs
+}
 
 /// Numbers to copy from the input, or zeros where the window leaves it. Runs fill the gathered rows one after the other.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,7 @@ use super::pointwise::squared_norm;
 
 /// Rough speeds of this kind of machine, for choosing between the two ways: products a core makes in a second, and bytes it moves.
 const PRODUCTS: f64 = 80e9;
-const BYTES: f64 = 8e9;
+const BYTES: f64 = 16e9;
 
 impl Gemm {
     /// Whether the norm is cheaper by inner products than by writing down one gradient per sample.
@@ -59,11 +59,11 @@ impl Gemm {
         let (products, rest) = rest.split_at_mut(rows_out * self.out);
 
         // inputs[i, j] = x_i . x_j
-        for (second, (x, _)) in views.iter().enumerate() {
-            pack(lanes, (1, self.channels, self.rows_in), &x[..len_in], (0, 1, self.channels), packed);
-            for (first, (x, _)) in views.iter().enumerate() {
+        for (second, (right, _)) in views.iter().enumerate() {
+            pack(lanes, (1, self.channels, self.rows_in), &right[..len_in], (0, 1, self.channels), packed);
+            for (first, (left, _)) in views.iter().enumerate() {
                 RowProduct {
-                    source: Rows { data: x, shape: RowShape { item: 0, row: self.channels, column: 0 } },
+                    source: Rows { data: left, shape: RowShape { item: 0, row: self.channels, column: 0 } },
                     inner: self.channels,
                     right: Right::Packed(packed),
                     taps: 1,
@@ -82,16 +82,18 @@ impl Gemm {
         columns.fill(0.0);
         for first in 0..views.len() {
             for second in 0..views.len() {
-                for pairs in &self.taps {
+                for (pairs, runs) in self.taps.iter().zip(&self.pair_runs) {
                     for p in pairs {
-                        let row = &inputs
-                            [(first * self.rows_in + p.source as usize) * rows_in + second * self.rows_in..]
-                            [..self.rows_in];
-                        let start =
+                        let from =
+                            (first * self.rows_in + p.source as usize) * rows_in + second * self.rows_in;
+                        let to =
                             (first * self.rows_out + p.target as usize) * rows_out + second * self.rows_out;
-                        let column = &mut columns[start..][..self.rows_out];
-                        for q in pairs {
-                            column[q.target as usize] += row[q.source as usize];
+                        let (from, to) =
+                            (&inputs[from..][..self.rows_in], &mut columns[to..][..self.rows_out]);
+                        for (start, len) in runs {
+                            let to = &mut to[start.target as usize..][..*len];
+                            let from = &from[start.source as usize..][..*len];
+                            to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
                         }
                     }
                 }
@@ -99,7 +101,12 @@ impl Gemm {
         }
         // products[p] = sum over q of columns[p, q] g_q
         for (second, (_, g)) in views.iter().enumerate() {
-            pack(lanes, (1, self.rows_out, self.out), &g[..len_out], (0, self.out, 1), packed);
+            let right = if self.out.is_multiple_of(lanes.lanes) {
+                Right::Plain(g, self.out)
+            } else {
+                pack(lanes, (1, self.rows_out, self.out), &g[..len_out], (0, self.out, 1), packed);
+                Right::Packed(packed)
+            };
             for first in 0..views.len() {
                 RowProduct {
                     source: Rows {
@@ -107,7 +114,7 @@ impl Gemm {
                         shape: RowShape { item: 0, row: rows_out, column: second * self.rows_out },
                     },
                     inner: self.rows_out,
-                    right: Right::Packed(packed),
+                    right,
                     taps: 1,
                     columns: self.out,
                     start: if second == 0 { Start::Zero } else { Start::Existing },

@@ -135,6 +135,14 @@ pub(crate) fn scale(x: &[f32], factor: f32, y: &mut [f32], accumulate: bool) {
     );
 }
 
+/// `y = factor y`.
+pub(crate) fn rescale(y: &mut [f32], factor: f32) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || y.iter_mut().for_each(|y| *y *= factor),
+    );
+}
+
 /// Adds every row of `rows x sum.len()` to `sum`.
 pub(crate) fn add_rows(rows: &[f32], sum: &mut [f32]) {
     Arch::new().dispatch(

@@ -236,8 +236,7 @@ impl Program {
             for item in 0..samples * views {
                 let factor = worker.factors[item / views * entries + index];
                 if factor != 1.0 {
-                    let g = &mut worker.buffers[gradient][item * stride..][..len];
-                    g.iter_mut().for_each(|g| *g *= factor);
+                    pointwise::rescale(&mut worker.buffers[gradient][item * stride..][..len], factor);
                 }
             }
         }
