@@ -438,12 +438,14 @@ impl Gemm {
             (group * size + index) * out + first..(group * size + index) * out + first + filters
         };
         if self.standardise.is_none() {
-            // A few channels at a time, so that what is written stays in the first-level cache until it is complete.
+            // A few channels at a time, so that what is read stays in the first-level cache until all filters have taken their part.
             for start in (0..channels).step_by(16) {
-                for tap in 0..taps {
-                    for channel in start..channels.min(start + 16) {
-                        for (f, d) in sum[row(tap * channels + channel)].iter().enumerate() {
-                            to[f * size + channel * taps + tap] = *d;
+                let block = start..channels.min(start + 16);
+                for (f, filter) in to.chunks_exact_mut(size).enumerate() {
+                    let parts = filter[block.start * taps..block.end * taps].chunks_exact_mut(taps);
+                    for (channel, values) in block.clone().zip(parts) {
+                        for (tap, value) in values.iter_mut().enumerate() {
+                            *value = sum[row(tap * channels + channel).start + f];
                         }
                     }
                 }
