@@ -86,6 +86,11 @@ impl Pld {
         Self { remove: vec![(step.into_pair().mirrored(), 1)], add: None }
     }
 
+    /// A pair for removal, and its reverse for addition.
+    pub(crate) fn asymmetric(removal: Pair) -> Self {
+        Self { add: Some(vec![(removal.clone().reversed(), 1)]), remove: vec![(removal, 1)] }
+    }
+
     /// Whether one pair bounds both directions.
     #[must_use]
     pub fn is_symmetric(&self) -> bool {

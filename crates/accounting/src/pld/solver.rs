@@ -22,6 +22,8 @@ pub(super) struct Solver {
 const SMALL_EPSILON: f64 = 1e-3;
 /// Relative error of closed forms.
 const CLOSED_FORM_ERROR: f64 = 1e-11;
+/// Below this, deltas are not told apart in a profile.
+const NEGLIGIBLE_DELTA: f64 = 1e-20;
 /// Refinements of the grid before the bracket is returned as it is.
 const MAX_REFINEMENTS: usize = 5;
 
@@ -91,8 +93,10 @@ impl Solver {
             let upper = self.composed(factors, grid, Side::Upper);
             let lower = self.composed(factors, grid, Side::Lower);
             let (upper, lower) = (Curve::new(&upper, Side::Upper), Curve::new(&lower, Side::Lower));
+            // Beyond a delta that is nothing, any bound will do.
+            let settled = upper.delta(epsilons[next]) < NEGLIGIBLE_DELTA;
             for &i in &open {
-                if i == next || upper.suits(epsilons[i]) {
+                if i == next || upper.suits(epsilons[i]) || settled && epsilons[i] >= epsilons[next] {
                     answers[i] =
                         Some(Bracket { lower: lower.delta(epsilons[i]), upper: upper.delta(epsilons[i]) });
                 }
