@@ -26,8 +26,8 @@ PEERS = ["pytorch", "opacus", "opacus-ghost"]
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # Seconds after which no further step is started; the first two always run.
 SECONDS = float(os.environ.get("DAPPLE_BENCH_SECONDS", "8"))
-# Resident memory in bytes beyond which a peer is stopped and reported as out of memory.
-MEMORY_SHARE = 0.8
+# Share of the memory that is free at the start beyond which a peer is stopped and reported as out of memory.
+MEMORY_SHARE = 0.9
 
 
 def small_cnn(nn):
@@ -173,8 +173,8 @@ def measure_peer(system, model, batch, threads):
     import torch
 
     warnings.filterwarnings("ignore")
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    resource.setrlimit(resource.RLIMIT_DATA, (int(total * MEMORY_SHARE),) * 2)
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    resource.setrlimit(resource.RLIMIT_DATA, (int(free * MEMORY_SHARE),) * 2)
     torch.set_num_threads(threads)
     row = {"system": system, "task": model, "batch": batch, "samples_per_second": None, "cpu_seconds": None}
     row |= {"peak_mb": None, "result": None}
@@ -213,7 +213,10 @@ def peer(system, model, batch, threads):
 
 
 def example():
-    """Builds our side and returns its path."""
+    """The path of our side: where `run` built it, else built here."""
+    built = pathlib.Path(os.environ.get("DAPPLE_TARGET", "")) / "examples" / "engine_bench"
+    if "DAPPLE_TARGET" in os.environ and built.exists():
+        return str(built)
     command = ["cargo", "build", "--release", "--quiet", "-p", "dapple-engine", "--example", "engine_bench", "--message-format=json"]
     done = subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.PIPE, text=True)
     paths = (json.loads(line).get("executable") for line in done.stdout.splitlines() if line.startswith("{"))

@@ -1,13 +1,14 @@
 //! Measures the CPU executor and prints one line of JSON per batch size: `engine_bench MODEL THREADS SECONDS BATCH..`.
 //!
 //! Models: small-cnn, wrn-16-4, resnet-18, vgg-11, resnet-50, each at the input size of the peer benches. `matmul` instead of a model
-//! measures the matrix-product rate of the kernels on one large product.
+//! measures the matrix-product rate of the kernels on one large product, and `conv:CHANNELS:OUT:SIZE:KERNEL` four convolutions of one
+//! layer shape, there and back twice.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 use std::time::Instant;
 
 use dapple_engine::{Batch, Clipping, CpuExecutor, Options, Targets};
-use dapple_graph::{Graph, GraphBuilder, Init, Loss, Parameters, zoo};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Op, Parameters, Window, zoo};
 
 fn model(name: &str) -> Graph {
     let built = match name {
@@ -20,15 +21,35 @@ fn model(name: &str) -> Graph {
         "matmul" => {
             let mut builder = GraphBuilder::new(&[1024, 1024]);
             let mut x = builder.input();
-            for layer in 0..4 {
+            for layer in 0..8 {
                 let name = format!("linear{layer}");
                 x = builder.linear(&name, x, 1024, Init::XavierUniform, Init::Constant(0.0)).expect("fits");
             }
-            builder.finish(x, Loss::SquaredError)
+            x = builder.add("row", Op::Gather(vec![0]), &[x]).expect("fits");
+            x = builder.add("flatten", Op::Reshape(vec![1024]), &[x]).expect("fits");
+            builder.finish(x, Loss::CrossEntropy { label_smoothing: 0.0 })
         }
-        other => panic!("unknown model {other}"),
+        other => match other.split(':').skip(1).map(str::parse).collect::<Result<Vec<usize>, _>>().as_deref()
+        {
+            Ok([channels, out, size, kernel]) => convolutions(*channels, *out, *size, *kernel),
+            _ => panic!("unknown model {other}"),
+        },
     };
     built.expect("the zoo's models fit their inputs")
+}
+
+/// Four convolutions of one shape, then a small head.
+fn convolutions(channels: usize, out: usize, size: usize, kernel: usize) -> Result<Graph, GraphError> {
+    let mut builder = GraphBuilder::new(&[channels, size, size]);
+    let mut x = builder.input();
+    for (layer, out) in [out, channels, out, channels].into_iter().enumerate() {
+        let spec = ConvSpec::new(out, Window::square(kernel).padding(kernel / 2));
+        x = builder.conv(&format!("conv{layer}"), x, spec)?;
+    }
+    x = builder.add("pool", Op::AdaptiveAvgPool(vec![1, 1]), &[x])?;
+    x = builder.add("flatten", Op::Reshape(vec![channels]), &[x])?;
+    x = builder.linear("head", x, 10, Init::XavierUniform, Init::Constant(0.0))?;
+    builder.finish(x, Loss::CrossEntropy { label_smoothing: 0.0 })
 }
 
 /// Peak resident memory in megabytes, from the kernel.
@@ -59,15 +80,13 @@ fn main() {
         CpuExecutor::new(&graph, Options { threads, group, ..Options::default() }).expect("threads");
     let parameters = Parameters::init(&graph, 1);
     let operations = executor.operations() as f64;
-    let (input, output): (usize, usize) =
-        (graph.input_shape().iter().product(), graph.output_shape().iter().product());
+    let input: usize = graph.input_shape().iter().product();
     let mut gradient = vec![0.0; executor.layout().len()];
     let mut sum = executor.gradient_sum();
     for batch in arguments.map(|b| b.parse::<usize>().expect("a batch size")) {
         let inputs: Vec<f32> = (0..batch * input).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
         let classes: Vec<u32> = (0..batch as u32).map(|i| i % 10).collect();
-        let values = vec![0.0; if name == "matmul" { batch * output } else { 0 }];
-        let targets = if name == "matmul" { Targets::Values(&values) } else { Targets::Classes(&classes) };
+        let targets = Targets::Classes(&classes);
         for (mode, clipping) in [("on", Clipping::Flat { max_norm: 1.0 }), ("off", Clipping::Off)] {
             let (mut best, mut least) = (f64::INFINITY, f64::INFINITY);
             let started = Instant::now();
