@@ -50,14 +50,6 @@ pub enum AccountingError {
         /// The delta asked for.
         delta: f64,
     },
-    /// The profile cannot be resolved at so small a delta.
-    #[error("delta {delta} is below what the truncated distribution resolves ({floor})")]
-    DeltaBelowFloor {
-        /// The delta asked for.
-        delta: f64,
-        /// The mass that was moved to infinity.
-        floor: f64,
-    },
 }
 
 impl AccountingError {
@@ -80,7 +72,6 @@ impl AccountingError {
             }
             Self::Unreachable { .. } => "raise epsilon or delta, lower the steps, or lower the sample rate",
             Self::EpsilonTooLarge { .. } => "raise the noise multiplier or lower the steps",
-            Self::DeltaBelowFloor { .. } => "ask for a larger delta",
         }
     }
 }
