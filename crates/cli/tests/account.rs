@@ -26,6 +26,19 @@ fn text_json_statement_and_explanation() {
     );
 }
 
+const RECORDS: &str = "--batch 20 --records 1000 --steps 30 --noise-multiplier 1 --delta 1e-5";
+
+#[test]
+fn tokens_and_users() {
+    let account = |flags: &str| dapple(&format!("account {RECORDS} {flags}")).report();
+    snapshot("account_masked", &account("--relation masked --explain"));
+    snapshot("account_coupled", &account("--relation masked --public-gradient coupled --explain"));
+    let clipped = "--relation masked --public-gradient coupled-clipped --public-clip 0.5";
+    snapshot("account_clipped", &account(&format!("{clipped} --json")));
+    snapshot("account_user", &account("--relation user --statement"));
+    snapshot("account_user_explain", &account("--relation user --explain"));
+}
+
 #[test]
 fn json_has_the_promised_fields_in_order() {
     let run = dapple(&format!("account {FIGURE_2A} --json"));

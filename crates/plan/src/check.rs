@@ -6,7 +6,7 @@ use dapple_geometry::Mask;
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::spec::{Delta, PlanSpec, Privacy, SamplingSpec};
-use crate::{Relation, Sampling, Scheme, Spatial, number, price};
+use crate::{PublicTokens, Relation, Sampling, Scheme, Spatial, number, price};
 
 /// Checks every value by itself and beside the others. The hash is left empty.
 pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
@@ -14,7 +14,8 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     let relation = relation(spec, &spatial)?;
     let (batch, records) = batch(&spec.sampling)?;
     let sampling = sampling(&spec.sampling)?;
-    refuse_unpriced_parts(spec, relation)?;
+    refuse_unpriced_parts(spec)?;
+    let public_tokens = PublicTokens::check(&spec.masked, relation)?;
     price::theorem(relation, sampling)?;
     let steps = steps(&spec.sampling, batch, records)?;
     let noise_multiplier = noise_multiplier(&spec.privacy)?;
@@ -43,6 +44,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
         epsilon,
         accountant: spec.privacy.accountant.unwrap_or_default(),
         spatial,
+        public_tokens,
         hash: String::new(),
     })
 }
@@ -99,14 +101,7 @@ fn sampling(spec: &SamplingSpec) -> Result<Sampling, PlanError> {
     }
 }
 
-fn refuse_unpriced_parts(spec: &PlanSpec, relation: Relation) -> Result<(), PlanError> {
-    if spec.masked.public_gradient.is_some() && relation != Relation::Masked {
-        return Err(PlanError::invalid(
-            "masked.public_gradient",
-            format!("has no meaning for the {relation} relation"),
-            "leave it out, or use --relation masked",
-        ));
-    }
+fn refuse_unpriced_parts(spec: &PlanSpec) -> Result<(), PlanError> {
     if spec.partition != Default::default() {
         return Err(PlanError::NoTheorem {
             combination: "models split into submodels".to_owned(),

@@ -27,6 +27,10 @@ pub(crate) fn of(plan: &Plan) -> String {
     line("sampling.batch", plan.batch.to_string());
     line("sampling.records", plan.records.to_string());
     line("sampling.steps", plan.steps.to_string());
+    if let Some(tokens) = plan.public_tokens {
+        line("masked.public_gradient", tokens.mode().name().to_owned());
+        line("masked.public_clip", exact(tokens.reach()));
+    }
     let spatial = &plan.spatial;
     line("pipeline.image", spatial.image().map_or_else(String::new, |size| size.to_string()));
     if let Some(pipeline) = spatial.pipeline() {

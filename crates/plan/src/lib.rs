@@ -35,7 +35,7 @@
 //! ```
 //!
 //! The crate is pure: no files, clock, randomness, threads or environment. Formulas cite P (patch-level differential privacy by
-//! random crops) by its theorem numbers.
+//! random crops) and M (masked differential privacy) by their theorem numbers.
 
 #![forbid(unsafe_code)]
 
@@ -45,6 +45,7 @@ mod certificate;
 mod check;
 mod error;
 mod hash;
+pub mod masked;
 pub mod number;
 mod operations;
 mod plan;
@@ -59,6 +60,7 @@ pub use calibrate::{Calibrated, Solved, Unknown, Value, calibrate};
 pub use certificate::{Certificate, EpsilonBracket};
 pub use dapple_accounting::{Bracket, Pld, Precision};
 pub use error::PlanError;
+pub use masked::PublicTokens;
 pub use plan::Plan;
 pub use relation::Relation;
 pub use sampling::{Sampling, Scheme};

@@ -4,7 +4,7 @@ use dapple_geometry::Mask;
 
 use crate::error::PlanError;
 use crate::spec::{Accountant, PlanSpec};
-use crate::{Relation, Sampling, Spatial, check, hash};
+use crate::{PublicTokens, Relation, Sampling, Spatial, check, hash};
 
 /// A plan that holds together: the accountant prices it, the trainer executes it, and neither reads anything else.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,7 @@ pub struct Plan {
     pub(crate) epsilon: Option<f64>,
     pub(crate) accountant: Accountant,
     pub(crate) spatial: Spatial,
+    pub(crate) public_tokens: Option<PublicTokens>,
     pub(crate) hash: String,
 }
 
@@ -129,13 +130,20 @@ impl Plan {
         &self.spatial
     }
 
+    /// Where the gradient of public tokens comes from, under `masked`.
+    #[must_use]
+    pub fn public_tokens(&self) -> Option<PublicTokens> {
+        self.public_tokens
+    }
+
     /// SHA-256, in hexadecimal digits, of everything that may change the guarantee; `[performance]` is left out.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// The same run seen at record level: whole records substituted, or (Poisson only) added and removed.
+    /// The same run seen at record level: whole records substituted, or (Poisson only) added and removed. A run that uses public
+    /// tokens has no such guarantee, and pricing it so is refused.
     #[must_use]
     pub fn at_relation(&self, relation: Relation) -> Self {
         self.changed(|plan| plan.relation = relation)

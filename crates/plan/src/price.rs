@@ -9,7 +9,7 @@ use crate::certificate::{Certificate, EpsilonBracket};
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::spec::Accountant;
-use crate::{Relation, Sampling};
+use crate::{PublicTokens, Relation, Sampling};
 
 /// The theorem that prices a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,12 @@ pub(crate) enum Theorem {
     WithoutReplacementReplace,
     /// A subset of fixed size, one region of one image substituted.
     WithoutReplacementPatch,
+    /// Poisson sampling, the private tokens of one record substituted.
+    PoissonMasked,
+    /// A subset of fixed size, the private tokens of one record substituted.
+    WithoutReplacementMasked,
+    /// Poisson sampling of users, one user more or less.
+    PoissonUser,
 }
 
 /// The theorem for a relation and a sampling scheme.
@@ -38,17 +44,16 @@ pub(crate) fn theorem(relation: Relation, sampling: Sampling) -> Result<Theorem,
         (Relation::Patch, Sampling::Poisson) => Ok(Theorem::PoissonPatch),
         (Relation::Replace, Sampling::WithoutReplacement) => Ok(Theorem::WithoutReplacementReplace),
         (Relation::Patch, Sampling::WithoutReplacement) => Ok(Theorem::WithoutReplacementPatch),
+        (Relation::Masked, Sampling::Poisson) => Ok(Theorem::PoissonMasked),
+        (Relation::Masked, Sampling::WithoutReplacement) => Ok(Theorem::WithoutReplacementMasked),
+        (Relation::User, Sampling::Poisson) => Ok(Theorem::PoissonUser),
         (Relation::AddRemove, Sampling::WithoutReplacement) => none(
             "a batch of fixed size tells how many records there are, so neighbours must have equally many",
             "use --relation replace, or --sampling poisson",
         ),
-        (Relation::Masked, _) => none(
-            "only whole records and regions of images are priced",
-            "use --relation replace, which protects the whole record, tokens included",
-        ),
-        (Relation::User, _) => none(
-            "only the records of one owner at a time are priced",
-            "make each user's data one record and use --relation add-remove",
+        (Relation::User, Sampling::WithoutReplacement) => none(
+            "a round of fixed size tells how many users there are, so neighbours must have equally many",
+            "use --sampling poisson, or make each user's data one record and use --relation replace",
         ),
         (_, Sampling::Balanced { .. }) => none(
             "only independent coins and subsets of fixed size are priced",
@@ -73,6 +78,15 @@ impl Theorem {
             Self::WithoutReplacementReplace => {
                 "amplification by sampling without replacement under substitution (Balle, Barthe and Gaboardi 2018), composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
             }
+            Self::PoissonMasked => {
+                "amplification by Poisson sampling under substitution of private tokens: the pair (1-g) N(-d0) + g N(0) against (1-g) N(-d0) + g N(-2), where d0 = 1 + Cu is how far a sampled record lies from an absent one and Cu bounds its public gradient (0 if that comes from an independent batch, infinite if it is not clipped), by advanced joint convexity and the Neyman-Pearson lemma, composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
+            }
+            Self::WithoutReplacementMasked => {
+                "amplification by sampling without replacement under substitution of private tokens: the pair (1-g) N(-d0) + g N(0) against (1-g) N(-d0) + g N(-2), where d0 = 2 + 2 Cu is how far a sampled record lies from the one drawn in its place and Cu bounds a record's public gradient (0 if that comes from an independent batch, infinite if it is not clipped), by advanced joint convexity and the Neyman-Pearson lemma, composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
+            }
+            Self::PoissonUser => {
+                "Poisson-sampled Gaussian mechanism under adding or removing a user, both directions (Zhu, Dong and Wang 2022, Theorem 11; user-level sampling as McMahan, Ramage, Talwar and Zhang 2018), composed as dominating pairs (Theorem 10)"
+            }
             Self::WithoutReplacementPatch => {
                 "amplification by sampling without replacement and random crops (patch-level differential privacy by random crops, Theorem 2, effective rate g c), composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
             }
@@ -82,6 +96,13 @@ impl Theorem {
 
 impl Plan {
     pub(crate) fn theorem(&self) -> Result<Theorem, PlanError> {
+        if self.public_tokens.is_some() && self.relation != Relation::Masked {
+            return Err(PlanError::NoTheorem {
+                combination: format!("public tokens under the {} relation", self.relation),
+                reason: "the gradient of public tokens gets no noise of its own",
+                hint: "use --relation masked, which protects the private tokens alone",
+            });
+        }
         theorem(self.relation, self.sampling)
     }
 
@@ -89,6 +110,7 @@ impl Plan {
     pub(crate) fn step(&self, c: f64) -> Result<Step, PlanError> {
         // g: sample rate; q: the probability that a step sees what is protected.
         let (g, sigma) = (self.sample_rate(), self.noise_multiplier);
+        let public = self.public_tokens.map_or(0.0, PublicTokens::reach);
         let substitution = |d0: f64| -> Result<Step, PlanError> {
             let q = g * c;
             // An operation may drop every private pixel: then no step sees anything of the region.
@@ -100,11 +122,14 @@ impl Plan {
             Ok(Step::Substitution(Substitution::new(participation, distances, sigma)?))
         };
         match self.theorem()? {
-            Theorem::PoissonAddRemove => Ok(Step::PoissonGaussian { rate: g, sigma }),
+            Theorem::PoissonAddRemove | Theorem::PoissonUser => Ok(Step::PoissonGaussian { rate: g, sigma }),
             // The amplification theorem with w = (1-g, g(1-c), gc): an absent record is one clip norm away.
             Theorem::PoissonReplace | Theorem::PoissonPatch => substitution(1.0),
             // P Theorem 2: another record takes the place of an absent one, two clip norms away.
             Theorem::WithoutReplacementReplace | Theorem::WithoutReplacementPatch => substitution(2.0),
+            // The public gradient is the same in both data sets, but an absent record lacks it.
+            Theorem::PoissonMasked => substitution(1.0 + public),
+            Theorem::WithoutReplacementMasked => substitution(2.0 + 2.0 * public),
         }
     }
 

@@ -2,7 +2,10 @@
 
 use clap::Args;
 use dapple_accounting::AccountingError;
-use dapple_plan::{Certificate, Plan, PlanError, Precision, Relation, Scheme, baseline, number};
+use dapple_plan::masked::claimed_epsilon;
+use dapple_plan::{
+    Certificate, Plan, PlanError, Precision, PublicTokens, Relation, Scheme, baseline, number,
+};
 use dapple_report::{Column, Table, TextStyle};
 use serde::Serialize;
 
@@ -42,7 +45,12 @@ pub(crate) fn explain(
     let mut factors = vec![factor(
         "sample rate",
         plan.sample_rate(),
-        format!("a step draws {} of {} records", plan.batch(), plan.records()),
+        format!(
+            "a step draws {} of {} {}",
+            plan.batch(),
+            plan.records(),
+            if plan.relation() == Relation::User { "users" } else { "records" }
+        ),
     )];
     if plan.relation() == Relation::Patch {
         factors.extend(spatial(plan));
@@ -68,6 +76,7 @@ pub(crate) fn explain(
         certificate.epsilon.upper,
         format!("this plan, at delta {}", number::exact(plan.delta())),
     ));
+    factors.extend(masked(plan));
     factors.extend(elsewhere(plan, precision)?);
     factors.extend(others(plan, certificate, baselines, precision)?);
     Ok(factors)
@@ -153,17 +162,39 @@ fn spatial(plan: &Plan) -> Vec<Factor> {
     factors
 }
 
+/// What the masked paper claims for this run, and why it does not hold.
+fn masked(plan: &Plan) -> Option<Factor> {
+    let why = match plan.public_tokens()? {
+        PublicTokens::Decoupled => "substituted tokens move the sum by two clip norms, not by one",
+        PublicTokens::CoupledClipped { .. } | PublicTokens::Coupled => {
+            "substituted tokens move the sum by two clip norms, not by one, and the public gradient of the same records can reveal who was drawn"
+        }
+    };
+    Some(Factor {
+        name: "epsilon, claimed",
+        value: Some(claimed_epsilon(plan)),
+        meaning: format!("claimed by the masked paper, Theorem 1; it does not hold: {why}"),
+    })
+}
+
 /// The same run under other relations.
 fn elsewhere(plan: &Plan, precision: Precision) -> Result<Vec<Factor>, PlanError> {
     let mut factors = Vec::new();
+    let (substituted, added) = match plan.relation() {
+        // Public tokens get no noise: there is no guarantee for whole records to compare with.
+        Relation::Masked => return Ok(factors),
+        Relation::User => ("the same run, for all records of a user substituted", None),
+        Relation::AddRemove | Relation::Replace | Relation::Patch => (
+            "the same run, for whole records substituted",
+            Some("the same run, for whole records added or removed"),
+        ),
+    };
     for (relation, name, meaning) in [
-        (Relation::Replace, "epsilon, replace", "the same run, for whole records substituted"),
-        (Relation::AddRemove, "epsilon, add-remove", "the same run, for whole records added or removed"),
+        (Relation::Replace, "epsilon, replace", Some(substituted)),
+        (Relation::AddRemove, "epsilon, add-remove", added),
     ] {
         let covered = relation == Relation::Replace || plan.sampling().scheme() == Scheme::Poisson;
-        if relation == plan.relation() || !covered {
-            continue;
-        }
+        let Some(meaning) = meaning.filter(|_| covered && relation != plan.relation()) else { continue };
         let certificate = reported(plan.at_relation(relation).price(precision))?;
         let value = certificate.map(|certificate| certificate.epsilon.upper);
         factors.push(Factor { name, value, meaning: meaning.to_owned() });

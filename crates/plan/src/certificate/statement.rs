@@ -31,7 +31,7 @@ impl Certificate {
              Training is ({epsilon}, {delta})-differentially private under the `{relation}` relation.\n\n\
              ## What the adversary sees\n\n\
              Every noisy gradient of all {steps} steps, hence every checkpoint and everything computed from them; the plan \
-             itself, the model's code, and all records but the one in question. Not the random numbers.\n\n\
+             itself, the model's code, and all {units} but the one in question. Not the random numbers.\n\n\
              ## What is protected\n\n\
              The guarantee is about {protects}. For any two data sets that differ in this alone, any event has a \
              probability under one of at most e^{epsilon} times that under the other, plus {delta}.\n\n\
@@ -40,7 +40,7 @@ impl Certificate {
              | quantity | value |\n|---|---|\n\
              | epsilon, at most | {epsilon} |\n\
              | delta | {delta} |\n\
-             | records | {records} |\n\
+             | {units} | {records} |\n\
              | expected batch | {batch} |\n\
              | sampling | {sampling} |\n\
              | sample rate | {rate} |\n\
@@ -59,6 +59,7 @@ impl Certificate {
             steps = self.steps,
             protects = self.protects,
             records = self.records,
+            units = self.units(),
             batch = self.batch,
             sampling = self.sampling,
             rate = number::up(self.sample_rate, 4),

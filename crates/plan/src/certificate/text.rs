@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Certificate;
-use crate::number;
+use crate::{Relation, number};
 
 impl Certificate {
     /// The certificate in a few lines of plain text.
@@ -14,7 +14,10 @@ impl Certificate {
             ("delta", number::exact(self.delta)),
             ("protects", self.protects.clone()),
             ("relation", format!("{} (sensitivity {})", self.relation, self.sensitivity)),
-            ("sampling", format!("{}, {} of {} records a step", self.sampling, self.batch, self.records)),
+            (
+                "sampling",
+                format!("{}, {} of {} {} a step", self.sampling, self.batch, self.records, self.units()),
+            ),
         ];
         lines.extend(self.rates());
         lines.push(("steps", self.steps.to_string()));
@@ -37,6 +40,11 @@ impl Certificate {
             rates.push(("effective rate", number::up(self.effective_rate, 4)));
         }
         rates
+    }
+
+    /// What is drawn.
+    pub(super) fn units(&self) -> &'static str {
+        if self.relation == Relation::User.name() { "users" } else { "records" }
     }
 
     pub(super) fn bracket_words(&self) -> String {

@@ -3,7 +3,7 @@
 use dapple_geometry::{Operation, PaddingMode, Placement};
 
 use crate::plan::Plan;
-use crate::{Relation, Sampling};
+use crate::{PublicTokens, Relation, Sampling};
 
 /// What is protected.
 pub(super) fn protects(plan: &Plan) -> String {
@@ -23,21 +23,29 @@ pub(super) fn protects(plan: &Plan) -> String {
                 "the content (pixels and label pixels) of {region} in any one image{image}, {place}; the rest of the image is not protected"
             )
         }
-        Relation::Masked => "the private tokens of any one record".to_owned(),
-        Relation::User => "all records of any one user".to_owned(),
+        Relation::Masked => "the content of the private tokens of any one record; its public tokens, its label, and which of its tokens are private are taken as public and not protected".to_owned(),
+        Relation::User => "everything about any one user: whether the user takes part at all, and all records of the user".to_owned(),
     }
 }
 
 /// What must hold outside this program.
 pub(super) fn assumptions(plan: &Plan) -> Vec<String> {
     let mut sentences = vec![sampling(plan)];
-    sentences.push(
-        "Each record's contribution (the mean over its views) is clipped to the clip norm C, contributions are summed, and Gaussian noise of standard deviation noise_multiplier * C is added to the sum."
-            .to_owned(),
-    );
     sentences.push(format!(
-        "The noisy sum is divided by the fixed expected batch size {}, never by the number of records actually drawn.",
-        plan.batch()
+        "{}, contributions are summed, and Gaussian noise of standard deviation noise_multiplier * C is added to the sum.",
+        match plan.relation() {
+            Relation::Masked =>
+                "Each record's gradient over its private tokens (the mean over its views) is clipped to the clip norm C",
+            Relation::User =>
+                "Each user's update of a round, over all the user's records and local steps, is clipped as a whole to the clip norm C",
+            Relation::AddRemove | Relation::Replace | Relation::Patch =>
+                "Each record's contribution (the mean over its views) is clipped to the clip norm C",
+        }
+    ));
+    sentences.push(format!(
+        "The noisy sum is divided by the fixed expected batch size {}, never by the number of {} actually drawn.",
+        plan.batch(),
+        units(plan)
     ));
     sentences.push(
         "Noise, sampling and crops come from a cryptographically secure generator whose state stays secret."
@@ -46,21 +54,42 @@ pub(super) fn assumptions(plan: &Plan) -> Vec<String> {
     if plan.relation() == Relation::Patch {
         sentences.extend(spatial(plan));
     }
-    sentences.push(
-        "No step mixes records before clipping (no batch normalisation), and nothing else computed from the records is released: no training loss, no choice of hyperparameters, no statistics of the data set."
-            .to_owned(),
-    );
-    if plan.relation() != Relation::AddRemove {
+    if let Some(tokens) = plan.public_tokens() {
+        sentences.extend(masked(tokens));
+    }
+    sentences.push(format!(
+        "No step mixes {} before clipping (no batch normalisation), and nothing else computed from the records is released: no training loss, no choice of hyperparameters, no statistics of the data set.",
+        if plan.relation() == Relation::User { "records of different users" } else { "records" }
+    ));
+    if !matches!(plan.relation(), Relation::AddRemove | Relation::User) {
         sentences.push(format!("The number of records, {}, is public.", plan.records()));
     }
     sentences
 }
 
+/// What is drawn.
+fn units(plan: &Plan) -> &'static str {
+    if plan.relation() == Relation::User { "users" } else { "records" }
+}
+
+fn masked(tokens: PublicTokens) -> Vec<String> {
+    vec![
+        "The public gradient is computed from public tokens, labels and released weights alone: private tokens pass the model separately and enter the private gradient only."
+            .to_owned(),
+        "Which tokens are private is public, and was decided without looking at private content.".to_owned(),
+        match tokens {
+            PublicTokens::Decoupled => "The gradient of public tokens comes from a batch of public tokens that is drawn independently of the private batch, so it depends on public data and released weights only; it needs no clipping and no noise.".to_owned(),
+            PublicTokens::CoupledClipped { clip } => format!("The gradient of each sampled record's public tokens is clipped to {clip} * C before it is added to the same noisy sum."),
+            PublicTokens::Coupled => "The gradient of each sampled record's public tokens is added to the noisy sum without clipping, so a step may reveal whether a record was drawn; the guarantee does not rely on that staying secret.".to_owned(),
+        },
+    ]
+}
+
 fn sampling(plan: &Plan) -> String {
-    let (batch, records) = (plan.batch(), plan.records());
+    let (batch, records, units) = (plan.batch(), plan.records(), units(plan));
     match plan.sampling() {
         Sampling::Poisson => format!(
-            "In each step each of the {records} records is drawn by its own independent coin with probability {batch}/{records}; an empty batch still takes a step."
+            "In each step each of the {records} {units} is drawn by its own independent coin with probability {batch}/{records}; an empty batch still takes a step."
         ),
         Sampling::WithoutReplacement => format!(
             "In each step {batch} of the {records} records are drawn uniformly without replacement, independently of other steps; walking through a shuffled data set is not this."

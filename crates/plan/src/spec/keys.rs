@@ -151,7 +151,15 @@ pub const KEYS: &[Key] = &[
         "decoupled",
         "where the gradient of public tokens comes from",
     )
-    .words(&["decoupled", "coupled-clipped", "coupled"]),
+    .words(&["decoupled", "coupled-clipped", "coupled"])
+    .or("decoupled for the masked relation"),
+    key(
+        "masked.public_clip",
+        "public-clip",
+        "CU",
+        "1.0",
+        "the clip norm of public gradients in private clip norms, for coupled-clipped",
+    ),
     file_only("performance.threads", "2", "the number of worker threads"),
     file_only("performance.microbatch", "16", "the number of records computed at once"),
     file_only("performance.prefetch", "2", "the number of batches decoded ahead"),

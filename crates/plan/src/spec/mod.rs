@@ -215,6 +215,9 @@ pub struct Masked {
     /// Where the gradient of the public tokens comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_gradient: Option<PublicGradient>,
+    /// Clip norm of a record's public gradient, in private clip norms, for `coupled-clipped`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public_clip: Option<f64>,
 }
 
 /// Where the gradient of the public tokens comes from.
@@ -227,6 +230,21 @@ pub enum PublicGradient {
     CoupledClipped,
     /// The same records, not clipped.
     Coupled,
+}
+
+impl PublicGradient {
+    /// Every mode.
+    pub const ALL: [Self; 3] = [Self::Decoupled, Self::CoupledClipped, Self::Coupled];
+
+    /// The name in files and flags.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Decoupled => "decoupled",
+            Self::CoupledClipped => "coupled-clipped",
+            Self::Coupled => "coupled",
+        }
+    }
 }
 
 /// `[performance]`: nothing here can change epsilon, and nothing here is hashed.
