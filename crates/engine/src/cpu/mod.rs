@@ -2,7 +2,6 @@
 
 mod form;
 mod gemm;
-mod ghost;
 mod kernel;
 mod matrix;
 mod norm;

@@ -1,11 +1,16 @@
 //! Convolutions and linear layers: sums over taps of matrix products.
 
+mod ghost;
+mod weights;
+mod window;
+
 use dapple_graph::{ParameterId, Window};
 use rayon::prelude::*;
 
-use super::kernel::{
-    Class, DotProduct, Lanes, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start, pack_panel,
-};
+use super::kernel::{Class, DotProduct, Lanes, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start};
+pub(crate) use weights::Prepared;
+pub(crate) use window::window_pairs;
+use window::{CopyRun, copy_runs, pair_runs};
 
 /// A convolution or linear layer of one sample: `rows_in x channels -> rows_out x out`.
 #[derive(Debug, Clone)]
@@ -36,18 +41,6 @@ pub(crate) struct Gemm {
     pub(crate) identity_rows_in: Vec<Class>,
     /// For every tap, pairs in runs of neighbours: the first pair, and how many follow one after the other.
     pub(crate) pair_runs: Vec<Vec<(Pair, usize)>>,
-}
-
-/// The weights of one layer, arranged for the kernels.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Prepared {
-    pub(crate) forward: Vec<f32>,
-    pub(crate) backward: Vec<f32>,
-    /// `[group, tap, channel, out]`: the weight as it is used; kept where standardisation needs it.
-    pub(crate) used: Vec<f32>,
-    /// One over the deviation of each filter, and the sum of squares of its standardised form.
-    pub(crate) filters: Vec<(f32, f64)>,
-    pub(crate) bias: Vec<f32>,
 }
 
 impl Gemm {
@@ -143,87 +136,6 @@ impl Gemm {
     /// Numbers of scratch that any of the passes needs for `rows` rows of views.
     pub(crate) fn scratch(&self) -> usize {
         if self.narrow { self.rows_out * self.taps.len() * self.channels } else { 0 }
-    }
-
-    /// Arranges the weights for the kernels.
-    pub(crate) fn prepare(
-        &self,
-        lanes: Lanes,
-        weight: &[f32],
-        bias: Option<&[f32]>,
-        gradient: bool,
-        prepared: &mut Prepared,
-    ) {
-        prepared.bias.clear();
-        prepared.bias.extend_from_slice(bias.unwrap_or(&[]));
-        let (channels, out) = self.group();
-        let taps = self.taps.len();
-        let source: &[f32] = match self.standardise {
-            Some(eps) => {
-                self.standardised(weight, eps, prepared);
-                &prepared.used
-            }
-            None => weight,
-        };
-        // Strides of (group, tap, channel, out) in the source.
-        let strides = match self.standardise {
-            Some(_) => (taps * channels * out, channels * out, out, 1),
-            None => (out * channels * taps, 1, taps, channels * taps),
-        };
-        // A narrow layer is one product over all taps: its rows are (tap, channel).
-        let (blocks, inner) = if self.narrow { (1, taps * channels) } else { (taps, channels) };
-        let mut rows = Vec::new();
-        let (source, strides) = match self.narrow {
-            true => {
-                rows.resize(taps * channels * out, 0.0);
-                for (row, values) in rows.chunks_exact_mut(out).enumerate() {
-                    let start = row / channels * strides.1 + row % channels * strides.2;
-                    values
-                        .iter_mut()
-                        .enumerate()
-                        .for_each(|(o, value)| *value = source[start + o * strides.3]);
-                }
-                (&rows[..], (0, 0, out, 1))
-            }
-            false => (source, strides),
-        };
-        let shape = (blocks, inner, out);
-        if !self.vast() {
-            arrange(lanes, self.groups, shape, source, strides, &mut prepared.forward);
-        }
-        if gradient && !self.plain(lanes) {
-            // The data gradient of a narrow layer goes tap by tap.
-            let source = if self.narrow { &rows } else { source };
-            let strides = if self.narrow { (0, channels * out, out, 1) } else { strides };
-            let shape = (taps, out, channels);
-            let strides = (strides.0, strides.1, strides.3, strides.2);
-            arrange(lanes, self.groups, shape, source, strides, &mut prepared.backward);
-        } else {
-            prepared.backward.clear();
-        }
-    }
-
-    /// Fills `used` and `filters` with the standardised weight.
-    fn standardised(&self, weight: &[f32], eps: f32, prepared: &mut Prepared) {
-        let (channels, out) = self.group();
-        let taps = self.taps.len();
-        let size = channels * taps;
-        prepared.used.resize(weight.len(), 0.0);
-        prepared.filters.clear();
-        for (filter, values) in weight.chunks_exact(size).enumerate() {
-            let n = size as f64;
-            let mean = values.iter().map(|&w| f64::from(w)).sum::<f64>() / n;
-            let variance = values.iter().map(|&w| (f64::from(w) - mean).powi(2)).sum::<f64>() / n;
-            let inverse = 1.0 / (variance + f64::from(eps)).sqrt();
-            prepared.filters.push((inverse as f32, n * variance * inverse * inverse));
-            let (group, o) = (filter / out, filter % out);
-            for channel in 0..channels {
-                for tap in 0..taps {
-                    let value = (f64::from(values[channel * taps + tap]) - mean) * inverse;
-                    prepared.used[((group * taps + tap) * channels + channel) * out + o] = value as f32;
-                }
-            }
-        }
     }
 
     /// Rows of one item with its taps gathered: `[rows_out, tap, channel]`.
@@ -394,136 +306,6 @@ impl Gemm {
             }
         }
     }
-
-    /// Moves a weight gradient from the stored order into the parameter's, through the standardisation if there is one.
-    pub(crate) fn export(&self, prepared: &Prepared, sum: &[f32], to: &mut [f32]) {
-        if self.natural() {
-            let parts = to.par_chunks_mut(COPY).zip(sum.par_chunks(COPY));
-            return parts.for_each(|(to, sum)| to.copy_from_slice(sum));
-        }
-        let (channels, out) = self.group();
-        let taps = self.taps.len();
-        let size = channels * taps;
-        // Sixteen filters at a time: neighbours in the sum, so that every cache line that is read is used up.
-        to.par_chunks_mut(FILTERS * size).enumerate().for_each(|(block, to)| {
-            let filters = to.len() / size;
-            let (group, o) = (block * FILTERS / out, block * FILTERS % out);
-            if o + filters > out {
-                // The block straddles two groups.
-                for f in 0..filters {
-                    let filter = block * FILTERS + f;
-                    let to = &mut to[f * size..][..size];
-                    self.export_filters(prepared, sum, to, filter / out, filter % out, 1);
-                }
-            } else {
-                self.export_filters(prepared, sum, to, group, o, filters);
-            }
-        });
-    }
-
-    /// Exports some neighbouring filters of one group.
-    fn export_filters(
-        &self,
-        prepared: &Prepared,
-        sum: &[f32],
-        to: &mut [f32],
-        group: usize,
-        first: usize,
-        filters: usize,
-    ) {
-        let (channels, out) = self.group();
-        let taps = self.taps.len();
-        let size = channels * taps;
-        let row = |index: usize| {
-            (group * size + index) * out + first..(group * size + index) * out + first + filters
-        };
-        if self.standardise.is_none() {
-            // A few channels at a time, so that what is read stays in the first-level cache until all filters have taken their part.
-            for start in (0..channels).step_by(16) {
-                let block = start..channels.min(start + 16);
-                for (f, filter) in to.chunks_exact_mut(size).enumerate() {
-                    let parts = filter[block.start * taps..block.end * taps].chunks_exact_mut(taps);
-                    for (channel, values) in block.clone().zip(parts) {
-                        for (tap, value) in values.iter_mut().enumerate() {
-                            *value = sum[row(tap * channels + channel).start + f];
-                        }
-                    }
-                }
-            }
-            return;
-        }
-        // (d - mean d - hat mean(hat d)) / deviation
-        let (mut mean, mut along) = ([0.0f64; FILTERS], [0.0f64; FILTERS]);
-        for index in 0..size {
-            for (f, (d, used)) in sum[row(index)].iter().zip(&prepared.used[row(index)]).enumerate() {
-                mean[f] += f64::from(*d) / size as f64;
-                along[f] += f64::from(*d) * f64::from(*used) / size as f64;
-            }
-        }
-        let inverse = &prepared.filters[group * out + first..][..filters];
-        for tap in 0..taps {
-            for channel in 0..channels {
-                let row = row(tap * channels + channel);
-                for (f, (d, used)) in sum[row.clone()].iter().zip(&prepared.used[row]).enumerate() {
-                    let value =
-                        (f64::from(*d) - mean[f] - f64::from(*used) * along[f]) * f64::from(inverse[f].0);
-                    to[f * size + channel * taps + tap] = value as f32;
-                }
-            }
-        }
-    }
-}
-
-/// Filters that are exported together.
-const FILTERS: usize = 16;
-/// Numbers that one thread copies at a time.
-const COPY: usize = 64 * 1024;
-
-/// Pairs in runs of neighbours.
-fn pair_runs(pairs: &[Pair]) -> Vec<(Pair, usize)> {
-    let mut runs: Vec<(Pair, usize)> = Vec::new();
-    for pair in pairs {
-        match runs.last_mut() {
-            Some((first, len))
-                if first.source + *len as u32 == pair.source && first.target + *len as u32 == pair.target =>
-            {
-                *len += 1;
-            }
-            _ => runs.push((*pair, 1)),
-        }
-    }
-    runs
-}
-
-/// Numbers to copy from the input, or zeros where the window leaves it. Runs fill the gathered rows one after the other.
-#[derive(Debug, Clone, Copy)]
-struct CopyRun {
-    source: Option<u32>,
-    len: u32,
-}
-
-/// The copies that gather the taps of every output row, neighbours in memory joined.
-fn copy_runs(classes: &[Class], taps: usize, channels: usize) -> Vec<CopyRun> {
-    let mut rows: Vec<(u32, Vec<Option<u32>>)> = Vec::new();
-    for class in classes {
-        for (index, &target) in class.targets.iter().enumerate() {
-            let mut sources = vec![None; taps];
-            for (place, &tap) in class.taps.iter().enumerate() {
-                sources[tap as usize] = Some(class.sources[index * class.taps.len() + place]);
-            }
-            rows.push((target, sources));
-        }
-    }
-    rows.sort_by_key(|(target, _)| *target);
-    let mut runs: Vec<CopyRun> = Vec::new();
-    for source in rows.into_iter().flat_map(|(_, sources)| sources) {
-        let source = source.map(|row| row * channels as u32);
-        match runs.last_mut() {
-            Some(run) if run.source.map(|start| start + run.len) == source => run.len += channels as u32,
-            _ => runs.push(CopyRun { source, len: channels as u32 }),
-        }
-    }
-    runs
 }
 
 /// What a kernel call works on: a range of items, scratch, and the threads it may use inside an item.
@@ -558,26 +340,6 @@ fn outer(
 /// What the output starts from: the bias of a group, or zero.
 fn start(bias: &[f32], group: usize, out: usize) -> Start<'_> {
     if bias.is_empty() { Start::Zero } else { Start::Bias(&bias[group * out..][..out]) }
-}
-
-/// Packs the weights of all groups, panels in parallel. Strides are those of (group, tap, inner, column).
-fn arrange(
-    lanes: Lanes,
-    groups: usize,
-    shape: (usize, usize, usize),
-    source: &[f32],
-    strides: (usize, usize, usize, usize),
-    packed: &mut Vec<f32>,
-) {
-    let (taps, inner, columns) = shape;
-    let block = taps * inner * lanes.padded(columns);
-    packed.resize(groups * block, 0.0);
-    for (group, packed) in packed.chunks_exact_mut(block).enumerate() {
-        let source = &source[group * strides.0..];
-        packed.par_chunks_mut(taps * inner * lanes.panel).enumerate().for_each(|(panel, packed)| {
-            pack_panel(lanes, shape, source, (strides.1, strides.2, strides.3), panel, packed);
-        });
-    }
 }
 
 /// A row product before it is split among threads.
@@ -623,37 +385,4 @@ impl Product<'_> {
             part(target, first as u32..(first + chunk).min(rows) as u32);
         });
     }
-}
-
-/// For every tap of a window, the input row read and the output row written, wherever the tap falls inside the input.
-pub(crate) fn window_pairs(window: &Window, input: &[usize], output: &[usize]) -> Vec<Vec<Pair>> {
-    let rank = input.len();
-    let index = |mut flat: usize, shape: &[usize]| -> Vec<usize> {
-        let mut index = vec![0; rank];
-        for axis in (0..rank).rev() {
-            index[axis] = flat % shape[axis];
-            flat /= shape[axis];
-        }
-        index
-    };
-    let positions: Vec<Vec<usize>> = (0..output.iter().product()).map(|flat| index(flat, output)).collect();
-    (0..window.taps())
-        .map(|tap| {
-            let tap = index(tap, &window.kernel);
-            let mut pairs = Vec::new();
-            for (target, position) in positions.iter().enumerate() {
-                let mut source = 0;
-                let inside = (0..rank).all(|axis| {
-                    let padded = position[axis] * window.stride[axis] + tap[axis] * window.dilation[axis];
-                    let place = padded.wrapping_sub(window.padding[axis]);
-                    source = source * input[axis] + place.min(input[axis]);
-                    place < input[axis]
-                });
-                if inside {
-                    pairs.push(Pair { source: source as u32, target: target as u32 });
-                }
-            }
-            pairs
-        })
-        .collect()
 }

@@ -5,9 +5,9 @@
 //! sum of clipped gradients is one product over all positions of all samples with the clipping factors folded into `g` (Bu et al. 2022).
 //! Where positions are few and weights are many, this is far cheaper than one gradient per sample.
 
-use super::gemm::{Gemm, Prepared};
-use super::kernel::{Lanes, Right, RowProduct, RowShape, Rows, Start, pack};
-use super::pointwise::squared_norm;
+use super::{Gemm, Prepared};
+use crate::cpu::kernel::{Lanes, Right, RowProduct, RowShape, Rows, Start, pack};
+use crate::cpu::pointwise::squared_norm;
 
 /// Rough speeds of this kind of machine, for choosing between the two ways: products a core makes in a second, and bytes it moves.
 const PRODUCTS: f64 = 80e9;
