@@ -28,12 +28,14 @@ mod error;
 pub mod limits;
 mod numerics;
 mod pair;
+pub mod partition;
 mod pld;
 pub mod rdp;
 
 pub use bracket::Bracket;
 pub use error::{AccountingError, Result};
 pub use pair::{Distances, Participation, Substitution};
+pub use partition::{Allocation, AllocationAnswer, AllocationBound};
 pub use pld::{Pld, Precision};
 
 /// The README's examples are tests of this crate.

@@ -13,6 +13,7 @@ mod substitution;
 use std::sync::Arc;
 
 use crate::numerics::{log_mix, log_unmix};
+use crate::partition::Ratio;
 
 pub(crate) use discrete::{Atoms, Discrete};
 pub(crate) use gaussian::Gaussian;
@@ -69,6 +70,8 @@ pub(crate) enum Pair {
     /// The positive half of the substitution mixture; only meaningful inside `Mirrored`.
     Substitution(Substitution),
     Discrete(Arc<Discrete>),
+    /// A mixture over places, by the law of its likelihood ratio; good in both directions.
+    Ratio(Arc<Ratio>),
     /// `((1-q) Q + q P, Q)`: the record is seen with probability `q`.
     Subsampled {
         base: Box<Pair>,
@@ -103,7 +106,7 @@ impl Pair {
         match self {
             Self::Discrete(_) => true,
             Self::Subsampled { base, .. } | Self::Mirrored(base) | Self::Reversed(base) => base.is_discrete(),
-            Self::Gaussian(_) | Self::Laplace(_) | Self::Substitution(_) => false,
+            Self::Gaussian(_) | Self::Laplace(_) | Self::Substitution(_) | Self::Ratio(_) => false,
         }
     }
 
@@ -118,6 +121,7 @@ impl Pair {
             Self::Laplace(pair) => pair.cells(boundaries),
             Self::Substitution(pair) => pair.cells(boundaries),
             Self::Discrete(pair) => pair.cells(boundaries, side),
+            Self::Ratio(pair) => pair.cells(boundaries, side),
             Self::Subsampled { base, rate } => {
                 // loss' = ln(1 - q + q e^loss), so loss = ln(1 + (e^loss' - 1) / q).
                 let inner: Vec<f64> = boundaries.iter().map(|b| log_unmix(*rate, *b)).collect();
@@ -155,6 +159,7 @@ impl Pair {
             Self::Laplace(pair) => pair.probe(),
             Self::Substitution(pair) => pair.probe(),
             Self::Discrete(pair) => pair.probe(),
+            Self::Ratio(pair) => pair.probe(),
             Self::Subsampled { base, rate } => {
                 let mut probes = base.probe();
                 for probe in &mut probes {

@@ -217,6 +217,9 @@ impl<'a> ClosedForm<'a> {
                 let one_side = |side: Side, sign: f64| {
                     let above = pair.cells(&[epsilon], side).above;
                     let q = if above.q > 0.0 { (epsilon + above.q.ln()).exp() } else { 0.0 };
+                    if q > 2.0 * above.p {
+                        return 0.0;
+                    }
                     (above.p - q + sign * MASS_ERROR * (above.p + q)).clamp(0.0, 1.0)
                 };
                 Bracket { lower: one_side(Side::Lower, -1.0), upper: one_side(Side::Upper, 1.0) }
