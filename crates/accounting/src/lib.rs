@@ -31,6 +31,7 @@ mod pair;
 pub mod partition;
 mod pld;
 pub mod rdp;
+pub mod search;
 
 pub use bracket::Bracket;
 pub use error::{AccountingError, Result};

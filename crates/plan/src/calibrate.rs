@@ -1,13 +1,12 @@
 //! Solves a plan for one unknown.
 
-use dapple_accounting::{AccountingError, Precision};
+use dapple_accounting::{AccountingError, Precision, search};
 use dapple_geometry::{CropDistribution, Mask, Size};
 use serde::Serialize;
 
 use crate::certificate::Certificate;
 use crate::error::PlanError;
 use crate::plan::Plan;
-use crate::search;
 use crate::spec::{Accountant, Pixels, PlanSpec};
 
 /// The range of noise multipliers that is searched.

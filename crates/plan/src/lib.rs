@@ -35,7 +35,7 @@
 //! ```
 //!
 //! The crate is pure: no files, clock, randomness, threads or environment. Formulas cite P (patch-level differential privacy by
-//! random crops) and M (masked differential privacy) by their theorem numbers.
+//! random crops), M (masked differential privacy) and X (DP-Mix) by their theorem numbers.
 
 #![forbid(unsafe_code)]
 
@@ -46,13 +46,13 @@ mod check;
 mod error;
 mod hash;
 pub mod masked;
+mod mix;
 pub mod number;
 mod operations;
 mod plan;
 mod price;
 mod relation;
 mod sampling;
-mod search;
 mod spatial;
 pub mod spec;
 
@@ -61,6 +61,7 @@ pub use certificate::{Certificate, EpsilonBracket};
 pub use dapple_accounting::{Bracket, Pld, Precision};
 pub use error::PlanError;
 pub use masked::PublicTokens;
+pub use mix::Averaged;
 pub use plan::Plan;
 pub use relation::Relation;
 pub use sampling::{Sampling, Scheme};

@@ -14,7 +14,10 @@ fn excess(value: f64, target: f64) -> f64 {
 ///
 /// # Guarantee
 /// The function was evaluated at the result and was at most `target` there, whether or not it rises everywhere.
-pub(crate) fn largest<E>(
+///
+/// # Errors
+/// The first error of the function.
+pub fn largest<E>(
     low: u64,
     high: u64,
     target: f64,
@@ -43,7 +46,10 @@ pub(crate) fn largest<E>(
 ///
 /// # Guarantee
 /// The function was evaluated at the result and was at most `target` there, whether or not it falls everywhere.
-pub(crate) fn smallest<E>(
+///
+/// # Errors
+/// The first error of the function.
+pub fn smallest<E>(
     low: u64,
     high: u64,
     target: f64,
@@ -96,7 +102,10 @@ fn edge<E>(
 ///
 /// # Guarantee
 /// The function was evaluated at the result and was at most `target` there.
-pub(crate) fn smallest_real<E>(
+///
+/// # Errors
+/// The first error of the function.
+pub fn smallest_real<E>(
     low: f64,
     high: f64,
     target: f64,
