@@ -35,6 +35,8 @@ fn tokens_and_users() {
     snapshot("account_coupled", &account("--relation masked --public-gradient coupled --explain"));
     let clipped = "--relation masked --public-gradient coupled-clipped --public-clip 0.5";
     snapshot("account_clipped", &account(&format!("{clipped} --json")));
+    let mixed = "--views 2 --self-mix 18 --synthetic 2 --records-per-clip 2 --json";
+    snapshot("account_mix", &account(mixed));
     snapshot("account_user", &account("--relation user --statement"));
     snapshot("account_user_explain", &account("--relation user --explain"));
 }

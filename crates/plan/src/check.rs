@@ -6,7 +6,7 @@ use dapple_geometry::Mask;
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::spec::{Delta, PlanSpec, Privacy, SamplingSpec};
-use crate::{PublicTokens, Relation, Sampling, Scheme, Spatial, number, price};
+use crate::{Averaged, PublicTokens, Relation, Sampling, Scheme, Spatial, number, price};
 
 /// Checks every value by itself and beside the others. The hash is left empty.
 pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
@@ -17,6 +17,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     refuse_unpriced_parts(spec)?;
     let public_tokens = PublicTokens::check(&spec.masked, relation)?;
     price::theorem(relation, sampling)?;
+    let averaged = Averaged::check(spec, relation, spatial.views(), batch)?;
     let steps = steps(&spec.sampling, batch, records)?;
     let noise_multiplier = noise_multiplier(&spec.privacy)?;
     let delta = delta(&spec.privacy, records)?;
@@ -45,6 +46,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
         accountant: spec.privacy.accountant.unwrap_or_default(),
         spatial,
         public_tokens,
+        averaged,
         hash: String::new(),
     })
 }

@@ -27,6 +27,16 @@ pub(crate) fn of(plan: &Plan) -> String {
     line("sampling.batch", plan.batch.to_string());
     line("sampling.records", plan.records.to_string());
     line("sampling.steps", plan.steps.to_string());
+    let averaged = plan.averaged;
+    for (key, value, default) in [
+        ("mix.self_mix", u64::from(averaged.self_mix), 0),
+        ("mix.synthetic", u64::from(averaged.synthetic), 0),
+        ("privacy.records_per_clip", averaged.records_per_clip, 1),
+    ] {
+        if value != default {
+            line(key, value.to_string());
+        }
+    }
     if let Some(tokens) = plan.public_tokens {
         line("masked.public_gradient", tokens.mode().name().to_owned());
         line("masked.public_clip", exact(tokens.reach()));

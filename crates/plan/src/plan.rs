@@ -4,7 +4,7 @@ use dapple_geometry::Mask;
 
 use crate::error::PlanError;
 use crate::spec::{Accountant, PlanSpec};
-use crate::{PublicTokens, Relation, Sampling, Spatial, check, hash};
+use crate::{Averaged, PublicTokens, Relation, Sampling, Spatial, check, hash};
 
 /// A plan that holds together: the accountant prices it, the trainer executes it, and neither reads anything else.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +21,7 @@ pub struct Plan {
     pub(crate) accountant: Accountant,
     pub(crate) spatial: Spatial,
     pub(crate) public_tokens: Option<PublicTokens>,
+    pub(crate) averaged: Averaged,
     pub(crate) hash: String,
 }
 
@@ -134,6 +135,19 @@ impl Plan {
     #[must_use]
     pub fn public_tokens(&self) -> Option<PublicTokens> {
         self.public_tokens
+    }
+
+    /// What is averaged before clipping, beside the views.
+    #[must_use]
+    pub fn averaged(&self) -> Averaged {
+        self.averaged
+    }
+
+    /// How far the sum of clipped gradients moves between neighbours, in clip norms. A record that shares its clip may turn the
+    /// whole microbatch around (X section 2).
+    #[must_use]
+    pub fn sensitivity(&self) -> f64 {
+        if self.averaged.shares_clip() { 2.0 } else { self.relation.sensitivity() }
     }
 
     /// SHA-256, in hexadecimal digits, of everything that may change the guarantee; `[performance]` is left out.

@@ -122,9 +122,15 @@ impl Plan {
             Ok(Step::Substitution(Substitution::new(participation, distances, sigma)?))
         };
         match self.theorem()? {
-            Theorem::PoissonAddRemove | Theorem::PoissonUser => Ok(Step::PoissonGaussian { rate: g, sigma }),
+            // A microbatch turned around moves the sum by two clip norms: half the noise in units of the movement (X section 2).
+            Theorem::PoissonAddRemove | Theorem::PoissonUser => {
+                Ok(Step::PoissonGaussian { rate: g, sigma: sigma / self.sensitivity() })
+            }
             // The amplification theorem with w = (1-g, g(1-c), gc): an absent record is one clip norm away.
-            Theorem::PoissonReplace | Theorem::PoissonPatch => substitution(1.0),
+            Theorem::PoissonReplace | Theorem::PoissonPatch => {
+                // In a microbatch even an absent record leaves behind another clipped mean.
+                substitution(if self.averaged.shares_clip() { 2.0 } else { 1.0 })
+            }
             // P Theorem 2: another record takes the place of an absent one, two clip norms away.
             Theorem::WithoutReplacementReplace | Theorem::WithoutReplacementPatch => substitution(2.0),
             // The public gradient is the same in both data sets, but an absent record lacks it.

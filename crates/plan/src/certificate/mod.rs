@@ -55,7 +55,7 @@ pub struct Certificate {
     /// What is protected, as a sentence.
     pub protects: String,
     /// The theorem behind the number.
-    pub theorem: &'static str,
+    pub theorem: String,
     /// Records in the data set.
     pub records: u64,
     /// Records a step, in expectation.
@@ -78,12 +78,12 @@ impl Certificate {
             effective_rate: plan.effective_rate(),
             steps: plan.steps(),
             noise_multiplier: plan.noise_multiplier(),
-            sensitivity: plan.relation().sensitivity(),
+            sensitivity: plan.sensitivity(),
             accountant: accountant.name(),
             assumptions: words::assumptions(plan),
             plan_hash: plan.hash().to_owned(),
             protects: words::protects(plan),
-            theorem: plan.theorem()?.citation(),
+            theorem: words::theorem(plan)?,
             records: plan.records(),
             batch: plan.batch(),
         })

@@ -2,8 +2,9 @@
 
 use dapple_geometry::{Operation, PaddingMode, Placement};
 
+use crate::error::PlanError;
 use crate::plan::Plan;
-use crate::{PublicTokens, Relation, Sampling};
+use crate::{Averaged, PublicTokens, Relation, Sampling};
 
 /// What is protected.
 pub(super) fn protects(plan: &Plan) -> String {
@@ -31,15 +32,21 @@ pub(super) fn protects(plan: &Plan) -> String {
 /// What must hold outside this program.
 pub(super) fn assumptions(plan: &Plan) -> Vec<String> {
     let mut sentences = vec![sampling(plan)];
+    let averaged = plan.averaged();
+    let mean = mean(plan);
     sentences.push(format!(
         "{}, contributions are summed, and Gaussian noise of standard deviation noise_multiplier * C is added to the sum.",
         match plan.relation() {
             Relation::Masked =>
-                "Each record's gradient over its private tokens (the mean over its views) is clipped to the clip norm C",
+                format!("Each record's gradient over its private tokens ({mean}) is clipped to the clip norm C"),
             Relation::User =>
-                "Each user's update of a round, over all the user's records and local steps, is clipped as a whole to the clip norm C",
+                "Each user's update of a round, over all the user's records and local steps, is clipped as a whole to the clip norm C".to_owned(),
+            _ if averaged.shares_clip() => format!(
+                "The mean contribution ({mean}) of each microbatch of {} records is clipped to the clip norm C",
+                averaged.records_per_clip
+            ),
             Relation::AddRemove | Relation::Replace | Relation::Patch =>
-                "Each record's contribution (the mean over its views) is clipped to the clip norm C",
+                format!("Each record's contribution ({mean}) is clipped to the clip norm C"),
         }
     ));
     sentences.push(format!(
@@ -54,15 +61,57 @@ pub(super) fn assumptions(plan: &Plan) -> Vec<String> {
     if plan.relation() == Relation::Patch {
         sentences.extend(spatial(plan));
     }
+    sentences.extend(mixed(averaged));
     if let Some(tokens) = plan.public_tokens() {
         sentences.extend(masked(tokens));
     }
     sentences.push(format!(
         "No step mixes {} before clipping (no batch normalisation), and nothing else computed from the records is released: no training loss, no choice of hyperparameters, no statistics of the data set.",
-        if plan.relation() == Relation::User { "records of different users" } else { "records" }
+        match plan.relation() {
+            Relation::User => "records of different users",
+            _ if averaged.shares_clip() => "records of different microbatches",
+            _ => "records",
+        }
     ));
     if !matches!(plan.relation(), Relation::AddRemove | Relation::User) {
         sentences.push(format!("The number of records, {}, is public.", plan.records()));
+    }
+    sentences
+}
+
+/// The theorem behind the number, in words.
+pub(super) fn theorem(plan: &Plan) -> Result<String, PlanError> {
+    let mut citation = plan.theorem()?.citation().to_owned();
+    if plan.averaged().shares_clip() {
+        citation.push_str("; a record of a microbatch moves the sum by up to two clip norms, whether it is absent, added or substituted (DP-Mix, section 2; Ponomareva et al. 2023)");
+    }
+    Ok(citation)
+}
+
+/// What a record's contribution is the mean of.
+fn mean(plan: &Plan) -> String {
+    let Averaged { self_mix, synthetic, .. } = plan.averaged();
+    if self_mix == 0 && synthetic == 0 {
+        return "the mean over its views".to_owned();
+    }
+    format!(
+        "the mean over views {}, mixtures {self_mix} and synthetic images {synthetic}",
+        plan.spatial().views()
+    )
+}
+
+fn mixed(averaged: Averaged) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if averaged.self_mix > 0 {
+        sentences.push(
+            "Mixtures combine the views and synthetic images of one record, never two records.".to_owned(),
+        );
+    }
+    if averaged.synthetic > 0 {
+        sentences.push("Synthetic images come from a model that was not trained on this data set, and are drawn independently of it; this is the claim of whoever wrote the plan, and no program can check it.".to_owned());
+    }
+    if averaged.shares_clip() {
+        sentences.push("The microbatch of a drawn record does not depend on which other records are drawn, so that a record more or less changes one microbatch only.".to_owned());
     }
     sentences
 }

@@ -67,6 +67,14 @@ pub const KEYS: &[Key] = &[
         "the noise's standard deviation in units of the clip norm",
     ),
     file_only("privacy.max_grad_norm", "1.0", "the clip norm, a positive number"),
+    key(
+        "privacy.records_per_clip",
+        "records-per-clip",
+        "B",
+        "1",
+        "the number of records averaged and clipped together, a microbatch",
+    )
+    .or("1"),
     key("privacy.accountant", "accountant", "NAME", "pld", "the accountant that answers")
         .words(&["pld", "rdp"])
         .or("pld"),
@@ -112,6 +120,16 @@ pub const KEYS: &[Key] = &[
     .or("3/4 to 4/3 if --crop-scale is given"),
     key("pipeline.views", "views", "K", "1", "the number of views of a record averaged before clipping")
         .or("1"),
+    key("mix.self_mix", "self-mix", "K", "18", "the number of mixtures of two of a record's own views")
+        .or("0"),
+    key(
+        "mix.synthetic",
+        "synthetic",
+        "K",
+        "2",
+        "the number of synthetic images beside each record, from a model not trained on the data set",
+    )
+    .or("0"),
     key("sampling.scheme", "sampling", "SCHEME", "poisson", "how a step draws its records")
         .words(&["poisson", "without-replacement", "balanced"])
         .or("poisson"),

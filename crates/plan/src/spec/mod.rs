@@ -24,6 +24,9 @@ pub struct PlanSpec {
     /// The way of an image to the model.
     #[serde(skip_serializing_if = "is_default")]
     pub pipeline: PipelineSpec,
+    /// What DP-Mix adds to the views of a record.
+    #[serde(skip_serializing_if = "is_default")]
+    pub mix: MixSpec,
     /// Which records a step sees, and how many steps there are.
     #[serde(skip_serializing_if = "is_default")]
     pub sampling: SamplingSpec,
@@ -61,6 +64,9 @@ pub struct Privacy {
     /// The clip norm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_grad_norm: Option<f64>,
+    /// Records averaged and clipped together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records_per_clip: Option<u64>,
     /// Which accountant answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accountant: Option<Accountant>,
@@ -147,6 +153,18 @@ pub struct PipelineSpec {
     /// Views of a record averaged before clipping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub views: Option<u32>,
+}
+
+/// `[mix]`: `K_self` and `K_diff` of DP-Mix; `K_base` is `pipeline.views`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MixSpec {
+    /// Mixtures of two of a record's own views and synthetic images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub self_mix: Option<u32>,
+    /// Synthetic images beside each record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<u32>,
 }
 
 /// What the padding shows.

@@ -1,0 +1,73 @@
+//! What is averaged before clipping: views, mixtures, synthetic images, and neighbours in a microbatch.
+
+use crate::Relation;
+use crate::error::PlanError;
+use crate::spec::PlanSpec;
+
+/// More images than this beside one record are a slip of the pen.
+const MAX_IMAGES: u32 = 1 << 16;
+
+/// What a record's contribution averages beside its views, and how many records are clipped together.
+///
+/// # Guarantee
+/// Mixtures and synthetic images leave the sensitivity as it is: they are averaged with the views of one record, and the
+/// average is clipped once (X equation 4). A mixture shows a private region only if one of the record's views does, so the
+/// inclusion probability counts the views alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Averaged {
+    /// `K_self`: mixtures of two of a record's own views and synthetic images.
+    pub self_mix: u32,
+    /// `K_diff`: synthetic images, drawn independently of the data set.
+    pub synthetic: u32,
+    /// Records averaged and clipped together.
+    pub records_per_clip: u64,
+}
+
+impl Averaged {
+    pub(crate) fn check(
+        spec: &PlanSpec,
+        relation: Relation,
+        views: u32,
+        batch: u64,
+    ) -> Result<Self, PlanError> {
+        let images = |key, count: Option<u32>| match count.unwrap_or(0) {
+            count if count > MAX_IMAGES => Err(PlanError::invalid(
+                key,
+                format!("{count} images beside each record"),
+                format!("give at most {MAX_IMAGES}"),
+            )),
+            count => Ok(count),
+        };
+        let self_mix = images("mix.self_mix", spec.mix.self_mix)?;
+        let synthetic = images("mix.synthetic", spec.mix.synthetic)?;
+        if self_mix > 0 && u64::from(views) + u64::from(synthetic) < 2 {
+            return Err(PlanError::invalid(
+                "mix.self_mix",
+                "one view alone has nothing to be mixed with",
+                "give --views 2 or more, or --synthetic 1 or more",
+            ));
+        }
+        let records_per_clip = spec.privacy.records_per_clip.unwrap_or(1);
+        if records_per_clip == 0 || records_per_clip > batch {
+            return Err(PlanError::invalid(
+                "privacy.records_per_clip",
+                format!("{records_per_clip} records clipped together, of a batch of {batch}"),
+                "give 1, which clips each record by itself, or at most the batch",
+            ));
+        }
+        if records_per_clip > 1 && matches!(relation, Relation::Masked | Relation::User) {
+            return Err(PlanError::NoTheorem {
+                combination: format!("microbatches under the {relation} relation"),
+                reason: "only single contributions are clipped there",
+                hint: "use --records-per-clip 1",
+            });
+        }
+        Ok(Self { self_mix, synthetic, records_per_clip })
+    }
+
+    /// Whether several records share one clip.
+    #[must_use]
+    pub fn shares_clip(self) -> bool {
+        self.records_per_clip > 1
+    }
+}

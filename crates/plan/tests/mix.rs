@@ -1,0 +1,82 @@
+//! Views, mixtures and microbatches: what moves the price and what does not.
+
+#![allow(clippy::unwrap_used)]
+
+use dapple_plan::{Plan, PlanSpec, Precision};
+
+fn plan(settings: &[(&str, &str)]) -> Plan {
+    let mut spec = PlanSpec::default();
+    for (key, value) in [
+        ("records", "1000"),
+        ("batch", "50"),
+        ("noise-multiplier", "1.5"),
+        ("steps", "40"),
+        ("delta", "1e-5"),
+    ]
+    .iter()
+    .chain(settings)
+    {
+        spec.set(key, value).unwrap();
+    }
+    Plan::check(&spec).unwrap()
+}
+
+fn upper(plan: &Plan) -> f64 {
+    plan.epsilon(Precision::default()).unwrap().upper
+}
+
+const CROPPED: [(&str, &str); 3] = [("image", "8x6"), ("crop", "3x2"), ("patch", "2x1")];
+
+#[test]
+fn views_agree_with_counting_all_draws() {
+    // All crops of 3x2 in an image of 8x6 start in 6x5 places; a patch of 2x1 starts in 7x6 places.
+    let meets = |patch: (i32, i32), (x, y): (i32, i32)| {
+        x < patch.0 + 2 && patch.0 < x + 3 && y < patch.1 + 1 && patch.1 < y + 2
+    };
+    let origins: Vec<(i32, i32)> = (0..5).flat_map(|y| (0..6).map(move |x| (x, y))).collect();
+    let places = (0..6).flat_map(|y| (0..7).map(move |x| (x, y)));
+    let (mut pairs, mut triples) = (0usize, 0usize);
+    for place in places {
+        let sees: Vec<bool> = origins.iter().map(|origin| meets(place, *origin)).collect();
+        let two = sees.iter().flat_map(|a| sees.iter().map(move |b| *a || *b));
+        let three = sees
+            .iter()
+            .flat_map(|a| sees.iter().map(move |b| *a || *b))
+            .flat_map(|ab| sees.iter().map(move |c| ab || *c));
+        pairs = pairs.max(two.filter(|seen| *seen).count());
+        triples = triples.max(three.filter(|seen| *seen).count());
+    }
+    for (views, hits, draws) in [("2", pairs, 900.0), ("3", triples, 27000.0)] {
+        let found = plan(&[&CROPPED[..], &[("views", views)]].concat()).inclusion_probability();
+        // Exact fractions; only rounding differs.
+        assert!((found - hits as f64 / draws).abs() < 1e-12, "{views}: {found} {hits}");
+    }
+}
+
+#[test]
+fn mixtures_and_synthetic_images_are_free() {
+    for relation in ["add-remove", "replace", "patch"] {
+        let base = [&CROPPED[..], &[("views", "2"), ("relation", relation)]].concat();
+        let mixed = plan(&[&base[..], &[("self-mix", "18"), ("synthetic", "2")]].concat());
+        assert_eq!(upper(&mixed), upper(&plan(&base)));
+        assert_ne!(mixed.hash(), plan(&base).hash());
+        let assumptions = mixed.price(Precision::default()).unwrap().assumptions.join(" ");
+        assert!(assumptions.contains("not trained on this data set"), "{assumptions}");
+    }
+}
+
+#[test]
+fn a_shared_clip_doubles_the_movement() {
+    // Added or removed: as much as half the noise.
+    let shared = plan(&[("records-per-clip", "2")]);
+    assert_eq!(upper(&shared), upper(&plan(&[("noise-multiplier", "0.75")])));
+    assert_eq!(shared.sensitivity(), 2.0);
+    assert_eq!(upper(&shared), upper(&plan(&[("records-per-clip", "50")])));
+    // Substituted: two clip norms from everything, which is sampling without replacement's price already.
+    let with = |sampling, shared| {
+        upper(&plan(&[("relation", "replace"), ("sampling", sampling), ("records-per-clip", shared)]))
+    };
+    assert_eq!(with("without-replacement", "2"), with("without-replacement", "1"));
+    assert_eq!(with("poisson", "2"), with("without-replacement", "1"));
+    assert!(with("poisson", "2") > with("poisson", "1"));
+}
