@@ -41,6 +41,46 @@ fn tokens_and_users() {
     snapshot("account_user_explain", &account("--relation user --explain"));
 }
 
+/// Small crops with little noise at first, then larger ones.
+const PHASES: &str = "
+[[phases]]
+epochs = 50
+crop = 50
+
+[[phases]]
+epochs = 40
+noise_multiplier = 2.0
+
+[[phases]]
+steps = 100
+noise_multiplier = 2.0
+views = 2
+batch = 200
+";
+
+#[test]
+fn schedules() {
+    let with_phases = |arguments: &str| {
+        dapple_with(&format!("{arguments} --plan plan.toml"), |folder| {
+            fs::write(folder.join("plan.toml"), format!("{PLAN}{PHASES}")).unwrap();
+        })
+    };
+    for (name, arguments) in [
+        ("schedule_text", "account --explain"),
+        ("schedule_statement", "account --statement"),
+        ("schedule_calibrate", "calibrate --for steps --epsilon 1"),
+    ] {
+        snapshot(name, &with_phases(arguments).report());
+    }
+    let json = with_phases("account --json").json();
+    assert_eq!(json["phases"].as_array().map(Vec::len), Some(3));
+    assert_eq!(json["steps"], 50 * 30 + 40 * 30 + 100);
+    // Flags hold for every phase that does not say otherwise.
+    let more = with_phases("account --json --noise-multiplier 1.5").json();
+    assert_eq!(more["phases"][0]["noise_multiplier"], 1.5);
+    assert_eq!(more["phases"][1]["noise_multiplier"], 2.0);
+}
+
 #[test]
 fn json_has_the_promised_fields_in_order() {
     let run = dapple(&format!("account {FIGURE_2A} --json"));

@@ -162,6 +162,13 @@ fn broken_files_are_named() {
         ("no toml", "batch: 3\n"),
         ("wrong word", "[privacy]\nrelation = \"pixel\"\n"),
         ("twice", "[sampling]\nbatch = 1\nbatch = 2\n"),
+        ("unknown key of a phase", "[[phases]]\nbatchs = 1\n"),
+        ("wrong value in a phase", "[[phases]]\nsteps = 1\n[[phases]]\nsteps = \"many\"\n"),
+        ("one table of phases", "[phases]\nsteps = 1\n"),
+        (
+            "wrong phase",
+            "[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n[sampling]\nrecords = 10\nbatch = 5\n[[phases]]\nsteps = 1\n[[phases]]\nsteps = 1\nbatch = 11\n",
+        ),
     ] {
         let run = dapple_with("account --plan plan.toml", |folder| {
             fs::write(folder.join("plan.toml"), content).unwrap()

@@ -42,8 +42,8 @@ pub fn noise_augmentation(
     precision: Precision,
 ) -> Result<Bracket, PlanError> {
     let distance = baselines::noise_augmentation_rate(region_pixels, channels, pixel_sigma)?;
-    let step = plan.at_relation(Relation::Patch).step(distance)?;
-    Ok(step.pld()?.self_compose(plan.steps()).epsilon(plan.delta(), precision)?)
+    let run = plan.at_relation(Relation::Patch).compose_parts(|_| distance)?;
+    Ok(run.epsilon(plan.delta(), precision)?)
 }
 
 /// The guarantee `(k epsilon, delta')` for `count` protected regions at once, from that for one.

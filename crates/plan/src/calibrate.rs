@@ -102,6 +102,13 @@ pub fn calibrate(
         key: "privacy.epsilon",
         why: "calibration needs the epsilon to reach",
     })?;
+    if !spec.phases.is_empty() {
+        return Err(PlanError::invalid(
+            "phases",
+            format!("a schedule has no single value of {} to solve for", unknown.name()),
+            "leave the phases out, or price schedules one by one with `dapple account`",
+        ));
+    }
     Problem { spec, masks, target, precision }.solve(unknown)
 }
 

@@ -47,6 +47,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
         spatial,
         public_tokens,
         averaged,
+        phases: Vec::new(),
         hash: String::new(),
     })
 }

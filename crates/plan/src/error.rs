@@ -40,6 +40,14 @@ pub enum PlanError {
         /// What is wrong.
         message: String,
     },
+    /// A phase that is wrong.
+    #[error("phase {number}: {source}")]
+    Phase {
+        /// Which one, from 1.
+        number: usize,
+        /// What is wrong with it.
+        source: Box<PlanError>,
+    },
     /// A value that is needed and not given.
     #[error("{} is missing: {why}", keys::place(.key))]
     Missing {
@@ -121,6 +129,7 @@ impl PlanError {
                     None => format!("give `{} = {example}` in the plan: {}", key.path, key.meaning),
                 }
             }
+            Self::Phase { source, .. } => return source.hint(),
             Self::Invalid { hint, .. } => hint.clone(),
             Self::Geometry { source, .. } => return source.hint(),
             Self::NoTheorem { hint, .. } => (*hint).to_owned(),
@@ -174,6 +183,12 @@ fn accounting_place(key: &Option<&'static str>) -> String {
 }
 
 fn toml_hint(key: &str, message: &str) -> Option<String> {
+    if key.starts_with("phases") {
+        return Some(
+            "phases are written [[phases]] and take epochs or steps, batch, noise_multiplier, crop, views"
+                .to_owned(),
+        );
+    }
     if message.starts_with("unknown field") {
         let near = if key.contains('.') { keys::near(key) } else { Vec::new() };
         return Some(if near.is_empty() {

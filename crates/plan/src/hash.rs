@@ -57,6 +57,9 @@ pub(crate) fn of(plan: &Plan) -> String {
             line("region", fingerprint(region));
         }
     }
+    for phase in &plan.phases {
+        line("phase", phase.hash.clone());
+    }
     hexadecimal(&Sha256::digest(text.as_bytes()))
 }
 

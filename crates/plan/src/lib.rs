@@ -53,11 +53,12 @@ mod plan;
 mod price;
 mod relation;
 mod sampling;
+mod schedule;
 mod spatial;
 pub mod spec;
 
 pub use calibrate::{Calibrated, Solved, Unknown, Value, calibrate};
-pub use certificate::{Certificate, EpsilonBracket};
+pub use certificate::{Certificate, EpsilonBracket, Phase};
 pub use dapple_accounting::{Bracket, Pld, Precision};
 pub use error::PlanError;
 pub use masked::PublicTokens;

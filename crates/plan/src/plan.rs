@@ -4,7 +4,7 @@ use dapple_geometry::Mask;
 
 use crate::error::PlanError;
 use crate::spec::{Accountant, PlanSpec};
-use crate::{Averaged, PublicTokens, Relation, Sampling, Spatial, check, hash};
+use crate::{Averaged, PublicTokens, Relation, Sampling, Spatial, check, hash, schedule};
 
 /// A plan that holds together: the accountant prices it, the trainer executes it, and neither reads anything else.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,7 @@ pub struct Plan {
     pub(crate) spatial: Spatial,
     pub(crate) public_tokens: Option<PublicTokens>,
     pub(crate) averaged: Averaged,
+    pub(crate) phases: Vec<Plan>,
     pub(crate) hash: String,
 }
 
@@ -39,7 +40,8 @@ impl Plan {
     /// # Errors
     /// The first thing that is missing or makes no sense, with its key and flag.
     pub fn check_with_masks(spec: &PlanSpec, masks: &[Mask]) -> Result<Self, PlanError> {
-        let mut plan = check::check(spec, masks)?;
+        let mut plan =
+            if spec.phases.is_empty() { check::check(spec, masks)? } else { schedule::check(spec, masks)? };
         plan.hash = hash::of(&plan);
         Ok(plan)
     }
@@ -92,7 +94,8 @@ impl Plan {
     /// The probability that a step sees what is protected.
     #[must_use]
     pub fn effective_rate(&self) -> f64 {
-        self.sample_rate() * self.inclusion_probability()
+        let rate = |part: &Self| part.sample_rate() * part.inclusion_probability();
+        self.parts().iter().map(rate).fold(0.0, f64::max)
     }
 
     /// Standard deviation of the noise on the sum of clipped gradients, in clip norms.
@@ -137,6 +140,19 @@ impl Plan {
         self.public_tokens
     }
 
+    /// The phases of a schedule, in order, each a plan of its own; none where the run does the same from its first step to its
+    /// last. In a schedule, the other values of this plan are the largest batch and inclusion probability, the least noise, and
+    /// the steps of all phases together.
+    #[must_use]
+    pub fn phases(&self) -> &[Self] {
+        &self.phases
+    }
+
+    /// The phases, or the plan itself.
+    pub(crate) fn parts(&self) -> &[Self] {
+        if self.phases.is_empty() { std::slice::from_ref(self) } else { &self.phases }
+    }
+
     /// What is averaged before clipping, beside the views.
     #[must_use]
     pub fn averaged(&self) -> Averaged {
@@ -160,7 +176,10 @@ impl Plan {
     /// tokens has no such guarantee, and pricing it so is refused.
     #[must_use]
     pub fn at_relation(&self, relation: Relation) -> Self {
-        self.changed(|plan| plan.relation = relation)
+        self.changed(|plan| {
+            plan.relation = relation;
+            plan.phases.iter_mut().for_each(|phase| *phase = phase.at_relation(relation));
+        })
     }
 
     /// The plan with a change that keeps it checked.

@@ -139,27 +139,24 @@ impl Plan {
         }
     }
 
-    /// The privacy-loss distribution of one step.
-    ///
-    /// # Guarantee
-    /// Dominates the step's output under the plan's relation, for every data set and every state of the model, provided the
-    /// assumptions that the certificate lists.
-    ///
-    /// # Errors
-    /// A combination that no theorem covers, or a number beyond the accountant's limits.
-    pub fn step_pld(&self) -> Result<Pld, PlanError> {
-        self.step(self.inclusion_probability())?.pld()
-    }
-
     /// The privacy-loss distribution of the whole run.
     ///
     /// # Guarantee
-    /// Dominates all released noisy gradients together, hence everything computed from them.
+    /// Each step's dominates that step's output under the plan's relation, for every data set and every state of the model,
+    /// provided the assumptions that the certificate lists; their product dominates all released noisy gradients together, hence
+    /// everything computed from them. Phases compose like steps.
     ///
     /// # Errors
-    /// As [`Plan::step_pld`].
+    /// A combination that no theorem covers, or a number beyond the accountant's limits.
     pub fn pld(&self) -> Result<Pld, PlanError> {
-        Ok(self.step_pld()?.self_compose(self.steps))
+        self.compose_parts(Plan::inclusion_probability)
+    }
+
+    /// All parts of the run with the inclusion probability of each.
+    pub(crate) fn compose_parts(&self, c: impl Fn(&Plan) -> f64) -> Result<Pld, PlanError> {
+        self.parts().iter().try_fold(Pld::identity(), |whole, part| {
+            Ok(whole.compose(&part.step(c(part))?.pld()?.self_compose(part.steps)))
+        })
     }
 
     /// Epsilon at the plan's delta by privacy-loss distributions, in a certified bracket.
@@ -168,7 +165,7 @@ impl Plan {
     /// The run is (upper end, delta)-private under the plan's relation and the certificate's assumptions.
     ///
     /// # Errors
-    /// As [`Plan::step_pld`], or an epsilon too large to report.
+    /// As [`Plan::pld`], or an epsilon too large to report.
     pub fn epsilon(&self, precision: Precision) -> Result<Bracket, PlanError> {
         Ok(self.pld()?.epsilon(self.delta, precision)?)
     }
@@ -186,10 +183,15 @@ impl Plan {
     /// # Errors
     /// As [`Plan::epsilon`].
     pub fn epsilon_rdp(&self) -> Result<f64, PlanError> {
-        let epsilon = match self.step(self.inclusion_probability())?.rdp()? {
-            Some(step) => step.self_compose(self.steps).epsilon(self.delta)?.epsilon,
-            None => 0.0,
-        };
+        let mut whole: Option<Rdp> = None;
+        for part in self.parts() {
+            if let Some(step) = part.step(part.inclusion_probability())?.rdp()? {
+                let part = step.self_compose(part.steps);
+                whole = Some(whole.map_or_else(|| part.clone(), |whole| whole.compose(&part)));
+            }
+        }
+        let epsilon =
+            whole.map_or(Ok(0.0), |whole| whole.epsilon(self.delta).map(|answer| answer.epsilon))?;
         if epsilon.is_nan() || epsilon > limits::MAX_EPSILON {
             let source = AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta: self.delta };
             return Err(source.into());

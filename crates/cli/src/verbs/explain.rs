@@ -46,7 +46,8 @@ pub(crate) fn explain(
         "sample rate",
         plan.sample_rate(),
         format!(
-            "a step draws {} of {} {}",
+            "a step draws {}{} of {} {}",
+            if plan.phases().is_empty() { "" } else { "at most " },
             plan.batch(),
             plan.records(),
             if plan.relation() == Relation::User { "users" } else { "records" }
@@ -68,7 +69,10 @@ pub(crate) fn explain(
     factors.push(factor(
         "noise multiplier",
         plan.noise_multiplier(),
-        "clip norms of Gaussian noise on that sum, each step".to_owned(),
+        format!(
+            "clip norms of Gaussian noise on that sum, {}",
+            if plan.phases().is_empty() { "each step" } else { "the least of all phases" }
+        ),
     ));
     factors.push(factor("steps", plan.steps() as f64, "steps that are released, composed".to_owned()));
     factors.push(factor(

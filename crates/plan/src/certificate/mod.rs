@@ -60,6 +60,36 @@ pub struct Certificate {
     pub records: u64,
     /// Records a step, in expectation.
     pub batch: u64,
+    /// The phases of a schedule; the numbers above are then the largest of all phases, for the noise the least.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
+}
+
+/// A phase of a schedule.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Phase {
+    /// Steps.
+    pub steps: u64,
+    /// Records a step, in expectation.
+    pub batch: u64,
+    /// The probability that a sampled record shows what is protected.
+    pub inclusion_probability: f64,
+    /// The probability that a step sees what is protected.
+    pub effective_rate: f64,
+    /// Noise in clip norms.
+    pub noise_multiplier: f64,
+}
+
+impl Phase {
+    fn new(plan: &Plan) -> Self {
+        Self {
+            steps: plan.steps(),
+            batch: plan.batch(),
+            inclusion_probability: plan.inclusion_probability(),
+            effective_rate: plan.effective_rate(),
+            noise_multiplier: plan.noise_multiplier(),
+        }
+    }
 }
 
 impl Certificate {
@@ -86,6 +116,7 @@ impl Certificate {
             theorem: words::theorem(plan)?,
             records: plan.records(),
             batch: plan.batch(),
+            phases: plan.phases().iter().map(Phase::new).collect(),
         })
     }
 

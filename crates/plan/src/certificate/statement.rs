@@ -1,9 +1,30 @@
 //! A certificate for a reviewer.
 
-use super::Certificate;
+use super::{Certificate, Phase};
 use crate::number;
 
 impl Certificate {
+    /// The phases of a schedule.
+    fn phase_table(&self) -> String {
+        if self.phases.is_empty() {
+            return String::new();
+        }
+        let row = |phase: &Phase| {
+            format!(
+                "| {} | {} | {} | {} |\n",
+                phase.steps,
+                phase.batch,
+                number::up(phase.effective_rate, 4),
+                phase.noise_multiplier
+            )
+        };
+        let rows: String = self.phases.iter().map(row).collect();
+        format!(
+            "The run has phases, in this order; above stand the largest rates and the least noise of all of them.\n\n\
+             | steps | expected batch | probability that a step sees what is protected | noise multiplier |\n|---|---|---|---|\n{rows}\n"
+        )
+    }
+
     /// The certificate as a Markdown statement: what the adversary sees, what is protected, what is assumed.
     #[must_use]
     pub fn statement(&self) -> String {
@@ -25,6 +46,7 @@ impl Certificate {
         } else {
             String::new()
         };
+        let phases = self.phase_table();
         let assumptions: String = self.assumptions.iter().map(|sentence| format!("- {sentence}\n")).collect();
         format!(
             "# Privacy statement\n\n\
@@ -49,6 +71,7 @@ impl Certificate {
              | noise multiplier (standard deviation in clip norms) | {sigma} |\n\
              | sensitivity (in clip norms) | {sensitivity} |\n\
              | accountant | {accountant} |\n\n\
+             {phases}\
              ## What is assumed\n\n\
              {assumptions}\n\
              ## Why it holds\n\n\

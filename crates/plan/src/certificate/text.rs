@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Certificate;
+use super::{Certificate, Phase};
 use crate::{Relation, number};
 
 impl Certificate {
@@ -22,6 +22,10 @@ impl Certificate {
         lines.extend(self.rates());
         lines.push(("steps", self.steps.to_string()));
         lines.push(("noise multiplier", self.noise_multiplier.to_string()));
+        for (index, phase) in self.phases.iter().enumerate() {
+            let name = if index == 0 { "phases" } else { "" };
+            lines.push((name, self.phase_words(phase)));
+        }
         lines.push(("accountant", self.accountant.to_owned()));
         lines.push(("plan hash", self.plan_hash.clone()));
         let mut text = String::new();
@@ -40,6 +44,21 @@ impl Certificate {
             rates.push(("effective rate", number::up(self.effective_rate, 4)));
         }
         rates
+    }
+
+    fn phase_words(&self, phase: &Phase) -> String {
+        let inclusion = if self.relation == Relation::Patch.name() {
+            format!(", inclusion {}", number::up(phase.inclusion_probability, 4))
+        } else {
+            String::new()
+        };
+        format!(
+            "{} steps of {} {}, noise multiplier {}{inclusion}",
+            phase.steps,
+            phase.batch,
+            self.units(),
+            phase.noise_multiplier
+        )
     }
 
     /// What is drawn.

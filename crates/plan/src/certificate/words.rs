@@ -29,8 +29,23 @@ pub(super) fn protects(plan: &Plan) -> String {
     }
 }
 
-/// What must hold outside this program.
+/// What must hold outside this program; what holds for some phases only names them.
 pub(super) fn assumptions(plan: &Plan) -> Vec<String> {
+    let lists: Vec<Vec<String>> = plan.parts().iter().map(of_phase).collect();
+    let mut sentences: Vec<String> = Vec::new();
+    for (index, sentence) in
+        lists.iter().enumerate().flat_map(|(index, list)| list.iter().map(move |s| (index, s)))
+    {
+        let everywhere = lists.iter().all(|list| list.contains(sentence));
+        let sentence = if everywhere { sentence.clone() } else { format!("Phase {}: {sentence}", index + 1) };
+        if !sentences.contains(&sentence) {
+            sentences.push(sentence);
+        }
+    }
+    sentences
+}
+
+fn of_phase(plan: &Plan) -> Vec<String> {
     let mut sentences = vec![sampling(plan)];
     let averaged = plan.averaged();
     let mean = mean(plan);

@@ -21,11 +21,12 @@ const ORDERS: std::ops::RangeInclusive<u32> = 2..=256;
 /// unclipped public gradients reveal it. [`Plan::epsilon`] is the bound that holds.
 #[must_use]
 pub fn claimed_epsilon(plan: &Plan) -> f64 {
-    let (g, s) = (plan.sample_rate(), plan.noise_multiplier());
-    let (steps, delta) = (plan.steps() as f64, plan.delta());
+    let delta = plan.delta();
     let at = |a: u32| {
         let order = f64::from(a);
-        steps * step(a, g, s) + ((order - 1.0) / order).ln() - (delta.ln() + order.ln()) / (order - 1.0)
+        let part = |part: &Plan| part.steps() as f64 * step(a, part.sample_rate(), part.noise_multiplier());
+        plan.parts().iter().map(part).sum::<f64>() + ((order - 1.0) / order).ln()
+            - (delta.ln() + order.ln()) / (order - 1.0)
     };
     ORDERS.map(at).fold(f64::INFINITY, f64::min).max(0.0)
 }

@@ -212,6 +212,7 @@ pub fn place(path: &str) -> String {
 pub fn sections() -> Vec<&'static str> {
     let mut sections: Vec<&str> = KEYS.iter().filter_map(|key| key.path.split('.').next()).collect();
     sections.dedup();
+    sections.push("phases");
     sections
 }
 

@@ -52,8 +52,10 @@ impl PlanSpec {
         }
         for (section, values) in over_table {
             let target = base.entry(section).or_insert_with(|| Value::Table(Table::new()));
-            if let (Value::Table(target), Value::Table(values)) = (target, values) {
-                target.extend(values);
+            match (target, values) {
+                (Value::Table(target), Value::Table(values)) => target.extend(values),
+                // The phases: a list is taken as a whole.
+                (target, values) => *target = values,
             }
         }
         // Both tables came from plans, key by key, so their union is one.

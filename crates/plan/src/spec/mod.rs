@@ -39,6 +39,52 @@ pub struct PlanSpec {
     /// What only changes speed and memory.
     #[serde(skip_serializing_if = "is_default")]
     pub performance: Performance,
+    /// Parts of the run, in order; each changes some values of the sections above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseSpec>,
+}
+
+/// `[[phases]]`: what a part of the run does differently. What it leaves out is as in the sections.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PhaseSpec {
+    /// Passes over the data set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u64>,
+    /// Steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+    /// Records a step, in expectation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
+    /// Standard deviation of the noise, in clip norms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise_multiplier: Option<f64>,
+    /// A crop of fixed size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crop: Option<Pixels>,
+    /// Views of a record averaged before clipping.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub views: Option<u32>,
+}
+
+impl PlanSpec {
+    /// The plan of one phase by itself.
+    #[must_use]
+    pub fn in_phase(&self, phase: &PhaseSpec) -> Self {
+        let mut spec = Self { phases: Vec::new(), ..self.clone() };
+        if phase.epochs.is_some() || phase.steps.is_some() {
+            (spec.sampling.epochs, spec.sampling.steps) = (phase.epochs, phase.steps);
+        }
+        if phase.crop.is_some() {
+            spec.pipeline.crop = phase.crop;
+            (spec.pipeline.crop_scale, spec.pipeline.crop_ratio) = (None, None);
+        }
+        spec.sampling.batch = phase.batch.or(spec.sampling.batch);
+        spec.privacy.noise_multiplier = phase.noise_multiplier.or(spec.privacy.noise_multiplier);
+        spec.pipeline.views = phase.views.or(spec.pipeline.views);
+        spec
+    }
 }
 
 fn is_default<T: Default + PartialEq>(section: &T) -> bool {

@@ -1,0 +1,53 @@
+//! Runs in phases: noise, batch, crop or views change on the way.
+
+use dapple_accounting::limits;
+use dapple_geometry::Mask;
+
+use crate::error::PlanError;
+use crate::plan::Plan;
+use crate::spec::PlanSpec;
+use crate::{check, hash};
+
+/// Each phase is discretised by itself; a schedule that changes at every step is a slip of the pen.
+const MAX_PHASES: usize = 100;
+
+/// Checks a plan phase by phase. Neighbouring phases that do the same are one; a run of one phase is a plain plan.
+///
+/// The values of the whole are those that a single phase cannot exceed: the largest batch and inclusion probability, the least
+/// noise, and all steps together.
+pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
+    let too_many = |problem: String, hint: &str| Err(PlanError::invalid("phases", problem, hint));
+    if spec.phases.len() > MAX_PHASES {
+        return too_many(
+            format!("{} phases", spec.phases.len()),
+            &format!("give at most {MAX_PHASES}; phases are priced one by one"),
+        );
+    }
+    let mut phases: Vec<Plan> = Vec::new();
+    for (index, phase) in spec.phases.iter().enumerate() {
+        let plan = check::check(&spec.in_phase(phase), masks)
+            .map_err(|source| PlanError::Phase { number: index + 1, source: Box::new(source) })?;
+        match phases.last_mut() {
+            Some(last) if (Plan { steps: plan.steps, ..last.clone() }) == plan => last.steps += plan.steps,
+            _ => phases.push(plan),
+        }
+    }
+    let steps = phases.iter().map(|phase| phase.steps).sum();
+    if limits::steps(steps).is_err() {
+        return too_many(format!("{steps} steps are outside [1, 10000000]"), "shorten the phases");
+    }
+    let most_seen = phases
+        .iter()
+        .max_by(|a, b| a.inclusion_probability().total_cmp(&b.inclusion_probability()))
+        .cloned()
+        .ok_or(PlanError::Missing { key: "phases", why: "a schedule has at least one phase" })?;
+    if phases.len() == 1 {
+        return Ok(Plan { steps, ..most_seen });
+    }
+    let batch = phases.iter().map(|phase| phase.batch).max().unwrap_or(most_seen.batch);
+    let noise_multiplier = phases.iter().map(|phase| phase.noise_multiplier).fold(f64::INFINITY, f64::min);
+    for phase in &mut phases {
+        phase.hash = hash::of(phase);
+    }
+    Ok(Plan { steps, batch, noise_multiplier, phases, ..most_seen })
+}
