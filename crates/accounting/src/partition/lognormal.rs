@@ -119,3 +119,60 @@ const MASS_ROUNDING: f64 = 1e-13;
 /// Relative error of positions, all levels together: a shift of the loss, which moves delta by itself times
 /// `|d ln delta / d epsilon|`.
 const POSITION_ROUNDING: f64 = 1e-13;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::pair::Pair;
+
+    /// `H_{e^epsilon}` of a pair from one side.
+    fn delta(pair: &Pair, epsilon: f64, side: Side) -> f64 {
+        let above = pair.cells(&[epsilon], side).above;
+        above.p - epsilon.exp() * above.q
+    }
+
+    #[test]
+    fn both_directions_enclose_laplace_inversion() {
+        for line in include_str!("../../tests/goldens/partition/split.csv")
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .skip(1)
+        {
+            let row: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
+            let [places, sigma, epsilon, remove, add, error] = row[..] else { panic!("{line}") };
+            let pair = Pair::Ratio(Arc::new(Mean::new(1.0 / sigma, places as u64).ratio()));
+            for (pair, exact) in [(pair.clone(), remove), (pair.reversed(), add)] {
+                let (lower, upper) = (delta(&pair, epsilon, Side::Lower), delta(&pair, epsilon, Side::Upper));
+                // The golden's own error, and its twelve digits.
+                let error = 4.0 * error + 1e-12 * exact;
+                assert!(lower <= exact + error && exact - error <= upper, "{line}: {lower} {exact} {upper}");
+                // |d ln delta / d ln epsilon| is above 10 in the tails here: a few hundredths of delta are a few thousandths of
+                // epsilon at the most.
+                assert!(upper - lower <= 0.03 * exact, "{line}: [{lower}, {upper}] is wide");
+            }
+        }
+    }
+
+    #[test]
+    fn sampled_ratios_mix_with_their_base_in_both_directions() {
+        let pair = Pair::Ratio(Arc::new(Mean::new(1.0, 5).ratio()));
+        let (rate, epsilon) = (0.1, 0.05_f64);
+        let a = epsilon.exp();
+        for side in [Side::Upper, Side::Lower] {
+            // H_a((1-q) Q + q P || Q) = q H_{1 + (a-1)/q}(P || Q)
+            let remove = delta(&pair.clone().subsampled(rate), epsilon, side);
+            let base = rate * delta(&pair, ((a - 1.0) / rate).ln_1p(), side);
+            // Differences of masses of order 1: a few roundings.
+            assert!((remove - base).abs() < 1e-14, "{remove} {base}");
+            // H_a(Q || (1-q) Q + q P) = (1 - a (1-q)) H_{a q / (1 - a (1-q))}(Q || P)
+            let rest = 1.0 - a * (1.0 - rate);
+            let add = delta(&pair.clone().subsampled(rate).reversed(), epsilon, side);
+            let base = rest * delta(&pair.clone().reversed(), (a * rate / rest).ln(), side);
+            assert!((add - base).abs() < 1e-14, "{add} {base}");
+        }
+    }
+}

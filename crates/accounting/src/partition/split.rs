@@ -63,6 +63,8 @@ impl Pld {
         if nonsplit_norm == 0.0 {
             return Self::split(submodels, sigma / split_norm);
         }
+        // The whole gradient's norm, which keeps likelihood ratios far from overflow.
+        limits::noise_multiplier(sigma / split_norm.hypot(nonsplit_norm))?;
         let split = limits::noise_multiplier(sigma / split_norm)?;
         let shared = limits::noise_multiplier(sigma / nonsplit_norm)?;
         if submodels == 1 {
