@@ -4,6 +4,7 @@ mod catalogue;
 mod claims;
 mod compute;
 mod draw;
+mod mask;
 mod rows;
 mod setting;
 
@@ -79,6 +80,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let figures = catalogue::all();
     let Some(id) = &arguments.id else { return list(&figures, arguments.json) };
     let wanted = id.to_lowercase();
+    if wanted == mask::ID {
+        return mask::run(arguments);
+    }
     let Some(spec) = figures.iter().find(|spec| spec.id == wanted) else {
         return Err(Failure::request(
             format!("there is no figure `{id}`"),
@@ -89,14 +93,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     reproduce(spec, arguments)
 }
 
+fn listed(figures: &[Spec]) -> Vec<Listed> {
+    let of = |spec: &Spec| Listed { id: spec.id, title: spec.title, section: spec.section };
+    let mask = Listed { id: mask::ID, title: mask::TITLE, section: mask::SECTION };
+    figures.iter().map(of).chain([mask]).collect()
+}
+
 fn list(figures: &[Spec], json: bool) -> Result<(), Failure> {
     if json {
-        let listed = |spec: &Spec| Listed { id: spec.id, title: spec.title, section: spec.section };
-        return output::print_json(&figures.iter().map(listed).collect::<Vec<_>>());
+        return output::print_json(&listed(figures));
     }
     let mut table = Table::new([Column::text("id"), Column::text("section"), Column::text("shows")]);
-    for spec in figures {
-        table.push([spec.id.into(), spec.section.into(), spec.title.into()])?;
+    for entry in listed(figures) {
+        table.push([entry.id.into(), entry.section.into(), entry.title.into()])?;
     }
     output::print(&table.to_text(TextStyle::default()))
 }
