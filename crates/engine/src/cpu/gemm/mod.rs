@@ -117,9 +117,9 @@ impl Gemm {
         self.taps.len() == 1 && self.standardise.is_none()
     }
 
-    /// Whether the data gradient can read the parameter as it is stored, so that nothing has to be packed.
+    /// Whether the data gradient reads the parameter as it is stored, so that nothing vast has to be packed.
     fn plain(&self, lanes: Lanes) -> bool {
-        self.natural() && self.groups == 1 && self.channels.is_multiple_of(lanes.lanes)
+        self.vast() && self.channels.is_multiple_of(lanes.lanes)
     }
 
     /// Whether the layer is so large, and a sample so small, that the weights are best read as they are stored.

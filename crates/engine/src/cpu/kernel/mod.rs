@@ -111,6 +111,25 @@ pub(crate) fn pack_panel(
     let first = panel * lanes.panel;
     let width = (columns - first).min(lanes.panel);
     let padded = lanes.padded(width);
+    if strides.1 == 1 {
+        // The source runs along the inner dimension: a transposition, in blocks that read whole cache lines.
+        for tap in 0..taps {
+            for start in (0..inner).step_by(64) {
+                let block = &mut packed
+                    [(tap * inner + start) * padded..(tap * inner + inner.min(start + 64)) * padded];
+                for j in 0..width {
+                    let source = &source[tap * strides.0 + (first + j) * strides.2 + start..];
+                    block[j..]
+                        .iter_mut()
+                        .step_by(padded)
+                        .zip(source)
+                        .for_each(|(packed, value)| *packed = *value);
+                }
+                block.chunks_exact_mut(padded).for_each(|row| row[width..].fill(0.0));
+            }
+        }
+        return;
+    }
     // A few rows of all taps at a time: where taps are neighbours in the source, a cache line is used up before it is left.
     for start in (0..inner).step_by(8) {
         for tap in 0..taps {

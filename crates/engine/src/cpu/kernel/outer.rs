@@ -37,9 +37,12 @@ impl WithSimd for OuterProduct<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        // Blocks of items and pairs whose rows stay in the second-level cache while all tiles of a panel read them.
-        let block_pairs = self.pairs.len().min(512);
-        let block_items = (512 / block_pairs).max(1);
+        // Blocks of items and pairs whose rows stay in the second-level cache while all tiles read them. Long rows are taken in smaller
+        // blocks: at strides of whole pages they would compete for a few cache sets.
+        let longest = self.left.0.max(self.right.0).max(1);
+        let block = (BLOCK / longest).clamp(64, 512);
+        let block_pairs = self.pairs.len().min(block);
+        let block_items = (block / block_pairs).max(1);
         let (all_items, all_pairs) = (self.items, self.pairs);
         for items in all_items.chunks(block_items) {
             for pairs in all_pairs.chunks(block_pairs) {
@@ -53,6 +56,8 @@ impl WithSimd for OuterProduct<'_> {
     }
 }
 
+/// Numbers in all rows of a block of positions.
+const BLOCK: usize = 64 * 1024;
 /// Columns that are finished before the next: a page of every row.
 const COLUMNS: usize = 1024;
 
