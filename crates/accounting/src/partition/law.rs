@@ -105,7 +105,8 @@ impl Law {
         self.rounding + other.rounding + (terms + ROUNDINGS_A_TERM) * UNIT_ROUNDOFF
     }
 
-    /// `operation` must increase in both arguments.
+    /// `operation` must increase in both arguments. Products that underflow lie below 1e-300, and their part of the mean far
+    /// below the rounding that is counted.
     fn gather<'a>(
         &self,
         other: &Self,

@@ -128,6 +128,7 @@ mod tests {
 
     use super::*;
     use crate::pair::Pair;
+    use crate::partition::rdp::{forward_bound, forward_exact, reverse_bound};
 
     /// `H_{e^epsilon}` of a pair from one side.
     fn delta(pair: &Pair, epsilon: f64, side: Side) -> f64 {
@@ -137,6 +138,7 @@ mod tests {
 
     #[test]
     fn both_directions_enclose_laplace_inversion() {
+        let mut known = ((0.0, 0.0), None);
         for line in include_str!("../../tests/goldens/partition/split.csv")
             .lines()
             .filter(|line| !line.starts_with('#'))
@@ -144,7 +146,11 @@ mod tests {
         {
             let row: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
             let [places, sigma, epsilon, remove, add, error] = row[..] else { panic!("{line}") };
-            let pair = Pair::Ratio(Arc::new(Mean::new(1.0 / sigma, places as u64).ratio()));
+            if (places, sigma) != known.0 {
+                let ratio = Mean::new(1.0 / sigma, places as u64).ratio();
+                known = ((places, sigma), Some(Pair::Ratio(Arc::new(ratio))));
+            }
+            let pair = known.1.clone().unwrap();
             for (pair, exact) in [(pair.clone(), remove), (pair.reversed(), add)] {
                 let (lower, upper) = (delta(&pair, epsilon, Side::Lower), delta(&pair, epsilon, Side::Upper));
                 // The golden's own error, and its twelve digits.
@@ -153,6 +159,34 @@ mod tests {
                 // |d ln delta / d ln epsilon| is above 10 in the tails here: a few hundredths of delta are a few thousandths of
                 // epsilon at the most.
                 assert!(upper - lower <= 0.03 * exact, "{line}: [{lower}, {upper}] is wide");
+            }
+        }
+    }
+
+    /// `D_a(P || Q) = ln E_Q R^a / (a - 1)` and `D_a(Q || P) = ln E_Q R^{1-a} / (a - 1)` are means of convex functions.
+    #[test]
+    fn renyi_divergences_of_the_laws_keep_to_their_sides() {
+        for (places, sigma) in [(2, 1.0), (3, 0.6), (8, 2.0), (50, 1.0), (300, 0.8)] {
+            let mean = Mean::new(1.0 / sigma, places);
+            let [upper, lower] = [Side::Upper, Side::Lower].map(|side| mean.law(side));
+            let exact = forward_exact(places, sigma, 40);
+            for order in [2_u32, 3, 5, 10, 20, 40] {
+                let a = f64::from(order);
+                let moment = |law: &Law, power: f64| {
+                    let sum: f64 = law.values.iter().zip(&law.masses).map(|(v, m)| m * v.powf(power)).sum();
+                    sum.ln() / (a - 1.0)
+                };
+                let (forward, bound) = (exact[order as usize - 2], forward_bound(places, 1, sigma, order));
+                // Sums of thousands of terms, counted as rounding in the laws.
+                let slack = 1e-9;
+                assert!(moment(&lower, a) <= forward + slack, "{places} {sigma} {order}");
+                assert!(forward <= bound + slack, "{places} {sigma} {order}");
+                let backward = reverse_bound(places, 1, sigma, order);
+                assert!(moment(&lower, 1.0 - a) <= backward + slack, "{places} {sigma} {order}: {backward}");
+                if order <= 3 {
+                    // Higher moments live beyond the values that the law keeps.
+                    assert!(moment(&upper, a) >= forward - slack, "{places} {sigma} {order}");
+                }
             }
         }
     }

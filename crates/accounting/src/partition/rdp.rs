@@ -27,7 +27,7 @@ impl PartitionRdp {
     /// `ones` of `places`, at deviation `noise_multiplier`.
     ///
     /// # Guarantee
-    /// The larger of the forward term of D Theorem 3.1 and of the corrected reverse term ([`reverse`]).
+    /// The larger of the forward term of D Theorem 3.1 and of a bound on the reverse divergence ([`reverse_bound`]).
     ///
     /// # Errors
     /// More ones than places, none, a noise multiplier out of range, or [`Bound::Exact`] for more than one.
@@ -47,7 +47,7 @@ impl PartitionRdp {
         let divergences = forward
             .into_iter()
             .zip(2..)
-            .map(|(forward, order)| forward.max(reverse(places, ones, sigma, order)))
+            .map(|(forward, order)| forward.max(reverse_bound(places, ones, sigma, order)))
             .collect();
         Ok(Self { divergences })
     }
@@ -151,22 +151,35 @@ pub fn forward_bound(places: u64, ones: u64, noise_multiplier: f64, order: u32) 
     terms.iter().map(|(p, x)| (p - total).exp() * x.exp_m1()).sum::<f64>().ln_1p()
 }
 
-/// The reverse term of D Theorem 3.1, corrected: a bound on `D_a(Q || P)`.
+/// A bound on the reverse divergence `D_a(Q || P)`, in place of D's.
 ///
-/// The printed one (Lemma 3.18, Corollary 3.19) compares with a Gaussian in `d` dimensions, but the centres span only `d - 1`, and
-/// it falls below the exact divergence. With `v = k (d-k) / (sigma^2 d)`, the squared distance of each centre from their mean,
-/// `a k^2 / (2 sigma^2 d) + (a v - (d-1) ln(a e^{v / (d-1)} + 1 - a)) / (2 (a-1))`.
+/// # Guarantee
+/// Along the mean of all centres the pair is Gaussian at distance `k / (sigma sqrt(d))`; what is left is a mixture whose centres
+/// average to 0, all at squared distance `v = k (d-k) / (sigma^2 d)`, with ratio `R`. The mean of exponentials is at least the exponential
+/// of the mean, so `R >= x = e^{-v/2}`, and `E_Q R^{1-a} <= x^{1-a}`. Also `E_Q R = 1`, and `f(r) = r^{1-a}` lies below its tangent at 1 plus
+/// `c (r-1)^2` on `[x, infinity)`, `c = (f(x) - 1 + (a-1)(x-1)) / (x-1)^2`: the quotient is a mean of `f''`, which decreases. Hence
+/// `E_Q R^{1-a} <= 1 + c Var R`. The smaller of the two counts.
+///
+/// D's own term (Lemma 3.18, Corollary 3.19) compares with a single Gaussian and falls below the exact divergence, whether that Gaussian
+/// spans `d` dimensions as printed or the `d - 1` that the centres span: the variance of `R` grows like `e^{1 / sigma^2} - 1`,
+/// of which a Gaussian keeps two terms.
 #[must_use]
-pub fn reverse(places: u64, ones: u64, noise_multiplier: f64, order: u32) -> f64 {
+pub fn reverse_bound(places: u64, ones: u64, noise_multiplier: f64, order: u32) -> f64 {
     let (d, k, a) = (places as f64, ones as f64, f64::from(order));
     let squared = noise_multiplier * noise_multiplier;
-    let centre = 0.5 * a * k * k / (squared * d);
+    let along = k * k / (squared * d);
     if ones >= places {
-        return centre;
+        return 0.5 * a * along;
     }
     let v = k * (d - k) / (squared * d);
-    let x = v / (d - 1.0);
-    // ln(a e^x + 1 - a) = ln(1 + a (e^x - 1)), which is x + ln(a) for large x.
-    let spread = if x > 500.0 { x + a.ln() } else { (a * x.exp_m1()).ln_1p() };
-    centre + 0.5 * (a * v - (d - 1.0) * spread) / (a - 1.0)
+    let variance = (forward_bound(places, ones, noise_multiplier, 2) - along).max(0.0).exp_m1();
+    let curvature = if v < 1e-2 {
+        // c <= f''(x) / 2, without the cancellation
+        0.5 * a * (a - 1.0) * (0.5 * (a + 1.0) * v).exp()
+    } else {
+        let below = -(-0.5 * v).exp_m1();
+        ((0.5 * (a - 1.0) * v).exp_m1() - (a - 1.0) * below) / (below * below)
+    };
+    let second = (curvature * variance).ln_1p() / (a - 1.0);
+    0.5 * a * along + second.min(0.5 * v)
 }

@@ -22,6 +22,8 @@ impl Pld {
     /// the mean of `d` independent log-normals, whose law is enclosed in convex order: both directions, both ends.
     /// A mixture of partitions is covered by joint convexity.
     ///
+    /// The law is computed once, so that brackets stay a few ten-thousandths of epsilon wide whatever precision is asked for.
+    ///
     /// # Errors
     /// No submodel, too many, or a noise multiplier out of range.
     pub fn split(submodels: u64, noise_multiplier: f64) -> Result<Self> {
