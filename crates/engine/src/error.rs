@@ -61,7 +61,7 @@ impl EngineError {
         match self {
             Self::Parameters => Some("make them with Parameters::init or weights::load for the same graph"),
             Self::NotFinite { .. } => {
-                Some("check the inputs, lower the learning rate, or raise the noise-free clipping bound")
+                Some("check the inputs, and whether training has diverged: lower the learning rate")
             }
             Self::Targets { .. } => Some("choose the loss with Graph::with_loss"),
             _ => None,

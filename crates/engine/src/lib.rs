@@ -1,4 +1,28 @@
 //! Runs a graph: forward, and the clipped sum of per-sample gradients.
+//!
+//! ```
+//! use dapple_engine::{Batch, Clipping, CpuExecutor, Options, Targets};
+//! use dapple_graph::{Parameters, zoo};
+//!
+//! let graph = zoo::small_cnn(&[1, 28, 28], 10)?;
+//! let parameters = Parameters::init(&graph, 1);
+//! let mut executor = CpuExecutor::new(&graph, Options::default())?;
+//! let mut sum = executor.gradient_sum();
+//! let mut gradient = vec![0.0; executor.layout().len()];
+//!
+//! let inputs = vec![0.5; 2 * 28 * 28];
+//! let batch = Batch::new(&inputs, Targets::Classes(&[3, 7]));
+//! let mut loaded = executor.load(&parameters)?;
+//! let stats = loaded.clipped_sum(&batch, &Clipping::Flat { max_norm: 1.0 }, &mut sum)?;
+//! loaded.gradient(&sum, &mut gradient)?;
+//!
+//! assert_eq!(stats.losses.len(), 2);
+//! let norm = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+//! assert!(norm <= 2.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`CpuExecutor`] is the fast one; [`reference::Reference`] is the oracle it is tested against.
 
 mod batch;
 mod clipping;

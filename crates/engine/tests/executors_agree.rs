@@ -5,7 +5,7 @@ mod common;
 
 use common::{Data, parameters, specimen, specimens};
 use dapple_engine::reference::Reference;
-use dapple_engine::{Batch, Clipping, CpuExecutor, Dropout, Options, StepStats};
+use dapple_engine::{Batch, Clipping, CpuExecutor, Dropout, Options, StepStats, Targets};
 use dapple_graph::Graph;
 
 /// Clipped sum as a flat gradient.
@@ -109,6 +109,63 @@ fn threads_groups_splits_and_checkpoints_change_no_bit() {
         loaded.gradient(&sum, &mut gradient).unwrap();
         assert_eq!(base.0, gradient, "{name} split");
     }
+}
+
+/// A layer of more than a million weights that each sample reads once.
+fn vast() -> Graph {
+    let mut builder = dapple_graph::GraphBuilder::new(&[1104]);
+    let input = builder.input();
+    let zero = dapple_graph::Init::Constant(0.0);
+    let x = builder.linear("first", input, 8, zero, zero).unwrap();
+    let x = builder.linear("wide", x, 1104, zero, zero).unwrap();
+    let x = builder.add("relu", dapple_graph::Op::Relu, &[x]).unwrap();
+    let x = builder.linear("vast", x, 1001, zero, zero).unwrap();
+    let x = builder.add("tanh", dapple_graph::Op::Tanh, &[x]).unwrap();
+    let x = builder.linear("head", x, 4, zero, zero).unwrap();
+    builder.finish(x, common::CLASSES).unwrap()
+}
+
+#[test]
+fn vast_layers_agree() {
+    let graph = vast();
+    let clipping = Clipping::Flat { max_norm: 0.7 };
+    for (samples, views) in [(1, 1), (7, 1), (2, 2)] {
+        let data = Data::new(&graph, samples, views);
+        agree("vast", &graph, &data.batch(), &clipping, Options { threads: 2, group: 5, checkpoints: false });
+    }
+}
+
+#[test]
+fn threads_inside_a_sample_change_no_bit() {
+    let clipping = Clipping::Flat { max_norm: 0.7 };
+    let mut graphs = specimens();
+    graphs.push(("vast", vast()));
+    for (name, graph) in graphs {
+        let data = Data::new(&graph, 1, 2);
+        let [one, many] = [1, 5].map(|threads| {
+            let options = Options { threads, ..Options::default() };
+            let parameters = parameters(&graph);
+            let mut executor = CpuExecutor::new(&graph, options).unwrap();
+            let outputs =
+                executor.load(&parameters).unwrap().forward(&data.inputs[..data.inputs.len() / 2]).unwrap();
+            (clipped(&graph, &data.batch(), &clipping, options), outputs)
+        });
+        assert_eq!(one, many, "{name}");
+    }
+}
+
+#[test]
+fn probabilities_generalise_classes() {
+    let graph = specimen("smoothing");
+    let inputs: Vec<f32> = (0..12).map(|i| common::uniform("input", i) as f32).collect();
+    let certain = [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+    let clipping = Clipping::Flat { max_norm: 0.3 };
+    let [hard, soft] = [Targets::Classes(&[1, 3]), Targets::Probabilities(&certain)]
+        .map(|targets| clipped(&graph, &Batch::new(&inputs, targets), &clipping, Options::default()));
+    assert_eq!(hard, soft);
+    let mixed = [0.1, 0.6, 0.2, 0.1, 0.0, 0.5, 0.5, 0.0];
+    let batch = Batch::new(&inputs, Targets::Probabilities(&mixed));
+    agree("mixed", &graph, &batch, &clipping, Options::default());
 }
 
 #[test]
