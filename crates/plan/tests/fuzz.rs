@@ -1,6 +1,6 @@
 //! No text and no value makes a plan panic, and every refusal is one line with a way out.
 
-use dapple_plan::spec::{PlanSpec, keys};
+use dapple_plan::spec::{PhaseSpec, PlanSpec, keys};
 use dapple_plan::{Plan, PlanError, Spatial};
 use proptest::prelude::*;
 
@@ -60,6 +60,8 @@ fn any_value() -> impl Strategy<Value = String> {
             "anywhere",
             "a.png",
             "decoupled",
+            "coupled",
+            "coupled-clipped",
             "{}",
             "'",
             "\"",
@@ -109,6 +111,12 @@ proptest! {
             let example = if key == "delta" { "1e-5" } else { "10" };
             spec.set(key, example).unwrap();
         }
+        if let Err(error) = Plan::check(&spec) {
+            one_line_with_hint(&error);
+        }
+        let phase = PhaseSpec { steps: spec.sampling.steps, batch: spec.sampling.records, ..PhaseSpec::default() };
+        spec.phases = vec![PhaseSpec::default(), phase];
+        prop_assert_eq!(format!("{:?}", PlanSpec::from_toml(&spec.to_toml()).unwrap()), format!("{spec:?}"));
         if let Err(error) = Plan::check(&spec) {
             one_line_with_hint(&error);
         }
