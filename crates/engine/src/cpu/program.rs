@@ -142,22 +142,19 @@ impl Program {
     /// Arranges the weights of every layer.
     pub(crate) fn prepare(&mut self, lanes: Lanes, parameters: &Parameters) {
         let steps = &self.steps.steps;
-        let work = steps.iter().zip(&mut self.prepared);
-        for (step, prepared) in work {
-            match &step.kernel {
-                Kernel::Gemm(gemm) => {
-                    let gradient = steps[step.inputs[0]].needs_gradient;
-                    let bias = gemm.bias.map(|id| parameters.get(id));
-                    gemm.prepare(lanes, parameters.get(gemm.weight), bias, gradient, prepared);
-                }
-                Kernel::Depthwise(depthwise) => {
-                    depthwise.prepare(parameters.get(depthwise.weight), &mut prepared.forward);
-                    prepared.bias.clear();
-                    prepared.bias.extend_from_slice(depthwise.bias.map_or(&[], |id| parameters.get(id)));
-                }
-                _ => {}
+        steps.par_iter().zip(&mut self.prepared).for_each(|(step, prepared)| match &step.kernel {
+            Kernel::Gemm(gemm) => {
+                let gradient = steps[step.inputs[0]].needs_gradient;
+                let bias = gemm.bias.map(|id| parameters.get(id));
+                gemm.prepare(lanes, parameters.get(gemm.weight), bias, gradient, prepared);
             }
-        }
+            Kernel::Depthwise(depthwise) => {
+                depthwise.prepare(parameters.get(depthwise.weight), &mut prepared.forward);
+                prepared.bias.clear();
+                prepared.bias.extend_from_slice(depthwise.bias.map_or(&[], |id| parameters.get(id)));
+            }
+            _ => {}
+        });
     }
 
     pub(crate) fn shared<'a>(

@@ -163,16 +163,16 @@ mod tests {
         (0..rows as u32).map(|row| Pair { source: row, target: row }).collect()
     }
 
-    #[test]
-    fn products_equal_the_definition() {
-        let lanes = Lanes::detect();
+    /// Both products on one kind of vectors, against their definitions.
+    fn products_equal_the_definition<S: Simd>(simd: S) {
+        let lanes = Lanes { lanes: S::F32_LANES, panel: S::F32_LANES * panel_vectors::<S>() };
         for (m, k, n) in [(1, 1, 1), (5, 3, 7), (13, 9, 64), (7, 20, 80), (23, 4, 129), (6, 33, 48)] {
             let (a, b) = (values(m * k, 1), values(k * n, 2));
             let start = values(m * n, 3);
             let mut packed = vec![0.0; k * lanes.padded(n)];
             pack(lanes, (1, k, n), &b, (0, n, 1), &mut packed);
             let mut rows = start.clone();
-            RowProduct {
+            simd.vectorize(RowProduct {
                 source: Rows { data: &a, shape: RowShape { item: 0, row: k, column: 0 } },
                 inner: k,
                 right: Right::Packed(&packed),
@@ -184,12 +184,11 @@ mod tests {
                 target_shape: RowShape { item: 0, row: n, column: 0 },
                 rows: 0..m as u32,
                 items: 1,
-            }
-            .run();
+            });
             let mut outer = values(k * n, 4);
             let outer_start = outer.clone();
             let c = values(m * n, 5);
-            OuterProduct {
+            simd.vectorize(OuterProduct {
                 items: &[(&a, &c)],
                 pairs: &identity(m),
                 left: (k, 0),
@@ -198,8 +197,7 @@ mod tests {
                 columns: n,
                 out: &mut outer,
                 swapped: false,
-            }
-            .run();
+            });
             for i in 0..m {
                 for j in 0..n {
                     let want: f64 = (0..k).map(|l| f64::from(a[i * k + l]) * f64::from(b[l * n + j])).sum();
@@ -215,6 +213,22 @@ mod tests {
                     assert!((f64::from(outer[i * n + j]) - want).abs() < 1e-5);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn on_plain_numbers() {
+        products_equal_the_definition(pulp::Scalar::new());
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn on_every_kind_of_vectors_this_machine_has() {
+        if let Some(simd) = pulp::x86::V3::try_new() {
+            products_equal_the_definition(simd);
+        }
+        if let Some(simd) = pulp::x86::V4::try_new() {
+            products_equal_the_definition(simd);
         }
     }
 }
