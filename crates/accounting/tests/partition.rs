@@ -233,6 +233,15 @@ fn published_brackets_are_met() {
 }
 
 #[test]
+fn many_appearances_are_best_bounded_by_renyi_divergences() {
+    // floor(100 / 40) = 2 places leave little to hide in; the mixture over all subsets leaves more.
+    let answer = Allocation::new(100, 40, 2.0).unwrap().epsilon(1e-5, PRECISE).unwrap();
+    assert_eq!(answer.bound, AllocationBound::RenyiBound, "{answer:?}");
+    let composed = Pld::random_allocation(100, 40, 2.0).unwrap().epsilon(1e-5, PRECISE).unwrap();
+    assert!(answer.epsilon.upper < composed.upper);
+}
+
+#[test]
 fn epochs_compose() {
     // Twice ten of fifty costs more than ten of fifty.
     let once = Allocation::new(50, 10, 2.0).unwrap();

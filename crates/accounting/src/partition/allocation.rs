@@ -5,7 +5,6 @@ use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
 use crate::pld::{Pld, Precision};
-use crate::rdp::Conversion;
 
 impl Pld {
     /// `steps` Gaussian steps of which each record takes part in exactly `per_record`, drawn uniformly and independently of
@@ -105,12 +104,14 @@ impl Allocation {
     /// The best of all bounds on epsilon at `delta`.
     ///
     /// # Guarantee
-    /// Each bound holds by itself, so that the least of their upper ends holds.
+    /// Each bound holds by itself, so that the least of their upper ends holds. A Rényi bound on removal is paired with the
+    /// better of the Rényi bound and the composed distribution on addition: each direction needs one bound only.
     ///
     /// # Errors
     /// A delta out of range, or an epsilon beyond [`limits::MAX_EPSILON`].
     pub fn epsilon(&self, delta: f64, precision: Precision) -> Result<AllocationAnswer> {
-        let composed = match self.pld().epsilon(delta, precision) {
+        let pld = self.pld();
+        let composed = match pld.epsilon(delta, precision) {
             Ok(bracket) => Some(bracket),
             Err(AccountingError::EpsilonTooLarge { .. }) => None,
             Err(error) => return Err(error),
@@ -125,8 +126,18 @@ impl Allocation {
                 continue;
             }
             let rdp = PartitionRdp::new(self.steps, self.per_record, self.noise_multiplier, renyi)?;
-            let epsilon = rdp.epsilon(self.epochs, delta, Conversion::Tight)?.epsilon;
-            if epsilon <= limits::MAX_EPSILON && best.is_none_or(|best| epsilon < best.epsilon.upper) {
+            let [removal, mut addition] = rdp.directions(self.epochs, delta);
+            let improves = |epsilon: f64| {
+                epsilon <= limits::MAX_EPSILON && best.is_none_or(|best| epsilon < best.epsilon.upper)
+            };
+            if improves(removal)
+                && addition > removal
+                && let Ok(composed) = pld.addition_only().epsilon_upper(delta, precision)
+            {
+                addition = addition.min(composed);
+            }
+            let epsilon = removal.max(addition);
+            if improves(epsilon) {
                 best = Some(AllocationAnswer { epsilon: Bracket::exact(epsilon), bound });
             }
         }

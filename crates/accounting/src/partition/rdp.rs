@@ -16,8 +16,10 @@ pub enum Bound {
 /// Rényi divergences between a Gaussian whose mean is `k` of `d` unit vectors, drawn at random, and one at 0.
 #[derive(Debug, Clone)]
 pub struct PartitionRdp {
-    /// Larger of the two directions at orders 2, 3, ...
-    divergences: Vec<f64>,
+    /// `D_a(P || Q)` at orders 2, 3, ...
+    forward: Vec<f64>,
+    /// `D_a(Q || P)` at the same orders.
+    reverse: Vec<f64>,
 }
 
 /// The largest order; D's figures use 100.
@@ -44,41 +46,53 @@ impl PartitionRdp {
                 (2..=MOST_ORDERS).map(|order| forward_bound(places, ones, sigma, order)).collect()
             }
         };
-        let divergences = forward
-            .into_iter()
-            .zip(2..)
-            .map(|(forward, order)| forward.max(reverse_bound(places, ones, sigma, order)))
-            .collect();
-        Ok(Self { divergences })
+        let reverse = (2..=MOST_ORDERS).map(|order| reverse_bound(places, ones, sigma, order)).collect();
+        Ok(Self { forward, reverse })
     }
 
-    /// The divergence at an integer order from 2 to 256.
+    /// The larger divergence of both directions at an integer order from 2 to 256.
     #[must_use]
     pub fn divergence(&self, order: u32) -> Option<f64> {
-        self.divergences.get(usize::try_from(order).ok()?.checked_sub(2)?).copied()
+        let slot = usize::try_from(order).ok()?.checked_sub(2)?;
+        Some(self.forward.get(slot)?.max(*self.reverse.get(slot)?))
     }
 
     /// Epsilon at `delta` after `count` compositions, over all orders.
+    ///
+    /// # Guarantee
+    /// Each direction is converted at its own best order; the larger epsilon holds for both.
     ///
     /// # Errors
     /// A delta out of range.
     pub fn epsilon(&self, count: u64, delta: f64, conversion: Conversion) -> Result<RdpAnswer> {
         limits::delta(delta)?;
-        let mut best = RdpAnswer { epsilon: f64::INFINITY, order: f64::NAN };
-        for (divergence, order) in self.divergences.iter().zip(2_u32..) {
-            let (divergence, order) = (count as f64 * divergence, f64::from(order));
-            let epsilon = match conversion {
-                Conversion::Tight => {
-                    divergence + (-1.0 / order).ln_1p() - (delta.ln() + order.ln()) / (order - 1.0)
-                }
-                Conversion::Classic => divergence - delta.ln() / (order - 1.0),
-            };
-            if epsilon.max(0.0) < best.epsilon {
-                best = RdpAnswer { epsilon: epsilon.max(0.0), order };
-            }
-        }
-        Ok(best)
+        let [removal, addition] =
+            [&self.forward, &self.reverse].map(|side| convert(side, count, delta, conversion));
+        Ok(if removal.epsilon >= addition.epsilon { removal } else { addition })
     }
+
+    /// Epsilon of removal and of addition apart, by the tight conversion.
+    pub(super) fn directions(&self, count: u64, delta: f64) -> [f64; 2] {
+        [&self.forward, &self.reverse].map(|side| convert(side, count, delta, Conversion::Tight).epsilon)
+    }
+}
+
+/// The best conversion of divergences at orders 2, 3, ...
+fn convert(divergences: &[f64], count: u64, delta: f64, conversion: Conversion) -> RdpAnswer {
+    let mut best = RdpAnswer { epsilon: f64::INFINITY, order: f64::NAN };
+    for (divergence, order) in divergences.iter().zip(2_u32..) {
+        let (divergence, order) = (count as f64 * divergence, f64::from(order));
+        let epsilon = match conversion {
+            Conversion::Tight => {
+                divergence + (-1.0 / order).ln_1p() - (delta.ln() + order.ln()) / (order - 1.0)
+            }
+            Conversion::Classic => divergence - delta.ln() / (order - 1.0),
+        };
+        if epsilon.max(0.0) < best.epsilon {
+            best = RdpAnswer { epsilon: epsilon.max(0.0), order };
+        }
+    }
+    best
 }
 
 /// D Theorem 3.1, first term of equation (2), for one of `places`: `D_a(P || Q)` at the orders `2..=most`, exact.
