@@ -81,8 +81,7 @@ fn main() {
     let parameters = Parameters::init(&graph, 1);
     let operations = executor.operations() as f64;
     let input: usize = graph.input_shape().iter().product();
-    let mut gradient = vec![0.0; executor.layout().len()];
-    let mut sum = executor.gradient_sum();
+    let mut gradient = Vec::new();
     for batch in arguments.map(|b| b.parse::<usize>().expect("a batch size")) {
         let inputs: Vec<f32> = (0..batch * input).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
         let classes: Vec<u32> = (0..batch as u32).map(|i| i % 10).collect();
@@ -93,10 +92,10 @@ fn main() {
             let mut steps = 0;
             while steps < 2 || (started.elapsed().as_secs_f64() < seconds && steps < 200) {
                 let (step, cpu) = (Instant::now(), cpu_seconds());
-                sum.clear();
+                let mut sum = executor.gradient_sum_in(std::mem::take(&mut gradient));
                 let mut loaded = executor.load(&parameters).expect("same graph");
                 loaded.clipped_sum(&Batch::new(&inputs, targets), &clipping, &mut sum).expect("a good batch");
-                loaded.gradient(&sum, &mut gradient).expect("same graph");
+                gradient = loaded.gradient(sum).expect("same graph");
                 best = best.min(step.elapsed().as_secs_f64());
                 least = least.min(cpu_seconds() - cpu);
                 steps += 1;

@@ -8,13 +8,12 @@
 //! let parameters = Parameters::init(&graph, 1);
 //! let mut executor = CpuExecutor::new(&graph, Options::default())?;
 //! let mut sum = executor.gradient_sum();
-//! let mut gradient = vec![0.0; executor.layout().len()];
 //!
 //! let inputs = vec![0.5; 2 * 28 * 28];
 //! let batch = Batch::new(&inputs, Targets::Classes(&[3, 7]));
 //! let mut loaded = executor.load(&parameters)?;
 //! let stats = loaded.clipped_sum(&batch, &Clipping::Flat { max_norm: 1.0 }, &mut sum)?;
-//! loaded.gradient(&sum, &mut gradient)?;
+//! let gradient = loaded.gradient(sum)?;
 //!
 //! assert_eq!(stats.losses.len(), 2);
 //! let norm = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();

@@ -100,7 +100,12 @@ impl CpuExecutor {
 
     /// An empty sum for [`Loaded::clipped_sum`] to add to.
     pub fn gradient_sum(&self) -> GradientSum {
-        GradientSum::new(&self.layout)
+        self.gradient_sum_in(Vec::new())
+    }
+
+    /// An empty sum in the memory of an earlier gradient.
+    pub fn gradient_sum_in(&self, buffer: Vec<f32>) -> GradientSum {
+        GradientSum::new(&self.layout, buffer)
     }
 
     /// Floating-point operations of the matrix products of one sample, forward and backward.
@@ -234,23 +239,19 @@ impl Loaded<'_, '_> {
         Ok(stats)
     }
 
-    /// The sum as a flat gradient in the order of [`CpuExecutor::layout`].
+    /// The sum as a flat gradient in the order of [`CpuExecutor::layout`], in the sum's own memory.
     ///
     /// # Errors
-    /// If the sum or the slice belongs to another graph.
-    pub fn gradient(&mut self, sum: &GradientSum, gradient: &mut [f32]) -> Result<(), EngineError> {
+    /// If the sum belongs to another graph.
+    pub fn gradient(&mut self, sum: GradientSum) -> Result<Vec<f32>, EngineError> {
         let CpuExecutor { pool, layout, training, .. } = &mut *self.executor;
         sum.check(layout)?;
-        if gradient.len() != layout.len() {
-            let (expected, found) = (layout.len(), gradient.len());
-            return Err(EngineError::Length { what: "gradient".into(), expected, found });
+        let mut gradient = sum.values;
+        // Without a program nothing was ever added.
+        if let Some((_, program)) = training {
+            pool.install(|| program.export(layout, &mut gradient));
         }
-        match training {
-            Some((_, program)) => pool.install(|| program.export(layout, sum, gradient)),
-            // Nothing was ever added.
-            None => gradient.fill(0.0),
-        }
-        Ok(())
+        Ok(gradient)
     }
 }
 

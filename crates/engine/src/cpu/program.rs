@@ -320,7 +320,8 @@ impl Program {
         sum: &mut GradientSum,
     ) {
         let entries = layout.entries().len();
-        for (index, (source, part)) in self.sources.iter().zip(&mut sum.parts).enumerate() {
+        for (index, (source, entry)) in self.sources.iter().zip(layout.entries()).enumerate() {
+            let part = &mut sum.values[entry.range.clone()];
             if let Some(place) = &source.place {
                 part.par_chunks_mut(BLOCK).enumerate().for_each(|(block, part)| {
                     let start = place.start + block * BLOCK;
@@ -349,14 +350,20 @@ impl Program {
         }
     }
 
-    /// The sum in the parameters' own order.
-    pub(crate) fn export(&self, layout: &Layout, sum: &GradientSum, gradient: &mut [f32]) {
-        for ((source, part), entry) in self.sources.iter().zip(&sum.parts).zip(layout.entries()) {
-            let to = &mut gradient[entry.range.clone()];
+    /// Puts every parameter's sum into the parameter's own order.
+    pub(crate) fn export(&self, layout: &Layout, gradient: &mut [f32]) {
+        for (source, entry) in self.sources.iter().zip(layout.entries()) {
+            let part = &mut gradient[entry.range.clone()];
             match source.step.map(|step| (&self.steps.steps[step].kernel, &self.prepared[step])) {
-                Some((Kernel::Gemm(gemm), prepared)) => gemm.export(prepared, part, to),
-                Some((Kernel::Depthwise(depthwise), _)) => depthwise.export(part, to),
-                _ => to.copy_from_slice(part),
+                Some((Kernel::Gemm(gemm), prepared)) if !gemm.natural() => {
+                    let stored = part.to_vec();
+                    gemm.export(prepared, &stored, part);
+                }
+                Some((Kernel::Depthwise(depthwise), _)) => {
+                    let stored = part.to_vec();
+                    depthwise.export(&stored, part);
+                }
+                _ => {}
             }
         }
     }

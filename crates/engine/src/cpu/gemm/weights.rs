@@ -101,10 +101,6 @@ impl Gemm {
 
     /// Moves a weight gradient from the stored order into the parameter's, through the standardisation if there is one.
     pub(crate) fn export(&self, prepared: &Prepared, sum: &[f32], to: &mut [f32]) {
-        if self.natural() {
-            let parts = to.par_chunks_mut(COPY).zip(sum.par_chunks(COPY));
-            return parts.for_each(|(to, sum)| to.copy_from_slice(sum));
-        }
         let (channels, out) = self.group();
         let taps = self.taps.len();
         let size = channels * taps;
@@ -180,8 +176,6 @@ impl Gemm {
 
 /// Filters that are exported together.
 const FILTERS: usize = 16;
-/// Numbers that one thread copies at a time.
-const COPY: usize = 64 * 1024;
 
 /// Packs the weights of all groups, panels in parallel. Strides are those of (group, tap, inner, column).
 fn arrange(
