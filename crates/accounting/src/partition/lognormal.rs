@@ -191,6 +191,21 @@ mod tests {
         }
     }
 
+    /// Comparing with one Gaussian in the `d - 1` dimensions that the centres span is no bound on the reverse divergence.
+    #[test]
+    fn a_gaussian_surrogate_falls_below_the_reverse_divergence() {
+        for (places, sigma) in [(8, 2.0_f64), (50, 1.0), (300, 0.8)] {
+            let d = places as f64;
+            let squared = sigma * sigma;
+            let x = 1.0 / (squared * d);
+            // Order 2: 1 / (sigma^2 d) + (2 v - (d-1) ln(2 e^{v / (d-1)} - 1)) / 2 with v / (d-1) = 1 / (sigma^2 d)
+            let surrogate = x + 0.5 * (d - 1.0) * (2.0 * x - (2.0 * x.exp_m1()).ln_1p());
+            let lower = Mean::new(1.0 / sigma, places).law(Side::Lower);
+            let certified: f64 = lower.values.iter().zip(&lower.masses).map(|(v, m)| m / v).sum();
+            assert!(certified.ln() > 1.001 * surrogate, "{places} {sigma}: {} {surrogate}", certified.ln());
+        }
+    }
+
     #[test]
     fn sampled_ratios_mix_with_their_base_in_both_directions() {
         let pair = Pair::Ratio(Arc::new(Mean::new(1.0, 5).ratio()));
