@@ -102,11 +102,13 @@ pub fn calibrate(
         key: "privacy.epsilon",
         why: "calibration needs the epsilon to reach",
     })?;
-    if !spec.phases.is_empty() {
+    let open_noise = spec.phases.iter().any(|phase| phase.noise_multiplier.is_none());
+    let solvable = spec.phases.is_empty() || (unknown == Unknown::NoiseMultiplier && open_noise);
+    if !solvable {
         return Err(PlanError::invalid(
             "phases",
             format!("a schedule has no single value of {} to solve for", unknown.name()),
-            "leave the phases out, or price schedules one by one with `dapple account`",
+            "solve for the noise-multiplier of the phases that give none, or price schedules one by one with `dapple account`",
         ));
     }
     Problem { spec, masks, target, precision }.solve(unknown)
@@ -188,14 +190,19 @@ impl Problem<'_> {
     fn noise(&self) -> Result<Answer, PlanError> {
         let (low, high) = NOISE;
         let base = self.plan(|spec| spec.privacy.noise_multiplier = Some(1.0))?;
-        let with = |noise_multiplier| base.changed(|plan| plan.noise_multiplier = noise_multiplier);
+        // In a schedule the noise of the phases that give none is solved for.
+        let with = |noise_multiplier| match self.spec.phases.is_empty() {
+            true => Ok(base.changed(|plan| plan.noise_multiplier = noise_multiplier)),
+            false => self.plan(|spec| spec.privacy.noise_multiplier = Some(noise_multiplier)),
+        };
+        let full = |noise| self.epsilon(&with(noise)?);
         let mut found =
-            search::smallest_real(low, high, self.target, |noise| self.quick_epsilon(&with(noise)))?;
-        if found.map(|noise| self.epsilon(&with(noise))).transpose()? > Some(self.target) {
-            found = search::smallest_real(low, high, self.target, |noise| self.epsilon(&with(noise)))?;
+            search::smallest_real(low, high, self.target, |noise| self.quick_epsilon(&with(noise)?))?;
+        if found.map(full).transpose()? > Some(self.target) {
+            found = search::smallest_real(low, high, self.target, full)?;
         }
         let noise = found.ok_or_else(|| self.unreachable(Unknown::NoiseMultiplier, low, high))?;
-        Ok((with(noise), Value::Real(noise), None))
+        Ok((with(noise)?, Value::Real(noise), None))
     }
 
     fn epochs(&self) -> Result<Answer, PlanError> {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dapple_plan::spec::PhaseSpec;
-use dapple_plan::{Plan, PlanSpec, Pld, Precision, Relation};
+use dapple_plan::{Plan, PlanSpec, Pld, Precision, Relation, Unknown, calibrate};
 use proptest::prelude::*;
 
 fn base() -> PlanSpec {
@@ -87,6 +87,21 @@ fn crops_and_views_change_by_phase() {
         assert_eq!(plan.inclusion_probability(), plan.phases()[1].inclusion_probability());
         assert!(plan.at_relation(Relation::Replace).epsilon(Precision::default()).unwrap().upper > high);
     }
+}
+
+#[test]
+fn the_noise_of_open_phases_is_solved_for() {
+    let open = PhaseSpec { steps: Some(30), ..PhaseSpec::default() };
+    let mut spec = scheduled(vec![open, phase(30, 20, 2.0)]);
+    spec.privacy.epsilon = Some(upper(&spec));
+    let found = calibrate(&spec, &[], Unknown::NoiseMultiplier, Precision::default()).unwrap();
+    assert!(found.certificate.epsilon.upper <= spec.privacy.epsilon.unwrap());
+    let noise: Vec<f64> = found.plan.phases().iter().map(Plan::noise_multiplier).collect();
+    // The upper end of a bracket of width 1e-3 wobbles by as much.
+    assert!((noise[0] - 1.0).abs() < 3e-3 && noise[1] == 2.0, "{noise:?}");
+    assert!(calibrate(&spec, &[], Unknown::Steps, Precision::default()).is_err());
+    spec.phases[0].noise_multiplier = Some(1.0);
+    assert!(calibrate(&spec, &[], Unknown::NoiseMultiplier, Precision::default()).is_err());
 }
 
 #[test]
