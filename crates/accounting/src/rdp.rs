@@ -103,7 +103,8 @@ impl Rdp {
     pub fn epsilon(&self, delta: f64) -> Result<RdpAnswer> {
         limits::delta(delta)?;
         let at = |log_order: f64| self.convert(1.0 + log_order.exp(), delta, Conversion::Tight);
-        let log_order = minimise((1e-3_f64).ln(), (1e6_f64).ln(), 1e-4, |x| {
+        let most = self.factors.iter().map(|(step, _)| step.largest_order()).fold(1e6, f64::min);
+        let log_order = minimise((1e-3_f64).ln(), most.ln(), 1e-4, |x| {
             let value = at(x);
             if value.is_nan() { f64::INFINITY } else { value }
         });
@@ -140,6 +141,16 @@ impl Rdp {
 }
 
 impl Step {
+    /// Orders above this would need integrals over more than a hundred thousand panels; the best order lies far below, since
+    /// divergences grow like `order mu^2 / 2`.
+    fn largest_order(&self) -> f64 {
+        match self {
+            Self::Gaussian { .. } => 1e6,
+            Self::Poisson { mu, .. } => 2e4 / mu,
+            Self::Substitution(step) => 2e4 / step.support().1,
+        }
+    }
+
     fn divergence(&self, order: f64) -> f64 {
         match *self {
             Self::Gaussian { mu } => 0.5 * order * mu * mu,

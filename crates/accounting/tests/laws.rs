@@ -7,7 +7,7 @@ mod common;
 use common::step;
 use dapple_accounting::calibrate::{Target, largest_integer, smallest};
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{AccountingError, Pld, Precision};
+use dapple_accounting::{AccountingError, Bracket, Pld, Precision};
 use proptest::prelude::*;
 
 const PRECISION: Precision = Precision { relative: 1e-3 };
@@ -30,18 +30,18 @@ fn setting() -> impl Strategy<Value = (&'static str, f64, f64, f64, u64, f64)> {
     )
 }
 
-/// Epsilon's upper end, infinite beyond the accountant's limit.
-fn upper(pld: &Pld, delta: f64) -> f64 {
+/// The bracket of epsilon, infinite beyond the accountant's limit.
+fn priced(pld: &Pld, delta: f64) -> Bracket {
     match pld.epsilon(delta, PRECISION) {
-        Ok(bracket) => bracket.upper,
-        Err(AccountingError::EpsilonTooLarge { .. }) => f64::INFINITY,
+        Ok(bracket) => bracket,
+        Err(AccountingError::EpsilonTooLarge { .. }) => Bracket::exact(f64::INFINITY),
         Err(error) => panic!("{error}"),
     }
 }
 
-/// Brackets of width r make a comparison of upper ends uncertain by r.
-fn at_most(a: f64, b: f64) -> bool {
-    a <= b * (1.0 + 4.0 * PRECISION.relative) + 4e-6
+/// Whether the brackets allow that the first exact value is at most the second.
+fn at_most(a: Bracket, b: Bracket) -> bool {
+    a.lower <= b.upper
 }
 
 proptest! {
@@ -59,18 +59,18 @@ proptest! {
 
     #[test]
     fn epsilon_grows_with_steps_and_rate_and_falls_with_noise((kind, g, c, sigma, steps, delta) in setting()) {
-        let base = upper(&step(kind, g, c, sigma).self_compose(steps), delta);
-        prop_assert!(at_most(base, upper(&step(kind, g, c, sigma).self_compose(steps + steps / 3 + 1), delta)));
-        prop_assert!(at_most(base, upper(&step(kind, (1.5 * g).min(1.0), c, sigma).self_compose(steps), delta)));
-        prop_assert!(at_most(upper(&step(kind, g, c, 1.3 * sigma).self_compose(steps), delta), base));
-        prop_assert!(at_most(upper(&step(kind, g, c, sigma).self_compose(steps), (2.0 * delta).min(0.5)), base));
+        let base = priced(&step(kind, g, c, sigma).self_compose(steps), delta);
+        prop_assert!(at_most(base, priced(&step(kind, g, c, sigma).self_compose(steps + steps / 3 + 1), delta)));
+        prop_assert!(at_most(base, priced(&step(kind, (1.5 * g).min(1.0), c, sigma).self_compose(steps), delta)));
+        prop_assert!(at_most(priced(&step(kind, g, c, 1.3 * sigma).self_compose(steps), delta), base));
+        prop_assert!(at_most(priced(&step(kind, g, c, sigma).self_compose(steps), (2.0 * delta).min(0.5)), base));
     }
 
     #[test]
     fn crops_help_and_poisson_helps((_, g, c, sigma, steps, delta) in setting()) {
-        let priced = |kind| upper(&step(kind, g, c, sigma).self_compose(steps), delta);
-        prop_assert!(at_most(priced("poisson-patch"), priced("poisson-replace")));
-        prop_assert!(at_most(priced("poisson-patch"), priced("without-replacement-patch")));
+        let at = |kind| priced(&step(kind, g, c, sigma).self_compose(steps), delta);
+        prop_assert!(at_most(at("poisson-patch"), at("poisson-replace")));
+        prop_assert!(at_most(at("poisson-patch"), at("without-replacement-patch")));
     }
 
     #[test]
@@ -78,8 +78,8 @@ proptest! {
         let one = step(kind, g, c, sigma);
         let whole = one.self_compose(steps + 5);
         let parts = one.self_compose(steps).compose(&one.self_compose(5));
-        let (whole, parts) = (upper(&whole, delta), upper(&parts, delta));
-        prop_assert!(whole == parts, "{whole} {parts}");
+        let (whole, parts) = (priced(&whole, delta), priced(&parts, delta));
+        prop_assert!(whole == parts, "{whole:?} {parts:?}");
     }
 
     /// Rates at which rare large losses do not force long lattices, to keep this quick.
@@ -88,9 +88,9 @@ proptest! {
         let (g, sigma) = (g.max(2e-3), sigma.max(0.8));
         let (quiet, loud) = (step(kind, g, c, 1.2 * sigma), step(kind, g, c, sigma));
         let half = steps.div_ceil(2);
-        let mixed = upper(&quiet.self_compose(half).compose(&loud.self_compose(half)), delta);
-        prop_assert!(at_most(upper(&quiet.self_compose(2 * half), delta), mixed));
-        prop_assert!(at_most(mixed, upper(&loud.self_compose(2 * half), delta)));
+        let mixed = priced(&quiet.self_compose(half).compose(&loud.self_compose(half)), delta);
+        prop_assert!(at_most(priced(&quiet.self_compose(2 * half), delta), mixed));
+        prop_assert!(at_most(mixed, priced(&loud.self_compose(2 * half), delta)));
     }
 
     #[test]
@@ -189,27 +189,21 @@ fn little_noise_keeps_the_order_of_relations() {
     for sigma in [0.05, 0.06, 0.1, 0.2] {
         for steps in [1, 2, 10, 100] {
             for g in [1.0 / 30.0, 0.5] {
-                let priced = |kind| {
-                    let bracket = step(kind, g, 1.0, sigma).self_compose(steps).epsilon(1e-5, PRECISION);
-                    bracket.map_or((f64::INFINITY, f64::INFINITY), |b| (b.lower, b.upper))
-                };
-                let (add_remove, poisson, without) = (
-                    priced("poisson-add-remove"),
-                    priced("poisson-replace"),
-                    priced("without-replacement-patch"),
-                );
-                for (lower, upper) in [add_remove, poisson, without] {
-                    assert!(lower <= upper, "sigma {sigma}, {steps} steps, rate {g}: {lower} above {upper}");
+                let at = |kind| priced(&step(kind, g, 1.0, sigma).self_compose(steps), 1e-5);
+                let (add_remove, poisson, without) =
+                    (at("poisson-add-remove"), at("poisson-replace"), at("without-replacement-patch"));
+                for bracket in [add_remove, poisson, without] {
+                    assert!(
+                        bracket.lower <= bracket.upper,
+                        "sigma {sigma}, {steps} steps, rate {g}: {bracket:?}"
+                    );
                 }
                 // A substitution is at least as hard to hide as a removal, and at distance 2 from everything the hardest.
                 assert!(
-                    at_most(add_remove.0, poisson.1),
+                    at_most(add_remove, poisson),
                     "sigma {sigma}, {steps} steps: {add_remove:?} {poisson:?}"
                 );
-                assert!(
-                    at_most(poisson.0, without.1),
-                    "sigma {sigma}, {steps} steps: {poisson:?} {without:?}"
-                );
+                assert!(at_most(poisson, without), "sigma {sigma}, {steps} steps: {poisson:?} {without:?}");
             }
         }
     }
