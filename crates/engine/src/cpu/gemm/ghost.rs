@@ -8,6 +8,7 @@
 use super::{Gemm, Prepared};
 use crate::cpu::kernel::{Lanes, Right, RowProduct, RowShape, Rows, Start, pack};
 use crate::cpu::pointwise::squared_norm;
+use pulp::{Simd, WithSimd};
 
 /// Rough speeds of this kind of machine, for choosing between the two ways: products a core makes in a second, and bytes it moves.
 const PRODUCTS: f64 = 80e9;
@@ -33,7 +34,13 @@ impl Gemm {
     pub(crate) fn ghost_scratch(&self, lanes: Lanes, views: usize) -> usize {
         let (rows_in, rows_out) = (self.rows_in * views, self.rows_out * views);
         let packed = (self.channels * lanes.padded(self.rows_in)).max(self.rows_out * lanes.padded(self.out));
-        packed + rows_in * rows_in + rows_out * rows_out + rows_out * self.out + rows_in + 3 * self.out
+        packed
+            + rows_in * rows_in
+            + rows_out * rows_out
+            + rows_out * self.out
+            + self.rows_in
+            + self.rows_out
+            + 3 * self.out
     }
 
     /// Squared norm of the parameter's gradient from the inputs, outputs and output gradients of a sample's views.
@@ -135,37 +142,33 @@ impl Gemm {
         }
 
         // Through the standardisation, each filter's gradient d becomes (d - mean d - hat mean(hat d)) / deviation.
-        let (sums, rest) = rest.split_at_mut(rows_in);
+        let (sums, rest) = rest.split_at_mut(self.rows_in);
+        let (reached, rest) = rest.split_at_mut(self.rows_out);
         let (squares, rest) = rest.split_at_mut(self.out);
         let (totals, rest) = rest.split_at_mut(self.out);
         let along = &mut rest[..self.out];
-        for (view, (x, _)) in views.iter().enumerate() {
-            for (sum, row) in
-                sums[view * self.rows_in..].iter_mut().zip(x[..len_in].chunks_exact(self.channels))
-            {
-                *sum = row.iter().sum();
-            }
-        }
         squares.fill(0.0);
         totals.fill(0.0);
         along.fill(0.0);
-        for (view, (_, g)) in views.iter().enumerate() {
-            for p in 0..self.rows_out {
-                let row = p * self.out..(p + 1) * self.out;
-                let product = &products[view * len_out..][row.clone()];
-                let (g, y) = (&g[row.clone()], &outputs[view][row]);
-                for o in 0..self.out {
-                    squares[o] += product[o] * g[o];
-                    along[o] += g[o] * (y[o] - prepared.bias.get(o).copied().unwrap_or(0.0));
-                }
+        for (view, (x, g)) in views.iter().enumerate() {
+            for (sum, row) in sums.iter_mut().zip(x[..len_in].chunks_exact(self.channels)) {
+                *sum = row.iter().sum();
             }
-            for pairs in &self.taps {
-                for p in pairs {
-                    let sum = sums[view * self.rows_in + p.source as usize];
-                    let g = &g[p.target as usize * self.out..][..self.out];
-                    totals.iter_mut().zip(g).for_each(|(total, g)| *total += sum * g);
-                }
+            reached.fill(0.0);
+            for pair in self.taps.iter().flatten() {
+                reached[pair.target as usize] += sums[pair.source as usize];
             }
+            let rows = FilterRows {
+                products: &products[view * len_out..][..len_out],
+                g: &g[..len_out],
+                y: &outputs[view][..len_out],
+                reached,
+                bias: &prepared.bias,
+                squares,
+                totals,
+                along,
+            };
+            pulp::Arch::new().dispatch(rows);
         }
         self.standardised_norm(prepared, squares, totals, along)
     }
@@ -211,6 +214,43 @@ impl Gemm {
             );
         }
         self.standardised_norm(prepared, squares, totals, along)
+    }
+}
+
+/// Sums per filter over the positions of one view: of squares, of the gradient itself, and along the filter.
+struct FilterRows<'a> {
+    /// Inner products of columns, applied to the output gradient.
+    products: &'a [f32],
+    g: &'a [f32],
+    y: &'a [f32],
+    /// Sum of the inputs that each position reads.
+    reached: &'a [f32],
+    bias: &'a [f32],
+    squares: &'a mut [f32],
+    totals: &'a mut [f32],
+    along: &'a mut [f32],
+}
+
+impl WithSimd for FilterRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let out = self.squares.len();
+        let (totals, along) = (&mut self.totals[..out], &mut self.along[..out]);
+        for (position, &reached) in self.reached.iter().enumerate() {
+            let row = position * out..(position + 1) * out;
+            let (product, g, y) = (&self.products[row.clone()], &self.g[row.clone()], &self.y[row]);
+            for o in 0..out {
+                self.squares[o] += product[o] * g[o];
+                totals[o] += reached * g[o];
+                along[o] += g[o] * y[o];
+            }
+            // The filter's own part of the output is what is left without the bias.
+            for (along, (g, bias)) in along.iter_mut().zip(g.iter().zip(self.bias)) {
+                *along -= g * bias;
+            }
+        }
     }
 }
 
