@@ -82,10 +82,11 @@ impl Program {
             .steps
             .iter()
             .map(|step| match &step.kernel {
-                // With checkpoints, activations are not kept, so only layers that keep a single row are deferred.
                 Kernel::Gemm(gemm) => {
                     let trains = layout.position(gemm.weight).is_some() && step.needs_gradient;
-                    trains && gemm.prefers_ghost(views) && (!checkpoints || gemm.rows_out == 1)
+                    // With checkpoints memory comes first: a layer is deferred only if what it keeps is less than its gradient.
+                    let kept = gemm.rows_in * gemm.channels + gemm.rows_out * gemm.out;
+                    trains && gemm.prefers_ghost(views) && (!checkpoints || kept < gemm.weight_len())
                 }
                 _ => false,
             })
@@ -371,3 +372,18 @@ impl Program {
 
 /// Numbers that one thread adds up at a time.
 const BLOCK: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dapple_graph::zoo::{Norm, ResNet, resnet};
+
+    #[test]
+    fn checkpoints_save_memory() {
+        let graph = resnet(ResNet::R50, &[3, 224, 224], 10, Norm::Group(32)).unwrap();
+        let (layout, lanes) = (Layout::new(&graph), Lanes::detect());
+        let len = |checkpoints| Program::training(&graph, &layout, lanes, 1, checkpoints).item_len();
+        let (all, some) = (len(false), len(true));
+        assert!(3 * some < 2 * all, "{some} of {all}");
+    }
+}
