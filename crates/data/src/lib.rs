@@ -1,0 +1,1 @@
+//! Datasets, decoding, samplers, and the spatial pipeline of a plan executed.

@@ -1,0 +1,1 @@
+//! Private training: the step, optimisers, the ledger, checkpoints, runs.
