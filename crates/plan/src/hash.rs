@@ -21,8 +21,9 @@ pub(crate) fn of(plan: &Plan) -> String {
     line("privacy.noise_multiplier", exact(plan.noise_multiplier));
     line("privacy.max_grad_norm", plan.max_grad_norm.map_or_else(String::new, exact));
     line("sampling.scheme", plan.sampling.to_string());
-    if let Sampling::Balanced { per_record } = plan.sampling {
+    if let Sampling::Balanced { per_record, epoch_steps } = plan.sampling {
         line("sampling.per_record", per_record.to_string());
+        line("sampling.epoch_steps", epoch_steps.to_string());
     }
     line("sampling.batch", plan.batch.to_string());
     line("sampling.records", plan.records.to_string());
@@ -60,7 +61,12 @@ pub(crate) fn of(plan: &Plan) -> String {
     for phase in &plan.phases {
         line("phase", phase.hash.clone());
     }
-    hexadecimal(&Sha256::digest(text.as_bytes()))
+    digest(text.as_bytes())
+}
+
+/// SHA-256 in hexadecimal digits.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
 }
 
 fn crop(crop: &CropDistribution) -> String {
@@ -77,7 +83,7 @@ fn fingerprint(region: &Region) -> String {
     match region {
         Region::Rectangle(size) => format!("rectangle {size}"),
         Region::Circle { radius } => format!("circle {}", exact(*radius)),
-        Region::Mask(mask) => format!("mask {} {}", mask.size(), hexadecimal(&Sha256::digest(mask.bytes()))),
+        Region::Mask(mask) => format!("mask {} {}", mask.size(), digest(mask.bytes())),
         Region::Union(parts) => {
             let parts =
                 parts.iter().map(|part| format!("{},{} {}", part.x, part.y, fingerprint(&part.region)));

@@ -25,7 +25,7 @@ impl Key {
     pub fn toml_example(&self) -> String {
         let name = self.path.rsplit('.').next().unwrap_or(self.path);
         let value = self.example;
-        let bare = value.parse::<f64>().is_ok() || value.starts_with('[');
+        let bare = value.parse::<f64>().is_ok() || value.parse::<bool>().is_ok() || value.starts_with('[');
         if bare { format!("`{name} = {value}`") } else { format!("`{name} = \"{value}\"`") }
     }
 
@@ -178,6 +178,69 @@ pub const KEYS: &[Key] = &[
         "1.0",
         "the clip norm of public gradients in private clip norms, for coupled-clipped",
     ),
+    file_only("data.format", "image-folder", "how the records are stored").words(&[
+        "image-folder",
+        "idx",
+        "cifar",
+        "npy",
+        "fashion-scenes",
+    ]),
+    file_only("data.train", "photos/train", "the folder or file of the records to train on"),
+    file_only("data.train_labels", "train-labels.npy", "the file of their labels, for idx and npy"),
+    file_only("data.test", "photos/test", "the folder or file of the records to evaluate on"),
+    file_only("data.test_labels", "test-labels.npy", "the file of their labels, for idx and npy"),
+    file_only("data.classes", "10", "the number of classes the data set must have"),
+    file_only("data.validation", "0.1", "the share of the records split off where no test set is given"),
+    file_only("data.split_seed", "0", "the seed of that split").or("0"),
+    file_only("data.mean", "[0.5]", "what is subtracted from each channel, of values from 0 to 1"),
+    file_only("data.std", "[0.25]", "what each channel is divided by, of values from 0 to 1"),
+    file_only("data.flip", "true", "whether views are mirrored at random, after the crop").or("false"),
+    file_only("model.name", "small-cnn", "the name of a model").words(&[
+        "small-cnn",
+        "wrn-16-4",
+        "wrn-40-4",
+        "resnet-18",
+        "resnet-34",
+        "resnet-50",
+        "resnet-101",
+        "vgg-11",
+        "vgg-16",
+    ]),
+    file_only("model.norm", "group", "what stands in the place of batch norm")
+        .words(&["group", "frozen", "removed"])
+        .or("group"),
+    file_only("model.weights", "pretrained.safetensors", "the file of the initial weights"),
+    file_only("model.trainable", "[\"fc\"]", "a list of prefixes of the parameters that train").or("all"),
+    file_only("model.seed", "0", "the seed of initial weights that no file gives").or("0"),
+    file_only("optimiser.kind", "sgd", "the rule of the optimiser")
+        .words(&["sgd", "adam", "adamw"])
+        .or("sgd"),
+    file_only("optimiser.learning_rate", "0.1", "the largest learning rate, a positive number"),
+    file_only("optimiser.momentum", "0.9", "the momentum of sgd, from 0 to below 1").or("0"),
+    file_only("optimiser.nesterov", "true", "whether the momentum looks ahead").or("false"),
+    file_only("optimiser.betas", "[0.9, 0.999]", "the decay of the two moments of adam").or("[0.9, 0.999]"),
+    file_only("optimiser.eps", "1e-8", "what adam adds to the root of its second moment").or("1e-8"),
+    file_only("optimiser.weight_decay", "0.01", "the decoupled weight decay").or("0, for adamw 0.01"),
+    file_only("optimiser.schedule", "cosine", "how the learning rate changes over the run")
+        .words(&["constant", "cosine", "poly"])
+        .or("constant"),
+    file_only("optimiser.poly_power", "1.0", "the power of the poly schedule").or("1"),
+    file_only("optimiser.warmup", "100", "the number of steps in which the learning rate rises").or("0"),
+    file_only("optimiser.ema", "0.999", "the decay of the running mean of the weights").or("no mean"),
+    file_only("train.clipping", "flat", "how a record's gradient is bounded")
+        .words(&["flat", "automatic", "per-layer"])
+        .or("flat"),
+    file_only(
+        "train.seed",
+        "1",
+        "the seed of all randomness, for tests only: whoever knows it is promised nothing",
+    ),
+    file_only("train.evaluate_every", "100", "the number of steps between two evaluations")
+        .or("only at the end"),
+    file_only("train.checkpoint_every", "100", "the number of steps between two checkpoints"),
+    file_only("train.until_budget", "true", "whether to train until privacy.epsilon is spent").or("false"),
+    file_only("train.label_smoothing", "0.1", "the weight of the uniform distribution in the labels").or("0"),
+    file_only("train.private", "true", "whether gradients are clipped and noised").or("true"),
     file_only("performance.threads", "2", "the number of worker threads"),
     file_only("performance.microbatch", "16", "the number of records computed at once"),
     file_only("performance.prefetch", "2", "the number of batches decoded ahead"),

@@ -87,7 +87,17 @@ fn remove(table: &mut Table, path: &str) {
 /// A value as TOML would read it behind `key =`; names stay words whatever they look like.
 fn read(path: &str, text: &str) -> Value {
     let word = || Value::String(text.to_owned());
-    if matches!(path, "region.mask" | "performance.device") {
+    if matches!(
+        path,
+        "region.mask"
+            | "performance.device"
+            | "model.name"
+            | "model.weights"
+            | "data.train"
+            | "data.train_labels"
+            | "data.test"
+            | "data.test_labels"
+    ) {
         return word();
     }
     // A second line would be a second key, and 0x10 is a size without width, not sixteen.

@@ -3,15 +3,21 @@
 pub mod keys;
 mod layers;
 mod text;
+mod training;
 mod values;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Relation, Scheme};
+use crate::{Relation, Scheme, hash};
 
+pub use training::{
+    ClippingKind, DataFormat, DataSpec, ModelSpec, NormSpec, OptimiserKind, OptimiserSpec, ScheduleKind,
+    TrainSpec,
+};
 pub use values::{Delta, Interval, Pixels};
 
-/// An unchecked plan. Sections are split by meaning: everything but `performance` may change what is guaranteed.
+/// An unchecked plan. Sections are split by meaning: those down to `masked`, and the phases, may change what is guaranteed; `data`,
+/// `model`, `optimiser` and `train` say what is trained; `performance` changes nothing but speed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanSpec {
@@ -36,6 +42,18 @@ pub struct PlanSpec {
     /// What the `masked` relation needs.
     #[serde(skip_serializing_if = "is_default")]
     pub masked: Masked,
+    /// Where the records come from.
+    #[serde(skip_serializing_if = "is_default")]
+    pub data: DataSpec,
+    /// What is trained.
+    #[serde(skip_serializing_if = "is_default")]
+    pub model: ModelSpec,
+    /// What happens to the noisy gradient.
+    #[serde(skip_serializing_if = "is_default")]
+    pub optimiser: OptimiserSpec,
+    /// How the run is carried out.
+    #[serde(skip_serializing_if = "is_default")]
+    pub train: TrainSpec,
     /// What only changes speed and memory.
     #[serde(skip_serializing_if = "is_default")]
     pub performance: Performance,
@@ -84,6 +102,14 @@ impl PlanSpec {
         spec.privacy.noise_multiplier = phase.noise_multiplier.or(spec.privacy.noise_multiplier);
         spec.pipeline.views = phase.views.or(spec.pipeline.views);
         spec
+    }
+
+    /// SHA-256, in hexadecimal digits, of everything written but `[performance]`: two specs with the same digest ask for the same
+    /// run. Stricter than [`crate::Plan::hash`], which two runs of the same guarantee share.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let spec = Self { performance: Performance::default(), ..self.clone() };
+        hash::digest(spec.to_toml().as_bytes())
     }
 }
 
