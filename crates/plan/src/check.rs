@@ -6,19 +6,18 @@ use dapple_geometry::Mask;
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::spec::{Delta, PlanSpec, Privacy, SamplingSpec};
+use crate::balanced::Balanced;
 use crate::{Averaged, PublicTokens, Relation, Sampling, Scheme, Spatial, number, price};
 
 /// Checks every value by itself and beside the others. The hash is left empty.
 pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
     let spatial = Spatial::check(spec, masks)?;
     let relation = relation(spec, &spatial)?;
-    let (batch, records) = batch(&spec.sampling)?;
-    let sampling = sampling(&spec.sampling)?;
+    let Drawing { sampling, batch, records, steps } = drawing(&spec.sampling)?;
     refuse_unpriced_parts(spec)?;
     let public_tokens = PublicTokens::check(&spec.masked, relation)?;
     price::theorem(relation, sampling)?;
     let averaged = Averaged::check(spec, relation, spatial.views(), batch)?;
-    let steps = steps(&spec.sampling, batch, records)?;
     let noise_multiplier = noise_multiplier(&spec.privacy)?;
     let delta = delta(&spec.privacy, records)?;
     let positive = |key, value: Option<f64>| match value {
@@ -65,43 +64,57 @@ fn relation(spec: &PlanSpec, spatial: &Spatial) -> Result<Relation, PlanError> {
     Ok(relation)
 }
 
-fn batch(spec: &SamplingSpec) -> Result<(u64, u64), PlanError> {
-    let missing = |key, why| PlanError::Missing { key, why };
-    let records =
-        spec.records.ok_or_else(|| missing("sampling.records", "the sample rate is batch / records"))?;
-    let batch = spec.batch.ok_or_else(|| missing("sampling.batch", "the sample rate is batch / records"))?;
-    for (key, value) in [("sampling.records", records), ("sampling.batch", batch)] {
-        if value == 0 {
-            return Err(PlanError::invalid(key, "0 records", "give at least 1"));
-        }
+/// Which records the steps see, and how many steps there are.
+struct Drawing {
+    sampling: Sampling,
+    batch: u64,
+    records: u64,
+    steps: u64,
+}
+
+fn drawing(spec: &SamplingSpec) -> Result<Drawing, PlanError> {
+    let key = "sampling.records";
+    let records = spec.records.ok_or(PlanError::Missing { key, why: "the sample rate is batch / records" })?;
+    if records == 0 {
+        return Err(PlanError::invalid(key, "0 records", "give at least 1"));
     }
+    let sampling = match (spec.scheme.unwrap_or(Scheme::Poisson), spec.per_record) {
+        (Scheme::Balanced, _) => {
+            let Balanced { per_record, epoch_steps, epochs, batch } = Balanced::check(spec, records)?;
+            let sampling = Sampling::Balanced { per_record, epoch_steps };
+            return Ok(Drawing { sampling, batch, records, steps: epochs * epoch_steps });
+        }
+        (scheme, Some(_)) => {
+            return Err(PlanError::invalid(
+                "sampling.per_record",
+                format!("has no meaning for {} sampling", scheme.name()),
+                "leave it out, or use --sampling balanced",
+            ));
+        }
+        (Scheme::Poisson, None) => Sampling::Poisson,
+        (Scheme::WithoutReplacement, None) => Sampling::WithoutReplacement,
+    };
+    let why = "the sample rate is batch / records";
+    let batch = spec.batch.ok_or(PlanError::Missing { key: "sampling.batch", why })?;
+    batch_of(batch, records)?;
+    Ok(Drawing { sampling, batch, records, steps: steps(spec, batch, records)? })
+}
+
+/// Checks a batch beside the records it is drawn from.
+pub(crate) fn batch_of(batch: u64, records: u64) -> Result<(), PlanError> {
+    let key = "sampling.batch";
+    if batch == 0 {
+        return Err(PlanError::invalid(key, "0 records", "give at least 1"));
+    }
+    let rate = batch as f64 / records as f64;
     if batch > records {
-        let rate = batch as f64 / records as f64;
         return Err(PlanError::invalid(
-            "sampling.batch",
+            key,
             format!("batch {batch} of {records} records is a sample rate of {rate:.4}, above 1"),
             format!("give a batch of at most {records}, or check --records"),
         ));
     }
-    limits::sample_rate(batch as f64 / records as f64).map_err(within("sampling.batch"))?;
-    Ok((batch, records))
-}
-
-fn sampling(spec: &SamplingSpec) -> Result<Sampling, PlanError> {
-    let scheme = spec.scheme.unwrap_or(Scheme::Poisson);
-    match (scheme, spec.per_record) {
-        (Scheme::Balanced, Some(0)) => {
-            Err(PlanError::invalid("sampling.per_record", "each record joins 0 steps", "give at least 1"))
-        }
-        (Scheme::Balanced, per_record) => Ok(Sampling::Balanced { per_record: per_record.unwrap_or(1) }),
-        (_, Some(_)) => Err(PlanError::invalid(
-            "sampling.per_record",
-            format!("has no meaning for {} sampling", scheme.name()),
-            "leave it out, or use --sampling balanced",
-        )),
-        (Scheme::Poisson, None) => Ok(Sampling::Poisson),
-        (Scheme::WithoutReplacement, None) => Ok(Sampling::WithoutReplacement),
-    }
+    limits::sample_rate(rate).map_err(within(key)).map(|_| ())
 }
 
 fn refuse_unpriced_parts(spec: &PlanSpec) -> Result<(), PlanError> {

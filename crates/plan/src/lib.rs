@@ -39,6 +39,7 @@
 
 #![forbid(unsafe_code)]
 
+mod balanced;
 pub mod baseline;
 mod calibrate;
 mod certificate;

@@ -76,10 +76,14 @@ impl Plan {
         self.steps
     }
 
-    /// The probability that a step sees a given record: batch / records.
+    /// The probability that a step sees a given record: batch / records, or for balanced sampling the share of an epoch's steps
+    /// that a record joins.
     #[must_use]
     pub fn sample_rate(&self) -> f64 {
-        self.batch as f64 / self.records as f64
+        match self.sampling {
+            Sampling::Poisson | Sampling::WithoutReplacement => self.batch as f64 / self.records as f64,
+            Sampling::Balanced { per_record, epoch_steps } => per_record as f64 / epoch_steps as f64,
+        }
     }
 
     /// The probability that a sampled record shows what is protected: `c_K` under `patch`, otherwise 1.

@@ -38,10 +38,13 @@ pub enum Sampling {
     Poisson,
     /// Each step takes a uniform subset of exactly `batch` records.
     WithoutReplacement,
-    /// Each record joins exactly `per_record` steps of an epoch, drawn independently of the others.
+    /// Each record joins exactly `per_record` steps of every `epoch_steps`, a uniform subset drawn for it alone and anew in each
+    /// such epoch. The run has a whole number of epochs.
     Balanced {
-        /// Steps that each record joins.
+        /// Steps of an epoch that each record joins, from 1 to `epoch_steps`.
         per_record: u64,
+        /// Steps of an epoch.
+        epoch_steps: u64,
     },
 }
 

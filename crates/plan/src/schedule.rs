@@ -46,8 +46,13 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     }
     let batch = phases.iter().map(|phase| phase.batch).max().unwrap_or(most_seen.batch);
     let noise_multiplier = phases.iter().map(|phase| phase.noise_multiplier).fold(f64::INFINITY, f64::min);
+    // Balanced phases may differ in how often a record is seen.
+    let sampling = phases
+        .iter()
+        .max_by(|a, b| a.sample_rate().total_cmp(&b.sample_rate()))
+        .map_or(most_seen.sampling, |phase| phase.sampling);
     for phase in &mut phases {
         phase.hash = hash::of(phase);
     }
-    Ok(Plan { steps, batch, noise_multiplier, phases, ..most_seen })
+    Ok(Plan { steps, batch, sampling, noise_multiplier, phases, ..most_seen })
 }

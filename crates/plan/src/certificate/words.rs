@@ -158,8 +158,15 @@ fn sampling(plan: &Plan) -> String {
         Sampling::WithoutReplacement => format!(
             "In each step {batch} of the {records} records are drawn uniformly without replacement, independently of other steps; walking through a shuffled data set is not this."
         ),
-        Sampling::Balanced { per_record } => {
-            format!("Each record joins exactly {per_record} steps, drawn independently of the other records.")
+        Sampling::Balanced { per_record, epoch_steps } => {
+            let times = match plan.steps() / epoch_steps {
+                1 => String::new(),
+                epochs => format!(" of each of {epochs} epochs, anew in each"),
+            };
+            let unit = units.trim_end_matches('s');
+            format!(
+                "Each {unit} joins exactly {per_record} of the {epoch_steps} steps{times}: a uniform subset of the steps, drawn for each {unit} independently of all others and kept secret; cutting a shuffled data set into batches of fixed size is not this."
+            )
         }
     }
 }
