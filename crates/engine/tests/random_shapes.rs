@@ -35,12 +35,15 @@ fn agree(graph: Graph, samples: usize, views: usize, options: Options) -> Result
 
 /// A convolution between a pointwise one and a linear layer. Standardised weights have variance one whatever the fan-in, so their
 /// output is scaled back: large logits would turn their own rounding into the largest error.
-fn conv(shape: &[usize], spec: ConvSpec) -> Graph {
+fn conv(shape: &[usize], spec: ConvSpec, relu: bool) -> Graph {
     let mut builder = GraphBuilder::new(shape);
     let input = builder.input();
     let mut x = builder.conv("first", input, ConvSpec::new(shape[0], Window::square(1)).bias()).unwrap();
     let scale = if spec.standardise.is_some() { 0.1 } else { 1.0 };
     x = builder.conv("conv", x, spec).unwrap();
+    if relu {
+        x = builder.add("relu", Op::Relu, &[x]).unwrap();
+    }
     x = builder.add("scale", Op::Scale(scale), &[x]).unwrap();
     let len = builder.shape(x).iter().product();
     x = builder.add("flatten", Op::Reshape(vec![len]), &[x]).unwrap();
@@ -65,7 +68,7 @@ proptest! {
         spec.bias = bias;
         // A filter with a single weight has no deviation to divide by.
         spec.standardise = (standardise && channels * kernel > 1).then_some(1e-5);
-        let graph = conv(&[channels * groups, height, width], spec);
+        let graph = conv(&[channels * groups, height, width], spec, false);
         agree(graph, samples, views, Options { threads, group, checkpoints: false })?;
     }
 
@@ -78,8 +81,24 @@ proptest! {
     ) {
         let mut spec = ConvSpec::new(out, Window::square(3).stride(stride).padding(1));
         spec.standardise = standardise.then_some(1e-5);
-        let graph = conv(&[channels, size, size], spec);
+        let graph = conv(&[channels, size, size], spec, false);
         agree(graph, samples, views, Options { threads: 2, ..Options::default() })?;
+    }
+
+    #[test]
+    fn convolutions_by_minimal_filtering(
+        (channels, out) in (2usize..4, 2usize..5),
+        (height, width, padding) in (4usize..12, 4usize..12, 0usize..3),
+        bias: bool,
+        relu: bool,
+        standardise: bool,
+        (samples, views, threads) in (1usize..3, 1usize..3, 1usize..4),
+    ) {
+        let mut spec = ConvSpec::new(16 * out, Window::square(3).padding(padding));
+        spec.bias = bias;
+        spec.standardise = standardise.then_some(1e-5);
+        let graph = conv(&[16 * channels, height, width], spec, relu);
+        agree(graph, samples, views, Options { threads, ..Options::default() })?;
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl CpuExecutor {
             lanes,
             pool,
             training: None,
-            inference: Program::inference(graph, lanes),
+            inference: Program::inference(graph),
             workers: Vec::new(),
             inference_workers: Vec::new(),
         })
@@ -159,7 +159,7 @@ impl Loaded<'_, '_> {
             pool.install(|| {
                 parts.enumerate().for_each(|(index, (worker, outputs))| {
                     let items = outputs.len() / len;
-                    worker.reserve(&shared, items, items, 0, program.scratch(*lanes, 1));
+                    worker.reserve(&shared, items, items, 0, program.scratch(*lanes, 1, share.parallel));
                     let first = first + index * share.each;
                     let parallel = share.parallel;
                     worker.run(&shared, Work { inputs, batch: None, views: 1, first, items, parallel });
@@ -192,8 +192,7 @@ impl Loaded<'_, '_> {
         let views = batch.views;
         if executor.training.as_ref().is_none_or(|(planned, _)| *planned != views) {
             let checkpoints = executor.options.checkpoints;
-            let program =
-                Program::training(&executor.graph, &executor.layout, executor.lanes, views, checkpoints);
+            let program = Program::training(&executor.graph, &executor.layout, views, checkpoints);
             executor.training = Some((views, program));
             executor.workers.clear();
             self.training_ready = false;
@@ -219,7 +218,7 @@ impl Loaded<'_, '_> {
                 workers[..active].par_iter_mut().enumerate().for_each(|(index, worker)| {
                     let own = share.each.min(chunk - index * share.each);
                     let first = start + index * share.each;
-                    let scratch = program.scratch(*lanes, views);
+                    let scratch = program.scratch(*lanes, views, share.parallel);
                     worker.reserve(&shared, own, own * views, layout.entries().len(), scratch);
                     let items = own * views;
                     let parallel = share.parallel;

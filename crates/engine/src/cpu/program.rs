@@ -9,7 +9,7 @@ use super::form::{Form, Transfer};
 use super::gemm::Prepared;
 use super::kernel::Lanes;
 use super::pointwise;
-use super::schedule::{ActionKind, Purpose, Schedule};
+use super::schedule::{self, ActionKind, Purpose, Schedule};
 use super::step::{Kernel, Steps, lower};
 use super::sum::GradientSum;
 use super::worker::{Shared, Worker};
@@ -62,21 +62,15 @@ pub(crate) fn operations(steps: &Steps) -> usize {
 }
 
 impl Program {
-    pub(crate) fn inference(graph: &Graph, lanes: Lanes) -> Self {
+    pub(crate) fn inference(graph: &Graph) -> Self {
         let mut steps = lower(graph);
         steps.steps.iter_mut().for_each(|step| step.needs_gradient = false);
         let deferred = vec![false; steps.steps.len()];
         let purpose = Purpose { training: false, checkpoints: false, deferred: &deferred };
-        Self::new(graph, steps, lanes, &purpose, None)
+        Self::new(graph, steps, &purpose, None)
     }
 
-    pub(crate) fn training(
-        graph: &Graph,
-        layout: &Layout,
-        lanes: Lanes,
-        views: usize,
-        checkpoints: bool,
-    ) -> Self {
+    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, checkpoints: bool) -> Self {
         let steps = lower(graph);
         let deferred: Vec<bool> = steps
             .steps
@@ -92,17 +86,11 @@ impl Program {
             })
             .collect();
         let purpose = Purpose { training: true, checkpoints, deferred: &deferred };
-        Self::new(graph, steps, lanes, &purpose, Some(layout))
+        Self::new(graph, steps, &purpose, Some(layout))
     }
 
-    fn new(
-        graph: &Graph,
-        steps: Steps,
-        lanes: Lanes,
-        purpose: &Purpose<'_>,
-        layout: Option<&Layout>,
-    ) -> Self {
-        let schedule = Schedule::new(&steps, lanes, purpose);
+    fn new(graph: &Graph, steps: Steps, purpose: &Purpose<'_>, layout: Option<&Layout>) -> Self {
+        let schedule = Schedule::new(&steps, purpose);
         let mut places = vec![None; graph.parameters().len()];
         let mut materialised = 0;
         let mut sources = Vec::new();
@@ -176,14 +164,15 @@ impl Program {
         }
     }
 
-    /// Numbers of scratch a worker needs.
-    pub(crate) fn scratch(&self, lanes: Lanes, views: usize) -> usize {
+    /// Numbers of scratch a worker needs, with this many threads inside an item.
+    pub(crate) fn scratch(&self, lanes: Lanes, views: usize, parallel: usize) -> usize {
         let ghost = self.sources.iter().filter_map(|source| match &self.steps.steps[source.step?].kernel {
             Kernel::Gemm(gemm) if source.deferred.is_some() => Some(gemm.ghost_scratch(lanes, views)),
             Kernel::Gemm(gemm) => Some(3 * gemm.out),
             _ => None,
         });
-        ghost.max().unwrap_or(0).max(self.schedule.scratch)
+        let steps = self.steps.steps.iter().map(|step| schedule::scratch(&step.kernel, lanes, parallel));
+        ghost.chain(steps).max().unwrap_or(0)
     }
 
     /// Copies a worker's outputs, in row-major order.
@@ -381,8 +370,8 @@ mod tests {
     #[test]
     fn checkpoints_save_memory() {
         let graph = resnet(ResNet::R50, &[3, 224, 224], 10, Norm::Group(32)).unwrap();
-        let (layout, lanes) = (Layout::new(&graph), Lanes::detect());
-        let len = |checkpoints| Program::training(&graph, &layout, lanes, 1, checkpoints).item_len();
+        let layout = Layout::new(&graph);
+        let len = |checkpoints| Program::training(&graph, &layout, 1, checkpoints).item_len();
         let (all, some) = (len(false), len(true));
         assert!(3 * some < 2 * all, "{some} of {all}");
     }

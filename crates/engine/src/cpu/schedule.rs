@@ -43,8 +43,6 @@ pub(crate) struct Schedule {
     pub(crate) stretches: Vec<Stretch>,
     /// Numbers per item of each buffer.
     pub(crate) buffers: Vec<usize>,
-    /// Numbers of scratch that any action needs.
-    pub(crate) scratch: usize,
 }
 
 /// A value whose buffer is planned: of a step, in the first forward pass or in one repeated for the backward pass.
@@ -65,7 +63,7 @@ pub(crate) struct Purpose<'a> {
 }
 
 impl Schedule {
-    pub(crate) fn new(steps: &Steps, lanes: Lanes, purpose: &Purpose<'_>) -> Self {
+    pub(crate) fn new(steps: &Steps, purpose: &Purpose<'_>) -> Self {
         let count = steps.steps.len();
         let segments = if purpose.training && purpose.checkpoints {
             segments(steps)
@@ -187,10 +185,9 @@ impl Schedule {
             action.input_gradients.iter_mut().flatten().for_each(|(buffer, _)| settle(buffer));
         }
         let stretches = stretches(steps, &actions);
-        let scratch = steps.steps.iter().map(|step| scratch(&step.kernel, lanes)).max().unwrap_or(0);
         // Buffers start at whole cache lines of the first item.
         let buffers = plan.buffers.iter().map(|len| len.next_multiple_of(16)).collect();
-        Self { actions, stretches, buffers, scratch }
+        Self { actions, stretches, buffers }
     }
 }
 
@@ -229,9 +226,10 @@ fn saved_len(kernel: &Kernel, step: &Step) -> usize {
     }
 }
 
-fn scratch(kernel: &Kernel, lanes: Lanes) -> usize {
+/// Numbers of scratch that a step needs, with this many threads inside an item.
+pub(crate) fn scratch(kernel: &Kernel, lanes: Lanes, parallel: usize) -> usize {
     match kernel {
-        Kernel::Gemm(gemm) => gemm.scratch(),
+        Kernel::Gemm(gemm) => gemm.scratch(parallel),
         Kernel::Norm(norm) => norm.scratch(),
         Kernel::MatMul(matmul) => matmul.scratch(lanes),
         Kernel::Attention(attention) => attention.scratch(lanes),

@@ -144,6 +144,7 @@ impl Worker {
             let mut run = Run { items, scratch: &mut self.scratch, parallel: work.parallel };
             let prepared = &shared.prepared[action.step];
             gemm.forward(
+                shared.lanes,
                 prepared,
                 parameter(gemm.weight),
                 &buffers[slot],
@@ -318,12 +319,13 @@ impl Backward<'_> {
             if let Some(range) = self.place(gemm.weight, item) {
                 let (buffers, slot) = (self.buffers, self.action.inputs[0]);
                 let x = &buffers[slot][item * self.stride(slot)..];
-                gemm.backward_weight(&[(x, g)], &mut self.materialised[range], scratch, self.work.parallel);
+                let sum = &mut self.materialised[range];
+                gemm.item_weight_gradient(x, g, sum, scratch, self.work.parallel);
             }
         }
         if let Some((slot, accumulate)) = self.action.input_gradients[0] {
             let strides = (stride, self.stride(slot));
-            let run = Run { items, scratch, parallel: self.work.parallel };
+            let mut run = Run { items, scratch, parallel: self.work.parallel };
             let prepared = &self.shared.prepared[self.action.step];
             let weight = self.shared.parameters.get(gemm.weight);
             gemm.backward_data(
@@ -334,7 +336,7 @@ impl Backward<'_> {
                 &mut taken[0],
                 strides,
                 accumulate,
-                &run,
+                &mut run,
             );
         }
     }

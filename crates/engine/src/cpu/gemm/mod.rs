@@ -3,6 +3,7 @@
 mod ghost;
 mod weights;
 mod window;
+mod winograd;
 
 use dapple_graph::{ParameterId, Window};
 use rayon::prelude::*;
@@ -11,6 +12,7 @@ use super::kernel::{Class, DotProduct, Lanes, OuterProduct, Pair, Right, RowProd
 pub(crate) use weights::Prepared;
 pub(crate) use window::window_pairs;
 use window::{CopyRun, copy_runs, pair_runs};
+use winograd::{Pass, Winograd};
 
 /// A convolution or linear layer of one sample: `rows_in x channels -> rows_out x out`.
 #[derive(Debug, Clone)]
@@ -34,6 +36,8 @@ pub(crate) struct Gemm {
     pub(crate) narrow: bool,
     /// The copies that gather them.
     runs: Vec<CopyRun>,
+    /// How values and data gradients are made by minimal filtering, where that pays.
+    winograd: Option<Winograd>,
     /// Rows one to `rows_out`, for the gathered form.
     pub(crate) identity: Vec<Pair>,
     /// The same as classes, and for the input's rows.
@@ -68,6 +72,7 @@ impl Gemm {
             back: classes.clone(),
             narrow: false,
             runs: Vec::new(),
+            winograd: None,
             identity_rows: classes.clone(),
             pair_runs: vec![pair_runs(&identity)],
             identity_rows_in: classes.clone(),
@@ -93,6 +98,10 @@ impl Gemm {
             self.runs = copy_runs(&self.classes, self.taps.len(), self.channels);
         }
         self.back = Class::sort(&reversed, self.rows_in);
+        if groups == 1 && window.kernel == [3, 3] && window.stride == [1, 1] && window.dilation == [1, 1] {
+            let pairs = self.taps.iter().map(Vec::len).sum();
+            self.winograd = Winograd::plan(input, output, &window.padding, (self.channels, self.out), pairs);
+        }
         self.identity = (0..self.rows_out as u32).map(|row| Pair { source: row, target: row }).collect();
         self.identity_rows = Class::sort(std::slice::from_ref(&self.identity), self.rows_out);
         let rows_in: Vec<Pair> =
@@ -133,9 +142,13 @@ impl Gemm {
         self.groups * channels * out * self.taps.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Numbers of scratch that any of the passes needs for `rows` rows of views.
-    pub(crate) fn scratch(&self) -> usize {
-        if self.narrow { self.rows_out * self.taps.len() * self.channels } else { 0 }
+    /// Numbers of scratch that any of the passes needs, with this many threads inside an item.
+    pub(crate) fn scratch(&self, parallel: usize) -> usize {
+        match &self.winograd {
+            Some(winograd) => winograd.scratch(parallel),
+            None if self.narrow => self.rows_out * self.taps.len() * self.channels,
+            None => 0,
+        }
     }
 
     /// Rows of one item with its taps gathered: `[rows_out, tap, channel]`.
@@ -154,6 +167,7 @@ impl Gemm {
     /// `y = x * w + b`, for a range of items; `strides` are the numbers between items of `x` and `y`.
     pub(crate) fn forward(
         &self,
+        lanes: Lanes,
         prepared: &Prepared,
         weight: &[f32],
         x: &[f32],
@@ -164,6 +178,21 @@ impl Gemm {
         let len = self.rows_out * self.out;
         let (channels, out) = self.group();
         let items = run.items.len();
+        if let Some(winograd) = &self.winograd {
+            let pass = Pass {
+                lanes,
+                back: false,
+                source: &x[run.items.start * strides.0..],
+                source_item: strides.0,
+                target_item: strides.1,
+                items,
+                weights: &prepared.forward,
+                start: start(&prepared.bias, 0, out),
+                relu: self.relu,
+            };
+            winograd.filter(&pass, &mut y[run.items.start * strides.1..], run.scratch, run.parallel);
+            return;
+        }
         if self.vast() {
             self.forward_vast(prepared, weight, x, y, strides, run);
         } else if self.narrow {
@@ -245,9 +274,24 @@ impl Gemm {
         dx: &mut [f32],
         strides: (usize, usize),
         accumulate: bool,
-        run: &Run<'_>,
+        run: &mut Run<'_>,
     ) {
         let (channels, out) = self.group();
+        if let Some(winograd) = &self.winograd {
+            let pass = Pass {
+                lanes,
+                back: true,
+                source: &g[run.items.start * strides.0..],
+                source_item: strides.0,
+                target_item: strides.1,
+                items: run.items.len(),
+                weights: &prepared.backward,
+                start: if accumulate { Start::Existing } else { Start::Zero },
+                relu: false,
+            };
+            winograd.filter(&pass, &mut dx[run.items.start * strides.1..], run.scratch, run.parallel);
+            return;
+        }
         let block = prepared.backward.len() / self.groups;
         for group in 0..self.groups {
             let shape = RowShape { item: strides.0, row: self.out, column: group * out };
@@ -262,6 +306,21 @@ impl Gemm {
                 Product { source, inner: out, right, taps, columns: channels, start, classes, items };
             let shape = RowShape { item: strides.1, row: self.channels, column: group * channels };
             product.run(&mut dx[run.items.start * strides.1..], shape, self.rows_in, run.parallel);
+        }
+    }
+
+    /// Adds the weight gradient of one item, in the stored order, to `sum`.
+    pub(crate) fn item_weight_gradient(
+        &self,
+        x: &[f32],
+        g: &[f32],
+        sum: &mut [f32],
+        scratch: &mut [f32],
+        parallel: usize,
+    ) {
+        match &self.winograd {
+            Some(winograd) => winograd.weight_gradient(x, g, sum, scratch, parallel),
+            None => self.backward_weight(&[(x, g)], sum, scratch, parallel),
         }
     }
 

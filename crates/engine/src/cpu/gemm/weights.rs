@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::Gemm;
+use super::winograd::{self, Strides};
 use crate::cpu::kernel::{Lanes, pack_panel};
 
 /// The weights of one layer, arranged for the kernels.
@@ -43,6 +44,16 @@ impl Gemm {
             Some(_) => (taps * channels * out, channels * out, out, 1),
             None => (out * channels * taps, 1, taps, channels * taps),
         };
+        if self.winograd.is_some() {
+            let forward = Strides { tap: strides.1, row: strides.2, column: strides.3 };
+            winograd::arrange(lanes, (channels, out), source, forward, false, &mut prepared.forward);
+            prepared.backward.clear();
+            if gradient {
+                let backward = Strides { tap: strides.1, row: strides.3, column: strides.2 };
+                winograd::arrange(lanes, (out, channels), source, backward, true, &mut prepared.backward);
+            }
+            return;
+        }
         // A narrow layer is one product over all taps: its rows are (tap, channel).
         let (blocks, inner) = if self.narrow { (1, taps * channels) } else { (taps, channels) };
         let mut rows = Vec::new();

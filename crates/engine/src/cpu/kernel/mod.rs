@@ -76,7 +76,9 @@ fn load<S: Simd, const NV: usize>(simd: S, slice: &[f32]) -> [S::f32s; NV] {
 fn store<S: Simd, const NV: usize>(simd: S, vectors: [S::f32s; NV], slice: &mut [f32]) {
     let (whole, rest) = S::as_mut_simd_f32s(slice);
     if whole.len() == NV {
-        whole.copy_from_slice(&vectors);
+        for v in 0..NV {
+            whole[v] = vectors[v];
+        }
     } else {
         let count = whole.len();
         whole.copy_from_slice(&vectors[..count]);

@@ -1,0 +1,295 @@
+//! Convolutions with 3x3 windows of stride one by minimal filtering, F(2x2, 3x3) (Winograd 1980; Lavin and Gray 2015).
+//!
+//! A tile of 2x2 outputs reads 4x4 inputs `d` and equals `A^T [(G w G^T) * (B^T d B)] A`, with `*` elementwise and
+//!
+//! ```text
+//! B^T = [1  0 -1  0]    G = [ 1    0    0 ]    A^T = [1  1  1  0]
+//!       [0  1  1  0]        [1/2  1/2  1/2]          [0  1 -1 -1]
+//!       [0 -1  1  0]        [1/2 -1/2  1/2]
+//!       [0  1  0 -1]        [ 0    0    1 ]
+//! ```
+//!
+//! Summed over channels, that is sixteen matrix products of tiles by channels instead of thirty-six. The data gradient is the same
+//! filtering with the window turned around; the weight gradient is `G^T [sum over tiles of (B^T d B) * (A g A^T)] G`. All
+//! coefficients are 0, 1 and 1/2, so rounding grows by a small factor only.
+
+mod transform;
+mod weights;
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::super::kernel::{Class, Lanes, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start};
+use transform::{Collect, Lift, Spread, add_filters};
+pub(super) use weights::{Strides, arrange};
+
+/// Elementwise products of a tile.
+const POINTS: usize = 16;
+/// Numbers between the ends of neighbouring planes, so that sixteen of them do not share cache sets.
+const SKEW: usize = 16;
+/// Numbers of the planes that a block of tiles fills, so that they stay in the second-level cache.
+const PLANES: usize = 192 * 1024;
+/// Tiles of a block: enough to make use of every weight that is read.
+const FEWEST_TILES: usize = 48;
+
+/// Where the tiles of one pass lie: tile `(i, j)` makes target positions `(2i, 2j)` and on, from source positions `(2i - padding, ..)`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tiles {
+    /// Rows and columns read.
+    source: (usize, usize),
+    /// Rows and columns made.
+    target: (usize, usize),
+    padding: (usize, usize),
+}
+
+impl Tiles {
+    /// Rows of tiles of one item.
+    fn rows(&self) -> usize {
+        self.target.0.div_ceil(2)
+    }
+
+    fn columns(&self) -> usize {
+        self.target.1.div_ceil(2)
+    }
+
+    /// The tiles of the data gradient.
+    fn turned(&self) -> Self {
+        let padding = (2 - self.padding.0, 2 - self.padding.1);
+        Self { source: self.target, target: self.source, padding }
+    }
+}
+
+/// A convolution that is done by minimal filtering.
+#[derive(Debug, Clone)]
+pub(super) struct Winograd {
+    tiles: Tiles,
+    channels: usize,
+    out: usize,
+    /// Rows of tiles that are worked on together, forward and backward.
+    block: usize,
+    back_block: usize,
+    /// As many tiles as any block has, each by itself.
+    identity: Vec<Pair>,
+    classes: Vec<Class>,
+}
+
+impl Winograd {
+    /// The plan of a convolution with 3x3 windows, if filtering needs clearly fewer products than the `pairs` of positions that the
+    /// direct way multiplies (which skips the padding).
+    pub(super) fn plan(
+        source: &[usize],
+        target: &[usize],
+        padding: &[usize],
+        (channels, out): (usize, usize),
+        pairs: usize,
+    ) -> Option<Self> {
+        let tiles = Tiles {
+            source: (source[0], source[1]),
+            target: (target[0], target[1]),
+            padding: (padding[0], padding[1]),
+        };
+        // Whole vectors of any machine.
+        let wide = |width: usize| width >= 32 && width.is_multiple_of(16);
+        let products = POINTS * tiles.rows() * tiles.columns();
+        if !wide(channels) || !wide(out) || padding.iter().any(|&p| p > 2) || 5 * products >= 4 * pairs {
+            return None;
+        }
+        let most = (PLANES / POINTS / (channels + out)).max(FEWEST_TILES);
+        let back = tiles.turned();
+        let [block, back_block] = [tiles, back].map(|tiles| (most / tiles.columns()).max(1));
+        let longest = (block * tiles.columns()).max(back_block * back.columns());
+        let identity: Vec<Pair> = (0..longest as u32).map(|row| Pair { source: row, target: row }).collect();
+        let classes = Class::sort(std::slice::from_ref(&identity), longest);
+        Some(Self { tiles, channels, out, block, back_block, identity, classes })
+    }
+
+    /// Numbers of scratch that any pass needs, with this many threads inside an item.
+    pub(super) fn scratch(&self, parallel: usize) -> usize {
+        let filter = self
+            .filter_scratch(self.tiles, self.block)
+            .max(self.filter_scratch(self.tiles.turned(), self.back_block));
+        let weight = self.filter_scratch(self.tiles, self.block) + POINTS * self.channels * self.out;
+        (parallel * filter).max(weight)
+    }
+
+    /// Planes of both sides, and the lines that the transforms pass through.
+    fn filter_scratch(&self, tiles: Tiles, block: usize) -> usize {
+        let widest = self.channels.max(self.out);
+        let lines = 4 * (2 * tiles.columns() + 2) + tiles.source.1.max(tiles.target.1);
+        let [source, target] = [self.channels, self.out].map(|width| plane(tiles, block, width));
+        POINTS * (source + target) + lines * widest
+    }
+
+    /// The convolution, or its data gradient, of some items.
+    pub(super) fn filter(&self, pass: &Pass<'_>, target: &mut [f32], scratch: &mut [f32], parallel: usize) {
+        let (tiles, block) = self.side(pass.back);
+        let rows = tiles.rows();
+        if parallel <= 1 {
+            return self.rows(pass, 0..pass.items * rows, target, scratch);
+        }
+        let width = if pass.back { self.channels } else { self.out };
+        let size = self.filter_scratch(tiles, block);
+        let chunk = rows.div_ceil(parallel);
+        for item in 0..pass.items {
+            let target = &mut target[item * pass.target_item..][..tiles.target.0 * tiles.target.1 * width];
+            let parts = target.par_chunks_mut(chunk * 2 * tiles.target.1 * width);
+            parts.zip(scratch.par_chunks_mut(size)).enumerate().for_each(|(index, (target, scratch))| {
+                let first = index * chunk;
+                self.rows(
+                    pass,
+                    item * rows + first..item * rows + (first + chunk).min(rows),
+                    target,
+                    scratch,
+                );
+            });
+        }
+    }
+
+    fn side(&self, back: bool) -> (Tiles, usize) {
+        if back { (self.tiles.turned(), self.back_block) } else { (self.tiles, self.block) }
+    }
+
+    /// Some rows of tiles, counted through all items; the target starts with the first.
+    fn rows(&self, pass: &Pass<'_>, rows: Range<usize>, target: &mut [f32], scratch: &mut [f32]) {
+        let (tiles, block) = self.side(pass.back);
+        let (channels, out) = if pass.back { (self.out, self.channels) } else { (self.channels, self.out) };
+        let (source_plane, target_plane) = (plane(tiles, block, channels), plane(tiles, block, out));
+        let (source_planes, rest) = scratch.split_at_mut(POINTS * source_plane);
+        let (target_planes, lines) = rest.split_at_mut(POINTS * target_plane);
+        for start in rows.clone().step_by(block) {
+            let part = start..rows.end.min(start + block);
+            let count = part.len() * tiles.columns();
+            let (source, item) = (pass.source, pass.source_item);
+            Spread {
+                tiles,
+                channels,
+                source,
+                item,
+                rows: part.clone(),
+                planes: source_planes,
+                plane: source_plane,
+                lines,
+            }
+            .run();
+            let mut panels = pass.weights;
+            for column in (0..out).step_by(pass.lanes.panel) {
+                let columns = (out - column).min(pass.lanes.panel);
+                let (panel, after) = panels.split_at(POINTS * channels * columns);
+                panels = after;
+                for (point, right) in panel.chunks_exact(channels * columns).enumerate() {
+                    let shape = RowShape { item: 0, row: channels, column: 0 };
+                    RowProduct {
+                        source: Rows { data: &source_planes[point * source_plane..], shape },
+                        inner: channels,
+                        right: Right::Packed(right),
+                        taps: 1,
+                        columns,
+                        start: Start::Zero,
+                        classes: &self.classes,
+                        target: &mut target_planes[point * target_plane..][..target_plane],
+                        target_shape: RowShape { item: 0, row: out, column },
+                        rows: 0..count as u32,
+                        items: 1,
+                    }
+                    .run();
+                }
+            }
+            let (start, relu, item) = (pass.start, pass.relu, pass.target_item);
+            let planes = &*target_planes;
+            let first = rows.start;
+            Collect {
+                tiles,
+                out,
+                planes,
+                plane: target_plane,
+                rows: part,
+                first,
+                target,
+                item,
+                start,
+                relu,
+                lines,
+            }
+            .run();
+        }
+    }
+
+    /// Adds one item's weight gradient, `[tap, channel, out]`, to `sum`.
+    pub(super) fn weight_gradient(
+        &self,
+        x: &[f32],
+        g: &[f32],
+        sum: &mut [f32],
+        scratch: &mut [f32],
+        parallel: usize,
+    ) {
+        let (tiles, channels, out) = (self.tiles, self.channels, self.out);
+        let (source_plane, target_plane) =
+            (plane(tiles, self.block, channels), plane(tiles, self.block, out));
+        let (filters, rest) = scratch.split_at_mut(POINTS * channels * out);
+        let (source_planes, rest) = rest.split_at_mut(POINTS * source_plane);
+        let (target_planes, lines) = rest.split_at_mut(POINTS * target_plane);
+        filters.fill(0.0);
+        for start in (0..tiles.rows()).step_by(self.block) {
+            let rows = start..tiles.rows().min(start + self.block);
+            let pairs = &self.identity[..rows.len() * tiles.columns()];
+            Spread {
+                tiles,
+                channels,
+                source: x,
+                item: 0,
+                rows: rows.clone(),
+                planes: source_planes,
+                plane: source_plane,
+                lines,
+            }
+            .run();
+            Lift { tiles, out, source: g, rows, planes: target_planes, plane: target_plane, lines }.run();
+            let (source_planes, target_planes) = (&*source_planes, &*target_planes);
+            let product = |(point, filters): (usize, &mut [f32])| {
+                OuterProduct {
+                    items: &[(
+                        &source_planes[point * source_plane..],
+                        &target_planes[point * target_plane..],
+                    )],
+                    pairs,
+                    left: (channels, 0),
+                    right: (out, 0),
+                    rows: (0, channels),
+                    columns: out,
+                    out: filters,
+                    swapped: false,
+                }
+                .run();
+            };
+            if parallel <= 1 {
+                filters.chunks_exact_mut(channels * out).enumerate().for_each(product);
+            } else {
+                filters.par_chunks_exact_mut(channels * out).enumerate().for_each(product);
+            }
+        }
+        add_filters(filters, sum);
+    }
+}
+
+/// Numbers of one plane: a row per tile of a block.
+fn plane(tiles: Tiles, block: usize, width: usize) -> usize {
+    block * tiles.columns() * width + SKEW
+}
+
+/// What one pass reads, and how it ends.
+pub(super) struct Pass<'a> {
+    pub(super) lanes: Lanes,
+    /// Whether it is the data gradient.
+    pub(super) back: bool,
+    pub(super) source: &'a [f32],
+    /// Numbers between items.
+    pub(super) source_item: usize,
+    pub(super) target_item: usize,
+    pub(super) items: usize,
+    /// Made by [`arrange`].
+    pub(super) weights: &'a [f32],
+    pub(super) start: Start<'a>,
+    pub(super) relu: bool,
+}

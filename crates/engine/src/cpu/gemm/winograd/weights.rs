@@ -1,0 +1,114 @@
+//! Filters in the form that the products read.
+
+use pulp::Arch;
+use rayon::prelude::*;
+
+use super::super::super::kernel::Lanes;
+use super::POINTS;
+
+/// Rows and columns of the blocks that are moved through the first-level cache.
+const BLOCK: usize = 16;
+
+/// Numbers between neighbouring taps, rows and columns of the weights.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Strides {
+    pub(in super::super) tap: usize,
+    pub(in super::super) row: usize,
+    pub(in super::super) column: usize,
+}
+
+/// `G w G^T` of all filters, for a product with `rows x columns` at each point: panels of columns, in each point after point. With
+/// `turned`, of the windows turned around.
+pub(in super::super) fn arrange(
+    lanes: Lanes,
+    (rows, columns): (usize, usize),
+    weight: &[f32],
+    strides: Strides,
+    turned: bool,
+    packed: &mut Vec<f32>,
+) {
+    packed.resize(POINTS * rows * columns, 0.0);
+    packed.par_chunks_mut(POINTS * rows * lanes.panel).enumerate().for_each(|(panel, packed)| {
+        let weight = &weight[panel * lanes.panel * strides.column..];
+        Arch::new().dispatch(
+            #[inline(always)]
+            || arrange_panel(rows, weight, strides, turned, packed),
+        );
+    });
+}
+
+#[inline(always)]
+fn arrange_panel(rows: usize, weight: &[f32], strides: Strides, turned: bool, packed: &mut [f32]) {
+    let width = packed.len() / (POINTS * rows);
+    let mut block = [[[0.0; BLOCK]; 9]; BLOCK];
+    for column in (0..width).step_by(BLOCK) {
+        // Panels are narrower than a block only on machines without vectors.
+        let columns = BLOCK.min(width - column);
+        for row in (0..rows).step_by(BLOCK) {
+            read(&weight[row * strides.row + column * strides.column..], strides, columns, &mut block);
+            for (r, taps) in block.iter().enumerate() {
+                for (point, values) in filter(taps).iter().enumerate() {
+                    // Turning the window around exchanges the first and the last point of each axis.
+                    let point = if turned { TURNED[point] } else { point };
+                    let to = &mut packed[(point * rows + row + r) * width + column..][..columns];
+                    match to.as_mut_array() {
+                        Some(to) => *to = *values,
+                        None => to.copy_from_slice(&values[..columns]),
+                    }
+                }
+            }
+        }
+    }
+}
+
+const TURNED: [usize; POINTS] = [15, 13, 14, 12, 7, 5, 6, 4, 11, 9, 10, 8, 3, 1, 2, 0];
+
+/// `block[row][tap][column]`.
+#[inline(always)]
+fn read(weight: &[f32], strides: Strides, columns: usize, block: &mut [[[f32; BLOCK]; 9]; BLOCK]) {
+    if strides.column == 1 && columns == BLOCK {
+        for (row, taps) in block.iter_mut().enumerate() {
+            for (tap, values) in taps.iter_mut().enumerate() {
+                values.copy_from_slice(&weight[row * strides.row + tap * strides.tap..][..BLOCK]);
+            }
+        }
+        return;
+    }
+    for column in 0..columns {
+        for (row, taps) in block.iter_mut().enumerate() {
+            let window = &weight[column * strides.column + row * strides.row..];
+            for (values, value) in taps.iter_mut().zip(window.iter().step_by(strides.tap)) {
+                values[column] = *value;
+            }
+        }
+    }
+}
+
+/// `G w G^T` of as many filters as a block is wide.
+#[inline(always)]
+fn filter(taps: &[[f32; BLOCK]; 9]) -> [[f32; BLOCK]; POINTS] {
+    let mut rows = [[[0.0; BLOCK]; 3]; 4];
+    for column in 0..3 {
+        let spread = spread([&taps[column], &taps[3 + column], &taps[6 + column]]);
+        for (row, values) in spread.into_iter().enumerate() {
+            rows[row][column] = values;
+        }
+    }
+    let mut points = [[0.0; BLOCK]; POINTS];
+    for (row, [a, b, c]) in rows.iter().enumerate() {
+        points[4 * row..][..4].copy_from_slice(&spread([a, b, c]));
+    }
+    points
+}
+
+/// `G` of three values.
+#[inline(always)]
+fn spread([a, b, c]: [&[f32; BLOCK]; 3]) -> [[f32; BLOCK]; 4] {
+    let mut out = [*a, [0.0; BLOCK], [0.0; BLOCK], *c];
+    for i in 0..BLOCK {
+        let even = 0.5 * (a[i] + c[i]);
+        out[1][i] = even + 0.5 * b[i];
+        out[2][i] = even - 0.5 * b[i];
+    }
+    out
+}
