@@ -1,1 +1,37 @@
-//! Datasets, decoding, samplers, and the spatial pipeline of a plan executed.
+//! Data sets, samplers, and the spatial pipeline of a plan carried out.
+//!
+//! [`open`] turns the `[data]` section of a plan into data sets. A [`Sampler`] draws the records of each step as the accountant
+//! assumes and names the [`Event`] that it did. [`Views`] carries out the pipeline that the geometry priced. A [`Loader`] does all of
+//! it ahead of the trainer. Randomness comes from keys ([`keys`]) and from nowhere else: everything drawn is a function of
+//! (key, step, record).
+//!
+//! Formulas cite P (patch-level differential privacy by random crops) and D (model and data partitioning) by their numbers.
+
+#![forbid(unsafe_code)]
+
+mod dataset;
+mod decoded;
+mod error;
+pub mod formats;
+pub mod keys;
+mod loader;
+mod open;
+mod sampler;
+pub mod scenes;
+mod split;
+#[cfg(test)]
+mod statistics;
+pub mod uniform;
+mod views;
+
+pub use chacha20::ChaCha20Rng;
+pub use chacha20::rand_core;
+pub use dataset::{Dataset, Subset};
+pub use decoded::{Image, Values};
+pub use error::DataError;
+pub use keys::{MasterKey, Purpose, PurposeKey, StepKey};
+pub use loader::{Loader, LoaderOptions, Microbatch};
+pub use open::{Opened, open};
+pub use sampler::{Draw, Event, Sampler};
+pub use split::split;
+pub use views::Views;

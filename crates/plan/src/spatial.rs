@@ -73,6 +73,7 @@ impl Protected {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spatial {
     image: Option<Size>,
+    operations: Vec<Operation>,
     pipeline: Option<Pipeline>,
     protected: Option<Protected>,
     views: u32,
@@ -109,7 +110,8 @@ impl Spatial {
             Some(Pixels { x, y }) => Some(Size::named("image", x, y).map_err(at("pipeline.image"))?),
             None => annotated_size,
         };
-        let pipeline = pipeline(&spec.pipeline)?;
+        let operations = whole_image_operations(&spec.pipeline)?;
+        let pipeline = pipeline(&spec.pipeline, &operations)?;
         let views_count = views_count(&spec.pipeline)?;
         let seen = match (&pipeline, image, regions.is_empty()) {
             (Some(_), None, false) => {
@@ -134,13 +136,19 @@ impl Spatial {
             None => 1.0,
         };
         let protected = (!regions.is_empty()).then_some(Protected { regions, placement });
-        Ok(Self { image, pipeline, protected, views: views_count, seen, inclusion_probability })
+        Ok(Self { image, operations, pipeline, protected, views: views_count, seen, inclusion_probability })
     }
 
     /// Size of the original image, where given.
     #[must_use]
     pub fn image(&self) -> Option<Size> {
         self.image
+    }
+
+    /// Operations on the whole image, padding included, whether or not a crop follows.
+    #[must_use]
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations
     }
 
     /// The way of an image to the model; `None` where the model sees whole images.
@@ -220,7 +228,29 @@ fn regions(spec: &RegionSpec, masks: &[Mask]) -> Result<Vec<Region>, PlanError> 
     Ok(masks.iter().cloned().map(Region::Mask).collect())
 }
 
-fn pipeline(spec: &PipelineSpec) -> Result<Option<Pipeline>, PlanError> {
+/// Operations on the whole image in order, padding last.
+fn whole_image_operations(spec: &PipelineSpec) -> Result<Vec<Operation>, PlanError> {
+    let mut before = spec
+        .operations
+        .iter()
+        .flatten()
+        .map(|text| operations::parse(text))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mode = match spec.pad_mode {
+        None | Some(PadModeSpec::Zero) => PaddingMode::Zero,
+        Some(PadModeSpec::Reflect) => PaddingMode::Reflect,
+        Some(PadModeSpec::Replicate) => PaddingMode::Replicate,
+        Some(PadModeSpec::Wrap) => PaddingMode::Wrap,
+    };
+    if let Some(Pixels { x, y }) = spec.pad
+        && (x > 0 || y > 0)
+    {
+        before.push(Operation::Pad { padding: Padding { x, y }, mode });
+    }
+    Ok(before)
+}
+
+fn pipeline(spec: &PipelineSpec, before: &[Operation]) -> Result<Option<Pipeline>, PlanError> {
     let resized = spec.crop_scale.is_some() || spec.crop_ratio.is_some();
     let crop = match spec.crop {
         Some(_) if resized => {
@@ -239,28 +269,11 @@ fn pipeline(spec: &PipelineSpec) -> Result<Option<Pipeline>, PlanError> {
         }
         None => None,
     };
-    let mut before = spec
-        .operations
-        .iter()
-        .flatten()
-        .map(|text| operations::parse(text))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mode = match spec.pad_mode {
-        None | Some(PadModeSpec::Zero) => PaddingMode::Zero,
-        Some(PadModeSpec::Reflect) => PaddingMode::Reflect,
-        Some(PadModeSpec::Replicate) => PaddingMode::Replicate,
-        Some(PadModeSpec::Wrap) => PaddingMode::Wrap,
-    };
-    if let Some(Pixels { x, y }) = spec.pad
-        && (x > 0 || y > 0)
-    {
-        before.push(Operation::Pad { padding: Padding { x, y }, mode });
-    }
     let Some(crop) = crop else {
         // Without a crop the model sees everything, whatever happens on the way; a whole-image operation is harmless then.
         return Ok(None);
     };
-    Pipeline::new(before, crop).map(Some).map_err(at("pipeline.operations"))
+    Pipeline::new(before.to_vec(), crop).map(Some).map_err(at("pipeline.operations"))
 }
 
 fn views_count(spec: &PipelineSpec) -> Result<u32, PlanError> {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Pixels;
+
 /// `[data]`: where the records come from.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -39,6 +41,9 @@ pub struct DataSpec {
     /// Whether each view is mirrored with probability one half, after its crop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flip: Option<bool>,
+    /// The size that the model sees, to which views of another size are brought.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Pixels>,
 }
 
 /// How records are stored.

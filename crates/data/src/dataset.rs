@@ -1,0 +1,132 @@
+//! What every data set can do.
+
+use std::sync::Arc;
+
+use dapple_geometry::Size;
+use sha2::{Digest, Sha256};
+
+use crate::{DataError, Image};
+
+/// Records, each an image with a class, read one at a time.
+pub trait Dataset: Send + Sync {
+    /// Number of records, at least 1.
+    fn len(&self) -> usize;
+
+    /// Whether there are no records.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of classes.
+    fn classes(&self) -> u32;
+
+    /// Values a pixel, the same for all images.
+    fn channels(&self) -> usize;
+
+    /// The size that all images share, where the format says so.
+    fn image_size(&self) -> Option<Size>;
+
+    /// The class of a record, below [`Dataset::classes`].
+    ///
+    /// # Errors
+    /// A record beyond the end.
+    fn label(&self, record: usize) -> Result<u32, DataError>;
+
+    /// Reads and decodes the image of a record.
+    ///
+    /// # Errors
+    /// A record beyond the end, a file that cannot be read or decoded.
+    fn read(&self, record: usize) -> Result<Image, DataError>;
+
+    /// Where a record comes from, for messages.
+    fn place(&self, record: usize) -> String;
+
+    /// SHA-256, in hexadecimal digits, of every image and label: another data set has another fingerprint. It is computed
+    /// from the content, so it reads everything once, and it tells of the content: keep it where the data may be kept.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    fn fingerprint(&self) -> Result<String, DataError>;
+
+    /// Names of the classes, where the format has any.
+    fn class_names(&self) -> Option<&[String]> {
+        None
+    }
+}
+
+/// Some records of a data set, in a given order.
+#[derive(Clone)]
+pub struct Subset {
+    whole: Arc<dyn Dataset>,
+    records: Arc<[usize]>,
+}
+
+impl Subset {
+    /// The given records of `whole`.
+    ///
+    /// # Errors
+    /// A record beyond the end.
+    pub fn new(whole: Arc<dyn Dataset>, records: Vec<usize>) -> Result<Self, DataError> {
+        match records.iter().find(|&&record| record >= whole.len()) {
+            Some(&record) => Err(DataError::Record { record, records: whole.len() }),
+            None => Ok(Self { whole, records: records.into() }),
+        }
+    }
+
+    fn at(&self, record: usize) -> Result<usize, DataError> {
+        within(&self.records, record).copied()
+    }
+}
+
+/// The entry of a record, or a typed error.
+pub(crate) fn within<T>(entries: &[T], record: usize) -> Result<&T, DataError> {
+    entries.get(record).ok_or(DataError::Record { record, records: entries.len() })
+}
+
+/// The digits of a digest.
+pub(crate) fn hexadecimal(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Dataset for Subset {
+    fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    fn classes(&self) -> u32 {
+        self.whole.classes()
+    }
+
+    fn channels(&self) -> usize {
+        self.whole.channels()
+    }
+
+    fn image_size(&self) -> Option<Size> {
+        self.whole.image_size()
+    }
+
+    fn label(&self, record: usize) -> Result<u32, DataError> {
+        self.whole.label(self.at(record)?)
+    }
+
+    fn read(&self, record: usize) -> Result<Image, DataError> {
+        self.whole.read(self.at(record)?)
+    }
+
+    fn place(&self, record: usize) -> String {
+        self.at(record).map_or_else(|error| error.to_string(), |record| self.whole.place(record))
+    }
+
+    fn fingerprint(&self) -> Result<String, DataError> {
+        let mut hash = Sha256::new();
+        hash.update(self.whole.fingerprint()?);
+        for &record in self.records.iter() {
+            hash.update((record as u64).to_le_bytes());
+        }
+        Ok(hexadecimal(&hash.finalize()))
+    }
+
+    fn class_names(&self) -> Option<&[String]> {
+        self.whole.class_names()
+    }
+}

@@ -1,0 +1,273 @@
+//! What can be wrong with data, in which file, and the way out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dapple_geometry::Size;
+use thiserror::Error;
+
+/// Why data was not read, drawn or transformed. The message is one line that names the file; [`DataError::hint`] is the way out.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// The operating system could not read something.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A file that begins like no file of its format.
+    #[error("{}: not {expected}: it begins with {found}", path.display())]
+    Magic {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        expected: &'static str,
+        /// Its first bytes, in hexadecimal digits.
+        found: String,
+    },
+    /// A file that is shorter or longer than its header says.
+    #[error("{}: {found} bytes where {expected} are expected{}", path.display(), if found < expected { ", it is cut short" } else { "" })]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// Bytes expected.
+        expected: u64,
+        /// Bytes found.
+        found: u64,
+    },
+    /// A header that makes no sense, or compressed bytes that do not unpack.
+    #[error("{}: {problem}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A picture that does not decode.
+    #[error("{}: cannot decode the picture: {problem}", path.display())]
+    Picture {
+        /// The file.
+        path: PathBuf,
+        /// What the decoder says.
+        problem: String,
+    },
+    /// A label beyond the number of classes.
+    #[error("{}: record {record} has label {label}, but there are {classes} classes", path.display())]
+    Label {
+        /// The file of the labels.
+        path: PathBuf,
+        /// The record, from 0.
+        record: usize,
+        /// Its label.
+        label: i64,
+        /// The number of classes.
+        classes: u32,
+    },
+    /// Images and labels that are not equally many.
+    #[error("{} holds {images} images, but {} holds {labels} labels", path.display(), labels_path.display())]
+    Counts {
+        /// The file of the images.
+        path: PathBuf,
+        /// How many it holds.
+        images: usize,
+        /// The file of the labels.
+        labels_path: PathBuf,
+        /// How many it holds.
+        labels: usize,
+    },
+    /// A number of classes other than the plan's.
+    #[error("{}: {found} classes where the plan says {expected}", path.display())]
+    Classes {
+        /// The file or folder.
+        path: PathBuf,
+        /// The plan's number.
+        expected: u32,
+        /// The number found.
+        found: u32,
+    },
+    /// A data set, folder or file without records.
+    #[error("{}: no {what} in it", path.display())]
+    Empty {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is missing.
+        what: &'static str,
+    },
+    /// An image of another size than the plan's.
+    #[error("{place} is {found} pixels where {expected} are expected")]
+    ImageSize {
+        /// Which image.
+        place: String,
+        /// Its size.
+        found: Size,
+        /// The expected size.
+        expected: Size,
+    },
+    /// An image with another number of channels than its data set.
+    #[error("{place} has {found} channels where {expected} are expected")]
+    Channels {
+        /// Which image, or which setting.
+        place: String,
+        /// Its channels.
+        found: usize,
+        /// The expected number.
+        expected: usize,
+    },
+    /// A value that is needed and not given.
+    #[error("`{key}` is missing: {why}")]
+    Missing {
+        /// The key of the plan.
+        key: &'static str,
+        /// What it is needed for.
+        why: String,
+    },
+    /// A value that makes no sense.
+    #[error("`{key}`: {problem}")]
+    Setting {
+        /// The key of the plan.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A batch larger than the data set.
+    #[error("a batch of {batch} cannot be drawn from {records} records")]
+    BatchTooLarge {
+        /// The batch.
+        batch: u64,
+        /// Records there are.
+        records: u64,
+    },
+    /// A data set of another size than the plan was priced for.
+    #[error("the plan is for {plan} records, but the data set has {data}")]
+    Records {
+        /// The plan's number.
+        plan: u64,
+        /// The data set's.
+        data: u64,
+    },
+    /// An operation that the plan prices and that is not carried out here.
+    #[error("the operation `{operation}` is priced but cannot be carried out: {reason}")]
+    Operation {
+        /// Its name.
+        operation: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A step beyond the end of the plan.
+    #[error("step {step} of a plan of {steps} steps")]
+    Step {
+        /// The step, from 0.
+        step: u64,
+        /// Steps of the plan.
+        steps: u64,
+    },
+    /// A record beyond the end of the data set.
+    #[error("record {record} of a data set of {records}")]
+    Record {
+        /// The record, from 0.
+        record: usize,
+        /// Records there are.
+        records: usize,
+    },
+    /// Sizes that do not fit together.
+    #[error("{place}: {source}")]
+    Geometry {
+        /// Which image, or which part of the plan.
+        place: String,
+        /// What the geometry says.
+        source: dapple_geometry::Error,
+    },
+    /// The operating system gives no random bytes.
+    #[error("the operating system gives no random bytes: {source}")]
+    Randomness {
+        /// What it says.
+        source: getrandom::Error,
+    },
+    /// The threads of the loader could not be started, or one of them was lost.
+    #[error("the loader's threads failed: {problem}")]
+    Threads {
+        /// What happened.
+        problem: String,
+    },
+}
+
+impl DataError {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path, source }
+    }
+
+    pub(crate) fn malformed(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Malformed { path: path.to_owned(), problem: problem.into() }
+    }
+
+    pub(crate) fn geometry(place: impl Into<String>) -> impl FnOnce(dapple_geometry::Error) -> Self {
+        let place = place.into();
+        move |source| Self::Geometry { place, source }
+    }
+
+    /// The same error about the image of a given place, where it is about an image.
+    pub(crate) fn at(self, place: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::ImageSize { found, expected, .. } => Self::ImageSize { place: place(), found, expected },
+            Self::Channels { found, expected, .. } => Self::Channels { place: place(), found, expected },
+            Self::Geometry { source, .. } => Self::Geometry { place: place(), source },
+            other => other,
+        }
+    }
+
+    /// The way out, where one is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Io { .. } => "check the path in the [data] section and who may read it".into(),
+            Self::Magic { .. } => "check `data.format`, and that images and labels are not exchanged".into(),
+            Self::Length { .. } => "the file was cut short or is another one; fetch it again".into(),
+            Self::Malformed { .. } | Self::Picture { .. } => "fetch the file again, or take it out".into(),
+            Self::Label { .. } | Self::Classes { .. } => {
+                "check `data.classes`; labels count from 0".into()
+            }
+            Self::Counts { .. } => "give the labels that belong to these images".into(),
+            Self::Empty { .. } => {
+                "an image folder has one folder of pictures (png, jpg, webp, ppm, pgm) a class".into()
+            }
+            Self::ImageSize { .. } => {
+                "inclusion probabilities are those of one image size: bring all images to it beforehand, or set `pipeline.image`"
+                    .into()
+            }
+            Self::Channels { .. } => "give one value a channel in `data.mean` and `data.std`".into(),
+            Self::Missing { key, .. } | Self::Setting { key, .. } => format!("set `{key}` in the plan"),
+            Self::BatchTooLarge { records, .. } => format!("give a batch of at most {records}"),
+            Self::Records { data, .. } => {
+                format!("set `sampling.records = {data}`, or leave it out")
+            }
+            Self::Operation { .. } => "carry it out on the files beforehand, or leave it out".into(),
+            Self::Geometry { source, .. } => return source.hint(),
+            Self::Step { .. } | Self::Record { .. } | Self::Randomness { .. } | Self::Threads { .. } => {
+                return None;
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_one_line_that_names_the_file() {
+        let path = PathBuf::from("train-images.gz");
+        for error in [
+            DataError::Length { path: path.clone(), expected: 16, found: 3 },
+            DataError::Label { path: path.clone(), record: 7, label: 10, classes: 10 },
+            DataError::malformed(&path, "it has 4 dimensions"),
+        ] {
+            let text = error.to_string();
+            assert!(text.starts_with("train-images.gz") && !text.contains('\n'), "{text}");
+            assert!(error.hint().is_some());
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The binary files of CIFAR-10 and CIFAR-100: a record is one label byte (two for CIFAR-100) and three planes of 32x32 bytes.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use dapple_geometry::Size;
+
+use super::{checked_classes, gzip, packed::Packed};
+use crate::DataError;
+
+const SIDE: u32 = 32;
+const PLANE: usize = (SIDE * SIDE) as usize;
+const PICTURE: usize = 3 * PLANE;
+
+/// Reads the files in the given order as one data set. `classes` of 100 means CIFAR-100, whose fine labels are used; where it is
+/// not given, the length of the files decides.
+///
+/// # Errors
+/// Files that cannot be read, are no whole number of records, or hold labels beyond the classes.
+pub fn cifar(files: &[PathBuf], classes: Option<u32>) -> Result<Packed, DataError> {
+    let mut contents = Vec::with_capacity(files.len());
+    for path in files {
+        let mut bytes = Vec::new();
+        gzip::open(path)?.read_to_end(&mut bytes).map_err(|source| gzip::unpack_error(path, source))?;
+        contents.push((path, bytes));
+    }
+    let whole = |label_bytes: usize| {
+        contents.iter().all(|(_, bytes)| bytes.len().is_multiple_of(label_bytes + PICTURE))
+    };
+    let label_bytes = match classes {
+        Some(10) => 1,
+        Some(100) => 2,
+        None if whole(1) => 1,
+        None => 2,
+        Some(classes) => {
+            let problem = format!("{classes} classes, but CIFAR has 10 or 100");
+            return Err(DataError::Setting { key: "data.classes", problem });
+        }
+    };
+    let classes = if label_bytes == 1 { 10 } else { 100 };
+    let mut pixels = Vec::new();
+    let mut labels = Vec::new();
+    for (path, bytes) in contents {
+        if bytes.is_empty() {
+            return Err(DataError::Empty { path: path.clone(), what: "image" });
+        }
+        let stride = label_bytes + PICTURE;
+        if !bytes.len().is_multiple_of(stride) {
+            let problem = format!("{} bytes are no whole number of records of {stride} bytes", bytes.len());
+            return Err(DataError::malformed(path, problem));
+        }
+        let fine: Vec<i64> =
+            bytes.chunks_exact(stride).map(|record| i64::from(record[label_bytes - 1])).collect();
+        labels.extend(checked_classes(path, &fine, Some(classes))?.0);
+        pixels.reserve(fine.len() * PICTURE);
+        for record in bytes.chunks_exact(stride) {
+            let planes = &record[label_bytes..];
+            pixels.extend((0..PICTURE).map(|value| planes[value % 3 * PLANE + value / 3]));
+        }
+    }
+    let size = Size::new(SIDE, SIDE).map_err(DataError::geometry("CIFAR"))?;
+    let first = files.first().map_or(Path::new("CIFAR"), PathBuf::as_path);
+    // Messages name the folder where there are several files.
+    let place = if files.len() > 1 { first.parent().unwrap_or(first) } else { first };
+    Packed::new(place, size, 3, pixels, labels, classes)
+}

@@ -1,0 +1,61 @@
+//! Files that may be compressed.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::DataError;
+
+/// The content of a file, unpacked if it begins like gzip.
+pub(super) fn open(path: &Path) -> Result<Box<dyn Read>, DataError> {
+    let file = File::open(path).map_err(DataError::io(path))?;
+    unpacked(file).map_err(DataError::io(path))
+}
+
+/// The bytes of a reader, unpacked if they begin like gzip.
+pub(super) fn unpacked(mut reader: impl Read + 'static) -> io::Result<Box<dyn Read>> {
+    let mut start = Vec::with_capacity(2);
+    reader.by_ref().take(2).read_to_end(&mut start)?;
+    let packed = start == [0x1f, 0x8b];
+    let whole = io::Cursor::new(start).chain(reader);
+    Ok(if packed {
+        Box::new(MultiGzDecoder::new(BufReader::new(whole)))
+    } else {
+        Box::new(BufReader::new(whole))
+    })
+}
+
+/// Reads exactly `length` bytes and then the end of the file. Memory grows with what is there, not with what a header claims.
+pub(super) fn read_rest(
+    reader: &mut dyn Read,
+    path: &Path,
+    before: u64,
+    length: u64,
+) -> Result<Vec<u8>, DataError> {
+    let mut bytes = Vec::new();
+    let read = reader
+        .take(length.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|source| unpack_error(path, source))?;
+    if read as u64 != length {
+        let path = path.to_owned();
+        return Err(DataError::Length {
+            path,
+            expected: before.saturating_add(length),
+            found: before + read as u64,
+        });
+    }
+    Ok(bytes)
+}
+
+/// Bytes that do not unpack are the file's fault, not the operating system's.
+pub(super) fn unpack_error(path: &Path, source: io::Error) -> DataError {
+    match source.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+            DataError::malformed(path, format!("the compressed bytes do not unpack: {source}"))
+        }
+        _ => DataError::io(path)(source),
+    }
+}

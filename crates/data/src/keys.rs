@@ -1,0 +1,187 @@
+//! Where randomness comes from, and how one key serves many uses without any two sharing a number.
+//!
+//! A [`MasterKey`] gives one [`PurposeKey`] a use, that gives one [`StepKey`] a step, and that gives as many independent streams as
+//! there are records. Each of the three types can do only this one thing, so no stream is ever read both as random numbers and as
+//! a key. Every derivation is ChaCha20 with the parent as key and the child's number as nonce: distinguishing any two streams from
+//! independent uniform ones is as hard as breaking ChaCha20.
+
+use std::fmt;
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
+use zeroize::Zeroize;
+
+use crate::DataError;
+
+/// A use of randomness. No two uses share a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// Which records a step sees.
+    Sampling,
+    /// Where crops lie and which views are mirrored.
+    Views,
+    /// Which units dropout drops.
+    Dropout,
+    /// The noise on the gradient.
+    Noise,
+    /// Which records are split off for evaluation.
+    Split,
+    /// Initial weights.
+    Weights,
+}
+
+impl Purpose {
+    /// The nonce; changing one changes every deterministic run.
+    fn number(self) -> u64 {
+        match self {
+            Self::Sampling => 1,
+            Self::Views => 2,
+            Self::Dropout => 3,
+            Self::Noise => 4,
+            Self::Split => 5,
+            Self::Weights => 6,
+        }
+    }
+}
+
+/// The secret from which all randomness of a run follows.
+///
+/// # Guarantee
+/// [`MasterKey::from_os`] holds 256 bits of the operating system's. It can be neither printed nor written, so that no noise can be
+/// computed again from a file. [`MasterKey::from_seed`] is for tests: against anyone who knows the seed nothing is private.
+#[derive(Clone)]
+pub struct MasterKey([u8; 32]);
+
+impl MasterKey {
+    /// A fresh key from the operating system.
+    ///
+    /// # Errors
+    /// The operating system gives no random bytes.
+    pub fn from_os() -> Result<Self, DataError> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|source| DataError::Randomness { source })?;
+        Ok(Self(key))
+    }
+
+    /// The key of a seed, for tests and for what need not be secret.
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Self {
+        let mut key = *b"________dapple deterministic run";
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        Self(key)
+    }
+
+    /// The key of one use.
+    #[must_use]
+    pub fn purpose(&self, purpose: Purpose) -> PurposeKey {
+        PurposeKey(child(&self.0, purpose.number()))
+    }
+}
+
+/// The key of one use of randomness, for all steps.
+#[derive(Clone)]
+pub struct PurposeKey([u8; 32]);
+
+impl PurposeKey {
+    /// The key of one step (or of one epoch, where a use counts epochs).
+    #[must_use]
+    pub fn step(&self, step: u64) -> StepKey {
+        StepKey(child(&self.0, step))
+    }
+
+    /// The key itself. Balanced sampling needs it again after a crash, for the rest of an epoch's allocation; no other key may be
+    /// written anywhere.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; 32] {
+        self.0
+    }
+
+    /// A key that was written before.
+    #[must_use]
+    pub fn from_bytes(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+}
+
+/// The key of one step.
+#[derive(Clone)]
+pub struct StepKey([u8; 32]);
+
+impl StepKey {
+    /// An independent stream of random numbers for each number.
+    #[must_use]
+    pub fn stream(&self, number: u64) -> ChaCha20Rng {
+        stream(&self.0, number)
+    }
+}
+
+fn stream(key: &[u8; 32], nonce: u64) -> ChaCha20Rng {
+    let mut random = ChaCha20Rng::from_seed(*key);
+    random.set_stream(nonce);
+    random
+}
+
+fn child(key: &[u8; 32], nonce: u64) -> [u8; 32] {
+    let mut child = [0; 32];
+    stream(key, nonce).fill_bytes(&mut child);
+    child
+}
+
+/// Keys are wiped from memory when they are dropped, and show nothing of themselves.
+macro_rules! secret {
+    ($($name:ident),*) => {$(
+        impl Drop for $name {
+            fn drop(&mut self) {
+                self.0.zeroize();
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(concat!(stringify!($name), "(secret)"))
+            }
+        }
+    )*};
+}
+
+secret!(MasterKey, PurposeKey, StepKey);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_streams_are_the_same() {
+        let mut seen = BTreeSet::new();
+        let purposes = [
+            Purpose::Sampling,
+            Purpose::Views,
+            Purpose::Dropout,
+            Purpose::Noise,
+            Purpose::Split,
+            Purpose::Weights,
+        ];
+        for seed in 0..3 {
+            for purpose in purposes {
+                for step in 0..4 {
+                    for number in 0..4 {
+                        let mut random =
+                            MasterKey::from_seed(seed).purpose(purpose).step(step).stream(number);
+                        assert!(seen.insert(random.next_u64()));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_kept_and_never_printed() {
+        let key = MasterKey::from_os().unwrap().purpose(Purpose::Sampling);
+        let again = PurposeKey::from_bytes(key.to_bytes());
+        assert_eq!(key.step(3).stream(5).next_u64(), again.step(3).stream(5).next_u64());
+        assert_eq!(format!("{key:?}"), "PurposeKey(secret)");
+        let other = MasterKey::from_os().unwrap().purpose(Purpose::Sampling);
+        assert_ne!(key.to_bytes(), other.to_bytes());
+    }
+}

@@ -1,0 +1,62 @@
+//! What a step is to the accountant.
+
+use dapple_plan::{Plan, Sampling, Scheme};
+use serde::{Deserialize, Serialize};
+
+/// The accounting event of one step: all that its price depends on beside the plan's relation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Event {
+    /// How records are drawn.
+    pub scheme: Scheme,
+    /// Records a step, in expectation.
+    pub batch: u64,
+    /// Records in the data set.
+    pub records: u64,
+    /// Steps of an epoch that each record joins, for balanced sampling; otherwise 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub per_record: u64,
+    /// Steps of an epoch, for balanced sampling; otherwise 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub epoch_steps: u64,
+    /// Standard deviation of the noise on the sum of clipped gradients, in clip norms.
+    pub noise_multiplier: f64,
+    /// The probability that a sampled record shows what is protected.
+    pub inclusion_probability: f64,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+impl Event {
+    /// The event of every step of a plan without phases, or of one phase.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        let (per_record, epoch_steps) = match plan.sampling() {
+            Sampling::Balanced { per_record, epoch_steps } => (per_record, epoch_steps),
+            Sampling::Poisson | Sampling::WithoutReplacement => (0, 0),
+        };
+        Self {
+            scheme: plan.sampling().scheme(),
+            batch: plan.batch(),
+            records: plan.records(),
+            per_record,
+            epoch_steps,
+            noise_multiplier: plan.noise_multiplier(),
+            inclusion_probability: plan.inclusion_probability(),
+        }
+    }
+
+    /// The scheme with its parameters.
+    #[must_use]
+    pub fn sampling(&self) -> Sampling {
+        match self.scheme {
+            Scheme::Poisson => Sampling::Poisson,
+            Scheme::WithoutReplacement => Sampling::WithoutReplacement,
+            Scheme::Balanced => {
+                Sampling::Balanced { per_record: self.per_record, epoch_steps: self.epoch_steps }
+            }
+        }
+    }
+}

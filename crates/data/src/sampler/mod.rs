@@ -1,0 +1,144 @@
+//! Which records a step sees, drawn as the accountant assumes.
+
+mod balanced;
+mod event;
+mod poisson;
+
+use std::sync::Arc;
+
+use dapple_plan::{Plan, Sampling};
+
+use crate::DataError;
+use crate::keys::PurposeKey;
+use crate::uniform::subset;
+use balanced::Allocation;
+use poisson::Rate;
+
+pub use event::Event;
+
+/// The records of one step, in growing order. A Poisson draw may be empty: the step still adds noise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draw {
+    /// The step, from 0.
+    pub step: u64,
+    /// Which part of the plan the step belongs to, an index into [`Plan::phases`]; 0 in a plan without phases.
+    pub phase: usize,
+    /// The records, each at most once.
+    pub indices: Vec<usize>,
+}
+
+/// Draws the records of every step of a plan. A draw is a function of (key, step) alone, so a run goes on from any step with nothing
+/// but the key.
+///
+/// # Guarantee
+/// The participation of records follows exactly the law of the plan's scheme, given a key from the operating system (that is, up to
+/// the security of ChaCha20):
+/// - Poisson: each record joins each step with probability batch / records, independently of all others. No rounding: the coin is
+///   decided by as many random bits as the ratio of the two integers needs.
+/// - without replacement: each step sees a uniform subset of exactly `batch` records, independently of other steps.
+/// - balanced: each record joins `per_record` steps of each epoch, a uniform subset of the epoch's steps, independently of other
+///   records and epochs.
+///
+/// [`Sampler::event`] is the accountant's name for what a step did.
+#[derive(Debug, Clone)]
+pub struct Sampler {
+    key: PurposeKey,
+    records: u64,
+    phases: Vec<Phase>,
+    allocation: Option<Arc<Allocation>>,
+}
+
+#[derive(Debug, Clone)]
+struct Phase {
+    first_step: u64,
+    steps: u64,
+    event: Event,
+}
+
+impl Sampler {
+    /// A sampler for a data set of `records` records.
+    ///
+    /// # Errors
+    /// A plan for another number of records; a batch larger than the data set.
+    pub fn new(plan: &Plan, records: usize, key: PurposeKey) -> Result<Self, DataError> {
+        let records = records as u64;
+        if plan.records() != records {
+            return Err(DataError::Records { plan: plan.records(), data: records });
+        }
+        let parts = if plan.phases().is_empty() { std::slice::from_ref(plan) } else { plan.phases() };
+        let mut first_step = 0;
+        let mut phases = Vec::with_capacity(parts.len());
+        for part in parts {
+            if part.batch() > records {
+                return Err(DataError::BatchTooLarge { batch: part.batch(), records });
+            }
+            phases.push(Phase { first_step, steps: part.steps(), event: Event::of(part) });
+            first_step += part.steps();
+        }
+        Ok(Self { key, records, phases, allocation: None })
+    }
+
+    /// Steps of the whole plan.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.phases.last().map_or(0, |phase| phase.first_step + phase.steps)
+    }
+
+    /// Which part of the plan a step belongs to.
+    ///
+    /// # Errors
+    /// A step beyond the end.
+    pub fn phase(&self, step: u64) -> Result<usize, DataError> {
+        let after = self.phases.partition_point(|phase| phase.first_step <= step);
+        match after.checked_sub(1) {
+            Some(phase) if step < self.steps() => Ok(phase),
+            _ => Err(DataError::Step { step, steps: self.steps() }),
+        }
+    }
+
+    /// What the step is to the accountant.
+    ///
+    /// # Errors
+    /// A step beyond the end.
+    pub fn event(&self, step: u64) -> Result<Event, DataError> {
+        Ok(self.phases[self.phase(step)?].event)
+    }
+
+    /// The records of a step.
+    ///
+    /// # Errors
+    /// A step beyond the end.
+    pub fn draw(&mut self, step: u64) -> Result<Draw, DataError> {
+        let phase = self.phase(step)?;
+        let Phase { first_step, event, .. } = self.phases[phase];
+        let indices = match event.sampling() {
+            Sampling::Poisson => {
+                Rate::new(event.batch, self.records).draw(&mut self.key.step(step).stream(0))
+            }
+            Sampling::WithoutReplacement => self.fixed_size(step, event.batch),
+            Sampling::Balanced { per_record, epoch_steps } => {
+                let epoch_steps = epoch_steps.max(1);
+                let place = (step - first_step) % epoch_steps;
+                // An epoch's allocation is keyed by its first step, which no other epoch shares.
+                let epoch = step - place;
+                let kept = self.allocation.take().filter(|allocation| allocation.epoch() == epoch);
+                let allocation = kept.unwrap_or_else(|| {
+                    let mut random = self.key.step(epoch).stream(0);
+                    Arc::new(Allocation::draw(&mut random, epoch, self.records, per_record, epoch_steps))
+                });
+                let indices = allocation.at(place);
+                self.allocation = Some(allocation);
+                indices
+            }
+        };
+        Ok(Draw { step, phase, indices })
+    }
+
+    fn fixed_size(&self, step: u64, batch: u64) -> Vec<usize> {
+        let mut taken = vec![false; self.records as usize];
+        subset(&mut self.key.step(step).stream(0), batch, self.records, |record| {
+            !std::mem::replace(&mut taken[record as usize], true)
+        });
+        taken.iter().enumerate().filter_map(|(record, &taken)| taken.then_some(record)).collect()
+    }
+}

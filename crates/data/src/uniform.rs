@@ -1,0 +1,99 @@
+//! Exact draws from a stream of uniform bits.
+
+use chacha20::rand_core::Rng;
+
+/// A uniform integer below `bound` (0 where the bound is 0): the high half of a 128-bit product, drawn again where it would
+/// favour some integers.
+///
+/// # Guarantee
+/// Exactly uniform, given uniform bits: each result is the high half of equally many of the words that are accepted.
+pub fn below(random: &mut impl Rng, bound: u64) -> u64 {
+    let product = |word: u64| u128::from(word) * u128::from(bound);
+    let mut drawn = product(random.next_u64());
+    if (drawn as u64) < bound {
+        // 2^64 mod bound words are too many.
+        let surplus = bound.wrapping_neg() % bound;
+        while (drawn as u64) < surplus {
+            drawn = product(random.next_u64());
+        }
+    }
+    (drawn >> 64) as u64
+}
+
+/// A uniform multiple of 2^-53 in [0, 1).
+pub fn unit(random: &mut impl Rng) -> f64 {
+    (random.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+}
+
+/// A uniform subset of `count` of the integers below `bound`, marked in `taken`, which holds no mark before (Floyd's algorithm).
+///
+/// # Guarantee
+/// Every subset of that size is equally likely. `count` above `bound` takes all.
+pub(crate) fn subset(random: &mut impl Rng, count: u64, bound: u64, mut take: impl FnMut(u64) -> bool) {
+    for last in bound.saturating_sub(count)..bound {
+        // Either a new one, or `last` itself, which no earlier draw could take.
+        if !take(below(random, last + 1)) {
+            take(last);
+        }
+    }
+}
+
+/// The integers below `count` in a uniformly random order (Fisher-Yates).
+pub(crate) fn shuffled(random: &mut impl Rng, count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        order.swap(last, below(random, last as u64 + 1) as usize);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{MasterKey, Purpose};
+    use crate::statistics::{ALPHA, chi_square_accepts};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn integers_below_a_bound_are_uniform() {
+        let mut random = MasterKey::from_seed(1).purpose(Purpose::Split).step(0).stream(0);
+        for bound in [2u64, 7, 100] {
+            let mut counts = vec![0u64; bound as usize];
+            for _ in 0..200_000 {
+                counts[below(&mut random, bound) as usize] += 1;
+            }
+            let expected = vec![200_000.0 / bound as f64; bound as usize];
+            assert!(chi_square_accepts(&counts, &expected, ALPHA), "{counts:?}");
+        }
+        // Nearly half of all words are refused for this bound.
+        let bound = (1u64 << 63) + 1;
+        assert!((0..1000).all(|_| below(&mut random, bound) < bound));
+        assert_eq!((below(&mut random, 1), below(&mut random, 0)), (0, 0));
+    }
+
+    #[test]
+    fn subsets_are_uniform() {
+        let mut random = MasterKey::from_seed(2).purpose(Purpose::Split).step(0).stream(0);
+        // 3 of 6: 20 subsets.
+        let mut counts = std::collections::BTreeMap::new();
+        for _ in 0..100_000 {
+            let mut chosen = BTreeSet::new();
+            subset(&mut random, 3, 6, |index| chosen.insert(index));
+            assert_eq!(chosen.len(), 3);
+            *counts.entry(chosen).or_insert(0u64) += 1;
+        }
+        let counts: Vec<u64> = counts.into_values().collect();
+        assert!(chi_square_accepts(&counts, &[5000.0; 20], ALPHA), "{counts:?}");
+    }
+
+    #[test]
+    fn orders_are_uniform() {
+        let mut random = MasterKey::from_seed(3).purpose(Purpose::Split).step(0).stream(0);
+        let mut counts = std::collections::BTreeMap::new();
+        for _ in 0..100_000 {
+            *counts.entry(shuffled(&mut random, 4)).or_insert(0u64) += 1;
+        }
+        let counts: Vec<u64> = counts.into_values().collect();
+        assert!(chi_square_accepts(&counts, &[100_000.0 / 24.0; 24], ALPHA), "{counts:?}");
+    }
+}

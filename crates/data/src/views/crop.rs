@@ -1,0 +1,109 @@
+//! Where a crop lies.
+
+use chacha20::rand_core::Rng;
+use dapple_geometry::{CropDistribution, ResizedCrop, Size};
+
+use crate::DataError;
+use crate::uniform::{below, unit};
+
+/// Tries of a random resized crop before the centre crop.
+const TRIES: usize = 10;
+
+/// A rectangle within an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) x: u32,
+    pub(super) y: u32,
+    pub(super) size: Size,
+}
+
+impl Place {
+    /// The whole image.
+    pub(super) fn whole(size: Size) -> Self {
+        Self { x: 0, y: 0, size }
+    }
+
+    /// The place whose distance to both edges differs by at most a pixel.
+    fn centre(image: Size, size: Size) -> Self {
+        Self { x: (image.width() - size.width()) / 2, y: (image.height() - size.height()) / 2, size }
+    }
+}
+
+/// Draws a crop as the geometry prices it.
+///
+/// # Guarantee
+/// Origins are exactly uniform (P Definition 5). Sizes of a random resized crop follow the law of [`ResizedCrop`], its draws
+/// being multiples of 2^-53 instead of real numbers.
+pub(super) fn draw(
+    crop: &CropDistribution,
+    image: Size,
+    random: &mut impl Rng,
+) -> Result<Place, dapple_geometry::Error> {
+    match crop {
+        CropDistribution::Fixed(size) if image.contains(*size) => Ok(uniform(image, *size, random)),
+        CropDistribution::Fixed(size) => Err(dapple_geometry::Error::CropTooLarge { crop: *size, image }),
+        CropDistribution::Resized(resized) => {
+            for _ in 0..TRIES {
+                if let Some(size) = one_try(resized, image, random) {
+                    return Ok(uniform(image, size, random));
+                }
+            }
+            fallback(resized, image)
+        }
+    }
+}
+
+/// A uniform origin among all that keep the crop inside.
+fn uniform(image: Size, size: Size, random: &mut impl Rng) -> Place {
+    let mut along = |whole: u32, part: u32| below(random, u64::from(whole - part) + 1) as u32;
+    let y = along(image.height(), size.height());
+    let x = along(image.width(), size.width());
+    Place { x, y, size }
+}
+
+/// Area and aspect ratio of one try; `None` where the crop does not fit.
+fn one_try(crop: &ResizedCrop, image: Size, random: &mut impl Rng) -> Option<Size> {
+    let mut between = |(low, high): (f64, f64)| low + (high - low) * unit(random);
+    let area = image.pixels() as f64 * between(crop.scale());
+    let (narrow, wide) = crop.ratio();
+    let ratio = between((narrow.ln(), wide.ln())).exp();
+    let width = (area * ratio).sqrt().round_ties_even() as u32;
+    let height = (area / ratio).sqrt().round_ties_even() as u32;
+    Size::new(width, height).ok().filter(|size| image.contains(*size))
+}
+
+/// The centre crop taken when all tries fail: as much of the image as the limits on the ratio allow.
+fn fallback(crop: &ResizedCrop, image: Size) -> Result<Place, dapple_geometry::Error> {
+    let (width, height) = (f64::from(image.width()), f64::from(image.height()));
+    let (narrow, wide) = crop.ratio();
+    let side = |length: f64, most: u32| (length.round_ties_even() as u32).clamp(1, most);
+    let size = if width / height < narrow {
+        Size::new(image.width(), side(width / narrow, image.height()))?
+    } else if width / height > wide {
+        Size::new(side(height * wide, image.width()), image.height())?
+    } else {
+        image
+    };
+    Ok(Place::centre(image, size))
+}
+
+/// Places for evaluation, where nothing is drawn: `grid * grid` crops from edge to edge, or the one in the centre; the whole image
+/// for random resized crops.
+pub(super) fn grid(crop: &CropDistribution, image: Size, grid: u32) -> Result<Vec<Place>, DataError> {
+    let CropDistribution::Fixed(size) = *crop else { return Ok(vec![Place::whole(image)]) };
+    if !image.contains(size) {
+        let source = dapple_geometry::Error::CropTooLarge { crop: size, image };
+        return Err(DataError::Geometry { place: "an image".to_owned(), source });
+    }
+    if grid <= 1 {
+        return Ok(vec![Place::centre(image, size)]);
+    }
+    let along = |whole: u32, part: u32| {
+        let room = u64::from(whole - part);
+        (0..u64::from(grid)).map(move |index| (index * room / u64::from(grid - 1)) as u32)
+    };
+    let columns: Vec<u32> = along(image.width(), size.width()).collect();
+    Ok(along(image.height(), size.height())
+        .flat_map(|y| columns.iter().map(move |&x| Place { x, y, size }))
+        .collect())
+}

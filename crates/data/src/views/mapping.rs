@@ -1,0 +1,104 @@
+//! Operations that only copy pixels, as one look-up an axis.
+
+use dapple_geometry::{Operation, Padding, PaddingMode, Size};
+
+/// Which source pixel each pixel shows: its column and row are looked up separately. `None` is the constant of zero padding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mapping {
+    pub(super) x: Vec<Option<u32>>,
+    pub(super) y: Vec<Option<u32>>,
+    /// Whether `x` looks up rows and `y` columns, after a quarter turn.
+    pub(super) swapped: bool,
+}
+
+impl Mapping {
+    /// Every pixel shows itself.
+    pub(super) fn identity(size: Size) -> Self {
+        let axis = |length: u32| (0..length).map(Some).collect();
+        Self { x: axis(size.width()), y: axis(size.height()), swapped: false }
+    }
+
+    pub(super) fn width(&self) -> u32 {
+        self.x.len() as u32
+    }
+
+    pub(super) fn height(&self) -> u32 {
+        self.y.len() as u32
+    }
+
+    /// One more operation; `false` if it does more than copy. The geometry has checked that the padding fits.
+    pub(super) fn then(&mut self, operation: &Operation) -> bool {
+        match operation {
+            Operation::Pad { padding: Padding { x, y }, mode } => {
+                self.x = padded(&self.x, *x, *mode);
+                self.y = padded(&self.y, *y, *mode);
+            }
+            Operation::FlipHorizontal => self.x.reverse(),
+            Operation::FlipVertical => self.y.reverse(),
+            Operation::Turn { clockwise } => {
+                std::mem::swap(&mut self.x, &mut self.y);
+                self.swapped = !self.swapped;
+                // Clockwise, the first column shows the last row; otherwise the first row shows the last column.
+                if *clockwise { self.x.reverse() } else { self.y.reverse() }
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// An axis extended by `pad` pixels on both ends.
+fn padded(axis: &[Option<u32>], pad: u32, mode: PaddingMode) -> Vec<Option<u32>> {
+    let length = axis.len() as i64;
+    let pad = i64::from(pad);
+    let show = |index: i64| {
+        let inside = match mode {
+            PaddingMode::Zero => index,
+            PaddingMode::Replicate => index.clamp(0, length - 1),
+            PaddingMode::Wrap => index.rem_euclid(length),
+            // c b | a b c | b a
+            PaddingMode::Reflect if index < 0 => -index,
+            PaddingMode::Reflect if index >= length => 2 * (length - 1) - index,
+            PaddingMode::Reflect => index,
+        };
+        usize::try_from(inside).ok().and_then(|inside| axis.get(inside).copied().flatten())
+    };
+    (-pad..length + pad).map(show).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letters(mode: PaddingMode) -> String {
+        let axis: Vec<Option<u32>> = (0..3).map(Some).collect();
+        padded(&axis, 2, mode)
+            .iter()
+            .map(|pick| pick.map_or('.', |pick| char::from(b'a' + pick as u8)))
+            .collect()
+    }
+
+    #[test]
+    fn modes_show_what_they_say() {
+        assert_eq!(letters(PaddingMode::Zero), "..abc..");
+        assert_eq!(letters(PaddingMode::Reflect), "cbabcba");
+        assert_eq!(letters(PaddingMode::Replicate), "aaabccc");
+        assert_eq!(letters(PaddingMode::Wrap), "bcabcab");
+    }
+
+    #[test]
+    fn four_quarter_turns_are_none() {
+        let size = Size::new(3, 2).unwrap();
+        for clockwise in [true, false] {
+            let mut mapping = Mapping::identity(size);
+            for _ in 0..4 {
+                assert!(mapping.then(&Operation::Turn { clockwise }));
+            }
+            assert_eq!(mapping, Mapping::identity(size));
+        }
+        // Clockwise, the first row of the result is the first column read upwards.
+        let mut mapping = Mapping::identity(size);
+        mapping.then(&Operation::Turn { clockwise: true });
+        assert_eq!((mapping.x, mapping.y), (vec![Some(1), Some(0)], vec![Some(0), Some(1), Some(2)]));
+    }
+}

@@ -1,0 +1,284 @@
+//! The spatial pipeline of a plan, carried out.
+
+mod crop;
+mod mapping;
+mod normalise;
+mod resample;
+mod source;
+
+use chacha20::rand_core::Rng;
+use dapple_geometry::{CropDistribution, Filter, Operation, Pipeline, Size};
+use dapple_plan::Spatial;
+use dapple_plan::spec::{DataSpec, Pixels};
+
+use crate::{DataError, Dataset, Image};
+use crop::Place;
+use mapping::Mapping;
+use normalise::Normalise;
+use resample::Taps;
+use source::Source;
+
+/// Turns an image into what the model sees: the operations before the crop, K crops, mirroring behind the crop where asked for,
+/// resizing to the model's size, and normalisation by fixed constants.
+///
+/// # Guarantee
+/// It carries out the very [`Pipeline`] that the geometry priced, on images of the size it was priced for and no other. A view depends
+/// on the pixels of a region only if its crop meets the region's influence mask ([`Pipeline::influence`]); crops are drawn from the
+/// priced distribution, independently for each view; what happens behind the crop reads the crop alone, and constants never come
+/// from the data.
+#[derive(Debug, Clone)]
+pub struct Views {
+    /// The size every training image must have.
+    image: Option<Size>,
+    before: Vec<Operation>,
+    crop: Option<CropDistribution>,
+    after: Vec<Operation>,
+    views: usize,
+    flip: bool,
+    output: Size,
+    normalise: Normalise,
+}
+
+impl Views {
+    /// The views of a plan (or of one phase of it) on the images of a data set.
+    ///
+    /// # Errors
+    /// Images of another size than the plan's, an operation that says too little to be carried out, a missing output size,
+    /// constants that do not fit the channels.
+    pub fn new(spatial: &Spatial, data: &DataSpec, dataset: &dyn Dataset) -> Result<Self, DataError> {
+        let (before, crop, after) = match spatial.pipeline() {
+            Some(pipeline) => {
+                (pipeline.before().to_vec(), Some(*pipeline.crop_distribution()), pipeline.after().to_vec())
+            }
+            None => (spatial.operations().to_vec(), None, Vec::new()),
+        };
+        for operation in before.iter().chain(&after) {
+            refuse(operation)?;
+        }
+        let image = spatial.image().or(dataset.image_size());
+        if let (Some(expected), Some(found)) = (image, dataset.image_size())
+            && expected != found
+        {
+            return Err(DataError::ImageSize { place: dataset.place(0), found, expected });
+        }
+        let asked = match data.size {
+            Some(Pixels { x, y }) => {
+                Some(Size::named("data.size", x, y).map_err(DataError::geometry("`data.size`"))?)
+            }
+            None => None,
+        };
+        let natural = natural_size(&before, crop.as_ref(), &after, image)?;
+        let output = asked.or(natural).ok_or_else(|| DataError::Missing {
+            key: "data.size",
+            why: "without a crop of fixed size the model needs a size to which images are brought".to_owned(),
+        })?;
+        let normalise = Normalise::new(dataset.channels(), data.mean.as_deref(), data.std.as_deref())?;
+        let flip = data.flip.unwrap_or(false);
+        Ok(Self { image, before, crop, after, views: spatial.views() as usize, flip, output, normalise })
+    }
+
+    /// Views of a record.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.views
+    }
+
+    /// What the model sees of one view: `[channels, height, width]`.
+    #[must_use]
+    pub fn shape(&self) -> [usize; 3] {
+        [self.normalise.channels(), self.output.height() as usize, self.output.width() as usize]
+    }
+
+    /// Values of one view.
+    #[must_use]
+    pub fn view_length(&self) -> usize {
+        self.shape().iter().product()
+    }
+
+    /// Draws the views of a training image.
+    ///
+    /// # Shapes
+    /// `output` is `[views, channels, height, width]`.
+    ///
+    /// # Errors
+    /// An image that is not of the plan's size, or into which the crop does not fit.
+    pub fn draw(&self, image: &Image, random: &mut impl Rng, output: &mut [f32]) -> Result<(), DataError> {
+        if let Some(expected) = self.image
+            && expected != image.size()
+        {
+            return Err(DataError::ImageSize { place: "an image".to_owned(), found: image.size(), expected });
+        }
+        let (source, mapping) = self.prepare(image)?;
+        let reaching = size_of(&mapping)?;
+        for view in output.chunks_exact_mut(self.view_length()) {
+            let place = match &self.crop {
+                Some(crop) => crop::draw(crop, reaching, random).map_err(DataError::geometry("an image"))?,
+                None => Place::whole(reaching),
+            };
+            let flip = self.flip && random.next_u32() >> 31 == 1;
+            self.finish(&source, &mapping, place, flip, view)?;
+        }
+        Ok(())
+    }
+
+    /// Views that [`Views::evaluate`] makes of an image.
+    #[must_use]
+    pub fn evaluation_views(&self, grid: u32) -> usize {
+        match self.crop {
+            Some(CropDistribution::Fixed(_)) => (grid.max(1) as usize).pow(2),
+            _ => 1,
+        }
+    }
+
+    /// The views of an image for evaluation, without randomness: `grid * grid` crops evenly spaced from edge to edge, or for a
+    /// grid of 1 the one in the centre; the whole image where the plan has no crop of fixed size. The image may have any size.
+    ///
+    /// # Shapes
+    /// `output` is `[evaluation_views(grid), channels, height, width]`.
+    ///
+    /// # Errors
+    /// An image into which the crop does not fit.
+    pub fn evaluate(&self, image: &Image, grid: u32, output: &mut [f32]) -> Result<(), DataError> {
+        let (source, mapping) = self.prepare(image)?;
+        let reaching = size_of(&mapping)?;
+        let places = match &self.crop {
+            Some(crop) => crop::grid(crop, reaching, grid)?,
+            None => vec![Place::whole(reaching)],
+        };
+        for (view, place) in output.chunks_exact_mut(self.view_length()).zip(places) {
+            self.finish(&source, &mapping, place, false, view)?;
+        }
+        Ok(())
+    }
+
+    /// The operations before the crop.
+    fn prepare<'a>(&self, image: &'a Image) -> Result<(Source<'a>, Mapping), DataError> {
+        if image.channels() != self.normalise.channels() {
+            let (found, expected) = (image.channels(), self.normalise.channels());
+            return Err(DataError::Channels { place: "an image".to_owned(), found, expected });
+        }
+        let reaching = Pipeline::new(self.before.clone(), CropDistribution::Fixed(image.size()))
+            .and_then(|pipeline| pipeline.size_before_crop(image.size()));
+        reaching.map_err(DataError::geometry("an image"))?;
+        let mapping = Mapping::identity(image.size());
+        self.run(&self.before, Source::Image(image), mapping)
+    }
+
+    fn run<'a>(
+        &self,
+        operations: &[Operation],
+        mut source: Source<'a>,
+        mut mapping: Mapping,
+    ) -> Result<(Source<'a>, Mapping), DataError> {
+        for operation in operations {
+            if mapping.then(operation) {
+                continue;
+            }
+            let size = size_of(&mapping)?;
+            let (along_x, along_y, to) = match operation {
+                Operation::Resize { to, filter, antialias } => {
+                    let taps = |from: u32, to: u32| {
+                        (from != to).then(|| Taps::resize(from, to, *filter, *antialias))
+                    };
+                    (taps(size.width(), to.width()), taps(size.height(), to.height()), *to)
+                }
+                Operation::Blur { radius_x, radius_y } => {
+                    let taps = |length, radius: u32| (radius > 0).then(|| Taps::blur(length, radius));
+                    (taps(size.width(), *radius_x), taps(size.height(), *radius_y), size)
+                }
+                other => {
+                    refuse(other)?;
+                    continue;
+                }
+            };
+            let planes = self.planes(&source, &mapping, Place::whole(size));
+            let values =
+                resample::apply(&planes, size, self.normalise.channels(), along_x.as_ref(), along_y.as_ref());
+            source = Source::Planes { size: to, values };
+            mapping = Mapping::identity(to);
+        }
+        Ok((source, mapping))
+    }
+
+    fn planes(&self, source: &Source<'_>, mapping: &Mapping, place: Place) -> Vec<f32> {
+        let mut planes = vec![0.0; self.normalise.channels() * place.size.pixels() as usize];
+        source.read(mapping, place, &self.normalise, &mut planes);
+        planes
+    }
+
+    /// What happens behind the crop.
+    fn finish(
+        &self,
+        source: &Source<'_>,
+        mapping: &Mapping,
+        place: Place,
+        flip: bool,
+        view: &mut [f32],
+    ) -> Result<(), DataError> {
+        let mirror = |view: &mut [f32]| {
+            if flip {
+                view.chunks_exact_mut(self.output.width() as usize).for_each(<[f32]>::reverse);
+            }
+        };
+        if self.after.is_empty() && place.size == self.output {
+            source.read(mapping, place, &self.normalise, view);
+            mirror(view);
+            return Ok(());
+        }
+        let values = self.planes(source, mapping, place);
+        let crop = Source::Planes { size: place.size, values };
+        let resize = Operation::Resize { to: self.output, filter: Filter::Bilinear, antialias: true };
+        let (crop, mapping) = self.run(&self.after, crop, Mapping::identity(place.size))?;
+        let (crop, mapping) = self.run(&[resize], crop, mapping)?;
+        crop.read(&mapping, Place::whole(self.output), &self.normalise, view);
+        mirror(view);
+        Ok(())
+    }
+}
+
+/// The size that reaches the model by itself, where it is always the same.
+fn natural_size(
+    before: &[Operation],
+    crop: Option<&CropDistribution>,
+    after: &[Operation],
+    image: Option<Size>,
+) -> Result<Option<Size>, DataError> {
+    let follow = |operations: &[Operation], from: Size| {
+        Pipeline::new(operations.to_vec(), CropDistribution::Fixed(from))
+            .and_then(|pipeline| pipeline.size_before_crop(from))
+            .map_err(DataError::geometry("`pipeline.operations`"))
+    };
+    let resized = before.iter().rev().find_map(|operation| match operation {
+        Operation::Resize { to, .. } => Some(*to),
+        _ => None,
+    });
+    match (crop, image.or(resized)) {
+        (Some(CropDistribution::Fixed(size)), image) => {
+            if let Some(image) = image {
+                let reaching = follow(before, image)?;
+                if !reaching.contains(*size) {
+                    let source = dapple_geometry::Error::CropTooLarge { crop: *size, image: reaching };
+                    return Err(DataError::Geometry { place: "`pipeline.crop`".to_owned(), source });
+                }
+            }
+            follow(after, *size).map(Some)
+        }
+        (Some(CropDistribution::Resized(_)), _) | (None, None) => Ok(None),
+        (None, Some(image)) => follow(before, image).map(Some),
+    }
+}
+
+fn size_of(mapping: &Mapping) -> Result<Size, DataError> {
+    Size::named("image", mapping.width(), mapping.height()).map_err(DataError::geometry("an image"))
+}
+
+/// Refuses what a plan prices without saying how it is done.
+fn refuse(operation: &Operation) -> Result<(), DataError> {
+    let (operation, reason) = match operation {
+        Operation::Pointwise => ("pointwise", "the plan does not say what it does to a pixel"),
+        Operation::Jpeg { .. } => ("jpeg", "the plan does not say at which quality"),
+        Operation::Global(global) => (global.name(), "it looks at the whole image"),
+        _ => return Ok(()),
+    };
+    Err(DataError::Operation { operation, reason })
+}

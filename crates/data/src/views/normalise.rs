@@ -1,0 +1,68 @@
+//! Normalisation by fixed constants.
+
+use crate::DataError;
+
+/// `(value - mean) / std` for each channel, where bytes stand for values from 0 to 1.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Normalise {
+    channels: Vec<Channel>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Channel {
+    mean: f32,
+    inverse: f32,
+    /// The normalised value of each byte.
+    table: Vec<f32>,
+}
+
+impl Normalise {
+    /// Constants for each channel; one constant stands for all. Without constants values stay as they are.
+    pub(super) fn new(channels: usize, mean: Option<&[f64]>, std: Option<&[f64]>) -> Result<Self, DataError> {
+        let constants = |key: &'static str, given: Option<&[f64]>, default: f64| match given {
+            None => Ok(vec![default; channels]),
+            Some([one]) => Ok(vec![*one; channels]),
+            Some(each) if each.len() == channels => Ok(each.to_vec()),
+            Some(other) => {
+                Err(DataError::Channels { place: format!("`{key}`"), found: other.len(), expected: channels })
+            }
+        };
+        let mean = constants("data.mean", mean, 0.0)?;
+        let std = constants("data.std", std, 1.0)?;
+        let bad = |key, value: f64, what: &str| DataError::Setting {
+            key,
+            problem: format!("{value} is not {what}"),
+        };
+        if let Some(&value) = mean.iter().find(|value| !value.is_finite()) {
+            return Err(bad("data.mean", value, "a number"));
+        }
+        if let Some(&value) = std.iter().find(|value| !(value.is_finite() && **value > 0.0)) {
+            return Err(bad("data.std", value, "a positive number"));
+        }
+        let channel = |(&mean, &std): (&f64, &f64)| Channel {
+            mean: mean as f32,
+            inverse: (1.0 / std) as f32,
+            table: (0..256).map(|byte| ((f64::from(byte) / 255.0 - mean) / std) as f32).collect(),
+        };
+        Ok(Self { channels: mean.iter().zip(&std).map(channel).collect() })
+    }
+
+    pub(super) fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    pub(super) fn table(&self, channel: usize) -> &[f32] {
+        &self.channels[channel].table
+    }
+
+    /// The normalised value of a pixel that is not a byte.
+    pub(super) fn value(&self, channel: usize, value: f32) -> f32 {
+        let Channel { mean, inverse, .. } = &self.channels[channel];
+        (value - mean) * inverse
+    }
+
+    /// The normalised value of black: what zero padding shows.
+    pub(super) fn blank(&self, channel: usize) -> f32 {
+        self.table(channel)[0]
+    }
+}

@@ -1,0 +1,173 @@
+//! Resizing and blurring: every output pixel is a weighted sum of a range of input pixels, axis by axis.
+
+use std::borrow::Cow;
+
+use dapple_geometry::{Filter, Size};
+
+/// The weights of one axis. Output pixel `x` reads `weights[x]` from input pixel `first[x]` on.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Taps {
+    first: Vec<usize>,
+    weights: Vec<Vec<f32>>,
+}
+
+impl Taps {
+    /// A resize, as torchvision's on floating-point tensors: pixel centres at half-integers; with antialiasing the filter is
+    /// widened by the down-scale factor and its weights are normalised within the image, without it pixels beyond the edge repeat it.
+    ///
+    /// # Guarantee
+    /// Only pixels within the footprint that the geometry counts have a weight.
+    pub(super) fn resize(input: u32, output: u32, filter: Filter, antialias: bool) -> Self {
+        let wide = u64::from(input);
+        let pick = |numerator: u64, denominator: u64| {
+            let index = (numerator * wide / denominator).min(wide - 1);
+            (index as usize, vec![1.0])
+        };
+        let (x_over, over) = (u64::from(output), 2 * u64::from(output));
+        (0..u64::from(output))
+            .map(|x| match filter {
+                Filter::Nearest => pick(x, x_over),
+                Filter::NearestExact => pick(2 * x + 1, over),
+                _ => {
+                    let centre = (2 * x + 1) as f64 * f64::from(input) / over as f64;
+                    weighted(
+                        centre,
+                        f64::from(input) / f64::from(output),
+                        i64::from(input),
+                        filter,
+                        antialias,
+                    )
+                }
+            })
+            .collect()
+    }
+
+    /// A Gaussian kernel of `2 radius + 1` pixels with the deviation `0.3 (radius - 1) + 0.8`; the edge pixel repeats.
+    pub(super) fn blur(length: u32, radius: u32) -> Self {
+        let deviation = 0.3 * (f64::from(radius) - 1.0) + 0.8;
+        let length = i64::from(length);
+        let reach = i64::from(radius);
+        (0..length)
+            .map(|x| {
+                let kernel = |offset: i64| (-0.5 * (offset as f64 / deviation).powi(2)).exp();
+                clamped(x - reach, x + reach, length, |index| kernel(index - x))
+            })
+            .collect()
+    }
+
+    fn output(&self) -> usize {
+        self.first.len()
+    }
+}
+
+impl FromIterator<(usize, Vec<f32>)> for Taps {
+    fn from_iter<I: IntoIterator<Item = (usize, Vec<f32>)>>(pixels: I) -> Self {
+        let (first, weights) = pixels.into_iter().unzip();
+        Self { first, weights }
+    }
+}
+
+/// Weights of a filter around `centre`.
+fn weighted(centre: f64, scale: f64, length: i64, filter: Filter, antialias: bool) -> (usize, Vec<f32>) {
+    let widen = if antialias { scale.max(1.0) } else { 1.0 };
+    let support = reach(filter) * widen;
+    let weight = |index: i64| shape(filter, antialias, (index as f64 + 0.5 - centre) / widen);
+    let first = (centre - support + 0.5).floor() as i64;
+    let last = (centre + support + 0.5).floor() as i64 - 1;
+    if antialias {
+        clamped(first.max(0), last.min(length - 1), length, weight)
+    } else {
+        clamped(first, last, length, weight)
+    }
+}
+
+/// Weights of the pixels from `first` to `last`, normalised; those beyond the image count for the edge pixel.
+fn clamped(first: i64, last: i64, length: i64, weight: impl Fn(i64) -> f64) -> (usize, Vec<f32>) {
+    let inside = |index: i64| index.clamp(0, length - 1);
+    let start = inside(first);
+    let mut weights = vec![0.0; (inside(last) - start + 1).max(1) as usize];
+    for index in first..=last {
+        weights[(inside(index) - start) as usize] += weight(index);
+    }
+    let total: f64 = weights.iter().sum();
+    if total == 0.0 {
+        // No pixel centre within reach: the pixel around the middle.
+        weights[0] = 1.0;
+        return (start as usize, weights.into_iter().map(|weight| weight as f32).collect());
+    }
+    (start as usize, weights.into_iter().map(|weight| (weight / total) as f32).collect())
+}
+
+fn reach(filter: Filter) -> f64 {
+    match filter {
+        Filter::Nearest | Filter::NearestExact | Filter::Box => 0.5,
+        Filter::Bilinear => 1.0,
+        Filter::Bicubic => 2.0,
+        Filter::Lanczos => 3.0,
+    }
+}
+
+/// The filter itself.
+fn shape(filter: Filter, antialias: bool, x: f64) -> f64 {
+    let distance = x.abs();
+    if distance > reach(filter) {
+        return 0.0;
+    }
+    match filter {
+        Filter::Nearest | Filter::NearestExact | Filter::Box => f64::from(u8::from(x > -0.5)),
+        Filter::Bilinear => 1.0 - distance,
+        Filter::Bicubic => {
+            // The two values in use: Pillow and antialiased torch, and torch without antialiasing.
+            let a = if antialias { -0.5 } else { -0.75 };
+            if distance < 1.0 {
+                ((a + 2.0) * distance - (a + 3.0)) * distance * distance + 1.0
+            } else {
+                (((distance - 5.0) * distance + 8.0) * distance - 4.0) * a
+            }
+        }
+        Filter::Lanczos => sinc(x) * sinc(x / 3.0),
+    }
+}
+
+fn sinc(x: f64) -> f64 {
+    let angle = x * std::f64::consts::PI;
+    if angle == 0.0 { 1.0 } else { angle.sin() / angle }
+}
+
+/// Applies weights along x and y to planes `[channels, height, width]`; `None` leaves an axis as it is.
+pub(super) fn apply(
+    planes: &[f32],
+    size: Size,
+    channels: usize,
+    along_x: Option<&Taps>,
+    along_y: Option<&Taps>,
+) -> Vec<f32> {
+    let (width, height) = (size.width() as usize, size.height() as usize);
+    let (planes, width) = match along_x {
+        None => (Cow::Borrowed(planes), width),
+        Some(taps) => {
+            let mut output = Vec::with_capacity(channels * height * taps.output());
+            for row in planes.chunks_exact(width) {
+                output.extend(taps.first.iter().zip(&taps.weights).map(|(&first, weights)| {
+                    row[first..].iter().zip(weights).map(|(value, weight)| value * weight).sum::<f32>()
+                }));
+            }
+            (Cow::Owned(output), taps.output())
+        }
+    };
+    let Some(taps) = along_y else { return planes.into_owned() };
+    let mut output = vec![0.0; channels * taps.output() * width];
+    for (plane, target) in
+        planes.chunks_exact(height * width).zip(output.chunks_exact_mut(taps.output() * width))
+    {
+        for ((target, &first), weights) in target.chunks_exact_mut(width).zip(&taps.first).zip(&taps.weights)
+        {
+            for (row, &weight) in plane[first * width..].chunks_exact(width).zip(weights) {
+                for (sum, value) in target.iter_mut().zip(row) {
+                    *sum += weight * value;
+                }
+            }
+        }
+    }
+    output
+}

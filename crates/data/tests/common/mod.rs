@@ -1,0 +1,47 @@
+//! Files to read, and plans to carry out.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dapple_plan::{Plan, PlanSpec};
+
+/// An IDX file of unsigned bytes.
+pub(crate) fn idx_bytes(shape: &[u32], data: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 8, shape.len() as u8];
+    shape.iter().for_each(|side| bytes.extend(side.to_be_bytes()));
+    bytes.extend(data);
+    bytes
+}
+
+/// A `.npy` file of version 1, padded as numpy does.
+pub(crate) fn npy_bytes(descr: &str, shape: &[usize], data: &[u8]) -> Vec<u8> {
+    let shape: String = shape.iter().map(|side| format!("{side}, ")).collect();
+    let mut text =
+        format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}), }}", shape.trim_end());
+    while (10 + text.len() + 1) % 64 != 0 {
+        text.push(' ');
+    }
+    text.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((text.len() as u16).to_le_bytes());
+    bytes.extend(text.as_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// A checked plan from TOML.
+pub(crate) fn plan(text: &str) -> Plan {
+    Plan::check(&spec(text)).unwrap()
+}
+
+pub(crate) fn spec(text: &str) -> PlanSpec {
+    PlanSpec::from_toml(&format!("[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n{text}")).unwrap()
+}
