@@ -93,3 +93,12 @@ pub(crate) fn in_range(
         Err(AccountingError::OutOfRange { name, value, range })
     }
 }
+
+/// Checks that probabilities add up to 1.
+pub(crate) fn adds_up_to_one(names: &'static str, probabilities: impl Iterator<Item = f64>) -> Result<()> {
+    let sum = probabilities.fold(0.0, |sum, probability| sum + probability);
+    if (sum - 1.0).abs() > 1e-12 {
+        return Err(AccountingError::NotADistribution { names, sum });
+    }
+    Ok(())
+}

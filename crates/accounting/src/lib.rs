@@ -36,7 +36,7 @@ pub mod search;
 pub use bracket::Bracket;
 pub use error::{AccountingError, Result};
 pub use pair::{Distances, Participation, Substitution};
-pub use partition::{Allocation, AllocationAnswer, AllocationBound};
+pub use partition::{Allocation, AllocationAnswer, AllocationBound, Partition};
 pub use pld::{Pld, Precision};
 
 /// The README's examples are tests of this crate.

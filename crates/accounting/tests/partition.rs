@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use dapple_accounting::{Allocation, AllocationBound, Bracket, Pld, Precision};
+use dapple_accounting::{Allocation, AllocationBound, Bracket, Partition, Pld, Precision};
 
 const PRECISE: Precision = Precision { relative: 1e-3 };
 
@@ -165,6 +165,88 @@ fn monte_carlo_of_a_sampled_composition_lies_in_the_bracket() {
     assert!(bracket.lower <= removal + error, "removal is the larger direction: {bracket:?}, {removal}");
 }
 
+/// A model of four parameters that a record sees through one of two overlapping partitions, or whole: the mechanism itself, not its
+/// dominating pair.
+#[test]
+fn monte_carlo_of_a_mixture_of_partitions_stays_below_the_bound() {
+    const SAMPLES: u32 = 100_000;
+    let half = std::f64::consts::FRAC_1_SQRT_2;
+    // Gradients of norm 1 on the parameters of each submodel, with the probabilities of drawing them.
+    let submodels: [(f64, [f64; 4]); 5] = [
+        (0.2, [half, half, 0.0, 0.0]),
+        (0.2, [0.0, 0.0, half, half]),
+        (0.2, [half, 0.0, half, 0.0]),
+        (0.2, [0.0, half, 0.0, half]),
+        (0.2, [0.5; 4]),
+    ];
+    let partitions =
+        [(0.4, 2), (0.4, 2), (0.2, 1)].map(|(probability, submodels)| Partition { probability, submodels });
+    for (sigma, epsilon) in [(0.5, 0.5), (1.0, 0.3)] {
+        let mu = 1.0 / sigma;
+        let mut random = Random(0xE703_7ED1_A0B4_28DB);
+        let ratio = |random: &mut Random, present: bool| {
+            let mut drawn = random.uniform();
+            let centre = submodels.iter().find(|(p, _)| {
+                drawn -= p;
+                drawn < 0.0
+            });
+            let shift = if present { centre.map_or([0.0; 4], |(_, g)| *g) } else { [0.0; 4] };
+            let noisy = shift.map(|g| mu * g + random.normal());
+            let part = |g: &[f64; 4]| -> f64 {
+                let product: f64 = g.iter().zip(&noisy).map(|(g, y)| g * y).sum();
+                (mu * product - 0.5 * mu * mu).exp()
+            };
+            submodels.iter().map(|(p, g)| p * part(g)).sum::<f64>()
+        };
+        let a = f64::exp(epsilon);
+        let mut means = [0.0; 2];
+        for _ in 0..SAMPLES {
+            means[0] += (1.0 - a / ratio(&mut random, true)).max(0.0);
+            means[1] += (1.0 - a * ratio(&mut random, false)).max(0.0);
+        }
+        let larger = means[0].max(means[1]) / f64::from(SAMPLES);
+        let bound =
+            Pld::split_mixture(&partitions, 1.0, 0.0, sigma).unwrap().delta(epsilon, PRECISE).unwrap();
+        let error = hoeffding(SAMPLES);
+        assert!(bound.upper >= larger - error, "sigma {sigma}: {bound:?} below {larger} - {error}");
+    }
+}
+
+#[test]
+fn mixtures_lie_between_their_partitions() {
+    let (sigma, delta) = (1.2, 1e-5);
+    let epsilon = |pld: &Pld| pld.epsilon(delta, PRECISE).unwrap();
+    let mixture = |parts: &[(f64, u64)], nonsplit: f64| {
+        let parts: Vec<Partition> =
+            parts.iter().map(|&(probability, submodels)| Partition { probability, submodels }).collect();
+        Pld::split_mixture(&parts, 0.8, nonsplit, sigma).unwrap()
+    };
+    for nonsplit in [0.0, 0.6] {
+        let [few, many] = [2, 8].map(|d| epsilon(&Pld::partial_split(d, 0.8, nonsplit, sigma).unwrap()));
+        // Equally many submodels: one partition.
+        assert_eq!(epsilon(&mixture(&[(0.4, 2), (0.6, 2), (0.0, 1)], nonsplit)), few);
+        let both = mixture(&[(0.3, 2), (0.7, 8)], nonsplit);
+        assert!(many.upper < epsilon(&both).lower && epsilon(&both).upper < few.lower);
+        assert!(epsilon(&both.subsample_poisson(0.2).unwrap()).upper < epsilon(&both).lower);
+        assert_overlap(epsilon(&both.subsample_poisson(1.0).unwrap()), epsilon(&both), "q = 1");
+        // Delta of a mixture is the mean of its parts' deltas, direction by direction; removal is the larger one here.
+        let deltas = [both, mixture(&[(1.0, 2)], nonsplit), mixture(&[(1.0, 8)], nonsplit)]
+            .map(|pld| pld.delta(1.0, PRECISE).unwrap());
+        let mean = Bracket {
+            lower: 0.3 * deltas[1].lower + 0.7 * deltas[2].lower,
+            upper: 0.3 * deltas[1].upper + 0.7 * deltas[2].upper,
+        };
+        assert_overlap(deltas[0], mean, "mean");
+        // All partitions whole: the Gaussian mechanism.
+        let norm = 0.8_f64.hypot(nonsplit);
+        assert_overlap(
+            epsilon(&mixture(&[(1.0, 1)], nonsplit)),
+            epsilon(&Pld::gaussian(norm, sigma).unwrap()),
+            "whole",
+        );
+    }
+}
+
 /// The true pair of `k` of `T` steps: its ratio is the elementary symmetric polynomial of the log-normals over its mean.
 #[test]
 fn monte_carlo_of_several_appearances_stays_below_the_bounds() {
@@ -234,11 +316,21 @@ fn published_brackets_are_met() {
 
 #[test]
 fn many_appearances_are_best_bounded_by_renyi_divergences() {
-    // floor(100 / 40) = 2 places leave little to hide in; the mixture over all subsets leaves more.
-    let answer = Allocation::new(100, 40, 2.0).unwrap().epsilon(1e-5, PRECISE).unwrap();
-    assert_eq!(answer.bound, AllocationBound::RenyiBound, "{answer:?}");
-    let composed = Pld::random_allocation(100, 40, 2.0).unwrap().epsilon(1e-5, PRECISE).unwrap();
-    assert!(answer.epsilon.upper < composed.upper);
+    // floor(100 / 40) = 2 places leave little to hide in; the mixture over all subsets leaves more. With few steps the exact
+    // divergence is within reach at the orders that count.
+    for (steps, per_record, sigma, expected) in
+        [(100, 40, 8.0, AllocationBound::RenyiBound), (10, 4, 2.0, AllocationBound::RenyiExact)]
+    {
+        let answer = Allocation::new(steps, per_record, sigma).unwrap().epsilon(1e-5, PRECISE).unwrap();
+        assert_eq!(answer.bound, expected, "{answer:?}");
+        let composed =
+            Pld::random_allocation(steps, per_record, sigma).unwrap().epsilon(1e-5, PRECISE).unwrap();
+        assert!(answer.epsilon.upper < composed.upper);
+        // Delta at that epsilon is the delta asked for, by the same bound.
+        let allocation = Allocation::new(steps, per_record, sigma).unwrap();
+        let (delta, bound) = allocation.delta(answer.epsilon.upper, PRECISE).unwrap();
+        assert!((delta.upper / 1e-5 - 1.0).abs() < 1e-9 && bound == expected, "{delta:?} {bound:?}");
+    }
 }
 
 #[test]
@@ -303,6 +395,18 @@ fn bad_questions_name_the_place() {
         (Pld::partial_split(2, 1.0, f64::INFINITY, 1.0).unwrap_err(), "nonsplit norm"),
         (Pld::partial_split(2, 0.0, 0.0, 1.0).unwrap_err(), "sum of the norms"),
         (Allocation::new(10, 1, 1.0).unwrap().epochs(0).unwrap_err(), "epochs"),
+        (
+            Pld::split_mixture(&[], 1.0, 0.0, 1.0).unwrap_err(),
+            "the probabilities of the partitions add up to 0",
+        ),
+        (
+            Pld::split_mixture(&[Partition { probability: -0.5, submodels: 2 }], 1.0, 0.0, 1.0).unwrap_err(),
+            "probability of a partition",
+        ),
+        (
+            Pld::split_mixture(&[Partition { probability: 1.0, submodels: 0 }], 1.0, 0.0, 1.0).unwrap_err(),
+            "submodels",
+        ),
     ] {
         assert!(error.to_string().starts_with(name), "{error}");
     }

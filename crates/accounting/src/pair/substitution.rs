@@ -2,7 +2,7 @@
 
 use super::gaussian::{PROBE_REACH, PROBE_STEP, outcome_cells};
 use super::{Cell, Cells, Gaussian, Pair, Probe};
-use crate::error::{AccountingError, Result, in_range};
+use crate::error::{Result, adds_up_to_one, in_range};
 use crate::numerics::normal;
 
 /// One step under a substitution relation, in units of the noise's standard deviation.
@@ -61,10 +61,7 @@ impl Substitution {
         for (name, value) in [("absent", w0), ("unaffected", w1), ("affected", q)] {
             in_range(name, value, 0.0, 1.0, "[0, 1]")?;
         }
-        let sum = w0 + w1 + q;
-        if (sum - 1.0).abs() > 1e-12 {
-            return Err(AccountingError::NotADistribution { names: "absent, unaffected, affected", sum });
-        }
+        adds_up_to_one("absent, unaffected, affected", [w0, w1, q].into_iter())?;
         in_range("distance", distances.affected, f64::MIN_POSITIVE, 1e6, "(0, 1e6]")?;
         in_range("distance", distances.unaffected, 0.5 * distances.affected, 1e6, "[d2 / 2, 1e6]")?;
         in_range(

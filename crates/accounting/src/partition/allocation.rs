@@ -5,6 +5,7 @@ use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
 use crate::pld::{Pld, Precision};
+use crate::rdp::Conversion;
 
 impl Pld {
     /// `steps` Gaussian steps of which each record takes part in exactly `per_record`, drawn uniformly and independently of
@@ -104,43 +105,58 @@ impl Allocation {
     /// The best of all bounds on epsilon at `delta`.
     ///
     /// # Guarantee
-    /// Each bound holds by itself, so that the least of their upper ends holds. A Rényi bound on removal is paired with the
-    /// better of the Rényi bound and the composed distribution on addition: each direction needs one bound only.
+    /// Each bound holds by itself for both directions, so that the least of their upper ends holds.
     ///
     /// # Errors
     /// A delta out of range, or an epsilon beyond [`limits::MAX_EPSILON`].
     pub fn epsilon(&self, delta: f64, precision: Precision) -> Result<AllocationAnswer> {
-        let pld = self.pld();
-        let composed = match pld.epsilon(delta, precision) {
+        let composed = match self.pld().epsilon(delta, precision) {
             Ok(bracket) => Some(bracket),
             Err(AccountingError::EpsilonTooLarge { .. }) => None,
             Err(error) => return Err(error),
         };
-        let bound = if self.is_exact() { AllocationBound::Exact } else { AllocationBound::Composition };
-        let mut best = composed.map(|epsilon| AllocationAnswer { epsilon, bound });
-        for (bound, renyi) in
-            [(AllocationBound::RenyiExact, Bound::Exact), (AllocationBound::RenyiBound, Bound::Convexity)]
-        {
-            // An exact distribution is never above its own Rényi divergences.
-            if (renyi == Bound::Exact && self.per_record > 1) || (best.is_some() && self.is_exact()) {
-                continue;
-            }
-            let rdp = PartitionRdp::new(self.steps, self.per_record, self.noise_multiplier, renyi)?;
-            let [removal, mut addition] = rdp.directions(self.epochs, delta);
-            let improves = |epsilon: f64| {
-                epsilon <= limits::MAX_EPSILON && best.is_none_or(|best| epsilon < best.epsilon.upper)
-            };
-            if improves(removal)
-                && addition > removal
-                && let Ok(composed) = pld.addition_only().epsilon_upper(delta, precision)
-            {
-                addition = addition.min(composed);
-            }
-            let epsilon = removal.max(addition);
-            if improves(epsilon) {
-                best = Some(AllocationAnswer { epsilon: Bracket::exact(epsilon), bound });
+        // An exact distribution is never above its own Rényi divergences.
+        let mut best = composed.map(|epsilon| AllocationAnswer { epsilon, bound: self.composed_bound() });
+        if best.is_none() || !self.is_exact() {
+            for (bound, rdp) in self.renyi()? {
+                let epsilon = rdp.epsilon(self.epochs, delta, Conversion::Tight)?.epsilon;
+                if epsilon <= limits::MAX_EPSILON && best.is_none_or(|best| epsilon < best.epsilon.upper) {
+                    best = Some(AllocationAnswer { epsilon: Bracket::exact(epsilon), bound });
+                }
             }
         }
         best.ok_or(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta })
+    }
+
+    /// The best of all bounds on delta at `epsilon`, and which it was.
+    ///
+    /// # Guarantee
+    /// As for [`Allocation::epsilon`].
+    ///
+    /// # Errors
+    /// An epsilon out of range.
+    pub fn delta(&self, epsilon: f64, precision: Precision) -> Result<(Bracket, AllocationBound)> {
+        let mut best = (self.pld().delta(epsilon, precision)?, self.composed_bound());
+        if !self.is_exact() {
+            for (bound, rdp) in self.renyi()? {
+                let delta = rdp.delta(self.epochs, epsilon, Conversion::Tight)?;
+                if delta < best.0.upper {
+                    best = (Bracket::exact(delta), bound);
+                }
+            }
+        }
+        Ok(best)
+    }
+
+    fn composed_bound(&self) -> AllocationBound {
+        if self.is_exact() { AllocationBound::Exact } else { AllocationBound::Composition }
+    }
+
+    fn renyi(&self) -> Result<[(AllocationBound, PartitionRdp); 2]> {
+        let of = |bound| PartitionRdp::new(self.steps, self.per_record, self.noise_multiplier, bound);
+        Ok([
+            (AllocationBound::RenyiExact, of(Bound::Exact)?),
+            (AllocationBound::RenyiBound, of(Bound::Convexity)?),
+        ])
     }
 }

@@ -99,6 +99,21 @@ impl Law {
         gathered.law(self.escaped + other.escaped, self.joint_rounding(other))
     }
 
+    /// One of several laws, each with its probability.
+    pub(super) fn mixture(parts: Vec<(f64, Self)>) -> Self {
+        let rounding = parts.iter().map(|(_, law)| law.rounding).fold(0.0, f64::max) + UNIT_ROUNDOFF;
+        let escaped = parts.iter().map(|(probability, law)| probability * law.escaped).sum();
+        let mut atoms: Vec<(f64, f64)> = parts
+            .into_iter()
+            .flat_map(|(probability, law)| {
+                law.values.into_iter().zip(law.masses.into_iter().map(move |mass| probability * mass))
+            })
+            .collect();
+        atoms.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (values, masses) = atoms.into_iter().unzip();
+        Self { values, masses, escaped, rounding }
+    }
+
     /// Every mass of the result is a sum of at most one term for each pair.
     fn joint_rounding(&self, other: &Self) -> f64 {
         let terms = self.values.len() as f64 * other.values.len() as f64;

@@ -1,7 +1,6 @@
 //! The mean of independent log-normals: the likelihood ratio of a Gaussian whose mean hides in one of many places.
 
 use super::law::{Gathered, Law, Spacing};
-use super::ratio::Ratio;
 use crate::numerics::normal;
 use crate::pair::Side;
 
@@ -24,23 +23,22 @@ impl Mean {
         Self { mu, count, spacing: Spacing { resolution: RESOLUTION, relative: mu.max(1.0) } }
     }
 
-    /// The ratio's laws from above and below.
+    /// The ratio's laws, from above and from below.
     ///
     /// # Guarantee
     /// One log-normal is cut into cells whose `Q`-mass and mean are normal probabilities; each cell is spread onto its ends
     /// (upper) or contracted to its barycentre (lower). `S_{2m} = S_m + S'_m` and `S_{m+1} = S_m + X` are rounded
     /// the same way, and rounding one term of a sum of independent terms keeps the convex order of the sum. Division by
     /// `d` keeps it too. So `upper` dominates `R` and `R` dominates `lower` in convex order.
-    pub(super) fn ratio(self) -> Ratio {
-        let [upper, lower] = [Side::Upper, Side::Lower].map(|side| self.law(side));
-        Ratio::new(upper, lower)
+    pub(super) fn laws(self) -> [Law; 2] {
+        [Side::Upper, Side::Lower].map(|side| self.law(side))
     }
 
-    /// The ratio of the product with a Gaussian pair at distance `mu`: `R X` for an independent log-normal `X`.
+    /// The laws of the product with a Gaussian pair at distance `mu`: `R X` for an independent log-normal `X`.
     ///
     /// # Guarantee
-    /// As for [`Mean::ratio`]: `f(x .)` is convex for `x >= 0`, so rounding either factor keeps the order of the product.
-    pub(super) fn ratio_beside(self, mu: f64) -> Ratio {
+    /// As for [`Mean::laws`]: `f(x .)` is convex for `x >= 0`, so rounding either factor keeps the order of the product.
+    pub(super) fn laws_beside(self, mu: f64) -> [Law; 2] {
         let relative = self.spacing.relative.max(mu);
         let split = Self { spacing: Spacing { relative, ..self.spacing }, ..self };
         let shared = Self { mu, count: 1, spacing: split.spacing };
@@ -48,12 +46,11 @@ impl Mean {
         // Var(R X) = (1 + Var R) (1 + Var X) - 1
         let (a, b) = (variance(&split), variance(&shared));
         let deviation = (a + b + a * b).sqrt();
-        let [upper, lower] = [Side::Upper, Side::Lower].map(|side| {
+        [Side::Upper, Side::Lower].map(|side| {
             let (x, y) = (split.law(side), shared.law(side));
             let (low, high) = (x.range().0 * y.range().0, x.range().1 * y.range().1);
             x.times(&y, &split.spacing.bounds(1.0, deviation, low, high), side)
-        });
-        Ratio::new(upper, lower)
+        })
     }
 
     fn law(&self, side: Side) -> Law {
@@ -128,7 +125,12 @@ mod tests {
 
     use super::*;
     use crate::pair::Pair;
-    use crate::partition::rdp::{forward_bound, forward_exact, reverse_bound};
+    use crate::partition::Ratio;
+    use crate::partition::rdp::{Bound, PartitionRdp};
+
+    fn pair_of(laws: [Law; 2]) -> Pair {
+        Pair::Ratio(Arc::new(Ratio::mixture(std::iter::once((1.0, laws)))))
+    }
 
     /// `H_{e^epsilon}` of a pair from one side.
     fn delta(pair: &Pair, epsilon: f64, side: Side) -> f64 {
@@ -147,8 +149,8 @@ mod tests {
             let row: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
             let [places, sigma, epsilon, remove, add, error] = row[..] else { panic!("{line}") };
             if (places, sigma) != known.0 {
-                let ratio = Mean::new(1.0 / sigma, places as u64).ratio();
-                known = ((places, sigma), Some(Pair::Ratio(Arc::new(ratio))));
+                let laws = Mean::new(1.0 / sigma, places as u64).laws();
+                known = ((places, sigma), Some(pair_of(laws)));
             }
             let pair = known.1.clone().unwrap();
             for (pair, exact) in [(pair.clone(), remove), (pair.reversed(), add)] {
@@ -163,29 +165,42 @@ mod tests {
         }
     }
 
-    /// `D_a(P || Q) = ln E_Q R^a / (a - 1)` and `D_a(Q || P) = ln E_Q R^{1-a} / (a - 1)` are means of convex functions.
+    /// `ln E f(R)^power / (a - 1)` over a law.
+    fn divergence(law: &Law, f: impl Fn(f64) -> f64, power: f64, a: f64) -> f64 {
+        let terms = law.values.iter().zip(&law.masses).map(|(&v, m)| m.ln() + power * f(v).ln());
+        crate::rdp::log_sum(terms) / (a - 1.0)
+    }
+
+    /// `D_a(P || Q) = ln E_Q R^a / (a - 1)` and `D_a(Q || P) = ln E_Q R^{1-a} / (a - 1)` are means of convex functions: those of the
+    /// lower law lie below equation (2), which lies below equation (3), sampled or not, whole or in part.
     #[test]
     fn renyi_divergences_of_the_laws_keep_to_their_sides() {
         for (places, sigma) in [(2, 1.0), (3, 0.6), (8, 2.0), (50, 1.0), (300, 0.8)] {
             let mean = Mean::new(1.0 / sigma, places);
-            let [upper, lower] = [Side::Upper, Side::Lower].map(|side| mean.law(side));
-            let exact = forward_exact(places, sigma, 40);
-            for order in [2_u32, 3, 5, 10, 20, 40] {
-                let a = f64::from(order);
-                let moment = |law: &Law, power: f64| {
-                    let sum: f64 = law.values.iter().zip(&law.masses).map(|(v, m)| m * v.powf(power)).sum();
-                    sum.ln() / (a - 1.0)
-                };
-                let (forward, bound) = (exact[order as usize - 2], forward_bound(places, 1, sigma, order));
-                // Sums of thousands of terms, counted as rounding in the laws.
-                let slack = 1e-9;
-                assert!(moment(&lower, a) <= forward + slack, "{places} {sigma} {order}");
-                assert!(forward <= bound + slack, "{places} {sigma} {order}");
-                let backward = reverse_bound(places, 1, sigma, order);
-                assert!(moment(&lower, 1.0 - a) <= backward + slack, "{places} {sigma} {order}: {backward}");
-                if order <= 3 {
-                    // Higher moments live beyond the values that the law keeps.
-                    assert!(moment(&upper, a) >= forward - slack, "{places} {sigma} {order}");
+            for (nonsplit, rate) in [(0.0, 1.0), (0.0, 0.1), (0.7, 0.3)] {
+                let [upper, lower] =
+                    if nonsplit > 0.0 { mean.laws_beside(nonsplit / sigma) } else { mean.laws() };
+                let [two, three] = [Bound::Exact, Bound::Convexity].map(|bound| {
+                    PartitionRdp::partial_split(places, 1.0, nonsplit, sigma, bound)
+                        .unwrap()
+                        .sampled(rate)
+                        .unwrap()
+                });
+                let sampled = |r: f64| 1.0 - rate + rate * r;
+                for order in [2_u32, 3, 5, 10, 20, 40] {
+                    let a = f64::from(order);
+                    let (two, three) = (two.divergence(order).unwrap(), three.divergence(order).unwrap());
+                    let setting = format!("{places} {sigma} {nonsplit} {rate} {order}");
+                    // Sums of thousands of terms, counted as rounding in the laws.
+                    let slack = 1e-9;
+                    assert!(two <= three + slack, "{setting}: {two} {three}");
+                    assert!(divergence(&lower, sampled, a, a) <= two + slack, "{setting}");
+                    // The forward divergence bounds the reverse one.
+                    assert!(divergence(&lower, sampled, 1.0 - a, a) <= two + slack, "{setting}");
+                    if order <= 3 {
+                        // Higher moments live beyond the values that the law keeps.
+                        assert!(divergence(&upper, sampled, a, a) >= two - slack, "{setting}");
+                    }
                 }
             }
         }
@@ -208,7 +223,7 @@ mod tests {
 
     #[test]
     fn sampled_ratios_mix_with_their_base_in_both_directions() {
-        let pair = Pair::Ratio(Arc::new(Mean::new(1.0, 5).ratio()));
+        let pair = pair_of(Mean::new(1.0, 5).laws());
         let (rate, epsilon) = (0.1, 0.05_f64);
         let a = epsilon.exp();
         for side in [Side::Upper, Side::Lower] {

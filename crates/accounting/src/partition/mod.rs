@@ -13,3 +13,4 @@ mod split;
 
 pub use allocation::{Allocation, AllocationAnswer, AllocationBound};
 pub(crate) use ratio::Ratio;
+pub use split::Partition;

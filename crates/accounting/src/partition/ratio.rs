@@ -25,9 +25,23 @@ struct Outcomes {
 }
 
 impl Ratio {
+    /// The ratio of a mixture whose parts are told apart: one of several, each given by its probability and its laws from above
+    /// and below.
+    ///
+    /// # Guarantee
+    /// `E f(R)` of a mixture is the mean of those of its parts, so that it keeps the convex order.
+    pub(super) fn mixture(parts: impl Iterator<Item = (f64, [Law; 2])>) -> Self {
+        let (mut upper, mut lower) = (vec![], vec![]);
+        for (probability, [above, below]) in parts {
+            upper.push((probability, above));
+            lower.push((probability, below));
+        }
+        Self::new(Law::mixture(upper), Law::mixture(lower))
+    }
+
     /// Rounding errors are relative errors of atoms, whose ratios are exact: scaling `P` and `Q` together by
     /// `1 + error` (upper) or `1 - error` (lower) covers them, since `H_a` is linear in that scale.
-    pub(super) fn new(upper: Law, lower: Law) -> Self {
+    fn new(upper: Law, lower: Law) -> Self {
         let outcomes = |law: Law, sign: f64| {
             let scale = (1.0 + sign * law.rounding).max(0.0);
             let cells =

@@ -3,37 +3,77 @@
 use std::sync::Arc;
 
 use super::lognormal::Mean;
-use crate::error::{Result, in_range};
+use super::ratio::Ratio;
+use crate::error::{Result, adds_up_to_one, in_range};
 use crate::limits;
 use crate::pair::Pair;
 use crate::pld::Pld;
 
-/// The most places a gradient can be hidden in.
-const MOST_PARTS: f64 = 1e7;
+/// A way to split a model into disjoint submodels, and how often it is drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Partition {
+    /// The probability that a record draws this partition.
+    pub probability: f64,
+    /// How many disjoint submodels it has.
+    pub submodels: u64,
+}
+
+/// Checks partitions, and joins those with equally many submodels.
+fn merged(partitions: &[Partition]) -> Result<Vec<Partition>> {
+    let mut merged: Vec<Partition> = vec![];
+    for &Partition { probability, submodels } in partitions {
+        in_range("submodels", submodels as f64, 1.0, 1e7, "[1, 10000000]")?;
+        in_range("probability of a partition", probability, 0.0, 1.0, "[0, 1]")?;
+        if let Some(same) = merged.iter_mut().find(|other| other.submodels == submodels) {
+            same.probability += probability;
+        } else if probability > 0.0 {
+            merged.push(Partition { probability, submodels });
+        }
+    }
+    adds_up_to_one("of the partitions", merged.iter().map(|partition| partition.probability))?;
+    Ok(merged)
+}
+
+/// The noise multipliers of the two parts of a partial split; `None` for a part that has no parameters.
+pub(super) struct Norms {
+    pub(super) split_multiplier: Option<f64>,
+    pub(super) nonsplit_multiplier: Option<f64>,
+}
+
+impl Norms {
+    pub(super) fn new(split_norm: f64, nonsplit_norm: f64, noise_multiplier: f64) -> Result<Self> {
+        const RANGE: &str = "0 or [1e-9, 1e6]";
+        let sigma = limits::noise_multiplier(noise_multiplier)?;
+        let norm = |name, value| if value == 0.0 { Ok(0.0) } else { in_range(name, value, 1e-9, 1e6, RANGE) };
+        let split_norm = norm("split norm", split_norm)?;
+        let nonsplit_norm = norm("nonsplit norm", nonsplit_norm)?;
+        in_range("sum of the norms", split_norm + nonsplit_norm, 1e-9, 2e6, "[1e-9, 2e6]")?;
+        // The whole gradient's norm, which keeps likelihood ratios far from overflow.
+        limits::noise_multiplier(sigma / split_norm.hypot(nonsplit_norm))?;
+        let multiplier = |norm: f64| (norm > 0.0).then(|| limits::noise_multiplier(sigma / norm)).transpose();
+        Ok(Self {
+            split_multiplier: multiplier(split_norm)?,
+            nonsplit_multiplier: multiplier(nonsplit_norm)?,
+        })
+    }
+}
 
 impl Pld {
     /// One step in which each record trains one of `submodels` disjoint submodels, drawn uniformly and independently of all
-    /// other records, under add/remove (D Theorem 3.4; mixtures of such partitions too, D Theorem 3.5).
+    /// other records, under add/remove (D Theorem 3.4).
     ///
     /// # Guarantee
     /// The record's contribution is a vector of norm at most 1 in the coordinates of one submodel, so after a rotation
     /// inside each submodel the pair is `P = (1/d) sum_j N(a_j e_j / sigma)`, `Q = N(0)` with `a_j <= 1`; `a_j = 1` is the worst case,
     /// since adding noise to coordinate `j` and scaling it back shrinks `a_j` (data processing). Its likelihood ratio is
     /// the mean of `d` independent log-normals, whose law is enclosed in convex order: both directions, both ends.
-    /// A mixture of partitions is covered by joint convexity.
     ///
     /// The law is computed once, so that brackets stay a few ten-thousandths of epsilon wide whatever precision is asked for.
     ///
     /// # Errors
     /// No submodel, too many, or a noise multiplier out of range.
     pub fn split(submodels: u64, noise_multiplier: f64) -> Result<Self> {
-        let sigma = limits::noise_multiplier(noise_multiplier)?;
-        in_range("submodels", submodels as f64, 1.0, MOST_PARTS, "[1, 10000000]")?;
-        if submodels == 1 {
-            return Self::gaussian(1.0, sigma);
-        }
-        let ratio = Mean::new(1.0 / sigma, submodels).ratio();
-        Ok(Self::asymmetric(Pair::Ratio(Arc::new(ratio))))
+        Self::partial_split(submodels, 1.0, 0.0, noise_multiplier)
     }
 
     /// One step in which part of the parameters is split into submodels, clipped to `split_norm`, and the rest is shared by
@@ -52,28 +92,43 @@ impl Pld {
         nonsplit_norm: f64,
         noise_multiplier: f64,
     ) -> Result<Self> {
-        const RANGE: &str = "0 or [1e-9, 1e6]";
-        let sigma = limits::noise_multiplier(noise_multiplier)?;
-        let norm = |name, value| if value == 0.0 { Ok(0.0) } else { in_range(name, value, 1e-9, 1e6, RANGE) };
-        let split_norm = norm("split norm", split_norm)?;
-        let nonsplit_norm = norm("nonsplit norm", nonsplit_norm)?;
-        in_range("sum of the norms", split_norm + nonsplit_norm, 1e-9, 2e6, "[1e-9, 2e6]")?;
-        if split_norm == 0.0 {
-            in_range("submodels", submodels as f64, 1.0, MOST_PARTS, "[1, 10000000]")?;
-            return Self::gaussian(nonsplit_norm, sigma);
-        }
-        if nonsplit_norm == 0.0 {
-            return Self::split(submodels, sigma / split_norm);
-        }
-        // The whole gradient's norm, which keeps likelihood ratios far from overflow.
-        limits::noise_multiplier(sigma / split_norm.hypot(nonsplit_norm))?;
-        let split = limits::noise_multiplier(sigma / split_norm)?;
-        let shared = limits::noise_multiplier(sigma / nonsplit_norm)?;
-        if submodels == 1 {
-            return Ok(Self::gaussian(1.0, split)?.compose(&Self::gaussian(1.0, shared)?));
-        }
-        in_range("submodels", submodels as f64, 1.0, MOST_PARTS, "[1, 10000000]")?;
-        let ratio = Mean::new(1.0 / split, submodels).ratio_beside(1.0 / shared);
+        let only = Partition { probability: 1.0, submodels };
+        Self::split_mixture(&[only], split_norm, nonsplit_norm, noise_multiplier)
+    }
+
+    /// [`Pld::partial_split`] where each record draws one of several partitions, then one of its submodels uniformly
+    /// (D Theorem 3.5). A partition with one submodel is the whole model. Steps with other partitions compose.
+    ///
+    /// # Guarantee
+    /// Telling which partition was drawn only adds information (joint convexity of `H_a`), so the law of the likelihood ratio is the mixture of
+    /// those of the partitions: never worse than the partition with the fewest submodels, and better than it where others
+    /// are drawn. Partitions with equally many submodels count as one.
+    ///
+    /// # Errors
+    /// No partition, probabilities that are negative or do not add up to 1, or what [`Pld::partial_split`] refuses.
+    pub fn split_mixture(
+        partitions: &[Partition],
+        split_norm: f64,
+        nonsplit_norm: f64,
+        noise_multiplier: f64,
+    ) -> Result<Self> {
+        let partitions = merged(partitions)?;
+        let norms = Norms::new(split_norm, nonsplit_norm, noise_multiplier)?;
+        let gaussian = |multiplier: f64| Self::gaussian(1.0, multiplier);
+        let means = |sigma: f64| {
+            partitions.iter().map(move |part| (part.probability, Mean::new(1.0 / sigma, part.submodels)))
+        };
+        let whole = partitions.iter().all(|partition| partition.submodels == 1);
+        let ratio = match (norms.split_multiplier, norms.nonsplit_multiplier) {
+            (Some(split), Some(shared)) if whole => return Ok(gaussian(split)?.compose(&gaussian(shared)?)),
+            (Some(multiplier), None) if whole => return gaussian(multiplier),
+            (None, Some(multiplier)) => return gaussian(multiplier),
+            (None, None) => return Ok(Self::identity()),
+            (Some(split), Some(shared)) => {
+                Ratio::mixture(means(split).map(|(p, mean)| (p, mean.laws_beside(1.0 / shared))))
+            }
+            (Some(split), None) => Ratio::mixture(means(split).map(|(p, mean)| (p, mean.laws()))),
+        };
         Ok(Self::asymmetric(Pair::Ratio(Arc::new(ratio))))
     }
 

@@ -91,11 +91,6 @@ impl Pld {
         Self { add: Some(vec![(removal.clone().reversed(), 1)]), remove: vec![(removal, 1)] }
     }
 
-    /// The direction of addition alone, for a bound that treats the two directions apart.
-    pub(crate) fn addition_only(&self) -> Self {
-        Self { remove: self.add.as_ref().unwrap_or(&self.remove).clone(), add: None }
-    }
-
     /// Whether one pair bounds both directions.
     #[must_use]
     pub fn is_symmetric(&self) -> bool {

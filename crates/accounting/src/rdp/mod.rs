@@ -1,13 +1,21 @@
 //! Rényi accounting: a second opinion that shares nothing with the lattice code.
 
+mod conversion;
+mod moments;
+
+use std::sync::Arc;
+
 use crate::error::{Result, in_range};
 use crate::limits;
 use crate::numerics::log_mix;
-use crate::numerics::normal::gauss;
 use crate::numerics::root::minimise;
 use crate::pair::{Gaussian, Pair, Substitution};
+use crate::partition::rdp::PartitionRdp;
+pub use conversion::{Conversion, RdpAnswer};
+use moments::log_integral;
+pub(crate) use moments::{log_sum, sampled_log_moment};
 
-/// Rényi divergences of a composition of Gaussian steps.
+/// Rényi divergences of a composition of Gaussian steps, whole or partitioned.
 ///
 /// # Guarantee
 /// Divergences at integer orders are closed sums; at real orders they are integrals by a composite Gauss rule, accurate to
@@ -17,30 +25,12 @@ pub struct Rdp {
     factors: Vec<(Step, f64)>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone)]
 enum Step {
     Gaussian { mu: f64 },
     Poisson { mu: f64, rate: f64 },
     Substitution(Substitution),
-}
-
-/// How a Rényi guarantee becomes an epsilon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Conversion {
-    /// `eps + ln((a-1)/a) - (ln delta + ln a)/(a-1)` (Canonne, Kamath and Steinke 2020).
-    #[default]
-    Tight,
-    /// `eps + ln(1/delta)/(a-1)` (Mironov 2017), which the partitioning paper's figures use.
-    Classic,
-}
-
-/// An upper bound on epsilon and the order that gave it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RdpAnswer {
-    /// Never below the exact epsilon.
-    pub epsilon: f64,
-    /// The Rényi order of the best conversion.
-    pub order: f64,
+    Partition(Arc<PartitionRdp>),
 }
 
 impl Rdp {
@@ -54,7 +44,7 @@ impl Rdp {
         Ok(Self { factors: vec![(Step::Gaussian { mu }, 1.0)] })
     }
 
-    /// A Poisson-sampled Gaussian step under add/remove.
+    /// A Poisson-sampled Gaussian step under add/remove (D Theorem 3.11).
     ///
     /// # Guarantee
     /// The divergence of the removal direction is the larger one (Mironov, Talwar and Zhang 2019, Theorem 5).
@@ -78,16 +68,26 @@ impl Rdp {
         Self { factors: vec![(step, 1.0)] }
     }
 
+    /// A step of a partitioned model, or all steps among which a record's appearances are spread.
+    ///
+    /// # Guarantee
+    /// Integer orders are those of [`PartitionRdp`]. Between them `(a - 1) D_a = ln E_Q R^a`, which is convex in the order, is
+    /// bounded by its chord; beyond the largest the divergence is infinite.
+    #[must_use]
+    pub fn partition(step: PartitionRdp) -> Self {
+        Self { factors: vec![(Step::Partition(Arc::new(step)), 1.0)] }
+    }
+
     /// Both mechanisms on the same data.
     #[must_use]
     pub fn compose(&self, other: &Self) -> Self {
-        Self { factors: self.factors.iter().chain(&other.factors).copied().collect() }
+        Self { factors: self.factors.iter().chain(&other.factors).cloned().collect() }
     }
 
     /// The mechanism run `count` times.
     #[must_use]
     pub fn self_compose(&self, count: u64) -> Self {
-        Self { factors: self.factors.iter().map(|&(step, n)| (step, n * count as f64)).collect() }
+        Self { factors: self.factors.iter().map(|(step, n)| (step.clone(), n * count as f64)).collect() }
     }
 
     /// The Rényi divergence of order `order > 1`.
@@ -102,13 +102,13 @@ impl Rdp {
     /// A delta out of range.
     pub fn epsilon(&self, delta: f64) -> Result<RdpAnswer> {
         limits::delta(delta)?;
-        let at = |log_order: f64| self.convert(1.0 + log_order.exp(), delta, Conversion::Tight);
+        let at = |log_order: f64| {
+            let order = 1.0 + log_order.exp();
+            Conversion::Tight.epsilon(order, self.divergence(order), delta)
+        };
         let most = self.factors.iter().map(|(step, _)| step.largest_order()).fold(1e6, f64::min);
-        let log_order = minimise((1e-3_f64).ln(), most.ln(), 1e-4, |x| {
-            let value = at(x);
-            if value.is_nan() { f64::INFINITY } else { value }
-        });
-        Ok(RdpAnswer { epsilon: at(log_order).max(0.0), order: 1.0 + log_order.exp() })
+        let log_order = minimise((1e-3_f64).ln(), most.ln(), 1e-4, at);
+        Ok(RdpAnswer { epsilon: at(log_order), order: 1.0 + log_order.exp() })
     }
 
     /// Epsilon at `delta` over the given orders only.
@@ -117,26 +117,26 @@ impl Rdp {
     /// A delta out of range, or no order above 1.
     pub fn epsilon_over(&self, orders: &[f64], delta: f64, conversion: Conversion) -> Result<RdpAnswer> {
         limits::delta(delta)?;
-        let mut best = RdpAnswer { epsilon: f64::INFINITY, order: f64::NAN };
-        for &order in orders {
-            in_range("order", order, 1.0 + 1e-9, 1e9, "(1, 1e9]")?;
-            let epsilon = self.convert(order, delta, conversion).max(0.0);
-            if epsilon < best.epsilon {
-                best = RdpAnswer { epsilon, order };
-            }
-        }
-        in_range("number of orders", orders.len() as f64, 1.0, f64::INFINITY, "[1, infinity)")?;
-        Ok(best)
+        Ok(conversion.best(self.divergences(orders)?.into_iter(), delta))
     }
 
-    fn convert(&self, order: f64, delta: f64, conversion: Conversion) -> f64 {
-        let divergence = self.divergence(order);
-        match conversion {
-            Conversion::Tight => {
-                divergence + (-1.0 / order).ln_1p() - (delta.ln() + order.ln()) / (order - 1.0)
-            }
-            Conversion::Classic => divergence - delta.ln() / (order - 1.0),
+    /// Delta at `epsilon` over the given orders only.
+    ///
+    /// # Errors
+    /// An epsilon out of range, or no order above 1.
+    pub fn delta_over(&self, orders: &[f64], epsilon: f64, conversion: Conversion) -> Result<f64> {
+        limits::epsilon(epsilon)?;
+        let deltas = self.divergences(orders)?.into_iter().map(|(a, d)| conversion.delta(a, d, epsilon));
+        Ok(deltas.fold(1.0, f64::min))
+    }
+
+    /// Orders with their divergences.
+    fn divergences(&self, orders: &[f64]) -> Result<Vec<(f64, f64)>> {
+        in_range("number of orders", orders.len() as f64, 1.0, f64::INFINITY, "[1, infinity)")?;
+        for &order in orders {
+            in_range("order", order, 1.0 + 1e-9, 1e9, "(1, 1e9]")?;
         }
+        Ok(orders.iter().map(|&order| (order, self.divergence(order))).collect())
     }
 }
 
@@ -148,18 +148,21 @@ impl Step {
             Self::Gaussian { .. } => 1e6,
             Self::Poisson { mu, .. } => 2e4 / mu,
             Self::Substitution(step) => 2e4 / step.support().1,
+            Self::Partition(step) => f64::from(step.largest_order() - 1),
         }
     }
 
     fn divergence(&self, order: f64) -> f64 {
-        match *self {
+        match self {
             Self::Gaussian { mu } => 0.5 * order * mu * mu,
+            Self::Partition(step) => step.interpolated(order),
             Self::Poisson { mu, rate } if order.fract() == 0.0 && order <= 1024.0 => {
-                binomial_moment(mu, rate, order as u32) / (order - 1.0)
+                let gaussian = |l: u32| 0.5 * f64::from(l) * (f64::from(l) - 1.0) * mu * mu;
+                sampled_log_moment(*rate, order as u32, gaussian) / (order - 1.0)
             }
             Self::Poisson { mu, rate } => {
                 // E_Q[(1 - q + q e^l)^a], l = mu t - mu^2 / 2
-                let log_ratio = |t: f64| log_mix(rate, mu * (t - 0.5 * mu));
+                let log_ratio = |t: f64| log_mix(*rate, mu * (t - 0.5 * mu));
                 log_integral(-REACH, order * mu + REACH, |t| order * log_ratio(t) + log_density(t))
                     / (order - 1.0)
             }
@@ -186,56 +189,4 @@ const REACH: f64 = 14.0;
 
 fn log_density(t: f64) -> f64 {
     -0.5 * t * t - 0.5 * std::f64::consts::TAU.ln()
-}
-
-/// `ln` of the integral of `e^f` over `[from, to]` by Gauss panels.
-fn log_integral(from: f64, to: f64, f: impl Fn(f64) -> f64) -> f64 {
-    const PANEL: f64 = 0.25;
-    let panels = ((to - from) / PANEL).ceil().max(1.0);
-    let width = (to - from) / panels;
-    let middle = |i: f64| from + width * (i + 0.5);
-    let mut largest = f64::NEG_INFINITY;
-    let mut i = 0.0;
-    while i < panels {
-        largest = largest.max(f(middle(i)));
-        i += 1.0;
-    }
-    let mut sum = 0.0;
-    let mut i = 0.0;
-    while i < panels {
-        let a = from + width * i;
-        // Panels that cannot matter are skipped.
-        if f(middle(i)) > largest - 80.0 {
-            sum += gauss(a, a + width, |t| (f(t) - largest).exp());
-        }
-        i += 1.0;
-    }
-    largest + sum.ln()
-}
-
-/// `ln E_Q[(1 - q + q e^l)^a]` at an integer order: `sum_k C(a, k) (1-q)^{a-k} q^k e^{k (k-1) mu^2 / 2}`
-/// (Mironov, Talwar and Zhang 2019, equation 10).
-fn binomial_moment(mu: f64, rate: f64, order: u32) -> f64 {
-    let a = f64::from(order);
-    let mut log_binomial = 0.0;
-    let mut terms = Vec::with_capacity(order as usize + 1);
-    for k in 0..=order {
-        let kf = f64::from(k);
-        if k > 0 {
-            log_binomial += ((a - kf + 1.0) / kf).ln();
-        }
-        let log_rates = (a - kf) * (-rate).ln_1p() + kf * rate.ln();
-        terms.push((log_binomial + log_rates, 0.5 * kf * (kf - 1.0) * mu * mu));
-    }
-    // The probabilities add up to 1: ln(1 + sum p (e^x - 1)) keeps small moments exact.
-    let largest = terms.iter().map(|(p, x)| p + x).fold(f64::NEG_INFINITY, f64::max);
-    if largest < 600.0 {
-        terms
-            .iter()
-            .map(|(p, x)| if *x < 600.0 { p.exp() * x.exp_m1() } else { (p + x).exp() })
-            .sum::<f64>()
-            .ln_1p()
-    } else {
-        largest + terms.iter().map(|(p, x)| (p + x - largest).exp()).sum::<f64>().ln()
-    }
 }
