@@ -41,6 +41,27 @@ fn tokens_and_users() {
     snapshot("account_user_explain", &account("--relation user --explain"));
 }
 
+#[test]
+fn balanced_sampling_and_submodels() {
+    let account = |flags: &str| {
+        let base = "--records 6000 --noise-multiplier 1 --delta 1e-5";
+        dapple(&format!("account {base} {flags}")).report()
+    };
+    let balanced = "--sampling balanced --per-record 10 --steps 1000";
+    snapshot("account_balanced", &account(&format!("{balanced} --explain")));
+    snapshot("account_balanced_json", &account(&format!("{balanced} --json")));
+    let users = "--sampling balanced --epochs 2 --batch 100 --relation user --submodels 4";
+    snapshot("account_balanced_users", &account(&format!("{users} --statement")));
+    snapshot("account_balanced_rdp", &account(&format!("{balanced} --accountant rdp")));
+    let split = "--batch 600 --steps 50 --submodels 3 --split-fraction 0.8";
+    snapshot("account_split", &account(&format!("{split} --explain")));
+    snapshot("account_split_json", &account(&format!("{split} --json")));
+    snapshot("account_split_replace", &account(&format!("{split} --relation replace")));
+    let dropout = "--batch 600 --steps 50 --dropout 0.5 --split-norm 1 --nonsplit-norm 0.25";
+    snapshot("account_dropout", &account(&format!("{dropout} --statement")));
+    snapshot("account_split_rdp", &account(&format!("{split} --accountant rdp")));
+}
+
 /// Small crops with little noise at first, then larger ones.
 const PHASES: &str = "
 [[phases]]

@@ -1,5 +1,7 @@
 //! `profile`, `sweep` and `inclusion`: what they print and the files they write.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{FIGURE_2A, dapple, dapple_with, exact_snapshot, snapshot};
@@ -40,6 +42,34 @@ fn sweeps() {
         dapple(&format!("sweep {FIGURE_2A} --over noise-multiplier=0.05,1 --relation add-remove --json"));
     let json = run.json();
     assert!(json["rows"][0][1].is_null() && json["rows"][1][1].is_number());
+}
+
+#[test]
+fn curves_of_balanced_sampling_and_submodels() {
+    let base = "--records 600 --noise-multiplier 2 --delta 1e-5";
+    let points = |flags: &str| {
+        let json = dapple(&format!("profile {base} {flags} --epsilons 0.1,0.5,1 --json")).json();
+        let points = json["points"].as_array().unwrap().clone();
+        points.iter().map(|point| point["delta"].as_f64().unwrap()).collect::<Vec<f64>>()
+    };
+    let balanced = points("--sampling balanced --per-record 2 --steps 20");
+    assert!(balanced.windows(2).all(|pair| pair[0] > pair[1]), "{balanced:?}");
+    let split = points("--batch 60 --steps 20 --submodels 4");
+    let whole = points("--batch 60 --steps 20");
+    assert!(split.iter().zip(&whole).all(|(split, whole)| split < whole), "{split:?} {whole:?}");
+
+    let column = |over: &str| {
+        let json = dapple(&format!("sweep {base} {over} --json")).json();
+        let rows = json["rows"].as_array().unwrap().clone();
+        rows.iter().map(|row| row[1].as_f64().unwrap()).collect::<Vec<f64>>()
+    };
+    let rising = column("--over per-record=1,2,4 --sampling balanced --steps 20");
+    assert!(rising.windows(2).all(|pair| pair[0] < pair[1]), "{rising:?}");
+    let falling = column("--over submodels=1,2,8 --batch 60 --steps 20");
+    assert!(falling.windows(2).all(|pair| pair[0] > pair[1]), "{falling:?}");
+    // How much noise a number of submodels saves.
+    let solved = column("--over submodels=1,2,8 --batch 60 --steps 20 --for noise-multiplier --epsilon 1");
+    assert!(solved.windows(2).all(|pair| pair[0] > pair[1]), "{solved:?}");
 }
 
 #[test]

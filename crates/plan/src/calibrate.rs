@@ -8,6 +8,7 @@ use crate::certificate::Certificate;
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::spec::{Accountant, Pixels, PlanSpec};
+use crate::{Sampling, Scheme};
 
 /// The range of noise multipliers that is searched.
 const NOISE: (f64, f64) = (0.05, 1e4);
@@ -167,20 +168,34 @@ impl Problem<'_> {
         }
     }
 
-    /// The largest number in `low..=high` whose plan meets the target: a quick search, and then from its answer upwards with
-    /// whole brackets.
+    /// The largest number in `low..=high` whose plan meets the target.
     fn largest(
         &self,
         low: u64,
         high: u64,
         plan: impl Fn(u64) -> Result<Plan, PlanError>,
     ) -> Result<Option<u64>, PlanError> {
-        let quick = search::largest(low, high, self.target, |n| self.quick_epsilon(&plan(n)?))?;
+        self.largest_by(low, high, &plan, |n| self.quick_epsilon(&plan(n)?))
+    }
+
+    /// The same by a quick search, and then from its answer upwards with whole brackets.
+    fn largest_by(
+        &self,
+        low: u64,
+        high: u64,
+        plan: impl Fn(u64) -> Result<Plan, PlanError>,
+        quick: impl Fn(u64) -> Result<f64, PlanError>,
+    ) -> Result<Option<u64>, PlanError> {
         let full = |low| search::largest(low, high, self.target, |n| self.epsilon(&plan(n)?));
+        let quick = search::largest(low, high, self.target, quick)?;
         match full(quick.unwrap_or(low))? {
             None if quick.is_some_and(|n| n > low) => full(low),
             found => Ok(found),
         }
+    }
+
+    fn is_balanced(&self) -> bool {
+        self.spec.sampling.scheme == Some(Scheme::Balanced)
     }
 
     fn unreachable(&self, unknown: Unknown, low: f64, high: f64) -> PlanError {
@@ -206,15 +221,45 @@ impl Problem<'_> {
     }
 
     fn epochs(&self) -> Result<Answer, PlanError> {
-        let base = self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (Some(1), None))?;
-        let most = MAX_STEPS / base.steps;
-        let with = |epochs| base.changed(|plan| plan.steps = base.steps * epochs);
-        let found = self.largest(1, most, |epochs| Ok(with(epochs)))?;
-        let epochs = found.ok_or_else(|| self.unreachable(Unknown::Epochs, 1.0, most as f64))?;
-        Ok((with(epochs), Value::Whole(epochs), None))
+        let base = match self.is_balanced() {
+            true => self.plan(|spec| spec.sampling.epochs = spec.sampling.epochs.or(Some(1)))?,
+            false => self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (Some(1), None))?,
+        };
+        let (plan, epochs) = self.most_epochs(base, Unknown::Epochs)?;
+        Ok((plan, Value::Whole(epochs), None))
+    }
+
+    /// The most repetitions of the base plan's epoch.
+    fn most_epochs(&self, base: Plan, unknown: Unknown) -> Result<(Plan, u64), PlanError> {
+        let length = match base.sampling {
+            Sampling::Balanced { epoch_steps, .. } => epoch_steps,
+            Sampling::Poisson | Sampling::WithoutReplacement => base.steps,
+        };
+        let most = MAX_STEPS / length;
+        let with = |epochs| base.changed(|plan| plan.steps = length * epochs);
+        let found = if self.is_balanced() {
+            // The distribution of an epoch is computed once; other bounds may only be better.
+            let epoch = with(1).pld()?;
+            let quick = |epochs| {
+                let upper = epoch.self_compose(epochs).epsilon_upper(base.delta, self.precision);
+                finite(upper.map_err(PlanError::from))
+            };
+            self.largest_by(1, most, |epochs| Ok(with(epochs)), quick)?
+        } else {
+            self.largest(1, most, |epochs| Ok(with(epochs)))?
+        };
+        let epochs = found.ok_or_else(|| self.unreachable(unknown, 1.0, most as f64))?;
+        Ok((with(epochs), epochs))
     }
 
     fn steps(&self) -> Result<Answer, PlanError> {
+        if self.is_balanced() {
+            // More steps in an epoch hide a record better; more epochs show it more often. Whole epochs are counted.
+            let base = self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (Some(1), None))?;
+            let (plan, _) = self.most_epochs(base, Unknown::Steps)?;
+            let steps = plan.steps;
+            return Ok((plan, Value::Whole(steps), None));
+        }
         let base = self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (None, Some(1)))?;
         let with = |steps| base.changed(|plan| plan.steps = steps);
         let found = self.largest(1, MAX_STEPS, |steps| Ok(with(steps)))?;
@@ -222,9 +267,36 @@ impl Problem<'_> {
         Ok((with(steps), Value::Whole(steps), None))
     }
 
+    /// A larger batch shortens the epochs of balanced sampling, in which a record is seen as often as before.
+    fn balanced_batch(&self) -> Result<Answer, PlanError> {
+        let with = |batch| {
+            self.plan(|spec| {
+                spec.sampling.batch = Some(batch);
+                spec.sampling.steps = None;
+                spec.sampling.epochs = spec.sampling.epochs.or(Some(1));
+            })
+        };
+        let records = self.spec.sampling.records.unwrap_or(1);
+        with(records)?;
+        let draws = [self.spec.sampling.per_record.unwrap_or(1), self.spec.sampling.epochs.unwrap_or(1)]
+            .iter()
+            .fold(u128::from(records), |draws, &factor| draws.saturating_mul(factor.into()));
+        let least = u64::try_from(draws.div_ceil(MAX_STEPS.into())).unwrap_or(records).clamp(1, records);
+        // A quick answer takes as long as a whole one here.
+        let found = search::largest(least, records, self.target, |batch| self.epsilon(&with(batch)?))?;
+        let batch = found.ok_or_else(|| self.unreachable(Unknown::Batch, least as f64, records as f64))?;
+        let plan = with(batch)?;
+        // As many steps as the largest batch allows, evenly filled.
+        let batch = plan.batch;
+        Ok((plan, Value::Whole(batch), None))
+    }
+
     /// Where the epochs are fixed, a larger batch takes fewer steps: epsilon grows with the batch between two changes of
     /// `ceil(records / batch)` and drops at each. So first the fewest parts of an epoch, then the largest batch for them.
     fn batch(&self) -> Result<Answer, PlanError> {
+        if self.is_balanced() {
+            return self.balanced_batch();
+        }
         let records = self.spec.sampling.records.unwrap_or(1);
         // The largest batch is checked first, because a batch of one may need more steps than are allowed.
         let base = self.plan(|spec| spec.sampling.batch = Some(records))?;

@@ -3,21 +3,21 @@
 use dapple_accounting::{AccountingError, limits};
 use dapple_geometry::Mask;
 
+use crate::balanced::Balanced;
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::spec::{Delta, PlanSpec, Privacy, SamplingSpec};
-use crate::balanced::Balanced;
-use crate::{Averaged, PublicTokens, Relation, Sampling, Scheme, Spatial, number, price};
+use crate::{Averaged, PublicTokens, Relation, Sampling, Scheme, Spatial, Split, number, theorem};
 
 /// Checks every value by itself and beside the others. The hash is left empty.
 pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
     let spatial = Spatial::check(spec, masks)?;
     let relation = relation(spec, &spatial)?;
     let Drawing { sampling, batch, records, steps } = drawing(&spec.sampling)?;
-    refuse_unpriced_parts(spec)?;
     let public_tokens = PublicTokens::check(&spec.masked, relation)?;
-    price::theorem(relation, sampling)?;
+    theorem::theorem(relation, sampling)?;
     let averaged = Averaged::check(spec, relation, spatial.views(), batch)?;
+    let split = Split::check(&spec.partition, averaged, sampling)?;
     let noise_multiplier = noise_multiplier(&spec.privacy)?;
     let delta = delta(&spec.privacy, records)?;
     let positive = |key, value: Option<f64>| match value {
@@ -46,6 +46,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
         spatial,
         public_tokens,
         averaged,
+        split,
         phases: Vec::new(),
         hash: String::new(),
     })
@@ -74,7 +75,8 @@ struct Drawing {
 
 fn drawing(spec: &SamplingSpec) -> Result<Drawing, PlanError> {
     let key = "sampling.records";
-    let records = spec.records.ok_or(PlanError::Missing { key, why: "the sample rate is batch / records" })?;
+    let records =
+        spec.records.ok_or(PlanError::Missing { key, why: "the sample rate is batch / records" })?;
     if records == 0 {
         return Err(PlanError::invalid(key, "0 records", "give at least 1"));
     }
@@ -115,17 +117,6 @@ pub(crate) fn batch_of(batch: u64, records: u64) -> Result<(), PlanError> {
         ));
     }
     limits::sample_rate(rate).map_err(within(key)).map(|_| ())
-}
-
-fn refuse_unpriced_parts(spec: &PlanSpec) -> Result<(), PlanError> {
-    if spec.partition != Default::default() {
-        return Err(PlanError::NoTheorem {
-            combination: "models split into submodels".to_owned(),
-            reason: "only updates of the whole model are priced",
-            hint: "leave the [partition] section and its flags out",
-        });
-    }
-    Ok(())
 }
 
 fn steps(spec: &SamplingSpec, batch: u64, records: u64) -> Result<u64, PlanError> {

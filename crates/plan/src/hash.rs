@@ -38,6 +38,14 @@ pub(crate) fn of(plan: &Plan) -> String {
             line(key, value.to_string());
         }
     }
+    if let Some(split) = &plan.split {
+        for partition in split.partitions() {
+            line("partition.submodels", format!("{} {}", partition.submodels, exact(partition.probability)));
+        }
+        line("partition.by_dropout", split.by_dropout().to_string());
+        line("partition.split_norm", exact(split.split_norm()));
+        line("partition.nonsplit_norm", exact(split.nonsplit_norm()));
+    }
     if let Some(tokens) = plan.public_tokens {
         line("masked.public_gradient", tokens.mode().name().to_owned());
         line("masked.public_clip", exact(tokens.reach()));

@@ -35,7 +35,7 @@
 //! ```
 //!
 //! The crate is pure: no files, clock, randomness, threads or environment. Formulas cite P (patch-level differential privacy by
-//! random crops), M (masked differential privacy) and X (DP-Mix) by their theorem numbers.
+//! random crops), M (masked differential privacy), X (DP-Mix) and D (randomness in model and data partitioning) by their theorem numbers.
 
 #![forbid(unsafe_code)]
 
@@ -50,6 +50,7 @@ pub mod masked;
 mod mix;
 pub mod number;
 mod operations;
+mod part;
 mod plan;
 mod price;
 mod relation;
@@ -57,10 +58,12 @@ mod sampling;
 mod schedule;
 mod spatial;
 pub mod spec;
+mod split;
+mod theorem;
 
 pub use calibrate::{Calibrated, Solved, Unknown, Value, calibrate};
 pub use certificate::{Certificate, EpsilonBracket, Phase};
-pub use dapple_accounting::{Bracket, Pld, Precision};
+pub use dapple_accounting::{AllocationBound, Bracket, Pld, Precision};
 pub use error::PlanError;
 pub use masked::PublicTokens;
 pub use mix::Averaged;
@@ -69,3 +72,4 @@ pub use relation::Relation;
 pub use sampling::{Sampling, Scheme};
 pub use spatial::{Protected, Spatial};
 pub use spec::PlanSpec;
+pub use split::Split;

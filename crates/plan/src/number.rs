@@ -22,6 +22,13 @@ pub fn exact(value: f64) -> String {
     }
 }
 
+/// A number in full where that is short, and otherwise rounded up to four digits.
+#[must_use]
+pub fn brief(value: f64) -> String {
+    let full = exact(value);
+    if full.len() <= 6 { full } else { up(value, 4) }
+}
+
 /// Rounds to `digits`, and moves the last digit by `step` where the nearest number lies on the wrong side.
 fn directed(value: f64, digits: usize, safe: impl Fn(f64) -> bool, step: i64) -> String {
     let digits = digits.clamp(1, 15);
@@ -94,6 +101,7 @@ mod tests {
             assert_eq!(down(value, 4), below);
         }
         assert_eq!(up(0.0, 4), "0");
+        assert_eq!([brief(2.0), brief(0.125), brief(0.5f64.sqrt())], ["2", "0.125", "0.7072"]);
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use dapple_geometry::Mask;
 
 use crate::error::PlanError;
 use crate::spec::{Accountant, PlanSpec};
-use crate::{Averaged, PublicTokens, Relation, Sampling, Spatial, check, hash, schedule};
+use crate::{Averaged, PublicTokens, Relation, Sampling, Spatial, Split, check, hash, schedule};
 
 /// A plan that holds together: the accountant prices it, the trainer executes it, and neither reads anything else.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,7 @@ pub struct Plan {
     pub(crate) spatial: Spatial,
     pub(crate) public_tokens: Option<PublicTokens>,
     pub(crate) averaged: Averaged,
+    pub(crate) split: Option<Split>,
     pub(crate) phases: Vec<Plan>,
     pub(crate) hash: String,
 }
@@ -163,11 +164,24 @@ impl Plan {
         self.averaged
     }
 
+    /// Which parts of the model a record updates, where that is not all of it.
+    #[must_use]
+    pub fn split(&self) -> Option<&Split> {
+        self.split.as_ref()
+    }
+
+    /// Whether the price gains from the submodel being hidden: for records or users added or removed, not for substitutions.
+    #[must_use]
+    pub fn counts_submodels(&self) -> bool {
+        self.split.is_some() && matches!(self.relation, Relation::AddRemove | Relation::User)
+    }
+
     /// How far the sum of clipped gradients moves between neighbours, in clip norms. A record that shares its clip may turn the
-    /// whole microbatch around (X section 2).
+    /// whole microbatch around (X section 2); the parts of a split model are clipped apart.
     #[must_use]
     pub fn sensitivity(&self) -> f64 {
-        if self.averaged.shares_clip() { 2.0 } else { self.relation.sensitivity() }
+        let moved = if self.averaged.shares_clip() { 2.0 } else { self.relation.sensitivity() };
+        moved * self.split().map_or(1.0, Split::norm)
     }
 
     /// SHA-256, in hexadecimal digits, of everything that may change the guarantee; `[performance]` is left out.
@@ -183,6 +197,26 @@ impl Plan {
         self.changed(|plan| {
             plan.relation = relation;
             plan.phases.iter_mut().for_each(|phase| *phase = phase.at_relation(relation));
+        })
+    }
+
+    /// The same run with each record's submodel known, to compare with.
+    #[must_use]
+    pub fn with_known_submodels(&self) -> Self {
+        self.changed(|plan| {
+            plan.split = plan.split.as_ref().map(Split::revealed);
+            plan.phases.iter_mut().for_each(|phase| *phase = phase.with_known_submodels());
+        })
+    }
+
+    /// The same run with a coin for each record and step in the place of balanced sampling, at the same rate, to compare with.
+    #[must_use]
+    pub fn with_independent_steps(&self) -> Self {
+        self.changed(|plan| {
+            if let Sampling::Balanced { per_record, epoch_steps } = plan.sampling {
+                (plan.sampling, plan.batch, plan.records) = (Sampling::Poisson, per_record, epoch_steps);
+            }
+            plan.phases.iter_mut().for_each(|phase| *phase = phase.with_independent_steps());
         })
     }
 

@@ -2,97 +2,19 @@
 
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::{
-    AccountingError, Bracket, Distances, Participation, Pld, Precision, Substitution, limits,
+    AccountingError, AllocationBound, Bracket, Distances, Participation, Pld, Precision, Substitution, limits,
 };
 
 use crate::certificate::{Certificate, EpsilonBracket};
 use crate::error::PlanError;
+use crate::part::{Allocated, Part, Step};
 use crate::plan::Plan;
 use crate::spec::Accountant;
-use crate::{PublicTokens, Relation, Sampling};
+use crate::theorem::{self, Theorem};
+use crate::{PublicTokens, Relation, Sampling, Scheme, Split};
 
-/// The theorem that prices a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Theorem {
-    /// Poisson sampling, one record more or less.
-    PoissonAddRemove,
-    /// Poisson sampling, one record substituted.
-    PoissonReplace,
-    /// Poisson sampling, one region of one image substituted.
-    PoissonPatch,
-    /// A subset of fixed size, one record substituted.
-    WithoutReplacementReplace,
-    /// A subset of fixed size, one region of one image substituted.
-    WithoutReplacementPatch,
-    /// Poisson sampling, the private tokens of one record substituted.
-    PoissonMasked,
-    /// A subset of fixed size, the private tokens of one record substituted.
-    WithoutReplacementMasked,
-    /// Poisson sampling of users, one user more or less.
-    PoissonUser,
-}
-
-/// The theorem for a relation and a sampling scheme.
-pub(crate) fn theorem(relation: Relation, sampling: Sampling) -> Result<Theorem, PlanError> {
-    let none = |reason, hint| {
-        let combination = format!("the {relation} relation with {sampling} sampling");
-        Err(PlanError::NoTheorem { combination, reason, hint })
-    };
-    match (relation, sampling) {
-        (Relation::AddRemove, Sampling::Poisson) => Ok(Theorem::PoissonAddRemove),
-        (Relation::Replace, Sampling::Poisson) => Ok(Theorem::PoissonReplace),
-        (Relation::Patch, Sampling::Poisson) => Ok(Theorem::PoissonPatch),
-        (Relation::Replace, Sampling::WithoutReplacement) => Ok(Theorem::WithoutReplacementReplace),
-        (Relation::Patch, Sampling::WithoutReplacement) => Ok(Theorem::WithoutReplacementPatch),
-        (Relation::Masked, Sampling::Poisson) => Ok(Theorem::PoissonMasked),
-        (Relation::Masked, Sampling::WithoutReplacement) => Ok(Theorem::WithoutReplacementMasked),
-        (Relation::User, Sampling::Poisson) => Ok(Theorem::PoissonUser),
-        (Relation::AddRemove, Sampling::WithoutReplacement) => none(
-            "a batch of fixed size tells how many records there are, so neighbours must have equally many",
-            "use --relation replace, or --sampling poisson",
-        ),
-        (Relation::User, Sampling::WithoutReplacement) => none(
-            "a round of fixed size tells how many users there are, so neighbours must have equally many",
-            "use --sampling poisson, or make each user's data one record and use --relation replace",
-        ),
-        (_, Sampling::Balanced { .. }) => none(
-            "only independent coins and subsets of fixed size are priced",
-            "use --sampling poisson or --sampling without-replacement",
-        ),
-    }
-}
-
-impl Theorem {
-    /// The source, for a reader who wants to check it.
-    pub(crate) fn citation(self) -> &'static str {
-        match self {
-            Self::PoissonAddRemove => {
-                "Poisson-sampled Gaussian mechanism under add/remove, both directions (Zhu, Dong and Wang 2022, Theorem 11), composed as dominating pairs (Theorem 10)"
-            }
-            Self::PoissonReplace => {
-                "amplification by Poisson sampling under substitution: the pair (1-g) N(0) + g N(1) against (1-g) N(0) + g N(-1), by advanced joint convexity (Balle, Barthe and Gaboardi 2018) and the Neyman-Pearson lemma, composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
-            }
-            Self::PoissonPatch => {
-                "amplification by Poisson sampling and random crops: the pair (1-g) N(0) + g(1-c) N(-1) + gc N(1) against (1-g) N(0) + g N(-1), by advanced joint convexity and the Neyman-Pearson lemma, composed as two-sided dominating pairs; the inclusion probability c is that of patch-level differential privacy by random crops, Theorem 1"
-            }
-            Self::WithoutReplacementReplace => {
-                "amplification by sampling without replacement under substitution (Balle, Barthe and Gaboardi 2018), composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
-            }
-            Self::PoissonMasked => {
-                "amplification by Poisson sampling under substitution of private tokens: the pair (1-g) N(-d0) + g N(0) against (1-g) N(-d0) + g N(-2), where d0 = 1 + Cu is how far a sampled record lies from an absent one and Cu bounds its public gradient (0 if that comes from an independent batch, infinite if it is not clipped), by advanced joint convexity and the Neyman-Pearson lemma, composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
-            }
-            Self::WithoutReplacementMasked => {
-                "amplification by sampling without replacement under substitution of private tokens: the pair (1-g) N(-d0) + g N(0) against (1-g) N(-d0) + g N(-2), where d0 = 2 + 2 Cu is how far a sampled record lies from the one drawn in its place and Cu bounds a record's public gradient (0 if that comes from an independent batch, infinite if it is not clipped), by advanced joint convexity and the Neyman-Pearson lemma, composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
-            }
-            Self::PoissonUser => {
-                "Poisson-sampled Gaussian mechanism under adding or removing a user, both directions (Zhu, Dong and Wang 2022, Theorem 11; user-level sampling as McMahan, Ramage, Talwar and Zhang 2018), composed as dominating pairs (Theorem 10)"
-            }
-            Self::WithoutReplacementPatch => {
-                "amplification by sampling without replacement and random crops (patch-level differential privacy by random crops, Theorem 2, effective rate g c), composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
-            }
-        }
-    }
-}
+/// Epsilon, and for balanced sampling the bound that gave it.
+pub(crate) type Answer = (EpsilonBracket, Option<AllocationBound>);
 
 impl Plan {
     pub(crate) fn theorem(&self) -> Result<Theorem, PlanError> {
@@ -103,39 +25,64 @@ impl Plan {
                 hint: "use --relation masked, which protects the private tokens alone",
             });
         }
-        theorem(self.relation, self.sampling)
+        theorem::theorem(self.relation, self.sampling)
     }
 
-    /// One step as the accountants know it, with inclusion probability `c`.
-    pub(crate) fn step(&self, c: f64) -> Result<Step, PlanError> {
+    /// The plan, where it is no schedule, as the accountants know it, with inclusion probability `c`.
+    pub(crate) fn part(&self, c: f64) -> Result<Part, PlanError> {
         // g: sample rate; q: the probability that a step sees what is protected.
-        let (g, sigma) = (self.sample_rate(), self.noise_multiplier);
+        let (g, steps) = (self.sample_rate(), self.steps);
+        // Noise in units of the largest contribution.
+        let sigma = self.noise_multiplier / self.split().map_or(1.0, Split::norm);
         let public = self.public_tokens.map_or(0.0, PublicTokens::reach);
-        let substitution = |d0: f64| -> Result<Step, PlanError> {
+        let substitution = |d0: f64| -> Result<Part, PlanError> {
             let q = g * c;
             // An operation may drop every private pixel: then no step sees anything of the region.
             if q == 0.0 {
-                return Ok(Step::Nothing);
+                return Ok(Part::Independent { step: Step::Nothing, steps });
             }
             let participation = Participation { absent: 1.0 - g, unaffected: g * (1.0 - c), affected: q };
             let distances = Distances { absent: d0, unaffected: 2.0, affected: 2.0 };
-            Ok(Step::Substitution(Substitution::new(participation, distances, sigma)?))
+            let step = Step::Substitution(Substitution::new(participation, distances, sigma)?);
+            Ok(Part::Independent { step, steps })
         };
+        // A microbatch turned around moves the sum by two clip norms: half the noise in units of the movement (X section 2).
+        let moved = if self.averaged.shares_clip() { 2.0 } else { 1.0 };
         match self.theorem()? {
-            // A microbatch turned around moves the sum by two clip norms: half the noise in units of the movement (X section 2).
             Theorem::PoissonAddRemove | Theorem::PoissonUser => {
-                Ok(Step::PoissonGaussian { rate: g, sigma: sigma / self.sensitivity() })
+                let step = match self.split.clone() {
+                    None => Step::PoissonGaussian { rate: g, sigma: sigma / moved },
+                    Some(split) => Step::PoissonSplit { rate: g, sigma: self.noise_multiplier, split },
+                };
+                Ok(Part::Independent { step, steps })
             }
-            // The amplification theorem with w = (1-g, g(1-c), gc): an absent record is one clip norm away.
-            Theorem::PoissonReplace | Theorem::PoissonPatch => {
-                // In a microbatch even an absent record leaves behind another clipped mean.
-                substitution(if self.averaged.shares_clip() { 2.0 } else { 1.0 })
-            }
+            Theorem::BalancedAddRemove { per_record, epoch_steps }
+            | Theorem::BalancedUser { per_record, epoch_steps } => Ok(Part::Allocated(Allocated {
+                per_record,
+                epoch_steps,
+                epochs: steps / epoch_steps,
+                submodels: self.split().map_or(1, Split::submodels),
+                sigma: sigma / moved,
+            })),
+            // The amplification theorem with w = (1-g, g(1-c), gc): an absent record is one clip norm away, but in a
+            // microbatch even an absent record leaves behind another clipped mean.
+            Theorem::PoissonReplace | Theorem::PoissonPatch => substitution(moved),
             // P Theorem 2: another record takes the place of an absent one, two clip norms away.
             Theorem::WithoutReplacementReplace | Theorem::WithoutReplacementPatch => substitution(2.0),
             // The public gradient is the same in both data sets, but an absent record lacks it.
             Theorem::PoissonMasked => substitution(1.0 + public),
             Theorem::WithoutReplacementMasked => substitution(2.0 + 2.0 * public),
+        }
+    }
+
+    /// The run's only part, where it is one of balanced sampling: more is known about it than its distribution.
+    fn allocated(&self) -> Result<Option<Allocated>, PlanError> {
+        match self.parts() {
+            [only] => Ok(match only.part(only.inclusion_probability())? {
+                Part::Allocated(allocated) => Some(allocated),
+                Part::Independent { .. } => None,
+            }),
+            _ => Ok(None),
         }
     }
 
@@ -154,12 +101,13 @@ impl Plan {
 
     /// All parts of the run with the inclusion probability of each.
     pub(crate) fn compose_parts(&self, c: impl Fn(&Plan) -> f64) -> Result<Pld, PlanError> {
-        self.parts().iter().try_fold(Pld::identity(), |whole, part| {
-            Ok(whole.compose(&part.step(c(part))?.pld()?.self_compose(part.steps)))
-        })
+        self.parts()
+            .iter()
+            .try_fold(Pld::identity(), |whole, part| Ok(whole.compose(&part.part(c(part))?.pld()?)))
     }
 
-    /// Epsilon at the plan's delta by privacy-loss distributions, in a certified bracket.
+    /// Epsilon at the plan's delta by privacy-loss distributions, in a certified bracket. Under balanced sampling other bounds may be
+    /// better where a record is seen more than once, and the best counts; the lower end then tells how exactly the bound is known.
     ///
     /// # Guarantee
     /// The run is (upper end, delta)-private under the plan's relation and the certificate's assumptions.
@@ -167,12 +115,18 @@ impl Plan {
     /// # Errors
     /// As [`Plan::pld`], or an epsilon too large to report.
     pub fn epsilon(&self, precision: Precision) -> Result<Bracket, PlanError> {
-        Ok(self.pld()?.epsilon(self.delta, precision)?)
+        Ok(match self.allocated()? {
+            Some(allocated) => allocated.epsilon(self.delta, precision)?.0,
+            None => self.pld()?.epsilon(self.delta, precision)?,
+        })
     }
 
     /// The upper end alone, for searches.
     pub(crate) fn epsilon_upper(&self, precision: Precision) -> Result<f64, PlanError> {
-        Ok(self.pld()?.epsilon_upper(self.delta, precision)?)
+        Ok(match self.allocated()? {
+            Some(allocated) => allocated.epsilon(self.delta, precision)?.0.upper,
+            None => self.pld()?.epsilon_upper(self.delta, precision)?,
+        })
     }
 
     /// An upper bound on epsilon at the plan's delta by Rényi divergences: a second opinion, without a lower end.
@@ -183,31 +137,79 @@ impl Plan {
     /// # Errors
     /// As [`Plan::epsilon`].
     pub fn epsilon_rdp(&self) -> Result<f64, PlanError> {
-        let mut whole: Option<Rdp> = None;
-        for part in self.parts() {
-            if let Some(step) = part.step(part.inclusion_probability())?.rdp()? {
-                let part = step.self_compose(part.steps);
-                whole = Some(whole.map_or_else(|| part.clone(), |whole| whole.compose(&part)));
+        self.renyi().map(|(epsilon, _)| epsilon)
+    }
+
+    /// The least of the Rényi bounds, and for balanced sampling which one it is.
+    fn renyi(&self) -> Result<(f64, Option<AllocationBound>), PlanError> {
+        use AllocationBound::{Composition, RenyiBound, RenyiExact};
+        let balanced = self.sampling.scheme() == Scheme::Balanced;
+        // Only allocations are bounded in more than one way.
+        let ways = if balanced { &[RenyiExact, RenyiBound, Composition][..] } else { &[RenyiExact] };
+        let (mut epsilon, mut best) = (f64::INFINITY, RenyiExact);
+        for &way in ways {
+            let found = self.renyi_by(way)?;
+            if found < epsilon {
+                (epsilon, best) = (found, way);
             }
         }
-        let epsilon =
-            whole.map_or(Ok(0.0), |whole| whole.epsilon(self.delta).map(|answer| answer.epsilon))?;
         if epsilon.is_nan() || epsilon > limits::MAX_EPSILON {
             let source = AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta: self.delta };
             return Err(source.into());
         }
-        Ok(epsilon)
+        Ok((epsilon, balanced.then_some(best)))
+    }
+
+    /// Epsilon with every allocation bounded in the given way; infinite where one cannot be.
+    fn renyi_by(&self, bound: AllocationBound) -> Result<f64, PlanError> {
+        let mut whole: Option<Rdp> = None;
+        for part in self.parts() {
+            let rdp = match part.part(part.inclusion_probability())? {
+                Part::Independent { step, steps } => step.rdp()?.map(|step| step.self_compose(steps)),
+                Part::Allocated(allocated) => match allocated.rdp(bound)? {
+                    None => return Ok(f64::INFINITY),
+                    rdp => rdp,
+                },
+            };
+            let Some(rdp) = rdp else { continue };
+            whole = Some(whole.map_or_else(|| rdp.clone(), |whole| whole.compose(&rdp)));
+        }
+        Ok(whole.map_or(Ok(0.0), |whole| whole.epsilon(self.delta).map(|answer| answer.epsilon))?)
+    }
+
+    /// Epsilon by an accountant, and for balanced sampling the bound that gave it.
+    fn answer(&self, accountant: Accountant, precision: Precision) -> Result<Answer, PlanError> {
+        if accountant == Accountant::Rdp {
+            let (upper, bound) = self.renyi()?;
+            return Ok((EpsilonBracket { lower: None, upper }, bound));
+        }
+        let (Bracket { lower, upper }, bound) = match self.allocated()? {
+            Some(allocated) => {
+                let (bracket, bound) = allocated.epsilon(self.delta, precision)?;
+                (bracket, Some(bound))
+            }
+            None => (self.pld()?.epsilon(self.delta, precision)?, self.composed_bound()),
+        };
+        let lower = match bound {
+            Some(AllocationBound::RenyiExact | AllocationBound::RenyiBound) => None,
+            Some(AllocationBound::Exact | AllocationBound::Composition) | None => Some(lower),
+        };
+        Ok((EpsilonBracket { lower, upper }, bound))
+    }
+
+    /// The bound behind [`Plan::pld`] for a schedule of balanced phases.
+    fn composed_bound(&self) -> Option<AllocationBound> {
+        let seen = |part: &Plan| match part.sampling {
+            Sampling::Balanced { per_record, .. } => Some(per_record),
+            Sampling::Poisson | Sampling::WithoutReplacement => None,
+        };
+        let most = self.parts().iter().filter_map(seen).max()?;
+        Some(if most == 1 { AllocationBound::Exact } else { AllocationBound::Composition })
     }
 
     /// Epsilon by the accountant the plan names.
     pub(crate) fn epsilon_bracket(&self, precision: Precision) -> Result<EpsilonBracket, PlanError> {
-        match self.accountant {
-            Accountant::Pld => {
-                let Bracket { lower, upper } = self.epsilon(precision)?;
-                Ok(EpsilonBracket { lower: Some(lower), upper })
-            }
-            Accountant::Rdp => Ok(EpsilonBracket { lower: None, upper: self.epsilon_rdp()? }),
-        }
+        Ok(self.answer(self.accountant, precision)?.0)
     }
 
     /// Prices the plan with the accountant it names.
@@ -218,7 +220,7 @@ impl Plan {
     /// # Errors
     /// As [`Plan::epsilon`].
     pub fn price(&self, precision: Precision) -> Result<Certificate, PlanError> {
-        Certificate::new(self, self.epsilon_bracket(precision)?, self.accountant)
+        Certificate::new(self, self.answer(self.accountant, precision)?, self.accountant)
     }
 
     /// Prices the plan with the Rényi accountant, whichever it names.
@@ -229,36 +231,6 @@ impl Plan {
     /// # Errors
     /// As [`Plan::epsilon`].
     pub fn price_rdp(&self) -> Result<Certificate, PlanError> {
-        let epsilon = EpsilonBracket { lower: None, upper: self.epsilon_rdp()? };
-        Certificate::new(self, epsilon, Accountant::Rdp)
-    }
-}
-
-/// One step as both accountants know it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Step {
-    /// Nothing of what is protected is ever seen.
-    Nothing,
-    /// A Poisson-sampled Gaussian under add/remove.
-    PoissonGaussian { rate: f64, sigma: f64 },
-    /// A record is absent, unaffected or affected, under substitution.
-    Substitution(Substitution),
-}
-
-impl Step {
-    pub(crate) fn pld(self) -> Result<Pld, PlanError> {
-        Ok(match self {
-            Self::Nothing => Pld::identity(),
-            Self::PoissonGaussian { rate, sigma } => Pld::poisson_gaussian(rate, sigma)?,
-            Self::Substitution(step) => Pld::substitution(step),
-        })
-    }
-
-    fn rdp(self) -> Result<Option<Rdp>, PlanError> {
-        Ok(match self {
-            Self::Nothing => None,
-            Self::PoissonGaussian { rate, sigma } => Some(Rdp::poisson_gaussian(rate, sigma)?),
-            Self::Substitution(step) => Some(Rdp::substitution(step)),
-        })
+        Certificate::new(self, self.answer(Accountant::Rdp, Precision::default())?, Accountant::Rdp)
     }
 }

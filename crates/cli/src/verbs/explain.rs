@@ -4,7 +4,8 @@ use clap::Args;
 use dapple_accounting::AccountingError;
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::{
-    Certificate, Plan, PlanError, Precision, PublicTokens, Relation, Scheme, baseline, number,
+    Certificate, Plan, PlanError, Precision, PublicTokens, Relation, Sampling, Scheme, Split, baseline,
+    number,
 };
 use dapple_report::{Column, Table, TextStyle};
 use serde::Serialize;
@@ -42,19 +43,12 @@ pub(crate) fn explain(
     precision: Precision,
 ) -> Result<Vec<Factor>, PlanError> {
     let factor = |name, value, meaning: String| Factor { name, value: Some(value), meaning };
-    let mut factors = vec![factor(
-        "sample rate",
-        plan.sample_rate(),
-        format!(
-            "a step draws {}{} of {} {}",
-            if plan.phases().is_empty() { "" } else { "at most " },
-            plan.batch(),
-            plan.records(),
-            if plan.relation() == Relation::User { "users" } else { "records" }
-        ),
-    )];
+    let mut factors = vec![factor("sample rate", plan.sample_rate(), drawing(plan))];
     if plan.relation() == Relation::Patch {
         factors.extend(spatial(plan));
+    }
+    if let Some(split) = plan.split() {
+        factors.push(factor("submodels", split.submodels() as f64, splitting(plan, split)));
     }
     factors.push(factor(
         "effective rate",
@@ -81,8 +75,53 @@ pub(crate) fn explain(
         format!("this plan, at delta {}", number::exact(plan.delta())),
     ));
     factors.extend(masked(plan));
+    factors.extend(revealed(plan, precision)?);
     factors.extend(elsewhere(plan, precision)?);
     factors.extend(others(plan, certificate, baselines, precision)?);
+    Ok(factors)
+}
+
+/// What a step sees.
+fn drawing(plan: &Plan) -> String {
+    let most = if plan.phases().is_empty() { "" } else { "at most " };
+    let users = plan.relation() == Relation::User;
+    match plan.sampling() {
+        Sampling::Balanced { per_record, epoch_steps } => format!(
+            "each {} joins {most}{per_record} of the {epoch_steps} steps of an epoch",
+            if users { "user" } else { "record" }
+        ),
+        Sampling::Poisson | Sampling::WithoutReplacement => format!(
+            "a step draws {most}{} of {} {}",
+            plan.batch(),
+            plan.records(),
+            if users { "users" } else { "records" }
+        ),
+    }
+}
+
+/// What a record updates.
+fn splitting(plan: &Plan, split: &Split) -> String {
+    let least = if split.partitions().len() > 1 { " at least" } else { "" };
+    let counted = if plan.counts_submodels() { "" } else { "; not counted under this relation" };
+    format!("a record updates one of these{least}, hidden among the others{counted}")
+}
+
+/// The same run without the secrets that balanced sampling and submodels add.
+fn revealed(plan: &Plan, precision: Precision) -> Result<Vec<Factor>, PlanError> {
+    let mut factors = Vec::new();
+    let mut compare = |name, other: Plan, meaning: &str| -> Result<(), PlanError> {
+        let value = reported(other.price(precision))?.map(|certificate| certificate.epsilon.upper);
+        factors.push(Factor { name, value, meaning: meaning.to_owned() });
+        Ok(())
+    };
+    if plan.sampling().scheme() == Scheme::Balanced {
+        let meaning = "the same run with a coin for each record and step, at the same rate";
+        compare("epsilon, poisson", plan.with_independent_steps(), meaning)?;
+    }
+    if plan.counts_submodels() {
+        let meaning = "the same run if it were known which submodel a record updates";
+        compare("epsilon, known submodels", plan.with_known_submodels(), meaning)?;
+    }
     Ok(factors)
 }
 
@@ -197,7 +236,11 @@ fn elsewhere(plan: &Plan, precision: Precision) -> Result<Vec<Factor>, PlanError
         (Relation::Replace, "epsilon, replace", Some(substituted)),
         (Relation::AddRemove, "epsilon, add-remove", added),
     ] {
-        let covered = relation == Relation::Replace || plan.sampling().scheme() == Scheme::Poisson;
+        let covered = match plan.sampling().scheme() {
+            Scheme::Poisson => true,
+            Scheme::WithoutReplacement => relation == Relation::Replace,
+            Scheme::Balanced => relation == Relation::AddRemove,
+        };
         let Some(meaning) = meaning.filter(|_| covered && relation != plan.relation()) else { continue };
         let certificate = reported(plan.at_relation(relation).price(precision))?;
         let value = certificate.map(|certificate| certificate.epsilon.upper);
@@ -213,7 +256,8 @@ pub(crate) fn text(factors: &[Factor]) -> Result<String, Failure> {
         // Rounded up: every factor that is larger makes epsilon larger, but for the noise, which is written in full.
         let value = match (factor.name, factor.value) {
             (_, None) => "too large".to_owned(),
-            ("noise multiplier" | "steps" | "sensitivity", Some(value)) => number::exact(value),
+            ("noise multiplier" | "steps" | "submodels", Some(value)) => number::exact(value),
+            ("sensitivity", Some(value)) => number::brief(value),
             (_, Some(value)) => number::up(value, 4),
         };
         table.push([factor.name.into(), value.into(), factor.meaning.clone().into()])?;

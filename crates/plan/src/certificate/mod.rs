@@ -1,13 +1,17 @@
 //! What pricing a plan yields: numbers with their bracket, and what they mean.
 
+mod partition;
 mod statement;
 mod text;
 mod words;
 
+use dapple_accounting::AllocationBound;
 use serde::Serialize;
 
+use crate::Sampling;
 use crate::error::PlanError;
 use crate::plan::Plan;
+use crate::price::Answer;
 use crate::spec::Accountant;
 
 /// Epsilon as the accountant knows it. Only `upper` is a guarantee.
@@ -60,9 +64,43 @@ pub struct Certificate {
     pub records: u64,
     /// Records a step, in expectation.
     pub batch: u64,
+    /// How often a record is seen, for balanced sampling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<AllocationFacts>,
+    /// Which parts of the model a record updates, where that is not all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<PartitionFacts>,
     /// The phases of a schedule; the numbers above are then the largest of all phases, for the noise the least.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
+}
+
+/// How often a record is seen under balanced sampling; in a schedule, in the phase that sees it most.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AllocationFacts {
+    /// Steps of an epoch that each record joins.
+    pub per_record: u64,
+    /// Steps of an epoch.
+    pub epoch_steps: u64,
+    /// The best of the known bounds, which gave epsilon.
+    pub bound: String,
+}
+
+/// Which parts of the model a record updates.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PartitionFacts {
+    /// Submodels, of which a record updates one a step; of several partitions the fewest.
+    pub submodels: u64,
+    /// Partitions of which a record draws one first.
+    pub partitions: usize,
+    /// Whether dropout makes them.
+    pub dropout: bool,
+    /// Clip norm of the split part, in clip norms.
+    pub split_norm: f64,
+    /// Clip norm of the part that all records update, in clip norms.
+    pub nonsplit_norm: f64,
+    /// Whether epsilon gains from the hidden submodel.
+    pub counted: bool,
 }
 
 /// A phase of a schedule.
@@ -92,10 +130,19 @@ impl Phase {
     }
 }
 
+fn allocation(plan: &Plan, bound: Option<AllocationBound>) -> Option<AllocationFacts> {
+    match (plan.sampling(), bound) {
+        (Sampling::Balanced { per_record, epoch_steps }, Some(bound)) => {
+            Some(AllocationFacts { per_record, epoch_steps, bound: partition::bound(plan, bound) })
+        }
+        _ => None,
+    }
+}
+
 impl Certificate {
     pub(crate) fn new(
         plan: &Plan,
-        epsilon: EpsilonBracket,
+        (epsilon, bound): Answer,
         accountant: Accountant,
     ) -> Result<Self, PlanError> {
         Ok(Self {
@@ -113,9 +160,18 @@ impl Certificate {
             assumptions: words::assumptions(plan),
             plan_hash: plan.hash().to_owned(),
             protects: words::protects(plan),
-            theorem: words::theorem(plan)?,
+            theorem: words::theorem(plan, bound)?,
             records: plan.records(),
             batch: plan.batch(),
+            allocation: allocation(plan, bound),
+            partition: plan.split().map(|split| PartitionFacts {
+                submodels: split.submodels(),
+                partitions: split.partitions().len(),
+                dropout: split.by_dropout(),
+                split_norm: split.split_norm(),
+                nonsplit_norm: split.nonsplit_norm(),
+                counted: plan.counts_submodels(),
+            }),
             phases: plan.phases().iter().map(Phase::new).collect(),
         })
     }

@@ -35,8 +35,16 @@ impl Certificate {
                 number::down(lower, 4),
                 epsilon
             ),
-            None => "This is an upper bound; the accountant gives no lower one.".to_owned(),
+            None => "This is an upper bound; no lower one comes with it.".to_owned(),
         };
+        let allocation = self.allocation.as_ref().map_or_else(String::new, |facts| {
+            format!(
+                "| steps that each record joins | {} of {} |\n| bound | {} |\n",
+                facts.per_record, facts.epoch_steps, facts.bound
+            )
+        });
+        let submodels =
+            self.partition.map_or_else(String::new, |facts| format!("| submodels | {} |\n", facts.words()));
         let inclusion = if self.relation == "patch" {
             format!(
                 "| probability that a sampled image shows the region | {} |\n| probability that a step sees the region | {} |\n",
@@ -67,6 +75,8 @@ impl Certificate {
              | sampling | {sampling} |\n\
              | sample rate | {rate} |\n\
              {inclusion}\
+             {allocation}\
+             {submodels}\
              | steps | {steps} |\n\
              | noise multiplier (standard deviation in clip norms) | {sigma} |\n\
              | sensitivity (in clip norms) | {sensitivity} |\n\
@@ -87,7 +97,7 @@ impl Certificate {
             sampling = self.sampling,
             rate = number::up(self.sample_rate, 4),
             sigma = self.noise_multiplier,
-            sensitivity = self.sensitivity,
+            sensitivity = number::brief(self.sensitivity),
             accountant = self.accountant,
             theorem = self.theorem,
             hash = self.plan_hash,

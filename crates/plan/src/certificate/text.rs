@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Certificate, Phase};
+use super::{AllocationFacts, Certificate, PartitionFacts, Phase};
+use crate::spec::Accountant;
 use crate::{Relation, number};
 
 impl Certificate {
@@ -13,12 +14,12 @@ impl Certificate {
             ("epsilon", format!("<= {}{}", number::up(self.epsilon.upper, 4), self.bracket_words())),
             ("delta", number::exact(self.delta)),
             ("protects", self.protects.clone()),
-            ("relation", format!("{} (sensitivity {})", self.relation, self.sensitivity)),
-            (
-                "sampling",
-                format!("{}, {} of {} {} a step", self.sampling, self.batch, self.records, self.units()),
-            ),
+            ("relation", format!("{} (sensitivity {})", self.relation, number::brief(self.sensitivity))),
+            ("sampling", self.sampling_words()),
         ];
+        if let Some(partition) = self.partition {
+            lines.push(("submodels", partition.words()));
+        }
         lines.extend(self.rates());
         lines.push(("steps", self.steps.to_string()));
         lines.push(("noise multiplier", self.noise_multiplier.to_string()));
@@ -27,6 +28,9 @@ impl Certificate {
             lines.push((name, self.phase_words(phase)));
         }
         lines.push(("accountant", self.accountant.to_owned()));
+        if let Some(allocation) = &self.allocation {
+            lines.push(("bound", allocation.bound.clone()));
+        }
         lines.push(("plan hash", self.plan_hash.clone()));
         let mut text = String::new();
         for (name, value) in lines {
@@ -34,6 +38,21 @@ impl Certificate {
             let _ = writeln!(text, "{name:<16}  {value}");
         }
         text
+    }
+
+    pub(super) fn sampling_words(&self) -> String {
+        let (scheme, records, units) = (self.sampling, self.records, self.units());
+        match &self.allocation {
+            Some(allocation) if self.phases.is_empty() => {
+                let AllocationFacts { per_record, epoch_steps, .. } = allocation;
+                let epochs = match self.steps / epoch_steps {
+                    1 => String::new(),
+                    epochs => format!(" of each of {epochs} epochs"),
+                };
+                format!("{scheme}, each of {records} {units} in {per_record} of {epoch_steps} steps{epochs}")
+            }
+            _ => format!("{scheme}, {} of {records} {units} a step", self.batch),
+        }
     }
 
     /// The rates, rounded up: a smaller one would be a stronger claim.
@@ -73,7 +92,29 @@ impl Certificate {
                 number::down(lower, 4),
                 number::up(self.epsilon.upper, 4)
             ),
+            None if self.accountant == Accountant::Pld.name() => {
+                "  (an upper bound; the best one known here has no lower end)".to_owned()
+            }
             None => "  (an upper bound; this accountant gives no lower one)".to_owned(),
         }
+    }
+}
+
+impl PartitionFacts {
+    /// The parts and their norms.
+    pub(super) fn words(self) -> String {
+        let by = if self.dropout { " by dropout" } else { "" };
+        let counted = if self.counted { "" } else { "; not counted under this relation" };
+        let norms = if self.nonsplit_norm == 0.0 && self.split_norm == 1.0 {
+            String::new()
+        } else {
+            let (split, rest) = (number::brief(self.split_norm), number::brief(self.nonsplit_norm));
+            format!(", clipped to {split}, the rest to {rest}")
+        };
+        let least = match self.partitions {
+            1 => String::new(),
+            count => format!(" at least, in {count} partitions"),
+        };
+        format!("{}{least}{by}{norms}{counted}", self.submodels)
     }
 }

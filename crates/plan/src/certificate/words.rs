@@ -1,7 +1,9 @@
 //! What a guarantee protects and assumes, in sentences.
 
+use dapple_accounting::AllocationBound;
 use dapple_geometry::{Operation, PaddingMode, Placement};
 
+use super::partition;
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::{Averaged, PublicTokens, Relation, Sampling};
@@ -49,19 +51,20 @@ fn of_phase(plan: &Plan) -> Vec<String> {
     let mut sentences = vec![sampling(plan)];
     let averaged = plan.averaged();
     let mean = mean(plan);
+    let clip = partition::clip(plan);
     sentences.push(format!(
         "{}, contributions are summed, and Gaussian noise of standard deviation noise_multiplier * C is added to the sum.",
         match plan.relation() {
             Relation::Masked =>
-                format!("Each record's gradient over its private tokens ({mean}) is clipped to the clip norm C"),
+                format!("Each record's gradient over its private tokens ({mean}) is clipped {clip}"),
             Relation::User =>
-                "Each user's update of a round, over all the user's records and local steps, is clipped as a whole to the clip norm C".to_owned(),
+                format!("Each user's update of a round, over all the user's records and local steps, is clipped as a whole {clip}"),
             _ if averaged.shares_clip() => format!(
                 "The mean contribution ({mean}) of each microbatch of {} records is clipped to the clip norm C",
                 averaged.records_per_clip
             ),
             Relation::AddRemove | Relation::Replace | Relation::Patch =>
-                format!("Each record's contribution ({mean}) is clipped to the clip norm C"),
+                format!("Each record's contribution ({mean}) is clipped {clip}"),
         }
     ));
     sentences.push(format!(
@@ -77,6 +80,7 @@ fn of_phase(plan: &Plan) -> Vec<String> {
         sentences.extend(spatial(plan));
     }
     sentences.extend(mixed(averaged));
+    sentences.extend(partition::assumptions(plan));
     if let Some(tokens) = plan.public_tokens() {
         sentences.extend(masked(tokens));
     }
@@ -95,11 +99,12 @@ fn of_phase(plan: &Plan) -> Vec<String> {
 }
 
 /// The theorem behind the number, in words.
-pub(super) fn theorem(plan: &Plan) -> Result<String, PlanError> {
+pub(super) fn theorem(plan: &Plan, bound: Option<AllocationBound>) -> Result<String, PlanError> {
     let mut citation = plan.theorem()?.citation().to_owned();
     if plan.averaged().shares_clip() {
         citation.push_str("; a record of a microbatch moves the sum by up to two clip norms, whether it is absent, added or substituted (DP-Mix, section 2; Ponomareva et al. 2023)");
     }
+    citation.push_str(&partition::citation(plan, bound));
     Ok(citation)
 }
 
@@ -132,7 +137,7 @@ fn mixed(averaged: Averaged) -> Vec<String> {
 }
 
 /// What is drawn.
-fn units(plan: &Plan) -> &'static str {
+pub(super) fn units(plan: &Plan) -> &'static str {
     if plan.relation() == Relation::User { "users" } else { "records" }
 }
 
@@ -158,16 +163,7 @@ fn sampling(plan: &Plan) -> String {
         Sampling::WithoutReplacement => format!(
             "In each step {batch} of the {records} records are drawn uniformly without replacement, independently of other steps; walking through a shuffled data set is not this."
         ),
-        Sampling::Balanced { per_record, epoch_steps } => {
-            let times = match plan.steps() / epoch_steps {
-                1 => String::new(),
-                epochs => format!(" of each of {epochs} epochs, anew in each"),
-            };
-            let unit = units.trim_end_matches('s');
-            format!(
-                "Each {unit} joins exactly {per_record} of the {epoch_steps} steps{times}: a uniform subset of the steps, drawn for each {unit} independently of all others and kept secret; cutting a shuffled data set into batches of fixed size is not this."
-            )
-        }
+        Sampling::Balanced { per_record, epoch_steps } => partition::balanced(plan, per_record, epoch_steps),
     }
 }
 

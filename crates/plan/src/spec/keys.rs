@@ -140,28 +140,43 @@ pub const KEYS: &[Key] = &[
         "per-record",
         "K",
         "1",
-        "the number of steps each record joins, for balanced sampling",
-    ),
+        "the number of steps of an epoch each record joins, for balanced sampling",
+    )
+    .or("1 for balanced sampling"),
     key("sampling.epochs", "epochs", "E", "100", "the number of passes over the data set, a whole number"),
-    key("sampling.steps", "steps", "T", "3000", "the number of steps, a whole number")
-        .or("epochs * ceil(records / batch)"),
-    key("partition.submodels", "submodels", "D", "2", "the number of submodels"),
+    key("sampling.steps", "steps", "T", "3000", "the number of steps of all epochs, a whole number")
+        .or("epochs * ceil(records / batch), for balanced sampling times per-record"),
+    key(
+        "partition.submodels",
+        "submodels",
+        "D",
+        "2",
+        "the number of disjoint submodels, of which each record updates one a step",
+    ),
+    file_only(
+        "partition.mixture",
+        "[[2, 0.5], [4, 0.5]]",
+        "a list of [submodels, probability], partitions of which each record draws one a step",
+    ),
     key(
         "partition.split_fraction",
         "split-fraction",
         "F",
         "0.5",
-        "the share of the parameters that is split",
-    ),
-    key("partition.dropout", "dropout", "RATE", "0.5", "the dropout rate that splits the model"),
-    key("partition.split_norm", "split-norm", "C", "1.0", "the clip norm of the split part"),
+        "the share of the trained parameters that is split; sets both clip norms",
+    )
+    .or("1 for a split model"),
+    key("partition.dropout", "dropout", "RATE", "0.5", "the dropout rate that splits the model, 0.5"),
+    key("partition.split_norm", "split-norm", "C", "1.0", "the clip norm of the split part, in clip norms")
+        .or("1 for a split model"),
     key(
         "partition.nonsplit_norm",
         "nonsplit-norm",
         "C",
-        "1.0",
-        "the clip norm of the part that is not split",
-    ),
+        "0.5",
+        "the clip norm of the part that is not split, in clip norms",
+    )
+    .or("0 for a split model"),
     key(
         "masked.public_gradient",
         "public-gradient",
@@ -194,6 +209,8 @@ pub const KEYS: &[Key] = &[
     file_only("data.split_seed", "0", "the seed of that split").or("0"),
     file_only("data.mean", "[0.5]", "what is subtracted from each channel, of values from 0 to 1"),
     file_only("data.std", "[0.25]", "what each channel is divided by, of values from 0 to 1"),
+    file_only("data.size", "[32, 32]", "the size to which views are brought for the model")
+        .or("the size of the crop, or of the image"),
     file_only("data.flip", "true", "whether views are mirrored at random, after the crop").or("false"),
     file_only("model.name", "small-cnn", "the name of a model").words(&[
         "small-cnn",

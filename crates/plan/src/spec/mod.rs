@@ -284,6 +284,9 @@ pub struct Partition {
     /// Number of submodels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submodels: Option<u32>,
+    /// Ways to split the model, of which each record draws one: `[submodels, probability]` each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mixture: Option<Vec<PartitionShare>>,
     /// Share of the parameters that is split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_fraction: Option<f64>,
@@ -297,6 +300,10 @@ pub struct Partition {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nonsplit_norm: Option<f64>,
 }
+
+/// A way to split the model: its number of submodels, and the probability with which a record draws it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PartitionShare(pub u32, pub f64);
 
 /// `[masked]`
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -1,0 +1,130 @@
+//! A run, or a phase of it, as the accountants know it.
+
+use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
+use dapple_accounting::rdp::Rdp;
+use dapple_accounting::{Allocation, AllocationBound, Bracket, Partition, Pld, Precision, Substitution};
+
+use crate::Split;
+use crate::error::PlanError;
+
+/// Steps whose privacy loss is known together.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Part {
+    /// Steps that draw their records independently of each other.
+    Independent { step: Step, steps: u64 },
+    /// Epochs in which each record joins a fixed number of steps.
+    Allocated(Allocated),
+}
+
+/// One step as both accountants know it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Step {
+    /// Nothing of what is protected is ever seen.
+    Nothing,
+    /// A Poisson-sampled Gaussian under add/remove.
+    PoissonGaussian { rate: f64, sigma: f64 },
+    /// A Poisson-sampled update of a hidden submodel under add/remove.
+    PoissonSplit { rate: f64, sigma: f64, split: Split },
+    /// A record is absent, unaffected or affected, under substitution.
+    Substitution(Substitution),
+}
+
+/// `per_record` of the `epoch_steps` steps of each epoch, and one of `submodels` in each of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Allocated {
+    pub(crate) per_record: u64,
+    pub(crate) epoch_steps: u64,
+    pub(crate) epochs: u64,
+    pub(crate) submodels: u64,
+    pub(crate) sigma: f64,
+}
+
+impl Part {
+    /// The privacy-loss distribution that all its steps have together, or one that dominates it.
+    pub(crate) fn pld(self) -> Result<Pld, PlanError> {
+        match self {
+            Self::Independent { step, steps } => Ok(step.pld()?.self_compose(steps)),
+            Self::Allocated(allocated) => allocated.pld(),
+        }
+    }
+}
+
+impl Step {
+    fn pld(self) -> Result<Pld, PlanError> {
+        Ok(match self {
+            Self::Nothing => Pld::identity(),
+            Self::PoissonGaussian { rate, sigma } => Pld::poisson_gaussian(rate, sigma)?,
+            // Both parts of the model share the record's coin: composed first, then sampled.
+            Self::PoissonSplit { rate, sigma, split } => {
+                Pld::split_mixture(split.partitions(), split.split_norm(), split.nonsplit_norm(), sigma)?
+                    .subsample_poisson(rate)?
+            }
+            Self::Substitution(step) => Pld::substitution(step),
+        })
+    }
+
+    pub(crate) fn rdp(self) -> Result<Option<Rdp>, PlanError> {
+        Ok(match self {
+            Self::Nothing => None,
+            Self::PoissonGaussian { rate, sigma } => Some(Rdp::poisson_gaussian(rate, sigma)?),
+            Self::PoissonSplit { rate, sigma, split } => {
+                let (inside, beside) = (split.split_norm(), split.nonsplit_norm());
+                let part = |partition: &Partition| {
+                    let Partition { probability, submodels } = *partition;
+                    PartitionRdp::partial_split(submodels, inside, beside, sigma, Bound::Exact)
+                        .map(|rdp| (probability, rdp))
+                };
+                let parts = split.partitions().iter().map(part).collect::<Result<Vec<_>, _>>()?;
+                Some(Rdp::partition(PartitionRdp::mixture(&parts)?.sampled(rate)?))
+            }
+            Self::Substitution(step) => Some(Rdp::substitution(step)),
+        })
+    }
+}
+
+impl Allocated {
+    /// # Guarantee
+    /// A record that is in `k` of `T` steps is in one step of each of `k` random parts of `floor(T / k)`: given the parts, its
+    /// appearances are independent (Feldman and Shenfeld 2025), and a mixture of parts costs no more than the worst (joint
+    /// convexity). An appearance in one of `m` steps and one of `d` submodels is a Gaussian hidden in one of `m d` places.
+    fn pld(self) -> Result<Pld, PlanError> {
+        let places = self.epoch_steps / self.per_record * self.submodels;
+        Ok(Pld::split(places, self.sigma)?.self_compose(self.per_record * self.epochs))
+    }
+
+    fn allocation(self) -> Result<Allocation, PlanError> {
+        Ok(Allocation::new(self.epoch_steps, self.per_record, self.sigma)?.epochs(self.epochs)?)
+    }
+
+    /// Epsilon by the best bound known, and which one that is.
+    pub(crate) fn epsilon(
+        self,
+        delta: f64,
+        precision: Precision,
+    ) -> Result<(Bracket, AllocationBound), PlanError> {
+        if self.submodels == 1 {
+            let answer = self.allocation()?.epsilon(delta, precision)?;
+            return Ok((answer.epsilon, answer.bound));
+        }
+        let bound = if self.per_record == 1 { AllocationBound::Exact } else { AllocationBound::Composition };
+        Ok((self.pld()?.epsilon(delta, precision)?, bound))
+    }
+
+    /// All steps together by Rényi divergences, in one of three ways; `None` where the way is the same as another.
+    ///
+    /// # Guarantee
+    /// D Theorem 3.1 by equation (2) or (3), or the bound of [`Allocated::pld`] with equation (2) for each appearance.
+    pub(crate) fn rdp(self, bound: AllocationBound) -> Result<Option<Rdp>, PlanError> {
+        let Self { per_record, epoch_steps, epochs, submodels, sigma } = self;
+        let (places, ones, count, form) = match bound {
+            AllocationBound::Exact => return Ok(None),
+            AllocationBound::Composition => {
+                (epoch_steps / per_record * submodels, 1, per_record * epochs, Bound::Exact)
+            }
+            _ if submodels > 1 => return Ok(None),
+            AllocationBound::RenyiExact => (epoch_steps, per_record, epochs, Bound::Exact),
+            AllocationBound::RenyiBound => (epoch_steps, per_record, epochs, Bound::Convexity),
+        };
+        Ok(Some(Rdp::partition(PartitionRdp::new(places, ones, sigma, form)?).self_compose(count)))
+    }
+}

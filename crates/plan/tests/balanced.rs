@@ -1,0 +1,263 @@
+//! Balanced sampling: what epochs, steps and batch mean, and the laws a plan must keep.
+
+#![allow(clippy::unwrap_used)]
+
+use dapple_plan::{Bracket, Plan, PlanError, PlanSpec, Pld, Precision, Sampling, Unknown, Value, calibrate};
+use proptest::prelude::*;
+
+fn spec(settings: &[(&str, &str)]) -> PlanSpec {
+    let mut spec = PlanSpec::default();
+    for (key, value) in
+        [("sampling", "balanced"), ("records", "6000"), ("noise-multiplier", "1"), ("delta", "1e-5")]
+            .iter()
+            .chain(settings)
+    {
+        spec.set(key, value).unwrap();
+    }
+    spec
+}
+
+fn plan(settings: &[(&str, &str)]) -> Plan {
+    Plan::check(&spec(settings)).unwrap()
+}
+
+fn bracket(plan: &Plan) -> Bracket {
+    plan.epsilon(Precision::default()).unwrap()
+}
+
+/// Two brackets of one number.
+fn assert_overlap(a: Bracket, b: Bracket) {
+    assert!(a.lower <= b.upper && b.lower <= a.upper, "{a:?} and {b:?} exclude each other");
+}
+
+#[test]
+fn epochs_steps_and_batch_settle_each_other() {
+    // (settings, per record, steps of an epoch, all steps, batch)
+    for (settings, per_record, epoch_steps, steps, batch) in [
+        (&[("steps", "100")][..], 1, 100, 100, 60),
+        (&[("steps", "100"), ("per-record", "10"), ("batch", "600")], 10, 100, 100, 600),
+        // 6000 / 7 = 857.1: both neighbours will do.
+        (&[("steps", "7"), ("batch", "857")], 1, 7, 7, 857),
+        (&[("steps", "7"), ("batch", "858")], 1, 7, 7, 858),
+        (&[("steps", "7")], 1, 7, 7, 858),
+        (&[("steps", "300"), ("epochs", "3"), ("per-record", "4")], 4, 100, 300, 240),
+        (&[("epochs", "3"), ("batch", "100")], 1, 60, 180, 100),
+        (&[("epochs", "3"), ("batch", "100"), ("per-record", "2")], 2, 120, 360, 100),
+        // 6000 / 5999 is two steps, of 3000 each.
+        (&[("epochs", "1"), ("batch", "5999")], 1, 2, 2, 3000),
+        (&[("epochs", "1"), ("batch", "6000")], 1, 1, 1, 6000),
+    ] {
+        let plan = plan(settings);
+        assert_eq!(plan.sampling(), Sampling::Balanced { per_record, epoch_steps }, "{settings:?}");
+        assert_eq!((plan.steps(), plan.batch()), (steps, batch), "{settings:?}");
+        assert_eq!(plan.sample_rate(), per_record as f64 / epoch_steps as f64);
+        assert_eq!(plan.effective_rate(), plan.sample_rate());
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    for (settings, message) in [
+        (&[][..], "sampling.steps (--steps) is missing"),
+        (&[("epochs", "3")], "sampling.batch (--batch) is missing"),
+        (&[("steps", "100"), ("per-record", "0")], "sampling.per_record (--per-record): each record joins 0"),
+        (
+            &[("steps", "100"), ("per-record", "101")],
+            "sampling.per_record (--per-record): each record joins 101 of the 100",
+        ),
+        (&[("steps", "100"), ("batch", "100")], "sampling.batch (--batch): 100 records a step, where 6000"),
+        (&[("steps", "100"), ("epochs", "3")], "sampling.steps (--steps): 100 steps are not 3 epochs"),
+        (&[("steps", "0")], "sampling.steps (--steps)"),
+        (&[("steps", "10"), ("epochs", "0")], "sampling.epochs (--epochs)"),
+        (&[("epochs", "1"), ("batch", "0")], "sampling.batch (--batch): 0 records"),
+        (&[("epochs", "1"), ("batch", "6001")], "sampling.batch (--batch): batch 6001 of 6000"),
+        (&[("steps", "10000001")], "sampling.steps (--steps): 10000001 steps are outside"),
+        (&[("epochs", "9000000000000000000"), ("batch", "1")], "sampling.epochs (--epochs)"),
+        (&[("records", "0"), ("steps", "1")], "sampling.records (--records): 0 records"),
+        (
+            &[("steps", "100"), ("relation", "replace")],
+            "no theorem for the replace relation with balanced sampling",
+        ),
+        (
+            &[("steps", "100"), ("relation", "masked")],
+            "no theorem for the masked relation with balanced sampling",
+        ),
+    ] {
+        let error = Plan::check(&spec(settings)).unwrap_err();
+        assert!(error.to_string().starts_with(message), "{settings:?}: {error}");
+        assert!(error.hint().is_some());
+    }
+    let patch = [("steps", "100"), ("patch", "5"), ("image", "100"), ("crop", "20")];
+    let error = Plan::check(&spec(&patch)).unwrap_err();
+    assert!(error.to_string().starts_with("no theorem for the patch relation with balanced"), "{error}");
+    let error = Plan::check(&spec(&[("sampling", "poisson"), ("per-record", "2")])).unwrap_err();
+    assert!(matches!(error, PlanError::Invalid { key: "sampling.per_record", .. }));
+}
+
+#[test]
+fn once_in_a_thousand_steps() {
+    // Public tools bracket sigma = 1, delta = 1e-5 by [0.131, 0.148] for one appearance in 1000 steps and by [1.690, 1.717] for ten
+    // (PLD_accounting, Feldman and Shenfeld 2025); the widths are those promised.
+    for (per_record, low, high, width) in [("1", 0.131, 0.148, 0.02), ("10", 1.690, 1.717, 0.03)] {
+        let certificate =
+            plan(&[("steps", "1000"), ("per-record", per_record)]).price(Precision::default()).unwrap();
+        let (lower, upper) = (certificate.epsilon.lower.unwrap(), certificate.epsilon.upper);
+        assert!(low <= lower && upper <= high && upper - lower <= width, "{certificate:?}");
+        let facts = certificate.allocation.unwrap();
+        assert_eq!((facts.per_record.to_string().as_str(), facts.epoch_steps), (per_record, 1000));
+        assert!(!facts.bound.is_empty());
+    }
+}
+
+#[test]
+fn every_step_is_plain_composition() {
+    for (steps, sigma) in [(1u64, 2.0f64), (16, 8.0), (100, 20.0)] {
+        let steps_text = steps.to_string();
+        let plan = plan(&[
+            ("steps", &steps_text),
+            ("per-record", &steps_text),
+            ("noise-multiplier", &sigma.to_string()),
+        ]);
+        let plain = Pld::gaussian_distance((steps as f64).sqrt() / sigma).unwrap();
+        let plain = plain.epsilon(1e-5, Precision::default()).unwrap();
+        assert_overlap(bracket(&plan), plain);
+        // Closed forms: only the rounding of the square root differs.
+        assert!((bracket(&plan).upper / plain.upper - 1.0).abs() < 1e-9);
+        assert_eq!(plan.batch(), 6000);
+        let words = plan.price(Precision::default()).unwrap().allocation.unwrap().bound;
+        assert!(words.starts_with("plain composition"), "{words}");
+    }
+}
+
+#[test]
+fn epochs_compose() {
+    let base = [("per-record", "1"), ("noise-multiplier", "2")];
+    let with = |more: &[(&str, &str)]| plan(&[&base[..], more].concat());
+    let three = with(&[("epochs", "3"), ("batch", "100")]);
+    let once = with(&[("steps", "60")]);
+    let composed = once.pld().unwrap().self_compose(3).epsilon(1e-5, Precision::default()).unwrap();
+    assert_overlap(bracket(&three), composed);
+    // A phase that repeats is an epoch that repeats.
+    let mut phases = spec(&[&base[..], &[("steps", "60")]].concat());
+    phases.phases = vec![Default::default(); 3];
+    assert_eq!(Plan::check(&phases).unwrap(), three);
+    // Longer epochs hide a record better (D Remark 3.10).
+    let long = with(&[("steps", "180"), ("per-record", "3")]);
+    assert!(bracket(&long).upper <= bracket(&three).upper * 1.001);
+    // Phases that differ: their distributions compose, and lie between those of the extremes.
+    let quiet = |noise: f64| {
+        let mut spec = spec(&[("steps", "60")]);
+        spec.privacy.noise_multiplier = Some(noise);
+        spec.phases = vec![Default::default(); 3];
+        spec.phases[1].noise_multiplier = Some(3.0);
+        Plan::check(&spec).unwrap()
+    };
+    let mixed = quiet(2.0);
+    assert_eq!(mixed.phases().len(), 3);
+    let (low, high) = (bracket(&quiet(3.0)).upper, bracket(&three).upper);
+    let found = mixed.price(Precision::default()).unwrap();
+    assert!(low < found.epsilon.upper && found.epsilon.upper < high);
+    assert!(found.epsilon.lower.is_some());
+    assert!(mixed.price_rdp().unwrap().epsilon.upper > found.epsilon.lower.unwrap());
+}
+
+#[test]
+fn the_second_opinion_lies_above() {
+    for (steps, per_record, noise) in [("1000", "1", "1"), ("100", "10", "3"), ("10", "4", "2")] {
+        let plan = plan(&[("steps", steps), ("per-record", per_record), ("noise-multiplier", noise)]);
+        let certificate = plan.price_rdp().unwrap();
+        assert_eq!((certificate.accountant, certificate.epsilon.lower), ("rdp", None));
+        assert!(certificate.epsilon.upper >= bracket(&plan).upper * 0.999, "{steps} {per_record}");
+        assert!(certificate.theorem.contains("the best bound is"), "{}", certificate.theorem);
+    }
+}
+
+#[test]
+fn users_cost_as_much_as_records_and_microbatches_half_the_noise() {
+    let record = plan(&[("steps", "50")]);
+    let user = plan(&[("steps", "50"), ("relation", "user")]);
+    assert_eq!(bracket(&record), bracket(&user));
+    assert_ne!(record.hash(), user.hash());
+    let shared = plan(&[("steps", "50"), ("records-per-clip", "2"), ("noise-multiplier", "2")]);
+    assert_eq!(bracket(&shared), bracket(&record));
+}
+
+#[test]
+fn the_unknown_is_found_on_the_safe_side() {
+    let base = [
+        ("records", "600"),
+        ("batch", "10"),
+        ("per-record", "2"),
+        ("noise-multiplier", "2"),
+        ("epochs", "4"),
+    ];
+    let mut asked = spec(&base);
+    let target = bracket(&Plan::check(&asked).unwrap()).upper;
+    asked.privacy.epsilon = Some(target);
+    for (unknown, expected) in [
+        (Unknown::NoiseMultiplier, 2.0),
+        (Unknown::Epochs, 4.0),
+        (Unknown::Steps, 480.0),
+        (Unknown::Batch, 10.0),
+    ] {
+        let found = calibrate(&asked, &[], unknown, Precision::default()).unwrap();
+        assert!(found.certificate.epsilon.upper <= target);
+        assert_eq!(found.certificate, found.plan.price(Precision::default()).unwrap());
+        let value = match found.solved.value {
+            Value::Whole(value) => value as f64,
+            Value::Real(value) => value,
+        };
+        // The upper end of a bracket wobbles by 1e-3 of epsilon: a few thousandths of the noise.
+        assert!((value / expected - 1.0).abs() < 5e-3, "{unknown:?}: {value}");
+        // What is found can be written into the plan.
+        let mut again = asked.clone();
+        match unknown {
+            Unknown::Batch => again.sampling.batch = Some(value as u64),
+            Unknown::Epochs => again.sampling.epochs = Some(value as u64),
+            Unknown::Steps => {
+                (again.sampling.epochs, again.sampling.steps) =
+                    (Some(value as u64 / 120), Some(value as u64));
+            }
+            _ => again.privacy.noise_multiplier = Some(value),
+        }
+        assert_eq!(Plan::check(&again).unwrap().hash(), found.plan.hash(), "{unknown:?}");
+    }
+}
+
+#[test]
+fn the_hash_covers_the_allocation() {
+    let base = plan(&[("steps", "120"), ("per-record", "2")]);
+    assert_eq!(base.hash(), plan(&[("steps", "120"), ("per-record", "2"), ("batch", "100")]).hash());
+    assert_eq!(base.hash(), plan(&[("epochs", "1"), ("per-record", "2"), ("batch", "100")]).hash());
+    for other in [
+        &[("steps", "120"), ("per-record", "3")][..],
+        &[("steps", "120"), ("per-record", "1"), ("epochs", "2")],
+        &[("steps", "240"), ("per-record", "2"), ("epochs", "2")],
+    ] {
+        assert_ne!(base.hash(), plan(other).hash());
+    }
+}
+
+proptest! {
+    // Each case prices four plans, a tenth of a second each.
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn epsilon_moves_the_right_way(steps in 2u64..200, share in 0.0f64..1.0, sigma in 0.8f64..6.0) {
+        let per_record = 1 + (share * (steps - 1) as f64 * 0.5) as u64;
+        let at = |steps: u64, per_record: u64, sigma: f64| {
+            let plan = plan(&[
+                ("steps", &steps.to_string()),
+                ("per-record", &per_record.to_string()),
+                ("noise-multiplier", &sigma.to_string()),
+            ]);
+            bracket(&plan).upper
+        };
+        // Brackets are 0.1 % wide, and epsilons below 2e-6 are not told apart.
+        let here = at(steps, per_record, sigma) * 1.001 + 2e-6;
+        // As many draws in whole multiples of the steps, and in more noise; then in every step.
+        prop_assert!(at(2 * steps, per_record, sigma) <= here);
+        prop_assert!(at(steps, per_record, 1.5 * sigma) <= here);
+        prop_assert!(at(steps, steps, sigma) * 1.001 + 2e-6 >= here / 1.001);
+    }
+}

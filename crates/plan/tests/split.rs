@@ -1,0 +1,222 @@
+//! Split models: the laws a plan must keep, and an independent estimate.
+
+#![allow(clippy::unwrap_used)]
+
+use dapple_plan::{Bracket, Plan, PlanSpec, Pld, Precision};
+
+fn spec(settings: &[(&str, &str)]) -> PlanSpec {
+    let mut spec = PlanSpec::default();
+    for (key, value) in
+        [("records", "1000"), ("batch", "100"), ("steps", "50"), ("noise-multiplier", "1"), ("delta", "1e-5")]
+            .iter()
+            .chain(settings)
+    {
+        spec.set(key, value).unwrap();
+    }
+    spec
+}
+
+fn plan(settings: &[(&str, &str)]) -> Plan {
+    Plan::check(&spec(settings)).unwrap()
+}
+
+fn bracket(plan: &Plan) -> Bracket {
+    plan.epsilon(Precision::default()).unwrap()
+}
+
+/// Two brackets of one number.
+fn assert_overlap(a: Bracket, b: Bracket) {
+    assert!(a.lower <= b.upper && b.lower <= a.upper, "{a:?} and {b:?} exclude each other");
+}
+
+#[test]
+fn one_submodel_is_the_model() {
+    let whole = plan(&[]);
+    assert_eq!(plan(&[("submodels", "1")]), whole);
+    assert_eq!(plan(&[("submodels", "1")]).hash(), whole.hash());
+    assert_eq!(plan(&[("submodels", "1"), ("split-norm", "1"), ("nonsplit-norm", "0")]), whole);
+    // Two parts of one model, clipped apart: a Gaussian of the joint norm.
+    let apart = plan(&[("submodels", "1"), ("split-norm", "0.6"), ("nonsplit-norm", "0.8")]);
+    assert_overlap(bracket(&apart), bracket(&whole));
+    let shared = plan(&[("submodels", "1"), ("split-fraction", "0.3")]);
+    assert_overlap(bracket(&shared), bracket(&whole));
+    assert!((shared.sensitivity() - 1.0).abs() < 1e-15);
+}
+
+#[test]
+fn more_submodels_hide_more() {
+    let mut last = bracket(&plan(&[])).upper;
+    for submodels in ["2", "4", "8", "64"] {
+        let here = bracket(&plan(&[("submodels", submodels)])).upper;
+        assert!(here < last, "{submodels}");
+        last = here;
+    }
+    // What is not split gains nothing: between all and nothing.
+    let (all, none) = (bracket(&plan(&[("submodels", "4")])).upper, bracket(&plan(&[])).upper);
+    let mut last = none;
+    for share in ["0.1", "0.5", "0.9", "1"] {
+        let here = bracket(&plan(&[("submodels", "4"), ("split-fraction", share)])).upper;
+        assert!(here < last, "{share}");
+        last = here;
+    }
+    assert!((last / all - 1.0).abs() < 2e-3);
+    // The submodel known, the price is that of the whole model.
+    let split = plan(&[("submodels", "4"), ("split-fraction", "0.5")]);
+    assert_overlap(bracket(&split.with_known_submodels()), bracket(&plan(&[])));
+}
+
+#[test]
+fn full_batches_are_unsampled() {
+    let full = plan(&[("batch", "1000"), ("submodels", "3"), ("noise-multiplier", "8")]);
+    let plain = Pld::split(3, 8.0).unwrap().self_compose(50).epsilon(1e-5, Precision::default()).unwrap();
+    assert_overlap(bracket(&full), plain);
+}
+
+#[test]
+fn dropout_is_two_submodels() {
+    let dropout = plan(&[("dropout", "0.5"), ("split-norm", "0.9"), ("nonsplit-norm", "0.2")]);
+    let two = plan(&[("submodels", "2"), ("split-norm", "0.9"), ("nonsplit-norm", "0.2")]);
+    assert_eq!(bracket(&dropout), bracket(&two));
+    assert_ne!(dropout.hash(), two.hash());
+    let words = dropout.price(Precision::default()).unwrap().assumptions.join(" ");
+    assert!(
+        words.contains("Dropout keeps each node") && words.contains("biases behind such a node"),
+        "{words}"
+    );
+}
+
+#[test]
+fn mixtures_of_partitions_lie_between() {
+    let mixed = plan(&[("partition.mixture", "[[2, 0.3], [8, 0.7]]")]);
+    let (two, eight) = (plan(&[("submodels", "2")]), plan(&[("submodels", "8")]));
+    assert!(bracket(&eight).upper < bracket(&mixed).lower && bracket(&mixed).upper < bracket(&two).lower);
+    assert!(mixed.price_rdp().unwrap().epsilon.upper > bracket(&mixed).lower);
+    // Equally many submodels count as one.
+    let same = plan(&[("partition.mixture", "[[2, 0.3], [2, 0.7]]")]);
+    assert_overlap(bracket(&same), bracket(&two));
+    let text = spec(&[("partition.mixture", "[[2, 0.3], [8, 0.7]]")]).to_toml();
+    assert_eq!(Plan::check(&PlanSpec::from_toml(&text).unwrap()).unwrap(), mixed);
+    for (mixture, message) in [
+        ("[]", "add up to 0"),
+        ("[[2, 0.5]]", "add up to 0.5"),
+        ("[[0, 1]]", "0 submodels"),
+        ("[[2, -1], [2, 2]]", "-1 is no probability"),
+        ("[[2, nan]]", "NaN is no probability"),
+    ] {
+        let error = Plan::check(&spec(&[("partition.mixture", mixture)])).unwrap_err();
+        assert!(error.to_string().contains(message), "{mixture}: {error}");
+    }
+}
+
+#[test]
+fn users_update_submodels_as_records_do() {
+    let record = plan(&[("submodels", "3")]);
+    let user = plan(&[("submodels", "3"), ("relation", "user")]);
+    assert_eq!(bracket(&record), bracket(&user));
+    let words = user.price(Precision::default()).unwrap().assumptions.join(" ");
+    assert!(words.contains("each user updates one of 3 submodels"), "{words}");
+}
+
+#[test]
+fn substitutions_do_not_gain_and_do_not_lose() {
+    for relation in ["replace", "masked"] {
+        let whole = plan(&[("relation", relation)]);
+        let split = plan(&[("relation", relation), ("submodels", "4")]);
+        assert_eq!(bracket(&split), bracket(&whole));
+        assert!(!split.counts_submodels());
+        let certificate = split.price(Precision::default()).unwrap();
+        assert!(certificate.theorem.contains("not counted"), "{}", certificate.theorem);
+        assert!(!certificate.partition.unwrap().counted);
+    }
+    // Parts of larger norms move the sum by more.
+    let large =
+        plan(&[("relation", "replace"), ("submodels", "4"), ("split-norm", "3"), ("nonsplit-norm", "4")]);
+    assert_eq!(bracket(&large), bracket(&plan(&[("relation", "replace"), ("noise-multiplier", "0.2")])));
+    assert_eq!(large.sensitivity(), 10.0);
+}
+
+#[test]
+fn a_submodel_of_a_rare_step_is_hidden_twice() {
+    // One of 40 steps and one of 5 submodels: one of 200 places.
+    let hidden = plan(&[("sampling", "balanced"), ("records", "4000"), ("steps", "40"), ("submodels", "5")]);
+    let places = Pld::split(200, 1.0).unwrap().epsilon(1e-5, Precision::default()).unwrap();
+    assert_overlap(bracket(&hidden), places);
+    assert!(hidden.price_rdp().unwrap().epsilon.upper > places.lower);
+    let several = plan(&[
+        ("sampling", "balanced"),
+        ("records", "400"),
+        ("steps", "40"),
+        ("per-record", "10"),
+        ("submodels", "5"),
+        ("noise-multiplier", "3"),
+    ]);
+    let composed = Pld::split(20, 3.0).unwrap().self_compose(10).epsilon(1e-5, Precision::default()).unwrap();
+    assert_overlap(bracket(&several), composed);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (settings, message) in [
+        (&[("submodels", "0")][..], "partition.submodels (--submodels): 0 submodels"),
+        (&[("submodels", "4294967295")], "partition.submodels (--submodels): 4294967295 submodels"),
+        (&[("dropout", "0.3")], "partition.dropout (--dropout): 0.3 is not 0.5"),
+        (&[("dropout", "nan")], "partition.dropout (--dropout): NaN is not 0.5"),
+        (&[("dropout", "0.5"), ("submodels", "2")], "partition.dropout (--dropout): submodels are given"),
+        (&[("submodels", "2"), ("split-norm", "1")], "partition.nonsplit_norm (--nonsplit-norm) is missing"),
+        (&[("submodels", "2"), ("nonsplit-norm", "1")], "partition.split_norm (--split-norm) is missing"),
+        (
+            &[("split-norm", "1"), ("nonsplit-norm", "1")],
+            "partition.split_norm (--split-norm): has no meaning",
+        ),
+        (&[("split-fraction", "0.5")], "partition.split_fraction (--split-fraction): has no meaning"),
+        (
+            &[("submodels", "2"), ("split-fraction", "0")],
+            "partition.split_fraction (--split-fraction): 0 is no",
+        ),
+        (
+            &[("submodels", "2"), ("split-fraction", "1.5")],
+            "partition.split_fraction (--split-fraction): 1.5 is no",
+        ),
+        (
+            &[("submodels", "2"), ("split-fraction", "0.5"), ("split-norm", "1"), ("nonsplit-norm", "1")],
+            "partition.split_fraction (--split-fraction): clip norms",
+        ),
+        (
+            &[("submodels", "2"), ("split-norm", "0"), ("nonsplit-norm", "1")],
+            "partition.split_norm (--split-norm): 0 is outside",
+        ),
+        (
+            &[("submodels", "2"), ("split-norm", "1"), ("nonsplit-norm", "-1")],
+            "partition.nonsplit_norm (--nonsplit-norm): -1 is outside",
+        ),
+        (&[("submodels", "2"), ("records-per-clip", "2")], "no theorem for split models with microbatches"),
+    ] {
+        let error = Plan::check(&spec(settings)).unwrap_err();
+        assert!(error.to_string().starts_with(message), "{settings:?}: {error}");
+        assert!(error.hint().is_some());
+    }
+    let mut balanced = spec(&[("sampling", "balanced"), ("submodels", "2"), ("split-fraction", "0.5")]);
+    balanced.sampling.batch = None;
+    let error = Plan::check(&balanced).unwrap_err();
+    assert!(error.to_string().starts_with("no theorem for partly split models"), "{error}");
+}
+
+#[test]
+fn the_hash_covers_the_split() {
+    let hashes: Vec<String> = [
+        &[][..],
+        &[("submodels", "2")],
+        &[("submodels", "3")],
+        &[("submodels", "2"), ("split-fraction", "0.5")],
+        &[("submodels", "2"), ("split-norm", "1"), ("nonsplit-norm", "0.5")],
+        &[("submodels", "2"), ("split-norm", "0.5"), ("nonsplit-norm", "1")],
+        &[("dropout", "0.5")],
+        &[("partition.mixture", "[[2, 0.5], [3, 0.5]]")],
+    ]
+    .iter()
+    .map(|settings| plan(settings).hash().to_owned())
+    .collect();
+    for (index, hash) in hashes.iter().enumerate() {
+        assert!(!hashes[..index].contains(hash), "{index}");
+    }
+}
