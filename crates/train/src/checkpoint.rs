@@ -1,0 +1,237 @@
+//! The state of a run on disk, whole or not there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dapple_graph::Parameters;
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView};
+use serde::{Deserialize, Serialize};
+
+use crate::digest;
+use crate::error::TrainError;
+use crate::files;
+use crate::optimiser::State;
+
+/// Checkpoints that are kept.
+const KEPT: usize = 2;
+const BEFORE_CHECKSUM: &[u8] = b"\"checksum\":\"";
+const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Everything a run goes on from but what its folder says elsewhere. It holds released values only: no key, no noise, no record.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Checkpoint {
+    pub(crate) place: Place,
+    pub(crate) parameters: Vec<f32>,
+    pub(crate) optimiser: State,
+    pub(crate) mean: Option<Vec<f32>>,
+}
+
+/// Where in the run a checkpoint was taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Place {
+    /// The next step of the plan.
+    pub(crate) step: u64,
+    /// Updates so far: fewer than steps where a crash lost some.
+    pub(crate) updates: u64,
+    /// Updates that the optimiser counts.
+    pub(crate) optimiser_updates: u64,
+    /// Digest of the plan.
+    pub(crate) spec: String,
+    /// Lines of the ledger, and the hash of the last.
+    pub(crate) ledger_lines: usize,
+    pub(crate) ledger_hash: String,
+}
+
+impl Checkpoint {
+    /// The bytes of a safetensors file that holds its own checksum: SHA-256 of the file with zeros in its place.
+    fn to_bytes(&self) -> Result<Vec<u8>, String> {
+        let tensors = [
+            ("parameters", Some(&self.parameters)),
+            ("optimiser.first", Some(&self.optimiser.first)),
+            ("optimiser.second", Some(&self.optimiser.second)),
+            ("mean", self.mean.as_ref()),
+        ];
+        let encoded: Vec<(&str, Vec<u8>, usize)> = tensors
+            .into_iter()
+            .filter_map(|(name, values)| {
+                let values = values?;
+                Some((name, values.iter().flat_map(|value| value.to_le_bytes()).collect(), values.len()))
+            })
+            .collect();
+        let views: Vec<(&str, TensorView<'_>)> = encoded
+            .iter()
+            .map(|(name, bytes, len)| Ok((*name, TensorView::new(Dtype::F32, vec![*len], bytes)?)))
+            .collect::<Result<_, safetensors::SafeTensorError>>()
+            .map_err(|error| error.to_string())?;
+        let place = serde_json::to_string(&self.place).map_err(|error| error.to_string())?;
+        let metadata = [("checksum", NO_CHECKSUM), ("place", &place)];
+        let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect();
+        let mut bytes = safetensors::serialize(views, Some(metadata)).map_err(|error| error.to_string())?;
+        let at = checksum_place(&bytes).ok_or("it has no checksum")?;
+        let checksum = digest::of(&[&bytes]);
+        bytes[at..at + checksum.len()].copy_from_slice(checksum.as_bytes());
+        Ok(bytes)
+    }
+
+    /// Reads the bytes of a checkpoint; every one of them is covered by its checksum.
+    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let at = checksum_place(bytes).ok_or("it is no checkpoint")?;
+        let (before, rest) = bytes.split_at(at);
+        let (stored, after) = rest.split_at(NO_CHECKSUM.len());
+        if digest::of(&[before, NO_CHECKSUM.as_bytes(), after]).as_bytes() != stored {
+            return Err("it is damaged: its checksum does not match".to_owned());
+        }
+        let words = |error: safetensors::SafeTensorError| error.to_string();
+        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(words)?;
+        let place = metadata
+            .metadata()
+            .as_ref()
+            .and_then(|map| map.get("place"))
+            .ok_or("it has no place in a run")?;
+        let place: Place = serde_json::from_str(place).map_err(|error| error.to_string())?;
+        let file = SafeTensors::deserialize(bytes).map_err(words)?;
+        let values = |name: &str| -> Result<Vec<f32>, String> {
+            let tensor = file.tensor(name).map_err(words)?;
+            Ok(tensor.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+        };
+        let has_mean = file.names().iter().any(|name| *name == "mean");
+        Ok(Self {
+            parameters: values("parameters")?,
+            optimiser: State {
+                updates: place.optimiser_updates,
+                first: values("optimiser.first")?,
+                second: values("optimiser.second")?,
+            },
+            mean: if has_mean { Some(values("mean")?) } else { None },
+            place,
+        })
+    }
+
+    /// Writes the checkpoint into a folder and removes those that are no longer needed.
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), TrainError> {
+        let path = folder.join(format!("step-{:010}.safetensors", self.place.step));
+        let bytes =
+            self.to_bytes().map_err(|problem| TrainError::Checkpoint { path: path.clone(), problem })?;
+        files::write_atomic(&path, &bytes)?;
+        let old = list(folder)?;
+        for path in old.iter().rev().skip(KEPT) {
+            // An old one that stays costs room only.
+            let _ = fs::remove_file(path);
+        }
+        Ok(())
+    }
+
+    /// The newest whole checkpoint of a folder, and the errors of newer ones.
+    pub(crate) fn newest(folder: &Path) -> Result<(Self, Vec<TrainError>), TrainError> {
+        let mut damaged = Vec::new();
+        for path in list(folder)?.into_iter().rev() {
+            match Self::from_bytes(&files::read(&path)?) {
+                Ok(checkpoint) => return Ok((checkpoint, damaged)),
+                Err(problem) => damaged.push(TrainError::Checkpoint { path, problem }),
+            }
+        }
+        let none =
+            || TrainError::Checkpoint { path: folder.to_owned(), problem: "no checkpoint in it".to_owned() };
+        Err(damaged.into_iter().next().unwrap_or_else(none))
+    }
+
+    /// Puts stored values into parameters; false if they do not fit.
+    pub(crate) fn fill(values: &[f32], parameters: &mut Parameters) -> bool {
+        let fits = values.len() == parameters.values().len();
+        if fits {
+            parameters.values_mut().copy_from_slice(values);
+        }
+        fits
+    }
+}
+
+/// Where the digits of the checksum begin.
+fn checksum_place(bytes: &[u8]) -> Option<usize> {
+    let found = bytes.windows(BEFORE_CHECKSUM.len()).position(|window| window == BEFORE_CHECKSUM)?;
+    let at = found + BEFORE_CHECKSUM.len();
+    (at + NO_CHECKSUM.len() <= bytes.len()).then_some(at)
+}
+
+/// The checkpoints of a folder, the oldest first.
+fn list(folder: &Path) -> Result<Vec<PathBuf>, TrainError> {
+    let failed = |source| TrainError::file(folder, source);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "safetensors") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn checkpoint(step: u64, mean: bool) -> Checkpoint {
+        let values = |n: usize, scale: f32| (0..n).map(|i| i as f32 * scale).collect::<Vec<f32>>();
+        Checkpoint {
+            place: Place {
+                step,
+                updates: step,
+                optimiser_updates: step,
+                spec: "spec".into(),
+                ledger_lines: 3,
+                ledger_hash: "hash".into(),
+            },
+            parameters: values(7, 0.1),
+            optimiser: State { updates: step, first: values(5, 0.2), second: Vec::new() },
+            mean: mean.then(|| values(7, 0.3)),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_the_last_two_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        for step in [1, 20, 300, 4000] {
+            checkpoint(step, step > 100).write(folder.path()).unwrap();
+        }
+        assert_eq!(list(folder.path()).unwrap().len(), 2);
+        let (newest, damaged) = Checkpoint::newest(folder.path()).unwrap();
+        assert_eq!((newest, damaged.len()), (checkpoint(4000, true), 0));
+    }
+
+    #[test]
+    fn a_damaged_checkpoint_gives_way_to_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        checkpoint(1, false).write(folder.path()).unwrap();
+        checkpoint(2, false).write(folder.path()).unwrap();
+        let paths = list(folder.path()).unwrap();
+        let bytes = fs::read(&paths[1]).unwrap();
+        fs::write(&paths[1], &bytes[..bytes.len() - 3]).unwrap();
+        let (newest, damaged) = Checkpoint::newest(folder.path()).unwrap();
+        assert_eq!((newest.place.step, damaged.len()), (1, 1));
+        fs::write(&paths[0], b"").unwrap();
+        assert!(Checkpoint::newest(folder.path()).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn every_flipped_bit_and_every_cut_is_noticed(place in any::<prop::sample::Index>(), bit in 0u8..8, mean: bool) {
+            let bytes = checkpoint(9, mean).to_bytes().unwrap();
+            let at = place.index(bytes.len());
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << bit;
+            prop_assert!(Checkpoint::from_bytes(&flipped).is_err());
+            prop_assert!(Checkpoint::from_bytes(&bytes[..at]).is_err());
+            prop_assert_eq!(Checkpoint::from_bytes(&bytes).unwrap(), checkpoint(9, mean));
+        }
+
+        #[test]
+        fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            prop_assert!(Checkpoint::from_bytes(&bytes).is_err());
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! SHA-256 in hexadecimal digits.
+
+use sha2::{Digest, Sha256};
+
+/// The digits of the digest of some parts, one after the other.
+pub(crate) fn of(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The digest of numbers.
+pub(crate) fn of_values(values: &[f32]) -> String {
+    let mut hash = Sha256::new();
+    for chunk in values.chunks(1024) {
+        let bytes: Vec<u8> = chunk.iter().flat_map(|value| value.to_le_bytes()).collect();
+        hash.update(&bytes);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}

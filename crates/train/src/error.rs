@@ -1,0 +1,160 @@
+//! What can stop a run, where, and the way out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dapple_data::DataError;
+use dapple_engine::EngineError;
+use dapple_graph::GraphError;
+use dapple_plan::PlanError;
+
+use crate::ledger::LedgerError;
+
+/// Why a run does not start, go on or finish. The message is one line; [`TrainError::hint`] is the way out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// A file that cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Another process works on the run.
+    #[error("{}: another process works on this run", folder.display())]
+    Locked {
+        /// The run folder.
+        folder: PathBuf,
+    },
+    /// A new run where one is already.
+    #[error("{}: there is a run in this folder already", folder.display())]
+    Exists {
+        /// The run folder.
+        folder: PathBuf,
+    },
+    /// A folder that holds no run.
+    #[error("{}: no run in this folder", folder.display())]
+    NoRun {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// What a run was begun with has changed.
+    #[error("{}: the {what} is not the one the run began with", folder.display())]
+    Changed {
+        /// The run folder.
+        folder: PathBuf,
+        /// What has changed.
+        what: &'static str,
+    },
+    /// A ledger that cannot be trusted.
+    #[error("{}: {source}", path.display())]
+    Ledger {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: LedgerError,
+    },
+    /// A checkpoint that cannot be used.
+    #[error("{}: {problem}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A value of the plan that the trainer cannot carry out.
+    #[error("{key}: {problem}")]
+    Setting {
+        /// The dotted key.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: String,
+        /// The way out.
+        hint: String,
+    },
+    /// A standard deviation no noise can have.
+    #[error("noise of standard deviation {deviation} cannot be drawn")]
+    Noise {
+        /// The standard deviation.
+        deviation: f64,
+    },
+    /// A number that is infinite or not a number.
+    #[error("{what} is not finite")]
+    NotFinite {
+        /// What it is.
+        what: &'static str,
+    },
+    /// A step failed; what it cost stays in the ledger.
+    #[error("step {step}: {source}")]
+    Step {
+        /// The step, from 1.
+        step: u64,
+        /// What went wrong.
+        source: Box<TrainError>,
+    },
+    /// The plan does not hold together.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The data cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The model or its weights cannot be used.
+    #[error(transparent)]
+    Model(#[from] GraphError),
+    /// The engine cannot carry out a step.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The threads could not be started.
+    #[error("cannot start {threads} threads: {reason}")]
+    Threads {
+        /// Threads asked for.
+        threads: usize,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+impl TrainError {
+    pub(crate) fn file(path: &Path, source: io::Error) -> Self {
+        Self::File { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn setting(key: &'static str, problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Setting { key, problem: problem.into(), hint: hint.into() }
+    }
+
+    /// The way out, where one is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let words = match self {
+            Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                "the disk is full: make room, then resume the run; what was spent is in its ledger"
+            }
+            Self::File { .. } => "check the path and its permissions",
+            Self::Locked { .. } => "wait for it to finish, or end it; nothing is lost",
+            Self::Exists { .. } => "resume it, or choose another folder",
+            Self::NoRun { .. } => "a run folder holds plan.toml and ledger.jsonl",
+            Self::Changed { .. } => {
+                "bring back what the run began with, or start a new run: its budget is counted on its own, and both must be summed if both are released"
+            }
+            Self::Ledger { source, .. } => source.hint(),
+            Self::Checkpoint { .. } => {
+                "resume uses the newest checkpoint that is whole; remove this one to go on"
+            }
+            Self::Setting { hint, .. } => return Some(hint.clone()),
+            Self::Noise { .. } => "check privacy.noise_multiplier and privacy.max_grad_norm",
+            Self::NotFinite { .. } => {
+                "training has diverged: lower optimiser.learning_rate or privacy.max_grad_norm"
+            }
+            Self::Step { source, .. } => return source.hint(),
+            Self::Plan(source) => return source.hint(),
+            Self::Data(source) => return source.hint(),
+            Self::Model(source) => return source.hint(),
+            Self::Engine(source) => return source.hint().map(str::to_owned),
+            Self::Threads { .. } => "set performance.threads to fewer",
+        };
+        Some(words.to_owned())
+    }
+}

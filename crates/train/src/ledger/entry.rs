@@ -1,0 +1,106 @@
+//! The entries of a ledger and the lines that hold them.
+
+use dapple_data::Event;
+use serde::{Deserialize, Serialize};
+
+use crate::digest;
+
+/// What the first line chains to.
+pub(super) const ROOT: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+const BEFORE_HASH: &str = "{\"hash\":\"";
+const BEFORE_ENTRY: &str = "\",\"entry\":";
+const END: &str = "}";
+
+/// What a run began with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// Digest of everything written in the plan but `[performance]`.
+    pub spec: String,
+    /// Hash of the guarantee.
+    pub plan: String,
+    /// Fingerprint of the records trained on.
+    pub data: String,
+    /// Digest of the initial weights.
+    pub weights: String,
+    /// Steps of the plan.
+    pub steps: u64,
+    /// The most steps that one entry promises.
+    pub largest_block: u64,
+    /// Whether every random number follows from a seed, so that a step taken again releases the same.
+    pub deterministic: bool,
+    /// Whether gradients are clipped and noised.
+    pub private: bool,
+}
+
+/// One line of a ledger.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Entry {
+    /// The first line.
+    Start(Start),
+    /// Steps that count as taken from here on, written before the first of them is.
+    Promise {
+        /// The first step, from 0.
+        first: u64,
+        /// How many.
+        steps: u64,
+        /// What each of them is to the accountant.
+        event: Event,
+    },
+    /// A line that was cut off by a crash. It may have been any promise, so it counts as the largest.
+    Torn {
+        /// The first step, from 0.
+        first: u64,
+        /// How many are counted.
+        steps: u64,
+        /// Digest of what was there.
+        sha256: String,
+    },
+    /// The run went on from a checkpoint.
+    Resumed {
+        /// The step of the checkpoint.
+        checkpoint: u64,
+        /// The first step taken afterwards.
+        step: u64,
+    },
+    /// The run ended early.
+    Stopped {
+        /// Steps taken.
+        step: u64,
+        /// Why.
+        reason: String,
+    },
+    /// The run is complete.
+    Finished {
+        /// Steps taken.
+        step: u64,
+    },
+}
+
+impl Entry {
+    /// What the promised steps are to the accountant.
+    pub(super) fn event(&self) -> Option<Event> {
+        match self {
+            Self::Promise { event, .. } => Some(*event),
+            _ => None,
+        }
+    }
+
+    /// The line after one with the hash `previous`, with its own hash.
+    pub(super) fn to_line(&self, previous: &str) -> (String, String) {
+        // Every entry has a JSON form.
+        let body = serde_json::to_string(self).unwrap_or_default();
+        let hash = digest::of(&[previous.as_bytes(), body.as_bytes()]);
+        (format!("{BEFORE_HASH}{hash}{BEFORE_ENTRY}{body}{END}\n"), hash)
+    }
+
+    /// The hash and the text of the entry of a line without its end; `None` for anything else.
+    pub(super) fn split_line(line: &str) -> Option<(&str, &str)> {
+        let rest = line.strip_prefix(BEFORE_HASH)?;
+        let hash = rest.get(..ROOT.len())?;
+        let body = rest.get(ROOT.len()..)?.strip_prefix(BEFORE_ENTRY)?.strip_suffix(END)?;
+        Some((hash, body))
+    }
+}

@@ -1,0 +1,179 @@
+//! What a ledger says, once it is checked.
+
+use dapple_data::{Event, Sampler};
+
+use super::entry::{Entry, ROOT, Start};
+use super::error::LedgerError;
+use crate::digest;
+
+/// A checked ledger.
+///
+/// # Guarantee
+/// [`History::spent`] is never below the number of steps whose result can have been seen, provided the file is the run's own and its
+/// end was not removed ([`History::has_seen`] finds that out from a checkpoint).
+#[derive(Debug, Clone, PartialEq)]
+pub struct History {
+    start: Start,
+    /// Lines, and the hash of each.
+    hashes: Vec<String>,
+    promises: Vec<Promised>,
+    spent: u64,
+    finished: bool,
+    /// Bytes of whole lines, and of the line that was cut off.
+    whole: usize,
+    torn: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Promised {
+    line: usize,
+    first: u64,
+    steps: u64,
+    event: Option<Event>,
+}
+
+impl History {
+    /// Reads the bytes of a ledger.
+    ///
+    /// # Errors
+    /// Anything but a chain of entries that fit each other; a last line without its end is no error, see [`History::torn`].
+    pub fn read(bytes: &[u8]) -> Result<Self, LedgerError> {
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let mut history: Option<Self> = None;
+        for (index, line) in bytes[..whole].split_inclusive(|&byte| byte == b'\n').enumerate() {
+            let number = index + 1;
+            let broken = LedgerError::Broken { line: number };
+            let text = std::str::from_utf8(&line[..line.len() - 1]).map_err(|_| broken.clone())?;
+            let (hash, body) = Entry::split_line(text).ok_or_else(|| broken.clone())?;
+            let previous = history.as_ref().map_or(ROOT, Self::head);
+            if digest::of(&[previous.as_bytes(), body.as_bytes()]) != hash {
+                return Err(LedgerError::Chain { line: number });
+            }
+            let entry: Entry = serde_json::from_str(body).map_err(|_| broken)?;
+            match (&mut history, entry) {
+                (None, Entry::Start(start)) => history = Some(Self::new(start, hash.to_owned())),
+                (None, _) => return Err(LedgerError::NoStart),
+                (Some(history), entry) => history.accept(&entry, hash.to_owned())?,
+            }
+        }
+        let mut history = history.ok_or(LedgerError::NoStart)?;
+        history.whole = whole;
+        history.torn = bytes.len() - whole;
+        Ok(history)
+    }
+
+    fn new(start: Start, hash: String) -> Self {
+        Self { start, hashes: vec![hash], promises: Vec::new(), spent: 0, finished: false, whole: 0, torn: 0 }
+    }
+
+    /// Whether an entry can stand here.
+    pub(super) fn check(&self, entry: &Entry) -> Result<(), LedgerError> {
+        let order = |problem| Err(LedgerError::Order { line: self.hashes.len() + 1, problem });
+        match entry {
+            Entry::Start(_) => order("a run begins once"),
+            Entry::Promise { .. } if self.finished => order("the run was finished before"),
+            Entry::Promise { first, steps, .. } | Entry::Torn { first, steps, .. } => {
+                if first.checked_add(*steps).is_none_or(|end| end > self.start.steps) {
+                    return order("steps beyond the end of the plan");
+                }
+                if *steps == 0 || *steps > self.start.largest_block {
+                    return order("a block larger than the run's largest");
+                }
+                // A step taken again with fresh noise is another release; with a seed it is the same one.
+                if *first != self.spent && !(self.start.deterministic && *first < self.spent) {
+                    return order("steps that do not follow those before");
+                }
+                Ok(())
+            }
+            Entry::Finished { .. } | Entry::Resumed { .. } | Entry::Stopped { .. } => Ok(()),
+        }
+    }
+
+    /// Takes in the next entry, if it can stand here.
+    pub(super) fn accept(&mut self, entry: &Entry, hash: String) -> Result<(), LedgerError> {
+        self.check(entry)?;
+        self.hashes.push(hash);
+        let (line, event) = (self.hashes.len(), entry.event());
+        match *entry {
+            Entry::Promise { first, steps, .. } | Entry::Torn { first, steps, .. } => {
+                self.promises.push(Promised { line, first, steps, event });
+                self.spent = self.spent.max(first + steps);
+            }
+            Entry::Finished { .. } => self.finished = true,
+            Entry::Start(_) | Entry::Resumed { .. } | Entry::Stopped { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// What the run began with.
+    #[must_use]
+    pub fn start(&self) -> &Start {
+        &self.start
+    }
+
+    /// Steps that count as taken: all of the plan's from the first to this one. A line that was cut off counts as the largest block.
+    #[must_use]
+    pub fn spent(&self) -> u64 {
+        match self.torn {
+            0 => self.spent,
+            _ => (self.spent + self.start.largest_block).min(self.start.steps),
+        }
+    }
+
+    /// Whether the run is complete.
+    #[must_use]
+    pub fn finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Whether the last line was cut off.
+    #[must_use]
+    pub fn torn(&self) -> bool {
+        self.torn > 0
+    }
+
+    /// Number of lines and hash of the last, for a checkpoint to remember.
+    #[must_use]
+    pub fn position(&self) -> (usize, &str) {
+        (self.hashes.len(), self.head())
+    }
+
+    /// Whether the ledger goes back to a position that a checkpoint remembers.
+    #[must_use]
+    pub fn has_seen(&self, lines: usize, hash: &str) -> bool {
+        lines.checked_sub(1).and_then(|index| self.hashes.get(index)).is_some_and(|found| found == hash)
+    }
+
+    /// Checks that every promise is one of the plan's own steps.
+    ///
+    /// # Errors
+    /// The first entry that is not.
+    pub fn check_events(&self, sampler: &Sampler) -> Result<(), LedgerError> {
+        for promised in &self.promises {
+            let ends = [promised.first, promised.first + promised.steps - 1];
+            let fits =
+                |event| ends.iter().all(|&step| sampler.event(step).is_ok_and(|planned| planned == event));
+            if !promised.event.is_none_or(fits) {
+                return Err(LedgerError::Plan { line: promised.line });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn head(&self) -> &str {
+        self.hashes.last().map_or(ROOT, String::as_str)
+    }
+
+    /// The entry that stands for a line that was cut off, and where whole lines end.
+    pub(super) fn torn_entry(&self, bytes: &[u8]) -> Option<(Entry, usize)> {
+        let cut = bytes.get(self.whole..).filter(|cut| !cut.is_empty())?;
+        let steps = self.spent() - self.spent;
+        let sha256 = digest::of(&[cut]);
+        let entry = match steps {
+            // All steps are spent already; what was cut off tells nothing more.
+            0 => Entry::Stopped { step: self.spent, reason: format!("a line was cut off: {sha256}") },
+            steps => Entry::Torn { first: self.spent, steps, sha256 },
+        };
+        Some((entry, self.whole))
+    }
+}

@@ -1,0 +1,156 @@
+//! A ledger keeps what it is told, and nothing can be taken from it unnoticed.
+
+use std::fs;
+
+use dapple_plan::Scheme;
+use proptest::prelude::*;
+
+use super::*;
+
+fn start(deterministic: bool) -> Start {
+    Start {
+        spec: "spec".into(),
+        plan: "plan".into(),
+        data: "data".into(),
+        weights: "weights".into(),
+        steps: 100,
+        largest_block: 16,
+        deterministic,
+        private: true,
+    }
+}
+
+fn event() -> Event {
+    Event {
+        scheme: Scheme::Poisson,
+        batch: 10,
+        records: 100,
+        per_record: 0,
+        epoch_steps: 0,
+        noise_multiplier: 1.0,
+        inclusion_probability: 1.0,
+    }
+}
+
+fn written(deterministic: bool, blocks: &[u64]) -> (tempfile::TempDir, PathBuf, Ledger) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.jsonl");
+    let mut ledger = Ledger::create(&path, start(deterministic)).unwrap();
+    let mut first = 0;
+    for &steps in blocks {
+        ledger.promise(first, steps, event()).unwrap();
+        first += steps;
+    }
+    (folder, path, ledger)
+}
+
+#[test]
+fn what_is_promised_is_spent() {
+    let (_folder, path, mut ledger) = written(false, &[1, 4, 16]);
+    assert_eq!(ledger.history().spent(), 21);
+    let (lines, head) = ledger.history().position();
+    let (lines, head) = (lines, head.to_owned());
+    ledger.append(&Entry::Stopped { step: 21, reason: "test".into() }).unwrap();
+    let again = Ledger::open(&path).unwrap();
+    assert_eq!(again.history().position(), ledger.history().position());
+    assert_eq!(again.history().spent(), 21);
+    assert!(again.history().has_seen(lines, &head));
+    assert!(!again.history().has_seen(lines + 5, &head) && !again.history().has_seen(0, &head));
+}
+
+#[test]
+fn steps_follow_each_other_unless_a_seed_repeats_them() {
+    let (_folder, _path, mut secure) = written(false, &[4, 4]);
+    for (first, steps) in [(4, 4), (9, 1), (8, 17), (8, 0), (u64::MAX, 2), (95, 10)] {
+        assert!(secure.promise(first, steps, event()).is_err(), "{first} {steps}");
+    }
+    assert_eq!(secure.history().spent(), 8);
+    let (_folder, _path, mut seeded) = written(true, &[4, 4]);
+    seeded.promise(4, 6, event()).unwrap();
+    assert_eq!(seeded.history().spent(), 10);
+    assert!(seeded.promise(11, 1, event()).is_err());
+}
+
+#[test]
+fn a_cut_line_counts_as_the_largest_block() {
+    let (_folder, path, ledger) = written(false, &[4, 4]);
+    drop(ledger);
+    let whole = fs::read(&path).unwrap();
+    let last_line = whole[..whole.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
+    for cut in [last_line + 1, last_line + 50, whole.len() - 1] {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let history = History::read(&whole[..cut]).unwrap();
+        assert!(history.torn());
+        // The block of four that was cut off was promised: counting must not fall below it.
+        assert_eq!(history.spent(), 4 + 16);
+        let opened = Ledger::open(&path).unwrap();
+        assert_eq!(opened.history().spent(), 20);
+        assert!(!opened.history().torn());
+        assert_eq!(Ledger::open(&path).unwrap().history(), opened.history());
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_ledger_as_it_was() {
+    // Linux has a device that is always full.
+    let full = Path::new("/dev/full");
+    if !full.exists() {
+        return;
+    }
+    let (_folder, path, mut ledger) = written(false, &[4]);
+    ledger.file = File::options().append(true).open(full).unwrap();
+    let error = ledger.promise(4, 4, event()).unwrap_err();
+    assert!(error.hint().unwrap().contains("disk is full"), "{error}");
+    assert_eq!(ledger.history().spent(), 4);
+    assert_eq!(Ledger::open(&path).unwrap().history().spent(), 4);
+}
+
+#[test]
+fn entries_out_of_place_are_refused() {
+    let (_folder, path, mut ledger) = written(false, &[4]);
+    assert!(ledger.append(&Entry::Start(start(false))).is_err());
+    ledger.append(&Entry::Finished { step: 4 }).unwrap();
+    assert!(ledger.promise(4, 1, event()).is_err());
+    assert!(matches!(History::read(b""), Err(LedgerError::NoStart)));
+    let text = fs::read_to_string(&path).unwrap();
+    let without_first = text.split_once('\n').unwrap().1;
+    assert!(History::read(without_first.as_bytes()).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Removing the end is the one change a chain cannot show; what is left counts at least what it shows, and a checkpoint that has
+    /// seen more notices.
+    #[test]
+    fn no_change_goes_unnoticed(
+        blocks in prop::collection::vec(1u64..16, 1..6),
+        place in any::<prop::sample::Index>(),
+        bit in 0u8..8,
+        kind in 0..4,
+    ) {
+        let (_folder, path, ledger) = written(false, &blocks);
+        let (lines, head) = ledger.history().position();
+        let original = fs::read(&path).unwrap();
+        let mut bytes = original.clone();
+        let text: Vec<&[u8]> = original.split_inclusive(|&byte| byte == b'\n').collect();
+        match kind {
+            0 => { let at = place.index(bytes.len()); bytes[at] ^= 1 << bit; }
+            1 => bytes.truncate(place.index(bytes.len())),
+            2 => { let gone = place.index(text.len()); bytes = text.iter().enumerate().filter(|(i, _)| *i != gone).flat_map(|(_, line)| line.to_vec()).collect(); }
+            _ => { let mut lines = text.clone(); let at = place.index(lines.len() - 1); lines.swap(at, at + 1); bytes = lines.concat(); }
+        }
+        prop_assume!(bytes != original);
+        if let Ok(history) = History::read(&bytes) {
+            // Only a shorter file can be read, and a checkpoint notices; a flipped line end makes the last line a cut one.
+            prop_assert!(!history.has_seen(lines, head));
+            prop_assert!(original.starts_with(&bytes) || history.torn());
+            prop_assert!(history.torn() || history.spent() < ledger.history().spent());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = History::read(&bytes);
+    }
+}

@@ -1,0 +1,150 @@
+//! The noise is Gaussian, of the stated variance, independent, on its lattice, and what certainty says it is.
+
+use dapple_data::{MasterKey, Purpose};
+
+use super::*;
+
+/// The error rate of each statistical test over the choice of seed: the seeds below are fixed, so a test that passes once passes always.
+const ALPHA: f64 = 1e-6;
+
+fn key(seed: u64, step: u64) -> StepKey {
+    MasterKey::from_seed(seed).purpose(Purpose::Noise).step(step)
+}
+
+fn noise_of(deviation: f64, len: usize, key: &StepKey) -> Vec<f64> {
+    let mut values = vec![0.0; len];
+    Noise::new(deviation).unwrap().add(&mut values, key).unwrap();
+    values.into_iter().map(f64::from).collect()
+}
+
+/// The distribution function of the standard normal.
+fn normal(x: f64) -> f64 {
+    0.5 * libm::erfc(-x / std::f64::consts::SQRT_2)
+}
+
+#[test]
+fn fast_and_exact_paths_agree() {
+    let noise = Noise::new(1.7).unwrap();
+    let key = key(1, 0);
+    let mut block = Block::new();
+    for index in 0..40 {
+        let mut random = key.stream(index);
+        block.radius.fill_with(|| random.next_u64());
+        block.angle.fill_with(|| random.next_u64());
+        for offset in &mut block.offset {
+            offset.fill_with(|| (random.next_u64() >> 12) as f64 / (1u64 << 52) as f64 - 0.5);
+        }
+        block.round(noise.deviation);
+        for pair in 0..PAIRS {
+            let more = key.stream(FURTHER_BITS | pair as u64);
+            let bits = Bits { radius: block.radius[pair], angle: block.angle[pair], more };
+            let exact = bits.round([block.offset[0][pair], block.offset[1][pair]], noise.deviation);
+            let fast = [block.rounded[0][pair], block.rounded[1][pair]];
+            assert!(block.doubtful[pair] || exact == fast, "{exact:?} {fast:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_released_lies_on_the_lattice_whatever_the_gradient() {
+    for deviation in [0.003, 1.0, 700.0] {
+        let noise = Noise::new(deviation).unwrap();
+        assert_eq!(noise.step().log2().fract(), 0.0);
+        assert!((1024.0..2048.0).contains(&(deviation / noise.step())));
+        let mut values: Vec<f32> = (0..5000).map(|i| (i as f32 * 0.7371).sin() * deviation as f32).collect();
+        noise.add(&mut values, &key(2, 0)).unwrap();
+        for value in values {
+            assert_eq!((f64::from(value) / noise.step()).fract(), 0.0, "{value}");
+        }
+    }
+}
+
+#[test]
+fn the_noise_is_normal_with_the_stated_variance() {
+    let n = 200_000;
+    let mut sample = noise_of(3.0, n, &key(3, 0));
+    let mean = sample.iter().sum::<f64>() / n as f64;
+    let variance = sample.iter().map(|x| x * x).sum::<f64>() / n as f64;
+    // Both are normal for this many: 4.9 deviations have a two-sided probability of 1e-6.
+    assert!(mean.abs() < 4.9 * 3.0 / (n as f64).sqrt(), "{mean}");
+    assert!((variance / 9.0 - 1.0).abs() < 4.9 * (2.0 / n as f64).sqrt(), "{variance}");
+
+    // Kolmogorov and Smirnov: P(D > d) <= 2 exp(-2 n d^2) (Massart 1990). Half a lattice step moves the distribution function by
+    // less than 0.4 / 2048.
+    sample.sort_by(f64::total_cmp);
+    let distance = sample
+        .iter()
+        .enumerate()
+        .map(|(i, x)| {
+            let f = normal(x / 3.0);
+            (f - i as f64 / n as f64).abs().max((f - (i + 1) as f64 / n as f64).abs())
+        })
+        .fold(0.0, f64::max);
+    let bound = ((2.0 / ALPHA).ln() / (2.0 * n as f64)).sqrt() + 0.4 / 2048.0;
+    assert!(distance < bound, "{distance} {bound}");
+}
+
+#[test]
+fn the_tails_are_those_of_the_normal() {
+    let n = 1_000_000;
+    let sample = noise_of(1.0, n, &key(4, 0));
+    for level in [2.0, 3.0, 4.0] {
+        let beyond = sample.iter().filter(|x| x.abs() > level).count() as f64;
+        let expected = 2.0 * normal(-level) * n as f64;
+        // A count of rare events; 5.5 deviations cover the skew of the 63 events expected beyond 4 at a rate of about 1e-6.
+        assert!((beyond - expected).abs() < 5.5 * expected.sqrt(), "{level}: {beyond} {expected}");
+    }
+}
+
+#[test]
+fn coordinates_steps_and_halves_of_a_pair_are_uncorrelated() {
+    let n = 100_000;
+    let first = noise_of(1.0, n, &key(5, 0));
+    let second = noise_of(1.0, n, &key(5, 1));
+    let correlation =
+        |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / a.len() as f64;
+    let squares = |a: &[f64]| a.iter().map(|x| (x * x - 1.0) / 2f64.sqrt()).collect::<Vec<_>>();
+    let (first_squares, second_squares) = (squares(&first), squares(&second));
+    // Mean of products of independent standardised values: 4.9 deviations, heavier tails of the squares counted by 6.
+    for (lag, width) in [(1, 4.9), (2, 4.9), (PAIRS, 4.9), (CHUNK, 4.9)] {
+        let bound = width / ((n - lag) as f64).sqrt();
+        assert!(correlation(&first[lag..], &first[..n - lag]).abs() < bound, "{lag}");
+        assert!(
+            correlation(&first_squares[lag..], &first_squares[..n - lag]).abs() < 6.0 / 4.9 * bound,
+            "{lag}"
+        );
+    }
+    assert!(correlation(&first, &second).abs() < 4.9 / (n as f64).sqrt());
+    assert!(correlation(&first_squares, &second_squares).abs() < 6.0 / (n as f64).sqrt());
+}
+
+#[test]
+fn the_sum_is_kept() {
+    let noise = Noise::new(1.0).unwrap();
+    let mut far = vec![1.0e6; 3000];
+    let mut near = vec![0.0; 3000];
+    noise.add(&mut far, &key(6, 0)).unwrap();
+    noise.add(&mut near, &key(6, 0)).unwrap();
+    // The same whole number of steps is added; single precision holds a million to 1/16.
+    for (far, near) in far.iter().zip(&near) {
+        assert!((far - near - 1.0e6).abs() <= 0.0625, "{far} {near}");
+    }
+}
+
+#[test]
+fn threads_and_length_do_not_change_it() {
+    let long = noise_of(1.0, 5000, &key(7, 0));
+    let short = noise_of(1.0, 3 * CHUNK, &key(7, 0));
+    assert_eq!(short, long[..3 * CHUNK]);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+    assert_eq!(pool.install(|| noise_of(1.0, 5000, &key(7, 0))), long);
+    assert_ne!(noise_of(1.0, 5000, &key(8, 0)), long);
+}
+
+#[test]
+fn what_cannot_be_noised_is_refused() {
+    for deviation in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300] {
+        assert!(Noise::new(deviation).is_err());
+    }
+    assert!(Noise::new(1.0).unwrap().add(&mut [0.0, f32::NAN], &key(9, 0)).is_err());
+}

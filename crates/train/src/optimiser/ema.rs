@@ -1,0 +1,50 @@
+//! A running mean of the weights.
+
+use dapple_graph::Parameters;
+
+use crate::error::TrainError;
+
+/// The exponential moving average of the parameters: smoother than the last weights, and free, since it only uses released ones.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ema {
+    decay: f64,
+    values: Parameters,
+}
+
+impl Ema {
+    /// A mean that begins at these parameters.
+    ///
+    /// # Errors
+    /// A decay outside [0, 1).
+    pub fn new(decay: f64, parameters: &Parameters) -> Result<Self, TrainError> {
+        if !(0.0..1.0).contains(&decay) {
+            return Err(TrainError::setting(
+                "optimiser.ema",
+                format!("{decay} is not in [0, 1)"),
+                "give a decay such as 0.999, or leave it out",
+            ));
+        }
+        Ok(Self { decay, values: parameters.clone() })
+    }
+
+    /// Takes in the parameters after the `count`-th update, from 1. The decay grows to its value as `(1 + n) / (10 + n)`, so that the
+    /// first weights are soon forgotten.
+    pub fn update(&mut self, parameters: &Parameters, count: u64) {
+        let n = count as f64;
+        let rest = (1.0 - self.decay.min((1.0 + n) / (10.0 + n))) as f32;
+        for (mean, value) in self.values.values_mut().iter_mut().zip(parameters.values()) {
+            *mean += rest * (value - *mean);
+        }
+    }
+
+    /// The mean.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.values
+    }
+
+    /// The mean, to be filled from a checkpoint.
+    pub(crate) fn parameters_mut(&mut self) -> &mut Parameters {
+        &mut self.values
+    }
+}

@@ -1,0 +1,69 @@
+//! How the learning rate changes over a run.
+
+use dapple_plan::spec::{OptimiserSpec, ScheduleKind};
+
+use crate::error::TrainError;
+
+/// The learning rate of every step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Schedule {
+    kind: ScheduleKind,
+    peak: f64,
+    warmup: u64,
+    steps: u64,
+    power: f64,
+}
+
+impl Schedule {
+    /// The schedule of a plan with so many steps.
+    ///
+    /// # Errors
+    /// A learning rate or power that is no positive number, or a warm-up longer than the run.
+    pub fn new(spec: &OptimiserSpec, steps: u64) -> Result<Self, TrainError> {
+        let positive = |key, value: f64| match value > 0.0 && value.is_finite() {
+            true => Ok(value),
+            false => Err(TrainError::setting(
+                key,
+                format!("{value} is not a positive number"),
+                "give a positive number",
+            )),
+        };
+        let rate = spec.learning_rate.ok_or_else(|| {
+            TrainError::setting(
+                "optimiser.learning_rate",
+                "it is missing",
+                "give e.g. `learning_rate = 0.5` in [optimiser]",
+            )
+        })?;
+        let warmup = spec.warmup.unwrap_or(0);
+        if warmup >= steps.max(1) {
+            return Err(TrainError::setting(
+                "optimiser.warmup",
+                format!("{warmup} steps of a run of {steps}"),
+                "give fewer steps than the run has",
+            ));
+        }
+        Ok(Self {
+            kind: spec.schedule.unwrap_or_default(),
+            peak: positive("optimiser.learning_rate", rate)?,
+            warmup,
+            steps,
+            power: positive("optimiser.poly_power", spec.poly_power.unwrap_or(1.0))?,
+        })
+    }
+
+    /// The learning rate of a step, from 0: a linear rise over the warm-up, then the schedule from its peak to zero.
+    #[must_use]
+    pub fn rate(&self, step: u64) -> f64 {
+        if step < self.warmup {
+            return self.peak * (step + 1) as f64 / self.warmup as f64;
+        }
+        let progress = (step - self.warmup) as f64 / (self.steps - self.warmup).max(1) as f64;
+        let left = (1.0 - progress).max(0.0);
+        match self.kind {
+            ScheduleKind::Constant => self.peak,
+            ScheduleKind::Cosine => self.peak * 0.5 * (1.0 + (std::f64::consts::PI * (1.0 - left)).cos()),
+            ScheduleKind::Poly => self.peak * left.powf(self.power),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Optimisers, schedules and the running mean against PyTorch (goldens/optimisers.py).
+#![allow(clippy::unwrap_used)]
+
+use dapple_engine::Layout;
+use dapple_graph::{Graph, GraphBuilder, Init, Loss, Parameters};
+use dapple_plan::PlanSpec;
+use dapple_plan::spec::OptimiserSpec;
+use dapple_train::{Ema, Optimiser, Schedule};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Goldens {
+    start: Vec<f32>,
+    gradients: Vec<Vec<f32>>,
+    updates: Vec<Updates>,
+    rates: Vec<Rates>,
+    mean: Mean,
+}
+
+#[derive(Deserialize)]
+struct Updates {
+    spec: String,
+    rate: f64,
+    weights: Vec<Vec<f32>>,
+}
+
+#[derive(Deserialize)]
+struct Rates {
+    spec: String,
+    rates: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct Mean {
+    decay: f64,
+    weights: Vec<Vec<f32>>,
+}
+
+fn goldens() -> Goldens {
+    serde_json::from_str(include_str!("goldens/optimisers.json")).unwrap()
+}
+
+fn spec(text: &str) -> OptimiserSpec {
+    PlanSpec::from_toml(&format!("[optimiser]\n{text}")).unwrap().optimiser
+}
+
+/// A linear layer with four weights that train and two that do not lie between a frozen bias: two layers of 2 -> 2 and 2 -> 1.
+fn model(start: &[f32]) -> (Graph, Parameters) {
+    let mut builder = GraphBuilder::new(&[2]);
+    let zero = Init::Constant(0.0);
+    let x = builder.linear("first", builder.input(), 2, zero, zero).unwrap();
+    let x = builder.linear("second", x, 1, zero, zero).unwrap();
+    let mut graph = builder.finish(x, Loss::SquaredError).unwrap();
+    graph.set_trainable(|name| name.ends_with("weight"));
+    let mut parameters = Parameters::zeros(&graph);
+    for (name, range) in [("first.weight", 0..4), ("second.weight", 4..6)] {
+        let id = graph.find_parameter(name).unwrap();
+        parameters.get_mut(id).copy_from_slice(&start[range]);
+    }
+    (graph, parameters)
+}
+
+fn trainable(graph: &Graph, parameters: &Parameters) -> Vec<f32> {
+    let layout = Layout::new(graph);
+    layout.entries().iter().flat_map(|entry| parameters.get(entry.id).to_vec()).collect()
+}
+
+/// Single precision with a dozen updates: PyTorch rounds in another order.
+fn close(ours: &[f32], theirs: &[f32], what: &str) {
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        assert!((ours - theirs).abs() <= 3e-6 * theirs.abs().max(1.0), "{what}: {ours} {theirs}");
+    }
+}
+
+#[test]
+fn updates_follow_pytorch() {
+    let goldens = goldens();
+    for case in &goldens.updates {
+        let (graph, mut parameters) = model(&goldens.start);
+        let mut optimiser = Optimiser::new(&spec(&case.spec), &Layout::new(&graph), &parameters).unwrap();
+        for (gradient, expected) in goldens.gradients.iter().zip(&case.weights) {
+            optimiser.update(&mut parameters, gradient, case.rate);
+            close(&trainable(&graph, &parameters), expected, &case.spec);
+        }
+        let bias = graph.find_parameter("first.bias").unwrap();
+        assert_eq!(parameters.get(bias), [0.0, 0.0], "frozen values never move");
+    }
+}
+
+#[test]
+fn a_restored_optimiser_goes_on_as_before() {
+    let goldens = goldens();
+    for case in &goldens.updates {
+        let (graph, mut parameters) = model(&goldens.start);
+        let fresh =
+            || Optimiser::new(&spec(&case.spec), &Layout::new(&graph), &model(&goldens.start).1).unwrap();
+        let mut optimiser = fresh();
+        for (gradient, expected) in goldens.gradients.iter().zip(&case.weights) {
+            optimiser.update(&mut parameters, gradient, case.rate);
+            close(&trainable(&graph, &parameters), expected, &case.spec);
+            let state = optimiser.state().clone();
+            optimiser = fresh();
+            assert!(optimiser.restore(state));
+        }
+        assert!(
+            !optimiser.restore(dapple_train::OptimiserState { first: vec![0.0; 99], ..Default::default() })
+        );
+    }
+}
+
+#[test]
+fn learning_rates_follow_pytorch() {
+    for case in goldens().rates {
+        let schedule = Schedule::new(&spec(&format!("learning_rate = 0.4\n{}", case.spec)), 12).unwrap();
+        for (step, expected) in case.rates.iter().enumerate() {
+            let rate = schedule.rate(step as u64);
+            // PyTorch multiplies its rates up step by step in double precision.
+            assert!((rate - expected).abs() < 1e-12, "{} step {step}: {rate} {expected}", case.spec);
+        }
+    }
+}
+
+#[test]
+fn the_running_mean_follows_its_definition() {
+    let goldens = goldens();
+    let (graph, mut parameters) = model(&goldens.start);
+    let mut ema = Ema::new(goldens.mean.decay, &parameters).unwrap();
+    let mut optimiser = Optimiser::new(&spec("kind = 'sgd'"), &Layout::new(&graph), &parameters).unwrap();
+    for (index, (gradient, expected)) in goldens.gradients.iter().zip(&goldens.mean.weights).enumerate() {
+        optimiser.update(&mut parameters, gradient, 0.1);
+        ema.update(&parameters, index as u64 + 1);
+        close(&trainable(&graph, ema.parameters()), expected, "mean");
+    }
+}
+
+#[test]
+fn settings_out_of_range_name_their_key() {
+    let (graph, parameters) = model(&[0.0; 6]);
+    let layout = Layout::new(&graph);
+    for (text, key) in [
+        ("momentum = 1.0", "optimiser.momentum"),
+        ("momentum = -0.1", "optimiser.momentum"),
+        ("nesterov = true", "optimiser.nesterov"),
+        ("kind = 'adam'\nmomentum = 0.9", "optimiser.momentum"),
+        ("kind = 'adam'\nbetas = [0.9, 1.0]", "optimiser.betas"),
+        ("betas = [0.9, 0.99]", "optimiser.betas"),
+        ("kind = 'adamw'\neps = 0.0", "optimiser.eps"),
+        ("weight_decay = nan", "optimiser.weight_decay"),
+    ] {
+        let error = Optimiser::new(&spec(text), &layout, &parameters).unwrap_err();
+        assert!(error.to_string().starts_with(key) && error.hint().is_some(), "{text}: {error}");
+    }
+    for (text, key) in [
+        ("", "optimiser.learning_rate"),
+        ("learning_rate = 0", "optimiser.learning_rate"),
+        ("learning_rate = inf", "optimiser.learning_rate"),
+        ("learning_rate = 1\nwarmup = 12", "optimiser.warmup"),
+        ("learning_rate = 1\npoly_power = -1", "optimiser.poly_power"),
+    ] {
+        let error = Schedule::new(&spec(text), 12).unwrap_err();
+        assert!(error.to_string().starts_with(key) && error.hint().is_some(), "{text}: {error}");
+    }
+    assert!(Ema::new(1.0, &parameters).is_err());
+}
