@@ -5,6 +5,8 @@ mod mapping;
 mod normalise;
 mod resample;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use chacha20::rand_core::Rng;
 use dapple_geometry::{CropDistribution, Filter, Operation, Pipeline, Size};

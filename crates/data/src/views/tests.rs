@@ -1,0 +1,279 @@
+//! The pipeline carried out against the pipeline priced.
+
+use dapple_geometry::{
+    CropDistribution, Filter, Mask, Operation, Padding, PaddingMode, Pipeline, Placement, Region, Size,
+    inclusion,
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::keys::{MasterKey, Purpose};
+use crate::statistics::{ALPHA, binomial_accepts, chi_square_accepts};
+use crate::{ChaCha20Rng, Values};
+
+fn random(number: u64) -> ChaCha20Rng {
+    MasterKey::from_seed(11).purpose(Purpose::Views).step(0).stream(number)
+}
+
+fn views(before: Vec<Operation>, crop: CropDistribution, output: Size) -> Views {
+    let normalise = Normalise::new(1, Some(&[0.25]), Some(&[0.5])).unwrap();
+    Views {
+        image: None,
+        before,
+        crop: Some(crop),
+        after: Vec::new(),
+        views: 1,
+        flip: false,
+        output,
+        normalise,
+    }
+}
+
+fn image(size: Size, value: impl Fn(u32, u32) -> f32) -> Image {
+    let mut floats = Vec::new();
+    for y in 0..size.height() {
+        floats.extend((0..size.width()).map(|x| value(x, y)));
+    }
+    Image::new(size, 1, Values::Floats(floats)).unwrap()
+}
+
+fn meets(mask: &Mask, place: Place) -> bool {
+    let Place { x, y, size } = place;
+    (y..y + size.height()).any(|row| (x..x + size.width()).any(|column| mask.get(column, row)))
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let padding = (0u32..4, 0u32..4).prop_map(|(x, y)| Padding { x, y });
+    let mode = prop_oneof![
+        Just(PaddingMode::Zero),
+        Just(PaddingMode::Reflect),
+        Just(PaddingMode::Replicate),
+        Just(PaddingMode::Wrap)
+    ];
+    let filter = prop_oneof![
+        Just(Filter::Nearest),
+        Just(Filter::NearestExact),
+        Just(Filter::Box),
+        Just(Filter::Bilinear),
+        Just(Filter::Bicubic),
+        Just(Filter::Lanczos)
+    ];
+    let copies = prop_oneof![
+        (padding, mode).prop_map(|(padding, mode)| Operation::Pad { padding, mode }),
+        Just(Operation::FlipHorizontal),
+        Just(Operation::FlipVertical),
+        any::<bool>().prop_map(|clockwise| Operation::Turn { clockwise }),
+    ];
+    prop_oneof![
+        3 => copies,
+        1 => (4u32..20, 4u32..20, filter, any::<bool>()).prop_map(|(width, height, filter, antialias)| {
+            Operation::Resize { to: Size::new(width, height).unwrap(), filter, antialias }
+        }),
+        1 => (0u32..3, 0u32..3).prop_map(|(radius_x, radius_y)| Operation::Blur { radius_x, radius_y }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    /// The promise on which patch-level accounting rests: what a region shows changes a view only if the crop meets the region's
+    /// influence mask. Where pixels are only copied, it always does then.
+    #[test]
+    fn a_region_changes_a_view_only_where_the_geometry_says(
+        (width, height) in (4u32..16, 4u32..16),
+        before in prop::collection::vec(operation(), 0..4),
+        crop in prop_oneof![
+            (1u32..7, 1u32..7).prop_map(|(width, height)| CropDistribution::fixed(width, height).unwrap()),
+            (0.05f64..0.5, 0.5f64..1.0).prop_map(|scale| CropDistribution::resized(scale, (0.5, 2.0)).unwrap()),
+        ],
+        region in (0u32..16, 0u32..16, 1u32..6, 1u32..6),
+        stream in any::<u64>(),
+    ) {
+        let size = Size::new(width, height).unwrap();
+        let (left, top) = (region.0 % width, region.1 % height);
+        let inside = |x: u32, y: u32| (left..left + region.2).contains(&x) && (top..top + region.3).contains(&y);
+        let mask = Mask::from_fn(size, inside).unwrap();
+        let pipeline = Pipeline::new(before.clone(), crop).unwrap();
+        let Ok(reaching) = pipeline.size_before_crop(size) else { return Ok(()) };
+        let Ok(place) = crop::draw(&crop, reaching, &mut random(stream)) else { return Ok(()) };
+        let output = match crop {
+            CropDistribution::Fixed(size) => size,
+            CropDistribution::Resized(_) => Size::new(5, 4).unwrap(),
+        };
+        let views = views(before.clone(), crop, output);
+        let ground = |x: u32, y: u32| (x * 7 + y * 13) as f32 % 5.0;
+        let show = |patch: f32| {
+            let mut view = vec![0.0; views.view_length()];
+            let image = image(size, |x, y| if inside(x, y) { patch + ground(x, y) } else { ground(x, y) });
+            views.draw(&image, &mut random(stream), &mut view).unwrap();
+            view
+        };
+        let same = show(0.0) == show(1000.0);
+        let influenced = meets(&pipeline.influence(&mask).unwrap(), place);
+        prop_assert!(same || influenced, "{place:?}");
+        let copies = !before.iter().any(|operation| {
+            matches!(operation, Operation::Resize { .. } | Operation::Blur { .. })
+        });
+        if copies && matches!(crop, CropDistribution::Fixed(_)) {
+            prop_assert_eq!(!same, influenced, "{:?}", place);
+        }
+    }
+}
+
+#[test]
+fn crop_origins_are_uniform_and_independent_between_views() {
+    let size = Size::new(12, 9).unwrap();
+    let crop = Size::new(5, 4).unwrap();
+    let mut views = views(Vec::new(), CropDistribution::Fixed(crop), crop);
+    views.normalise = Normalise::new(1, None, None).unwrap();
+    views.views = 2;
+    let image = image(size, |x, y| (y * 12 + x) as f32);
+    // 8 columns and 6 rows of origins.
+    let (origins, draws) = (48, 100_000);
+    let mut counts = vec![0; origins];
+    let mut pairs = vec![0; 16];
+    for draw in 0..draws {
+        let mut output = vec![0.0; 2 * views.view_length()];
+        views.draw(&image, &mut random(draw), &mut output).unwrap();
+        let origin = |view: usize| output[view * views.view_length()] as usize;
+        let cell = |pixel: usize| pixel / 12 * 8 + pixel % 12;
+        counts[cell(origin(0))] += 1;
+        // Halves of both axes, of both views.
+        let half = |pixel: usize| usize::from(pixel % 12 >= 4) + 2 * usize::from(pixel / 12 >= 3);
+        pairs[half(origin(0)) * 4 + half(origin(1))] += 1;
+    }
+    assert!(chi_square_accepts(&counts, &vec![draws as f64 / 48.0; 48], ALPHA), "{counts:?}");
+    assert!(chi_square_accepts(&pairs, &[draws as f64 / 16.0; 16], ALPHA), "{pairs:?}");
+}
+
+/// For each pixel by itself, how often a random resized crop shows it is what the geometry's law of sizes says.
+#[test]
+fn resized_crops_follow_the_priced_law() {
+    for (size, scale, ratio) in [
+        ((10, 8), (0.08, 1.0), (0.75, 4.0 / 3.0)),
+        ((9, 3), (0.3, 0.9), (0.5, 2.0)),
+        ((6, 6), (0.2, 0.2), (1.0, 3.0)),
+    ] {
+        let size = Size::new(size.0, size.1).unwrap();
+        let crop = CropDistribution::resized(scale, ratio).unwrap();
+        let pixels = size.pixels() as usize;
+        let mut shown = vec![0; pixels];
+        let trials = 40_000;
+        for trial in 0..trials {
+            let place = crop::draw(&crop, size, &mut random(trial)).unwrap();
+            for y in place.y..place.y + place.size.height() {
+                for x in place.x..place.x + place.size.width() {
+                    shown[(y * size.width() + x) as usize] += 1;
+                }
+            }
+        }
+        for (pixel, &shown) in shown.iter().enumerate() {
+            let (column, row) = (pixel as u32 % size.width(), pixel as u32 / size.width());
+            let mask = Mask::from_fn(size, |x, y| (x, y) == (column, row)).unwrap();
+            let law =
+                inclusion(&Region::Mask(mask), Placement::Annotated, size, &Pipeline::crop(crop)).unwrap();
+            // Every pixel is a test of its own.
+            let alpha = ALPHA / pixels as f64;
+            assert!(
+                binomial_accepts(shown, trials, law.probability(), alpha),
+                "{size} ({column}, {row}): {shown}"
+            );
+        }
+    }
+}
+
+/// Where no try can fit, all crops are the centre crop, and the geometry must know the same one.
+#[test]
+fn the_centre_crop_is_the_priced_one() {
+    for (size, ratio) in
+        [((8, 8), (2.0, 2.5)), ((9, 8), (0.2, 0.3)), ((16, 5), (9.0, 10.0)), ((5, 17), (0.05, 0.06))]
+    {
+        let size = Size::new(size.0, size.1).unwrap();
+        let crop = CropDistribution::resized((1.0, 1.0), ratio).unwrap();
+        let place = crop::draw(&crop, size, &mut random(1)).unwrap();
+        for y in 0..size.height() {
+            for x in 0..size.width() {
+                let mask = Mask::from_fn(size, |column, row| (column, row) == (x, y)).unwrap();
+                let law =
+                    inclusion(&Region::Mask(mask.clone()), Placement::Annotated, size, &Pipeline::crop(crop))
+                        .unwrap();
+                // The upper end of a bracket around 0 or 1.
+                assert!(
+                    (law.probability() - f64::from(u8::from(meets(&mask, place)))).abs() < 1e-6,
+                    "{size} ({x}, {y})"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn half_of_the_views_are_mirrored_behind_the_crop() {
+    let size = Size::new(4, 2).unwrap();
+    let mut views = views(Vec::new(), CropDistribution::Fixed(size), size);
+    views.flip = true;
+    let image = image(size, |x, y| (y * 4 + x) as f32 / 2.0);
+    let mut mirrored = 0;
+    for draw in 0..10_000 {
+        let mut view = vec![0.0; 8];
+        views.draw(&image, &mut random(draw), &mut view).unwrap();
+        let straight: Vec<f32> = (0..8).map(|value| (value as f32 / 2.0 - 0.25) / 0.5).collect();
+        if view != straight {
+            view.chunks_exact_mut(4).for_each(<[f32]>::reverse);
+            assert_eq!(view, straight);
+            mirrored += 1;
+        }
+    }
+    assert!(binomial_accepts(mirrored, 10_000, 0.5, ALPHA), "{mirrored}");
+}
+
+#[test]
+fn operations_behind_the_crop_are_carried_out() {
+    let size = Size::new(6, 6).unwrap();
+    let crop = Size::new(4, 2).unwrap();
+    let mut plain = views(Vec::new(), CropDistribution::Fixed(crop), crop);
+    let image = image(size, |x, y| (x * 10 + y) as f32);
+    let mut straight = vec![0.0; 8];
+    plain.draw(&image, &mut random(5), &mut straight).unwrap();
+    plain.after = vec![Operation::Turn { clockwise: true }];
+    plain.output = crop.transposed();
+    let mut turned = vec![0.0; 8];
+    plain.draw(&image, &mut random(5), &mut turned).unwrap();
+    // The first row of the turned crop is its first column read upwards.
+    assert_eq!(turned[..2], [straight[4], straight[0]]);
+}
+
+#[test]
+fn evaluation_covers_the_image_from_edge_to_edge() {
+    let (size, crop) = (Size::new(12, 9).unwrap(), Size::new(5, 4).unwrap());
+    let mut views = views(Vec::new(), CropDistribution::Fixed(crop), crop);
+    views.normalise = Normalise::new(1, None, None).unwrap();
+    let image = image(size, |x, y| (y * 12 + x) as f32);
+    let first_pixels = |grid: u32| {
+        let mut output = vec![0.0; views.evaluation_views(grid) * views.view_length()];
+        views.evaluate(&image, grid, &mut output).unwrap();
+        output.chunks_exact(views.view_length()).map(|view| view[0] as u32).collect::<Vec<_>>()
+    };
+    assert_eq!(first_pixels(1), [2 * 12 + 3]);
+    assert_eq!(first_pixels(2), [0, 7, 5 * 12, 5 * 12 + 7]);
+    assert_eq!(first_pixels(3).len(), 9);
+}
+
+#[test]
+fn what_says_too_little_is_refused() {
+    for operation in [
+        Operation::Pointwise,
+        Operation::Jpeg { chroma_subsampling: true },
+        Operation::Global(dapple_geometry::GlobalOperation::Equalize),
+    ] {
+        assert!(matches!(refuse(&operation), Err(DataError::Operation { .. })));
+    }
+    let size = Size::new(4, 4).unwrap();
+    let mut views = views(Vec::new(), CropDistribution::Fixed(size), size);
+    views.image = Some(size);
+    let small = image(Size::new(3, 4).unwrap(), |_, _| 0.0);
+    let error = views.draw(&small, &mut random(1), &mut [0.0; 16]).unwrap_err();
+    assert!(matches!(error, DataError::ImageSize { .. }) && error.hint().is_some());
+    let error = views.evaluate(&small, 1, &mut [0.0; 16]).unwrap_err();
+    assert!(error.to_string().contains("does not fit"), "{error}");
+}
