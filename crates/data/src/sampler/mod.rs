@@ -3,6 +3,8 @@
 mod balanced;
 mod event;
 mod poisson;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
