@@ -32,9 +32,10 @@ impl Plan {
     pub(crate) fn part(&self, c: f64) -> Result<Part, PlanError> {
         // g: sample rate; q: the probability that a step sees what is protected.
         let (g, steps) = (self.sample_rate(), self.steps);
-        // Noise in units of the largest contribution.
-        let sigma = self.noise_multiplier / self.split().map_or(1.0, Split::norm);
-        let public = self.public_tokens.map_or(0.0, PublicTokens::reach);
+        // Noise and public gradients in units of the largest contribution.
+        let norm = self.split().map_or(1.0, Split::norm);
+        let sigma = self.noise_multiplier / norm;
+        let public = self.public_tokens.map_or(0.0, PublicTokens::reach) / norm;
         let substitution = |d0: f64| -> Result<Part, PlanError> {
             let q = g * c;
             // An operation may drop every private pixel: then no step sees anything of the region.

@@ -58,7 +58,7 @@ pub(crate) fn theorem(relation: Relation, sampling: Sampling) -> Result<Theorem,
             "use --sampling poisson, or make each user's data one record and use --relation replace",
         ),
         (Relation::Replace | Relation::Patch | Relation::Masked, Sampling::Balanced { .. }) => none(
-            "steps that a record joins in a fixed number depend on each other, and no bound for substitution is known that gains from hiding them",
+            "the theorem for substitutions needs steps that draw their records independently of each other",
             "use --relation add-remove, or --sampling poisson",
         ),
     }

@@ -133,6 +133,14 @@ fn substitutions_do_not_gain_and_do_not_lose() {
         plan(&[("relation", "replace"), ("submodels", "4"), ("split-norm", "3"), ("nonsplit-norm", "4")]);
     assert_eq!(bracket(&large), bracket(&plan(&[("relation", "replace"), ("noise-multiplier", "0.2")])));
     assert_eq!(large.sensitivity(), 10.0);
+    // A public gradient of 2 C beside contributions of 5 C reaches as far as 0.4 beside 1.
+    let coupled = [("relation", "masked"), ("public-gradient", "coupled-clipped")];
+    let parts = [("submodels", "4"), ("split-norm", "3"), ("nonsplit-norm", "4"), ("public-clip", "2")];
+    let scaled = [("public-clip", "0.4"), ("noise-multiplier", "0.2")];
+    assert_eq!(
+        bracket(&plan(&[&coupled[..], &parts].concat())),
+        bracket(&plan(&[&coupled[..], &scaled].concat()))
+    );
 }
 
 #[test]

@@ -3,14 +3,12 @@
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::spec::{Delta, PublicGradient};
 use dapple_plan::{Plan, PlanSpec, Precision, Relation, number};
-use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Page, Section, Series, Table, TextStyle};
-use serde::Serialize;
-use serde_json::Value;
+use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table};
 
+use super::Arguments;
 use super::claims::Finding;
-use super::{Arguments, checked, rows};
+use super::outcome::{Outcome, Rows};
 use crate::failure::Failure;
-use crate::output;
 
 pub(super) const ID: &str = "mask/theorem1";
 pub(super) const TITLE: &str = "Claimed and certified privacy of masked training";
@@ -29,8 +27,8 @@ const TARGETS: [(f64, &str); 5] =
 const NOISE: (f64, f64) = (1.0, 32.0);
 const POINTS: u32 = 16;
 
-const COLUMNS: [&str; 8] =
-    ["price", "noise_multiplier", "records", "batch", "steps", "delta", "epsilon_lower", "epsilon"];
+const COLUMNS: &[&str] =
+    &["price", "noise_multiplier", "records", "batch", "steps", "delta", "epsilon_lower", "epsilon"];
 
 /// A way of pricing a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,18 +128,7 @@ fn noise_for(target: f64, records: u64) -> Result<f64, Failure> {
     Ok(high)
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    id: &'static str,
-    title: &'static str,
-    columns: [&'static str; COLUMNS.len()],
-    rows: Vec<Vec<Value>>,
-    paper: &'a [Finding],
-    notes: &'a [String],
-}
-
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    arguments.pictures.check()?;
+pub(super) fn outcome(arguments: &Arguments) -> Result<Outcome, Failure> {
     let records = arguments.records.unwrap_or(RECORDS);
     let count = arguments.points.map_or(POINTS, |points| points.min(POINTS));
     let noise = |index: u32| {
@@ -168,40 +155,20 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let notes = notes(records);
     let subtitle = format!("batch {BATCH} of {records}, {EPOCHS} epochs, δ = 10⁻⁵, clip norm 1");
-    let figure = figure(&points, &subtitle, &notes);
-    let all: Vec<Vec<Cell>> = points.iter().map(Point::row).collect();
-    let mut numbers = Table::new(
-        COLUMNS
-            .into_iter()
-            .enumerate()
-            .map(|(index, name)| if index == 0 { Column::text(name) } else { Column::number(name) }),
-    );
-    all.iter().try_for_each(|row| numbers.push(row.iter().cloned()))?;
-    let found = checked(&findings)?;
-    let page = || {
-        let section =
-            Section::new("").figure(&figure, TITLE).table(&found, "The runs of the paper's Table 2");
-        let section = notes.iter().fold(section, |section, note| section.paragraph(note.clone()));
-        Page::new(format!("Theorem 1: {TITLE}")).lead(subtitle.clone()).section(section)
-    };
-    arguments.pictures.write(arguments.quiet, &numbers, &figure, page)?;
-    if arguments.json {
-        return output::print_json(&Answer {
-            id: ID,
-            title: TITLE,
-            columns: COLUMNS,
-            rows: rows::json(&all),
-            paper: &findings,
-            notes: &notes,
-        });
-    }
-    let digest = digest(&points)?.to_text(TextStyle::default());
-    output::print(&format!(
-        "Theorem 1: {TITLE}\n{subtitle}\n\nepsilon at delta 1e-5, rounded up:\n{digest}\n{}\n{}\nAll {} points: --json or --csv FILE.\n",
-        found.to_text(TextStyle::default()),
-        notes.join("\n"),
-        all.len()
-    ))
+    Ok(Outcome {
+        id: ID,
+        title: TITLE,
+        heading: format!("Theorem 1: {TITLE}"),
+        digest: digest(&points)?,
+        digest_says: "epsilon at delta 1e-5, rounded up",
+        numbers: Rows { columns: COLUMNS, rows: points.iter().map(Point::row).collect() },
+        summary: None,
+        findings,
+        findings_say: "The runs of the paper's Table 2",
+        figure: figure(&points, &subtitle, &notes),
+        subtitle,
+        notes,
+    })
 }
 
 /// One row a noise multiplier, one column a price.

@@ -5,13 +5,15 @@ mod claims;
 mod compute;
 mod draw;
 mod mask;
+mod mix;
+mod outcome;
+mod partition;
 mod rows;
 mod setting;
 
 use clap::Args;
-use dapple_report::{Column, Page, Section, Table, TextStyle};
+use dapple_report::{Column, Table, TextStyle};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::output;
@@ -19,6 +21,7 @@ use crate::pictures::Pictures;
 use catalogue::Spec;
 use claims::Finding;
 use compute::Options;
+use outcome::{Outcome, Rows};
 use setting::Reading;
 
 /// Recomputes a figure of a paper: its own analysis and Dapple's side by side
@@ -56,61 +59,59 @@ struct Listed {
     section: &'static str,
 }
 
-#[derive(Serialize)]
-struct Rows {
-    columns: [&'static str; rows::COLUMNS.len()],
-    rows: Vec<Vec<Value>>,
-}
-
-#[derive(Serialize)]
-struct Answer<'a> {
-    id: &'static str,
-    title: &'static str,
-    #[serde(flatten)]
-    all: Rows,
-    /// Epsilon at delta 1e-5 of every line, for profiles.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<Rows>,
-    /// What the paper's text says, checked.
-    paper: &'a [Finding],
-    notes: &'a [String],
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let figures = catalogue::all();
-    let Some(id) = &arguments.id else { return list(&figures, arguments.json) };
+    let Some(id) = &arguments.id else { return list(arguments.json) };
     let wanted = id.to_lowercase();
-    if wanted == mask::ID {
-        return mask::run(arguments);
-    }
-    let Some(spec) = figures.iter().find(|spec| spec.id == wanted) else {
+    if !listed().iter().any(|entry| entry.id == wanted) {
         return Err(Failure::request(
             format!("there is no figure `{id}`"),
             "see `dapple reproduce --list`; figures are written as patch/fig3",
         ));
-    };
+    }
     arguments.pictures.check()?;
-    reproduce(spec, arguments)
+    outcome(&wanted, arguments)?.show(arguments)
 }
 
-fn listed(figures: &[Spec]) -> Vec<Listed> {
+/// Computes what a name of the list stands for.
+fn outcome(id: &str, arguments: &Arguments) -> Result<Outcome, Failure> {
+    if let Some(spec) = catalogue::all().iter().find(|spec| spec.id == id) {
+        return patch(spec, arguments);
+    }
+    if id == mask::ID {
+        return mask::outcome(arguments);
+    }
+    if arguments.records.is_some() {
+        return Err(Failure::request(
+            format!("{id} has no number of records to change"),
+            "leave --records away; it is for patch/* and mask/*",
+        ));
+    }
+    let found = match partition::outcome(id, arguments)? {
+        Some(outcome) => Some(outcome),
+        None => mix::outcome(id)?,
+    };
+    found.ok_or_else(|| Failure::run(format!("{id} is listed but not known")))
+}
+
+fn listed() -> Vec<Listed> {
     let of = |spec: &Spec| Listed { id: spec.id, title: spec.title, section: spec.section };
     let mask = Listed { id: mask::ID, title: mask::TITLE, section: mask::SECTION };
-    figures.iter().map(of).chain([mask]).collect()
+    let patch: Vec<Listed> = catalogue::all().iter().map(of).collect();
+    patch.into_iter().chain([mask]).chain(partition::listed()).chain(mix::listed()).collect()
 }
 
-fn list(figures: &[Spec], json: bool) -> Result<(), Failure> {
+fn list(json: bool) -> Result<(), Failure> {
     if json {
-        return output::print_json(&listed(figures));
+        return output::print_json(&listed());
     }
     let mut table = Table::new([Column::text("id"), Column::text("section"), Column::text("shows")]);
-    for entry in listed(figures) {
+    for entry in listed() {
         table.push([entry.id.into(), entry.section.into(), entry.title.into()])?;
     }
     output::print(&table.to_text(TextStyle::default()))
 }
 
-fn reproduce(spec: &Spec, arguments: &Arguments) -> Result<(), Failure> {
+fn patch(spec: &Spec, arguments: &Arguments) -> Result<Outcome, Failure> {
     let options = Options {
         reading: arguments.sigma_is,
         records: arguments.records,
@@ -124,53 +125,21 @@ fn reproduce(spec: &Spec, arguments: &Arguments) -> Result<(), Failure> {
         .map(|claim| claim.check(&results, options))
         .collect::<Result<Vec<Finding>, Failure>>()?;
     let notes = notes(spec, options);
-    let all = rows::rows(&results, options.reading);
-    let digest = rows::digest(&results, options.reading)?;
-    let figure = draw::draw(spec, &results, options, &notes);
-    let checked = checked(&findings)?;
-    let page = || {
-        let what =
-            if results.epsilons.is_some() { "ε at δ = 10⁻⁵" } else { "ε at some of the sizes drawn" };
-        let mut section = Section::new("").figure(&figure, spec.title);
-        if !findings.is_empty() {
-            section = section.table(&checked, "What the paper says of it, for sampling without replacement");
-        }
-        section = section.table(&digest, format!("{what}, rounded up"));
-        Page::new(draw::heading(spec))
-            .lead(draw::subtitle(&results, options.reading))
-            .section(notes.iter().fold(section, |section, note| section.paragraph(note.clone())))
-    };
-    arguments.pictures.write(arguments.quiet, &rows::table(&all)?, &figure, page)?;
-    if arguments.json {
-        let summary = rows::summary(&results, options.reading);
-        let rows = |rows: &[Vec<_>]| Rows { columns: rows::COLUMNS, rows: rows::json(rows) };
-        return output::print_json(&Answer {
-            id: spec.id,
-            title: spec.title,
-            all: rows(&all),
-            summary: results.epsilons.is_some().then(|| rows(&summary)),
-            paper: &findings,
-            notes: &notes,
-        });
-    }
-    let mut text = format!("{}\n{}\n\n", draw::heading(spec), draw::subtitle(&results, options.reading));
-    text.push_str("epsilon at delta 1e-5, rounded up:\n");
-    text.push_str(&digest.to_text(TextStyle::default()));
-    if !findings.is_empty() {
-        text.push_str(&format!("\n{}", checked.to_text(TextStyle::default())));
-    }
-    text.push_str(&format!("\n{}\n", notes.join("\n")));
-    text.push_str(&format!("All {} points: --json or --csv FILE.\n", all.len()));
-    output::print(&text)
-}
-
-fn checked(findings: &[Finding]) -> Result<Table, Failure> {
-    let mut table = Table::new([Column::text("the paper says"), Column::text("holds"), Column::text("here")]);
-    for finding in findings {
-        let holds = if finding.holds { "yes" } else { "no" };
-        table.push([finding.paper.into(), holds.into(), finding.here.clone().into()])?;
-    }
-    Ok(table)
+    let rows = |rows| Rows { columns: rows::COLUMNS, rows };
+    Ok(Outcome {
+        id: spec.id,
+        title: spec.title,
+        heading: draw::heading(spec),
+        subtitle: draw::subtitle(&results, options.reading),
+        digest: rows::digest(&results, options.reading)?,
+        digest_says: "epsilon at delta 1e-5, rounded up",
+        numbers: rows(rows::rows(&results, options.reading)),
+        summary: results.epsilons.is_some().then(|| rows(rows::summary(&results, options.reading))),
+        findings,
+        findings_say: "What the paper says of it, for sampling without replacement",
+        figure: draw::draw(spec, &results, options, &notes),
+        notes,
+    })
 }
 
 /// How sigma was read, what was left open, and what the numbers are.

@@ -37,11 +37,13 @@ pub(super) struct Rows {
 
 impl Rows {
     fn table(&self) -> Result<Table, Failure> {
-        let is_text = |column: usize| self.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Text(_))));
+        let is_text =
+            |column: usize| self.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Text(_))));
         let columns = self.columns.iter().enumerate();
-        let mut table = Table::new(
-            columns.map(|(index, name)| if is_text(index) { Column::text(*name) } else { Column::number(*name) }),
-        );
+        let mut table =
+            Table::new(columns.map(
+                |(index, name)| if is_text(index) { Column::text(*name) } else { Column::number(*name) },
+            ));
         self.rows.iter().try_for_each(|row| table.push(row.iter().cloned()))?;
         Ok(table)
     }
@@ -80,7 +82,9 @@ impl Outcome {
     /// Writes the files that were asked for, and prints.
     pub(super) fn show(&self, arguments: &Arguments) -> Result<(), Failure> {
         let checked = self.checked()?;
-        arguments.pictures.write(arguments.quiet, &self.numbers.table()?, &self.figure, || self.page(&checked))?;
+        arguments
+            .pictures
+            .write(arguments.quiet, &self.numbers.table()?, &self.figure, || self.page(&checked))?;
         if arguments.json {
             return output::print_json(&Answer {
                 id: self.id,

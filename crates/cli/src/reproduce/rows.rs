@@ -2,7 +2,6 @@
 
 use dapple_plan::{Bracket, Scheme, number};
 use dapple_report::{Cell, Column, ReportError, Table};
-use serde_json::Value;
 
 use super::compute::{Curve, Point, Results, thinned};
 use super::setting::{Mechanism, Reading};
@@ -14,7 +13,7 @@ const DIGITS: usize = 4;
 
 /// One row a point and mechanism. `epsilon` and `delta` are upper ends: of two, the one that was asked for has a
 /// bracket, the other is given.
-pub(super) const COLUMNS: [&str; 18] = [
+pub(super) const COLUMNS: &[&str] = &[
     "panel",
     "mechanism",
     "sampling",
@@ -34,13 +33,6 @@ pub(super) const COLUMNS: [&str; 18] = [
     "delta_lower",
     "delta",
 ];
-
-fn columns() -> impl Iterator<Item = Column> {
-    COLUMNS.into_iter().map(|name| match name {
-        "panel" | "mechanism" | "sampling" | "image" | "region" => Column::text(name),
-        _ => Column::number(name),
-    })
-}
 
 /// Every point of a figure.
 pub(super) fn rows(results: &Results, reading: Reading) -> Vec<Vec<Cell>> {
@@ -85,24 +77,6 @@ fn row(results: &Results, curve: &Curve, point: &Point, reading: Reading) -> Vec
         full(point.delta.lower),
         full(point.delta.upper),
     ]
-}
-
-/// The rows as a table.
-pub(super) fn table(rows: &[Vec<Cell>]) -> Result<Table, ReportError> {
-    let mut table = Table::new(columns());
-    rows.iter().try_for_each(|row| table.push(row.iter().cloned()))?;
-    Ok(table)
-}
-
-/// The rows as JSON values.
-pub(super) fn json(rows: &[Vec<Cell>]) -> Vec<Vec<Value>> {
-    let value = |cell: &Cell| match cell {
-        Cell::Text(text) => Value::from(text.as_str()),
-        Cell::Number(value, _) => Value::from(*value),
-        Cell::Integer(value) => Value::from(*value),
-        Cell::Empty => Value::Null,
-    };
-    rows.iter().map(|row| row.iter().map(value).collect()).collect()
 }
 
 /// Mechanisms side by side, epsilon rounded up: at the delta of the figures, and for sweeps at a few sizes.

@@ -84,6 +84,8 @@ pub struct AllocationFacts {
     pub epoch_steps: u64,
     /// The best of the known bounds, which gave epsilon.
     pub bound: String,
+    /// Whether epsilon is that of the run itself, not of a bound on it.
+    pub tight: bool,
 }
 
 /// Which parts of the model a record updates.
@@ -132,9 +134,12 @@ impl Phase {
 
 fn allocation(plan: &Plan, bound: Option<AllocationBound>) -> Option<AllocationFacts> {
     match (plan.sampling(), bound) {
-        (Sampling::Balanced { per_record, epoch_steps }, Some(bound)) => {
-            Some(AllocationFacts { per_record, epoch_steps, bound: partition::bound(plan, bound) })
-        }
+        (Sampling::Balanced { per_record, epoch_steps }, Some(bound)) => Some(AllocationFacts {
+            per_record,
+            epoch_steps,
+            bound: partition::bound(plan, bound),
+            tight: bound == AllocationBound::Exact,
+        }),
         _ => None,
     }
 }

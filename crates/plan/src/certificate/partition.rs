@@ -9,13 +9,12 @@ use crate::{Relation, Sampling, Split};
 /// What balanced sampling must do.
 pub(super) fn balanced(plan: &Plan, per_record: u64, epoch_steps: u64) -> String {
     let unit = unit(plan);
-    let epochs = match plan.steps() / epoch_steps {
-        1 => "the".to_owned(),
-        epochs => format!("each of {epochs} epochs of"),
+    let (epochs, anew) = match plan.steps() / epoch_steps {
+        1 => (String::new(), ""),
+        epochs => (format!(" of each of {epochs} epochs"), ", anew in each epoch"),
     };
-    let anew = if plan.steps() > epoch_steps { ", anew in each epoch" } else { "" };
     format!(
-        "Of {epochs} {epoch_steps} steps each {unit} joins exactly {per_record}: a uniform subset of the steps, drawn for each {unit} independently of all others{anew}, and kept secret. Cutting a shuffled data set into batches of fixed size is not this; an empty batch still takes a step."
+        "Each {unit} joins exactly {per_record} of the {epoch_steps} steps{epochs}: a uniform subset of the steps, drawn for each {unit} independently of all others{anew}, and kept secret. Cutting a shuffled data set into batches of fixed size is not this; an empty batch still takes a step."
     )
 }
 

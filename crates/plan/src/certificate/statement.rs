@@ -31,7 +31,12 @@ impl Certificate {
         let epsilon = number::up(self.epsilon.upper, 4);
         let bracket = match self.epsilon.lower {
             Some(lower) => format!(
-                "The exact epsilon of the theorem's dominating pair lies between {} and {}; the upper end is the guarantee.",
+                "The exact epsilon of {} lies between {} and {}; the upper end is the guarantee.",
+                if self.is_tight() {
+                    "the theorem's dominating pair"
+                } else {
+                    "a pair that dominates the run, and may cost more than it,"
+                },
                 number::down(lower, 4),
                 epsilon
             ),
@@ -39,8 +44,11 @@ impl Certificate {
         };
         let allocation = self.allocation.as_ref().map_or_else(String::new, |facts| {
             format!(
-                "| steps that each record joins | {} of {} |\n| bound | {} |\n",
-                facts.per_record, facts.epoch_steps, facts.bound
+                "| steps that each of the {} joins | {} of {} |\n| bound | {} |\n",
+                self.units(),
+                facts.per_record,
+                facts.epoch_steps,
+                facts.bound
             )
         });
         let submodels =

@@ -85,10 +85,16 @@ impl Certificate {
         if self.relation == Relation::User.name() { "users" } else { "records" }
     }
 
+    /// Whether epsilon is that of the theorem's own pair, not of a bound on it.
+    pub(super) fn is_tight(&self) -> bool {
+        self.allocation.as_ref().is_none_or(|allocation| allocation.tight)
+    }
+
     pub(super) fn bracket_words(&self) -> String {
         match self.epsilon.lower {
             Some(lower) => format!(
-                "  (certified bracket {} to {})",
+                "  (certified bracket{} {} to {})",
+                if self.is_tight() { "" } else { " of the bound" },
                 number::down(lower, 4),
                 number::up(self.epsilon.upper, 4)
             ),

@@ -79,7 +79,7 @@ fn of_phase(plan: &Plan) -> Vec<String> {
     if plan.relation() == Relation::Patch {
         sentences.extend(spatial(plan));
     }
-    sentences.extend(mixed(averaged));
+    sentences.extend(mixed(plan));
     sentences.extend(partition::assumptions(plan));
     if let Some(tokens) = plan.public_tokens() {
         sentences.extend(masked(tokens));
@@ -120,7 +120,8 @@ fn mean(plan: &Plan) -> String {
     )
 }
 
-fn mixed(averaged: Averaged) -> Vec<String> {
+fn mixed(plan: &Plan) -> Vec<String> {
+    let averaged = plan.averaged();
     let mut sentences = Vec::new();
     if averaged.self_mix > 0 {
         sentences.push(
@@ -131,7 +132,10 @@ fn mixed(averaged: Averaged) -> Vec<String> {
         sentences.push("Synthetic images come from a model that was not trained on this data set, and are drawn independently of it; this is the claim of whoever wrote the plan, and no program can check it.".to_owned());
     }
     if averaged.shares_clip() {
-        sentences.push("The microbatch of a drawn record does not depend on which other records are drawn, so that a record more or less changes one microbatch only.".to_owned());
+        sentences.push(match plan.sampling() {
+            Sampling::WithoutReplacement => "The microbatch of a drawn record is a uniform draw of its own, or that of its place in a batch of uniformly random order, so that a record drawn in the place of another changes one microbatch only.",
+            Sampling::Poisson | Sampling::Balanced { .. } => "The microbatch of a drawn record does not depend on which other records are drawn, so that a record more or less changes one microbatch only.",
+        }.to_owned());
     }
     sentences
 }

@@ -213,6 +213,7 @@ pub const KEYS: &[Key] = &[
         .or("the size of the crop, or of the image"),
     file_only("data.flip", "true", "whether views are mirrored at random, after the crop").or("false"),
     file_only("model.name", "small-cnn", "the name of a model").words(&[
+        "linear",
         "small-cnn",
         "wrn-16-4",
         "wrn-40-4",
@@ -318,23 +319,24 @@ pub fn near(name: &str) -> Vec<&'static str> {
     found.into_iter().filter(|(distance, _)| *distance == best).take(3).map(|(_, path)| path).collect()
 }
 
-/// The least number of characters to insert, delete or exchange to turn one word into the other.
+/// The least number of characters to insert, delete or exchange, or of neighbours to swap, to turn one word into the other.
 fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    // Rows of the table for the last prefixes of `from`: two before, one before, this one.
+    let mut older: Vec<usize> = Vec::new();
+    let mut old: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
         for (j, b) in to.iter().enumerate() {
-            let above = row[j + 1];
-            let cost = (diagonal + usize::from(a != *b)).min(above + 1).min(left + 1);
-            diagonal = above;
-            row[j] = left;
-            left = cost;
+            let mut cost = (old[j] + usize::from(a != b)).min(old[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+                cost = cost.min(older[j - 1] + 1);
+            }
+            row.push(cost);
         }
-        row[to.len()] = left;
+        (older, old) = (old, row);
     }
-    row[to.len()]
+    old[to.len()]
 }
 
 #[cfg(test)]
@@ -343,7 +345,9 @@ mod tests {
 
     #[test]
     fn edits_count_single_changes() {
-        for (from, to, count) in [("", "", 0), ("batch", "batch", 0), ("bach", "batch", 1), ("ab", "ba", 2)] {
+        for (from, to, count) in
+            [("", "", 0), ("batch", "batch", 0), ("bach", "batch", 1), ("corp", "crop", 1)]
+        {
             assert_eq!(edits(from, to), count);
         }
         assert_eq!(edits("", "abc"), 3);

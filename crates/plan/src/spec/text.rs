@@ -47,6 +47,7 @@ pub(super) fn plain_words(message: &str) -> String {
         ("expected u32", "expected a whole number"),
         ("expected f64", "expected a number"),
         ("expected a string", "expected text"),
+        ("expected tuple struct PartitionShare", "expected [submodels, probability]"),
     ] {
         line = line.replace(word, plain);
     }

@@ -115,7 +115,10 @@ fn splits() -> Vec<Line> {
     let of = |price: Price| {
         labels.into_iter().enumerate().map(move |(color, (submodels, paper, certified))| {
             let label = if price == Price::Certified { certified } else { paper };
-            Line { dash: if price == Price::Certified { Dash::Solid } else { Dash::Dashed }, ..line(label, price, Who::Submodels(submodels), color) }
+            Line {
+                dash: if price == Price::Certified { Dash::Solid } else { Dash::Dashed },
+                ..line(label, price, Who::Submodels(submodels), color)
+            }
         })
     };
     of(TWO).chain(of(Price::Certified)).collect()
@@ -191,7 +194,11 @@ pub(super) fn all() -> Vec<Spec> {
             section: "3.3",
             panels: vec![orders("4 of 10 steps, σ = 2", 10, 0.4, 2.0)],
             lines: divergences(),
-            checks: &[claims::MUCH_BETTER_AT_LARGE_ORDERS, claims::EXACT_BELOW_POISSON, claims::BOUND_BELOW_POISSON],
+            checks: &[
+                claims::MUCH_BETTER_AT_LARGE_ORDERS,
+                claims::EXACT_BELOW_POISSON,
+                claims::BOUND_BELOW_POISSON,
+            ],
             open: &[REACH, SIGMA, REVERSE],
         },
         Spec {

@@ -117,11 +117,10 @@ impl Run {
                 Ok(Bracket { lower: f64::NAN, upper: answer.epsilon })
             }
             (Price::Certified, Sampling::Poisson { rate, model }) => {
-                Self::pld(rate, model, self.noise_multiplier, self.steps)?.epsilon(delta, Precision::default())
+                Self::pld(rate, model, self.noise_multiplier, self.steps)?
+                    .epsilon(delta, Precision::default())
             }
-            (Price::Certified, _) => {
-                Ok(self.allocation()?.epsilon(delta, Precision::default())?.epsilon)
-            }
+            (Price::Certified, _) => Ok(self.allocation()?.epsilon(delta, Precision::default())?.epsilon),
         }
     }
 
@@ -133,26 +132,38 @@ impl Run {
                 Ok(Bracket { lower: f64::NAN, upper: delta })
             }
             (Price::Certified, Sampling::Poisson { rate, model }) => {
-                Self::pld(rate, model, self.noise_multiplier, self.steps)?.delta(epsilon, Precision::default())
+                Self::pld(rate, model, self.noise_multiplier, self.steps)?
+                    .delta(epsilon, Precision::default())
             }
             (Price::Certified, _) => Ok(self.allocation()?.delta(epsilon, Precision::default())?.0),
         }
     }
 
     /// The least noise that reaches epsilon at delta.
-    pub(super) fn noise(sampling: Sampling, steps: u64, price: Price, epsilon: f64, delta: f64) -> Answer<f64> {
+    pub(super) fn noise(
+        sampling: Sampling,
+        steps: u64,
+        price: Price,
+        epsilon: f64,
+        delta: f64,
+    ) -> Answer<f64> {
         let (low, high) = (0.3, 1e3);
         let reached = |noise_multiplier: f64| {
             let run = Self { sampling, steps, noise_multiplier };
             match (price, sampling) {
                 // A search needs no lower ends.
                 (Price::Certified, Sampling::Poisson { rate, model }) => {
-                    Self::pld(rate, model, noise_multiplier, steps)?.epsilon_upper(delta, Precision::default())
+                    Self::pld(rate, model, noise_multiplier, steps)?
+                        .epsilon_upper(delta, Precision::default())
                 }
                 _ => Ok(run.epsilon(price, delta)?.upper),
             }
         };
-        search::smallest_real(low, high, epsilon, reached)?
-            .ok_or(AccountingError::Unreachable { unknown: "noise multiplier", low, high, epsilon })
+        search::smallest_real(low, high, epsilon, reached)?.ok_or(AccountingError::Unreachable {
+            unknown: "noise multiplier",
+            low,
+            high,
+            epsilon,
+        })
     }
 }
