@@ -1,4 +1,8 @@
-//! Tests of hypotheses, for tests.
+//! Tests of hypotheses and streams made up, for tests.
+
+use std::convert::Infallible;
+
+use chacha20::rand_core::TryRng;
 
 /// The error rate of every statistical test: the probability that a correct implementation fails it, if its seed were drawn anew.
 /// Seeds are fixed, so that a test that passes once passes always.
@@ -31,6 +35,33 @@ pub(crate) fn binomial_accepts(successes: u64, trials: u64, probability: f64, al
     let mean = trials as f64 * probability;
     let deviation = (mean * (1.0 - probability)).sqrt();
     (successes as f64 - mean).abs() <= normal_quantile(alpha / 2.0) * deviation + 1.0
+}
+
+/// A stream whose bytes are all the same, and whose words are as written, the last one over and over.
+pub(crate) struct Scripted<'a> {
+    pub(crate) byte: u8,
+    pub(crate) words: &'a [u64],
+}
+
+impl TryRng for Scripted<'_> {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        self.try_next_u64().map(|word| word as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        let word = self.words[0];
+        if self.words.len() > 1 {
+            self.words = &self.words[1..];
+        }
+        Ok(word)
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        bytes.fill(self.byte);
+        Ok(())
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub(crate) fn shuffled(random: &mut impl Rng, count: usize) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::keys::{MasterKey, Purpose};
-    use crate::statistics::{ALPHA, chi_square_accepts};
+    use crate::statistics::{ALPHA, Scripted, chi_square_accepts};
     use std::collections::BTreeSet;
 
     #[test]
@@ -65,9 +65,12 @@ mod tests {
             let expected = vec![200_000.0 / bound as f64; bound as usize];
             assert!(chi_square_accepts(&counts, &expected, ALPHA), "{counts:?}");
         }
-        // Nearly half of all words are refused for this bound.
+        // For this bound 2^63 - 1 of the 2^64 words are too many: those whose product has a low half below that.
         let bound = (1u64 << 63) + 1;
         assert!((0..1000).all(|_| below(&mut random, bound) < bound));
+        let script = |words: &[u64]| below(&mut Scripted { byte: 0, words }, bound);
+        assert_eq!(script(&[0, 2, 1 << 62, 5]), script(&[5]));
+        assert_eq!(script(&[5]), 2);
         assert_eq!((below(&mut random, 1), below(&mut random, 0)), (0, 0));
     }
 

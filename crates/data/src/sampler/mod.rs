@@ -115,7 +115,7 @@ impl Sampler {
         let Phase { first_step, event, .. } = self.phases[phase];
         let indices = match event.sampling() {
             Sampling::Poisson => {
-                Rate::new(event.batch, self.records).draw(&mut self.key.step(step).stream(0))
+                Rate::new(event.batch, self.records).toss(self.records, &mut self.key.step(step).stream(0))
             }
             Sampling::WithoutReplacement => self.fixed_size(step, event.batch),
             Sampling::Balanced { per_record, epoch_steps } => {

@@ -2,12 +2,12 @@
 
 use chacha20::rand_core::Rng;
 
-/// The ratio `numerator / denominator`, compared with uniform numbers digit by digit in base 2^16.
+/// The ratio `batch / records`, compared with uniform numbers digit by digit in base 2^16.
 ///
 /// # Guarantee
-/// A coin shows heads with probability exactly `numerator / denominator`, given uniform bits: a uniform real number is below the
+/// A coin shows heads with probability exactly `batch / records`, given uniform bits: a uniform real number is below the
 /// ratio if its first differing digit is smaller, and digits are drawn until one differs. Two bytes decide all coins but one in
-/// 65536. All `records` coins are tossed, whatever the rate: skipping ahead by geometric gaps would take logarithms, whose rounding
+/// 65536. One coin a record is tossed, whatever the rate: skipping ahead by geometric gaps would take logarithms, whose rounding
 /// moves the law.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rate {
@@ -27,14 +27,14 @@ impl Rate {
         Self { first_digit, rest, records }
     }
 
-    /// The records whose coin shows heads, in growing order.
-    pub(super) fn draw(&self, random: &mut impl Rng) -> Vec<usize> {
+    /// Tosses so many coins: which ones show heads, in growing order.
+    pub(super) fn toss(&self, coins: u64, random: &mut impl Rng) -> Vec<usize> {
         let mut indices = Vec::new();
         let mut bytes = [0; 2 * PIECE];
         let mut first = 0;
-        while first < self.records {
-            let coins = (self.records - first).min(PIECE as u64) as usize;
-            let piece = &mut bytes[..2 * coins];
+        while first < coins {
+            let tossed = (coins - first).min(PIECE as u64) as usize;
+            let piece = &mut bytes[..2 * tossed];
             random.fill_bytes(piece);
             for (record, pair) in (first as usize..).zip(piece.chunks_exact(2)) {
                 let drawn = u32::from(u16::from_le_bytes([pair[0], pair[1]]));
@@ -42,7 +42,7 @@ impl Rate {
                     indices.push(record);
                 }
             }
-            first += coins as u64;
+            first += tossed as u64;
         }
         indices
     }
@@ -75,6 +75,7 @@ fn digit(rest: u64, records: u64) -> (u32, u64) {
 mod tests {
     use super::*;
     use crate::keys::{MasterKey, Purpose};
+    use crate::statistics::Scripted;
 
     #[test]
     fn digits_are_those_of_long_division() {
@@ -88,36 +89,35 @@ mod tests {
 
     #[test]
     fn ties_are_resolved_by_the_rest() {
-        // A stream whose words are all zero ties with every zero digit and is below any other.
-        struct Constant(u8);
-        impl chacha20::rand_core::TryRng for Constant {
-            type Error = std::convert::Infallible;
-            fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
-                Ok(u32::from_le_bytes([self.0; 4]))
-            }
-            fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
-                Ok(u64::from_le_bytes([self.0; 8]))
-            }
-            fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
-                bytes.fill(self.0);
-                Ok(())
-            }
+        let heads = |rate: Rate, byte: u8, words: &[u64]| rate.toss(1, &mut Scripted { byte, words }).len();
+        // 1/200000: digits by long division in whole numbers.
+        let digit = |place: u32| ((1u128 << (16 * place)) / 200_000 % 65536) as u64;
+        let [second, third] = [digit(2), digit(3)].map(|digit| digit << 16);
+        assert!(digit(1) == 0 && second > 0 && third > 0);
+        let one = 1 << 16;
+        for (words, below) in [
+            (&[second - one][..], true),
+            (&[second + one], false),
+            (&[second, third - one], true),
+            (&[second, third + one], false),
+        ] {
+            let rate = Rate::new(1, 200_000);
+            assert_eq!(heads(rate, 0, words), usize::from(below), "{words:?}");
+            assert_eq!(heads(rate, 1, words), 0);
         }
-        let all = |rate: Rate, byte| rate.draw(&mut Constant(byte)).len();
-        // Below 2^-16: the first digit is zero, the second is not.
-        assert_eq!(all(Rate::new(1, 100_000), 0), 100_000);
-        assert_eq!(all(Rate::new(1, 100_000), 1), 0);
-        // Exactly 2^-16: a number that equals it is not below it.
-        assert_eq!(all(Rate { first_digit: 0x0101, rest: 0, records: 10 }, 1), 0);
-        // 1/255 = 0.010101... in base 256 never ends; every digit ties, so draw with another byte.
-        assert_eq!(all(Rate::new(1, 255), 2), 0);
+        // 2^-8 ends: a number that equals it is not below it, and one just below is.
+        let rate = Rate::new(1, 256);
+        assert_eq!((rate.first_digit, rate.rest), (256, 0));
+        assert_eq!(heads(rate, 0, &[0]), 1);
+        let even = Rate::new(257, 65536);
+        assert_eq!((even.first_digit, heads(even, 1, &[0])), (257, 0));
         // A rate of one takes the largest number too.
-        assert_eq!(all(Rate::new(10, 10), 0xff), 10);
+        assert_eq!(heads(Rate::new(10, 10), 0xff, &[u64::MAX]), 1);
     }
 
     #[test]
     fn an_empty_draw_is_a_draw() {
         let mut random = MasterKey::from_seed(1).purpose(Purpose::Sampling).step(0).stream(0);
-        assert!(Rate::new(0, 10).draw(&mut random).is_empty());
+        assert!(Rate::new(0, 10).toss(10, &mut random).is_empty());
     }
 }

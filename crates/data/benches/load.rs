@@ -1,0 +1,142 @@
+//! What reaching the model costs: decoding, cropping, drawing records. `cargo bench -p dapple-data`.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a bench")]
+
+use std::hint::black_box;
+use std::io::Cursor;
+use std::path::Path;
+use std::sync::Arc;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use dapple_data::formats::{Packed, decode};
+use dapple_data::scenes::{FashionScenes, Part};
+use dapple_data::{Dataset, Image, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Values, Views};
+use dapple_geometry::Size;
+use dapple_plan::{Plan, PlanSpec};
+use image::{ImageFormat, Rgb, RgbImage};
+
+fn spec(text: &str) -> PlanSpec {
+    PlanSpec::from_toml(&format!("[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n{text}")).unwrap()
+}
+
+fn plan(text: &str) -> Plan {
+    Plan::check(&spec(text)).unwrap()
+}
+
+/// A picture that compresses like a photograph: smooth with some texture.
+fn picture(side: u32) -> RgbImage {
+    RgbImage::from_fn(side, side, |x, y| {
+        let texture = (x * 7919 + y * 104_729) % 23;
+        Rgb([(x / 2 + texture) as u8, (y / 2 + texture) as u8, ((x + y) / 4 + texture) as u8])
+    })
+}
+
+fn decoding(criterion: &mut Criterion) {
+    for (name, format) in
+        [("jpeg", ImageFormat::Jpeg), ("png", ImageFormat::Png), ("webp", ImageFormat::WebP)]
+    {
+        let mut bytes = Cursor::new(Vec::new());
+        picture(256).write_to(&mut bytes, format).unwrap();
+        let bytes = bytes.into_inner();
+        criterion.bench_function(&format!("decode {name} 256x256"), |bencher| {
+            bencher.iter(|| decode(black_box(&bytes), Path::new("bench")).unwrap());
+        });
+    }
+}
+
+fn views(criterion: &mut Criterion) {
+    let sampling = "[sampling]\nbatch = 1\nrecords = 10\nsteps = 1";
+    for (name, pipeline, data, side, channels) in [
+        ("crop 32x32 of 128x128, 1 channel", "crop = [32, 32]", "", 128, 1),
+        (
+            "reflect pad 4, crop 32x32, flip, 3 channels",
+            "crop = [32, 32]\npad = 4\npad_mode = \"reflect\"",
+            "flip = true",
+            32,
+            3,
+        ),
+        ("crop 224x224 of 256x256, 3 channels", "crop = [224, 224]", "", 256, 3),
+        (
+            "random resized crop of 256x256 to 224x224, 3 channels",
+            "crop_scale = [0.08, 1.0]",
+            "size = [224, 224]",
+            256,
+            3,
+        ),
+        (
+            "resize 512x512 to 256x256, crop 224x224, 3 channels",
+            "operations = [\"resize 256x256\"]\ncrop = [224, 224]",
+            "",
+            512,
+            3,
+        ),
+    ] {
+        let plan = plan(&format!("{sampling}\n[pipeline]\n{pipeline}"));
+        let size = Size::new(side, side).unwrap();
+        let bytes: Vec<u8> = (0..side * side * channels).map(|value| (value * 31 % 251) as u8).collect();
+        let dataset =
+            Packed::new(Path::new("bench"), size, channels as usize, bytes.clone(), vec![0], 1).unwrap();
+        let views = Views::new(plan.spatial(), &spec(&format!("[data]\n{data}")).data, &dataset).unwrap();
+        let image = Image::new(size, channels as usize, Values::Bytes(bytes)).unwrap();
+        let mut output = vec![0.0; views.view_length()];
+        let mut random = MasterKey::from_seed(1).purpose(Purpose::Views).step(0).stream(0);
+        criterion.bench_function(name, |bencher| {
+            bencher.iter(|| views.draw(black_box(&image), &mut random, &mut output).unwrap());
+        });
+    }
+}
+
+fn samplers(criterion: &mut Criterion) {
+    for (name, text) in [
+        (
+            "poisson, 600 of 60000",
+            "relation = \"replace\"\n[sampling]\nbatch = 600\nrecords = 60000\nsteps = 1000000",
+        ),
+        (
+            "poisson, 4096 of 1281167",
+            "relation = \"replace\"\n[sampling]\nbatch = 4096\nrecords = 1281167\nsteps = 1000000",
+        ),
+        (
+            "without replacement, 600 of 60000",
+            "relation = \"replace\"\n[sampling]\nscheme = \"without-replacement\"\nbatch = 600\nrecords = 60000\nsteps = 1000000",
+        ),
+        (
+            "balanced, an epoch of 100 steps of 60000",
+            "[sampling]\nscheme = \"balanced\"\nrecords = 60000\nsteps = 1000000\nepochs = 10000",
+        ),
+    ] {
+        let plan = plan(text);
+        let key = MasterKey::from_seed(1).purpose(Purpose::Sampling);
+        let mut sampler = Sampler::new(&plan, plan.records() as usize, key).unwrap();
+        let mut step = 0;
+        // Only the first step of an epoch draws its allocation.
+        let stride = if name.starts_with("balanced") { 100 } else { 1 };
+        criterion.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                step = (step + stride) % plan.steps();
+                sampler.draw(step).unwrap()
+            });
+        });
+    }
+}
+
+fn scenes(criterion: &mut Criterion) {
+    criterion.bench_function("compose 1000 scenes", |bencher| {
+        bencher.iter(|| FashionScenes::new(Part::Test, black_box(1000)).unwrap());
+    });
+    let dataset: Arc<dyn Dataset> = Arc::new(FashionScenes::new(Part::Train, 4000).unwrap());
+    let plan = plan("[pipeline]\ncrop = [32, 32]\n[sampling]\nbatch = 256\nrecords = 4000\nsteps = 8");
+    let keys = MasterKey::from_seed(1);
+    let views = Views::new(plan.spatial(), &spec("").data, &*dataset).unwrap();
+    criterion.bench_function("load 8 batches of 256 crops 32x32 of scenes", |bencher| {
+        bencher.iter(|| {
+            let sampler = Sampler::new(&plan, 4000, keys.purpose(Purpose::Sampling)).unwrap();
+            let (views, key) = (vec![views.clone()], keys.purpose(Purpose::Views));
+            let options = LoaderOptions { threads: 2, prefetch: 2, microbatch: 0 };
+            let loader = Loader::train(Arc::clone(&dataset), sampler, views, key, 0..8, options).unwrap();
+            loader.map(|batch| batch.unwrap().records.len()).sum::<usize>()
+        });
+    });
+}
+
+criterion_group!(benches, decoding, views, samplers, scenes);
+criterion_main!(benches);
