@@ -1,0 +1,109 @@
+//! The class `Calibration`.
+
+use dapple_plan::{Calibrated, Certificate, PlanSpec, Solved, Value, number};
+use pyo3::prelude::*;
+use serde_json::json;
+
+use crate::certificate::PyCertificate;
+use crate::errors::Raise;
+use crate::plan::PyPlan;
+use crate::request::Request;
+
+/// A plan that was solved for one unknown: the value, the plan with it, and its certificate, whose epsilon is at most the target.
+#[pyclass(module = "dapple", frozen)]
+pub(crate) struct Calibration {
+    solved: Solved,
+    certificate: Certificate,
+    plan: Py<PyPlan>,
+}
+
+impl Calibration {
+    /// The answer to a request.
+    pub(crate) fn new(py: Python<'_>, request: Request, found: Calibrated) -> PyResult<Self> {
+        let Calibrated { solved, plan, certificate, .. } = found;
+        let Request { mut spec, masks, .. } = request;
+        // A size is solved for as a whole; what is given beside it gives way, as when a flag is laid over a file.
+        let written = match (solved.size, solved.value) {
+            (Some(size), _) => size.to_string(),
+            (None, Value::Whole(value)) => value.to_string(),
+            (None, Value::Real(value)) => format!("{value:?}"),
+        };
+        let mut layer = PlanSpec::default();
+        layer.set(solved.name, &written).map_err(|error| error.raise(py))?;
+        spec = spec.merge(&layer);
+        Ok(Self { solved, certificate, plan: Py::new(py, PyPlan::known(spec, masks, plan))? })
+    }
+}
+
+/// A solved value as Python has it.
+#[derive(IntoPyObject)]
+pub(crate) enum Number {
+    Whole(u64),
+    Real(f64),
+}
+
+impl From<Value> for Number {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Whole(value) => Self::Whole(value),
+            Value::Real(value) => Self::Real(value),
+        }
+    }
+}
+
+#[pymethods]
+impl Calibration {
+    /// What was solved for, as its keyword.
+    #[getter]
+    fn name(&self) -> String {
+        self.solved.name.replace('-', "_")
+    }
+
+    /// The value found; for a crop or a patch its width.
+    #[getter]
+    fn value(&self) -> Number {
+        self.solved.value.into()
+    }
+
+    /// Width and height, for a crop or a patch.
+    #[getter]
+    fn size(&self) -> Option<(u32, u32)> {
+        self.solved.size.map(|size| (size.x, size.y))
+    }
+
+    /// The plan with the value found.
+    #[getter]
+    fn plan(&self, py: Python<'_>) -> Py<PyPlan> {
+        self.plan.clone_ref(py)
+    }
+
+    /// The certificate of that plan.
+    #[getter]
+    fn certificate(&self) -> PyCertificate {
+        self.certificate.clone().into()
+    }
+
+    /// The epsilon of that plan, at most the target.
+    #[getter]
+    fn epsilon(&self) -> f64 {
+        self.certificate.epsilon.upper
+    }
+
+    /// The certificate and what was solved for, as `dapple calibrate --json` prints them.
+    fn to_json(&self) -> String {
+        let mut answer = json!(self.certificate);
+        answer["solved"] = json!(self.solved);
+        // Numbers and strings always have a JSON form.
+        serde_json::to_string_pretty(&answer).unwrap_or_default()
+    }
+
+    fn __repr__(&self) -> String {
+        let value = match (self.solved.size, self.solved.value) {
+            (Some(size), _) => format!("({}, {})", size.x, size.y),
+            (None, Value::Whole(value)) => value.to_string(),
+            // Rounded up: noise on the safe side.
+            (None, Value::Real(value)) => number::up(value, 5),
+        };
+        format!("Calibration({}={value}, epsilon={})", self.name(), number::up(self.epsilon(), 4))
+    }
+}

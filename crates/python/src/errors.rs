@@ -1,0 +1,74 @@
+//! Errors as Python exceptions, with the same words and hints as on the command line.
+
+use dapple_data::DataError;
+use dapple_geometry::Error as GeometryError;
+use dapple_plan::PlanError;
+use pyo3::prelude::*;
+
+/// The exceptions of `dapple.errors`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Plan,
+    NoTheorem,
+    UnsoundPipeline,
+    Accounting,
+    Unreachable,
+}
+
+impl Class {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plan => "PlanError",
+            Self::NoTheorem => "NoTheoremError",
+            Self::UnsoundPipeline => "UnsoundPipelineError",
+            Self::Accounting => "AccountingError",
+            Self::Unreachable => "UnreachableError",
+        }
+    }
+
+    pub(crate) fn of(error: &PlanError) -> Self {
+        match error {
+            PlanError::Phase { source, .. } => Self::of(source),
+            PlanError::NoTheorem { .. } => Self::NoTheorem,
+            PlanError::Geometry { source: GeometryError::SpreadsOverImage { .. }, .. } => {
+                Self::UnsoundPipeline
+            }
+            PlanError::Accounting { .. } => Self::Accounting,
+            PlanError::Unreachable { .. } => Self::Unreachable,
+            _ => Self::Plan,
+        }
+    }
+}
+
+/// An exception with its hint.
+pub(crate) fn raise(py: Python<'_>, class: Class, message: &str, hint: Option<&str>) -> PyErr {
+    let made =
+        || py.import("dapple.errors")?.getattr(class.name())?.call1((one_line(message), hint.map(one_line)));
+    match made() {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+/// Messages are one line, as on the command line.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// An error that has a Python exception.
+pub(crate) trait Raise {
+    /// The exception.
+    fn raise(self, py: Python<'_>) -> PyErr;
+}
+
+impl Raise for PlanError {
+    fn raise(self, py: Python<'_>) -> PyErr {
+        raise(py, Class::of(&self), &self.to_string(), self.hint().as_deref())
+    }
+}
+
+impl Raise for DataError {
+    fn raise(self, py: Python<'_>) -> PyErr {
+        raise(py, Class::Plan, &self.to_string(), self.hint().as_deref())
+    }
+}

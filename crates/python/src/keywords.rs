@@ -1,0 +1,95 @@
+//! Keyword arguments: the keys of a plan under Python names, from the one table of keys.
+
+use dapple_plan::PlanSpec;
+use dapple_plan::spec::keys::{self, KEYS, Key};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::{self, Class};
+use crate::mask;
+
+/// The key of a keyword.
+pub(crate) fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| of(key).is_some_and(|own| same(own, name)))
+}
+
+/// The key of a keyword, a flag name or a dotted path.
+pub(crate) fn resolve(py: Python<'_>, name: &str) -> PyResult<&'static Key> {
+    find(name).or_else(|| keys::resolve(name)).ok_or_else(|| unknown(py, name))
+}
+
+/// Names that are not a keyword, with those that look like it.
+pub(crate) fn unknown(py: Python<'_>, name: &str) -> PyErr {
+    let near: Vec<String> = keys::near(name)
+        .into_iter()
+        .map(|path| keys::find(path).and_then(of).map_or_else(|| path.to_owned(), python_name))
+        .collect();
+    let hint = match near.as_slice() {
+        [] => "keywords are the flags of the command line with underscores; dapple.keywords() lists them"
+            .to_owned(),
+        near => format!("did you mean {}?", near.join(" or ")),
+    };
+    errors::raise(py, Class::Plan, &format!("unknown key `{name}`"), Some(&hint))
+}
+
+/// What a key is called as a keyword, but for its dashes: its flag, or its own name in a section that has flags. The other
+/// sections say what is trained, not what is priced, and are given by dotted keys.
+fn of(key: &Key) -> Option<&'static str> {
+    let (section, name) = key.path.split_once('.')?;
+    let in_section = |other: &&Key| other.path.split_once('.').is_some_and(|(own, _)| own == section);
+    let has_flags = || KEYS.iter().filter(in_section).any(|other| other.flag.is_some());
+    key.flag.or_else(|| has_flags().then_some(name))
+}
+
+fn python_name(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+fn same(own: &str, name: &str) -> bool {
+    own.len() == name.len() && own.bytes().zip(name.bytes()).all(|(a, b)| a == b || (a == b'-' && b == b'_'))
+}
+
+/// Every keyword argument that describes a plan, with its dotted key, its type, what it is, and what holds where it is not given.
+///
+/// >>> import dapple
+/// >>> dapple.keywords()["noise_multiplier"]["key"]
+/// 'privacy.noise_multiplier'
+#[pyfunction]
+#[pyo3(signature = () -> "dict[str, dict[str, str]]")]
+pub(crate) fn keywords(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let all = PyDict::new(py);
+    for key in KEYS {
+        let Some(name) = of(key) else { continue };
+        let facts = PyDict::new(py);
+        facts.set_item("key", key.path)?;
+        facts.set_item("type", annotation(key))?;
+        facts.set_item("meaning", key.meaning)?;
+        facts.set_item("default", key.default.unwrap_or_default())?;
+        all.set_item(python_name(name), facts)?;
+    }
+    Ok(all)
+}
+
+/// The Python type of a key, found out by offering the plan a value of each kind.
+fn annotation(key: &Key) -> String {
+    if key.path == mask::KEY {
+        return "str | PathLike[str] | Buffer | Sequence[Buffer]".to_owned();
+    }
+    if !key.choices.is_empty() {
+        let words: Vec<String> = key.choices.iter().map(|word| format!("\"{word}\"")).collect();
+        return format!("Literal[{}]", words.join(", "));
+    }
+    let takes = |value: &str| PlanSpec::default().set(key.path, value).is_ok();
+    let kinds = [
+        ("[\"word\"]", "Sequence[str]"),
+        ("[[2, 0.5]]", "Sequence[tuple[int, float]]"),
+        ("word", "str"),
+        ("2x3", "int | tuple[int, int] | str"),
+        ("0.5:1", "tuple[float, float] | str"),
+        ("1/n", "float | str"),
+        ("0.5", "float"),
+        ("1", "int"),
+        ("true", "bool"),
+    ];
+    kinds.into_iter().find(|(value, _)| takes(value)).map_or("Any", |(_, kind)| kind).to_owned()
+}

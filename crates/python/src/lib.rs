@@ -1,0 +1,50 @@
+//! The Python module `dapple._dapple`: plans, certificates and privacy-loss distributions for Python.
+//!
+//! The public package is `dapple` (the folder `python/dapple`), which gathers what is here. This crate only translates: keyword
+//! arguments are the keys of a plan, answers are those of `dapple-plan`, errors carry the same words and hints. What takes long runs
+//! on a thread of its own, without the interpreter's lock, so that other Python threads go on and an interrupt is heard.
+
+mod calibration;
+mod certificate;
+mod errors;
+mod html;
+mod inclusion;
+mod keywords;
+mod mask;
+mod plan;
+mod pld;
+mod request;
+mod sampler;
+mod sweep;
+mod table;
+mod values;
+mod verbs;
+mod worker;
+
+/// The compiled part of the package `dapple`; import that instead.
+#[pyo3::pymodule]
+mod _dapple {
+    #[pymodule_export]
+    use crate::calibration::Calibration;
+    #[pymodule_export]
+    use crate::certificate::PyCertificate;
+    #[pymodule_export]
+    use crate::inclusion::{Inclusion, inclusion, inclusion_probability};
+    #[pymodule_export]
+    use crate::keywords::keywords;
+    #[pymodule_export]
+    use crate::plan::PyPlan;
+    #[pymodule_export]
+    use crate::pld::PyPld;
+    #[pymodule_export]
+    use crate::sampler::Sampler;
+    #[pymodule_export]
+    use crate::sweep::sweep;
+    #[pymodule_export]
+    use crate::verbs::{account, calibrate, profile};
+
+    /// The version of the package.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

@@ -1,0 +1,77 @@
+//! Masks from arrays and from pictures.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use dapple_geometry::{MAX_PIXELS, Mask, Size};
+use image::{DynamicImage, ImageFormat, ImageReader};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple};
+
+use crate::errors::{self, Class};
+
+/// The key of a plan that is a mask.
+pub(crate) const KEY: &str = "region.mask";
+
+/// The name of a mask that has no file.
+pub(crate) const ARRAY: &str = "an array";
+
+/// The masks of an array, or of a sequence of arrays; `None` where the object is neither.
+pub(crate) fn from_arrays(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Mask>>> {
+    if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
+        let views = object
+            .try_iter()?
+            .map(|item| Ok(PyMemoryView::from(&item?).ok()))
+            .collect::<PyResult<Option<Vec<_>>>>()?;
+        return views.map(|views| views.iter().map(from_view).collect()).transpose();
+    }
+    match PyMemoryView::from(object) {
+        Ok(view) => Ok(Some(vec![from_view(&view)?])),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The mask of an array of one byte a pixel, `[height, width]`, in any memory layout.
+fn from_view(view: &Bound<'_, PyMemoryView>) -> PyResult<Mask> {
+    let py = view.py();
+    let shape: Vec<u32> = view.getattr("shape")?.extract().unwrap_or_default();
+    let bytes_each: usize = view.getattr("itemsize")?.extract()?;
+    let &[height, width] = shape.as_slice() else { return Err(wrong(py, "not an array of two dimensions")) };
+    if bytes_each != 1 {
+        return Err(wrong(py, &format!("an array of {bytes_each} bytes a pixel")));
+    }
+    let bytes = view.call_method0("tobytes")?;
+    let bytes = bytes.cast::<PyBytes>()?.as_bytes().to_vec();
+    Size::named("mask", width, height)
+        .and_then(|size| Mask::from_bytes(size, bytes))
+        .map_err(|error| wrong(py, &error.to_string()))
+}
+
+fn wrong(py: Python<'_>, problem: &str) -> PyErr {
+    let hint = "give an array of bool or uint8, [height, width], in which every value but 0 is private";
+    errors::raise(py, Class::Plan, &format!("region.mask (--region-mask): {problem}"), Some(hint))
+}
+
+/// The mask of a PNG picture, in which whatever is not black is private.
+pub(crate) fn read(py: Python<'_>, path: &Path) -> PyResult<Mask> {
+    let wrong = |problem: String| {
+        let message = format!("region.mask (--region-mask): {}: {problem}", path.display());
+        let hint = "give a PNG picture in which white marks private pixels and black the rest";
+        errors::raise(py, Class::Plan, &message, Some(hint))
+    };
+    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let mut reader = ImageReader::with_format(BufReader::new(file), ImageFormat::Png);
+    let mut limits = image::Limits::default();
+    limits.max_alloc = Some(8 * MAX_PIXELS);
+    reader.limits(limits);
+    let picture = reader.decode().map_err(|error| wrong(error.to_string()))?;
+    let size =
+        Size::named("mask", picture.width(), picture.height()).map_err(|error| wrong(error.to_string()))?;
+    let bytes = match picture {
+        DynamicImage::ImageLuma8(grey) => grey.into_raw(),
+        // Sixteen bits, so that no faint colour rounds to black.
+        other => other.into_luma16().pixels().map(|pixel| u8::from(pixel.0[0] != 0)).collect(),
+    };
+    Mask::from_bytes(size, bytes).map_err(|error| wrong(error.to_string()))
+}

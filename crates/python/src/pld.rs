@@ -1,0 +1,157 @@
+//! The class `Pld`.
+
+use std::sync::Arc;
+
+use dapple_accounting::{AccountingError, Bracket, Pld, Precision};
+use dapple_plan::PlanError;
+use pyo3::prelude::*;
+
+use crate::errors::{self, Class, Raise};
+use crate::verbs::{numbers, precision_of};
+use crate::worker;
+
+/// The privacy-loss distribution of a mechanism: made from one step, composed, and asked for epsilon, delta or a whole profile.
+/// Every answer is an upper bound, with nothing left out: discretisation, truncation and rounding are counted.
+///
+/// >>> import dapple
+/// >>> step = dapple.Pld.poisson_gaussian(sample_rate=0.01, noise_multiplier=1.0)
+/// >>> run = step.self_compose(1000).compose(dapple.Pld.laplace(0.1))
+/// >>> lower, upper = run.epsilon_bracket(1e-5)
+/// >>> lower <= upper == run.epsilon(1e-5)
+/// True
+#[pyclass(name = "Pld", module = "dapple", frozen)]
+pub(crate) struct PyPld(Arc<Pld>);
+
+impl From<Pld> for PyPld {
+    fn from(pld: Pld) -> Self {
+        Self(Arc::new(pld))
+    }
+}
+
+impl PyPld {
+    /// Asks a question off the interpreter's lock.
+    fn ask<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        precision: f64,
+        question: impl FnOnce(&Pld, Precision) -> Result<T, AccountingError> + Send + 'static,
+    ) -> PyResult<T> {
+        let precision = precision_of(py, precision)?;
+        let pld = self.0.clone();
+        let answer = worker::run(py, move |_| question(&pld, precision))?;
+        answer.map_err(|error| PlanError::from(error).raise(py))
+    }
+}
+
+fn made(py: Python<'_>, pld: Result<Pld, AccountingError>) -> PyResult<PyPld> {
+    pld.map(PyPld::from).map_err(|error| PlanError::from(error).raise(py))
+}
+
+#[pymethods]
+impl PyPld {
+    /// The mechanism that releases nothing.
+    #[staticmethod]
+    fn identity() -> Self {
+        Pld::identity().into()
+    }
+
+    /// The Gaussian mechanism: two normals whose means differ by `sensitivity` at a standard deviation of `noise_multiplier`.
+    #[staticmethod]
+    #[pyo3(signature = (noise_multiplier, *, sensitivity = 1.0))]
+    fn gaussian(py: Python<'_>, noise_multiplier: f64, sensitivity: f64) -> PyResult<Self> {
+        made(py, Pld::gaussian(sensitivity, noise_multiplier))
+    }
+
+    /// The Laplace mechanism with pure privacy parameter `epsilon`.
+    #[staticmethod]
+    fn laplace(py: Python<'_>, epsilon: f64) -> PyResult<Self> {
+        made(py, Pld::laplace(epsilon))
+    }
+
+    /// One step of DP-SGD with Poisson sampling, records added or removed.
+    #[staticmethod]
+    fn poisson_gaussian(py: Python<'_>, sample_rate: f64, noise_multiplier: f64) -> PyResult<Self> {
+        made(py, Pld::poisson_gaussian(sample_rate, noise_multiplier))
+    }
+
+    /// Both mechanisms on the same data, the second possibly chosen after seeing what the first gave.
+    fn compose(&self, other: &Self) -> Self {
+        self.0.compose(&other.0).into()
+    }
+
+    /// The mechanism run `count` times.
+    fn self_compose(&self, count: u64) -> Self {
+        self.0.self_compose(count).into()
+    }
+
+    /// The mechanism on a sample of the records, each in it with probability `rate`: `poisson` (records added or removed), or
+    /// `without-replacement` (records substituted).
+    #[pyo3(signature = (rate, sampling: "Literal[\"poisson\", \"without-replacement\"]" = "poisson"))]
+    fn subsample(&self, py: Python<'_>, rate: f64, sampling: &str) -> PyResult<Self> {
+        let without = match sampling {
+            "poisson" => false,
+            "without-replacement" | "without_replacement" => true,
+            other => {
+                let hint = "sample by poisson or without-replacement";
+                let message = format!("sampling: there is no way to subsample called `{other}`");
+                return Err(errors::raise(py, Class::Plan, &message, Some(hint)));
+            }
+        };
+        let pld = self.0.clone();
+        // A composed mechanism is composed numerically first.
+        let sampled = worker::run(py, move |_| match without {
+            false => pld.subsample_poisson(rate),
+            true => pld.subsample_without_replacement(rate),
+        })?;
+        made(py, sampled)
+    }
+
+    /// Whether one pair of distributions bounds both directions of the relation.
+    #[getter]
+    fn is_symmetric(&self) -> bool {
+        self.0.is_symmetric()
+    }
+
+    /// The least epsilon for which the mechanism is (epsilon, `delta`)-private; never too small.
+    #[pyo3(signature = (delta, *, precision = 0.001))]
+    fn epsilon(&self, py: Python<'_>, delta: f64, precision: f64) -> PyResult<f64> {
+        Ok(self.epsilon_bracket(py, delta, precision)?.1)
+    }
+
+    /// The same between a lower and an upper bound.
+    #[pyo3(signature = (delta, *, precision = 0.001))]
+    fn epsilon_bracket(&self, py: Python<'_>, delta: f64, precision: f64) -> PyResult<(f64, f64)> {
+        self.ask(py, precision, move |pld, precision| pld.epsilon(delta, precision)).map(ends)
+    }
+
+    /// The least delta for which the mechanism is (`epsilon`, delta)-private; never too small.
+    #[pyo3(signature = (epsilon, *, precision = 0.001))]
+    fn delta(&self, py: Python<'_>, epsilon: f64, precision: f64) -> PyResult<f64> {
+        Ok(self.delta_bracket(py, epsilon, precision)?.1)
+    }
+
+    /// The same between a lower and an upper bound.
+    #[pyo3(signature = (epsilon, *, precision = 0.001))]
+    fn delta_bracket(&self, py: Python<'_>, epsilon: f64, precision: f64) -> PyResult<(f64, f64)> {
+        self.ask(py, precision, move |pld, precision| pld.delta(epsilon, precision)).map(ends)
+    }
+
+    /// Delta at each of the epsilons; never too small.
+    #[pyo3(signature = (epsilons: "Iterable[float]", *, precision = 0.001))]
+    fn profile(&self, py: Python<'_>, epsilons: &Bound<'_, PyAny>, precision: f64) -> PyResult<Vec<f64>> {
+        let epsilons = numbers(epsilons)?;
+        let deltas = self.ask(py, precision, move |pld, precision| pld.profile(&epsilons, precision))?;
+        Ok(deltas.into_iter().map(|delta| delta.upper).collect())
+    }
+
+    /// The trade-off curve: at each type-I error of a test between neighbours, a lower bound on its type-II error.
+    #[pyo3(signature = (alphas: "Iterable[float]", *, precision = 0.001))]
+    fn trade_off(&self, py: Python<'_>, alphas: &Bound<'_, PyAny>, precision: f64) -> PyResult<Vec<f64>> {
+        let alphas = numbers(alphas)?;
+        self.ask(py, precision, move |pld, precision| pld.trade_off(&alphas, precision))
+    }
+}
+
+fn ends(bracket: Bracket) -> (f64, f64) {
+    (bracket.lower, bracket.upper)
+}

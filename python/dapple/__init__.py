@@ -1,0 +1,68 @@
+"""Differential privacy for vision models that counts every source of randomness that training already has.
+
+A `Plan` says what is protected, how records are drawn, what happens to an image, how much noise there is and for how long.
+`account` prices it; `calibrate` solves it for one unknown; `profile` and `sweep` draw curves; `inclusion_probability` tells how
+likely a crop sees a private region. `Pld` is the algebra beneath.
+
+`dapple.torch` draws records and crops as a plan says; `dapple.opacus` trains with Opacus by a plan; `dapple.dp_accounting`
+exchanges distributions with Google's library. Each needs its library; this module needs none.
+
+>>> import dapple
+>>> certificate = dapple.account(
+...     image=(1000, 1000), crop=(100, 100), patch=(10, 10),
+...     sampling="poisson", batch=100, records=3000, epochs=100,
+...     noise_multiplier=1.0, delta=1e-5,
+... )
+>>> round(certificate.epsilon, 3)
+0.192
+"""
+
+from dapple._dapple import (
+    Calibration,
+    Certificate,
+    Inclusion,
+    Plan,
+    Pld,
+    Sampler,
+    __version__,
+    account,
+    calibrate,
+    inclusion,
+    inclusion_probability,
+    keywords,
+    profile,
+    sweep,
+)
+from dapple.errors import (
+    AccountingError,
+    DappleError,
+    NoTheoremError,
+    PlanError,
+    UnreachableError,
+    UnsoundPipelineError,
+)
+from dapple.table import Table
+
+__all__ = [
+    "AccountingError",
+    "Calibration",
+    "Certificate",
+    "DappleError",
+    "Inclusion",
+    "NoTheoremError",
+    "Plan",
+    "PlanError",
+    "Pld",
+    "Sampler",
+    "Table",
+    "UnreachableError",
+    "UnsoundPipelineError",
+    "__version__",
+    "account",
+    "calibrate",
+    "inclusion",
+    "inclusion_probability",
+    "keywords",
+    "profile",
+    "sweep",
+]

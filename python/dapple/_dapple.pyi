@@ -1,0 +1,642 @@
+# Made by python/stubs from the compiled module; do not edit.
+"""
+The compiled part of the package `dapple`; import that instead.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, SupportsFloat, SupportsIndex, TypedDict, final
+
+from typing_extensions import Buffer, Unpack
+
+from dapple.table import Table
+
+__all__ = ["__version__", "Calibration", "Certificate", "Inclusion", "Plan", "Pld", "Sampler", "account", "calibrate", "inclusion", "inclusion_probability", "keywords", "profile", "sweep"]\n\nclass PlanKeywords(TypedDict, total=False):
+    """The keyword arguments that describe a plan."""
+
+    relation: Literal["add-remove", "replace", "patch", "masked", "user"] | None
+    """the neighbouring relation, what may differ (default: patch if a region is given, else add-remove)"""
+    delta: float | str | None
+    """the failure probability, a number between 0 and 1, or 1/n"""
+    epsilon: float | None
+    """the epsilon to reach, a positive number"""
+    noise_multiplier: float | None
+    """the noise's standard deviation in units of the clip norm"""
+    max_grad_norm: float | None
+    """the clip norm, a positive number"""
+    records_per_clip: int | None
+    """the number of records averaged and clipped together, a microbatch (default: 1)"""
+    accountant: Literal["pld", "rdp"] | None
+    """the accountant that answers (default: pld)"""
+    patch: int | tuple[int, int] | str | None
+    """the private rectangle in whole pixels, WIDTHxHEIGHT"""
+    circle: float | None
+    """the radius of the private disc in pixels"""
+    region_mask: str | PathLike[str] | Buffer | Sequence[Buffer] | None
+    """the name of a picture in which white is private"""
+    placement: Literal["anywhere", "annotated"] | None
+    """where the region may lie (default: anywhere)"""
+    image: int | tuple[int, int] | str | None
+    """the size of an image in whole pixels, WIDTHxHEIGHT"""
+    operations: Sequence[str] | None
+    """a list of operations before padding and crop"""
+    pad: int | tuple[int, int] | str | None
+    """the pixels added on each side, PX or PXxPY (default: 0)"""
+    pad_mode: Literal["zero", "reflect", "replicate", "wrap"] | None
+    """what the padding shows (default: zero)"""
+    crop: int | tuple[int, int] | str | None
+    """the size of a crop in whole pixels, WIDTHxHEIGHT (default: no crop)"""
+    crop_scale: tuple[float, float] | str | None
+    """the share of the area a random resized crop takes (default: 0.08:1 if --crop-ratio is given)"""
+    crop_ratio: tuple[float, float] | str | None
+    """the width of a random resized crop over its height (default: 3/4 to 4/3 if --crop-scale is given)"""
+    views: int | None
+    """the number of views of a record averaged before clipping (default: 1)"""
+    self_mix: int | None
+    """the number of mixtures of two of a record's own views (default: 0)"""
+    synthetic: int | None
+    """the number of synthetic images beside each record, from a model not trained on the data set (default: 0)"""
+    sampling: Literal["poisson", "without-replacement", "balanced"] | None
+    """how a step draws its records (default: poisson)"""
+    batch: int | None
+    """the number of records a step takes, a whole number"""
+    records: int | None
+    """the number of records in the data set, a whole number"""
+    per_record: int | None
+    """the number of steps of an epoch each record joins, for balanced sampling (default: 1 for balanced sampling)"""
+    epochs: int | None
+    """the number of passes over the data set, a whole number"""
+    steps: int | None
+    """the number of steps of all epochs, a whole number (default: epochs * ceil(records / batch), for balanced sampling times per-record)"""
+    submodels: int | None
+    """the number of disjoint submodels, of which each record updates one a step"""
+    mixture: Sequence[tuple[int, float]] | None
+    """a list of [submodels, probability], partitions of which each record draws one a step"""
+    split_fraction: float | None
+    """the share of the trained parameters that is split; sets both clip norms (default: 1 for a split model)"""
+    dropout: float | None
+    """the dropout rate that splits the model, 0.5"""
+    split_norm: float | None
+    """the clip norm of the split part, in clip norms (default: 1 for a split model)"""
+    nonsplit_norm: float | None
+    """the clip norm of the part that is not split, in clip norms (default: 0 for a split model)"""
+    public_gradient: Literal["decoupled", "coupled-clipped", "coupled"] | None
+    """where the gradient of public tokens comes from (default: decoupled for the masked relation)"""
+    public_clip: float | None
+    """the clip norm of public gradients in private clip norms, for coupled-clipped"""
+
+
+__version__: Final[str]
+"""
+The version of the package.
+"""
+
+@final
+class Calibration:
+    """
+    A plan that was solved for one unknown: the value, the plan with it, and its certificate, whose epsilon is at most the target.
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def certificate(self, /) -> Certificate:
+        """
+        The certificate of that plan.
+        """
+    @property
+    def epsilon(self, /) -> float:
+        """
+        The epsilon of that plan, at most the target.
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        What was solved for, as its keyword.
+        """
+    @property
+    def plan(self, /) -> Plan:
+        """
+        The plan with the value found.
+        """
+    @property
+    def size(self, /) -> tuple[int, int] | None:
+        """
+        Width and height, for a crop or a patch.
+        """
+    def to_json(self, /) -> str:
+        """
+        The certificate and what was solved for, as `dapple calibrate --json` prints them.
+        """
+    @property
+    def value(self, /) -> int | float:
+        """
+        The value found; for a crop or a patch its width.
+        """
+
+@final
+class Certificate:
+    """
+    A priced plan: the run is (`epsilon`, `delta`)-private under `relation`, provided every sentence of `assumptions` holds.
+
+    >>> import dapple
+    >>> dapple.account(image=(1000, 1000), crop=(100, 100), patch=(10, 10), sampling="poisson", batch=100, records=3000,
+    ...                epochs=100, noise_multiplier=1.0, delta=1e-5)
+    Certificate(epsilon=0.1920, bracket=(0.1918, 0.1920), relation='patch', delta=1e-5, sampling='poisson', steps=3000, noise_multiplier=1.0)
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    def __str__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str: ...
+    @property
+    def accountant(self, /) -> str:
+        """
+        Which accountant answered.
+        """
+    @property
+    def assumptions(self, /) -> list[str]:
+        """
+        What must hold outside this program.
+        """
+    @property
+    def batch(self, /) -> int:
+        """
+        Records a step, in expectation.
+        """
+    @property
+    def bracket(self, /) -> tuple[float | None, float]:
+        """
+        The certified bracket of the exact epsilon; its lower end is `None` where the accountant only bounds from above.
+        """
+    @property
+    def delta(self, /) -> float:
+        """
+        The failure probability.
+        """
+    @property
+    def effective_rate(self, /) -> float:
+        """
+        The probability that a step sees what is protected.
+        """
+    @property
+    def epsilon(self, /) -> float:
+        """
+        The guarantee: never below the exact epsilon of the mechanism.
+        """
+    @property
+    def inclusion_probability(self, /) -> float:
+        """
+        The probability that a sampled record shows what is protected.
+        """
+    @property
+    def noise_multiplier(self, /) -> float:
+        """
+        Standard deviation of the noise on the sum of clipped gradients, in clip norms.
+        """
+    @property
+    def plan_hash(self, /) -> str:
+        """
+        SHA-256 of everything in the plan that may change the guarantee.
+        """
+    @property
+    def protects(self, /) -> str:
+        """
+        What is protected, as a sentence.
+        """
+    @property
+    def records(self, /) -> int:
+        """
+        Records in the data set.
+        """
+    @property
+    def relation(self, /) -> str:
+        """
+        The neighbouring relation: what may differ.
+        """
+    @property
+    def sample_rate(self, /) -> float:
+        """
+        The probability that a step sees a given record.
+        """
+    @property
+    def sampling(self, /) -> str:
+        """
+        How a step draws its records.
+        """
+    @property
+    def sensitivity(self, /) -> float:
+        """
+        How far the sum of clipped gradients moves between neighbours, in clip norms.
+        """
+    def statement(self, /) -> str:
+        """
+        A statement for a reviewer, in Markdown: what the adversary sees, what is protected, what is assumed.
+        """
+    @property
+    def steps(self, /) -> int:
+        """
+        Steps of the whole run.
+        """
+    @property
+    def theorem(self, /) -> str:
+        """
+        The theorem behind the number.
+        """
+    def to_dict(self, /) -> dict[str, Any]:
+        """
+        The fields of the JSON form.
+        """
+    def to_json(self, /) -> str:
+        """
+        The certificate as JSON, as `dapple account --json` prints it.
+        """
+
+@final
+class Inclusion:
+    """
+    How likely a crop sees the private region, at its worst place.
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def crop_origins(self, /) -> int | None:
+        """
+        Places of a crop of fixed size.
+        """
+    def heatmap(self, /) -> memoryview:
+        """
+        One view's probability for each place of the region's centre, `[height, width]` in single precision. `numpy.asarray` takes
+        it without a copy.
+        """
+    @property
+    def hits(self, /) -> int | None:
+        """
+        Those that see the region.
+        """
+    @property
+    def probability(self, /) -> float:
+        """
+        That any of the views sees the region; never too small.
+        """
+    @property
+    def probability_of_one_view(self, /) -> float:
+        """
+        The same of one view.
+        """
+    @property
+    def views(self, /) -> int:
+        """
+        Views of a record.
+        """
+    @property
+    def worst_origin(self, /) -> tuple[int, int] | None:
+        """
+        Where the region's bounding box starts, at its worst: x, y.
+        """
+
+@final
+class Plan:
+    """
+    A plan that holds together: what is protected, how records are drawn, what happens to an image, how much noise there is, and for
+    how long. It is what is priced and what the samplers and crops of `dapple.torch` carry out.
+
+    Keyword arguments are the flags of the command line with underscores; `dapple.keywords()` lists them. `plan` is another plan, a
+    mapping or the path of a TOML file, over which the keywords are laid; `set` lays dotted keys over both.
+
+    >>> import dapple
+    >>> plan = dapple.Plan(batch=100, records=3000, epochs=100, noise_multiplier=1.0, delta=1e-5)
+    >>> plan.steps, plan.relation
+    (3000, 'add-remove')
+    >>> plan.replace(steps=10).steps
+    10
+    >>> dapple.Plan.from_toml(plan.to_toml()) == plan
+    True
+    """
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+    def __new__(cls, plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Plan: ...
+    def __reduce__(self, /) -> tuple[Any, ...]:
+        """
+        Plans travel to other processes as their text and the pixels of their masks.
+        """
+    def __repr__(self, /) -> str: ...
+    @staticmethod
+    def _restore(text: str, masks: list[tuple[tuple[int, int], bytes]]) -> Plan: ...
+    def account(self, /, *, precision: SupportsFloat | SupportsIndex = 0.001) -> Certificate:
+        """
+        Prices the plan, as `dapple.account` does.
+        """
+    @property
+    def batch(self, /) -> int:
+        """
+        Records a step, in expectation; the divisor of the noisy sum.
+        """
+    @property
+    def crop(self, /) -> tuple[int, int] | None:
+        """
+        Width and height of a crop of fixed size; `None` without one.
+        """
+    @property
+    def delta(self, /) -> float:
+        """
+        The failure probability.
+        """
+    @property
+    def effective_rate(self, /) -> float:
+        """
+        The probability that a step sees what is protected.
+        """
+    @property
+    def epoch_steps(self, /) -> int:
+        """
+        Steps of one pass over the data set; for balanced sampling, of one allocation.
+        """
+    @staticmethod
+    def from_dict(mapping: Mapping[str, Any]) -> Plan:
+        """
+        The plan of a mapping: sections as in a TOML file, dotted keys, or keywords.
+
+        >>> import dapple
+        >>> sampling = {"batch": 100, "records": 3000, "epochs": 100}
+        >>> dapple.Plan.from_dict({"sampling": sampling, "noise_multiplier": 1.0, "privacy.delta": 1/n}).delta
+        0.0003333333333333333
+        """
+    @staticmethod
+    def from_toml(text: str) -> Plan:
+        """
+        The plan of a TOML text.
+        """
+    @property
+    def hash(self, /) -> str:
+        """
+        SHA-256 of everything that may change the guarantee.
+        """
+    @property
+    def image(self, /) -> tuple[int, int] | None:
+        """
+        Width and height of the original image, where given.
+        """
+    @property
+    def inclusion_probability(self, /) -> float:
+        """
+        The probability that a sampled record shows what is protected.
+        """
+    @property
+    def max_grad_norm(self, /) -> float | None:
+        """
+        The clip norm, where given.
+        """
+    @property
+    def noise_multiplier(self, /) -> float:
+        """
+        Standard deviation of the noise on the sum of clipped gradients, in clip norms.
+        """
+    @property
+    def operations(self, /) -> list[str]:
+        """
+        Operations on the whole image before padding and crop, as they are written in a plan.
+        """
+    @property
+    def pad(self, /) -> tuple[int, int]:
+        """
+        Pixels added on each side right before the crop, along x and y.
+        """
+    @property
+    def pad_mode(self, /) -> str:
+        """
+        What the padding shows.
+        """
+    def pld(self, /) -> Pld:
+        """
+        The privacy-loss distribution of the whole run.
+        """
+    @property
+    def records(self, /) -> int:
+        """
+        Records in the data set.
+        """
+    @property
+    def relation(self, /) -> str:
+        """
+        The neighbouring relation: what may differ.
+        """
+    def replace(self, /, *, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Plan:
+        """
+        This plan with some values changed.
+        """
+    @property
+    def sample_rate(self, /) -> float:
+        """
+        The probability that a step sees a given record.
+        """
+    @property
+    def sampling(self, /) -> str:
+        """
+        How a step draws its records.
+        """
+    @property
+    def sensitivity(self, /) -> float:
+        """
+        How far the sum of clipped gradients moves between neighbours, in clip norms.
+        """
+    @property
+    def steps(self, /) -> int:
+        """
+        Steps of the whole run.
+        """
+    @property
+    def target_epsilon(self, /) -> float | None:
+        """
+        The epsilon to reach, where given.
+        """
+    def to_dict(self, /) -> dict[str, Any]:
+        """
+        The plan as a dictionary of sections.
+        """
+    def to_toml(self, /) -> str:
+        """
+        The plan as TOML.
+        """
+    @property
+    def views(self, /) -> int:
+        """
+        Views of a record averaged before clipping.
+        """
+
+@final
+class Pld:
+    """
+    The privacy-loss distribution of a mechanism: made from one step, composed, and asked for epsilon, delta or a whole profile.
+    Every answer is an upper bound, with nothing left out: discretisation, truncation and rounding are counted.
+
+    >>> import dapple
+    >>> step = dapple.Pld.poisson_gaussian(sample_rate=0.01, noise_multiplier=1.0)
+    >>> run = step.self_compose(1000).compose(dapple.Pld.laplace(0.1))
+    >>> lower, upper = run.epsilon_bracket(1e-5)
+    >>> lower <= upper == run.epsilon(1e-5)
+    True
+    """
+    def compose(self, /, other: Pld) -> Pld:
+        """
+        Both mechanisms on the same data, the second possibly chosen after seeing what the first gave.
+        """
+    def delta(self, /, epsilon: SupportsFloat | SupportsIndex, *, precision: SupportsFloat | SupportsIndex = 0.001) -> float:
+        """
+        The least delta for which the mechanism is (`epsilon`, delta)-private; never too small.
+        """
+    def delta_bracket(self, /, epsilon: SupportsFloat | SupportsIndex, *, precision: SupportsFloat | SupportsIndex = 0.001) -> tuple[float, float]:
+        """
+        The same between a lower and an upper bound.
+        """
+    def epsilon(self, /, delta: SupportsFloat | SupportsIndex, *, precision: SupportsFloat | SupportsIndex = 0.001) -> float:
+        """
+        The least epsilon for which the mechanism is (epsilon, `delta`)-private; never too small.
+        """
+    def epsilon_bracket(self, /, delta: SupportsFloat | SupportsIndex, *, precision: SupportsFloat | SupportsIndex = 0.001) -> tuple[float, float]:
+        """
+        The same between a lower and an upper bound.
+        """
+    @staticmethod
+    def gaussian(noise_multiplier: SupportsFloat | SupportsIndex, *, sensitivity: SupportsFloat | SupportsIndex = 1.0) -> Pld:
+        """
+        The Gaussian mechanism: two normals whose means differ by `sensitivity` at a standard deviation of `noise_multiplier`.
+        """
+    @staticmethod
+    def identity() -> Pld:
+        """
+        The mechanism that releases nothing.
+        """
+    @property
+    def is_symmetric(self, /) -> bool:
+        """
+        Whether one pair of distributions bounds both directions of the relation.
+        """
+    @staticmethod
+    def laplace(epsilon: SupportsFloat | SupportsIndex) -> Pld:
+        """
+        The Laplace mechanism with pure privacy parameter `epsilon`.
+        """
+    @staticmethod
+    def poisson_gaussian(sample_rate: SupportsFloat | SupportsIndex, noise_multiplier: SupportsFloat | SupportsIndex) -> Pld:
+        """
+        One step of DP-SGD with Poisson sampling, records added or removed.
+        """
+    def profile(self, /, epsilons: Iterable[float], *, precision: SupportsFloat | SupportsIndex = 0.001) -> list[float]:
+        """
+        Delta at each of the epsilons; never too small.
+        """
+    def self_compose(self, /, count: SupportsIndex) -> Pld:
+        """
+        The mechanism run `count` times.
+        """
+    def subsample(self, /, rate: SupportsFloat | SupportsIndex, sampling: Literal["poisson", "without-replacement"] = "poisson") -> Pld:
+        """
+        The mechanism on a sample of the records, each in it with probability `rate`: `poisson` (records added or removed), or
+        `without-replacement` (records substituted).
+        """
+    def trade_off(self, /, alphas: Iterable[float], *, precision: SupportsFloat | SupportsIndex = 0.001) -> list[float]:
+        """
+        The trade-off curve: at each type-I error of a test between neighbours, a lower bound on its type-II error.
+        """
+
+@final
+class Sampler:
+    """
+    Draws the records of every step of a plan, exactly as the accountant assumes: Poisson coins of probability batch / records without
+    rounding, uniform subsets, or balanced allocations. The key comes from the operating system; a `seed` is for tests, and against
+    whoever knows it nothing is private.
+
+    >>> import dapple
+    >>> plan = dapple.Plan(batch=2, records=10, steps=3, noise_multiplier=1.0, delta=1e-5)
+    >>> sampler = dapple.Sampler(plan)
+    >>> sampler.steps, all(0 <= index < 10 for step in range(3) for index in sampler.draw(step))
+    (3, True)
+    """
+    def __new__(cls, /, plan: Plan, *, seed: SupportsIndex | None = None) -> Sampler: ...
+    def draw(self, /, step: SupportsIndex) -> list[int]:
+        """
+        The records of a step, in growing order. A Poisson draw may be empty: the step still adds noise.
+        """
+    @property
+    def steps(self, /) -> int:
+        """
+        Steps of the whole plan.
+        """
+
+def account(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Certificate:
+    """
+    Prices a plan: epsilon in a certified bracket, and what it protects.
+
+    The plan is given by keywords (the flags of the command line with underscores; `dapple.keywords()` lists them), by `plan` (a
+    `dapple.Plan`, a mapping, or the path of a TOML file), or by both, keywords over the plan.
+
+    >>> import dapple
+    >>> certificate = dapple.account(batch=100, records=3000, epochs=10, noise_multiplier=1.0, delta=1e-5)
+    >>> certificate.relation, round(certificate.epsilon, 2)
+    ('add-remove', 3.07)
+    """
+
+def calibrate(solve_for: str, plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Calibration:
+    """
+    Solves a plan for one unknown: the least noise, or the most of anything else, that keeps epsilon at or below `epsilon`.
+
+    `solve_for` is `noise_multiplier`, `epochs`, `steps`, `batch`, `crop` or `patch`.
+
+    >>> import dapple
+    >>> found = dapple.calibrate("noise_multiplier", epsilon=3, batch=100, records=3000, epochs=10, delta=1e-5)
+    >>> found.epsilon <= 3, found.name
+    (True, 'noise_multiplier')
+    """
+
+def inclusion(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Inclusion:
+    """
+    Tells how likely a crop sees the private region at its worst place: the probability with its counts.
+
+    >>> import dapple
+    >>> dapple.inclusion(image=(1000, 1000), crop=(100, 100), patch=(10, 10))
+    Inclusion(probability=0.014635360143680533, worst_origin=(99, 99), hits=11881, crop_origins=811801, views=1)
+    """
+
+def inclusion_probability(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> float:
+    """
+    The probability that any view of a record sees the private region, at its worst place; never too small.
+
+    The region is a rectangle (`patch`), a disc (`circle`) or any set of pixels (`region_mask`: an array of bool or uint8,
+    `[height, width]`, or the path of a PNG picture).
+
+    >>> import dapple
+    >>> dapple.inclusion_probability(image=(2048, 1024), crop=(505, 505), patch=(10, 10))
+    0.3290603908544232
+    """
+
+def keywords() -> dict[str, dict[str, str]]:
+    """
+    Every keyword argument that describes a plan, with its dotted key, its type, what it is, and what holds where it is not given.
+
+    >>> import dapple
+    >>> dapple.keywords()["noise_multiplier"]["key"]
+    'privacy.noise_multiplier'
+    """
+
+def profile(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, epsilons: Iterable[float] | None = None, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Table:
+    """
+    The privacy profile of a plan: for each epsilon the delta it guarantees, and a lower bound on the exact one.
+
+    Without `epsilons`, 41 of them up to twice the plan's own.
+
+    >>> import dapple
+    >>> table = dapple.profile(batch=100, records=3000, epochs=10, noise_multiplier=1.0, epsilons=[1.0, 2.0])
+    >>> table.columns
+    ['epsilon', 'delta', 'delta_lower']
+    """
+
+def sweep(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, over: Mapping[str, Iterable[Any]], solve_for: str | None = None, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Table:
+    """
+    Prices a plan for every combination of some values, on all cores; with `solve_for`, solves each for that unknown instead.
+
+    `over` names the keys that vary, each with its values; the first varies slowest. A row is empty (`None`) where epsilon is too large
+    to report or no value of the unknown reaches the target.
+
+    >>> import dapple
+    >>> table = dapple.sweep(over={"batch": [50, 100], "noise_multiplier": [1.0, 2.0]}, records=3000, epochs=10, delta=1e-5)
+    >>> table.columns[:3], len(table)
+    (['batch', 'noise_multiplier', 'epsilon'], 4)
+    """

@@ -1,0 +1,63 @@
+"""What can be wrong, and the way out.
+
+    DappleError
+      PlanError                 the plan is not what it should be
+        UnsoundPipelineError    something in the way of the data would break the guarantee
+        NoTheoremError          a combination that nothing built in covers
+      AccountingError           the accountant has no answer
+        UnreachableError        no value of the unknown meets the target
+
+>>> import dapple
+>>> try:
+...     dapple.account(batch=5000, records=3000, epochs=1, noise_multiplier=1.0, delta=1e-5)
+... except dapple.PlanError as error:
+...     print(error.hint)
+give a batch of at most 3000, or check --records
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AccountingError",
+    "DappleError",
+    "NoTheoremError",
+    "PlanError",
+    "UnreachableError",
+    "UnsoundPipelineError",
+]
+
+
+class DappleError(ValueError):
+    """Any error of this package: one line that names the place, and in `hint` the way out."""
+
+    hint: str | None
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.hint = hint
+        # Tracebacks show notes, from Python 3.11 on.
+        if hint is not None and hasattr(self, "add_note"):
+            self.add_note(f"hint: {hint}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class PlanError(DappleError):
+    """A plan, or a value of one, that is missing or makes no sense."""
+
+
+class UnsoundPipelineError(PlanError):
+    """Data would reach the model by another way than the one that is priced."""
+
+
+class NoTheoremError(PlanError):
+    """A combination that no built-in theorem covers."""
+
+
+class AccountingError(DappleError):
+    """The accountant has no answer: a number out of its range, or an epsilon too large to report."""
+
+
+class UnreachableError(AccountingError):
+    """No value of the unknown meets the target."""
