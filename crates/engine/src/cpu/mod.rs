@@ -54,6 +54,8 @@ pub struct CpuExecutor {
     inference: Program,
     workers: Vec<Worker>,
     inference_workers: Vec<Worker>,
+    /// Memory of an earlier sum.
+    spare: Vec<f32>,
 }
 
 /// An executor with a set of parameters arranged for it.
@@ -90,6 +92,7 @@ impl CpuExecutor {
             inference: Program::inference(graph),
             workers: Vec::new(),
             inference_workers: Vec::new(),
+            spare: Vec::new(),
         })
     }
 
@@ -143,12 +146,14 @@ impl Loaded<'_, '_> {
         let samples = batch::samples(&executor.graph, inputs, 1)?;
         let threads = executor.options.threads;
         let group = executor.group(&executor.inference, 1);
-        let CpuExecutor { graph, lanes, pool, inference: program, inference_workers: workers, .. } = executor;
+        let CpuExecutor {
+            graph, layout, lanes, pool, inference: program, inference_workers: workers, ..
+        } = executor;
         if !self.inference_ready {
             pool.install(|| program.prepare(*lanes, self.parameters));
             self.inference_ready = true;
         }
-        let shared = program.shared(graph, *lanes, self.parameters);
+        let shared = program.shared(graph, layout, *lanes, self.parameters);
         workers.resize_with(threads, Worker::default);
         let len: usize = graph.output_shape().iter().product();
         let mut outputs = vec![0.0; samples * len];
@@ -162,7 +167,10 @@ impl Loaded<'_, '_> {
                     worker.reserve(&shared, items, items, 0, program.scratch(*lanes, 1, share.parallel));
                     let first = first + index * share.each;
                     let parallel = share.parallel;
-                    worker.run(&shared, Work { inputs, batch: None, views: 1, first, items, parallel });
+                    worker.run(
+                        &shared,
+                        Work { inputs, batch: None, views: 1, first, items, parallel, norms: false },
+                    );
                     program.collect(worker, outputs);
                 });
             });
@@ -200,13 +208,14 @@ impl Loaded<'_, '_> {
         let Some((_, program)) = &executor.training else { return Ok(StepStats::default()) };
         let group = executor.group(program, views);
         let threads = executor.options.threads;
-        let CpuExecutor { graph, lanes, pool, layout, training, workers, .. } = executor;
+        let CpuExecutor { graph, lanes, pool, layout, training, workers, spare, .. } = executor;
         let Some((_, program)) = training else { return Ok(StepStats::default()) };
+        program.reserve(sum, spare)?;
         if !self.training_ready {
             pool.install(|| program.prepare(*lanes, self.parameters));
             self.training_ready = true;
         }
-        let shared = program.shared(graph, *lanes, self.parameters);
+        let shared = program.shared(graph, layout, *lanes, self.parameters);
         workers.resize_with(threads, Worker::default);
         let mut stats = StepStats::default();
         let mut start = 0;
@@ -223,16 +232,15 @@ impl Loaded<'_, '_> {
                     let items = own * views;
                     let parallel = share.parallel;
                     let inputs = batch.inputs;
-                    let work =
-                        Work { inputs, batch: Some(batch), views, first: first * views, items, parallel };
+                    let (first, norms) = (first * views, *clipping != Clipping::Off);
+                    let work = Work { inputs, batch: Some(batch), views, first, items, parallel, norms };
                     worker.run(&shared, work);
-                    program.clip(worker, &shared, layout, clipping, own, views);
+                    program.clip(worker, layout, clipping, own, views);
                 });
             });
-            let counts = (0..active).map(|index| share.each.min(chunk - index * share.each));
-            let counts: Vec<usize> = counts.collect();
-            program.report(&workers[..active], &counts, layout, views, clipping, start, &mut stats)?;
-            pool.install(|| program.accumulate(&workers[..active], &counts, layout, views, sum));
+            let active = &workers[..active];
+            program.report(active, layout, views, clipping, start, &mut stats)?;
+            pool.install(|| program.accumulate(active, layout, views, sum));
             start += chunk;
         }
         Ok(stats)
@@ -243,12 +251,13 @@ impl Loaded<'_, '_> {
     /// # Errors
     /// If the sum belongs to another graph.
     pub fn gradient(&mut self, sum: GradientSum) -> Result<Vec<f32>, EngineError> {
-        let CpuExecutor { pool, layout, training, .. } = &mut *self.executor;
+        let CpuExecutor { pool, layout, training, spare, .. } = &mut *self.executor;
         sum.check(layout)?;
-        let mut gradient = sum.values;
+        let GradientSum { values: mut gradient, mut arranged } = sum;
         // Without a program nothing was ever added.
-        if let Some((_, program)) = training {
-            pool.install(|| program.export(layout, &mut gradient));
+        if let (Some((_, program)), false) = (training, arranged.is_empty()) {
+            pool.install(|| program.export(layout, &arranged, &mut gradient));
+            std::mem::swap(spare, &mut arranged);
         }
         Ok(gradient)
     }

@@ -28,6 +28,8 @@ pub(crate) struct Program {
     materialised: usize,
     /// For every trainable parameter, how its gradient is made.
     sources: Vec<Source>,
+    /// Numbers of sums in the kernels' order.
+    arranged: usize,
     output: (usize, Transfer),
 }
 
@@ -38,14 +40,15 @@ struct Source {
     step: Option<usize>,
     /// Where it lies in a sample's materialised gradient; `None` if it is deferred.
     place: Option<Range<usize>>,
-    /// Buffers of the inputs, the outputs and the gradients of a deferred step.
+    /// Where it is summed in the kernels' order; `None` if that is the parameter's own.
+    arranged: Option<Range<usize>>,
+    /// Buffers of the inputs and the gradients of a deferred step.
     deferred: Option<Deferred>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Deferred {
     input: usize,
-    output: Option<usize>,
     gradient: usize,
 }
 
@@ -92,7 +95,7 @@ impl Program {
     fn new(graph: &Graph, steps: Steps, purpose: &Purpose<'_>, layout: Option<&Layout>) -> Self {
         let schedule = Schedule::new(&steps, purpose);
         let mut places = vec![None; graph.parameters().len()];
-        let mut materialised = 0;
+        let (mut materialised, mut arranged) = (0, 0);
         let mut sources = Vec::new();
         for entry in layout.map_or(&[][..], Layout::entries) {
             let step = steps.steps.iter().position(|step| match &step.kernel {
@@ -103,8 +106,7 @@ impl Program {
             let deferred = step.filter(|&step| purpose.deferred[step]).and_then(|step| {
                 let action =
                     schedule.actions.iter().find(|a| a.step == step && a.kind == ActionKind::Backward)?;
-                let output = Some(action.output).filter(|&slot| slot != usize::MAX);
-                Some(Deferred { input: action.inputs[0], output, gradient: action.gradient? })
+                Some(Deferred { input: action.inputs[0], gradient: action.gradient? })
             });
             let place = deferred.is_none().then(|| {
                 let place = materialised..materialised + entry.range.len();
@@ -112,7 +114,16 @@ impl Program {
                 places[entry.id.index()] = Some(place.clone());
                 place
             });
-            sources.push(Source { step, place, deferred });
+            let moves = step.is_some_and(|step| match &steps.steps[step].kernel {
+                Kernel::Gemm(gemm) => !gemm.natural(),
+                _ => true,
+            });
+            let arranged = moves.then(|| {
+                let place = arranged..arranged + entry.range.len();
+                arranged = place.end;
+                place
+            });
+            sources.push(Source { step, place, arranged, deferred });
         }
         let last = schedule.actions.iter().rfind(|a| a.step == steps.output && a.kind == ActionKind::Forward);
         let form = &steps.steps[steps.output].form;
@@ -120,7 +131,7 @@ impl Program {
         let transfer = Transfer::new(&form.shape, (0, form.strides()), (0, logical.strides()));
         let output = (last.map_or(0, |action| action.output), transfer);
         let prepared = vec![Prepared::default(); steps.steps.len()];
-        Self { steps, schedule, prepared, places, materialised, sources, output }
+        Self { steps, schedule, prepared, places, materialised, sources, arranged, output }
     }
 
     /// Numbers that one item needs.
@@ -149,6 +160,7 @@ impl Program {
     pub(crate) fn shared<'a>(
         &'a self,
         graph: &'a Graph,
+        layout: &'a Layout,
         lanes: Lanes,
         parameters: &'a Parameters,
     ) -> Shared<'a> {
@@ -161,6 +173,7 @@ impl Program {
             prepared: &self.prepared,
             places: &self.places,
             materialised: self.materialised,
+            layout,
         }
     }
 
@@ -190,30 +203,29 @@ impl Program {
         &worker.buffers[slot][item * self.schedule.buffers[slot]..][..len]
     }
 
-    /// Takes the norms of a worker's samples, decides their clipping factors, and applies them to deferred gradients.
+    /// Takes the norms that the layers have not taken yet, decides the samples' clipping factors, and applies them to deferred gradients.
     pub(crate) fn clip(
         &self,
         worker: &mut Worker,
-        shared: &Shared<'_>,
         layout: &Layout,
         clipping: &Clipping,
         samples: usize,
         views: usize,
     ) {
         let entries = self.sources.len();
-        let mut squared = std::mem::take(&mut worker.squared);
-        let mut scratch = std::mem::take(&mut worker.scratch);
-        squared[..samples * entries].fill(0.0);
-        if *clipping != Clipping::Off {
-            for (sample, squared) in squared.chunks_exact_mut(entries.max(1)).take(samples).enumerate() {
-                for (source, squared) in self.sources.iter().zip(squared) {
-                    *squared = self.norm(worker, shared, source, sample, views, &mut scratch);
+        let Worker { buffers, materialised, squared, factors, .. } = worker;
+        for sample in 0..samples {
+            let squared = &mut squared[sample * entries..][..entries];
+            if *clipping != Clipping::Off {
+                for (source, squared) in self.sources.iter().zip(&mut *squared) {
+                    let layer = source.step.map(|step| &self.steps.steps[step].kernel);
+                    if let (false, Some(place)) = (matches!(layer, Some(Kernel::Gemm(_))), &source.place) {
+                        let gradient = &materialised[sample * self.materialised..][place.clone()];
+                        *squared = pointwise::squared_norm(gradient);
+                    }
                 }
             }
-        }
-        for sample in 0..samples {
-            let range = sample * entries..(sample + 1) * entries;
-            clipping.factors(layout, &squared[range.clone()], &mut worker.factors[range]);
+            clipping.factors(layout, squared, &mut factors[sample * entries..][..entries]);
         }
         for (index, source) in self.sources.iter().enumerate() {
             let Some(Deferred { gradient, .. }) = source.deferred else { continue };
@@ -221,49 +233,11 @@ impl Program {
             let len = self.steps.steps[step].form.len();
             let stride = self.schedule.buffers[gradient];
             for item in 0..samples * views {
-                let factor = worker.factors[item / views * entries + index];
+                let factor = factors[item / views * entries + index];
                 if factor != 1.0 {
-                    pointwise::rescale(&mut worker.buffers[gradient][item * stride..][..len], factor);
+                    pointwise::rescale(&mut buffers[gradient][item * stride..][..len], factor);
                 }
             }
-        }
-        worker.squared = squared;
-        worker.scratch = scratch;
-    }
-
-    fn norm(
-        &self,
-        worker: &Worker,
-        shared: &Shared<'_>,
-        source: &Source,
-        sample: usize,
-        views: usize,
-        scratch: &mut [f32],
-    ) -> f64 {
-        let gemm = source.step.and_then(|step| match &self.steps.steps[step].kernel {
-            Kernel::Gemm(gemm) => Some((gemm, &shared.prepared[step])),
-            _ => None,
-        });
-        let stored = |range: &Range<usize>| {
-            &worker.materialised
-                [sample * self.materialised + range.start..sample * self.materialised + range.end]
-        };
-        match (gemm, &source.place, source.deferred) {
-            (Some((gemm, prepared)), None, Some(deferred)) => {
-                let items = sample * views..(sample + 1) * views;
-                let rows = |slot: usize, len: usize| move |item: usize| self.item(worker, slot, item, len);
-                let x = rows(deferred.input, gemm.rows_in * gemm.channels);
-                let g = rows(deferred.gradient, gemm.rows_out * gemm.out);
-                let pairs: Vec<(&[f32], &[f32])> = items.clone().map(|item| (x(item), g(item))).collect();
-                let outputs: Vec<&[f32]> = match deferred.output {
-                    Some(slot) => items.map(rows(slot, gemm.rows_out * gemm.out)).collect(),
-                    None => Vec::new(),
-                };
-                gemm.ghost_norm(shared.lanes, prepared, &pairs, &outputs, scratch)
-            }
-            (Some((gemm, prepared)), Some(place), _) => gemm.stored_norm(prepared, stored(place), scratch),
-            (None, Some(place), _) => pointwise::squared_norm(stored(place)),
-            _ => 0.0,
         }
     }
 
@@ -271,7 +245,6 @@ impl Program {
     pub(crate) fn report(
         &self,
         workers: &[Worker],
-        counts: &[usize],
         layout: &Layout,
         views: usize,
         clipping: &Clipping,
@@ -280,8 +253,8 @@ impl Program {
     ) -> Result<(), EngineError> {
         let entries = self.sources.len();
         let mut index = first;
-        for (worker, &count) in workers.iter().zip(counts) {
-            for sample in 0..count {
+        for worker in workers {
+            for sample in 0..worker.losses.len() / views {
                 let loss = worker.losses[sample * views..][..views].iter().sum::<f64>() / views as f64;
                 if !loss.is_finite() {
                     return Err(EngineError::NotFinite { place: "loss".into(), sample: index });
@@ -304,19 +277,21 @@ impl Program {
     pub(crate) fn accumulate(
         &self,
         workers: &[Worker],
-        counts: &[usize],
         layout: &Layout,
         views: usize,
         sum: &mut GradientSum,
     ) {
         let entries = layout.entries().len();
         for (index, (source, entry)) in self.sources.iter().zip(layout.entries()).enumerate() {
-            let part = &mut sum.values[entry.range.clone()];
+            let part = match &source.arranged {
+                Some(range) => &mut sum.arranged[range.clone()],
+                None => &mut sum.values[entry.range.clone()],
+            };
             if let Some(place) = &source.place {
                 part.par_chunks_mut(BLOCK).enumerate().for_each(|(block, part)| {
                     let start = place.start + block * BLOCK;
-                    for (worker, &count) in workers.iter().zip(counts) {
-                        for sample in 0..count {
+                    for worker in workers {
+                        for sample in 0..worker.losses.len() / views {
                             let factor = worker.factors[sample * entries + index];
                             let gradient =
                                 &worker.materialised[sample * self.materialised + start..][..part.len()];
@@ -327,32 +302,42 @@ impl Program {
             }
             let (Some(deferred), Some(step)) = (source.deferred, source.step) else { continue };
             let Kernel::Gemm(gemm) = &self.steps.steps[step].kernel else { continue };
-            let items: Vec<(&[f32], &[f32])> = workers
+            let mut items = workers
                 .iter()
-                .zip(counts)
-                .flat_map(|(worker, &count)| (0..count * views).map(move |item| (worker, item)))
+                .flat_map(|worker| (0..worker.losses.len()).map(move |item| (worker, item)))
                 .map(|(worker, item)| {
                     let x = self.item(worker, deferred.input, item, gemm.rows_in * gemm.channels);
                     (x, self.item(worker, deferred.gradient, item, gemm.rows_out * gemm.out))
-                })
-                .collect();
-            gemm.backward_weight(&items, part, &mut [], rayon::current_num_threads());
+                });
+            let mut together: [(&[f32], &[f32]); TOGETHER] = [(&[], &[]); TOGETHER];
+            loop {
+                let count = together.iter_mut().zip(&mut items).map(|(place, item)| *place = item).count();
+                if count == 0 {
+                    break;
+                }
+                gemm.backward_weight(&together[..count], part, &mut [], rayon::current_num_threads());
+            }
         }
     }
 
+    /// Makes room for the sums in the kernels' order, in the memory of an earlier sum.
+    pub(crate) fn reserve(&self, sum: &mut GradientSum, spare: &mut Vec<f32>) -> Result<(), EngineError> {
+        if sum.arranged.is_empty() {
+            sum.arranged = std::mem::take(spare);
+            sum.arranged.clear();
+            sum.arranged.resize(self.arranged, 0.0);
+        }
+        if sum.arranged.len() == self.arranged { Ok(()) } else { Err(EngineError::Parameters) }
+    }
+
     /// Puts every parameter's sum into the parameter's own order.
-    pub(crate) fn export(&self, layout: &Layout, gradient: &mut [f32]) {
+    pub(crate) fn export(&self, layout: &Layout, arranged: &[f32], gradient: &mut [f32]) {
         for (source, entry) in self.sources.iter().zip(layout.entries()) {
-            let part = &mut gradient[entry.range.clone()];
-            match source.step.map(|step| (&self.steps.steps[step].kernel, &self.prepared[step])) {
-                Some((Kernel::Gemm(gemm), prepared)) if !gemm.natural() => {
-                    let stored = part.to_vec();
-                    gemm.export(prepared, &stored, part);
-                }
-                Some((Kernel::Depthwise(depthwise), _)) => {
-                    let stored = part.to_vec();
-                    depthwise.export(&stored, part);
-                }
+            let (Some(range), Some(step)) = (&source.arranged, source.step) else { continue };
+            let (sum, part) = (&arranged[range.clone()], &mut gradient[entry.range.clone()]);
+            match &self.steps.steps[step].kernel {
+                Kernel::Gemm(gemm) => gemm.export(&self.prepared[step], sum, part),
+                Kernel::Depthwise(depthwise) => depthwise.export(sum, part),
                 _ => {}
             }
         }
@@ -361,6 +346,8 @@ impl Program {
 
 /// Numbers that one thread adds up at a time.
 const BLOCK: usize = 16 * 1024;
+/// Items whose deferred gradients are summed in one product.
+const TOGETHER: usize = 64;
 
 #[cfg(test)]
 mod tests {

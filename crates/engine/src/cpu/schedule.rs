@@ -138,9 +138,6 @@ impl Schedule {
                     }
                     if reads.output {
                         action.output = planner.touch(activation(index, true), step, time);
-                        if purpose.deferred[index] {
-                            planner.keep(activation(index, true));
-                        }
                     }
                     if saved_len(&step.kernel, step) > 0 {
                         action.saved = Some(planner.touch(saved(index, true), step, time));

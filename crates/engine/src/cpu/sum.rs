@@ -3,11 +3,13 @@
 use crate::error::EngineError;
 use crate::layout::Layout;
 
-/// A sum of clipped gradients: the trainable parameters one after the other, each in the order in which the kernels make it.
-/// [`crate::Loaded::gradient`] turns it into a flat gradient in place.
+/// A sum of clipped gradients, in the order in which the kernels make them. [`crate::Loaded::gradient`] turns it into a flat gradient.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GradientSum {
+    /// The trainable parameters one after the other.
     pub(crate) values: Vec<f32>,
+    /// Parameters that the kernels make in an order of their own; empty until something is added.
+    pub(crate) arranged: Vec<f32>,
 }
 
 impl GradientSum {
@@ -15,7 +17,7 @@ impl GradientSum {
     pub(crate) fn new(layout: &Layout, mut buffer: Vec<f32>) -> Self {
         buffer.clear();
         buffer.resize(layout.len(), 0.0);
-        Self { values: buffer }
+        Self { values: buffer, arranged: Vec::new() }
     }
 
     pub(crate) fn check(&self, layout: &Layout) -> Result<(), EngineError> {

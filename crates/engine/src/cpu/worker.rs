@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use dapple_graph::{Graph, ParameterId, Parameters};
 
-use super::gemm::{Prepared, Run};
+use super::gemm::{Prepared, Run, Views};
 use super::kernel::Lanes;
 use super::pointwise;
 use super::schedule::{Action, ActionKind, Schedule};
 use super::step::{Kernel, Steps};
 use crate::batch::{Batch, keeps};
+use crate::layout::Layout;
 use crate::loss::{self, Strides};
 
 /// What all threads share.
@@ -24,6 +25,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) places: &'a [Option<Range<usize>>],
     /// Numbers in a sample's materialised gradient.
     pub(crate) materialised: usize,
+    /// Where the trainable parameters lie.
+    pub(crate) layout: &'a Layout,
 }
 
 /// The buffers of one thread.
@@ -32,7 +35,7 @@ pub(crate) struct Worker {
     pub(crate) buffers: Vec<Vec<f32>>,
     /// Gradients written down, sample after sample.
     pub(crate) materialised: Vec<f32>,
-    /// Loss of each item.
+    /// Loss of each item of the last run.
     pub(crate) losses: Vec<f64>,
     /// Squared norms, `[sample, trainable parameter]`.
     pub(crate) squared: Vec<f64>,
@@ -51,6 +54,8 @@ pub(crate) struct Work<'a> {
     pub(crate) first: usize,
     pub(crate) items: usize,
     pub(crate) parallel: usize,
+    /// Whether the norms of gradients are wanted.
+    pub(crate) norms: bool,
 }
 
 impl Worker {
@@ -83,6 +88,7 @@ impl Worker {
     pub(crate) fn run(&mut self, shared: &Shared<'_>, work: Work<'_>) {
         let samples = work.items / work.views;
         self.materialised[..samples * shared.materialised].fill(0.0);
+        self.squared.fill(0.0);
         for stretch in &shared.schedule.stretches {
             let actions = &shared.schedule.actions[stretch.actions.clone()];
             if stretch.lockstep {
@@ -215,7 +221,7 @@ impl Worker {
         let mut context =
             Backward { shared, work, action, buffers: &self.buffers, materialised: &mut self.materialised };
         if let Kernel::Gemm(_) = &step.kernel {
-            context.gemm(&mut gradient, &mut taken, items, &mut self.scratch);
+            context.gemm(&mut gradient, &mut taken, items, &mut self.scratch, &mut self.squared);
         } else {
             for item in items {
                 let g = &mut gradient[item * stride(slot)..][..step.form.len()];
@@ -303,10 +309,14 @@ impl Backward<'_> {
         taken: &mut [Vec<f32>],
         items: Range<usize>,
         scratch: &mut [f32],
+        squared: &mut [f64],
     ) {
         let step = &self.shared.steps.steps[self.action.step];
         let Kernel::Gemm(gemm) = &step.kernel else { return };
         let len = step.form.len();
+        let views = self.work.views;
+        let entry = self.shared.layout.position(gemm.weight).filter(|_| self.work.norms);
+        let prepared = &self.shared.prepared[self.action.step];
         let stride = self.action.gradient.map_or(0, |slot| self.stride(slot));
         for item in items.clone() {
             let g = &mut gradient[item * stride..][..len];
@@ -322,11 +332,29 @@ impl Backward<'_> {
                 let sum = &mut self.materialised[range];
                 gemm.item_weight_gradient(x, g, sum, scratch, self.work.parallel);
             }
+            // Norms are taken while what they read is still in the cache.
+            if let (Some(entry), true) = (entry, (item + 1) % views == 0) {
+                let square = &mut squared[item / views * self.shared.layout.entries().len() + entry];
+                *square = match self.place(gemm.weight, item) {
+                    Some(range) => gemm.stored_norm(prepared, &self.materialised[range], scratch),
+                    None => {
+                        let first = item + 1 - views;
+                        let view = |slot: usize| match self.buffers.get(slot) {
+                            Some(buffer) => (&buffer[first * self.stride(slot)..], self.stride(slot)),
+                            None => (&[][..], 0),
+                        };
+                        let inputs = view(self.action.inputs[0]);
+                        let outputs = view(self.action.output);
+                        let gradients = (&gradient[first * stride..], stride);
+                        let views = Views { count: views, inputs, outputs, gradients };
+                        gemm.ghost_norm(self.shared.lanes, prepared, &views, scratch)
+                    }
+                };
+            }
         }
         if let Some((slot, accumulate)) = self.action.input_gradients[0] {
             let strides = (stride, self.stride(slot));
             let mut run = Run { items, scratch, parallel: self.work.parallel };
-            let prepared = &self.shared.prepared[self.action.step];
             let weight = self.shared.parameters.get(gemm.weight);
             gemm.backward_data(
                 self.shared.lanes,

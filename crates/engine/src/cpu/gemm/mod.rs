@@ -9,6 +9,7 @@ use dapple_graph::{ParameterId, Window};
 use rayon::prelude::*;
 
 use super::kernel::{Class, DotProduct, Lanes, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start};
+pub(crate) use ghost::Views;
 pub(crate) use weights::Prepared;
 pub(crate) use window::window_pairs;
 use window::{CopyRun, copy_runs, pair_runs};

@@ -1,5 +1,6 @@
 //! The weights of a layer in the kernels' order, and gradients back in the parameter's.
 
+use pulp::Arch;
 use rayon::prelude::*;
 
 use super::Gemm;
@@ -89,22 +90,52 @@ impl Gemm {
 
     /// Fills `used` and `filters` with the standardised weight.
     fn standardised(&self, weight: &[f32], eps: f32, prepared: &mut Prepared) {
+        let (_, out) = self.group();
+        let size = weight.len() / self.out;
+        prepared.used.resize(weight.len(), 0.0);
+        prepared.filters.clear();
+        for (group, filters) in weight.chunks_exact(out * size).enumerate() {
+            let used = &mut prepared.used[group * size * out..][..size * out];
+            for (block, filters) in filters.chunks(FILTERS * size).enumerate() {
+                let statistics = &mut prepared.filters;
+                Arch::new().dispatch(
+                    #[inline(always)]
+                    || self.standardise_filters(filters, eps, block * FILTERS, used, statistics),
+                );
+            }
+        }
+    }
+
+    /// Standardises some neighbouring filters of one group, the first of them at column `first`.
+    #[inline(always)]
+    fn standardise_filters(
+        &self,
+        filters: &[f32],
+        eps: f32,
+        first: usize,
+        used: &mut [f32],
+        statistics: &mut Vec<(f32, f64)>,
+    ) {
         let (channels, out) = self.group();
         let taps = self.taps.len();
         let size = channels * taps;
-        prepared.used.resize(weight.len(), 0.0);
-        prepared.filters.clear();
-        for (filter, values) in weight.chunks_exact(size).enumerate() {
+        let (mut means, mut inverses) = ([0.0f64; FILTERS], [0.0f64; FILTERS]);
+        for (f, values) in filters.chunks_exact(size).enumerate() {
             let n = size as f64;
-            let mean = values.iter().map(|&w| f64::from(w)).sum::<f64>() / n;
-            let variance = values.iter().map(|&w| (f64::from(w) - mean).powi(2)).sum::<f64>() / n;
-            let inverse = 1.0 / (variance + f64::from(eps)).sqrt();
-            prepared.filters.push((inverse as f32, n * variance * inverse * inverse));
-            let (group, o) = (filter / out, filter % out);
-            for channel in 0..channels {
-                for tap in 0..taps {
-                    let value = (f64::from(values[channel * taps + tap]) - mean) * inverse;
-                    prepared.used[((group * taps + tap) * channels + channel) * out + o] = value as f32;
+            means[f] = spread_sum(values, |w| w) / n;
+            let variance = spread_sum(values, |w| (w - means[f]) * (w - means[f])) / n;
+            inverses[f] = 1.0 / (variance + f64::from(eps)).sqrt();
+            statistics.push((inverses[f] as f32, n * variance * inverses[f] * inverses[f]));
+        }
+        let count = filters.len() / size;
+        for channel in 0..channels {
+            for tap in 0..taps {
+                let row = &mut used[(tap * channels + channel) * out + first..][..count];
+                let column = filters[channel * taps + tap..].iter().step_by(size);
+                for ((value, w), (mean, inverse)) in
+                    row.iter_mut().zip(column).zip(means.iter().zip(&inverses))
+                {
+                    *value = ((f64::from(*w) - mean) * inverse) as f32;
                 }
             }
         }
@@ -112,81 +143,91 @@ impl Gemm {
 
     /// Moves a weight gradient from the stored order into the parameter's, through the standardisation if there is one.
     pub(crate) fn export(&self, prepared: &Prepared, sum: &[f32], to: &mut [f32]) {
-        let (channels, out) = self.group();
-        let taps = self.taps.len();
-        let size = channels * taps;
-        // Sixteen filters at a time: neighbours in the sum, so that every cache line that is read is used up.
+        let (_, out) = self.group();
+        let size = to.len() / self.out;
+        // Neighbouring filters are neighbours in the sum: every cache line that is read is used up.
         to.par_chunks_mut(FILTERS * size).enumerate().for_each(|(block, to)| {
-            let filters = to.len() / size;
-            let (group, o) = (block * FILTERS / out, block * FILTERS % out);
-            if o + filters > out {
-                // The block straddles two groups.
-                for f in 0..filters {
-                    let filter = block * FILTERS + f;
-                    let to = &mut to[f * size..][..size];
-                    self.export_filters(prepared, sum, to, filter / out, filter % out, 1);
-                }
-            } else {
-                self.export_filters(prepared, sum, to, group, o, filters);
+            let first = block * FILTERS;
+            let straddles = first % out + to.len() / size > out;
+            for (index, to) in to.chunks_mut(if straddles { size } else { FILTERS * size }).enumerate() {
+                Arch::new().dispatch(
+                    #[inline(always)]
+                    || self.export_filters(prepared, sum, to, (first + index) / out, (first + index) % out),
+                );
             }
         });
     }
 
     /// Exports some neighbouring filters of one group.
-    fn export_filters(
-        &self,
-        prepared: &Prepared,
-        sum: &[f32],
-        to: &mut [f32],
-        group: usize,
-        first: usize,
-        filters: usize,
-    ) {
+    #[inline(always)]
+    fn export_filters(&self, prepared: &Prepared, sum: &[f32], to: &mut [f32], group: usize, first: usize) {
         let (channels, out) = self.group();
         let taps = self.taps.len();
         let size = channels * taps;
-        let row = |index: usize| {
-            (group * size + index) * out + first..(group * size + index) * out + first + filters
+        let filters = to.len() / size;
+        let row = |tap: usize, channel: usize| {
+            let start = (group * size + tap * channels + channel) * out + first;
+            start..start + filters
         };
-        if self.standardise.is_none() {
-            // A few channels at a time, so that what is read stays in the first-level cache until all filters have taken their part.
-            for start in (0..channels).step_by(16) {
-                let block = start..channels.min(start + 16);
-                for (f, filter) in to.chunks_exact_mut(size).enumerate() {
-                    let parts = filter[block.start * taps..block.end * taps].chunks_exact_mut(taps);
-                    for (channel, values) in block.clone().zip(parts) {
-                        for (tap, value) in values.iter_mut().enumerate() {
-                            *value = sum[row(tap * channels + channel).start + f];
+        // (d - mean d - hat mean(hat d)) / deviation
+        let (mut mean, mut along) = ([0.0f64; FILTERS], [0.0f64; FILTERS]);
+        let inverse = prepared.filters.get(group * out + first..).unwrap_or_default();
+        if self.standardise.is_some() {
+            for index in 0..size {
+                let row = row(0, index);
+                let sums = mean.iter_mut().zip(&mut along);
+                for ((d, used), (mean, along)) in sum[row.clone()].iter().zip(&prepared.used[row]).zip(sums) {
+                    *mean += f64::from(*d);
+                    *along += f64::from(*d) * f64::from(*used);
+                }
+            }
+            mean.iter_mut().chain(&mut along).for_each(|value| *value /= size as f64);
+        }
+        // A few channels at a time, so that what is written stays in the first-level cache until all taps are there.
+        for start in (0..channels).step_by(CHANNELS) {
+            let count = CHANNELS.min(channels - start);
+            for tap in 0..taps {
+                let mut tile = [[0.0; FILTERS]; CHANNELS];
+                for (channel, values) in tile.iter_mut().enumerate().take(count) {
+                    let row = row(tap, start + channel);
+                    match sum[row.clone()].as_array() {
+                        Some(row) => *values = *row,
+                        None => values[..filters].copy_from_slice(&sum[row.clone()]),
+                    }
+                    if self.standardise.is_some() {
+                        let used = &prepared.used[row];
+                        for (f, (value, used)) in values.iter_mut().zip(used).enumerate() {
+                            let d = f64::from(*value) - mean[f] - f64::from(*used) * along[f];
+                            *value = (d * f64::from(inverse[f].0)) as f32;
                         }
                     }
                 }
-            }
-            return;
-        }
-        // (d - mean d - hat mean(hat d)) / deviation
-        let (mut mean, mut along) = ([0.0f64; FILTERS], [0.0f64; FILTERS]);
-        for index in 0..size {
-            for (f, (d, used)) in sum[row(index)].iter().zip(&prepared.used[row(index)]).enumerate() {
-                mean[f] += f64::from(*d) / size as f64;
-                along[f] += f64::from(*d) * f64::from(*used) / size as f64;
-            }
-        }
-        let inverse = &prepared.filters[group * out + first..][..filters];
-        for tap in 0..taps {
-            for channel in 0..channels {
-                let row = row(tap * channels + channel);
-                for (f, (d, used)) in sum[row.clone()].iter().zip(&prepared.used[row]).enumerate() {
-                    let value =
-                        (f64::from(*d) - mean[f] - f64::from(*used) * along[f]) * f64::from(inverse[f].0);
-                    to[f * size + channel * taps + tap] = value as f32;
+                for (f, to) in to.chunks_exact_mut(size).enumerate() {
+                    let to = to[start * taps + tap..].iter_mut().step_by(taps);
+                    to.zip(&tile[..count]).for_each(|(to, values)| *to = values[f]);
                 }
             }
         }
     }
 }
 
-/// Filters that are exported together.
-const FILTERS: usize = 16;
+/// The sum of a function of some values, in eight sums that do not wait for each other.
+#[inline(always)]
+fn spread_sum(values: &[f32], f: impl Fn(f64) -> f64) -> f64 {
+    let mut sums = [0.0f64; 8];
+    let (chunks, rest) = values.as_chunks::<8>();
+    for chunk in chunks {
+        for (sum, value) in sums.iter_mut().zip(chunk) {
+            *sum += f(f64::from(*value));
+        }
+    }
+    sums.iter().sum::<f64>() + rest.iter().map(|&value| f(f64::from(value))).sum::<f64>()
+}
+
+/// Filters that are standardised or exported together.
+const FILTERS: usize = 32;
+/// Channels that are exported together.
+const CHANNELS: usize = 16;
 
 /// Packs the weights of all groups, panels in parallel. Strides are those of (group, tap, inner, column).
 fn arrange(

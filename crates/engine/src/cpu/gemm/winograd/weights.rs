@@ -41,10 +41,10 @@ pub(in super::super) fn arrange(
 fn arrange_panel(rows: usize, weight: &[f32], strides: Strides, turned: bool, packed: &mut [f32]) {
     let width = packed.len() / (POINTS * rows);
     let mut block = [[[0.0; BLOCK]; 9]; BLOCK];
-    for column in (0..width).step_by(BLOCK) {
-        // Panels are narrower than a block only on machines without vectors.
-        let columns = BLOCK.min(width - column);
-        for row in (0..rows).step_by(BLOCK) {
+    for row in (0..rows).step_by(BLOCK) {
+        for column in (0..width).step_by(BLOCK) {
+            // Panels are narrower than a block only on machines without vectors.
+            let columns = BLOCK.min(width - column);
             read(&weight[row * strides.row + column * strides.column..], strides, columns, &mut block);
             for (r, taps) in block.iter().enumerate() {
                 for (point, values) in filter(taps).iter().enumerate() {
