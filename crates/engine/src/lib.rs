@@ -26,6 +26,8 @@
 mod batch;
 mod clipping;
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 mod layout;
 mod loss;

@@ -1,0 +1,98 @@
+//! Measures the CUDA executor and prints one line of JSON per model and batch: `cuda_bench MODEL SECONDS BATCH..`.
+//!
+//! `around_seconds` is the part of a step outside of the sum itself: sending parameters, fetching the gradient.
+//! Options before the model: `--tf32`, `--microbatch N`, `--shares` (the time of each kind of operation), `--choices` (how each
+//! convolution runs), `--own`, `--cudnn`.
+#![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
+
+use std::time::Instant;
+
+use dapple_engine::cuda::{Convolutions, CudaExecutor, CudaOptions};
+use dapple_engine::{Batch, Clipping, Targets};
+use dapple_graph::{Graph, Parameters, zoo};
+
+fn model(name: &str) -> Graph {
+    let built = match name {
+        "small-cnn" => zoo::small_cnn(&[1, 28, 28], 10),
+        "wrn-16-4" => zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10),
+        "resnet-18" => zoo::resnet(zoo::ResNet::R18, &[3, 100, 100], 10, zoo::Norm::Group(32)),
+        "vgg-11" => zoo::vgg(zoo::Vgg::V11, &[3, 100, 100], 10, zoo::Norm::Removed),
+        "resnet-50" => zoo::resnet(zoo::ResNet::R50, &[3, 224, 224], 10, zoo::Norm::Group(32)),
+        other => panic!("unknown model {other}"),
+    };
+    built.expect("the zoo's models fit their inputs")
+}
+
+fn main() {
+    let mut options = CudaOptions::default();
+    let (mut shares, mut choices) = (false, false);
+    let mut arguments = std::env::args().skip(1).peekable();
+    while let Some(flag) = arguments.next_if(|argument| argument.starts_with("--")) {
+        match flag.as_str() {
+            "--tf32" => options.tf32 = true,
+            "--own" => options.convolutions = Convolutions::Own,
+            "--cudnn" => options.convolutions = Convolutions::Cudnn,
+            "--shares" => shares = true,
+            "--choices" => choices = true,
+            "--microbatch" => {
+                options.microbatch = arguments.next().and_then(|n| n.parse().ok()).expect("samples");
+            }
+            other => panic!("unknown option {other}"),
+        }
+    }
+    options.measure = shares;
+    let name = arguments.next().expect("a model");
+    let seconds: f64 = arguments.next().and_then(|n| n.parse().ok()).expect("seconds");
+    let graph = model(&name);
+    let parameters = Parameters::init(&graph, 1);
+    let input: usize = graph.input_shape().iter().product();
+    for batch in arguments.map(|b| b.parse::<usize>().expect("a batch size")) {
+        let mut executor = match CudaExecutor::new(&graph, options) {
+            Ok(executor) => executor,
+            Err(error) => {
+                println!("{{\"task\":\"{name}\",\"batch\":{batch},\"error\":\"{error}\"}}");
+                continue;
+            }
+        };
+        let inputs: Vec<f32> = (0..batch * input).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
+        let classes: Vec<u32> = (0..batch as u32).map(|i| i % 10).collect();
+        let batch_of = Batch::new(&inputs, Targets::Classes(&classes));
+        let clipping = Clipping::Flat { max_norm: 1.0 };
+        let (mut times, mut gradient, mut around) = (Vec::new(), Vec::new(), 0.0);
+        let started = Instant::now();
+        while times.len() < 4 || (started.elapsed().as_secs_f64() < seconds && times.len() < 300) {
+            let step = Instant::now();
+            let mut sum = executor.gradient_sum_in(std::mem::take(&mut gradient)).expect("memory");
+            let mut loaded = executor.load(&parameters).expect("same graph");
+            let sent = step.elapsed().as_secs_f64();
+            loaded.clipped_sum(&batch_of, &clipping, &mut sum).expect("a good batch");
+            let summed = step.elapsed().as_secs_f64();
+            gradient = loaded.gradient(sum).expect("same graph");
+            around = sent + step.elapsed().as_secs_f64() - summed;
+            times.push(step.elapsed().as_secs_f64());
+        }
+        let first = times[0];
+        let mut warm = times.split_off(2);
+        warm.sort_by(f64::total_cmp);
+        let median = warm[warm.len() / 2];
+        println!(
+            "{{\"task\":\"{name}\",\"batch\":{batch},\"tf32\":{},\"samples_per_second\":{:.1},\"best_samples_per_second\":{:.1},\"first_step_seconds\":{first:.2},\"around_seconds\":{around:.4},\"peak_mb\":{:.0},\"microbatch\":{},\"steps\":{}}}",
+            options.tf32,
+            batch as f64 / median,
+            batch as f64 / warm[0],
+            executor.peak_bytes() as f64 / f64::from(1 << 20),
+            executor.microbatch(),
+            warm.len() + 2,
+        );
+        let total: f64 = executor.shares().iter().map(|(_, time)| time).sum();
+        let mut list = executor.shares().to_vec();
+        list.sort_by(|a, b| b.1.total_cmp(&a.1));
+        for (operation, time) in list {
+            let steps = (warm.len() + 2) as f64;
+            println!("  {operation:<40} {:>9.3} ms {:>5.1} %", time / steps, 100.0 * time / total);
+        }
+        if choices {
+            executor.choices().iter().for_each(|choice| println!("  {choice}"));
+        }
+    }
+}

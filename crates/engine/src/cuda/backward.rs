@@ -1,0 +1,447 @@
+//! The backward pass: data gradients, each sample's parameter gradients, and the norms of those that are never written down.
+
+use dapple_graph::{Affine, ParameterId};
+
+use super::convolution;
+use super::cudnn::{Direction, Tensors};
+use super::device::{Grid, Pointer, Side, arguments};
+use super::error::CudaError;
+use super::lower::{Conv, Kind, RELU};
+use super::run::{Run, name, right};
+use crate::layout::Layout;
+
+/// Parameters that already received a gradient in this pass, by their position in the layout.
+pub(crate) type Touched = Vec<bool>;
+
+impl Run<'_> {
+    /// Gradients of all nodes, from that of the output.
+    pub(crate) fn backward(&mut self, layout: &Layout) -> Result<(), CudaError> {
+        let program = self.program;
+        let mut touched: Touched = vec![false; layout.entries().len()];
+        if program.unreached {
+            self.device.clear(self.work.written, self.samples * program.written)?;
+        }
+        for node in (0..program.steps.kinds.len()).rev().filter(|&node| program.steps.needs_gradient[node]) {
+            if let Some(kind) = &program.steps.kinds[node] {
+                self.backward_step(node, kind, layout, &mut touched)?;
+                self.mark(name(kind, true))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a parameter's per-sample gradients are written, and whether they are added to.
+    fn written(
+        &self,
+        layout: &Layout,
+        id: Option<ParameterId>,
+        touched: &mut Touched,
+    ) -> Option<(Pointer, bool)> {
+        let position = layout.position(id?)?;
+        let start = self.program.sources[position].written?;
+        Some((self.work.written.at(start), std::mem::replace(&mut touched[position], true)))
+    }
+
+    /// Where the partial sums of a parameter's squared norm lie.
+    fn partials(&self, layout: &Layout, id: ParameterId) -> Pointer {
+        let start = layout.position(id).map_or(0, |position| self.program.sources[position].partials.start);
+        self.work.partials.at(2 * start)
+    }
+
+    /// Gradients of scale and shift: addresses, and whether they are added to.
+    fn affine(
+        &self,
+        layout: &Layout,
+        affine: Option<Affine>,
+        touched: &mut Touched,
+    ) -> (Pointer, Pointer, bool) {
+        let weight = self.written(layout, affine.map(|a| a.weight), touched);
+        let bias = self.written(layout, affine.map(|a| a.bias), touched);
+        let address =
+            |written: Option<(Pointer, bool)>| written.map_or(Pointer::NULL, |(pointer, _)| pointer);
+        (address(weight), address(bias), weight.or(bias).is_some_and(|(_, accumulate)| accumulate))
+    }
+
+    fn bias_gradient(
+        &self,
+        g: Pointer,
+        written: Option<(Pointer, bool)>,
+        (channels, positions): (usize, usize),
+        (along, across): (usize, usize),
+    ) -> Result<(), CudaError> {
+        let Some((target, _)) = written else { return Ok(()) };
+        let (stride, views, samples) = (self.program.written, self.program.views, self.samples);
+        self.device.launch(
+            "bias_gradient",
+            Grid::warps(samples * channels),
+            arguments![g, target, stride, channels, positions, along, across, views, samples],
+        )
+    }
+
+    fn backward_step(
+        &mut self,
+        node: usize,
+        kind: &Kind,
+        layout: &Layout,
+        touched: &mut Touched,
+    ) -> Result<(), CudaError> {
+        let (device, items, samples, views) = (self.device, self.items(), self.samples, self.program.views);
+        let stride = self.program.written;
+        let g = self.gradient(node);
+        let read: Vec<Pointer> =
+            self.program.steps.inputs[node].iter().map(|&input| self.value(input)).collect();
+        let x = read.first().copied().unwrap_or_default();
+        let wanted = if read.is_empty() { None } else { self.target(node, 0) };
+        let (dx, add) = wanted.unwrap_or((Pointer::NULL, false));
+        // Values of the first input, for kernels that gather one input value a thread.
+        let n = self.program.steps.inputs[node].first().map_or(0, |&input| items * self.len(input));
+        match kind {
+            Kind::Input => Ok(()),
+            Kind::Parameter(id) => {
+                let Some((target, accumulate)) = self.written(layout, Some(*id), touched) else {
+                    return Ok(());
+                };
+                let (len, n) = (self.len(node), samples * self.len(node));
+                let list = arguments![g, target, stride, len, views, n, accumulate];
+                device.launch("broadcast_backward", Grid::each(n), list)
+            }
+            Kind::Conv(conv) => {
+                let bias = self.written(layout, conv.bias, touched);
+                let positions = conv.geometry.positions();
+                self.bias_gradient(g, bias, (conv.geometry.out, positions), (positions, 1))?;
+                self.mark("bias gradient")?;
+                if let Some((target, _)) = self.written(layout, Some(conv.weight), touched) {
+                    let (model, tf32) = (self.model, self.choices.tf32);
+                    convolution::weight_gradient(
+                        device,
+                        conv,
+                        (x, g),
+                        (target, stride),
+                        (samples, views),
+                        model,
+                        tf32,
+                    )?;
+                    self.mark("convolution weight gradient")?;
+                } else if self.program.deferred[node] {
+                    self.convolution_norm(node, conv, x, g, layout)?;
+                    self.mark("convolution ghost norm")?;
+                }
+                match wanted {
+                    Some((dx, add)) => {
+                        let tensors = Tensors { input: dx, weight: self.weight(conv), output: g };
+                        self.convolve(node, conv, Direction::Data, tensors, add)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Kind::Linear { weight, bias, rows, features, out } => {
+                let bias = self.written(layout, *bias, touched);
+                self.bias_gradient(g, bias, (*out, *rows), (1, *out))?;
+                let of_sample = rows * views;
+                let (left, inner) =
+                    (Side::new(g, *out, of_sample * out), Side::new(x, *features, of_sample * features));
+                if let Some((target, _)) = self.written(layout, Some(*weight), touched) {
+                    let sizes = (*out, of_sample, *features);
+                    let target = Side::new(target, *features, stride);
+                    device.product(sizes, (left.transposed(), inner), target, (1.0, 0.0), samples)?;
+                } else if self.program.deferred[node] {
+                    self.linear_norm(
+                        of_sample,
+                        (inner, *features),
+                        (left, *out),
+                        self.partials(layout, *weight),
+                    )?;
+                }
+                if wanted.is_some() {
+                    let sides = (Side::new(g, *out, 0), Side::new(self.parameter(*weight), *features, 0));
+                    let keep = if add { 1.0 } else { 0.0 };
+                    let target = Side::new(dx, *features, 0);
+                    device.product((items * rows, *out, *features), sides, target, (1.0, keep), 1)?;
+                }
+                Ok(())
+            }
+            Kind::Group { groups, size, inner, eps, affine, stored, relu } => {
+                let (dw, db, add_affine) = self.affine(layout, *affine, touched);
+                let threads = 32 * size.clamp(&1, &8);
+                let blocks = ((samples * groups) as u32, 1, 1);
+                let grid = Grid { blocks, threads: threads as u32, shared: (16 * size) as u32 };
+                device.launch(
+                    "group_backward",
+                    grid,
+                    arguments![
+                        x,
+                        g,
+                        self.kept(node),
+                        self.optional(affine.map(|a| a.weight)),
+                        self.optional(affine.map(|a| a.bias)),
+                        self.optional(stored.map(|(mean, _)| mean)),
+                        self.optional(stored.map(|(_, variance)| variance)),
+                        dx,
+                        dw,
+                        db,
+                        stride,
+                        *groups,
+                        *size,
+                        *inner,
+                        *eps,
+                        *relu,
+                        views,
+                        add,
+                        add_affine,
+                    ],
+                )
+            }
+            Kind::Layer { features, rows, affine, .. } => {
+                let (dw, db, add_affine) = self.affine(layout, *affine, touched);
+                let kept = self.kept(node);
+                if dw != Pointer::NULL || db != Pointer::NULL {
+                    let list =
+                        arguments![x, g, kept, dw, db, stride, *features, rows * views, samples, add_affine];
+                    device.launch("layer_affine", Grid::each(samples * features), list)?;
+                }
+                if wanted.is_none() {
+                    return Ok(());
+                }
+                let (weight, rows) = (self.optional(affine.map(|a| a.weight)), items * rows);
+                device.launch(
+                    "layer_backward",
+                    Grid::warps(rows),
+                    arguments![x, g, kept, weight, dx, *features, rows, add],
+                )
+            }
+            // Every other operation has nothing to do but pass its gradient on.
+            _ if self.program.contributions[node].iter().all(Option::is_none) => Ok(()),
+            Kind::Unary { code, factor } => {
+                let kept = if *code == RELU { self.value(node) } else { x };
+                device.launch(
+                    "unary_backward",
+                    Grid::each(n),
+                    arguments![*code, kept, g, dx, n, *factor, add],
+                )
+            }
+            Kind::MaxPool(table) => {
+                let list = arguments![g, self.kept(node), dx, self.table(*table), n, add];
+                device.launch("max_pool_backward", Grid::each(n), list)
+            }
+            Kind::AveragePool(table) => device.launch(
+                "average_pool_backward",
+                Grid::each(n),
+                arguments![g, dx, self.table(*table), n, add],
+            ),
+            Kind::AdaptivePool(table) => device.launch(
+                "adaptive_pool_backward",
+                Grid::each(n),
+                arguments![g, dx, self.table(*table), n, add],
+            ),
+            Kind::Upsample(table) => device.launch(
+                "upsample_backward",
+                Grid::each(n),
+                arguments![g, dx, self.table(*table), n, add],
+            ),
+            Kind::Add => {
+                for slot in 0..read.len() {
+                    if let Some((dx, add)) = self.target(node, slot) {
+                        device.launch("copy", Grid::each(n), arguments![g, dx, n, add])?;
+                    }
+                }
+                Ok(())
+            }
+            Kind::Multiply => {
+                for slot in 0..read.len() {
+                    if let Some((dx, add)) = self.target(node, slot) {
+                        device.launch(
+                            "multiply",
+                            Grid::each(n),
+                            arguments![g, read[1 - slot], dx, n, add],
+                        )?;
+                    }
+                }
+                Ok(())
+            }
+            Kind::Dropout(rate) => self.drop_values(node, *rate, g, dx, add),
+            Kind::Move(moves) => {
+                for (slot, moved) in moves.iter().enumerate() {
+                    let Some((dx, add)) = self.target(node, slot) else { continue };
+                    let len = self.len(self.input(node, slot));
+                    if !add && moved.len < len {
+                        device.clear(dx, items * len)?;
+                    }
+                    self.move_box(
+                        moved.back,
+                        moved,
+                        (g, self.len(node), moved.to),
+                        (dx, len, moved.from),
+                        add,
+                    )?;
+                }
+                Ok(())
+            }
+            Kind::Gather { table, count, size, rows } => {
+                let list = arguments![g, dx, self.table(*table), *count, *size, *rows, n, add];
+                device.launch("gather_backward", Grid::each(n), list)
+            }
+            Kind::MatMul { batches, m, k, n, transpose } => {
+                let count = items * batches;
+                let (a, b) = (Side::new(x, *k, m * k), right(read[1], *k, *n, *transpose));
+                let upstream = Side::new(g, *n, m * n);
+                let keep = |add: bool| if add { 1.0 } else { 0.0 };
+                if let Some((dx, add)) = self.target(node, 0) {
+                    let turned = Side { transposed: !b.transposed, ..b };
+                    device.product(
+                        (*m, *n, *k),
+                        (upstream, turned),
+                        Side::new(dx, *k, m * k),
+                        (1.0, keep(add)),
+                        count,
+                    )?;
+                }
+                match (self.target(node, 1), transpose) {
+                    (Some((dx, add)), true) => {
+                        let sides = (upstream.transposed(), a);
+                        device.product((*n, *m, *k), sides, Side::new(dx, *k, k * n), (1.0, keep(add)), count)
+                    }
+                    (Some((dx, add)), false) => {
+                        let sides = (a.transposed(), upstream);
+                        device.product((*k, *m, *n), sides, Side::new(dx, *n, k * n), (1.0, keep(add)), count)
+                    }
+                    (None, _) => Ok(()),
+                }
+            }
+            Kind::Softmax { features, rows } => {
+                let rows = items * rows;
+                let list = arguments![self.value(node), g, dx, *features, rows, 1.0f32, add];
+                device.launch("softmax_backward", Grid::warps(rows), list)
+            }
+            Kind::Attention { heads, width, queries, keys } => {
+                self.attention_backward(node, (*heads, *width), (*queries, *keys), &read)
+            }
+        }
+    }
+
+    fn attention_backward(
+        &self,
+        node: usize,
+        (heads, width): (usize, usize),
+        (queries, keys): (usize, usize),
+        read: &[Pointer],
+    ) -> Result<(), CudaError> {
+        let (device, items, features) = (self.device, self.items(), heads * width);
+        let (g, weights) = (self.gradient(node), self.kept(node));
+        let scores = self.work.buffer(self.program.buffers[node].scratch);
+        let stride = heads * queries * keys;
+        let part = |pointer: Pointer, head: usize, rows: usize| {
+            Side::new(pointer.at(head * width), features, rows * features)
+        };
+        let square =
+            |pointer: Pointer, head: usize| Side::new(pointer.at(head * queries * keys), keys, stride);
+        for head in 0..heads {
+            let sides = (part(g, head, queries), part(read[2], head, keys).transposed());
+            device.product((queries, width, keys), sides, square(scores, head), (1.0, 0.0), items)?;
+        }
+        let (rows, scale) = (items * heads * queries, 1.0 / (width as f32).sqrt());
+        let list = arguments![weights, scores, scores, keys, rows, scale, false];
+        device.launch("softmax_backward", Grid::warps(rows), list)?;
+        for slot in 0..3 {
+            let Some((target, add)) = self.target(node, slot) else { continue };
+            let keep = if add { 1.0 } else { 0.0 };
+            for head in 0..heads {
+                let (rows, inner, sides) = match slot {
+                    0 => (queries, keys, (square(scores, head), part(read[1], head, keys))),
+                    1 => (keys, queries, (square(scores, head).transposed(), part(read[0], head, queries))),
+                    _ => (keys, queries, (square(weights, head).transposed(), part(g, head, queries))),
+                };
+                device.product((rows, inner, width), sides, part(target, head, rows), (1.0, keep), items)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The norm of a linear layer's weight gradient: of one row that of an outer product, of several by inner products of rows,
+    /// `sum over p, q of (x_p . x_q)(g_p . g_q)`.
+    fn linear_norm(
+        &self,
+        rows: usize,
+        (x, features): (Side, usize),
+        (g, out): (Side, usize),
+        partials: Pointer,
+    ) -> Result<(), CudaError> {
+        let (device, samples, stride) = (self.device, self.samples, self.program.partials);
+        if rows == 1 {
+            let list = arguments![x.data, g.data, features, out, partials, stride];
+            return device.launch("outer_norm", Grid::blocks(samples, 128), list);
+        }
+        let first = self.work.workspace;
+        let second = first.at(samples * rows * rows);
+        for (side, inner, target) in [(x, features, first), (g, out, second)] {
+            let target = Side::new(target, rows, rows * rows);
+            device.product((rows, inner, rows), (side, side.transposed()), target, (1.0, 0.0), samples)?;
+        }
+        let list = arguments![first, second, rows * rows, partials, stride];
+        device.launch("gram_norm", Grid::blocks(samples, 128), list)
+    }
+
+    /// The norm of a convolution's weight gradient, filter by filter, by inner products of unfolded positions:
+    /// `sum over p, q of (col_p . col_q) g_p g_q` (Goodfellow 2015; Li et al. 2021), and through the standardisation if there is one.
+    fn convolution_norm(
+        &self,
+        node: usize,
+        conv: &Conv,
+        x: Pointer,
+        g: Pointer,
+        layout: &Layout,
+    ) -> Result<(), CudaError> {
+        let (device, samples, geometry) = (self.device, self.samples, &conv.geometry);
+        let (inside, outside, taps) = (geometry.positions_in(), geometry.positions(), geometry.taps());
+        let (channels, out) = (geometry.channels, geometry.out);
+        let inputs = self.work.workspace;
+        let columns = inputs.at(samples * inside * inside);
+        let products = columns.at(samples * outside * outside);
+        let reached = products.at(samples * out * outside);
+        let sources = self.table(conv.sources);
+        let image = Side::new(x, inside, channels * inside);
+        let target = Side::new(inputs, inside, inside * inside);
+        device.product(
+            (inside, channels, inside),
+            (image.transposed(), image),
+            target,
+            (1.0, 0.0),
+            samples,
+        )?;
+        let n = samples * outside * outside;
+        device.launch(
+            "gram_columns",
+            Grid::each(n),
+            arguments![inputs, columns, sources, inside, outside, taps, n],
+        )?;
+        let sides = (Side::new(g, outside, out * outside), Side::new(columns, outside, outside * outside));
+        let target = Side::new(products, outside, out * outside);
+        device.product((out, outside, outside), sides, target, (1.0, 0.0), samples)?;
+        let mut stats = Pointer::NULL;
+        if let Some((_, start)) = conv.used {
+            stats = self.model.stats.at(start);
+            let list = arguments![x, reached, sources, channels, inside, outside, taps];
+            let grid = Grid { shared: 4 * inside as u32, ..Grid::blocks(samples, 256) };
+            device.launch("reached_sums", grid, list)?;
+        }
+        let (y, bias) = (self.value(node), self.optional(conv.bias));
+        let (partials, stride) = (self.partials(layout, conv.weight), self.program.partials);
+        device.launch(
+            "filter_norms",
+            Grid::warps(samples * out),
+            arguments![
+                products,
+                g,
+                y,
+                bias,
+                reached,
+                stats,
+                out,
+                outside,
+                geometry.inner() as f64,
+                samples,
+                partials,
+                stride,
+            ],
+        )
+    }
+}

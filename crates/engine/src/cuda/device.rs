@@ -1,0 +1,426 @@
+//! One card: its context, its libraries, its kernels, and launches.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::{Arc, OnceLock};
+
+use cudarc::cublas::{CudaBlas, result as blas, sys as blas_sys};
+use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, result, sys};
+use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
+
+use super::cudnn::Cudnn;
+use super::error::{CudaError, call};
+
+/// CUDA version of the driver interface that is used.
+const NEEDED: (i32, i32) = (12, 0);
+
+/// The kernels' sources, compiled together when a device is opened.
+const SOURCES: [&str; 7] = [
+    include_str!("kernels/common.cu"),
+    include_str!("kernels/pointwise.cu"),
+    include_str!("kernels/norm.cu"),
+    include_str!("kernels/window.cu"),
+    include_str!("kernels/matrix.cu"),
+    include_str!("kernels/clip.cu"),
+    include_str!("kernels/convolve.cu"),
+];
+
+/// An address on the card, counted in single-precision numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Pointer(pub(crate) u64);
+
+impl Pointer {
+    /// No address: kernels skip what they would read or write there.
+    pub(crate) const NULL: Self = Self(0);
+
+    /// The address `numbers` further on.
+    pub(crate) fn at(self, numbers: usize) -> Self {
+        Self(self.0 + 4 * numbers as u64)
+    }
+}
+
+/// An argument of a kernel, as the eight bytes whose front the kernel reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Argument(u64);
+
+impl From<Pointer> for Argument {
+    fn from(value: Pointer) -> Self {
+        Self(value.0)
+    }
+}
+
+impl From<i32> for Argument {
+    fn from(value: i32) -> Self {
+        Self(u64::from(value as u32))
+    }
+}
+
+impl From<bool> for Argument {
+    fn from(value: bool) -> Self {
+        Self(u64::from(value))
+    }
+}
+
+/// Sizes travel as 32 or 64 bits alike: none that a kernel takes as an `int` exceeds 31 bits.
+impl From<usize> for Argument {
+    fn from(value: usize) -> Self {
+        Self(value as u64)
+    }
+}
+
+impl From<f32> for Argument {
+    fn from(value: f32) -> Self {
+        Self(u64::from(value.to_bits()))
+    }
+}
+
+impl From<f64> for Argument {
+    fn from(value: f64) -> Self {
+        Self(value.to_bits())
+    }
+}
+
+/// A list of arguments for [`Device::launch`].
+macro_rules! arguments {
+    ($($argument:expr),* $(,)?) => { &[$($crate::cuda::device::Argument::from($argument)),*] };
+}
+pub(crate) use arguments;
+
+/// How many blocks of how many threads, with how many bytes of shared memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grid {
+    pub(crate) blocks: (u32, u32, u32),
+    pub(crate) threads: u32,
+    pub(crate) shared: u32,
+}
+
+impl Grid {
+    /// One thread per value.
+    pub(crate) fn each(values: usize) -> Self {
+        Self::blocks(values.div_ceil(256), 256)
+    }
+
+    /// One warp per value, eight to a block.
+    pub(crate) fn warps(values: usize) -> Self {
+        Self::blocks(values.div_ceil(8), 256)
+    }
+
+    pub(crate) fn blocks(blocks: usize, threads: u32) -> Self {
+        Self { blocks: (blocks as u32, 1, 1), threads, shared: 0 }
+    }
+}
+
+/// A side of a matrix product: where it lies, its leading dimension, its distance between products, whether it is transposed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Side {
+    pub(crate) data: Pointer,
+    pub(crate) leading: usize,
+    pub(crate) stride: usize,
+    pub(crate) transposed: bool,
+}
+
+impl Side {
+    pub(crate) fn new(data: Pointer, leading: usize, stride: usize) -> Self {
+        Self { data, leading, stride, transposed: false }
+    }
+
+    pub(crate) fn transposed(self) -> Self {
+        Self { transposed: true, ..self }
+    }
+}
+
+/// A card and everything that is opened once.
+pub(crate) struct Device {
+    pub(crate) context: Arc<CudaContext>,
+    pub(crate) stream: Arc<CudaStream>,
+    /// Copies to the card while the other stream computes.
+    pub(crate) copies: Arc<CudaStream>,
+    blas: CudaBlas,
+    pub(crate) cudnn: Cudnn,
+    kernels: BTreeMap<&'static str, CudaFunction>,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Device").field("ordinal", &self.context.ordinal()).finish_non_exhaustive()
+    }
+}
+
+/// Kernels that use more shared memory than a block gets unasked.
+const LARGE_SHARED: [&str; 4] = ["weight_gradient", "weight_gradient_tf32", "convolve", "convolve_tf32"];
+/// Bytes of shared memory those may ask for.
+const SHARED_LIMIT: i32 = 96 << 10;
+
+const KERNELS: [&str; 45] = [
+    "unary",
+    "unary_backward",
+    "add",
+    "multiply",
+    "copy",
+    "dropout",
+    "broadcast",
+    "broadcast_backward",
+    "move",
+    "gather",
+    "gather_backward",
+    "add_bias",
+    "bias_gradient",
+    "group_forward",
+    "group_backward",
+    "layer_forward",
+    "layer_backward",
+    "layer_affine",
+    "max_pool",
+    "max_pool_backward",
+    "average_pool",
+    "average_pool_backward",
+    "adaptive_pool",
+    "adaptive_pool_backward",
+    "upsample",
+    "upsample_backward",
+    "softmax",
+    "softmax_backward",
+    "loss",
+    "standardise",
+    "standardise_backward",
+    "part_norms",
+    "add_partials",
+    "outer_norm",
+    "gram_norm",
+    "gram_columns",
+    "reached_sums",
+    "filter_norms",
+    "weighted_sum",
+    "scale_items",
+    "weight_gradient",
+    "weight_gradient_tf32",
+    "convolve",
+    "convolve_tf32",
+    "turn_weights",
+];
+
+impl Device {
+    /// Opens a card, after looking for every library.
+    pub(crate) fn open(ordinal: usize) -> Result<Self, CudaError> {
+        // SAFETY: these only try to load shared libraries by their usual names.
+        let present = unsafe {
+            [
+                ("the CUDA driver", sys::is_culib_present()),
+                ("NVRTC", cudarc::nvrtc::sys::is_culib_present()),
+                ("cuBLAS", blas_sys::is_culib_present()),
+                ("cuDNN", cudarc::cudnn::sys::is_culib_present()),
+            ]
+        };
+        if let Some((library, _)) = present.into_iter().find(|(_, present)| !present) {
+            return Err(CudaError::Library { library });
+        }
+        // A driver that cannot start says why here; "no device" is one of its answers.
+        let count = match CudaContext::device_count() {
+            Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
+            count => call("starting the driver", count)?,
+        };
+        if ordinal >= count.max(0) as usize {
+            return Err(CudaError::NoDevice { ordinal, count });
+        }
+        let mut version = 0;
+        // SAFETY: the call writes one integer.
+        call("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) }.result())?;
+        let found = (version / 1000, version % 1000 / 10);
+        if found < NEEDED {
+            let ((found_major, found_minor), (needed_major, needed_minor)) = (found, NEEDED);
+            return Err(CudaError::Driver { found_major, found_minor, needed_major, needed_minor });
+        }
+        let context = call("opening the device", CudaContext::new(ordinal))?;
+        // SAFETY: all work goes through one stream, and the copies' stream is ordered against it by events in `step`.
+        unsafe { context.disable_event_tracking() };
+        let (major, minor) = call("compute capability", context.compute_capability())?;
+        if major < 8 {
+            let device = context.name().unwrap_or_default();
+            return Err(CudaError::Capability { device, major, minor });
+        }
+        let stream = call("making a stream", context.new_stream())?;
+        let copies = call("making a stream", context.new_stream())?;
+        let blas = call("opening cuBLAS", CudaBlas::new(stream.clone()))?;
+        let cudnn = Cudnn::open(&stream)?;
+        let image = image()?;
+        let module = call("loading the kernels", context.load_module(image))?;
+        let mut kernels = BTreeMap::new();
+        for name in KERNELS {
+            let kernel = call("loading the kernels", module.load_function(name))?;
+            if LARGE_SHARED.contains(&name) {
+                let attribute =
+                    sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                call("asking for shared memory", kernel.set_attribute(attribute, SHARED_LIMIT))?;
+            }
+            kernels.insert(name, kernel);
+        }
+        Ok(Self { context, stream, copies, blas, cudnn, kernels })
+    }
+
+    /// Name of the card.
+    pub(crate) fn name(&self) -> String {
+        self.context.name().unwrap_or_default()
+    }
+
+    /// Starts a kernel. The arguments stand beside the launch in the order of the kernel's parameters.
+    pub(crate) fn launch(
+        &self,
+        kernel: &'static str,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<(), CudaError> {
+        if grid.blocks.0 == 0 || grid.blocks.1 == 0 || grid.blocks.2 == 0 {
+            return Ok(());
+        }
+        let Some(function) = self.kernels.get(kernel) else {
+            return Err(CudaError::Call { call: kernel, reason: "no such kernel".into() });
+        };
+        let mut list: Vec<*mut c_void> =
+            arguments.iter().map(|argument| std::ptr::from_ref(&argument.0).cast_mut().cast()).collect();
+        // SAFETY: every argument outlives the launch, which copies it. Addresses come from the memory plan, which gives every value
+        // the numbers its shape needs, and kernels check their index against the count they are given.
+        let started = unsafe {
+            result::launch_kernel(
+                function.cu_function(),
+                grid.blocks,
+                (grid.threads, 1, 1),
+                grid.shared,
+                self.stream.cu_stream(),
+                &mut list,
+            )
+        };
+        call(kernel, started)
+    }
+
+    /// `c = scale a b + keep c` in row-major order for `count` products of an `m x k` by a `k x n` matrix.
+    pub(crate) fn product(
+        &self,
+        (m, k, n): (usize, usize, usize),
+        (a, b): (Side, Side),
+        c: Side,
+        (scale, keep): (f32, f32),
+        count: usize,
+    ) -> Result<(), CudaError> {
+        if m * n * count == 0 {
+            return Ok(());
+        }
+        let operation = |side: Side| match side.transposed {
+            true => blas_sys::cublasOperation_t::CUBLAS_OP_T,
+            false => blas_sys::cublasOperation_t::CUBLAS_OP_N,
+        };
+        // cuBLAS counts columns first, so it is given c^T = b^T a^T.
+        // SAFETY: sizes and strides describe matrices inside of planned buffers; scale and keep are read before the call returns.
+        let done = unsafe {
+            blas::sgemm_strided_batched(
+                *self.blas.handle(),
+                operation(b),
+                operation(a),
+                n as i32,
+                m as i32,
+                k as i32,
+                &raw const scale,
+                b.data.0 as *const f32,
+                b.leading as i32,
+                b.stride as i64,
+                a.data.0 as *const f32,
+                a.leading as i32,
+                a.stride as i64,
+                &raw const keep,
+                c.data.0 as *mut f32,
+                c.leading as i32,
+                c.stride as i64,
+                count as i32,
+            )
+        };
+        call("matrix product", done)
+    }
+
+    /// Lets cuBLAS and cuDNN round the factors of products to TF32, or forbids it.
+    pub(crate) fn allow_tf32(&self, allow: bool) -> Result<(), CudaError> {
+        let mode = match allow {
+            true => blas_sys::cublasMath_t::CUBLAS_TF32_TENSOR_OP_MATH,
+            false => blas_sys::cublasMath_t::CUBLAS_DEFAULT_MATH,
+        };
+        // SAFETY: sets a mode of an open handle.
+        call("cuBLAS math mode", unsafe { blas_sys::cublasSetMathMode(*self.blas.handle(), mode) }.result())
+    }
+
+    /// Memory on the card, not yet filled.
+    pub(crate) fn allocate(&self, numbers: usize) -> Result<CudaSlice<f32>, CudaError> {
+        let free = self.context.mem_get_info().map_or(0, |(free, _)| free);
+        // SAFETY: whoever allocates writes before reading: uploads, kernels that write their whole output, or `clear`.
+        unsafe { self.stream.alloc::<f32>(numbers.max(1)) }.map_err(|error| match error {
+            DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+                CudaError::OutOfMemory { wanted_mb: (4 * numbers) >> 20, free_mb: free >> 20 }
+            }
+            error => CudaError::Call { call: "allocating memory", reason: format!("{error:?}") },
+        })
+    }
+
+    pub(crate) fn clear(&self, start: Pointer, numbers: usize) -> Result<(), CudaError> {
+        // SAFETY: the range lies inside of an allocation of this device.
+        call("clearing memory", unsafe {
+            result::memset_d8_async(start.0, 0, 4 * numbers, self.stream.cu_stream())
+        })
+    }
+
+    /// An event behind everything started so far.
+    pub(crate) fn event(&self) -> Result<CudaEvent, CudaError> {
+        call(
+            "recording an event",
+            self.stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)),
+        )
+    }
+
+    /// Copies to the card. The driver has read `source` when this returns.
+    pub(crate) fn upload<T: Copy>(&self, source: &[T], target: Pointer) -> Result<(), CudaError> {
+        Self::upload_on(&self.stream, source, target)
+    }
+
+    /// Copies to the card on a given stream.
+    pub(crate) fn upload_on<T: Copy>(
+        stream: &CudaStream,
+        source: &[T],
+        target: Pointer,
+    ) -> Result<(), CudaError> {
+        if source.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the target has room for the source; memory that is not page-locked is staged before the call returns.
+        call("copying to the GPU", unsafe { result::memcpy_htod_async(target.0, source, stream.cu_stream()) })
+    }
+
+    /// Copies from the card, after everything before it has run.
+    pub(crate) fn download<T: Copy>(&self, source: Pointer, target: &mut [T]) -> Result<(), CudaError> {
+        if target.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the source holds as many values as the target, which is not touched until the stream is through.
+        call("copying from the GPU", unsafe {
+            result::memcpy_dtoh_async(target, source.0, self.stream.cu_stream())
+        })?;
+        call("waiting for the GPU", self.stream.synchronize())
+    }
+}
+
+/// The compiled kernels. They are compiled once a process, for the oldest card that has their instructions; the driver does the rest.
+fn image() -> Result<Ptx, CudaError> {
+    static IMAGE: OnceLock<Ptx> = OnceLock::new();
+    if let Some(image) = IMAGE.get() {
+        return Ok(image.clone());
+    }
+    let options = CompileOptions {
+        arch: Some("compute_80"),
+        options: vec!["-std=c++17".into()],
+        ..CompileOptions::default()
+    };
+    let image = call("compiling the kernels", compile_ptx_with_opts(SOURCES.concat(), options))?;
+    Ok(IMAGE.get_or_init(|| image).clone())
+}
+
+/// Address of an allocation.
+pub(crate) fn address(slice: &CudaSlice<f32>, stream: &CudaStream) -> Pointer {
+    use cudarc::driver::DevicePtr;
+    let (pointer, _guard) = slice.device_ptr(stream);
+    Pointer(pointer)
+}

@@ -1,0 +1,102 @@
+//! What can be wrong with a GPU, its libraries, or what it is asked to do.
+
+use crate::error::EngineError;
+
+/// A GPU that cannot be used, or a step that failed on it.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CudaError {
+    /// The batch, the parameters or the result cannot be used, on any device.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A library that the executor loads when it starts.
+    #[error("{library} was not found")]
+    Library {
+        /// The library.
+        library: &'static str,
+    },
+    /// The driver is too old for the libraries.
+    #[error(
+        "the driver supports CUDA {found_major}.{found_minor}; CUDA {needed_major}.{needed_minor} is needed"
+    )]
+    Driver {
+        /// Version the driver supports.
+        found_major: i32,
+        /// Version the driver supports.
+        found_minor: i32,
+        /// Version that is needed.
+        needed_major: i32,
+        /// Version that is needed.
+        needed_minor: i32,
+    },
+    /// There is no such device.
+    #[error("there is no CUDA device {ordinal}: {count} found")]
+    NoDevice {
+        /// The device asked for.
+        ordinal: usize,
+        /// Devices there are.
+        count: i32,
+    },
+    /// The device lacks instructions that the kernels use.
+    #[error("{device} has compute capability {major}.{minor}; 8.0 is needed")]
+    Capability {
+        /// Name of the device.
+        device: String,
+        /// Its capability.
+        major: i32,
+        /// Its capability.
+        minor: i32,
+    },
+    /// cuDNN is too old.
+    #[error("cuDNN {found} was found; cuDNN 9 is needed")]
+    Cudnn {
+        /// Its version number.
+        found: usize,
+    },
+    /// The device has too little free memory.
+    #[error("out of memory on the GPU: {wanted_mb} MB wanted, {free_mb} MB free")]
+    OutOfMemory {
+        /// Megabytes asked for.
+        wanted_mb: usize,
+        /// Megabytes that were free.
+        free_mb: usize,
+    },
+    /// A call that failed.
+    #[error("{call}: {reason}")]
+    Call {
+        /// What was called.
+        call: &'static str,
+        /// What it said.
+        reason: String,
+    },
+}
+
+impl CudaError {
+    /// The way out, where there is one.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Engine(error) => error.hint(),
+            Self::Library { library: "the CUDA driver" } => {
+                Some("install NVIDIA's driver, or train on the CPU: --device cpu")
+            }
+            Self::Library { library: "cuDNN" } => Some(
+                "install cuDNN 9 (for example the Python package nvidia-cudnn-cu13) and put its folder in LD_LIBRARY_PATH",
+            ),
+            Self::Library { .. } => {
+                Some("install the CUDA toolkit and put its libraries' folder in LD_LIBRARY_PATH")
+            }
+            Self::Driver { .. } => Some("update NVIDIA's driver"),
+            Self::NoDevice { .. } => Some("nvidia-smi lists the devices; CUDA_VISIBLE_DEVICES may hide them"),
+            Self::Capability { .. } => Some("use an Ampere card or a newer one, or the CPU: --device cpu"),
+            Self::Cudnn { .. } => Some("put the folder of cuDNN 9 first in LD_LIBRARY_PATH"),
+            Self::OutOfMemory { .. } => Some(
+                "lower the microbatch (it changes no result), or stop what else uses the card: nvidia-smi shows it",
+            ),
+            Self::Call { .. } => None,
+        }
+    }
+}
+
+/// Gives a library's error the name of the call.
+pub(crate) fn call<T, E: std::fmt::Debug>(call: &'static str, result: Result<T, E>) -> Result<T, CudaError> {
+    result.map_err(|error| CudaError::Call { call, reason: format!("{error:?}") })
+}

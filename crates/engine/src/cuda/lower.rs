@@ -1,0 +1,382 @@
+//! A graph as the steps that run on the card: nodes with their sizes and tables, reshapes and activations folded away.
+
+use dapple_graph::{Affine, Graph, Op, ParameterId, Window};
+
+use super::geometry::Geometry;
+
+/// A convolution.
+#[derive(Debug, Clone)]
+pub(crate) struct Conv {
+    pub(crate) geometry: Geometry,
+    pub(crate) weight: ParameterId,
+    pub(crate) bias: Option<ParameterId>,
+    pub(crate) standardise: Option<f32>,
+    /// Tap and position tables of the forward pass.
+    pub(crate) tables: (usize, usize),
+    /// Those of the data gradient, where it is a convolution.
+    pub(crate) backward_tables: Option<(usize, usize)>,
+    /// Which input position each tap of each output position reads.
+    pub(crate) sources: usize,
+    /// Where the standardised weights and their statistics lie.
+    pub(crate) used: Option<(usize, usize)>,
+    /// Where the weights of the data gradient lie.
+    pub(crate) turned: Option<usize>,
+}
+
+/// A box of values that goes from one tensor to another.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Move {
+    /// Tables for there and back.
+    pub(crate) table: usize,
+    pub(crate) back: usize,
+    /// Values in the box.
+    pub(crate) len: usize,
+    /// First element in the input and in the output.
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+/// What a step does.
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    Input,
+    Parameter(ParameterId),
+    Conv(Box<Conv>),
+    Linear {
+        weight: ParameterId,
+        bias: Option<ParameterId>,
+        rows: usize,
+        features: usize,
+        out: usize,
+    },
+    /// Group norm, or with `stored` batch norm, and a ReLU after it.
+    Group {
+        groups: usize,
+        size: usize,
+        inner: usize,
+        eps: f32,
+        affine: Option<Affine>,
+        stored: Option<(ParameterId, ParameterId)>,
+        relu: bool,
+    },
+    Layer {
+        features: usize,
+        rows: usize,
+        eps: f32,
+        affine: Option<Affine>,
+    },
+    Unary {
+        code: i32,
+        factor: f32,
+    },
+    MaxPool(usize),
+    AveragePool(usize),
+    AdaptivePool(usize),
+    Upsample(usize),
+    Add,
+    Multiply,
+    Dropout(f32),
+    /// One box per input.
+    Move(Vec<Move>),
+    Gather {
+        table: usize,
+        count: usize,
+        size: usize,
+        rows: usize,
+    },
+    MatMul {
+        batches: usize,
+        m: usize,
+        k: usize,
+        n: usize,
+        transpose: bool,
+    },
+    Softmax {
+        features: usize,
+        rows: usize,
+    },
+    Attention {
+        heads: usize,
+        width: usize,
+        queries: usize,
+        keys: usize,
+    },
+}
+
+/// The code of ReLU among the activations.
+pub(crate) const RELU: i32 = 0;
+
+impl Kind {
+    /// Whether the backward pass reads the inputs; `trains` says whether the weight trains.
+    pub(crate) fn reads_inputs(&self, trains: bool) -> bool {
+        match self {
+            Self::Conv(_) | Self::Linear { .. } => trains,
+            Self::Group { .. }
+            | Self::Layer { .. }
+            | Self::Multiply
+            | Self::MatMul { .. }
+            | Self::Attention { .. } => true,
+            Self::Unary { code, .. } => *code == 1 || *code == 2 || *code == 3,
+            _ => false,
+        }
+    }
+
+    /// Whether the backward pass reads the output.
+    pub(crate) fn reads_output(&self) -> bool {
+        matches!(self, Self::Softmax { .. } | Self::Unary { code: RELU, .. })
+    }
+
+    /// Numbers kept per item from the forward pass for the backward pass.
+    pub(crate) fn kept(&self, len: usize) -> usize {
+        match self {
+            Self::Group { groups, stored: None, .. } => 2 * groups,
+            Self::Layer { rows, .. } => 2 * rows,
+            Self::MaxPool(_) => len,
+            Self::Attention { heads, queries, keys, .. } => heads * queries * keys,
+            _ => 0,
+        }
+    }
+
+    /// Numbers of scratch per item in the backward pass.
+    pub(crate) fn scratch(&self) -> usize {
+        match self {
+            Self::Attention { heads, queries, keys, .. } => heads * queries * keys,
+            _ => 0,
+        }
+    }
+
+    /// The weight, where the step multiplies by one.
+    pub(crate) fn weight(&self) -> Option<ParameterId> {
+        match self {
+            Self::Conv(conv) => Some(conv.weight),
+            Self::Linear { weight, .. } => Some(*weight),
+            _ => None,
+        }
+    }
+}
+
+/// A graph's steps, indexed like its nodes.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    /// What each node does; `None` where an earlier node's value is its own.
+    pub(crate) kinds: Vec<Option<Kind>>,
+    /// The node whose value each node's is.
+    pub(crate) roots: Vec<usize>,
+    /// Roots of the inputs.
+    pub(crate) inputs: Vec<Vec<usize>>,
+    /// Values per item.
+    pub(crate) lens: Vec<usize>,
+    pub(crate) needs_gradient: Vec<bool>,
+    pub(crate) output: usize,
+    /// All tables, one after the other.
+    pub(crate) tables: Vec<i32>,
+    /// Numbers of all standardised weights, of their statistics, and of weights turned round.
+    pub(crate) used_len: usize,
+    pub(crate) stats_len: usize,
+    pub(crate) turned_len: usize,
+    /// Where each parameter starts.
+    pub(crate) parameters: Vec<usize>,
+    pub(crate) parameters_len: usize,
+}
+
+fn strides(shape: &[usize]) -> Vec<usize> {
+    (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect()
+}
+
+impl Steps {
+    /// Lowers a graph.
+    pub(crate) fn new(graph: &Graph) -> Self {
+        let nodes = graph.nodes();
+        let mut readers = vec![0usize; nodes.len()];
+        nodes.iter().flat_map(|node| &node.inputs).for_each(|id| readers[id.index()] += 1);
+        readers[graph.output().index()] += 1;
+        let mut steps = Self {
+            kinds: Vec::new(),
+            roots: Vec::new(),
+            inputs: Vec::new(),
+            lens: nodes.iter().map(|node| node.len()).collect(),
+            needs_gradient: graph.needs_gradient(),
+            output: 0,
+            tables: Vec::new(),
+            used_len: 0,
+            stats_len: 0,
+            turned_len: 0,
+            parameters: Vec::new(),
+            parameters_len: 0,
+        };
+        for parameter in graph.parameters() {
+            steps.parameters.push(steps.parameters_len);
+            steps.parameters_len += parameter.len();
+        }
+        for (index, node) in nodes.iter().enumerate() {
+            let inputs: Vec<usize> = node.inputs.iter().map(|id| steps.roots[id.index()]).collect();
+            let shapes: Vec<&[usize]> =
+                node.inputs.iter().map(|id| nodes[id.index()].shape.as_slice()).collect();
+            let before = node.inputs.first().map(|id| id.index());
+            let folded = match (&node.op, before) {
+                (Op::Reshape(_), Some(_)) => true,
+                (Op::Relu, Some(before)) => match &mut steps.kinds[before] {
+                    Some(Kind::Group { relu, .. }) if readers[before] == 1 => {
+                        *relu = true;
+                        true
+                    }
+                    _ => false,
+                },
+                _ => false,
+            };
+            let kind = (!folded).then(|| steps.kind(&node.op, &shapes, &node.shape, inputs.first().copied()));
+            steps.roots.push(if folded { inputs[0] } else { index });
+            steps.kinds.push(kind);
+            steps.inputs.push(inputs);
+        }
+        // A value that folds into its input's needs a gradient exactly if the input does.
+        steps.output = steps.roots[graph.output().index()];
+        steps
+    }
+
+    fn table(&mut self, values: Vec<i32>) -> usize {
+        // Kernels read rows of four at once.
+        self.tables.resize(self.tables.len().next_multiple_of(4), 0);
+        let start = self.tables.len();
+        self.tables.extend(values);
+        start
+    }
+
+    fn window(&mut self, window: &Window, input: &[usize], output: &[usize]) -> usize {
+        let table = Geometry::new(window, 1, input, output).window_table();
+        self.table(table)
+    }
+
+    fn kind(&mut self, op: &Op, inputs: &[&[usize]], shape: &[usize], before: Option<usize>) -> Kind {
+        let x = inputs.first().copied().unwrap_or(&[]);
+        let positions = |shape: &[usize]| shape.iter().skip(1).product::<usize>();
+        let last = |shape: &[usize]| shape.last().copied().unwrap_or(1);
+        let rows = |shape: &[usize]| shape.iter().product::<usize>() / last(shape);
+        let free = |size: &[usize]| Window::new(size.len(), 1);
+        match op {
+            // A reshape is always folded into its input.
+            Op::Input | Op::Reshape(_) => Kind::Input,
+            Op::Parameter(id) => Kind::Parameter(*id),
+            Op::Conv { window, groups, weight, bias, standardise } => {
+                let geometry = Geometry::new(window, *groups, x, shape);
+                let (taps, places) = geometry.forward_tables();
+                let tables = (self.table(taps), self.table(places));
+                let wanted = before.is_some_and(|before| self.needs_gradient[before]);
+                let backward_tables = (wanted && geometry.has_unit_stride()).then(|| {
+                    let (taps, places) = geometry.backward_tables();
+                    (self.table(taps), self.table(places))
+                });
+                let len = geometry.weight_len();
+                let turned = backward_tables.map(|_| {
+                    self.turned_len += len;
+                    self.turned_len - len
+                });
+                let used = standardise.map(|_| {
+                    self.used_len += len;
+                    self.stats_len += 2 * geometry.out;
+                    (self.used_len - len, self.stats_len - 2 * geometry.out)
+                });
+                let sources = self.table(geometry.sources());
+                let (weight, bias, standardise) = (*weight, *bias, *standardise);
+                Kind::Conv(Box::new(Conv {
+                    geometry,
+                    weight,
+                    bias,
+                    standardise,
+                    tables,
+                    backward_tables,
+                    sources,
+                    used,
+                    turned,
+                }))
+            }
+            Op::Linear { weight, bias } => {
+                let (weight, bias) = (*weight, *bias);
+                Kind::Linear { weight, bias, rows: rows(x), features: last(x), out: last(shape) }
+            }
+            Op::GroupNorm { groups, eps, affine } => {
+                let (groups, eps, affine) = (*groups, *eps, *affine);
+                let size = x[0] / groups;
+                Kind::Group { groups, size, inner: positions(x), eps, affine, stored: None, relu: false }
+            }
+            Op::BatchNorm { eps, affine, mean, variance, .. } => Kind::Group {
+                groups: x[0],
+                size: 1,
+                inner: positions(x),
+                eps: *eps,
+                affine: Some(*affine),
+                stored: Some((*mean, *variance)),
+                relu: false,
+            },
+            Op::LayerNorm { eps, affine } => {
+                Kind::Layer { features: last(x), rows: rows(x), eps: *eps, affine: *affine }
+            }
+            Op::Relu => Kind::Unary { code: RELU, factor: 1.0 },
+            Op::Gelu => Kind::Unary { code: 1, factor: 1.0 },
+            Op::Silu => Kind::Unary { code: 2, factor: 1.0 },
+            Op::Tanh => Kind::Unary { code: 3, factor: 1.0 },
+            Op::Scale(factor) => Kind::Unary { code: 4, factor: *factor },
+            Op::MaxPool(window) => Kind::MaxPool(self.window(window, x, shape)),
+            Op::AvgPool(window) => Kind::AveragePool(self.window(window, x, shape)),
+            Op::AdaptiveAvgPool(size) => Kind::AdaptivePool(self.window(&free(size), x, shape)),
+            Op::Upsample(size) => Kind::Upsample(self.window(&free(size), x, shape)),
+            Op::Add => Kind::Add,
+            Op::Mul => Kind::Multiply,
+            Op::Dropout(rate) => Kind::Dropout(*rate),
+            Op::Concat { axis } => {
+                let to = strides(shape);
+                let mut start = 0;
+                let moves = inputs.iter().map(|input| {
+                    let moved = self.moved(input, &strides(input), &to, 0, start * to[*axis]);
+                    start += input[*axis];
+                    moved
+                });
+                Kind::Move(moves.collect())
+            }
+            Op::Slice { axis, start, .. } => {
+                let from = strides(x);
+                Kind::Move(vec![self.moved(shape, &from, &strides(shape), start * from[*axis], 0)])
+            }
+            Op::Permute(axes) => {
+                let from = strides(x);
+                let from: Vec<usize> = axes.iter().map(|&axis| from[axis]).collect();
+                Kind::Move(vec![self.moved(shape, &from, &strides(shape), 0, 0)])
+            }
+            Op::Gather(indices) => {
+                let table = self.table(indices.iter().map(|&index| index as i32).collect());
+                Kind::Gather { table, count: indices.len(), size: positions(x), rows: x[0] }
+            }
+            Op::MatMul { transpose } => {
+                let rank = shape.len();
+                let batches = shape[..rank - 2].iter().product();
+                let (m, k, n) = (shape[rank - 2], x[rank - 1], shape[rank - 1]);
+                Kind::MatMul { batches, m, k, n, transpose: *transpose }
+            }
+            Op::Softmax => Kind::Softmax { features: last(x), rows: rows(x) },
+            Op::Attention { heads } => {
+                let keys = inputs.get(1).map_or(x[0], |key| key[0]);
+                Kind::Attention { heads: *heads, width: x[1] / heads, queries: x[0], keys }
+            }
+        }
+    }
+
+    fn moved(
+        &mut self,
+        size: &[usize],
+        from: &[usize],
+        to: &[usize],
+        from_start: usize,
+        to_start: usize,
+    ) -> Move {
+        let table = |first: &[usize], second: &[usize]| -> Vec<i32> {
+            let rows = size
+                .iter()
+                .zip(first.iter().zip(second))
+                .flat_map(|(size, (first, second))| [*size, *first, *second]);
+            std::iter::once(size.len()).chain(rows).map(|value| value as i32).collect()
+        };
+        let (there, back) = (table(to, from), table(from, to));
+        let (table, back) = (self.table(there), self.table(back));
+        Move { table, back, len: size.iter().product(), from: from_start, to: to_start }
+    }
+}

@@ -1,0 +1,509 @@
+//! The CUDA executor: batched, with cuDNN, cuBLAS and kernels compiled when a card is opened.
+//!
+//! A batch is split into microbatches. Each runs forward and backward once. A sample's weight gradient is either written down, where
+//! that is cheap, or only its norm is made, from inner products; then the clipping factors are known, and the clipped sum is one
+//! weighted sum of what was written and one product per layer of what was not (Bu et al. 2022). Memory is one pool, planned from the
+//! graph, flat in the batch.
+//!
+//! Nothing here is needed to build: the driver, NVRTC, cuBLAS and cuDNN are looked for when [`CudaExecutor::new`] runs.
+#![allow(unsafe_code, reason = "calls into the driver and its libraries")]
+
+mod backward;
+mod clip;
+mod convolution;
+mod cudnn;
+mod device;
+mod error;
+mod geometry;
+mod lower;
+mod memory;
+mod program;
+mod run;
+
+use cudarc::driver::sys::CUevent_flags;
+use cudarc::driver::{CudaEvent, CudaSlice};
+use dapple_graph::{Graph, Loss, Parameters};
+
+use crate::batch::{self, Batch, Targets};
+use crate::clipping::Clipping;
+use crate::error::EngineError;
+use crate::layout::Layout;
+use crate::stats::StepStats;
+use convolution::Choices;
+use device::{Device, Grid, Pointer, address, arguments};
+pub use error::CudaError;
+use error::call;
+use lower::Kind;
+use memory::{Model, WORKSPACE, Work};
+use program::Program;
+use run::{Marks, Run};
+
+/// How an executor uses a card. Only `tf32` changes a result beyond rounding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CudaOptions {
+    /// Which card.
+    pub device: usize,
+    /// Samples that run together; zero chooses by the memory they need.
+    pub microbatch: usize,
+    /// Who computes convolutions.
+    pub convolutions: Convolutions,
+    /// Lets products round their factors to TF32 (11 bits): faster, and less exact.
+    pub tf32: bool,
+    /// Measures how long each kind of operation takes; see [`CudaExecutor::shares`].
+    pub measure: bool,
+}
+
+/// Who computes convolutions where there is a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Convolutions {
+    /// For every shape, whoever was measured to be faster.
+    #[default]
+    Fastest,
+    /// The executor's own kernels.
+    Own,
+    /// cuDNN.
+    Cudnn,
+}
+
+/// Bytes a step works in unless told otherwise.
+const POOL: usize = 3 << 30;
+
+/// Runs one graph on one card.
+#[derive(Debug)]
+pub struct CudaExecutor {
+    graph: Graph,
+    layout: Layout,
+    options: CudaOptions,
+    model: Model,
+    inference: Program,
+    training: Option<Program>,
+    work: Option<Work>,
+    inference_work: Option<Work>,
+    choices: Choices,
+    marks: Marks,
+    shares: Vec<(&'static str, f64)>,
+    peak: usize,
+    // Last, so that it outlives the memory it holds.
+    device: Device,
+}
+
+/// A sum of clipped gradients on the card, in the order of the executor's layout.
+#[derive(Debug)]
+pub struct CudaGradientSum {
+    values: CudaSlice<f32>,
+    /// Host memory that the gradient will come back in.
+    buffer: Vec<f32>,
+    len: usize,
+}
+
+/// An executor with a set of parameters on the card.
+#[derive(Debug)]
+pub struct CudaLoaded<'e> {
+    executor: &'e mut CudaExecutor,
+}
+
+impl CudaExecutor {
+    /// An executor for a graph.
+    ///
+    /// # Errors
+    /// If there is no such card, a library is missing or too old, or the card has too little memory for the model.
+    pub fn new(graph: &Graph, options: CudaOptions) -> Result<Self, CudaError> {
+        let device = Device::open(options.device)?;
+        device.allow_tf32(options.tf32)?;
+        let inference = Program::inference(graph);
+        let model = Model::new(&device, &inference.steps)?;
+        Ok(Self {
+            graph: graph.clone(),
+            layout: Layout::new(graph),
+            options,
+            peak: model.bytes,
+            model,
+            inference,
+            training: None,
+            work: None,
+            inference_work: None,
+            choices: Choices::new(options.tf32, options.convolutions),
+            marks: None,
+            shares: Vec::new(),
+            device,
+        })
+    }
+
+    /// Where the trainable parameters lie in a gradient.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Name of the card.
+    pub fn device_name(&self) -> String {
+        self.device.name()
+    }
+
+    /// Most bytes on the card that were in use at once: model, pool and sums.
+    pub fn peak_bytes(&self) -> usize {
+        self.peak
+    }
+
+    /// Samples that ran together in the last step.
+    pub fn microbatch(&self) -> usize {
+        self.work.as_ref().map_or(0, |work| work.samples)
+    }
+
+    /// Milliseconds of each kind of operation since the executor was made, where it was asked to measure.
+    pub fn shares(&self) -> &[(&'static str, f64)] {
+        &self.shares
+    }
+
+    /// How each convolution runs: its name, direction, and what was measured to be the fastest way.
+    pub fn choices(&self) -> Vec<String> {
+        let direction = |code: u8| ["forward", "data gradient", "weight gradient"][usize::from(code.min(2))];
+        let list = self.choices.list();
+        list.map(|(node, code, choice)| {
+            format!("{} {}: {choice:?}", self.graph.nodes()[node].name, direction(code))
+        })
+        .collect()
+    }
+
+    /// An empty sum for [`CudaLoaded::clipped_sum`] to add to.
+    ///
+    /// # Errors
+    /// If the card has too little memory.
+    pub fn gradient_sum(&mut self) -> Result<CudaGradientSum, CudaError> {
+        self.gradient_sum_in(Vec::new())
+    }
+
+    /// An empty sum whose gradient will come back in the memory of an earlier one.
+    ///
+    /// # Errors
+    /// If the card has too little memory.
+    pub fn gradient_sum_in(&mut self, buffer: Vec<f32>) -> Result<CudaGradientSum, CudaError> {
+        let len = self.layout.len();
+        let values = self.device.allocate(len)?;
+        self.device.clear(address(&values, &self.device.stream), len)?;
+        self.count(4 * len);
+        Ok(CudaGradientSum { values, buffer, len })
+    }
+
+    /// Puts parameters on the card and arranges them for the kernels.
+    ///
+    /// # Errors
+    /// If they belong to another graph, or the card fails.
+    pub fn load<'e>(&'e mut self, parameters: &Parameters) -> Result<CudaLoaded<'e>, CudaError> {
+        if !parameters.fit(&self.graph) {
+            return Err(EngineError::Parameters.into());
+        }
+        let (device, model, steps) = (&self.device, &self.model, &self.inference.steps);
+        device.upload(parameters.values(), model.parameters)?;
+        for kind in steps.kinds.iter().flatten() {
+            let Kind::Conv(conv) = kind else { continue };
+            let geometry = &conv.geometry;
+            let start = steps.parameters[conv.weight.index()];
+            if let (Some(eps), Some((used, stats))) = (conv.standardise, conv.used) {
+                let (weight, used, stats) =
+                    (model.parameters.at(start), model.used.at(used), model.stats.at(stats));
+                let list = arguments![weight, used, stats, geometry.inner(), eps];
+                device.launch("standardise", Grid::blocks(geometry.out, 128), list)?;
+            }
+            if let Some(turned) = conv.turned {
+                let weight = convolution::weight(start, conv, model);
+                let (out, channels) = (geometry.out / geometry.groups, geometry.channels / geometry.groups);
+                let n = geometry.weight_len();
+                let list = arguments![weight, model.turned.at(turned), out, channels, geometry.taps(), n];
+                device.launch("turn_weights", Grid::each(n), list)?;
+            }
+        }
+        Ok(CudaLoaded { executor: self })
+    }
+
+    /// Keeps account of the most memory in use.
+    fn count(&mut self, more: usize) {
+        let work =
+            [&self.work, &self.inference_work].into_iter().flatten().map(|work| work.bytes).sum::<usize>();
+        self.peak = self.peak.max(self.model.bytes + work + more);
+    }
+
+    /// Samples that run together.
+    fn group(&self, program: &Program, samples: usize) -> usize {
+        if self.options.microbatch > 0 {
+            return self.options.microbatch.min(samples).max(1);
+        }
+        let free = self.device.context.mem_get_info().map_or(POOL, |(free, _)| free / 10 * 8);
+        let held = self.work.as_ref().map_or(0, |work| work.bytes);
+        let pool = POOL.min(free.max(held));
+        let fixed = Work::bytes(program, 0, WORKSPACE);
+        let each = (Work::bytes(program, 64, WORKSPACE) - fixed) / 64;
+        let most = (pool.saturating_sub(fixed) / each.max(1)).max(1);
+        // Equal parts, rather than a small one at the end.
+        samples.div_ceil(samples.div_ceil(most).max(1)).max(1)
+    }
+
+    /// Adds up the time between events.
+    fn settle(&mut self) -> Result<(), CudaError> {
+        let Some(marks) = &mut self.marks else { return Ok(()) };
+        call("waiting for the GPU", self.device.stream.synchronize())?;
+        for pair in marks.windows(2) {
+            let [(_, start), (name, end)] = pair else { continue };
+            let time = f64::from(call("timing", start.elapsed_ms(end))?);
+            match self.shares.iter_mut().find(|(known, _)| known == name) {
+                Some((_, total)) => *total += time,
+                None => self.shares.push((name, time)),
+            }
+        }
+        self.marks = None;
+        Ok(())
+    }
+}
+
+impl CudaLoaded<'_> {
+    /// Outputs of all samples, one after the other in row-major order, dropout off.
+    ///
+    /// # Errors
+    /// If the inputs have a wrong length or a value that is not finite, or the card fails.
+    pub fn forward(&mut self, inputs: &[f32]) -> Result<Vec<f32>, CudaError> {
+        let executor = &mut *self.executor;
+        let samples = batch::samples(&executor.graph, inputs, 1)?;
+        let group = executor.group(&executor.inference, samples);
+        if executor.inference_work.as_ref().is_none_or(|work| work.samples < group) {
+            executor.inference_work = None;
+            executor.inference_work = Some(Work::new(&executor.device, &executor.inference, group, 0)?);
+            executor.count(0);
+        }
+        let CudaExecutor { graph, device, model, inference: program, inference_work, choices, .. } = executor;
+        let Some(work) = inference_work else { return Ok(Vec::new()) };
+        let (size, len) = (program.steps.lens[0], program.steps.lens[program.steps.output]);
+        let mut outputs = vec![0.0; samples * len];
+        let parts = inputs.chunks(group * size).zip(outputs.chunks_mut((group * len).max(1)));
+        for (inputs, outputs) in parts {
+            device.upload(inputs, work.inputs[0])?;
+            let samples = inputs.len() / size;
+            let inputs = work.inputs[0];
+            let marks = &mut None;
+            let mut run =
+                Run { device, program, model, work, choices, marks, inputs, samples, dropout: false };
+            run.forward()?;
+            device.download(run.value(program.steps.output), outputs)?;
+        }
+        debug_assert_eq!(len, graph.output_shape().iter().product::<usize>());
+        Ok(outputs)
+    }
+
+    /// Adds every sample's clipped gradient to a sum.
+    ///
+    /// # Errors
+    /// If the batch does not fit the graph, the rule does not fit the model, a gradient is not finite, or the card fails; then the sum
+    /// must not be used.
+    ///
+    /// # Guarantee
+    /// Each sample adds a vector of norm at most [`Clipping::sensitivity`] that depends on no other sample. Every sum is taken in a
+    /// fixed order, so that the same batch on the same card gives the same bits.
+    pub fn clipped_sum(
+        &mut self,
+        batch: &Batch<'_>,
+        clipping: &Clipping,
+        sum: &mut CudaGradientSum,
+    ) -> Result<StepStats, CudaError> {
+        let executor = &mut *self.executor;
+        clipping.check(&executor.layout)?;
+        let samples = batch.check(&executor.graph)?;
+        if sum.len != executor.layout.len() {
+            return Err(EngineError::Parameters.into());
+        }
+        let mut stats = StepStats::default();
+        if samples == 0 {
+            return Ok(stats);
+        }
+        executor.plan(batch.views, samples)?;
+        if executor.options.measure {
+            executor.marks = Some(Vec::new());
+        }
+        let CudaExecutor { graph, layout, device, model, training, work, choices, marks, .. } = executor;
+        let (Some(program), Some(work)) = (training, work) else { return Ok(stats) };
+        let target = address(&sum.values, &device.stream);
+        let step = Step { graph, layout, device, batch, clipping };
+        let groups: Vec<(usize, usize)> = {
+            let each = samples.div_ceil(samples.div_ceil(work.samples));
+            (0..samples).step_by(each).map(|first| (first, each.min(samples - first))).collect()
+        };
+        let size = program.steps.lens[0] * batch.views;
+        let mut idle = device.event()?;
+        let mut ready = upload_inputs(device, batch, size, groups[0], work.inputs[0], &idle)?;
+        for (index, &(first, count)) in groups.iter().enumerate() {
+            idle = device.event()?;
+            call("waiting for a copy", device.stream.wait(&ready))?;
+            let inputs = work.inputs[index % 2];
+            let dropout = batch.dropout.is_some();
+            let mut run =
+                Run { device, program, model, work, choices, marks, inputs, samples: count, dropout };
+            run.mark("copies")?;
+            step.targets(&run, first)?;
+            run.mark("copies")?;
+            run.forward()?;
+            step.loss(&mut run)?;
+            run.backward(layout)?;
+            run.norms()?;
+            // The next samples travel while these are worked on.
+            if let Some(&next) = groups.get(index + 1) {
+                ready = upload_inputs(device, batch, size, next, work.inputs[(index + 1) % 2], &idle)?;
+            }
+            step.factors(&mut run, first, &mut stats)?;
+            run.weighted_sum(layout, target)?;
+        }
+        executor.settle()?;
+        Ok(stats)
+    }
+
+    /// The sum as a flat gradient in the order of [`CudaExecutor::layout`].
+    ///
+    /// # Errors
+    /// If the sum belongs to another graph, or the card fails.
+    pub fn gradient(&mut self, sum: CudaGradientSum) -> Result<Vec<f32>, CudaError> {
+        let CudaExecutor { device, model, layout, inference, .. } = &*self.executor;
+        if sum.len != layout.len() {
+            return Err(EngineError::Parameters.into());
+        }
+        let base = address(&sum.values, &device.stream);
+        for kind in inference.steps.kinds.iter().flatten() {
+            let Kind::Conv(conv) = kind else { continue };
+            let (Some((used, stats)), Some(position)) = (conv.used, layout.position(conv.weight)) else {
+                continue;
+            };
+            let d = base.at(layout.entries()[position].range.start);
+            let list = arguments![d, model.used.at(used), model.stats.at(stats), conv.geometry.inner()];
+            device.launch("standardise_backward", Grid::blocks(conv.geometry.out, 128), list)?;
+        }
+        let mut gradient = sum.buffer;
+        gradient.resize(layout.len(), 0.0);
+        device.download(base, &mut gradient)?;
+        Ok(gradient)
+    }
+}
+
+impl CudaExecutor {
+    /// Plans a step of this many views and samples, and allocates and measures where that is new.
+    fn plan(&mut self, views: usize, samples: usize) -> Result<(), CudaError> {
+        if self.training.as_ref().is_none_or(|program| program.views != views) {
+            self.training = Some(Program::training(&self.graph, &self.layout, views));
+            self.work = None;
+            self.choices.measured = 0;
+        }
+        let Some(program) = &self.training else { return Ok(()) };
+        let group = self.group(program, samples);
+        if self.work.as_ref().is_none_or(|work| work.samples < group) {
+            self.work = None;
+            let work = Work::new(&self.device, program, group, WORKSPACE)?;
+            // Algorithms are measured once, and again when batches turn out to be far larger.
+            if self.choices.measured * 2 <= group {
+                self.choices.measure(&self.device, program, &self.model, &work)?;
+            }
+            self.work = Some(work);
+        }
+        self.count(4 * self.layout.len());
+        Ok(())
+    }
+}
+
+/// What does not change from microbatch to microbatch.
+struct Step<'s> {
+    graph: &'s Graph,
+    layout: &'s Layout,
+    device: &'s Device,
+    batch: &'s Batch<'s>,
+    clipping: &'s Clipping,
+}
+
+/// Sends a microbatch's inputs on the copies' stream once the stream has passed `idle`, when the last reader of the target is through;
+/// the event that comes back says when they are there.
+fn upload_inputs(
+    device: &Device,
+    batch: &Batch<'_>,
+    size: usize,
+    (first, count): (usize, usize),
+    target: Pointer,
+    idle: &CudaEvent,
+) -> Result<CudaEvent, CudaError> {
+    call("waiting for the GPU", device.copies.wait(idle))?;
+    Device::upload_on(&device.copies, &batch.inputs[first * size..][..count * size], target)?;
+    call("waiting for a copy", device.copies.record_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING)))
+}
+
+impl Step<'_> {
+    /// Sends a microbatch's targets and dropout keys.
+    fn targets(&self, run: &Run<'_>, first: usize) -> Result<(), CudaError> {
+        let (views, items) = (self.batch.views, run.items());
+        let shape = self.graph.output_shape();
+        let (len, positions): (usize, usize) = (shape.iter().product(), shape[1..].iter().product());
+        let first = first * views;
+        match self.batch.targets {
+            Targets::Classes(classes) => {
+                self.device.upload(&classes[first * positions..][..items * positions], run.work.targets)?;
+            }
+            Targets::Probabilities(values) | Targets::Values(values) => {
+                self.device.upload(&values[first * len..][..items * len], run.work.targets)?;
+            }
+        }
+        let keys: Vec<u64> = (first..first + items).filter_map(|view| self.batch.dropout_key(view)).collect();
+        self.device.upload(&keys, run.work.keys)
+    }
+
+    /// Losses, and the gradient of the output.
+    fn loss(&self, run: &mut Run<'_>) -> Result<(), CudaError> {
+        let output = run.program.steps.output;
+        let shape = self.graph.output_shape();
+        let (classes, positions) = (shape[0], shape[1..].iter().product::<usize>());
+        let kind = match self.batch.targets {
+            Targets::Classes(_) => 0,
+            Targets::Probabilities(_) => 1,
+            Targets::Values(_) => 2,
+        };
+        let smoothing = match self.graph.loss() {
+            Loss::CrossEntropy { label_smoothing } => label_smoothing,
+            Loss::SquaredError => 0.0,
+        };
+        let scale = 1.0 / self.batch.views as f64;
+        let threads = classes.max(positions).next_multiple_of(32).clamp(32, 256) as u32;
+        self.device.launch(
+            "loss",
+            Grid::blocks(run.items(), threads),
+            arguments![
+                kind,
+                run.value(output),
+                run.work.targets,
+                run.gradient(output),
+                run.work.losses,
+                classes,
+                positions,
+                smoothing,
+                scale,
+            ],
+        )?;
+        run.mark("loss")
+    }
+
+    /// Reads losses and norms, refuses what is not finite, and sends every sample's clipping factors.
+    fn factors(&self, run: &mut Run<'_>, first: usize, stats: &mut StepStats) -> Result<(), CudaError> {
+        let (entries, views, samples) = (self.layout.entries().len(), self.batch.views, run.samples);
+        let mut losses = vec![0.0f64; run.items()];
+        let mut squared = vec![0.0f64; samples * entries];
+        self.device.download(run.work.losses, &mut losses)?;
+        self.device.download(run.work.squared, &mut squared)?;
+        let mut factors = vec![0.0f32; samples * entries];
+        let off = *self.clipping == Clipping::Off;
+        for sample in 0..samples {
+            let index = first + sample;
+            let loss = losses[sample * views..][..views].iter().sum::<f64>() / views as f64;
+            if !loss.is_finite() {
+                return Err(EngineError::NotFinite { place: "loss".into(), sample: index }.into());
+            }
+            let squared = &squared[sample * entries..][..entries];
+            if let Some(entry) = squared.iter().position(|square| !(square.sqrt() as f32).is_finite()) {
+                let place = format!("gradient of {}", self.layout.entries()[entry].name);
+                return Err(EngineError::NotFinite { place, sample: index }.into());
+            }
+            stats.losses.push(loss as f32);
+            stats.norms.push(if off { 0.0 } else { squared.iter().sum::<f64>().sqrt() as f32 });
+            self.clipping.factors(self.layout, squared, &mut factors[sample * entries..][..entries]);
+        }
+        self.device.upload(&factors, run.work.factors)?;
+        run.mark("norms to factors")
+    }
+}

@@ -1,0 +1,352 @@
+//! A graph planned for one purpose: where every value, gradient and partial sum lies, and how each parameter's gradient is made.
+
+use std::ops::Range;
+
+use dapple_graph::Graph;
+use dapple_graph::plan::{Lifetime, MemoryPlan};
+
+use super::lower::{Kind, Steps};
+use crate::layout::Layout;
+
+/// Rough speeds of a large card, for choosing between two ways to a norm: products in a second, and bytes moved.
+const PRODUCTS: f64 = 40e12;
+const BYTES: f64 = 3e12;
+/// Numbers of a written-down gradient that one block of threads squares, or adds up.
+const PART: usize = 4096;
+const BLOCK: usize = 1024;
+
+/// Buffers of a node; `None` where there is nothing to hold.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Buffers {
+    pub(crate) value: Option<usize>,
+    pub(crate) gradient: Option<usize>,
+    pub(crate) kept: Option<usize>,
+    pub(crate) scratch: Option<usize>,
+}
+
+/// How a trainable parameter's gradient is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// Where it lies in a sample's written-down gradient; `None` where only its norm is ever made.
+    pub(crate) written: Option<usize>,
+    /// Partial sums of its squared norm.
+    pub(crate) partials: Range<usize>,
+}
+
+/// A planned graph.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) steps: Steps,
+    pub(crate) views: usize,
+    pub(crate) buffers: Vec<Buffers>,
+    /// For every node and input, whether its gradient is added to one that is there; `None` where it needs none.
+    pub(crate) contributions: Vec<Vec<Option<Contribution>>>,
+    /// Numbers per item of each buffer.
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) sources: Vec<Source>,
+    /// Whether a node's weight gradient is never written down per sample.
+    pub(crate) deferred: Vec<bool>,
+    /// Numbers in a sample's written-down gradient.
+    pub(crate) written: usize,
+    /// Partial sums per sample, and the table of those that are of written-down gradients.
+    pub(crate) partials: usize,
+    pub(crate) parts: Vec<i32>,
+    /// Blocks of the weighted sum.
+    pub(crate) blocks: Vec<i32>,
+    /// Numbers of workspace per sample.
+    pub(crate) workspace: usize,
+    /// Numbers per item of the largest deferred layer's output.
+    pub(crate) scaled: usize,
+    /// Whether a trainable parameter is on no path to the output: its gradient is zero.
+    pub(crate) unreached: bool,
+}
+
+/// How an input's gradient meets those of its other readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contribution {
+    /// It is the first.
+    Write,
+    /// It is added.
+    Add,
+    /// It is the reader's own gradient, in the same memory.
+    Same,
+}
+
+impl Program {
+    /// The plan of a forward pass.
+    pub(crate) fn inference(graph: &Graph) -> Self {
+        let mut steps = Steps::new(graph);
+        steps.needs_gradient.fill(false);
+        Self::new(steps, 1, None)
+    }
+
+    /// The plan of a forward and a backward pass over samples of this many views.
+    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize) -> Self {
+        let mut program = Self::new(Steps::new(graph), views, Some(layout));
+        let needs = graph.needs_gradient();
+        let reached: Vec<_> = graph
+            .nodes()
+            .iter()
+            .zip(needs)
+            .filter(|(_, needs)| *needs)
+            .flat_map(|(node, _)| node.op.parameters())
+            .collect();
+        program.unreached = layout.entries().iter().any(|entry| !reached.contains(&entry.id));
+        program
+    }
+
+    fn new(steps: Steps, views: usize, layout: Option<&Layout>) -> Self {
+        let count = steps.kinds.len();
+        let trains =
+            |kind: &Kind| kind.weight().is_some_and(|id| layout.is_some_and(|l| l.position(id).is_some()));
+        let deferred: Vec<bool> = (0..count)
+            .map(|node| match &steps.kinds[node] {
+                Some(kind) => steps.needs_gradient[node] && trains(kind) && prefers_ghost(kind, views),
+                None => false,
+            })
+            .collect();
+        let mut program = Self {
+            steps,
+            views,
+            buffers: vec![Buffers::default(); count],
+            contributions: Vec::new(),
+            sizes: Vec::new(),
+            sources: Vec::new(),
+            deferred,
+            written: 0,
+            partials: 0,
+            parts: Vec::new(),
+            blocks: Vec::new(),
+            workspace: 0,
+            scaled: 0,
+            unreached: false,
+        };
+        let outputs = (0..count).filter(|&node| program.deferred[node]).map(|node| program.steps.lens[node]);
+        program.scaled = outputs.max().unwrap_or(0);
+        program.place(trains, layout.is_some());
+        if let Some(layout) = layout {
+            program.source(layout);
+        }
+        program
+    }
+
+    /// Decides how gradients meet, when everything is alive, and which buffer it lies in.
+    fn place(&mut self, trains: impl Fn(&Kind) -> bool, training: bool) {
+        let Steps { kinds, inputs, lens, needs_gradient: needs, output, .. } = &self.steps;
+        let count = kinds.len();
+        let backward = |node: usize| 2 * count - node;
+        let end = 2 * count + 1;
+
+        let mut readers = vec![0usize; count];
+        readers[*output] += 1;
+        for node in (0..count).filter(|&node| kinds[node].is_some() && needs[node]) {
+            inputs[node].iter().for_each(|&input| readers[input] += 1);
+        }
+        let mut owner: Vec<usize> = (0..count).collect();
+        let mut started = vec![None; count];
+        started[*output] = Some(count);
+        let mut contributions = vec![Vec::new(); count];
+        for node in (0..count).rev() {
+            let Some(kind) = kinds[node].as_ref().filter(|_| needs[node]) else { continue };
+            for &input in &inputs[node] {
+                let contribution = needs[input].then(|| match (kind, started[input]) {
+                    (Kind::Add, None) if readers[input] == 1 => {
+                        owner[input] = owner[node];
+                        Contribution::Same
+                    }
+                    (_, None) => Contribution::Write,
+                    _ => Contribution::Add,
+                });
+                if contribution.is_some() && started[input].is_none() {
+                    started[input] = Some(backward(node));
+                }
+                contributions[node].push(contribution);
+            }
+        }
+
+        let mut lives: Vec<Lifetime> = Vec::new();
+        let mut add = |len: usize, first: usize, last: usize| {
+            lives.push(Lifetime { len, first, last });
+            Some(lives.len() - 1)
+        };
+        for node in 0..count {
+            let Some(kind) = &kinds[node] else { continue };
+            let mut last = if node == *output { count } else { node };
+            for reader in (node..count).filter(|&reader| inputs[reader].contains(&node)) {
+                let Some(kind) = &kinds[reader] else { continue };
+                last = last.max(reader);
+                if needs[reader] && kind.reads_inputs(trains(kind)) {
+                    last = last.max(if self.deferred[reader] { end } else { backward(reader) });
+                }
+            }
+            let along = matches!(kind, Kind::Conv(conv) if conv.used.is_some() && self.deferred[node]);
+            if needs[node] && (kind.reads_output() || along) {
+                last = last.max(backward(node));
+            }
+            let buffers = &mut self.buffers[node];
+            // The samples themselves have buffers of their own.
+            if !matches!(kind, Kind::Input) {
+                buffers.value = add(lens[node], node, last);
+            }
+            if training && needs[node] {
+                if kind.kept(lens[node]) > 0 {
+                    buffers.kept = add(kind.kept(lens[node]), node, backward(node));
+                }
+                if kind.scratch() > 0 {
+                    buffers.scratch = add(kind.scratch(), backward(node), backward(node));
+                }
+            } else if matches!(kind, Kind::Attention { .. }) {
+                buffers.kept = add(kind.kept(lens[node]), node, node);
+            }
+        }
+        if training {
+            // The loss writes the output's gradient whether anything trains or not.
+            for node in (0..count).rev() {
+                let Some(first) = started[node].filter(|_| kinds[node].is_some() && owner[node] == node)
+                else {
+                    continue;
+                };
+                let shared = (0..=node).filter(|&other| owner[other] == node);
+                let last = shared.map(|other| if self.deferred[other] { end } else { backward(other) }).max();
+                self.buffers[node].gradient = add(lens[node], first, last.unwrap_or(end).max(first));
+            }
+            for node in (0..count).rev() {
+                if owner[node] != node {
+                    self.buffers[node].gradient = self.buffers[owner[node]].gradient;
+                }
+            }
+        }
+        let plan = MemoryPlan::assign(&lives);
+        for buffers in &mut self.buffers {
+            for slot in [&mut buffers.value, &mut buffers.gradient, &mut buffers.kept, &mut buffers.scratch] {
+                *slot = slot.map(|value| plan.assignment[value]);
+            }
+        }
+        self.sizes = plan.buffers;
+        self.contributions = contributions;
+    }
+
+    /// Decides how each parameter's gradient is made, and where its norm is added up.
+    fn source(&mut self, layout: &Layout) {
+        let multiplying =
+            |id| self.steps.kinds.iter().position(|kind| kind.as_ref().and_then(Kind::weight) == Some(id));
+        let nodes: Vec<Option<usize>> = layout.entries().iter().map(|entry| multiplying(entry.id)).collect();
+        for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
+            if node.is_some_and(|node| self.deferred[node]) {
+                continue;
+            }
+            let start = self.written.next_multiple_of(4);
+            self.written = start + entry.range.len();
+            let first = self.parts.len() / 4;
+            let conv = node.and_then(|node| match &self.steps.kinds[node] {
+                Some(Kind::Conv(conv)) => conv.used.map(|used| (conv.geometry.inner(), used)),
+                _ => None,
+            });
+            let size = conv.map_or(PART, |(inner, _)| inner);
+            for offset in (0..entry.range.len()).step_by(size) {
+                let (used, stats) = conv.map_or((-1, -1), |(_, (used, stats))| {
+                    ((used + offset) as i32, (stats + 2 * offset / size) as i32)
+                });
+                self.parts.extend([
+                    (start + offset) as i32,
+                    size.min(entry.range.len() - offset) as i32,
+                    used,
+                    stats,
+                ]);
+            }
+            for offset in (0..entry.range.len()).step_by(BLOCK) {
+                let len = BLOCK.min(entry.range.len() - offset);
+                let target = entry.range.start + offset;
+                self.blocks.extend([start + offset, len, target, index].map(|value| value as i32));
+            }
+            self.sources.push(Source { written: Some(start), partials: first..self.parts.len() / 4 });
+        }
+        self.partials = self.parts.len() / 4;
+        for (index, node) in nodes.iter().enumerate() {
+            let Some(kind) =
+                node.filter(|&node| self.deferred[node]).and_then(|node| self.steps.kinds[node].as_ref())
+            else {
+                continue;
+            };
+            let (filters, workspace) = match kind {
+                Kind::Conv(conv) => {
+                    let (geometry, positions) = (&conv.geometry, conv.geometry.positions());
+                    let grams = geometry.positions_in().pow(2) + positions * positions;
+                    (geometry.out, grams + geometry.out * positions + positions)
+                }
+                Kind::Linear { rows, .. } => (1, 2 * (rows * self.views).pow(2)),
+                _ => (1, 0),
+            };
+            let partials = self.partials..self.partials + filters;
+            self.partials = partials.end;
+            self.workspace = self.workspace.max(workspace);
+            self.sources.insert(index, Source { written: None, partials });
+        }
+    }
+}
+
+/// Whether a layer's norm is cheaper by inner products than by writing down one gradient per sample.
+///
+/// Both ways multiply once over all positions for the sum itself, so the inner products stand against what is written and read.
+fn prefers_ghost(kind: &Kind, views: usize) -> bool {
+    let (products, weights) = match kind {
+        Kind::Conv(conv) => {
+            let geometry = &conv.geometry;
+            if views != 1 || geometry.groups != 1 {
+                return false;
+            }
+            let (inside, outside) = (geometry.positions_in() as f64, geometry.positions() as f64);
+            let (channels, out) = (geometry.channels as f64, geometry.out as f64);
+            // A tap's read costs about as much as eight products.
+            let spread = 8.0 * geometry.taps() as f64 * outside * outside;
+            (2.0 * inside * inside * channels + 2.0 * outside * outside * out + spread, geometry.weight_len())
+        }
+        Kind::Linear { rows, features, out, .. } => {
+            let rows = (rows * views) as f64;
+            if rows == 1.0 {
+                return true;
+            }
+            (2.0 * rows * rows * (features + out) as f64, features * out)
+        }
+        _ => return false,
+    };
+    // Written, read for the norm, and read for the sum.
+    products / PRODUCTS < 12.0 * weights as f64 / BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dapple_graph::zoo;
+
+    #[test]
+    fn small_positions_and_many_weights_are_deferred() {
+        let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
+        let layout = Layout::new(&graph);
+        let program = Program::training(&graph, &layout, 1);
+        let written = |name: &str| {
+            let entry = layout.entries().iter().position(|entry| entry.name == name).unwrap();
+            program.sources[entry].written.is_some()
+        };
+        assert!(written("block1.0.conv2.weight") && written("norm.weight"));
+        assert!(!written("block3.1.conv2.weight") && !written("fc.weight"));
+        assert_eq!(program.sources.len(), layout.entries().len());
+    }
+
+    #[test]
+    fn partial_sums_cover_every_parameter_once() {
+        for views in [1, 2] {
+            let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+            let layout = Layout::new(&graph);
+            let program = Program::training(&graph, &layout, views);
+            let mut ranges: Vec<Range<usize>> = program.sources.iter().map(|s| s.partials.clone()).collect();
+            ranges.sort_by_key(|range| range.start);
+            let mut next = 0;
+            for range in ranges {
+                assert_eq!(range.start, next);
+                next = range.end;
+            }
+            assert_eq!(next, program.partials);
+        }
+    }
+}
