@@ -90,9 +90,9 @@ fn threads_groups_splits_and_checkpoints_change_no_bit() {
         let graph = specimen(name);
         let data = Data::new(&graph, 5, 2);
         let batch = data.batch();
-        let base = clipped(&graph, &batch, &clipping, Options { threads: 1, group: 1, checkpoints: false });
+        let base = clipped(&graph, &batch, &clipping, Options { threads: 1, group: 1, ..Options::default() });
         for (threads, group) in [(1, 4), (2, 2), (3, 1), (8, 3)] {
-            let options = Options { threads, group, checkpoints: false };
+            let options = Options { threads, group, ..Options::default() };
             assert_eq!(base, clipped(&graph, &batch, &clipping, options), "{name} {threads} {group}");
         }
         let size = data.inputs.len() / 5;
@@ -129,7 +129,46 @@ fn vast_layers_agree() {
     let clipping = Clipping::Flat { max_norm: 0.7 };
     for (samples, views) in [(1, 1), (7, 1), (2, 2)] {
         let data = Data::new(&graph, samples, views);
-        agree("vast", &graph, &data.batch(), &clipping, Options { threads: 2, group: 5, checkpoints: false });
+        agree(
+            "vast",
+            &graph,
+            &data.batch(),
+            &clipping,
+            Options { threads: 2, group: 5, ..Options::default() },
+        );
+    }
+}
+
+/// Convolutions that are done by minimal filtering, one with its gradient written down and one deferred.
+fn filtered() -> Graph {
+    let mut builder = dapple_graph::GraphBuilder::new(&[32, 13, 9]);
+    let mut x = builder.input();
+    for (name, out, stride) in [("first", 48, 1), ("second", 32, 2), ("third", 64, 1), ("fourth", 32, 1)] {
+        let window = dapple_graph::Window::square(3).padding(1).stride(stride);
+        x = builder.conv(name, x, dapple_graph::ConvSpec::new(out, window).bias()).unwrap();
+        x = builder.group_norm(&format!("{name}.norm"), x, 8).unwrap();
+        x = builder.add(&format!("{name}.relu"), dapple_graph::Op::Relu, &[x]).unwrap();
+    }
+    x = builder.add("pool", dapple_graph::Op::AdaptiveAvgPool(vec![1, 1]), &[x]).unwrap();
+    x = builder.add("flatten", dapple_graph::Op::Reshape(vec![32]), &[x]).unwrap();
+    x = builder
+        .linear("head", x, 4, dapple_graph::Init::XavierUniform, dapple_graph::Init::Constant(0.0))
+        .unwrap();
+    builder.finish(x, common::CLASSES).unwrap()
+}
+
+#[test]
+fn filtered_convolutions_agree_whatever_the_threads_groups_and_memory() {
+    let (graph, clipping) = (filtered(), Clipping::Flat { max_norm: 0.7 });
+    for views in [1, 2] {
+        let data = Data::new(&graph, 5, views);
+        let batch = data.batch();
+        agree("filtered", &graph, &batch, &clipping, Options { threads: 1, ..Options::default() });
+        let base = clipped(&graph, &batch, &clipping, Options { threads: 1, group: 1, ..Options::default() });
+        for (threads, group, memory) in [(1, 4, 0), (2, 2, 0), (8, 3, 0), (3, 0, 1), (4, 0, 2 << 20)] {
+            let options = Options { threads, group, memory, checkpoints: false };
+            assert_eq!(base, clipped(&graph, &batch, &clipping, options), "{threads} {group} {memory}");
+        }
     }
 }
 
@@ -139,13 +178,13 @@ fn threads_inside_a_sample_change_no_bit() {
     let mut graphs = specimens();
     graphs.push(("vast", vast()));
     for (name, graph) in graphs {
-        let data = Data::new(&graph, 1, 2);
-        let [one, many] = [1, 5].map(|threads| {
-            let options = Options { threads, ..Options::default() };
+        let data = Data::new(&graph, 2, 2);
+        // With hardly any memory samples run one at a time, on all threads.
+        let [one, many] = [(1, 0), (5, 1)].map(|(threads, memory)| {
+            let options = Options { threads, memory, ..Options::default() };
             let parameters = parameters(&graph);
             let mut executor = CpuExecutor::new(&graph, options).unwrap();
-            let outputs =
-                executor.load(&parameters).unwrap().forward(&data.inputs[..data.inputs.len() / 2]).unwrap();
+            let outputs = executor.load(&parameters).unwrap().forward(&data.inputs).unwrap();
             (clipped(&graph, &data.batch(), &clipping, options), outputs)
         });
         assert_eq!(one, many, "{name}");
@@ -170,7 +209,7 @@ fn probabilities_generalise_classes() {
 fn checkpoints_change_nothing_but_rounding() {
     for (name, graph) in specimens() {
         let data = Data::new(&graph, 3, 2);
-        let options = Options { threads: 2, group: 2, checkpoints: true };
+        let options = Options { threads: 2, group: 2, checkpoints: true, ..Options::default() };
         agree(name, &graph, &data.batch(), &Clipping::Flat { max_norm: 0.7 }, options);
     }
 }

@@ -69,7 +69,7 @@ proptest! {
         // A filter with a single weight has no deviation to divide by.
         spec.standardise = (standardise && channels * kernel > 1).then_some(1e-5);
         let graph = conv(&[channels * groups, height, width], spec, false);
-        agree(graph, samples, views, Options { threads, group, checkpoints: false })?;
+        agree(graph, samples, views, Options { threads, group, ..Options::default() })?;
     }
 
     #[test]

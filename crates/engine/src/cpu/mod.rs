@@ -9,6 +9,7 @@ mod pointwise;
 mod pool;
 mod program;
 mod schedule;
+mod share;
 mod step;
 mod sum;
 mod worker;
@@ -23,6 +24,7 @@ use crate::layout::Layout;
 use crate::stats::StepStats;
 use kernel::Lanes;
 use program::Program;
+use share::Sharing;
 pub use sum::GradientSum;
 use worker::{Work, Worker};
 
@@ -33,14 +35,12 @@ pub struct Options {
     pub threads: usize,
     /// Samples a thread works on together; zero chooses by the memory they need.
     pub group: usize,
+    /// Bytes that activations and gradients of samples may take, all threads together; zero takes 160 MiB a thread, and 2 GiB if that is
+    /// more. Samples of which fewer than one per thread fit run fewer at a time, each on several threads.
+    pub memory: usize,
     /// Computes activations twice rather than keep them all, for samples too large to hold.
     pub checkpoints: bool,
 }
-
-/// Bytes of activations and gradients that one thread may hold unless told otherwise.
-const GROUP_BYTES: usize = 160 << 20;
-/// More samples than this share no more weights than they already do.
-const LARGEST_GROUP: usize = 16;
 
 /// Runs one graph.
 #[derive(Debug)]
@@ -126,14 +126,6 @@ impl CpuExecutor {
         }
         Ok(Loaded { executor: self, parameters, training_ready: false, inference_ready: false })
     }
-
-    /// Samples per thread and group.
-    fn group(&self, program: &Program, views: usize) -> usize {
-        match self.options.group {
-            0 => (GROUP_BYTES / (4 * program.item_len() * views).max(1)).clamp(1, LARGEST_GROUP),
-            group => group,
-        }
-    }
 }
 
 impl Loaded<'_, '_> {
@@ -144,8 +136,7 @@ impl Loaded<'_, '_> {
     pub fn forward(&mut self, inputs: &[f32]) -> Result<Vec<f32>, EngineError> {
         let executor = &mut *self.executor;
         let samples = batch::samples(&executor.graph, inputs, 1)?;
-        let threads = executor.options.threads;
-        let group = executor.group(&executor.inference, 1);
+        let sharing = Sharing::new(&executor.options, executor.inference.item_bytes());
         let CpuExecutor {
             graph, layout, lanes, pool, inference: program, inference_workers: workers, ..
         } = executor;
@@ -154,27 +145,25 @@ impl Loaded<'_, '_> {
             self.inference_ready = true;
         }
         let shared = program.shared(graph, layout, *lanes, self.parameters);
-        workers.resize_with(threads, Worker::default);
         let len: usize = graph.output_shape().iter().product();
         let mut outputs = vec![0.0; samples * len];
-        let mut first = 0;
-        for outputs in outputs.chunks_mut((threads * group * len).max(1)) {
-            let share = Share::new(outputs.len() / len, threads);
-            let parts = workers.par_iter_mut().zip(outputs.par_chunks_mut((share.each * len).max(1)));
+        let mut start = 0;
+        for outputs in outputs.chunks_mut((sharing.chunk() * len).max(1)) {
+            let shares = sharing.shares(outputs.len() / len);
+            let parallel = shares.parallel;
+            workers.resize_with(workers.len().max(shares.workers), Worker::default);
+            let parts = workers.par_iter_mut().zip(outputs.par_chunks_mut((shares.each * len).max(1)));
             pool.install(|| {
                 parts.enumerate().for_each(|(index, (worker, outputs))| {
-                    let items = outputs.len() / len;
-                    worker.reserve(&shared, items, items, 0, program.scratch(*lanes, 1, share.parallel));
-                    let first = first + index * share.each;
-                    let parallel = share.parallel;
-                    worker.run(
-                        &shared,
-                        Work { inputs, batch: None, views: 1, first, items, parallel, norms: false },
-                    );
+                    let items = shares.of(index);
+                    worker.reserve(&shared, items, items, 0, program.scratch(*lanes, 1, parallel));
+                    let first = start + index * shares.each;
+                    let work = Work { inputs, batch: None, views: 1, first, items, parallel, norms: false };
+                    worker.run(&shared, work);
                     program.collect(worker, outputs);
                 });
             });
-            first += outputs.len() / len;
+            start += outputs.len() / len;
         }
         Ok(outputs)
     }
@@ -205,40 +194,35 @@ impl Loaded<'_, '_> {
             executor.workers.clear();
             self.training_ready = false;
         }
-        let Some((_, program)) = &executor.training else { return Ok(StepStats::default()) };
-        let group = executor.group(program, views);
-        let threads = executor.options.threads;
-        let CpuExecutor { graph, lanes, pool, layout, training, workers, spare, .. } = executor;
+        let CpuExecutor { graph, options, lanes, pool, layout, training, workers, spare, .. } = executor;
         let Some((_, program)) = training else { return Ok(StepStats::default()) };
+        let sharing = Sharing::new(options, program.item_bytes() * views);
         program.reserve(sum, spare)?;
         if !self.training_ready {
             pool.install(|| program.prepare(*lanes, self.parameters));
             self.training_ready = true;
         }
         let shared = program.shared(graph, layout, *lanes, self.parameters);
-        workers.resize_with(threads, Worker::default);
         let mut stats = StepStats::default();
         let mut start = 0;
         while start < samples {
-            let chunk = (samples - start).min(threads * group);
-            let share = Share::new(chunk, threads);
-            let active = chunk.div_ceil(share.each);
+            let chunk = (samples - start).min(sharing.chunk());
+            let shares = sharing.shares(chunk);
+            let parallel = shares.parallel;
+            workers.resize_with(workers.len().max(shares.workers), Worker::default);
+            let active = &mut workers[..shares.workers];
             pool.install(|| {
-                workers[..active].par_iter_mut().enumerate().for_each(|(index, worker)| {
-                    let own = share.each.min(chunk - index * share.each);
-                    let first = start + index * share.each;
-                    let scratch = program.scratch(*lanes, views, share.parallel);
+                active.par_iter_mut().enumerate().for_each(|(index, worker)| {
+                    let own = shares.of(index);
+                    let first = (start + index * shares.each) * views;
+                    let scratch = program.scratch(*lanes, views, parallel);
                     worker.reserve(&shared, own, own * views, layout.entries().len(), scratch);
-                    let items = own * views;
-                    let parallel = share.parallel;
-                    let inputs = batch.inputs;
-                    let (first, norms) = (first * views, *clipping != Clipping::Off);
-                    let work = Work { inputs, batch: Some(batch), views, first, items, parallel, norms };
-                    worker.run(&shared, work);
+                    let (inputs, norms) = (batch.inputs, *clipping != Clipping::Off);
+                    let (batch, items) = (Some(batch), own * views);
+                    worker.run(&shared, Work { inputs, batch, views, first, items, parallel, norms });
                     program.clip(worker, layout, clipping, own, views);
                 });
             });
-            let active = &workers[..active];
             program.report(active, layout, views, clipping, start, &mut stats)?;
             pool.install(|| program.accumulate(active, layout, views, sum));
             start += chunk;
@@ -260,18 +244,5 @@ impl Loaded<'_, '_> {
             std::mem::swap(spare, &mut arranged);
         }
         Ok(gradient)
-    }
-}
-
-/// How a chunk of samples is shared among threads: samples each, and threads inside each sample.
-struct Share {
-    each: usize,
-    parallel: usize,
-}
-
-impl Share {
-    fn new(samples: usize, threads: usize) -> Self {
-        let each = samples.div_ceil(threads).max(1);
-        Self { each, parallel: threads / samples.clamp(1, threads) }
     }
 }

@@ -134,9 +134,9 @@ impl Program {
         Self { steps, schedule, prepared, places, materialised, sources, arranged, output }
     }
 
-    /// Numbers that one item needs.
-    pub(crate) fn item_len(&self) -> usize {
-        self.schedule.buffers.iter().sum::<usize>() + self.materialised
+    /// Bytes that one item needs.
+    pub(crate) fn item_bytes(&self) -> usize {
+        4 * (self.schedule.buffers.iter().sum::<usize>() + self.materialised)
     }
 
     /// Arranges the weights of every layer.
@@ -358,7 +358,7 @@ mod tests {
     fn checkpoints_save_memory() {
         let graph = resnet(ResNet::R50, &[3, 224, 224], 10, Norm::Group(32)).unwrap();
         let layout = Layout::new(&graph);
-        let len = |checkpoints| Program::training(&graph, &layout, 1, checkpoints).item_len();
+        let len = |checkpoints| Program::training(&graph, &layout, 1, checkpoints).item_bytes();
         let (all, some) = (len(false), len(true));
         assert!(3 * some < 2 * all, "{some} of {all}");
     }

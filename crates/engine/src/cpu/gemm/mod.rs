@@ -416,7 +416,7 @@ struct Product<'a> {
 }
 
 impl Product<'_> {
-    /// Fills the target, by rows on several threads where a single item has to keep them all busy.
+    /// Fills the target, by rows on several threads where items are fewer than threads.
     fn run(self, target: &mut [f32], target_shape: RowShape, rows: usize, parallel: usize) {
         let part = |target: &mut [f32], rows: std::ops::Range<u32>| {
             let Self { source, inner, right, taps, columns, start, classes, items } = self;
@@ -435,8 +435,16 @@ impl Product<'_> {
             }
             .run();
         };
-        if parallel <= 1 || self.items != 1 || rows < 2 * parallel {
+        if parallel <= 1 || rows < 2 * parallel {
             return part(target, 0..rows as u32);
+        }
+        if self.items > 1 {
+            for item in 0..self.items {
+                let data = &self.source.data[item * self.source.shape.item..];
+                let product = Self { source: Rows { data, ..self.source }, items: 1, ..self };
+                product.run(&mut target[item * target_shape.item..], target_shape, rows, parallel);
+            }
+            return;
         }
         let chunk = rows.div_ceil(parallel);
         let target = &mut target[..rows * target_shape.row];

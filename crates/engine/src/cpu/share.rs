@@ -1,0 +1,110 @@
+//! How samples are shared among threads.
+
+use super::Options;
+
+/// Bytes of activations and gradients that one thread holds, so that groups of samples stay small.
+const THREAD_BYTES: usize = 160 << 20;
+/// Bytes that all threads together may hold in any case: fewer would put every thread on the same large sample.
+const TOTAL_BYTES: usize = 2 << 30;
+/// More samples than this share no more weights than they already do.
+const LARGEST_GROUP: usize = 16;
+
+/// Samples that run at once, and samples that one worker takes together. Samples so large that memory holds fewer of them than there
+/// are threads run on several threads each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sharing {
+    threads: usize,
+    workers: usize,
+    group: usize,
+}
+
+impl Sharing {
+    /// For samples of this many bytes.
+    pub(crate) fn new(options: &Options, sample: usize) -> Self {
+        let threads = options.threads.max(1);
+        let sample = sample.max(1);
+        let (each, total) = match options.memory {
+            0 => (THREAD_BYTES, TOTAL_BYTES.max(threads * THREAD_BYTES)),
+            memory => (memory / threads, memory),
+        };
+        let group = match options.group {
+            0 => (each / sample).clamp(1, LARGEST_GROUP),
+            group => group,
+        };
+        Self { threads, workers: (total / sample.saturating_mul(group)).clamp(1, threads), group }
+    }
+
+    /// Samples that are worked on before their gradients are added up.
+    pub(crate) fn chunk(&self) -> usize {
+        self.workers * self.group
+    }
+
+    /// The shares of some samples, at most a chunk.
+    pub(crate) fn shares(&self, samples: usize) -> Shares {
+        let each = samples.div_ceil(self.workers).max(1);
+        let workers = samples.div_ceil(each);
+        Shares { samples, each, workers, parallel: self.threads / workers.max(1) }
+    }
+}
+
+/// What every worker takes of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shares {
+    samples: usize,
+    /// Samples of every worker but the last.
+    pub(crate) each: usize,
+    pub(crate) workers: usize,
+    /// Threads inside a sample.
+    pub(crate) parallel: usize,
+}
+
+impl Shares {
+    /// Samples of a worker.
+    pub(crate) fn of(&self, worker: usize) -> usize {
+        self.each.min(self.samples - worker * self.each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sharing(threads: usize, memory: usize, sample: usize) -> Sharing {
+        Sharing::new(&Options { threads, memory, ..Options::default() }, sample)
+    }
+
+    #[test]
+    fn small_samples_fill_all_threads() {
+        let shares = sharing(4, 0, 1 << 20).shares(64);
+        assert_eq!((shares.workers, shares.each, shares.parallel), (4, 16, 1));
+        assert_eq!(sharing(4, 0, 80 << 20).chunk(), 8);
+    }
+
+    #[test]
+    fn few_samples_share_the_threads() {
+        let shares = sharing(8, 0, 1 << 20).shares(3);
+        assert_eq!((shares.workers, shares.each, shares.parallel), (3, 1, 2));
+    }
+
+    #[test]
+    fn huge_samples_run_one_at_a_time_on_all_threads() {
+        for (memory, sample) in [(0, 3 << 30), (1 << 20, 1 << 20), (1, usize::MAX)] {
+            let sharing = sharing(4, memory, sample);
+            assert_eq!(sharing.chunk(), 1);
+            assert_eq!(sharing.shares(1).parallel, 4);
+        }
+        // Three gigabytes hold two samples of one: two threads each.
+        let sharing = sharing(4, 3 << 30, (1 << 30) + 1);
+        assert_eq!((sharing.chunk(), sharing.shares(2).parallel), (2, 2));
+    }
+
+    #[test]
+    fn every_sample_has_one_worker() {
+        for threads in 1..6 {
+            for samples in 0..20 {
+                let shares = sharing(threads, 0, 1 << 20).shares(samples);
+                assert_eq!((0..shares.workers).map(|worker| shares.of(worker)).sum::<usize>(), samples);
+            }
+        }
+    }
+}
