@@ -105,15 +105,17 @@ fn ground(random: &mut impl Rng) -> Vec<u8> {
     random.fill_bytes(&mut pixels);
     for (y, row) in pixels.chunks_exact_mut(SIDE).enumerate() {
         let (cell_y, along_y) = (y / TEXTURE, y % TEXTURE);
-        for (x, pixel) in row.iter_mut().enumerate() {
-            let (cell_x, along_x) = (x / TEXTURE, x % TEXTURE);
-            let point =
-                |right: usize, down: usize| usize::from(points[(cell_y + down) * POINTS + cell_x + right]);
-            let upper = point(0, 0) * (TEXTURE - along_x) + point(1, 0) * along_x;
-            let lower = point(0, 1) * (TEXTURE - along_x) + point(1, 1) * along_x;
-            let smooth = (upper * (TEXTURE - along_y) + lower * along_y) / (TEXTURE * TEXTURE);
-            let noise = usize::from(*pixel) / 8;
-            *pixel = (base + smooth / 4 + noise).min(255) as u8;
+        let column = |x: usize| {
+            let point = |down: usize| usize::from(points[(cell_y + down) * POINTS + x]);
+            point(0) * (TEXTURE - along_y) + point(1) * along_y
+        };
+        for (cell_x, cell) in row.chunks_exact_mut(TEXTURE).enumerate() {
+            let (left, right) = (column(cell_x), column(cell_x + 1));
+            for (along_x, pixel) in cell.iter_mut().enumerate() {
+                let smooth = (left * (TEXTURE - along_x) + right * along_x) / (TEXTURE * TEXTURE);
+                let noise = usize::from(*pixel) / 8;
+                *pixel = (base + smooth / 4 + noise).min(255) as u8;
+            }
         }
     }
     pixels
@@ -123,21 +125,19 @@ fn ground(random: &mut impl Rng) -> Vec<u8> {
 fn draw(scene: &mut Scene, garment: &[u8], class: u32, (left, top): (i64, i64), random: &mut impl Rng) {
     let mirrored = below(random, 2) == 1;
     let gain = 160 + below(random, 97) as u32;
-    for (y, row) in garment.chunks_exact(GARMENT).enumerate() {
-        for (x, target) in (0..GARMENT).map(|x| (x, left + x as i64)) {
-            let (Ok(across), Ok(down)) = (usize::try_from(target), usize::try_from(top + y as i64)) else {
-                continue;
-            };
+    // The part of the garment that lies within the scene.
+    let within = |start: i64| (-start).max(0) as usize..GARMENT.min((SIDE as i64 - start).max(0) as usize);
+    let (columns, rows) = (within(left), within(top));
+    for y in rows {
+        let row = &garment[y * GARMENT..][..GARMENT];
+        let start = (top + y as i64) * SIDE as i64 + left;
+        for x in columns.clone() {
             let value = u32::from(row[if mirrored { GARMENT - 1 - x } else { x }]);
-            if across >= SIDE || down >= SIDE || value == 0 {
-                continue;
-            }
-            let place = down * SIDE + across;
             // Faint pixels are the edge of the garment.
             let cover = (value * 4).min(255);
-            let shown = value * gain / 256;
-            let below = u32::from(scene.pixels[place]);
-            scene.pixels[place] = ((shown * cover + below * (255 - cover)) / 255) as u8;
+            let place = (start + x as i64) as usize;
+            let ground = u32::from(scene.pixels[place]);
+            scene.pixels[place] = ((value * gain / 256 * cover + ground * (255 - cover)) / 255) as u8;
             if cover >= 128 {
                 scene.label_map[place] = class as u8;
             }

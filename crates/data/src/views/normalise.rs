@@ -13,7 +13,7 @@ struct Channel {
     mean: f32,
     inverse: f32,
     /// The normalised value of each byte.
-    table: Vec<f32>,
+    table: [f32; 256],
 }
 
 impl Normalise {
@@ -42,7 +42,7 @@ impl Normalise {
         let channel = |(&mean, &std): (&f64, &f64)| Channel {
             mean: mean as f32,
             inverse: (1.0 / std) as f32,
-            table: (0..256).map(|byte| ((f64::from(byte) / 255.0 - mean) / std) as f32).collect(),
+            table: std::array::from_fn(|byte| ((byte as f64 / 255.0 - mean) / std) as f32),
         };
         Ok(Self { channels: mean.iter().zip(&std).map(channel).collect() })
     }
@@ -51,7 +51,7 @@ impl Normalise {
         self.channels.len()
     }
 
-    pub(super) fn table(&self, channel: usize) -> &[f32] {
+    pub(super) fn table(&self, channel: usize) -> &[f32; 256] {
         &self.channels[channel].table
     }
 

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 
 use dapple_geometry::{Filter, Size};
 
-/// The weights of one axis. Output pixel `x` reads `weights[x]` from input pixel `first[x]` on.
+/// The weights of one axis. Output pixel `x` reads `count` input pixels from `first[x]` on.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Taps {
     first: Vec<usize>,
-    weights: Vec<Vec<f32>>,
+    count: usize,
+    // [output, count]
+    weights: Vec<f32>,
 }
 
 impl Taps {
@@ -24,46 +26,42 @@ impl Taps {
             (index as usize, vec![1.0])
         };
         let (x_over, over) = (u64::from(output), 2 * u64::from(output));
-        (0..u64::from(output))
-            .map(|x| match filter {
-                Filter::Nearest => pick(x, x_over),
-                Filter::NearestExact => pick(2 * x + 1, over),
-                _ => {
-                    let centre = (2 * x + 1) as f64 * f64::from(input) / over as f64;
-                    weighted(
-                        centre,
-                        f64::from(input) / f64::from(output),
-                        i64::from(input),
-                        filter,
-                        antialias,
-                    )
-                }
-            })
-            .collect()
+        let scale = f64::from(input) / f64::from(output);
+        let pixels = (0..u64::from(output)).map(|x| match filter {
+            Filter::Nearest => pick(x, x_over),
+            Filter::NearestExact => pick(2 * x + 1, over),
+            _ => {
+                let centre = (2 * x + 1) as f64 * f64::from(input) / over as f64;
+                weighted(centre, scale, i64::from(input), filter, antialias)
+            }
+        });
+        Self::new(input as usize, pixels.collect())
     }
 
     /// A Gaussian kernel of `2 radius + 1` pixels with the deviation `0.3 (radius - 1) + 0.8`; the edge pixel repeats.
     pub(super) fn blur(length: u32, radius: u32) -> Self {
         let deviation = 0.3 * (f64::from(radius) - 1.0) + 0.8;
-        let length = i64::from(length);
-        let reach = i64::from(radius);
-        (0..length)
-            .map(|x| {
-                let kernel = |offset: i64| (-0.5 * (offset as f64 / deviation).powi(2)).exp();
-                clamped(x - reach, x + reach, length, |index| kernel(index - x))
-            })
-            .collect()
+        let kernel = |offset: i64| (-0.5 * (offset as f64 / deviation).powi(2)).exp();
+        let (wide, reach) = (i64::from(length), i64::from(radius));
+        let pixels = (0..wide).map(|x| clamped(x - reach, x + reach, wide, |index| kernel(index - x)));
+        Self::new(length as usize, pixels.collect())
+    }
+
+    /// Brings all pixels to the same number of weights, those added being zero.
+    fn new(input: usize, pixels: Vec<(usize, Vec<f32>)>) -> Self {
+        let count = pixels.iter().map(|(_, weights)| weights.len()).max().unwrap_or(1);
+        let mut taps =
+            Self { first: Vec::with_capacity(pixels.len()), count, weights: vec![0.0; pixels.len() * count] };
+        for ((first, weights), padded) in pixels.iter().zip(taps.weights.chunks_exact_mut(count)) {
+            let start = (*first).min(input - count);
+            padded[first - start..][..weights.len()].copy_from_slice(weights);
+            taps.first.push(start);
+        }
+        taps
     }
 
     fn output(&self) -> usize {
         self.first.len()
-    }
-}
-
-impl FromIterator<(usize, Vec<f32>)> for Taps {
-    fn from_iter<I: IntoIterator<Item = (usize, Vec<f32>)>>(pixels: I) -> Self {
-        let (first, weights) = pixels.into_iter().unzip();
-        Self { first, weights }
     }
 }
 
@@ -146,11 +144,14 @@ pub(super) fn apply(
     let (planes, width) = match along_x {
         None => (Cow::Borrowed(planes), width),
         Some(taps) => {
-            let mut output = Vec::with_capacity(channels * height * taps.output());
-            for row in planes.chunks_exact(width) {
-                output.extend(taps.first.iter().zip(&taps.weights).map(|(&first, weights)| {
-                    row[first..].iter().zip(weights).map(|(value, weight)| value * weight).sum::<f32>()
-                }));
+            let mut output = vec![0.0; channels * height * taps.output()];
+            for (row, target) in planes.chunks_exact(width).zip(output.chunks_exact_mut(taps.output())) {
+                for ((target, &first), weights) in
+                    target.iter_mut().zip(&taps.first).zip(taps.weights.chunks_exact(taps.count))
+                {
+                    let values = &row[first..first + taps.count];
+                    *target = values.iter().zip(weights).map(|(value, weight)| value * weight).sum();
+                }
             }
             (Cow::Owned(output), taps.output())
         }
@@ -160,7 +161,8 @@ pub(super) fn apply(
     for (plane, target) in
         planes.chunks_exact(height * width).zip(output.chunks_exact_mut(taps.output() * width))
     {
-        for ((target, &first), weights) in target.chunks_exact_mut(width).zip(&taps.first).zip(&taps.weights)
+        for ((target, &first), weights) in
+            target.chunks_exact_mut(width).zip(&taps.first).zip(taps.weights.chunks_exact(taps.count))
         {
             for (row, &weight) in plane[first * width..].chunks_exact(width).zip(weights) {
                 for (sum, value) in target.iter_mut().zip(row) {

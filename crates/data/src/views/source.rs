@@ -25,56 +25,91 @@ impl Source<'_> {
 
     /// Writes the pixels of a place, seen through the mapping, as normalised planes `[channels, height, width]`.
     pub(super) fn read(&self, mapping: &Mapping, place: Place, normalise: &Normalise, output: &mut [f32]) {
-        let width = self.size().width() as usize;
-        let columns = &mapping.x[place.x as usize..][..place.size.width() as usize];
-        let rows = &mapping.y[place.y as usize..][..place.size.height() as usize];
-        let pixels = place.size.pixels() as usize;
-        // Position of a source pixel: `row * width + column`, whichever axis looks up which.
-        let (step_x, step_y) = if mapping.swapped { (width, 1) } else { (1, width) };
-        for (channel, plane) in output.chunks_exact_mut(pixels).enumerate() {
+        let window = Window::new(self.size(), mapping, place);
+        for (channel, plane) in output.chunks_exact_mut(place.size.pixels() as usize).enumerate() {
             let blank = normalise.blank(channel);
             match self {
                 Self::Image(image) => {
-                    let channels = image.channels();
+                    let layout = Layout { stride: image.channels(), offset: channel };
                     match image.values() {
                         Values::Bytes(bytes) => {
                             let table = normalise.table(channel);
-                            gather(plane, columns, rows, (step_x, step_y), blank, |pixel| {
-                                table[usize::from(bytes[pixel * channels + channel])]
-                            });
+                            window.read(bytes, layout, blank, |byte| table[usize::from(byte)], plane);
                         }
                         Values::Floats(floats) => {
-                            gather(plane, columns, rows, (step_x, step_y), blank, |pixel| {
-                                normalise.value(channel, floats[pixel * channels + channel])
-                            })
+                            let convert = |value| normalise.value(channel, value);
+                            window.read(floats, layout, blank, convert, plane);
                         }
                     }
                 }
                 Self::Planes { size, values } => {
-                    let plane_values = &values[channel * size.pixels() as usize..];
-                    gather(plane, columns, rows, (step_x, step_y), blank, |pixel| plane_values[pixel]);
+                    let layout = Layout { stride: 1, offset: channel * size.pixels() as usize };
+                    window.read(values, layout, blank, |value| value, plane);
                 }
             }
         }
     }
 }
 
-fn gather(
-    plane: &mut [f32],
-    columns: &[Option<u32>],
-    rows: &[Option<u32>],
-    (step_x, step_y): (usize, usize),
-    blank: f32,
-    value: impl Fn(usize) -> f32,
-) {
-    for (target, row) in plane.chunks_exact_mut(columns.len()).zip(rows) {
-        let Some(row) = row else {
-            target.fill(blank);
-            continue;
-        };
-        let start = *row as usize * step_y;
-        for (target, column) in target.iter_mut().zip(columns) {
-            *target = column.map_or(blank, |column| value(start + column as usize * step_x));
+/// Where the values of one channel lie: pixel `p` at `offset + p * stride`.
+#[derive(Clone, Copy)]
+struct Layout {
+    stride: usize,
+    offset: usize,
+}
+
+/// The rows and columns that a place shows.
+struct Window<'a> {
+    columns: &'a [Option<u32>],
+    rows: &'a [Option<u32>],
+    /// First of the columns, where they follow each other.
+    run: Option<usize>,
+    /// Pixels from one looked-up column to the next, and from one looked-up row to the next.
+    step_x: usize,
+    step_y: usize,
+}
+
+impl<'a> Window<'a> {
+    fn new(source: Size, mapping: &'a Mapping, place: Place) -> Self {
+        let width = source.width() as usize;
+        let columns = &mapping.x[place.x as usize..][..place.size.width() as usize];
+        let rows = &mapping.y[place.y as usize..][..place.size.height() as usize];
+        let follows = |pair: &[Option<u32>]| pair[1].is_some_and(|next| pair[0] == next.checked_sub(1));
+        let run = columns.windows(2).all(follows).then(|| columns.first().copied().flatten()).flatten();
+        let (step_x, step_y) = if mapping.swapped { (width, 1) } else { (1, width) };
+        Self { columns, rows, run: run.map(|column| column as usize), step_x, step_y }
+    }
+
+    fn read<T: Copy>(
+        &self,
+        values: &[T],
+        Layout { stride, offset }: Layout,
+        blank: f32,
+        convert: impl Fn(T) -> f32,
+        plane: &mut [f32],
+    ) {
+        for (target, row) in plane.chunks_exact_mut(self.columns.len()).zip(self.rows) {
+            let Some(row) = row else {
+                target.fill(blank);
+                continue;
+            };
+            let row = *row as usize * self.step_y;
+            let at = |column: usize| (row + column * self.step_x) * stride + offset;
+            match (self.run, self.step_x * stride) {
+                (Some(first), 1) => {
+                    let values = &values[at(first)..][..target.len()];
+                    target.iter_mut().zip(values).for_each(|(target, &value)| *target = convert(value));
+                }
+                (Some(first), step) => {
+                    let values = values[at(first)..].iter().step_by(step);
+                    target.iter_mut().zip(values).for_each(|(target, &value)| *target = convert(value));
+                }
+                (None, _) => {
+                    for (target, column) in target.iter_mut().zip(self.columns) {
+                        *target = column.map_or(blank, |column| convert(values[at(column as usize)]));
+                    }
+                }
+            }
         }
     }
 }
