@@ -33,9 +33,7 @@ pub(crate) struct Checkpoint {
 pub(crate) struct Place {
     /// The next step of the plan.
     pub(crate) step: u64,
-    /// Updates so far: fewer than steps where a crash lost some.
-    pub(crate) updates: u64,
-    /// Updates that the optimiser counts.
+    /// Updates of the optimiser: fewer than steps where a crash lost some.
     pub(crate) optimiser_updates: u64,
     /// Digest of the plan.
     pub(crate) spec: String,
@@ -96,7 +94,7 @@ impl Checkpoint {
             let tensor = file.tensor(name).map_err(words)?;
             Ok(tensor.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
         };
-        let has_mean = file.names().iter().any(|name| *name == "mean");
+        let has_mean = file.names().contains(&"mean");
         Ok(Self {
             parameters: values("parameters")?,
             optimiser: State {
@@ -123,18 +121,16 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The newest whole checkpoint of a folder, and the errors of newer ones.
-    pub(crate) fn newest(folder: &Path) -> Result<(Self, Vec<TrainError>), TrainError> {
+    /// The newest whole checkpoint of a folder, and the errors of newer ones; none where none was ever written.
+    pub(crate) fn newest(folder: &Path) -> Result<Option<(Self, Vec<TrainError>)>, TrainError> {
         let mut damaged = Vec::new();
         for path in list(folder)?.into_iter().rev() {
             match Self::from_bytes(&files::read(&path)?) {
-                Ok(checkpoint) => return Ok((checkpoint, damaged)),
+                Ok(checkpoint) => return Ok(Some((checkpoint, damaged))),
                 Err(problem) => damaged.push(TrainError::Checkpoint { path, problem }),
             }
         }
-        let none =
-            || TrainError::Checkpoint { path: folder.to_owned(), problem: "no checkpoint in it".to_owned() };
-        Err(damaged.into_iter().next().unwrap_or_else(none))
+        damaged.into_iter().next().map_or(Ok(None), Err)
     }
 
     /// Puts stored values into parameters; false if they do not fit.
@@ -178,7 +174,6 @@ mod tests {
         Checkpoint {
             place: Place {
                 step,
-                updates: step,
                 optimiser_updates: step,
                 spec: "spec".into(),
                 ledger_lines: 3,
@@ -193,11 +188,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_the_last_two_are_kept() {
         let folder = tempfile::tempdir().unwrap();
+        assert!(Checkpoint::newest(folder.path()).unwrap().is_none());
         for step in [1, 20, 300, 4000] {
             checkpoint(step, step > 100).write(folder.path()).unwrap();
         }
         assert_eq!(list(folder.path()).unwrap().len(), 2);
-        let (newest, damaged) = Checkpoint::newest(folder.path()).unwrap();
+        let (newest, damaged) = Checkpoint::newest(folder.path()).unwrap().unwrap();
         assert_eq!((newest, damaged.len()), (checkpoint(4000, true), 0));
     }
 
@@ -209,7 +205,7 @@ mod tests {
         let paths = list(folder.path()).unwrap();
         let bytes = fs::read(&paths[1]).unwrap();
         fs::write(&paths[1], &bytes[..bytes.len() - 3]).unwrap();
-        let (newest, damaged) = Checkpoint::newest(folder.path()).unwrap();
+        let (newest, damaged) = Checkpoint::newest(folder.path()).unwrap().unwrap();
         assert_eq!((newest.place.step, damaged.len()), (1, 1));
         fs::write(&paths[0], b"").unwrap();
         assert!(Checkpoint::newest(folder.path()).is_err());

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 
 use crate::error::TrainError;
 
-/// Names that a half-written file has until it is whole.
-const PARTIAL: &str = "partial";
+/// What the name of a file ends in until it is whole.
+const PARTIAL: &str = ".partial";
 
 /// Writes a file so that, whenever the machine stops, either the old content or the new one is there, and the new one once this
 /// returns.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
     let failed = |source| TrainError::file(path, source);
-    let partial = path.with_added_extension(PARTIAL);
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(PARTIAL);
+    let partial = PathBuf::from(partial);
     let written = File::create(&partial).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()
@@ -53,7 +55,7 @@ pub(crate) struct Lock {
 
 impl Lock {
     pub(crate) fn take(folder: &Path) -> Result<Self, TrainError> {
-        let path: PathBuf = folder.join("lock");
+        let path = folder.join("lock");
         let file = File::options()
             .create(true)
             .truncate(false)

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dapple_graph::zoo::{self, Norm, ResNet, Vgg, WideResNet};
-use dapple_graph::{Graph, GraphError, Loss, Parameters, weights};
+use dapple_graph::{Graph, GraphBuilder, GraphError, Init, Loss, Op, Parameters, weights};
 use dapple_plan::spec::{ModelSpec, NormSpec, keys};
 
 use crate::error::TrainError;
@@ -64,6 +64,7 @@ fn architecture(spec: &ModelSpec, shape: &[usize], classes: usize) -> Result<Gra
         }
     };
     match name {
+        "linear" => fixed(linear(shape, classes)),
         "small-cnn" => fixed(zoo::small_cnn(shape, classes)),
         "wrn-16-4" => fixed(zoo::wide_resnet(WideResNet::W16x4, shape, classes)),
         "wrn-40-4" => fixed(zoo::wide_resnet(WideResNet::W40x4, shape, classes)),
@@ -75,6 +76,14 @@ fn architecture(spec: &ModelSpec, shape: &[usize], classes: usize) -> Result<Gra
         "vgg-16" => Ok(zoo::vgg(Vgg::V16, shape, classes, norm)?),
         other => Err(unknown(format!("{other:?} is no model"))),
     }
+}
+
+/// Softmax regression: one linear layer on all pixels, from zero. Its loss is convex.
+fn linear(shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
+    let mut builder = GraphBuilder::new(shape);
+    let pixels = builder.add("flatten", Op::Reshape(vec![shape.iter().product()]), &[builder.input()])?;
+    let output = builder.linear("fc", pixels, classes, Init::Constant(0.0), Init::Constant(0.0))?;
+    builder.finish(output, Loss::CrossEntropy { label_smoothing: 0.0 })
 }
 
 /// Names of the layers that train, in order.

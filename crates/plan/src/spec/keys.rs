@@ -255,6 +255,12 @@ pub const KEYS: &[Key] = &[
     ),
     file_only("train.evaluate_every", "100", "the number of steps between two evaluations")
         .or("only at the end"),
+    file_only(
+        "train.evaluation_grid",
+        "4",
+        "the number of crops along each side of an image whose answers are averaged in evaluation",
+    )
+    .or("1"),
     file_only("train.checkpoint_every", "100", "the number of steps between two checkpoints"),
     file_only("train.until_budget", "true", "whether to train until privacy.epsilon is spent").or("false"),
     file_only("train.label_smoothing", "0.1", "the weight of the uniform distribution in the labels").or("0"),

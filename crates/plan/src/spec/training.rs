@@ -191,6 +191,9 @@ pub struct TrainSpec {
     /// Steps between two evaluations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluate_every: Option<u64>,
+    /// Crops along each side of an image whose answers are averaged in evaluation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation_grid: Option<u32>,
     /// Steps between two checkpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<u64>,

@@ -34,6 +34,14 @@ pub struct Start {
     pub private: bool,
 }
 
+impl Start {
+    /// Whether a step may be taken again at no cost: with a seed it releases the same, without privacy nothing is counted on.
+    #[must_use]
+    pub fn repeats_freely(&self) -> bool {
+        self.deterministic || !self.private
+    }
+}
+
 /// One line of a ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]

@@ -80,7 +80,7 @@ impl History {
                     return order("a block larger than the run's largest");
                 }
                 // A step taken again with fresh noise is another release; with a seed it is the same one.
-                if *first != self.spent && !(self.start.deterministic && *first < self.spent) {
+                if *first != self.spent && !(self.start.repeats_freely() && *first < self.spent) {
                     return order("steps that do not follow those before");
                 }
                 Ok(())

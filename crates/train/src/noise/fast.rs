@@ -60,7 +60,7 @@ impl Block {
             self.rounded[0][i] = whole_first;
             self.rounded[1][i] = whole_second;
             let farthest = (first - whole_first).abs().max((second - whole_second).abs());
-            let doubtful = (uniform < EDGE) | (uniform > 1.0 - EDGE) | (farthest >= 0.5 - DOUBT);
+            let doubtful = (uniform.min(1.0 - uniform) < EDGE) | (farthest >= 0.5 - DOUBT);
             self.doubtful[i] = doubtful;
             any |= doubtful;
         }

@@ -1,0 +1,137 @@
+//! How good a model is on records it was not trained on.
+
+use std::sync::Arc;
+
+use dapple_data::{Dataset, Loader, LoaderOptions, Views};
+use dapple_engine::CpuExecutor;
+use dapple_graph::Parameters;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+
+/// Accuracy and loss on a set of records.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// Records.
+    pub records: u64,
+    /// Share of records whose class is the most likely one.
+    pub accuracy: f64,
+    /// Share of records whose class is among the five most likely; none where there are no more than five classes.
+    pub top5: Option<f64>,
+    /// Mean cross-entropy.
+    pub loss: f64,
+    /// Accuracy on each class; none for a class without records.
+    pub per_class: Vec<Option<f64>>,
+    /// `confusion[class][said]`: records of a class that the model said to be of another, or of the same.
+    pub confusion: Vec<Vec<u64>>,
+}
+
+/// Evaluates a model. Where the views crop, `grid * grid` crops of each image are seen and their probabilities averaged.
+pub(crate) fn evaluate(
+    executor: &mut CpuExecutor,
+    parameters: &Parameters,
+    dataset: &Arc<dyn Dataset>,
+    views: &Views,
+    grid: u32,
+    threads: usize,
+) -> Result<Evaluation, TrainError> {
+    let classes = dataset.classes() as usize;
+    let options = LoaderOptions { threads, ..LoaderOptions::default() };
+    let loader = Loader::evaluate(Arc::clone(dataset), views.clone(), grid, options)?;
+    let mut tally = Tally::new(classes);
+    let mut loaded = executor.load(parameters)?;
+    for microbatch in loader {
+        let microbatch = microbatch?;
+        let outputs = loaded.forward(&microbatch.inputs)?;
+        let record_len = classes * microbatch.views;
+        for (outputs, &label) in outputs.chunks_exact(record_len.max(1)).zip(&microbatch.labels) {
+            tally.count(&probabilities(outputs, classes), label as usize);
+        }
+    }
+    Ok(tally.finish())
+}
+
+/// Mean over the views of the softmax of their outputs.
+fn probabilities(outputs: &[f32], classes: usize) -> Vec<f64> {
+    let mut mean = vec![0.0; classes];
+    let views = outputs.len() / classes.max(1);
+    for view in outputs.chunks_exact(classes.max(1)) {
+        let largest = view.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let exponentials: Vec<f64> = view.iter().map(|&output| f64::from(output - largest).exp()).collect();
+        let sum: f64 = exponentials.iter().sum();
+        mean.iter_mut().zip(exponentials).for_each(|(mean, value)| *mean += value / sum / views as f64);
+    }
+    mean
+}
+
+struct Tally {
+    records: u64,
+    top5: u64,
+    loss: f64,
+    confusion: Vec<Vec<u64>>,
+}
+
+impl Tally {
+    fn new(classes: usize) -> Self {
+        Self { records: 0, top5: 0, loss: 0.0, confusion: vec![vec![0; classes]; classes] }
+    }
+
+    fn count(&mut self, probabilities: &[f64], label: usize) {
+        let own = probabilities[label];
+        // Of equally likely classes the first counts as the likeliest.
+        let rank =
+            probabilities.iter().enumerate().filter(|&(i, &p)| p > own || (p == own && i < label)).count();
+        let best = probabilities
+            .iter()
+            .enumerate()
+            .fold(0, |best, (i, &p)| if p > probabilities[best] { i } else { best });
+        self.records += 1;
+        self.top5 += u64::from(rank < 5);
+        self.loss -= own.max(f64::MIN_POSITIVE).ln();
+        self.confusion[label][best] += 1;
+    }
+
+    fn finish(self) -> Evaluation {
+        let records = self.records.max(1) as f64;
+        let right: u64 = self.confusion.iter().enumerate().map(|(class, row)| row[class]).sum();
+        let per_class = self.confusion.iter().enumerate().map(|(class, row)| {
+            let all: u64 = row.iter().sum();
+            (all > 0).then(|| row[class] as f64 / all as f64)
+        });
+        Evaluation {
+            records: self.records,
+            accuracy: right as f64 / records,
+            top5: (self.confusion.len() > 5).then_some(self.top5 as f64 / records),
+            loss: self.loss / records,
+            per_class: per_class.collect(),
+            confusion: self.confusion,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_counts_what_a_reader_would() {
+        let mut tally = Tally::new(7);
+        // The likeliest class is right; the class is sixth; the class is fifth by a tie with a later one.
+        tally.count(&[0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1], 0);
+        tally.count(&[0.3, 0.2, 0.15, 0.12, 0.11, 0.07, 0.05], 5);
+        tally.count(&[0.3, 0.2, 0.2, 0.1, 0.1, 0.1, 0.0], 4);
+        let evaluation = tally.finish();
+        assert_eq!(evaluation.accuracy, 1.0 / 3.0);
+        assert_eq!(evaluation.top5, Some(2.0 / 3.0));
+        assert_eq!(evaluation.confusion[5][0], 1);
+        assert_eq!(evaluation.per_class[..2], [Some(1.0), None]);
+        let loss = -(0.4f64.ln() + 0.07f64.ln() + 0.1f64.ln()) / 3.0;
+        assert!((evaluation.loss - loss).abs() < 1e-12);
+    }
+
+    #[test]
+    fn views_are_averaged_as_probabilities() {
+        let mean = probabilities(&[0.0, 0.0, 1000.0, 0.0], 2);
+        assert!((mean[0] - 0.75).abs() < 1e-12 && (mean[1] - 0.25).abs() < 1e-12, "{mean:?}");
+    }
+}

@@ -1,0 +1,117 @@
+//! The folder of a run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dapple_data::formats;
+use dapple_geometry::Mask;
+use dapple_plan::PlanSpec;
+
+use crate::error::TrainError;
+use crate::files;
+
+/// The names in a run folder. What lies in `private` is not covered by the guarantee and must stay where the data may be; everything
+/// else is computed from released values and public ones.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder {
+    root: PathBuf,
+}
+
+impl Folder {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn plan(&self) -> PathBuf {
+        self.root.join("plan.toml")
+    }
+
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.root.join("certificate.json")
+    }
+
+    pub(crate) fn ledger(&self) -> PathBuf {
+        self.root.join("ledger.jsonl")
+    }
+
+    pub(crate) fn metrics(&self) -> PathBuf {
+        self.root.join("metrics.jsonl")
+    }
+
+    pub(crate) fn checkpoints(&self) -> PathBuf {
+        self.root.join("checkpoints")
+    }
+
+    pub(crate) fn model(&self) -> PathBuf {
+        self.root.join("model.safetensors")
+    }
+
+    /// Losses and batch sizes of training.
+    pub(crate) fn diagnostics(&self) -> PathBuf {
+        self.root.join("private/diagnostics.jsonl")
+    }
+
+    /// What hides the fingerprint of the data set in the ledger.
+    pub(crate) fn data_key(&self) -> PathBuf {
+        self.root.join("private/data.key")
+    }
+
+    /// The key of balanced sampling, whose allocation must outlive a crash.
+    pub(crate) fn sampling_key(&self) -> PathBuf {
+        self.root.join("private/sampling.key")
+    }
+
+    fn mask(&self) -> PathBuf {
+        self.root.join("mask.pgm")
+    }
+
+    /// Makes the folders of a run, unless there is a run already.
+    pub(crate) fn create(&self) -> Result<(), TrainError> {
+        if self.ledger().exists() {
+            return Err(TrainError::Exists { folder: self.root.clone() });
+        }
+        for folder in [self.checkpoints(), self.root.join("private")] {
+            fs::create_dir_all(&folder).map_err(|source| TrainError::file(&folder, source))?;
+        }
+        files::sync_folder(&self.root)
+    }
+
+    /// Keeps what was asked for.
+    pub(crate) fn write_request(&self, spec: &PlanSpec, masks: &[Mask]) -> Result<(), TrainError> {
+        if let Some(mask) = masks.first() {
+            let size = mask.size();
+            let mut bytes = format!("P5\n{} {}\n255\n", size.width(), size.height()).into_bytes();
+            bytes.extend(mask.bytes().iter().map(|&private| if private == 0 { 0 } else { u8::MAX }));
+            files::write_atomic(&self.mask(), &bytes)?;
+        }
+        files::write_atomic(&self.plan(), spec.to_toml().as_bytes())
+    }
+
+    /// What was asked for.
+    pub(crate) fn read_request(&self) -> Result<(PlanSpec, Vec<Mask>), TrainError> {
+        if !self.ledger().exists() {
+            return Err(TrainError::NoRun { folder: self.root.clone() });
+        }
+        let path = self.plan();
+        let text = files::read_text(&path)?;
+        let spec = PlanSpec::from_toml(&text).map_err(|error| error.in_file(&path.display().to_string()))?;
+        let masks = if self.mask().exists() { vec![self.read_mask()?] } else { Vec::new() };
+        Ok((spec, masks))
+    }
+
+    fn read_mask(&self) -> Result<Mask, TrainError> {
+        let path = self.mask();
+        let picture = formats::decode(&files::read(&path)?, &path)?;
+        let dapple_data::Values::Bytes(values) = picture.values() else {
+            return Err(TrainError::Changed { folder: self.root.clone(), what: "mask" });
+        };
+        let private = values.chunks_exact(picture.channels()).map(|pixel| pixel[0]).collect();
+        Mask::from_bytes(picture.size(), private).map_err(|source| {
+            TrainError::setting("region.mask", format!("{}: {source}", path.display()), "restore the file")
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! What a run tells while it goes on. The crate itself prints nothing.
+
+use std::ops::ControlFlow;
+
+use crate::error::TrainError;
+use crate::evaluation::Evaluation;
+use crate::prepare::Prepared;
+
+/// Listens to a run, and may end it.
+pub trait Observer {
+    /// Called at every event; `Break` ends the run in order within a fraction of a second, ready to be resumed.
+    fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()>;
+}
+
+/// Listens to nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn notice(&mut self, _: &Event<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// Something that happened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// Everything is checked; the first step comes next.
+    Begins {
+        /// Steps of the plan.
+        steps: u64,
+        /// Steps that already count as taken.
+        spent: u64,
+        /// Values that train.
+        trainable: usize,
+        /// Epsilon of the whole plan, where there is privacy.
+        epsilon: Option<f64>,
+    },
+    /// A step was taken.
+    Step(StepReport<'a>),
+    /// The model was evaluated on the test set.
+    Evaluated {
+        /// Steps taken.
+        step: u64,
+        /// What came out.
+        evaluation: &'a Evaluation,
+    },
+    /// A checkpoint was written.
+    Checkpoint {
+        /// Steps taken.
+        step: u64,
+    },
+    /// Something that a user should know.
+    Warning(&'a str),
+}
+
+/// What a step says of itself. Losses, batch sizes and clipped shares come straight from private records: they may be shown to whoever
+/// may see the data, and to nobody else.
+#[derive(Clone, Copy)]
+pub struct StepReport<'a> {
+    /// Steps taken, this one included.
+    pub step: u64,
+    /// Steps of the plan.
+    pub steps: u64,
+    /// The learning rate.
+    pub learning_rate: f64,
+    /// Records drawn. Not private.
+    pub drawn: usize,
+    /// Mean loss of the records drawn; none for an empty batch. Not private.
+    pub loss: Option<f64>,
+    /// Share of the records whose gradient was longer than the clip norm. Not private.
+    pub clipped: Option<f64>,
+    /// Seconds since the run began or was resumed.
+    pub seconds: f64,
+    pub(crate) prepared: &'a Prepared,
+}
+
+impl StepReport<'_> {
+    /// An upper bound on the epsilon spent by the steps so far, or none without privacy. It is computed when asked for, which takes
+    /// from a millisecond to a second: ask now and then.
+    ///
+    /// # Errors
+    /// A number beyond the accountant's limits.
+    pub fn epsilon(&self) -> Result<Option<f64>, TrainError> {
+        Ok(self.prepared.price(self.step)?.map(|certificate| certificate.epsilon.upper))
+    }
+}
+
+impl std::fmt::Debug for StepReport<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("StepReport")
+            .field("step", &self.step)
+            .field("loss", &self.loss)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,285 @@
+//! From what a user asks for to all that a run needs, before anything is written.
+
+use std::path::{Path, PathBuf};
+
+use dapple_data::{Opened, Views, open};
+use dapple_engine::Clipping;
+use dapple_geometry::Mask;
+use dapple_graph::{Graph, Parameters};
+use dapple_plan::spec::{ClippingKind, Delta, Pixels, PlanSpec};
+use dapple_plan::{Certificate, Plan, PlanError, Precision, Relation, Unknown, Value, calibrate};
+
+use crate::error::TrainError;
+use crate::model;
+
+/// Keeps short gradients short under automatic clipping (Bu et al. 2022).
+const STABILITY: f64 = 0.01;
+
+/// A plan to train, where its relative paths begin, and the pictures that it names.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The plan.
+    pub spec: PlanSpec,
+    /// The folder of the plan's file.
+    pub base: PathBuf,
+    /// The decoded picture that `region.mask` names.
+    pub masks: Vec<Mask>,
+}
+
+/// A request in which nothing is open any more: data read, noise or steps solved for, every part checked.
+pub(crate) struct Prepared {
+    pub(crate) spec: PlanSpec,
+    pub(crate) masks: Vec<Mask>,
+    pub(crate) plan: Plan,
+    /// The price of the whole plan; none without privacy.
+    pub(crate) planned: Option<Certificate>,
+    pub(crate) data: Opened,
+    /// Views and graph of each part of the plan.
+    pub(crate) views: Vec<Views>,
+    pub(crate) graphs: Vec<Graph>,
+    pub(crate) parameters: Parameters,
+}
+
+impl Prepared {
+    /// Opens the data and fills in what the plan leaves open.
+    pub(crate) fn new(request: &Request) -> Result<Self, TrainError> {
+        let mut spec = request.spec.clone();
+        absolute_paths(&mut spec, &request.base);
+        let data = open(&spec.data, &request.base)?;
+        complete(&mut spec, &request.masks, &data)?;
+        Self::assemble(spec, request.masks.clone(), data)
+    }
+
+    /// The same from a plan that was completed before.
+    pub(crate) fn again(spec: PlanSpec, masks: Vec<Mask>) -> Result<Self, TrainError> {
+        let data = open(&spec.data, Path::new(""))?;
+        Self::assemble(spec, masks, data)
+    }
+
+    fn assemble(spec: PlanSpec, masks: Vec<Mask>, data: Opened) -> Result<Self, TrainError> {
+        refuse(&spec)?;
+        let plan = Plan::check_with_masks(&spec, &masks)?;
+        refuse_plan(&plan)?;
+        let records = data.train.len() as u64;
+        if plan.records() != records {
+            return Err(dapple_data::DataError::Records { plan: plan.records(), data: records }.into());
+        }
+        let planned = match is_private(&spec) {
+            true => Some(plan.price(Precision::default())?),
+            false => None,
+        };
+        if let (Some(planned), Some(target)) = (&planned, spec.privacy.epsilon)
+            && planned.epsilon.upper > target
+        {
+            return Err(TrainError::setting(
+                "privacy.epsilon",
+                format!("the plan spends {:.4}, more than {target}", planned.epsilon.upper),
+                "leave privacy.noise_multiplier out to have it solved for, or set train.until_budget = true",
+            ));
+        }
+        let parts = parts(&plan);
+        let views = parts
+            .iter()
+            .map(|part| Views::new(part.spatial(), &spec.data, &*data.train))
+            .collect::<Result<Vec<_>, _>>()?;
+        let smoothing = spec.train.label_smoothing.unwrap_or(0.0);
+        let graphs = views
+            .iter()
+            .map(|views| model::build(&spec.model, &views.shape(), data.train.classes() as usize, smoothing))
+            .collect::<Result<Vec<_>, _>>()?;
+        let parameters = model::first_weights(&spec.model, &graphs[0], Path::new(""))?;
+        if let Some(phase) = graphs.iter().position(|graph| !parameters.fit(graph)) {
+            return Err(TrainError::setting(
+                "pipeline.crop",
+                format!("phase {}: the model has other parameters for crops of this size", phase + 1),
+                "choose a model that ends in a global pooling (wrn, resnet), or set data.size",
+            ));
+        }
+        Ok(Self { spec, masks, plan, planned, data, views, graphs, parameters })
+    }
+
+    /// The parts of the plan, in order.
+    pub(crate) fn parts(&self) -> &[Plan] {
+        parts(&self.plan)
+    }
+
+    pub(crate) fn private(&self) -> bool {
+        is_private(&self.spec)
+    }
+
+    /// Whether every random number follows from a seed.
+    pub(crate) fn deterministic(&self) -> bool {
+        self.spec.train.seed.is_some()
+    }
+
+    pub(crate) fn clipping(&self) -> Clipping {
+        let max_norm = self.plan.max_grad_norm().unwrap_or(1.0);
+        match (self.private(), self.spec.train.clipping.unwrap_or_default()) {
+            (false, _) => Clipping::Off,
+            (true, ClippingKind::Flat) => Clipping::Flat { max_norm },
+            (true, ClippingKind::Automatic) => Clipping::Automatic { max_norm, stability: STABILITY },
+            (true, ClippingKind::PerLayer) => Clipping::PerLayer { max_norm },
+        }
+    }
+
+    /// The price of the first `steps` steps of the plan; none for none, and none without privacy.
+    ///
+    /// # Guarantee
+    /// The certificate holds for everything that these steps release. Balanced sampling decides at the start which steps a record
+    /// joins, so there the first step costs as much as all.
+    pub(crate) fn price(&self, steps: u64) -> Result<Option<Certificate>, TrainError> {
+        if steps == 0 || !self.private() {
+            return Ok(None);
+        }
+        let balanced = matches!(self.plan.sampling(), dapple_plan::Sampling::Balanced { .. });
+        if steps >= self.plan.steps() || balanced {
+            return Ok(self.planned.clone());
+        }
+        let mut spec = self.spec.clone();
+        if spec.phases.is_empty() {
+            (spec.sampling.epochs, spec.sampling.steps) = (None, Some(steps));
+        } else {
+            let mut left = steps;
+            for phase in &mut spec.phases {
+                let own = Plan::check_with_masks(&self.spec.in_phase(phase), &self.masks)?.steps().min(left);
+                (phase.epochs, phase.steps) = (None, Some(own));
+                left -= own;
+            }
+            spec.phases.retain(|phase| phase.steps != Some(0));
+        }
+        Ok(Some(Plan::check_with_masks(&spec, &self.masks)?.price(Precision::default())?))
+    }
+}
+
+fn parts(plan: &Plan) -> &[Plan] {
+    if plan.phases().is_empty() { std::slice::from_ref(plan) } else { plan.phases() }
+}
+
+fn is_private(spec: &PlanSpec) -> bool {
+    spec.train.private.unwrap_or(true)
+}
+
+/// A run folder may lie anywhere, so its plan names files in full.
+fn absolute_paths(spec: &mut PlanSpec, base: &Path) {
+    let full = |path: &mut Option<String>| {
+        if let Some(text) = path {
+            let joined = base.join(&*text);
+            *text = std::path::absolute(&joined).unwrap_or(joined).display().to_string();
+        }
+    };
+    let data = &mut spec.data;
+    for path in [&mut data.train, &mut data.train_labels, &mut data.test, &mut data.test_labels] {
+        full(path);
+    }
+    full(&mut spec.model.weights);
+}
+
+/// Fills in what the data set and the target decide.
+fn complete(spec: &mut PlanSpec, masks: &[Mask], data: &Opened) -> Result<(), TrainError> {
+    spec.sampling.records = spec.sampling.records.or(Some(data.train.len() as u64));
+    if spec.pipeline.image.is_none()
+        && let Some(size) = data.train.image_size()
+    {
+        spec.pipeline.image = Some(Pixels { x: size.width(), y: size.height() });
+    }
+    if !is_private(spec) {
+        // The sampler needs a whole plan; nothing is certified.
+        spec.privacy.noise_multiplier = spec.privacy.noise_multiplier.or(Some(1.0));
+        spec.privacy.delta = spec.privacy.delta.or(Some(Delta::Value(1e-5)));
+        spec.privacy.epsilon = None;
+        return Ok(());
+    }
+    if spec.train.until_budget == Some(true) {
+        let solved = calibrate(spec, masks, Unknown::Steps, Precision::default())?;
+        let most = match Plan::check_with_masks(spec, masks) {
+            Ok(plan) => plan.steps(),
+            Err(PlanError::Missing { key: "sampling.epochs", .. }) => u64::MAX,
+            Err(other) => return Err(other.into()),
+        };
+        if let Value::Whole(steps) = solved.solved.value {
+            (spec.sampling.epochs, spec.sampling.steps) = (None, Some(steps.min(most)));
+        }
+        return Ok(());
+    }
+    let open_phase = spec.phases.iter().any(|phase| phase.noise_multiplier.is_none());
+    if spec.privacy.noise_multiplier.is_none()
+        && spec.privacy.epsilon.is_some()
+        && (spec.phases.is_empty() || open_phase)
+        && let Value::Real(noise) =
+            calibrate(spec, masks, Unknown::NoiseMultiplier, Precision::default())?.solved.value
+    {
+        spec.privacy.noise_multiplier = Some(noise);
+    }
+    Ok(())
+}
+
+/// Settings that are priced or read but not carried out here.
+fn refuse(spec: &PlanSpec) -> Result<(), TrainError> {
+    if let Some(device) = spec.performance.device.as_deref().filter(|device| *device != "cpu") {
+        return Err(TrainError::setting(
+            "performance.device",
+            format!("{device:?} is no device"),
+            "leave it out, or set cpu",
+        ));
+    }
+    let smoothing = spec.train.label_smoothing.unwrap_or(0.0);
+    if !(0.0..1.0).contains(&smoothing) {
+        return Err(TrainError::setting(
+            "train.label_smoothing",
+            format!("{smoothing} is not in [0, 1)"),
+            "give a small share such as 0.1",
+        ));
+    }
+    for (key, every) in [
+        ("train.evaluate_every", spec.train.evaluate_every),
+        ("train.checkpoint_every", spec.train.checkpoint_every),
+    ] {
+        if every == Some(0) {
+            return Err(TrainError::setting(key, "0 steps", "give at least 1, or leave it out"));
+        }
+    }
+    Ok(())
+}
+
+/// Plans that can be priced and not yet be trained.
+fn refuse_plan(plan: &Plan) -> Result<(), TrainError> {
+    let no = |key, problem: &str, hint: &str| Err(TrainError::setting(key, problem, hint));
+    for part in parts(plan) {
+        match part.relation() {
+            Relation::Masked => {
+                return no(
+                    "privacy.relation",
+                    "models of private tokens are not trained here",
+                    "use patch or replace",
+                );
+            }
+            Relation::User => {
+                return no(
+                    "privacy.relation",
+                    "records do not tell their user",
+                    "use add-remove with one record a user",
+                );
+            }
+            Relation::AddRemove | Relation::Replace | Relation::Patch => {}
+        }
+        let averaged = part.averaged();
+        if averaged.shares_clip() {
+            return no("privacy.records_per_clip", "records are clipped one by one here", "leave it out");
+        }
+        if averaged.self_mix > 0 || averaged.synthetic > 0 {
+            return no(
+                "mix.self_mix",
+                "views are not mixed here",
+                "leave the [mix] section out; pipeline.views averages views",
+            );
+        }
+        if part.split().is_some() {
+            return no(
+                "partition.submodels",
+                "the whole model is trained here",
+                "leave the [partition] section out",
+            );
+        }
+    }
+    Ok(())
+}

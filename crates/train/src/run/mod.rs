@@ -1,0 +1,286 @@
+//! A run from its first step to its certificate, across crashes.
+
+mod keys;
+mod open;
+
+use std::fs::File;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use dapple_data::{Loader, LoaderOptions, Sampler};
+use dapple_graph::weights;
+use serde::Serialize;
+
+use crate::certificate::{RunCertificate, Status};
+use crate::checkpoint::Place;
+use crate::error::TrainError;
+use crate::evaluation::{self, Evaluation};
+use crate::files::{self, Lock};
+use crate::folder::Folder;
+use crate::ledger::{Entry, Ledger};
+use crate::observer::{Event, Observer, StepReport};
+use crate::pace::Pace;
+use crate::prepare::{Prepared, Request};
+use crate::step::{Taken, Trainer};
+use keys::Keys;
+
+pub use open::{certify, evaluate};
+
+/// Without `train.checkpoint_every`, a checkpoint is written after so long.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
+/// Bytes of views that one microbatch may take unless told otherwise.
+const MICROBATCH_BYTES: usize = 64 << 20;
+/// Fewer records at once would leave threads idle.
+const SMALLEST_MICROBATCH: usize = 64;
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// What was promised and spent.
+    pub certificate: RunCertificate,
+    /// Updates of the weights; fewer than steps where a crash lost some.
+    pub updates: u64,
+    /// The last evaluation, where there is a test set.
+    pub evaluation: Option<Evaluation>,
+}
+
+/// Starts a run in an empty or new folder and carries it through.
+///
+/// # Guarantee
+/// The certificate returned, and the one in the folder, hold for everything that the run released; nothing was released that the
+/// ledger had not counted before.
+///
+/// # Errors
+/// Everything that is wrong with the plan or the data is found before anything is written. A step that fails ends the run; what was
+/// spent is in the ledger.
+pub fn start(request: &Request, out: &Path, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
+    Run::create(Prepared::new(request)?, out)?.carry_through(observer)
+}
+
+/// Goes on with a run that was stopped or killed. A run that is complete is left as it is.
+///
+/// # Guarantee
+/// As [`start`]. Steps that were promised before and whose result is lost stay spent and are not taken again: the run never spends
+/// more than was planned. Only in deterministic mode are they repeated, bit by bit as they were.
+///
+/// # Errors
+/// A plan, data set or weights file other than the run began with, an edited ledger, a run in another process's hands.
+pub fn resume(folder: &Path, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
+    let mut notes = Vec::new();
+    let run = Run::reopen(folder, &mut notes)?;
+    for note in notes {
+        // What a listener says to a warning is asked again at the first step.
+        let _ = observer.notice(&Event::Warning(&note));
+    }
+    run.carry_through(observer)
+}
+
+/// A run in a process's hands.
+struct Run {
+    folder: Folder,
+    _lock: Lock,
+    prepared: Prepared,
+    trainer: Trainer,
+    ledger: Ledger,
+    keys: Keys,
+    /// The next step of the plan.
+    step: u64,
+    began: Instant,
+    last_checkpoint: Instant,
+    evaluated: Option<(u64, Evaluation)>,
+    metrics: File,
+    diagnostics: File,
+}
+
+impl Run {
+    fn carry_through(mut self, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
+        let steps = self.prepared.plan.steps();
+        let begins = Event::Begins {
+            steps,
+            spent: self.ledger.history().spent(),
+            trainable: self.prepared.graphs[0].trainable_len(),
+            epsilon: self.prepared.planned.as_ref().map(|planned| planned.epsilon.upper),
+        };
+        let mut flow = observer.notice(&begins);
+        let result =
+            if flow.is_break() || self.step >= steps { Ok(()) } else { self.train(observer, &mut flow) };
+        if let Err(error) = result {
+            let reason = error.to_string();
+            // The ledger already counts every step that began; this only says why it ends here.
+            let _ = self.ledger.append(&Entry::Stopped { step: self.step, reason });
+            let _ = self.write_certificate(Status::Stopped);
+            return Err(error);
+        }
+        let complete = self.step >= steps;
+        if complete && !self.ledger.history().finished() {
+            self.evaluate(observer)?;
+            self.write_model()?;
+            self.ledger.append(&Entry::Finished { step: self.step })?;
+        } else if !complete {
+            self.ledger.append(&Entry::Stopped { step: self.step, reason: "asked to stop".to_owned() })?;
+        }
+        let certificate =
+            self.write_certificate(if complete { Status::Finished } else { Status::Stopped })?;
+        let evaluation = self.evaluated.map(|(_, evaluation)| evaluation);
+        Ok(Outcome { certificate, updates: self.trainer.updates(), evaluation })
+    }
+
+    fn train(&mut self, observer: &mut dyn Observer, flow: &mut ControlFlow<()>) -> Result<(), TrainError> {
+        let steps = self.prepared.plan.steps();
+        let sampler = self.sampler()?;
+        let mut loader = Loader::train(
+            std::sync::Arc::clone(&self.prepared.data.train),
+            sampler.clone(),
+            self.prepared.views.clone(),
+            self.keys.views.clone(),
+            self.step..steps,
+            self.loader_options(),
+        )?;
+        let mut pace = Pace::new();
+        while self.step < steps && flow.is_continue() {
+            let block = pace.block(self.steps_to_boundary(&sampler)?);
+            self.ledger.promise(self.step, block, sampler.event(self.step)?)?;
+            let block_began = Instant::now();
+            for _ in 0..block {
+                let taken = self
+                    .trainer
+                    .step(&mut loader, &self.keys.step, self.step)
+                    .map_err(|source| TrainError::Step { step: self.step + 1, source: Box::new(source) })?;
+                self.step += 1;
+                let report = self.report(&taken);
+                self.write_diagnostics(&report)?;
+                if observer.notice(&Event::Step(self.report(&taken))).is_break() {
+                    *flow = ControlFlow::Break(());
+                }
+            }
+            pace.learn(block, block_began.elapsed());
+            let step = self.step;
+            let due = |every: Option<u64>| every.is_some_and(|every| step.is_multiple_of(every));
+            if due(self.prepared.spec.train.evaluate_every) {
+                self.evaluate(observer)?;
+            }
+            let every = self.prepared.spec.train.checkpoint_every;
+            let by_time = every.is_none() && self.last_checkpoint.elapsed() >= CHECKPOINT_EVERY;
+            if due(every) || by_time || self.step == steps || flow.is_break() {
+                self.write_checkpoint(observer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps until something happens that must not lie inside a promise.
+    fn steps_to_boundary(&self, sampler: &Sampler) -> Result<u64, TrainError> {
+        let train = &self.prepared.spec.train;
+        let to_multiple = |every: u64| every - self.step % every;
+        let phase = sampler.phase(self.step)?;
+        let phase_end: u64 = self.prepared.parts()[..=phase].iter().map(dapple_plan::Plan::steps).sum();
+        let regular = [train.checkpoint_every, train.evaluate_every].into_iter().flatten().map(to_multiple);
+        Ok(regular.fold(phase_end - self.step, u64::min))
+    }
+
+    fn sampler(&self) -> Result<Sampler, TrainError> {
+        Ok(Sampler::new(&self.prepared.plan, self.prepared.data.train.len(), self.keys.sampling.clone())?)
+    }
+
+    fn loader_options(&self) -> LoaderOptions {
+        let performance = &self.prepared.spec.performance;
+        let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        let record = self.prepared.views.iter().map(|views| 4 * views.count() * views.view_length()).max();
+        let by_memory = (MICROBATCH_BYTES / record.unwrap_or(1).max(1)).max(SMALLEST_MICROBATCH);
+        LoaderOptions {
+            threads: performance.threads.unwrap_or(0) as usize,
+            prefetch: performance.prefetch.map_or(2, whole),
+            microbatch: performance.microbatch.map_or(by_memory, whole),
+        }
+    }
+
+    fn report(&self, taken: &Taken) -> StepReport<'_> {
+        StepReport {
+            step: self.step,
+            steps: self.prepared.plan.steps(),
+            learning_rate: taken.learning_rate,
+            drawn: taken.drawn(),
+            loss: taken.loss(),
+            clipped: taken.clipped(),
+            seconds: self.began.elapsed().as_secs_f64(),
+            prepared: &self.prepared,
+        }
+    }
+
+    fn evaluate(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let Some(test) = self.prepared.data.test.clone() else { return Ok(()) };
+        if self.evaluated.as_ref().is_some_and(|(step, _)| *step == self.step) {
+            return Ok(());
+        }
+        let threads = self.prepared.spec.performance.threads.unwrap_or(0) as usize;
+        let views = &self.prepared.views[self.prepared.views.len() - 1];
+        let (executor, weights) = self.trainer.evaluator()?;
+        let grid = self.prepared.spec.train.evaluation_grid.unwrap_or(1);
+        let evaluation = evaluation::evaluate(executor, weights, &test, views, grid, threads)?;
+        #[derive(Serialize)]
+        struct Line<'a> {
+            step: u64,
+            seconds: f64,
+            #[serde(flatten)]
+            evaluation: &'a Evaluation,
+        }
+        let line =
+            Line { step: self.step, seconds: self.began.elapsed().as_secs_f64(), evaluation: &evaluation };
+        write_line(&mut self.metrics, &self.folder.metrics(), &line)?;
+        // A wish to stop is heard at the next step.
+        let _ = observer.notice(&Event::Evaluated { step: self.step, evaluation: &evaluation });
+        self.evaluated = Some((self.step, evaluation));
+        Ok(())
+    }
+
+    fn write_diagnostics(&self, report: &StepReport<'_>) -> Result<(), TrainError> {
+        #[derive(Serialize)]
+        struct Line {
+            step: u64,
+            learning_rate: f64,
+            drawn: usize,
+            loss: Option<f64>,
+            clipped: Option<f64>,
+        }
+        let StepReport { step, learning_rate, drawn, loss, clipped, .. } = *report;
+        let line = Line { step, learning_rate, drawn, loss, clipped };
+        write_line(&mut &self.diagnostics, &self.folder.diagnostics(), &line)
+    }
+
+    fn write_checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let history = self.ledger.history();
+        let (lines, hash) = history.position();
+        let place = Place {
+            step: self.step,
+            optimiser_updates: self.trainer.updates(),
+            spec: history.start().spec.clone(),
+            ledger_lines: lines,
+            ledger_hash: hash.to_owned(),
+        };
+        self.trainer.checkpoint(place)?.write(&self.folder.checkpoints())?;
+        self.last_checkpoint = Instant::now();
+        let _ = observer.notice(&Event::Checkpoint { step: self.step });
+        Ok(())
+    }
+
+    /// The weights under the names that torchvision knows.
+    fn write_model(&self) -> Result<(), TrainError> {
+        let bytes = weights::write(&self.prepared.graphs[0], self.trainer.weights())?;
+        files::write_atomic(&self.folder.model(), &bytes)
+    }
+
+    fn write_certificate(&self, status: Status) -> Result<RunCertificate, TrainError> {
+        let certificate = RunCertificate::new(&self.prepared, self.ledger.history(), status)?;
+        files::write_atomic(&self.folder.certificate(), certificate.to_json().as_bytes())?;
+        Ok(certificate)
+    }
+}
+
+fn write_line(file: &mut impl Write, path: &Path, line: &impl Serialize) -> Result<(), TrainError> {
+    // Numbers and strings always have a JSON form.
+    let mut text = serde_json::to_string(line).unwrap_or_default();
+    text.push('\n');
+    file.write_all(text.as_bytes()).map_err(|source| TrainError::file(path, source))
+}

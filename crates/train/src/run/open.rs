@@ -1,0 +1,217 @@
+//! New runs and old ones.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Instant;
+
+use dapple_data::rand_core::Rng;
+use dapple_data::{Dataset, MasterKey, Purpose};
+
+use super::Run;
+use super::keys::Keys;
+use crate::certificate::{RunCertificate, Status};
+use crate::checkpoint::Checkpoint;
+use crate::digest;
+use crate::error::TrainError;
+use crate::evaluation::{self, Evaluation};
+use crate::files::{self, Lock};
+use crate::folder::Folder;
+use crate::ledger::{Entry, History, Ledger, LedgerError, Start};
+use crate::pace::LARGEST_BLOCK;
+use crate::prepare::Prepared;
+use crate::step::Trainer;
+
+impl Run {
+    /// A new run. Until its ledger is there, which comes last, there is none, and the folder may be used again.
+    pub(super) fn create(prepared: Prepared, out: &Path) -> Result<Self, TrainError> {
+        let trainer = Trainer::new(&prepared)?;
+        std::fs::create_dir_all(out).map_err(|source| TrainError::file(out, source))?;
+        let lock = Lock::take(out)?;
+        let folder = Folder::new(out);
+        folder.create()?;
+        folder.write_request(&prepared.spec, &prepared.masks)?;
+        let data_key = fresh_bytes()?;
+        files::write_atomic(&folder.data_key(), &data_key)?;
+        let start = start_entry(&prepared, &data_key)?;
+        let keys = Keys::new(&prepared, &folder)?;
+        let ledger = Ledger::create(&folder.ledger(), start)?;
+        let run = Self::new(folder, lock, prepared, trainer, ledger, keys, 0)?;
+        run.write_certificate(Status::Running)?;
+        Ok(run)
+    }
+
+    /// An old run at the place from which it goes on.
+    pub(super) fn reopen(out: &Path, notes: &mut Vec<String>) -> Result<Self, TrainError> {
+        let folder = Folder::new(out);
+        if !folder.ledger().exists() {
+            return Err(TrainError::NoRun { folder: out.to_owned() });
+        }
+        let lock = Lock::take(out)?;
+        let (prepared, _) = verified(&folder)?;
+        let mut ledger = Ledger::open(&folder.ledger())?;
+        let mut trainer = Trainer::new(&prepared)?;
+        let keys = Keys::new(&prepared, &folder)?;
+        let checkpoint = newest_checkpoint(&folder, ledger.history(), notes)?;
+        let from = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.place.step);
+        if checkpoint.is_some_and(|checkpoint| !trainer.restore(checkpoint)) {
+            let problem = "it does not fit the model of the plan".to_owned();
+            return Err(TrainError::Checkpoint { path: folder.checkpoints(), problem });
+        }
+        // A step taken again with fresh noise would be another release; with a seed, or without privacy, it costs nothing.
+        let spent = ledger.history().spent();
+        let step = if ledger.history().start().repeats_freely() { from } else { spent };
+        if !ledger.history().finished() {
+            if spent > from && step == spent {
+                let lost = spent - from;
+                notes.push(format!(
+                    "{lost} steps since the last checkpoint are spent and lost; the run goes on after them"
+                ));
+            }
+            ledger.append(&Entry::Resumed { checkpoint: from, step })?;
+        }
+        let run = Self::new(folder, lock, prepared, trainer, ledger, keys, step)?;
+        run.ledger
+            .history()
+            .check_events(&run.sampler()?)
+            .map_err(|source| TrainError::Ledger { path: run.folder.ledger(), source })?;
+        Ok(run)
+    }
+
+    fn new(
+        folder: Folder,
+        lock: Lock,
+        prepared: Prepared,
+        trainer: Trainer,
+        ledger: Ledger,
+        keys: Keys,
+        step: u64,
+    ) -> Result<Self, TrainError> {
+        let open = |path: &Path| {
+            File::options()
+                .create(true)
+                .append(true)
+                .open(path)
+                .map_err(|source| TrainError::file(path, source))
+        };
+        let (metrics, diagnostics) = (open(&folder.metrics())?, open(&folder.diagnostics())?);
+        let now = Instant::now();
+        Ok(Self {
+            folder,
+            _lock: lock,
+            prepared,
+            trainer,
+            ledger,
+            keys,
+            step,
+            began: now,
+            last_checkpoint: now,
+            evaluated: None,
+            metrics,
+            diagnostics,
+        })
+    }
+}
+
+/// What a run has promised and spent, by its ledger. Nothing in the folder is changed, and a run that goes on is not disturbed.
+///
+/// # Guarantee
+/// The certificate covers every value that the run had released when its ledger was read.
+///
+/// # Errors
+/// As [`super::resume`].
+pub fn certify(folder: &Path) -> Result<RunCertificate, TrainError> {
+    let (prepared, history) = verified(&Folder::new(folder))?;
+    let status = if history.finished() { Status::Finished } else { Status::Running };
+    RunCertificate::new(&prepared, &history, status)
+}
+
+/// Evaluates the newest weights of a run on its test set. Where the plan crops, `grid * grid` crops of an image are averaged;
+/// without a grid, as many as the plan says.
+///
+/// # Errors
+/// As [`super::resume`], and a plan without a test set.
+pub fn evaluate(folder: &Path, grid: Option<u32>) -> Result<Evaluation, TrainError> {
+    let folder = Folder::new(folder);
+    let (prepared, history) = verified(&folder)?;
+    let test = prepared.data.test.clone().ok_or_else(|| {
+        TrainError::setting(
+            "data.test",
+            "there is nothing to evaluate on",
+            "give data.test, or data.validation = 0.1",
+        )
+    })?;
+    let mut trainer = Trainer::new(&prepared)?;
+    if let Some(checkpoint) = newest_checkpoint(&folder, &history, &mut Vec::new())? {
+        trainer.restore(checkpoint);
+    }
+    let threads = prepared.spec.performance.threads.unwrap_or(0) as usize;
+    let views = &prepared.views[prepared.views.len() - 1];
+    let (executor, weights) = trainer.evaluator()?;
+    let grid = grid.or(prepared.spec.train.evaluation_grid).unwrap_or(1);
+    evaluation::evaluate(executor, weights, &test, views, grid, threads)
+}
+
+/// A run whose plan, data and first weights are those it began with, and its ledger.
+fn verified(folder: &Folder) -> Result<(Prepared, History), TrainError> {
+    let changed = |what| TrainError::Changed { folder: folder.root().to_owned(), what };
+    let (spec, masks) = folder.read_request()?;
+    let path = folder.ledger();
+    let history =
+        History::read(&files::read(&path)?).map_err(|source| TrainError::Ledger { path, source })?;
+    let began = history.start().clone();
+    if spec.digest() != began.spec {
+        return Err(changed("plan"));
+    }
+    let prepared = Prepared::again(spec, masks)?;
+    let data_key = files::read(&folder.data_key())?;
+    let now = start_entry(&prepared, &data_key)?;
+    match () {
+        () if now.data != began.data => Err(changed("data set")),
+        () if now.weights != began.weights => Err(changed("weights file")),
+        () if now != began => Err(changed("plan")),
+        () => Ok((prepared, history)),
+    }
+}
+
+fn newest_checkpoint(
+    folder: &Folder,
+    history: &History,
+    notes: &mut Vec<String>,
+) -> Result<Option<Checkpoint>, TrainError> {
+    let Some((checkpoint, damaged)) = Checkpoint::newest(&folder.checkpoints())? else { return Ok(None) };
+    notes.extend(damaged.iter().map(ToString::to_string));
+    let place = &checkpoint.place;
+    if place.spec != history.start().spec {
+        return Err(TrainError::Changed { folder: folder.root().to_owned(), what: "plan of the checkpoint" });
+    }
+    if !history.has_seen(place.ledger_lines, &place.ledger_hash) || place.step > history.spent() {
+        let source = LedgerError::Shorter { step: place.step };
+        return Err(TrainError::Ledger { path: folder.ledger(), source });
+    }
+    Ok(Some(checkpoint))
+}
+
+fn start_entry(prepared: &Prepared, data_key: &[u8]) -> Result<Start, TrainError> {
+    Ok(Start {
+        spec: prepared.spec.digest(),
+        plan: prepared.plan.hash().to_owned(),
+        data: hidden_fingerprint(&*prepared.data.train, data_key)?,
+        weights: digest::of_values(prepared.parameters.values()),
+        steps: prepared.plan.steps(),
+        largest_block: LARGEST_BLOCK,
+        deterministic: prepared.deterministic(),
+        private: prepared.private(),
+    })
+}
+
+/// The fingerprint of the records under a key: a plain one would tell whoever knows all records but one whether a guess at the last
+/// is right.
+fn hidden_fingerprint(dataset: &dyn Dataset, key: &[u8]) -> Result<String, TrainError> {
+    Ok(digest::of(&[key, dataset.fingerprint()?.as_bytes()]))
+}
+
+fn fresh_bytes() -> Result<[u8; 32], TrainError> {
+    let mut bytes = [0; 32];
+    MasterKey::from_os()?.purpose(Purpose::Split).step(0).stream(0).fill_bytes(&mut bytes);
+    Ok(bytes)
+}

@@ -1,0 +1,236 @@
+//! One step: the clipped sum of per-sample gradients, noise, the expected batch as divisor, the optimiser.
+
+use dapple_data::rand_core::Rng;
+use dapple_data::{DataError, Loader, Microbatch, PurposeKey};
+use dapple_engine::{Batch, Clipping, CpuExecutor, Dropout, Options, StepStats, Targets};
+use dapple_graph::{Graph, Parameters};
+use rayon::prelude::*;
+
+use crate::checkpoint::{Checkpoint, Place};
+use crate::error::TrainError;
+use crate::noise::Noise;
+use crate::optimiser::{Ema, Optimiser};
+use crate::prepare::Prepared;
+use crate::schedule::Schedule;
+
+/// Values that a thread scales at once.
+const PIECE: usize = 1 << 14;
+
+/// A model in training.
+pub(crate) struct Trainer {
+    parts: Vec<Part>,
+    executor: CpuExecutor,
+    /// Shape of the views that the executor takes.
+    shape: Vec<usize>,
+    options: Options,
+    parameters: Parameters,
+    optimiser: Optimiser,
+    mean: Option<Ema>,
+    schedule: Schedule,
+    clipping: Clipping,
+    /// Memory of the last gradient.
+    gradient: Vec<f32>,
+    pool: rayon::ThreadPool,
+}
+
+/// What a part of the plan does differently.
+struct Part {
+    graph: Graph,
+    /// The expected batch.
+    batch: u64,
+    noise: Option<Noise>,
+}
+
+/// Keys of the randomness that a step uses beside its records and views.
+pub(crate) struct StepKeys {
+    pub(crate) noise: PurposeKey,
+    pub(crate) dropout: PurposeKey,
+}
+
+impl Trainer {
+    pub(crate) fn new(prepared: &Prepared) -> Result<Self, TrainError> {
+        let clipping = prepared.clipping();
+        let parts = prepared.parts().iter().zip(&prepared.graphs).map(|(part, graph)| {
+            // The sensitivity is the rule's own, so that noise always matches how gradients were bounded.
+            let noise = match clipping {
+                Clipping::Off => None,
+                _ => Some(Noise::new(part.noise_multiplier() * clipping.sensitivity())?),
+            };
+            Ok(Part { graph: graph.clone(), batch: part.batch(), noise })
+        });
+        let parts = parts.collect::<Result<Vec<_>, TrainError>>()?;
+        let spec = &prepared.spec;
+        let threads = spec.performance.threads.unwrap_or(0) as usize;
+        let options = Options { threads, ..Options::default() };
+        let executor = CpuExecutor::new(&parts[0].graph, options)?;
+        let parameters = prepared.parameters.clone();
+        let optimiser = Optimiser::new(&spec.optimiser, executor.layout(), &parameters)?;
+        let mean = spec.optimiser.ema.map(|decay| Ema::new(decay, &parameters)).transpose()?;
+        let schedule = Schedule::new(&spec.optimiser, prepared.plan.steps())?;
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|error| TrainError::Threads { threads, reason: error.to_string() })?;
+        Ok(Self {
+            shape: parts[0].graph.input_shape().to_vec(),
+            parts,
+            executor,
+            options,
+            parameters,
+            optimiser,
+            mean,
+            schedule,
+            clipping,
+            gradient: Vec::new(),
+            pool,
+        })
+    }
+
+    /// Takes one step with the next microbatches of the loader.
+    ///
+    /// # Guarantee
+    /// The parameters change by a function of the noisy sum alone: the sum of one vector for each record drawn, each of norm at most
+    /// the clip norm and dependent on no other record, plus noise of standard deviation noise multiplier times clip norm, rounded to a
+    /// lattice, divided by the expected batch, never by the number drawn. An empty batch is a sum of zero; it is noised and used.
+    pub(crate) fn step(
+        &mut self,
+        loader: &mut Loader,
+        keys: &StepKeys,
+        step: u64,
+    ) -> Result<Taken, TrainError> {
+        let dropout_seed = keys.dropout.step(step).stream(0).next_u64();
+        let mut microbatch = next(loader)?;
+        self.enter(microbatch.phase)?;
+        let Self { parts, executor, parameters, optimiser, mean, schedule, clipping, gradient, pool, .. } =
+            self;
+        let part = &parts[microbatch.phase];
+        let mut stats = StepStats::default();
+        let mut sum = executor.gradient_sum_in(std::mem::take(gradient));
+        let mut loaded = executor.load(parameters)?;
+        loop {
+            let of_views =
+                microbatch.labels.iter().flat_map(|&label| std::iter::repeat_n(label, microbatch.views));
+            let classes: Vec<u32> = of_views.collect();
+            let batch = Batch {
+                inputs: &microbatch.inputs,
+                targets: Targets::Classes(&classes),
+                views: microbatch.views,
+                dropout: Some(Dropout { seed: dropout_seed, first_sample: microbatch.first as u64 }),
+            };
+            let part = loaded.clipped_sum(&batch, clipping, &mut sum)?;
+            stats.losses.extend(part.losses);
+            stats.norms.extend(part.norms);
+            let last = microbatch.is_last();
+            loader.recycle(microbatch);
+            if last {
+                break;
+            }
+            microbatch = next(loader)?;
+        }
+        *gradient = loaded.gradient(sum)?;
+        if stats.losses.iter().any(|loss| !loss.is_finite()) {
+            return Err(TrainError::NotFinite { what: "the loss" });
+        }
+        let learning_rate = schedule.rate(step);
+        pool.install(|| -> Result<(), TrainError> {
+            if let Some(noise) = &part.noise {
+                noise.add(gradient, &keys.noise.step(step))?;
+            }
+            let share = 1.0 / part.batch as f32;
+            gradient
+                .par_chunks_mut(PIECE)
+                .for_each(|piece| piece.iter_mut().for_each(|value| *value *= share));
+            optimiser.update(parameters, gradient, learning_rate);
+            if let Some(mean) = mean {
+                mean.update(parameters, optimiser.state().updates);
+            }
+            Ok(())
+        })?;
+        Ok(Taken { learning_rate, stats, bound: clipping.sensitivity() })
+    }
+
+    /// Makes ready for a part of the plan; only another size of views needs another executor.
+    fn enter(&mut self, phase: usize) -> Result<(), TrainError> {
+        let graph = &self.parts[phase].graph;
+        if self.shape != graph.input_shape() {
+            self.executor = CpuExecutor::new(graph, self.options)?;
+            self.shape = graph.input_shape().to_vec();
+        }
+        Ok(())
+    }
+
+    /// The weights to evaluate and to keep: the running mean where there is one.
+    pub(crate) fn weights(&self) -> &Parameters {
+        self.mean.as_ref().map_or(&self.parameters, Ema::parameters)
+    }
+
+    /// The executor of the last part, and the weights to run it with.
+    pub(crate) fn evaluator(&mut self) -> Result<(&mut CpuExecutor, &Parameters), TrainError> {
+        self.enter(self.parts.len() - 1)?;
+        Ok((&mut self.executor, self.mean.as_ref().map_or(&self.parameters, Ema::parameters)))
+    }
+
+    /// Updates so far.
+    pub(crate) fn updates(&self) -> u64 {
+        self.optimiser.state().updates
+    }
+
+    /// What the run goes on from.
+    pub(crate) fn checkpoint(&self, place: Place) -> Result<Checkpoint, TrainError> {
+        if self.parameters.values().iter().any(|value| !value.is_finite()) {
+            return Err(TrainError::NotFinite { what: "a weight" });
+        }
+        Ok(Checkpoint {
+            place,
+            parameters: self.parameters.values().to_vec(),
+            optimiser: self.optimiser.state().clone(),
+            mean: self.mean.as_ref().map(|mean| mean.parameters().values().to_vec()),
+        })
+    }
+
+    /// Goes on from a checkpoint; false if it does not fit.
+    pub(crate) fn restore(&mut self, checkpoint: Checkpoint) -> bool {
+        let mean_fits = match (&mut self.mean, &checkpoint.mean) {
+            (Some(mean), Some(values)) => Checkpoint::fill(values, mean.parameters_mut()),
+            (None, None) => true,
+            _ => false,
+        };
+        mean_fits
+            && Checkpoint::fill(&checkpoint.parameters, &mut self.parameters)
+            && self.optimiser.restore(checkpoint.optimiser)
+    }
+}
+
+/// What a step leaves to tell.
+pub(crate) struct Taken {
+    pub(crate) learning_rate: f64,
+    stats: StepStats,
+    bound: f64,
+}
+
+impl Taken {
+    /// Records drawn.
+    pub(crate) fn drawn(&self) -> usize {
+        self.stats.losses.len()
+    }
+
+    /// Mean loss of the records drawn.
+    pub(crate) fn loss(&self) -> Option<f64> {
+        let sum: f64 = self.stats.losses.iter().map(|&loss| f64::from(loss)).sum();
+        (self.drawn() > 0).then(|| sum / self.drawn() as f64)
+    }
+
+    /// Share of gradients longer than the bound.
+    pub(crate) fn clipped(&self) -> Option<f64> {
+        let longer = self.stats.norms.iter().filter(|&&norm| f64::from(norm) > self.bound).count();
+        (self.drawn() > 0).then(|| longer as f64 / self.drawn() as f64)
+    }
+}
+
+fn next(loader: &mut Loader) -> Result<Microbatch, TrainError> {
+    let ended = || DataError::Threads { problem: "the loader ended before its last step".to_owned() };
+    Ok(loader.next().ok_or_else(ended)??)
+}
+
+#[cfg(test)]
+mod tests;

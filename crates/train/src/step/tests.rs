@@ -1,0 +1,47 @@
+//! The private step without its noise, against PyTorch's loop over single samples (tests/goldens/training.py).
+
+use dapple_data::{Loader, LoaderOptions, MasterKey, Purpose, Sampler};
+
+use super::*;
+use crate::prepare::Request;
+
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+fn losses(request: &Request, change: impl Fn(&mut Trainer)) -> Vec<f64> {
+    let prepared = Prepared::new(request).unwrap();
+    let mut trainer = Trainer::new(&prepared).unwrap();
+    change(&mut trainer);
+    let master = MasterKey::from_seed(1);
+    let sampler =
+        Sampler::new(&prepared.plan, prepared.data.train.len(), master.purpose(Purpose::Sampling)).unwrap();
+    let steps = prepared.plan.steps();
+    let (views, key) = (prepared.views.clone(), master.purpose(Purpose::Views));
+    let options = LoaderOptions { microbatch: 7, ..LoaderOptions::default() };
+    let mut loader =
+        Loader::train(prepared.data.train.clone(), sampler, views, key, 0..steps, options).unwrap();
+    let keys = StepKeys { noise: master.purpose(Purpose::Noise), dropout: master.purpose(Purpose::Dropout) };
+    (0..steps).map(|step| trainer.step(&mut loader, &keys, step).unwrap().loss().unwrap()).collect()
+}
+
+#[test]
+fn clipped_gradients_follow_pytorch() {
+    let goldens: serde_json::Value =
+        serde_json::from_str(include_str!("../../tests/goldens/training.json")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    common::write_data(folder.path(), "train", 32, 28);
+    common::write_small_cnn(folder.path());
+    let request = common::request(
+        folder.path(),
+        "[model]\nname = 'small-cnn'\nweights = 'small-cnn.safetensors'\n[optimiser]\nlearning_rate = 0.5\n\
+         [privacy]\nmax_grad_norm = 1.0\nnoise_multiplier = 1.0\ndelta = 1e-5\n[sampling]\nbatch = 32\nsteps = 6\n",
+    );
+    let ours = losses(&request, |trainer| trainer.parts.iter_mut().for_each(|part| part.noise = None));
+    let theirs = goldens["small_cnn_clipped"].as_array().unwrap();
+    for (step, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+        // Norms are taken with a slack of 1e-5, which the steps amplify.
+        assert!((ours / theirs.as_f64().unwrap() - 1.0).abs() < 1e-3, "step {step}: {ours} {theirs}");
+    }
+    // With the noise the curve is another one.
+    assert_ne!(super::tests::losses(&request, |_| {}), ours);
+}

@@ -1,0 +1,126 @@
+//! `kill -9` at a hundred random moments: the run always goes on, epsilon is never counted too low, and where a seed decides, the
+//! model is the one of an uninterrupted run.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{model_bytes, request, write_data};
+use dapple_train::{History, Silent, TrainError, certify, resume, start};
+
+const FOLDER: &str = "DAPPLE_KILL_TEST";
+
+fn plan(seed: Option<u64>) -> String {
+    let seed = seed.map_or(String::new(), |seed| format!("seed = {seed}\n"));
+    format!(
+        "[model]\nname = 'small-cnn'\n[optimiser]\nlearning_rate = 0.1\nmomentum = 0.5\nema = 0.9\n\
+         [privacy]\nnoise_multiplier = 2.0\ndelta = 1e-5\n[sampling]\nbatch = 24\nsteps = 400\n\
+         [train]\n{seed}checkpoint_every = 5\n[performance]\nthreads = 1\n"
+    )
+}
+
+/// What the child does: goes on with the run, or starts it.
+fn carry_on(folder: &Path, seed: Option<u64>) -> Result<(), TrainError> {
+    let run = folder.join("run");
+    match resume(&run, &mut Silent) {
+        Err(TrainError::NoRun { .. }) => start(&request(folder, &plan(seed)), &run, &mut Silent).map(|_| ()),
+        other => other.map(|_| ()),
+    }
+}
+
+/// Not a test of its own: the process that is killed.
+#[test]
+#[ignore = "run by the tests below"]
+fn child() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let seed = folder.contains("seeded").then_some(11);
+    carry_on(Path::new(&folder), seed).unwrap();
+}
+
+/// A generator for moments to kill at; their distribution does not matter.
+fn moments(seed: u64) -> impl Iterator<Item = Duration> {
+    let mut state = seed;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Duration::from_micros((state >> 33) % 260_000)
+    })
+}
+
+/// Steps of which a trace was left: each has its line of diagnostics only after it was taken.
+fn steps_seen(run: &Path) -> Vec<u64> {
+    let text = fs::read_to_string(run.join("private/diagnostics.jsonl")).unwrap_or_default();
+    let step = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?["step"].as_u64();
+    text.lines().filter_map(step).collect()
+}
+
+/// Kills the run again and again until it has ended by itself or was killed so often; returns how often.
+fn kill_again_and_again(folder: &Path, times: usize) -> usize {
+    let run: PathBuf = folder.join("run");
+    let mut spent = 0;
+    for (killed, moment) in moments(folder.as_os_str().len() as u64).take(times).enumerate() {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child", "--ignored"])
+            .env(FOLDER, folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(moment);
+        if let Some(status) = child.try_wait().unwrap() {
+            let output = child.wait_with_output().unwrap();
+            assert!(status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            return killed;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if let Ok(bytes) = fs::read(run.join("ledger.jsonl")) {
+            let history = History::read(&bytes).unwrap();
+            let seen = steps_seen(&run).into_iter().max().unwrap_or(0);
+            assert!(history.spent() >= seen, "{} spent, {seen} seen", history.spent());
+            assert!(history.spent() >= spent, "what was spent stays spent");
+            spent = history.spent();
+        }
+    }
+    times
+}
+
+#[test]
+fn a_seeded_run_ends_as_if_nothing_had_happened() {
+    let whole = tempfile::Builder::new().prefix("seeded-whole").tempdir().unwrap();
+    write_data(whole.path(), "train", 96, 28);
+    carry_on(whole.path(), Some(11)).unwrap();
+    let expected = model_bytes(&whole.path().join("run"));
+    let mut killed = 0;
+    while killed < 60 {
+        let folder = tempfile::Builder::new().prefix("seeded").tempdir().unwrap();
+        write_data(folder.path(), "train", 96, 28);
+        killed += kill_again_and_again(folder.path(), 60 - killed);
+        carry_on(folder.path(), Some(11)).unwrap();
+        let run = folder.path().join("run");
+        assert_eq!(model_bytes(&run), expected);
+        let (ours, whole) = (certify(&run).unwrap(), certify(&whole.path().join("run")).unwrap());
+        assert_eq!((ours.steps_spent, ours.spent), (whole.steps_spent, whole.spent));
+    }
+}
+
+#[test]
+fn a_secure_run_takes_no_step_twice_and_never_spends_more_than_planned() {
+    let mut killed = 0;
+    while killed < 40 {
+        let folder = tempfile::Builder::new().prefix("secure").tempdir().unwrap();
+        write_data(folder.path(), "train", 96, 28);
+        killed += kill_again_and_again(folder.path(), 40 - killed);
+        carry_on(folder.path(), None).unwrap();
+        let run = folder.path().join("run");
+        let seen = steps_seen(&run);
+        assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "no step is taken twice");
+        let certificate = certify(&run).unwrap();
+        assert_eq!(certificate.steps_spent, 400);
+        assert_eq!(certificate.spent, certificate.planned);
+        assert!(model_bytes(&run).len() > 1000);
+    }
+}
