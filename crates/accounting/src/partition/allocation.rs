@@ -12,9 +12,15 @@ impl Pld {
     /// all other records, under add/remove.
     ///
     /// # Guarantee
-    /// For one appearance the pair is that of [`Pld::split`] with `d = steps`, exact. For `k > 1` it is the `k`-fold
-    /// composition of one appearance in `floor(T / k)` steps, which dominates (Feldman and Shenfeld 2025): an upper bound, whose
-    /// bracket encloses the bound. `k = T` is plain composition.
+    /// For one appearance the pair is that of [`Pld::split`] with `d = steps`, exact. For `k > 1` it is the composition of one
+    /// appearance in each of `k` blocks of `floor(T / k)` or one more steps, `T` in all, which dominates: an upper bound, whose bracket
+    /// encloses the bound. A uniform subset arises by first dividing the steps into such blocks at random and then drawing one
+    /// step of each; telling the division only adds information, and given it appearances are independent (Feldman and
+    /// Shenfeld 2025, for equal blocks).
+    ///
+    /// For `k > T / 2` the missed steps are divided: along the mean of all subsets the pair is Gaussian at distance `k / (sigma sqrt(T))`, and
+    /// across it a subset and its complement are mirror images, which noise does not tell apart. So `k` of `T` is `T - k` of `T`
+    /// beside a Gaussian at distance `sqrt(2 k - T) / sigma`. `k = T` is plain composition, `k = T - 1` is exact too.
     ///
     /// # Errors
     /// More appearances than steps, no appearance, or a noise multiplier out of range.
@@ -36,9 +42,9 @@ pub struct Allocation {
 /// Which bound on a random allocation is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AllocationBound {
-    /// The privacy-loss distribution of one appearance, exact.
+    /// The privacy-loss distribution itself: one appearance, all but one, or all.
     Exact,
-    /// One appearance in each of `k` parts of the steps, composed.
+    /// One appearance in each of `k` blocks of the steps, composed.
     Composition,
     /// D Theorem 3.1, equation (2), exact in Rényi divergences.
     RenyiExact,
@@ -78,7 +84,20 @@ impl Allocation {
         limits::steps(steps)?;
         let range = "[1, steps]: a record takes part in at least one step and in each at most once";
         in_range("appearances per record", per_record as f64, 1.0, steps as f64, range)?;
-        let composed_pld = Pld::split(steps / per_record, noise_multiplier)?.self_compose(per_record);
+        let rare = per_record.min(steps - per_record);
+        let mut composed_pld = match per_record - rare {
+            0 => Pld::identity(),
+            more => Pld::gaussian((more as f64).sqrt(), noise_multiplier)?,
+        };
+        if rare > 0 {
+            let (size, larger) = (steps / rare, steps % rare);
+            let even = Pld::split(size, noise_multiplier)?.self_compose(rare - larger);
+            composed_pld = composed_pld.compose(&even);
+            if larger > 0 {
+                let rest = Pld::split(size + 1, noise_multiplier)?.self_compose(larger);
+                composed_pld = composed_pld.compose(&rest);
+            }
+        }
         Ok(Self { steps, per_record, noise_multiplier, epochs: 1, composed_pld })
     }
 
@@ -99,7 +118,7 @@ impl Allocation {
 
     /// Whether [`Allocation::pld`] is the mechanism's own and not a bound on it.
     fn is_exact(&self) -> bool {
-        self.per_record == 1 || self.per_record == self.steps
+        self.per_record.min(self.steps - self.per_record) <= 1
     }
 
     /// The best of all bounds on epsilon at `delta`.

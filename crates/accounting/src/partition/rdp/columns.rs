@@ -4,8 +4,8 @@ use super::forward::forward_bound;
 
 /// The most ways in which one column can change the rows, for an order to be within reach.
 const MOST_MOVES: f64 = 1e6;
-/// The most moves over all columns and orders: a tenth of a second.
-const MOST_WORK: f64 = 5e7;
+/// The most moves over all columns and orders: a few hundredths of a second.
+const MOST_WORK: f64 = 1e7;
 /// Column weights may fall to e^-this of the largest, far from underflow.
 const MOST_EXPONENT: f64 = 300.0;
 
