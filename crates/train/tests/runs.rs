@@ -54,7 +54,7 @@ fn a_run_leaves_a_folder_that_tells_everything() {
     // What is not covered by the guarantee lies in one folder.
     for file in ["certificate.json", "ledger.jsonl", "metrics.jsonl", "plan.toml"] {
         let text = fs::read_to_string(run.join(file)).unwrap();
-        assert!(!text.contains("drawn") && !text.contains("clipped\""), "{file}");
+        assert!(!text.contains("\"drawn\"") && !text.contains("\"clipped\""), "{file}");
     }
     assert!(matches!(start(&request(folder.path(), MODEL), &run, &mut Silent), Err(TrainError::Plan(_))));
     let again = run_error(folder.path(), "run", &plan("", "batch = 10\nsteps = 20"));
@@ -219,7 +219,7 @@ fn phases_change_noise_batch_crop_and_views() {
     let other = phases.replace("views = 2", "crop = '5x5'");
     let error = run_error(folder.path(), "other", &format!("{}{other}", plan("", "batch = 10")));
     assert!(error.to_string().contains("phase 2"), "{error}");
-    let sized = format!("{}{other}", plan("", "batch = 10")).replace("mean = ", "size = '4x4'\nmean = ");
+    let sized = format!("{}{other}", plan("", "batch = 10")).replace("test = ", "size = '4x4'\ntest = ");
     assert_eq!(run(folder.path(), "sized", &sized).unwrap().0.updates, 12);
 }
 
@@ -272,14 +272,14 @@ fn every_kind_of_clipping_and_none_train() {
 #[test]
 fn balanced_sampling_keeps_its_allocation_across_a_stop() {
     let folder = data();
-    let plan = plan("", "scheme = 'balanced'\nper_record = 2\nbatch = 8\nsteps = 30");
+    let plan = plan("", "scheme = 'balanced'\nper_record = 2\nsteps = 10");
     let out = folder.path().join("run");
     let mut recorder = Recorder { stop_after: Some(4), ..Recorder::default() };
     start(&request(folder.path(), &plan), &out, &mut recorder).unwrap();
     let key = fs::read(out.join("private/sampling.key")).unwrap();
     let whole = certify(&out).unwrap();
     assert_eq!(whole.spent, whole.planned);
-    let outcome = resume(&out, &mut recorder).unwrap();
+    let outcome = resume(&out, &mut Silent).unwrap();
     assert_eq!(fs::read(out.join("private/sampling.key")).unwrap(), key);
     assert_eq!(outcome.certificate.status, Status::Finished);
 }
@@ -314,7 +314,7 @@ fn divergence_ends_the_run_and_what_was_spent_stays() {
 #[test]
 fn wrong_requests_name_their_key_and_write_nothing() {
     let folder = data();
-    let good = plan("", "batch = 10\nsteps = 4");
+    let good = plan("seed = 1", "batch = 10\nsteps = 4");
     for (from, to, says) in [
         ("batch = 10", "batch = 41", "sampling.batch"),
         ("learning_rate = 0.5", "", "optimiser.learning_rate"),
@@ -347,7 +347,7 @@ fn wrong_requests_name_their_key_and_write_nothing() {
 }
 
 #[test]
-fn a_picture_that_does_not_decode_is_named_and_the_run_can_go_on_once_it_is_mended() {
+fn a_picture_that_does_not_decode_is_named_and_what_was_spent_stays() {
     let folder = tempfile::tempdir().unwrap();
     // A grey picture of 8x8 as portable grey map, four of each class.
     for (class, name) in ["cat", "dog"].into_iter().enumerate() {

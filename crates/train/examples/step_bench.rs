@@ -1,0 +1,152 @@
+//! Measures the whole training step against the engine alone, and the parts of it that are not the engine:
+//! `step_bench MODEL SIDE CHANNELS BATCH STEPS`, e.g. `step_bench wrn-16-4 32 3 256 6`.
+//!
+//! Data are random bytes in numpy files of 4 pixels more on each side, so that every step reads, crops and normalises; the engine alone
+//! runs the same number of samples per step from memory.
+#![allow(clippy::print_stdout, clippy::expect_used)]
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Instant;
+
+use dapple_data::{MasterKey, Purpose};
+use dapple_engine::{Batch, Clipping, CpuExecutor, Layout, Options, Targets};
+use dapple_graph::{Graph, Parameters, zoo};
+use dapple_plan::PlanSpec;
+use dapple_train::{Event, Noise, Observer, Optimiser, Request, start};
+
+const RECORDS: usize = 2000;
+
+fn npy(kind: &str, shape: &str, values: &[u8]) -> Vec<u8> {
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+    while (10 + header.len() + 1) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.bytes());
+    bytes.extend(values);
+    bytes
+}
+
+fn write_data(folder: &Path, side: usize, channels: usize) {
+    let outer = side + 8;
+    let len = RECORDS * outer * outer * channels;
+    let pixels: Vec<u8> =
+        (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+    let labels: Vec<u8> = (0..RECORDS).flat_map(|i| ((i % 10) as i64).to_le_bytes()).collect();
+    let shape = format!("{RECORDS}, {outer}, {outer}, {channels}");
+    std::fs::write(folder.join("train.npy"), npy("|u1", &shape, &pixels)).expect("a writable folder");
+    std::fs::write(folder.join("labels.npy"), npy("<i8", &format!("{RECORDS},"), &labels))
+        .expect("a writable folder");
+}
+
+/// The times at which steps ended.
+#[derive(Default)]
+struct Clock {
+    ends: Vec<Instant>,
+    samples: Vec<usize>,
+}
+
+impl Observer for Clock {
+    fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        if let Event::Step(report) = event {
+            self.ends.push(Instant::now());
+            self.samples.push(report.drawn);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn graph(model: &str, shape: &[usize]) -> Graph {
+    match model {
+        "small-cnn" => zoo::small_cnn(shape, 10),
+        "resnet-18" => zoo::resnet(zoo::ResNet::R18, shape, 10, zoo::Norm::Group(32)),
+        _ => zoo::wide_resnet(zoo::WideResNet::W16x4, shape, 10),
+    }
+    .expect("a model for this shape")
+}
+
+/// Samples a second of the engine on batches of these sizes.
+fn engine(graph: &Graph, sizes: &[usize]) -> f64 {
+    let mut executor = CpuExecutor::new(graph, Options::default()).expect("threads");
+    let parameters = Parameters::init(graph, 1);
+    let len: usize = graph.input_shape().iter().product();
+    let most = sizes.iter().copied().max().unwrap_or(1);
+    let inputs: Vec<f32> = (0..most * len).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
+    let classes: Vec<u32> = (0..most as u32).map(|i| i % 10).collect();
+    let mut gradient = Vec::new();
+    let mut began = Instant::now();
+    for (step, &size) in sizes.iter().enumerate() {
+        if step == 1 {
+            began = Instant::now();
+        }
+        let mut sum = executor.gradient_sum_in(std::mem::take(&mut gradient));
+        let mut loaded = executor.load(&parameters).expect("same graph");
+        let batch = Batch::new(&inputs[..size * len], Targets::Classes(&classes[..size]));
+        loaded.clipped_sum(&batch, &Clipping::Flat { max_norm: 1.0 }, &mut sum).expect("a good batch");
+        gradient = loaded.gradient(sum).expect("same graph");
+    }
+    sizes[1..].iter().sum::<usize>() as f64 / began.elapsed().as_secs_f64()
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [model, side, channels, batch, steps] = &arguments[..] else {
+        println!("step_bench MODEL SIDE CHANNELS BATCH STEPS");
+        return;
+    };
+    let number = |text: &String| text.parse::<usize>().expect("a number");
+    let (side, channels, batch, steps) = (number(side), number(channels), number(batch), number(steps));
+    let folder = std::env::temp_dir().join(format!("dapple-step-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    write_data(&folder, side, channels);
+    let text = format!(
+        "[data]\nformat = 'npy'\ntrain = 'train.npy'\ntrain_labels = 'labels.npy'\nmean = {0}\nstd = {0}\nflip = true\n\
+         [model]\nname = '{model}'\n[optimiser]\nlearning_rate = 0.01\nmomentum = 0.9\nema = 0.999\n\
+         [privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[pipeline]\ncrop = '{side}x{side}'\n\
+         [sampling]\nbatch = {batch}\nsteps = {steps}\n",
+        format_args!("{:?}", vec![0.5; channels]),
+    );
+    let spec = PlanSpec::from_toml(&text).expect("a plan");
+    let mut clock = Clock::default();
+    start(&Request { spec, base: folder.clone(), masks: Vec::new() }, &folder.join("run"), &mut clock)
+        .expect("a run");
+    // The first step plans memory and waits for the first batch.
+    let seconds = (clock.ends[clock.ends.len() - 1] - clock.ends[0]).as_secs_f64();
+    let whole = clock.samples[1..].iter().sum::<usize>() as f64 / seconds;
+    let graph = graph(model, &[channels, side, side]);
+    let alone = engine(&graph, &clock.samples);
+
+    let layout = Layout::new(&graph);
+    let mut parameters = Parameters::init(&graph, 1);
+    let mut gradient = vec![0.1; layout.len()];
+    let noise = Noise::new(1.0).expect("a deviation");
+    let key = MasterKey::from_seed(1).purpose(Purpose::Noise);
+    let best = |run: &mut dyn FnMut(u64)| {
+        let times = (0..20).map(|step| {
+            let began = Instant::now();
+            run(step);
+            began.elapsed().as_secs_f64()
+        });
+        times.fold(f64::INFINITY, f64::min)
+    };
+    let noise_seconds = best(&mut |step| noise.add(&mut gradient, &key.step(step)).expect("finite"));
+    let spec = PlanSpec::from_toml("[optimiser]\nlearning_rate = 0.01\nmomentum = 0.9").expect("a plan");
+    let mut optimiser = Optimiser::new(&spec.optimiser, &layout, &parameters).expect("settings");
+    let optimiser_seconds = best(&mut |_| optimiser.update(&mut parameters, &gradient, 0.01));
+    let step_seconds = seconds / (steps - 1) as f64;
+    println!(
+        "{{\"model\":\"{model}\",\"batch\":{batch},\"parameters\":{},\"whole_samples_per_second\":{whole:.1},\"engine_samples_per_second\":{alone:.1},\"share\":{:.3},\"step_ms\":{:.2},\"noise_ms\":{:.3},\"noise_share\":{:.4},\"noise_ns_per_coordinate\":{:.2},\"optimiser_ms\":{:.3}}}",
+        layout.len(),
+        whole / alone,
+        1e3 * step_seconds,
+        1e3 * noise_seconds,
+        noise_seconds / step_seconds,
+        1e9 * noise_seconds / layout.len() as f64,
+        1e3 * optimiser_seconds,
+    );
+    // What is left behind is only a temporary folder.
+    let _ = std::fs::remove_dir_all(&folder);
+}
