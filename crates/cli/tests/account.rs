@@ -53,6 +53,8 @@ fn balanced_sampling_and_submodels() {
     let users = "--sampling balanced --epochs 2 --batch 100 --relation user --submodels 4";
     snapshot("account_balanced_users", &account(&format!("{users} --statement")));
     snapshot("account_balanced_rdp", &account(&format!("{balanced} --accountant rdp")));
+    let patch = "--image 1000x1000 --crop 100 --patch 10";
+    snapshot("account_balanced_patch", &account(&format!("{balanced} {patch} --explain")));
     let split = "--batch 600 --steps 50 --submodels 3 --split-fraction 0.8";
     snapshot("account_split", &account(&format!("{split} --explain")));
     snapshot("account_split_json", &account(&format!("{split} --json")));

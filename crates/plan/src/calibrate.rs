@@ -237,9 +237,8 @@ impl Problem<'_> {
         };
         let most = MAX_STEPS / length;
         let with = |epochs| base.changed(|plan| plan.steps = length * epochs);
-        let found = if self.is_balanced() {
+        let found = if let (true, Ok(epoch)) = (self.is_balanced(), with(1).pld()) {
             // The distribution of an epoch is computed once; other bounds may only be better.
-            let epoch = with(1).pld()?;
             let quick = |epochs| {
                 let upper = epoch.self_compose(epochs).epsilon_upper(base.delta, self.precision);
                 finite(upper.map_err(PlanError::from))

@@ -14,7 +14,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     let spatial = Spatial::check(spec, masks)?;
     let relation = relation(spec, &spatial)?;
     let Drawing { sampling, batch, records, steps } = drawing(&spec.sampling)?;
-    let public_tokens = PublicTokens::check(&spec.masked, relation)?;
+    let public_tokens = PublicTokens::check(&spec.masked, relation, sampling)?;
     theorem::theorem(relation, sampling)?;
     let averaged = Averaged::check(spec, relation, spatial.views(), batch)?;
     let split = Split::check(&spec.partition, averaged, sampling)?;

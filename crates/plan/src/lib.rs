@@ -46,6 +46,7 @@ mod certificate;
 mod check;
 mod error;
 mod hash;
+mod loss;
 pub mod masked;
 mod mix;
 pub mod number;

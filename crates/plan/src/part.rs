@@ -2,7 +2,7 @@
 
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{Allocation, AllocationBound, Bracket, Partition, Pld, Precision, Substitution};
+use dapple_accounting::{Allocation, AllocationBound, Partition, Pld, Substitution};
 
 use crate::Split;
 use crate::error::PlanError;
@@ -41,21 +41,30 @@ pub(crate) struct Allocated {
 
 impl Part {
     /// The privacy-loss distribution that all its steps have together, or one that dominates it.
-    pub(crate) fn pld(self) -> Result<Pld, PlanError> {
+    pub(crate) fn pld(&self) -> Result<Pld, PlanError> {
         match self {
-            Self::Independent { step, steps } => Ok(step.pld()?.self_compose(steps)),
+            Self::Independent { step, steps } => Ok(step.pld()?.self_compose(*steps)),
             Self::Allocated(allocated) => allocated.pld(),
+        }
+    }
+
+    /// The bound that [`Part::pld`] stands for, under balanced sampling.
+    pub(crate) fn composed_bound(&self) -> Option<AllocationBound> {
+        match self {
+            Self::Independent { .. } => None,
+            Self::Allocated(allocated) if allocated.is_exact() => Some(AllocationBound::Exact),
+            Self::Allocated(_) => Some(AllocationBound::Composition),
         }
     }
 }
 
 impl Step {
-    fn pld(self) -> Result<Pld, PlanError> {
-        Ok(match self {
+    fn pld(&self) -> Result<Pld, PlanError> {
+        Ok(match *self {
             Self::Nothing => Pld::identity(),
             Self::PoissonGaussian { rate, sigma } => Pld::poisson_gaussian(rate, sigma)?,
             // Both parts of the model share the record's coin: composed first, then sampled.
-            Self::PoissonSplit { rate, sigma, split } => {
+            Self::PoissonSplit { rate, sigma, ref split } => {
                 Pld::split_mixture(split.partitions(), split.split_norm(), split.nonsplit_norm(), sigma)?
                     .subsample_poisson(rate)?
             }
@@ -63,11 +72,11 @@ impl Step {
         })
     }
 
-    pub(crate) fn rdp(self) -> Result<Option<Rdp>, PlanError> {
-        Ok(match self {
+    pub(crate) fn rdp(&self) -> Result<Option<Rdp>, PlanError> {
+        Ok(match *self {
             Self::Nothing => None,
             Self::PoissonGaussian { rate, sigma } => Some(Rdp::poisson_gaussian(rate, sigma)?),
-            Self::PoissonSplit { rate, sigma, split } => {
+            Self::PoissonSplit { rate, sigma, ref split } => {
                 let (inside, beside) = (split.split_norm(), split.nonsplit_norm());
                 let part = |partition: &Partition| {
                     let Partition { probability, submodels } = *partition;
@@ -84,30 +93,32 @@ impl Step {
 
 impl Allocated {
     /// # Guarantee
-    /// A record that is in `k` of `T` steps is in one step of each of `k` random parts of `floor(T / k)`: given the parts, its
-    /// appearances are independent (Feldman and Shenfeld 2025), and a mixture of parts costs no more than the worst (joint
-    /// convexity). An appearance in one of `m` steps and one of `d` submodels is a Gaussian hidden in one of `m d` places.
+    /// Without submodels that of [`Allocation::pld`]. With them: a record that is in `k` of `T` steps is in one step of each of `k` random
+    /// blocks of `floor(T / k)` steps or one more; given the blocks its appearances are independent, and a mixture of blocks costs
+    /// no more than the worst (joint convexity). An appearance in one of `m` steps and one of `d` submodels is a Gaussian
+    /// hidden in one of `m d` places.
     fn pld(self) -> Result<Pld, PlanError> {
-        let places = self.epoch_steps / self.per_record * self.submodels;
-        Ok(Pld::split(places, self.sigma)?.self_compose(self.per_record * self.epochs))
-    }
-
-    fn allocation(self) -> Result<Allocation, PlanError> {
-        Ok(Allocation::new(self.epoch_steps, self.per_record, self.sigma)?.epochs(self.epochs)?)
-    }
-
-    /// Epsilon by the best bound known, and which one that is.
-    pub(crate) fn epsilon(
-        self,
-        delta: f64,
-        precision: Precision,
-    ) -> Result<(Bracket, AllocationBound), PlanError> {
-        if self.submodels == 1 {
-            let answer = self.allocation()?.epsilon(delta, precision)?;
-            return Ok((answer.epsilon, answer.bound));
+        let Self { per_record, epoch_steps, epochs, submodels, sigma } = self;
+        if submodels == 1 {
+            return Ok(self.allocation()?.pld());
         }
-        let bound = if self.per_record == 1 { AllocationBound::Exact } else { AllocationBound::Composition };
-        Ok((self.pld()?.epsilon(delta, precision)?, bound))
+        let (size, larger) = (epoch_steps / per_record, epoch_steps % per_record);
+        let mut epoch = Pld::split(size * submodels, sigma)?.self_compose(per_record - larger);
+        if larger > 0 {
+            epoch = epoch.compose(&Pld::split((size + 1) * submodels, sigma)?.self_compose(larger));
+        }
+        Ok(epoch.self_compose(epochs))
+    }
+
+    /// Whether [`Allocated::pld`] is that of the run itself: a record joins one step of an epoch or all of them, or, where it is not
+    /// hidden among submodels as well, all but one.
+    fn is_exact(self) -> bool {
+        let missed = self.epoch_steps - self.per_record;
+        self.per_record == 1 || missed == 0 || (missed == 1 && self.submodels == 1)
+    }
+
+    pub(crate) fn allocation(self) -> Result<Allocation, PlanError> {
+        Ok(Allocation::new(self.epoch_steps, self.per_record, self.sigma)?.epochs(self.epochs)?)
     }
 
     /// All steps together by Rényi divergences, in one of three ways; `None` where the way is the same as another.

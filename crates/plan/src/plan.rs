@@ -170,10 +170,12 @@ impl Plan {
         self.split.as_ref()
     }
 
-    /// Whether the price gains from the submodel being hidden: for records or users added or removed, not for substitutions.
+    /// Whether the price gains from the submodel being hidden: for records or users added or removed, and for substitutions where they
+    /// are priced as a removal and an addition, under balanced sampling.
     #[must_use]
     pub fn counts_submodels(&self) -> bool {
-        self.split.is_some() && matches!(self.relation, Relation::AddRemove | Relation::User)
+        let moves = matches!(self.relation, Relation::AddRemove | Relation::User);
+        self.split.is_some() && (moves || matches!(self.sampling, Sampling::Balanced { .. }))
     }
 
     /// How far the sum of clipped gradients moves between neighbours, in clip norms. A record that shares its clip may turn the

@@ -1,20 +1,17 @@
 //! From a plan to its privacy-loss distribution: one arm, one theorem.
 
-use dapple_accounting::rdp::Rdp;
 use dapple_accounting::{
-    AccountingError, AllocationBound, Bracket, Distances, Participation, Pld, Precision, Substitution, limits,
+    AccountingError, AllocationBound, Bracket, Distances, Participation, Pld, Precision, Substitution,
 };
 
 use crate::certificate::{Certificate, EpsilonBracket};
 use crate::error::PlanError;
+use crate::loss::{Answer, Loss};
 use crate::part::{Allocated, Part, Step};
 use crate::plan::Plan;
 use crate::spec::Accountant;
 use crate::theorem::{self, Theorem};
-use crate::{PublicTokens, Relation, Sampling, Scheme, Split};
-
-/// Epsilon, and for balanced sampling the bound that gave it.
-pub(crate) type Answer = (EpsilonBracket, Option<AllocationBound>);
+use crate::{PublicTokens, Relation, Scheme, Split};
 
 impl Plan {
     pub(crate) fn theorem(&self) -> Result<Theorem, PlanError> {
@@ -65,6 +62,14 @@ impl Plan {
                 submodels: self.split().map_or(1, Split::submodels),
                 sigma: sigma / moved,
             })),
+            Theorem::BalancedSubstitution => Err(PlanError::NoTheorem {
+                combination: format!(
+                    "the distribution of losses under the {} relation with balanced sampling",
+                    self.relation
+                ),
+                reason: "only epsilon at a given delta is bounded there",
+                hint: "use `dapple account`, --relation add-remove, or --sampling poisson",
+            }),
             // The amplification theorem with w = (1-g, g(1-c), gc): an absent record is one clip norm away, but in a
             // microbatch even an absent record leaves behind another clipped mean.
             Theorem::PoissonReplace | Theorem::PoissonPatch => substitution(moved),
@@ -73,17 +78,6 @@ impl Plan {
             // The public gradient is the same in both data sets, but an absent record lacks it.
             Theorem::PoissonMasked => substitution(1.0 + public),
             Theorem::WithoutReplacementMasked => substitution(2.0 + 2.0 * public),
-        }
-    }
-
-    /// The run's only part, where it is one of balanced sampling: more is known about it than its distribution.
-    fn allocated(&self) -> Result<Option<Allocated>, PlanError> {
-        match self.parts() {
-            [only] => Ok(match only.part(only.inclusion_probability())? {
-                Part::Allocated(allocated) => Some(allocated),
-                Part::Independent { .. } => None,
-            }),
-            _ => Ok(None),
         }
     }
 
@@ -107,27 +101,64 @@ impl Plan {
             .try_fold(Pld::identity(), |whole, part| Ok(whole.compose(&part.part(c(part))?.pld()?)))
     }
 
+    /// The parts of the run as the accountants know them.
+    fn known_parts(&self) -> Result<Vec<Part>, PlanError> {
+        self.parts().iter().map(|part| part.part(part.inclusion_probability())).collect()
+    }
+
+    /// The run's loss as an accountant knows it.
+    fn loss(&self, accountant: Accountant) -> Result<Loss, PlanError> {
+        let parts = self.known_parts()?;
+        match (accountant, parts.as_slice()) {
+            (Accountant::Rdp, parts) => Loss::renyi(parts),
+            (Accountant::Pld, [Part::Allocated(only)]) if only.submodels == 1 => {
+                Ok(Loss::Allocation(only.allocation()?))
+            }
+            (Accountant::Pld, parts) => Loss::distribution(parts),
+        }
+    }
+
+    /// Whether a substitution is priced as a removal and an addition.
+    fn is_two_moves(&self) -> Result<bool, PlanError> {
+        Ok(matches!(self.theorem()?, Theorem::BalancedSubstitution))
+    }
+
+    /// The same run, asked about a record that is added or removed.
+    fn one_move(&self) -> Self {
+        self.changed(|plan| {
+            (plan.relation, plan.public_tokens) = (Relation::AddRemove, None);
+            plan.phases.iter_mut().for_each(|phase| *phase = phase.one_move());
+        })
+    }
+
+    /// Epsilon by an accountant, and for balanced sampling the bound that gave it.
+    fn answer(&self, accountant: Accountant, precision: Precision) -> Result<Answer, PlanError> {
+        if self.is_two_moves()? {
+            return self.one_move().loss(accountant)?.substituted(self.delta, precision);
+        }
+        self.loss(accountant)?.epsilon(self.delta, precision)
+    }
+
     /// Epsilon at the plan's delta by privacy-loss distributions, in a certified bracket. Under balanced sampling other bounds may be
-    /// better where a record is seen more than once, and the best counts; the lower end then tells how exactly the bound is known.
+    /// better where a record is seen more than once, and the best counts; the lower end then tells how exactly the bound is known,
+    /// and is 0 where that has none.
     ///
     /// # Guarantee
     /// The run is (upper end, delta)-private under the plan's relation and the certificate's assumptions.
     ///
     /// # Errors
-    /// As [`Plan::pld`], or an epsilon too large to report.
+    /// A combination that no theorem covers, or an epsilon too large to report.
     pub fn epsilon(&self, precision: Precision) -> Result<Bracket, PlanError> {
-        Ok(match self.allocated()? {
-            Some(allocated) => allocated.epsilon(self.delta, precision)?.0,
-            None => self.pld()?.epsilon(self.delta, precision)?,
-        })
+        let EpsilonBracket { lower, upper } = self.answer(Accountant::Pld, precision)?.0;
+        Ok(Bracket { lower: lower.unwrap_or(0.0), upper })
     }
 
     /// The upper end alone, for searches.
     pub(crate) fn epsilon_upper(&self, precision: Precision) -> Result<f64, PlanError> {
-        Ok(match self.allocated()? {
-            Some(allocated) => allocated.epsilon(self.delta, precision)?.0.upper,
-            None => self.pld()?.epsilon_upper(self.delta, precision)?,
-        })
+        if self.is_two_moves()? {
+            return Ok(self.answer(Accountant::Pld, precision)?.0.upper);
+        }
+        self.loss(Accountant::Pld)?.epsilon_upper(self.delta, precision)
     }
 
     /// An upper bound on epsilon at the plan's delta by Rényi divergences: a second opinion, without a lower end.
@@ -138,74 +169,7 @@ impl Plan {
     /// # Errors
     /// As [`Plan::epsilon`].
     pub fn epsilon_rdp(&self) -> Result<f64, PlanError> {
-        self.renyi().map(|(epsilon, _)| epsilon)
-    }
-
-    /// The least of the Rényi bounds, and for balanced sampling which one it is.
-    fn renyi(&self) -> Result<(f64, Option<AllocationBound>), PlanError> {
-        use AllocationBound::{Composition, RenyiBound, RenyiExact};
-        let balanced = self.sampling.scheme() == Scheme::Balanced;
-        // Only allocations are bounded in more than one way.
-        let ways = if balanced { &[RenyiExact, RenyiBound, Composition][..] } else { &[RenyiExact] };
-        let (mut epsilon, mut best) = (f64::INFINITY, RenyiExact);
-        for &way in ways {
-            let found = self.renyi_by(way)?;
-            if found < epsilon {
-                (epsilon, best) = (found, way);
-            }
-        }
-        if epsilon.is_nan() || epsilon > limits::MAX_EPSILON {
-            let source = AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta: self.delta };
-            return Err(source.into());
-        }
-        Ok((epsilon, balanced.then_some(best)))
-    }
-
-    /// Epsilon with every allocation bounded in the given way; infinite where one cannot be.
-    fn renyi_by(&self, bound: AllocationBound) -> Result<f64, PlanError> {
-        let mut whole: Option<Rdp> = None;
-        for part in self.parts() {
-            let rdp = match part.part(part.inclusion_probability())? {
-                Part::Independent { step, steps } => step.rdp()?.map(|step| step.self_compose(steps)),
-                Part::Allocated(allocated) => match allocated.rdp(bound)? {
-                    None => return Ok(f64::INFINITY),
-                    rdp => rdp,
-                },
-            };
-            let Some(rdp) = rdp else { continue };
-            whole = Some(whole.map_or_else(|| rdp.clone(), |whole| whole.compose(&rdp)));
-        }
-        Ok(whole.map_or(Ok(0.0), |whole| whole.epsilon(self.delta).map(|answer| answer.epsilon))?)
-    }
-
-    /// Epsilon by an accountant, and for balanced sampling the bound that gave it.
-    fn answer(&self, accountant: Accountant, precision: Precision) -> Result<Answer, PlanError> {
-        if accountant == Accountant::Rdp {
-            let (upper, bound) = self.renyi()?;
-            return Ok((EpsilonBracket { lower: None, upper }, bound));
-        }
-        let (Bracket { lower, upper }, bound) = match self.allocated()? {
-            Some(allocated) => {
-                let (bracket, bound) = allocated.epsilon(self.delta, precision)?;
-                (bracket, Some(bound))
-            }
-            None => (self.pld()?.epsilon(self.delta, precision)?, self.composed_bound()),
-        };
-        let lower = match bound {
-            Some(AllocationBound::RenyiExact | AllocationBound::RenyiBound) => None,
-            Some(AllocationBound::Exact | AllocationBound::Composition) | None => Some(lower),
-        };
-        Ok((EpsilonBracket { lower, upper }, bound))
-    }
-
-    /// The bound behind [`Plan::pld`] for a schedule of balanced phases.
-    fn composed_bound(&self) -> Option<AllocationBound> {
-        let seen = |part: &Plan| match part.sampling {
-            Sampling::Balanced { per_record, .. } => Some(per_record),
-            Sampling::Poisson | Sampling::WithoutReplacement => None,
-        };
-        let most = self.parts().iter().filter_map(seen).max()?;
-        Some(if most == 1 { AllocationBound::Exact } else { AllocationBound::Composition })
+        Ok(self.answer(Accountant::Rdp, Precision::default())?.0.upper)
     }
 
     /// Epsilon by the accountant the plan names.
@@ -233,5 +197,42 @@ impl Plan {
     /// As [`Plan::epsilon`].
     pub fn price_rdp(&self) -> Result<Certificate, PlanError> {
         Certificate::new(self, self.answer(Accountant::Rdp, Precision::default())?, Accountant::Rdp)
+    }
+
+    /// Epsilon under balanced sampling by each of the known bounds, that of privacy-loss distributions first; `None` where it is too
+    /// large to report. Empty under other schemes.
+    ///
+    /// # Guarantee
+    /// The run is (epsilon, delta)-private with each of them.
+    ///
+    /// # Errors
+    /// As [`Plan::epsilon`].
+    pub fn allocation_bounds(
+        &self,
+        precision: Precision,
+    ) -> Result<Vec<(AllocationBound, Option<f64>)>, PlanError> {
+        if self.sampling.scheme() != Scheme::Balanced {
+            return Ok(Vec::new());
+        }
+        let two_moves = self.is_two_moves()?;
+        let parts = if two_moves { self.one_move().known_parts()? } else { self.known_parts()? };
+        let mut losses = vec![Loss::distribution(&parts)?];
+        losses.extend(Loss::by_theorem(&parts)?);
+        let mut found = Vec::new();
+        for loss in losses {
+            let answer = match two_moves {
+                true => loss.substituted(self.delta, precision),
+                false => loss.epsilon(self.delta, precision),
+            };
+            match answer {
+                Ok((epsilon, Some(bound))) => found.push((bound, Some(epsilon.upper))),
+                Ok((_, None)) => {}
+                Err(PlanError::Accounting { source: AccountingError::EpsilonTooLarge { .. }, .. }) => {
+                    found.extend(loss.bound().map(|bound| (bound, None)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
     }
 }

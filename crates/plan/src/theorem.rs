@@ -24,6 +24,8 @@ pub(crate) enum Theorem {
     PoissonUser,
     /// A fixed number of steps for each record, one record more or less.
     BalancedAddRemove { per_record: u64, epoch_steps: u64 },
+    /// A fixed number of steps for each record, something of one record substituted.
+    BalancedSubstitution,
     /// A fixed number of rounds for each user, one user more or less.
     BalancedUser { per_record: u64, epoch_steps: u64 },
 }
@@ -57,10 +59,9 @@ pub(crate) fn theorem(relation: Relation, sampling: Sampling) -> Result<Theorem,
             "a round of fixed size tells how many users there are, so neighbours must have equally many",
             "use --sampling poisson, or make each user's data one record and use --relation replace",
         ),
-        (Relation::Replace | Relation::Patch | Relation::Masked, Sampling::Balanced { .. }) => none(
-            "the theorem for substitutions needs steps that draw their records independently of each other",
-            "use --relation add-remove, or --sampling poisson",
-        ),
+        (Relation::Replace | Relation::Patch | Relation::Masked, Sampling::Balanced { .. }) => {
+            Ok(Theorem::BalancedSubstitution)
+        }
     }
 }
 
@@ -94,6 +95,9 @@ impl Theorem {
             }
             Self::BalancedAddRemove { .. } => {
                 "balanced iteration subsampling under add/remove, both directions (Dong, Chen and Ozgur 2025, Theorem 3.8; Feldman and Shenfeld 2025): k Gaussians hidden among the T steps of an epoch against none"
+            }
+            Self::BalancedSubstitution => {
+                "removal of the record's contributions and addition of others in their place, joined by P - e^(e1+e2) Q = (P - e^e1 M) + e^e1 (M - e^e2 Q), each by balanced iteration subsampling under add/remove (Dong, Chen and Ozgur 2025, Theorem 3.8; Feldman and Shenfeld 2025); crops are not counted"
             }
             Self::BalancedUser { .. } => {
                 "balanced iteration subsampling of users under adding or removing a user, both directions (Dong, Chen and Ozgur 2025, Theorem 3.8, with clients in the place of samples; Feldman and Shenfeld 2025): k Gaussians hidden among the T rounds of an epoch against none"

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use dapple_plan::{Bracket, Plan, PlanError, PlanSpec, Pld, Precision, Sampling, Unknown, Value, calibrate};
+use dapple_plan::{
+    AllocationBound, Bracket, Plan, PlanError, PlanSpec, Pld, Precision, Sampling, Unknown, Value, calibrate,
+};
 use proptest::prelude::*;
 
 fn spec(settings: &[(&str, &str)]) -> PlanSpec {
@@ -75,21 +77,14 @@ fn what_does_not_fit_is_refused() {
         (&[("epochs", "9000000000000000000"), ("batch", "1")], "sampling.epochs (--epochs)"),
         (&[("records", "0"), ("steps", "1")], "sampling.records (--records): 0 records"),
         (
-            &[("steps", "100"), ("relation", "replace")],
-            "no theorem for the replace relation with balanced sampling",
-        ),
-        (
-            &[("steps", "100"), ("relation", "masked")],
-            "no theorem for the masked relation with balanced sampling",
+            &[("steps", "100"), ("relation", "masked"), ("public-gradient", "coupled")],
+            "no theorem for public gradients of the sampled records with balanced sampling",
         ),
     ] {
         let error = Plan::check(&spec(settings)).unwrap_err();
         assert!(error.to_string().starts_with(message), "{settings:?}: {error}");
         assert!(error.hint().is_some());
     }
-    let patch = [("steps", "100"), ("patch", "5"), ("image", "100"), ("crop", "20")];
-    let error = Plan::check(&spec(&patch)).unwrap_err();
-    assert!(error.to_string().starts_with("no theorem for the patch relation with balanced"), "{error}");
     let error = Plan::check(&spec(&[("sampling", "poisson"), ("per-record", "2")])).unwrap_err();
     assert!(matches!(error, PlanError::Invalid { key: "sampling.per_record", .. }));
 }
@@ -180,6 +175,53 @@ fn users_cost_as_much_as_records_and_microbatches_half_the_noise() {
     assert_ne!(record.hash(), user.hash());
     let shared = plan(&[("steps", "50"), ("records-per-clip", "2"), ("noise-multiplier", "2")]);
     assert_eq!(bracket(&shared), bracket(&record));
+}
+
+#[test]
+fn a_substitution_is_a_removal_and_an_addition() {
+    let base = [("steps", "50"), ("per-record", "2"), ("noise-multiplier", "2")];
+    let with = |more: &[(&str, &str)]| plan(&[&base[..], more].concat());
+    let (one, two) = (with(&[]), with(&[("relation", "replace")]));
+    // At most twice the epsilon at the delta that is left for each, and no less than that of one move at delta.
+    let at = |delta: f64| one.pld().unwrap().epsilon(delta, Precision::default()).unwrap().upper;
+    let half = at(0.5e-5);
+    let found = bracket(&two).upper;
+    assert!(found <= (half + at(0.5e-5 * (-half).exp())) * 1.001 && found > bracket(&one).upper, "{found}");
+    // Crops and tokens are priced as whole records are.
+    let cropped = with(&[("relation", "patch"), ("patch", "5"), ("image", "100"), ("crop", "20")]);
+    assert_eq!(
+        (bracket(&cropped), bracket(&with(&[("relation", "masked")]))),
+        (bracket(&two), bracket(&two))
+    );
+    let certificate = cropped.price(Precision::default()).unwrap();
+    assert!(certificate.theorem.contains("crops are not counted"), "{}", certificate.theorem);
+    assert!(certificate.epsilon.lower.is_none() && !certificate.allocation.unwrap().tight);
+    assert!(two.price_rdp().unwrap().epsilon.upper >= found * 0.999);
+    // There is no distribution to draw a profile from.
+    assert!(matches!(two.pld(), Err(PlanError::NoTheorem { .. })));
+    let mut asked = spec(&[&base[..], &[("relation", "replace")]].concat());
+    asked.privacy.epsilon = Some(found);
+    let noise = calibrate(&asked, &[], Unknown::NoiseMultiplier, Precision::default()).unwrap();
+    assert!(noise.certificate.epsilon.upper <= found);
+    let mut phases = asked.clone();
+    phases.phases = vec![Default::default(); 2];
+    assert!(bracket(&Plan::check(&phases).unwrap()).upper > found);
+}
+
+#[test]
+fn the_bounds_are_shown_apart() {
+    let names = |plan: &Plan| -> Vec<AllocationBound> {
+        plan.allocation_bounds(Precision::default()).unwrap().iter().map(|(bound, _)| *bound).collect()
+    };
+    let plan = plan(&[("steps", "40"), ("per-record", "4"), ("noise-multiplier", "3")]);
+    assert_eq!(
+        names(&plan),
+        [AllocationBound::Composition, AllocationBound::RenyiExact, AllocationBound::RenyiBound]
+    );
+    let least = plan.allocation_bounds(Precision::default()).unwrap();
+    let least = least.iter().filter_map(|(_, epsilon)| *epsilon).fold(f64::INFINITY, f64::min);
+    assert!(bracket(&plan).upper <= least * 1.001);
+    assert!(names(&plan.with_independent_steps()).is_empty());
 }
 
 #[test]

@@ -6,6 +6,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{Generator, margin};
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::spec::PublicGradient;
 use dapple_plan::{Plan, PlanSpec, Precision};
@@ -14,33 +17,6 @@ use dapple_plan::{Plan, PlanSpec, Precision};
 const REACH: f64 = 1e4;
 /// Runs under each data set.
 const RUNS: u32 = 200_000;
-/// Each of the statements below is wrong with at most this probability, over the generator's seeds.
-const ALPHA: f64 = 1e-6;
-
-/// Marsaglia's xorshift64*, so that every run of the test is the same run.
-struct Generator(u64);
-
-impl Generator {
-    /// Uniform in (0, 1).
-    fn uniform(&mut self) -> f64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let bits = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
-        (bits as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
-    /// Box and Muller's.
-    fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * self.uniform().ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-}
-
-/// Hoeffding's inequality for a share, with half of ALPHA for each of two.
-fn margin() -> f64 {
-    ((2.0 / ALPHA).ln() / (2.0 * f64::from(RUNS))).sqrt()
-}
 
 fn plan(mode: PublicGradient, clip: Option<f64>) -> Plan {
     let mut spec = PlanSpec::default();
@@ -88,7 +64,7 @@ fn the_attack_beats_the_claim_and_not_the_certificate() {
     let coupled = plan(PublicGradient::Coupled, None);
     let claimed = claimed_epsilon(&coupled);
     let (right, wrong) = shares(&coupled, claimed, 0x9E37_79B9_7F4A_7C15);
-    let margin = margin();
+    let margin = margin(RUNS);
     let advantage = right - claimed.exp() * wrong;
     let at_least = (right - margin) - claimed.exp() * (wrong + margin);
     let certified = coupled.pld().unwrap().delta(claimed, Precision::default()).unwrap();
@@ -138,7 +114,7 @@ fn bounded_public_gradients_stop_the_attack() {
             let hits = (0..RUNS).filter(|_| loss(mean) > threshold).count();
             hits as f64 / f64::from(RUNS)
         });
-        let at_least = (right - margin()) - threshold.exp() * (wrong + margin());
+        let at_least = (right - margin(RUNS)) - threshold.exp() * (wrong + margin(RUNS));
         let advantage = right - threshold.exp() * wrong;
         println!("{} {clip:?}: measured {advantage:.5}, certified {:.5}", mode.name(), certified(&plan));
         assert!(at_least <= certified(&plan), "{} {clip:?}: {at_least}", mode.name());

@@ -4,8 +4,8 @@ use clap::Args;
 use dapple_accounting::AccountingError;
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::{
-    Certificate, Plan, PlanError, Precision, PublicTokens, Relation, Sampling, Scheme, Split, baseline,
-    number,
+    AllocationBound, Certificate, Plan, PlanError, Precision, PublicTokens, Relation, Sampling, Scheme,
+    Split, baseline, number,
 };
 use dapple_report::{Column, Table, TextStyle};
 use serde::Serialize;
@@ -109,18 +109,30 @@ fn splitting(plan: &Plan, split: &Split) -> String {
 /// The same run without the secrets that balanced sampling and submodels add.
 fn revealed(plan: &Plan, precision: Precision) -> Result<Vec<Factor>, PlanError> {
     let mut factors = Vec::new();
-    let mut compare = |name, other: Plan, meaning: &str| -> Result<(), PlanError> {
+    let compare = |name, other: Plan, meaning: &str| -> Result<Factor, PlanError> {
         let value = reported(other.price(precision))?.map(|certificate| certificate.epsilon.upper);
-        factors.push(Factor { name, value, meaning: meaning.to_owned() });
-        Ok(())
+        Ok(Factor { name, value, meaning: meaning.to_owned() })
     };
     if plan.sampling().scheme() == Scheme::Balanced {
+        let bounds = plan.allocation_bounds(precision)?;
+        factors.extend(bounds.into_iter().map(|(bound, value)| {
+            let name = match bound {
+                AllocationBound::Exact => "epsilon, exact",
+                AllocationBound::Composition => "epsilon, composition",
+                AllocationBound::RenyiExact => "epsilon, equation 2",
+                AllocationBound::RenyiBound => "epsilon, equation 3",
+            };
+            Factor { name, value, meaning: format!("by one bound alone: {}", bound.name()) }
+        }));
         let meaning = "the same run with a coin for each record and step, at the same rate";
-        compare("epsilon, poisson", plan.with_independent_steps(), meaning)?;
+        factors.push(compare("epsilon, poisson", plan.with_independent_steps(), meaning)?);
     }
     if plan.counts_submodels() {
         let meaning = "the same run if it were known which submodel a record updates";
-        compare("epsilon, known submodels", plan.with_known_submodels(), meaning)?;
+        factors.push(compare("epsilon, known submodels", plan.with_known_submodels(), meaning)?);
+        let rdp = reported(plan.price_rdp())?.map(|certificate| certificate.epsilon.upper);
+        let meaning = "the same run by Rényi divergences, as in the paper on partitioning".to_owned();
+        factors.push(Factor { name: "epsilon, rényi", value: rdp, meaning });
     }
     Ok(factors)
 }
@@ -239,7 +251,7 @@ fn elsewhere(plan: &Plan, precision: Precision) -> Result<Vec<Factor>, PlanError
         let covered = match plan.sampling().scheme() {
             Scheme::Poisson => true,
             Scheme::WithoutReplacement => relation == Relation::Replace,
-            Scheme::Balanced => relation == Relation::AddRemove,
+            Scheme::Balanced => true,
         };
         let Some(meaning) = meaning.filter(|_| covered && relation != plan.relation()) else { continue };
         let certificate = reported(plan.at_relation(relation).price(precision))?;

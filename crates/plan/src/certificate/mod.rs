@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::Sampling;
 use crate::error::PlanError;
+use crate::loss::Answer;
 use crate::plan::Plan;
-use crate::price::Answer;
 use crate::spec::Accountant;
 
 /// Epsilon as the accountant knows it. Only `upper` is a guarantee.

@@ -4,9 +4,9 @@ mod claimed;
 
 pub use claimed::claimed_epsilon;
 
-use crate::Relation;
 use crate::error::PlanError;
 use crate::spec::{Masked, PublicGradient};
+use crate::{Relation, Sampling};
 
 /// Public gradients clipped to more private clip norms than this are as good as unclipped.
 const MAX_CLIP: f64 = 1e6;
@@ -46,7 +46,11 @@ impl PublicTokens {
         }
     }
 
-    pub(crate) fn check(spec: &Masked, relation: Relation) -> Result<Option<Self>, PlanError> {
+    pub(crate) fn check(
+        spec: &Masked,
+        relation: Relation,
+        sampling: Sampling,
+    ) -> Result<Option<Self>, PlanError> {
         let meaningless = |key, what: String, hint: &str| {
             Err(PlanError::invalid(
                 key,
@@ -61,6 +65,14 @@ impl PublicTokens {
                 (None, Some(_)) => meaningless("masked.public_clip", what, "--relation masked"),
                 (None, None) => Ok(None),
             };
+        }
+        let coupled = !matches!(spec.public_gradient, None | Some(PublicGradient::Decoupled));
+        if coupled && matches!(sampling, Sampling::Balanced { .. }) {
+            return Err(PlanError::NoTheorem {
+                combination: "public gradients of the sampled records with balanced sampling".to_owned(),
+                reason: "they tell of the steps that a record joins, which the price there must keep hidden",
+                hint: "use --public-gradient decoupled, or --sampling poisson",
+            });
         }
         let key = "masked.public_clip";
         match (spec.public_gradient.unwrap_or(PublicGradient::Decoupled), spec.public_clip) {

@@ -1,0 +1,31 @@
+//! Random numbers that are the same in every run, and how far a share of them may lie from its mean.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+/// A statement about a mean is wrong with at most this probability, over the generator's seeds.
+const ALPHA: f64 = 1e-6;
+
+/// Marsaglia's xorshift64*, so that every run of a test is the same run.
+pub(crate) struct Generator(pub(crate) u64);
+
+impl Generator {
+    /// Uniform in (0, 1).
+    pub(crate) fn uniform(&mut self) -> f64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let bits = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
+        (bits as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// Box and Muller's.
+    pub(crate) fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * self.uniform().ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+/// Hoeffding's inequality for the mean of `runs` numbers in [0, 1], with half of the error rate for each of two.
+pub(crate) fn margin(runs: u32) -> f64 {
+    ((2.0 / ALPHA).ln() / (2.0 * f64::from(runs))).sqrt()
+}
