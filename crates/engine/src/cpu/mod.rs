@@ -203,7 +203,7 @@ impl Loaded<'_, '_> {
             self.training_ready = true;
         }
         let shared = program.shared(graph, layout, *lanes, self.parameters);
-        let mut stats = StepStats::default();
+        let mut stats = StepStats { losses: Vec::with_capacity(samples), norms: Vec::with_capacity(samples) };
         let mut start = 0;
         while start < samples {
             let chunk = (samples - start).min(sharing.chunk());

@@ -30,6 +30,8 @@ pub(crate) type AffineGradients<'a> = (Option<&'a mut [f32]>, Option<&'a mut [f3
 
 /// Rows whose sums are taken in single precision before they join a double-precision total.
 const BLOCK: usize = 32;
+/// Groups whose double-precision totals are held at a time.
+const GROUPS: usize = 64;
 
 /// The data gradient of a group norm, per channel: `g gain + x slope + offset`, with `g` passing where `x scale + shift > floor`.
 struct GroupDataGradient<'a> {
@@ -152,48 +154,50 @@ impl Norm {
         let channels = self.channels;
         let size = channels / groups;
         let (sums, rest) = scratch.split_at_mut(channels);
-        let squares = &mut rest[..channels];
-        // The statistics are taken around the first position, so that a large common offset costs no precision.
-        let centre = &x[..channels];
-        let mut totals = [(0.0f64, 0.0f64); 64];
-        let mut many = Vec::new();
-        let totals = if groups <= 64 {
-            &mut totals[..groups]
-        } else {
-            many.resize(groups, (0.0, 0.0));
-            &mut many[..]
-        };
-        for block in x.chunks(BLOCK * channels) {
-            sums.fill(0.0);
-            squares.fill(0.0);
-            Arch::new().dispatch(
-                #[inline(always)]
-                || {
-                    for row in block.chunks_exact(channels) {
-                        for (((sum, square), x), centre) in
-                            sums.iter_mut().zip(squares.iter_mut()).zip(row).zip(centre)
-                        {
-                            let d = x - centre;
-                            *sum += d;
-                            *square += d * d;
+        for first in (0..groups).step_by(GROUPS) {
+            let groups = first..groups.min(first + GROUPS);
+            let window = groups.start * size..groups.end * size;
+            let (sums, squares) = (&mut sums[window.clone()], &mut rest[window.clone()]);
+            // The statistics are taken around the first position, so that a large common offset costs no precision.
+            let centre = &x[window.clone()];
+            let mut totals = [(0.0f64, 0.0f64); GROUPS];
+            for block in x.chunks(BLOCK * channels) {
+                sums.fill(0.0);
+                squares.fill(0.0);
+                Arch::new().dispatch(
+                    #[inline(always)]
+                    || {
+                        for row in block.chunks_exact(channels) {
+                            let row = &row[window.clone()];
+                            for (((sum, square), x), centre) in
+                                sums.iter_mut().zip(squares.iter_mut()).zip(row).zip(centre)
+                            {
+                                let d = x - centre;
+                                *sum += d;
+                                *square += d * d;
+                            }
                         }
+                    },
+                );
+                let rows = (block.len() / channels) as f64;
+                let parts =
+                    sums.chunks_exact(size).zip(squares.chunks_exact(size)).zip(centre.chunks_exact(size));
+                for (total, ((sums, squares), centre)) in totals.iter_mut().zip(parts) {
+                    for ((sum, square), centre) in sums.iter().zip(squares).zip(centre) {
+                        // Back from the channel's own centre to zero.
+                        let (s, q, m) = (f64::from(*sum), f64::from(*square), f64::from(*centre));
+                        total.0 += s + rows * m;
+                        total.1 += q + 2.0 * m * s + rows * m * m;
                     }
-                },
-            );
-            let rows = (block.len() / channels) as f64;
-            for c in 0..channels {
-                // Back from the channel's own centre to zero.
-                let (s, q, m) = (f64::from(sums[c]), f64::from(squares[c]), f64::from(centre[c]));
-                totals[c / size].0 += s + rows * m;
-                totals[c / size].1 += q + 2.0 * m * s + rows * m * m;
+                }
             }
-        }
-        let count = (size * self.positions) as f64;
-        for (group, (sum, square)) in totals.iter().enumerate() {
-            let mean = sum / count;
-            let variance = (square / count - mean * mean).max(0.0);
-            saved[2 * group] = mean as f32;
-            saved[2 * group + 1] = (1.0 / (variance + f64::from(self.eps)).sqrt()) as f32;
+            let count = (size * self.positions) as f64;
+            for (group, (sum, square)) in groups.zip(totals) {
+                let mean = sum / count;
+                let variance = (square / count - mean * mean).max(0.0);
+                saved[2 * group] = mean as f32;
+                saved[2 * group + 1] = (1.0 / (variance + f64::from(self.eps)).sqrt()) as f32;
+            }
         }
     }
 
@@ -288,60 +292,59 @@ impl Norm {
         // Without an activation every pre-activation passes.
         let floor = if self.relu { 0.0 } else { f32::NEG_INFINITY };
         let size = channels / groups;
-        let mut totals = [(0.0f64, 0.0f64); 64];
-        let mut many = Vec::new();
-        let totals = if groups <= 64 {
-            &mut totals[..groups]
-        } else {
-            many.resize(groups, (0.0, 0.0));
-            &mut many[..]
-        };
-        let weight = |c: usize| self.affine.map_or(1.0, |a| parameters(a.weight)[c]);
+        let count = (size * self.positions) as f64;
+        let weight = self.affine.map(|a| parameters(a.weight));
         let (mut dw, mut db) = affine;
-        for (x, g) in x.chunks(BLOCK * channels).zip(g.chunks(BLOCK * channels)) {
-            sums.fill(0.0);
-            products.fill(0.0);
-            Arch::new().dispatch(
-                #[inline(always)]
-                || {
-                    for (x, g) in x.chunks_exact(channels).zip(g.chunks_exact(channels)) {
-                        let sums = sums.iter_mut().zip(products.iter_mut());
-                        let affine = scale.iter().zip(&*shift);
-                        for (((sum, product), (a, b)), (x, g)) in sums.zip(affine).zip(x.iter().zip(g)) {
-                            let g = if x * a + b > floor { *g } else { 0.0 };
-                            *sum += g;
-                            *product += g * x;
+        for first in (0..groups).step_by(GROUPS) {
+            let window = first * size..groups.min(first + GROUPS) * size;
+            let (sums, products) = (&mut sums[window.clone()], &mut products[window.clone()]);
+            let (scale, shift) = (&scale[window.clone()], &shift[window.clone()]);
+            let mut totals = [(0.0f64, 0.0f64); GROUPS];
+            for (x, g) in x.chunks(BLOCK * channels).zip(g.chunks(BLOCK * channels)) {
+                sums.fill(0.0);
+                products.fill(0.0);
+                Arch::new().dispatch(
+                    #[inline(always)]
+                    || {
+                        for (x, g) in x.chunks_exact(channels).zip(g.chunks_exact(channels)) {
+                            let (x, g) = (&x[window.clone()], &g[window.clone()]);
+                            let sums = sums.iter_mut().zip(products.iter_mut());
+                            let affine = scale.iter().zip(shift);
+                            for (((sum, product), (a, b)), (x, g)) in sums.zip(affine).zip(x.iter().zip(g)) {
+                                let g = if x * a + b > floor { *g } else { 0.0 };
+                                *sum += g;
+                                *product += g * x;
+                            }
                         }
+                    },
+                );
+                for (c, (sum, product)) in window.clone().zip(sums.iter().zip(&*products)) {
+                    let group = c / size;
+                    let (mean, inverse) = (f64::from(saved[2 * group]), f64::from(saved[2 * group + 1]));
+                    let sum = f64::from(*sum);
+                    let along = (f64::from(*product) - mean * sum) * inverse;
+                    if let Some(dw) = &mut dw {
+                        dw[c] += along as f32;
                     }
-                },
-            );
-            for c in 0..channels {
+                    if let Some(db) = &mut db {
+                        db[c] += sum as f32;
+                    }
+                    let w = weight.map_or(1.0, |weight| f64::from(weight[c]));
+                    totals[group - first].0 += w * sum;
+                    totals[group - first].1 += w * along;
+                }
+            }
+            for c in window {
+                // dx = inverse (w g - A - hat B) with A, B the means of w g and w g hat over the group.
                 let group = c / size;
                 let (mean, inverse) = (f64::from(saved[2 * group]), f64::from(saved[2 * group + 1]));
-                let sum = f64::from(sums[c]);
-                let along = (f64::from(products[c]) - mean * sum) * inverse;
-                if let Some(dw) = &mut dw {
-                    dw[c] += along as f32;
-                }
-                if let Some(db) = &mut db {
-                    db[c] += sum as f32;
-                }
-                let w = f64::from(weight(c));
-                totals[group].0 += w * sum;
-                totals[group].1 += w * along;
+                let (a, b) = (totals[group - first].0 / count, totals[group - first].1 / count);
+                gain[c] = (weight.map_or(1.0, |weight| f64::from(weight[c])) * inverse) as f32;
+                slope[c] = (-b * inverse * inverse) as f32;
+                offset[c] = (-a * inverse + b * inverse * inverse * mean) as f32;
             }
         }
         let Some((dx, accumulate)) = dx else { return };
-        let count = (size * self.positions) as f64;
-        for c in 0..channels {
-            // dx = inverse (w g - A - hat B) with A, B the means of w g and w g hat over the group.
-            let group = c / size;
-            let (mean, inverse) = (f64::from(saved[2 * group]), f64::from(saved[2 * group + 1]));
-            let (a, b) = (totals[group].0 / count, totals[group].1 / count);
-            gain[c] = (f64::from(weight(c)) * inverse) as f32;
-            slope[c] = (-b * inverse * inverse) as f32;
-            offset[c] = (-a * inverse + b * inverse * inverse * mean) as f32;
-        }
         let (scale, shift, gain, slope, offset) = (&*scale, &*shift, &*gain, &*slope, &*offset);
         Arch::new().dispatch(GroupDataGradient {
             scale,

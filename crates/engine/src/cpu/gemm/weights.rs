@@ -17,6 +17,8 @@ pub(crate) struct Prepared {
     /// One over the deviation of each filter, and the sum of squares of its standardised form.
     pub(crate) filters: Vec<(f32, f64)>,
     pub(crate) bias: Vec<f32>,
+    /// `[tap, channel, out]`: the weight of a layer whose taps are gathered first.
+    gathered: Vec<f32>,
 }
 
 impl Gemm {
@@ -57,7 +59,7 @@ impl Gemm {
         }
         // A narrow layer is one product over all taps: its rows are (tap, channel).
         let (blocks, inner) = if self.narrow { (1, taps * channels) } else { (taps, channels) };
-        let mut rows = Vec::new();
+        let rows = &mut prepared.gathered;
         let (source, strides) = match self.narrow {
             true => {
                 rows.resize(taps * channels * out, 0.0);
@@ -78,7 +80,7 @@ impl Gemm {
         }
         if gradient && !self.plain(lanes) {
             // The data gradient of a narrow layer goes tap by tap.
-            let source = if self.narrow { &rows } else { source };
+            let source = if self.narrow { &*rows } else { source };
             let strides = if self.narrow { (0, channels * out, out, 1) } else { strides };
             let shape = (taps, out, channels);
             let strides = (strides.0, strides.1, strides.3, strides.2);
