@@ -1,5 +1,6 @@
 //! The spatial pipeline of a plan, carried out.
 
+mod buffer;
 mod crop;
 mod mapping;
 mod normalise;
@@ -14,6 +15,7 @@ use dapple_plan::Spatial;
 use dapple_plan::spec::{DataSpec, Pixels};
 
 use crate::{DataError, Dataset, Image};
+use buffer::Buffer;
 use crop::Place;
 use mapping::Mapping;
 use normalise::Normalise;
@@ -195,15 +197,15 @@ impl Views {
             };
             let planes = self.planes(&source, &mapping, Place::whole(size));
             let values =
-                resample::apply(&planes, size, self.normalise.channels(), along_x.as_ref(), along_y.as_ref());
+                resample::apply(planes, size, self.normalise.channels(), along_x.as_ref(), along_y.as_ref());
             source = Source::Planes { size: to, values };
             mapping = Mapping::identity(to);
         }
         Ok((source, mapping))
     }
 
-    fn planes(&self, source: &Source<'_>, mapping: &Mapping, place: Place) -> Vec<f32> {
-        let mut planes = vec![0.0; self.normalise.channels() * place.size.pixels() as usize];
+    fn planes(&self, source: &Source<'_>, mapping: &Mapping, place: Place) -> Buffer {
+        let mut planes = Buffer::zeros(self.normalise.channels() * place.size.pixels() as usize);
         source.read(mapping, place, &self.normalise, &mut planes);
         planes
     }

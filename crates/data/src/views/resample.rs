@@ -1,8 +1,8 @@
 //! Resizing and blurring: every output pixel is a weighted sum of a range of input pixels, axis by axis.
 
-use std::borrow::Cow;
-
 use dapple_geometry::{Filter, Size};
+
+use super::buffer::Buffer;
 
 /// The weights of one axis. Output pixel `x` reads `count` input pixels from `first[x]` on.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,9 +60,30 @@ impl Taps {
         taps
     }
 
+    /// A row whose pixels read a number of others that is known beforehand, which is much quicker for a few.
+    fn row<const COUNT: usize>(&self, row: &[f32], target: &mut [f32]) {
+        let (weights, _) = self.weights.as_chunks::<COUNT>();
+        for ((target, &first), weights) in target.iter_mut().zip(&self.first).zip(weights) {
+            let values = row[first..].first_chunk().unwrap_or(&[0.0; COUNT]);
+            *target = dot(values, weights);
+        }
+    }
+
+    fn long_row(&self, row: &[f32], target: &mut [f32]) {
+        for ((target, &first), weights) in
+            target.iter_mut().zip(&self.first).zip(self.weights.chunks_exact(self.count))
+        {
+            *target = dot(&row[first..first + self.count], weights);
+        }
+    }
+
     fn output(&self) -> usize {
         self.first.len()
     }
+}
+
+fn dot(values: &[f32], weights: &[f32]) -> f32 {
+    values.iter().zip(weights).map(|(value, weight)| value * weight).sum()
 }
 
 /// Weights of a filter around `centre`.
@@ -134,30 +155,33 @@ fn sinc(x: f64) -> f64 {
 
 /// Applies weights along x and y to planes `[channels, height, width]`; `None` leaves an axis as it is.
 pub(super) fn apply(
-    planes: &[f32],
+    planes: Buffer,
     size: Size,
     channels: usize,
     along_x: Option<&Taps>,
     along_y: Option<&Taps>,
-) -> Vec<f32> {
+) -> Buffer {
     let (width, height) = (size.width() as usize, size.height() as usize);
     let (planes, width) = match along_x {
-        None => (Cow::Borrowed(planes), width),
+        None => (planes, width),
         Some(taps) => {
-            let mut output = vec![0.0; channels * height * taps.output()];
+            let mut output = Buffer::zeros(channels * height * taps.output());
             for (row, target) in planes.chunks_exact(width).zip(output.chunks_exact_mut(taps.output())) {
-                for ((target, &first), weights) in
-                    target.iter_mut().zip(&taps.first).zip(taps.weights.chunks_exact(taps.count))
-                {
-                    let values = &row[first..first + taps.count];
-                    *target = values.iter().zip(weights).map(|(value, weight)| value * weight).sum();
+                match taps.count {
+                    1 => taps.row::<1>(row, target),
+                    2 => taps.row::<2>(row, target),
+                    3 => taps.row::<3>(row, target),
+                    4 => taps.row::<4>(row, target),
+                    5 => taps.row::<5>(row, target),
+                    6 => taps.row::<6>(row, target),
+                    _ => taps.long_row(row, target),
                 }
             }
-            (Cow::Owned(output), taps.output())
+            (output, taps.output())
         }
     };
-    let Some(taps) = along_y else { return planes.into_owned() };
-    let mut output = vec![0.0; channels * taps.output() * width];
+    let Some(taps) = along_y else { return planes };
+    let mut output = Buffer::zeros(channels * taps.output() * width);
     for (plane, target) in
         planes.chunks_exact(height * width).zip(output.chunks_exact_mut(taps.output() * width))
     {

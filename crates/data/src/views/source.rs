@@ -2,6 +2,7 @@
 
 use dapple_geometry::Size;
 
+use super::buffer::Buffer;
 use super::crop::Place;
 use super::mapping::Mapping;
 use super::normalise::Normalise;
@@ -12,7 +13,7 @@ pub(super) enum Source<'a> {
     /// An image as it was decoded.
     Image(&'a Image),
     /// Normalised planes `[channels, height, width]`, made by an operation.
-    Planes { size: Size, values: Vec<f32> },
+    Planes { size: Size, values: Buffer },
 }
 
 impl Source<'_> {
