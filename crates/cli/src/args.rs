@@ -8,7 +8,9 @@ use dapple_plan::Precision;
 use dapple_plan::spec::keys::{KEYS, Key};
 
 use crate::reproduce;
-use crate::verbs::{account, calibrate, completions, inclusion, man, profile, sweep};
+use crate::verbs::{
+    account, calibrate, completions, demo, eval, inclusion, man, profile, report, sweep, train,
+};
 
 /// Differentially private training of vision models that counts every source of randomness.
 ///
@@ -33,6 +35,11 @@ pub(crate) enum Verb {
     Profile(profile::Arguments),
     Sweep(sweep::Arguments),
     Inclusion(inclusion::Arguments),
+    Demo(demo::Arguments),
+    Train(train::Arguments),
+    Resume(train::ResumeArguments),
+    Eval(eval::Arguments),
+    Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),

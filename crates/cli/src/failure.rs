@@ -7,6 +7,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 use dapple_plan::PlanError;
 use dapple_report::ReportError;
+use dapple_train::TrainError;
 
 use crate::args::Cli;
 
@@ -19,6 +20,8 @@ pub(crate) enum Failure {
     Run { message: String, hint: Option<String> },
     /// Help or the version was asked for: exit 0.
     Help(clap::Error),
+    /// Somebody asked to stop: exit 130, without a word.
+    Interrupted,
     /// The reader of stdout went away: exit 0, silently.
     BrokenPipe,
 }
@@ -32,6 +35,14 @@ impl Failure {
         Self::Run { message: message.into(), hint: None }
     }
 
+    /// The same with a way out.
+    pub(crate) fn with_hint(self, hint: &str) -> Self {
+        match self {
+            Self::Run { message, .. } => Self::Run { message, hint: Some(hint.to_owned()) },
+            other => other,
+        }
+    }
+
     /// Tells what went wrong and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (message, hint, code) = match self {
@@ -42,6 +53,7 @@ impl Failure {
                 let _ = text.print();
                 return ExitCode::SUCCESS;
             }
+            Self::Interrupted => return ExitCode::from(130),
             Self::BrokenPipe => return ExitCode::SUCCESS,
         };
         let mut stderr = std::io::stderr().lock();
@@ -72,6 +84,24 @@ impl From<PlanError> for Failure {
     }
 }
 
+impl From<TrainError> for Failure {
+    fn from(error: TrainError) -> Self {
+        let (message, hint) = (error.to_string(), error.hint());
+        match error {
+            // Found before anything was written.
+            TrainError::Plan(_)
+            | TrainError::Setting { .. }
+            | TrainError::Data(_)
+            | TrainError::Model(_)
+            | TrainError::Exists { .. }
+            | TrainError::NoRun { .. } => {
+                Self::request(message, hint.unwrap_or_else(|| "see `dapple help train`".to_owned()))
+            }
+            _ => Self::Run { message, hint },
+        }
+    }
+}
+
 impl From<ReportError> for Failure {
     fn from(error: ReportError) -> Self {
         Self::Run { message: error.to_string(), hint: error.hint().map(str::to_owned) }
@@ -84,7 +114,7 @@ impl From<clap::Error> for Failure {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(error),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::request(
                 "no verb is given",
-                "try `dapple account --help`; verbs are account, calibrate, profile, sweep, inclusion, reproduce, completions, man",
+                "try `dapple demo`; verbs are account, calibrate, profile, sweep, inclusion, demo, train, resume, eval, report, reproduce, completions, man",
             ),
             _ => {
                 let text = error.render().to_string();

@@ -34,6 +34,13 @@ impl Request {
     }
 }
 
+/// A plan to train; its paths begin in the folder of its file.
+pub(crate) fn training(common: &Common) -> Result<dapple_train::Request, Failure> {
+    let Request { spec, masks } = Request::load(common)?;
+    let base = common.plan.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+    Ok(dapple_train::Request { spec, base, masks })
+}
+
 fn spec(common: &Common) -> Result<PlanSpec, Failure> {
     let mut spec = match &common.plan {
         Some(path) => read_plan(path)?,
@@ -57,7 +64,7 @@ fn spec(common: &Common) -> Result<PlanSpec, Failure> {
     Ok(spec.merge(&settings))
 }
 
-fn read_plan(path: &Path) -> Result<PlanSpec, Failure> {
+pub(crate) fn read_plan(path: &Path) -> Result<PlanSpec, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::request(
             format!("cannot read the plan {}: {error}", path.display()),

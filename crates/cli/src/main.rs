@@ -6,11 +6,14 @@
 
 mod args;
 mod failure;
+mod interrupt;
 mod load;
 mod output;
 mod pictures;
+mod progress;
 mod ranges;
 mod reproduce;
+mod run_page;
 mod verbs;
 
 use std::process::ExitCode;
@@ -20,9 +23,7 @@ use clap::Parser;
 use failure::Failure;
 
 fn main() -> ExitCode {
-    // Files appear by one rename each, so an interrupt at any moment leaves none half-written. Where no handler can be set,
-    // the signal itself ends the process with the same code as seen by a shell.
-    let _ = ctrlc::set_handler(|| std::process::exit(130));
+    interrupt::install();
     let done = match Cli::try_parse() {
         Ok(cli) => verbs::run(cli.verb),
         Err(error) => Err(Failure::from(error)),

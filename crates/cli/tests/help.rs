@@ -7,7 +7,21 @@ use common::{dapple, exact_snapshot};
 #[test]
 fn help_of_every_verb() {
     exact_snapshot("help", &dapple("--help").report());
-    for verb in ["account", "calibrate", "profile", "sweep", "inclusion", "reproduce", "completions", "man"] {
+    for verb in [
+        "account",
+        "calibrate",
+        "profile",
+        "sweep",
+        "inclusion",
+        "demo",
+        "train",
+        "resume",
+        "eval",
+        "report",
+        "reproduce",
+        "completions",
+        "man",
+    ] {
         exact_snapshot(&format!("help_{verb}"), &dapple(&format!("{verb} --help")).report());
     }
 }

@@ -3,11 +3,15 @@
 pub(crate) mod account;
 pub(crate) mod calibrate;
 pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod eval;
 mod explain;
 pub(crate) mod inclusion;
 pub(crate) mod man;
 pub(crate) mod profile;
+pub(crate) mod report;
 pub(crate) mod sweep;
+pub(crate) mod train;
 
 use crate::args::Verb;
 use crate::failure::Failure;
@@ -20,6 +24,11 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Profile(arguments) => profile::run(&arguments),
         Verb::Sweep(arguments) => sweep::run(&arguments),
         Verb::Inclusion(arguments) => inclusion::run(&arguments),
+        Verb::Demo(arguments) => demo::run(&arguments),
+        Verb::Train(arguments) => train::run(arguments),
+        Verb::Resume(arguments) => train::resume(&arguments),
+        Verb::Eval(arguments) => eval::run(&arguments),
+        Verb::Report(arguments) => report::run(&arguments),
         Verb::Reproduce(arguments) => crate::reproduce::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments),

@@ -1,0 +1,125 @@
+//! How a run shows itself: a bar on a terminal, a line now and then elsewhere.
+
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use dapple_plan::number;
+use dapple_train::{Event, Observer, StepReport};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{interrupt, output};
+
+/// Time between two lines where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// Epsilon so far is computed again after this many times the time that it took.
+const EPSILON_PATIENCE: u32 = 50;
+
+/// Shows a run, and ends it in order when interrupted.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    quiet: bool,
+    name: String,
+    bar: Option<ProgressBar>,
+    /// Steps taken before this process went on.
+    before: u64,
+    line_due: Instant,
+    epsilon: String,
+    epsilon_due: Instant,
+}
+
+impl Progress {
+    /// A run under a name that stands before its lines.
+    pub(crate) fn new(name: impl Into<String>, quiet: bool) -> Self {
+        interrupt::ask_first();
+        let now = Instant::now();
+        Self {
+            quiet,
+            name: name.into(),
+            bar: None,
+            before: 0,
+            line_due: now,
+            epsilon: String::new(),
+            epsilon_due: now,
+        }
+    }
+
+    fn begin(&mut self, steps: u64, spent: u64, trainable: usize, epsilon: Option<f64>) {
+        self.before = spent;
+        let promise = epsilon.map_or("without privacy".to_owned(), |epsilon| {
+            format!("epsilon {} at the end", number::up(epsilon, 4))
+        });
+        let from = if spent == 0 { String::new() } else { format!(" after {spent}") };
+        self.say(&format!("{}: {steps} steps{from}, {trainable} parameters, {promise}", self.name));
+        if !self.quiet && std::io::stderr().is_terminal() {
+            let bar = ProgressBar::new(steps).with_position(spent).with_prefix(self.name.clone());
+            // The template is a constant; without it the bar is plain.
+            if let Ok(style) =
+                ProgressStyle::with_template("{prefix} {wide_bar:.cyan/dim} {pos}/{len}  {msg}  {eta} left")
+            {
+                bar.set_style(style);
+            }
+            self.bar = Some(bar);
+        }
+    }
+
+    fn step(&mut self, report: &StepReport<'_>) {
+        let now = Instant::now();
+        let last = report.step == report.steps;
+        if self.quiet || (self.bar.is_none() && now < self.line_due && !last) {
+            return;
+        }
+        if now >= self.epsilon_due || last {
+            if let Ok(Some(epsilon)) = report.epsilon() {
+                self.epsilon = format!("  epsilon {}", number::up(epsilon, 4));
+            }
+            self.epsilon_due = now + (now.elapsed() * EPSILON_PATIENCE).max(Duration::from_secs(1));
+        }
+        let loss = report.loss.map_or("-".to_owned(), |loss| format!("{loss:.3}"));
+        let pace = (report.step - self.before) as f64 / report.seconds.max(1e-9);
+        let message = format!("loss {loss}{}  {pace:.1} steps/s", self.epsilon);
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(report.step);
+                bar.set_message(message);
+            }
+            None => {
+                self.say(&format!("{}: step {}/{}  {message}", self.name, report.step, report.steps));
+                self.line_due = now + LINE_EVERY;
+            }
+        }
+    }
+
+    /// Says something without tearing the bar.
+    fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| output::say(self.quiet, text)),
+            None => output::say(self.quiet, text),
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Begins { steps, spent, trainable, epsilon } => {
+                self.begin(*steps, *spent, *trainable, *epsilon);
+            }
+            Event::Step(report) => self.step(report),
+            Event::Evaluated { step, evaluation } => {
+                self.say(&format!("{}: accuracy {:.4} after step {step}", self.name, evaluation.accuracy));
+            }
+            Event::Warning(text) => self.say(&format!("warning: {text}")),
+            _ => {}
+        }
+        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

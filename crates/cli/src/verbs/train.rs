@@ -1,0 +1,122 @@
+//! `dapple train` and `dapple resume`: from a plan to a model and its certificate.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use dapple_plan::number;
+use dapple_train::{Evaluation, Outcome, RunCertificate, Status};
+use serde::Serialize;
+
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::load;
+use crate::output;
+use crate::progress::Progress;
+use crate::run_page;
+
+/// Trains a model by a plan and certifies what it spent
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The plan as a TOML file, with sections [data], [model] and [optimiser]
+    #[arg(value_name = "PLAN", conflicts_with = "plan")]
+    file: Option<PathBuf>,
+    /// The folder of the run; it must not hold one yet
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Trains by the same steps without clipping and noise: nothing is private
+    #[arg(long)]
+    no_dp: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Goes on with a run that was stopped or killed
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArguments {
+    /// The folder of the run
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+    /// Says nothing on stderr but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
+    let common = &mut arguments.common;
+    common.plan = arguments.file.or(common.plan.take());
+    let mut request = load::training(common)?;
+    if arguments.no_dp {
+        request.spec.train.private = Some(false);
+    }
+    let mut progress = Progress::new(name(&arguments.out), common.quiet);
+    let outcome = dapple_train::start(&request, &arguments.out, &mut progress)?;
+    drop(progress);
+    finish(&arguments.out, &outcome, common.json, common.quiet)
+}
+
+pub(crate) fn resume(arguments: &ResumeArguments) -> Result<(), Failure> {
+    let mut progress = Progress::new(name(&arguments.folder), arguments.quiet);
+    let outcome = dapple_train::resume(&arguments.folder, &mut progress)?;
+    drop(progress);
+    finish(&arguments.folder, &outcome, arguments.json, arguments.quiet)
+}
+
+/// The last part of a run's folder.
+fn name(folder: &Path) -> String {
+    folder.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    folder: String,
+    updates: u64,
+    #[serde(flatten)]
+    certificate: &'a RunCertificate,
+    evaluation: Option<&'a Evaluation>,
+}
+
+fn finish(folder: &Path, outcome: &Outcome, json: bool, quiet: bool) -> Result<(), Failure> {
+    let page = run_page::page(folder)?.to_html();
+    output::write_file(&folder.join("report.html"), page.as_bytes(), quiet)?;
+    let Outcome { certificate, updates, evaluation } = outcome;
+    if json {
+        output::print_json(&Answer {
+            folder: folder.display().to_string(),
+            updates: *updates,
+            certificate,
+            evaluation: evaluation.as_ref(),
+        })?;
+    } else {
+        output::print(&text(outcome))?;
+    }
+    match certificate.status {
+        Status::Finished => Ok(()),
+        Status::Running | Status::Stopped => {
+            output::say(quiet, &format!("go on with: dapple resume {}", folder.display()));
+            Err(Failure::Interrupted)
+        }
+    }
+}
+
+fn text(outcome: &Outcome) -> String {
+    let certificate = &outcome.certificate;
+    let mut lines = vec![("steps", certificate.steps_spent.to_string())];
+    if let Some(evaluation) = &outcome.evaluation {
+        lines.push(("accuracy", format!("{:.4} on {} records", evaluation.accuracy, evaluation.records)));
+    }
+    if let Some(spent) = &certificate.spent {
+        lines.push((
+            "epsilon spent",
+            format!("{} at delta {}", number::up(spent.epsilon.upper, 4), number::brief(spent.delta)),
+        ));
+        lines.push(("protects", spent.protects.clone()));
+    }
+    let mut text: String = lines.iter().map(|(name, value)| format!("{name:<16}  {value}\n")).collect();
+    for warning in &certificate.warnings {
+        text.push_str(&format!("warning: {warning}\n"));
+    }
+    text
+}
