@@ -5,13 +5,15 @@ The compiled part of the package `dapple`; import that instead.
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, SupportsFloat, SupportsIndex, TypedDict, final
+from typing import Any, Final, Literal, SupportsFloat, SupportsIndex, TypedDict, final
 
 from typing_extensions import Buffer, Unpack
 
 from dapple.table import Table
 
-__all__ = ["__version__", "Calibration", "Certificate", "Inclusion", "Plan", "Pld", "Sampler", "account", "calibrate", "inclusion", "inclusion_probability", "keywords", "profile", "sweep"]\n\nclass PlanKeywords(TypedDict, total=False):
+__all__ = ["__version__", "Calibration", "Certificate", "Inclusion", "Plan", "Pld", "Sampler", "account", "calibrate", "inclusion", "inclusion_probability", "keywords", "profile", "sweep"]
+
+class PlanKeywords(TypedDict, total=False):
     """The keyword arguments that describe a plan."""
 
     relation: Literal["add-remove", "replace", "patch", "masked", "user"] | None
@@ -85,7 +87,6 @@ __all__ = ["__version__", "Calibration", "Certificate", "Inclusion", "Plan", "Pl
     public_clip: float | None
     """the clip norm of public gradients in private clip norms, for coupled-clipped"""
 
-
 __version__: Final[str]
 """
 The version of the package.
@@ -140,7 +141,7 @@ class Certificate:
     >>> import dapple
     >>> dapple.account(image=(1000, 1000), crop=(100, 100), patch=(10, 10), sampling="poisson", batch=100, records=3000,
     ...                epochs=100, noise_multiplier=1.0, delta=1e-5)
-    Certificate(epsilon=0.1920, bracket=(0.1918, 0.1920), relation='patch', delta=1e-5, sampling='poisson', steps=3000, noise_multiplier=1.0)
+    Certificate(epsilon=0.1919, bracket=(0.1917, 0.1919), relation='patch', delta=1e-5, sampling='poisson', steps=3000, noise_multiplier=1.0)
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
@@ -571,7 +572,7 @@ def account(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, 
     >>> import dapple
     >>> certificate = dapple.account(batch=100, records=3000, epochs=10, noise_multiplier=1.0, delta=1e-5)
     >>> certificate.relation, round(certificate.epsilon, 2)
-    ('add-remove', 3.07)
+    ('add-remove', 3.76)
     """
 
 def calibrate(solve_for: str, plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Calibration:
@@ -592,7 +593,7 @@ def inclusion(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None
 
     >>> import dapple
     >>> dapple.inclusion(image=(1000, 1000), crop=(100, 100), patch=(10, 10))
-    Inclusion(probability=0.014635360143680533, worst_origin=(99, 99), hits=11881, crop_origins=811801, views=1)
+    Inclusion(probability=0.014635360143680533, worst_origin=(495, 495), hits=11881, crop_origins=811801, views=1)
     """
 
 def inclusion_probability(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> float:
@@ -604,7 +605,7 @@ def inclusion_probability(plan: Plan | Mapping[str, Any] | str | PathLike[str] |
 
     >>> import dapple
     >>> dapple.inclusion_probability(image=(2048, 1024), crop=(505, 505), patch=(10, 10))
-    0.3290603908544232
+    0.3290603826225588
     """
 
 def keywords() -> dict[str, dict[str, str]]:

@@ -99,7 +99,7 @@ impl Inclusion {
 ///
 /// >>> import dapple
 /// >>> dapple.inclusion(image=(1000, 1000), crop=(100, 100), patch=(10, 10))
-/// Inclusion(probability=0.014635360143680533, worst_origin=(99, 99), hits=11881, crop_origins=811801, views=1)
+/// Inclusion(probability=0.014635360143680533, worst_origin=(495, 495), hits=11881, crop_origins=811801, views=1)
 #[pyfunction]
 #[pyo3(signature = (plan: "Plan | Mapping[str, Any] | str | PathLike[str] | None" = None, /, *, set: "Mapping[str, Any] | None" = None, **values: "Unpack[PlanKeywords]"))]
 pub(crate) fn inclusion(
@@ -119,7 +119,7 @@ pub(crate) fn inclusion(
 ///
 /// >>> import dapple
 /// >>> dapple.inclusion_probability(image=(2048, 1024), crop=(505, 505), patch=(10, 10))
-/// 0.3290603908544232
+/// 0.3290603826225588
 #[pyfunction]
 #[pyo3(signature = (plan: "Plan | Mapping[str, Any] | str | PathLike[str] | None" = None, /, *, set: "Mapping[str, Any] | None" = None, **values: "Unpack[PlanKeywords]"))]
 pub(crate) fn inclusion_probability(

@@ -1,10 +1,10 @@
 //! Python values as values of a plan.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
-use toml::Value;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyMapping, PyString};
+use toml::{Table, Value};
 
-/// The value as TOML has it: numbers, text (paths too), and sequences of them. `None` for anything else.
+/// The value as TOML has it: numbers, text (paths too), and sequences and mappings of them. `None` for anything else.
 pub(crate) fn read(object: &Bound<'_, PyAny>) -> Option<Value> {
     if let Ok(text) = object.cast::<PyString>() {
         return text.to_str().ok().map(|text| Value::String(text.to_owned()));
@@ -17,6 +17,13 @@ pub(crate) fn read(object: &Bound<'_, PyAny>) -> Option<Value> {
     }
     if let Ok(whole) = object.cast::<PyInt>() {
         return Some(integer(whole));
+    }
+    if let Ok(mapping) = object.cast::<PyMapping>() {
+        let entry = |item: Bound<'_, PyAny>| {
+            let (name, value): (String, Bound<'_, PyAny>) = item.extract().ok()?;
+            Some((name, read(&value)?))
+        };
+        return mapping.items().ok()?.into_iter().map(entry).collect::<Option<Table>>().map(Value::Table);
     }
     if let Ok(path) = object.call_method0("__fspath__") {
         return read(&path);

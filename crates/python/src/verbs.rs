@@ -38,7 +38,7 @@ pub(crate) fn from_json<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py,
 /// >>> import dapple
 /// >>> certificate = dapple.account(batch=100, records=3000, epochs=10, noise_multiplier=1.0, delta=1e-5)
 /// >>> certificate.relation, round(certificate.epsilon, 2)
-/// ('add-remove', 3.07)
+/// ('add-remove', 3.76)
 #[pyfunction]
 #[pyo3(signature = (plan: "Plan | Mapping[str, Any] | str | PathLike[str] | None" = None, /, *, precision = 0.001, set: "Mapping[str, Any] | None" = None, **values: "Unpack[PlanKeywords]"))]
 pub(crate) fn account(

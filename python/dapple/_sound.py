@@ -1,0 +1,108 @@
+"""What would make a run differ from the plan that is priced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.data import DataLoader, IterableDataset
+
+import dapple
+import dapple.torch
+from dapple.errors import PlanError, UnsoundPipelineError
+
+
+def check_plan(plan: dapple.Plan) -> None:
+    """Refuses what Opacus cannot carry out."""
+    sections = plan.to_dict()
+    if plan.relation == "masked":
+        what = "the masked relation"
+    elif "partition" in sections:
+        what = "submodels"
+    elif "phases" in sections:
+        what = "a schedule of phases"
+    elif "mix" in sections or plan.views != 1 or sections["privacy"].get("records_per_clip", 1) != 1:
+        what = "averages of several images before clipping"
+    else:
+        return
+    raise PlanError(f"Opacus cannot carry out {what}", "take it out of the plan, or train with `dapple train`")
+
+
+def check_module(module: torch.nn.Module) -> None:
+    """Refuses layers that mix the examples of a batch."""
+    for name, layer in module.named_modules():
+        if isinstance(layer, _BatchNorm) and _mixes(layer):
+            raise _mixing(name, layer)
+
+
+def watch_batch_norms(module: torch.nn.Module) -> bool:
+    """Whether there are frozen batch norms; they are watched, because `module.train()` would thaw them."""
+    found = False
+    for name, layer in module.named_modules():
+        if isinstance(layer, _BatchNorm):
+            found = True
+            layer.register_forward_pre_hook(_watch(name))
+    return found
+
+
+def _watch(name: str) -> Any:
+    def hook(layer: torch.nn.Module, _: Any) -> None:
+        # Evaluation, without gradients, may do as it likes.
+        if torch.is_grad_enabled() and _mixes(layer):
+            raise _mixing(name, layer)
+
+    return hook
+
+
+def _mixes(layer: Any) -> bool:
+    return layer.training or layer.running_mean is None
+
+
+def _mixing(name: str, layer: torch.nn.Module) -> UnsoundPipelineError:
+    return UnsoundPipelineError(
+        f"{name or 'the module'} ({type(layer).__name__}) mixes the examples of a batch",
+        "use torch.nn.GroupNorm, or freeze it: call eval() on it after every train()",
+    )
+
+
+def check_dataset(dataset: Any, plan: dapple.Plan) -> None:
+    """Refuses samplers and crops that are not the plan's."""
+    if isinstance(dataset, (DataLoader, torch.utils.data.Sampler)):
+        raise UnsoundPipelineError(
+            f"a {type(dataset).__name__} has a sampler of its own, but the plan says which records a step sees",
+            "give the data set itself",
+        )
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        raise UnsoundPipelineError(
+            "a stream of records cannot be sampled as the plan says", "give a data set with a length and an index"
+        )
+    if isinstance(dataset, dapple.torch.CroppedDataset):
+        if dataset.crop.plan_hash != plan.hash:
+            raise UnsoundPipelineError("the data set is cropped by another plan", "give the data set uncropped")
+        dataset = dataset.dataset
+    # Without a protected region nothing is gained from a crop, and a record may be prepared as one likes.
+    if plan.relation != "patch":
+        return
+    for place, transform in _transforms(dataset, "dataset", depth=6):
+        if "crop" in type(transform).__name__.lower():
+            raise UnsoundPipelineError(
+                f"{place} ({type(transform).__name__}) crops before the crop that is priced, by the label or otherwise",
+                "take it out: the plan's crop is drawn by dapple.torch.UniformCrop, and the data set gives whole images",
+            )
+
+
+def _transforms(owner: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """The transforms of a data set, of those it wraps, and of lists of them."""
+    if depth == 0:
+        return
+    for name in ("transform", "target_transform", "transforms", "joint_transform", "dataset", "datasets"):
+        found = getattr(owner, name, None)
+        if found is None or isinstance(found, str):
+            continue
+        several = isinstance(found, (list, tuple, torch.nn.ModuleList))
+        for index, item in enumerate(found if several else [found]):
+            at = f"{place}.{name}[{index}]" if several else f"{place}.{name}"
+            yield at, item
+            yield from _transforms(item, at, depth - 1)

@@ -1,0 +1,101 @@
+"""Against Google's dp_accounting, and exchange with it."""
+
+import math
+import random
+
+import pytest
+from plans import PATCH, PLANS, RECORDS
+
+import dapple
+
+pytest.importorskip("dp_accounting", reason="dp_accounting is not installed")
+
+from dp_accounting.pld import privacy_loss_distribution as google  # noqa: E402
+from dp_accounting.pld.pld_privacy_accountant import PLDAccountant  # noqa: E402
+from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant  # noqa: E402
+
+import dapple.dp_accounting  # noqa: E402
+
+
+def settings():
+    """Thirty plans, the same in every run."""
+    draw = random.Random(7)
+    for number in range(30):
+        yield dict(
+            relation=("add-remove", "replace")[number % 2],
+            records=draw.randrange(1_000, 100_000),
+            noise_multiplier=round(math.exp(draw.uniform(math.log(0.7), math.log(6))), 3),
+            steps=int(math.exp(draw.uniform(math.log(50), math.log(3000)))),
+            rate=math.exp(draw.uniform(math.log(0.002), math.log(0.1))),
+            delta=10 ** -draw.randrange(5, 9),
+        )
+
+
+def refined(plan, epsilon):
+    """Google's bound on a lattice of ten thousandths of epsilon or finer, where its own rounding is below 1e-5 of it."""
+    accountant = PLDAccountant(dapple.dp_accounting.neighboring_relation(plan), min(1e-4, epsilon * 1e-4))
+    return accountant.compose(dapple.dp_accounting.event(plan)).get_epsilon(plan.delta)
+
+
+@pytest.mark.parametrize("setting", list(settings()), ids=lambda setting: f"{setting['relation']}-{setting['steps']}")
+def test_thirty_settings(setting):
+    batch = max(1, round(setting.pop("rate") * setting["records"]))
+    plan = dapple.Plan(batch=batch, **setting)
+    epsilon = plan.account().epsilon
+    theirs = refined(plan, epsilon)
+    assert epsilon >= theirs, "below their refined value"
+    assert epsilon <= theirs * 1.001
+
+
+def test_events_of_sampling_without_replacement():
+    plan = dapple.Plan(PLANS["without replacement"])
+    accountant = RdpAccountant(neighboring_relation=dapple.dp_accounting.neighboring_relation(plan))
+    theirs = accountant.compose(dapple.dp_accounting.event(plan)).get_epsilon(plan.delta)
+    # Theirs is a general Renyi bound, ours a tight one.
+    assert plan.account().bracket[0] <= theirs
+    # Of all records in every step both are the Gaussian mechanism of sensitivity 2, up to the looseness of Renyi conversions.
+    full = plan.replace(batch=3000, steps=1, noise_multiplier=8.0)
+    accountant = RdpAccountant(neighboring_relation=dapple.dp_accounting.neighboring_relation(full))
+    theirs = accountant.compose(dapple.dp_accounting.event(full)).get_epsilon(full.delta)
+    assert full.account().epsilon <= theirs <= 1.2 * full.account().epsilon
+
+
+@pytest.mark.parametrize("plan", [PATCH, PLANS["user"], PLANS["submodels"], PLANS["balanced"], PLANS["microbatches"]])
+def test_plans_without_an_event(plan):
+    with pytest.raises(dapple.NoTheoremError) as caught:
+        dapple.dp_accounting.event(dapple.Plan(**plan))
+    assert "to_pld" in caught.value.hint
+
+
+@pytest.mark.parametrize("plan", [PATCH, dict(RECORDS, epochs=1), PLANS["replace"], PLANS["balanced"]])
+def test_our_distribution_as_theirs(plan):
+    ours = dapple.Plan(**plan).pld()
+    top = ours.epsilon(1e-9)
+    theirs = dapple.dp_accounting.to_pld(ours, value_discretization_interval=top / 10_000)
+    for share in (0.0, 0.123, 0.5, 0.987):
+        lower, upper = ours.delta_bracket(share * top)
+        delta = theirs.get_delta_for_epsilon(share * top)
+        # Never below the exact delta; above it by the chords between 400 points, squared in their distance.
+        assert lower <= delta <= upper * 1.02
+    once = theirs.get_epsilon_for_delta(1e-5)
+    assert ours.epsilon_bracket(1e-5)[0] <= once <= ours.epsilon(1e-5) * 1.002
+    twice = theirs.self_compose(2).get_epsilon_for_delta(1e-5)
+    lower, upper = ours.self_compose(2).epsilon_bracket(1e-5)
+    # One curve for both directions may cost a little in composition; it never gains.
+    assert lower <= twice <= upper * 1.02
+
+
+def test_composition_with_a_mechanism_of_theirs():
+    ours = dapple.Plan(**RECORDS).pld()
+    laplace = google.from_laplace_mechanism(10.0, value_discretization_interval=1e-3)
+    both = dapple.dp_accounting.to_pld(ours, value_discretization_interval=1e-3).compose(laplace)
+    lower, upper = ours.compose(dapple.Pld.laplace(0.1)).epsilon_bracket(1e-5)
+    assert lower <= both.get_epsilon_for_delta(1e-5) <= upper * 1.002
+
+
+def test_lattices_that_are_too_fine():
+    with pytest.raises(dapple.PlanError, match="places") as caught:
+        dapple.dp_accounting.to_pld(dapple.Pld.gaussian(0.1), value_discretization_interval=1e-9)
+    assert "value_discretization_interval" in caught.value.hint
+    with pytest.raises(dapple.PlanError):
+        dapple.dp_accounting.to_pld(dapple.Pld.gaussian(1.0), value_discretization_interval=0.0)

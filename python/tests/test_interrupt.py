@@ -1,0 +1,46 @@
+"""Long calls give way: to other threads, and to an interrupt."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from plans import RECORDS
+
+import dapple
+
+#: Thousands of plans: minutes of work.
+LONG = "dapple.sweep(over={'steps': range(1000, 100000, 10)}, batch=1, records=1000, noise_multiplier=0.5, delta=1e-5)"
+
+
+def test_other_threads_go_on():
+    counted, done = 0, threading.Event()
+
+    def work():
+        dapple.sweep(over={"steps": range(100, 130)}, **{**RECORDS, "epochs": None})
+        done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not done.is_set():
+        counted += 1
+        time.sleep(0)
+    thread.join()
+    # With the lock held for whole calls this loop would have been let in a few times at most.
+    assert counted > 1000
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one child on Windows")
+def test_an_interrupt_is_heard():
+    script = f"import dapple\nprint('ready', flush=True)\ntry:\n    {LONG}\nexcept KeyboardInterrupt:\n    print('heard', flush=True)\n"
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+        rest, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert rest == "heard\n"

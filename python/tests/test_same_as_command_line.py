@@ -1,0 +1,178 @@
+"""The same numbers as the command line to the last digit, and the same errors with the same hints."""
+
+import json
+
+import pytest
+from plans import CROP, PATCH, PLANS, RECORDS
+
+import dapple
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_account(cli, name):
+    assert json.loads(dapple.account(**PLANS[name]).to_json()) == cli.json("account", **PLANS[name])
+
+
+@pytest.mark.parametrize("name", ["patch", "balanced", "replace"])
+def test_texts(cli, name):
+    certificate = dapple.account(**PLANS[name])
+    assert str(certificate) == cli.run("account", **PLANS[name]).stdout
+    assert certificate.statement() == cli.run("account", "--statement", **PLANS[name]).stdout
+    assert certificate.to_json() + "\n" == cli.run("account", "--json", **PLANS[name]).stdout
+
+
+def test_precision(cli):
+    wide, narrow = (dapple.account(**RECORDS, precision=precision) for precision in (0.01, 1e-4))
+    assert wide.to_dict() == cli.json("account", "--precision", "0.01", **RECORDS)
+    assert narrow.to_dict() == cli.json("account", "--precision", "0.0001", **RECORDS)
+    assert wide.bracket[0] <= narrow.bracket[0] <= narrow.epsilon <= wide.epsilon
+
+
+@pytest.mark.parametrize(
+    "unknown, plan",
+    [
+        ("noise_multiplier", RECORDS),
+        ("noise_multiplier", PATCH),
+        ("epochs", RECORDS),
+        ("steps", dict(RECORDS, relation="replace", epsilon=9)),
+        ("batch", PATCH),
+        ("crop", PATCH),
+        ("patch", PATCH),
+    ],
+)
+def test_calibrate(cli, unknown, plan):
+    plan = {"epsilon": 3.0, **plan}
+    found = dapple.calibrate(unknown, **plan)
+    answer = json.loads(found.to_json())
+    assert answer == cli.json("calibrate", "--for", unknown.replace("_", "-"), **plan)
+    assert found.epsilon <= plan["epsilon"]
+    # The plan that comes back is the one that was priced.
+    assert found.plan.account() == found.certificate
+    assert dapple.Plan.from_toml(found.plan.to_toml()).hash == found.plan.hash == found.certificate.plan_hash
+
+
+@pytest.mark.parametrize("name", ["add-remove", "patch", "balanced", "dropout"])
+def test_profile(cli, name):
+    points = cli.json("profile", "--epsilons", "0,0.25,1,2.5", **PLANS[name])["points"]
+    assert list(dapple.profile(**PLANS[name], epsilons=[0, 0.25, 1, 2.5])) == points
+    assert list(dapple.profile(**PLANS[name])) == cli.json("profile", **PLANS[name])["points"]
+
+
+def test_profile_needs_no_delta(cli):
+    plan = {name: value for name, value in RECORDS.items() if name != "delta"}
+    assert list(dapple.profile(**plan)) == cli.json("profile", **plan)["points"]
+
+
+def test_sweep(cli):
+    table = dapple.sweep(over={"crop": range(50, 701, 50), "noise_multiplier": [1.0, 4.5]}, **PATCH)
+    answer = cli.json("sweep", "--over", "crop=50:700:50", "--over", "noise-multiplier=1,4.5", **PATCH)
+    assert [name.replace("-", "_") for name in answer["columns"]] == table.columns
+    assert table.rows == answer["rows"]
+
+
+def test_sweep_solves(cli):
+    over = {"batch": [50, 100], "epsilon": [1e-4, 1, 2]}
+    table = dapple.sweep(over=over, solve_for="noise_multiplier", **RECORDS)
+    words = ["--over", "batch=50,100", "--over", "epsilon=1e-4,1,2", "--for", "noise-multiplier"]
+    answer = cli.json("sweep", *words, **RECORDS)
+    # Below the smallest noise that is searched there may be no answer; that is an empty row, not an error.
+    assert table.rows == answer["rows"]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [CROP, dict(CROP, views=3), dict(CROP, patch=None, circle=7.0), dict(CROP, pad=30, pad_mode="reflect")],
+)
+def test_inclusion(cli, plan):
+    plan = {name: value for name, value in plan.items() if value is not None}
+    answer = cli.json("inclusion", **plan)
+    seen = dapple.inclusion(**plan)
+    fields = ("probability", "crop_origins", "hits", "probability_of_one_view", "views")
+    assert {field: getattr(seen, field) for field in fields} == {field: answer[field] for field in fields}
+    assert list(seen.worst_origin) == answer["worst_origin"]
+    assert dapple.inclusion_probability(**plan) == answer["probability"]
+
+
+@pytest.mark.parametrize(
+    "plan, kind",
+    [
+        (dict(RECORDS, batch=5000), dapple.PlanError),
+        (dict(RECORDS, batch=0), dapple.PlanError),
+        (dict(RECORDS, batch=0.5), dapple.PlanError),
+        (dict(RECORDS, records=2**70), dapple.PlanError),
+        (dict(RECORDS, noise_multiplier=-1), dapple.PlanError),
+        (dict(RECORDS, noise_multiplier=1e9), dapple.PlanError),
+        (dict(RECORDS, delta=2), dapple.PlanError),
+        (dict(RECORDS, delta="often"), dapple.PlanError),
+        (dict(RECORDS, steps=7), dapple.PlanError),
+        (dict(batch=100, records=3000, epochs=10, noise_multiplier=1.0), dapple.PlanError),
+        (dict(batch=100, records=3000, delta=1e-5, noise_multiplier=1.0), dapple.PlanError),
+        (dict(PATCH, crop=(2000, 100)), dapple.PlanError),
+        (dict(PATCH, patch=(2000, 100)), dapple.PlanError),
+        (dict(PATCH, crop="big"), dapple.PlanError),
+        (dict(PATCH, placement="annotated"), dapple.PlanError),
+        (dict(RECORDS, relation="patch"), dapple.PlanError),
+        (dict(RECORDS, sampling="without-replacement"), dapple.NoTheoremError),
+        (dict(RECORDS, relation="user", sampling="without-replacement"), dapple.NoTheoremError),
+        (dict(RECORDS, per_record=2), dapple.PlanError),
+        (dict(RECORDS, noise_multiplier=0.05, epochs=10000, relation="replace"), dapple.AccountingError),
+    ],
+)
+def test_errors(cli, plan, kind):
+    with pytest.raises(dapple.DappleError) as caught:
+        dapple.account(**plan)
+    assert (str(caught.value), caught.value.hint) == cli.failure("account", **plan)
+    assert type(caught.value) is kind
+
+
+def test_an_operation_that_spreads_a_pixel_is_unsound(cli):
+    operations = {"pipeline.operations": ["equalize"]}
+    with pytest.raises(dapple.UnsoundPipelineError) as caught:
+        dapple.account(**PATCH, set=operations)
+    failure = cli.failure("account", "--set", 'pipeline.operations=["equalize"]', **PATCH)
+    assert (str(caught.value), caught.value.hint) == failure
+
+
+def test_unreachable_targets(cli):
+    plan = dict(RECORDS, epsilon=1e-6)
+    with pytest.raises(dapple.UnreachableError) as caught:
+        dapple.calibrate("noise_multiplier", **plan)
+    failure = cli.failure("calibrate", "--for", "noise-multiplier", **plan)
+    assert (str(caught.value), caught.value.hint) == failure
+
+
+def test_files(cli, tmp_path):
+    file = tmp_path / "plan.toml"
+    file.write_text(dapple.Plan(**PATCH).to_toml())
+    assert dapple.account(file).to_dict() == cli.json("account", plan=file)
+    assert dapple.account(str(file), batch=50).to_dict() == cli.json("account", plan=file, batch=50)
+    # A layer hides what it replaces: steps take the place of epochs.
+    assert dapple.account(file, steps=9).to_dict() == cli.json("account", plan=file, steps=9)
+    file.write_text("[sampling]\nbatchs = 3\n")
+    with pytest.raises(dapple.PlanError) as caught:
+        dapple.account(file)
+    assert (str(caught.value), caught.value.hint) == cli.failure("account", plan=file)
+
+
+def test_masks(cli, tmp_path):
+    np = pytest.importorskip("numpy", reason="numpy is not installed")
+    import struct
+    import zlib
+
+    mask = np.zeros((48, 64), dtype=bool)
+    mask[5:11, 7:30] = True
+    mask[20, 40] = True
+
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    rows = b"".join(b"\0" + row.tobytes() for row in (mask * np.uint8(255)))
+    header = struct.pack(">IIBBBBB", 64, 48, 8, 0, 0, 0, 0)
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    file = tmp_path / "mask.png"
+    file.write_bytes(b"\x89PNG\r\n\x1a\n" + parts)
+    for placement in ("anywhere", "annotated"):
+        plan = dict(RECORDS, image=(64, 48), crop=(20, 20), placement=placement)
+        answer = cli.json("account", region_mask=file, **plan)
+        assert dapple.account(region_mask=file, **plan).to_dict() == answer
+        assert dapple.account(region_mask=mask, **plan).to_dict() == answer
