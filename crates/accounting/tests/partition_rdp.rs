@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod common;
+
 use dapple_accounting::partition::rdp::{
     Bound, PartitionRdp, forward_bound, forward_exact, forward_exact_several, printed_reverse,
 };
@@ -237,6 +239,47 @@ fn real_orders_lie_between_integer_ones() {
     for order in [2.0, 3.0, 100.0] {
         assert_eq!(rdp.divergence(order), 10.0 * split.divergence(order as u32).unwrap());
         assert!(rdp.divergence(order + 0.5) >= rdp.divergence(order));
+    }
+}
+
+#[test]
+fn the_papers_figures_are_met() {
+    let orders: Vec<f64> = (2_u32..=100).map(f64::from).collect();
+    let balanced = |steps, k, sigma| PartitionRdp::new(steps, k, sigma, Bound::Convexity).unwrap();
+    let rdp = |sampling: &str, steps: u64, k: u64, sigma: f64| match sampling {
+        "poisson" => Rdp::poisson_gaussian(k as f64 / steps as f64, sigma).unwrap().self_compose(steps),
+        "balanced" => Rdp::partition(balanced(steps, k, sigma)),
+        _ => {
+            let split = PartitionRdp::partial_split(k, 0.5, 0.5, sigma, Bound::Convexity).unwrap();
+            Rdp::partition(split.sampled(0.1).unwrap()).self_compose(steps)
+        }
+    };
+    for row in common::rows(include_str!("goldens/partition/renyi.csv")) {
+        let [steps, k] = ["steps", "per_record"].map(|column| common::number(&row, column) as u64);
+        let (at, value) = (common::number(&row, "at"), common::number(&row, "value"));
+        let of = |sigma: f64| rdp(row["sampling"], steps, k, sigma);
+        match row["quantity"] {
+            // Logarithms of binomials by lgamma: ten digits.
+            "divergence" => {
+                let ours = of(common::number(&row, "sigma")).divergence(at);
+                assert!((ours / value - 1.0).abs() < 1e-9, "{row:?}: {ours}");
+            }
+            "delta" => {
+                let sigma = common::number(&row, "sigma");
+                let ours = of(sigma).delta_over(&orders, at, Conversion::Classic).unwrap();
+                assert!((ours / value - 1.0).abs() < 1e-8, "{row:?}: {ours}");
+                if row["sampling"] == "balanced" {
+                    // The tight conversion and higher orders can only help.
+                    assert!(balanced(steps, k, sigma).delta(1, at, Conversion::Tight).unwrap() < ours);
+                }
+            }
+            _ => {
+                // The noise was bisected to one part in ten million, from above.
+                let epsilon =
+                    |sigma| of(sigma).epsilon_over(&orders, 1e-5, Conversion::Classic).unwrap().epsilon;
+                assert!(epsilon(value * (1.0 + 1e-6)) < at && epsilon(value * (1.0 - 1e-6)) > at, "{row:?}");
+            }
+        }
     }
 }
 

@@ -89,8 +89,8 @@ impl Allocation {
             0 => Pld::identity(),
             more => Pld::gaussian((more as f64).sqrt(), noise_multiplier)?,
         };
-        if rare > 0 {
-            let (size, larger) = (steps / rare, steps % rare);
+        if let Some(size) = steps.checked_div(rare) {
+            let larger = steps - size * rare;
             let even = Pld::split(size, noise_multiplier)?.self_compose(rare - larger);
             composed_pld = composed_pld.compose(&even);
             if larger > 0 {

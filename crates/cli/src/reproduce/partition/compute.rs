@@ -75,7 +75,7 @@ fn answer(
             (run, run.epsilon(line.price, delta)?)
         }
         Question::NoiseOverSteps { epsilon, delta } => {
-            let noise = Run::noise(sampling, x as u64, line.price, epsilon, delta)?;
+            let noise = Run::noise(sampling, x as u64, line.price, epsilon, delta)?.unwrap_or(f64::INFINITY);
             (run(x as u64, noise), Bracket { lower: f64::NAN, upper: noise })
         }
         Question::DeltaOverSteps { noise_multiplier, epsilon } => {

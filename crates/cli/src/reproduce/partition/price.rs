@@ -139,15 +139,14 @@ impl Run {
         }
     }
 
-    /// The least noise that reaches epsilon at delta.
+    /// The least noise that reaches epsilon at delta; `None` where a bound reaches it with no noise, as one at few orders may.
     pub(super) fn noise(
         sampling: Sampling,
         steps: u64,
         price: Price,
         epsilon: f64,
         delta: f64,
-    ) -> Answer<f64> {
-        let (low, high) = (0.3, 1e3);
+    ) -> Answer<Option<f64>> {
         let reached = |noise_multiplier: f64| {
             let run = Self { sampling, steps, noise_multiplier };
             match (price, sampling) {
@@ -159,11 +158,14 @@ impl Run {
                 _ => Ok(run.epsilon(price, delta)?.upper),
             }
         };
-        search::smallest_real(low, high, epsilon, reached)?.ok_or(AccountingError::Unreachable {
-            unknown: "noise multiplier",
-            low,
-            high,
-            epsilon,
-        })
+        let (mut low, mut high) = (0.3, 1e3);
+        if price == Price::Certified
+            && let Some(published) =
+                Self::noise(sampling, steps, Price::Published(Bound::Convexity), epsilon, delta)?
+        {
+            // The paper's bound is close, and above.
+            (low, high) = (0.5 * published, published);
+        }
+        search::smallest_real(low, high, epsilon, reached)
     }
 }
