@@ -8,15 +8,14 @@ use super::Convolutions;
 use super::cudnn::{Algorithm, Descriptors, Direction, Tensors};
 use super::device::{Device, Grid, Pointer, arguments};
 use super::error::{CudaError, call};
-use super::lower::{Conv, Kind};
+use super::lower::{Conv, Kind, Tiled};
 use super::memory::{Model, Work};
 use super::program::Program;
+use super::tile::FILTERS;
 
-/// Rows and columns of the tile that one block of our kernels computes.
-const TILE_ROWS: usize = 64;
+/// Weights that one block of the weight gradient without a tiling computes for 64 filters.
 const TILE_COLUMNS: usize = 128;
-/// Bytes of shared memory of the two kernels: two stages of tiles, padded as in the kernels.
-const CONVOLVE_SHARED: u32 = 2 * 4 * (64 * 36 + 32 * 136);
+/// Bytes of its shared memory: two stages of tiles, padded as in the kernel.
 const WEIGHT_SHARED: u32 = 2 * 4 * (64 + 128) * 36;
 /// Batch sizes whose descriptors are kept.
 const KEPT_SIZES: usize = 8;
@@ -48,7 +47,7 @@ impl Choices {
 
     /// Whether our kernels may run a direction.
     fn allows_own(&self, conv: &Conv, direction: Direction) -> bool {
-        own(conv, direction) && self.who != Convolutions::Cudnn
+        !tiled(conv, direction).is_empty() && self.who != Convolutions::Cudnn
     }
 
     /// What was chosen, for reports: node, direction, choice.
@@ -189,12 +188,12 @@ pub(crate) fn weight(start: usize, conv: &Conv, model: &Model) -> Pointer {
     }
 }
 
-/// Whether our kernels have a way.
-fn own(conv: &Conv, direction: Direction) -> bool {
+/// The tilings of a direction; none where our kernels have no way.
+fn tiled(conv: &Conv, direction: Direction) -> &[Tiled] {
     match direction {
-        Direction::Forward => true,
-        Direction::Data => conv.backward_tables.is_some(),
-        Direction::Filter => false,
+        Direction::Forward => conv.forward_tile.as_slice(),
+        Direction::Data => conv.backward_tiles.as_deref().unwrap_or(&[]),
+        Direction::Filter => &[],
     }
 }
 
@@ -209,48 +208,33 @@ fn run_own(
     tf32: bool,
 ) -> Result<(), CudaError> {
     let geometry = &conv.geometry;
-    let per_group = |channels: usize| channels / geometry.groups;
-    let forward = direction == Direction::Forward;
-    let (tables, weight, source, target) = match (direction, conv.backward_tables, conv.turned) {
-        (Direction::Data, Some(tables), Some(turned)) => {
-            (tables, model.turned.at(turned), tensors.output, tensors.input)
-        }
-        _ => (conv.tables, tensors.weight, tensors.input, tensors.output),
+    let (rows, source, target) = match direction {
+        Direction::Data => (geometry.channels, tensors.output, tensors.input),
+        _ => (geometry.out, tensors.input, tensors.output),
     };
-    let (from, to) = (per_group(geometry.channels), per_group(geometry.out));
-    let (channels, out) = if forward { (from, to) } else { (to, from) };
-    let (size, positions) = if forward {
-        (geometry.input, geometry.positions())
-    } else {
-        (geometry.output, geometry.positions_in())
-    };
-    let columns = items * positions;
-    let blocks =
-        (columns.div_ceil(TILE_COLUMNS) as u32, out.div_ceil(TILE_ROWS) as u32, geometry.groups as u32);
-    let grid = Grid { blocks, threads: 128, shared: CONVOLVE_SHARED };
-    device.launch(
-        if tf32 { "convolve_tf32" } else { "convolve" },
-        grid,
-        arguments![
-            weight,
-            source,
-            target,
-            Pointer::NULL,
-            model.tables.at(tables.0),
-            model.tables.at(tables.1),
-            out,
-            channels * geometry.taps(),
-            positions,
-            columns,
-            size.iter().product::<usize>(),
-            size[0],
-            size[1],
-            size[2],
-            geometry.groups,
-            channels,
-            accumulate,
-        ],
-    )
+    let tiles = tiled(conv, direction);
+    // A stride larger than the window passes some inputs by.
+    if direction == Direction::Data && !accumulate && tiles.len() < geometry.stride.iter().product() {
+        device.clear(target, items * rows * geometry.positions_in())?;
+    }
+    let filters = (rows / geometry.groups).div_ceil(FILTERS);
+    for tiled in tiles {
+        let blocks = (tiled.tile.tiles(items) as u32, filters as u32, geometry.groups as u32);
+        device.launch(
+            if tf32 { "image_convolve_tf32" } else { "image_convolve" },
+            Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 },
+            arguments![
+                model.arranged.at(tiled.arranged),
+                source,
+                target,
+                &tiled.tile.table,
+                model.tables.at(tiled.offsets),
+                items,
+                accumulate,
+            ],
+        )?;
+    }
+    Ok(())
 }
 
 /// Writes down every sample's weight gradient.
@@ -265,15 +249,29 @@ pub(crate) fn weight_gradient(
 ) -> Result<(), CudaError> {
     let geometry = &conv.geometry;
     let (out, channels) = (geometry.out / geometry.groups, geometry.channels / geometry.groups);
-    let tiles = (geometry.inner().div_ceil(TILE_COLUMNS), geometry.groups * out.div_ceil(TILE_ROWS));
-    let grid = Grid {
-        blocks: (tiles.0 as u32, tiles.1 as u32, samples as u32),
-        threads: 128,
-        shared: WEIGHT_SHARED,
-    };
+    let filters = geometry.groups * out.div_ceil(FILTERS);
+    if let Some(tiled) = &conv.gradient_tile {
+        let kernel = match (tiled.tile.fragments, tf32) {
+            (1, false) => "image_weight_gradient_1",
+            (5, false) => "image_weight_gradient_5",
+            (_, false) => "image_weight_gradient_9",
+            (1, true) => "image_weight_gradient_1_tf32",
+            (5, true) => "image_weight_gradient_5_tf32",
+            (_, true) => "image_weight_gradient_9_tf32",
+        };
+        let blocks = (tiled.tile.blocks as u32, filters as u32, samples as u32);
+        let grid = Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 };
+        let (table, offsets) = (&tiled.tile.table, model.tables.at(tiled.offsets));
+        return device.launch(
+            kernel,
+            grid,
+            arguments![gradient, input, target, table, offsets, stride, views],
+        );
+    }
+    let blocks = (geometry.inner().div_ceil(TILE_COLUMNS) as u32, filters as u32, samples as u32);
     device.launch(
         if tf32 { "weight_gradient_tf32" } else { "weight_gradient" },
-        grid,
+        Grid { blocks, threads: 128, shared: WEIGHT_SHARED },
         arguments![
             gradient,
             input,

@@ -15,7 +15,7 @@ use super::error::{CudaError, call};
 const NEEDED: (i32, i32) = (12, 0);
 
 /// The kernels' sources, compiled together when a device is opened.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     include_str!("kernels/common.cu"),
     include_str!("kernels/pointwise.cu"),
     include_str!("kernels/norm.cu"),
@@ -23,6 +23,7 @@ const SOURCES: [&str; 7] = [
     include_str!("kernels/matrix.cu"),
     include_str!("kernels/clip.cu"),
     include_str!("kernels/convolve.cu"),
+    include_str!("kernels/image.cu"),
 ];
 
 /// An address on the card, counted in single-precision numbers.
@@ -39,44 +40,55 @@ impl Pointer {
     }
 }
 
-/// An argument of a kernel, as the eight bytes whose front the kernel reads.
+/// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Argument(u64);
+pub(crate) enum Argument<'a> {
+    /// A number, as eight bytes whose front the kernel reads.
+    Word(u64),
+    /// A structure of integers.
+    Block(&'a [i32]),
+}
 
-impl From<Pointer> for Argument {
+impl<'a> From<&'a Vec<i32>> for Argument<'a> {
+    fn from(value: &'a Vec<i32>) -> Self {
+        Self::Block(value)
+    }
+}
+
+impl From<Pointer> for Argument<'_> {
     fn from(value: Pointer) -> Self {
-        Self(value.0)
+        Self::Word(value.0)
     }
 }
 
-impl From<i32> for Argument {
+impl From<i32> for Argument<'_> {
     fn from(value: i32) -> Self {
-        Self(u64::from(value as u32))
+        Self::Word(u64::from(value as u32))
     }
 }
 
-impl From<bool> for Argument {
+impl From<bool> for Argument<'_> {
     fn from(value: bool) -> Self {
-        Self(u64::from(value))
+        Self::Word(u64::from(value))
     }
 }
 
 /// Sizes travel as 32 or 64 bits alike: none that a kernel takes as an `int` exceeds 31 bits.
-impl From<usize> for Argument {
+impl From<usize> for Argument<'_> {
     fn from(value: usize) -> Self {
-        Self(value as u64)
+        Self::Word(value as u64)
     }
 }
 
-impl From<f32> for Argument {
+impl From<f32> for Argument<'_> {
     fn from(value: f32) -> Self {
-        Self(u64::from(value.to_bits()))
+        Self::Word(u64::from(value.to_bits()))
     }
 }
 
-impl From<f64> for Argument {
+impl From<f64> for Argument<'_> {
     fn from(value: f64) -> Self {
-        Self(value.to_bits())
+        Self::Word(value.to_bits())
     }
 }
 
@@ -147,11 +159,22 @@ impl std::fmt::Debug for Device {
 }
 
 /// Kernels that use more shared memory than a block gets unasked.
-const LARGE_SHARED: [&str; 4] = ["weight_gradient", "weight_gradient_tf32", "convolve", "convolve_tf32"];
+const LARGE_KERNELS: [&str; 10] = [
+    "weight_gradient",
+    "weight_gradient_tf32",
+    "image_weight_gradient_1",
+    "image_weight_gradient_5",
+    "image_weight_gradient_9",
+    "image_weight_gradient_1_tf32",
+    "image_weight_gradient_5_tf32",
+    "image_weight_gradient_9_tf32",
+    "image_convolve",
+    "image_convolve_tf32",
+];
 /// Bytes of shared memory those may ask for.
-const SHARED_LIMIT: i32 = 96 << 10;
-
-const KERNELS: [&str; 45] = [
+const SHARED_LIMIT: i32 = 99 << 10;
+/// All other kernels.
+const KERNELS: [&str; 41] = [
     "unary",
     "unary_backward",
     "add",
@@ -192,11 +215,7 @@ const KERNELS: [&str; 45] = [
     "filter_norms",
     "weighted_sum",
     "scale_items",
-    "weight_gradient",
-    "weight_gradient_tf32",
-    "convolve",
-    "convolve_tf32",
-    "turn_weights",
+    "arrange_weights",
 ];
 
 impl Device {
@@ -245,9 +264,9 @@ impl Device {
         let image = image()?;
         let module = call("loading the kernels", context.load_module(image))?;
         let mut kernels = BTreeMap::new();
-        for name in KERNELS {
+        for name in KERNELS.into_iter().chain(LARGE_KERNELS) {
             let kernel = call("loading the kernels", module.load_function(name))?;
-            if LARGE_SHARED.contains(&name) {
+            if LARGE_KERNELS.contains(&name) {
                 let attribute =
                     sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
                 call("asking for shared memory", kernel.set_attribute(attribute, SHARED_LIMIT))?;
@@ -267,7 +286,7 @@ impl Device {
         &self,
         kernel: &'static str,
         grid: Grid,
-        arguments: &[Argument],
+        arguments: &[Argument<'_>],
     ) -> Result<(), CudaError> {
         if grid.blocks.0 == 0 || grid.blocks.1 == 0 || grid.blocks.2 == 0 {
             return Ok(());
@@ -275,8 +294,13 @@ impl Device {
         let Some(function) = self.kernels.get(kernel) else {
             return Err(CudaError::Call { call: kernel, reason: "no such kernel".into() });
         };
-        let mut list: Vec<*mut c_void> =
-            arguments.iter().map(|argument| std::ptr::from_ref(&argument.0).cast_mut().cast()).collect();
+        let mut list: Vec<*mut c_void> = arguments
+            .iter()
+            .map(|argument| match argument {
+                Argument::Word(word) => std::ptr::from_ref(word).cast_mut().cast(),
+                Argument::Block(block) => block.as_ptr().cast_mut().cast(),
+            })
+            .collect();
         // SAFETY: every argument outlives the launch, which copies it. Addresses come from the memory plan, which gives every value
         // the numbers its shape needs, and kernels check their index against the count they are given.
         let started = unsafe {

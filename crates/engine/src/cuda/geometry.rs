@@ -68,11 +68,6 @@ impl Geometry {
         self.out * self.inner()
     }
 
-    /// Whether the data gradient is itself a convolution.
-    pub(crate) fn has_unit_stride(&self) -> bool {
-        self.stride == [1; 3]
-    }
-
     /// What the window kernels read: input, output, kernel, stride, padding, dilation.
     pub(crate) fn window_table(&self) -> Vec<i32> {
         [self.input, self.output, self.kernel, self.stride, self.padding, self.dilation]
@@ -101,7 +96,7 @@ impl Geometry {
         table
     }
 
-    /// Tap table and position table of the forward pass and the weight gradient.
+    /// Tap table and position table of the weight gradient.
     pub(crate) fn forward_tables(&self) -> (Vec<i32>, Vec<i32>) {
         let plane = self.positions_in() as i32;
         let taps = (0..(self.channels / self.groups) as i32).flat_map(|channel| {
@@ -115,22 +110,6 @@ impl Geometry {
                 position[axis] * self.stride[axis] as i32 - self.padding[axis] as i32
             });
             [Self::flat(at, self.input), at[0], at[1], at[2]]
-        });
-        (Self::filled(taps), Self::filled(places))
-    }
-
-    /// Tap table and position table of the data gradient of a convolution of stride one.
-    pub(crate) fn backward_tables(&self) -> (Vec<i32>, Vec<i32>) {
-        let plane = self.positions() as i32;
-        let taps = (0..(self.out / self.groups) as i32).flat_map(|filter| {
-            Self::indices(self.kernel).map(move |tap| {
-                let at: [i32; 3] = std::array::from_fn(|axis| -tap[axis] * self.dilation[axis] as i32);
-                [filter * plane + Self::flat(at, self.output), at[0], at[1], at[2]]
-            })
-        });
-        let places = Self::indices(self.input).map(|position| {
-            let at: [i32; 3] = std::array::from_fn(|axis| position[axis] + self.padding[axis] as i32);
-            [Self::flat(at, self.output), at[0], at[1], at[2]]
         });
         (Self::filled(taps), Self::filled(places))
     }
@@ -175,37 +154,5 @@ mod tests {
                 assert_eq!(if inside { row[0] + place[0] } else { -1 }, want, "{position} {tap}");
             }
         }
-    }
-
-    /// Data gradients read exactly the pairs that the forward pass made.
-    #[test]
-    fn backward_tables_turn_the_forward_ones_round() {
-        let window = Window::square(3).padding(1).dilation(2);
-        let output = window.output(&[7, 6]).unwrap_or_default();
-        let geometry = Geometry::new(&window, 1, &[1, 7, 6], &[1, output[0], output[1]]);
-        let (taps, places) = geometry.backward_tables();
-        let sources = geometry.sources();
-        let mut forward: Vec<(i32, i32, usize)> = Vec::new();
-        let mut backward = Vec::new();
-        for tap in 0..geometry.taps() {
-            for position in 0..geometry.positions() {
-                let source = sources[position * geometry.taps() + tap];
-                if source >= 0 {
-                    forward.push((position as i32, source, tap));
-                }
-            }
-            for position in 0..geometry.positions_in() {
-                let (row, place) = (&taps[4 * tap..][..4], &places[4 * position..][..4]);
-                let inside = (0..3).all(|axis| {
-                    (0..geometry.output[axis] as i32).contains(&(row[axis + 1] + place[axis + 1]))
-                });
-                if inside {
-                    backward.push((row[0] + place[0], position as i32, tap));
-                }
-            }
-        }
-        forward.sort_unstable();
-        backward.sort_unstable();
-        assert_eq!(forward, backward);
     }
 }

@@ -3,6 +3,7 @@
 use dapple_graph::{Affine, Graph, Op, ParameterId, Window};
 
 use super::geometry::Geometry;
+use super::tile::Tile;
 
 /// A convolution.
 #[derive(Debug, Clone)]
@@ -11,16 +12,26 @@ pub(crate) struct Conv {
     pub(crate) weight: ParameterId,
     pub(crate) bias: Option<ParameterId>,
     pub(crate) standardise: Option<f32>,
-    /// Tap and position tables of the forward pass.
+    /// Tilings of each sample's weight gradient, of the forward pass and of the data gradient, where they have one. The data
+    /// gradient has one for every remainder by the stride.
+    pub(crate) gradient_tile: Option<Tiled>,
+    pub(crate) forward_tile: Option<Tiled>,
+    pub(crate) backward_tiles: Option<Vec<Tiled>>,
+    /// Tap and position tables of a weight gradient without a tiling.
     pub(crate) tables: (usize, usize),
-    /// Those of the data gradient, where it is a convolution.
-    pub(crate) backward_tables: Option<(usize, usize)>,
     /// Which input position each tap of each output position reads.
     pub(crate) sources: usize,
     /// Where the standardised weights and their statistics lie.
     pub(crate) used: Option<(usize, usize)>,
-    /// Where the weights of the data gradient lie.
-    pub(crate) turned: Option<usize>,
+}
+
+/// A tiling on the card: itself, where its tables lie, and where its weights lie in the order it reads them.
+#[derive(Debug, Clone)]
+pub(crate) struct Tiled {
+    pub(crate) tile: Tile,
+    pub(crate) offsets: usize,
+    pub(crate) taps: usize,
+    pub(crate) arranged: usize,
 }
 
 /// A box of values that goes from one tensor to another.
@@ -170,10 +181,10 @@ pub(crate) struct Steps {
     pub(crate) output: usize,
     /// All tables, one after the other.
     pub(crate) tables: Vec<i32>,
-    /// Numbers of all standardised weights, of their statistics, and of weights turned round.
+    /// Numbers of all standardised weights, of their statistics, and of weights arranged for a tiling.
     pub(crate) used_len: usize,
     pub(crate) stats_len: usize,
-    pub(crate) turned_len: usize,
+    pub(crate) arranged_len: usize,
     /// Where each parameter starts.
     pub(crate) parameters: Vec<usize>,
     pub(crate) parameters_len: usize,
@@ -200,7 +211,7 @@ impl Steps {
             tables: Vec::new(),
             used_len: 0,
             stats_len: 0,
-            turned_len: 0,
+            arranged_len: 0,
             parameters: Vec::new(),
             parameters_len: 0,
         };
@@ -242,6 +253,15 @@ impl Steps {
         start
     }
 
+    /// Places a tiling's tables, and weights for this many rows of products.
+    fn tiled(&mut self, tile: Tile, rows: usize) -> Tiled {
+        let (offsets, taps) = (self.table(tile.offsets.clone()), self.table(tile.taps.clone()));
+        let arranged = self.arranged_len;
+        // Rows are copied four numbers at a time.
+        self.arranged_len += (rows * tile.inner).next_multiple_of(4);
+        Tiled { tile, offsets, taps, arranged }
+    }
+
     fn window(&mut self, window: &Window, input: &[usize], output: &[usize]) -> usize {
         let table = Geometry::new(window, 1, input, output).window_table();
         self.table(table)
@@ -259,18 +279,20 @@ impl Steps {
             Op::Parameter(id) => Kind::Parameter(*id),
             Op::Conv { window, groups, weight, bias, standardise } => {
                 let geometry = Geometry::new(window, *groups, x, shape);
-                let (taps, places) = geometry.forward_tables();
-                let tables = (self.table(taps), self.table(places));
+                let gradient_tile = Tile::weight_gradient(&geometry).map(|tile| self.tiled(tile, 0));
+                let tables = match gradient_tile {
+                    Some(_) => (0, 0),
+                    None => {
+                        let (taps, places) = geometry.forward_tables();
+                        (self.table(taps), self.table(places))
+                    }
+                };
+                let forward_tile = Tile::forward(&geometry).map(|tile| self.tiled(tile, geometry.out));
                 let wanted = before.is_some_and(|before| self.needs_gradient[before]);
-                let backward_tables = (wanted && geometry.has_unit_stride()).then(|| {
-                    let (taps, places) = geometry.backward_tables();
-                    (self.table(taps), self.table(places))
-                });
+                let backward_tiles = Tile::backward(&geometry).filter(|_| wanted);
+                let backward_tiles: Option<Vec<Tiled>> = backward_tiles
+                    .map(|tiles| tiles.into_iter().map(|tile| self.tiled(tile, geometry.channels)).collect());
                 let len = geometry.weight_len();
-                let turned = backward_tables.map(|_| {
-                    self.turned_len += len;
-                    self.turned_len - len
-                });
                 let used = standardise.map(|_| {
                     self.used_len += len;
                     self.stats_len += 2 * geometry.out;
@@ -283,11 +305,12 @@ impl Steps {
                     weight,
                     bias,
                     standardise,
+                    gradient_tile,
+                    forward_tile,
+                    backward_tiles,
                     tables,
-                    backward_tables,
                     sources,
                     used,
-                    turned,
                 }))
             }
             Op::Linear { weight, bias } => {

@@ -33,7 +33,7 @@ pub(crate) struct Model {
     pub(crate) parameters: Pointer,
     pub(crate) used: Pointer,
     pub(crate) stats: Pointer,
-    pub(crate) turned: Pointer,
+    pub(crate) arranged: Pointer,
     pub(crate) tables: Pointer,
     /// Bytes on the card.
     pub(crate) bytes: usize,
@@ -43,8 +43,8 @@ impl Model {
     pub(crate) fn new(device: &Device, steps: &Steps) -> Result<Self, CudaError> {
         let mut carve = Carve::default();
         let sizes =
-            [steps.parameters_len, steps.used_len, steps.stats_len, steps.turned_len, steps.tables.len()];
-        let [parameters, used, stats, turned, tables] = sizes.map(|numbers| carve.take(numbers));
+            [steps.parameters_len, steps.used_len, steps.stats_len, steps.arranged_len, steps.tables.len()];
+        let [parameters, used, stats, arranged, tables] = sizes.map(|numbers| carve.take(numbers));
         let memory = device.allocate(carve.len)?;
         let base = address(&memory, &device.stream);
         device.upload(&steps.tables, base.at(tables))?;
@@ -52,7 +52,7 @@ impl Model {
             parameters: base.at(parameters),
             used: base.at(used),
             stats: base.at(stats),
-            turned: base.at(turned),
+            arranged: base.at(arranged),
             tables: base.at(tables),
             bytes: 4 * carve.len,
             _memory: memory,
@@ -66,8 +66,10 @@ pub(crate) struct Work {
     _memory: CudaSlice<f32>,
     /// Samples it has room for.
     pub(crate) samples: usize,
-    /// The planned buffers.
-    buffers: Vec<Pointer>,
+    /// The items' planned memory, where its buffers start in one item's, and items there is room for.
+    base: Pointer,
+    offsets: Vec<usize>,
+    items: usize,
     /// Inputs of this microbatch and of the next.
     pub(crate) inputs: [Pointer; 2],
     pub(crate) targets: Pointer,
@@ -89,7 +91,7 @@ pub(crate) struct Work {
 
 /// Where everything lies, before anything is allocated.
 struct Sketch {
-    buffers: Vec<usize>,
+    base: usize,
     parts: [usize; 14],
     workspace_bytes: usize,
     len: usize,
@@ -102,7 +104,7 @@ fn sketch(program: &Program, samples: usize, workspace: usize) -> Sketch {
     let output = program.steps.lens[program.steps.output] * items;
     let entries = program.sources.len();
     let workspace_bytes = workspace.max(4 * program.workspace * samples);
-    let buffers = program.sizes.iter().map(|size| carve.take(size * items)).collect();
+    let base = carve.take(program.item_len * items);
     let parts = [
         input,
         input,
@@ -120,7 +122,7 @@ fn sketch(program: &Program, samples: usize, workspace: usize) -> Sketch {
         workspace_bytes / 4,
     ]
     .map(|numbers| carve.take(numbers));
-    Sketch { buffers, parts, workspace_bytes, len: carve.len }
+    Sketch { base, parts, workspace_bytes, len: carve.len }
 }
 
 impl Work {
@@ -135,7 +137,7 @@ impl Work {
         samples: usize,
         workspace: usize,
     ) -> Result<Self, CudaError> {
-        let Sketch { buffers, parts, workspace_bytes, len } = sketch(program, samples, workspace);
+        let Sketch { base: start, parts, workspace_bytes, len } = sketch(program, samples, workspace);
         let memory = device.allocate(len)?;
         let base = address(&memory, &device.stream);
         let [
@@ -164,7 +166,9 @@ impl Work {
         device.upload(&bounds, ranges)?;
         Ok(Self {
             samples,
-            buffers: buffers.into_iter().map(|start| base.at(start)).collect(),
+            base: base.at(start),
+            offsets: program.offsets.clone(),
+            items: samples * program.views,
             inputs: [first, second],
             targets,
             keys,
@@ -186,6 +190,6 @@ impl Work {
 
     /// A planned buffer; nothing where none was planned.
     pub(crate) fn buffer(&self, slot: Option<usize>) -> Pointer {
-        slot.map_or(Pointer::NULL, |slot| self.buffers[slot])
+        slot.map_or(Pointer::NULL, |slot| self.base.at(self.offsets[slot] * self.items))
     }
 }

@@ -19,6 +19,7 @@ mod lower;
 mod memory;
 mod program;
 mod run;
+mod tile;
 
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaSlice};
@@ -66,7 +67,7 @@ pub enum Convolutions {
 }
 
 /// Bytes a step works in unless told otherwise.
-const POOL: usize = 3 << 30;
+const POOL: usize = 4000 << 20;
 
 /// Runs one graph on one card.
 #[derive(Debug)]
@@ -204,12 +205,27 @@ impl CudaExecutor {
                 let list = arguments![weight, used, stats, geometry.inner(), eps];
                 device.launch("standardise", Grid::blocks(geometry.out, 128), list)?;
             }
-            if let Some(turned) = conv.turned {
-                let weight = convolution::weight(start, conv, model);
+            let weight = convolution::weight(start, conv, model);
+            let forward = conv.forward_tile.iter().map(|tiled| (tiled, false));
+            let backward = conv.backward_tiles.iter().flatten().map(|tiled| (tiled, true));
+            for (tiled, backward) in forward.chain(backward) {
                 let (out, channels) = (geometry.out / geometry.groups, geometry.channels / geometry.groups);
-                let n = geometry.weight_len();
-                let list = arguments![weight, model.turned.at(turned), out, channels, geometry.taps(), n];
-                device.launch("turn_weights", Grid::each(n), list)?;
+                let (inner, taps) = (tiled.tile.inner, tiled.tile.taps.len());
+                let n = inner * if backward { geometry.channels } else { geometry.out };
+                let (target, list) = (model.arranged.at(tiled.arranged), model.tables.at(tiled.taps));
+                let list = arguments![
+                    weight,
+                    target,
+                    list,
+                    out,
+                    channels,
+                    geometry.taps(),
+                    taps,
+                    inner,
+                    backward,
+                    n
+                ];
+                device.launch("arrange_weights", Grid::each(n), list)?;
             }
         }
         Ok(CudaLoaded { executor: self })

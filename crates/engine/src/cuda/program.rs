@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use dapple_graph::Graph;
-use dapple_graph::plan::{Lifetime, MemoryPlan};
+use dapple_graph::plan::Lifetime;
 
 use super::lower::{Kind, Steps};
 use crate::layout::Layout;
@@ -41,8 +41,9 @@ pub(crate) struct Program {
     pub(crate) buffers: Vec<Buffers>,
     /// For every node and input, whether its gradient is added to one that is there; `None` where it needs none.
     pub(crate) contributions: Vec<Vec<Option<Contribution>>>,
-    /// Numbers per item of each buffer.
-    pub(crate) sizes: Vec<usize>,
+    /// Where each buffer starts in an item's memory, and the numbers in all of it.
+    pub(crate) offsets: Vec<usize>,
+    pub(crate) item_len: usize,
     pub(crate) sources: Vec<Source>,
     /// Whether a node's weight gradient is never written down per sample.
     pub(crate) deferred: Vec<bool>,
@@ -110,7 +111,8 @@ impl Program {
             views,
             buffers: vec![Buffers::default(); count],
             contributions: Vec::new(),
-            sizes: Vec::new(),
+            offsets: Vec::new(),
+            item_len: 0,
             sources: Vec::new(),
             deferred,
             written: 0,
@@ -216,13 +218,7 @@ impl Program {
                 }
             }
         }
-        let plan = MemoryPlan::assign(&lives);
-        for buffers in &mut self.buffers {
-            for slot in [&mut buffers.value, &mut buffers.gradient, &mut buffers.kept, &mut buffers.scratch] {
-                *slot = slot.map(|value| plan.assignment[value]);
-            }
-        }
-        self.sizes = plan.buffers;
+        (self.offsets, self.item_len) = pack(&lives);
         self.contributions = contributions;
     }
 
@@ -261,6 +257,8 @@ impl Program {
             }
             self.sources.push(Source { written: Some(start), partials: first..self.parts.len() / 4 });
         }
+        // Samples start where four numbers can be written at once.
+        self.written = self.written.next_multiple_of(4);
         self.partials = self.parts.len() / 4;
         for (index, node) in nodes.iter().enumerate() {
             let Some(kind) =
@@ -283,6 +281,40 @@ impl Program {
             self.sources.insert(index, Source { written: None, partials });
         }
     }
+}
+
+/// Numbers to which buffers of an item are aligned.
+const ALIGNMENT: usize = 64;
+
+/// Gives every value a place in one stretch of memory: the largest first, each in the lowest gap among those alive with it. Unlike a
+/// plan of whole buffers this can cut a large dead value into several small ones.
+fn pack(lives: &[Lifetime]) -> (Vec<usize>, usize) {
+    let mut order: Vec<usize> = (0..lives.len()).collect();
+    order.sort_by_key(|&value| (std::cmp::Reverse(lives[value].len), lives[value].first));
+    let size = |value: usize| lives[value].len.next_multiple_of(ALIGNMENT);
+    let mut offsets = vec![0; lives.len()];
+    let mut placed: Vec<usize> = Vec::new();
+    for value in order {
+        let together =
+            |other: usize| lives[other].first <= lives[value].last && lives[value].first <= lives[other].last;
+        let mut busy: Vec<(usize, usize)> = placed
+            .iter()
+            .filter(|&&other| together(other))
+            .map(|&other| (offsets[other], offsets[other] + size(other)))
+            .collect();
+        busy.sort_unstable();
+        let mut start = 0;
+        for (from, to) in busy {
+            if start + size(value) <= from {
+                break;
+            }
+            start = start.max(to);
+        }
+        offsets[value] = start;
+        placed.push(value);
+    }
+    let len = (0..lives.len()).map(|value| offsets[value] + size(value)).max().unwrap_or(0);
+    (offsets, len)
 }
 
 /// Whether a layer's norm is cheaper by inner products than by writing down one gradient per sample.
@@ -318,6 +350,7 @@ fn prefers_ghost(kind: &Kind, views: usize) -> bool {
 mod tests {
     use super::*;
     use dapple_graph::zoo;
+    use proptest::prelude::*;
 
     #[test]
     fn small_positions_and_many_weights_are_deferred() {
@@ -331,6 +364,25 @@ mod tests {
         assert!(written("block1.0.conv2.weight") && written("norm.weight"));
         assert!(!written("block3.1.conv2.weight") && !written("fc.weight"));
         assert_eq!(program.sources.len(), layout.entries().len());
+    }
+
+    proptest! {
+        #[test]
+        fn values_alive_together_never_overlap(
+            spans in prop::collection::vec((1usize..500, 0usize..20, 0usize..6), 1..30),
+        ) {
+            let lives: Vec<Lifetime> =
+                spans.iter().map(|&(len, first, more)| Lifetime { len, first, last: first + more }).collect();
+            let (offsets, len) = pack(&lives);
+            for (i, a) in lives.iter().enumerate() {
+                prop_assert!(offsets[i] + a.len <= len && offsets[i].is_multiple_of(ALIGNMENT));
+                for (j, b) in lives.iter().enumerate().skip(i + 1) {
+                    let together = a.first <= b.last && b.first <= a.last;
+                    let apart = offsets[i] + a.len <= offsets[j] || offsets[j] + b.len <= offsets[i];
+                    prop_assert!(!together || apart);
+                }
+            }
+        }
     }
 
     #[test]

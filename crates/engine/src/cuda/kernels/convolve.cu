@@ -1,4 +1,4 @@
-// Convolutions as matrix products whose right side is read straight from the image.
+// Products on the tensor cores, and per-sample weight gradients of convolutions of any rank, window and stride.
 //
 // The tensor cores multiply in TF32 (11 bits). Each float is split into a high and a low part, and the three largest of the four
 // products are added in single precision, which keeps a product's error near 2^-21; with one pass it is plain TF32.
@@ -10,9 +10,8 @@
 #define BN 128
 #define BK 32
 #define THREADS 128
-// Rows of 36 and 136 floats: the eight rows or four columns that a warp reads together fall into different banks.
+// Rows of 36 floats: the eight rows that a warp reads together fall into different banks.
 #define PITCH (BK + 4)
-#define WIDE (BN + 8)
 
 __device__ __forceinline__ void async_copy_4(float* target, const float* source, bool valid) {
     u32 address = (u32)__cvta_generic_to_shared(target);
@@ -39,9 +38,9 @@ __device__ __forceinline__ float split(float* value) {
     return low;
 }
 
-// Multiplies one stage: rows of `left` [BM][PITCH] by `right`, which is [BN][PITCH] or, with TALL, [BK][WIDE].
+// Multiplies one stage: rows of `left` [BM][PITCH] by rows of `right` [BN][PITCH].
 // The passes of a split product are spread out, so that none waits for the one before it.
-template <int PASSES, bool TALL>
+template <int PASSES>
 __device__ __forceinline__ void multiply_stage(const float* left, const float* right, float (*c)[8][4], int warp, int lane) {
     int g = lane >> 2, t = lane & 3;
     int m0 = (warp & 1) * 32, n0 = (warp >> 1) * 64;
@@ -64,15 +63,9 @@ __device__ __forceinline__ void multiply_stage(const float* left, const float* r
             float b[4][2], b_low[4][2];
 #pragma unroll
             for (int n = 0; n < 4; ++n) {
-                if (TALL) {
-                    const float* column = right + (k + t) * WIDE + n0 + 8 * (half + n) + g;
-                    b[n][0] = column[0];
-                    b[n][1] = column[4 * WIDE];
-                } else {
-                    const float* row = right + (n0 + 8 * (half + n) + g) * PITCH + k + t;
-                    b[n][0] = row[0];
-                    b[n][1] = row[4];
-                }
+                const float* row = right + (n0 + 8 * (half + n) + g) * PITCH + k + t;
+                b[n][0] = row[0];
+                b[n][1] = row[4];
                 if (PASSES == 3)
 #pragma unroll
                     for (int j = 0; j < 2; ++j) b_low[n][j] = split(&b[n][j]);
@@ -163,7 +156,7 @@ __device__ void weight_gradient_of(const float* g, const float* x, float* d, con
         }
         __syncthreads();
         float* left = stages + (step & 1) * (BM + BN) * PITCH;
-        multiply_stage<PASSES, false>(left, left + BM * PITCH, c, warp, lane);
+        multiply_stage<PASSES>(left, left + BM * PITCH, c, warp, lane);
         __syncthreads();
     }
     d += (i64)blockIdx.z * stride + (i64)group * out * inner;
@@ -189,91 +182,3 @@ __device__ void weight_gradient_of(const float* g, const float* x, float* d, con
 
 WEIGHT_GRADIENT(weight_gradient, 3)
 WEIGHT_GRADIENT(weight_gradient_tf32, 1)
-
-// y[o, p] = sum over k of weight[o, k] unfolded[k, p], for all items at once; serves the forward pass and, with the weights turned
-// round, the data gradient of a convolution of stride one. Grid: tiles of (item, p), tiles of o, groups.
-template <int PASSES>
-__device__ void convolve_of(const float* weight, const float* x, float* y, const float* bias, const int4* taps, const int4* places,
-                            int out, int inner, int positions, i64 columns, int plane, int depth, int height, int width, int groups,
-                            int channels, int accumulate) {
-    extern __shared__ float stages[];
-    __shared__ int4 tap_rows[2][BK];
-    const int STAGE = BM * PITCH + BK * WIDE;
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    int group = blockIdx.z, m0 = blockIdx.y * BM;
-    i64 column = (i64)blockIdx.x * BN + threadIdx.x;
-    bool exists = column < columns;
-    i64 item = exists ? column / positions : 0;
-    int4 position = places[exists ? column % positions : 0];
-    const float* image = x + (item * groups + group) * channels * plane;
-    weight += (i64)group * out * inner;
-    float c[2][8][4] = {};
-    int total = (inner + BK - 1) / BK;
-    if (threadIdx.x < 2 * BK) tap_rows[threadIdx.x / BK][threadIdx.x % BK] = taps[threadIdx.x];
-    __syncthreads();
-    auto load = [&](int step) {
-        float* left = stages + (step & 1) * STAGE;
-        float* right = left + BM * PITCH;
-        load_rows(left, weight, m0, out, step * BK, inner);
-#pragma unroll 8
-        for (int row = 0; row < BK; ++row) {
-            int4 tap = tap_rows[step & 1][row];
-            bool valid = exists && inside(position, tap, depth, height, width);
-            async_copy_4(right + row * WIDE + threadIdx.x, valid ? image + position.x + tap.x : image, valid);
-        }
-        asm volatile("cp.async.commit_group;");
-    };
-    load(0);
-    for (int step = 0; step < total; ++step) {
-        if (step + 1 < total) {
-            load(step + 1);
-            asm volatile("cp.async.wait_group 1;");
-        } else {
-            asm volatile("cp.async.wait_group 0;");
-        }
-        __syncthreads();
-        float* left = stages + (step & 1) * STAGE;
-        multiply_stage<PASSES, true>(left, left + BM * PITCH, c, warp, lane);
-        // The taps of the step after the next take the place of this step's, which everyone has used.
-        if (threadIdx.x < BK && step + 2 < total) tap_rows[step & 1][threadIdx.x] = taps[(step + 2) * BK + threadIdx.x];
-        __syncthreads();
-    }
-    int row0 = m0 + (warp & 1) * 32 + (lane >> 2);
-    i64 column0 = (i64)blockIdx.x * BN + (warp >> 1) * 64 + 2 * (lane & 3);
-#pragma unroll
-    for (int n = 0; n < 8; ++n)
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            i64 at = column0 + 8 * n + j;
-            if (at >= columns) continue;
-            float* target = y + (at / positions * groups + group) * out * positions + at % positions;
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                int row = row0 + 8 * i;
-                if (row >= out) continue;
-                float value = c[i >> 1][n][2 * (i & 1) + j] + (bias ? bias[group * out + row] : 0.0f);
-                put(target + (i64)row * positions, value, accumulate);
-            }
-        }
-}
-
-#define CONVOLVE(NAME, PASSES)                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(THREADS, 3)                                                                       \
-        NAME(const float* weight, const float* x, float* y, const float* bias, const int4* taps, const int4* places, int out,      \
-             int inner, int positions, i64 columns, int plane, int depth, int height, int width, int groups, int channels,         \
-             int accumulate) {                                                                                                     \
-        convolve_of<PASSES>(weight, x, y, bias, taps, places, out, inner, positions, columns, plane, depth, height, width, groups, \
-                            channels, accumulate);                                                                                 \
-    }
-
-CONVOLVE(convolve, 3)
-CONVOLVE(convolve_tf32, 1)
-
-// Weights for the data gradient: turned[group][c][o, tap] = weight[group][o][c, tap].
-KERNEL turn_weights(const float* weight, float* turned, int out, int channels, int taps, i64 n) {
-    i64 i = global_index();
-    if (i >= n) return;
-    int tap = (int)(i % taps), o = (int)(i / taps % out), c = (int)(i / taps / out % channels);
-    i64 group = i / taps / out / channels;
-    turned[i] = weight[((group * out + o) * channels + c) * taps + tap];
-}

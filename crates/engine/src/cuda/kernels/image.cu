@@ -1,0 +1,376 @@
+// Convolutions over images as matrix products, with a strip of the image in shared memory: a value is fetched once and read by all
+// taps of the window that meet it. Whole rows lie there with zeros on both sides, so that no tap needs a check.
+
+// Sizes of a convolution and of its strip, in the order in which the host lists them.
+struct Image {
+    int out, channels, groups, taps;            // filters and channels of one group
+    int height, width;                          // of the input
+    int out_width, positions;                   // of the output
+    int stride_y, stride_x, padding_y;          // of the window
+    int rows, pitch, plane, left;               // strip: rows, floats per row and per channel, column of the first pixel
+    int block, inner, segments;                 // channels of a step, weights per filter as arranged, items of a tile
+    int step_y, step_x, phase;                  // the output is every step-th row and column, from `phase` on,
+    int full_width, full_positions;             // of an image of this size
+};
+
+#define IMAGE_THREADS 256
+
+// Rows of a row-major matrix into [64][pitch]; zeros outside. `columns` is a multiple of four or copied one by one.
+__device__ __forceinline__ void copy_rows(float* target, int pitch, const float* matrix, int first, int rows, int start, int count,
+                                          int columns) {
+    if (columns % 4 == 0) {
+        int quads = count / 4;
+        for (int i = threadIdx.x; i < 64 * quads; i += IMAGE_THREADS) {
+            int row = i / quads, column = i % quads * 4;
+            bool valid = first + row < rows && start + column < columns;
+            async_copy_16(target + row * pitch + column, valid ? matrix + (i64)(first + row) * columns + start + column : matrix,
+                          valid);
+        }
+    } else {
+        for (int i = threadIdx.x; i < 64 * count; i += IMAGE_THREADS) {
+            int row = i / count, column = i % count;
+            bool valid = first + row < rows && start + column < columns;
+            async_copy_4(target + row * pitch + column, valid ? matrix + (i64)(first + row) * columns + start + column : matrix,
+                         valid);
+        }
+    }
+}
+
+__device__ __forceinline__ void load_left(float (*a)[4], float (*a_low)[4], const float* row, int pitch, bool passes) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const float* at = row + 16 * i * pitch;
+        a[i][0] = at[0];
+        a[i][1] = at[8 * pitch];
+        a[i][2] = at[4];
+        a[i][3] = at[8 * pitch + 4];
+        if (passes)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) a_low[i][j] = split(&a[i][j]);
+    }
+}
+
+// Each sample's weight gradient: d[o, (c, tap)] = sum over views and positions of g[o, p] x[c, p + tap].
+// Eight warps compute 64 filters by 32 NF weights. Grid: blocks of channels, groups x tiles of filters, samples.
+// offsets: where each weight of a block reads in the strip. Dynamic shared memory: two stages of [64][PITCH] and the strip.
+template <int PASSES, int NF>
+__device__ void image_weight_gradient_of(const float* g, const float* x, float* d, const Image& image, const int* offsets,
+                                         i64 stride, int views) {
+    extern __shared__ float stages[];
+    __shared__ int places[2][BK];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
+    int tiles = (image.out + 63) / 64;
+    int group = blockIdx.y / tiles, m0 = (blockIdx.y % tiles) * 64, c0 = blockIdx.x * image.block;
+    int count = min(image.block, image.channels - c0), weights = count * image.taps;
+    int size = 64 * PITCH + image.block * image.plane;
+    for (int i = threadIdx.x; i < 2 * size; i += IMAGE_THREADS) stages[i] = 0.0f;
+    int offset[NF];
+#pragma unroll
+    for (int n = 0; n < NF; ++n) {
+        int weight = (warp >> 1) * 8 * NF + 8 * n + row_of;
+        offset[n] = weight < weights ? offsets[weight] : 0;
+    }
+    float c[2][NF][4] = {};
+    int chunks = (image.positions + BK - 1) / BK, total = chunks * views;
+    int vector = image.width % 4 == 0 ? 4 : 1, quads = image.width / vector;
+    i64 item = (i64)blockIdx.z * views;
+    // Where this lane starts in the strip, and how far it moves from copy to copy.
+    int row0 = lane / quads, quad0 = lane % quads, row_step = 32 / quads, quad_step = 32 % quads;
+    int view = 0, p0 = 0;
+    __syncthreads();
+    auto load = [&](int step) {
+        float* left = stages + (step & 1) * size;
+        float* strip = left + 64 * PITCH + image.left;
+        int y0 = p0 / image.out_width;
+        i64 plane = ((item + view) * image.groups + group);
+        copy_rows(left, PITCH, g + plane * image.out * image.positions, m0, image.out, p0, BK, image.positions);
+        if (threadIdx.x < BK) {
+            int p = p0 + threadIdx.x;
+            int place = (p / image.out_width - y0) * image.stride_y * image.pitch + p % image.out_width * image.stride_x;
+            places[step & 1][threadIdx.x] = p < image.positions ? place : 0;
+        }
+        const float* pixels = x + (plane * image.channels + c0) * image.height * image.width;
+        int top = y0 * image.stride_y - image.padding_y;
+        for (int row = row0, quad = quad0; row < image.rows;) {
+            bool valid = (u32)(top + row) < (u32)image.height;
+            const float* from = valid ? pixels + (top + row) * image.width + quad * vector : pixels;
+            float* to = strip + row * image.pitch + quad * vector;
+            for (int channel = warp; channel < count; channel += 8) {
+                const float* source = from + (valid ? channel * image.height * image.width : 0);
+                if (vector == 4) {
+                    async_copy_16(to + channel * image.plane, source, valid);
+                } else {
+                    async_copy_4(to + channel * image.plane, source, valid);
+                }
+            }
+            row += row_step;
+            quad += quad_step;
+            if (quad >= quads) {
+                quad -= quads;
+                ++row;
+            }
+        }
+        p0 += BK;
+        if (p0 >= image.positions) {
+            p0 = 0;
+            ++view;
+        }
+        asm volatile("cp.async.commit_group;");
+    };
+    load(0);
+    for (int step = 0; step < total; ++step) {
+        asm volatile("cp.async.wait_group 0;");
+        // Behind this barrier the step's values are there, and nobody reads those of the step before any more.
+        __syncthreads();
+        if (step + 1 < total) load(step + 1);
+        const float* left = stages + (step & 1) * size;
+        const float* strip = left + 64 * PITCH;
+#pragma unroll
+        for (int k = 0; k < BK; k += 8) {
+            float a[2][4], a_low[2][4];
+            load_left(a, a_low, left + ((warp & 1) * 32 + row_of) * PITCH + k + t, PITCH, PASSES == 3);
+            const float *first = strip + places[step & 1][k + t], *second = strip + places[step & 1][k + t + 4];
+#pragma unroll
+            for (int third = 0; third < NF; third += 3) {
+                float b[3][2], b_low[3][2];
+#pragma unroll
+                for (int n = 0; n < 3 && third + n < NF; ++n) {
+                    b[n][0] = first[offset[third + n]];
+                    b[n][1] = second[offset[third + n]];
+                    if (PASSES == 3) {
+                        b_low[n][0] = split(&b[n][0]);
+                        b_low[n][1] = split(&b[n][1]);
+                    }
+                }
+                if (PASSES == 3) {
+#pragma unroll
+                    for (int n = 0; n < 3 && third + n < NF; ++n)
+#pragma unroll
+                        for (int i = 0; i < 2; ++i) multiply_add(c[i][third + n], a_low[i], b[n]);
+#pragma unroll
+                    for (int n = 0; n < 3 && third + n < NF; ++n)
+#pragma unroll
+                        for (int i = 0; i < 2; ++i) multiply_add(c[i][third + n], a[i], b_low[n]);
+                }
+#pragma unroll
+                for (int n = 0; n < 3 && third + n < NF; ++n)
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) multiply_add(c[i][third + n], a[i], b[n]);
+            }
+        }
+    }
+    int inner = image.channels * image.taps;
+    d += (i64)blockIdx.z * stride + (i64)group * image.out * inner + c0 * image.taps;
+    bool pairs = inner % 2 == 0 && c0 * image.taps % 2 == 0 && stride % 2 == 0 && weights % 2 == 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        int row = m0 + (warp & 1) * 32 + row_of + 8 * i;
+        if (row >= image.out) continue;
+#pragma unroll
+        for (int n = 0; n < NF; ++n) {
+            int column = (warp >> 1) * 8 * NF + 8 * n + 2 * t;
+            float* target = d + (i64)row * inner + column;
+            float first = c[i >> 1][n][2 * (i & 1)], second = c[i >> 1][n][2 * (i & 1) + 1];
+            if (pairs && column < weights) {
+                *(float2*)target = make_float2(first, second);
+            } else {
+                if (column < weights) target[0] = first;
+                if (column + 1 < weights) target[1] = second;
+            }
+        }
+    }
+}
+
+#define IMAGE_WEIGHT_GRADIENT(NAME, PASSES, NF)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)                                                                 \
+        NAME(const float* g, const float* x, float* d, const __grid_constant__ Image image, const int* offsets, i64 stride,        \
+             int views) {                                                                                                          \
+        image_weight_gradient_of<PASSES, NF>(g, x, d, image, offsets, stride, views);                                              \
+    }
+
+IMAGE_WEIGHT_GRADIENT(image_weight_gradient_1, 3, 1)
+IMAGE_WEIGHT_GRADIENT(image_weight_gradient_5, 3, 5)
+IMAGE_WEIGHT_GRADIENT(image_weight_gradient_9, 3, 9)
+IMAGE_WEIGHT_GRADIENT(image_weight_gradient_1_tf32, 1, 1)
+IMAGE_WEIGHT_GRADIENT(image_weight_gradient_5_tf32, 1, 5)
+IMAGE_WEIGHT_GRADIENT(image_weight_gradient_9_tf32, 1, 9)
+
+// y[o, p] = sum over channels and taps of weight[o, (c / 8, tap, c % 8)] x[c, p + tap]. Serves the forward pass and, with the
+// weights turned round, the data gradient of a convolution of stride one. Eight warps compute 64 filters by 256 positions.
+// Grid: tiles of positions (of `segments` whole items where an item has no more than 256), tiles of filters, groups.
+// steps: for every tap, where it reads in the strip. Dynamic shared memory: two stages of weights and strip, and the list of copies.
+#define COLUMNS 256
+#define MOST_TAPS 64
+
+template <int PASSES>
+__device__ void image_convolve_of(const float* weight, const float* x, float* y, const Image& image, const int* taps, int items,
+                                  int accumulate) {
+    extern __shared__ float stages[];
+    __shared__ int tap_offsets[MOST_TAPS];
+    if (threadIdx.x < image.taps) tap_offsets[threadIdx.x] = taps[threadIdx.x];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
+    int m0 = blockIdx.y * 64, group = blockIdx.z;
+    int width = image.block * image.taps, pitch = width + 4;
+    int size = 64 * pitch + image.block * image.plane;
+    int tiles = (image.positions + COLUMNS - 1) / COLUMNS;
+    i64 item0 = image.segments > 1 ? (i64)blockIdx.x * image.segments : blockIdx.x / tiles;
+    int p0 = image.segments > 1 ? 0 : blockIdx.x % tiles * COLUMNS, y0 = p0 / image.out_width;
+    int vector = image.width % 4 == 0 ? 4 : 1, quads = image.width / vector;
+    int copies = image.segments * image.rows * quads;
+    int2* list = (int2*)(stages + 2 * size);
+    int plane = image.height * image.width;
+    for (int i = threadIdx.x; i < 2 * size; i += IMAGE_THREADS) stages[i] = 0.0f;
+    for (int i = threadIdx.x; i < copies; i += IMAGE_THREADS) {
+        int quad = i % quads, row = i / quads % image.rows, segment = i / quads / image.rows;
+        int from = y0 * image.stride_y - image.padding_y + row;
+        bool valid = (u32)from < (u32)image.height && item0 + segment < items;
+        int start = segment * image.groups * image.channels * plane + from * image.width + quad * vector;
+        list[i] = make_int2((segment * image.rows + row) * image.pitch + image.left + quad * vector, valid ? start : -1);
+    }
+    int place[8];
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+        int column = (warp >> 1) * 64 + 8 * n + row_of, segment = 0, p = p0 + column;
+        if (image.segments > 1) {
+            segment = column / image.positions;
+            p = column % image.positions;
+        }
+        bool exists = segment < image.segments && p < image.positions;
+        place[n] = exists ? (segment * image.rows + (p / image.out_width - y0) * image.stride_y) * image.pitch +
+                                p % image.out_width * image.stride_x
+                          : 0;
+    }
+    const float* pixels = x + (item0 * image.groups + group) * image.channels * plane;
+    weight += (i64)group * image.out * image.inner;
+    float c[2][8][4] = {};
+    int total = (image.channels + image.block - 1) / image.block;
+    __syncthreads();
+    auto load = [&](int step) {
+        float* left = stages + (step & 1) * size;
+        float* strip = left + 64 * pitch;
+        copy_rows(left, pitch, weight, m0, image.out, step * width, width, image.inner);
+        for (int i = lane; i < copies; i += 32) {
+            int2 copy = list[i];
+            for (int channel = warp; channel < image.block; channel += 8) {
+                bool valid = copy.y >= 0 && step * image.block + channel < image.channels;
+                const float* from = valid ? pixels + (step * image.block + channel) * plane + copy.y : pixels;
+                float* to = strip + channel * image.plane + copy.x;
+                if (vector == 4) {
+                    async_copy_16(to, from, valid);
+                } else {
+                    async_copy_4(to, from, valid);
+                }
+            }
+        }
+        asm volatile("cp.async.commit_group;");
+    };
+    load(0);
+    for (int step = 0; step < total; ++step) {
+        asm volatile("cp.async.wait_group 0;");
+        // Behind this barrier the step's values are there, and nobody reads those of the step before any more.
+        __syncthreads();
+        if (step + 1 < total) load(step + 1);
+        const float* left = stages + (step & 1) * size + ((warp & 1) * 32 + row_of) * pitch + t;
+        const float* strip = stages + (step & 1) * size + 64 * pitch + t * image.plane;
+        int next = tap_offsets[0], tap = 0;
+        for (int k = 0; k < width; k += 8) {
+            const float *first = strip + next, *second = first + 4 * image.plane;
+            if (++tap == image.taps) {
+                tap = 0;
+                strip += 8 * image.plane;
+            }
+            next = tap_offsets[tap];
+            float a[2][4], a_low[2][4];
+            load_left(a, a_low, left + k, pitch, PASSES == 3);
+#pragma unroll
+            for (int half = 0; half < 8; half += 4) {
+                float b[4][2], b_low[4][2];
+#pragma unroll
+                for (int n = 0; n < 4; ++n) {
+                    b[n][0] = first[place[half + n]];
+                    b[n][1] = second[place[half + n]];
+                    if (PASSES == 3) {
+                        b_low[n][0] = split(&b[n][0]);
+                        b_low[n][1] = split(&b[n][1]);
+                    }
+                }
+                if (PASSES == 3) {
+#pragma unroll
+                    for (int n = 0; n < 4; ++n)
+#pragma unroll
+                        for (int i = 0; i < 2; ++i) multiply_add(c[i][half + n], a_low[i], b[n]);
+#pragma unroll
+                    for (int n = 0; n < 4; ++n)
+#pragma unroll
+                        for (int i = 0; i < 2; ++i) multiply_add(c[i][half + n], a[i], b_low[n]);
+                }
+#pragma unroll
+                for (int n = 0; n < 4; ++n)
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) multiply_add(c[i][half + n], a[i], b[n]);
+            }
+        }
+    }
+    bool whole = image.step_y == 1 && image.step_x == 1, pairs = whole && image.positions % 2 == 0;
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+        int column = (warp >> 1) * 64 + 8 * n + 2 * t;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            if (pairs && j == 1) break;
+            int at = column + j, segment = 0, p = p0 + at;
+            if (image.segments > 1) {
+                segment = at / image.positions;
+                p = at % image.positions;
+            }
+            if (segment >= image.segments || p >= image.positions || item0 + segment >= items) continue;
+            int to_p = whole ? p
+                             : p / image.out_width * image.step_y * image.full_width + p % image.out_width * image.step_x +
+                                   image.phase;
+            float* target = y + ((item0 + segment) * image.groups + group) * image.out * image.full_positions + to_p;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                int row = m0 + (warp & 1) * 32 + row_of + 8 * i;
+                if (row >= image.out) continue;
+                float* to = target + (i64)row * image.full_positions;
+                if (pairs) {
+                    float2 value = make_float2(c[i >> 1][n][2 * (i & 1)], c[i >> 1][n][2 * (i & 1) + 1]);
+                    if (accumulate) {
+                        float2 there = *(float2*)to;
+                        value = make_float2(value.x + there.x, value.y + there.y);
+                    }
+                    *(float2*)to = value;
+                } else {
+                    put(to, c[i >> 1][n][2 * (i & 1) + j], accumulate);
+                }
+            }
+        }
+    }
+}
+
+#define IMAGE_CONVOLVE(NAME, PASSES)                                                                                               \
+    extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)                                                                 \
+        NAME(const float* weight, const float* x, float* y, const __grid_constant__ Image image, const int* taps, int items,       \
+             int accumulate) {                                                                                                     \
+        image_convolve_of<PASSES>(weight, x, y, image, taps, items, accumulate);                                                   \
+    }
+
+IMAGE_CONVOLVE(image_convolve, 3)
+IMAGE_CONVOLVE(image_convolve_tf32, 1)
+
+// Weights in the order image_convolve reads: arranged[group][m][(k / 8, tap, k % 8)], zeros where k has run out. Forward m are filters
+// and k channels; backward it is the other way round. list: which of the window's taps each is.
+KERNEL arrange_weights(const float* weight, float* arranged, const int* list, int out, int channels, int window, int taps, int inner,
+                       int backward, i64 n) {
+    i64 i = global_index();
+    if (i >= n) return;
+    int at = (int)(i % inner), rows = backward ? channels : out, depth = backward ? out : channels;
+    int m = (int)(i / inner % rows), tap = list[at / 8 % taps], k = at / 8 / taps * 8 + at % 8;
+    i64 group = i / inner / rows;
+    float value = 0.0f;
+    if (k < depth) {
+        int o = backward ? k : m, c = backward ? m : k;
+        value = weight[((group * out + o) * channels + c) * window + tap];
+    }
+    arranged[i] = value;
+}
