@@ -43,11 +43,14 @@ struct Epsilon {
     upper: f64,
 }
 
+/// A line of `metrics.jsonl`.
 #[derive(Deserialize)]
-struct Line {
-    step: u64,
+pub(crate) struct Line {
+    /// Steps taken.
+    pub(crate) step: u64,
+    /// How good the model was.
     #[serde(flatten)]
-    evaluation: Evaluation,
+    pub(crate) evaluation: Evaluation,
 }
 
 /// The page of the run in a folder.
@@ -58,11 +61,11 @@ pub(crate) fn page(folder: &Path) -> Result<Page, Failure> {
     }
     let spec = load::read_plan(&plan)?;
     let certificate: Certificate = parse(&folder.join("certificate.json"))?;
-    let lines = evaluations(&folder.join("metrics.jsonl"))?;
+    let lines = evaluations(folder)?;
     let name =
         folder.file_name().map_or_else(|| "Run".to_owned(), |name| name.to_string_lossy().into_owned());
     let lead = match &certificate.planned {
-        Some(planned) => planned.protects.clone(),
+        Some(planned) => format!("Protects {}.", planned.protects),
         None => "This run was neither clipped nor noised: nothing is guaranteed.".to_owned(),
     };
     let mut page = Page::new(name).lead(lead).section(headline(&certificate, lines.last()));
@@ -117,7 +120,7 @@ fn privacy(certificate: &Certificate, spec: &PlanSpec) -> Result<Section, Failur
         ("epsilon spent".to_owned(), spent),
         ("epsilon of the whole plan".to_owned(), bracket(planned)),
         ("delta".to_owned(), number::exact(planned.delta)),
-        ("noise multiplier".to_owned(), number::exact(planned.noise_multiplier)),
+        ("noise multiplier".to_owned(), number::down(planned.noise_multiplier, 5)),
         ("a step draws a record with probability".to_owned(), number::up(planned.sample_rate, 4)),
         (
             "a drawn record shows what is private with probability".to_owned(),
@@ -166,8 +169,9 @@ fn quality(lines: &[Line], last: &Evaluation) -> Result<Section, ReportError> {
     Ok(section.table(&table, "Records of each class by what the model said."))
 }
 
-fn evaluations(path: &Path) -> Result<Vec<Line>, Failure> {
-    let text = read(path)?;
+/// The evaluations of a run, in order.
+pub(crate) fn evaluations(folder: &Path) -> Result<Vec<Line>, Failure> {
+    let text = read(&folder.join("metrics.jsonl"))?;
     // A run that was killed may have left half a line behind, which nobody was told of.
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }

@@ -72,18 +72,21 @@ pub(super) fn page(methods: &[Measured], plan: &PlanSpec) -> Result<Page, Failur
 }
 
 fn figure(methods: &[Measured]) -> Figure {
-    let chart = Chart::new("Accuracy at the same epsilon")
-        .x(Axis::linear("noise multiplier"))
-        .y(Axis::linear("accuracy"));
-    let chart = methods.iter().fold(chart, |chart, method| {
-        let (mean, deviation) = (method.mean, method.deviation.unwrap_or(0.0));
-        let point = ErrorPoint {
-            x: method.noise_multiplier,
-            y: mean,
-            lower: mean - deviation,
-            upper: mean + deviation,
-        };
-        chart.series(Series::error_points(format!("{} level", method.method), [point]))
+    let chart = Chart::new("Accuracy by steps, at the same epsilon in the end")
+        .x(Axis::linear("step"))
+        .y(Axis::linear("accuracy").range(0.0, 1.0));
+    let chart = methods.iter().enumerate().fold(chart, |chart, (color, method)| {
+        let name = format!("{} level", method.method);
+        let curve = &method.curve;
+        let means = curve.iter().map(|point| (point.step as f64, point.mean));
+        let spread = curve.iter().map(|point| {
+            let deviation = point.deviation.unwrap_or(0.0);
+            let (lower, upper) = (point.mean - deviation, point.mean + deviation);
+            ErrorPoint { x: point.step as f64, y: point.mean, lower, upper }
+        });
+        chart
+            .series(Series::line(name, means).color(color))
+            .series(Series::error_points("", spread).color(color))
     });
     Figure::single(chart)
 }
