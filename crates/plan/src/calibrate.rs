@@ -1,6 +1,6 @@
 //! Solves a plan for one unknown.
 
-use dapple_accounting::{AccountingError, Precision, search};
+use dapple_accounting::{Precision, search};
 use dapple_geometry::{CropDistribution, Mask, Size};
 use serde::Serialize;
 
@@ -118,9 +118,7 @@ pub fn calibrate(
 /// Epsilons too large to report count as infinite.
 fn finite(epsilon: Result<f64, PlanError>) -> Result<f64, PlanError> {
     match epsilon {
-        Err(PlanError::Accounting { source: AccountingError::EpsilonTooLarge { .. }, .. }) => {
-            Ok(f64::INFINITY)
-        }
+        Err(error) if error.is_too_large() => Ok(f64::INFINITY),
         other => other,
     }
 }

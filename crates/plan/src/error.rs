@@ -1,6 +1,6 @@
 //! What can be wrong with a plan, where, and the way out.
 
-use dapple_accounting::AccountingError;
+use dapple_accounting::{AccountingError, limits};
 use thiserror::Error;
 
 use crate::number;
@@ -152,6 +152,21 @@ impl PlanError {
             }
             other => other,
         }
+    }
+
+    /// Whether epsilon is only too large to report, which a comparison or a search may take for an answer.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        matches!(self, Self::Accounting { source: AccountingError::EpsilonTooLarge { .. }, .. })
+    }
+
+    pub(crate) fn too_large(delta: f64) -> Self {
+        AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta }.into()
+    }
+
+    /// Nothing where epsilon is too large to report; other errors stay.
+    pub(crate) fn or_none<T>(self) -> Result<Option<T>, Self> {
+        if self.is_too_large() { Ok(None) } else { Err(self) }
     }
 
     pub(crate) fn invalid(key: &'static str, problem: impl Into<String>, hint: impl Into<String>) -> Self {

@@ -60,12 +60,14 @@ mod schedule;
 mod spatial;
 pub mod spec;
 mod split;
+mod substituted;
 mod theorem;
 
 pub use calibrate::{Calibrated, Solved, Unknown, Value, calibrate};
 pub use certificate::{Certificate, EpsilonBracket, Phase};
 pub use dapple_accounting::{AllocationBound, Bracket, Pld, Precision};
 pub use error::PlanError;
+pub use loss::BalancedBound;
 pub use masked::PublicTokens;
 pub use mix::Averaged;
 pub use plan::Plan;

@@ -1,24 +1,58 @@
 //! What is known about the privacy loss of a run, and epsilon from it.
 
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{AccountingError, Allocation, AllocationBound, Pld, Precision, limits};
+use dapple_accounting::{Allocation, AllocationBound, Pld, Precision, limits};
 
 use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
 use crate::part::Part;
 
 /// Epsilon, and for balanced sampling the bound that gave it.
-pub(crate) type Answer = (EpsilonBracket, Option<AllocationBound>);
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) epsilon: EpsilonBracket,
+    pub(crate) bound: Option<BalancedBound>,
+}
+
+/// A bound on the price of balanced sampling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BalancedBound {
+    /// A record is added or removed.
+    OneMove(AllocationBound),
+    /// A substitution as a removal and an addition, each bounded so.
+    TwoMoves(AllocationBound),
+    /// A substitution in steps that are taken as known.
+    KnownSteps,
+}
+
+impl BalancedBound {
+    /// The bound in words, for a certificate.
+    #[must_use]
+    pub fn words(self) -> String {
+        match self {
+            Self::OneMove(bound) => bound.name().to_owned(),
+            Self::TwoMoves(bound) => format!("a removal and an addition, each by: {}", bound.name()),
+            Self::KnownSteps => "the steps that a record joins taken as known".to_owned(),
+        }
+    }
+
+    pub(crate) fn in_two_moves(self) -> Self {
+        match self {
+            Self::OneMove(bound) => Self::TwoMoves(bound),
+            other => other,
+        }
+    }
+}
 
 /// The privacy loss of a run as an accountant knows it.
 #[derive(Debug)]
 pub(crate) enum Loss {
     /// A distribution; for balanced sampling with the bound it stands for.
-    Distribution { pld: Pld, bound: Option<AllocationBound> },
+    Distribution { pld: Pld, bound: Option<BalancedBound> },
     /// Epochs of balanced sampling, about which more is known than a distribution.
     Allocation(Allocation),
     /// Rényi divergences, for balanced sampling bounded in several ways; `None` where nothing is ever seen.
-    Renyi(Vec<(Option<Rdp>, Option<AllocationBound>)>),
+    Renyi(Vec<(Option<Rdp>, Option<BalancedBound>)>),
 }
 
 /// The ways to bound an allocation by Rényi divergences.
@@ -35,7 +69,7 @@ impl Loss {
         for part in parts {
             pld = pld.compose(&part.pld()?);
         }
-        Ok(Self::Distribution { pld, bound })
+        Ok(Self::Distribution { pld, bound: bound.map(BalancedBound::OneMove) })
     }
 
     /// All parts by Rényi divergences.
@@ -45,7 +79,7 @@ impl Loss {
         }
         let mut ways = Vec::new();
         for bound in WAYS {
-            ways.extend(rdp(parts, bound)?.map(|rdp| (rdp, Some(bound))));
+            ways.extend(rdp(parts, bound)?.map(|rdp| (rdp, Some(BalancedBound::OneMove(bound)))));
         }
         Ok(Self::Renyi(ways))
     }
@@ -54,13 +88,14 @@ impl Loss {
     pub(crate) fn by_theorem(parts: &[Part]) -> Result<Vec<Self>, PlanError> {
         let mut losses = Vec::new();
         for bound in [AllocationBound::RenyiExact, AllocationBound::RenyiBound] {
-            losses.extend(rdp(parts, bound)?.map(|rdp| Self::Renyi(vec![(rdp, Some(bound))])));
+            let named = Some(BalancedBound::OneMove(bound));
+            losses.extend(rdp(parts, bound)?.map(|rdp| Self::Renyi(vec![(rdp, named)])));
         }
         Ok(losses)
     }
 
     /// The only bound it stands for, where there is one.
-    pub(crate) fn bound(&self) -> Option<AllocationBound> {
+    pub(crate) fn bound(&self) -> Option<BalancedBound> {
         match self {
             Self::Distribution { bound, .. } => *bound,
             Self::Renyi(ways) => ways.first().and_then(|(_, bound)| *bound),
@@ -76,7 +111,8 @@ impl Loss {
         match self {
             Self::Distribution { pld, bound } => {
                 let bracket = pld.epsilon(delta, precision)?;
-                Ok((EpsilonBracket { lower: Some(bracket.lower), upper: bracket.upper }, *bound))
+                let epsilon = EpsilonBracket { lower: Some(bracket.lower), upper: bracket.upper };
+                Ok(Answer { epsilon, bound: *bound })
             }
             Self::Allocation(allocation) => {
                 let answer = allocation.epsilon(delta, precision)?;
@@ -84,7 +120,8 @@ impl Loss {
                     AllocationBound::Exact | AllocationBound::Composition => Some(answer.epsilon.lower),
                     AllocationBound::RenyiExact | AllocationBound::RenyiBound => None,
                 };
-                Ok((EpsilonBracket { lower, upper: answer.epsilon.upper }, Some(answer.bound)))
+                let epsilon = EpsilonBracket { lower, upper: answer.epsilon.upper };
+                Ok(Answer { epsilon, bound: Some(BalancedBound::OneMove(answer.bound)) })
             }
             Self::Renyi(ways) => {
                 let mut best = (f64::INFINITY, None);
@@ -98,9 +135,9 @@ impl Loss {
                     }
                 }
                 if best.0 > limits::MAX_EPSILON {
-                    return Err(too_large(delta));
+                    return Err(PlanError::too_large(delta));
                 }
-                Ok((EpsilonBracket { lower: None, upper: best.0 }, best.1))
+                Ok(Answer { epsilon: EpsilonBracket { lower: None, upper: best.0 }, bound: best.1 })
             }
         }
     }
@@ -109,37 +146,8 @@ impl Loss {
     pub(crate) fn epsilon_upper(&self, delta: f64, precision: Precision) -> Result<f64, PlanError> {
         match self {
             Self::Distribution { pld, .. } => Ok(pld.epsilon_upper(delta, precision)?),
-            Self::Allocation(_) | Self::Renyi(_) => Ok(self.epsilon(delta, precision)?.0.upper),
+            Self::Allocation(_) | Self::Renyi(_) => Ok(self.epsilon(delta, precision)?.epsilon.upper),
         }
-    }
-
-    /// Epsilon for a record that is substituted, where the loss is that of one added or removed.
-    ///
-    /// # Guarantee
-    /// Let `M` be the run's output without the record, `P` and `Q` those with the one and with the other content. For every event
-    /// `P - e^(e1+e2) Q = (P - e^e1 M) + e^e1 (M - e^e2 Q) <= delta1 + e^e1 delta2`, so that `(e1, delta1)` for removal and
-    /// `(e2, delta2)` for addition with `delta1 + e^e1 delta2 = delta` give `(e1 + e2, delta)`. The best of a few ways to share
-    /// out delta counts.
-    pub(crate) fn substituted(&self, delta: f64, precision: Precision) -> Result<Answer, PlanError> {
-        let mut best: Option<Answer> = None;
-        for share in [0.25, 0.5, 0.75, 0.9] {
-            let (removed, bound) = match self.epsilon(share * delta, precision) {
-                Ok(answer) => answer,
-                Err(PlanError::Accounting { source: AccountingError::EpsilonTooLarge { .. }, .. }) => {
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let rest = (1.0 - share) * delta * (-removed.upper).exp();
-            if limits::delta(rest).is_err() {
-                continue;
-            }
-            let upper = removed.upper + self.epsilon(rest, precision)?.0.upper;
-            if best.is_none_or(|(least, _)| upper < least.upper) {
-                best = Some((EpsilonBracket { lower: None, upper }, bound));
-            }
-        }
-        best.filter(|(epsilon, _)| epsilon.upper <= limits::MAX_EPSILON).ok_or_else(|| too_large(delta))
     }
 }
 
@@ -158,8 +166,4 @@ fn rdp(parts: &[Part], bound: AllocationBound) -> Result<Option<Option<Rdp>>, Pl
         whole = Some(whole.map_or_else(|| rdp.clone(), |whole| whole.compose(&rdp)));
     }
     Ok(Some(whole))
-}
-
-fn too_large(delta: f64) -> PlanError {
-    AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta }.into()
 }

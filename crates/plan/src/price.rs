@@ -1,17 +1,15 @@
 //! From a plan to its privacy-loss distribution: one arm, one theorem.
 
-use dapple_accounting::{
-    AccountingError, AllocationBound, Bracket, Distances, Participation, Pld, Precision, Substitution,
-};
+use dapple_accounting::{Bracket, Distances, Participation, Pld, Precision, Substitution};
 
 use crate::certificate::{Certificate, EpsilonBracket};
 use crate::error::PlanError;
-use crate::loss::{Answer, Loss};
+use crate::loss::{Answer, BalancedBound, Loss};
 use crate::part::{Allocated, Part, Step};
 use crate::plan::Plan;
 use crate::spec::Accountant;
 use crate::theorem::{self, Theorem};
-use crate::{PublicTokens, Relation, Scheme, Split};
+use crate::{PublicTokens, Relation, Scheme, Split, substituted};
 
 impl Plan {
     pub(crate) fn theorem(&self) -> Result<Theorem, PlanError> {
@@ -107,7 +105,7 @@ impl Plan {
     }
 
     /// The run's loss as an accountant knows it.
-    fn loss(&self, accountant: Accountant) -> Result<Loss, PlanError> {
+    pub(crate) fn loss(&self, accountant: Accountant) -> Result<Loss, PlanError> {
         let parts = self.known_parts()?;
         match (accountant, parts.as_slice()) {
             (Accountant::Rdp, parts) => Loss::renyi(parts),
@@ -123,18 +121,10 @@ impl Plan {
         Ok(matches!(self.theorem()?, Theorem::BalancedSubstitution))
     }
 
-    /// The same run, asked about a record that is added or removed.
-    fn one_move(&self) -> Self {
-        self.changed(|plan| {
-            (plan.relation, plan.public_tokens) = (Relation::AddRemove, None);
-            plan.phases.iter_mut().for_each(|phase| *phase = phase.one_move());
-        })
-    }
-
     /// Epsilon by an accountant, and for balanced sampling the bound that gave it.
     fn answer(&self, accountant: Accountant, precision: Precision) -> Result<Answer, PlanError> {
         if self.is_two_moves()? {
-            return self.one_move().loss(accountant)?.substituted(self.delta, precision);
+            return self.substituted(accountant, precision);
         }
         self.loss(accountant)?.epsilon(self.delta, precision)
     }
@@ -149,14 +139,14 @@ impl Plan {
     /// # Errors
     /// A combination that no theorem covers, or an epsilon too large to report.
     pub fn epsilon(&self, precision: Precision) -> Result<Bracket, PlanError> {
-        let EpsilonBracket { lower, upper } = self.answer(Accountant::Pld, precision)?.0;
+        let EpsilonBracket { lower, upper } = self.answer(Accountant::Pld, precision)?.epsilon;
         Ok(Bracket { lower: lower.unwrap_or(0.0), upper })
     }
 
     /// The upper end alone, for searches.
     pub(crate) fn epsilon_upper(&self, precision: Precision) -> Result<f64, PlanError> {
         if self.is_two_moves()? {
-            return Ok(self.answer(Accountant::Pld, precision)?.0.upper);
+            return Ok(self.answer(Accountant::Pld, precision)?.epsilon.upper);
         }
         self.loss(Accountant::Pld)?.epsilon_upper(self.delta, precision)
     }
@@ -169,12 +159,12 @@ impl Plan {
     /// # Errors
     /// As [`Plan::epsilon`].
     pub fn epsilon_rdp(&self) -> Result<f64, PlanError> {
-        Ok(self.answer(Accountant::Rdp, Precision::default())?.0.upper)
+        Ok(self.answer(Accountant::Rdp, Precision::default())?.epsilon.upper)
     }
 
     /// Epsilon by the accountant the plan names.
     pub(crate) fn epsilon_bracket(&self, precision: Precision) -> Result<EpsilonBracket, PlanError> {
-        Ok(self.answer(self.accountant, precision)?.0)
+        Ok(self.answer(self.accountant, precision)?.epsilon)
     }
 
     /// Prices the plan with the accountant it names.
@@ -207,10 +197,10 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::epsilon`].
-    pub fn allocation_bounds(
+    pub fn balanced_bounds(
         &self,
         precision: Precision,
-    ) -> Result<Vec<(AllocationBound, Option<f64>)>, PlanError> {
+    ) -> Result<Vec<(BalancedBound, Option<f64>)>, PlanError> {
         if self.sampling.scheme() != Scheme::Balanced {
             return Ok(Vec::new());
         }
@@ -221,17 +211,15 @@ impl Plan {
         let mut found = Vec::new();
         for loss in losses {
             let answer = match two_moves {
-                true => loss.substituted(self.delta, precision),
-                false => loss.epsilon(self.delta, precision),
+                true => substituted::two_moves(&loss, self.delta, precision)?,
+                false => loss.epsilon(self.delta, precision).map(Some).or_else(PlanError::or_none)?,
             };
-            match answer {
-                Ok((epsilon, Some(bound))) => found.push((bound, Some(epsilon.upper))),
-                Ok((_, None)) => {}
-                Err(PlanError::Accounting { source: AccountingError::EpsilonTooLarge { .. }, .. }) => {
-                    found.extend(loss.bound().map(|bound| (bound, None)));
-                }
-                Err(error) => return Err(error),
-            }
+            let bound = loss.bound().map(|bound| if two_moves { bound.in_two_moves() } else { bound });
+            found.extend(bound.map(|bound| (bound, answer.map(|answer| answer.epsilon.upper))));
+        }
+        if let (true, Some(known)) = (two_moves, self.known_steps(Accountant::Pld)) {
+            let answer = known.epsilon(self.delta, precision).map(Some).or_else(PlanError::or_none)?;
+            found.push((BalancedBound::KnownSteps, answer.map(|answer| answer.epsilon.upper)));
         }
         Ok(found)
     }

@@ -97,7 +97,7 @@ impl Theorem {
                 "balanced iteration subsampling under add/remove, both directions (Dong, Chen and Ozgur 2025, Theorem 3.8; Feldman and Shenfeld 2025): k Gaussians hidden among the T steps of an epoch against none"
             }
             Self::BalancedSubstitution => {
-                "removal of the record's contributions and addition of others in their place, joined by P - e^(e1+e2) Q = (P - e^e1 M) + e^e1 (M - e^e2 Q), each by balanced iteration subsampling under add/remove (Dong, Chen and Ozgur 2025, Theorem 3.8; Feldman and Shenfeld 2025); crops are not counted"
+                "the better of two bounds on a substitution under balanced iteration subsampling: removal of the record's contributions and addition of others in their place, joined by P - e^(e1+e2) Q = (P - e^e1 M) + e^e1 (M - e^e2 Q), each under add/remove (Dong, Chen and Ozgur 2025, Theorem 3.8; Feldman and Shenfeld 2025); or Gaussians at twice the norm of a contribution in the steps that the record joins (joint convexity); crops are not counted"
             }
             Self::BalancedUser { .. } => {
                 "balanced iteration subsampling of users under adding or removing a user, both directions (Dong, Chen and Ozgur 2025, Theorem 3.8, with clients in the place of samples; Feldman and Shenfeld 2025): k Gaussians hidden among the T rounds of an epoch against none"

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use dapple_plan::{
-    AllocationBound, Bracket, Plan, PlanError, PlanSpec, Pld, Precision, Sampling, Unknown, Value, calibrate,
+    AllocationBound, BalancedBound, Bracket, Plan, PlanError, PlanSpec, Pld, Precision, Relation, Sampling,
+    Unknown, Value, calibrate,
 };
 use proptest::prelude::*;
 
@@ -197,6 +198,15 @@ fn a_substitution_is_a_removal_and_an_addition() {
     assert!(certificate.theorem.contains("crops are not counted"), "{}", certificate.theorem);
     assert!(certificate.epsilon.lower.is_none() && !certificate.allocation.unwrap().tight);
     assert!(two.price_rdp().unwrap().epsilon.upper >= found * 0.999);
+    // Every step known and every step joined: Gaussians at distance 2, which with little noise is the better bound anyway.
+    let full =
+        plan(&[("steps", "4"), ("per-record", "4"), ("noise-multiplier", "8"), ("relation", "replace")]);
+    let plain = Pld::gaussian_distance(2.0 * 4f64.sqrt() / 8.0).unwrap();
+    assert_overlap(bracket(&full), plain.epsilon(1e-5, Precision::default()).unwrap());
+    assert!(full.price(Precision::default()).unwrap().allocation.unwrap().tight);
+    let loud = with(&[("relation", "replace"), ("noise-multiplier", "0.1")]);
+    let words = loud.price(Precision::default()).unwrap().allocation.unwrap().bound;
+    assert!(words.contains("taken as known"), "{words}");
     // There is no distribution to draw a profile from.
     assert!(matches!(two.pld(), Err(PlanError::NoTheorem { .. })));
     let mut asked = spec(&[&base[..], &[("relation", "replace")]].concat());
@@ -210,15 +220,16 @@ fn a_substitution_is_a_removal_and_an_addition() {
 
 #[test]
 fn the_bounds_are_shown_apart() {
-    let names = |plan: &Plan| -> Vec<AllocationBound> {
-        plan.allocation_bounds(Precision::default()).unwrap().iter().map(|(bound, _)| *bound).collect()
+    let names = |plan: &Plan| -> Vec<BalancedBound> {
+        plan.balanced_bounds(Precision::default()).unwrap().iter().map(|(bound, _)| *bound).collect()
     };
     let plan = plan(&[("steps", "40"), ("per-record", "4"), ("noise-multiplier", "3")]);
-    assert_eq!(
-        names(&plan),
-        [AllocationBound::Composition, AllocationBound::RenyiExact, AllocationBound::RenyiBound]
-    );
-    let least = plan.allocation_bounds(Precision::default()).unwrap();
+    let ways = [AllocationBound::Composition, AllocationBound::RenyiExact, AllocationBound::RenyiBound];
+    assert_eq!(names(&plan), ways.map(BalancedBound::OneMove));
+    let mut substituted: Vec<BalancedBound> = ways.map(BalancedBound::TwoMoves).to_vec();
+    substituted.push(BalancedBound::KnownSteps);
+    assert_eq!(names(&plan.at_relation(Relation::Replace)), substituted);
+    let least = plan.balanced_bounds(Precision::default()).unwrap();
     let least = least.iter().filter_map(|(_, epsilon)| *epsilon).fold(f64::INFINITY, f64::min);
     assert!(bracket(&plan).upper <= least * 1.001);
     assert!(names(&plan.with_independent_steps()).is_empty());

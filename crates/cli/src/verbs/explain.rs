@@ -1,11 +1,10 @@
 //! Every factor of a plan's privacy and what it is worth.
 
 use clap::Args;
-use dapple_accounting::AccountingError;
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::{
-    AllocationBound, Certificate, Plan, PlanError, Precision, PublicTokens, Relation, Sampling, Scheme,
-    Split, baseline, number,
+    AllocationBound, BalancedBound, Certificate, Plan, PlanError, Precision, PublicTokens, Relation,
+    Sampling, Scheme, Split, baseline, number,
 };
 use dapple_report::{Column, Table, TextStyle};
 use serde::Serialize;
@@ -114,15 +113,18 @@ fn revealed(plan: &Plan, precision: Precision) -> Result<Vec<Factor>, PlanError>
         Ok(Factor { name, value, meaning: meaning.to_owned() })
     };
     if plan.sampling().scheme() == Scheme::Balanced {
-        let bounds = plan.allocation_bounds(precision)?;
+        let bounds = plan.balanced_bounds(precision)?;
         factors.extend(bounds.into_iter().map(|(bound, value)| {
             let name = match bound {
-                AllocationBound::Exact => "epsilon, exact",
-                AllocationBound::Composition => "epsilon, composition",
-                AllocationBound::RenyiExact => "epsilon, equation 2",
-                AllocationBound::RenyiBound => "epsilon, equation 3",
+                BalancedBound::OneMove(bound) | BalancedBound::TwoMoves(bound) => match bound {
+                    AllocationBound::Exact => "epsilon, exact",
+                    AllocationBound::Composition => "epsilon, composition",
+                    AllocationBound::RenyiExact => "epsilon, equation 2",
+                    AllocationBound::RenyiBound => "epsilon, equation 3",
+                },
+                BalancedBound::KnownSteps => "epsilon, known steps",
             };
-            Factor { name, value, meaning: format!("by one bound alone: {}", bound.name()) }
+            Factor { name, value, meaning: format!("by one bound alone: {}", bound.words()) }
         }));
         let meaning = "the same run with a coin for each record and step, at the same rate";
         factors.push(compare("epsilon, poisson", plan.with_independent_steps(), meaning)?);
@@ -182,7 +184,7 @@ fn others(
 fn reported<T>(result: Result<T, PlanError>) -> Result<Option<T>, PlanError> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(PlanError::Accounting { source: AccountingError::EpsilonTooLarge { .. }, .. }) => Ok(None),
+        Err(error) if error.is_too_large() => Ok(None),
         Err(error) => Err(error),
     }
 }

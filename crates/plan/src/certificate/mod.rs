@@ -5,12 +5,11 @@ mod statement;
 mod text;
 mod words;
 
-use dapple_accounting::AllocationBound;
 use serde::Serialize;
 
 use crate::Sampling;
 use crate::error::PlanError;
-use crate::loss::Answer;
+use crate::loss::{Answer, BalancedBound};
 use crate::plan::Plan;
 use crate::spec::Accountant;
 
@@ -132,13 +131,13 @@ impl Phase {
     }
 }
 
-fn allocation(plan: &Plan, bound: Option<AllocationBound>) -> Option<AllocationFacts> {
+fn allocation(plan: &Plan, bound: Option<BalancedBound>) -> Option<AllocationFacts> {
     match (plan.sampling(), bound) {
         (Sampling::Balanced { per_record, epoch_steps }, Some(bound)) => Some(AllocationFacts {
             per_record,
             epoch_steps,
             bound: partition::bound(plan, bound),
-            tight: bound == AllocationBound::Exact,
+            tight: partition::is_tight(plan, bound),
         }),
         _ => None,
     }
@@ -147,7 +146,7 @@ fn allocation(plan: &Plan, bound: Option<AllocationBound>) -> Option<AllocationF
 impl Certificate {
     pub(crate) fn new(
         plan: &Plan,
-        (epsilon, bound): Answer,
+        Answer { epsilon, bound }: Answer,
         accountant: Accountant,
     ) -> Result<Self, PlanError> {
         Ok(Self {

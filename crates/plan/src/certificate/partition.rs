@@ -4,7 +4,7 @@ use dapple_accounting::{AllocationBound, Partition};
 
 use super::words::units;
 use crate::plan::Plan;
-use crate::{Relation, Sampling, Split};
+use crate::{BalancedBound, Relation, Sampling, Split};
 
 /// What balanced sampling must do.
 pub(super) fn balanced(plan: &Plan, per_record: u64, epoch_steps: u64) -> String {
@@ -19,13 +19,28 @@ pub(super) fn balanced(plan: &Plan, per_record: u64, epoch_steps: u64) -> String
 }
 
 /// The bound that gave epsilon.
-pub(super) fn bound(plan: &Plan, bound: AllocationBound) -> String {
-    match plan.sampling() {
-        Sampling::Balanced { per_record, epoch_steps } if per_record == epoch_steps => {
-            "plain composition, every step seeing every record".to_owned()
-        }
-        _ => bound.name().to_owned(),
+pub(super) fn bound(plan: &Plan, bound: BalancedBound) -> String {
+    if sees_everything(plan) {
+        return "plain composition, every step seeing every record".to_owned();
     }
+    bound.words()
+}
+
+/// Whether epsilon by this bound is that of the run itself.
+pub(super) fn is_tight(plan: &Plan, bound: BalancedBound) -> bool {
+    match bound {
+        BalancedBound::OneMove(bound) => bound == AllocationBound::Exact,
+        BalancedBound::TwoMoves(_) => false,
+        BalancedBound::KnownSteps => sees_everything(plan) && plan.relation() == Relation::Replace,
+    }
+}
+
+/// Whether every record joins every step.
+fn sees_everything(plan: &Plan) -> bool {
+    plan.parts().iter().all(|part| match part.sampling() {
+        Sampling::Balanced { per_record, epoch_steps } => per_record == epoch_steps,
+        Sampling::Poisson | Sampling::WithoutReplacement => false,
+    })
 }
 
 /// To what a contribution is clipped.
@@ -88,7 +103,7 @@ fn submodels(split: &Split) -> String {
 }
 
 /// What balanced sampling and split models add to the theorem.
-pub(super) fn citation(plan: &Plan, best: Option<AllocationBound>) -> String {
+pub(super) fn citation(plan: &Plan, best: Option<BalancedBound>) -> String {
     let mut text = String::new();
     if let Some(best) = best {
         text.push_str(&format!("; the best bound is: {}", bound(plan, best)));

@@ -1,12 +1,11 @@
 //! What a guarantee protects and assumes, in sentences.
 
-use dapple_accounting::AllocationBound;
 use dapple_geometry::{Operation, PaddingMode, Placement};
 
 use super::partition;
 use crate::error::PlanError;
 use crate::plan::Plan;
-use crate::{Averaged, PublicTokens, Relation, Sampling};
+use crate::{Averaged, BalancedBound, PublicTokens, Relation, Sampling};
 
 /// What is protected.
 pub(super) fn protects(plan: &Plan) -> String {
@@ -99,7 +98,7 @@ fn of_phase(plan: &Plan) -> Vec<String> {
 }
 
 /// The theorem behind the number, in words.
-pub(super) fn theorem(plan: &Plan, bound: Option<AllocationBound>) -> Result<String, PlanError> {
+pub(super) fn theorem(plan: &Plan, bound: Option<BalancedBound>) -> Result<String, PlanError> {
     let mut citation = plan.theorem()?.citation().to_owned();
     if plan.averaged().shares_clip() {
         citation.push_str("; a record of a microbatch moves the sum by up to two clip norms, whether it is absent, added or substituted (DP-Mix, section 2; Ponomareva et al. 2023)");

@@ -1,0 +1,90 @@
+//! Substitutions under balanced sampling, where no theorem counts the hidden steps for both contents at once.
+
+use dapple_accounting::rdp::Rdp;
+use dapple_accounting::{Pld, Precision, limits};
+
+use crate::certificate::EpsilonBracket;
+use crate::error::PlanError;
+use crate::loss::{Answer, BalancedBound, Loss};
+use crate::plan::Plan;
+use crate::spec::Accountant;
+use crate::{Relation, Sampling, Split};
+
+/// How delta is shared out between removal and addition; the best counts.
+const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
+
+impl Plan {
+    /// The better of two bounds on a substitution.
+    pub(crate) fn substituted(
+        &self,
+        accountant: Accountant,
+        precision: Precision,
+    ) -> Result<Answer, PlanError> {
+        let moves = two_moves(&self.one_move().loss(accountant)?, self.delta, precision)?;
+        let known = match self.known_steps(accountant) {
+            Some(loss) => loss.epsilon(self.delta, precision).map(Some).or_else(PlanError::or_none)?,
+            None => None,
+        };
+        let best = [moves, known].into_iter().flatten();
+        best.min_by(|a, b| a.epsilon.upper.total_cmp(&b.epsilon.upper))
+            .ok_or_else(|| PlanError::too_large(self.delta))
+    }
+
+    /// The same run, asked about a record that is added or removed.
+    pub(crate) fn one_move(&self) -> Self {
+        self.changed(|plan| {
+            (plan.relation, plan.public_tokens) = (Relation::AddRemove, None);
+            plan.phases.iter_mut().for_each(|phase| *phase = phase.one_move());
+        })
+    }
+
+    /// The loss if the steps that the record joins were known; `None` beyond the accountant's limits.
+    ///
+    /// # Guarantee
+    /// Both contents join the same steps, so that by joint convexity a run costs no more than one whose steps are known: `k`
+    /// Gaussians an epoch at twice the norm of a contribution. For `k = T` this is the run itself.
+    pub(crate) fn known_steps(&self, accountant: Accountant) -> Option<Loss> {
+        let mut distances = Vec::new();
+        for part in self.parts() {
+            let Sampling::Balanced { per_record, epoch_steps } = part.sampling else { return None };
+            let appearances = (part.steps / epoch_steps * per_record) as f64;
+            let norm = part.split().map_or(1.0, Split::norm);
+            distances.push(2.0 * norm * appearances.sqrt() / part.noise_multiplier);
+        }
+        let distance = distances.iter().map(|distance| distance * distance).sum::<f64>().sqrt();
+        let bound = Some(BalancedBound::KnownSteps);
+        match accountant {
+            Accountant::Pld => {
+                Pld::gaussian_distance(distance).ok().map(|pld| Loss::Distribution { pld, bound })
+            }
+            Accountant::Rdp => {
+                Rdp::gaussian(distance, 1.0).ok().map(|rdp| Loss::Renyi(vec![(Some(rdp), bound)]))
+            }
+        }
+    }
+}
+
+/// Epsilon for a record that is substituted, from the loss of one added or removed; `None` where none can be reported.
+///
+/// # Guarantee
+/// Let `M` be the run's output without the record, `P` and `Q` those with the one and with the other content. For every event
+/// `P - e^(e1+e2) Q = (P - e^e1 M) + e^e1 (M - e^e2 Q) <= delta1 + e^e1 delta2`, so that `(e1, delta1)` for removal and
+/// `(e2, delta2)` for addition with `delta1 + e^e1 delta2 = delta` give `(e1 + e2, delta)`.
+pub(crate) fn two_moves(loss: &Loss, delta: f64, precision: Precision) -> Result<Option<Answer>, PlanError> {
+    let at = |delta: f64| match limits::delta(delta) {
+        Ok(delta) => loss.epsilon(delta, precision).map(Some).or_else(PlanError::or_none),
+        Err(_) => Ok(None),
+    };
+    let mut best: Option<Answer> = None;
+    for share in SHARES {
+        let Some(removed) = at(share * delta)? else { continue };
+        let rest = (1.0 - share) * delta * (-removed.epsilon.upper).exp();
+        let Some(added) = at(rest)? else { continue };
+        let upper = removed.epsilon.upper + added.epsilon.upper;
+        if upper <= limits::MAX_EPSILON && best.is_none_or(|best| upper < best.epsilon.upper) {
+            let bound = removed.bound.map(BalancedBound::in_two_moves);
+            best = Some(Answer { epsilon: EpsilonBracket { lower: None, upper }, bound });
+        }
+    }
+    Ok(best)
+}
