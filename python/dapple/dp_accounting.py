@@ -24,6 +24,8 @@ __all__ = ["event", "neighboring_relation", "to_pld"]
 _MOST_PLACES = 1_000_000
 #: The mass beyond the last point of the lattice: what the accountant can still tell from nothing.
 _TAIL = 1e-15
+#: Points of a first look at a curve.
+_FEW = 65
 
 
 def event(plan: dapple.Plan) -> dp_event.DpEvent:
@@ -86,9 +88,17 @@ def to_pld(
             f"losses up to {top:.4g} in steps of {interval:g} are {count} places of a lattice",
             f"take a value_discretization_interval of at least {top / _MOST_PLACES:.1g}",
         )
-    places = numpy.unique(numpy.linspace(0, count, max(2, points)).round().astype(int))
-    losses = interval * places
-    deltas = numpy.asarray(pld.profile(losses.tolist(), precision=precision))
+
+    def profile(places: numpy.ndarray) -> numpy.ndarray:
+        return numpy.asarray(pld.profile((interval * places).tolist(), precision=precision))
+
+    # Chords are good where delta falls by the same factor over each: a few points tell where it falls.
+    few = numpy.unique(numpy.linspace(0, count, _FEW).round().astype(int))
+    fallen = numpy.concatenate([[0.0], numpy.cumsum(numpy.abs(numpy.diff(numpy.log(profile(few) + _TAIL))))])
+    way = fallen / max(fallen[-1], 1e-300) + few / count
+    places = numpy.interp(numpy.linspace(0, way[-1], max(2, points)), way, few)
+    places = numpy.unique(places.round().astype(int))
+    losses, deltas = interval * places, profile(places)
     deltas = _convex(numpy.exp(losses), numpy.minimum.accumulate(deltas))
     # delta(a), the integral of (P - a Q)+, falls in a = e^loss with slope -Q(loss > ln a): atoms of Q are differences of slopes, and
     # an atom of P is e^loss times that of Q.

@@ -15,6 +15,7 @@ True
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -125,14 +126,12 @@ class UniformCrop:
         self.crop = plan.crop
         self.pad = plan.pad
         self.label_fill = label_fill
-        self._random = random.SystemRandom() if seed is None else random.Random(seed)
+        self._seeded = None if seed is None else random.Random(seed)
 
     def origin(self) -> tuple[int, int]:
         """Column and row of the next crop in the padded image."""
-        x, y = (
-            self._random.randrange(whole + 2 * pad - part + 1)
-            for whole, pad, part in zip(self.image, self.pad, self.crop)
-        )
+        below = secrets.randbelow if self._seeded is None else self._seeded.randrange
+        x, y = (below(whole + 2 * pad - part + 1) for whole, pad, part in zip(self.image, self.pad, self.crop))
         return x, y
 
     def _cut(self, image: torch.Tensor, origin: tuple[int, int], fill: float) -> torch.Tensor:

@@ -42,7 +42,7 @@ def test_docstrings(name):
 def blocks():
     """The Python blocks of the page, by the heading they stand under."""
     heading = None
-    for part in re.finditer(r"^## (.+)$|^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+    for part in re.finditer(r"^## ([^\n]+)$|^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL):
         if part[1]:
             heading = part[1]
         else:
