@@ -24,8 +24,16 @@ MODELS = {
 BATCHES = [32, 128, 512]
 PEERS = ["pytorch", "opacus", "opacus-ghost"]
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-# Seconds after which no further step is started; the first two always run.
+# Layer shapes of ResNet-18, ResNet-50 and the wide residual network: channels, outputs, height and width, window.
+SHAPES = [
+    (64, 64, 32, 3), (128, 128, 16, 3), (256, 256, 8, 3),
+    (64, 64, 25, 3), (128, 128, 13, 3), (256, 256, 7, 3), (512, 512, 4, 3),
+    (64, 64, 56, 3), (128, 128, 28, 3), (256, 256, 14, 3), (512, 512, 7, 3),
+    (64, 256, 56, 1), (128, 512, 28, 1), (256, 1024, 14, 1), (512, 2048, 7, 1),
+]  # fmt: skip
+# Seconds after which no further step is started; a second one runs in any case, unless the first took longer than LONG.
 SECONDS = float(os.environ.get("DAPPLE_BENCH_SECONDS", "8"))
+LONG = 15.0
 # Share of the memory that is free at the start beyond which a peer is stopped and reported as out of memory.
 MEMORY_SHARE = 0.9
 
@@ -190,7 +198,7 @@ def measure_peer(system, model, batch, threads):
     try:
         step = step_of(system, model, batch)
         wall, cpu, steps, started = float("inf"), float("inf"), 0, time.perf_counter()
-        while steps < 2 or (time.perf_counter() - started < SECONDS and steps < 200):
+        while steps < 1 or time.perf_counter() - started < (SECONDS if steps > 1 else LONG) and steps < 200:
             start, start_cpu = time.perf_counter(), time.process_time()
             step()
             wall = min(wall, time.perf_counter() - start)
@@ -235,12 +243,29 @@ def ours(binary, model, batch, threads):
     return {"system": "dapple"} | fields | {"result": result}
 
 
+def ceiling(binary, threads):
+    """The rate of one large matrix product, by our kernels and by PyTorch's."""
+    own = ours(binary, "matmul", threads, threads)
+    yield own | {"task": "matrix product", "batch": None, "samples_per_second": None}
+    yield peer("matmul", "small-cnn", 1, threads) | {"system": "pytorch", "task": "matrix product", "batch": None}
+
+
+def shapes(batch, threads):
+    """Yields the matrix-product rates and one row per layer shape: whole steps of four such convolutions."""
+    binary = example()
+    measured = list(ceiling(binary, threads))
+    yield from measured
+    best = max(row["result"]["gflops"] for row in measured)
+    for channels, out, size, window in SHAPES:
+        row = ours(binary, f"conv:{channels}:{out}:{size}:{window}", batch, threads)
+        row["result"] = {"gflops": row["result"]["gflops"], "percent_of_matrix_product": 100 * row["result"]["gflops"] / best}
+        yield row
+
+
 def rows(models, batches, threads):
     """Yields one row per measurement."""
     binary = example()
-    ceiling = ours(binary, "matmul", threads, threads)
-    yield ceiling | {"task": "matrix product", "batch": None, "samples_per_second": None}
-    yield peer("matmul", "small-cnn", 1, threads) | {"system": "pytorch", "task": "matrix product", "batch": None}
+    yield from ceiling(binary, threads)
     for model in models:
         for batch in batches:
             yield ours(binary, model, batch, threads)
@@ -250,7 +275,7 @@ def rows(models, batches, threads):
 
 def table(all_rows):
     """A table with ratios against Dapple on the same task and batch."""
-    lines = [f"{'task':<16}{'batch':>6}  {'system':<14}{'samples/s':>10}{'Dapple is':>11}{'CPU s/step':>12}{'peak MB':>9}  notes"]
+    lines = [f"{'task':<20}{'batch':>6}  {'system':<14}{'samples/s':>10}{'Dapple is':>11}{'CPU s/step':>12}{'peak MB':>9}  notes"]
     own = {(row["task"], row["batch"]): row for row in all_rows if row["system"] == "dapple"}
 
     def number(value, digits=1):
@@ -264,7 +289,7 @@ def table(all_rows):
         if isinstance(notes, dict):
             notes = ", ".join(f"{key.replace('_', ' ')} {value:.1f}" for key, value in notes.items())
         lines.append(
-            f"{row['task']:<16}{row['batch'] or '-':>6}  {row['system']:<14}{number(speed):>10}{ratio:>11}"
+            f"{row['task']:<20}{row['batch'] or '-':>6}  {row['system']:<14}{number(speed):>10}{ratio:>11}"
             f"{number(row['cpu_seconds'], 2):>12}{number(row['peak_mb'], 0):>9}  {notes or ''}"
         )
     return "\n".join(lines)
@@ -275,6 +300,7 @@ def main():
     parser.add_argument("--model", choices=MODELS)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--shapes", action="store_true", help="measure single layer shapes instead of models")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -283,7 +309,10 @@ def main():
         return
     models = [arguments.model] if arguments.model else list(MODELS)
     batches = [arguments.batch] if arguments.batch else BATCHES
-    measured = list(rows(models, batches, arguments.threads))
+    if arguments.shapes:
+        measured = list(shapes(batches[0], arguments.threads))
+    else:
+        measured = list(rows(models, batches, arguments.threads))
     print(json.dumps({"rows": measured}) if arguments.json else table(measured))
 
 

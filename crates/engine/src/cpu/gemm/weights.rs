@@ -192,7 +192,7 @@ impl Gemm {
                 let mut tile = [[0.0; FILTERS]; CHANNELS];
                 for (channel, values) in tile.iter_mut().enumerate().take(count) {
                     let row = row(tap, start + channel);
-                    match sum[row.clone()].as_array() {
+                    match sum[row.clone()].first_chunk() {
                         Some(row) => *values = *row,
                         None => values[..filters].copy_from_slice(&sum[row.clone()]),
                     }

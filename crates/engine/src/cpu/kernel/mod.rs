@@ -73,6 +73,7 @@ fn load<S: Simd, const NV: usize>(simd: S, slice: &[f32]) -> [S::f32s; NV] {
 }
 
 #[inline(always)]
+#[expect(clippy::manual_memcpy, reason = "a copy of slices would take the tile out of the registers")]
 fn store<S: Simd, const NV: usize>(simd: S, vectors: [S::f32s; NV], slice: &mut [f32]) {
     let (whole, rest) = S::as_mut_simd_f32s(slice);
     if whole.len() == NV {

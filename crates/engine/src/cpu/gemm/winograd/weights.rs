@@ -51,7 +51,7 @@ fn arrange_panel(rows: usize, weight: &[f32], strides: Strides, turned: bool, pa
                     // Turning the window around exchanges the first and the last point of each axis.
                     let point = if turned { TURNED[point] } else { point };
                     let to = &mut packed[(point * rows + row + r) * width + column..][..columns];
-                    match to.as_mut_array() {
+                    match to.first_chunk_mut() {
                         Some(to) => *to = *values,
                         None => to.copy_from_slice(&values[..columns]),
                     }
