@@ -9,10 +9,10 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use dapple_data::{MasterKey, Purpose};
+use dapple_data::{Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views};
 use dapple_engine::{Batch, Clipping, CpuExecutor, Layout, Options, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
-use dapple_plan::PlanSpec;
+use dapple_plan::{Plan, PlanSpec};
 use dapple_train::{Event, Noise, Observer, Optimiser, Request, start};
 
 const RECORDS: usize = 2000;
@@ -91,6 +91,35 @@ fn engine(graph: &Graph, sizes: &[usize]) -> f64 {
     sizes[1..].iter().sum::<usize>() as f64 / began.elapsed().as_secs_f64()
 }
 
+/// Processor seconds in which one thread reads, crops and normalises a batch.
+fn load_seconds(folder: &Path, batch: usize) -> f64 {
+    let text = std::fs::read_to_string(folder.join("run/plan.toml")).expect("the run's plan");
+    let spec = PlanSpec::from_toml(&text).expect("a plan");
+    let plan = Plan::check(&spec).expect("a plan");
+    let data = dapple_data::open(&spec.data, Path::new("")).expect("data");
+    let views = Views::new(plan.spatial(), &spec.data, &*data.train).expect("views");
+    let master = MasterKey::from_seed(1);
+    let sampler = Sampler::new(&plan, RECORDS, master.purpose(Purpose::Sampling)).expect("a plan");
+    let options = LoaderOptions { threads: 1, ..LoaderOptions::default() };
+    let began = Instant::now();
+    let loader = Loader::train(
+        data.train,
+        sampler,
+        vec![views],
+        master.purpose(Purpose::Views),
+        0..plan.steps(),
+        options,
+    );
+    let mut loader = loader.expect("threads");
+    let mut records = 0;
+    while let Some(microbatch) = loader.next() {
+        let microbatch = microbatch.expect("good data");
+        records += microbatch.records.len();
+        loader.recycle(microbatch);
+    }
+    began.elapsed().as_secs_f64() * batch as f64 / records as f64
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [model, side, channels, batch, steps] = &arguments[..] else {
@@ -119,6 +148,8 @@ fn main() {
     let graph = graph(model, &[channels, side, side]);
     let alone = engine(&graph, &clock.samples);
 
+    let loading = load_seconds(&folder, batch);
+
     let layout = Layout::new(&graph);
     let mut parameters = Parameters::init(&graph, 1);
     let mut gradient = vec![0.1; layout.len()];
@@ -138,7 +169,7 @@ fn main() {
     let optimiser_seconds = best(&mut |_| optimiser.update(&mut parameters, &gradient, 0.01));
     let step_seconds = seconds / (steps - 1) as f64;
     println!(
-        "{{\"model\":\"{model}\",\"batch\":{batch},\"parameters\":{},\"whole_samples_per_second\":{whole:.1},\"engine_samples_per_second\":{alone:.1},\"share\":{:.3},\"step_ms\":{:.2},\"noise_ms\":{:.3},\"noise_share\":{:.4},\"noise_ns_per_coordinate\":{:.2},\"optimiser_ms\":{:.3}}}",
+        "{{\"model\":\"{model}\",\"batch\":{batch},\"parameters\":{},\"whole_samples_per_second\":{whole:.1},\"engine_samples_per_second\":{alone:.1},\"share\":{:.3},\"step_ms\":{:.2},\"noise_ms\":{:.3},\"noise_share\":{:.4},\"noise_ns_per_coordinate\":{:.2},\"optimiser_ms\":{:.3},\"load_ms_one_thread\":{:.3}}}",
         layout.len(),
         whole / alone,
         1e3 * step_seconds,
@@ -146,6 +177,7 @@ fn main() {
         noise_seconds / step_seconds,
         1e9 * noise_seconds / layout.len() as f64,
         1e3 * optimiser_seconds,
+        1e3 * loading,
     );
     // What is left behind is only a temporary folder.
     let _ = std::fs::remove_dir_all(&folder);

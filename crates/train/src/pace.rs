@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 /// The most steps of one promise, and so the most that a crash makes the ledger count too many (beside those that a checkpoint lost).
-pub(crate) const LARGEST_BLOCK: u64 = 64;
+pub(crate) const LARGEST_BLOCK: u64 = 128;
 /// Steps of a promise take about this long, which makes the wait for the disk a small share of it.
-const TARGET: Duration = Duration::from_millis(250);
+const TARGET: Duration = Duration::from_millis(500);
 
 /// Sizes blocks by how long steps take.
 #[derive(Debug, Clone, Copy)]

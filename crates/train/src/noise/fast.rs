@@ -8,12 +8,12 @@ pub(super) const PAIRS: usize = 512;
 /// The fast path takes radii from uniform numbers in `[EDGE, 1 - EDGE]`.
 const EDGE: f64 = 1.0 / (1u64 << 16) as f64;
 
-/// How near to a half-integer a rounding is not certain.
-///
-/// The error of `deviation * radius * direction` is below 2^-28 for a deviation of at most 2^11: the digits of `U1` beyond 53 change
-/// `ln U1` by at most 2^-53 / EDGE = 2^-37 and the radius, which is 4.7 there, by 2^-39; near `U1 = 1`, where the radius is at least
-/// 2^-7.5, by 2^-45; series and rounding add at most 2^-48 relatively. This is sixteen times that.
-const DOUBT: f64 = 1.0 / (1u64 << 24) as f64;
+/// Half the width of the interval that 32 digits leave of a number, doubled for safety.
+const RADIUS_DOUBT: f64 = 1.0 / (1u64 << 32) as f64;
+/// The same of an angle, of which 30 digits of a quarter turn are known.
+const ANGLE_DOUBT: f64 = std::f64::consts::FRAC_PI_2 / (1u64 << 30) as f64;
+/// More than series and rounding in `f64` move a result, sixteen times: they stay below 2^-34 for a deviation of at most 2^11.
+const ROUNDING_DOUBT: f64 = 1.0 / (1u64 << 30) as f64;
 
 const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
 const ONE: u64 = 0x3ff0_0000_0000_0000;
@@ -23,15 +23,15 @@ const TWO_52: u64 = 0x4330_0000_0000_0000;
 /// A block of random words and what becomes of it.
 pub(super) struct Block {
     /// Words for the radii.
-    pub(super) radius: [u64; PAIRS],
+    pub(super) radius: [u32; PAIRS],
     /// Words for the angles.
-    pub(super) angle: [u64; PAIRS],
+    pub(super) angle: [u32; PAIRS],
     /// What the noise is added to, within half a unit of zero.
     pub(super) offset: [[f64; PAIRS]; 2],
     /// The rounded sums.
     pub(super) rounded: [[f64; PAIRS]; 2],
-    /// Whether a pair is not certain.
-    pub(super) doubtful: [bool; PAIRS],
+    /// How far a pair is on the safe side of being rounded otherwise; not positive where it is not certain.
+    certainty: [f64; PAIRS],
 }
 
 impl Block {
@@ -42,36 +42,59 @@ impl Block {
             angle: [0; PAIRS],
             offset: [[0.0; PAIRS]; 2],
             rounded: [[0.0; PAIRS]; 2],
-            doubtful: [false; PAIRS],
+            certainty: [0.0; PAIRS],
         })
     }
 
-    /// Rounds every pair, and says whether any is doubtful.
+    /// Rounds every pair, and tells how certain it is.
+    ///
+    /// # Guarantee
+    /// Where the certainty is positive, both results are those of the ideal numbers, whatever their further digits. With `r` the
+    /// radius, `dr = du / (u r)`: the unknown digits move the radius by at most `2^-33 / (u r)`, and the direction by at most
+    /// `2^-31` quarter turns; half-integers that are farther away than both together and the rounding of `f64` are not reached. Each
+    /// bound is taken twice, which also covers that `u` and `r` vary by a share of 2^-17 over the interval.
     #[inline(always)]
-    pub(super) fn round(&mut self, deviation: f64) -> bool {
-        let mut any = false;
+    pub(super) fn round(&mut self, deviation: f64) {
         for i in 0..PAIRS {
             let uniform = unit(self.radius[i]);
-            let radius = deviation * (-2.0 * ln(uniform)).sqrt();
+            let radius = (-2.0 * ln(uniform)).sqrt();
             let (cos, sin) = direction(self.angle[i]);
-            let first = self.offset[0][i] + radius * cos;
-            let second = self.offset[1][i] + radius * sin;
+            let first = self.offset[0][i] + deviation * radius * cos;
+            let second = self.offset[1][i] + deviation * radius * sin;
             let (whole_first, whole_second) = (first.round_ties_even(), second.round_ties_even());
             self.rounded[0][i] = whole_first;
             self.rounded[1][i] = whole_second;
             let farthest = (first - whole_first).abs().max((second - whole_second).abs());
-            let doubtful = (uniform.min(1.0 - uniform) < EDGE) | (farthest >= 0.5 - DOUBT);
-            self.doubtful[i] = doubtful;
-            any |= doubtful;
+            let certainty = 0.5 - farthest - doubt(deviation, uniform, radius);
+            let inside = uniform.min(1.0 - uniform) - EDGE;
+            self.certainty[i] = certainty.min(inside);
         }
-        any
+    }
+
+    /// The pairs whose rounding is not certain.
+    pub(super) fn doubtful(&self) -> impl Iterator<Item = usize> {
+        let certain =
+            |block: &[f64]| block.iter().fold(f64::INFINITY, |least, &value| least.min(value)) > 0.0;
+        // Nearly every piece is certain as a whole.
+        let pieces = self.certainty.chunks(64).enumerate().filter(move |(_, piece)| !certain(piece));
+        pieces.flat_map(|(number, piece)| {
+            let doubtful = piece.iter().enumerate().filter(|&(_, &certainty)| certainty <= 0.0);
+            doubtful.map(move |(i, _)| 64 * number + i)
+        })
     }
 }
 
-/// The middle of the interval of width 2^-52 that the first 52 digits leave.
+/// How near a half-integer must not be.
 #[inline(always)]
-fn unit(word: u64) -> f64 {
-    f64::from_bits(ONE | word >> 12) - (1.0 - f64::EPSILON / 2.0)
+fn doubt(deviation: f64, uniform: f64, radius: f64) -> f64 {
+    deviation * (RADIUS_DOUBT / (uniform * radius) + ANGLE_DOUBT * radius) + ROUNDING_DOUBT
+}
+
+/// The middle of the interval of width 2^-32 that 32 digits leave.
+#[inline(always)]
+fn unit(word: u32) -> f64 {
+    // The digits stand right behind the point of a number from 1 to 2, and a half of the last behind them.
+    f64::from_bits(ONE | u64::from(word) << 20 | 1 << 19) - 1.0
 }
 
 /// The natural logarithm of a number in `(0, 1)`.
@@ -93,9 +116,11 @@ fn ln(x: f64) -> f64 {
 
 /// Cosine and sine of the angle of a word.
 #[inline(always)]
-fn direction(word: u64) -> (f64, f64) {
-    let quarter = word >> 62;
-    let angle = (unit(word << 2) - 0.5) * std::f64::consts::FRAC_PI_2;
+fn direction(word: u32) -> (f64, f64) {
+    let quarter = u64::from(word) >> 30;
+    // 30 digits, and a half of the last behind them.
+    let place = f64::from_bits(ONE | (u64::from(word) & 0x3fff_ffff) << 22 | 1 << 21) - 1.5;
+    let angle = place * std::f64::consts::FRAC_PI_2;
     let square = angle * angle;
     // |angle| <= pi / 4: what is left out is below 2^-54.
     let (mut cos, mut sin) = (1.0, 1.0);
@@ -114,18 +139,72 @@ fn direction(word: u64) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::exact::Bits;
     use super::*;
 
     #[test]
     fn functions_agree_with_the_standard_library() {
-        for i in 1..100_000u64 {
-            let word = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for i in 1..100_000u32 {
+            let word = i.wrapping_mul(0x9e37_79b9);
             let x = unit(word);
+            assert!((x - (f64::from(word) + 0.5) / (1u64 << 32) as f64).abs() == 0.0);
             assert!((ln(x) / x.ln() - 1.0).abs() < 1e-14, "{x}");
             // The quarter of the first two digits, about its middle.
-            let angle = ((word >> 62) as f64 + (unit(word << 2) - 0.5)) * std::f64::consts::FRAC_PI_2;
+            let place = (f64::from(word << 2 >> 2) + 0.5) / (1u64 << 30) as f64 - 0.5;
+            let angle = (f64::from(word >> 30) + place) * std::f64::consts::FRAC_PI_2;
             let (cos, sin) = direction(word);
             assert!((cos - angle.cos()).abs() < 1e-14 && (sin - angle.sin()).abs() < 1e-14, "{angle}");
         }
+    }
+
+    /// Sums placed as near to a half-integer as certainty allows, and with the worst further digits.
+    #[test]
+    fn certain_pairs_are_right_whatever_the_further_digits() {
+        struct Constant(u64);
+        impl dapple_data::rand_core::TryRng for Constant {
+            type Error = std::convert::Infallible;
+            fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+                Ok(self.0 as u32)
+            }
+            fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+                Ok(self.0)
+            }
+            fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+                bytes.fill(self.0 as u8);
+                Ok(())
+            }
+        }
+        let deviation = 2047.9;
+        let mut block = Block::new();
+        let mut checked = 0;
+        for round in 0..20u32 {
+            for i in 0..PAIRS {
+                let word = (round * PAIRS as u32 + i as u32 + 1).wrapping_mul(0x9e37_79b9);
+                // Every size of uniform number, down to the edge.
+                let radius_word = word >> (word % 16);
+                (block.radius[i], block.angle[i]) = (radius_word, word.rotate_left(13));
+                let uniform = unit(radius_word);
+                let radius = (-2.0 * ln(uniform)).sqrt();
+                let (cos, sin) = direction(block.angle[i]);
+                let near = 0.5 - 1.001 * doubt(deviation, uniform, radius);
+                let sign = if word & 1 == 0 { 1.0 } else { -1.0 };
+                for (offset, part) in block.offset.iter_mut().zip([cos, sin]) {
+                    let value = deviation * radius * part;
+                    // Within half a step or a little more: the bound does not depend on it.
+                    offset[i] = sign * near - (value - value.round_ties_even());
+                }
+            }
+            block.round(deviation);
+            let doubtful: Vec<usize> = block.doubtful().collect();
+            for i in (0..PAIRS).filter(|i| !doubtful.contains(i)) {
+                for more in [0, u64::MAX] {
+                    let bits = Bits { radius: block.radius[i], angle: block.angle[i], more: Constant(more) };
+                    let exact = bits.round([block.offset[0][i], block.offset[1][i]], deviation);
+                    assert_eq!(exact, [block.rounded[0][i], block.rounded[1][i]]);
+                    checked += 1;
+                }
+            }
+        }
+        assert!(checked > 10_000, "{checked}");
     }
 }

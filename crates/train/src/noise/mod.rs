@@ -83,17 +83,16 @@ impl Noise {
 
     fn add_chunk(&self, block: &mut Block, index: u64, chunk: &mut [f32], key: &StepKey) {
         let mut random = key.stream(index);
-        block.radius.fill_with(|| random.next_u64());
-        block.angle.fill_with(|| random.next_u64());
-        let any_doubtful = Arch::new().dispatch(Pass { noise: self, block, chunk });
-        if any_doubtful {
-            for pair in (0..PAIRS).filter(|&pair| block.doubtful[pair]) {
-                let more = key.stream(FURTHER_BITS | (index * PAIRS as u64 + pair as u64));
-                let bits = Bits { radius: block.radius[pair], angle: block.angle[pair], more };
-                let offset = [block.offset[0][pair], block.offset[1][pair]];
-                let rounded = bits.round(offset, self.deviation);
-                [block.rounded[0][pair], block.rounded[1][pair]] = rounded;
-            }
+        block.radius.fill_with(|| random.next_u32());
+        block.angle.fill_with(|| random.next_u32());
+        Arch::new().dispatch(Pass { noise: self, block, chunk });
+        let doubtful: Vec<usize> = block.doubtful().collect();
+        for pair in doubtful {
+            let more = key.stream(FURTHER_BITS | (index * PAIRS as u64 + pair as u64));
+            let bits = Bits { radius: block.radius[pair], angle: block.angle[pair], more };
+            let offset = [block.offset[0][pair], block.offset[1][pair]];
+            let rounded = bits.round(offset, self.deviation);
+            [block.rounded[0][pair], block.rounded[1][pair]] = rounded;
         }
         let (first, second) = chunk.split_at_mut(chunk.len().min(PAIRS));
         for (half, rounded) in [first, second].into_iter().zip(&block.rounded) {
@@ -113,10 +112,10 @@ struct Pass<'a> {
 }
 
 impl WithSimd for Pass<'_> {
-    type Output = bool;
+    type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> bool {
+    fn with_simd<S: Simd>(self, _: S) {
         let Self { noise, block, chunk } = self;
         let (first, second) = chunk.split_at(chunk.len().min(PAIRS));
         for (half, offset) in [first, second].into_iter().zip(&mut block.offset) {
@@ -127,7 +126,7 @@ impl WithSimd for Pass<'_> {
                 *offset = steps - steps.round_ties_even();
             }
         }
-        block.round(noise.deviation)
+        block.round(noise.deviation);
     }
 }
 
