@@ -133,6 +133,39 @@ fn check_operations(report: &mut Report) {
     }
 }
 
+/// Convolutions of shapes that are nobody's usual choice.
+fn check_shapes(report: &mut Report, count: usize) {
+    for index in 0..count {
+        let pick = |name: &str, low: usize, high: usize| {
+            low + ((common::uniform(name, index) + 1.0) / 2.0 * (high - low) as f64) as usize
+        };
+        let groups = pick("groups", 1, 3);
+        let (channels, out) = (groups * pick("channels", 1, 13), groups * pick("out", 1, 40));
+        let window = Window {
+            kernel: vec![pick("kernel rows", 1, 6), pick("kernel columns", 1, 6)],
+            stride: vec![pick("stride rows", 1, 4), pick("stride columns", 1, 4)],
+            padding: vec![pick("padding rows", 0, 3), pick("padding columns", 0, 3)],
+            dilation: vec![pick("dilation rows", 1, 3), pick("dilation columns", 1, 3)],
+        };
+        let shape = [channels, pick("height", 6, 24), pick("width", 6, 40)];
+        let mut spec = ConvSpec::new(out, window).groups(groups);
+        spec.bias = pick("bias", 0, 2) == 1;
+        spec.standardise = Some(1e-5).filter(|_| pick("standardise", 0, 2) == 1);
+        let title = format!("shape {index}: {shape:?} {spec:?}");
+        let Ok(graph) = common::conv(&shape, spec) else { continue };
+        let clipping = Clipping::Flat { max_norm: 0.7 };
+        let data = Data::new(&graph, 3, pick("views", 1, 3));
+        let reference = Reference::new(&graph, &parameters(&graph)).unwrap();
+        let want = reference.clipped_sum(&data.batch(), &clipping).unwrap();
+        for convolutions in [Convolutions::Own, Convolutions::Cudnn] {
+            let options = CudaOptions { convolutions, ..CudaOptions::default() };
+            let got = CudaExecutor::new(&graph, options)
+                .and_then(|mut executor| run(&mut executor, &graph, &data.batch(), &clipping));
+            agree(report, &format!("{title} {convolutions:?}"), got, &want, &clipping);
+        }
+    }
+}
+
 fn dropout() -> Graph {
     let mut builder = GraphBuilder::new(&[3, 4, 4]);
     let input = builder.input();
@@ -235,6 +268,8 @@ fn main() -> ExitCode {
     let mut report = Report::default();
     check_operations(&mut report);
     println!("operations: {} comparisons, largest difference {:.1e}", report.count, report.worst);
+    check_shapes(&mut report, if quick { 30 } else { 120 });
+    println!("and shapes: {} comparisons, largest difference {:.1e}", report.count, report.worst);
     check_models(&mut report, quick);
     println!(
         "{} comparisons, largest difference {:.1e}, {} failures",

@@ -111,14 +111,13 @@ impl Run<'_> {
                 self.bias_gradient(g, bias, (conv.geometry.out, positions), (positions, 1))?;
                 self.mark("bias gradient")?;
                 if let Some((target, _)) = self.written(layout, Some(conv.weight), touched) {
-                    let (model, tf32) = (self.model, self.choices.tf32);
+                    let (card, tf32) = (self.card(), self.choices.tf32);
                     convolution::weight_gradient(
-                        device,
+                        card,
                         conv,
                         (x, g),
                         (target, stride),
                         (samples, views),
-                        model,
                         tf32,
                     )?;
                     self.mark("convolution weight gradient")?;

@@ -22,6 +22,14 @@ const KEPT_SIZES: usize = 8;
 /// Runs of our kernel that are timed together.
 const RUNS: usize = 3;
 
+/// A card with a model and memory to work in.
+#[derive(Clone, Copy)]
+pub(crate) struct Card<'c> {
+    pub(crate) device: &'c Device,
+    pub(crate) model: &'c Model,
+    pub(crate) work: &'c Work,
+}
+
 /// The way one direction of a convolution runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
@@ -67,13 +75,8 @@ impl Choices {
     }
 
     /// Measures both ways of every convolution of a program, in memory that holds nothing yet.
-    pub(crate) fn measure(
-        &mut self,
-        device: &Device,
-        program: &Program,
-        model: &Model,
-        work: &Work,
-    ) -> Result<(), CudaError> {
+    pub(crate) fn measure(&mut self, card: Card<'_>, program: &Program) -> Result<(), CudaError> {
+        let Card { device, model, work } = card;
         self.chosen.clear();
         self.measured = work.samples;
         let items = work.samples * program.views;
@@ -87,20 +90,20 @@ impl Choices {
             };
             let weight = weight(steps.parameters[conv.weight.index()], conv, model);
             let tensors = Tensors { input: value(input), weight, output: value(node) };
-            self.choose(device, node, conv, Direction::Forward, tensors, items, (model, work))?;
+            self.choose(card, node, conv, Direction::Forward, tensors, items)?;
             if !steps.needs_gradient[node] {
                 continue;
             }
             let output = work.buffer(program.buffers[node].gradient);
             if steps.needs_gradient[input] {
                 let tensors = Tensors { input: work.buffer(program.buffers[input].gradient), weight, output };
-                self.choose(device, node, conv, Direction::Data, tensors, items, (model, work))?;
+                self.choose(card, node, conv, Direction::Data, tensors, items)?;
             }
             if program.deferred[node] {
                 let sum = device.allocate(conv.geometry.weight_len())?;
                 let weight = super::device::address(&sum, &device.stream);
                 let tensors = Tensors { input: value(input), weight, output };
-                self.choose(device, node, conv, Direction::Filter, tensors, items, (model, work))?;
+                self.choose(card, node, conv, Direction::Filter, tensors, items)?;
             }
         }
         Ok(())
@@ -108,14 +111,14 @@ impl Choices {
 
     fn choose(
         &mut self,
-        device: &Device,
+        card: Card<'_>,
         node: usize,
         conv: &Conv,
         direction: Direction,
         tensors: Tensors,
         items: usize,
-        (model, work): (&Model, &Work),
     ) -> Result<(), CudaError> {
+        let Card { device, work, .. } = card;
         let tf32 = self.tf32;
         let workspace = (work.workspace, work.workspace_bytes);
         let descriptors = self.descriptors(node, conv, items)?;
@@ -124,7 +127,7 @@ impl Choices {
             .map_or((Algorithm::plain(direction), f32::INFINITY), |(algorithm, time, _)| (algorithm, time));
         let mut choice = Choice::Cudnn(theirs.0);
         if self.allows_own(conv, direction) {
-            let run = || run_own(device, conv, direction, tensors, items, model, false, tf32);
+            let run = || run_own(card, conv, direction, tensors, items, false, tf32);
             run()?;
             let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
             let start = call("timing", device.stream.record_event(flags))?;
@@ -142,24 +145,24 @@ impl Choices {
     /// Runs one direction of a convolution.
     pub(crate) fn run(
         &mut self,
-        device: &Device,
+        card: Card<'_>,
         node: usize,
         conv: &Conv,
         direction: Direction,
         tensors: Tensors,
         items: usize,
-        (model, work): (&Model, &Work),
         accumulate: bool,
     ) -> Result<(), CudaError> {
+        let Card { device, work, .. } = card;
         let choice = self.chosen.get(&(node, direction as u8)).copied();
         let tf32 = self.tf32;
         let algorithm = match choice {
             Some(Choice::Own) => {
-                return run_own(device, conv, direction, tensors, items, model, accumulate, tf32);
+                return run_own(card, conv, direction, tensors, items, accumulate, tf32);
             }
             // Never measured: a forward pass before any training.
             None if self.allows_own(conv, direction) => {
-                return run_own(device, conv, direction, tensors, items, model, accumulate, tf32);
+                return run_own(card, conv, direction, tensors, items, accumulate, tf32);
             }
             None => Algorithm::plain(direction),
             Some(Choice::Cudnn(algorithm)) => algorithm,
@@ -198,15 +201,15 @@ fn tiled(conv: &Conv, direction: Direction) -> &[Tiled] {
 }
 
 fn run_own(
-    device: &Device,
+    card: Card<'_>,
     conv: &Conv,
     direction: Direction,
     tensors: Tensors,
     items: usize,
-    model: &Model,
     accumulate: bool,
     tf32: bool,
 ) -> Result<(), CudaError> {
+    let Card { device, model, .. } = card;
     let geometry = &conv.geometry;
     let (rows, source, target) = match direction {
         Direction::Data => (geometry.channels, tensors.output, tensors.input),
@@ -239,14 +242,14 @@ fn run_own(
 
 /// Writes down every sample's weight gradient.
 pub(crate) fn weight_gradient(
-    device: &Device,
+    card: Card<'_>,
     conv: &Conv,
     (input, gradient): (Pointer, Pointer),
     (target, stride): (Pointer, usize),
     (samples, views): (usize, usize),
-    model: &Model,
     tf32: bool,
 ) -> Result<(), CudaError> {
+    let Card { device, model, .. } = card;
     let geometry = &conv.geometry;
     let (out, channels) = (geometry.out / geometry.groups, geometry.channels / geometry.groups);
     let filters = geometry.groups * out.div_ceil(FILTERS);

@@ -19,25 +19,28 @@ mod lower;
 mod memory;
 mod program;
 mod run;
+mod staging;
+mod step;
 mod tile;
 
-use cudarc::driver::sys::CUevent_flags;
-use cudarc::driver::{CudaEvent, CudaSlice};
-use dapple_graph::{Graph, Loss, Parameters};
+use cudarc::driver::CudaSlice;
+use dapple_graph::{Graph, Parameters};
 
-use crate::batch::{self, Batch, Targets};
+use crate::batch::{self, Batch};
 use crate::clipping::Clipping;
 use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::stats::StepStats;
-use convolution::Choices;
-use device::{Device, Grid, Pointer, address, arguments};
+use convolution::{Card, Choices};
+use device::{Device, Grid, address, arguments};
 pub use error::CudaError;
 use error::call;
 use lower::Kind;
 use memory::{Model, WORKSPACE, Work};
 use program::Program;
 use run::{Marks, Run};
+use staging::Staging;
+use step::Step;
 
 /// How an executor uses a card. Only `tf32` changes a result beyond rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,6 +87,9 @@ pub struct CudaExecutor {
     marks: Marks,
     shares: Vec<(&'static str, f64)>,
     peak: usize,
+    /// Page-locked memory for the inputs of this microbatch and of the next, and for parameters and gradients.
+    inputs: [Staging; 2],
+    whole: Staging,
     // Last, so that it outlives the memory it holds.
     device: Device,
 }
@@ -126,6 +132,8 @@ impl CudaExecutor {
             choices: Choices::new(options.tf32, options.convolutions),
             marks: None,
             shares: Vec::new(),
+            inputs: Default::default(),
+            whole: Staging::default(),
             device,
         })
     }
@@ -194,7 +202,9 @@ impl CudaExecutor {
             return Err(EngineError::Parameters.into());
         }
         let (device, model, steps) = (&self.device, &self.model, &self.inference.steps);
-        device.upload(parameters.values(), model.parameters)?;
+        // Nothing may still be read from where the parameters are staged.
+        call("waiting for the GPU", device.stream.synchronize())?;
+        self.whole.send(&device.stream, parameters.values(), model.parameters)?;
         for kind in steps.kinds.iter().flatten() {
             let Kind::Conv(conv) = kind else { continue };
             let geometry = &conv.geometry;
@@ -238,18 +248,19 @@ impl CudaExecutor {
         self.peak = self.peak.max(self.model.bytes + work + more);
     }
 
-    /// Samples that run together.
+    /// Samples that run together: what was asked for or what fits the pool, in equal parts rather than with a small one at the end.
     fn group(&self, program: &Program, samples: usize) -> usize {
-        if self.options.microbatch > 0 {
-            return self.options.microbatch.min(samples).max(1);
-        }
         let free = self.device.context.mem_get_info().map_or(POOL, |(free, _)| free / 10 * 8);
         let held = self.work.as_ref().map_or(0, |work| work.bytes);
-        let pool = POOL.min(free.max(held));
         let fixed = Work::bytes(program, 0, WORKSPACE);
         let each = (Work::bytes(program, 64, WORKSPACE) - fixed) / 64;
-        let most = (pool.saturating_sub(fixed) / each.max(1)).max(1);
-        // Equal parts, rather than a small one at the end.
+        let most = match self.options.microbatch {
+            0 => POOL.min(free.max(held)).saturating_sub(fixed) / each.max(1),
+            microbatch => microbatch,
+        };
+        // Kernels count a tensor's values in 32 bits.
+        let largest = program.steps.lens.iter().max().copied().unwrap_or(1) * program.views;
+        let most = most.min((i32::MAX as usize) / largest.max(1)).max(1);
         samples.div_ceil(samples.div_ceil(most).max(1)).max(1)
     }
 
@@ -311,7 +322,8 @@ impl CudaLoaded<'_> {
     ///
     /// # Guarantee
     /// Each sample adds a vector of norm at most [`Clipping::sensitivity`] that depends on no other sample. Every sum is taken in a
-    /// fixed order, so that the same batch on the same card gives the same bits.
+    /// fixed order, so that an executor gives the same bits for the same batch; another may have measured another algorithm to be
+    /// faster, and then differs by rounding.
     pub fn clipped_sum(
         &mut self,
         batch: &Batch<'_>,
@@ -332,38 +344,23 @@ impl CudaLoaded<'_> {
         if executor.options.measure {
             executor.marks = Some(Vec::new());
         }
-        let CudaExecutor { graph, layout, device, model, training, work, choices, marks, .. } = executor;
+        let CudaExecutor {
+            graph,
+            layout,
+            device,
+            model,
+            training,
+            work,
+            choices,
+            marks,
+            inputs: staging,
+            ..
+        } = executor;
         let (Some(program), Some(work)) = (training, work) else { return Ok(stats) };
-        let target = address(&sum.values, &device.stream);
-        let step = Step { graph, layout, device, batch, clipping };
-        let groups: Vec<(usize, usize)> = {
-            let each = samples.div_ceil(samples.div_ceil(work.samples));
-            (0..samples).step_by(each).map(|first| (first, each.min(samples - first))).collect()
-        };
-        let size = program.steps.lens[0] * batch.views;
-        let mut idle = device.event()?;
-        let mut ready = upload_inputs(device, batch, size, groups[0], work.inputs[0], &idle)?;
-        for (index, &(first, count)) in groups.iter().enumerate() {
-            idle = device.event()?;
-            call("waiting for a copy", device.stream.wait(&ready))?;
-            let inputs = work.inputs[index % 2];
-            let dropout = batch.dropout.is_some();
-            let mut run =
-                Run { device, program, model, work, choices, marks, inputs, samples: count, dropout };
-            run.mark("copies")?;
-            step.targets(&run, first)?;
-            run.mark("copies")?;
-            run.forward()?;
-            step.loss(&mut run)?;
-            run.backward(layout)?;
-            run.norms()?;
-            // The next samples travel while these are worked on.
-            if let Some(&next) = groups.get(index + 1) {
-                ready = upload_inputs(device, batch, size, next, work.inputs[(index + 1) % 2], &idle)?;
-            }
-            step.factors(&mut run, first, &mut stats)?;
-            run.weighted_sum(layout, target)?;
-        }
+        let sum = address(&sum.values, &device.stream);
+        let mut step =
+            Step { graph, layout, device, program, model, work, choices, marks, staging, batch, clipping };
+        step.run(samples, sum, &mut stats)?;
         executor.settle()?;
         Ok(stats)
     }
@@ -373,7 +370,7 @@ impl CudaLoaded<'_> {
     /// # Errors
     /// If the sum belongs to another graph, or the card fails.
     pub fn gradient(&mut self, sum: CudaGradientSum) -> Result<Vec<f32>, CudaError> {
-        let CudaExecutor { device, model, layout, inference, .. } = &*self.executor;
+        let CudaExecutor { device, model, layout, inference, whole, .. } = &mut *self.executor;
         if sum.len != layout.len() {
             return Err(EngineError::Parameters.into());
         }
@@ -389,7 +386,7 @@ impl CudaLoaded<'_> {
         }
         let mut gradient = sum.buffer;
         gradient.resize(layout.len(), 0.0);
-        device.download(base, &mut gradient)?;
+        whole.fetch(device, base, &mut gradient)?;
         Ok(gradient)
     }
 }
@@ -409,117 +406,12 @@ impl CudaExecutor {
             let work = Work::new(&self.device, program, group, WORKSPACE)?;
             // Algorithms are measured once, and again when batches turn out to be far larger.
             if self.choices.measured * 2 <= group {
-                self.choices.measure(&self.device, program, &self.model, &work)?;
+                let card = Card { device: &self.device, model: &self.model, work: &work };
+                self.choices.measure(card, program)?;
             }
             self.work = Some(work);
         }
         self.count(4 * self.layout.len());
         Ok(())
-    }
-}
-
-/// What does not change from microbatch to microbatch.
-struct Step<'s> {
-    graph: &'s Graph,
-    layout: &'s Layout,
-    device: &'s Device,
-    batch: &'s Batch<'s>,
-    clipping: &'s Clipping,
-}
-
-/// Sends a microbatch's inputs on the copies' stream once the stream has passed `idle`, when the last reader of the target is through;
-/// the event that comes back says when they are there.
-fn upload_inputs(
-    device: &Device,
-    batch: &Batch<'_>,
-    size: usize,
-    (first, count): (usize, usize),
-    target: Pointer,
-    idle: &CudaEvent,
-) -> Result<CudaEvent, CudaError> {
-    call("waiting for the GPU", device.copies.wait(idle))?;
-    Device::upload_on(&device.copies, &batch.inputs[first * size..][..count * size], target)?;
-    call("waiting for a copy", device.copies.record_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING)))
-}
-
-impl Step<'_> {
-    /// Sends a microbatch's targets and dropout keys.
-    fn targets(&self, run: &Run<'_>, first: usize) -> Result<(), CudaError> {
-        let (views, items) = (self.batch.views, run.items());
-        let shape = self.graph.output_shape();
-        let (len, positions): (usize, usize) = (shape.iter().product(), shape[1..].iter().product());
-        let first = first * views;
-        match self.batch.targets {
-            Targets::Classes(classes) => {
-                self.device.upload(&classes[first * positions..][..items * positions], run.work.targets)?;
-            }
-            Targets::Probabilities(values) | Targets::Values(values) => {
-                self.device.upload(&values[first * len..][..items * len], run.work.targets)?;
-            }
-        }
-        let keys: Vec<u64> = (first..first + items).filter_map(|view| self.batch.dropout_key(view)).collect();
-        self.device.upload(&keys, run.work.keys)
-    }
-
-    /// Losses, and the gradient of the output.
-    fn loss(&self, run: &mut Run<'_>) -> Result<(), CudaError> {
-        let output = run.program.steps.output;
-        let shape = self.graph.output_shape();
-        let (classes, positions) = (shape[0], shape[1..].iter().product::<usize>());
-        let kind = match self.batch.targets {
-            Targets::Classes(_) => 0,
-            Targets::Probabilities(_) => 1,
-            Targets::Values(_) => 2,
-        };
-        let smoothing = match self.graph.loss() {
-            Loss::CrossEntropy { label_smoothing } => label_smoothing,
-            Loss::SquaredError => 0.0,
-        };
-        let scale = 1.0 / self.batch.views as f64;
-        let threads = classes.max(positions).next_multiple_of(32).clamp(32, 256) as u32;
-        self.device.launch(
-            "loss",
-            Grid::blocks(run.items(), threads),
-            arguments![
-                kind,
-                run.value(output),
-                run.work.targets,
-                run.gradient(output),
-                run.work.losses,
-                classes,
-                positions,
-                smoothing,
-                scale,
-            ],
-        )?;
-        run.mark("loss")
-    }
-
-    /// Reads losses and norms, refuses what is not finite, and sends every sample's clipping factors.
-    fn factors(&self, run: &mut Run<'_>, first: usize, stats: &mut StepStats) -> Result<(), CudaError> {
-        let (entries, views, samples) = (self.layout.entries().len(), self.batch.views, run.samples);
-        let mut losses = vec![0.0f64; run.items()];
-        let mut squared = vec![0.0f64; samples * entries];
-        self.device.download(run.work.losses, &mut losses)?;
-        self.device.download(run.work.squared, &mut squared)?;
-        let mut factors = vec![0.0f32; samples * entries];
-        let off = *self.clipping == Clipping::Off;
-        for sample in 0..samples {
-            let index = first + sample;
-            let loss = losses[sample * views..][..views].iter().sum::<f64>() / views as f64;
-            if !loss.is_finite() {
-                return Err(EngineError::NotFinite { place: "loss".into(), sample: index }.into());
-            }
-            let squared = &squared[sample * entries..][..entries];
-            if let Some(entry) = squared.iter().position(|square| !(square.sqrt() as f32).is_finite()) {
-                let place = format!("gradient of {}", self.layout.entries()[entry].name);
-                return Err(EngineError::NotFinite { place, sample: index }.into());
-            }
-            stats.losses.push(loss as f32);
-            stats.norms.push(if off { 0.0 } else { squared.iter().sum::<f64>().sqrt() as f32 });
-            self.clipping.factors(self.layout, squared, &mut factors[sample * entries..][..entries]);
-        }
-        self.device.upload(&factors, run.work.factors)?;
-        run.mark("norms to factors")
     }
 }

@@ -4,7 +4,7 @@ use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::CUevent_flags;
 use dapple_graph::ParameterId;
 
-use super::convolution::{self, Choices};
+use super::convolution::{self, Card, Choices};
 use super::cudnn::{Direction, Tensors};
 use super::device::{Device, Grid, Pointer, Side, arguments};
 use super::error::{CudaError, call};
@@ -30,7 +30,7 @@ pub(crate) struct Run<'r> {
     pub(crate) dropout: bool,
 }
 
-impl Run<'_> {
+impl<'r> Run<'r> {
     pub(crate) fn items(&self) -> usize {
         self.samples * self.program.views
     }
@@ -99,8 +99,12 @@ impl Run<'_> {
         tensors: Tensors,
         accumulate: bool,
     ) -> Result<(), CudaError> {
-        let (items, memory) = (self.items(), (self.model, self.work));
-        self.choices.run(self.device, node, conv, direction, tensors, items, memory, accumulate)
+        let (card, items) = (self.card(), self.items());
+        self.choices.run(card, node, conv, direction, tensors, items, accumulate)
+    }
+
+    pub(crate) fn card(&self) -> Card<'r> {
+        Card { device: self.device, model: self.model, work: self.work }
     }
 
     pub(crate) fn weight(&self, conv: &Conv) -> Pointer {

@@ -391,7 +391,8 @@ mod tests {
             let geometry =
                 Geometry::new(&window, 1, &[channels, size, size], &[channels, output[0], output[1]]);
             assert_eq!(Tile::weight_gradient(&geometry).unwrap().fragments, 9);
-            assert!(Tile::forward(&geometry).is_some());
+            // A strip for 256 positions two pixels apart is too large: cuDNN takes those.
+            assert_eq!(Tile::forward(&geometry).is_some(), stride == 1);
             assert_eq!(Tile::backward(&geometry).unwrap().len(), stride * stride);
         }
     }

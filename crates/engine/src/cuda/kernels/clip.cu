@@ -109,8 +109,9 @@ KERNEL gram_norm(const float* a, const float* b, i64 n, double* partials, int pa
 KERNEL gram_columns(const float* inputs, float* columns, const int* sources, int positions_in, int positions, int taps, i64 n) {
     i64 i = global_index();
     if (i >= n) return;
-    int q = (int)(i % positions), p = (int)(i / positions % positions);
-    inputs += i / positions / positions * positions_in * positions_in;
+    u32 row = (u32)i / (u32)positions;
+    int q = (int)((u32)i % (u32)positions), p = (int)(row % (u32)positions);
+    inputs += (i64)(row / (u32)positions) * positions_in * positions_in;
     float sum = 0.0f;
     for (int tap = 0; tap < taps; ++tap) {
         int from = sources[p * taps + tap], to = sources[q * taps + tap];
@@ -187,5 +188,5 @@ KERNEL weighted_sum(const float* d, i64 stride, const int* blocks, const float* 
 
 KERNEL scale_items(const float* g, float* y, const float* factors, int entries, int entry, int len, int views, i64 n) {
     i64 i = global_index();
-    if (i < n) y[i] = g[i] * factors[i / len / views * entries + entry];
+    if (i < n) y[i] = g[i] * factors[(i64)((u32)i / (u32)len / (u32)views) * entries + entry];
 }

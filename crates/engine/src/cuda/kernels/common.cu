@@ -1,4 +1,5 @@
-// Shared by all kernels. Tensors are row-major with the item (one view of one sample) as the outermost axis.
+// Shared by all kernels. Tensors are row-major with the item (one view of one sample) as the outermost axis. No tensor of a microbatch
+// has 2^31 values, so that an index divides as 32 bits; addresses are 64.
 
 typedef long long i64;
 typedef unsigned long long u64;

@@ -70,21 +70,21 @@ __device__ u64 mix(u64 value) {
 KERNEL dropout(const float* x, float* y, const u64* keys, u64 node, int len, float rate, i64 n, int accumulate) {
     i64 i = global_index();
     if (i >= n) return;
-    u64 hash = mix(keys[i / len] ^ (node << 40) ^ (u64)(i % len));
+    u64 hash = mix(keys[(u32)i / (u32)len] ^ (node << 40) ^ (u64)((u32)i % (u32)len));
     int keeps = (float)(u32)(hash >> 40) >= rate * 16777216.0f;
     put(y + i, keeps ? x[i] / (1.0f - rate) : 0.0f, accumulate);
 }
 
 KERNEL broadcast(const float* x, float* y, int len, i64 n) {
     i64 i = global_index();
-    if (i < n) y[i] = x[i % len];
+    if (i < n) y[i] = x[(u32)i % (u32)len];
 }
 
 // The gradient of a broadcast value: the sum over a sample's views.
 KERNEL broadcast_backward(const float* g, float* d, i64 stride, int len, int views, i64 n, int accumulate) {
     i64 i = global_index();
     if (i >= n) return;
-    i64 sample = i / len, element = i % len;
+    i64 sample = (u32)i / (u32)len, element = (u32)i % (u32)len;
     float sum = 0.0f;
     for (int view = 0; view < views; ++view) sum += g[(sample * views + view) * len + element];
     put(d + sample * stride + element, sum, accumulate);
@@ -95,8 +95,8 @@ KERNEL move(const float* x, float* y, const int* table, i64 x_item, i64 y_item, 
             int accumulate) {
     i64 i = global_index();
     if (i >= n) return;
-    i64 item = i / len;
-    int rest = (int)(i % len);
+    i64 item = (u32)i / (u32)len;
+    int rest = (int)((u32)i % (u32)len);
     i64 from = item * x_item + x_start, to = item * y_item + y_start;
     for (int axis = table[0] - 1; axis >= 0; --axis) {
         const int* row = table + 1 + 3 * axis;
@@ -127,7 +127,7 @@ KERNEL gather_backward(const float* g, float* dx, const int* rows, int count, in
 
 KERNEL add_bias(float* y, const float* bias, int channels, int positions, i64 n) {
     i64 i = global_index();
-    if (i < n) y[i] += bias[(i / positions) % channels];
+    if (i < n) y[i] += bias[(u32)i / (u32)positions % (u32)channels];
 }
 
 // One warp per sample and channel: the sum over views and positions. Element (c, p) of an item lies at c * along + p * across.

@@ -7,11 +7,12 @@ struct Place {
 };
 
 // Item-and-channel, and the three coordinates, of a flat index over planes of `size`.
-__device__ Place place(i64 i, const int* size) {
+__device__ Place place(i64 index, const int* size) {
     Place place;
+    u32 i = (u32)index;
     for (int axis = 2; axis >= 0; --axis) {
-        place.at[axis] = (int)(i % size[axis]);
-        i /= size[axis];
+        place.at[axis] = (int)(i % (u32)size[axis]);
+        i /= (u32)size[axis];
     }
     place.plane = i;
     return place;

@@ -1,0 +1,191 @@
+//! One step: its microbatches, their targets and losses, and the way from norms to clipping factors.
+
+use cudarc::driver::CudaEvent;
+use cudarc::driver::sys::CUevent_flags;
+use dapple_graph::{Graph, Loss};
+
+use super::convolution::Choices;
+use super::device::{Device, Grid, Pointer, arguments};
+use super::error::{CudaError, call};
+use super::memory::{Model, Work};
+use super::program::Program;
+use super::run::{Marks, Run};
+use super::staging::Staging;
+use crate::batch::{Batch, Targets};
+use crate::clipping::Clipping;
+use crate::error::EngineError;
+use crate::layout::Layout;
+use crate::stats::StepStats;
+
+/// A batch on its way through the card.
+pub(crate) struct Step<'s> {
+    pub(crate) graph: &'s Graph,
+    pub(crate) layout: &'s Layout,
+    pub(crate) device: &'s Device,
+    pub(crate) program: &'s Program,
+    pub(crate) model: &'s Model,
+    pub(crate) work: &'s Work,
+    pub(crate) choices: &'s mut Choices,
+    pub(crate) marks: &'s mut Marks,
+    pub(crate) staging: &'s mut [Staging; 2],
+    pub(crate) batch: &'s Batch<'s>,
+    pub(crate) clipping: &'s Clipping,
+}
+
+impl Step<'_> {
+    /// Adds the clipped gradients of all samples to a sum, microbatch by microbatch.
+    pub(crate) fn run(
+        &mut self,
+        samples: usize,
+        sum: Pointer,
+        stats: &mut StepStats,
+    ) -> Result<(), CudaError> {
+        let each = samples.div_ceil(samples.div_ceil(self.work.samples));
+        let mut idle = self.device.event()?;
+        let mut ready = self.send(0, 0..each.min(samples), &idle)?;
+        for (index, first) in (0..samples).step_by(each).enumerate() {
+            let end = (first + each).min(samples);
+            idle = self.device.event()?;
+            call("waiting for a copy", self.device.stream.wait(&ready))?;
+            let (device, program, model, work) = (self.device, self.program, self.model, self.work);
+            let (inputs, dropout) = (work.inputs[index % 2], self.batch.dropout.is_some());
+            let (choices, marks) = (&mut *self.choices, &mut *self.marks);
+            let samples_here = end - first;
+            let mut run =
+                Run { device, program, model, work, choices, marks, inputs, samples: samples_here, dropout };
+            let part = Part {
+                graph: self.graph,
+                layout: self.layout,
+                batch: self.batch,
+                clipping: self.clipping,
+                first,
+            };
+            run.mark("copies")?;
+            part.targets(&run)?;
+            run.mark("copies")?;
+            run.forward()?;
+            part.loss(&mut run)?;
+            run.backward(self.layout)?;
+            run.norms()?;
+            // The next samples travel while these are worked on.
+            if end < samples {
+                ready = self.send(index + 1, end..(end + each).min(samples), &idle)?;
+            }
+            let (choices, marks) = (&mut *self.choices, &mut *self.marks);
+            let mut run =
+                Run { device, program, model, work, choices, marks, inputs, samples: samples_here, dropout };
+            part.factors(&mut run, stats)?;
+            run.weighted_sum(self.layout, sum)?;
+        }
+        Ok(())
+    }
+
+    /// Sends samples' inputs on the copies' stream once the other has passed `idle`, when the last reader of the target is through; the
+    /// event that comes back says when they are there.
+    fn send(
+        &mut self,
+        microbatch: usize,
+        samples: std::ops::Range<usize>,
+        idle: &CudaEvent,
+    ) -> Result<CudaEvent, CudaError> {
+        let size = self.program.steps.lens[0] * self.batch.views;
+        let inputs = &self.batch.inputs[samples.start * size..samples.end * size];
+        let copies = &self.device.copies;
+        call("waiting for the GPU", copies.wait(idle))?;
+        // Two microbatches ago this staging memory was read by a copy that its microbatch's norms have since waited for.
+        self.staging[microbatch % 2].send(copies, inputs, self.work.inputs[microbatch % 2])?;
+        call("waiting for a copy", copies.record_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING)))
+    }
+}
+
+/// A microbatch of a step.
+struct Part<'s> {
+    graph: &'s Graph,
+    layout: &'s Layout,
+    batch: &'s Batch<'s>,
+    clipping: &'s Clipping,
+    /// Its first sample in the batch.
+    first: usize,
+}
+
+impl Part<'_> {
+    /// Sends a microbatch's targets and dropout keys.
+    fn targets(&self, run: &Run<'_>) -> Result<(), CudaError> {
+        let (views, items) = (self.batch.views, run.items());
+        let shape = self.graph.output_shape();
+        let (len, positions): (usize, usize) = (shape.iter().product(), shape[1..].iter().product());
+        let first = self.first * views;
+        match self.batch.targets {
+            Targets::Classes(classes) => {
+                run.device.upload(&classes[first * positions..][..items * positions], run.work.targets)?;
+            }
+            Targets::Probabilities(values) | Targets::Values(values) => {
+                run.device.upload(&values[first * len..][..items * len], run.work.targets)?;
+            }
+        }
+        let keys: Vec<u64> = (first..first + items).filter_map(|view| self.batch.dropout_key(view)).collect();
+        run.device.upload(&keys, run.work.keys)
+    }
+
+    /// Losses, and the gradient of the output.
+    fn loss(&self, run: &mut Run<'_>) -> Result<(), CudaError> {
+        let output = run.program.steps.output;
+        let shape = self.graph.output_shape();
+        let (classes, positions) = (shape[0], shape[1..].iter().product::<usize>());
+        let kind = match self.batch.targets {
+            Targets::Classes(_) => 0,
+            Targets::Probabilities(_) => 1,
+            Targets::Values(_) => 2,
+        };
+        let smoothing = match self.graph.loss() {
+            Loss::CrossEntropy { label_smoothing } => label_smoothing,
+            Loss::SquaredError => 0.0,
+        };
+        let scale = 1.0 / self.batch.views as f64;
+        let threads = classes.max(positions).next_multiple_of(32).clamp(32, 256) as u32;
+        run.device.launch(
+            "loss",
+            Grid::blocks(run.items(), threads),
+            arguments![
+                kind,
+                run.value(output),
+                run.work.targets,
+                run.gradient(output),
+                run.work.losses,
+                classes,
+                positions,
+                smoothing,
+                scale,
+            ],
+        )?;
+        run.mark("loss")
+    }
+
+    /// Reads losses and norms, refuses what is not finite, and sends every sample's clipping factors.
+    fn factors(&self, run: &mut Run<'_>, stats: &mut StepStats) -> Result<(), CudaError> {
+        let (entries, views, samples) = (self.layout.entries().len(), self.batch.views, run.samples);
+        let mut losses = vec![0.0f64; run.items()];
+        let mut squared = vec![0.0f64; samples * entries];
+        run.device.download(run.work.losses, &mut losses)?;
+        run.device.download(run.work.squared, &mut squared)?;
+        let mut factors = vec![0.0f32; samples * entries];
+        let off = *self.clipping == Clipping::Off;
+        for sample in 0..samples {
+            let index = self.first + sample;
+            let loss = losses[sample * views..][..views].iter().sum::<f64>() / views as f64;
+            if !loss.is_finite() {
+                return Err(EngineError::NotFinite { place: "loss".into(), sample: index }.into());
+            }
+            let squared = &squared[sample * entries..][..entries];
+            if let Some(entry) = squared.iter().position(|square| !(square.sqrt() as f32).is_finite()) {
+                let place = format!("gradient of {}", self.layout.entries()[entry].name);
+                return Err(EngineError::NotFinite { place, sample: index }.into());
+            }
+            stats.losses.push(loss as f32);
+            stats.norms.push(if off { 0.0 } else { squared.iter().sum::<f64>().sqrt() as f32 });
+            self.clipping.factors(self.layout, squared, &mut factors[sample * entries..][..entries]);
+        }
+        run.device.upload(&factors, run.work.factors)?;
+        run.mark("norms to factors")
+    }
+}
