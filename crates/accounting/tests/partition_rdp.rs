@@ -93,6 +93,15 @@ fn several_appearances_match_the_sum_over_all_tuples() {
         // The series keeps logarithms of coefficients, an absolute precision of 1e-13 before division by the order.
         assert!((a - b).abs() < 1e-12 * (1.0 + a), "{a} {b}");
     }
+    // Equation (3) is never below it, wherever it can be computed.
+    for (d, k) in [(10, 4), (10, 7), (20, 10), (50, 2), (100, 95), (1000, 10)] {
+        for sigma in [0.5, 1.0, 4.0] {
+            for (two, order) in forward_exact_several(d, k, sigma, 20).iter().zip(2_u32..) {
+                let three = forward_bound(d, k, sigma, order);
+                assert!(*two <= three * (1.0 + 1e-12), "{d} {k} {sigma} {order}: {two} above {three}");
+            }
+        }
+    }
     // Long runs are cut short, not refused.
     assert!((3..40).contains(&forward_exact_several(1000, 10, 1.0, 256).len()));
     assert_eq!(forward_exact_several(2000, 655, 10.0, 256).len(), 1);
