@@ -1,5 +1,6 @@
 //! The CPU executor: sample-parallel, with every buffer planned before the first sample arrives.
 
+mod backward;
 mod form;
 mod gemm;
 mod kernel;

@@ -3,6 +3,9 @@
 use dapple_graph::Op;
 use pulp::Arch;
 
+use super::form::Form;
+use crate::batch::keeps;
+
 /// An elementwise function of one value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Activation {
@@ -141,6 +144,27 @@ pub(crate) fn rescale(y: &mut [f32], factor: f32) {
         #[inline(always)]
         || y.iter_mut().for_each(|y| *y *= factor),
     );
+}
+
+/// Drops or scales up each element; elements are numbered in row-major order whatever the form.
+pub(crate) fn dropout(
+    form: &Form,
+    rate: f32,
+    node: usize,
+    key: Option<u64>,
+    from: &[f32],
+    to: &mut [f32],
+    accumulate: bool,
+) {
+    let Some(key) = key else { return scale(from, 1.0, to, accumulate) };
+    let channels = if form.channels_last { form.shape[0] } else { 1 };
+    let positions = form.len() / channels;
+    let factor = 1.0 / (1.0 - rate);
+    for (index, (to, from)) in to.iter_mut().zip(from).enumerate() {
+        let element = index % channels * positions + index / channels;
+        let value = if keeps(key, node, element, rate) { from * factor } else { 0.0 };
+        *to = if accumulate { *to + value } else { value };
+    }
 }
 
 /// Adds every row of `rows x sum.len()` to `sum`.

@@ -1,6 +1,7 @@
 //! Convolutions and linear layers: sums over taps of matrix products.
 
 mod ghost;
+mod split;
 mod weights;
 mod window;
 mod winograd;
@@ -8,8 +9,9 @@ mod winograd;
 use dapple_graph::{ParameterId, Window};
 use rayon::prelude::*;
 
-use super::kernel::{Class, DotProduct, Lanes, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start};
+use super::kernel::{Class, DotProduct, Lanes, Pair, Right, RowShape, Rows, Start};
 pub(crate) use ghost::Views;
+use split::{Product, outer};
 pub(crate) use weights::Prepared;
 pub(crate) use window::window_pairs;
 use window::{CopyRun, copy_runs, pair_runs};
@@ -375,82 +377,7 @@ pub(crate) struct Run<'a> {
     pub(crate) parallel: usize,
 }
 
-fn outer(
-    items: &[(&[f32], &[f32])],
-    pairs: &[Pair],
-    left: (usize, usize),
-    right: (usize, usize),
-    (rows, columns): (usize, usize),
-    out: &mut [f32],
-    swapped: bool,
-    parallel: usize,
-) {
-    if parallel <= 1 || rows < 2 * parallel {
-        OuterProduct { items, pairs, left, right, rows: (0, rows), columns, out, swapped }.run();
-        return;
-    }
-    // Whole tiles of six rows per thread.
-    let chunk = rows.div_ceil(4 * parallel).next_multiple_of(6);
-    out[..rows * columns].par_chunks_mut(chunk * columns).enumerate().for_each(|(index, out)| {
-        let rows = (index * chunk, out.len() / columns);
-        OuterProduct { items, pairs, left, right, rows, columns, out, swapped }.run();
-    });
-}
-
 /// What the output starts from: the bias of a group, or zero.
 fn start(bias: &[f32], group: usize, out: usize) -> Start<'_> {
     if bias.is_empty() { Start::Zero } else { Start::Bias(&bias[group * out..][..out]) }
-}
-
-/// A row product before it is split among threads.
-#[derive(Clone, Copy)]
-struct Product<'a> {
-    source: Rows<'a>,
-    inner: usize,
-    right: Right<'a>,
-    taps: usize,
-    columns: usize,
-    start: Start<'a>,
-    classes: &'a [Class],
-    items: usize,
-}
-
-impl Product<'_> {
-    /// Fills the target, by rows on several threads where items are fewer than threads.
-    fn run(self, target: &mut [f32], target_shape: RowShape, rows: usize, parallel: usize) {
-        let part = |target: &mut [f32], rows: std::ops::Range<u32>| {
-            let Self { source, inner, right, taps, columns, start, classes, items } = self;
-            RowProduct {
-                source,
-                inner,
-                right,
-                taps,
-                columns,
-                start,
-                classes,
-                target,
-                target_shape,
-                rows,
-                items,
-            }
-            .run();
-        };
-        if parallel <= 1 || rows < 2 * parallel {
-            return part(target, 0..rows as u32);
-        }
-        if self.items > 1 {
-            for item in 0..self.items {
-                let data = &self.source.data[item * self.source.shape.item..];
-                let product = Self { source: Rows { data, ..self.source }, items: 1, ..self };
-                product.run(&mut target[item * target_shape.item..], target_shape, rows, parallel);
-            }
-            return;
-        }
-        let chunk = rows.div_ceil(parallel);
-        let target = &mut target[..rows * target_shape.row];
-        target.par_chunks_mut(chunk * target_shape.row).enumerate().for_each(|(index, target)| {
-            let first = index * chunk;
-            part(target, first as u32..(first + chunk).min(rows) as u32);
-        });
-    }
 }

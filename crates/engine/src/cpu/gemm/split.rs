@@ -1,0 +1,81 @@
+//! Products split among the threads that work inside one sample: by the rows they write, so that no sum is split.
+
+use rayon::prelude::*;
+
+use crate::cpu::kernel::{Class, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start};
+
+/// A row product before it is split among threads.
+#[derive(Clone, Copy)]
+pub(super) struct Product<'a> {
+    pub(super) source: Rows<'a>,
+    pub(super) inner: usize,
+    pub(super) right: Right<'a>,
+    pub(super) taps: usize,
+    pub(super) columns: usize,
+    pub(super) start: Start<'a>,
+    pub(super) classes: &'a [Class],
+    pub(super) items: usize,
+}
+
+impl Product<'_> {
+    /// Fills the target, by rows on several threads where items are fewer than threads.
+    pub(super) fn run(self, target: &mut [f32], target_shape: RowShape, rows: usize, parallel: usize) {
+        let part = |target: &mut [f32], rows: std::ops::Range<u32>| {
+            let Self { source, inner, right, taps, columns, start, classes, items } = self;
+            RowProduct {
+                source,
+                inner,
+                right,
+                taps,
+                columns,
+                start,
+                classes,
+                target,
+                target_shape,
+                rows,
+                items,
+            }
+            .run();
+        };
+        if parallel <= 1 || rows < 2 * parallel {
+            return part(target, 0..rows as u32);
+        }
+        if self.items > 1 {
+            for item in 0..self.items {
+                let data = &self.source.data[item * self.source.shape.item..];
+                let product = Self { source: Rows { data, ..self.source }, items: 1, ..self };
+                product.run(&mut target[item * target_shape.item..], target_shape, rows, parallel);
+            }
+            return;
+        }
+        let chunk = rows.div_ceil(parallel);
+        let target = &mut target[..rows * target_shape.row];
+        target.par_chunks_mut(chunk * target_shape.row).enumerate().for_each(|(index, target)| {
+            let first = index * chunk;
+            part(target, first as u32..(first + chunk).min(rows) as u32);
+        });
+    }
+}
+
+/// Adds outer products to `rows x columns`.
+pub(super) fn outer(
+    items: &[(&[f32], &[f32])],
+    pairs: &[Pair],
+    left: (usize, usize),
+    right: (usize, usize),
+    (rows, columns): (usize, usize),
+    out: &mut [f32],
+    swapped: bool,
+    parallel: usize,
+) {
+    if parallel <= 1 || rows < 2 * parallel {
+        OuterProduct { items, pairs, left, right, rows: (0, rows), columns, out, swapped }.run();
+        return;
+    }
+    // Whole tiles of six rows per thread.
+    let chunk = rows.div_ceil(4 * parallel).next_multiple_of(6);
+    out[..rows * columns].par_chunks_mut(chunk * columns).enumerate().for_each(|(index, out)| {
+        let rows = (index * chunk, out.len() / columns);
+        OuterProduct { items, pairs, left, right, rows, columns, out, swapped }.run();
+    });
+}
