@@ -30,6 +30,26 @@ fn plans(c: &mut Criterion) {
     c.bench_function("check a plan", |b| b.iter(|| Plan::check(&spec)));
     c.bench_function("price a plan", |b| b.iter(|| plan.price(precision)));
     c.bench_function("price a plan by rényi divergences", |b| b.iter(|| plan.price_rdp()));
+    for (name, settings) in [
+        ("price one appearance in 1000 steps", &[("sampling", "balanced"), ("steps", "1000")][..]),
+        (
+            "price ten appearances in 1000 steps",
+            &[("sampling", "balanced"), ("steps", "1000"), ("per-record", "10")],
+        ),
+        ("price three submodels", &[("submodels", "3"), ("batch", "300"), ("steps", "1000")]),
+        (
+            "price a partial split",
+            &[("submodels", "3"), ("split-fraction", "0.8"), ("batch", "300"), ("steps", "1000")],
+        ),
+    ] {
+        let mut spec = PlanSpec::default();
+        let base = [("records", "3000"), ("noise-multiplier", "1"), ("delta", "1e-5")];
+        for (key, value) in base.iter().chain(settings) {
+            spec.set(key, value).unwrap();
+        }
+        let plan = Plan::check(&spec).unwrap();
+        c.bench_function(name, |b| b.iter(|| plan.price(precision)));
+    }
     let certificate = plan.price(precision).unwrap();
     c.bench_function("write a statement", |b| b.iter(|| certificate.statement()));
     let mut target = spec.clone();

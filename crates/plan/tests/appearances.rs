@@ -5,17 +5,13 @@
 
 mod common;
 
-use common::{Generator, margin};
-use dapple_plan::{Plan, PlanSpec, Precision};
+use common::{Generator, margin, spec_of};
+use dapple_plan::{Plan, Precision};
 
 const RUNS: u32 = 100_000;
 
 fn plan(settings: &[(&str, String)]) -> Plan {
-    let mut spec = PlanSpec::default();
-    for (key, value) in settings {
-        spec.set(key, value).unwrap();
-    }
-    Plan::check(&spec).unwrap()
+    Plan::check(&spec_of(settings)).unwrap()
 }
 
 fn balanced(steps: usize, per_record: usize, sigma: f64, delta: f64) -> Vec<(&'static str, String)> {

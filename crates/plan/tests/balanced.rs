@@ -2,35 +2,22 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{assert_overlap, bracket, spec_of};
 use dapple_plan::{
-    AllocationBound, BalancedBound, Bracket, Plan, PlanError, PlanSpec, Pld, Precision, Relation, Sampling,
-    Unknown, Value, calibrate,
+    AllocationBound, BalancedBound, Plan, PlanError, PlanSpec, Pld, Precision, Relation, Sampling, Unknown,
+    Value, calibrate,
 };
 use proptest::prelude::*;
 
 fn spec(settings: &[(&str, &str)]) -> PlanSpec {
-    let mut spec = PlanSpec::default();
-    for (key, value) in
-        [("sampling", "balanced"), ("records", "6000"), ("noise-multiplier", "1"), ("delta", "1e-5")]
-            .iter()
-            .chain(settings)
-    {
-        spec.set(key, value).unwrap();
-    }
-    spec
+    let base = [("sampling", "balanced"), ("records", "6000"), ("noise-multiplier", "1"), ("delta", "1e-5")];
+    spec_of(base.iter().chain(settings))
 }
 
 fn plan(settings: &[(&str, &str)]) -> Plan {
     Plan::check(&spec(settings)).unwrap()
-}
-
-fn bracket(plan: &Plan) -> Bracket {
-    plan.epsilon(Precision::default()).unwrap()
-}
-
-/// Two brackets of one number.
-fn assert_overlap(a: Bracket, b: Bracket) {
-    assert!(a.lower <= b.upper && b.lower <= a.upper, "{a:?} and {b:?} exclude each other");
 }
 
 #[test]
@@ -180,7 +167,7 @@ fn users_cost_as_much_as_records_and_microbatches_half_the_noise() {
 
 #[test]
 fn a_substitution_is_a_removal_and_an_addition() {
-    let base = [("steps", "50"), ("per-record", "2"), ("noise-multiplier", "2")];
+    let base = [("steps", "50"), ("per-record", "1"), ("noise-multiplier", "2")];
     let with = |more: &[(&str, &str)]| plan(&[&base[..], more].concat());
     let (one, two) = (with(&[]), with(&[("relation", "replace")]));
     // At most twice the epsilon at the delta that is left for each, and no less than that of one move at delta.
@@ -209,13 +196,14 @@ fn a_substitution_is_a_removal_and_an_addition() {
     assert!(words.contains("taken as known"), "{words}");
     // There is no distribution to draw a profile from.
     assert!(matches!(two.pld(), Err(PlanError::NoTheorem { .. })));
-    let mut asked = spec(&[&base[..], &[("relation", "replace")]].concat());
-    asked.privacy.epsilon = Some(found);
-    let noise = calibrate(&asked, &[], Unknown::NoiseMultiplier, Precision::default()).unwrap();
-    assert!(noise.certificate.epsilon.upper <= found);
-    let mut phases = asked.clone();
+    let mut phases = spec(&[&base[..], &[("relation", "replace")]].concat());
     phases.phases = vec![Default::default(); 2];
     assert!(bracket(&Plan::check(&phases).unwrap()).upper > found);
+    let mut asked = spec(&[("steps", "12"), ("relation", "replace"), ("epsilon", "1")]);
+    asked.privacy.noise_multiplier = None;
+    let noise = calibrate(&asked, &[], Unknown::NoiseMultiplier, Precision::default()).unwrap();
+    // The bracket of one move is 0.1 % wide.
+    assert!((0.995..=1.0).contains(&noise.certificate.epsilon.upper), "{:?}", noise.certificate.epsilon);
 }
 
 #[test]
@@ -237,21 +225,15 @@ fn the_bounds_are_shown_apart() {
 
 #[test]
 fn the_unknown_is_found_on_the_safe_side() {
-    let base = [
-        ("records", "600"),
-        ("batch", "10"),
-        ("per-record", "2"),
-        ("noise-multiplier", "2"),
-        ("epochs", "4"),
-    ];
+    let base = [("records", "600"), ("batch", "50"), ("noise-multiplier", "4"), ("epochs", "4")];
     let mut asked = spec(&base);
     let target = bracket(&Plan::check(&asked).unwrap()).upper;
     asked.privacy.epsilon = Some(target);
     for (unknown, expected) in [
-        (Unknown::NoiseMultiplier, 2.0),
+        (Unknown::NoiseMultiplier, 4.0),
         (Unknown::Epochs, 4.0),
-        (Unknown::Steps, 480.0),
-        (Unknown::Batch, 10.0),
+        (Unknown::Steps, 48.0),
+        (Unknown::Batch, 50.0),
     ] {
         let found = calibrate(&asked, &[], unknown, Precision::default()).unwrap();
         assert!(found.certificate.epsilon.upper <= target);
@@ -268,8 +250,7 @@ fn the_unknown_is_found_on_the_safe_side() {
             Unknown::Batch => again.sampling.batch = Some(value as u64),
             Unknown::Epochs => again.sampling.epochs = Some(value as u64),
             Unknown::Steps => {
-                (again.sampling.epochs, again.sampling.steps) =
-                    (Some(value as u64 / 120), Some(value as u64));
+                (again.sampling.epochs, again.sampling.steps) = (Some(value as u64 / 12), Some(value as u64));
             }
             _ => again.privacy.noise_multiplier = Some(value),
         }

@@ -7,7 +7,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use dapple_plan::{Plan, PlanSpec, Precision};
+mod common;
+
+use common::spec_of;
+use dapple_plan::{Plan, Precision};
 use proptest::prelude::*;
 
 /// A mixture of normals of deviation sigma: weights and centres.
@@ -51,10 +54,7 @@ fn hockey_stick(p: &Mixture, q: &Mixture, sigma: f64, epsilon: f64) -> f64 {
 
 /// The certified delta of one step, both ends.
 fn certified(settings: &[(&str, String)], epsilon: f64) -> (f64, f64) {
-    let mut spec = PlanSpec::default();
-    for (key, value) in settings {
-        spec.set(key, value).unwrap();
-    }
+    let mut spec = spec_of(settings);
     spec.set("steps", "1").unwrap();
     spec.set("delta", "1e-5").unwrap();
     let delta = Plan::check(&spec).unwrap().pld().unwrap().delta(epsilon, Precision::default()).unwrap();

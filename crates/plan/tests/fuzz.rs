@@ -42,6 +42,7 @@ fn any_value() -> impl Strategy<Value = String> {
             "nan:1",
             "[1, 2]",
             "[1, 2, 3]",
+            "[[2, 0.5], [4, 0.5]]",
             "[]",
             "[\"jpeg\"]",
             "[\"equalize\"]",

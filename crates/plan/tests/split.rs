@@ -2,31 +2,24 @@
 
 #![allow(clippy::unwrap_used)]
 
-use dapple_plan::{Bracket, Plan, PlanSpec, Pld, Precision};
+mod common;
+
+use common::{assert_overlap, bracket, spec_of};
+use dapple_plan::{Plan, PlanSpec, Pld, Precision};
 
 fn spec(settings: &[(&str, &str)]) -> PlanSpec {
-    let mut spec = PlanSpec::default();
-    for (key, value) in
-        [("records", "1000"), ("batch", "100"), ("steps", "50"), ("noise-multiplier", "1"), ("delta", "1e-5")]
-            .iter()
-            .chain(settings)
-    {
-        spec.set(key, value).unwrap();
-    }
-    spec
+    let base = [
+        ("records", "1000"),
+        ("batch", "100"),
+        ("steps", "50"),
+        ("noise-multiplier", "1"),
+        ("delta", "1e-5"),
+    ];
+    spec_of(base.iter().chain(settings))
 }
 
 fn plan(settings: &[(&str, &str)]) -> Plan {
     Plan::check(&spec(settings)).unwrap()
-}
-
-fn bracket(plan: &Plan) -> Bracket {
-    plan.epsilon(Precision::default()).unwrap()
-}
-
-/// Two brackets of one number.
-fn assert_overlap(a: Bracket, b: Bracket) {
-    assert!(a.lower <= b.upper && b.lower <= a.upper, "{a:?} and {b:?} exclude each other");
 }
 
 #[test]

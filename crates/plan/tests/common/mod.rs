@@ -1,6 +1,28 @@
-//! Random numbers that are the same in every run, and how far a share of them may lie from its mean.
+//! Plans from settings, brackets, and random numbers that are the same in every run.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses its part")]
+
+use dapple_plan::{Bracket, Plan, PlanSpec, Precision};
+
+/// A plan of keys and values; later ones replace earlier ones.
+pub(crate) fn spec_of<'a, S: AsRef<str> + 'a>(
+    settings: impl IntoIterator<Item = &'a (&'a str, S)>,
+) -> PlanSpec {
+    let mut spec = PlanSpec::default();
+    for (key, value) in settings {
+        spec.set(key, value.as_ref()).unwrap();
+    }
+    spec
+}
+
+pub(crate) fn bracket(plan: &Plan) -> Bracket {
+    plan.epsilon(Precision::default()).unwrap()
+}
+
+/// Two brackets of one number.
+pub(crate) fn assert_overlap(a: Bracket, b: Bracket) {
+    assert!(a.lower <= b.upper && b.lower <= a.upper, "{a:?} and {b:?} exclude each other");
+}
 
 /// A statement about a mean is wrong with at most this probability, over the generator's seeds.
 const ALPHA: f64 = 1e-6;
