@@ -1,4 +1,40 @@
-//! Private training: the step, optimisers, the ledger, checkpoints, runs.
+//! Private training: a plan carried out, step by step, with a record of what it spends.
+//!
+//! [`start`] trains by a plan and leaves a run folder; [`resume`] goes on after a stop or a crash; [`certify`] tells from the ledger what
+//! was spent; [`evaluate`] tells how good the model is. `docs/training.md` describes the step, the noise, the ledger and the folder.
+//!
+//! ```
+//! use dapple_plan::PlanSpec;
+//! use dapple_train::{Request, Silent, start};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let spec = PlanSpec::from_toml(
+//!     r#"
+//!     [data]
+//!     format = "fashion-scenes"
+//!     size = "16x16"
+//!     [model]
+//!     name = "linear"
+//!     [optimiser]
+//!     learning_rate = 1.0
+//!     [privacy]
+//!     epsilon = 4.0
+//!     delta = "1/n"
+//!     [sampling]
+//!     batch = 64
+//!     steps = 3
+//!     "#,
+//! )?;
+//! let folder = std::env::temp_dir().join(format!("dapple-train-example-{}", std::process::id()));
+//! let request = Request { spec, base: ".".into(), masks: Vec::new() };
+//! let outcome = start(&request, &folder, &mut Silent)?;
+//! assert!(outcome.certificate.spent.is_some_and(|spent| spent.epsilon.upper <= 4.0));
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The crate prints nothing: an [`Observer`] listens to a run and may end it.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +51,7 @@ mod noise;
 mod observer;
 mod optimiser;
 mod pace;
+mod parallel;
 mod prepare;
 mod run;
 mod schedule;

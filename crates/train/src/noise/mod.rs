@@ -14,6 +14,7 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::error::TrainError;
+use crate::parallel::WORTH_THREADS;
 use exact::Bits;
 use fast::{Block, PAIRS};
 
@@ -75,9 +76,15 @@ impl Noise {
         if sum.iter().any(|value| !value.is_finite()) {
             return Err(TrainError::NotFinite { what: "the sum of gradients" });
         }
-        sum.par_chunks_mut(CHUNK).enumerate().for_each_init(Block::new, |block, (index, chunk)| {
-            self.add_chunk(block, index as u64, chunk, key)
-        });
+        let one = |block: &mut Box<Block>, (index, chunk): (usize, &mut [f32])| {
+            self.add_chunk(block, index as u64, chunk, key);
+        };
+        if sum.len() < WORTH_THREADS {
+            let mut block = Block::new();
+            sum.chunks_mut(CHUNK).enumerate().for_each(|chunk| one(&mut block, chunk));
+        } else {
+            sum.par_chunks_mut(CHUNK).enumerate().for_each_init(Block::new, one);
+        }
         Ok(())
     }
 

@@ -1,10 +1,9 @@
 //! A running mean of the weights.
 
 use dapple_graph::Parameters;
-use rayon::prelude::*;
 
-use super::PIECE;
 use crate::error::TrainError;
+use crate::parallel::{self, PIECE};
 
 /// The exponential moving average of the parameters: smoother than the last weights, and free, since it only uses released ones.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,9 +33,9 @@ impl Ema {
     pub fn update(&mut self, parameters: &Parameters, count: u64) {
         let n = count as f64;
         let rest = (1.0 - self.decay.min((1.0 + n) / (10.0 + n))) as f32;
-        let pieces =
-            self.values.values_mut().par_chunks_mut(PIECE).zip(parameters.values().par_chunks(PIECE));
-        pieces.for_each(|(means, values)| {
+        let values = parameters.values();
+        let pieces = self.values.values_mut().chunks_mut(PIECE).zip(values.chunks(PIECE)).collect();
+        parallel::for_each(values.len(), pieces, |(means, values): (&mut [f32], &[f32])| {
             for (mean, value) in means.iter_mut().zip(values) {
                 *mean += rest * (value - *mean);
             }

@@ -8,15 +8,12 @@ use std::ops::Range;
 use dapple_engine::Layout;
 use dapple_graph::Parameters;
 use dapple_plan::spec::OptimiserSpec;
-use rayon::prelude::*;
 
 use crate::error::TrainError;
+use crate::parallel::{self, PIECE};
 
 pub use ema::Ema;
 pub use rule::Rule;
-
-/// Values that a thread changes at once.
-const PIECE: usize = 1 << 14;
 
 /// An optimiser with its state: one number, or two, for every trainable value.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,7 +92,7 @@ impl Optimiser {
                 });
             }
         }
-        pieces.into_par_iter().for_each(|piece| step.update(keep, piece));
+        parallel::for_each(position, pieces, |piece| step.update(keep, piece));
     }
 }
 

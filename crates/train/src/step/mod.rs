@@ -4,17 +4,14 @@ use dapple_data::rand_core::Rng;
 use dapple_data::{DataError, Loader, Microbatch, PurposeKey};
 use dapple_engine::{Batch, Clipping, CpuExecutor, Dropout, Options, StepStats, Targets};
 use dapple_graph::{Graph, Parameters};
-use rayon::prelude::*;
 
 use crate::checkpoint::{Checkpoint, Place};
 use crate::error::TrainError;
 use crate::noise::Noise;
 use crate::optimiser::{Ema, Optimiser};
+use crate::parallel::{self, PIECE, WORTH_THREADS};
 use crate::prepare::Prepared;
 use crate::schedule::Schedule;
-
-/// Values that a thread scales at once.
-const PIECE: usize = 1 << 14;
 
 /// A model in training.
 pub(crate) struct Trainer {
@@ -132,20 +129,22 @@ impl Trainer {
             return Err(TrainError::NotFinite { what: "the loss" });
         }
         let learning_rate = schedule.rate(step);
-        pool.install(|| -> Result<(), TrainError> {
+        let trainable = gradient.len();
+        let mut update = || -> Result<(), TrainError> {
             if let Some(noise) = &part.noise {
                 noise.add(gradient, &keys.noise.step(step))?;
             }
             let share = 1.0 / part.batch as f32;
-            gradient
-                .par_chunks_mut(PIECE)
-                .for_each(|piece| piece.iter_mut().for_each(|value| *value *= share));
+            let pieces = gradient.chunks_mut(PIECE).collect();
+            let scale = |piece: &mut [f32]| piece.iter_mut().for_each(|value| *value *= share);
+            parallel::for_each(trainable, pieces, scale);
             optimiser.update(parameters, gradient, learning_rate);
             if let Some(mean) = mean {
                 mean.update(parameters, optimiser.state().updates);
             }
             Ok(())
-        })?;
+        };
+        if trainable < WORTH_THREADS { update() } else { pool.install(update) }?;
         Ok(Taken { learning_rate, stats, bound: clipping.sensitivity() })
     }
 
