@@ -231,7 +231,6 @@ fn run_own(
                 source,
                 target,
                 &tiled.tile.table,
-                model.tables.at(tiled.offsets),
                 items,
                 accumulate,
             ],

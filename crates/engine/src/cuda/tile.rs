@@ -45,7 +45,7 @@ struct Image {
 pub(crate) struct Tile {
     /// The sizes that the kernels read.
     pub(crate) table: Vec<i32>,
-    /// Where every tap (of every channel of a block, for the weight gradient) reads in the strip.
+    /// Where every tap of every channel of a block reads in the strip; for the weight gradient only.
     pub(crate) offsets: Vec<i32>,
     /// Which of the window's taps each is.
     pub(crate) taps: Vec<i32>,
@@ -200,8 +200,10 @@ impl Image {
             self.full[1],
             self.full[0] * self.full[1],
         ]
+        .into_iter()
+        .chain(self.tap_offsets(pitch).chain(std::iter::repeat(0)).take(TAPS))
         .map(|value| value as i32)
-        .to_vec()
+        .collect()
     }
 
     fn tap_indices(&self) -> Vec<i32> {
@@ -274,7 +276,7 @@ impl Tile {
         let inner = channels * taps;
         Some(Self {
             table: image.table(rows, pitch, plane, block, inner, segments),
-            offsets: image.tap_offsets(pitch).map(|offset| offset as i32).collect(),
+            offsets: Vec::new(),
             taps: image.tap_indices(),
             shared: shared(block),
             inner,

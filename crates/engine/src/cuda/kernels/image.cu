@@ -11,6 +11,7 @@ struct Image {
     int block, inner, segments;                 // channels of a step, weights per filter as arranged, items of a tile
     int step_y, step_x, phase;                  // the output is every step-th row and column, from `phase` on,
     int full_width, full_positions;             // of an image of this size
+    int tap_offsets[64];                        // where each tap reads in the strip
 };
 
 #define IMAGE_THREADS 256
@@ -64,11 +65,12 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
     int count = min(image.block, image.channels - c0), weights = count * image.taps;
     int size = 64 * PITCH + image.block * image.plane;
     for (int i = threadIdx.x; i < 2 * size; i += IMAGE_THREADS) stages[i] = 0.0f;
+    // In bytes: a read is then one addition.
     int offset[NF];
 #pragma unroll
     for (int n = 0; n < NF; ++n) {
         int weight = (warp >> 1) * 8 * NF + 8 * n + row_of;
-        offset[n] = weight < weights ? offsets[weight] : 0;
+        offset[n] = weight < weights ? 4 * offsets[weight] : 0;
     }
     float c[2][NF][4] = {};
     int chunks = (image.positions + BK - 1) / BK, total = chunks * views;
@@ -87,7 +89,7 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
         if (threadIdx.x < BK) {
             int p = p0 + threadIdx.x;
             int place = (p / image.out_width - y0) * image.stride_y * image.pitch + p % image.out_width * image.stride_x;
-            places[step & 1][threadIdx.x] = p < image.positions ? place : 0;
+            places[step & 1][threadIdx.x] = p < image.positions ? 4 * place : 0;
         }
         const float* pixels = x + (plane * image.channels + c0) * image.height * image.width;
         int top = y0 * image.stride_y - image.padding_y;
@@ -124,19 +126,19 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
         __syncthreads();
         if (step + 1 < total) load(step + 1);
         const float* left = stages + (step & 1) * size;
-        const float* strip = left + 64 * PITCH;
+        const char* strip = (const char*)(left + 64 * PITCH);
 #pragma unroll
         for (int k = 0; k < BK; k += 8) {
             float a[2][4], a_low[2][4];
             load_left(a, a_low, left + ((warp & 1) * 32 + row_of) * PITCH + k + t, PITCH, PASSES == 3);
-            const float *first = strip + places[step & 1][k + t], *second = strip + places[step & 1][k + t + 4];
+            const char *first = strip + places[step & 1][k + t], *second = strip + places[step & 1][k + t + 4];
 #pragma unroll
             for (int third = 0; third < NF; third += 3) {
                 float b[3][2], b_low[3][2];
 #pragma unroll
                 for (int n = 0; n < 3 && third + n < NF; ++n) {
-                    b[n][0] = first[offset[third + n]];
-                    b[n][1] = second[offset[third + n]];
+                    b[n][0] = *(const float*)(first + offset[third + n]);
+                    b[n][1] = *(const float*)(second + offset[third + n]);
                     if (PASSES == 3) {
                         b_low[n][0] = split(&b[n][0]);
                         b_low[n][1] = split(&b[n][1]);
@@ -198,16 +200,12 @@ IMAGE_WEIGHT_GRADIENT(image_weight_gradient_9_tf32, 1, 9)
 // y[o, p] = sum over channels and taps of weight[o, (c / 8, tap, c % 8)] x[c, p + tap]. Serves the forward pass and, with the
 // weights turned round, the data gradient of a convolution of stride one. Eight warps compute 64 filters by 256 positions.
 // Grid: tiles of positions (of `segments` whole items where an item has no more than 256), tiles of filters, groups.
-// steps: for every tap, where it reads in the strip. Dynamic shared memory: two stages of weights and strip, and the list of copies.
+// Dynamic shared memory: two stages of weights and strip, and the list of copies.
 #define COLUMNS 256
-#define MOST_TAPS 64
 
 template <int PASSES>
-__device__ void image_convolve_of(const float* weight, const float* x, float* y, const Image& image, const int* taps, int items,
-                                  int accumulate) {
+__device__ void image_convolve_of(const float* weight, const float* x, float* y, const Image& image, int items, int accumulate) {
     extern __shared__ float stages[];
-    __shared__ int tap_offsets[MOST_TAPS];
-    if (threadIdx.x < image.taps) tap_offsets[threadIdx.x] = taps[threadIdx.x];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
     int m0 = blockIdx.y * 64, group = blockIdx.z;
     int width = image.block * image.taps, pitch = width + 4;
@@ -239,6 +237,8 @@ __device__ void image_convolve_of(const float* weight, const float* x, float* y,
         place[n] = exists ? (segment * image.rows + (p / image.out_width - y0) * image.stride_y) * image.pitch +
                                 p % image.out_width * image.stride_x
                           : 0;
+        // In bytes, so that all that a read adds to it is the same for all lanes.
+        place[n] = 4 * (place[n] + 64 * pitch + t * image.plane);
     }
     const float* pixels = x + (item0 * image.groups + group) * image.channels * plane;
     weight += (i64)group * image.out * image.inner;
@@ -270,16 +270,15 @@ __device__ void image_convolve_of(const float* weight, const float* x, float* y,
         // Behind this barrier the step's values are there, and nobody reads those of the step before any more.
         __syncthreads();
         if (step + 1 < total) load(step + 1);
-        const float* left = stages + (step & 1) * size + ((warp & 1) * 32 + row_of) * pitch + t;
-        const float* strip = stages + (step & 1) * size + 64 * pitch + t * image.plane;
-        int next = tap_offsets[0], tap = 0;
+        int stage = (step & 1) * size;
+        const float* left = stages + stage + ((warp & 1) * 32 + row_of) * pitch + t;
+        int tap = 0;
         for (int k = 0; k < width; k += 8) {
-            const float *first = strip + next, *second = first + 4 * image.plane;
+            const char *first = (const char*)stages + 4 * (stage + image.tap_offsets[tap]), *second = first + 16 * image.plane;
             if (++tap == image.taps) {
                 tap = 0;
-                strip += 8 * image.plane;
+                stage += 8 * image.plane;
             }
-            next = tap_offsets[tap];
             float a[2][4], a_low[2][4];
             load_left(a, a_low, left + k, pitch, PASSES == 3);
 #pragma unroll
@@ -287,8 +286,8 @@ __device__ void image_convolve_of(const float* weight, const float* x, float* y,
                 float b[4][2], b_low[4][2];
 #pragma unroll
                 for (int n = 0; n < 4; ++n) {
-                    b[n][0] = first[place[half + n]];
-                    b[n][1] = second[place[half + n]];
+                    b[n][0] = *(const float*)(first + place[half + n]);
+                    b[n][1] = *(const float*)(second + place[half + n]);
                     if (PASSES == 3) {
                         b_low[n][0] = split(&b[n][0]);
                         b_low[n][1] = split(&b[n][1]);
@@ -350,9 +349,8 @@ __device__ void image_convolve_of(const float* weight, const float* x, float* y,
 
 #define IMAGE_CONVOLVE(NAME, PASSES)                                                                                               \
     extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)                                                                 \
-        NAME(const float* weight, const float* x, float* y, const __grid_constant__ Image image, const int* taps, int items,       \
-             int accumulate) {                                                                                                     \
-        image_convolve_of<PASSES>(weight, x, y, image, taps, items, accumulate);                                                   \
+        NAME(const float* weight, const float* x, float* y, const __grid_constant__ Image image, int items, int accumulate) {      \
+        image_convolve_of<PASSES>(weight, x, y, image, items, accumulate);                                                         \
     }
 
 IMAGE_CONVOLVE(image_convolve, 3)
