@@ -1,5 +1,6 @@
 """Long calls give way: to other threads, and to an interrupt."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -44,3 +45,19 @@ def test_an_interrupt_is_heard():
     finally:
         child.kill()
     assert rest == "heard\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_fork_leaves_no_thread_behind():
+    """A child has the parent's memory but none of its threads; its calls must not wait for them."""
+    script = (
+        "import dapple, os, sys\n"
+        f"plan = dict({RECORDS!r})\n"
+        "before = dapple.account(**plan).epsilon\n"
+        "child = os.fork()\n"
+        "same = dapple.account(**plan).epsilon == before\n"
+        "if child == 0:\n"
+        "    os._exit(0 if same else 1)\n"
+        "sys.exit(os.waitpid(child, 0)[1] or not same)\n"
+    )
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", script], timeout=60).returncode == 0

@@ -136,7 +136,7 @@ fn run(
 /// Does the work for each item, in any order, and gives the answers in theirs. Fewer answers than items only where they are no
 /// longer wanted.
 ///
-/// Threads of this call alone, for the reason that [`worker::run`] gives.
+/// Threads of this call alone, because a pool would not survive the forks by which data loaders make their workers.
 fn on_all_cores<Item: Sync, Done: Send>(
     items: &[Item],
     wanted: &Wanted,

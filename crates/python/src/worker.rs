@@ -1,8 +1,8 @@
 //! Long calls: off the interpreter's lock, and open to interrupts.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -26,10 +26,45 @@ impl Wanted {
     }
 }
 
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread that waits for its next job.
+struct Worker {
+    /// The process it lives in: after a fork, the child has its memory but not the thread.
+    process: u32,
+    jobs: Sender<Job>,
+}
+
+/// Threads without a job. Locked only while the interpreter's lock is held, which a fork of Python takes too, so that no child
+/// inherits it locked.
+static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
+
+impl Worker {
+    /// A thread that was used before, whose memory is warm, or a new one.
+    fn take() -> PyResult<Self> {
+        let process = std::process::id();
+        if let Ok(mut idle) = IDLE.lock() {
+            idle.retain(|worker| worker.process == process);
+            if let Some(worker) = idle.pop() {
+                return Ok(worker);
+            }
+        }
+        let (jobs, received) = mpsc::channel::<Job>();
+        thread::Builder::new()
+            .name("dapple".to_owned())
+            .spawn(move || received.iter().for_each(|job| job()))?;
+        Ok(Self { process, jobs })
+    }
+
+    fn give_back(self) {
+        if let Ok(mut idle) = IDLE.lock() {
+            idle.push(self);
+        }
+    }
+}
+
 /// Runs a job on a thread of its own while other Python threads go on. An interrupt is raised within [`POLL`]; the job then ends at
-/// the next place where it asks whether it is still wanted, or by itself, and its answer is dropped.
-///
-/// A new thread a call, because a pool would not survive the forks by which data loaders make their workers.
+/// the next place where it asks whether it is still wanted, or by itself, and its thread with it.
 pub(crate) fn run<T: Send + 'static>(
     py: Python<'_>,
     job: impl FnOnce(&Wanted) -> T + Send + 'static,
@@ -37,23 +72,25 @@ pub(crate) fn run<T: Send + 'static>(
     let (sender, mut receiver) = mpsc::sync_channel(1);
     let wanted = Wanted::default();
     let asked = wanted.clone();
-    thread::Builder::new().name("dapple".to_owned()).spawn(move || {
+    let worker = Worker::take()?;
+    let ended = || PyRuntimeError::new_err("the accountant ended without an answer; please report this");
+    let job: Job = Box::new(move || {
         // Nobody listens any more after an interrupt.
         let _ = sender.send(job(&asked));
-    })?;
+    });
+    worker.jobs.send(job).map_err(|_| ended())?;
     loop {
         let (answer, back) = py.detach(move || (receiver.recv_timeout(POLL), receiver));
         receiver = back;
         match answer {
-            Ok(answer) => return Ok(answer),
+            Ok(answer) => {
+                worker.give_back();
+                return Ok(answer);
+            }
             Err(RecvTimeoutError::Timeout) => {
                 py.check_signals().inspect_err(|_| wanted.drop_it())?;
             }
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(PyRuntimeError::new_err(
-                    "the accountant ended without an answer; please report this",
-                ));
-            }
+            Err(RecvTimeoutError::Disconnected) => return Err(ended()),
         }
     }
 }

@@ -1,0 +1,28 @@
+//! Times the Rust call behind `dapple.account`: reads a plan as TOML, and writes the seconds of each of some calls.
+//!
+//! For `python/bench`, which compares it with the same call from Python.
+
+use std::io::{self, Read, Write};
+use std::time::Instant;
+
+use dapple_plan::{Plan, PlanSpec, Precision};
+
+/// Calls that are timed, after as many that are not.
+const CALLS: usize = 300;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text)?;
+    let spec = PlanSpec::from_toml(&text)?;
+    let mut output = io::stdout().lock();
+    for call in 0..2 * CALLS {
+        let start = Instant::now();
+        let certificate = Plan::check(&spec)?.price(Precision::default())?;
+        let seconds = start.elapsed().as_secs_f64();
+        drop(certificate);
+        if call >= CALLS {
+            writeln!(output, "{seconds:e}")?;
+        }
+    }
+    Ok(())
+}
