@@ -239,7 +239,8 @@ impl DataError {
                     .into()
             }
             Self::Channels { .. } => "give one value a channel in `data.mean` and `data.std`".into(),
-            Self::Missing { key, .. } | Self::Setting { key, .. } => format!("set `{key}` in the plan"),
+            Self::Missing { key, .. } => format!("set `{key}` in the plan"),
+            Self::Setting { key, .. } => format!("change `{key}` in the plan, or leave it out"),
             Self::BatchTooLarge { records, .. } => format!("give a batch of at most {records}"),
             Self::Records { data, .. } => {
                 format!("set `sampling.records = {data}`, or leave it out")

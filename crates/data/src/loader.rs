@@ -90,7 +90,7 @@ impl Loader {
             let last = sampler.phase(steps.end - 1)?;
             if last >= views.len() {
                 let problem = format!("phase {} has no views", last + 1);
-                return Err(DataError::Threads { problem });
+                return Err(DataError::Setting { key: "phases", problem });
             }
         }
         Self::start(options, move |worker| {

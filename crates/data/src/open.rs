@@ -40,8 +40,16 @@ pub fn open(spec: &DataSpec, base: &Path) -> Result<Opened, DataError> {
             if format == DataFormat::ImageFolder { "folder" } else { "files" }
         ),
     });
+    if spec.validation.is_some() && (test.is_some() || format == DataFormat::FashionScenes) {
+        let problem = "there is a test set already".to_owned();
+        return Err(DataError::Setting { key: "data.validation", problem });
+    }
     let (train, test) = match format {
         DataFormat::FashionScenes => {
+            if spec.train.is_some() || spec.test.is_some() {
+                let problem = "fashion-scenes are part of the program".to_owned();
+                return Err(DataError::Setting { key: "data.train", problem });
+            }
             let (train, test) = crate::scenes::fashion_scenes()?;
             (Arc::new(train) as Arc<dyn Dataset>, Some(Arc::new(test) as Arc<dyn Dataset>))
         }
@@ -64,14 +72,9 @@ pub fn open(spec: &DataSpec, base: &Path) -> Result<Opened, DataError> {
         let path = base.join(spec.train.as_deref().unwrap_or(format.name()));
         return Err(DataError::Classes { path, expected, found: train.classes() });
     }
-    match (test, spec.validation) {
-        (Some(_), Some(_)) if spec.test.is_some() => Err(DataError::Setting {
-            key: "data.validation",
-            problem: "a test set is given as well".to_owned(),
-        }),
-        (test @ Some(_), _) => Ok(Opened { train, test }),
-        (None, None | Some(0.0)) => Ok(Opened { train, test: None }),
-        (None, Some(share)) => {
+    match spec.validation {
+        None | Some(0.0) => Ok(Opened { train, test }),
+        Some(share) => {
             let (train, validation) = split(&train, share, spec.split_seed.unwrap_or(0))?;
             Ok(Opened { train: Arc::new(train), test: Some(Arc::new(validation)) })
         }

@@ -209,8 +209,40 @@ fn settings() {
     assert!(message(data(&format!("{files}\nvalidation = 0.99")), "data.validation").contains("empty"));
     assert!(message(data(&format!("{files}\nvalidation = -1.0")), "data.validation").contains("empty"));
     let both = format!("{files}\ntest = \"images\"\ntest_labels = \"labels\"\nvalidation = 0.5");
-    assert!(message(data(&both), "data.validation").contains("test set"));
+    assert!(message(data(&both), "data.validation").contains("test set already"));
+    assert!(message(data("format = \"fashion-scenes\"\ntrain = \"x\""), "data.train").contains("part of"));
+    assert!(
+        message(data("format = \"fashion-scenes\"\nvalidation = 0.1"), "data.validation").contains("already")
+    );
     assert!(data(files).is_ok());
+}
+
+#[test]
+fn what_memory_cannot_hold_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = write(folder.path(), "images", &idx_bytes(&[10, 2, 2], &[1; 40]));
+    let labels = write(folder.path(), "labels", &idx_bytes(&[10], &[0; 10]));
+    let dataset = idx(&images, &labels, None).unwrap();
+    let views = |pipeline: &str, data: &str| {
+        let plan = plan(&format!("[sampling]\nbatch = 1\nrecords = 10\nsteps = 1\n[pipeline]\n{pipeline}"));
+        Views::new(plan.spatial(), &spec(&format!("[data]\n{data}")).data, &dataset)
+    };
+    assert!(views("crop = [2, 2]", "").is_ok());
+    assert!(message(views("pad = 2000000000\ncrop = [2, 2]", ""), "operations").contains("too large"));
+    assert!(message(views("operations = [\"resize 99999x99999\"]", ""), "operations").contains("too large"));
+    assert!(
+        message(views("crop = [2, 2]", "size = [4000000000, 4000000000]"), "views").contains("4000000000")
+    );
+    assert!(
+        message(views("crop = [2, 2]\nviews = 1000000", "size = [100, 100]"), "views").contains("1000000")
+    );
+    assert!(message(views("crop_scale = [0.5, 1.0]", ""), "data.size").contains("missing"));
+    assert!(message(views("crop = [3, 2]", ""), "pipeline.crop").contains("does not fit"));
+    assert!(message(views("image = [4, 4]\ncrop = [2, 2]", ""), "images").contains("2x2 pixels where 4x4"));
+    assert!(message(views("", "mean = [0.5, 0.5]"), "data.mean").contains("2 channels"));
+    assert!(message(views("", "std = [0.0]"), "data.std").contains("positive"));
+    let no_channels = write(folder.path(), "none", &idx_bytes(&[10, 2, 2, 0], &[]));
+    assert!(message(idx(&no_channels, &labels, None), "none").contains("without channels"));
 }
 
 #[test]

@@ -37,6 +37,9 @@ impl Packed {
         if labels.is_empty() {
             return Err(DataError::Empty { path: path.to_owned(), what: "image" });
         }
+        if channels == 0 {
+            return Err(DataError::malformed(path, "images without channels"));
+        }
         let expected = (labels.len() as u64).saturating_mul(size.pixels()).saturating_mul(channels as u64);
         if bytes.len() as u64 != expected {
             return Err(DataError::Length { path: path.to_owned(), expected, found: bytes.len() as u64 });

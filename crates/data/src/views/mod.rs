@@ -22,6 +22,9 @@ use normalise::Normalise;
 use resample::Taps;
 use source::Source;
 
+/// The most pixels of an image on its way, and the most values of a record's views: a gigabyte of single-precision numbers.
+const MAX_PIXELS: u64 = 1 << 28;
+
 /// Turns an image into what the model sees: the operations before the crop, K crops, mirroring behind the crop where asked for,
 /// resizing to the model's size, and normalisation by fixed constants.
 ///
@@ -76,9 +79,15 @@ impl Views {
             key: "data.size",
             why: "without a crop of fixed size the model needs a size to which images are brought".to_owned(),
         })?;
+        let views = spatial.views() as usize;
+        let values = output.pixels().checked_mul(dataset.channels() as u64 * views as u64);
+        if dataset.channels() == 0 || values.is_none_or(|values| values > MAX_PIXELS) {
+            let problem = format!("{views} views of {output} with {} channels", dataset.channels());
+            return Err(DataError::Setting { key: "pipeline.views", problem });
+        }
         let normalise = Normalise::new(dataset.channels(), data.mean.as_deref(), data.std.as_deref())?;
         let flip = data.flip.unwrap_or(false);
-        Ok(Self { image, before, crop, after, views: spatial.views() as usize, flip, output, normalise })
+        Ok(Self { image, before, crop, after, views, flip, output, normalise })
     }
 
     /// Views of a record.
@@ -161,9 +170,7 @@ impl Views {
             let (found, expected) = (image.channels(), self.normalise.channels());
             return Err(DataError::Channels { place: "an image".to_owned(), found, expected });
         }
-        let reaching = Pipeline::new(self.before.clone(), CropDistribution::Fixed(image.size()))
-            .and_then(|pipeline| pipeline.size_before_crop(image.size()));
-        reaching.map_err(DataError::geometry("an image"))?;
+        follow(&self.before, image.size()).map_err(DataError::geometry("an image"))?;
         let mapping = Mapping::identity(image.size());
         self.run(&self.before, Source::Image(image), mapping)
     }
@@ -248,9 +255,7 @@ fn natural_size(
     image: Option<Size>,
 ) -> Result<Option<Size>, DataError> {
     let follow = |operations: &[Operation], from: Size| {
-        Pipeline::new(operations.to_vec(), CropDistribution::Fixed(from))
-            .and_then(|pipeline| pipeline.size_before_crop(from))
-            .map_err(DataError::geometry("`pipeline.operations`"))
+        follow(operations, from).map_err(DataError::geometry("`pipeline.operations`"))
     };
     let resized = before.iter().rev().find_map(|operation| match operation {
         Operation::Resize { to, .. } => Some(*to),
@@ -270,6 +275,21 @@ fn natural_size(
         (Some(CropDistribution::Resized(_)), _) | (None, None) => Ok(None),
         (None, Some(image)) => follow(before, image).map(Some),
     }
+}
+
+/// The size after some operations, each of which must give an image that memory can hold.
+fn follow(operations: &[Operation], from: Size) -> Result<Size, dapple_geometry::Error> {
+    operations.iter().try_fold(from, |size, operation| {
+        let next = Pipeline::new(vec![*operation], CropDistribution::Fixed(size))?.size_before_crop(size)?;
+        if next.pixels() > MAX_PIXELS {
+            return Err(dapple_geometry::Error::TooLarge {
+                what: "number of pixels of an image",
+                value: next.pixels().into(),
+                limit: MAX_PIXELS.into(),
+            });
+        }
+        Ok(next)
+    })
 }
 
 fn size_of(mapping: &Mapping) -> Result<Size, DataError> {
