@@ -104,9 +104,22 @@ fn hoeffding(n: u32) -> f64 {
     ((2.0_f64 / 1e-6).ln() / (2.0 * f64::from(n))).sqrt()
 }
 
+const SAMPLES: u32 = 100_000;
+
+/// Delta of the larger direction, `E_P (1 - a / R)_+` or `E_Q (1 - a R)_+`, from samples of the ratio under `P` (true) and `Q`. Both are means of
+/// values in [0, 1].
+fn estimated(epsilon: f64, mut ratio: impl FnMut(bool) -> f64) -> f64 {
+    let a = epsilon.exp();
+    let mut means = [0.0; 2];
+    for _ in 0..SAMPLES {
+        means[0] += (1.0 - a / ratio(true)).max(0.0);
+        means[1] += (1.0 - a * ratio(false)).max(0.0);
+    }
+    means[0].max(means[1]) / f64::from(SAMPLES)
+}
+
 #[test]
 fn monte_carlo_lies_in_the_bracket() {
-    const SAMPLES: u32 = 100_000;
     for (d, sigma, epsilon) in [(16_u32, 0.5, 0.5), (16, 1.0, 0.1), (50, 0.7, 0.2)] {
         let mu: f64 = 1.0 / sigma;
         let mut random = Random(0x9E37_79B9_7F4A_7C15);
@@ -119,14 +132,7 @@ fn monte_carlo_lies_in_the_bracket() {
                 .sum();
             sum / f64::from(d)
         };
-        let a = f64::exp(epsilon);
-        // delta = E_P (1 - a / R)_+ and E_Q (1 - a R)_+: both in [0, 1].
-        let mut means = [0.0; 2];
-        for _ in 0..SAMPLES {
-            means[0] += (1.0 - a / ratio(&mut random, true)).max(0.0);
-            means[1] += (1.0 - a * ratio(&mut random, false)).max(0.0);
-        }
-        let larger = means[0].max(means[1]) / f64::from(SAMPLES);
+        let larger = estimated(epsilon, |shifted| ratio(&mut random, shifted));
         let bracket = Pld::split(d.into(), sigma).unwrap().delta(epsilon, PRECISE).unwrap();
         let error = hoeffding(SAMPLES);
         assert!(
@@ -139,7 +145,6 @@ fn monte_carlo_lies_in_the_bracket() {
 
 #[test]
 fn monte_carlo_of_a_sampled_composition_lies_in_the_bracket() {
-    const SAMPLES: u32 = 100_000;
     let (d, sigma, rate, steps, epsilon) = (4_u32, 0.6, 0.3, 5, 0.5);
     let mu: f64 = 1.0 / sigma;
     let mut random = Random(0xD1B5_4A32_D192_ED03);
@@ -171,7 +176,6 @@ fn monte_carlo_of_a_sampled_composition_lies_in_the_bracket() {
 /// dominating pair.
 #[test]
 fn monte_carlo_of_a_mixture_of_partitions_stays_below_the_bound() {
-    const SAMPLES: u32 = 100_000;
     let half = std::f64::consts::FRAC_1_SQRT_2;
     // Gradients of norm 1 on the parameters of each submodel, with the probabilities of drawing them.
     let submodels: [(f64, [f64; 4]); 5] = [
@@ -200,13 +204,7 @@ fn monte_carlo_of_a_mixture_of_partitions_stays_below_the_bound() {
             };
             submodels.iter().map(|(p, g)| p * part(g)).sum::<f64>()
         };
-        let a = f64::exp(epsilon);
-        let mut means = [0.0; 2];
-        for _ in 0..SAMPLES {
-            means[0] += (1.0 - a / ratio(&mut random, true)).max(0.0);
-            means[1] += (1.0 - a * ratio(&mut random, false)).max(0.0);
-        }
-        let larger = means[0].max(means[1]) / f64::from(SAMPLES);
+        let larger = estimated(epsilon, |shifted| ratio(&mut random, shifted));
         let bound =
             Pld::split_mixture(&partitions, 1.0, 0.0, sigma).unwrap().delta(epsilon, PRECISE).unwrap();
         let error = hoeffding(SAMPLES);
@@ -252,7 +250,6 @@ fn mixtures_lie_between_their_partitions() {
 /// The true pair of `k` of `T` steps: its ratio is the elementary symmetric polynomial of the log-normals over its mean.
 #[test]
 fn monte_carlo_of_several_appearances_stays_below_the_bounds() {
-    const SAMPLES: u32 = 100_000;
     for (steps, per_record, sigma, epsilon) in
         [(6_u32, 2_u32, 1.0, 0.5), (10, 3, 1.5, 0.3), (7, 5, 2.0, 0.4), (4, 3, 1.0, 0.5), (5, 4, 2.5, 0.2)]
     {
@@ -271,13 +268,7 @@ fn monte_carlo_of_several_appearances_stays_below_the_bounds() {
             }
             polynomials[per_record as usize] / subsets
         };
-        let a = f64::exp(epsilon);
-        let mut means = [0.0; 2];
-        for _ in 0..SAMPLES {
-            means[0] += (1.0 - a / ratio(&mut random, true)).max(0.0);
-            means[1] += (1.0 - a * ratio(&mut random, false)).max(0.0);
-        }
-        let larger = means[0].max(means[1]) / f64::from(SAMPLES);
+        let larger = estimated(epsilon, |shifted| ratio(&mut random, shifted));
         let error = hoeffding(SAMPLES);
         let pld = Pld::random_allocation(steps.into(), per_record.into(), sigma).unwrap();
         let bound = pld.delta(epsilon, PRECISE).unwrap();

@@ -20,7 +20,8 @@ const MOST_EXPONENT: f64 = 300.0;
 #[must_use]
 pub fn forward_exact_several(places: u64, ones: u64, noise_multiplier: f64, most: u32) -> Vec<f64> {
     let inverse = 0.5 / (noise_multiplier * noise_multiplier);
-    let hits = ones.min(places - ones.min(places));
+    let ones = ones.min(places);
+    let hits = ones.min(places - ones);
     let shift = (2.0 * ones as f64 - places as f64).max(0.0) * inverse;
     let mut divergences = vec![forward_bound(places, ones, noise_multiplier, 2)];
     let mut work = 0.0;

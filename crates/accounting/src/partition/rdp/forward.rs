@@ -68,8 +68,8 @@ struct Overlap {
 
 impl Overlap {
     fn new(places: u64, ones: u64) -> Self {
-        let (d, k) = (places as f64, ones as f64);
-        let least = (2 * ones).saturating_sub(places) as f64;
+        let (d, k) = (places as f64, ones.min(places) as f64);
+        let least = (2.0 * k - d).max(0.0);
         // P(l + 1) / P(l) = (k - l)^2 / ((l + 1) (d - 2 k + l + 1))
         let mut log_mass = 0.0;
         let mut log_masses = vec![];

@@ -41,10 +41,8 @@ pub enum Bound {
 /// # Guarantee
 /// `D_a(P || Q)` by the bound that was asked for, which is also a bound on `D_a(Q || P)`: for centres that are `k` of `d` unit
 /// vectors, with or without a shared Gaussian part and Poisson sampling, `D_a(Q || P) <= D_a(P || Q)` at every order `a >= 2`. In
-/// short: the ratio `W` of mixture to noise is a martingale in the amount of noise information; `E W^a` and `E W^{1-a}` are the same functional of its
-/// volatility under two drifts, `a` and `1 - a` times the posterior mean, and the drift towards the likely centres makes the posterior
-/// concentrate, which raises the volatility (Feynman and Kac; the covariance inequality of Fortuin, Kasteleyn and Ginibre on the
-/// lattice of subsets).
+/// short: both are exponential moments of how far the posterior over centres concentrates as the output is revealed bit by bit, once with the output
+/// drawn towards the likely centres and once away from them, and the former concentrates more. The proof is in `docs/accounting.md`.
 #[derive(Debug, Clone)]
 pub struct PartitionRdp {
     /// `D_a(P || Q)` at orders 2, 3, ...
