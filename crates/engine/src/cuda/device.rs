@@ -143,13 +143,14 @@ impl Side {
 
 /// A card and everything that is opened once.
 pub(crate) struct Device {
-    pub(crate) context: Arc<CudaContext>,
-    pub(crate) stream: Arc<CudaStream>,
+    kernels: BTreeMap<&'static str, CudaFunction>,
+    pub(crate) cudnn: Cudnn,
+    blas: CudaBlas,
     /// Copies to the card while the other stream computes.
     pub(crate) copies: Arc<CudaStream>,
-    blas: CudaBlas,
-    pub(crate) cudnn: Cudnn,
-    kernels: BTreeMap<&'static str, CudaFunction>,
+    // Behind the libraries' handles, which are closed first.
+    pub(crate) stream: Arc<CudaStream>,
+    pub(crate) context: Arc<CudaContext>,
 }
 
 impl std::fmt::Debug for Device {

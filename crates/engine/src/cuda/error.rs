@@ -100,3 +100,26 @@ impl CudaError {
 pub(crate) fn call<T, E: std::fmt::Debug>(call: &'static str, result: Result<T, E>) -> Result<T, CudaError> {
     result.map_err(|error| CudaError::Call { call, reason: format!("{error:?}") })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_user_meets_has_a_way_out() {
+        let libraries =
+            ["the CUDA driver", "NVRTC", "cuBLAS", "cuDNN"].map(|library| CudaError::Library { library });
+        let others = [
+            CudaError::Driver { found_major: 11, found_minor: 4, needed_major: 12, needed_minor: 0 },
+            CudaError::NoDevice { ordinal: 1, count: 1 },
+            CudaError::Capability { device: "an old card".into(), major: 7, minor: 5 },
+            CudaError::Cudnn { found: 8907 },
+            CudaError::OutOfMemory { wanted_mb: 9000, free_mb: 80 },
+            EngineError::Parameters.into(),
+        ];
+        for error in libraries.iter().chain(&others) {
+            assert!(error.hint().is_some(), "{error}");
+            assert!(!error.to_string().contains('\n'), "{error}");
+        }
+    }
+}
