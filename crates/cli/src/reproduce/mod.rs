@@ -10,6 +10,7 @@ mod outcome;
 mod partition;
 mod rows;
 mod setting;
+mod trained;
 
 use clap::Args;
 use dapple_report::{Column, Table, TextStyle};
@@ -49,6 +50,8 @@ pub(crate) struct Arguments {
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
+    trained: trained::Flags,
+    #[command(flatten)]
     pictures: Pictures,
 }
 
@@ -74,6 +77,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Computes what a name of the list stands for.
 fn outcome(id: &str, arguments: &Arguments) -> Result<Outcome, Failure> {
+    if let Some(outcome) = trained::outcome(id, arguments)? {
+        return Ok(outcome);
+    }
     if let Some(spec) = catalogue::all().iter().find(|spec| spec.id == id) {
         return patch(spec, arguments);
     }
@@ -97,7 +103,13 @@ fn listed() -> Vec<Listed> {
     let of = |spec: &Spec| Listed { id: spec.id, title: spec.title, section: spec.section };
     let mask = Listed { id: mask::ID, title: mask::TITLE, section: mask::SECTION };
     let patch: Vec<Listed> = catalogue::all().iter().map(of).collect();
-    patch.into_iter().chain([mask]).chain(partition::listed()).chain(mix::listed()).collect()
+    patch
+        .into_iter()
+        .chain(trained::listed())
+        .chain([mask])
+        .chain(partition::listed())
+        .chain(mix::listed())
+        .collect()
 }
 
 fn list(json: bool) -> Result<(), Failure> {

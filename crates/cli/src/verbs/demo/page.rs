@@ -5,10 +5,11 @@ use std::io::Cursor;
 use dapple_data::scenes::{FashionScenes, Part, SCENE_SIDE};
 use dapple_plan::{PlanSpec, number};
 use dapple_report::crop::crop_scene;
-use dapple_report::{Axis, Card, Chart, ErrorPoint, Figure, Page, Section, Series};
+use dapple_report::{Axis, Card, Chart, Figure, Page, Section};
 use image::{GrayImage, ImageFormat, Luma};
 
 use super::{Measured, table};
+use crate::experiment::means_line;
 use crate::failure::Failure;
 use crate::{output, run_page};
 
@@ -75,20 +76,11 @@ fn figure(methods: &[Measured]) -> Figure {
     let chart = Chart::new("Accuracy by steps, at the same epsilon in the end")
         .x(Axis::linear("step"))
         .y(Axis::linear("accuracy").range(0.0, 1.0));
-    let chart = methods.iter().enumerate().fold(chart, |chart, (color, method)| {
-        let name = format!("{} level", method.method);
-        let curve = &method.curve;
-        let means = curve.iter().map(|point| (point.step as f64, point.mean));
-        let spread = curve.iter().map(|point| {
-            let deviation = point.deviation.unwrap_or(0.0);
-            let (lower, upper) = (point.mean - deviation, point.mean + deviation);
-            ErrorPoint { x: point.step as f64, y: point.mean, lower, upper }
-        });
-        chart
-            .series(Series::line(name, means).color(color))
-            .series(Series::error_points("", spread).color(color))
-    });
-    Figure::single(chart)
+    Figure::single(methods.iter().enumerate().fold(chart, |chart, (color, method)| {
+        let means: Vec<_> =
+            method.curve.iter().map(|point| (point.step as f64, point.mean, point.deviation)).collect();
+        means_line(chart, format!("{} level", method.method), color, &means)
+    }))
 }
 
 /// The first scenes in a row, as a PNG.

@@ -1,0 +1,124 @@
+//! The entries of `dapple reproduce` that train: what they print, keep and refuse.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{dapple, dapple_with, exact_snapshot};
+use serde_json::Value;
+
+/// One part of a data set as MNIST stores it: images of 28x28, each class with its own shade.
+fn idx(folder: &Path, prefix: &str, records: u32) {
+    let mut images = vec![0, 0, 8, 3];
+    for number in [records, 28, 28] {
+        images.extend(number.to_be_bytes());
+    }
+    let shade = |record: u32, pixel: u32| (20 * (record % 10) + pixel * 31 % 17) as u8;
+    images.extend((0..records).flat_map(|record| (0..784).map(move |pixel| shade(record, pixel))));
+    let mut labels = vec![0, 0, 8, 1];
+    labels.extend(records.to_be_bytes());
+    labels.extend((0..records).map(|record| (record % 10) as u8));
+    std::fs::write(folder.join(format!("{prefix}-images-idx3-ubyte")), images).unwrap();
+    std::fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), labels).unwrap();
+}
+
+fn digits(folder: &Path) {
+    std::fs::create_dir(folder.join("digits")).unwrap();
+    idx(&folder.join("digits"), "train", 70);
+    idx(&folder.join("digits"), "t10k", 20);
+}
+
+/// The rows of an answer, each as an object.
+fn rows(answer: &Value) -> Vec<Value> {
+    let columns = answer["columns"].as_array().unwrap();
+    let row = |row: &Value| -> Value {
+        let cells = columns.iter().map(|column| column.as_str().unwrap().to_owned());
+        cells.zip(row.as_array().unwrap().iter().cloned()).collect::<serde_json::Map<_, _>>().into()
+    };
+    answer["rows"].as_array().unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn digits_are_trained_whole_and_cropped_and_then_read_again() {
+    let command = "reproduce patch/table1 --data digits --steps 2 --json --out runs";
+    let run = dapple_with(command, digits);
+    let answer = run.json();
+    let rows = rows(&answer);
+    let crops: Vec<&Value> = rows.iter().map(|row| &row["crop"]).collect();
+    assert_eq!(crops, [&Value::Null, &Value::from(10)]);
+    assert!(rows.iter().all(|row| row["model"] == "ResNet-18" && row["steps"] == 2));
+    assert_eq!((&rows[0]["paper_accuracy"], &rows[1]["paper_accuracy"]), (&0.994.into(), &0.26.into()));
+    // A share of twenty images each.
+    for accuracy in [&rows[0]["accuracy"], &rows[1]["accuracy"], &rows[1]["averaged_accuracy"]] {
+        let right = 20.0 * accuracy.as_f64().unwrap();
+        assert!((right - right.round()).abs() < 1e-9 && (0.0..=20.0).contains(&right), "{accuracy}");
+    }
+    assert_eq!(answer["paper"].as_array().unwrap().len(), 2);
+    let again = |arguments: &str| {
+        let words = arguments.split_whitespace();
+        let binary = env!("CARGO_BIN_EXE_dapple");
+        Command::new(binary).args(words).current_dir(run.folder.path()).output().unwrap()
+    };
+    // Finished runs are read: nothing is trained, and the same comes out.
+    let second = again(command);
+    assert_eq!((String::from_utf8(second.stderr).unwrap(), second.status.code()), (String::new(), Some(0)));
+    assert_eq!(serde_json::from_slice::<Value>(&second.stdout).unwrap(), answer);
+    // A run of other settings is not taken for one of these.
+    let other = again(&command.replace("--steps 2", "--steps 3"));
+    let stderr = String::from_utf8(other.stderr).unwrap();
+    assert_eq!(other.status.code(), Some(2));
+    assert!(stderr.contains("has another plan") && stderr.contains("another --out"), "{stderr}");
+}
+
+#[test]
+fn scenes_are_trained_at_both_levels_and_every_budget() {
+    let files = "--json --csv a.csv --svg a.svg --html a.html -q";
+    let run = dapple(&format!("reproduce patch/fig13 --scale tiny --steps 2 --seeds 1 {files}"));
+    let answer = run.json();
+    // Runs go away with the experiment unless --out keeps them.
+    assert_eq!((run.files().join(" "), run.stderr.as_str()), ("a.csv a.html a.svg".to_owned(), ""));
+    let rows = rows(&answer);
+    assert_eq!(rows.len(), 8);
+    assert_eq!(run.read("a.csv").lines().count(), 9);
+    for pair in rows.chunks(2) {
+        let [record, patch] = [&pair[0], &pair[1]];
+        assert_eq!((&record["level"], &patch["level"]), (&"record".into(), &"patch".into()));
+        for run in [record, patch] {
+            assert!(run["epsilon"].as_f64().unwrap() <= run["epsilon_target"].as_f64().unwrap());
+        }
+        // The same promise on a patch, which a crop may miss, takes less noise.
+        assert!(record["noise_multiplier"].as_f64() > patch["noise_multiplier"].as_f64());
+        assert!(patch["inclusion_probability"].as_f64().unwrap() < 1.0);
+    }
+    assert_eq!(answer["summary"]["rows"].as_array().unwrap().len(), 8);
+    assert!(run.read("a.html").contains("more accurate at every budget"));
+}
+
+#[test]
+fn wrong_requests_are_refused_before_anything_is_trained() {
+    let mut report = String::new();
+    for arguments in [
+        "reproduce patch/table1",
+        "reproduce patch/table1 --data nowhere",
+        "reproduce patch/table1 --data digits --steps 0",
+        "reproduce patch/table1 --data digits --weights w.safetensors",
+        "reproduce patch/table1 --data digits --points 3",
+        "reproduce patch/fig13 --data digits",
+        "reproduce patch/fig13 --scale huge",
+        "reproduce patch/fig13 --scale small",
+        "reproduce patch/fig13 --scale full --data digits",
+        "reproduce patch/fig13 --scale full --data digits --weights w.safetensors --model resnet-50",
+        "reproduce patch/fig13 --scale full --data digits --weights w.safetensors",
+        "reproduce patch/fig3 --scale tiny",
+    ] {
+        let run = dapple_with(arguments, digits);
+        assert_eq!(run.code, 2, "{arguments}: {}", run.stderr);
+        assert_eq!(run.files(), ["digits"], "{arguments}");
+        let stderr = run.stderr.replace(&run.folder.path().display().to_string(), "FOLDER");
+        report.push_str(&format!("$ dapple {arguments}\n{stderr}"));
+    }
+    exact_snapshot("trained_wrong", &report);
+}
