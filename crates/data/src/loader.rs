@@ -11,7 +11,11 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::keys::PurposeKey;
 use crate::sampler::Sampler;
+use crate::views::MAX_PIXELS;
 use crate::{DataError, Dataset, Views};
+
+/// Values of a microbatch for evaluation, unless its size is given.
+const EVALUATION_VALUES: usize = 1 << 24;
 
 /// What changes speed and memory, and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,17 +115,26 @@ impl Loader {
         })
     }
 
-    /// Loads all records once, in order, as [`Views::evaluate`] shows them. A microbatch size of 0 means 256 records here.
+    /// Loads all records once, in order, as [`Views::evaluate`] shows them. A microbatch size of 0 means
+    /// 256 records here, or as many as 64 MiB hold.
     ///
     /// # Errors
-    /// Threads that cannot be started.
+    /// A grid of more crops than memory can hold, threads that cannot be started.
     pub fn evaluate(
         dataset: Arc<dyn Dataset>,
         views: Views,
         grid: u32,
         options: LoaderOptions,
     ) -> Result<Self, DataError> {
-        let microbatch = if options.microbatch == 0 { 256 } else { options.microbatch };
+        let record = views.evaluation_views(grid).saturating_mul(views.view_length());
+        if record as u64 > MAX_PIXELS {
+            let problem = format!("a grid of {grid} by {grid} crops");
+            return Err(DataError::Setting { key: "train.evaluation_grid", problem });
+        }
+        let microbatch = match options.microbatch {
+            0 => (EVALUATION_VALUES / record.max(1)).clamp(1, 256),
+            given => given,
+        };
         Self::start(LoaderOptions { microbatch, ..options }, move |worker| {
             let records: Vec<usize> = (0..dataset.len()).collect();
             let step = Step {

@@ -175,6 +175,12 @@ fn image_folders() {
         message(ImageFolder::open_like(&root.join("test"), &["cat".to_owned()]), "bird")
             .contains("a class that")
     );
+    // Pictures of any size, after a resize: padding before it is not measured against it.
+    let resized = plan(
+        "[sampling]\nbatch = 1\nrecords = 3\nsteps = 1\n[pipeline]\noperations = [\"pad 9 reflect\", \"resize 8x6\"]",
+    );
+    assert_eq!(Views::new(resized.spatial(), &spec("").data, &pictures).unwrap().shape(), [3, 6, 8]);
+
     let like = ImageFolder::open_like(&root.join("test"), &["ant".to_owned(), "bird".to_owned()]).unwrap();
     assert_eq!((like.classes(), like.label(0).unwrap()), (2, 1));
 }
@@ -241,6 +247,10 @@ fn what_memory_cannot_hold_is_refused() {
     assert!(message(views("image = [4, 4]\ncrop = [2, 2]", ""), "images").contains("2x2 pixels where 4x4"));
     assert!(message(views("", "mean = [0.5, 0.5]"), "data.mean").contains("2 channels"));
     assert!(message(views("", "std = [0.0]"), "data.std").contains("positive"));
+    assert!(message(views("operations = [\"blur 9999\"]", ""), "blur").contains("1024"));
+    let ready = views("crop = [1, 1]", "").unwrap();
+    let wide = Loader::evaluate(Arc::new(dataset), ready, 100_000, LoaderOptions::default());
+    assert!(message(wide, "train.evaluation_grid").contains("100000"));
     let no_channels = write(folder.path(), "none", &idx_bytes(&[10, 2, 2, 0], &[]));
     assert!(message(idx(&no_channels, &labels, None), "none").contains("without channels"));
 }

@@ -23,7 +23,10 @@ use resample::Taps;
 use source::Source;
 
 /// The most pixels of an image on its way, and the most values of a record's views: a gigabyte of single-precision numbers.
-const MAX_PIXELS: u64 = 1 << 28;
+pub(crate) const MAX_PIXELS: u64 = 1 << 28;
+
+/// The largest radius of a blur; what it costs grows with it.
+const MAX_RADIUS: u32 = 1024;
 
 /// Turns an image into what the model sees: the operations before the crop, K crops, mirroring behind the crop where asked for,
 /// resizing to the model's size, and normalisation by fixed constants.
@@ -257,23 +260,22 @@ fn natural_size(
     let follow = |operations: &[Operation], from: Size| {
         follow(operations, from).map_err(DataError::geometry("`pipeline.operations`"))
     };
-    let resized = before.iter().rev().find_map(|operation| match operation {
-        Operation::Resize { to, .. } => Some(*to),
+    let resize = |(index, operation): (usize, &Operation)| match operation {
+        Operation::Resize { to, .. } => Some((&before[index + 1..], *to)),
         _ => None,
-    });
-    match (crop, image.or(resized)) {
-        (Some(CropDistribution::Fixed(size)), image) => {
-            if let Some(image) = image {
-                let reaching = follow(before, image)?;
-                if !reaching.contains(*size) {
-                    let source = dapple_geometry::Error::CropTooLarge { crop: *size, image: reaching };
-                    return Err(DataError::Geometry { place: "`pipeline.crop`".to_owned(), source });
-                }
-            }
-            follow(after, *size).map(Some)
+    };
+    // Images of unknown size have a known one after a resize.
+    let known = image.map(|image| (before, image));
+    let known = known.or_else(|| before.iter().enumerate().rev().find_map(resize));
+    let reaching = known.map(|(operations, from)| follow(operations, from)).transpose()?;
+    match (crop, reaching) {
+        (None, reaching) => Ok(reaching),
+        (Some(CropDistribution::Resized(_)), _) => Ok(None),
+        (Some(CropDistribution::Fixed(size)), Some(reaching)) if !reaching.contains(*size) => {
+            let source = dapple_geometry::Error::CropTooLarge { crop: *size, image: reaching };
+            Err(DataError::Geometry { place: "`pipeline.crop`".to_owned(), source })
         }
-        (Some(CropDistribution::Resized(_)), _) | (None, None) => Ok(None),
-        (None, Some(image)) => follow(before, image).map(Some),
+        (Some(CropDistribution::Fixed(size)), _) => follow(after, *size).map(Some),
     }
 }
 
@@ -302,6 +304,9 @@ fn refuse(operation: &Operation) -> Result<(), DataError> {
         Operation::Pointwise => ("pointwise", "the plan does not say what it does to a pixel"),
         Operation::Jpeg { .. } => ("jpeg", "the plan does not say at which quality"),
         Operation::Global(global) => (global.name(), "it looks at the whole image"),
+        Operation::Blur { radius_x, radius_y } if (*radius_x).max(*radius_y) > MAX_RADIUS => {
+            ("blur", "its radius is above 1024 pixels")
+        }
         _ => return Ok(()),
     };
     Err(DataError::Operation { operation, reason })
