@@ -15,20 +15,10 @@ use dapple_graph::{Graph, Parameters, zoo};
 use dapple_plan::{Plan, PlanSpec};
 use dapple_train::{Event, Noise, Observer, Optimiser, Request, start};
 
-const RECORDS: usize = 2000;
+#[path = "../tests/common/mod.rs"]
+mod common;
 
-fn npy(kind: &str, shape: &str, values: &[u8]) -> Vec<u8> {
-    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
-    while (10 + header.len() + 1) % 64 != 0 {
-        header.push(' ');
-    }
-    header.push('\n');
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.bytes());
-    bytes.extend(values);
-    bytes
-}
+const RECORDS: usize = 2000;
 
 fn write_data(folder: &Path, side: usize, channels: usize) {
     let outer = side + 8;
@@ -37,15 +27,27 @@ fn write_data(folder: &Path, side: usize, channels: usize) {
         (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
     let labels: Vec<u8> = (0..RECORDS).flat_map(|i| ((i % 10) as i64).to_le_bytes()).collect();
     let shape = format!("{RECORDS}, {outer}, {outer}, {channels}");
-    std::fs::write(folder.join("train.npy"), npy("|u1", &shape, &pixels)).expect("a writable folder");
-    std::fs::write(folder.join("labels.npy"), npy("<i8", &format!("{RECORDS},"), &labels))
+    std::fs::write(folder.join("train.npy"), common::npy("|u1", &shape, &pixels)).expect("a writable folder");
+    std::fs::write(folder.join("labels.npy"), common::npy("<i8", &format!("{RECORDS},"), &labels))
         .expect("a writable folder");
+}
+
+/// Processor seconds of all threads so far, from the scheduler's own account: what other processes do does not change them.
+fn cpu_seconds() -> f64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let nanoseconds = tasks.filter_map(|task| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    nanoseconds.sum::<f64>() / 1e9
 }
 
 /// The times at which steps ended.
 #[derive(Default)]
 struct Clock {
     ends: Vec<Instant>,
+    /// Processor seconds of the whole process by then.
+    cpu: Vec<f64>,
     samples: Vec<usize>,
 }
 
@@ -53,6 +55,7 @@ impl Observer for Clock {
     fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         if let Event::Step(report) = event {
             self.ends.push(Instant::now());
+            self.cpu.push(cpu_seconds());
             self.samples.push(report.drawn);
         }
         ControlFlow::Continue(())
@@ -68,8 +71,8 @@ fn graph(model: &str, shape: &[usize]) -> Graph {
     .expect("a model for this shape")
 }
 
-/// Samples a second of the engine on batches of these sizes.
-fn engine(graph: &Graph, sizes: &[usize]) -> f64 {
+/// Samples a second, and a processor second, of the engine on batches of these sizes.
+fn engine(graph: &Graph, sizes: &[usize]) -> (f64, f64) {
     let mut executor = CpuExecutor::new(graph, Options::default()).expect("threads");
     let parameters = Parameters::init(graph, 1);
     let len: usize = graph.input_shape().iter().product();
@@ -77,10 +80,10 @@ fn engine(graph: &Graph, sizes: &[usize]) -> f64 {
     let inputs: Vec<f32> = (0..most * len).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
     let classes: Vec<u32> = (0..most as u32).map(|i| i % 10).collect();
     let mut gradient = Vec::new();
-    let mut began = Instant::now();
+    let (mut began, mut cpu) = (Instant::now(), cpu_seconds());
     for (step, &size) in sizes.iter().enumerate() {
         if step == 1 {
-            began = Instant::now();
+            (began, cpu) = (Instant::now(), cpu_seconds());
         }
         let mut sum = executor.gradient_sum_in(std::mem::take(&mut gradient));
         let mut loaded = executor.load(&parameters).expect("same graph");
@@ -88,7 +91,8 @@ fn engine(graph: &Graph, sizes: &[usize]) -> f64 {
         loaded.clipped_sum(&batch, &Clipping::Flat { max_norm: 1.0 }, &mut sum).expect("a good batch");
         gradient = loaded.gradient(sum).expect("same graph");
     }
-    sizes[1..].iter().sum::<usize>() as f64 / began.elapsed().as_secs_f64()
+    let samples = sizes[1..].iter().sum::<usize>() as f64;
+    (samples / began.elapsed().as_secs_f64(), samples / (cpu_seconds() - cpu))
 }
 
 /// Processor seconds in which one thread reads, crops and normalises a batch.
@@ -144,9 +148,10 @@ fn main() {
         .expect("a run");
     // The first step plans memory and waits for the first batch.
     let seconds = (clock.ends[clock.ends.len() - 1] - clock.ends[0]).as_secs_f64();
-    let whole = clock.samples[1..].iter().sum::<usize>() as f64 / seconds;
+    let samples = clock.samples[1..].iter().sum::<usize>() as f64;
+    let (whole, whole_cpu) = (samples / seconds, samples / (clock.cpu[clock.cpu.len() - 1] - clock.cpu[0]));
     let graph = graph(model, &[channels, side, side]);
-    let alone = engine(&graph, &clock.samples);
+    let (alone, alone_cpu) = engine(&graph, &clock.samples);
 
     let loading = load_seconds(&folder, batch);
 
@@ -169,9 +174,10 @@ fn main() {
     let optimiser_seconds = best(&mut |_| optimiser.update(&mut parameters, &gradient, 0.01));
     let step_seconds = seconds / (steps - 1) as f64;
     println!(
-        "{{\"model\":\"{model}\",\"batch\":{batch},\"parameters\":{},\"whole_samples_per_second\":{whole:.1},\"engine_samples_per_second\":{alone:.1},\"share\":{:.3},\"step_ms\":{:.2},\"noise_ms\":{:.3},\"noise_share\":{:.4},\"noise_ns_per_coordinate\":{:.2},\"optimiser_ms\":{:.3},\"load_ms_one_thread\":{:.3}}}",
+        "{{\"model\":\"{model}\",\"batch\":{batch},\"parameters\":{},\"whole_samples_per_second\":{whole:.1},\"engine_samples_per_second\":{alone:.1},\"share\":{:.3},\"share_of_processor_time\":{:.3},\"step_ms\":{:.2},\"noise_ms\":{:.3},\"noise_share\":{:.4},\"noise_ns_per_coordinate\":{:.2},\"optimiser_ms\":{:.3},\"load_ms_one_thread\":{:.3}}}",
         layout.len(),
         whole / alone,
+        whole_cpu / alone_cpu,
         1e3 * step_seconds,
         1e3 * noise_seconds,
         noise_seconds / step_seconds,

@@ -10,7 +10,7 @@ use dapple_plan::PlanSpec;
 use dapple_train::{Evaluation, Event, Observer, Request};
 
 /// Bytes of a `.npy` file.
-fn npy(kind: &str, shape: &str, values: &[u8]) -> Vec<u8> {
+pub(crate) fn npy(kind: &str, shape: &str, values: &[u8]) -> Vec<u8> {
     let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
     while (10 + header.len() + 1) % 64 != 0 {
         header.push(' ');
