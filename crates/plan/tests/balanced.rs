@@ -191,6 +191,8 @@ fn a_substitution_is_a_removal_and_an_addition() {
     let plain = Pld::gaussian_distance(2.0 * 4f64.sqrt() / 8.0).unwrap();
     assert_overlap(bracket(&full), plain.epsilon(1e-5, Precision::default()).unwrap());
     assert!(full.price(Precision::default()).unwrap().allocation.unwrap().tight);
+    let hidden = [("steps", "4"), ("per-record", "4"), ("relation", "replace"), ("submodels", "3")];
+    assert!(!plan(&hidden).price(Precision::default()).unwrap().allocation.unwrap().tight);
     let loud = with(&[("relation", "replace"), ("noise-multiplier", "0.1")]);
     let words = loud.price(Precision::default()).unwrap().allocation.unwrap().bound;
     assert!(words.contains("taken as known"), "{words}");

@@ -59,6 +59,18 @@ fn more_submodels_hide_more() {
 }
 
 #[test]
+fn norms_are_in_units_of_the_clip_norm() {
+    // Twice the clip norm everywhere is half the noise, and the certificate says to what gradients are clipped.
+    let double =
+        plan(&[("submodels", "4"), ("split-norm", "2"), ("nonsplit-norm", "0"), ("noise-multiplier", "2")]);
+    assert_overlap(bracket(&double), bracket(&plan(&[("submodels", "4")])));
+    let words = |plan: &Plan| plan.price(Precision::default()).unwrap().assumptions.join(" ");
+    assert!(words(&double).contains("is clipped to 2 C, C being the clip norm"), "{}", words(&double));
+    let parts = plan(&[("submodels", "4"), ("split-norm", "2"), ("nonsplit-norm", "0.5")]);
+    assert!(words(&parts).contains("clipped to 2 C in its split part and to 0.5 C in the rest"));
+}
+
+#[test]
 fn full_batches_are_unsampled() {
     let full = plan(&[("batch", "1000"), ("submodels", "3"), ("noise-multiplier", "8")]);
     let plain = Pld::split(3, 8.0).unwrap().self_compose(50).epsilon(1e-5, Precision::default()).unwrap();

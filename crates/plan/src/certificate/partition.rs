@@ -31,14 +31,15 @@ pub(super) fn is_tight(plan: &Plan, bound: BalancedBound) -> bool {
     match bound {
         BalancedBound::OneMove(bound) => bound == AllocationBound::Exact,
         BalancedBound::TwoMoves(_) => false,
+        // A patch or some tokens need not move the contribution as far as a whole record.
         BalancedBound::KnownSteps => sees_everything(plan) && plan.relation() == Relation::Replace,
     }
 }
 
-/// Whether every record joins every step.
+/// Whether every record joins every step with all of the model, so that nothing is hidden.
 fn sees_everything(plan: &Plan) -> bool {
     plan.parts().iter().all(|part| match part.sampling() {
-        Sampling::Balanced { per_record, epoch_steps } => per_record == epoch_steps,
+        Sampling::Balanced { per_record, epoch_steps } => per_record == epoch_steps && part.split().is_none(),
         Sampling::Poisson | Sampling::WithoutReplacement => false,
     })
 }
@@ -51,6 +52,9 @@ pub(super) fn clip(plan: &Plan) -> String {
             split.split_norm(),
             split.nonsplit_norm()
         ),
+        Some(split) if split.split_norm() != 1.0 => {
+            format!("to {} C, C being the clip norm", split.split_norm())
+        }
         _ => "to the clip norm C".to_owned(),
     }
 }
