@@ -47,7 +47,7 @@ enum Scale {
     Tiny,
     /// Hours
     Small,
-    /// As much as the paper
+    /// About as much as the paper, which does not always say
     Full,
 }
 

@@ -47,7 +47,7 @@ pub(super) fn page(methods: &[Measured], plan: &PlanSpec) -> Result<Page, Failur
     );
     let mut promises = Section::new("What each protects");
     for method in methods {
-        promises = promises.paragraph(format!("**{} level.** {}", method.method, method.protects));
+        promises = promises.paragraph(format!("**At {} level:** {}.", method.method, method.protects));
     }
     promises = promises.paragraph(
         "The two promises are not the same: the patch level says nothing about an image as a whole. It is the right one when the secret is \
@@ -68,7 +68,14 @@ pub(super) fn page(methods: &[Measured], plan: &PlanSpec) -> Result<Page, Failur
                 .table(&table(methods)?, "Every run draws its own noise from the operating system."),
         )
         .section(promises)
-        .section(Section::new("The plan").code(plan.to_toml()))
+        .section(
+            Section::new("The plan")
+                .paragraph(
+                    "This is the plan of the patch level. At record level the relation is `replace`, there is no patch, and the learning rate is \
+                     the one that does best under more noise. Both rates were chosen on further scenes of the training garments, never on the test scenes.",
+                )
+                .code(plan.to_toml()),
+        )
         .command(output::command_line()))
 }
 

@@ -3,7 +3,7 @@
 use dapple_plan::{PlanSpec, number};
 use dapple_report::{Axis, Cell, Chart, Column, Figure, Table};
 
-use super::{LISTED, Measured};
+use super::{EPOCHS, LISTED, Measured};
 use crate::experiment::{Level, means_line, moments};
 use crate::failure::Failure;
 use crate::reproduce::claims::Finding;
@@ -28,13 +28,13 @@ pub(super) fn shown(
     scale: Scale,
 ) -> Result<Outcome, Failure> {
     let groups = groups(epsilons, runs);
-    let notes = notes(plan, scale);
     let one = runs.first();
+    let steps = one.map_or(0, |run| run.steps);
+    let notes = notes(plan, scale, steps);
     let delta = one.map_or_else(String::new, |run| number::brief(run.delta));
     let subtitle = format!(
-        "{}; {} steps of batch {}, δ = {delta}",
+        "{}; {steps} steps of batch {}, δ = {delta}",
         task(plan, scale),
-        one.map_or(0, |run| run.steps),
         plan.sampling.batch.unwrap_or_default(),
     );
     Ok(Outcome {
@@ -194,7 +194,7 @@ fn draw(groups: &[Group<'_>], subtitle: &str, notes: &[String]) -> Figure {
     notes.iter().fold(Figure::single(chart), |figure, note| figure.note(note.clone()))
 }
 
-fn notes(plan: &PlanSpec, scale: Scale) -> Vec<String> {
+fn notes(plan: &PlanSpec, scale: Scale, steps: u64) -> Vec<String> {
     let grid = plan.train.evaluation_grid.unwrap_or(1);
     let mut notes = vec![format!(
         "The paper draws its accuracies and prints none. Both levels are priced under Poisson sampling, record level as one record substituted; test images are told by {} crops, their answers averaged.",
@@ -207,8 +207,10 @@ fn notes(plan: &PlanSpec, scale: Scale) -> Vec<String> {
         ]
         .map(str::to_owned)
         .to_vec(),
-        Scale::Small => vec!["Trained for 30 epochs in place of the paper's 150.".to_owned()],
-        Scale::Full => Vec::new(),
+        Scale::Small | Scale::Full if plan.sampling.epochs == Some(EPOCHS) => Vec::new(),
+        Scale::Small | Scale::Full => {
+            vec![format!("Trained for {steps} steps in place of the paper's {EPOCHS} epochs.")]
+        }
     });
     notes
 }
