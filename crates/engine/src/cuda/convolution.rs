@@ -154,26 +154,24 @@ impl Choices {
         accumulate: bool,
     ) -> Result<(), CudaError> {
         let Card { device, work, .. } = card;
-        let choice = self.chosen.get(&(node, direction as u8)).copied();
         let tf32 = self.tf32;
-        let algorithm = match choice {
-            Some(Choice::Own) => {
-                return run_own(card, conv, direction, tensors, items, accumulate, tf32);
-            }
+        let ours = || run_own(card, conv, direction, tensors, items, accumulate, tf32);
+        let allows_own = self.allows_own(conv, direction);
+        let algorithm = match self.chosen.get(&(node, direction as u8)) {
+            Some(Choice::Own) => return ours(),
             // Never measured: a forward pass before any training.
-            None if self.allows_own(conv, direction) => {
-                return run_own(card, conv, direction, tensors, items, accumulate, tf32);
-            }
+            None if allows_own => return ours(),
             None => Algorithm::plain(direction),
-            Some(Choice::Cudnn(algorithm)) => algorithm,
+            Some(Choice::Cudnn(algorithm)) => *algorithm,
         };
         let descriptors = self.descriptors(node, conv, items)?;
-        // Measured for a full microbatch: another size may want more workspace than there is.
+        // Measured for a step's microbatch: another size, or a forward pass alone, may have too little workspace.
         let fits = |algorithm| {
             device.cudnn.workspace(algorithm, descriptors).filter(|&bytes| bytes <= work.workspace_bytes)
         };
         let (algorithm, bytes) = match fits(algorithm) {
             Some(bytes) => (algorithm, bytes),
+            None if allows_own => return ours(),
             None => {
                 let plain = Algorithm::plain(direction);
                 (plain, fits(plain).unwrap_or(0))

@@ -240,7 +240,6 @@ impl Steps {
             steps.kinds.push(kind);
             steps.inputs.push(inputs);
         }
-        // A value that folds into its input's needs a gradient exactly if the input does.
         steps.output = steps.roots[graph.output().index()];
         steps
     }

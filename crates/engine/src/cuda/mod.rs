@@ -69,6 +69,8 @@ pub enum Convolutions {
     Cudnn,
 }
 
+/// More samples than this do not fit an axis of a grid of blocks.
+const MOST_SAMPLES: usize = 1 << 15;
 /// Bytes a step works in unless told otherwise.
 const POOL: usize = 4000 << 20;
 
@@ -260,7 +262,7 @@ impl CudaExecutor {
         };
         // Kernels count a tensor's values in 32 bits.
         let largest = program.steps.lens.iter().max().copied().unwrap_or(1) * program.views;
-        let most = most.min((i32::MAX as usize) / largest.max(1)).max(1);
+        let most = most.min((i32::MAX as usize) / largest.max(1)).clamp(1, MOST_SAMPLES);
         samples.div_ceil(samples.div_ceil(most).max(1)).max(1)
     }
 
