@@ -198,7 +198,7 @@ impl Loaded<'_, '_> {
         let CpuExecutor { graph, options, lanes, pool, layout, training, workers, spare, .. } = executor;
         let Some((_, program)) = training else { return Ok(StepStats::default()) };
         let sharing = Sharing::new(options, program.item_bytes() * views);
-        program.reserve(sum, spare)?;
+        pool.install(|| program.reserve(layout, sum, spare))?;
         if !self.training_ready {
             pool.install(|| program.prepare(*lanes, self.parameters));
             self.training_ready = true;
@@ -238,11 +238,13 @@ impl Loaded<'_, '_> {
     pub fn gradient(&mut self, sum: GradientSum) -> Result<Vec<f32>, EngineError> {
         let CpuExecutor { pool, layout, training, spare, .. } = &mut *self.executor;
         sum.check(layout)?;
-        let GradientSum { values: mut gradient, mut arranged } = sum;
-        // Without a program nothing was ever added.
-        if let (Some((_, program)), false) = (training, arranged.is_empty()) {
-            pool.install(|| program.export(layout, &arranged, &mut gradient));
-            std::mem::swap(spare, &mut arranged);
+        let GradientSum { values: mut gradient, arranged, empty } = sum;
+        match training {
+            Some((_, program)) if !empty => {
+                pool.install(|| program.export(layout, &arranged, &mut gradient));
+                *spare = arranged;
+            }
+            _ => gradient.fill(0.0),
         }
         Ok(gradient)
     }

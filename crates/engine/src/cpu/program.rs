@@ -320,12 +320,23 @@ impl Program {
         }
     }
 
-    /// Makes room for the sums in the kernels' order, in the memory of an earlier sum.
-    pub(crate) fn reserve(&self, sum: &mut GradientSum, spare: &mut Vec<f32>) -> Result<(), EngineError> {
-        if sum.arranged.is_empty() {
+    /// Makes zeros of an empty sum, in the memory of an earlier one.
+    pub(crate) fn reserve(
+        &self,
+        layout: &Layout,
+        sum: &mut GradientSum,
+        spare: &mut Vec<f32>,
+    ) -> Result<(), EngineError> {
+        if std::mem::replace(&mut sum.empty, false) {
             sum.arranged = std::mem::take(spare);
-            sum.arranged.clear();
             sum.arranged.resize(self.arranged, 0.0);
+            sum.arranged.par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0));
+            // What is summed in the kernels' order is written as a whole at the end.
+            for (source, entry) in self.sources.iter().zip(layout.entries()) {
+                if source.arranged.is_none() {
+                    sum.values[entry.range.clone()].par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0));
+                }
+            }
         }
         if sum.arranged.len() == self.arranged { Ok(()) } else { Err(EngineError::Parameters) }
     }

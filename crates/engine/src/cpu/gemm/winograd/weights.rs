@@ -41,13 +41,15 @@ pub(in super::super) fn arrange(
 fn arrange_panel(rows: usize, weight: &[f32], strides: Strides, turned: bool, packed: &mut [f32]) {
     let width = packed.len() / (POINTS * rows);
     let mut block = [[[0.0; BLOCK]; 9]; BLOCK];
+    let mut points = [[0.0; BLOCK]; POINTS];
     for row in (0..rows).step_by(BLOCK) {
         for column in (0..width).step_by(BLOCK) {
             // Panels are narrower than a block only on machines without vectors.
             let columns = BLOCK.min(width - column);
             read(&weight[row * strides.row + column * strides.column..], strides, columns, &mut block);
             for (r, taps) in block.iter().enumerate() {
-                for (point, values) in filter(taps).iter().enumerate() {
+                filter(taps, &mut points);
+                for (point, values) in points.iter().enumerate() {
                     // Turning the window around exchanges the first and the last point of each axis.
                     let point = if turned { TURNED[point] } else { point };
                     let to = &mut packed[(point * rows + row + r) * width + column..][..columns];
@@ -86,29 +88,31 @@ fn read(weight: &[f32], strides: Strides, columns: usize, block: &mut [[[f32; BL
 
 /// `G w G^T` of as many filters as a block is wide.
 #[inline(always)]
-fn filter(taps: &[[f32; BLOCK]; 9]) -> [[f32; BLOCK]; POINTS] {
+fn filter(taps: &[[f32; BLOCK]; 9], points: &mut [[f32; BLOCK]; POINTS]) {
     let mut rows = [[[0.0; BLOCK]; 3]; 4];
     for column in 0..3 {
-        let spread = spread([&taps[column], &taps[3 + column], &taps[6 + column]]);
-        for (row, values) in spread.into_iter().enumerate() {
-            rows[row][column] = values;
+        for i in 0..BLOCK {
+            let [a, b, c, d] = spread(taps[column][i], taps[3 + column][i], taps[6 + column][i]);
+            rows[0][column][i] = a;
+            rows[1][column][i] = b;
+            rows[2][column][i] = c;
+            rows[3][column][i] = d;
         }
     }
-    let mut points = [[0.0; BLOCK]; POINTS];
-    for (row, [a, b, c]) in rows.iter().enumerate() {
-        points[4 * row..][..4].copy_from_slice(&spread([a, b, c]));
+    for (row, [left, middle, right]) in rows.iter().enumerate() {
+        for i in 0..BLOCK {
+            let [a, b, c, d] = spread(left[i], middle[i], right[i]);
+            points[4 * row][i] = a;
+            points[4 * row + 1][i] = b;
+            points[4 * row + 2][i] = c;
+            points[4 * row + 3][i] = d;
+        }
     }
-    points
 }
 
 /// `G` of three values.
 #[inline(always)]
-fn spread([a, b, c]: [&[f32; BLOCK]; 3]) -> [[f32; BLOCK]; 4] {
-    let mut out = [*a, [0.0; BLOCK], [0.0; BLOCK], *c];
-    for i in 0..BLOCK {
-        let even = 0.5 * (a[i] + c[i]);
-        out[1][i] = even + 0.5 * b[i];
-        out[2][i] = even - 0.5 * b[i];
-    }
-    out
+fn spread(a: f32, b: f32, c: f32) -> [f32; 4] {
+    let even = 0.5 * (a + c);
+    [a, even + 0.5 * b, even - 0.5 * b, c]
 }
