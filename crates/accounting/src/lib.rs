@@ -37,7 +37,7 @@ pub use bracket::Bracket;
 pub use error::{AccountingError, Result};
 pub use pair::{Distances, Participation, Substitution};
 pub use partition::{Allocation, AllocationAnswer, AllocationBound, Partition};
-pub use pld::{Pld, Precision};
+pub use pld::{GivenLosses, Pld, Precision};
 
 /// The README's examples are tests of this crate.
 #[cfg(doctest)]

@@ -3,10 +3,12 @@
 mod compose;
 mod curve;
 mod discretise;
+mod given;
 mod lattice;
 mod profile;
 mod solver;
 mod tilt;
 mod window;
 
+pub use given::GivenLosses;
 pub use profile::{Pld, Precision};

@@ -86,6 +86,11 @@ impl Pld {
         Self { remove: vec![(step.into_pair().mirrored(), 1)], add: None }
     }
 
+    /// A pair for removal and one for addition, or one for both.
+    pub(super) fn of_pairs(removal: Pair, addition: Option<Pair>) -> Self {
+        Self { remove: vec![(removal, 1)], add: addition.map(|pair| vec![(pair, 1)]) }
+    }
+
     /// A pair for removal, and its reverse for addition.
     pub(crate) fn asymmetric(removal: Pair) -> Self {
         Self { add: Some(vec![(removal.clone().reversed(), 1)]), remove: vec![(removal, 1)] }

@@ -1,0 +1,122 @@
+//! Distributions that come from elsewhere, loss by loss.
+
+use std::sync::Arc;
+
+use super::Pld;
+use crate::error::{AccountingError, Result, in_range};
+use crate::limits;
+use crate::pair::{Atoms, Discrete, Pair};
+
+/// A privacy-loss distribution with finitely many losses.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct GivenLosses {
+    /// Losses, strictly increasing, with the probability of each under the first distribution of the pair.
+    pub losses: Vec<(f64, f64)>,
+    /// The probability of an infinite loss.
+    pub infinite: f64,
+}
+
+impl GivenLosses {
+    /// The pair of these losses. Mass that is missing to 1 counts as infinite loss.
+    fn pair(&self) -> Result<Pair> {
+        let (losses, masses): (Vec<f64>, Vec<f64>) = self.losses.iter().copied().unzip();
+        for &loss in &losses {
+            in_range("loss", loss, -limits::MAX_EPSILON, limits::MAX_EPSILON, "[-10000, 10000]")?;
+        }
+        if let Some(pair) = losses.windows(2).find(|pair| pair[0] >= pair[1]) {
+            let range = "the increasing order of losses";
+            return Err(AccountingError::OutOfRange { name: "loss", value: pair[1], range });
+        }
+        for &mass in masses.iter().chain([&self.infinite]) {
+            in_range("probability", mass, 0.0, 1.0 + ROUNDING, "[0, 1]")?;
+        }
+        let sum = masses.iter().sum::<f64>() + self.infinite;
+        if (sum - 1.0).abs() > ROUNDING {
+            return Err(AccountingError::NotADistribution { names: "of the losses", sum });
+        }
+        let infinite = self.infinite + (1.0 - sum).max(0.0);
+        let atoms = Atoms { losses, masses, infinite };
+        Ok(Pair::Discrete(Arc::new(Discrete { upper: atoms.clone(), lower: atoms })))
+    }
+}
+
+/// How far probabilities that others computed by Fourier transforms may be from a sum of 1.
+const ROUNDING: f64 = 1e-6;
+
+impl Pld {
+    /// A mechanism known by its losses: those of removing a record, and those of adding one, where they differ.
+    ///
+    /// # Guarantee
+    /// Answers are brackets of the distributions given. They bound a mechanism's privacy where the distributions dominate it.
+    /// Composed many times with itself on a lattice that is not its own, the bracket grows wide, or no answer is found.
+    ///
+    /// # Errors
+    /// Losses that do not increase, or probabilities that do not add up to 1.
+    pub fn from_losses(removal: &GivenLosses, addition: Option<&GivenLosses>) -> Result<Self> {
+        Ok(Self::of_pairs(removal.pair()?, addition.map(GivenLosses::pair).transpose()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Precision;
+
+    /// Randomised response: the truth with probability `e^epsilon / (1 + e^epsilon)`.
+    fn response(epsilon: f64) -> GivenLosses {
+        let truth = epsilon.exp() / (1.0 + epsilon.exp());
+        GivenLosses { losses: vec![(-epsilon, 1.0 - truth), (epsilon, truth)], infinite: 0.0 }
+    }
+
+    #[test]
+    fn given_losses_are_bracketed() {
+        let pld = Pld::from_losses(&response(0.3), None).unwrap();
+        let truth = 0.3_f64.exp() / (1.0 + 0.3_f64.exp());
+        for at in [0.0, 0.1, 0.29, 0.3, 2.0] {
+            let bracket = pld.delta(at, Precision::default()).unwrap();
+            let exact = truth * (1.0 - (at - 0.3_f64).exp()).max(0.0);
+            // The closed form itself is good to a few roundings.
+            assert!(
+                bracket.lower <= exact + 1e-15 && exact <= bracket.upper + 1e-15,
+                "{at} {bracket:?} {exact}"
+            );
+        }
+    }
+
+    #[test]
+    fn directions_are_kept_apart() {
+        let (weak, strong) = (response(0.1), response(0.9));
+        let pld = Pld::from_losses(&weak, Some(&strong)).unwrap();
+        let alone = Pld::from_losses(&strong, None).unwrap();
+        assert!(!pld.is_symmetric() && alone.is_symmetric());
+        let delta = |pld: &Pld| pld.delta(0.2, Precision::default()).unwrap();
+        assert_eq!(delta(&pld), delta(&alone));
+    }
+
+    #[test]
+    fn missing_mass_is_an_infinite_loss() {
+        let given = GivenLosses { losses: vec![(0.0, 1.0 - 1e-7)], infinite: 0.0 };
+        let bracket = Pld::from_losses(&given, None).unwrap().delta(5.0, Precision::default()).unwrap();
+        // The sum of the masses is rounded to 1e-16.
+        assert!((bracket.upper - 1e-7).abs() < 1e-15, "{bracket:?}");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let nonsense = [
+            (vec![(0.0, 0.5), (0.0, 0.5)], 0.0),
+            (vec![(0.0, 0.5)], 0.0),
+            (vec![(0.0, 1.5)], 0.0),
+            (vec![(0.0, 1.5), (1.0, -0.5)], 0.0),
+            (vec![(f64::NAN, 1.0)], 0.0),
+            (vec![(f64::INFINITY, 1.0)], 0.0),
+            (vec![(0.0, f64::NAN)], 0.0),
+            (vec![(0.0, 0.5)], f64::NAN),
+        ];
+        for (losses, infinite) in nonsense {
+            let given = GivenLosses { losses, infinite };
+            let error = Pld::from_losses(&given, None).unwrap_err();
+            assert!(!error.hint().is_empty(), "{error}");
+        }
+    }
+}
