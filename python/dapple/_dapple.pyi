@@ -496,6 +496,12 @@ class Pld:
         The same between a lower and an upper bound.
         """
     @staticmethod
+    def from_losses(losses: Sequence[tuple[float, float]], infinite: SupportsFloat | SupportsIndex = 0.0, *, addition: Sequence[tuple[float, float]] | None = None, addition_infinite: SupportsFloat | SupportsIndex = 0.0) -> Pld:
+        """
+        A mechanism known by its losses: pairs of a loss and its probability, losses increasing, and the probability of an infinite
+        loss. `addition` and `addition_infinite` are those of adding a record, where they differ from those of removing one.
+        """
+    @staticmethod
     def gaussian(noise_multiplier: SupportsFloat | SupportsIndex, *, sensitivity: SupportsFloat | SupportsIndex = 1.0) -> Pld:
         """
         The Gaussian mechanism: two normals whose means differ by `sensitivity` at a standard deviation of `noise_multiplier`.

@@ -12,13 +12,13 @@ import math
 
 import numpy
 from dp_accounting import dp_event
-from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 
 import dapple
 from dapple.errors import NoTheoremError, PlanError
 
-__all__ = ["event", "neighboring_relation", "to_pld"]
+__all__ = ["event", "from_pld", "neighboring_relation", "to_pld"]
 
 #: A longer lattice takes too long to compose.
 _MOST_PLACES = 1_000_000
@@ -113,6 +113,27 @@ def to_pld(
         atoms[place], atoms[-place] = mass, mirror
     return privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(
         atoms, infinity_mass=float(deltas[-1]), value_discretization_interval=interval, pessimistic_estimate=True
+    )
+
+
+def from_pld(pld: privacy_loss_distribution.PrivacyLossDistribution) -> dapple.Pld:
+    """Google's distribution as ours, both directions apart, atom by atom: nothing is rounded. Answers bound a mechanism where the
+    distribution does, that is, where it was made with a pessimistic estimate. Compose equal steps there before converting: the
+    result composes with other mechanisms here, but hundreds of times with itself it may have no answer."""
+    remove, add = (pmf.to_dense_pmf() for pmf in (pld._pmf_remove, pld._pmf_add))
+    if not (remove._pessimistic_estimate and add._pessimistic_estimate):
+        raise PlanError("an optimistic estimate bounds nothing from above", "make it with pessimistic_estimate=True")
+
+    def losses(pmf: pld_pmf.DensePLDPmf) -> list[tuple[float, float]]:
+        places = pmf._lower_loss + numpy.arange(pmf.size)
+        # Rounding of Fourier transforms leaves masses of -1e-20; none is the safe side of them.
+        masses = numpy.maximum(pmf._probs, 0.0)
+        return [(place * pmf._discretization, mass) for place, mass in zip(places.tolist(), masses.tolist()) if mass > 0.0]
+
+    if pld._symmetric:
+        return dapple.Pld.from_losses(losses(remove), remove._infinity_mass)
+    return dapple.Pld.from_losses(
+        losses(remove), remove._infinity_mass, addition=losses(add), addition_infinite=add._infinity_mass
     )
 
 

@@ -85,6 +85,40 @@ def test_our_distribution_as_theirs(plan):
     assert lower <= twice <= upper * 1.02
 
 
+@pytest.mark.parametrize("steps", [1, 50])
+@pytest.mark.parametrize("rate", [0.05, 1.0])
+def test_their_distribution_as_ours(rate, steps):
+    theirs = google.from_gaussian_mechanism(1.0, sampling_prob=rate, value_discretization_interval=1e-3).self_compose(steps)
+    ours = dapple.dp_accounting.from_pld(theirs)
+    assert ours.is_symmetric == (rate == 1.0)
+    exact = dapple.Pld.gaussian(1.0).subsample(rate).self_compose(steps)
+    for epsilon in (0.0, 0.5, 1.5, 4.0):
+        lower, upper = ours.delta_bracket(epsilon)
+        delta = theirs.get_delta_for_epsilon(epsilon)
+        # The same atoms: the bracket holds their answer up to the rounding of sums of them, and bounds what they bound.
+        assert lower <= delta * (1 + 1e-9) + 1e-13 and delta * (1 - 1e-9) <= upper
+        assert exact.delta_bracket(epsilon)[0] <= upper
+    assert ours.epsilon(1e-5) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-3)
+
+
+def test_their_distribution_composed_here():
+    interval = 1e-3
+    theirs = google.from_gaussian_mechanism(1.0, sampling_prob=0.02, value_discretization_interval=interval).self_compose(100)
+    ours = dapple.dp_accounting.from_pld(theirs).compose(dapple.Pld.gaussian(5.0))
+    both = theirs.compose(google.from_gaussian_mechanism(5.0, value_discretization_interval=interval))
+    lower, upper = ours.epsilon_bracket(1e-6)
+    # Theirs is rounded to its lattice twice, ours to another one once more.
+    assert upper == pytest.approx(both.get_epsilon_for_delta(1e-6), rel=5e-3)
+    exact = dapple.Pld.poisson_gaussian(0.02, 1.0).self_compose(100).compose(dapple.Pld.gaussian(5.0))
+    assert upper >= exact.epsilon_bracket(1e-6)[0]
+
+
+def test_optimistic_estimates_are_refused():
+    hopeful = google.from_gaussian_mechanism(1.0, pessimistic_estimate=False, use_connect_dots=False, value_discretization_interval=1e-2)
+    with pytest.raises(dapple.PlanError, match="optimistic"):
+        dapple.dp_accounting.from_pld(hopeful)
+
+
 def test_composition_with_a_mechanism_of_theirs():
     ours = dapple.Plan(**RECORDS).pld()
     laplace = google.from_laplace_mechanism(10.0, value_discretization_interval=1e-3)

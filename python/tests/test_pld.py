@@ -64,6 +64,19 @@ def test_profiles_and_trade_offs():
     assert exact - 0.01 <= error <= exact
 
 
+def test_given_losses():
+    # Randomised response: the truth with probability p.
+    epsilon, p = 0.4, math.exp(0.4) / (1 + math.exp(0.4))
+    pld = dapple.Pld.from_losses([(-epsilon, 1 - p), (epsilon, p)])
+    lower, upper = pld.delta_bracket(0.1)
+    # The closed form rounds a few times.
+    assert lower - 1e-12 <= p * (1 - math.exp(0.1 - epsilon)) <= upper + 1e-12
+    assert pld.epsilon(1e-9) <= epsilon * 1.001
+    with pytest.raises(dapple.AccountingError) as caught:
+        dapple.Pld.from_losses([(0.0, 0.5)])
+    assert caught.value.hint
+
+
 def test_questions_out_of_range():
     with pytest.raises(dapple.AccountingError) as caught:
         dapple.Pld.gaussian(1.0).epsilon(2.0)

@@ -296,7 +296,7 @@ impl PyPlan {
 
     /// Plans travel to other processes as their text and the pixels of their masks.
     #[pyo3(signature = () -> "tuple[Any, ...]")]
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, Vec<Packed<'py>>))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let masks = self.request.masks.iter();
         let masks = masks.map(|mask| (pair(mask.size()), PyBytes::new(py, mask.bytes()))).collect();
         Ok((PyType::new::<Self>(py).getattr("_restore")?, (self.to_toml(), masks)))
@@ -316,6 +316,9 @@ impl PyPlan {
         Self::check(py, Request::with_masks(spec, masks))
     }
 }
+
+/// What makes a plan again, and what it is given.
+type Reduced<'py> = (Bound<'py, PyAny>, (String, Vec<Packed<'py>>));
 
 /// A mask's width and height, and its pixels.
 type Packed<'py> = ((u32, u32), Bound<'py, PyBytes>);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dapple_accounting::{AccountingError, Bracket, Pld, Precision};
+use dapple_accounting::{AccountingError, Bracket, GivenLosses, Pld, Precision};
 use dapple_plan::PlanError;
 use pyo3::prelude::*;
 
@@ -72,6 +72,22 @@ impl PyPld {
     #[staticmethod]
     fn poisson_gaussian(py: Python<'_>, sample_rate: f64, noise_multiplier: f64) -> PyResult<Self> {
         made(py, Pld::poisson_gaussian(sample_rate, noise_multiplier))
+    }
+
+    /// A mechanism known by its losses: pairs of a loss and its probability, losses increasing, and the probability of an infinite
+    /// loss. `addition` and `addition_infinite` are those of adding a record, where they differ from those of removing one.
+    #[staticmethod]
+    #[pyo3(signature = (losses: "Sequence[tuple[float, float]]", infinite = 0.0, *, addition: "Sequence[tuple[float, float]] | None" = None, addition_infinite = 0.0))]
+    fn from_losses(
+        py: Python<'_>,
+        losses: Vec<(f64, f64)>,
+        infinite: f64,
+        addition: Option<Vec<(f64, f64)>>,
+        addition_infinite: f64,
+    ) -> PyResult<Self> {
+        let removal = GivenLosses { losses, infinite };
+        let addition = addition.map(|losses| GivenLosses { losses, infinite: addition_infinite });
+        made(py, Pld::from_losses(&removal, addition.as_ref()))
     }
 
     /// Both mechanisms on the same data, the second possibly chosen after seeing what the first gave.
