@@ -204,7 +204,7 @@ fn digest(pairs: &[Pair]) -> Result<Table, Failure> {
         for (sees, paper, values) in [
             ("the whole image".to_owned(), Some(without), plain),
             (format!("one random {CROP} × {CROP} crop"), Some(with), cropped),
-            (format!("{crops} such crops, answers averaged"), None, averaged),
+            (format!("{crops} crops on a grid, answers averaged"), None, averaged),
         ] {
             let (mean, deviation) = moments(values);
             table.push([

@@ -203,7 +203,7 @@ fn notes(plan: &PlanSpec, scale: Scale, steps: u64) -> Vec<String> {
     notes.extend(match scale {
         Scale::Tiny => [
             "Scenes of garments stand in for textures: most crops tell the label. The paper fine-tunes ResNet-18 and VGG-11 on the describable textures, --scale small or full.",
-            "The learning rate at each ε and level was chosen on further scenes of the training garments, at no charge to the budget; the paper chose one at ε = 10 for all.",
+            "The learning rate at each ε and level was chosen on further scenes of the training garments, which the budget does not count; the paper chose one at ε = 10 for all.",
         ]
         .map(str::to_owned)
         .to_vec(),
