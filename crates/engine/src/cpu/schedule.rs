@@ -138,6 +138,10 @@ impl Schedule {
                     }
                     if reads.output {
                         action.output = planner.touch(activation(index, true), step, time);
+                        // The norm is taken with the last view, when the others' backward passes are over.
+                        if purpose.deferred[index] {
+                            planner.keep(activation(index, true));
+                        }
                     }
                     if saved_len(&step.kernel, step) > 0 {
                         action.saved = Some(planner.touch(saved(index, true), step, time));
