@@ -57,7 +57,7 @@ impl AllocationBound {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Exact => "exact privacy-loss distribution of one appearance",
+            Self::Exact => "exact privacy-loss distribution",
             Self::Composition => "composition of one appearance in each of k parts",
             Self::RenyiExact => "Rényi divergence of the mixture, exact (D Theorem 3.1, eq. 2)",
             Self::RenyiBound => "Rényi divergence of the mixture, bounded (D Theorem 3.1, eq. 3)",
