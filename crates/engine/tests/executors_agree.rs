@@ -172,6 +172,33 @@ fn filtered_convolutions_agree_whatever_the_threads_groups_and_memory() {
     }
 }
 
+/// The norm of a deferred standardised layer reads the outputs of all views, after the first ones' backward passes are over.
+#[test]
+fn deferred_standardised_layers_agree_over_views() {
+    let mut builder = dapple_graph::GraphBuilder::new(&[24, 2, 2]);
+    let mut x = builder.input();
+    for layer in 0..4 {
+        let window = dapple_graph::Window::square(3).padding(1);
+        let spec = dapple_graph::ConvSpec::new(24, window).standardise(1e-5);
+        x = builder.conv(&format!("conv{layer}"), x, spec).unwrap();
+        x = builder.group_norm(&format!("norm{layer}"), x, 4).unwrap();
+        x = builder.add(&format!("relu{layer}"), dapple_graph::Op::Relu, &[x]).unwrap();
+    }
+    x = builder.add("flatten", dapple_graph::Op::Reshape(vec![96]), &[x]).unwrap();
+    let zero = dapple_graph::Init::Constant(0.0);
+    x = builder.linear("head", x, 4, zero, zero).unwrap();
+    let graph = builder.finish(x, common::CLASSES).unwrap();
+    let data = Data::new(&graph, 2, 3);
+    let clipping = Clipping::Flat { max_norm: 0.7 };
+    agree(
+        "standardised views",
+        &graph,
+        &data.batch(),
+        &clipping,
+        Options { threads: 1, ..Options::default() },
+    );
+}
+
 #[test]
 fn threads_inside_a_sample_change_no_bit() {
     let clipping = Clipping::Flat { max_norm: 0.7 };
