@@ -67,8 +67,8 @@ impl Noise {
     /// # Guarantee
     /// Coordinate by coordinate the result is `s round((x + z) / s)`, where `z` is a real number with the normal distribution of mean
     /// zero and at least the stated standard deviation, independent of everything else, except with probability at most 2^-90 for each
-    /// coordinate, and provided the key's stream is uniform. It is a function of `x` and the key alone: neither threads nor the
-    /// processor change a bit of it.
+    /// coordinate, and provided the key's stream is uniform; what has more than 24 bits is then rounded to single precision. It is a
+    /// function of `x` and the key alone: neither threads nor the processor change a bit of it.
     ///
     /// # Errors
     /// A value that is not finite.

@@ -177,7 +177,8 @@ impl Run {
         let phase = sampler.phase(self.step)?;
         let phase_end: u64 = self.prepared.parts()[..=phase].iter().map(dapple_plan::Plan::steps).sum();
         let regular = [train.checkpoint_every, train.evaluate_every].into_iter().flatten().map(to_multiple);
-        Ok(regular.fold(phase_end - self.step, u64::min))
+        let largest = self.ledger.history().start().largest_block;
+        Ok(regular.fold((phase_end - self.step).min(largest), u64::min))
     }
 
     fn sampler(&self) -> Result<Sampler, TrainError> {

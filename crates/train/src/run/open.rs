@@ -164,7 +164,8 @@ fn verified(folder: &Folder) -> Result<(Prepared, History), TrainError> {
     }
     let prepared = Prepared::again(spec, masks)?;
     let data_key = files::read(&folder.data_key())?;
-    let now = start_entry(&prepared, &data_key)?;
+    // How many steps are promised at once is the run's own choice, and may be another program's.
+    let now = Start { largest_block: began.largest_block, ..start_entry(&prepared, &data_key)? };
     match () {
         () if now.data != began.data => Err(changed("data set")),
         () if now.weights != began.weights => Err(changed("weights file")),
@@ -210,6 +211,7 @@ fn hidden_fingerprint(dataset: &dyn Dataset, key: &[u8]) -> Result<String, Train
     Ok(digest::of(&[key, dataset.fingerprint()?.as_bytes()]))
 }
 
+/// Bytes from the operating system, by a key that serves nothing else.
 fn fresh_bytes() -> Result<[u8; 32], TrainError> {
     let mut bytes = [0; 32];
     MasterKey::from_os()?.purpose(Purpose::Split).step(0).stream(0).fill_bytes(&mut bytes);
