@@ -17,7 +17,7 @@ use crate::run_page;
 /// Trains a model by a plan and certifies what it spent
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The plan as a TOML file, with sections [data], [model] and [optimiser]
+    /// The plan as a TOML file, with sections `data`, `model` and `optimiser`
     #[arg(value_name = "PLAN", conflicts_with = "plan")]
     file: Option<PathBuf>,
     /// The folder of the run; it must not hold one yet
