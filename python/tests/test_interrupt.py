@@ -29,8 +29,8 @@ def test_other_threads_go_on():
         counted += 1
         time.sleep(0)
     thread.join()
-    # With the lock held for whole calls this loop would have been let in a few times at most.
-    assert counted > 1000
+    # With the lock held during the sweep, which is one call, this loop would have been let in once or twice.
+    assert counted > 50
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one child on Windows")
