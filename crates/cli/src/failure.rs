@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
+use dapple_data::DataError;
 use dapple_plan::PlanError;
 use dapple_report::ReportError;
 use dapple_train::TrainError;
@@ -80,6 +81,13 @@ fn one_line(text: &str) -> String {
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         let hint = error.hint().unwrap_or_else(|| "see `dapple help`".to_owned());
+        Self::request(error.to_string(), hint)
+    }
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Self {
+        let hint = error.hint().unwrap_or_else(|| "see `dapple help train`".to_owned());
         Self::request(error.to_string(), hint)
     }
 }

@@ -1,12 +1,12 @@
 //! From files and flags to a plan.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
-use dapple_geometry::{MAX_PIXELS, Mask, Size};
+use dapple_data::formats;
+use dapple_geometry::Mask;
 use dapple_plan::{Plan, PlanSpec};
-use image::{DynamicImage, ImageFormat, ImageReader};
 
 use crate::args::Common;
 use crate::failure::Failure;
@@ -85,28 +85,5 @@ pub(crate) fn read_plan(path: &Path) -> Result<PlanSpec, Failure> {
 
 /// The masks that a plan names.
 pub(crate) fn masks(spec: &PlanSpec) -> Result<Vec<Mask>, Failure> {
-    spec.region.mask.iter().map(|name| read_mask(Path::new(name))).collect()
-}
-
-fn read_mask(path: &Path) -> Result<Mask, Failure> {
-    let wrong = |problem: String| {
-        Failure::request(
-            format!("region.mask (--region-mask): {}: {problem}", path.display()),
-            "give a PNG picture in which white marks private pixels and black the rest",
-        )
-    };
-    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-    let mut reader = ImageReader::with_format(BufReader::new(file), ImageFormat::Png);
-    let mut limits = image::Limits::default();
-    limits.max_alloc = Some(8 * MAX_PIXELS);
-    reader.limits(limits);
-    let picture = reader.decode().map_err(|error| wrong(error.to_string()))?;
-    let size =
-        Size::named("mask", picture.width(), picture.height()).map_err(|error| wrong(error.to_string()))?;
-    let bytes = match picture {
-        DynamicImage::ImageLuma8(grey) => grey.into_raw(),
-        // Sixteen bits, so that no faint colour rounds to black: whatever is not black is private.
-        other => other.into_luma16().pixels().map(|pixel| u8::from(pixel.0[0] != 0)).collect(),
-    };
-    Mask::from_bytes(size, bytes).map_err(|error| wrong(error.to_string()))
+    Ok(spec.region.mask.iter().map(|name| formats::read_mask(Path::new(name))).collect::<Result<_, _>>()?)
 }

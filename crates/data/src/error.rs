@@ -18,6 +18,14 @@ pub enum DataError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// A picture that cannot be a mask.
+    #[error("region.mask (--region-mask): {}: {problem}", path.display())]
+    Mask {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A file that begins like no file of its format.
     #[error("{}: not {expected}: it begins with {found}", path.display())]
     Magic {
@@ -224,6 +232,9 @@ impl DataError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Io { .. } => "check the path in the [data] section and who may read it".into(),
+            Self::Mask { .. } => {
+                "give a PNG picture in which white marks private pixels and black the rest".into()
+            }
             Self::Magic { .. } => "check `data.format`, and that images and labels are not exchanged".into(),
             Self::Length { .. } => "the file was cut short or is another one; fetch it again".into(),
             Self::Malformed { .. } | Self::Picture { .. } => "fetch the file again, or take it out".into(),

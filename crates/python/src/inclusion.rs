@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use dapple_geometry::Region;
-use dapple_plan::{PlanError, Spatial};
+use dapple_plan::{PlanError, Seen, Spatial};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMapping, PyMemoryView};
 
@@ -38,27 +37,16 @@ pub(crate) struct Inclusion {
 impl Inclusion {
     fn of(request: &Request) -> Result<Self, PlanError> {
         let spatial = Spatial::check(&request.spec, &request.masks)?;
-        let protected = spatial.protected().ok_or(PlanError::Missing {
-            key: "region.patch",
-            why: "there is no private region; give a patch, a circle or a mask",
-        })?;
-        let seen = spatial.seen().ok_or(PlanError::Missing {
-            key: "pipeline.crop",
-            why: "without a crop every view shows the region",
-        })?;
-        // An annotated region lies where its mask says.
-        let annotated = match protected.regions() {
-            [Region::Mask(mask)] => mask.bounding_box().map(|(x, y, _)| (x, y)),
-            _ => None,
-        };
+        let Seen { probability, worst_origin, crop_origins, hits, probability_of_one_view, views } =
+            Seen::new(&spatial)?;
         Ok(Self {
-            probability: spatial.inclusion_probability(),
-            probability_of_one_view: seen.probability(),
-            worst_origin: seen.worst_origin.or(annotated),
-            crop_origins: seen.counts.map(|counts| counts.crop_origins),
-            hits: seen.counts.map(|counts| counts.hits),
-            views: spatial.views(),
             spatial: Arc::new(spatial),
+            probability,
+            probability_of_one_view,
+            worst_origin,
+            crop_origins,
+            hits,
+            views,
         })
     }
 }

@@ -1,15 +1,13 @@
 //! Masks from arrays and from pictures.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
-use dapple_geometry::{MAX_PIXELS, Mask, Size};
-use image::{DynamicImage, ImageFormat, ImageReader};
+use dapple_data::formats;
+use dapple_geometry::{Mask, Size};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple};
 
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, Raise};
 
 /// The key of a plan that is a mask.
 pub(crate) const KEY: &str = "region.mask";
@@ -53,25 +51,7 @@ fn wrong(py: Python<'_>, problem: &str) -> PyErr {
     errors::raise(py, Class::Plan, &format!("region.mask (--region-mask): {problem}"), Some(hint))
 }
 
-/// The mask of a PNG picture, in which whatever is not black is private.
+/// The mask of a PNG picture.
 pub(crate) fn read(py: Python<'_>, path: &Path) -> PyResult<Mask> {
-    let wrong = |problem: String| {
-        let message = format!("region.mask (--region-mask): {}: {problem}", path.display());
-        let hint = "give a PNG picture in which white marks private pixels and black the rest";
-        errors::raise(py, Class::Plan, &message, Some(hint))
-    };
-    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-    let mut reader = ImageReader::with_format(BufReader::new(file), ImageFormat::Png);
-    let mut limits = image::Limits::default();
-    limits.max_alloc = Some(8 * MAX_PIXELS);
-    reader.limits(limits);
-    let picture = reader.decode().map_err(|error| wrong(error.to_string()))?;
-    let size =
-        Size::named("mask", picture.width(), picture.height()).map_err(|error| wrong(error.to_string()))?;
-    let bytes = match picture {
-        DynamicImage::ImageLuma8(grey) => grey.into_raw(),
-        // Sixteen bits, so that no faint colour rounds to black.
-        other => other.into_luma16().pixels().map(|pixel| u8::from(pixel.0[0] != 0)).collect(),
-    };
-    Mask::from_bytes(size, bytes).map_err(|error| wrong(error.to_string()))
+    formats::read_mask(path).map_err(|error| error.raise(py))
 }

@@ -4,10 +4,9 @@ use std::io::Cursor;
 use std::path::PathBuf;
 
 use clap::Args;
-use dapple_geometry::{HeatMap, Region};
-use dapple_plan::{PlanError, Spatial, number};
+use dapple_geometry::HeatMap;
+use dapple_plan::{Seen, Spatial, number};
 use image::{ImageFormat, Rgb, RgbImage};
-use serde::Serialize;
 
 use crate::args::Common;
 use crate::failure::Failure;
@@ -27,26 +26,13 @@ pub(crate) struct Arguments {
     heatmap: Option<PathBuf>,
 }
 
-#[derive(Serialize)]
-struct Answer {
-    /// That any of the views sees the region; never too small.
-    probability: f64,
-    /// Where the region's bounding box starts, at its worst.
-    worst_origin: Option<(u32, u32)>,
-    /// Places of a crop of fixed size, and those that see the region.
-    crop_origins: Option<u64>,
-    hits: Option<u64>,
-    probability_of_one_view: f64,
-    views: u32,
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.heatmap {
         output::check_target("heatmap", path)?;
     }
     let Request { spec, masks } = Request::load(&arguments.common)?;
     let spatial = Spatial::check(&spec, &masks)?;
-    let answer = answer(&spatial)?;
+    let seen = Seen::new(&spatial)?;
     if let Some(path) = &arguments.heatmap {
         let map = spatial.heatmap()?;
         let most = map.values.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
@@ -54,36 +40,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         output::say(arguments.common.quiet, &format!("dark is 0, light is {most:.4}, for one view"));
     }
     if arguments.common.json {
-        return output::print_json(&answer);
+        return output::print_json(&seen);
     }
-    output::print(&text(&answer))
+    output::print(&text(&seen))
 }
 
-fn answer(spatial: &Spatial) -> Result<Answer, PlanError> {
-    let protected = spatial.protected().ok_or(PlanError::Missing {
-        key: "region.patch",
-        why: "there is no private region; give a patch, a circle or a mask",
-    })?;
-    let seen = spatial.seen().ok_or(PlanError::Missing {
-        key: "pipeline.crop",
-        why: "without a crop every view shows the region",
-    })?;
-    // An annotated region lies where its mask says.
-    let annotated = match protected.regions() {
-        [Region::Mask(mask)] => mask.bounding_box().map(|(x, y, _)| (x, y)),
-        _ => None,
-    };
-    Ok(Answer {
-        probability: spatial.inclusion_probability(),
-        worst_origin: seen.worst_origin.or(annotated),
-        crop_origins: seen.counts.map(|counts| counts.crop_origins),
-        hits: seen.counts.map(|counts| counts.hits),
-        probability_of_one_view: seen.probability(),
-        views: spatial.views(),
-    })
-}
-
-fn text(answer: &Answer) -> String {
+fn text(answer: &Seen) -> String {
     let mut lines = vec![("probability", number::up(answer.probability, 7))];
     if answer.views > 1 {
         lines.push(("of one view", number::up(answer.probability_of_one_view, 7)));

@@ -4,6 +4,7 @@ mod cifar;
 mod folder;
 mod gzip;
 mod idx;
+mod mask;
 mod npy;
 mod packed;
 
@@ -11,6 +12,7 @@ pub use cifar::cifar;
 pub use folder::{ImageFolder, decode};
 pub use idx::idx;
 pub(crate) use idx::{idx_in_memory, named};
+pub use mask::read_mask;
 pub use npy::Npy;
 pub use packed::Packed;
 
