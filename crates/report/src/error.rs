@@ -31,6 +31,22 @@ pub enum ReportError {
     /// The PNG encoder refused.
     #[error("the PNG could not be encoded: {0}")]
     Encode(String),
+    /// A picture whose pixels do not fill its rectangle.
+    #[error("a picture of {width} x {height} with {found} pixels cannot be made")]
+    Pixels {
+        /// Width asked for.
+        width: u32,
+        /// Height asked for.
+        height: u32,
+        /// Pixels given.
+        found: usize,
+    },
+    /// A map of classes with no colours, or with more than a byte can count.
+    #[error("a label map with {colours} colours cannot be made")]
+    Palette {
+        /// Colours given.
+        colours: usize,
+    },
     /// The crop picture's rectangles do not fit into one another.
     #[error(
         "{inner} of {inner_width} x {inner_height} does not fit into the {outer_width} x {outer_height} image"
@@ -57,6 +73,10 @@ impl ReportError {
             Self::PixelSize { .. } => Some("use a smaller scale, or fewer panels, or write SVG"),
             Self::DoesNotFit { .. } => Some("sizes must be at least 1 x 1 and at most the image's"),
             Self::RowLength { .. } => Some("give one cell a column; an unknown value is Cell::Empty"),
+            Self::Pixels { .. } => {
+                Some("width and height must be positive, and the pixels as many as their product")
+            }
+            Self::Palette { .. } => Some("label maps have from 1 to 256 classes"),
             Self::Font | Self::Encode(_) => None,
         }
     }

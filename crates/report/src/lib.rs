@@ -27,6 +27,7 @@ mod font;
 pub mod number;
 pub mod page;
 pub mod paint;
+pub mod raster;
 pub mod scene;
 pub mod table;
 
@@ -35,5 +36,6 @@ pub use crop::{CropPicture, crop_picture};
 pub use error::ReportError;
 pub use figure::Figure;
 pub use page::{Card, Page, Section};
-pub use paint::Theme;
+pub use paint::{Rgb, Theme};
+pub use raster::{LabelPicture, Picture, class_colour};
 pub use table::{Cell, Column, Table, TextStyle};

@@ -1,7 +1,7 @@
 //! What a section is made of.
 
 use super::{Card, inline::render};
-use crate::escape::escape;
+use crate::{escape::escape, paint::Rgb};
 use std::fmt::Write as _;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -9,6 +9,8 @@ pub(super) enum Block {
     Paragraph(String),
     Drawing { svg: String, caption: String },
     Image { data: String, alternative: String, caption: String },
+    Gallery { pictures: Vec<(String, String)>, caption: String },
+    Legend(Vec<(Rgb, String)>),
     Table { html: String, caption: String },
     Facts(Vec<(String, String)>),
     Cards(Vec<Card>),
@@ -42,6 +44,30 @@ impl Block {
                     out,
                     "<figure>\n<img src=\"data:image/png;base64,{data}\" alt=\"{alternative}\">\n{caption}\n</figure>"
                 );
+            }
+            Self::Gallery { pictures, caption } => {
+                counters.figures += 1;
+                out.push_str("<figure>\n<div class=\"gallery\">\n");
+                for (name, data) in pictures {
+                    let (label, alternative) = (render(name), escape(name));
+                    let _ = writeln!(
+                        out,
+                        "<div><img src=\"data:image/png;base64,{data}\" alt=\"{alternative}\"><div class=\"label\">{label}</div></div>"
+                    );
+                }
+                let caption = numbered("Figure", counters.figures, caption);
+                let _ = writeln!(out, "</div>\n{caption}\n</figure>");
+            }
+            Self::Legend(entries) => {
+                out.push_str("<p class=\"legend\">");
+                for (colour, name) in entries {
+                    let (colour, name) = (colour.hex(), render(name));
+                    let _ = write!(
+                        out,
+                        "<span><span class=\"swatch\" style=\"background:{colour}\"></span>{name}</span> "
+                    );
+                }
+                out.push_str("</p>\n");
             }
             Self::Table { html, caption } => {
                 counters.tables += 1;
@@ -115,6 +141,8 @@ mod tests {
             .facts([(HOSTILE, HOSTILE)])
             .cards([Card::new(HOSTILE, HOSTILE).detail(HOSTILE)])
             .png(b"png", HOSTILE, HOSTILE)
+            .gallery([(HOSTILE, b"png".as_slice())], HOSTILE)
+            .legend([(crate::Rgb(1, 2, 3), HOSTILE)])
             .code(HOSTILE)
             .details(HOSTILE, Section::new("").paragraph(HOSTILE));
         let html = Page::new(HOSTILE).lead(HOSTILE).section(section).command(HOSTILE).to_html();

@@ -10,7 +10,7 @@ mod inline;
 use crate::{
     Figure, Table, Theme,
     escape::escape,
-    paint::{AXIS, GRID, INK, MUTED, PALETTE, PAPER, Paint},
+    paint::{AXIS, GRID, INK, MUTED, PALETTE, PAPER, Paint, Rgb},
 };
 use block::{Block, Counters};
 use std::fmt::Write as _;
@@ -85,6 +85,23 @@ impl Section {
     pub fn png(self, bytes: &[u8], alternative: impl Into<String>, caption: impl Into<String>) -> Self {
         let data = base64::encode(bytes);
         self.with(Block::Image { data, alternative: alternative.into(), caption: caption.into() })
+    }
+
+    /// Adds PNG images side by side as one figure, each with its name beneath.
+    #[must_use]
+    pub fn gallery<'a, N: Into<String>>(
+        self,
+        pictures: impl IntoIterator<Item = (N, &'a [u8])>,
+        caption: impl Into<String>,
+    ) -> Self {
+        let encoded = pictures.into_iter().map(|(name, bytes)| (name.into(), base64::encode(bytes)));
+        self.with(Block::Gallery { pictures: encoded.collect(), caption: caption.into() })
+    }
+
+    /// Adds a line of colours with their meaning.
+    #[must_use]
+    pub fn legend<N: Into<String>>(self, entries: impl IntoIterator<Item = (Rgb, N)>) -> Self {
+        self.with(Block::Legend(entries.into_iter().map(|(colour, name)| (colour, name.into())).collect()))
     }
 
     /// Adds a table.
