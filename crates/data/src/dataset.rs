@@ -5,9 +5,9 @@ use std::sync::Arc;
 use dapple_geometry::Size;
 use sha2::{Digest, Sha256};
 
-use crate::{DataError, Image};
+use crate::{DataError, Image, Target, TargetKind};
 
-/// Records, each an image with a class, read one at a time.
+/// Records, each an image with a class or with a label map, read one at a time.
 pub trait Dataset: Send + Sync {
     /// Number of records, at least 1.
     fn len(&self) -> usize;
@@ -26,11 +26,31 @@ pub trait Dataset: Send + Sync {
     /// The size that all images share, where the format says so.
     fn image_size(&self) -> Option<Size>;
 
-    /// The class of a record, below [`Dataset::classes`].
+    /// Whether every record has one class, or one for each pixel.
+    fn target_kind(&self) -> TargetKind {
+        TargetKind::Class
+    }
+
+    /// What the model is to say of a record, of the kind that [`Dataset::target_kind`] names and of classes below
+    /// [`Dataset::classes`].
     ///
     /// # Errors
-    /// A record beyond the end.
-    fn label(&self, record: usize) -> Result<u32, DataError>;
+    /// A record beyond the end, a label map that cannot be read or decoded.
+    fn target(&self, record: usize) -> Result<Target, DataError>;
+
+    /// The class of a record.
+    ///
+    /// # Errors
+    /// A record beyond the end, or one with a label map.
+    fn label(&self, record: usize) -> Result<u32, DataError> {
+        match self.target(record)? {
+            Target::Class(class) => Ok(class),
+            Target::Map(_) => {
+                let place = self.place(record);
+                Err(DataError::TargetKind { place, found: "a label map", expected: "one class" })
+            }
+        }
+    }
 
     /// Reads and decodes the image of a record.
     ///
@@ -41,7 +61,7 @@ pub trait Dataset: Send + Sync {
     /// Where a record comes from, for messages.
     fn place(&self, record: usize) -> String;
 
-    /// SHA-256, in hexadecimal digits, of every image and label: another data set has another fingerprint. It is computed
+    /// SHA-256, in hexadecimal digits, of every image and every class or label map: another data set has another fingerprint. It is computed
     /// from the content, so it reads everything once, and it tells of the content: keep it where the data may be kept.
     ///
     /// # Errors
@@ -105,8 +125,12 @@ impl Dataset for Subset {
         self.whole.image_size()
     }
 
-    fn label(&self, record: usize) -> Result<u32, DataError> {
-        self.whole.label(self.at(record)?)
+    fn target_kind(&self) -> TargetKind {
+        self.whole.target_kind()
+    }
+
+    fn target(&self, record: usize) -> Result<Target, DataError> {
+        self.whole.target(self.at(record)?)
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {

@@ -114,6 +114,26 @@ pub enum DataError {
         /// The expected size.
         expected: Size,
     },
+    /// A label map of another size than its image.
+    #[error("the label map of {place} is {found} pixels, but the image is {expected}")]
+    LabelSize {
+        /// Which image.
+        place: String,
+        /// The size of its label map.
+        found: Size,
+        /// The size of the image.
+        expected: Size,
+    },
+    /// Targets of the other kind.
+    #[error("{place} has {found} where {expected} is asked for")]
+    TargetKind {
+        /// Which image.
+        place: String,
+        /// What it has.
+        found: &'static str,
+        /// What is asked for.
+        expected: &'static str,
+    },
     /// An image with another number of channels than its data set.
     #[error("{place} has {found} channels where {expected} are expected")]
     Channels {
@@ -221,6 +241,7 @@ impl DataError {
     pub(crate) fn at(self, place: impl FnOnce() -> String) -> Self {
         match self {
             Self::ImageSize { found, expected, .. } => Self::ImageSize { place: place(), found, expected },
+            Self::LabelSize { found, expected, .. } => Self::LabelSize { place: place(), found, expected },
             Self::Channels { found, expected, .. } => Self::Channels { place: place(), found, expected },
             Self::Geometry { source, .. } => Self::Geometry { place: place(), source },
             other => other,
@@ -248,6 +269,10 @@ impl DataError {
             Self::ImageSize { .. } => {
                 "inclusion probabilities are those of one image size: bring all images to it beforehand, or set `pipeline.image`"
                     .into()
+            }
+            Self::LabelSize { .. } => "a label map has one pixel for each pixel of its image".into(),
+            Self::TargetKind { .. } => {
+                "a classifier needs one class an image, a segmentation model a label map an image".into()
             }
             Self::Channels { .. } => "give one value a channel in `data.mean` and `data.std`".into(),
             Self::Missing { key, .. } => format!("set `{key}` in the plan"),

@@ -21,6 +21,7 @@ pub mod scenes;
 mod split;
 #[cfg(test)]
 mod statistics;
+mod target;
 pub mod uniform;
 mod views;
 
@@ -34,4 +35,5 @@ pub use loader::{Loader, LoaderOptions, Microbatch};
 pub use open::{Opened, open};
 pub use sampler::{Draw, Event, Sampler};
 pub use split::split;
+pub use target::{IGNORED, LabelMap, MAX_MAP_CLASSES, Target, TargetKind, UNLABELLED};
 pub use views::Views;

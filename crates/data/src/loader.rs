@@ -12,7 +12,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::keys::PurposeKey;
 use crate::sampler::Sampler;
 use crate::views::MAX_PIXELS;
-use crate::{DataError, Dataset, Views};
+use crate::{DataError, Dataset, Image, LabelMap, Target, TargetKind, Views};
 
 /// Values of a microbatch for evaluation, unless its size is given.
 const EVALUATION_VALUES: usize = 1 << 24;
@@ -43,7 +43,8 @@ pub struct Microbatch {
     pub phase: usize,
     /// Which records these are.
     pub records: Vec<usize>,
-    /// Their classes, one a record.
+    /// What the model is to say: `[records, views]` classes, or for label maps `[records, views, height, width]`, where
+    /// [`IGNORED`](crate::IGNORED) marks a position without a class.
     pub labels: Vec<u32>,
     /// `[records, views, channels, height, width]`.
     pub inputs: Vec<f32>,
@@ -102,11 +103,15 @@ impl Loader {
                 let draw = sampler.draw(step)?;
                 let views = &views[draw.phase];
                 let key = key.step(step);
-                let step =
-                    Step { step, phase: draw.phase, views: views.count(), view_length: views.view_length() };
-                let made = worker.step(&*dataset, step, &draw.indices, |record, image, output| {
-                    views.draw(image, &mut key.stream(record as u64), output)
-                })?;
+                let step = Step::new(step, draw.phase, views, views.count());
+                let made =
+                    worker.step(&*dataset, step, &draw.indices, |record, image, map, output, labels| {
+                        let random = &mut key.stream(record as u64);
+                        match map {
+                            None => views.draw(image, random, output),
+                            Some(map) => views.draw_labelled(image, map, random, output, labels),
+                        }
+                    })?;
                 if !made {
                     break;
                 }
@@ -137,13 +142,11 @@ impl Loader {
         };
         Self::start(LoaderOptions { microbatch, ..options }, move |worker| {
             let records: Vec<usize> = (0..dataset.len()).collect();
-            let step = Step {
-                step: 0,
-                phase: 0,
-                views: views.evaluation_views(grid),
-                view_length: views.view_length(),
-            };
-            worker.step(&*dataset, step, &records, |_, image, output| views.evaluate(image, grid, output))?;
+            let step = Step::new(0, 0, &views, views.evaluation_views(grid));
+            worker.step(&*dataset, step, &records, |_, image, map, output, labels| match map {
+                None => views.evaluate(image, grid, output),
+                Some(map) => views.evaluate_labelled(image, map, grid, output, labels),
+            })?;
             Ok(())
         })
     }
@@ -225,6 +228,21 @@ struct Step {
     phase: usize,
     views: usize,
     view_length: usize,
+    positions: usize,
+}
+
+impl Step {
+    fn new(step: u64, phase: usize, of: &Views, views: usize) -> Self {
+        Self { step, phase, views, view_length: of.view_length(), positions: of.positions() }
+    }
+}
+
+/// Shows a record: its number, its image, its label map where it has one, where its views go and where their labels go.
+trait Show: Fn(usize, &Image, Option<&LabelMap>, &mut [f32], &mut [u32]) -> Result<(), DataError> + Sync {}
+
+impl<F> Show for F where
+    F: Fn(usize, &Image, Option<&LabelMap>, &mut [f32], &mut [u32]) -> Result<(), DataError> + Sync
+{
 }
 
 impl Worker {
@@ -234,17 +252,22 @@ impl Worker {
         dataset: &dyn Dataset,
         step: Step,
         records: &[usize],
-        show: impl Fn(usize, &crate::Image, &mut [f32]) -> Result<(), DataError> + Sync,
+        show: impl Show,
     ) -> Result<bool, DataError> {
         let size = if self.microbatch == 0 { records.len().max(1) } else { self.microbatch };
         // An empty batch is still a step.
         let empty: [&[usize]; 1] = [&[]];
         let pieces = records.chunks(size).chain(empty.into_iter().filter(|_| records.is_empty()));
+        let labels_length = step.views
+            * match dataset.target_kind() {
+                TargetKind::Class => 1,
+                TargetKind::LabelMap => step.positions,
+            };
         for (number, piece) in pieces.enumerate() {
             let mut inputs = self.spares.try_recv().unwrap_or_default();
-            let length = step.views * step.view_length;
-            inputs.resize(piece.len() * length, 0.0);
-            let labels = self.fill(dataset, piece, &mut inputs, length, &show)?;
+            inputs.resize(piece.len() * step.views * step.view_length, 0.0);
+            let mut labels = vec![0; piece.len() * labels_length];
+            self.fill(dataset, piece, &mut inputs, &mut labels, &show)?;
             let microbatch = Microbatch {
                 step: step.step,
                 phase: step.phase,
@@ -268,22 +291,32 @@ impl Worker {
         dataset: &dyn Dataset,
         records: &[usize],
         inputs: &mut [f32],
-        length: usize,
-        show: &(impl Fn(usize, &crate::Image, &mut [f32]) -> Result<(), DataError> + Sync),
-    ) -> Result<Vec<u32>, DataError> {
+        labels: &mut [u32],
+        show: &impl Show,
+    ) -> Result<(), DataError> {
         let stop = &*self.stop;
-        let one = |(&record, output): (&usize, &mut [f32])| {
+        let one = |((&record, output), labels): ((&usize, &mut [f32]), &mut [u32])| {
             if stop.load(Ordering::Relaxed) {
-                return Ok(0);
+                return Ok(());
             }
-            let label = dataset.label(record)?;
-            let shown = dataset.read(record).and_then(|image| show(record, &image, output));
-            shown.map_err(|error| error.at(|| dataset.place(record)))?;
-            Ok(label)
+            let target = dataset.target(record)?;
+            let image = dataset.read(record)?;
+            let map = match &target {
+                Target::Map(map) => Some(map),
+                Target::Class(class) => {
+                    labels.fill(*class);
+                    None
+                }
+            };
+            show(record, &image, map, output, labels).map_err(|error| error.at(|| dataset.place(record)))
         };
-        let labels: Vec<Result<u32, DataError>> = self.pool.install(|| {
-            records.par_iter().zip(inputs.par_chunks_exact_mut(length.max(1))).map(one).collect()
+        let count = records.len().max(1);
+        let (inputs_each, labels_each) = ((inputs.len() / count).max(1), (labels.len() / count).max(1));
+        let outcomes: Vec<Result<(), DataError>> = self.pool.install(|| {
+            let inputs = inputs.par_chunks_exact_mut(inputs_each);
+            let labels = labels.par_chunks_exact_mut(labels_each);
+            records.par_iter().zip(inputs).zip(labels).map(one).collect()
         });
-        labels.into_iter().collect()
+        outcomes.into_iter().collect()
     }
 }

@@ -57,7 +57,7 @@ fn threads_prefetch_and_microbatches_change_nothing() {
             loop {
                 let piece = pieces.next().unwrap();
                 assert_eq!((piece.step, piece.total, piece.views), (step.step, step.total, 3));
-                assert_eq!(piece.first, labels.len());
+                assert_eq!(piece.first, labels.len() / 3);
                 inputs.extend(&piece.inputs);
                 labels.extend(&piece.labels);
                 if piece.is_last() {
@@ -65,7 +65,7 @@ fn threads_prefetch_and_microbatches_change_nothing() {
                 }
             }
             assert_eq!((&inputs, &labels), (&step.inputs, &step.labels));
-            let expected: Vec<u32> = step.records.iter().map(|&record| record as u32 % 5).collect();
+            let expected: Vec<u32> = step.records.iter().flat_map(|&record| [record as u32 % 5; 3]).collect();
             assert_eq!(labels, expected);
         }
         assert!(pieces.next().is_none());

@@ -10,7 +10,7 @@ use image::{ImageReader, Limits};
 use sha2::{Digest, Sha256};
 
 use crate::dataset::{hexadecimal, within};
-use crate::{DataError, Dataset, Image, Values};
+use crate::{DataError, Dataset, Image, Target, Values};
 
 /// Endings of the files that are read; others are passed over.
 const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "ppm", "pgm", "pbm", "pnm"];
@@ -154,8 +154,8 @@ impl Dataset for ImageFolder {
         None
     }
 
-    fn label(&self, record: usize) -> Result<u32, DataError> {
-        within(&self.pictures, record).map(|(_, label)| *label)
+    fn target(&self, record: usize) -> Result<Target, DataError> {
+        within(&self.pictures, record).map(|(_, label)| Target::Class(*label))
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {

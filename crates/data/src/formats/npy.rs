@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::checked_classes;
 use crate::dataset::{hexadecimal, within};
-use crate::{DataError, Dataset, Image, Values};
+use crate::{DataError, Dataset, Image, Target, Values};
 
 mod header;
 
@@ -149,8 +149,8 @@ impl Dataset for Npy {
         Some(self.size)
     }
 
-    fn label(&self, record: usize) -> Result<u32, DataError> {
-        within(&self.labels, record).copied()
+    fn target(&self, record: usize) -> Result<Target, DataError> {
+        within(&self.labels, record).copied().map(Target::Class)
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {

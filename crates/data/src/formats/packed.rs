@@ -6,7 +6,7 @@ use dapple_geometry::Size;
 use sha2::{Digest, Sha256};
 
 use crate::dataset::{hexadecimal, within};
-use crate::{DataError, Dataset, Image, Values};
+use crate::{DataError, Dataset, Image, Target, Values};
 
 /// Images of one size as bytes in memory.
 #[derive(Debug, Clone)]
@@ -76,8 +76,8 @@ impl Dataset for Packed {
         Some(self.size)
     }
 
-    fn label(&self, record: usize) -> Result<u32, DataError> {
-        within(&self.labels, record).copied()
+    fn target(&self, record: usize) -> Result<Target, DataError> {
+        within(&self.labels, record).copied().map(Target::Class)
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {

@@ -12,7 +12,7 @@ use dapple_geometry::Size;
 use rayon::prelude::*;
 
 use crate::formats::{Packed, idx_in_memory};
-use crate::{DataError, Dataset, Image};
+use crate::{DataError, Dataset, Image, Target};
 use compose::Composer;
 
 pub use compose::{GROUND, SCENE_SIDE, Scene};
@@ -114,8 +114,8 @@ impl Dataset for FashionScenes {
         self.scenes.image_size()
     }
 
-    fn label(&self, record: usize) -> Result<u32, DataError> {
-        self.scenes.label(record)
+    fn target(&self, record: usize) -> Result<Target, DataError> {
+        self.scenes.target(record)
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {

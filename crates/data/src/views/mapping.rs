@@ -2,6 +2,8 @@
 
 use dapple_geometry::{Operation, Padding, PaddingMode, Size};
 
+use super::crop::Place;
+
 /// Which source pixel each pixel shows: its column and row are looked up separately. `None` is the constant of zero padding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapping {
@@ -24,6 +26,14 @@ impl Mapping {
 
     pub(super) fn height(&self) -> u32 {
         self.y.len() as u32
+    }
+
+    /// What a crop shows.
+    pub(super) fn at(&self, Place { x, y, size }: Place) -> Self {
+        let cut = |axis: &[Option<u32>], start: u32, length: u32| {
+            axis[start as usize..][..length as usize].to_vec()
+        };
+        Self { x: cut(&self.x, x, size.width()), y: cut(&self.y, y, size.height()), swapped: self.swapped }
     }
 
     /// One more operation; `false` if it does more than copy. The geometry has checked that the padding fits.

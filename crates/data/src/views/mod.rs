@@ -2,6 +2,7 @@
 
 mod buffer;
 mod crop;
+mod labels;
 mod mapping;
 mod normalise;
 mod resample;
@@ -14,7 +15,7 @@ use dapple_geometry::{CropDistribution, Filter, Operation, Pipeline, Size};
 use dapple_plan::Spatial;
 use dapple_plan::spec::{DataSpec, Pixels};
 
-use crate::{DataError, Dataset, Image};
+use crate::{DataError, Dataset, Image, LabelMap};
 use buffer::Buffer;
 use crop::Place;
 use mapping::Mapping;
@@ -111,6 +112,12 @@ impl Views {
         self.shape().iter().product()
     }
 
+    /// Labels of one view of an image with a label map: `[height, width]`.
+    #[must_use]
+    pub fn positions(&self) -> usize {
+        self.output.pixels() as usize
+    }
+
     /// Draws the views of a training image.
     ///
     /// # Shapes
@@ -119,22 +126,91 @@ impl Views {
     /// # Errors
     /// An image that is not of the plan's size, or into which the crop does not fit.
     pub fn draw(&self, image: &Image, random: &mut impl Rng, output: &mut [f32]) -> Result<(), DataError> {
-        if let Some(expected) = self.image
-            && expected != image.size()
-        {
-            return Err(DataError::ImageSize { place: "an image".to_owned(), found: image.size(), expected });
+        self.check_size(image)?;
+        self.show(image, |reaching| self.places(reaching, random), output)?;
+        Ok(())
+    }
+
+    /// Draws the views of a training image together with the labels of its pixels.
+    ///
+    /// # Shapes
+    /// `output` is `[views, channels, height, width]`, `labels` `[views, height, width]`.
+    ///
+    /// # Guarantee
+    /// The image is shown as [`Views::draw`] shows it with the same stream: labels are never looked at to choose a crop. A view's labels
+    /// are those of the pixels that it shows, by the same origin and the same coin; zero padding has no label. A region of
+    /// the label map changes a view's labels only if its crop meets the influence mask of that region of the image.
+    ///
+    /// # Errors
+    /// As [`Views::draw`]; a label map of another size than the image.
+    pub fn draw_labelled(
+        &self,
+        image: &Image,
+        map: &LabelMap,
+        random: &mut impl Rng,
+        output: &mut [f32],
+        labels: &mut [u32],
+    ) -> Result<(), DataError> {
+        self.check_size(image)?;
+        let shown = self.show(image, |reaching| self.places(reaching, random), output)?;
+        self.label(image, map, &shown, labels)
+    }
+
+    /// Inclusion probabilities are those of one size.
+    fn check_size(&self, image: &Image) -> Result<(), DataError> {
+        match self.image {
+            Some(expected) if expected != image.size() => {
+                let place = "an image".to_owned();
+                Err(DataError::ImageSize { place, found: image.size(), expected })
+            }
+            _ => Ok(()),
         }
-        let (source, mapping) = self.prepare(image)?;
-        let reaching = size_of(&mapping)?;
-        for view in output.chunks_exact_mut(self.view_length()) {
+    }
+
+    /// The labels of views that were shown.
+    fn label(
+        &self,
+        image: &Image,
+        map: &LabelMap,
+        shown: &[Shown],
+        labels: &mut [u32],
+    ) -> Result<(), DataError> {
+        if map.size() != image.size() {
+            let place = "an image".to_owned();
+            return Err(DataError::LabelSize { place, found: map.size(), expected: image.size() });
+        }
+        let before = self.labels_before(map.size())?;
+        for (labels, shown) in labels.chunks_exact_mut(self.positions()).zip(shown) {
+            self.view_labels(map, &before, shown.place, shown.flip, labels)?;
+        }
+        Ok(())
+    }
+
+    /// Draws where each view lies and whether it is mirrored. Only sizes are known here, neither pixels nor labels.
+    fn places(&self, reaching: Size, random: &mut impl Rng) -> Result<Vec<Shown>, DataError> {
+        let mut one = || {
             let place = match &self.crop {
                 Some(crop) => crop::draw(crop, reaching, random).map_err(DataError::geometry("an image"))?,
                 None => Place::whole(reaching),
             };
-            let flip = self.flip && random.next_u32() >> 31 == 1;
-            self.finish(&source, &mapping, place, flip, view)?;
+            Ok(Shown { place, flip: self.flip && random.next_u32() >> 31 == 1 })
+        };
+        (0..self.views).map(|_| one()).collect()
+    }
+
+    /// Shows an image at the places chosen once its size before the crop is known, and says which they were.
+    fn show(
+        &self,
+        image: &Image,
+        places: impl FnOnce(Size) -> Result<Vec<Shown>, DataError>,
+        output: &mut [f32],
+    ) -> Result<Vec<Shown>, DataError> {
+        let (source, mapping) = self.prepare(image)?;
+        let places = places(size_of(&mapping)?)?;
+        for (view, shown) in output.chunks_exact_mut(self.view_length()).zip(&places) {
+            self.finish(&source, &mapping, shown.place, shown.flip, view)?;
         }
-        Ok(())
+        Ok(places)
     }
 
     /// Views that [`Views::evaluate`] makes of an image.
@@ -155,16 +231,36 @@ impl Views {
     /// # Errors
     /// An image into which the crop does not fit.
     pub fn evaluate(&self, image: &Image, grid: u32, output: &mut [f32]) -> Result<(), DataError> {
-        let (source, mapping) = self.prepare(image)?;
-        let reaching = size_of(&mapping)?;
+        self.show(image, |reaching| self.grid(reaching, grid), output)?;
+        Ok(())
+    }
+
+    /// The same with the labels of each view.
+    ///
+    /// # Shapes
+    /// `labels` is `[evaluation_views(grid), height, width]`.
+    ///
+    /// # Errors
+    /// As [`Views::evaluate`]; a label map of another size than the image.
+    pub fn evaluate_labelled(
+        &self,
+        image: &Image,
+        map: &LabelMap,
+        grid: u32,
+        output: &mut [f32],
+        labels: &mut [u32],
+    ) -> Result<(), DataError> {
+        let shown = self.show(image, |reaching| self.grid(reaching, grid), output)?;
+        self.label(image, map, &shown, labels)
+    }
+
+    /// Where the views for evaluation lie.
+    fn grid(&self, reaching: Size, grid: u32) -> Result<Vec<Shown>, DataError> {
         let places = match &self.crop {
             Some(crop) => crop::grid(crop, reaching, grid)?,
             None => vec![Place::whole(reaching)],
         };
-        for (view, place) in output.chunks_exact_mut(self.view_length()).zip(places) {
-            self.finish(&source, &mapping, place, false, view)?;
-        }
-        Ok(())
+        Ok(places.into_iter().map(|place| Shown { place, flip: false }).collect())
     }
 
     /// The operations before the crop.
@@ -248,6 +344,13 @@ impl Views {
         mirror(view);
         Ok(())
     }
+}
+
+/// Where a view lies in the image that reaches the crop, and whether it is mirrored afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shown {
+    place: Place,
+    flip: bool,
 }
 
 /// The size that reaches the model by itself, where it is always the same.

@@ -20,18 +20,11 @@ impl Taps {
     /// # Guarantee
     /// Only pixels within the footprint that the geometry counts have a weight.
     pub(super) fn resize(input: u32, output: u32, filter: Filter, antialias: bool) -> Self {
-        let wide = u64::from(input);
-        let pick = |numerator: u64, denominator: u64| {
-            let index = (numerator * wide / denominator).min(wide - 1);
-            (index as usize, vec![1.0])
-        };
-        let (x_over, over) = (u64::from(output), 2 * u64::from(output));
         let scale = f64::from(input) / f64::from(output);
-        let pixels = (0..u64::from(output)).map(|x| match filter {
-            Filter::Nearest => pick(x, x_over),
-            Filter::NearestExact => pick(2 * x + 1, over),
+        let pixels = (0..output).map(|x| match filter {
+            Filter::Nearest | Filter::NearestExact => (nearest(x, input, output, filter), vec![1.0]),
             _ => {
-                let centre = (2 * x + 1) as f64 * f64::from(input) / over as f64;
+                let centre = (2 * u64::from(x) + 1) as f64 * f64::from(input) / (2.0 * f64::from(output));
                 weighted(centre, scale, i64::from(input), filter, antialias)
             }
         });
@@ -80,6 +73,17 @@ impl Taps {
     fn output(&self) -> usize {
         self.first.len()
     }
+}
+
+/// The input pixel that output pixel `x` shows by itself: `floor(x * scale)` for [`Filter::Nearest`], and for every other filter the
+/// pixel around its centre, `floor((x + 1/2) * scale)`.
+pub(super) fn nearest(x: u32, input: u32, output: u32, filter: Filter) -> usize {
+    let (x, input, output) = (u64::from(x), u64::from(input), u64::from(output));
+    let index = match filter {
+        Filter::Nearest => x * input / output,
+        _ => (2 * x + 1) * input / (2 * output),
+    };
+    index.min(input - 1) as usize
 }
 
 fn dot(values: &[f32], weights: &[f32]) -> f32 {

@@ -13,6 +13,9 @@ use crate::parallel::{self, PIECE, WORTH_THREADS};
 use crate::prepare::Prepared;
 use crate::schedule::Schedule;
 
+// What the loader leaves out of the loss is what the engine leaves out.
+const _: () = assert!(dapple_data::IGNORED == dapple_graph::IGNORED);
+
 /// A model in training.
 pub(crate) struct Trainer {
     parts: Vec<Part>,
@@ -105,12 +108,9 @@ impl Trainer {
         let mut sum = executor.gradient_sum_in(std::mem::take(gradient));
         let mut loaded = executor.load(parameters)?;
         loop {
-            let of_views =
-                microbatch.labels.iter().flat_map(|&label| std::iter::repeat_n(label, microbatch.views));
-            let classes: Vec<u32> = of_views.collect();
             let batch = Batch {
                 inputs: &microbatch.inputs,
-                targets: Targets::Classes(&classes),
+                targets: Targets::Classes(&microbatch.labels),
                 views: microbatch.views,
                 dropout: Some(Dropout { seed: dropout_seed, first_sample: microbatch.first as u64 }),
             };
