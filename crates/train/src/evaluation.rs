@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use dapple_data::{Dataset, Loader, LoaderOptions, Views};
-use dapple_engine::CpuExecutor;
 use dapple_graph::Parameters;
 use serde::{Deserialize, Serialize};
 
+use crate::device::Executor;
 use crate::error::TrainError;
 
 /// Accuracy and loss on a set of records.
@@ -28,7 +28,7 @@ pub struct Evaluation {
 
 /// Evaluates a model. Where the views crop, `grid * grid` crops of each image are seen and their probabilities averaged.
 pub(crate) fn evaluate(
-    executor: &mut CpuExecutor,
+    executor: &mut Executor,
     parameters: &Parameters,
     dataset: &Arc<dyn Dataset>,
     views: &Views,

@@ -40,6 +40,7 @@
 
 mod certificate;
 mod checkpoint;
+mod device;
 mod digest;
 mod error;
 mod evaluation;

@@ -325,7 +325,7 @@ fn wrong_requests_name_their_key_and_write_nothing() {
         ("name = 'linear'", "", "model.name"),
         ("[train]", "[train]\nlabel_smoothing = 2.0", "train.label_smoothing"),
         ("[train]", "[train]\ncheckpoint_every = 0", "train.checkpoint_every"),
-        ("[train]", "[performance]\ndevice = 'tpu'\n[train]", "performance.device"),
+        ("[train]", "[performance]\ndevice = 'cuda:99'\n[train]", "cuda:99"),
         ("[train]", "[mix]\nself_mix = 2\n[train]", "mix.self_mix"),
         ("[privacy]", "[privacy]\nrelation = 'user'", "privacy.relation"),
         ("[privacy]", "[privacy]\nmax_grad_norm = 0.0", "privacy.max_grad_norm"),

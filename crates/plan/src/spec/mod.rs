@@ -2,6 +2,7 @@
 
 pub mod keys;
 mod layers;
+mod performance;
 mod text;
 mod training;
 mod values;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Relation, Scheme, hash};
 
+pub use performance::{DeviceChoice, FactorPrecision, NoSuchDevice, Performance};
 pub use training::{
     ClippingKind, DataFormat, DataSpec, ModelSpec, NormSpec, OptimiserKind, OptimiserSpec, ScheduleKind,
     TrainSpec,
@@ -342,22 +344,4 @@ impl PublicGradient {
             Self::Coupled => "coupled",
         }
     }
-}
-
-/// `[performance]`: nothing here can change epsilon, and nothing here is hashed.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Performance {
-    /// Worker threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<u32>,
-    /// Records computed at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub microbatch: Option<u64>,
-    /// Batches decoded ahead.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefetch: Option<u64>,
-    /// Where gradients are computed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
 }

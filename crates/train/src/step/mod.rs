@@ -2,10 +2,11 @@
 
 use dapple_data::rand_core::Rng;
 use dapple_data::{DataError, Loader, Microbatch, PurposeKey};
-use dapple_engine::{Batch, Clipping, CpuExecutor, Dropout, Options, StepStats, Targets};
+use dapple_engine::{Batch, Clipping, Dropout, StepStats, Targets};
 use dapple_graph::{Graph, Parameters};
 
 use crate::checkpoint::{Checkpoint, Place};
+use crate::device::Executor;
 use crate::error::TrainError;
 use crate::noise::Noise;
 use crate::optimiser::{Ema, Optimiser};
@@ -19,10 +20,10 @@ const _: () = assert!(dapple_data::IGNORED == dapple_graph::IGNORED);
 /// A model in training.
 pub(crate) struct Trainer {
     parts: Vec<Part>,
-    executor: CpuExecutor,
+    executor: Executor,
     /// Shape of the views that the executor takes.
     shape: Vec<usize>,
-    options: Options,
+    threads: usize,
     parameters: Parameters,
     optimiser: Optimiser,
     mean: Option<Ema>,
@@ -61,8 +62,7 @@ impl Trainer {
         let parts = parts.collect::<Result<Vec<_>, TrainError>>()?;
         let spec = &prepared.spec;
         let threads = spec.performance.threads.unwrap_or(0) as usize;
-        let options = Options { threads, ..Options::default() };
-        let executor = CpuExecutor::new(&parts[0].graph, options)?;
+        let executor = Executor::new(&parts[0].graph, threads)?;
         let parameters = prepared.parameters.clone();
         let optimiser = Optimiser::new(&spec.optimiser, executor.layout(), &parameters)?;
         let mean = spec.optimiser.ema.map(|decay| Ema::new(decay, &parameters)).transpose()?;
@@ -75,7 +75,7 @@ impl Trainer {
             shape: parts[0].graph.input_shape().to_vec(),
             parts,
             executor,
-            options,
+            threads,
             parameters,
             optimiser,
             mean,
@@ -105,7 +105,7 @@ impl Trainer {
             self;
         let part = &parts[microbatch.phase];
         let mut stats = StepStats::default();
-        let mut sum = executor.gradient_sum_in(std::mem::take(gradient));
+        let mut sum = executor.gradient_sum_in(std::mem::take(gradient))?;
         let mut loaded = executor.load(parameters)?;
         loop {
             let batch = Batch {
@@ -152,7 +152,7 @@ impl Trainer {
     fn enter(&mut self, phase: usize) -> Result<(), TrainError> {
         let graph = &self.parts[phase].graph;
         if self.shape != graph.input_shape() {
-            self.executor = CpuExecutor::new(graph, self.options)?;
+            self.executor = Executor::new(graph, self.threads)?;
             self.shape = graph.input_shape().to_vec();
         }
         Ok(())
@@ -164,7 +164,7 @@ impl Trainer {
     }
 
     /// The executor of the last part, and the weights to run it with.
-    pub(crate) fn evaluator(&mut self) -> Result<(&mut CpuExecutor, &Parameters), TrainError> {
+    pub(crate) fn evaluator(&mut self) -> Result<(&mut Executor, &Parameters), TrainError> {
         self.enter(self.parts.len() - 1)?;
         Ok((&mut self.executor, self.mean.as_ref().map_or(&self.parameters, Ema::parameters)))
     }

@@ -1,0 +1,5 @@
+//! Where a run computes.
+
+mod executor;
+
+pub(crate) use executor::Executor;
