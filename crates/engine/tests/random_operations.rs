@@ -120,7 +120,7 @@ proptest! {
     #[test]
     fn layer_norms_and_activations(
         (tokens, features) in (1usize..6, 3usize..40),
-        op in prop::sample::select(vec![Op::Relu, Op::Gelu, Op::Silu, Op::Tanh, Op::Scale(-0.4), Op::Softmax]),
+        op in prop::sample::select(vec![Op::Relu, Op::Relu6, Op::Gelu, Op::Silu, Op::Tanh, Op::Scale(-0.4), Op::Softmax]),
         (samples, views, options) in runs(),
     ) {
         let mut b = GraphBuilder::new(&[tokens, features]);
@@ -196,13 +196,19 @@ proptest! {
         (classes, height, width) in (2usize..7, 1usize..4, 1usize..4),
         kind in 0usize..4,
         smoothing in 0.0f32..0.5,
-        dropout in prop::option::of(0.1f32..0.8),
+        dropout in prop::option::of((0.1f32..0.8, any::<bool>())),
+        auxiliary in prop::option::of(0.1f32..2.0),
         (samples, views, options) in runs(),
     ) {
         let mut b = GraphBuilder::new(&[3, height, width]);
         let mut x = b.conv("conv", b.input(), ConvSpec::new(classes, Window::square(1)).bias()).unwrap();
-        if let Some(rate) = dropout {
-            x = b.add("dropout", Op::Dropout(rate), &[x]).unwrap();
+        if let Some((rate, channels)) = dropout {
+            let op = if channels { Op::ChannelDropout(rate) } else { Op::Dropout(rate) };
+            x = b.add("dropout", op, &[x]).unwrap();
+        }
+        if let Some(weight) = auxiliary {
+            b.auxiliary(x, weight);
+            x = b.conv("main", x, ConvSpec::new(classes, Window::square(1))).unwrap();
         }
         let loss = if kind == 3 { Loss::SquaredError } else { Loss::CrossEntropy { label_smoothing: smoothing } };
         let graph = b.finish(x, loss).unwrap();

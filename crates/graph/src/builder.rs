@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::error::GraphError;
-use crate::graph::{Graph, Node, NodeId, Parameter, ParameterId};
+use crate::graph::{Auxiliary, Graph, Node, NodeId, Parameter, ParameterId};
 use crate::init::Init;
 use crate::op::{Affine, Loss, Op, Window};
 use crate::{shape, validate};
@@ -68,6 +68,7 @@ impl ConvSpec {
 pub struct GraphBuilder {
     nodes: Vec<Node>,
     parameters: Vec<Parameter>,
+    auxiliary: Vec<Auxiliary>,
     names: BTreeSet<String>,
 }
 
@@ -76,7 +77,8 @@ impl GraphBuilder {
     pub fn new(input_shape: &[usize]) -> Self {
         let input =
             Node { name: "input".into(), op: Op::Input, inputs: Vec::new(), shape: input_shape.to_vec() };
-        Self { nodes: vec![input], parameters: Vec::new(), names: BTreeSet::from(["input".to_owned()]) }
+        let names = BTreeSet::from(["input".to_owned()]);
+        Self { nodes: vec![input], parameters: Vec::new(), auxiliary: Vec::new(), names }
     }
 
     /// The input node.
@@ -237,15 +239,22 @@ impl GraphBuilder {
         self.add(name, Op::BatchNorm { eps: 1e-5, training, affine, mean, variance }, &[input])
     }
 
+    /// Makes a node an output that trains beside the main one, its loss multiplied by `weight`.
+    pub fn auxiliary(&mut self, output: NodeId, weight: f32) {
+        self.auxiliary.push(Auxiliary { output, weight });
+    }
+
     /// Checks the whole and returns the graph.
     ///
     /// # Errors
-    /// If a node mixes examples, or the output does not suit the loss.
+    /// If a node mixes examples, the output does not suit the loss, or an auxiliary output has another shape.
     pub fn finish(self, output: NodeId, loss: Loss) -> Result<Graph, GraphError> {
-        if output.0 >= self.nodes.len() {
-            return Err(GraphError::Unknown(format!("node {}", output.0)));
+        let Self { nodes, parameters, auxiliary, .. } = self;
+        let outputs = auxiliary.iter().map(|auxiliary| auxiliary.output).chain([output]);
+        if let Some(unknown) = outputs.into_iter().find(|id| id.0 >= nodes.len()) {
+            return Err(GraphError::Unknown(format!("node {}", unknown.0)));
         }
-        let graph = Graph { nodes: self.nodes, parameters: self.parameters, output, loss };
+        let graph = Graph { nodes, parameters, output, auxiliary, loss };
         validate::check(&graph)?;
         Ok(graph)
     }

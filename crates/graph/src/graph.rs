@@ -77,12 +77,22 @@ impl Parameter {
     }
 }
 
+/// A second output that trains beside the first: its loss with the same target, times a weight, is added to the output's loss.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Auxiliary {
+    /// The node whose value is compared with the target; it has the output's shape.
+    pub output: NodeId,
+    /// What its loss is multiplied by.
+    pub weight: f32,
+}
+
 /// A checked model: made by [`crate::GraphBuilder::finish`], so every shape fits and no node mixes examples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
     pub(crate) nodes: Vec<Node>,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) output: NodeId,
+    pub(crate) auxiliary: Vec<Auxiliary>,
     pub(crate) loss: Loss,
 }
 
@@ -127,7 +137,29 @@ impl Graph {
         &self.nodes[self.output.0].shape
     }
 
-    /// The loss.
+    /// Outputs that exist for training only; a forward pass leaves them out.
+    pub fn auxiliary(&self) -> &[Auxiliary] {
+        &self.auxiliary
+    }
+
+    /// For every node, whether the output depends on it, or an auxiliary output if they are asked for.
+    pub fn reached(&self, auxiliary: bool) -> Vec<bool> {
+        let mut reached = vec![false; self.nodes.len()];
+        reached[self.output.0] = true;
+        for auxiliary in self.auxiliary.iter().filter(|_| auxiliary) {
+            reached[auxiliary.output.0] = true;
+        }
+        for index in (0..self.nodes.len()).rev() {
+            if reached[index] {
+                for input in &self.nodes[index].inputs {
+                    reached[input.0] = true;
+                }
+            }
+        }
+        reached
+    }
+
+    /// The loss of every output.
     pub fn loss(&self) -> Loss {
         self.loss
     }
@@ -155,22 +187,13 @@ impl Graph {
     }
 
     /// For every node, whether a gradient must reach its output: whether a trainable parameter lies at or above it on a path to the
-    /// output. The backward pass visits no other node, so a frozen trunk costs nothing.
+    /// output or an auxiliary one. The backward pass visits no other node, so a frozen trunk costs nothing.
     pub fn needs_gradient(&self) -> Vec<bool> {
         let mut needs = vec![false; self.nodes.len()];
         for (index, node) in self.nodes.iter().enumerate() {
             needs[index] = node.inputs.iter().any(|input| needs[input.0])
                 || node.op.parameters().iter().any(|id| self.parameters[id.0].trainable);
         }
-        let mut reached = vec![false; self.nodes.len()];
-        reached[self.output.0] = true;
-        for index in (0..self.nodes.len()).rev() {
-            if reached[index] {
-                for input in &self.nodes[index].inputs {
-                    reached[input.0] = true;
-                }
-            }
-        }
-        needs.iter().zip(reached).map(|(&needs, reached)| needs && reached).collect()
+        needs.iter().zip(self.reached(true)).map(|(&needs, reached)| needs && reached).collect()
     }
 }

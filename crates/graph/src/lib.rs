@@ -27,6 +27,6 @@ pub mod zoo;
 
 pub use builder::{ConvSpec, GraphBuilder};
 pub use error::GraphError;
-pub use graph::{Graph, Node, NodeId, Parameter, ParameterId};
+pub use graph::{Auxiliary, Graph, Node, NodeId, Parameter, ParameterId};
 pub use init::{Init, Parameters};
 pub use op::{Affine, IGNORED, Loss, Op, Window};

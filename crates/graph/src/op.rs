@@ -147,6 +147,8 @@ pub enum Op {
     },
     /// `max(x, 0)`.
     Relu,
+    /// `min(max(x, 0), 6)`.
+    Relu6,
     /// `x Phi(x)` with the normal distribution function.
     Gelu,
     /// `x sigmoid(x)`.
@@ -201,6 +203,8 @@ pub enum Op {
     Scale(f32),
     /// While training, zeroes each value with this probability and scales the rest up.
     Dropout(f32),
+    /// While training, zeroes each channel as a whole with this probability and scales the rest up.
+    ChannelDropout(f32),
 }
 
 impl Op {
@@ -219,6 +223,7 @@ impl Op {
             Self::BatchNorm { training: true, .. } => "BatchNorm",
             Self::BatchNorm { training: false, .. } => "FrozenBatchNorm",
             Self::Relu => "ReLU",
+            Self::Relu6 => "ReLU6",
             Self::Gelu => "GELU",
             Self::Silu => "SiLU",
             Self::Tanh => "Tanh",
@@ -238,6 +243,7 @@ impl Op {
             Self::Gather(_) => "Gather",
             Self::Scale(_) => "Scale",
             Self::Dropout(_) => "Dropout",
+            Self::ChannelDropout(_) => "ChannelDropout",
         }
     }
 

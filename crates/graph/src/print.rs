@@ -24,6 +24,10 @@ impl fmt::Display for Graph {
             }
             writeln!(f, "  <- {}", if inputs.is_empty() { "-".to_owned() } else { inputs.join(", ") })?;
         }
+        for auxiliary in self.auxiliary() {
+            let name = &self.node(auxiliary.output).name;
+            writeln!(f, "while training, {} times the loss of {name}", auxiliary.weight)?;
+        }
         let total: usize = self.parameters().iter().map(crate::Parameter::len).sum();
         writeln!(
             f,

@@ -35,8 +35,8 @@ pub(crate) fn infer(op: &Op, inputs: &[&[usize]]) -> Result<Vec<usize>, String> 
             last(inputs[0])?;
             inputs[0].to_vec()
         }
-        Op::Relu | Op::Gelu | Op::Silu | Op::Tanh | Op::Scale(_) => inputs[0].to_vec(),
-        Op::Dropout(rate) => {
+        Op::Relu | Op::Relu6 | Op::Gelu | Op::Silu | Op::Tanh | Op::Scale(_) => inputs[0].to_vec(),
+        Op::Dropout(rate) | Op::ChannelDropout(rate) => {
             if !(0.0..1.0).contains(rate) {
                 return Err(format!("the rate {rate} is not in [0, 1)"));
             }

@@ -24,6 +24,22 @@ pub(crate) fn check(graph: &Graph) -> Result<(), GraphError> {
     {
         return Err(GraphError::Loss { shape: graph.output_shape().to_vec(), loss: "cross-entropy" });
     }
+    for auxiliary in graph.auxiliary() {
+        let node = graph.node(auxiliary.output);
+        let refuse = |reason| GraphError::Shape { node: node.name.clone(), op: node.op.name(), reason };
+        if auxiliary.output == graph.output() || node.shape != graph.output_shape() {
+            let (shape, output) = (&node.shape, graph.output_shape());
+            return Err(refuse(format!(
+                "an auxiliary output of shape {shape:?} beside an output of {output:?}"
+            )));
+        }
+        if !(auxiliary.weight > 0.0 && auxiliary.weight.is_finite()) {
+            return Err(refuse(format!(
+                "the weight {} of an auxiliary loss is not positive",
+                auxiliary.weight
+            )));
+        }
+    }
     Ok(())
 }
 
@@ -57,6 +73,18 @@ mod tests {
         ];
         for (error, name) in errors.iter().zip(["wide", "odd", "pool", "shape", "norm", "product"]) {
             assert!(matches!(error, GraphError::Shape { node, .. } if node == name), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_auxiliary_output_has_the_shape_of_the_output_and_a_positive_weight() {
+        for (side, weight, fits) in [(6, 0.4, true), (7, 0.4, false), (6, 0.0, false), (6, f32::NAN, false)] {
+            let mut builder = GraphBuilder::new(&[3, 6, 6]);
+            let x = builder.conv("main", builder.input(), ConvSpec::new(4, Window::square(1))).unwrap();
+            let aside = builder.conv("aside", builder.input(), ConvSpec::new(4, Window::square(1))).unwrap();
+            let aside = builder.add("resize", Op::Upsample([side, side]), &[aside]).unwrap();
+            builder.auxiliary(aside, weight);
+            assert_eq!(builder.finish(x, LOSS).is_ok(), fits, "{side} {weight}");
         }
     }
 

@@ -9,6 +9,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use crate::error::GraphError;
 use crate::graph::{Graph, ParameterId};
 use crate::init::Parameters;
+use crate::zoo::backbone_name;
 
 /// Every name that keeps a weights file from fitting a graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,25 +55,73 @@ impl fmt::Display for Mismatch {
 /// # Errors
 /// If the bytes are not safetensors, or any name or shape does not fit: the error lists every one.
 pub fn read(graph: &Graph, bytes: &[u8]) -> Result<Parameters, GraphError> {
-    let file = SafeTensors::deserialize(bytes).map_err(|error| GraphError::Format(error.to_string()))?;
-    let mut tensors: BTreeMap<String, TensorView<'_>> = file.tensors().into_iter().collect();
-    tensors.retain(|name, _| !name.ends_with(".num_batches_tracked"));
-    let mut mismatch = Mismatch::default();
+    let mut file = tensors(bytes)?;
     let mut parameters = Parameters::zeros(graph);
+    let mut mismatch = take(graph, &mut file, |name| Some(name.to_owned()), &mut parameters);
+    mismatch.unexpected = file.into_keys().collect();
+    if mismatch.is_empty() { Ok(parameters) } else { Err(GraphError::Weights(mismatch)) }
+}
+
+/// Reads the backbone of a segmentation model from the bytes of a torchvision classifier's file; the rest of the parameters stay as they
+/// are. Returns the names of the file that the backbone does without: the classifier, and what belongs to batch norms that the model
+/// has replaced or removed.
+///
+/// # Errors
+/// If the bytes are not safetensors, the model has no backbone, or any other name or shape does not fit: the error lists every one.
+/// Then the parameters are not usable.
+pub fn read_backbone(
+    graph: &Graph,
+    bytes: &[u8],
+    parameters: &mut Parameters,
+) -> Result<Vec<String>, GraphError> {
+    if !parameters.fit(graph) {
+        return Err(GraphError::Unknown("a set of parameters".into()));
+    }
+    if !graph.parameters().iter().any(|parameter| backbone_name(&parameter.name).is_some()) {
+        return Err(GraphError::Unknown("a backbone".into()));
+    }
+    let mut file = tensors(bytes)?;
+    let norms: Vec<String> =
+        file.keys().filter_map(|name| Some(format!("{}.", name.strip_suffix(".running_mean")?))).collect();
+    let mut mismatch = take(graph, &mut file, backbone_name, parameters);
+    let (unused, unexpected) = file.into_keys().partition(|name| {
+        CLASSIFIERS.iter().any(|layer| name.starts_with(layer))
+            || norms.iter().any(|norm| name.starts_with(norm))
+    });
+    mismatch.unexpected = unexpected;
+    if mismatch.is_empty() { Ok(unused) } else { Err(GraphError::Weights(mismatch)) }
+}
+
+/// What the names of a torchvision classifier's last layers begin with; a backbone does without them.
+const CLASSIFIERS: [&str; 3] = ["fc.", "classifier.", "features.18."];
+
+/// The tensors of a file by name.
+fn tensors(bytes: &[u8]) -> Result<BTreeMap<String, TensorView<'_>>, GraphError> {
+    let file = SafeTensors::deserialize(bytes).map_err(|error| GraphError::Format(error.to_string()))?;
+    Ok(file.tensors().into_iter().filter(|(name, _)| !name.ends_with(".num_batches_tracked")).collect())
+}
+
+/// Moves every parameter that has a name in the file from there; returns what does not fit.
+fn take(
+    graph: &Graph,
+    file: &mut BTreeMap<String, TensorView<'_>>,
+    name: impl Fn(&str) -> Option<String>,
+    parameters: &mut Parameters,
+) -> Mismatch {
+    let mut mismatch = Mismatch::default();
     for (index, parameter) in graph.parameters().iter().enumerate() {
-        let Some(tensor) = tensors.remove(&parameter.name) else {
-            mismatch.missing.push(parameter.name.clone());
+        let Some(name) = name(&parameter.name) else { continue };
+        let Some(tensor) = file.remove(&name) else {
+            mismatch.missing.push(name);
             continue;
         };
         if tensor.shape() != parameter.shape {
-            let shapes = (parameter.name.clone(), parameter.shape.clone(), tensor.shape().to_vec());
-            mismatch.wrong_shape.push(shapes);
+            mismatch.wrong_shape.push((name, parameter.shape.clone(), tensor.shape().to_vec()));
         } else if !decode(&tensor, parameters.get_mut(ParameterId(index))) {
-            mismatch.wrong_type.push((parameter.name.clone(), format!("{:?}", tensor.dtype())));
+            mismatch.wrong_type.push((name, format!("{:?}", tensor.dtype())));
         }
     }
-    mismatch.unexpected = tensors.into_keys().collect();
-    if mismatch.is_empty() { Ok(parameters) } else { Err(GraphError::Weights(mismatch)) }
+    mismatch
 }
 
 /// Reads parameters from a safetensors file.
@@ -82,6 +131,19 @@ pub fn read(graph: &Graph, bytes: &[u8]) -> Result<Parameters, GraphError> {
 pub fn load(graph: &Graph, path: &Path) -> Result<Parameters, GraphError> {
     let bytes = std::fs::read(path).map_err(|source| file_error(path, source))?;
     read(graph, &bytes)
+}
+
+/// Reads the backbone of a segmentation model from a torchvision classifier's safetensors file, as [`read_backbone`] does.
+///
+/// # Errors
+/// As [`read_backbone`], and if the file cannot be opened.
+pub fn load_backbone(
+    graph: &Graph,
+    path: &Path,
+    parameters: &mut Parameters,
+) -> Result<Vec<String>, GraphError> {
+    let bytes = std::fs::read(path).map_err(|source| file_error(path, source))?;
+    read_backbone(graph, &bytes, parameters)
 }
 
 /// The parameters as the bytes of a safetensors file.
@@ -187,6 +249,56 @@ mod tests {
         assert_eq!(mismatch.wrong_shape.len(), 1);
         assert_eq!(mismatch.missing.len(), residual.parameters().len() - 1);
         assert_eq!(mismatch.unexpected.len(), ten.parameters().len() - 1);
+    }
+
+    #[test]
+    fn a_classifier_s_file_fills_the_backbone_alone() {
+        use zoo::{Backbone, Norm, OutputStride, ResNet};
+        let classifiers = [
+            (
+                Backbone::ResNet(ResNet::R18),
+                zoo::resnet(ResNet::R18, &[3, 32, 32], 10, Norm::Frozen).unwrap(),
+            ),
+            (Backbone::MobileNetV2, zoo::mobilenet_v2(&[3, 32, 32], 10, Norm::Frozen).unwrap()),
+        ];
+        for (backbone, classifier) in classifiers {
+            let theirs = Parameters::init(&classifier, 3);
+            let bytes = write(&classifier, &theirs).unwrap();
+            for norm in [Norm::Frozen, Norm::Removed, Norm::Group(8)] {
+                let model =
+                    zoo::deeplab_v3_plus(backbone, OutputStride::Sixteen, &[3, 33, 40], 5, norm).unwrap();
+                let fresh = Parameters::zeros(&model);
+                let mut loaded = fresh.clone();
+                let unused = read_backbone(&model, &bytes, &mut loaded).unwrap();
+                let statistics = unused.iter().any(|name| name.ends_with("running_mean"));
+                assert_eq!(statistics, norm != Norm::Frozen || backbone == Backbone::MobileNetV2);
+                for parameter in model.parameters() {
+                    let id = model.find_parameter(&parameter.name).unwrap();
+                    let want = match backbone_name(&parameter.name) {
+                        Some(name) => theirs.get(classifier.find_parameter(&name).unwrap()),
+                        None => fresh.get(id),
+                    };
+                    assert_eq!(loaded.get(id), want, "{}", parameter.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn another_classifier_s_file_is_refused_by_name() {
+        use zoo::{Norm, ResNet};
+        let model = zoo::psp_net(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();
+        let mut parameters = Parameters::zeros(&model);
+        let deeper = zoo::resnet(ResNet::R34, &[3, 32, 32], 10, Norm::Frozen).unwrap();
+        let bytes = write(&deeper, &Parameters::zeros(&deeper)).unwrap();
+        let error = read_backbone(&model, &bytes, &mut parameters).unwrap_err().to_string();
+        assert!(error.contains("unexpected: layer1.2.conv1.weight"), "{error}");
+        let wider = zoo::resnet(ResNet::R50, &[3, 32, 32], 10, Norm::Frozen).unwrap();
+        let bytes = write(&wider, &Parameters::zeros(&wider)).unwrap();
+        let error = read_backbone(&model, &bytes, &mut parameters).unwrap_err().to_string();
+        assert!(error.contains("wrong shape: layer1.0.conv1.weight"), "{error}");
+        // A classifier has no backbone of its own.
+        assert!(read_backbone(&deeper, &bytes, &mut Parameters::zeros(&deeper)).is_err());
     }
 
     #[test]

@@ -253,10 +253,10 @@ impl Backward<'_> {
                 let inputs = [0, 1, 2].map(|index| self.input(index, item));
                 attention.backward(self.shared.lanes, inputs, g, gradients, scratch);
             }
-            Kernel::Dropout { rate, node } => {
+            Kernel::Dropout(dropout) => {
                 let key = self.work.batch.and_then(|batch| batch.dropout_key(self.work.first + item));
                 if let Some((dx, accumulate)) = self.part(taken, 0, item) {
-                    pointwise::dropout(&step.form, *rate, *node, key, g, dx, accumulate);
+                    dropout.run(&step.form, key, g, dx, accumulate);
                 }
             }
         }

@@ -114,7 +114,7 @@ impl CpuExecutor {
 
     /// Floating-point operations of the matrix products of one sample, forward and backward.
     pub fn operations(&self) -> usize {
-        program::operations(&self.inference.steps)
+        program::operations(&step::lower(&self.graph, true))
     }
 
     /// Arranges parameters for the kernels; they cannot change while they are loaded.

@@ -10,6 +10,7 @@ use crate::batch::keeps;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Activation {
     Relu,
+    Relu6,
     Gelu,
     Silu,
     Tanh,
@@ -20,6 +21,7 @@ impl Activation {
     pub(crate) fn of(op: &Op) -> Option<Self> {
         match op {
             Op::Relu => Some(Self::Relu),
+            Op::Relu6 => Some(Self::Relu6),
             Op::Gelu => Some(Self::Gelu),
             Op::Silu => Some(Self::Silu),
             Op::Tanh => Some(Self::Tanh),
@@ -31,6 +33,7 @@ impl Activation {
     pub(crate) fn forward(self, x: &[f32], y: &mut [f32]) {
         match self {
             Self::Relu => map(x, y, |x| x.max(0.0)),
+            Self::Relu6 => map(x, y, |x| x.clamp(0.0, 6.0)),
             Self::Scale(factor) => map(x, y, |x| x * factor),
             Self::Tanh => map(x, y, f32::tanh),
             Self::Silu => map(x, y, |x| x * sigmoid(x)),
@@ -42,6 +45,7 @@ impl Activation {
     pub(crate) fn backward(self, x: &[f32], g: &[f32], dx: &mut [f32], accumulate: bool) {
         match self {
             Self::Relu => chain(x, g, dx, accumulate, |x| if x > 0.0 { 1.0 } else { 0.0 }),
+            Self::Relu6 => chain(x, g, dx, accumulate, |x| if x > 0.0 && x < 6.0 { 1.0 } else { 0.0 }),
             Self::Scale(factor) => chain(x, g, dx, accumulate, |_| factor),
             Self::Tanh => chain(x, g, dx, accumulate, |x| 1.0 - x.tanh().powi(2)),
             Self::Silu => chain(x, g, dx, accumulate, |x| {
@@ -146,24 +150,31 @@ pub(crate) fn rescale(y: &mut [f32], factor: f32) {
     );
 }
 
-/// Drops or scales up each element; elements are numbered in row-major order whatever the form.
-pub(crate) fn dropout(
-    form: &Form,
-    rate: f32,
-    node: usize,
-    key: Option<u64>,
-    from: &[f32],
-    to: &mut [f32],
-    accumulate: bool,
-) {
-    let Some(key) = key else { return scale(from, 1.0, to, accumulate) };
-    let channels = if form.channels_last { form.shape[0] } else { 1 };
-    let positions = form.len() / channels;
-    let factor = 1.0 / (1.0 - rate);
-    for (index, (to, from)) in to.iter_mut().zip(from).enumerate() {
-        let element = index % channels * positions + index / channels;
-        let value = if keeps(key, node, element, rate) { from * factor } else { 0.0 };
-        *to = if accumulate { *to + value } else { value };
+/// Dropout of a step's values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Drop {
+    pub(crate) rate: f32,
+    /// The node, by which random choices differ.
+    pub(crate) node: usize,
+    /// Whether channels are dropped as a whole.
+    pub(crate) channels: bool,
+}
+
+impl Drop {
+    /// Drops or scales up each element, or each channel; they are numbered in row-major order whatever the form.
+    pub(crate) fn run(self, form: &Form, key: Option<u64>, from: &[f32], to: &mut [f32], accumulate: bool) {
+        let Some(key) = key else { return scale(from, 1.0, to, accumulate) };
+        let channels = if form.channels_last { form.shape[0] } else { 1 };
+        let positions = form.len() / channels;
+        // Row-major elements that fall together.
+        let together = if self.channels { form.len() / form.shape[0] } else { 1 };
+        let factor = 1.0 / (1.0 - self.rate);
+        for (index, (to, from)) in to.iter_mut().zip(from).enumerate() {
+            let element = index % channels * positions + index / channels;
+            let kept = keeps(key, self.node, element / together, self.rate);
+            let value = if kept { from * factor } else { 0.0 };
+            *to = if accumulate { *to + value } else { value };
+        }
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn operations(steps: &Steps) -> usize {
 
 impl Program {
     pub(crate) fn inference(graph: &Graph) -> Self {
-        let mut steps = lower(graph);
+        let mut steps = lower(graph, false);
         steps.steps.iter_mut().for_each(|step| step.needs_gradient = false);
         let deferred = vec![false; steps.steps.len()];
         let purpose = Purpose { training: false, checkpoints: false, deferred: &deferred };
@@ -74,7 +74,7 @@ impl Program {
     }
 
     pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, checkpoints: bool) -> Self {
-        let steps = lower(graph);
+        let steps = lower(graph, true);
         let deferred: Vec<bool> = steps
             .steps
             .iter()

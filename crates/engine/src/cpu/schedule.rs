@@ -77,7 +77,7 @@ impl Schedule {
         let mut order: Vec<(usize, ActionKind, bool)> = Vec::new();
         order.extend((0..count).map(|step| (step, ActionKind::Forward, false)));
         if purpose.training {
-            order.push((steps.output, ActionKind::Loss, false));
+            order.extend(steps.outputs().map(|output| (output, ActionKind::Loss, false)));
             for (index, segment) in segments.iter().enumerate().rev() {
                 if index < last {
                     let again = segment.clone().filter(|&step| !boundary(step));
@@ -214,7 +214,7 @@ fn reads(kernel: &Kernel) -> Reads {
         | Kernel::MaxPool(_)
         | Kernel::Resample(_)
         | Kernel::Move(_)
-        | Kernel::Dropout { .. } => (false, false),
+        | Kernel::Dropout(_) => (false, false),
     };
     Reads { inputs, output }
 }
@@ -249,7 +249,9 @@ fn aliases(steps: &Steps) -> Vec<usize> {
     for (index, step) in steps.steps.iter().enumerate().rev() {
         if matches!(step.kernel, Kernel::Add { .. }) {
             let free = |&&input: &&usize| {
-                readers[input] == 1 && steps.steps[input].needs_gradient && input != steps.output
+                readers[input] == 1
+                    && steps.steps[input].needs_gradient
+                    && steps.outputs().all(|output| output != input)
             };
             if let Some(&input) = step.inputs.iter().find(free) {
                 alias[input] = alias[index];
@@ -305,7 +307,7 @@ fn segments(steps: &Steps) -> Vec<std::ops::Range<usize>> {
             last_reader[input] = index;
         }
     }
-    last_reader[steps.output] = count;
+    steps.outputs().for_each(|output| last_reader[output] = count);
     let single = |step: usize| (0..step).all(|earlier| last_reader[earlier] <= step);
     let length = (count as f64).sqrt().ceil() as usize;
     let mut segments = Vec::new();

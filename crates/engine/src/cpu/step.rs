@@ -6,7 +6,7 @@ use super::form::{Form, Transfer};
 use super::gemm::Gemm;
 use super::matrix::{Attention, MatMul};
 use super::norm::{Kind, Norm};
-use super::pointwise::Activation;
+use super::pointwise::{Activation, Drop};
 use super::pool::{Depthwise, MaxPool, Resample};
 
 /// What a step does.
@@ -31,11 +31,7 @@ pub(crate) enum Kernel {
         features: usize,
     },
     Attention(Attention),
-    /// Dropout with its rate, and the node and positions by which elements are numbered in row-major order.
-    Dropout {
-        rate: f32,
-        node: usize,
-    },
+    Dropout(Drop),
 }
 
 /// One step: reads the values of earlier steps, makes one of its own.
@@ -49,21 +45,32 @@ pub(crate) struct Step {
     pub(crate) needs_gradient: bool,
 }
 
-/// All steps, and which of them makes the output.
+/// All steps, and which of them make the outputs.
 #[derive(Debug, Clone)]
 pub(crate) struct Steps {
     pub(crate) steps: Vec<Step>,
     pub(crate) output: usize,
+    /// Auxiliary outputs and what their losses are multiplied by.
+    pub(crate) auxiliary: Vec<(usize, f32)>,
 }
 
-pub(crate) fn lower(graph: &Graph) -> Steps {
-    let fused = fused(graph);
+impl Steps {
+    /// All outputs, the main one first.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.output).chain(self.auxiliary.iter().map(|(step, _)| *step))
+    }
+}
+
+/// The steps that lead to the output, and to auxiliary outputs where those are wanted.
+pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> Steps {
+    let reached = graph.reached(auxiliary);
+    let fused = fused(graph, &reached);
     let mut lowering = Lowering {
         steps: Vec::new(),
         values: vec![None; graph.nodes().len()],
         needs: graph.needs_gradient(),
     };
-    for (index, node) in graph.nodes().iter().enumerate() {
+    for (index, node) in graph.nodes().iter().enumerate().filter(|(index, _)| reached[*index]) {
         match fused.iter().find(|(_, relu)| *relu == index) {
             // The activation was folded into the step before: its value is that step's.
             Some((before, _)) => lowering.values[index] = lowering.values[*before],
@@ -75,30 +82,32 @@ pub(crate) fn lower(graph: &Graph) -> Steps {
         }
     }
     let output = lowering.value(graph.output());
-    let mut steps = lowering.steps;
-    // A copy inherits its source's need; drop it where no path leads on to the output.
-    let mut reached = vec![false; steps.len()];
-    reached[output] = true;
-    for index in (0..steps.len()).rev() {
-        for &input in &steps[index].inputs {
+    let wanted = graph.auxiliary().iter().filter(|_| auxiliary);
+    let auxiliary = wanted.map(|auxiliary| (lowering.value(auxiliary.output), auxiliary.weight)).collect();
+    let mut steps = Steps { steps: lowering.steps, output, auxiliary };
+    // A copy inherits its source's need; drop it where no path leads on to an output.
+    let mut reached = vec![false; steps.steps.len()];
+    steps.outputs().for_each(|output| reached[output] = true);
+    for (index, step) in steps.steps.iter_mut().enumerate().rev() {
+        for &input in &step.inputs {
             reached[input] |= reached[index];
         }
-        steps[index].needs_gradient &= reached[index];
+        step.needs_gradient &= reached[index];
     }
-    Steps { steps, output }
+    steps
 }
 
-/// Pairs of nodes and the activation that can be folded into them: its only reader.
-fn fused(graph: &Graph) -> Vec<(usize, usize)> {
+/// Pairs of nodes and the activation that can be folded into them: its only reader among the nodes that are reached.
+fn fused(graph: &Graph, reached: &[bool]) -> Vec<(usize, usize)> {
+    let nodes = || graph.nodes().iter().enumerate().filter(|(index, _)| reached[*index]);
     let mut readers = vec![0; graph.nodes().len()];
-    for node in graph.nodes() {
-        for input in &node.inputs {
-            readers[input.index()] += 1;
-        }
+    for input in nodes().flat_map(|(_, node)| &node.inputs) {
+        readers[input.index()] += 1;
     }
+    let is_output = |id: NodeId| id == graph.output() || graph.auxiliary().iter().any(|a| a.output == id);
     let mut pairs = Vec::new();
-    for (index, node) in graph.nodes().iter().enumerate() {
-        if node.op != Op::Relu || node.inputs[0] == graph.output() {
+    for (index, node) in nodes() {
+        if node.op != Op::Relu || is_output(node.inputs[0]) {
             continue;
         }
         let before = node.inputs[0].index();
@@ -289,8 +298,9 @@ impl Lowering {
                 let (rows, features) = form.rows();
                 Kernel::Attention(Attention::new(*heads, rows, forms[1].shape[0], features))
             }
-            Op::Dropout(rate) => Kernel::Dropout { rate: *rate, node: index },
-            Op::Relu | Op::Gelu | Op::Silu | Op::Tanh | Op::Scale(_) => {
+            Op::Dropout(rate) => Kernel::Dropout(Drop { rate: *rate, node: index, channels: false }),
+            Op::ChannelDropout(rate) => Kernel::Dropout(Drop { rate: *rate, node: index, channels: true }),
+            Op::Relu | Op::Relu6 | Op::Gelu | Op::Silu | Op::Tanh | Op::Scale(_) => {
                 Kernel::Activation(Activation::of(&node.op).unwrap_or(Activation::Scale(1.0)))
             }
         }

@@ -122,13 +122,18 @@ impl Worker {
         let (class_stride, position_stride) = if form.channels_last { (1, classes) } else { (positions, 1) };
         let strides = Strides { classes, positions, class_stride, position_stride };
         let mut gradient = std::mem::take(&mut self.buffers[slot]);
+        let main = action.step == shared.steps.output;
+        let auxiliary = shared.steps.auxiliary.iter().find(|(step, _)| *step == action.step);
+        let weight = auxiliary.map_or(1.0, |(_, weight)| f64::from(*weight));
         for item in items {
             let output =
                 &self.buffers[action.output][item * shared.schedule.buffers[action.output]..][..form.len()];
             let target = batch.target(shared.graph, work.first + item);
             let gradient = &mut gradient[item * shared.schedule.buffers[slot]..][..form.len()];
-            let scale = 1.0 / work.views as f64;
-            self.losses[item] = loss::evaluate(shared.graph.loss(), strides, output, target, scale, gradient);
+            let scale = weight / work.views as f64;
+            let loss = loss::evaluate(shared.graph.loss(), strides, output, target, scale, gradient);
+            // The main output comes first.
+            self.losses[item] = if main { loss } else { self.losses[item] + weight * loss };
         }
         self.buffers[slot] = gradient;
     }
@@ -197,9 +202,9 @@ impl Worker {
                         let inputs = [0, 1, 2].map(|index| input(index, item));
                         attention.forward(shared.lanes, inputs, y, &mut self.scratch);
                     }
-                    Kernel::Dropout { rate, node } => {
+                    Kernel::Dropout(dropout) => {
                         let key = work.batch.and_then(|batch| batch.dropout_key(work.first + item));
-                        pointwise::dropout(&step.form, *rate, *node, key, input(0, item), y, false);
+                        dropout.run(&step.form, key, input(0, item), y, false);
                     }
                 }
             }

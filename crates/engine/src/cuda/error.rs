@@ -60,6 +60,14 @@ pub enum CudaError {
         /// Megabytes that were free.
         free_mb: usize,
     },
+    /// A part of the model that the card cannot run yet.
+    #[error("{node} ({op}) cannot run on a GPU yet")]
+    Unsupported {
+        /// Name of the node.
+        node: String,
+        /// What it is.
+        op: &'static str,
+    },
     /// A call that failed.
     #[error("{call}: {reason}")]
     Call {
@@ -91,6 +99,7 @@ impl CudaError {
             Self::OutOfMemory { .. } => Some(
                 "lower the microbatch (it changes no result), or stop what else uses the card: nvidia-smi shows it",
             ),
+            Self::Unsupported { .. } => Some("train on the CPU: --device cpu"),
             Self::Call { .. } => None,
         }
     }

@@ -345,6 +345,8 @@ impl Steps {
             Op::Add => Kind::Add,
             Op::Mul => Kind::Multiply,
             Op::Dropout(rate) => Kind::Dropout(*rate),
+            // Not lowered yet: `CudaExecutor::new` refuses them.
+            Op::Relu6 | Op::ChannelDropout(_) => Kind::Unary { code: 4, factor: f32::NAN },
             Op::Concat { axis } => {
                 let to = strides(shape);
                 let mut start = 0;

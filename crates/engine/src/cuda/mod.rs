@@ -24,7 +24,7 @@ mod step;
 mod tile;
 
 use cudarc::driver::CudaSlice;
-use dapple_graph::{Graph, Parameters};
+use dapple_graph::{Graph, Op, Parameters};
 
 use crate::batch::{self, Batch};
 use crate::clipping::Clipping;
@@ -117,6 +117,14 @@ impl CudaExecutor {
     /// # Errors
     /// If there is no such card, a library is missing or too old, or the card has too little memory for the model.
     pub fn new(graph: &Graph, options: CudaOptions) -> Result<Self, CudaError> {
+        let unsupported = |op: &Op| matches!(op, Op::Relu6 | Op::ChannelDropout(_));
+        if let Some(node) = graph.nodes().iter().find(|node| unsupported(&node.op)) {
+            return Err(CudaError::Unsupported { node: node.name.clone(), op: node.op.name() });
+        }
+        if let Some(auxiliary) = graph.auxiliary().first() {
+            let node = graph.node(auxiliary.output).name.clone();
+            return Err(CudaError::Unsupported { node, op: "an auxiliary output" });
+        }
         let device = Device::open(options.device)?;
         device.allow_tf32(options.tf32)?;
         let inference = Program::inference(graph);

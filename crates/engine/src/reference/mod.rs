@@ -178,19 +178,17 @@ impl<'g> Reference<'g> {
         let needs = self.graph.needs_gradient();
         let mut pending: Vec<Tensor> =
             self.graph.nodes().iter().map(|node| Tensor::zeros(&node.shape)).collect();
-        let output = self.graph.output();
         let shape = self.graph.output_shape();
         let positions: usize = shape[1..].iter().product();
         let strides = Strides { classes: shape[0], positions, class_stride: positions, position_stride: 1 };
         let target = batch.target(self.graph, view);
-        let loss = loss::evaluate(
-            self.graph.loss(),
-            strides,
-            &values[output.index()].data,
-            target,
-            share,
-            &mut pending[output.index()].data,
-        );
+        let auxiliary = self.graph.auxiliary().iter().map(|a| (a.output, f64::from(a.weight)));
+        let mut loss = 0.0;
+        for (output, weight) in std::iter::once((self.graph.output(), 1.0)).chain(auxiliary) {
+            let (value, gradient) = (&values[output.index()].data, &mut pending[output.index()].data);
+            loss +=
+                weight * loss::evaluate(self.graph.loss(), strides, value, target, share * weight, gradient);
+        }
         for (index, node) in self.graph.nodes().iter().enumerate().rev() {
             if !needs[index] {
                 continue;

@@ -52,6 +52,7 @@ fn sources(op: &Op, inputs: &[&[usize]], output: &[usize]) -> Option<Vec<(usize,
 fn activation(op: &Op, x: f64) -> (f64, f64) {
     match op {
         Op::Relu => (x.max(0.0), if x > 0.0 { 1.0 } else { 0.0 }),
+        Op::Relu6 => (x.clamp(0.0, 6.0), if x > 0.0 && x < 6.0 { 1.0 } else { 0.0 }),
         Op::Tanh => (x.tanh(), 1.0 - x.tanh().powi(2)),
         Op::Silu => {
             let sigmoid = 1.0 / (1.0 + (-x).exp());
@@ -80,12 +81,14 @@ pub(super) fn forward(op: &Op, inputs: &[&Tensor], key: Option<(u64, usize)>, y:
         y.data = sources.iter().map(|&(input, element)| inputs[input].data[element]).collect();
         return;
     }
+    let channel = y.shape.iter().skip(1).product::<usize>();
     for (index, value) in y.data.iter_mut().enumerate() {
         let x = inputs[0].data[index];
         *value = match op {
             Op::Add => x + inputs[1].data[index],
             Op::Mul => x * inputs[1].data[index],
             Op::Dropout(rate) => x * dropout(*rate, key, index),
+            Op::ChannelDropout(rate) => x * dropout(*rate, key, index / channel),
             op => activation(op, x).0,
         };
     }
@@ -100,6 +103,7 @@ pub(super) fn backward(op: &Op, inputs: &[&Tensor], key: Option<(u64, usize)>, g
         }
         return Gradients { inputs: gradients, parameters: Vec::new() };
     }
+    let channel = g.shape.iter().skip(1).product::<usize>();
     for (index, upstream) in g.data.iter().enumerate() {
         let x = inputs[0].data[index];
         match op {
@@ -109,6 +113,9 @@ pub(super) fn backward(op: &Op, inputs: &[&Tensor], key: Option<(u64, usize)>, g
                 gradients[1].data[index] = upstream * x;
             }
             Op::Dropout(rate) => gradients[0].data[index] = upstream * dropout(*rate, key, index),
+            Op::ChannelDropout(rate) => {
+                gradients[0].data[index] = upstream * dropout(*rate, key, index / channel)
+            }
             op => gradients[0].data[index] = upstream * activation(op, x).1,
         }
     }

@@ -1,10 +1,19 @@
-//! The model zoo. Parameter names and shapes are torchvision's wherever torchvision has the model.
+//! The model zoo. Parameter names and shapes are torchvision's wherever torchvision has the model; those of the segmentation models are
+//! named where they are built.
 
+mod backbone;
+mod deeplab;
+mod mobilenet;
+mod psp_net;
 mod resnet;
 mod small_cnn;
 mod vgg;
 mod wide_resnet;
 
+pub use backbone::{BACKBONE_NAMES, Backbone, OutputStride, backbone_name};
+pub use deeplab::deeplab_v3_plus;
+pub use mobilenet::mobilenet_v2;
+pub use psp_net::psp_net;
 pub use resnet::{ResNet, resnet};
 pub use small_cnn::small_cnn;
 pub use vgg::{Vgg, vgg};
@@ -41,6 +50,22 @@ impl Norm {
             Self::Removed => Ok(input),
         }
     }
+
+    /// As [`Self::add`], where widths differ so much that one number of groups does not divide them all: a group norm takes the greatest
+    /// common divisor of the number asked for and the channels.
+    fn add_fitted(self, builder: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeId, GraphError> {
+        let channels = builder.shape(input).first().copied().unwrap_or(0);
+        match self {
+            Self::Group(groups) if groups > 0 => {
+                Self::Group(greatest_common_divisor(groups, channels)).add(builder, name, input)
+            }
+            other => other.add(builder, name, input),
+        }
+    }
+}
+
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// A linear layer with PyTorch's default initialisation.

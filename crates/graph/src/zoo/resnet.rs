@@ -1,5 +1,6 @@
 //! Residual networks (He et al. 2015), as torchvision builds them.
 
+use super::backbone::{Reach, Step};
 use super::{CLASSIFIER_LOSS, Norm, default_linear, global_pool};
 use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
@@ -28,7 +29,8 @@ impl ResNet {
         }
     }
 
-    fn expansion(self) -> usize {
+    /// Channels of a stage's output over its width.
+    pub(super) fn expansion(self) -> usize {
         match self {
             Self::R18 | Self::R34 => 1,
             Self::R50 | Self::R101 => 4,
@@ -43,42 +45,64 @@ impl ResNet {
 pub fn resnet(depth: ResNet, input_shape: &[usize], classes: usize, norm: Norm) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;
-    let x = b.conv("conv1", b.input(), ConvSpec::new(64, Window::square(7).stride(2).padding(3)))?;
-    let x = norm.add(b, "bn1", x)?;
-    let x = b.add("relu", Op::Relu, &[x])?;
-    let mut x = b.add("maxpool", Op::MaxPool(Window::square(3).stride(2).padding(1)), &[x])?;
-    for (stage, &blocks) in depth.blocks().iter().enumerate() {
-        for block in 0..blocks {
-            let stride = if stage > 0 && block == 0 { 2 } else { 1 };
-            x = residual(b, &format!("layer{}.{block}", stage + 1), x, 64 << stage, stride, depth, norm)?;
-        }
-    }
+    let [.., x] = stages(b, "", depth, 32, norm)?;
     let x = global_pool(b, x)?;
     let x = default_linear(b, "fc", x, classes)?;
     builder.finish(x, CLASSIFIER_LOSS)
 }
 
-/// One residual block: two 3x3 convolutions, or 1x1, 3x3, 1x1 where the network has bottlenecks.
+/// The outputs of the four stages, `output_stride` pixels apart at most: later stages are dilated rather than strided, and their first
+/// block keeps the dilation of the stage before.
+pub(super) fn stages(
+    b: &mut GraphBuilder,
+    prefix: &str,
+    depth: ResNet,
+    output_stride: usize,
+    norm: Norm,
+) -> Result<[NodeId; 4], GraphError> {
+    let stem = ConvSpec::new(64, Window::square(7).stride(2).padding(3));
+    let x = b.conv(&format!("{prefix}conv1"), b.input(), stem)?;
+    let x = norm.add(b, &format!("{prefix}bn1"), x)?;
+    let x = b.add(&format!("{prefix}relu"), Op::Relu, &[x])?;
+    let pool = Op::MaxPool(Window::square(3).stride(2).padding(1));
+    let mut x = b.add(&format!("{prefix}maxpool"), pool, &[x])?;
+    let mut outputs = [x; 4];
+    let mut reach = Reach::new(4, output_stride);
+    for (stage, &blocks) in depth.blocks().iter().enumerate() {
+        let steps = reach.stage(if stage > 0 { 2 } else { 1 }, blocks);
+        for (block, step) in steps.into_iter().enumerate() {
+            let name = format!("{prefix}layer{}.{block}", stage + 1);
+            x = residual(b, &name, x, 64 << stage, step, depth, norm)?;
+        }
+        outputs[stage] = x;
+    }
+    Ok(outputs)
+}
+
+/// One residual block: two 3x3 convolutions, or 1x1, 3x3, 1x1 where the network has bottlenecks. Its stride and dilation are those of the
+/// first 3x3 convolution.
 fn residual(
     b: &mut GraphBuilder,
     name: &str,
     input: NodeId,
     width: usize,
-    stride: usize,
+    Step { stride, dilation }: Step,
     depth: ResNet,
     norm: Norm,
 ) -> Result<NodeId, GraphError> {
     let out = width * depth.expansion();
+    let strided = Window::square(3).stride(stride).padding(dilation).dilation(dilation);
+    let pointwise = Window::square(1);
     let layers = match depth.expansion() {
-        1 => vec![(width, 3, stride), (out, 3, 1)],
-        _ => vec![(width, 1, 1), (width, 3, stride), (out, 1, 1)],
+        1 => vec![(width, strided), (out, Window::square(3).padding(1))],
+        _ => vec![(width, pointwise.clone()), (width, strided), (out, pointwise)],
     };
+    let count = layers.len();
     let mut x = input;
-    for (index, &(channels, size, stride)) in layers.iter().enumerate() {
-        let window = Window::square(size).stride(stride).padding(size / 2);
+    for (index, (channels, window)) in layers.into_iter().enumerate() {
         x = b.conv(&format!("{name}.conv{}", index + 1), x, ConvSpec::new(channels, window))?;
         x = norm.add(b, &format!("{name}.bn{}", index + 1), x)?;
-        if index + 1 < layers.len() {
+        if index + 1 < count {
             x = b.add(&format!("{name}.relu{}", index + 1), Op::Relu, &[x])?;
         }
     }
