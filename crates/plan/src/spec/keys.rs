@@ -223,11 +223,33 @@ pub const KEYS: &[Key] = &[
         "resnet-101",
         "vgg-11",
         "vgg-16",
+        "mobilenet-v2",
+        "small-fcn",
+        "deeplab-v3-plus-resnet-18",
+        "deeplab-v3-plus-resnet-34",
+        "deeplab-v3-plus-resnet-50",
+        "deeplab-v3-plus-resnet-101",
+        "deeplab-v3-plus-mobilenet-v2",
+        "psp-net-resnet-18",
+        "psp-net-resnet-34",
+        "psp-net-resnet-50",
+        "psp-net-resnet-101",
     ]),
     file_only("model.norm", "group", "what stands in the place of batch norm")
         .words(&["group", "frozen", "removed"])
         .or("group"),
+    file_only(
+        "model.output_stride",
+        "16",
+        "the number of pixels, 8 or 16, between positions of the last features of deeplab-v3-plus",
+    )
+    .or("16"),
     file_only("model.weights", "pretrained.safetensors", "the file of the initial weights"),
+    file_only(
+        "model.backbone_weights",
+        "resnet18.safetensors",
+        "the file of a classifier that gives the initial weights of the backbone",
+    ),
     file_only("model.trainable", "[\"fc\"]", "a list of prefixes of the parameters that train").or("all"),
     file_only("model.seed", "0", "the seed of initial weights that no file gives").or("0"),
     file_only("optimiser.kind", "sgd", "the rule of the optimiser")
@@ -261,6 +283,15 @@ pub const KEYS: &[Key] = &[
         "the number of crops along each side of an image whose answers are averaged in evaluation",
     )
     .or("1"),
+    file_only("train.evaluation", "sliding", "how images with label maps are looked at in evaluation")
+        .words(&["whole", "sliding"])
+        .or("whole"),
+    file_only(
+        "train.evaluation_stride",
+        "0.5",
+        "the step from one window to the next, as a share of the window, for sliding evaluation",
+    )
+    .or("2/3"),
     file_only("train.checkpoint_every", "100", "the number of steps between two checkpoints"),
     file_only("train.until_budget", "true", "whether to train until privacy.epsilon is spent").or("false"),
     file_only("train.label_smoothing", "0.1", "the weight of the uniform distribution in the labels").or("0"),

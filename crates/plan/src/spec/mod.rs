@@ -13,8 +13,8 @@ use crate::{Relation, Scheme, hash};
 
 pub use performance::{DeviceChoice, FactorPrecision, NoSuchDevice, Performance};
 pub use training::{
-    ClippingKind, DataFormat, DataSpec, ModelSpec, NormSpec, OptimiserKind, OptimiserSpec, ScheduleKind,
-    TrainSpec,
+    ClippingKind, DataFormat, DataSpec, EvaluationKind, ModelSpec, NormSpec, OptimiserKind, OptimiserSpec,
+    ScheduleKind, TrainSpec,
 };
 pub use values::{Delta, Interval, Pixels};
 

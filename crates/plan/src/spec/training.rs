@@ -89,9 +89,15 @@ pub struct ModelSpec {
     /// What stands in the place of batch norm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub norm: Option<NormSpec>,
+    /// Pixels between neighbouring positions of a backbone's last features: 8 or 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_stride: Option<u32>,
     /// A safetensors file with the initial weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
+    /// A safetensors file of a classifier that gives the initial weights of the backbone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backbone_weights: Option<String>,
     /// Prefixes of the parameters that train; all where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trainable: Option<Vec<String>>,
@@ -194,6 +200,12 @@ pub struct TrainSpec {
     /// Crops along each side of an image whose answers are averaged in evaluation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation_grid: Option<u32>,
+    /// How images with label maps are looked at in evaluation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<EvaluationKind>,
+    /// The step from one window to the next, as a share of the window, for `sliding` evaluation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation_stride: Option<f64>,
     /// Steps between two checkpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<u64>,
@@ -206,6 +218,22 @@ pub struct TrainSpec {
     /// `false` trains by the same steps without clipping and noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private: Option<bool>,
+}
+
+/// How images with label maps are looked at in evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvaluationKind {
+    /// Each image at once.
+    #[default]
+    Whole,
+    /// Window by window, each of the size of a crop.
+    Sliding,
+}
+
+impl EvaluationKind {
+    /// Every way, by the name in files.
+    pub const ALL: [(&'static str, Self); 2] = [("whole", Self::Whole), ("sliding", Self::Sliding)];
 }
 
 /// How a record's gradient is bounded.
