@@ -72,6 +72,11 @@ pub trait Dataset: Send + Sync {
     fn class_names(&self) -> Option<&[String]> {
         None
     }
+
+    /// Colours in which the classes are shown, red, green and blue, where the format has any.
+    fn palette(&self) -> Option<&[[u8; 3]]> {
+        None
+    }
 }
 
 /// Some records of a data set, in a given order.
@@ -152,5 +157,9 @@ impl Dataset for Subset {
 
     fn class_names(&self) -> Option<&[String]> {
         self.whole.class_names()
+    }
+
+    fn palette(&self) -> Option<&[[u8; 3]]> {
+        self.whole.palette()
     }
 }

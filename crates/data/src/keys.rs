@@ -113,6 +113,13 @@ impl StepKey {
     pub fn stream(&self, number: u64) -> ChaCha20Rng {
         stream(&self.0, number)
     }
+
+    /// The key itself, for a processor that makes the streams on its own: stream `number` is ChaCha20 under this key with the number
+    /// as nonce. It may be written nowhere.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
 }
 
 fn stream(key: &[u8; 32], nonce: u64) -> ChaCha20Rng {

@@ -36,4 +36,4 @@ pub use open::{Opened, open};
 pub use sampler::{Draw, Event, Sampler};
 pub use split::split;
 pub use target::{IGNORED, LabelMap, MAX_MAP_CLASSES, Target, TargetKind, UNLABELLED};
-pub use views::Views;
+pub use views::{Views, Whole};

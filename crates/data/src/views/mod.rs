@@ -9,6 +9,7 @@ mod resample;
 mod source;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use chacha20::rand_core::Rng;
 use dapple_geometry::{CropDistribution, Filter, Operation, Pipeline, Size};
@@ -22,6 +23,8 @@ use mapping::Mapping;
 use normalise::Normalise;
 use resample::Taps;
 use source::Source;
+
+pub use whole::Whole;
 
 /// The most pixels of an image on its way, and the most values of a record's views: a gigabyte of single-precision numbers.
 pub(crate) const MAX_PIXELS: u64 = 1 << 28;
@@ -265,13 +268,18 @@ impl Views {
 
     /// The operations before the crop.
     fn prepare<'a>(&self, image: &'a Image) -> Result<(Source<'a>, Mapping), DataError> {
-        if image.channels() != self.normalise.channels() {
-            let (found, expected) = (image.channels(), self.normalise.channels());
-            return Err(DataError::Channels { place: "an image".to_owned(), found, expected });
-        }
+        self.check_channels(image)?;
         follow(&self.before, image.size()).map_err(DataError::geometry("an image"))?;
         let mapping = Mapping::identity(image.size());
         self.run(&self.before, Source::Image(image), mapping)
+    }
+
+    fn check_channels(&self, image: &Image) -> Result<(), DataError> {
+        let (found, expected) = (image.channels(), self.normalise.channels());
+        if found != expected {
+            return Err(DataError::Channels { place: "an image".to_owned(), found, expected });
+        }
+        Ok(())
     }
 
     fn run<'a>(

@@ -15,7 +15,7 @@ fn random(number: u64) -> ChaCha20Rng {
     MasterKey::from_seed(11).purpose(Purpose::Views).step(0).stream(number)
 }
 
-fn views(before: Vec<Operation>, crop: CropDistribution, output: Size) -> Views {
+pub(super) fn views(before: Vec<Operation>, crop: CropDistribution, output: Size) -> Views {
     let normalise = Normalise::new(1, Some(&[0.25]), Some(&[0.5])).unwrap();
     Views {
         image: None,
@@ -29,7 +29,7 @@ fn views(before: Vec<Operation>, crop: CropDistribution, output: Size) -> Views 
     }
 }
 
-fn image(size: Size, value: impl Fn(u32, u32) -> f32) -> Image {
+pub(super) fn image(size: Size, value: impl Fn(u32, u32) -> f32) -> Image {
     let mut floats = Vec::new();
     for y in 0..size.height() {
         floats.extend((0..size.width()).map(|x| value(x, y)));
