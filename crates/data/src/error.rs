@@ -238,7 +238,8 @@ impl DataError {
     }
 
     /// The same error about the image of a given place, where it is about an image.
-    pub(crate) fn at(self, place: impl FnOnce() -> String) -> Self {
+    #[must_use]
+    pub fn at(self, place: impl FnOnce() -> String) -> Self {
         match self {
             Self::ImageSize { found, expected, .. } => Self::ImageSize { place: place(), found, expected },
             Self::LabelSize { found, expected, .. } => Self::LabelSize { place: place(), found, expected },
