@@ -1,13 +1,13 @@
 //! Measures the CUDA executor and prints one line of JSON per model and batch: `cuda_bench MODEL SECONDS BATCH..`.
 //!
 //! `around_seconds` is the part of a step outside of the sum itself: sending parameters, fetching the gradient.
-//! Options before the model: `--tf32`, `--microbatch N`, `--shares` (the time of each kind of operation), `--choices` (how each
+//! Options before the model: `--tf32`, `--bf16`, `--microbatch N`, `--shares` (the time of each kind of operation), `--choices` (how each
 //! convolution runs), `--own`, `--cudnn`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 use std::time::Instant;
 
-use dapple_engine::cuda::{Convolutions, CudaExecutor, CudaOptions};
+use dapple_engine::cuda::{Convolutions, CudaExecutor, CudaOptions, Precision};
 use dapple_engine::{Batch, Clipping, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
 
@@ -29,7 +29,8 @@ fn main() {
     let mut arguments = std::env::args().skip(1).peekable();
     while let Some(flag) = arguments.next_if(|argument| argument.starts_with("--")) {
         match flag.as_str() {
-            "--tf32" => options.tf32 = true,
+            "--tf32" => options.precision = Precision::Tf32,
+            "--bf16" => options.precision = Precision::Bf16,
             "--own" => options.convolutions = Convolutions::Own,
             "--cudnn" => options.convolutions = Convolutions::Cudnn,
             "--shares" => shares = true,
@@ -76,8 +77,8 @@ fn main() {
         warm.sort_by(f64::total_cmp);
         let median = warm[warm.len() / 2];
         println!(
-            "{{\"task\":\"{name}\",\"batch\":{batch},\"tf32\":{},\"samples_per_second\":{:.1},\"best_samples_per_second\":{:.1},\"first_step_seconds\":{first:.2},\"around_seconds\":{around:.4},\"peak_mb\":{:.0},\"microbatch\":{},\"steps\":{}}}",
-            options.tf32,
+            "{{\"task\":\"{name}\",\"batch\":{batch},\"precision\":\"{:?}\",\"samples_per_second\":{:.1},\"best_samples_per_second\":{:.1},\"first_step_seconds\":{first:.2},\"around_seconds\":{around:.4},\"peak_mb\":{:.0},\"microbatch\":{},\"steps\":{}}}",
+            options.precision,
             batch as f64 / median,
             batch as f64 / warm[0],
             executor.peak_bytes() as f64 / f64::from(1 << 20),

@@ -111,15 +111,8 @@ impl Run<'_> {
                 self.bias_gradient(g, bias, (conv.geometry.out, positions), (positions, 1))?;
                 self.mark("bias gradient")?;
                 if let Some((target, _)) = self.written(layout, Some(conv.weight), touched) {
-                    let (card, tf32) = (self.card(), self.choices.tf32);
-                    convolution::weight_gradient(
-                        card,
-                        conv,
-                        (x, g),
-                        (target, stride),
-                        (samples, views),
-                        tf32,
-                    )?;
+                    let card = self.card();
+                    convolution::weight_gradient(card, conv, (x, g), (target, stride), (samples, views))?;
                     self.mark("convolution weight gradient")?;
                 } else if self.program.deferred[node] {
                     self.convolution_norm(node, conv, x, g, layout)?;
@@ -257,7 +250,7 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Kind::Dropout(rate) => self.drop_values(node, *rate, g, dx, add),
+            Kind::Dropout { rate, together } => self.drop_values(node, (*rate, *together), (g, dx), add),
             Kind::Move(moves) => {
                 for (slot, moved) in moves.iter().enumerate() {
                     let Some((dx, add)) = self.target(node, slot) else { continue };
@@ -373,7 +366,13 @@ impl Run<'_> {
         let second = first.at(samples * rows * rows);
         for (side, inner, target) in [(x, features, first), (g, out, second)] {
             let target = Side::new(target, rows, rows * rows);
-            device.product((rows, inner, rows), (side, side.transposed()), target, (1.0, 0.0), samples)?;
+            device.exact_product(
+                (rows, inner, rows),
+                (side, side.transposed()),
+                target,
+                (1.0, 0.0),
+                samples,
+            )?;
         }
         let list = arguments![first, second, rows * rows, partials, stride];
         device.launch("gram_norm", Grid::blocks(samples, 128), list)
@@ -399,7 +398,7 @@ impl Run<'_> {
         let sources = self.table(conv.sources);
         let image = Side::new(x, inside, channels * inside);
         let target = Side::new(inputs, inside, inside * inside);
-        device.product(
+        device.exact_product(
             (inside, channels, inside),
             (image.transposed(), image),
             target,
@@ -414,7 +413,7 @@ impl Run<'_> {
         )?;
         let sides = (Side::new(g, outside, out * outside), Side::new(columns, outside, outside * outside));
         let target = Side::new(products, outside, out * outside);
-        device.product((out, outside, outside), sides, target, (1.0, 0.0), samples)?;
+        device.exact_product((out, outside, outside), sides, target, (1.0, 0.0), samples)?;
         let mut stats = Pointer::NULL;
         if let Some((_, start)) = conv.used {
             stats = self.model.stats.at(start);

@@ -56,7 +56,7 @@ impl Run<'_> {
                 Kind::Linear { rows, features, out, .. } => {
                     let rows = self.items() * rows;
                     let sides = (Side::new(work.scaled, *out, 0).transposed(), Side::new(x, *features, 0));
-                    device.product(
+                    device.exact_product(
                         (*out, rows, *features),
                         sides,
                         Side::new(target, *features, 0),

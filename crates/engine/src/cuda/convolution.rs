@@ -41,16 +41,18 @@ pub(crate) enum Choice {
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
     chosen: BTreeMap<(usize, u8), Choice>,
-    descriptors: BTreeMap<(usize, usize), Descriptors>,
-    pub(crate) tf32: bool,
+    /// By node, items, and whether factors may be rounded.
+    descriptors: BTreeMap<(usize, usize, bool), Descriptors>,
+    /// Whether the forward pass and the data gradient may round factors.
+    rounds: bool,
     who: Convolutions,
     /// Samples with which the choices were measured.
     pub(crate) measured: usize,
 }
 
 impl Choices {
-    pub(crate) fn new(tf32: bool, who: Convolutions) -> Self {
-        Self { tf32, who, ..Self::default() }
+    pub(crate) fn new(rounds: bool, who: Convolutions) -> Self {
+        Self { rounds, who, ..Self::default() }
     }
 
     /// Whether our kernels may run a direction.
@@ -63,15 +65,28 @@ impl Choices {
         self.chosen.iter().map(|(&(node, direction), &choice)| (node, direction, choice))
     }
 
-    fn descriptors(&mut self, node: usize, conv: &Conv, items: usize) -> Result<&Descriptors, CudaError> {
-        if self.descriptors.keys().filter(|(other, _)| *other == node).count() > KEPT_SIZES {
-            self.descriptors.retain(|(other, _), _| *other != node);
+    /// Whether a direction may round factors. The sum of deferred layers may not: their norms are made apart from it, and both must be
+    /// of the same gradient.
+    fn may_round(&self, direction: Direction) -> bool {
+        self.rounds && direction != Direction::Filter
+    }
+
+    fn descriptors(
+        &mut self,
+        node: usize,
+        conv: &Conv,
+        direction: Direction,
+        items: usize,
+    ) -> Result<&Descriptors, CudaError> {
+        if self.descriptors.keys().filter(|(other, ..)| *other == node).count() > KEPT_SIZES {
+            self.descriptors.retain(|(other, ..), _| *other != node);
         }
-        let made = match self.descriptors.remove(&(node, items)) {
+        let rounds = self.may_round(direction);
+        let made = match self.descriptors.remove(&(node, items, rounds)) {
             Some(made) => made,
-            None => Descriptors::new(&conv.geometry, items, self.tf32)?,
+            None => Descriptors::new(&conv.geometry, items, rounds)?,
         };
-        Ok(self.descriptors.entry((node, items)).or_insert(made))
+        Ok(self.descriptors.entry((node, items, rounds)).or_insert(made))
     }
 
     /// Measures both ways of every convolution of a program, in memory that holds nothing yet.
@@ -119,15 +134,15 @@ impl Choices {
         items: usize,
     ) -> Result<(), CudaError> {
         let Card { device, work, .. } = card;
-        let tf32 = self.tf32;
+        let rounds = self.may_round(direction);
         let workspace = (work.workspace, work.workspace_bytes);
-        let descriptors = self.descriptors(node, conv, items)?;
-        let measured = device.cudnn.measure(direction, descriptors, tensors, workspace, tf32);
+        let descriptors = self.descriptors(node, conv, direction, items)?;
+        let measured = device.cudnn.measure(direction, descriptors, tensors, workspace, rounds);
         let theirs = measured
             .map_or((Algorithm::plain(direction), f32::INFINITY), |(algorithm, time, _)| (algorithm, time));
         let mut choice = Choice::Cudnn(theirs.0);
         if self.allows_own(conv, direction) {
-            let run = || run_own(card, conv, direction, tensors, items, false, tf32);
+            let run = || run_own(card, conv, direction, tensors, items, false);
             run()?;
             let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
             let start = call("timing", device.stream.record_event(flags))?;
@@ -154,8 +169,7 @@ impl Choices {
         accumulate: bool,
     ) -> Result<(), CudaError> {
         let Card { device, work, .. } = card;
-        let tf32 = self.tf32;
-        let ours = || run_own(card, conv, direction, tensors, items, accumulate, tf32);
+        let ours = || run_own(card, conv, direction, tensors, items, accumulate);
         let allows_own = self.allows_own(conv, direction);
         let algorithm = match self.chosen.get(&(node, direction as u8)) {
             Some(Choice::Own) => return ours(),
@@ -164,7 +178,7 @@ impl Choices {
             None => Algorithm::plain(direction),
             Some(Choice::Cudnn(algorithm)) => *algorithm,
         };
-        let descriptors = self.descriptors(node, conv, items)?;
+        let descriptors = self.descriptors(node, conv, direction, items)?;
         // Measured for a step's microbatch: another size, or a forward pass alone, may have too little workspace.
         let fits = |algorithm| {
             device.cudnn.workspace(algorithm, descriptors).filter(|&bytes| bytes <= work.workspace_bytes)
@@ -205,7 +219,6 @@ fn run_own(
     tensors: Tensors,
     items: usize,
     accumulate: bool,
-    tf32: bool,
 ) -> Result<(), CudaError> {
     let Card { device, model, .. } = card;
     let geometry = &conv.geometry;
@@ -222,7 +235,7 @@ fn run_own(
     for tiled in tiles {
         let blocks = (tiled.tile.tiles(items) as u32, filters as u32, geometry.groups as u32);
         device.launch(
-            if tf32 { "image_convolve_tf32" } else { "image_convolve" },
+            "image_convolve",
             Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 },
             arguments![
                 model.arranged.at(tiled.arranged),
@@ -244,20 +257,16 @@ pub(crate) fn weight_gradient(
     (input, gradient): (Pointer, Pointer),
     (target, stride): (Pointer, usize),
     (samples, views): (usize, usize),
-    tf32: bool,
 ) -> Result<(), CudaError> {
     let Card { device, model, .. } = card;
     let geometry = &conv.geometry;
     let (out, channels) = (geometry.out / geometry.groups, geometry.channels / geometry.groups);
     let filters = geometry.groups * out.div_ceil(FILTERS);
     if let Some(tiled) = &conv.gradient_tile {
-        let kernel = match (tiled.tile.fragments, tf32) {
-            (1, false) => "image_weight_gradient_1",
-            (5, false) => "image_weight_gradient_5",
-            (_, false) => "image_weight_gradient_9",
-            (1, true) => "image_weight_gradient_1_tf32",
-            (5, true) => "image_weight_gradient_5_tf32",
-            (_, true) => "image_weight_gradient_9_tf32",
+        let kernel = match tiled.tile.fragments {
+            1 => "image_weight_gradient_1",
+            5 => "image_weight_gradient_5",
+            _ => "image_weight_gradient_9",
         };
         let blocks = (tiled.tile.blocks as u32, filters as u32, samples as u32);
         let grid = Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 };
@@ -270,7 +279,7 @@ pub(crate) fn weight_gradient(
     }
     let blocks = (geometry.inner().div_ceil(TILE_COLUMNS) as u32, filters as u32, samples as u32);
     device.launch(
-        if tf32 { "weight_gradient_tf32" } else { "weight_gradient" },
+        "weight_gradient",
         Grid { blocks, threads: 128, shared: WEIGHT_SHARED },
         arguments![
             gradient,

@@ -87,7 +87,7 @@ impl Drop for Descriptors {
 }
 
 impl Descriptors {
-    pub(crate) fn new(geometry: &Geometry, items: usize, tf32: bool) -> Result<Self, CudaError> {
+    pub(crate) fn new(geometry: &Geometry, items: usize, rounds: bool) -> Result<Self, CudaError> {
         let what = "describing a convolution";
         let made = Self {
             input: call(what, result::create_tensor_descriptor())?,
@@ -110,7 +110,7 @@ impl Descriptors {
         let weight = shape(geometry.out, geometry.channels / geometry.groups, &geometry.kernel);
         let (padding, stride, dilation) =
             (ints(&geometry.padding), ints(&geometry.stride), ints(&geometry.dilation));
-        let math = match tf32 {
+        let math = match rounds {
             true => sys::cudnnMathType_t::CUDNN_DEFAULT_MATH,
             false => sys::cudnnMathType_t::CUDNN_FMA_MATH,
         };
@@ -157,14 +157,14 @@ pub(crate) type Measured = (Algorithm, f32, usize);
 
 /// The fastest of cuDNN's measurements that adds in a fixed order, fits the workspace and keeps to the precision asked for.
 macro_rules! fastest {
-    ($variant:ident, $performance:expr, $count:expr, $limit:expr, $tf32:expr) => {
+    ($variant:ident, $performance:expr, $count:expr, $limit:expr, $rounds:expr) => {
         $performance[..$count.max(0) as usize]
             .iter()
             .filter(|found| {
                 found.status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS
                     && found.determinism == sys::cudnnDeterminism_t::CUDNN_DETERMINISTIC
                     && found.memory <= $limit
-                    && ($tf32 || found.mathType == sys::cudnnMathType_t::CUDNN_FMA_MATH)
+                    && ($rounds || found.mathType == sys::cudnnMathType_t::CUDNN_FMA_MATH)
             })
             .min_by(|a, b| a.time.total_cmp(&b.time))
             .map(|found| (Algorithm::$variant(found.algo), found.time, found.memory))
@@ -190,7 +190,7 @@ impl Cudnn {
         descriptors: &Descriptors,
         tensors: Tensors,
         (workspace, limit): (Pointer, usize),
-        tf32: bool,
+        rounds: bool,
     ) -> Option<Measured> {
         let Descriptors { input, output, weight, convolution } = *descriptors;
         let [x, w, y, workspace] = [tensors.input, tensors.weight, tensors.output, workspace]
@@ -221,7 +221,7 @@ impl Cudnn {
                     )
                     .result()
                     .ok()?;
-                    fastest!(Forward, results, count, limit, tf32)
+                    fastest!(Forward, results, count, limit, rounds)
                 }
                 Direction::Data => {
                     let mut results =
@@ -244,7 +244,7 @@ impl Cudnn {
                     )
                     .result()
                     .ok()?;
-                    fastest!(Data, results, count, limit, tf32)
+                    fastest!(Data, results, count, limit, rounds)
                 }
                 Direction::Filter => {
                     let mut results =
@@ -267,7 +267,7 @@ impl Cudnn {
                     )
                     .result()
                     .ok()?;
-                    fastest!(Filter, results, count, limit, tf32)
+                    fastest!(Filter, results, count, limit, rounds)
                 }
             }
         }

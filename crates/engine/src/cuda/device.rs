@@ -8,6 +8,7 @@ use cudarc::cublas::{CudaBlas, result as blas, sys as blas_sys};
 use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, result, sys};
 use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 
+use super::Precision;
 use super::cudnn::Cudnn;
 use super::error::{CudaError, call};
 
@@ -15,16 +16,22 @@ use super::error::{CudaError, call};
 const NEEDED: (i32, i32) = (12, 0);
 
 /// The kernels' sources, compiled together when a device is opened.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 11] = [
     include_str!("kernels/common.cu"),
     include_str!("kernels/pointwise.cu"),
     include_str!("kernels/norm.cu"),
     include_str!("kernels/window.cu"),
     include_str!("kernels/matrix.cu"),
     include_str!("kernels/clip.cu"),
+    include_str!("kernels/product.cu"),
     include_str!("kernels/convolve.cu"),
     include_str!("kernels/image.cu"),
+    include_str!("kernels/noise.cu"),
+    include_str!("kernels/update.cu"),
 ];
+
+/// What matrices hold.
+const NUMBER: blas_sys::cudaDataType = blas_sys::cudaDataType::CUDA_R_32F;
 
 /// An address on the card, counted in single-precision numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -151,6 +158,7 @@ pub(crate) struct Device {
     // Behind the libraries' handles, which are closed first.
     pub(crate) stream: Arc<CudaStream>,
     pub(crate) context: Arc<CudaContext>,
+    precision: Precision,
 }
 
 impl std::fmt::Debug for Device {
@@ -160,22 +168,18 @@ impl std::fmt::Debug for Device {
 }
 
 /// Kernels that use more shared memory than a block gets unasked.
-const LARGE_KERNELS: [&str; 10] = [
+const LARGE_KERNELS: [&str; 6] = [
     "weight_gradient",
-    "weight_gradient_tf32",
     "image_weight_gradient_1",
     "image_weight_gradient_5",
     "image_weight_gradient_9",
-    "image_weight_gradient_1_tf32",
-    "image_weight_gradient_5_tf32",
-    "image_weight_gradient_9_tf32",
     "image_convolve",
-    "image_convolve_tf32",
+    "group_backward",
 ];
 /// Bytes of shared memory those may ask for.
-const SHARED_LIMIT: i32 = 99 << 10;
+pub(crate) const SHARED_LIMIT: usize = 99 << 10;
 /// All other kernels.
-const KERNELS: [&str; 41] = [
+const KERNELS: [&str; 44] = [
     "unary",
     "unary_backward",
     "add",
@@ -190,7 +194,6 @@ const KERNELS: [&str; 41] = [
     "add_bias",
     "bias_gradient",
     "group_forward",
-    "group_backward",
     "layer_forward",
     "layer_backward",
     "layer_affine",
@@ -217,11 +220,15 @@ const KERNELS: [&str; 41] = [
     "weighted_sum",
     "scale_items",
     "arrange_weights",
+    "add_noise",
+    "update_values",
+    "move_mean",
+    "exchange",
 ];
 
 impl Device {
-    /// Opens a card, after looking for every library.
-    pub(crate) fn open(ordinal: usize) -> Result<Self, CudaError> {
+    /// Opens a card, after looking for every library. Products that may round do so as `precision` says.
+    pub(crate) fn open(ordinal: usize, precision: Precision) -> Result<Self, CudaError> {
         // SAFETY: these only try to load shared libraries by their usual names.
         let present = unsafe {
             [
@@ -262,7 +269,7 @@ impl Device {
         let copies = call("making a stream", context.new_stream())?;
         let blas = call("opening cuBLAS", CudaBlas::new(stream.clone()))?;
         let cudnn = Cudnn::open(&stream)?;
-        let image = image()?;
+        let image = image(precision)?;
         let module = call("loading the kernels", context.load_module(image))?;
         let mut kernels = BTreeMap::new();
         for name in KERNELS.into_iter().chain(LARGE_KERNELS) {
@@ -270,11 +277,11 @@ impl Device {
             if LARGE_KERNELS.contains(&name) {
                 let attribute =
                     sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                call("asking for shared memory", kernel.set_attribute(attribute, SHARED_LIMIT))?;
+                call("asking for shared memory", kernel.set_attribute(attribute, SHARED_LIMIT as i32))?;
             }
             kernels.insert(name, kernel);
         }
-        Ok(Self { context, stream, copies, blas, cudnn, kernels })
+        Ok(Self { context, stream, copies, blas, cudnn, kernels, precision })
     }
 
     /// Name of the card.
@@ -317,9 +324,39 @@ impl Device {
         call(kernel, started)
     }
 
-    /// `c = scale a b + keep c` in row-major order for `count` products of an `m x k` by a `k x n` matrix.
+    /// `c = scale a b + keep c` in row-major order for `count` products of an `m x k` by a `k x n` matrix, whose factors may be rounded
+    /// as the executor's precision allows.
     pub(crate) fn product(
         &self,
+        sizes: (usize, usize, usize),
+        sides: (Side, Side),
+        c: Side,
+        factors: (f32, f32),
+        count: usize,
+    ) -> Result<(), CudaError> {
+        let compute = match self.precision {
+            Precision::F32 => blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            Precision::Tf32 => blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            Precision::Bf16 => blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_16BF,
+        };
+        self.product_in(compute, sizes, sides, c, factors, count)
+    }
+
+    /// A product in single precision, whatever else may be rounded.
+    pub(crate) fn exact_product(
+        &self,
+        sizes: (usize, usize, usize),
+        sides: (Side, Side),
+        c: Side,
+        factors: (f32, f32),
+        count: usize,
+    ) -> Result<(), CudaError> {
+        self.product_in(blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sizes, sides, c, factors, count)
+    }
+
+    fn product_in(
+        &self,
+        compute: blas_sys::cublasComputeType_t,
         (m, k, n): (usize, usize, usize),
         (a, b): (Side, Side),
         c: Side,
@@ -336,38 +373,33 @@ impl Device {
         // cuBLAS counts columns first, so it is given c^T = b^T a^T.
         // SAFETY: sizes and strides describe matrices inside of planned buffers; scale and keep are read before the call returns.
         let done = unsafe {
-            blas::sgemm_strided_batched(
+            blas::gemm_strided_batched_ex(
                 *self.blas.handle(),
                 operation(b),
                 operation(a),
                 n as i32,
                 m as i32,
                 k as i32,
-                &raw const scale,
-                b.data.0 as *const f32,
+                (&raw const scale).cast(),
+                b.data.0 as *const c_void,
+                NUMBER,
                 b.leading as i32,
                 b.stride as i64,
-                a.data.0 as *const f32,
+                a.data.0 as *const c_void,
+                NUMBER,
                 a.leading as i32,
                 a.stride as i64,
-                &raw const keep,
-                c.data.0 as *mut f32,
+                (&raw const keep).cast(),
+                c.data.0 as *mut c_void,
+                NUMBER,
                 c.leading as i32,
                 c.stride as i64,
                 count as i32,
+                compute,
+                blas_sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
         call("matrix product", done)
-    }
-
-    /// Lets cuBLAS and cuDNN round the factors of products to TF32, or forbids it.
-    pub(crate) fn allow_tf32(&self, allow: bool) -> Result<(), CudaError> {
-        let mode = match allow {
-            true => blas_sys::cublasMath_t::CUBLAS_TF32_TENSOR_OP_MATH,
-            false => blas_sys::cublasMath_t::CUBLAS_DEFAULT_MATH,
-        };
-        // SAFETY: sets a mode of an open handle.
-        call("cuBLAS math mode", unsafe { blas_sys::cublasSetMathMode(*self.blas.handle(), mode) }.result())
     }
 
     /// Memory on the card, not yet filled.
@@ -428,19 +460,21 @@ impl Device {
     }
 }
 
-/// The compiled kernels. They are compiled once a process, for the oldest card that has their instructions; the driver does the rest.
-fn image() -> Result<Ptx, CudaError> {
-    static IMAGE: OnceLock<Ptx> = OnceLock::new();
-    if let Some(image) = IMAGE.get() {
+/// The compiled kernels. They are compiled once a process and precision, for the oldest card that has their instructions; the driver does
+/// the rest.
+fn image(precision: Precision) -> Result<Ptx, CudaError> {
+    static IMAGES: [OnceLock<Ptx>; 3] = [const { OnceLock::new() }; 3];
+    let image = &IMAGES[precision as usize];
+    if let Some(image) = image.get() {
         return Ok(image.clone());
     }
     let options = CompileOptions {
         arch: Some("compute_80"),
-        options: vec!["-std=c++17".into()],
+        options: vec!["-std=c++17".into(), format!("-DPRECISION={}", precision as usize)],
         ..CompileOptions::default()
     };
-    let image = call("compiling the kernels", compile_ptx_with_opts(SOURCES.concat(), options))?;
-    Ok(IMAGE.get_or_init(|| image).clone())
+    let compiled = call("compiling the kernels", compile_ptx_with_opts(SOURCES.concat(), options))?;
+    Ok(image.get_or_init(|| compiled).clone())
 }
 
 /// Address of an allocation.

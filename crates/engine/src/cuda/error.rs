@@ -60,8 +60,24 @@ pub enum CudaError {
         /// Megabytes that were free.
         free_mb: usize,
     },
-    /// A part of the model that the card cannot run yet.
-    #[error("{node} ({op}) cannot run on a GPU yet")]
+    /// Noise for which the rounding to a lattice was not proven.
+    #[error(
+        "noise of {deviation} steps of a lattice of {lattice}: the lattice must be a power of two and the deviation in (0, 2048)"
+    )]
+    Noise {
+        /// The step of the lattice.
+        lattice: f64,
+        /// Standard deviation in steps.
+        deviation: f64,
+    },
+    /// A value that is infinite or not a number.
+    #[error("{what} holds a value that is not finite")]
+    NotFinite {
+        /// What holds it.
+        what: &'static str,
+    },
+    /// A part of the model that the kernels have no room for.
+    #[error("{node} ({op}) cannot run on a GPU")]
     Unsupported {
         /// Name of the node.
         node: String,
@@ -100,7 +116,8 @@ impl CudaError {
                 "lower the microbatch (it changes no result), or stop what else uses the card: nvidia-smi shows it",
             ),
             Self::Unsupported { .. } => Some("train on the CPU: --device cpu"),
-            Self::Call { .. } => None,
+            Self::NotFinite { .. } => Some("training has diverged: lower the learning rate"),
+            Self::Noise { .. } | Self::Call { .. } => None,
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Conv {
     pub(crate) backward_tiles: Option<Vec<Tiled>>,
     /// Tap and position tables of a weight gradient without a tiling.
     pub(crate) tables: (usize, usize),
-    /// Which input position each tap of each output position reads.
+    /// Which input position each tap of each output position reads, where that may be asked.
     pub(crate) sources: usize,
     /// Where the standardised weights and their statistics lie.
     pub(crate) used: Option<(usize, usize)>,
@@ -86,7 +86,11 @@ pub(crate) enum Kind {
     Upsample(usize),
     Add,
     Multiply,
-    Dropout(f32),
+    /// Drops each run of `together` values as a whole.
+    Dropout {
+        rate: f32,
+        together: usize,
+    },
     /// One box per input.
     Move(Vec<Move>),
     Gather {
@@ -114,8 +118,13 @@ pub(crate) enum Kind {
     },
 }
 
-/// The code of ReLU among the activations.
+/// The codes of activations, as the kernels have them.
 pub(crate) const RELU: i32 = 0;
+const GELU: i32 = 1;
+const SILU: i32 = 2;
+const TANH: i32 = 3;
+const SCALE: i32 = 4;
+const RELU6: i32 = 5;
 
 impl Kind {
     /// Whether the backward pass reads the inputs; `trains` says whether the weight trains.
@@ -127,7 +136,7 @@ impl Kind {
             | Self::Multiply
             | Self::MatMul { .. }
             | Self::Attention { .. } => true,
-            Self::Unary { code, .. } => *code == 1 || *code == 2 || *code == 3,
+            Self::Unary { code, .. } => [GELU, SILU, TANH, RELU6].contains(code),
             _ => false,
         }
     }
@@ -179,6 +188,8 @@ pub(crate) struct Steps {
     pub(crate) lens: Vec<usize>,
     pub(crate) needs_gradient: Vec<bool>,
     pub(crate) output: usize,
+    /// All outputs that have a loss, and what it is multiplied by: the output itself first.
+    pub(crate) outputs: Vec<(usize, f32)>,
     /// All tables, one after the other.
     pub(crate) tables: Vec<i32>,
     /// Numbers of all standardised weights, of their statistics, and of weights arranged for a tiling.
@@ -200,7 +211,10 @@ impl Steps {
         let nodes = graph.nodes();
         let mut readers = vec![0usize; nodes.len()];
         nodes.iter().flat_map(|node| &node.inputs).for_each(|id| readers[id.index()] += 1);
-        readers[graph.output().index()] += 1;
+        let outputs: Vec<(usize, f32)> = std::iter::once((graph.output().index(), 1.0))
+            .chain(graph.auxiliary().iter().map(|auxiliary| (auxiliary.output.index(), auxiliary.weight)))
+            .collect();
+        outputs.iter().for_each(|(output, _)| readers[*output] += 1);
         let mut steps = Self {
             kinds: Vec::new(),
             roots: Vec::new(),
@@ -208,6 +222,7 @@ impl Steps {
             lens: nodes.iter().map(|node| node.len()).collect(),
             needs_gradient: graph.needs_gradient(),
             output: 0,
+            outputs: Vec::new(),
             tables: Vec::new(),
             used_len: 0,
             stats_len: 0,
@@ -241,6 +256,7 @@ impl Steps {
             steps.inputs.push(inputs);
         }
         steps.output = steps.roots[graph.output().index()];
+        steps.outputs = outputs.iter().map(|&(output, weight)| (steps.roots[output], weight)).collect();
         steps
     }
 
@@ -297,20 +313,22 @@ impl Steps {
                     self.stats_len += 2 * geometry.out;
                     (self.used_len - len, self.stats_len - 2 * geometry.out)
                 });
-                let sources = self.table(geometry.sources());
-                let (weight, bias, standardise) = (*weight, *bias, *standardise);
-                Kind::Conv(Box::new(Conv {
+                let mut conv = Conv {
                     geometry,
-                    weight,
-                    bias,
-                    standardise,
+                    weight: *weight,
+                    bias: *bias,
+                    standardise: *standardise,
                     gradient_tile,
                     forward_tile,
                     backward_tiles,
                     tables,
-                    sources,
+                    sources: 0,
                     used,
-                }))
+                };
+                if conv.prefers_ghost(1, true) {
+                    conv.sources = self.table(conv.geometry.sources());
+                }
+                Kind::Conv(Box::new(conv))
             }
             Op::Linear { weight, bias } => {
                 let (weight, bias) = (*weight, *bias);
@@ -334,19 +352,19 @@ impl Steps {
                 Kind::Layer { features: last(x), rows: rows(x), eps: *eps, affine: *affine }
             }
             Op::Relu => Kind::Unary { code: RELU, factor: 1.0 },
-            Op::Gelu => Kind::Unary { code: 1, factor: 1.0 },
-            Op::Silu => Kind::Unary { code: 2, factor: 1.0 },
-            Op::Tanh => Kind::Unary { code: 3, factor: 1.0 },
-            Op::Scale(factor) => Kind::Unary { code: 4, factor: *factor },
+            Op::Relu6 => Kind::Unary { code: RELU6, factor: 1.0 },
+            Op::Gelu => Kind::Unary { code: GELU, factor: 1.0 },
+            Op::Silu => Kind::Unary { code: SILU, factor: 1.0 },
+            Op::Tanh => Kind::Unary { code: TANH, factor: 1.0 },
+            Op::Scale(factor) => Kind::Unary { code: SCALE, factor: *factor },
             Op::MaxPool(window) => Kind::MaxPool(self.window(window, x, shape)),
             Op::AvgPool(window) => Kind::AveragePool(self.window(window, x, shape)),
             Op::AdaptiveAvgPool(size) => Kind::AdaptivePool(self.window(&free(size), x, shape)),
             Op::Upsample(size) => Kind::Upsample(self.window(&free(size), x, shape)),
             Op::Add => Kind::Add,
             Op::Mul => Kind::Multiply,
-            Op::Dropout(rate) => Kind::Dropout(*rate),
-            // Not lowered yet: `CudaExecutor::new` refuses them.
-            Op::Relu6 | Op::ChannelDropout(_) => Kind::Unary { code: 4, factor: f32::NAN },
+            Op::Dropout(rate) => Kind::Dropout { rate: *rate, together: 1 },
+            Op::ChannelDropout(rate) => Kind::Dropout { rate: *rate, together: positions(x) },
             Op::Concat { axis } => {
                 let to = strides(shape);
                 let mut start = 0;

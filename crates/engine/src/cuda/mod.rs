@@ -22,6 +22,7 @@ mod run;
 mod staging;
 mod step;
 mod tile;
+mod update;
 
 use cudarc::driver::CudaSlice;
 use dapple_graph::{Graph, Op, Parameters};
@@ -32,7 +33,7 @@ use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::stats::StepStats;
 use convolution::{Card, Choices};
-use device::{Device, Grid, address, arguments};
+use device::{Device, Grid, SHARED_LIMIT, address, arguments};
 pub use error::CudaError;
 use error::call;
 use lower::Kind;
@@ -41,8 +42,9 @@ use program::Program;
 use run::{Marks, Run};
 use staging::Staging;
 use step::Step;
+pub use update::{CudaState, LatticeNoise, StateValues, Update, UpdateRule};
 
-/// How an executor uses a card. Only `tf32` changes a result beyond rounding.
+/// How an executor uses a card. Only `precision` changes a result beyond rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CudaOptions {
     /// Which card.
@@ -51,10 +53,27 @@ pub struct CudaOptions {
     pub microbatch: usize,
     /// Who computes convolutions.
     pub convolutions: Convolutions,
-    /// Lets products round their factors to TF32 (11 bits): faster, and less exact.
-    pub tf32: bool,
+    /// How products round their factors.
+    pub precision: Precision,
     /// Measures how long each kind of operation takes; see [`CudaExecutor::shares`].
     pub measure: bool,
+}
+
+/// How the products of the forward and the backward pass round their factors. Values, parameters, norms, the clipped sum, noise and the
+/// optimiser are in single precision (or double) always.
+///
+/// # Guarantee
+/// Clipping bounds what it sums whatever the precision: where a sample's gradient is written down, its norm is that of the very numbers
+/// that are added up; where only its norm is made, norm and sum are both products in single precision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precision {
+    /// Not beyond single precision: 24 bits, and 21 where a product is split into three.
+    #[default]
+    F32,
+    /// To 11 bits. Faster.
+    Tf32,
+    /// To 8 bits in our own kernels and in matrix products, to 11 bits where cuDNN runs a convolution.
+    Bf16,
 }
 
 /// Who computes convolutions where there is a choice.
@@ -89,6 +108,10 @@ pub struct CudaExecutor {
     marks: Marks,
     shares: Vec<(&'static str, f64)>,
     peak: usize,
+    /// Bytes of an optimiser's state.
+    held: usize,
+    /// Whether there are parameters on the card.
+    filled: bool,
     /// Page-locked memory for the inputs of this microbatch and of the next, and for parameters and gradients.
     inputs: [Staging; 2],
     whole: Staging,
@@ -103,6 +126,8 @@ pub struct CudaGradientSum {
     /// Host memory that the gradient will come back in.
     buffer: Vec<f32>,
     len: usize,
+    /// Whether it is the gradient of the parameters themselves rather than of standardised weights; then nothing is added any more.
+    finished: bool,
 }
 
 /// An executor with a set of parameters on the card.
@@ -117,16 +142,15 @@ impl CudaExecutor {
     /// # Errors
     /// If there is no such card, a library is missing or too old, or the card has too little memory for the model.
     pub fn new(graph: &Graph, options: CudaOptions) -> Result<Self, CudaError> {
-        let unsupported = |op: &Op| matches!(op, Op::Relu6 | Op::ChannelDropout(_));
-        if let Some(node) = graph.nodes().iter().find(|node| unsupported(&node.op)) {
-            return Err(CudaError::Unsupported { node: node.name.clone(), op: node.op.name() });
+        let too_wide = |op: &Op, channels: usize| match op {
+            Op::GroupNorm { groups, .. } => 16 * channels / groups > SHARED_LIMIT,
+            _ => false,
+        };
+        if let Some(node) = graph.nodes().iter().find(|node| too_wide(&node.op, node.shape[0])) {
+            let op = "a norm of more than 6336 channels in a group";
+            return Err(CudaError::Unsupported { node: node.name.clone(), op });
         }
-        if let Some(auxiliary) = graph.auxiliary().first() {
-            let node = graph.node(auxiliary.output).name.clone();
-            return Err(CudaError::Unsupported { node, op: "an auxiliary output" });
-        }
-        let device = Device::open(options.device)?;
-        device.allow_tf32(options.tf32)?;
+        let device = Device::open(options.device, options.precision)?;
         let inference = Program::inference(graph);
         let model = Model::new(&device, &inference.steps)?;
         Ok(Self {
@@ -134,12 +158,14 @@ impl CudaExecutor {
             layout: Layout::new(graph),
             options,
             peak: model.bytes,
+            held: 0,
+            filled: false,
             model,
             inference,
             training: None,
             work: None,
             inference_work: None,
-            choices: Choices::new(options.tf32, options.convolutions),
+            choices: Choices::new(options.precision != Precision::F32, options.convolutions),
             marks: None,
             shares: Vec::new(),
             inputs: Default::default(),
@@ -200,7 +226,7 @@ impl CudaExecutor {
         let values = self.device.allocate(len)?;
         self.device.clear(address(&values, &self.device.stream), len)?;
         self.count(4 * len);
-        Ok(CudaGradientSum { values, buffer, len })
+        Ok(CudaGradientSum { values, buffer, len, finished: false })
     }
 
     /// Puts parameters on the card and arranges them for the kernels.
@@ -211,10 +237,17 @@ impl CudaExecutor {
         if !parameters.fit(&self.graph) {
             return Err(EngineError::Parameters.into());
         }
-        let (device, model, steps) = (&self.device, &self.model, &self.inference.steps);
         // Nothing may still be read from where the parameters are staged.
-        call("waiting for the GPU", device.stream.synchronize())?;
-        self.whole.send(&device.stream, parameters.values(), model.parameters)?;
+        call("waiting for the GPU", self.device.stream.synchronize())?;
+        self.whole.send(&self.device.stream, parameters.values(), self.model.parameters)?;
+        self.filled = true;
+        self.arrange()?;
+        Ok(CudaLoaded { executor: self })
+    }
+
+    /// Arranges the parameters on the card for the kernels.
+    fn arrange(&self) -> Result<(), CudaError> {
+        let (device, model, steps) = (&self.device, &self.model, &self.inference.steps);
         for kind in steps.kinds.iter().flatten() {
             let Kind::Conv(conv) = kind else { continue };
             let geometry = &conv.geometry;
@@ -248,14 +281,14 @@ impl CudaExecutor {
                 device.launch("arrange_weights", Grid::each(n), list)?;
             }
         }
-        Ok(CudaLoaded { executor: self })
+        Ok(())
     }
 
     /// Keeps account of the most memory in use.
     fn count(&mut self, more: usize) {
         let work =
             [&self.work, &self.inference_work].into_iter().flatten().map(|work| work.bytes).sum::<usize>();
-        self.peak = self.peak.max(self.model.bytes + work + more);
+        self.peak = self.peak.max(self.model.bytes + self.held + work + more);
     }
 
     /// Samples that run together: what was asked for or what fits the pool, in equal parts rather than with a small one at the end.
@@ -343,7 +376,7 @@ impl CudaLoaded<'_> {
         let executor = &mut *self.executor;
         clipping.check(&executor.layout)?;
         let samples = batch.check(&executor.graph)?;
-        if sum.len != executor.layout.len() {
+        if sum.len != executor.layout.len() || sum.finished {
             return Err(EngineError::Parameters.into());
         }
         let mut stats = StepStats::default();
@@ -379,10 +412,24 @@ impl CudaLoaded<'_> {
     ///
     /// # Errors
     /// If the sum belongs to another graph, or the card fails.
-    pub fn gradient(&mut self, sum: CudaGradientSum) -> Result<Vec<f32>, CudaError> {
-        let CudaExecutor { device, model, layout, inference, whole, .. } = &mut *self.executor;
+    pub fn gradient(&mut self, mut sum: CudaGradientSum) -> Result<Vec<f32>, CudaError> {
+        self.finish(&mut sum)?;
+        let CudaExecutor { device, layout, whole, .. } = &mut *self.executor;
+        let base = address(&sum.values, &device.stream);
+        let mut gradient = sum.buffer;
+        gradient.resize(layout.len(), 0.0);
+        whole.fetch(device, base, &mut gradient)?;
+        Ok(gradient)
+    }
+
+    /// Takes the sum back through the standardisation of weights, once.
+    fn finish(&mut self, sum: &mut CudaGradientSum) -> Result<(), CudaError> {
+        let CudaExecutor { device, model, layout, inference, .. } = &*self.executor;
         if sum.len != layout.len() {
             return Err(EngineError::Parameters.into());
+        }
+        if std::mem::replace(&mut sum.finished, true) {
+            return Ok(());
         }
         let base = address(&sum.values, &device.stream);
         for kind in inference.steps.kinds.iter().flatten() {
@@ -394,10 +441,7 @@ impl CudaLoaded<'_> {
             let list = arguments![d, model.used.at(used), model.stats.at(stats), conv.geometry.inner()];
             device.launch("standardise_backward", Grid::blocks(conv.geometry.out, 128), list)?;
         }
-        let mut gradient = sum.buffer;
-        gradient.resize(layout.len(), 0.0);
-        whole.fetch(device, base, &mut gradient)?;
-        Ok(gradient)
+        Ok(())
     }
 }
 
@@ -405,7 +449,8 @@ impl CudaExecutor {
     /// Plans a step of this many views and samples, and allocates and measures where that is new.
     fn plan(&mut self, views: usize, samples: usize) -> Result<(), CudaError> {
         if self.training.as_ref().is_none_or(|program| program.views != views) {
-            self.training = Some(Program::training(&self.graph, &self.layout, views));
+            let exact = self.options.precision == Precision::F32;
+            self.training = Some(Program::training(&self.graph, &self.layout, views, exact));
             self.work = None;
             self.choices.measured = 0;
         }

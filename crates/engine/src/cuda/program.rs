@@ -5,7 +5,7 @@ use std::ops::Range;
 use dapple_graph::Graph;
 use dapple_graph::plan::Lifetime;
 
-use super::lower::{Kind, Steps};
+use super::lower::{Conv, Kind, Steps};
 use crate::layout::Layout;
 
 /// Rough speeds of a large card, for choosing between two ways to a norm: products in a second, and bytes moved.
@@ -37,6 +37,8 @@ pub(crate) struct Source {
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) steps: Steps,
+    /// Which nodes a pass visits: those that lead to an output it makes.
+    pub(crate) runs: Vec<bool>,
     pub(crate) views: usize,
     pub(crate) buffers: Vec<Buffers>,
     /// For every node and input, whether its gradient is added to one that is there; `None` where it needs none.
@@ -78,12 +80,13 @@ impl Program {
     pub(crate) fn inference(graph: &Graph) -> Self {
         let mut steps = Steps::new(graph);
         steps.needs_gradient.fill(false);
-        Self::new(steps, 1, None)
+        steps.outputs.truncate(1);
+        Self::new(steps, graph.reached(false), 1, None, true)
     }
 
-    /// The plan of a forward and a backward pass over samples of this many views.
-    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize) -> Self {
-        let mut program = Self::new(Steps::new(graph), views, Some(layout));
+    /// The plan of a forward and a backward pass over samples of this many views; `exact` says that no product rounds its factors.
+    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, exact: bool) -> Self {
+        let mut program = Self::new(Steps::new(graph), graph.reached(true), views, Some(layout), exact);
         let needs = graph.needs_gradient();
         let reached: Vec<_> = graph
             .nodes()
@@ -96,18 +99,19 @@ impl Program {
         program
     }
 
-    fn new(steps: Steps, views: usize, layout: Option<&Layout>) -> Self {
+    fn new(steps: Steps, runs: Vec<bool>, views: usize, layout: Option<&Layout>, exact: bool) -> Self {
         let count = steps.kinds.len();
         let trains =
             |kind: &Kind| kind.weight().is_some_and(|id| layout.is_some_and(|l| l.position(id).is_some()));
         let deferred: Vec<bool> = (0..count)
             .map(|node| match &steps.kinds[node] {
-                Some(kind) => steps.needs_gradient[node] && trains(kind) && prefers_ghost(kind, views),
+                Some(kind) => steps.needs_gradient[node] && trains(kind) && prefers_ghost(kind, views, exact),
                 None => false,
             })
             .collect();
         let mut program = Self {
             steps,
+            runs,
             views,
             buffers: vec![Buffers::default(); count],
             contributions: Vec::new(),
@@ -134,22 +138,30 @@ impl Program {
 
     /// Decides how gradients meet, when everything is alive, and which buffer it lies in.
     fn place(&mut self, trains: impl Fn(&Kind) -> bool, training: bool) {
-        let Steps { kinds, inputs, lens, needs_gradient: needs, output, .. } = &self.steps;
+        let Steps { inputs, lens, needs_gradient: needs, outputs, .. } = &self.steps;
+        let kinds: Vec<Option<&Kind>> = self
+            .steps
+            .kinds
+            .iter()
+            .zip(&self.runs)
+            .map(|(kind, runs)| kind.as_ref().filter(|_| *runs))
+            .collect();
         let count = kinds.len();
+        let is_output = |node: usize| outputs.iter().any(|(output, _)| *output == node);
         let backward = |node: usize| 2 * count - node;
         let end = 2 * count + 1;
 
         let mut readers = vec![0usize; count];
-        readers[*output] += 1;
+        outputs.iter().for_each(|(output, _)| readers[*output] += 1);
         for node in (0..count).filter(|&node| kinds[node].is_some() && needs[node]) {
             inputs[node].iter().for_each(|&input| readers[input] += 1);
         }
         let mut owner: Vec<usize> = (0..count).collect();
         let mut started = vec![None; count];
-        started[*output] = Some(count);
+        outputs.iter().for_each(|(output, _)| started[*output] = Some(count));
         let mut contributions = vec![Vec::new(); count];
         for node in (0..count).rev() {
-            let Some(kind) = kinds[node].as_ref().filter(|_| needs[node]) else { continue };
+            let Some(kind) = kinds[node].filter(|_| needs[node]) else { continue };
             for &input in &inputs[node] {
                 let contribution = needs[input].then(|| match (kind, started[input]) {
                     (Kind::Add, None) if readers[input] == 1 => {
@@ -172,10 +184,10 @@ impl Program {
             Some(lives.len() - 1)
         };
         for node in 0..count {
-            let Some(kind) = &kinds[node] else { continue };
-            let mut last = if node == *output { count } else { node };
+            let Some(kind) = kinds[node] else { continue };
+            let mut last = if is_output(node) { count } else { node };
             for reader in (node..count).filter(|&reader| inputs[reader].contains(&node)) {
-                let Some(kind) = &kinds[reader] else { continue };
+                let Some(kind) = kinds[reader] else { continue };
                 last = last.max(reader);
                 if needs[reader] && kind.reads_inputs(trains(kind)) {
                     last = last.max(if self.deferred[reader] { end } else { backward(reader) });
@@ -320,29 +332,35 @@ fn pack(lives: &[Lifetime]) -> (Vec<usize>, usize) {
 /// Whether a layer's norm is cheaper by inner products than by writing down one gradient per sample.
 ///
 /// Both ways multiply once over all positions for the sum itself, so the inner products stand against what is written and read.
-fn prefers_ghost(kind: &Kind, views: usize) -> bool {
-    let (products, weights) = match kind {
-        Kind::Conv(conv) => {
-            let geometry = &conv.geometry;
-            if views != 1 || geometry.groups != 1 {
-                return false;
-            }
-            let (inside, outside) = (geometry.positions_in() as f64, geometry.positions() as f64);
-            let (channels, out) = (geometry.channels as f64, geometry.out as f64);
-            // A tap's read costs about as much as eight products.
-            let spread = 8.0 * geometry.taps() as f64 * outside * outside;
-            (2.0 * inside * inside * channels + 2.0 * outside * outside * out + spread, geometry.weight_len())
-        }
+fn prefers_ghost(kind: &Kind, views: usize, exact: bool) -> bool {
+    match kind {
+        Kind::Conv(conv) => conv.prefers_ghost(views, exact),
         Kind::Linear { rows, features, out, .. } => {
             let rows = (rows * views) as f64;
-            if rows == 1.0 {
-                return true;
-            }
-            (2.0 * rows * rows * (features + out) as f64, features * out)
+            rows == 1.0 || ghost_is_cheaper(2.0 * rows * rows * (features + out) as f64, features * out)
         }
-        _ => return false,
-    };
-    // Written, read for the norm, and read for the sum.
+        _ => false,
+    }
+}
+
+impl Conv {
+    /// As above. Through a standardisation the norm needs the layer's output, which must then be exact.
+    pub(crate) fn prefers_ghost(&self, views: usize, exact: bool) -> bool {
+        let geometry = &self.geometry;
+        if views != 1 || geometry.groups != 1 || (self.standardise.is_some() && !exact) {
+            return false;
+        }
+        let (inside, outside) = (geometry.positions_in() as f64, geometry.positions() as f64);
+        let (channels, out) = (geometry.channels as f64, geometry.out as f64);
+        // A tap's read costs about as much as eight products.
+        let spread = 8.0 * geometry.taps() as f64 * outside * outside;
+        let products = 2.0 * inside * inside * channels + 2.0 * outside * outside * out + spread;
+        ghost_is_cheaper(products, geometry.weight_len())
+    }
+}
+
+/// Weights are written, read for the norm, and read for the sum.
+fn ghost_is_cheaper(products: f64, weights: usize) -> bool {
     products / PRODUCTS < 12.0 * weights as f64 / BYTES
 }
 
@@ -356,7 +374,7 @@ mod tests {
     fn small_positions_and_many_weights_are_deferred() {
         let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
         let layout = Layout::new(&graph);
-        let program = Program::training(&graph, &layout, 1);
+        let program = Program::training(&graph, &layout, 1, true);
         let written = |name: &str| {
             let entry = layout.entries().iter().position(|entry| entry.name == name).unwrap();
             program.sources[entry].written.is_some()
@@ -390,7 +408,7 @@ mod tests {
         for views in [1, 2] {
             let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
             let layout = Layout::new(&graph);
-            let program = Program::training(&graph, &layout, views);
+            let program = Program::training(&graph, &layout, views, true);
             let mut ranges: Vec<Range<usize>> = program.sources.iter().map(|s| s.partials.clone()).collect();
             ranges.sort_by_key(|range| range.start);
             let mut next = 0;

@@ -143,7 +143,7 @@ impl<'r> Run<'r> {
     pub(crate) fn forward(&mut self) -> Result<(), CudaError> {
         let program = self.program;
         for node in 0..program.steps.kinds.len() {
-            if let Some(kind) = &program.steps.kinds[node] {
+            if let Some(kind) = program.steps.kinds[node].as_ref().filter(|_| program.runs[node]) {
                 self.forward_step(node, kind)?;
                 self.mark(name(kind, false))?;
             }
@@ -241,7 +241,7 @@ impl<'r> Run<'r> {
             Kind::Upsample(table) => device.launch("upsample", each, arguments![x, y, self.table(*table), n]),
             Kind::Add => device.launch("add", each, arguments![x, read[1], y, n]),
             Kind::Multiply => device.launch("multiply", each, arguments![x, read[1], y, n, false]),
-            Kind::Dropout(rate) => self.drop_values(node, *rate, x, y, false),
+            Kind::Dropout { rate, together } => self.drop_values(node, (*rate, *together), (x, y), false),
             Kind::Move(moves) => {
                 for (slot, moved) in moves.iter().enumerate() {
                     let from = (read[slot], self.len(self.input(node, slot)), moved.from);
@@ -298,9 +298,8 @@ impl<'r> Run<'r> {
     pub(crate) fn drop_values(
         &self,
         node: usize,
-        rate: f32,
-        from: Pointer,
-        to: Pointer,
+        (rate, together): (f32, usize),
+        (from, to): (Pointer, Pointer),
         accumulate: bool,
     ) -> Result<(), CudaError> {
         let len = self.len(node);
@@ -310,7 +309,7 @@ impl<'r> Run<'r> {
             self.device.launch(
                 "dropout",
                 Grid::each(n),
-                arguments![from, to, keys, node, len, rate, n, accumulate],
+                arguments![from, to, keys, node, len, together, rate, n, accumulate],
             )
         } else {
             self.device.launch("copy", Grid::each(n), arguments![from, to, n, accumulate])

@@ -127,9 +127,8 @@ impl Part<'_> {
         run.device.upload(&keys, run.work.keys)
     }
 
-    /// Losses, and the gradient of the output.
+    /// Losses, and the gradients of the outputs.
     fn loss(&self, run: &mut Run<'_>) -> Result<(), CudaError> {
-        let output = run.program.steps.output;
         let shape = self.graph.output_shape();
         let (classes, positions) = (shape[0], shape[1..].iter().product::<usize>());
         let kind = match self.batch.targets {
@@ -143,21 +142,25 @@ impl Part<'_> {
         };
         let scale = 1.0 / self.batch.views as f64;
         let threads = classes.max(positions).next_multiple_of(32).clamp(32, 256) as u32;
-        run.device.launch(
-            "loss",
-            Grid::blocks(run.items(), threads),
-            arguments![
-                kind,
-                run.value(output),
-                run.work.targets,
-                run.gradient(output),
-                run.work.losses,
-                classes,
-                positions,
-                smoothing,
-                scale,
-            ],
-        )?;
+        for (index, &(output, weight)) in run.program.steps.outputs.iter().enumerate() {
+            run.device.launch(
+                "loss",
+                Grid::blocks(run.items(), threads),
+                arguments![
+                    kind,
+                    run.value(output),
+                    run.work.targets,
+                    run.gradient(output),
+                    run.work.losses,
+                    classes,
+                    positions,
+                    smoothing,
+                    f64::from(weight),
+                    scale,
+                    index > 0,
+                ],
+            )?;
+        }
         run.mark("loss")
     }
 

@@ -1,7 +1,4 @@
-// Products on the tensor cores, and per-sample weight gradients of convolutions of any rank, window and stride.
-//
-// The tensor cores multiply in TF32 (11 bits). Each float is split into a high and a low part, and the three largest of the four
-// products are added in single precision, which keeps a product's error near 2^-21; with one pass it is plain TF32.
+// Per-sample weight gradients of convolutions of any rank, window and stride.
 //
 // A tap table holds, for each row of the unfolded image, {offset, dz, dy, dx}; a position table holds, for each output position,
 // {base, z, y, x}: the value lies at base + offset if (z + dz, y + dy, x + dx) is inside of the image.
@@ -13,77 +10,24 @@
 // Rows of 36 floats: the eight rows that a warp reads together fall into different banks.
 #define PITCH (BK + 4)
 
-__device__ __forceinline__ void async_copy_4(float* target, const float* source, bool valid) {
-    u32 address = (u32)__cvta_generic_to_shared(target);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(source), "r"(valid ? 4 : 0));
-}
-
-__device__ __forceinline__ void async_copy_16(float* target, const float* source, bool valid) {
-    u32 address = (u32)__cvta_generic_to_shared(target);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(source), "r"(valid ? 16 : 0));
-}
-
-__device__ __forceinline__ void multiply_add(float* c, const float* a, const float* b) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
-          "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
-}
-
-// Splits a value into the nearest number of 11 bits, left in place, and the rest.
-__device__ __forceinline__ float split(float* value) {
-    float high = __uint_as_float((__float_as_uint(*value) + 0x1000u) & 0xffffe000u);
-    float low = *value - high;
-    *value = high;
-    return low;
-}
-
 // Multiplies one stage: rows of `left` [BM][PITCH] by rows of `right` [BN][PITCH].
-// The passes of a split product are spread out, so that none waits for the one before it.
-template <int PASSES>
 __device__ __forceinline__ void multiply_stage(const float* left, const float* right, float (*c)[8][4], int warp, int lane) {
     int g = lane >> 2, t = lane & 3;
     int m0 = (warp & 1) * 32, n0 = (warp >> 1) * 64;
 #pragma unroll
     for (int k = 0; k < BK; k += 8) {
         float a[2][4], a_low[2][4];
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const float* row = left + (m0 + 16 * i + g) * PITCH + k + t;
-            a[i][0] = row[0];
-            a[i][1] = row[8 * PITCH];
-            a[i][2] = row[4];
-            a[i][3] = row[8 * PITCH + 4];
-            if (PASSES == 3)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) a_low[i][j] = split(&a[i][j]);
-        }
+        load_left(a, a_low, left + (m0 + g) * PITCH + k + t, PITCH);
 #pragma unroll
         for (int half = 0; half < 8; half += 4) {
-            float b[4][2], b_low[4][2];
+            float b[4][2];
 #pragma unroll
             for (int n = 0; n < 4; ++n) {
                 const float* row = right + (n0 + 8 * (half + n) + g) * PITCH + k + t;
                 b[n][0] = row[0];
                 b[n][1] = row[4];
-                if (PASSES == 3)
-#pragma unroll
-                    for (int j = 0; j < 2; ++j) b_low[n][j] = split(&b[n][j]);
             }
-            if (PASSES == 3) {
-#pragma unroll
-                for (int n = 0; n < 4; ++n)
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) multiply_add(c[i][half + n], a_low[i], b[n]);
-#pragma unroll
-                for (int n = 0; n < 4; ++n)
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) multiply_add(c[i][half + n], a[i], b_low[n]);
-            }
-#pragma unroll
-            for (int n = 0; n < 4; ++n)
-#pragma unroll
-                for (int i = 0; i < 2; ++i) multiply_add(c[i][half + n], a[i], b[n]);
+            multiply_columns<4>(c, half, a, a_low, b);
         }
     }
 }
@@ -116,11 +60,9 @@ __device__ __forceinline__ void load_rows(float* target, const float* matrix, in
 
 // Each sample's weight gradient: d[o, k] = sum over views and positions of g[o, p] unfolded[k, p].
 // Grid: tiles of k, groups x tiles of o, samples.
-template <int PASSES>
-__device__ void weight_gradient_of(const float* g, const float* x, float* d, const int4* taps, const int4* places, i64 stride,
-                                   int out, int inner, int positions, int plane, int depth, int height, int width, int groups,
-                                   int channels, int views) {
-    extern __shared__ float stages[];
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
+    weight_gradient(const float* g, const float* x, float* d, const int4* taps, const int4* places, i64 stride, int out, int inner,
+                    int positions, int plane, int depth, int height, int width, int groups, int channels, int views) {
     __shared__ int4 tap_rows[BN];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     int tiles = (out + BM - 1) / BM;
@@ -156,7 +98,7 @@ __device__ void weight_gradient_of(const float* g, const float* x, float* d, con
         }
         __syncthreads();
         float* left = stages + (step & 1) * (BM + BN) * PITCH;
-        multiply_stage<PASSES>(left, left + BM * PITCH, c, warp, lane);
+        multiply_stage(left, left + BM * PITCH, c, warp, lane);
         __syncthreads();
     }
     d += (i64)blockIdx.z * stride + (i64)group * out * inner;
@@ -171,14 +113,3 @@ __device__ void weight_gradient_of(const float* g, const float* x, float* d, con
                 if (row < out && column < inner) d[(i64)row * inner + column] = c[i][n][j];
             }
 }
-
-#define WEIGHT_GRADIENT(NAME, PASSES)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(THREADS, 4)                                                                       \
-        NAME(const float* g, const float* x, float* d, const int4* taps, const int4* places, i64 stride, int out, int inner,       \
-             int positions, int plane, int depth, int height, int width, int groups, int channels, int views) {                    \
-        weight_gradient_of<PASSES>(g, x, d, taps, places, stride, out, inner, positions, plane, depth, height, width, groups,      \
-                                   channels, views);                                                                               \
-    }
-
-WEIGHT_GRADIENT(weight_gradient, 3)
-WEIGHT_GRADIENT(weight_gradient_tf32, 1)

@@ -37,27 +37,12 @@ __device__ __forceinline__ void copy_rows(float* target, int pitch, const float*
     }
 }
 
-__device__ __forceinline__ void load_left(float (*a)[4], float (*a_low)[4], const float* row, int pitch, bool passes) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const float* at = row + 16 * i * pitch;
-        a[i][0] = at[0];
-        a[i][1] = at[8 * pitch];
-        a[i][2] = at[4];
-        a[i][3] = at[8 * pitch + 4];
-        if (passes)
-#pragma unroll
-            for (int j = 0; j < 4; ++j) a_low[i][j] = split(&a[i][j]);
-    }
-}
-
 // Each sample's weight gradient: d[o, (c, tap)] = sum over views and positions of g[o, p] x[c, p + tap].
 // Eight warps compute 64 filters by 32 NF weights. Grid: blocks of channels, groups x tiles of filters, samples.
 // offsets: where each weight of a block reads in the strip. Dynamic shared memory: two stages of [64][PITCH] and the strip.
-template <int PASSES, int NF>
+template <int NF>
 __device__ void image_weight_gradient_of(const float* g, const float* x, float* d, const Image& image, const int* offsets,
                                          i64 stride, int views) {
-    extern __shared__ float stages[];
     __shared__ int places[2][BK];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
     int tiles = (image.out + 63) / 64;
@@ -130,34 +115,17 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
 #pragma unroll
         for (int k = 0; k < BK; k += 8) {
             float a[2][4], a_low[2][4];
-            load_left(a, a_low, left + ((warp & 1) * 32 + row_of) * PITCH + k + t, PITCH, PASSES == 3);
+            load_left(a, a_low, left + ((warp & 1) * 32 + row_of) * PITCH + k + t, PITCH);
             const char *first = strip + places[step & 1][k + t], *second = strip + places[step & 1][k + t + 4];
 #pragma unroll
             for (int third = 0; third < NF; third += 3) {
-                float b[3][2], b_low[3][2];
+                float b[3][2];
 #pragma unroll
                 for (int n = 0; n < 3 && third + n < NF; ++n) {
                     b[n][0] = *(const float*)(first + offset[third + n]);
                     b[n][1] = *(const float*)(second + offset[third + n]);
-                    if (PASSES == 3) {
-                        b_low[n][0] = split(&b[n][0]);
-                        b_low[n][1] = split(&b[n][1]);
-                    }
                 }
-                if (PASSES == 3) {
-#pragma unroll
-                    for (int n = 0; n < 3 && third + n < NF; ++n)
-#pragma unroll
-                        for (int i = 0; i < 2; ++i) multiply_add(c[i][third + n], a_low[i], b[n]);
-#pragma unroll
-                    for (int n = 0; n < 3 && third + n < NF; ++n)
-#pragma unroll
-                        for (int i = 0; i < 2; ++i) multiply_add(c[i][third + n], a[i], b_low[n]);
-                }
-#pragma unroll
-                for (int n = 0; n < 3 && third + n < NF; ++n)
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) multiply_add(c[i][third + n], a[i], b[n]);
+                multiply_columns<3>(c, third, a, a_low, b);
             }
         }
     }
@@ -183,19 +151,16 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
     }
 }
 
-#define IMAGE_WEIGHT_GRADIENT(NAME, PASSES, NF)                                                                                    \
+#define IMAGE_WEIGHT_GRADIENT(NAME, NF)                                                                                            \
     extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)                                                                 \
         NAME(const float* g, const float* x, float* d, const __grid_constant__ Image image, const int* offsets, i64 stride,        \
              int views) {                                                                                                          \
-        image_weight_gradient_of<PASSES, NF>(g, x, d, image, offsets, stride, views);                                              \
+        image_weight_gradient_of<NF>(g, x, d, image, offsets, stride, views);                                                      \
     }
 
-IMAGE_WEIGHT_GRADIENT(image_weight_gradient_1, 3, 1)
-IMAGE_WEIGHT_GRADIENT(image_weight_gradient_5, 3, 5)
-IMAGE_WEIGHT_GRADIENT(image_weight_gradient_9, 3, 9)
-IMAGE_WEIGHT_GRADIENT(image_weight_gradient_1_tf32, 1, 1)
-IMAGE_WEIGHT_GRADIENT(image_weight_gradient_5_tf32, 1, 5)
-IMAGE_WEIGHT_GRADIENT(image_weight_gradient_9_tf32, 1, 9)
+IMAGE_WEIGHT_GRADIENT(image_weight_gradient_1, 1)
+IMAGE_WEIGHT_GRADIENT(image_weight_gradient_5, 5)
+IMAGE_WEIGHT_GRADIENT(image_weight_gradient_9, 9)
 
 // y[o, p] = sum over channels and taps of weight[o, (c / 8, tap, c % 8)] x[c, p + tap]. Serves the forward pass and, with the
 // weights turned round, the data gradient of a convolution of stride one. Eight warps compute 64 filters by 256 positions.
@@ -203,9 +168,8 @@ IMAGE_WEIGHT_GRADIENT(image_weight_gradient_9_tf32, 1, 9)
 // Dynamic shared memory: two stages of weights and strip, and the list of copies.
 #define COLUMNS 256
 
-template <int PASSES>
-__device__ void image_convolve_of(const float* weight, const float* x, float* y, const Image& image, int items, int accumulate) {
-    extern __shared__ float stages[];
+extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
+    image_convolve(const float* weight, const float* x, float* y, const __grid_constant__ Image image, int items, int accumulate) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
     int m0 = blockIdx.y * 64, group = blockIdx.z;
     int width = image.block * image.taps, pitch = width + 4;
@@ -280,33 +244,16 @@ __device__ void image_convolve_of(const float* weight, const float* x, float* y,
                 stage += 8 * image.plane;
             }
             float a[2][4], a_low[2][4];
-            load_left(a, a_low, left + k, pitch, PASSES == 3);
+            load_left(a, a_low, left + k, pitch);
 #pragma unroll
             for (int half = 0; half < 8; half += 4) {
-                float b[4][2], b_low[4][2];
+                float b[4][2];
 #pragma unroll
                 for (int n = 0; n < 4; ++n) {
                     b[n][0] = *(const float*)(first + place[half + n]);
                     b[n][1] = *(const float*)(second + place[half + n]);
-                    if (PASSES == 3) {
-                        b_low[n][0] = split(&b[n][0]);
-                        b_low[n][1] = split(&b[n][1]);
-                    }
                 }
-                if (PASSES == 3) {
-#pragma unroll
-                    for (int n = 0; n < 4; ++n)
-#pragma unroll
-                        for (int i = 0; i < 2; ++i) multiply_add(c[i][half + n], a_low[i], b[n]);
-#pragma unroll
-                    for (int n = 0; n < 4; ++n)
-#pragma unroll
-                        for (int i = 0; i < 2; ++i) multiply_add(c[i][half + n], a[i], b_low[n]);
-                }
-#pragma unroll
-                for (int n = 0; n < 4; ++n)
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) multiply_add(c[i][half + n], a[i], b[n]);
+                multiply_columns<4>(c, half, a, a_low, b);
             }
         }
     }
@@ -346,15 +293,6 @@ __device__ void image_convolve_of(const float* weight, const float* x, float* y,
         }
     }
 }
-
-#define IMAGE_CONVOLVE(NAME, PASSES)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)                                                                 \
-        NAME(const float* weight, const float* x, float* y, const __grid_constant__ Image image, int items, int accumulate) {      \
-        image_convolve_of<PASSES>(weight, x, y, image, items, accumulate);                                                         \
-    }
-
-IMAGE_CONVOLVE(image_convolve, 3)
-IMAGE_CONVOLVE(image_convolve_tf32, 1)
 
 // Weights in the order image_convolve reads: arranged[group][m][(k / 8, tap, k % 8)], zeros where k has run out. Forward m are filters
 // and k channels; backward it is the other way round. list: which of the window's taps each is.

@@ -32,9 +32,9 @@ KERNEL softmax_backward(const float* y, const float* g, float* dx, int features,
 #define IGNORED 0xffffffffu
 enum { CLASSES, PROBABILITIES, VALUES };
 
-// One block per item: its loss, and the gradient times `scale`. Logits are [classes, positions].
+// One block per item: `weight` times its loss, and the gradient of that times `scale`. Logits are [classes, positions].
 KERNEL loss(int kind, const float* output, const void* targets, float* gradient, double* losses, int classes, int positions,
-            float smoothing, double scale) {
+            float smoothing, double weight, double scale, int accumulate) {
     __shared__ double scratch[32];
     i64 item = blockIdx.x;
     output += item * classes * positions;
@@ -42,6 +42,7 @@ KERNEL loss(int kind, const float* output, const void* targets, float* gradient,
     const u32* labels = (const u32*)targets + item * positions;
     const float* values = (const float*)targets + item * classes * positions;
     double sum = 0.0;
+    scale *= weight;
     if (kind == VALUES) {
         double count = (double)classes * positions;
         for (int i = threadIdx.x; i < classes * positions; i += blockDim.x) {
@@ -82,5 +83,5 @@ KERNEL loss(int kind, const float* output, const void* targets, float* gradient,
         }
         sum = block_sum(sum, scratch) / counted;
     }
-    if (threadIdx.x == 0) losses[item] = sum;
+    if (threadIdx.x == 0) losses[item] = weight * sum + (accumulate ? losses[item] : 0.0);
 }

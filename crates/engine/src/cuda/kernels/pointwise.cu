@@ -1,6 +1,6 @@
 // Activations, sums, products, dropout, and operations that only move values.
 
-enum { RELU, GELU, SILU, TANH, SCALE };
+enum { RELU, GELU, SILU, TANH, SCALE, RELU6 };
 
 KERNEL unary(int op, const float* x, float* y, i64 n, float factor) {
     i64 i = global_index();
@@ -11,6 +11,7 @@ KERNEL unary(int op, const float* x, float* y, i64 n, float factor) {
         case GELU: v = 0.5f * v * (1.0f + erff(v * 0.70710678118654752f)); break;
         case SILU: v = v / (1.0f + expf(-v)); break;
         case TANH: v = tanhf(v); break;
+        case RELU6: v = fminf(fmaxf(v, 0.0f), 6.0f); break;
         default: v *= factor;
     }
     y[i] = v;
@@ -27,6 +28,7 @@ KERNEL unary_backward(int op, const float* kept, const float* g, float* dx, i64 
         float v = kept[i];
         switch (op) {
             case RELU: slope = v > 0.0f ? 1.0f : 0.0f; break;
+            case RELU6: slope = v > 0.0f && v < 6.0f ? 1.0f : 0.0f; break;
             case GELU:
                 slope = 0.5f * (1.0f + erff(v * 0.70710678118654752f)) + v * 0.3989422804014327f * expf(-0.5f * v * v);
                 break;
@@ -66,11 +68,11 @@ __device__ u64 mix(u64 value) {
     return z ^ (z >> 31);
 }
 
-// Forward and backward alike. Drops exactly what the CPU executor drops.
-KERNEL dropout(const float* x, float* y, const u64* keys, u64 node, int len, float rate, i64 n, int accumulate) {
+// Forward and backward alike, `together` values at a time. Drops exactly what the CPU executor drops.
+KERNEL dropout(const float* x, float* y, const u64* keys, u64 node, int len, int together, float rate, i64 n, int accumulate) {
     i64 i = global_index();
     if (i >= n) return;
-    u64 hash = mix(keys[(u32)i / (u32)len] ^ (node << 40) ^ (u64)((u32)i % (u32)len));
+    u64 hash = mix(keys[(u32)i / (u32)len] ^ (node << 40) ^ (u64)((u32)i % (u32)len / (u32)together));
     int keeps = (float)(u32)(hash >> 40) >= rate * 16777216.0f;
     put(y + i, keeps ? x[i] / (1.0f - rate) : 0.0f, accumulate);
 }

@@ -1,0 +1,50 @@
+// The optimiser's updates. Every operation rounds by itself, as on the host, so that both have the same bits.
+
+enum { PLAIN, MOMENTUM, ADAM };
+
+// The numbers of one update, in the order in which the host lists them.
+struct Rule {
+    float rate, keep, share;          // learning rate, what weight decay leaves, one over the expected batch
+    float momentum;                   // of MOMENTUM
+    float root, betas[2], rest[2], eps;  // of ADAM
+    int nesterov;
+};
+
+// Moves values against the noisy sum. blocks: start in the sum, len, start among the values. One block of threads each.
+KERNEL update_values(int kind, float* values, const float* sum, float* first, float* second, const int* blocks,
+                     const __grid_constant__ Rule rule) {
+    const int* block = blocks + 4 * blockIdx.x;
+    for (int i = threadIdx.x; i < block[1]; i += blockDim.x) {
+        int at = block[0] + i;
+        float g = __fmul_rn(sum[at], rule.share), kept = __fmul_rn(values[block[2] + i], rule.keep), move;
+        if (kind == PLAIN) {
+            move = __fmul_rn(rule.rate, g);
+        } else if (kind == MOMENTUM) {
+            float b = __fadd_rn(__fmul_rn(rule.momentum, first[at]), g);
+            first[at] = b;
+            move = __fmul_rn(rule.rate, rule.nesterov ? __fadd_rn(g, __fmul_rn(rule.momentum, b)) : b);
+        } else {
+            float m = __fadd_rn(__fmul_rn(rule.betas[0], first[at]), __fmul_rn(rule.rest[0], g));
+            float v = __fadd_rn(__fmul_rn(rule.betas[1], second[at]), __fmul_rn(__fmul_rn(rule.rest[1], g), g));
+            first[at] = m;
+            second[at] = v;
+            float scale = __fadd_rn(__fmul_rn(__fsqrt_rn(v), rule.root), rule.eps);
+            move = __fdiv_rn(__fmul_rn(rule.rate, m), scale);
+        }
+        values[block[2] + i] = __fsub_rn(kept, move);
+    }
+}
+
+// mean += rest (value - mean)
+KERNEL move_mean(float* mean, const float* values, float rest, i64 n) {
+    i64 i = global_index();
+    if (i < n) mean[i] = __fadd_rn(mean[i], __fmul_rn(rest, __fsub_rn(values[i], mean[i])));
+}
+
+KERNEL exchange(float* a, float* b, i64 n) {
+    i64 i = global_index();
+    if (i >= n) return;
+    float kept = a[i];
+    a[i] = b[i];
+    b[i] = kept;
+}

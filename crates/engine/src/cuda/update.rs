@@ -1,0 +1,385 @@
+//! Noise and optimiser on the card, so that parameters stay there from step to step.
+//!
+//! ```text
+//! let mut state = executor.state(&first, &second, mean)?;  // once, from zeros or from a checkpoint
+//! executor.load(&parameters)?;                             // once
+//! loop {
+//!     let mut sum = executor.gradient_sum()?;
+//!     let mut loaded = executor.resident()?;
+//!     loaded.clipped_sum(&batch, &clipping, &mut sum)?;    // once for each microbatch of the loader
+//!     loaded.update(sum, &mut state, &update)?;
+//! }
+//! executor.resident()?.fetch(&mut parameters)?;            // for a checkpoint, with `state.fetch`
+//! ```
+
+use cudarc::driver::CudaSlice;
+use dapple_graph::Parameters;
+
+use super::device::{Device, Grid, address, arguments};
+use super::error::CudaError;
+use super::{CudaExecutor, CudaGradientSum, CudaLoaded};
+use crate::error::EngineError;
+use crate::layout::Layout;
+
+/// Values that one block of threads updates.
+const BLOCK: usize = 1024;
+/// Coordinates that share a stream of random numbers: one warp's.
+const STREAM: usize = 1024;
+/// Steps of the lattice in a standard deviation for which rounding was shown to be settled.
+const MOST_STEPS: f64 = 2048.0;
+
+/// Gaussian noise on a lattice: every coordinate becomes `s round((x + z) / s)`.
+#[derive(Clone, Copy)]
+pub struct LatticeNoise<'k> {
+    /// The key of this step, used for nothing else. It travels with the launch, and the driver may keep a copy for a while.
+    pub key: &'k [u8; 32],
+    /// `s`, a power of two.
+    pub lattice: f64,
+    /// Standard deviation in steps of the lattice, below 2048.
+    pub deviation: f64,
+}
+
+impl std::fmt::Debug for LatticeNoise<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { key: _, lattice, deviation } = self;
+        formatter
+            .debug_struct("LatticeNoise")
+            .field("lattice", lattice)
+            .field("deviation", deviation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The numbers of one update by an optimiser's rule.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum UpdateRule {
+    /// `w -= rate g`
+    Plain {
+        /// Learning rate.
+        rate: f32,
+    },
+    /// `b = momentum b + g`, and `w -= rate b`, or `w -= rate (g + momentum b)` where it looks ahead.
+    Momentum {
+        /// Learning rate.
+        rate: f32,
+        /// Share of the last update that is kept.
+        momentum: f32,
+        /// Whether the momentum looks ahead.
+        nesterov: bool,
+    },
+    /// `m = betas[0] m + rest[0] g`, `v = betas[1] v + rest[1] g^2`, and `w -= rate m / (sqrt(v) root + eps)`.
+    Adam {
+        /// Learning rate over the correction of the first moment.
+        rate: f32,
+        /// One over the root of the correction of the second moment.
+        root: f32,
+        /// Decay of both moments.
+        betas: [f32; 2],
+        /// One minus each decay.
+        rest: [f32; 2],
+        /// Keeps the quotient finite.
+        eps: f32,
+    },
+}
+
+impl UpdateRule {
+    /// Numbers remembered for `len` values: of the first kind, and of the second.
+    fn state_len(self, len: usize) -> (usize, usize) {
+        match self {
+            Self::Plain { .. } => (0, 0),
+            Self::Momentum { .. } => (len, 0),
+            Self::Adam { .. } => (len, len),
+        }
+    }
+
+    /// The kernel's code of the rule, and its structure of numbers.
+    fn encode(self, keep: f32, share: f32) -> (i32, Vec<i32>) {
+        let (kind, rate, momentum, adam, nesterov) = match self {
+            Self::Plain { rate } => (0, rate, 0.0, [0.0; 6], false),
+            Self::Momentum { rate, momentum, nesterov } => (1, rate, momentum, [0.0; 6], nesterov),
+            Self::Adam { rate, root, betas, rest, eps } => {
+                (2, rate, 0.0, [root, betas[0], betas[1], rest[0], rest[1], eps], false)
+            }
+        };
+        let numbers = [rate, keep, share, momentum].into_iter().chain(adam);
+        let words = numbers.map(|number| number.to_bits() as i32).chain([i32::from(nesterov)]);
+        (kind, words.collect())
+    }
+}
+
+/// What turns a sum of clipped gradients into new parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct Update<'k> {
+    /// Noise that is added to the sum; `None` only where the plan has none.
+    pub noise: Option<LatticeNoise<'k>>,
+    /// One over the expected batch, which the noisy sum is multiplied by.
+    pub share: f32,
+    /// What weight decay leaves of a value, `1 - rate decay`.
+    pub keep: f32,
+    /// The optimiser's rule.
+    pub rule: UpdateRule,
+    /// Share of the way to the new parameters that their running mean takes; without effect where the state has no mean.
+    pub mean_rest: f32,
+}
+
+/// What an optimiser remembers, on the card.
+#[derive(Debug)]
+pub struct CudaState {
+    first: CudaSlice<f32>,
+    second: CudaSlice<f32>,
+    mean: Option<CudaSlice<f32>>,
+    /// Where every stretch of trainable values lies: in a sum, its length, among all parameters.
+    blocks: CudaSlice<f32>,
+    block_count: usize,
+    failed: CudaSlice<f32>,
+    lens: (usize, usize),
+}
+
+/// What an optimiser remembers, on the host.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct StateValues {
+    /// Running mean of gradients.
+    pub first: Vec<f32>,
+    /// Running mean of their squares.
+    pub second: Vec<f32>,
+    /// Running mean of the parameters, where there is one.
+    pub mean: Option<Vec<f32>>,
+}
+
+/// Rows of four: start in the sum, length, start among the parameters, and nothing.
+fn blocks(layout: &Layout, parameters: &[usize]) -> Vec<i32> {
+    let pieces = layout.entries().iter().flat_map(|entry| {
+        let start = parameters[entry.id.index()];
+        (0..entry.range.len()).step_by(BLOCK).map(move |offset| {
+            let len = BLOCK.min(entry.range.len() - offset);
+            [entry.range.start + offset, len, start + offset, 0].map(|value| value as i32)
+        })
+    });
+    pieces.flatten().collect()
+}
+
+impl CudaExecutor {
+    /// Puts on the card what an optimiser remembers: one number or two for every trainable value, and the running mean of all
+    /// parameters where there is one.
+    ///
+    /// # Errors
+    /// If a slice has a length that fits no rule for this graph, or the card has too little memory.
+    pub fn state(&mut self, values: &StateValues) -> Result<CudaState, CudaError> {
+        let (trainable, all) = (self.layout.len(), self.inference.steps.parameters_len);
+        let wanted = [
+            ("first moments", values.first.len(), if values.first.is_empty() { 0 } else { trainable }),
+            ("second moments", values.second.len(), if values.second.is_empty() { 0 } else { trainable }),
+            ("mean of the parameters", values.mean.as_ref().map_or(all, Vec::len), all),
+        ];
+        if let Some((what, found, expected)) = wanted.into_iter().find(|(_, found, wanted)| found != wanted) {
+            return Err(EngineError::Length { what: what.to_owned(), expected, found }.into());
+        }
+        let device = &self.device;
+        let rows = blocks(&self.layout, &self.inference.steps.parameters);
+        let state = CudaState {
+            first: filled(device, &values.first)?,
+            second: filled(device, &values.second)?,
+            mean: values.mean.as_deref().map(|mean| filled(device, mean)).transpose()?,
+            blocks: filled(device, &rows)?,
+            block_count: rows.len() / 4,
+            failed: device.allocate(1)?,
+            lens: (values.first.len(), values.second.len()),
+        };
+        self.held = 4
+            * (values.first.len()
+                + values.second.len()
+                + values.mean.as_ref().map_or(0, Vec::len)
+                + rows.len());
+        self.count(0);
+        Ok(state)
+    }
+
+    /// The executor with the parameters that are on the card: those of the last [`CudaExecutor::load`] or
+    /// [`CudaLoaded::update`].
+    ///
+    /// # Errors
+    /// If none were ever loaded.
+    pub fn resident(&mut self) -> Result<CudaLoaded<'_>, CudaError> {
+        if !self.filled {
+            return Err(EngineError::Parameters.into());
+        }
+        Ok(CudaLoaded { executor: self })
+    }
+}
+
+/// New memory with these numbers in it.
+fn filled<T: Copy>(device: &Device, values: &[T]) -> Result<CudaSlice<f32>, CudaError> {
+    let memory = device.allocate(values.len())?;
+    device.upload(values, address(&memory, &device.stream))?;
+    Ok(memory)
+}
+
+impl CudaState {
+    /// Fetches what is remembered, for a checkpoint.
+    ///
+    /// # Errors
+    /// If the card fails.
+    pub fn fetch(&self, executor: &mut CudaExecutor) -> Result<StateValues, CudaError> {
+        let mut values = StateValues {
+            first: vec![0.0; self.lens.0],
+            second: vec![0.0; self.lens.1],
+            mean: self.mean.as_ref().map(|mean| vec![0.0; mean.len()]),
+        };
+        let (device, staging) = (&executor.device, &mut executor.whole);
+        staging.fetch(device, address(&self.first, &device.stream), &mut values.first)?;
+        staging.fetch(device, address(&self.second, &device.stream), &mut values.second)?;
+        if let (Some(from), Some(to)) = (&self.mean, &mut values.mean) {
+            staging.fetch(device, address(from, &device.stream), to)?;
+        }
+        Ok(values)
+    }
+}
+
+impl CudaLoaded<'_> {
+    /// Adds noise to a sum, on the card.
+    ///
+    /// # Guarantee
+    /// Coordinate by coordinate the sum becomes `s round((x + z) / s)` rounded to single precision, where `z` is a real number with
+    /// the normal distribution of mean zero and the stated standard deviation, independent of everything else, except with
+    /// probability at most 2^-80 for each coordinate, and provided the key's ChaCha20 streams are uniform. It is a function of `x` and
+    /// the key alone, the same as the host's: no card changes a bit of it.
+    ///
+    /// # Errors
+    /// If the sum belongs to another graph or holds a value that is not finite (then it must not be used), the lattice is not a
+    /// power of two, the deviation is outside of what was proven, or the card fails.
+    pub fn add_noise(
+        &mut self,
+        sum: &mut CudaGradientSum,
+        state: &mut CudaState,
+        noise: &LatticeNoise<'_>,
+    ) -> Result<(), CudaError> {
+        self.finish(sum)?;
+        let LatticeNoise { key, lattice, deviation } = *noise;
+        let power_of_two = lattice.is_normal() && lattice > 0.0 && lattice.to_bits() << 12 == 0;
+        if !(power_of_two && deviation > 0.0 && deviation < MOST_STEPS) {
+            return Err(CudaError::Noise { lattice, deviation });
+        }
+        let device = &self.executor.device;
+        let (values, failed) = (address(&sum.values, &device.stream), address(&state.failed, &device.stream));
+        device.clear(failed, 1)?;
+        let words = key.chunks_exact(4).map(|word| i32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        let words: Vec<i32> = words.collect();
+        device.launch(
+            "add_noise",
+            Grid::warps(sum.len.div_ceil(STREAM)),
+            arguments![values, sum.len, &words, lattice, deviation, failed],
+        )?;
+        let mut flag = [0i32];
+        device.download(failed, &mut flag)?;
+        if flag != [0] {
+            return Err(CudaError::NotFinite { what: "the sum of gradients" });
+        }
+        Ok(())
+    }
+
+    /// Noise, the division by the expected batch, and the optimiser's step: what the parameters on the card become.
+    ///
+    /// # Guarantee
+    /// The parameters change by a function of the noisy sum of [`CudaLoaded::add_noise`] alone.
+    ///
+    /// # Errors
+    /// As [`CudaLoaded::add_noise`], or if the state does not fit the rule; then parameters and state are as before, unless the card
+    /// itself failed.
+    pub fn update(
+        &mut self,
+        mut sum: CudaGradientSum,
+        state: &mut CudaState,
+        update: &Update<'_>,
+    ) -> Result<(), CudaError> {
+        let expected = update.rule.state_len(self.executor.layout.len());
+        if state.lens != expected {
+            let (expected, found) = (expected.0 + expected.1, state.lens.0 + state.lens.1);
+            let what = "the optimiser's state".to_owned();
+            return Err(EngineError::Length { what, expected, found }.into());
+        }
+        match &update.noise {
+            Some(noise) => self.add_noise(&mut sum, state, noise)?,
+            None => self.finish(&mut sum)?,
+        }
+        let CudaExecutor { device, model, inference, .. } = &*self.executor;
+        let pointer = |slice: &CudaSlice<f32>| address(slice, &device.stream);
+        let (kind, rule) = update.rule.encode(update.keep, update.share);
+        device.launch(
+            "update_values",
+            Grid::blocks(state.block_count, 256),
+            arguments![
+                kind,
+                model.parameters,
+                pointer(&sum.values),
+                pointer(&state.first),
+                pointer(&state.second),
+                pointer(&state.blocks),
+                &rule,
+            ],
+        )?;
+        if let Some(mean) = &state.mean {
+            let n = inference.steps.parameters_len;
+            let list = arguments![pointer(mean), model.parameters, update.mean_rest, n];
+            device.launch("move_mean", Grid::each(n), list)?;
+        }
+        self.executor.arrange()
+    }
+
+    /// Exchanges the parameters on the card and their running mean, to evaluate with the mean. A second call takes it back; in
+    /// between no update may run.
+    ///
+    /// # Errors
+    /// If the card fails.
+    pub fn exchange_mean(&mut self, state: &mut CudaState) -> Result<(), CudaError> {
+        let CudaExecutor { device, model, inference, .. } = &*self.executor;
+        let Some(mean) = &state.mean else { return Ok(()) };
+        let n = inference.steps.parameters_len;
+        let list = arguments![address(mean, &device.stream), model.parameters, n];
+        device.launch("exchange", Grid::each(n), list)?;
+        self.executor.arrange()
+    }
+
+    /// Fetches the parameters on the card.
+    ///
+    /// # Errors
+    /// If the target belongs to another graph, or the card fails.
+    pub fn fetch(&mut self, parameters: &mut Parameters) -> Result<(), CudaError> {
+        let CudaExecutor { graph, device, model, whole, .. } = &mut *self.executor;
+        if !parameters.fit(graph) {
+            return Err(EngineError::Parameters.into());
+        }
+        whole.fetch(device, model.parameters, parameters.values_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dapple_graph::zoo;
+
+    #[test]
+    fn blocks_cover_every_trainable_value_once() {
+        let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+        let layout = Layout::new(&graph);
+        let parameters = Parameters::init(&graph, 1);
+        let mut starts = vec![0; graph.parameters().len()];
+        for entry in layout.entries() {
+            starts[entry.id.index()] = parameters.range(entry.id).start;
+        }
+        let mut seen = vec![0; layout.len()];
+        for row in blocks(&layout, &starts).chunks_exact(4) {
+            let (from, len, to) = (row[0] as usize, row[1] as usize, row[2] as usize);
+            let entry = layout.entries().iter().find(|entry| entry.range.contains(&from)).unwrap();
+            assert_eq!(to - parameters.range(entry.id).start, from - entry.range.start);
+            assert!(from + len <= entry.range.end);
+            seen[from..from + len].iter_mut().for_each(|count| *count += 1);
+        }
+        assert!(seen.iter().all(|&count| count == 1));
+    }
+
+    #[test]
+    fn a_key_is_not_shown() {
+        let noise = LatticeNoise { key: &[0xab; 32], lattice: 0.5, deviation: 1500.0 };
+        assert!(!format!("{noise:?}").contains("171"));
+    }
+}
