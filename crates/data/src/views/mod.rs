@@ -60,6 +60,25 @@ impl Views {
     /// Images of another size than the plan's, an operation that says too little to be carried out, a missing output size,
     /// constants that do not fit the channels.
     pub fn new(spatial: &Spatial, data: &DataSpec, dataset: &dyn Dataset) -> Result<Self, DataError> {
+        let image = spatial.image().or(dataset.image_size());
+        if let (Some(expected), Some(found)) = (image, dataset.image_size())
+            && expected != found
+        {
+            return Err(DataError::ImageSize { place: dataset.place(0), found, expected });
+        }
+        Self::of_channels(spatial, data, dataset.channels(), image)
+    }
+
+    /// The views of a plan on images with so many values a pixel, without a data set at hand; `image` is the size that all have, if they do.
+    ///
+    /// # Errors
+    /// An operation that says too little to be carried out, a missing output size, constants that do not fit the channels.
+    pub fn of_channels(
+        spatial: &Spatial,
+        data: &DataSpec,
+        channels: usize,
+        image: Option<Size>,
+    ) -> Result<Self, DataError> {
         let (before, crop, after) = match spatial.pipeline() {
             Some(pipeline) => {
                 (pipeline.before().to_vec(), Some(*pipeline.crop_distribution()), pipeline.after().to_vec())
@@ -68,12 +87,6 @@ impl Views {
         };
         for operation in before.iter().chain(&after) {
             refuse(operation)?;
-        }
-        let image = spatial.image().or(dataset.image_size());
-        if let (Some(expected), Some(found)) = (image, dataset.image_size())
-            && expected != found
-        {
-            return Err(DataError::ImageSize { place: dataset.place(0), found, expected });
         }
         let asked = match data.size {
             Some(Pixels { x, y }) => {
@@ -87,12 +100,12 @@ impl Views {
             why: "without a crop of fixed size the model needs a size to which images are brought".to_owned(),
         })?;
         let views = spatial.views() as usize;
-        let values = output.pixels().checked_mul(dataset.channels() as u64 * views as u64);
-        if dataset.channels() == 0 || values.is_none_or(|values| values > MAX_PIXELS) {
-            let problem = format!("{views} views of {output} with {} channels", dataset.channels());
+        let values = output.pixels().checked_mul(channels as u64 * views as u64);
+        if channels == 0 || values.is_none_or(|values| values > MAX_PIXELS) {
+            let problem = format!("{views} views of {output} with {} channels", channels);
             return Err(DataError::Setting { key: "pipeline.views", problem });
         }
-        let normalise = Normalise::new(dataset.channels(), data.mean.as_deref(), data.std.as_deref())?;
+        let normalise = Normalise::new(channels, data.mean.as_deref(), data.std.as_deref())?;
         let flip = data.flip.unwrap_or(false);
         Ok(Self { image, before, crop, after, views, flip, output, normalise })
     }
