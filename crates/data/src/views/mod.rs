@@ -102,7 +102,7 @@ impl Views {
         let views = spatial.views() as usize;
         let values = output.pixels().checked_mul(channels as u64 * views as u64);
         if channels == 0 || values.is_none_or(|values| values > MAX_PIXELS) {
-            let problem = format!("{views} views of {output} with {} channels", channels);
+            let problem = format!("{views} views of {output} with {channels} channels");
             return Err(DataError::Setting { key: "pipeline.views", problem });
         }
         let normalise = Normalise::new(channels, data.mean.as_deref(), data.std.as_deref())?;
