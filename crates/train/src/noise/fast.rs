@@ -2,6 +2,9 @@
 //!
 //! Every loop runs over plain arrays without a branch, so that the compiler makes vectors of it for the processor at hand.
 
+use dapple_data::rand_core::Rng;
+use pulp::{Arch, Simd, WithSimd, bytemuck};
+
 /// Pairs of a block.
 pub(super) const PAIRS: usize = 512;
 
@@ -62,6 +65,14 @@ impl Block {
         })
     }
 
+    /// Takes fresh words: first those of all radii, then those of all angles.
+    pub(super) fn draw(&mut self, random: &mut impl Rng) {
+        for words in [&mut self.radius, &mut self.angle] {
+            random.fill_bytes(bytemuck::cast_slice_mut(words));
+            words.iter_mut().for_each(|word| *word = u32::from_le(*word));
+        }
+    }
+
     /// Rounds every pair, and tells how certain it is.
     ///
     /// # Guarantee
@@ -69,24 +80,8 @@ impl Block {
     /// radius, `dr = du / (u r)`: the unknown digits move the radius by at most `2^-33 / (u r)`, and the direction by at most
     /// `2^-31` quarter turns; half-integers that are farther away than both together and the rounding of `f64` are not reached. Each
     /// bound is taken twice, which also covers that `u` and `r` vary by a share of 2^-17 over the interval.
-    #[inline(always)]
     pub(super) fn round(&mut self, deviation: f64) {
-        for i in 0..PAIRS {
-            let uniform = unit(self.radius[i]);
-            let radius = (-2.0 * ln(uniform)).sqrt();
-            let (cos, sin) = direction(self.angle[i]);
-            let first = self.offset[0][i] + deviation * radius * cos;
-            let second = self.offset[1][i] + deviation * radius * sin;
-            let (whole_first, whole_second) = (first.round_ties_even(), second.round_ties_even());
-            self.rounded[0][i] = whole_first;
-            self.rounded[1][i] = whole_second;
-            let farthest = (first - whole_first).abs().max((second - whole_second).abs());
-            // 0.5 - farthest > doubt, times the positive u r, which spares a division.
-            let room = 0.5 - farthest - (deviation * ANGLE_DOUBT * radius + ROUNDING_DOUBT);
-            let certainty = room * (uniform * radius) - deviation * RADIUS_DOUBT;
-            let inside = uniform.min(1.0 - uniform) - EDGE;
-            self.certainty[i] = certainty.min(inside);
-        }
+        Arch::new().dispatch(Rounding { block: self, deviation });
     }
 
     /// The pairs whose rounding is not certain.
@@ -102,6 +97,43 @@ impl Block {
     }
 }
 
+/// [`Block::round`] on the vectors of the processor at hand.
+struct Rounding<'a> {
+    block: &'a mut Block,
+    deviation: f64,
+}
+
+impl WithSimd for Rounding<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { block, deviation } = self;
+        for i in 0..PAIRS {
+            let uniform = unit(block.radius[i]);
+            let radius = (-2.0 * ln::<S>(uniform)).sqrt();
+            let (cos, sin) = direction::<S>(block.angle[i]);
+            let first = block.offset[0][i] + deviation * radius * cos;
+            let second = block.offset[1][i] + deviation * radius * sin;
+            let (whole_first, whole_second) = (first.round_ties_even(), second.round_ties_even());
+            block.rounded[0][i] = whole_first;
+            block.rounded[1][i] = whole_second;
+            let farthest = (first - whole_first).abs().max((second - whole_second).abs());
+            // 0.5 - farthest > doubt, times the positive u r, which spares a division.
+            let room = 0.5 - farthest - (deviation * ANGLE_DOUBT * radius + ROUNDING_DOUBT);
+            let certainty = room * (uniform * radius) - deviation * RADIUS_DOUBT;
+            let inside = uniform.min(1.0 - uniform) - EDGE;
+            block.certainty[i] = certainty.min(inside);
+        }
+    }
+}
+
+/// `a b + c`, rounded once where the processor can, in half the time. Results that are certain are so either way.
+#[inline(always)]
+fn multiply_add<S: Simd>(a: f64, b: f64, c: f64) -> f64 {
+    if S::IS_SCALAR { a * b + c } else { a.mul_add(b, c) }
+}
+
 /// The middle of the interval of width 2^-32 that 32 digits leave.
 #[inline(always)]
 fn unit(word: u32) -> f64 {
@@ -111,7 +143,7 @@ fn unit(word: u32) -> f64 {
 
 /// The natural logarithm of a number in `(0, 1)`.
 #[inline(always)]
-fn ln(x: f64) -> f64 {
+fn ln<S: Simd>(x: f64) -> f64 {
     // x = 2^twos m with m in [sqrt(1/2), sqrt(2))
     let shifted = x.to_bits().wrapping_add(ONE - SQRT_HALF);
     let twos = f64::from_bits(TWO_52 | shifted >> 52) - (f64::from_bits(TWO_52) + 1023.0);
@@ -121,14 +153,14 @@ fn ln(x: f64) -> f64 {
     let z = s * s;
     let mut series = 1.0 / 19.0;
     for odd in [17.0, 15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
-        series = series * z + 1.0 / odd;
+        series = multiply_add::<S>(series, z, 1.0 / odd);
     }
     twos * std::f64::consts::LN_2 + 2.0 * s * series
 }
 
 /// Cosine and sine of the angle of a word.
 #[inline(always)]
-fn direction(word: u32) -> (f64, f64) {
+fn direction<S: Simd>(word: u32) -> (f64, f64) {
     let quarter = u64::from(word) >> 30;
     // 30 digits, and a half of the last behind them.
     let place = f64::from_bits(ONE | (u64::from(word) & 0x3fff_ffff) << 22 | 1 << 21) - 1.5;
@@ -137,8 +169,8 @@ fn direction(word: u32) -> (f64, f64) {
     // |angle| <= pi / 4: what is left out is below 2^-54.
     let (mut cos, mut sin) = (COS[8], SIN[8]);
     for n in (0..8).rev() {
-        cos = cos * square + COS[n];
-        sin = sin * square + SIN[n];
+        cos = multiply_add::<S>(cos, square, COS[n]);
+        sin = multiply_add::<S>(sin, square, SIN[n]);
     }
     sin *= angle;
     // Turned by quarters: (cos, sin), (-sin, cos), (-cos, -sin), (sin, -cos).
@@ -153,6 +185,7 @@ fn direction(word: u32) -> (f64, f64) {
 mod tests {
     use super::super::exact::Bits;
     use super::*;
+    use pulp::Scalar;
 
     #[test]
     fn functions_agree_with_the_standard_library() {
@@ -160,11 +193,11 @@ mod tests {
             let word = i.wrapping_mul(0x9e37_79b9);
             let x = unit(word);
             assert!((x - (f64::from(word) + 0.5) / (1u64 << 32) as f64).abs() == 0.0);
-            assert!((ln(x) / x.ln() - 1.0).abs() < 1e-14, "{x}");
+            assert!((ln::<Scalar>(x) / x.ln() - 1.0).abs() < 1e-14, "{x}");
             // The quarter of the first two digits, about its middle.
             let place = (f64::from(word << 2 >> 2) + 0.5) / (1u64 << 30) as f64 - 0.5;
             let angle = (f64::from(word >> 30) + place) * std::f64::consts::FRAC_PI_2;
-            let (cos, sin) = direction(word);
+            let (cos, sin) = direction::<Scalar>(word);
             assert!((cos - angle.cos()).abs() < 1e-14 && (sin - angle.sin()).abs() < 1e-14, "{angle}");
         }
     }
@@ -201,8 +234,8 @@ mod tests {
                 let radius_word = word >> (word % 16);
                 (block.radius[i], block.angle[i]) = (radius_word, word.rotate_left(13));
                 let uniform = unit(radius_word);
-                let radius = (-2.0 * ln(uniform)).sqrt();
-                let (cos, sin) = direction(block.angle[i]);
+                let radius = (-2.0 * ln::<Scalar>(uniform)).sqrt();
+                let (cos, sin) = direction::<Scalar>(block.angle[i]);
                 let near = 0.5 - 1.001 * doubt(deviation, uniform, radius);
                 let sign = if word & 1 == 0 { 1.0 } else { -1.0 };
                 for (offset, part) in block.offset.iter_mut().zip([cos, sin]) {

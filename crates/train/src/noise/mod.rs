@@ -9,8 +9,7 @@ mod exact;
 mod fast;
 
 use dapple_data::StepKey;
-use dapple_data::rand_core::Rng;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Arch;
 use rayon::prelude::*;
 
 use crate::error::TrainError;
@@ -62,6 +61,12 @@ impl Noise {
         self.step
     }
 
+    /// The standard deviation in steps of the lattice.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn deviation_in_steps(&self) -> f64 {
+        self.deviation
+    }
+
     /// Adds noise to every coordinate of a sum, and rounds to the lattice.
     ///
     /// # Guarantee
@@ -73,7 +78,8 @@ impl Noise {
     /// # Errors
     /// A value that is not finite.
     pub fn add(&self, sum: &mut [f32], key: &StepKey) -> Result<(), TrainError> {
-        if sum.iter().any(|value| !value.is_finite()) {
+        // Without a way out in the middle, which would keep the compiler from making vectors of it.
+        if !sum.iter().fold(true, |finite, value| finite & value.is_finite()) {
             return Err(TrainError::NotFinite { what: "the sum of gradients" });
         }
         let one = |block: &mut Box<Block>, (index, chunk): (usize, &mut [f32])| {
@@ -89,10 +95,22 @@ impl Noise {
     }
 
     fn add_chunk(&self, block: &mut Block, index: u64, chunk: &mut [f32], key: &StepKey) {
-        let mut random = key.stream(index);
-        block.radius.fill_with(|| random.next_u32());
-        block.angle.fill_with(|| random.next_u32());
-        Arch::new().dispatch(Pass { noise: self, block, chunk });
+        // Powers of two have exact inverses.
+        let per_step = 1.0 / self.step;
+        block.draw(&mut key.stream(index));
+        let vectors = Arch::new();
+        vectors.dispatch(|| {
+            let (first, second) = chunk.split_at(chunk.len().min(PAIRS));
+            for (half, offset) in [first, second].into_iter().zip(&mut block.offset) {
+                offset[half.len()..].fill(0.0);
+                for (offset, &value) in offset.iter_mut().zip(half) {
+                    // Exact: the step is a power of two, and both parts have fewer digits than an f64.
+                    let steps = f64::from(value) * per_step;
+                    *offset = steps - steps.round_ties_even();
+                }
+            }
+        });
+        block.round(self.deviation);
         let doubtful: Vec<usize> = block.doubtful().collect();
         for pair in doubtful {
             let more = key.stream(FURTHER_BITS | (index * PAIRS as u64 + pair as u64));
@@ -101,39 +119,15 @@ impl Noise {
             let rounded = bits.round(offset, self.deviation);
             [block.rounded[0][pair], block.rounded[1][pair]] = rounded;
         }
-        let (first, second) = chunk.split_at_mut(chunk.len().min(PAIRS));
-        for (half, rounded) in [first, second].into_iter().zip(&block.rounded) {
-            for (value, &rounded) in half.iter_mut().zip(rounded) {
-                let whole = (f64::from(*value) / self.step).round_ties_even();
-                *value = ((whole + rounded) * self.step) as f32;
+        vectors.dispatch(|| {
+            let (first, second) = chunk.split_at_mut(chunk.len().min(PAIRS));
+            for (half, rounded) in [first, second].into_iter().zip(&block.rounded) {
+                for (value, &rounded) in half.iter_mut().zip(rounded) {
+                    let whole = (f64::from(*value) * per_step).round_ties_even();
+                    *value = ((whole + rounded) * self.step) as f32;
+                }
             }
-        }
-    }
-}
-
-/// What a block does on the vectors of the processor at hand.
-struct Pass<'a> {
-    noise: &'a Noise,
-    block: &'a mut Block,
-    chunk: &'a [f32],
-}
-
-impl WithSimd for Pass<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { noise, block, chunk } = self;
-        let (first, second) = chunk.split_at(chunk.len().min(PAIRS));
-        for (half, offset) in [first, second].into_iter().zip(&mut block.offset) {
-            offset.fill(0.0);
-            for (offset, &value) in offset.iter_mut().zip(half) {
-                // Exact: the step is a power of two, and both parts have fewer digits than an f64.
-                let steps = f64::from(value) / noise.step;
-                *offset = steps - steps.round_ties_even();
-            }
-        }
-        block.round(noise.deviation);
+        });
     }
 }
 

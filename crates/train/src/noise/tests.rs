@@ -1,5 +1,6 @@
 //! The noise is Gaussian, of the stated variance, independent, on its lattice, and what certainty says it is.
 
+use dapple_data::rand_core::Rng;
 use dapple_data::{MasterKey, Purpose};
 
 use super::*;
@@ -29,8 +30,7 @@ fn fast_and_exact_paths_agree() {
     let mut block = Block::new();
     for index in 0..200 {
         let mut random = key.stream(index);
-        block.radius.fill_with(|| random.next_u32());
-        block.angle.fill_with(|| random.next_u32());
+        block.draw(&mut random);
         for offset in &mut block.offset {
             offset.fill_with(|| (random.next_u64() >> 12) as f64 / (1u64 << 52) as f64 - 0.5);
         }
