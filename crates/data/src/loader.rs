@@ -1,10 +1,12 @@
 //! Reads, decodes and crops ahead of the trainer, on threads of its own.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -16,6 +18,9 @@ use crate::{DataError, Dataset, Image, LabelMap, Target, TargetKind, Views};
 
 /// Values of a microbatch for evaluation, unless its size is given.
 const EVALUATION_VALUES: usize = 1 << 24;
+
+/// Nanoseconds of work below which one thread is done sooner than others wake up.
+const WORTH_THREADS: u64 = 500_000;
 
 /// What changes speed and memory, and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,11 +74,16 @@ impl Microbatch {
 /// # Guarantee
 /// What it yields is a function of the data set, the sampler, the views and the key: neither the number of threads nor the prefetch
 /// nor the size of microbatches changes a value. Every view is drawn anew in every step, from a stream of its own for each (step,
-/// record); no view is kept. Memory is that of `prefetch` microbatches beside the one in use. After an error it ends; dropped, it
-/// stops its threads and waits for them.
+/// record); no view is kept. Memory is that of `prefetch` microbatches beside the one in use: a further one is begun when that is
+/// given back, so that it is made while the trainer, not the engine, is at work. After an error it ends; dropped, it stops its threads
+/// and waits for them.
 pub struct Loader {
     microbatches: Option<Receiver<Result<Microbatch, DataError>>>,
+    /// Each message lets the worker make one more microbatch.
+    more: Option<Sender<()>>,
     spare: Sender<Vec<f32>>,
+    /// Whether the last microbatch is in use.
+    in_use: bool,
     stop: Arc<AtomicBool>,
     worker: Option<JoinHandle<()>>,
 }
@@ -152,9 +162,19 @@ impl Loader {
     }
 
     /// Takes back a microbatch whose values are no longer needed, to use its memory again.
-    pub fn recycle(&self, microbatch: Microbatch) {
+    pub fn recycle(&mut self, microbatch: Microbatch) {
         // A worker that is gone needs no memory.
         let _ = self.spare.send(microbatch.inputs);
+        self.let_go();
+    }
+
+    /// The last microbatch is no longer in use.
+    fn let_go(&mut self) {
+        if let Some(more) = self.more.as_ref().filter(|_| self.in_use) {
+            // A worker that is gone makes no more.
+            let _ = more.send(());
+        }
+        self.in_use = false;
     }
 
     fn start(
@@ -167,11 +187,23 @@ impl Loader {
             .thread_name(|number| format!("dapple-data-{number}"))
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        // One microbatch waits in the hands of the worker.
-        let (sender, microbatches) = sync_channel(options.prefetch.max(1) - 1);
+        let (sender, microbatches) = channel();
         let (spare, spares) = channel();
+        let (more, wanted) = channel();
+        for _ in 0..=options.prefetch.max(1) {
+            // The other end is still here.
+            let _ = more.send(());
+        }
         let stop = Arc::new(AtomicBool::new(false));
-        let worker = Worker { pool, sender, spares, stop: Arc::clone(&stop), microbatch: options.microbatch };
+        let worker = Worker {
+            pool,
+            sender,
+            wanted,
+            spares,
+            stop: Arc::clone(&stop),
+            microbatch: options.microbatch,
+            quickest: Cell::new(u64::MAX),
+        };
         let thread = std::thread::Builder::new().name("dapple-data".to_owned()).spawn(move || {
             if let Err(error) = work(&worker) {
                 // Nobody listens any more where the loader was dropped.
@@ -179,12 +211,12 @@ impl Loader {
             }
         });
         let worker = Some(thread.map_err(|error| failed(error.to_string()))?);
-        Ok(Self { microbatches: Some(microbatches), spare, stop, worker })
+        Ok(Self { microbatches: Some(microbatches), more: Some(more), spare, in_use: false, stop, worker })
     }
 
     /// Waits for the worker to end; `false` if it was lost in a panic.
     fn join(&mut self) -> bool {
-        self.microbatches = None;
+        (self.microbatches, self.more) = (None, None);
         self.worker.take().is_none_or(|worker| worker.join().is_ok())
     }
 }
@@ -193,8 +225,13 @@ impl Iterator for Loader {
     type Item = Result<Microbatch, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        // One that was not given back was dropped, or its memory is its holder's.
+        self.let_go();
         match self.microbatches.as_ref()?.recv() {
-            Ok(Ok(microbatch)) => Some(Ok(microbatch)),
+            Ok(Ok(microbatch)) => {
+                self.in_use = true;
+                Some(Ok(microbatch))
+            }
             Ok(Err(error)) => {
                 self.join();
                 Some(Err(error))
@@ -215,10 +252,13 @@ impl Drop for Loader {
 /// What is made on the loader's threads.
 struct Worker {
     pool: ThreadPool,
-    sender: SyncSender<Result<Microbatch, DataError>>,
+    sender: Sender<Result<Microbatch, DataError>>,
+    wanted: Receiver<()>,
     spares: Receiver<Vec<f32>>,
     stop: Arc<AtomicBool>,
     microbatch: usize,
+    /// Nanoseconds of the quickest record of the last microbatch: of all measures the one that other processes disturb least.
+    quickest: Cell<u64>,
 }
 
 /// A step without its records.
@@ -264,6 +304,9 @@ impl Worker {
                 TargetKind::LabelMap => step.positions,
             };
         for (number, piece) in pieces.enumerate() {
+            if self.wanted.recv().is_err() {
+                return Ok(false);
+            }
             let mut inputs = self.spares.try_recv().unwrap_or_default();
             inputs.resize(piece.len() * step.views * step.view_length, 0.0);
             let mut labels = vec![0; piece.len() * labels_length];
@@ -295,10 +338,12 @@ impl Worker {
         show: &impl Show,
     ) -> Result<(), DataError> {
         let stop = &*self.stop;
+        let quickest = AtomicU64::new(u64::MAX);
         let one = |((&record, output), labels): ((&usize, &mut [f32]), &mut [u32])| {
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            let began = Instant::now();
             let target = dataset.target(record)?;
             let image = dataset.read(record)?;
             let map = match &target {
@@ -308,15 +353,27 @@ impl Worker {
                     None
                 }
             };
-            show(record, &image, map, output, labels).map_err(|error| error.at(|| dataset.place(record)))
+            show(record, &image, map, output, labels).map_err(|error| error.at(|| dataset.place(record)))?;
+            let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            quickest.fetch_min(took, Ordering::Relaxed);
+            Ok(())
         };
         let count = records.len().max(1);
         let (inputs_each, labels_each) = ((inputs.len() / count).max(1), (labels.len() / count).max(1));
-        let outcomes: Vec<Result<(), DataError>> = self.pool.install(|| {
-            let inputs = inputs.par_chunks_exact_mut(inputs_each);
-            let labels = labels.par_chunks_exact_mut(labels_each);
-            records.par_iter().zip(inputs).zip(labels).map(one).collect()
-        });
-        outcomes.into_iter().collect()
+        if self.quickest.get().saturating_mul(count as u64) < WORTH_THREADS {
+            let inputs = inputs.chunks_exact_mut(inputs_each);
+            records.iter().zip(inputs).zip(labels.chunks_exact_mut(labels_each)).try_for_each(one)?;
+        } else {
+            let outcomes: Vec<Result<(), DataError>> = self.pool.install(|| {
+                let inputs = inputs.par_chunks_exact_mut(inputs_each);
+                let labels = labels.par_chunks_exact_mut(labels_each);
+                records.par_iter().zip(inputs).zip(labels).map(one).collect()
+            });
+            outcomes.into_iter().collect::<Result<(), DataError>>()?;
+        }
+        if !records.is_empty() {
+            self.quickest.set(quickest.into_inner());
+        }
+        Ok(())
     }
 }
