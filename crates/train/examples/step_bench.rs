@@ -42,20 +42,20 @@ fn cpu_seconds() -> f64 {
     nanoseconds.sum::<f64>() / 1e9
 }
 
-/// The times at which steps ended.
+/// When the first step and the last one ended, with the processor seconds of the whole process by then; asked at every step, the
+/// system's answer would take a share of its own.
 #[derive(Default)]
 struct Clock {
-    ends: Vec<Instant>,
-    /// Processor seconds of the whole process by then.
-    cpu: Vec<f64>,
+    ends: Vec<(Instant, f64)>,
     samples: Vec<usize>,
 }
 
 impl Observer for Clock {
     fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         if let Event::Step(report) = event {
-            self.ends.push(Instant::now());
-            self.cpu.push(cpu_seconds());
+            if report.step == 1 || report.step == report.steps {
+                self.ends.push((Instant::now(), cpu_seconds()));
+            }
             self.samples.push(report.drawn);
         }
         ControlFlow::Continue(())
@@ -147,9 +147,13 @@ fn main() {
     start(&Request { spec, base: folder.clone(), masks: Vec::new() }, &folder.join("run"), &mut clock)
         .expect("a run");
     // The first step plans memory and waits for the first batch.
-    let seconds = (clock.ends[clock.ends.len() - 1] - clock.ends[0]).as_secs_f64();
+    let [(began, began_cpu), (ended, ended_cpu)] = clock.ends[..] else {
+        println!("give at least two steps");
+        return;
+    };
+    let seconds = (ended - began).as_secs_f64();
     let samples = clock.samples[1..].iter().sum::<usize>() as f64;
-    let (whole, whole_cpu) = (samples / seconds, samples / (clock.cpu[clock.cpu.len() - 1] - clock.cpu[0]));
+    let (whole, whole_cpu) = (samples / seconds, samples / (ended_cpu - began_cpu));
     let graph = graph(model, &[channels, side, side]);
     let (alone, alone_cpu) = engine(&graph, &clock.samples);
 
