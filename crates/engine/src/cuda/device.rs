@@ -284,6 +284,11 @@ impl Device {
         Ok(Self { context, stream, copies, blas, cudnn, kernels, precision })
     }
 
+    /// Makes this thread use the card.
+    pub(crate) fn bind(&self) -> Result<(), CudaError> {
+        call("choosing the device", self.context.bind_to_thread())
+    }
+
     /// Name of the card.
     pub(crate) fn name(&self) -> String {
         self.context.name().unwrap_or_default()

@@ -105,6 +105,9 @@ impl CudaError {
             Self::Library { library: "cuDNN" } => Some(
                 "install cuDNN 9 (for example the Python package nvidia-cudnn-cu13) and put its folder in LD_LIBRARY_PATH",
             ),
+            Self::Library { library: "NCCL" } => Some(
+                "install NCCL 2 (for example the Python package nvidia-nccl-cu13) and put its folder in LD_LIBRARY_PATH",
+            ),
             Self::Library { .. } => {
                 Some("install the CUDA toolkit and put its libraries' folder in LD_LIBRARY_PATH")
             }
@@ -133,8 +136,8 @@ mod tests {
 
     #[test]
     fn what_a_user_meets_has_a_way_out() {
-        let libraries =
-            ["the CUDA driver", "NVRTC", "cuBLAS", "cuDNN"].map(|library| CudaError::Library { library });
+        let libraries = ["the CUDA driver", "NVRTC", "cuBLAS", "cuDNN", "NCCL"]
+            .map(|library| CudaError::Library { library });
         let others = [
             CudaError::Driver { found_major: 11, found_minor: 4, needed_major: 12, needed_minor: 0 },
             CudaError::NoDevice { ordinal: 1, count: 1 },

@@ -15,8 +15,10 @@ mod cudnn;
 mod device;
 mod error;
 mod geometry;
+mod group;
 mod lower;
 mod memory;
+mod nccl;
 mod program;
 mod run;
 mod staging;
@@ -36,6 +38,7 @@ use convolution::{Card, Choices};
 use device::{Device, Grid, SHARED_LIMIT, address, arguments};
 pub use error::CudaError;
 use error::call;
+pub use group::CudaGroup;
 use lower::Kind;
 use memory::{Model, WORKSPACE, Work};
 use program::Program;
@@ -237,6 +240,7 @@ impl CudaExecutor {
         if !parameters.fit(&self.graph) {
             return Err(EngineError::Parameters.into());
         }
+        self.device.bind()?;
         // Nothing may still be read from where the parameters are staged.
         call("waiting for the GPU", self.device.stream.synchronize())?;
         self.whole.send(&self.device.stream, parameters.values(), self.model.parameters)?;

@@ -175,6 +175,7 @@ impl CudaExecutor {
             return Err(EngineError::Length { what: what.to_owned(), expected, found }.into());
         }
         let device = &self.device;
+        device.bind()?;
         let rows = blocks(&self.layout, &self.inference.steps.parameters);
         let state = CudaState {
             first: filled(device, &values.first)?,
@@ -203,6 +204,7 @@ impl CudaExecutor {
         if !self.filled {
             return Err(EngineError::Parameters.into());
         }
+        self.device.bind()?;
         Ok(CudaLoaded { executor: self })
     }
 }
