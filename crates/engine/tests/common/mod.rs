@@ -22,12 +22,27 @@ pub fn uniform(name: &str, index: usize) -> f64 {
     uniform_at(checksum(name), index)
 }
 
-fn uniform_at(hash: u64, index: usize) -> f64 {
+/// As [`uniform`], from the name's checksum.
+pub fn uniform_at(hash: u64, index: usize) -> f64 {
     let mut z = hash.wrapping_add(index as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^= z >> 31;
     (z >> 40) as f64 / f64::from(1u32 << 23) - 1.0
+}
+
+/// Number of parameters, and a checksum of their names and shapes in alphabetical order: order is no part of a weights file.
+pub fn names(graph: &Graph) -> (u64, String) {
+    let mut lines: Vec<String> = graph
+        .parameters()
+        .iter()
+        .map(|p| {
+            let shape: Vec<String> = p.shape.iter().map(ToString::to_string).collect();
+            format!("{} {}\n", p.name, shape.join(","))
+        })
+        .collect();
+    lines.sort();
+    (lines.len() as u64, format!("{:016x}", checksum(&lines.concat())))
 }
 
 fn fill(parameter: &Parameter, values: &mut [f32]) {
@@ -187,6 +202,8 @@ pub fn specimens() -> Vec<(&'static str, Graph)> {
         ("attention", attention()),
         ("matmul", matmul()),
         ("pixels", pixels()),
+        ("clipped", clipped()),
+        ("auxiliary", auxiliary()),
         ("smoothing", mlp(Loss::CrossEntropy { label_smoothing: 0.1 })),
         ("squares", mlp(Loss::SquaredError)),
     ];
@@ -331,6 +348,30 @@ fn pixels() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[3, 5, 4]);
     let x = b.conv("conv", b.input(), ConvSpec::new(4, Window::square(3).padding(1)).bias())?;
     b.finish(x, CLASSES)
+}
+
+/// Values on both sides of both kinks of a clipped activation.
+fn clipped() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[3, 5, 4]);
+    let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(3).padding(1)).bias())?;
+    let x = b.add("scale", Op::Scale(5.0), &[x])?;
+    let x = b.add("relu6", Op::Relu6, &[x])?;
+    head(b, x, CLASSES)
+}
+
+/// A second head on features that the first one reads too.
+fn auxiliary() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[3, 9, 8]);
+    let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(3).stride(2).padding(1)))?;
+    let x = b.add("relu", Op::Relu, &[x])?;
+    let aside = b.conv("aside", x, ConvSpec::new(4, Window::square(1)).bias())?;
+    let aside = b.add("aside.upsample", Op::Upsample([9, 8]), &[aside])?;
+    let y = b.conv("deeper", x, ConvSpec::new(5, Window::square(3).dilation(2).padding(2)))?;
+    let y = b.add("dropout", Op::ChannelDropout(0.3), &[y])?;
+    let y = b.conv("scores", y, ConvSpec::new(4, Window::square(1)).bias())?;
+    let y = b.add("upsample", Op::Upsample([9, 8]), &[y])?;
+    b.auxiliary(aside, 0.4);
+    b.finish(y, CLASSES)
 }
 
 fn mlp(loss: Loss) -> Result<Graph, GraphError> {

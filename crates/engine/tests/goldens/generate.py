@@ -164,6 +164,18 @@ def pixels(p, x):
     return conv(p, "conv", x, 4, 3, bias=True, padding=1)
 
 
+def clipped(p, x):
+    return head(p, F.relu6(5.0 * conv(p, "conv", x, 6, 3, bias=True, padding=1)))
+
+
+def auxiliary(p, x):
+    up = lambda scores: F.interpolate(scores, x.shape[2:], mode="bilinear", align_corners=False)
+    y = F.relu(conv(p, "conv", x, 6, 3, stride=2, padding=1))
+    aside = conv(p, "aside", y, 4, 1, bias=True)
+    y = conv(p, "scores", conv(p, "deeper", y, 5, 3, dilation=2, padding=2), 4, 1, bias=True)
+    return up(y), up(aside)
+
+
 def mlp(p, x):
     return head(p, F.relu(linear(p, "hidden", x, 9)))
 
@@ -180,6 +192,11 @@ def cross_entropy(smoothing=0.0):
         return torch.stack(each)
 
     return loss
+
+
+def both(outputs):
+    # The weight is a single-precision number in the graph.
+    return cross_entropy()(outputs[0]) + float(np.float32(0.4)) * cross_entropy()(outputs[1])
 
 
 def squares(output):
@@ -203,6 +220,8 @@ SPECIMENS = {
     "attention": ((5, 6), attention, cross_entropy()),
     "matmul": ((2, 5, 6), matmul, cross_entropy()),
     "pixels": ((3, 5, 4), pixels, cross_entropy()),
+    "clipped": ((3, 5, 4), clipped, cross_entropy()),
+    "auxiliary": ((3, 9, 8), auxiliary, both),
     "smoothing": ((6,), mlp, cross_entropy(float(np.float32(0.1)))),
     "squares": ((6,), mlp, squares),
 }
