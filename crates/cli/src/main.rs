@@ -14,6 +14,7 @@ mod pictures;
 mod progress;
 mod ranges;
 mod reproduce;
+mod rows;
 mod run_page;
 mod verbs;
 

@@ -4,32 +4,10 @@
 
 mod common;
 
-use std::path::Path;
 use std::process::Command;
 
-use common::{dapple, dapple_with, exact_snapshot};
+use common::{dapple, dapple_with, digits, exact_snapshot};
 use serde_json::Value;
-
-/// One part of a data set as MNIST stores it: images of 28x28, each class with its own shade.
-fn idx(folder: &Path, prefix: &str, records: u32) {
-    let mut images = vec![0, 0, 8, 3];
-    for number in [records, 28, 28] {
-        images.extend(number.to_be_bytes());
-    }
-    let shade = |record: u32, pixel: u32| (20 * (record % 10) + pixel * 31 % 17) as u8;
-    images.extend((0..records).flat_map(|record| (0..784).map(move |pixel| shade(record, pixel))));
-    let mut labels = vec![0, 0, 8, 1];
-    labels.extend(records.to_be_bytes());
-    labels.extend((0..records).map(|record| (record % 10) as u8));
-    std::fs::write(folder.join(format!("{prefix}-images-idx3-ubyte")), images).unwrap();
-    std::fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), labels).unwrap();
-}
-
-fn digits(folder: &Path) {
-    std::fs::create_dir(folder.join("digits")).unwrap();
-    idx(&folder.join("digits"), "train", 70);
-    idx(&folder.join("digits"), "t10k", 20);
-}
 
 /// The rows of an answer, each as an object.
 fn rows(answer: &Value) -> Vec<Value> {

@@ -7,8 +7,9 @@ use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table};
 
 use super::Arguments;
 use super::claims::Finding;
-use super::outcome::{Outcome, Rows};
+use super::outcome::Outcome;
 use crate::failure::Failure;
+use crate::rows::Rows;
 
 pub(super) const ID: &str = "mask/theorem1";
 pub(super) const TITLE: &str = "Claimed and certified privacy of masked training";

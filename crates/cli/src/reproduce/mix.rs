@@ -10,8 +10,9 @@ use rayon::prelude::*;
 
 use super::Listed;
 use super::claims::Finding;
-use super::outcome::{Outcome, Rows};
+use super::outcome::Outcome;
 use crate::failure::Failure;
+use crate::rows::Rows;
 
 const DELTA: f64 = 1e-5;
 /// Significant digits of the digest.

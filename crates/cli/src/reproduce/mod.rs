@@ -19,10 +19,11 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output;
 use crate::pictures::Pictures;
+use crate::rows::Rows;
 use catalogue::Spec;
 use claims::Finding;
 use compute::Options;
-use outcome::{Outcome, Rows};
+use outcome::Outcome;
 use setting::Reading;
 
 /// Recomputes a figure of a paper: its own analysis and Dapple's side by side

@@ -1,13 +1,13 @@
 //! A reproduced figure or table, shown: as text, JSON, CSV, a picture or a page.
 
-use dapple_report::{Cell, Column, Figure, Page, Section, Table, TextStyle};
+use dapple_report::{Column, Figure, Page, Section, Table, TextStyle};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::Arguments;
 use super::claims::Finding;
 use crate::failure::Failure;
 use crate::output;
+use crate::rows::{JsonRows, Rows};
 
 /// Everything there is to show.
 pub(super) struct Outcome {
@@ -29,51 +29,14 @@ pub(super) struct Outcome {
     pub(super) notes: Vec<String>,
 }
 
-/// Named columns and their cells.
-pub(super) struct Rows {
-    pub(super) columns: &'static [&'static str],
-    pub(super) rows: Vec<Vec<Cell>>,
-}
-
-impl Rows {
-    fn table(&self) -> Result<Table, Failure> {
-        let is_text =
-            |column: usize| self.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Text(_))));
-        let columns = self.columns.iter().enumerate();
-        let mut table =
-            Table::new(columns.map(
-                |(index, name)| if is_text(index) { Column::text(*name) } else { Column::number(*name) },
-            ));
-        self.rows.iter().try_for_each(|row| table.push(row.iter().cloned()))?;
-        Ok(table)
-    }
-
-    fn json(&self) -> JsonRows<'_> {
-        let value = |cell: &Cell| match cell {
-            Cell::Text(text) => Value::from(text.as_str()),
-            Cell::Number(value, _) => Value::from(*value),
-            Cell::Integer(value) => Value::from(*value),
-            Cell::Empty => Value::Null,
-        };
-        let rows = self.rows.iter().map(|row| row.iter().map(value).collect()).collect();
-        JsonRows { columns: self.columns, rows }
-    }
-}
-
-#[derive(Serialize)]
-struct JsonRows<'a> {
-    columns: &'a [&'static str],
-    rows: Vec<Vec<Value>>,
-}
-
 #[derive(Serialize)]
 struct Answer<'a> {
     id: &'static str,
     title: &'static str,
     #[serde(flatten)]
-    all: JsonRows<'a>,
+    all: JsonRows,
     #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<JsonRows<'a>>,
+    summary: Option<JsonRows>,
     paper: &'a [Finding],
     notes: &'a [String],
 }

@@ -93,3 +93,25 @@ pub(crate) fn exact_snapshot(name: &str, text: &str) {
         insta::assert_snapshot!(name, text);
     });
 }
+
+/// One part of a data set as MNIST stores it: images of 28x28, each class with its own shade.
+fn idx(folder: &Path, prefix: &str, records: u32) {
+    let mut images = vec![0, 0, 8, 3];
+    for number in [records, 28, 28] {
+        images.extend(number.to_be_bytes());
+    }
+    let shade = |record: u32, pixel: u32| (20 * (record % 10) + pixel * 31 % 17) as u8;
+    images.extend((0..records).flat_map(|record| (0..784).map(move |pixel| shade(record, pixel))));
+    let mut labels = vec![0, 0, 8, 1];
+    labels.extend(records.to_be_bytes());
+    labels.extend((0..records).map(|record| (record % 10) as u8));
+    std::fs::write(folder.join(format!("{prefix}-images-idx3-ubyte")), images).unwrap();
+    std::fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), labels).unwrap();
+}
+
+/// A folder `digits` of a few images, as MNIST stores them.
+pub(crate) fn digits(folder: &Path) {
+    std::fs::create_dir(folder.join("digits")).unwrap();
+    idx(&folder.join("digits"), "train", 70);
+    idx(&folder.join("digits"), "t10k", 20);
+}

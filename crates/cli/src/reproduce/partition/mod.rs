@@ -10,9 +10,10 @@ use dapple_plan::number;
 use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Reference, Series, Table};
 
 use super::compute::thinned;
-use super::outcome::{Outcome, Rows};
+use super::outcome::Outcome;
 use super::{Arguments, Listed};
 use crate::failure::Failure;
+use crate::rows::Rows;
 use compute::{Curve, Point};
 use figures::{Question, Spec};
 use price::{Price, Sampling};

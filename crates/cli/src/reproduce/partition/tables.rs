@@ -9,10 +9,11 @@ use rayon::prelude::*;
 
 use super::super::Listed;
 use super::super::claims::Finding;
-use super::super::outcome::{Outcome, Rows};
+use super::super::outcome::Outcome;
 use super::price::{Model, Price, Run, Sampling};
 use super::{DIGITS, figures, full, whole};
 use crate::failure::Failure;
+use crate::rows::Rows;
 
 const EPSILON: f64 = 8.0;
 const DELTA: f64 = 1e-5;

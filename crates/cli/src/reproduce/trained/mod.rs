@@ -3,11 +3,11 @@
 mod fig13;
 mod single_crop;
 mod table1;
+mod trade_off;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use dapple_report::Cell;
 
 use super::outcome::Outcome;
 use super::{Arguments, Listed};
@@ -34,6 +34,9 @@ pub(super) struct Flags {
     /// Steps of each run in place of the scale's
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..=10_000_000), help_heading = "Training")]
     steps: Option<u64>,
+    /// Runs at once [default: as many as cores and memory allow]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Training")]
+    jobs: Option<u16>,
     /// Keeps the runs in this folder; those that are there already are read, or gone on with
     #[arg(long, value_name = "DIR", help_heading = "Training")]
     out: Option<PathBuf>,
@@ -90,9 +93,14 @@ impl Flags {
             ("--weights", self.weights.is_some()),
             ("--seeds", self.seeds.is_some()),
             ("--steps", self.steps.is_some()),
+            ("--jobs", self.jobs.is_some()),
             ("--out", self.out.is_some()),
         ];
         given.into_iter().find_map(|(flag, given)| given.then_some(flag))
+    }
+
+    fn jobs(&self) -> Option<usize> {
+        self.jobs.map(usize::from)
     }
 
     fn scale(&self) -> Scale {
@@ -135,20 +143,6 @@ fn existing(data: &Path) -> Result<&Path, Failure> {
         format!("--data: there is no folder {}", data.display()),
         "give the folder that holds the data",
     ))
-}
-
-/// A path that means the same in a plan, wherever the plan lies.
-fn absolute(path: &Path) -> String {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
-}
-
-fn whole(value: u64) -> Cell {
-    i64::try_from(value).map_or(Cell::Empty, Cell::Integer)
-}
-
-/// A number with all its digits.
-fn full(value: f64) -> Cell {
-    Cell::Number(value, 17)
 }
 
 fn percent(share: f64) -> String {

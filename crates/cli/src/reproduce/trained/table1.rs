@@ -4,12 +4,13 @@ use dapple_plan::PlanSpec;
 use dapple_plan::spec::Pixels;
 use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table};
 
-use super::{Flags, Model, Scale, absolute, existing, full, percent, single_crop, whole};
-use crate::experiment::{self, Place, moments};
+use super::{Flags, Model, Scale, existing, percent, single_crop};
+use crate::experiment::{self, Finished, Place, Planned, full, full_path, moments, whole};
 use crate::failure::Failure;
 use crate::reproduce::claims::Finding;
-use crate::reproduce::outcome::{Outcome, Rows};
+use crate::reproduce::outcome::Outcome;
 use crate::reproduce::{Arguments, Listed};
+use crate::rows::Rows;
 
 pub(super) const LISTED: Listed =
     Listed { id: "patch/table1", title: "MNIST without privacy, with and without a crop", section: "C.8" };
@@ -88,29 +89,27 @@ pub(super) fn outcome(arguments: &Arguments) -> Result<Outcome, Failure> {
         (None, Scale::Small | Scale::Full) => Model::ALL.to_vec(),
     };
     let place = Place::new(flags.out.as_deref())?;
-    let mut runs = Vec::new();
+    let mut settings = Vec::new();
     for &model in &models {
         for cropped in [false, true] {
-            for seed in 1..=flags.seeds.unwrap_or(1) {
-                let view = if cropped { "crop" } else { "whole" };
-                let folder = place.path().join(format!("{}-{view}-{seed}", model.key()));
-                let name = format!("{} {view} {seed}", model.name());
-                let run =
-                    experiment::finish(plan(flags, model, cropped, seed)?, &folder, &name, arguments.quiet)?;
-                let last = run.accuracy()?;
-                let accuracy = if cropped { single_crop::accuracy(model, &folder)? } else { last };
-                let steps = run.certificate.steps_spent;
-                runs.push(Measured {
-                    model,
-                    cropped,
-                    seed,
-                    steps,
-                    accuracy,
-                    averaged: cropped.then_some(last),
-                });
-            }
+            settings.extend((1..=flags.seeds.unwrap_or(1)).map(|seed| (model, cropped, seed)));
         }
     }
+    let planned = |&(model, cropped, seed): &(Model, bool, u64)| {
+        let view = if cropped { "crop" } else { "whole" };
+        Ok(Planned::of(format!("{}-{view}-{seed}", model.key()), plan(flags, model, cropped, seed)?))
+    };
+    let runs = settings.iter().map(planned).collect::<Result<Vec<_>, Failure>>()?;
+    let finished = experiment::carry_out(&runs, place.path(), flags.jobs(), arguments.quiet)?;
+    let measured =
+        |((&(model, cropped, seed), planned), run): ((&(Model, bool, u64), &Planned), &Finished)| {
+            let (last, steps) = (run.quality()?, run.certificate.steps_spent);
+            let folder = place.path().join(&planned.name);
+            let accuracy = if cropped { single_crop::accuracy(model, &folder)? } else { last };
+            Ok(Measured { model, cropped, seed, steps, accuracy, averaged: cropped.then_some(last) })
+        };
+    let runs =
+        settings.iter().zip(&runs).zip(&finished).map(measured).collect::<Result<Vec<_>, Failure>>()?;
     shown(&models, &runs, flags)
 }
 
@@ -121,7 +120,7 @@ fn plan(flags: &Flags, model: Model, cropped: bool, seed: u64) -> Result<PlanSpe
             "give --data the folder of MNIST's four IDX files: train-images-idx3-ubyte and so on, plain or .gz",
         )
     })?;
-    let data = absolute(existing(data)?);
+    let data = full_path(existing(data)?);
     let mut spec = PlanSpec::from_toml(PLAN)?;
     (spec.data.train, spec.data.test) = (Some(data.clone()), Some(data));
     spec.model.name = Some(model.key().to_owned());

@@ -11,7 +11,7 @@ use dapple_plan::{PlanSpec, number};
 use dapple_report::{Cell, Column, ReportError, Table, TextStyle};
 use serde::Serialize;
 
-use crate::experiment::{self, Level, moments};
+use crate::experiment::{self, Finished, Level, Planned, moments, scenes};
 use crate::failure::Failure;
 use crate::output;
 
@@ -69,7 +69,7 @@ struct Answer<'a> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let began = Instant::now();
-    let methods = Level::ALL.iter().map(|&level| measure(level, arguments)).collect::<Result<Vec<_>, _>>()?;
+    let methods = measure(arguments)?;
     let report = arguments.out.join("report.html");
     let page = page::page(&methods, &plan(Level::Patch, arguments)?)?;
     output::write_file(&report, page.to_html().as_bytes(), true)?;
@@ -83,46 +83,50 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn measure(level: Level, arguments: &Arguments) -> Result<Measured, Failure> {
-    let mut measured: Option<Measured> = None;
-    let mut accuracies: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    for seed in 1..=arguments.seeds {
-        let name = level.name();
-        let folder = arguments.out.join(format!("{name}-{seed}"));
+fn measure(arguments: &Arguments) -> Result<Vec<Measured>, Failure> {
+    let seeds = 1..=arguments.seeds;
+    let settings = Level::ALL.into_iter().flat_map(|level| seeds.clone().map(move |seed| (level, seed)));
+    let planned = |(level, seed): (Level, u64)| {
         let mut spec = plan(level, arguments)?;
         spec.model.seed = Some(seed);
-        let run = experiment::finish(spec, &folder, &format!("{name} {seed}"), arguments.quiet)?;
-        for (step, accuracy) in run.accuracies {
-            accuracies.entry(step).or_default().push(accuracy);
-        }
-        if let Some(spent) = run.certificate.spent {
-            measured = Some(Measured {
-                method: name,
-                relation: spent.relation,
-                protects: spent.protects,
-                epsilon: spent.epsilon.upper,
-                delta: spent.delta,
-                noise_multiplier: spent.noise_multiplier,
-                inclusion_probability: spent.inclusion_probability,
-                accuracies: Vec::new(),
-                mean: 0.0,
-                deviation: None,
-                curve: Vec::new(),
-            });
-        }
+        Ok(Planned::of(format!("{}-{seed}", level.name()), spec))
+    };
+    let runs = settings.map(planned).collect::<Result<Vec<_>, Failure>>()?;
+    let finished = experiment::carry_out(&runs, &arguments.out, None, arguments.quiet)?;
+    let together = finished.chunks(usize::try_from(arguments.seeds).unwrap_or(usize::MAX));
+    Level::ALL.into_iter().zip(together).map(|(level, runs)| measured(level, runs)).collect()
+}
+
+fn measured(level: Level, runs: &[Finished]) -> Result<Measured, Failure> {
+    let spent = runs.first().and_then(|run| run.certificate.spent.clone());
+    let Some(spent) = spent else { return Err(Failure::run("the demonstration spent nothing")) };
+    let mut by_step: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for (step, accuracy) in runs.iter().flat_map(|run| run.curve.iter().copied()) {
+        by_step.entry(step).or_default().push(accuracy);
     }
-    let Some(mut measured) = measured else { return Err(Failure::run("the demonstration spent nothing")) };
-    for (step, accuracies) in accuracies {
-        let (mean, deviation) = moments(&accuracies);
-        (measured.mean, measured.deviation) = (mean, deviation);
-        measured.curve.push(Point { step, mean, deviation });
-        measured.accuracies = accuracies;
-    }
-    Ok(measured)
+    let point = |(&step, accuracies): (&u64, &Vec<f64>)| {
+        let (mean, deviation) = moments(accuracies);
+        Point { step, mean, deviation }
+    };
+    let accuracies = runs.iter().map(Finished::quality).collect::<Result<Vec<_>, _>>()?;
+    let (mean, deviation) = moments(&accuracies);
+    Ok(Measured {
+        method: level.name(),
+        relation: spent.relation,
+        protects: spent.protects,
+        epsilon: spent.epsilon.upper,
+        delta: spent.delta,
+        noise_multiplier: spent.noise_multiplier,
+        inclusion_probability: spent.inclusion_probability,
+        accuracies,
+        mean,
+        deviation,
+        curve: by_step.iter().map(point).collect(),
+    })
 }
 
 fn plan(level: Level, arguments: &Arguments) -> Result<PlanSpec, Failure> {
-    let mut spec = experiment::scenes(level, None)?;
+    let mut spec = scenes::plan(level, None)?;
     spec.sampling.steps = arguments.steps.or(spec.sampling.steps);
     Ok(spec)
 }

@@ -1,0 +1,143 @@
+//! One run of an experiment: begun, gone on with, or read where it is finished.
+
+use std::path::{Path, PathBuf};
+
+use dapple_plan::PlanSpec;
+use dapple_train::{Evaluation, Observer, Request, RunCertificate, Status};
+
+use crate::failure::Failure;
+use crate::{load, run_page};
+
+/// A run to be carried out, in a folder of its name.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) name: String,
+    pub(crate) request: Request,
+}
+
+impl Planned {
+    /// A run of a plan whose paths begin in a folder.
+    pub(crate) fn new(name: impl Into<String>, mut request: Request) -> Self {
+        full_paths(&mut request);
+        Self { name: name.into(), request }
+    }
+
+    /// A run of a plan that names its files in full.
+    pub(crate) fn of(name: impl Into<String>, spec: PlanSpec) -> Self {
+        Self::new(name, Request { spec, base: PathBuf::new(), masks: Vec::new() })
+    }
+}
+
+/// What the quality of a model is measured by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// The share of images told right.
+    Accuracy,
+}
+
+impl Measure {
+    /// The name of its column.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+        }
+    }
+
+    /// The name in tables and figures.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+        }
+    }
+
+    fn of(evaluation: &Evaluation) -> (Self, f64) {
+        (Self::Accuracy, evaluation.accuracy)
+    }
+}
+
+/// A run that is finished.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) certificate: RunCertificate,
+    pub(crate) measure: Measure,
+    /// Steps and quality of every evaluation, in order.
+    pub(crate) curve: Vec<(u64, f64)>,
+}
+
+impl Finished {
+    /// Reads a finished run.
+    pub(super) fn read(certificate: RunCertificate, folder: &Path) -> Result<Self, Failure> {
+        let lines = run_page::evaluations(folder)?;
+        let measured = |line: &run_page::Line| (line.step, Measure::of(&line.evaluation));
+        let measure = lines.last().map_or(Measure::Accuracy, |line| measured(line).1.0);
+        let curve = lines.iter().map(|line| (line.step, measured(line).1.1)).collect();
+        Ok(Self { certificate, measure, curve })
+    }
+
+    /// Quality after the last step.
+    pub(crate) fn quality(&self) -> Result<f64, Failure> {
+        let last = self.curve.last().map(|(_, quality)| *quality);
+        last.ok_or_else(|| {
+            Failure::run("a run of the experiment was not evaluated")
+                .with_hint("give the plan public records to evaluate on: data.test, or data.validation = 0.1")
+        })
+    }
+}
+
+/// Starts a run that was not begun, and goes on with one that was.
+pub(super) fn carry_through(
+    planned: &Planned,
+    begun: bool,
+    folder: &Path,
+    observer: &mut dyn Observer,
+) -> Result<Finished, Failure> {
+    let outcome = match begun {
+        true => dapple_train::resume(folder, observer)?,
+        false => dapple_train::start(&planned.request, folder, observer)?,
+    };
+    match outcome.certificate.status {
+        Status::Finished => Finished::read(outcome.certificate, folder),
+        Status::Running | Status::Stopped => Err(Failure::Interrupted),
+    }
+}
+
+/// The certificate of the run that is in a folder, if any; a run of another plan is refused.
+pub(super) fn begun(planned: &Planned, folder: &Path) -> Result<Option<RunCertificate>, Failure> {
+    if !folder.join("ledger.jsonl").is_file() {
+        return Ok(None);
+    }
+    let stored = load::read_plan(&folder.join("plan.toml"))?;
+    let mut asked = planned.request.spec.clone();
+    // What a run fills in when it starts.
+    asked.privacy.noise_multiplier = asked.privacy.noise_multiplier.or(stored.privacy.noise_multiplier);
+    asked.privacy.delta = asked.privacy.delta.or(stored.privacy.delta);
+    asked.sampling.records = asked.sampling.records.or(stored.sampling.records);
+    asked.pipeline.image = asked.pipeline.image.or(stored.pipeline.image);
+    if asked.train.until_budget == Some(true) {
+        (asked.sampling.epochs, asked.sampling.steps) = (stored.sampling.epochs, stored.sampling.steps);
+    }
+    if asked.digest() != stored.digest() {
+        return Err(Failure::request(
+            format!("{}: the run in this folder has another plan", folder.display()),
+            "give the flags that it was begun with, or another --out",
+        ));
+    }
+    Ok(Some(dapple_train::certify(folder)?))
+}
+
+/// Names files so that they mean the same from everywhere, as the plan in a run folder does.
+fn full_paths(request: &mut Request) {
+    let Request { spec, base, .. } = request;
+    let (data, model) = (&mut spec.data, &mut spec.model);
+    let paths =
+        [&mut data.train, &mut data.train_labels, &mut data.test, &mut data.test_labels, &mut model.weights];
+    for path in paths.into_iter().flatten() {
+        *path = full_path(&base.join(&*path));
+    }
+    *base = PathBuf::new();
+}
+
+/// A path that means the same in a plan, wherever the plan lies.
+pub(crate) fn full_path(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+}

@@ -1,0 +1,171 @@
+//! Runs carried out, several at once.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+
+use dapple_plan::spec::DeviceChoice;
+use dapple_train::{Event, Observer, Request, Status};
+use indicatif::MultiProgress;
+
+use super::memory;
+use super::run::{self, Finished, Planned};
+use crate::failure::Failure;
+use crate::progress::Progress;
+
+/// Finishes runs in folders of their names: starts them, goes on with them, or reads them where they are finished already. All
+/// folders are looked at before anything is trained, so that a run of another plan is refused at once.
+///
+/// As many runs go on at once as there are cores, or `jobs`; each takes its share of the threads. Without `jobs`, memory is a limit
+/// too: the first run begins alone, and what it takes after a step tells how many fit. An interrupt or a failure ends all runs in
+/// order, ready to be gone on with.
+pub(crate) fn carry_out(
+    runs: &[Planned],
+    place: &Path,
+    jobs: Option<usize>,
+    quiet: bool,
+) -> Result<Vec<Finished>, Failure> {
+    let mut finished: Vec<Option<Finished>> = Vec::new();
+    let mut waiting = VecDeque::new();
+    for (number, planned) in runs.iter().enumerate() {
+        let folder = place.join(&planned.name);
+        let begun = run::begun(planned, &folder)?;
+        let is_begun = begun.is_some();
+        finished.push(match begun.filter(|certificate| certificate.status == Status::Finished) {
+            Some(certificate) => Some(Finished::read(certificate, &folder)?),
+            None => {
+                waiting.push_back((number, is_begun));
+                None
+            }
+        });
+    }
+    let crew = Crew {
+        runs,
+        place,
+        quiet,
+        bars: MultiProgress::new(),
+        waiting: Mutex::new(waiting),
+        stop: AtomicBool::new(false),
+        results: Mutex::new(Vec::new()),
+    };
+    crew.work(jobs);
+    let results = crew.results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut interrupted = false;
+    for (number, result) in results {
+        match result {
+            Ok(run) => finished[number] = Some(run),
+            // What went wrong comes before what was ended because of it.
+            Err(Failure::Interrupted) => interrupted = true,
+            Err(failure) => return Err(failure),
+        }
+    }
+    let all: Option<Vec<Finished>> = finished.into_iter().collect();
+    all.filter(|_| !interrupted).ok_or(Failure::Interrupted)
+}
+
+/// What the threads that carry out runs share.
+struct Crew<'a> {
+    runs: &'a [Planned],
+    place: &'a Path,
+    quiet: bool,
+    bars: MultiProgress,
+    /// Runs to carry out, and whether they were begun before.
+    waiting: Mutex<VecDeque<(usize, bool)>>,
+    /// Whether all are to end in order.
+    stop: AtomicBool,
+    results: Mutex<Vec<(usize, Result<Finished, Failure>)>>,
+}
+
+impl Crew<'_> {
+    fn work(&self, jobs: Option<usize>) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let left = lock(&self.waiting).len();
+        let wanted = jobs.unwrap_or_else(|| if self.needs_card() { 1 } else { cores }).clamp(1, left.max(1));
+        let before = memory::resident();
+        let (stepped, first) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || self.take_runs(cores.div_ceil(wanted), Some(stepped)));
+            let together = match jobs {
+                None if wanted > 1 => {
+                    let each = measured(&first, before);
+                    memory::allows(wanted, each)
+                }
+                _ => wanted,
+            };
+            for _ in 1..together {
+                scope.spawn(move || self.take_runs(cores.div_ceil(together), None));
+            }
+        });
+    }
+
+    /// The memory of a card is not known here, so its runs come one after another.
+    fn needs_card(&self) -> bool {
+        let device = |run: &Planned| run.request.spec.performance.device;
+        self.runs.iter().filter_map(device).any(|device| matches!(device, DeviceChoice::Cuda(_)))
+    }
+
+    /// Carries out one run after another; tells when the first has taken a step.
+    fn take_runs(&self, threads: usize, mut stepped: Option<Sender<()>>) {
+        loop {
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            let Some((number, begun)) = lock(&self.waiting).pop_front() else { return };
+            let run = &self.runs[number];
+            let mut observer = Watched {
+                progress: Progress::among(&self.bars, run.name.as_str(), self.quiet),
+                stop: &self.stop,
+                stepped: stepped.take(),
+            };
+            let own = with_threads(run, threads);
+            let result = run::carry_through(&own, begun, &self.place.join(&run.name), &mut observer);
+            if result.is_err() {
+                self.stop.store(true, Ordering::SeqCst);
+            }
+            lock(&self.results).push((number, result));
+        }
+    }
+}
+
+/// What a lock guards; a thread that panicked while it held one has already failed the test or the program.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes that a run takes once it has taken a step; none where it ended before, or where the system does not tell.
+fn measured(first: &Receiver<()>, before: Option<u64>) -> Option<u64> {
+    first.recv().ok()?;
+    Some(memory::resident()?.saturating_sub(before?))
+}
+
+/// The same run with its share of the threads, unless the plan says how many.
+fn with_threads(run: &Planned, threads: usize) -> Planned {
+    let Request { spec, base, masks } = &run.request;
+    let mut spec = spec.clone();
+    spec.performance.threads = spec.performance.threads.or(u32::try_from(threads).ok());
+    Planned { name: run.name.clone(), request: Request { spec, base: base.clone(), masks: masks.clone() } }
+}
+
+/// Shows a run, and ends it when another has failed.
+struct Watched<'a> {
+    progress: Progress,
+    stop: &'a AtomicBool,
+    /// Told of the first step, then dropped.
+    stepped: Option<Sender<()>>,
+}
+
+impl Observer for Watched<'_> {
+    fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        if let Event::Step(_) = event
+            && let Some(stepped) = self.stepped.take()
+        {
+            // Whoever waited may have gone.
+            let _ = stepped.send(());
+        }
+        let flow = self.progress.notice(event);
+        if self.stop.load(Ordering::SeqCst) { ControlFlow::Break(()) } else { flow }
+    }
+}
