@@ -9,7 +9,7 @@ use dapple_plan::spec::keys::{KEYS, Key};
 
 use crate::reproduce;
 use crate::verbs::{
-    account, calibrate, completions, demo, eval, inclusion, man, profile, report, sweep, train,
+    account, calibrate, completions, demo, eval, inclusion, man, profile, report, sweep, sweep_train, train,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -37,6 +37,7 @@ pub(crate) enum Verb {
     Inclusion(inclusion::Arguments),
     Demo(demo::Arguments),
     Train(train::Arguments),
+    SweepTrain(sweep_train::Arguments),
     Resume(train::ResumeArguments),
     Eval(eval::Arguments),
     Report(report::Arguments),

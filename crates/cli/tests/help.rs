@@ -15,6 +15,7 @@ fn help_of_every_verb() {
         "inclusion",
         "demo",
         "train",
+        "sweep-train",
         "resume",
         "eval",
         "report",

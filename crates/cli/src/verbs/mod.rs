@@ -11,6 +11,7 @@ pub(crate) mod man;
 pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod sweep;
+pub(crate) mod sweep_train;
 pub(crate) mod train;
 
 use crate::args::Verb;
@@ -26,6 +27,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Inclusion(arguments) => inclusion::run(&arguments),
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Train(arguments) => train::run(arguments),
+        Verb::SweepTrain(arguments) => sweep_train::run(arguments),
         Verb::Resume(arguments) => train::resume(&arguments),
         Verb::Eval(arguments) => eval::run(&arguments),
         Verb::Report(arguments) => report::run(&arguments),
