@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dapple_plan::number;
 use dapple_train::{Event, Observer, StepReport};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{interrupt, output};
 
@@ -20,8 +20,6 @@ const EPSILON_PATIENCE: u32 = 50;
 pub(crate) struct Progress {
     quiet: bool,
     name: String,
-    /// The bars of runs that go on at once.
-    bars: MultiProgress,
     bar: Option<ProgressBar>,
     /// Steps taken before this process went on.
     before: u64,
@@ -33,17 +31,11 @@ pub(crate) struct Progress {
 impl Progress {
     /// A run under a name that stands before its lines.
     pub(crate) fn new(name: impl Into<String>, quiet: bool) -> Self {
-        Self::among(&MultiProgress::new(), name, quiet)
-    }
-
-    /// The same beside the bars of others.
-    pub(crate) fn among(bars: &MultiProgress, name: impl Into<String>, quiet: bool) -> Self {
         interrupt::ask_first();
         let now = Instant::now();
         Self {
             quiet,
             name: name.into(),
-            bars: bars.clone(),
             bar: None,
             before: 0,
             line_due: now,
@@ -52,16 +44,18 @@ impl Progress {
         }
     }
 
-    fn begin(&mut self, steps: u64, spent: u64, trainable: usize, epsilon: Option<f64>) {
+    fn begin(&mut self, steps: u64, spent: u64, trainable: usize, epsilon: Option<f64>, machine: &str) {
         self.before = spent;
         let promise = epsilon.map_or("without privacy".to_owned(), |epsilon| {
             format!("epsilon {} at the end", number::up(epsilon, 4))
         });
         let from = if spent == 0 { String::new() } else { format!(" after {spent}") };
-        self.say(&format!("{}: {steps} steps{from}, {trainable} parameters, {promise}", self.name));
+        self.say(&format!(
+            "{}: {steps} steps{from}, {trainable} parameters on {machine}, {promise}",
+            self.name
+        ));
         if !self.quiet && std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(steps).with_position(spent).with_prefix(self.name.clone());
-            let bar = self.bars.add(bar);
             // The template is a constant; without it the bar is plain.
             if let Ok(style) =
                 ProgressStyle::with_template("{prefix} {wide_bar:.cyan/dim} {pos}/{len}  {msg}  {eta} left")
@@ -111,8 +105,8 @@ impl Progress {
 impl Observer for Progress {
     fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         match event {
-            Event::Begins { steps, spent, trainable, epsilon } => {
-                self.begin(*steps, *spent, *trainable, *epsilon);
+            Event::Begins { steps, spent, trainable, epsilon, machine } => {
+                self.begin(*steps, *spent, *trainable, *epsilon, machine);
             }
             Event::Step(report) => self.step(report),
             Event::Evaluated { step, evaluation } => {

@@ -4,7 +4,7 @@ use dapple_plan::Certificate;
 use serde::Serialize;
 
 use crate::error::TrainError;
-use crate::ledger::History;
+use crate::ledger::{History, UsedMachine};
 use crate::prepare::Prepared;
 
 /// Whether a run goes on.
@@ -31,6 +31,8 @@ pub struct RunCertificate {
     pub private: bool,
     /// What a reader must know before relying on it.
     pub warnings: Vec<&'static str>,
+    /// The machines that computed, in order, each from a step on.
+    pub machines: Vec<UsedMachine>,
     /// Steps that count as taken.
     pub steps_spent: u64,
     /// The price of those steps; none before the first and without privacy.
@@ -61,6 +63,7 @@ impl RunCertificate {
             status,
             private: prepared.private(),
             warnings,
+            machines: history.machines().to_vec(),
             steps_spent: history.spent(),
             spent: prepared.price(history.spent())?,
             planned: prepared.planned.clone(),

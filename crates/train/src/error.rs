@@ -86,6 +86,16 @@ pub enum TrainError {
         /// What it is.
         what: &'static str,
     },
+    /// A device that cannot be used, or that failed.
+    #[error("{device}: {problem}")]
+    Device {
+        /// The device as a plan names it.
+        device: String,
+        /// What is wrong with it.
+        problem: String,
+        /// The way out, where one is known.
+        hint: Option<&'static str>,
+    },
     /// A step failed; what it cost stays in the ledger.
     #[error("step {step}: {source}")]
     Step {
@@ -148,6 +158,7 @@ impl TrainError {
             Self::NotFinite { .. } => {
                 "training has diverged: lower optimiser.learning_rate or privacy.max_grad_norm"
             }
+            Self::Device { hint, .. } => return hint.map(str::to_owned),
             Self::Step { source, .. } => return source.hint(),
             Self::Plan(source) => return source.hint(),
             Self::Data(source) => return source.hint(),

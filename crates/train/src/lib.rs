@@ -46,6 +46,7 @@ mod error;
 mod evaluation;
 mod files;
 mod folder;
+mod learned;
 mod ledger;
 mod model;
 mod noise;
@@ -61,14 +62,17 @@ mod step;
 // The tests of single modules share helpers with those of the whole crate.
 #[cfg(test)]
 extern crate self as dapple_train;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod test_data;
 
 pub use certificate::{RunCertificate, Status};
 pub use error::TrainError;
 pub use evaluation::Evaluation;
-pub use ledger::{Entry, History, Ledger, LedgerError, Start};
+pub use ledger::{Entry, History, Ledger, LedgerError, Start, UsedMachine};
 pub use noise::Noise;
 pub use observer::{Event, Observer, Silent, StepReport};
 pub use optimiser::{Ema, Optimiser, Rule, State as OptimiserState};
 pub use prepare::Request;
-pub use run::{Outcome, certify, evaluate, resume, start};
+pub use run::{Outcome, certify, evaluate, evaluate_with, resume, resume_with, start};
 pub use schedule::Schedule;

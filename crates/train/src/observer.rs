@@ -36,6 +36,8 @@ pub enum Event<'a> {
         trainable: usize,
         /// Epsilon of the whole plan, where there is privacy.
         epsilon: Option<f64>,
+        /// The machine that computes, in words.
+        machine: &'a str,
     },
     /// A step was taken.
     Step(StepReport<'a>),

@@ -6,7 +6,7 @@ use dapple_data::{Opened, Views, open};
 use dapple_engine::Clipping;
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, Parameters};
-use dapple_plan::spec::{ClippingKind, Delta, DeviceChoice, Pixels, PlanSpec};
+use dapple_plan::spec::{ClippingKind, Delta, Pixels, PlanSpec};
 use dapple_plan::{Certificate, Plan, PlanError, Precision, Relation, Unknown, Value, calibrate};
 
 use crate::error::TrainError;
@@ -215,13 +215,6 @@ fn complete(spec: &mut PlanSpec, masks: &[Mask], data: &Opened) -> Result<(), Tr
 
 /// Settings that are priced or read but not carried out here.
 fn refuse(spec: &PlanSpec) -> Result<(), TrainError> {
-    if let Some(device @ DeviceChoice::Cuda(_)) = spec.performance.device {
-        return Err(TrainError::setting(
-            "performance.device",
-            format!("{device} is no device"),
-            "leave it out, or set cpu",
-        ));
-    }
     let smoothing = spec.train.label_smoothing.unwrap_or(0.0);
     if !(0.0..1.0).contains(&smoothing) {
         return Err(TrainError::setting(

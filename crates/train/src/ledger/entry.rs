@@ -66,6 +66,13 @@ pub enum Entry {
         /// Digest of what was there.
         sha256: String,
     },
+    /// The steps from here on are computed on this machine. It changes nothing that is counted.
+    Machine {
+        /// The first of those steps, from 0.
+        step: u64,
+        /// The machine in words.
+        machine: String,
+    },
     /// The run went on from a checkpoint.
     Resumed {
         /// The step of the checkpoint.

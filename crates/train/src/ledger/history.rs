@@ -1,6 +1,7 @@
 //! What a ledger says, once it is checked.
 
 use dapple_data::{Event, Sampler};
+use serde::Serialize;
 
 use super::entry::{Entry, ROOT, Start};
 use super::error::LedgerError;
@@ -19,9 +20,19 @@ pub struct History {
     promises: Vec<Promised>,
     spent: u64,
     finished: bool,
+    machines: Vec<UsedMachine>,
     /// Bytes of whole lines, and of the line that was cut off.
     whole: usize,
     torn: usize,
+}
+
+/// A machine that computed a part of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UsedMachine {
+    /// The first step that it computed, from 0.
+    pub step: u64,
+    /// The machine in words: the device, and how it rounds.
+    pub machine: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,7 +74,16 @@ impl History {
     }
 
     fn new(start: Start, hash: String) -> Self {
-        Self { start, hashes: vec![hash], promises: Vec::new(), spent: 0, finished: false, whole: 0, torn: 0 }
+        Self {
+            start,
+            hashes: vec![hash],
+            promises: Vec::new(),
+            spent: 0,
+            finished: false,
+            machines: Vec::new(),
+            whole: 0,
+            torn: 0,
+        }
     }
 
     /// Whether an entry can stand here.
@@ -85,7 +105,10 @@ impl History {
                 }
                 Ok(())
             }
-            Entry::Finished { .. } | Entry::Resumed { .. } | Entry::Stopped { .. } => Ok(()),
+            Entry::Finished { .. }
+            | Entry::Machine { .. }
+            | Entry::Resumed { .. }
+            | Entry::Stopped { .. } => Ok(()),
         }
     }
 
@@ -94,12 +117,15 @@ impl History {
         self.check(entry)?;
         self.hashes.push(hash);
         let (line, event) = (self.hashes.len(), entry.event());
-        match *entry {
-            Entry::Promise { first, steps, .. } | Entry::Torn { first, steps, .. } => {
+        match entry {
+            &Entry::Promise { first, steps, .. } | &Entry::Torn { first, steps, .. } => {
                 self.promises.push(Promised { line, first, steps, event });
                 self.spent = self.spent.max(first + steps);
             }
             Entry::Finished { .. } => self.finished = true,
+            Entry::Machine { step, machine } => {
+                self.machines.push(UsedMachine { step: *step, machine: machine.clone() });
+            }
             Entry::Start(_) | Entry::Resumed { .. } | Entry::Stopped { .. } => {}
         }
         Ok(())
@@ -124,6 +150,18 @@ impl History {
     #[must_use]
     pub fn finished(&self) -> bool {
         self.finished
+    }
+
+    /// The machines that computed, in order.
+    #[must_use]
+    pub fn machines(&self) -> &[UsedMachine] {
+        &self.machines
+    }
+
+    /// The machine that computed last.
+    #[must_use]
+    pub fn machine(&self) -> Option<&str> {
+        self.machines.last().map(|used| used.machine.as_str())
     }
 
     /// Whether the last line was cut off.

@@ -20,7 +20,7 @@ use crate::files;
 
 pub use entry::{Entry, Start};
 pub use error::LedgerError;
-pub use history::History;
+pub use history::{History, UsedMachine};
 
 /// A ledger that is being written.
 #[derive(Debug)]

@@ -31,8 +31,7 @@ impl Ema {
     /// Takes in the parameters after the `count`-th update, from 1. The decay grows to its value as `(1 + n) / (10 + n)`, so that the
     /// first weights are soon forgotten.
     pub fn update(&mut self, parameters: &Parameters, count: u64) {
-        let n = count as f64;
-        let rest = (1.0 - self.decay.min((1.0 + n) / (10.0 + n))) as f32;
+        let rest = self.rest(count);
         let values = parameters.values();
         let pieces = self.values.values_mut().chunks_mut(PIECE).zip(values.chunks(PIECE)).collect();
         parallel::for_each(values.len(), pieces, |(means, values): (&mut [f32], &[f32])| {
@@ -40,6 +39,12 @@ impl Ema {
                 *mean += rest * (value - *mean);
             }
         });
+    }
+
+    /// The share of the way to the parameters that the mean goes at the `count`-th update.
+    pub(crate) fn rest(&self, count: u64) -> f32 {
+        let n = count as f64;
+        (1.0 - self.decay.min((1.0 + n) / (10.0 + n))) as f32
     }
 
     /// The mean.

@@ -14,6 +14,7 @@ use crate::parallel::{self, PIECE};
 
 pub use ema::Ema;
 pub use rule::Rule;
+pub(crate) use rule::Step;
 
 /// An optimiser with its state: one number, or two, for every trainable value.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,12 +66,16 @@ impl Optimiser {
         fits
     }
 
+    /// Counts an update, and gives its numbers: what weight decay leaves of a value, and the rule.
+    pub(crate) fn advance(&mut self, rate: f64) -> (f32, Step) {
+        self.state.updates += 1;
+        ((1.0 - rate * self.weight_decay) as f32, self.rule.step(rate, self.state.updates))
+    }
+
     /// Moves the parameters against the gradient. Weight decay is decoupled, `w (1 - rate decay)` before the update: it never enters
     /// a clipped gradient, where it would be clipped and noised with it.
     pub fn update(&mut self, parameters: &mut Parameters, gradient: &[f32], rate: f64) {
-        self.state.updates += 1;
-        let keep = (1.0 - rate * self.weight_decay) as f32;
-        let step = self.rule.step(rate, self.state.updates);
+        let (keep, step) = self.advance(rate);
         let (mut values, mut position) = (parameters.values_mut(), 0);
         let (mut gradient, mut first, mut second) =
             (gradient, &mut self.state.first[..], &mut self.state.second[..]);

@@ -106,7 +106,7 @@ impl Rule {
 
 /// One update's numbers.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Plain { rate: f32 },
     Momentum { rate: f32, momentum: f32, nesterov: bool },
     Adam { rate: f32, root: f32, betas: [f32; 2], rest: [f32; 2], eps: f32 },
@@ -133,6 +133,17 @@ impl Step {
                     *value = *value * keep - rate * *m / (v.sqrt() * root + eps);
                 }
             }
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl From<Step> for dapple_engine::cuda::UpdateRule {
+    fn from(step: Step) -> Self {
+        match step {
+            Step::Plain { rate } => Self::Plain { rate },
+            Step::Momentum { rate, momentum, nesterov } => Self::Momentum { rate, momentum, nesterov },
+            Step::Adam { rate, root, betas, rest, eps } => Self::Adam { rate, root, betas, rest, eps },
         }
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use dapple_data::{Loader, LoaderOptions, Sampler};
 use dapple_graph::weights;
+use dapple_plan::spec::Performance;
 use serde::Serialize;
 
 use crate::certificate::{RunCertificate, Status};
@@ -26,7 +27,7 @@ use crate::prepare::{Prepared, Request};
 use crate::step::{Taken, Trainer};
 use keys::Keys;
 
-pub use open::{certify, evaluate};
+pub use open::{certify, evaluate, evaluate_with};
 
 /// Without `train.checkpoint_every`, a checkpoint is written after so long.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
@@ -68,13 +69,19 @@ pub fn start(request: &Request, out: &Path, observer: &mut dyn Observer) -> Resu
 /// # Errors
 /// A plan, data set or weights file other than the run began with, an edited ledger, a run in another process's hands.
 pub fn resume(folder: &Path, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
-    let mut notes = Vec::new();
-    let run = Run::reopen(folder, &mut notes)?;
-    for note in notes {
-        // What a listener says to a warning is asked again at the first step.
-        let _ = observer.notice(&Event::Warning(&note));
-    }
-    run.carry_through(observer)
+    resume_with(folder, &Performance::default(), observer)
+}
+
+/// As [`resume`], with other settings of speed and memory than the run began with, where they are given: another device too.
+///
+/// # Errors
+/// As [`resume`].
+pub fn resume_with(
+    folder: &Path,
+    performance: &Performance,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, TrainError> {
+    Run::reopen(folder, performance)?.carry_through(observer)
 }
 
 /// A run in a process's hands.
@@ -92,16 +99,23 @@ struct Run {
     evaluated: Option<(u64, Evaluation)>,
     metrics: File,
     diagnostics: File,
+    /// What a user should know before the first step.
+    notes: Vec<String>,
 }
 
 impl Run {
     fn carry_through(mut self, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
         let steps = self.prepared.plan.steps();
+        for note in &self.notes {
+            // What a listener says to a warning is asked again at the first step.
+            let _ = observer.notice(&Event::Warning(note));
+        }
         let begins = Event::Begins {
             steps,
             spent: self.ledger.history().spent(),
             trainable: self.prepared.graphs[0].trainable_len(),
             epsilon: self.prepared.planned.as_ref().map(|planned| planned.epsilon.upper),
+            machine: self.trainer.machine(),
         };
         let mut flow = observer.notice(&begins);
         let result =
@@ -129,6 +143,11 @@ impl Run {
 
     fn train(&mut self, observer: &mut dyn Observer, flow: &mut ControlFlow<()>) -> Result<(), TrainError> {
         let steps = self.prepared.plan.steps();
+        let machine = self.trainer.machine();
+        if self.ledger.history().machine() != Some(machine) {
+            let entry = Entry::Machine { step: self.step, machine: machine.to_owned() };
+            self.ledger.append(&entry)?;
+        }
         let sampler = self.sampler()?;
         let mut loader = Loader::train(
             std::sync::Arc::clone(&self.prepared.data.train),
@@ -267,8 +286,8 @@ impl Run {
     }
 
     /// The weights under the names that torchvision knows.
-    fn write_model(&self) -> Result<(), TrainError> {
-        let bytes = weights::write(&self.prepared.graphs[0], self.trainer.weights())?;
+    fn write_model(&mut self) -> Result<(), TrainError> {
+        let bytes = weights::write(&self.prepared.graphs[0], self.trainer.weights()?)?;
         files::write_atomic(&self.folder.model(), &bytes)
     }
 
@@ -285,3 +304,6 @@ fn write_line(file: &mut impl Write, path: &Path, line: &impl Serialize) -> Resu
     text.push('\n');
     file.write_all(text.as_bytes()).map_err(|source| TrainError::file(path, source))
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use dapple_data::rand_core::Rng;
 use dapple_data::{Dataset, MasterKey, Purpose};
+use dapple_plan::spec::Performance;
 
 use super::Run;
 use super::keys::Keys;
@@ -24,7 +25,8 @@ use crate::step::Trainer;
 impl Run {
     /// A new run. Until its ledger is there, which comes last, there is none, and the folder may be used again.
     pub(super) fn create(prepared: Prepared, out: &Path) -> Result<Self, TrainError> {
-        let trainer = Trainer::new(&prepared)?;
+        let mut notes = Vec::new();
+        let trainer = Trainer::new(&prepared, &mut notes)?;
         std::fs::create_dir_all(out).map_err(|source| TrainError::file(out, source))?;
         let lock = Lock::take(out)?;
         let folder = Folder::new(out);
@@ -35,23 +37,24 @@ impl Run {
         let start = start_entry(&prepared, &data_key)?;
         let keys = Keys::new(&prepared, &folder)?;
         let ledger = Ledger::create(&folder.ledger(), start)?;
-        let run = Self::new(folder, lock, prepared, trainer, ledger, keys, 0)?;
+        let run = Self::new(folder, lock, prepared, trainer, ledger, keys, 0, notes)?;
         run.write_certificate(Status::Running)?;
         Ok(run)
     }
 
     /// An old run at the place from which it goes on.
-    pub(super) fn reopen(out: &Path, notes: &mut Vec<String>) -> Result<Self, TrainError> {
+    pub(super) fn reopen(out: &Path, performance: &Performance) -> Result<Self, TrainError> {
         let folder = Folder::new(out);
         if !folder.ledger().exists() {
             return Err(TrainError::NoRun { folder: out.to_owned() });
         }
         let lock = Lock::take(out)?;
-        let (prepared, _) = verified(&folder)?;
+        let mut notes = Vec::new();
+        let (prepared, _) = verified(&folder, performance)?;
         let mut ledger = Ledger::open(&folder.ledger())?;
-        let mut trainer = Trainer::new(&prepared)?;
+        let mut trainer = Trainer::new(&prepared, &mut notes)?;
         let keys = Keys::new(&prepared, &folder)?;
-        let checkpoint = newest_checkpoint(&folder, ledger.history(), notes)?;
+        let checkpoint = newest_checkpoint(&folder, ledger.history(), &mut notes)?;
         let from = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.place.step);
         if checkpoint.is_some_and(|checkpoint| !trainer.restore(checkpoint)) {
             let problem = "it does not fit the model of the plan".to_owned();
@@ -67,9 +70,10 @@ impl Run {
                     "{lost} steps since the last checkpoint are spent and lost; the run goes on after them"
                 ));
             }
+            notes.extend(moved(ledger.history(), trainer.machine()));
             ledger.append(&Entry::Resumed { checkpoint: from, step })?;
         }
-        let run = Self::new(folder, lock, prepared, trainer, ledger, keys, step)?;
+        let run = Self::new(folder, lock, prepared, trainer, ledger, keys, step, notes)?;
         run.ledger
             .history()
             .check_events(&run.sampler()?)
@@ -85,6 +89,7 @@ impl Run {
         ledger: Ledger,
         keys: Keys,
         step: u64,
+        notes: Vec<String>,
     ) -> Result<Self, TrainError> {
         let open = |path: &Path| {
             File::options()
@@ -108,6 +113,7 @@ impl Run {
             evaluated: None,
             metrics,
             diagnostics,
+            notes,
         })
     }
 }
@@ -120,7 +126,7 @@ impl Run {
 /// # Errors
 /// As [`super::resume`].
 pub fn certify(folder: &Path) -> Result<RunCertificate, TrainError> {
-    let (prepared, history) = verified(&Folder::new(folder))?;
+    let (prepared, history) = verified(&Folder::new(folder), &Performance::default())?;
     let status = if history.finished() { Status::Finished } else { Status::Running };
     RunCertificate::new(&prepared, &history, status)
 }
@@ -131,8 +137,20 @@ pub fn certify(folder: &Path) -> Result<RunCertificate, TrainError> {
 /// # Errors
 /// As [`super::resume`], and a plan without a test set.
 pub fn evaluate(folder: &Path, grid: Option<u32>) -> Result<Evaluation, TrainError> {
+    evaluate_with(folder, grid, &Performance::default())
+}
+
+/// As [`evaluate`], with other settings of speed and memory than the run began with, where they are given.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_with(
+    folder: &Path,
+    grid: Option<u32>,
+    performance: &Performance,
+) -> Result<Evaluation, TrainError> {
     let folder = Folder::new(folder);
-    let (prepared, history) = verified(&folder)?;
+    let (prepared, history) = verified(&folder, performance)?;
     let test = prepared.data.test.clone().ok_or_else(|| {
         TrainError::setting(
             "data.test",
@@ -140,7 +158,7 @@ pub fn evaluate(folder: &Path, grid: Option<u32>) -> Result<Evaluation, TrainErr
             "give data.test, or data.validation = 0.1",
         )
     })?;
-    let mut trainer = Trainer::new(&prepared)?;
+    let mut trainer = Trainer::new(&prepared, &mut Vec::new())?;
     if let Some(checkpoint) = newest_checkpoint(&folder, &history, &mut Vec::new())? {
         trainer.restore(checkpoint);
     }
@@ -151,10 +169,21 @@ pub fn evaluate(folder: &Path, grid: Option<u32>) -> Result<Evaluation, TrainErr
     evaluation::evaluate(executor, weights, &test, views, grid, threads)
 }
 
+/// What a user should know of a run that goes on on another machine.
+fn moved(history: &History, machine: &str) -> Option<String> {
+    let before = history.machine().filter(|before| *before != machine)?;
+    let bits = match history.start().deterministic {
+        true => "; they round differently, so that the model will not be that of an uninterrupted run",
+        false => "",
+    };
+    Some(format!("the run began on {before} and goes on on {machine}{bits}"))
+}
+
 /// A run whose plan, data and first weights are those it began with, and its ledger.
-fn verified(folder: &Folder) -> Result<(Prepared, History), TrainError> {
+fn verified(folder: &Folder, performance: &Performance) -> Result<(Prepared, History), TrainError> {
     let changed = |what| TrainError::Changed { folder: folder.root().to_owned(), what };
-    let (spec, masks) = folder.read_request()?;
+    let (mut spec, masks) = folder.read_request()?;
+    spec.performance = spec.performance.merge(performance);
     let path = folder.ledger();
     let history =
         History::read(&files::read(&path)?).map_err(|source| TrainError::Ledger { path, source })?;

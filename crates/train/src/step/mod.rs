@@ -6,11 +6,10 @@ use dapple_engine::{Batch, Clipping, Dropout, StepStats, Targets};
 use dapple_graph::{Graph, Parameters};
 
 use crate::checkpoint::{Checkpoint, Place};
-use crate::device::Executor;
+use crate::device::{Executor, Machine};
 use crate::error::TrainError;
+use crate::learned::{Learned, Update};
 use crate::noise::Noise;
-use crate::optimiser::{Ema, Optimiser};
-use crate::parallel::{self, PIECE, WORTH_THREADS};
 use crate::prepare::Prepared;
 use crate::schedule::Schedule;
 
@@ -20,17 +19,14 @@ const _: () = assert!(dapple_data::IGNORED == dapple_graph::IGNORED);
 /// A model in training.
 pub(crate) struct Trainer {
     parts: Vec<Part>,
+    machine: Machine,
     executor: Executor,
     /// Shape of the views that the executor takes.
     shape: Vec<usize>,
-    threads: usize,
-    parameters: Parameters,
-    optimiser: Optimiser,
-    mean: Option<Ema>,
+    /// Behind what a GPU has learned, until it is fetched.
+    learned: Learned,
     schedule: Schedule,
     clipping: Clipping,
-    /// Memory of the last gradient.
-    gradient: Vec<f32>,
     pool: rayon::ThreadPool,
 }
 
@@ -49,7 +45,8 @@ pub(crate) struct StepKeys {
 }
 
 impl Trainer {
-    pub(crate) fn new(prepared: &Prepared) -> Result<Self, TrainError> {
+    /// A model before its first step, on the machine that the plan asks for; what a user should know of it goes into the notes.
+    pub(crate) fn new(prepared: &Prepared, notes: &mut Vec<String>) -> Result<Self, TrainError> {
         let clipping = prepared.clipping();
         let parts = prepared.parts().iter().zip(&prepared.graphs).map(|(part, graph)| {
             // The sensitivity is the rule's own, so that noise always matches how gradients were bounded.
@@ -62,10 +59,9 @@ impl Trainer {
         let parts = parts.collect::<Result<Vec<_>, TrainError>>()?;
         let spec = &prepared.spec;
         let threads = spec.performance.threads.unwrap_or(0) as usize;
-        let executor = Executor::new(&parts[0].graph, threads)?;
-        let parameters = prepared.parameters.clone();
-        let optimiser = Optimiser::new(&spec.optimiser, executor.layout(), &parameters)?;
-        let mean = spec.optimiser.ema.map(|decay| Ema::new(decay, &parameters)).transpose()?;
+        let mut machine = Machine::new(&spec.performance, prepared.deterministic());
+        let executor = machine.executor(&parts[0].graph, notes)?;
+        let learned = Learned::new(&spec.optimiser, executor.layout(), prepared.parameters.clone())?;
         let schedule = Schedule::new(&spec.optimiser, prepared.plan.steps())?;
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
@@ -74,14 +70,11 @@ impl Trainer {
         Ok(Self {
             shape: parts[0].graph.input_shape().to_vec(),
             parts,
+            machine,
             executor,
-            threads,
-            parameters,
-            optimiser,
-            mean,
+            learned,
             schedule,
             clipping,
-            gradient: Vec::new(),
             pool,
         })
     }
@@ -101,12 +94,11 @@ impl Trainer {
         let dropout_seed = keys.dropout.step(step).stream(0).next_u64();
         let mut microbatch = next(loader)?;
         self.enter(microbatch.phase)?;
-        let Self { parts, executor, parameters, optimiser, mean, schedule, clipping, gradient, pool, .. } =
-            self;
+        let Self { parts, executor, learned, schedule, clipping, pool, .. } = self;
         let part = &parts[microbatch.phase];
         let mut stats = StepStats::default();
-        let mut sum = executor.gradient_sum_in(std::mem::take(gradient))?;
-        let mut loaded = executor.load(parameters)?;
+        let mut sum = executor.sum()?;
+        let mut loaded = executor.train(learned)?;
         loop {
             let batch = Batch {
                 inputs: &microbatch.inputs,
@@ -124,27 +116,13 @@ impl Trainer {
             }
             microbatch = next(loader)?;
         }
-        *gradient = loaded.gradient(sum)?;
         if stats.losses.iter().any(|loss| !loss.is_finite()) {
             return Err(TrainError::NotFinite { what: "the loss" });
         }
         let learning_rate = schedule.rate(step);
-        let trainable = gradient.len();
-        let mut update = || -> Result<(), TrainError> {
-            if let Some(noise) = &part.noise {
-                noise.add(gradient, &keys.noise.step(step))?;
-            }
-            let share = 1.0 / part.batch as f32;
-            let pieces = gradient.chunks_mut(PIECE).collect();
-            let scale = |piece: &mut [f32]| piece.iter_mut().for_each(|value| *value *= share);
-            parallel::for_each(trainable, pieces, scale);
-            optimiser.update(parameters, gradient, learning_rate);
-            if let Some(mean) = mean {
-                mean.update(parameters, optimiser.state().updates);
-            }
-            Ok(())
-        };
-        if trainable < WORTH_THREADS { update() } else { pool.install(update) }?;
+        let key = keys.noise.step(step);
+        let noise = part.noise.as_ref().map(|noise| (noise, &key));
+        executor.update(sum, learned, &Update { noise, batch: part.batch, learning_rate }, pool)?;
         Ok(Taken { learning_rate, stats, bound: clipping.sensitivity() })
     }
 
@@ -152,51 +130,52 @@ impl Trainer {
     fn enter(&mut self, phase: usize) -> Result<(), TrainError> {
         let graph = &self.parts[phase].graph;
         if self.shape != graph.input_shape() {
-            self.executor = Executor::new(graph, self.threads)?;
+            self.executor.fetch(&mut self.learned)?;
+            // The machine was settled by the first executor.
+            self.executor = self.machine.executor(graph, &mut Vec::new())?;
             self.shape = graph.input_shape().to_vec();
         }
         Ok(())
     }
 
-    /// The weights to evaluate and to keep: the running mean where there is one.
-    pub(crate) fn weights(&self) -> &Parameters {
-        self.mean.as_ref().map_or(&self.parameters, Ema::parameters)
+    /// The machine in words.
+    pub(crate) fn machine(&self) -> &str {
+        self.machine.words()
+    }
+
+    /// The weights to evaluate and to keep.
+    pub(crate) fn weights(&mut self) -> Result<&Parameters, TrainError> {
+        self.executor.fetch(&mut self.learned)?;
+        Ok(self.learned.weights())
     }
 
     /// The executor of the last part, and the weights to run it with.
     pub(crate) fn evaluator(&mut self) -> Result<(&mut Executor, &Parameters), TrainError> {
         self.enter(self.parts.len() - 1)?;
-        Ok((&mut self.executor, self.mean.as_ref().map_or(&self.parameters, Ema::parameters)))
+        self.executor.fetch(&mut self.learned)?;
+        Ok((&mut self.executor, self.learned.weights()))
     }
 
     /// Updates so far.
     pub(crate) fn updates(&self) -> u64 {
-        self.optimiser.state().updates
+        self.learned.optimiser.state().updates
     }
 
     /// What the run goes on from.
-    pub(crate) fn checkpoint(&self, place: Place) -> Result<Checkpoint, TrainError> {
-        if self.parameters.values().iter().any(|value| !value.is_finite()) {
-            return Err(TrainError::NotFinite { what: "a weight" });
-        }
-        Ok(Checkpoint {
-            place,
-            parameters: self.parameters.values().to_vec(),
-            optimiser: self.optimiser.state().clone(),
-            mean: self.mean.as_ref().map(|mean| mean.parameters().values().to_vec()),
-        })
+    pub(crate) fn checkpoint(&mut self, place: Place) -> Result<Checkpoint, TrainError> {
+        self.executor.fetch(&mut self.learned)?;
+        self.learned.checkpoint(place)
     }
 
-    /// Goes on from a checkpoint; false if it does not fit.
+    /// Goes on from a checkpoint, before the first step; false if it does not fit.
     pub(crate) fn restore(&mut self, checkpoint: Checkpoint) -> bool {
-        let mean_fits = match (&mut self.mean, &checkpoint.mean) {
-            (Some(mean), Some(values)) => Checkpoint::fill(values, mean.parameters_mut()),
-            (None, None) => true,
-            _ => false,
-        };
-        mean_fits
-            && Checkpoint::fill(&checkpoint.parameters, &mut self.parameters)
-            && self.optimiser.restore(checkpoint.optimiser)
+        self.learned.restore(checkpoint)
+    }
+
+    /// Lets the device fail after so many steps.
+    #[cfg(test)]
+    pub(crate) fn fail_after(&mut self, steps: u64) {
+        self.executor.fail_after(steps);
     }
 }
 

@@ -5,12 +5,11 @@ use dapple_data::{Loader, LoaderOptions, MasterKey, Purpose, Sampler};
 use super::*;
 use crate::prepare::Request;
 
-#[path = "../../tests/common/mod.rs"]
-mod common;
+use crate::test_data as common;
 
 fn losses(request: &Request, change: impl Fn(&mut Trainer)) -> Vec<f64> {
     let prepared = Prepared::new(request).unwrap();
-    let mut trainer = Trainer::new(&prepared).unwrap();
+    let mut trainer = Trainer::new(&prepared, &mut Vec::new()).unwrap();
     change(&mut trainer);
     let master = MasterKey::from_seed(1);
     let sampler =
