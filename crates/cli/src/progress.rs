@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dapple_plan::number;
 use dapple_train::{Event, Observer, StepReport};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::{interrupt, output};
 
@@ -20,6 +20,8 @@ const EPSILON_PATIENCE: u32 = 50;
 pub(crate) struct Progress {
     quiet: bool,
     name: String,
+    /// The bars of runs that go on at once.
+    bars: MultiProgress,
     bar: Option<ProgressBar>,
     /// Steps taken before this process went on.
     before: u64,
@@ -31,11 +33,17 @@ pub(crate) struct Progress {
 impl Progress {
     /// A run under a name that stands before its lines.
     pub(crate) fn new(name: impl Into<String>, quiet: bool) -> Self {
+        Self::among(&MultiProgress::new(), name, quiet)
+    }
+
+    /// The same beside the bars of others.
+    pub(crate) fn among(bars: &MultiProgress, name: impl Into<String>, quiet: bool) -> Self {
         interrupt::ask_first();
         let now = Instant::now();
         Self {
             quiet,
             name: name.into(),
+            bars: bars.clone(),
             bar: None,
             before: 0,
             line_due: now,
@@ -56,6 +64,7 @@ impl Progress {
         ));
         if !self.quiet && std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(steps).with_position(spent).with_prefix(self.name.clone());
+            let bar = self.bars.add(bar);
             // The template is a constant; without it the bar is plain.
             if let Ok(style) =
                 ProgressStyle::with_template("{prefix} {wide_bar:.cyan/dim} {pos}/{len}  {msg}  {eta} left")
