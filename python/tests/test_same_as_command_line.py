@@ -55,6 +55,7 @@ def test_calibrate(cli, unknown, plan):
 def test_profile(cli, name):
     points = cli.json("profile", "--epsilons", "0,0.25,1,2.5", **PLANS[name])["points"]
     assert list(dapple.profile(**PLANS[name], epsilons=[0, 0.25, 1, 2.5])) == points
+    assert list(dapple.profile(**PLANS[name], epsilons="0,0.25,1,2.5")) == points
     assert list(dapple.profile(**PLANS[name])) == cli.json("profile", **PLANS[name])["points"]
 
 
@@ -77,6 +78,45 @@ def test_sweep_solves(cli):
     answer = cli.json("sweep", *words, **RECORDS)
     # Below the smallest noise that is searched there may be no answer; that is an empty row, not an error.
     assert table.rows == answer["rows"]
+
+
+def test_sweeps_without_an_answer(cli):
+    plan = dict(RECORDS, epochs=10_000, relation="replace")
+    table = dapple.sweep(over={"noise_multiplier": [0.05, 4]}, **plan)
+    assert table.rows == cli.json("sweep", "--over", "noise-multiplier=0.05,4", **plan)["rows"]
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"crop": "500:1500:500"},
+        {"crop": "1:2:0"},
+        {"crop": "1,,2"},
+        {"crop": "a:b:c"},
+        {"crop": "1,2", "pipeline.crop": "3"},
+        {"batch": "1:1000:1", "steps": "1:1000:1"},
+        {"sampling": "poisson,sometimes"},
+    ],
+)
+def test_errors_of_sweeps(cli, over):
+    words = [word for name, values in over.items() for word in ("--over", f"{name}={values}")]
+    with pytest.raises(dapple.PlanError) as caught:
+        dapple.sweep(over=over, **PATCH)
+    assert (str(caught.value), caught.value.hint) == cli.failure("sweep", *words, **PATCH)
+
+
+@pytest.mark.parametrize("epsilons", ["0:1", "-1:1:3", "nan", "0:1:0", "a"])
+def test_errors_of_profiles(cli, epsilons):
+    with pytest.raises(dapple.DappleError) as caught:
+        dapple.profile(**RECORDS, epsilons=epsilons)
+    assert (str(caught.value), caught.value.hint) == cli.failure("profile", f"--epsilons={epsilons}", **RECORDS)
+
+
+def test_renyi_bounds_have_no_profile(cli):
+    plan = dict(RECORDS, accountant="rdp")
+    with pytest.raises(dapple.PlanError) as caught:
+        dapple.profile(**plan)
+    assert (str(caught.value), caught.value.hint) == cli.failure("profile", **plan)
 
 
 @pytest.mark.parametrize(

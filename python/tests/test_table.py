@@ -52,14 +52,27 @@ def test_a_sweep_that_is_wrong_somewhere_computes_nothing():
     with pytest.raises(dapple.PlanError, match=r"at batch=5000, views=2: sampling.batch \(--batch\)") as caught:
         dapple.sweep(over={"batch": [100, 5000], "views": [2]}, **{**RECORDS, "batch": 1})
     assert caught.value.hint == "give a batch of at most 3000, or check --records"
-    with pytest.raises(dapple.PlanError, match="given twice"):
-        dapple.sweep(over={"batch": [1], "sampling.batch": [2]}, **RECORDS)
     with pytest.raises(dapple.PlanError, match="more than 100000"):
         dapple.sweep(over={"batch": range(1, 1001), "epochs": range(1, 1001)}, **RECORDS)
     with pytest.raises(dapple.PlanError, match="nothing to solve for"):
         dapple.sweep(over={"batch": [1]}, solve_for="happiness", **RECORDS)
+    with pytest.raises(dapple.NoTheoremError, match="at sampling=without-replacement: no theorem"):
+        dapple.sweep(over={"sampling": ["poisson", "without-replacement"]}, **RECORDS)
 
 
 def test_no_answer_is_an_empty_row():
-    table = dapple.sweep(over={"noise_multiplier": [0.05, 1.0]}, **{**RECORDS, "epochs": 100_000, "relation": "replace"})
-    assert table["epsilon"][0] is None and table["epsilon"][1] is not None or table["epsilon"] == [None, None]
+    plan = {**RECORDS, "epochs": 10_000, "relation": "replace"}
+    table = dapple.sweep(over={"noise_multiplier": [0.05, 4.0]}, **plan)
+    (empty, told), measures = table.rows, len(table.columns) - 1
+    assert empty == [0.05, *[None] * measures]
+    assert told[1] == dapple.account(plan, noise_multiplier=4.0).epsilon and None not in told
+    # No noise that is searched reaches an epsilon of 1e-6.
+    solved = dapple.sweep(over={"epsilon": [1e-6, 8.0]}, solve_for="noise_multiplier", **plan)
+    assert solved.rows[0] == [1e-6, *[None] * (measures + 1)] and None not in solved.rows[1]
+
+
+def test_texts_stand_for_values():
+    ranges = dapple.sweep(over={"batch": "50:150:50", "noise_multiplier": "1,1.5"}, **RECORDS)
+    assert ranges == dapple.sweep(over={"batch": range(50, 151, 50), "noise_multiplier": [1, 1.5]}, **RECORDS)
+    words = dapple.sweep(over={"relation": "replace"}, **RECORDS)
+    assert words["relation"] == ["replace"]

@@ -12,7 +12,6 @@ mod load;
 mod output;
 mod pictures;
 mod progress;
-mod ranges;
 mod reproduce;
 mod rows;
 mod run_page;

@@ -48,6 +48,22 @@ pub enum PlanError {
         /// What is wrong with it.
         source: Box<PlanError>,
     },
+    /// A combination of a sweep that is wrong.
+    #[error("at {combination}: {source}")]
+    At {
+        /// Its keys and values.
+        combination: String,
+        /// What is wrong with it.
+        source: Box<PlanError>,
+    },
+    /// Values beside those of the plan, such as the axes of a sweep, that make no sense.
+    #[error("{message}")]
+    Asked {
+        /// What is wrong.
+        message: String,
+        /// The way out.
+        hint: String,
+    },
     /// A value that is needed and not given.
     #[error("{} is missing: {why}", keys::place(.key))]
     Missing {
@@ -129,8 +145,8 @@ impl PlanError {
                     None => format!("give `{} = {example}` in the plan: {}", key.path, key.meaning),
                 }
             }
-            Self::Phase { source, .. } => return source.hint(),
-            Self::Invalid { hint, .. } => hint.clone(),
+            Self::Phase { source, .. } | Self::At { source, .. } => return source.hint(),
+            Self::Invalid { hint, .. } | Self::Asked { hint, .. } => hint.clone(),
             Self::Geometry { source, .. } => return source.hint(),
             Self::NoTheorem { hint, .. } => (*hint).to_owned(),
             Self::Accounting { source, .. } => source.hint().to_owned(),

@@ -37,7 +37,7 @@ impl Calibration {
 
 /// A solved value as Python has it.
 #[derive(IntoPyObject)]
-pub(crate) enum Number {
+enum Number {
     Whole(u64),
     Real(f64),
 }

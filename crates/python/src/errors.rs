@@ -26,9 +26,9 @@ impl Class {
         }
     }
 
-    pub(crate) fn of(error: &PlanError) -> Self {
+    fn of(error: &PlanError) -> Self {
         match error {
-            PlanError::Phase { source, .. } => Self::of(source),
+            PlanError::Phase { source, .. } | PlanError::At { source, .. } => Self::of(source),
             PlanError::NoTheorem { .. } => Self::NoTheorem,
             PlanError::Geometry { source: GeometryError::SpreadsOverImage { .. }, .. } => {
                 Self::UnsoundPipeline

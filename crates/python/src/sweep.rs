@@ -4,33 +4,29 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use dapple_plan::{Certificate, PlanError, Precision, Solved, Unknown};
+use dapple_plan::ranges::{self, Written};
+use dapple_plan::sweep::{self as grid, Axis, Measure, Priced};
+use dapple_plan::{PlanError, Precision, Unknown};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyMapping};
+use pyo3::types::{PyDict, PyList, PyMapping, PyString};
 
-use crate::calibration::Number;
-use crate::errors::{self, Class};
+use crate::errors::Raise;
 use crate::request::{Layer, Request};
 use crate::verbs::{precision_of, unknown_of};
 use crate::worker::{self, Wanted};
 use crate::{keywords, table, values};
 
-/// What a row tells beside its values.
-const MEASURES: [&str; 5] = ["epsilon", "epsilon_lower", "inclusion_probability", "effective_rate", "steps"];
-/// More plans than this are a slip of the pen.
-const MAX_POINTS: usize = 100_000;
-
 /// Prices a plan for every combination of some values, on all cores; with `solve_for`, solves each for that unknown instead.
 ///
-/// `over` names the keys that vary, each with its values; the first varies slowest. A row is empty (`None`) where epsilon is too large
-/// to report or no value of the unknown reaches the target.
+/// `over` names the keys that vary, each with its values or with a text as on the command line (`"50:700:50"`, `"64,128"`); the first
+/// varies slowest. A row is empty (`None`) where epsilon is too large to report or no value of the unknown reaches the target.
 ///
 /// >>> import dapple
 /// >>> table = dapple.sweep(over={"batch": [50, 100], "noise_multiplier": [1.0, 2.0]}, records=3000, epochs=10, delta=1e-5)
 /// >>> table.columns[:3], len(table)
 /// (['batch', 'noise_multiplier', 'epsilon'], 4)
 #[pyfunction]
-#[pyo3(signature = (plan: "Plan | Mapping[str, Any] | str | PathLike[str] | None" = None, /, *, over: "Mapping[str, Iterable[Any]]", solve_for = None, precision = 0.001, set: "Mapping[str, Any] | None" = None, **values: "Unpack[PlanKeywords]") -> "Table")]
+#[pyo3(signature = (plan: "Plan | Mapping[str, Any] | str | PathLike[str] | None" = None, /, *, over: "Mapping[str, Iterable[Any] | str]", solve_for = None, precision = 0.001, set: "Mapping[str, Any] | None" = None, **values: "Unpack[PlanKeywords]") -> "Table")]
 pub(crate) fn sweep<'py>(
     py: Python<'py>,
     plan: Option<&Bound<'py, PyAny>>,
@@ -43,60 +39,58 @@ pub(crate) fn sweep<'py>(
     let precision = precision_of(py, precision)?;
     let unknown = solve_for.map(|name| unknown_of(py, name)).transpose()?;
     let base = Request::read(plan, set, values)?;
-    let axes = axes(over)?;
-    let points = combinations(py, &axes)?;
+    let (names, axes): (Vec<String>, Vec<Axis<_>>) = axes(over)?.into_iter().unzip();
+    let points = grid::combinations(&axes).map_err(|error| error.raise(py))?;
     let jobs = points.iter().map(|point| request(&base, &axes, point)).collect::<PyResult<Vec<_>>>()?;
     let priced = worker::run(py, move |wanted| run(&jobs, unknown, precision, wanted))?.map_err(
-        |(index, error)| at_point(py, &axes, points.get(index).map_or(&[], Vec::as_slice), &error),
+        |(index, error)| {
+            let point = points.get(index).map_or(&[][..], Vec::as_slice);
+            grid::at(&axes, point, written, error).raise(py)
+        },
     )?;
-    let rows = points.iter().zip(priced).map(|(point, priced)| row(py, point, priced, unknown.is_some()));
+    let rows = points.iter().zip(priced).map(|(point, priced)| row(py, point, priced.as_ref(), unknown));
     let rows = rows.collect::<PyResult<Vec<_>>>()?;
-    let names = axes.iter().map(|axis| axis.name.clone());
-    let solved = unknown.map(|unknown| unknown.name().replace('-', "_"));
-    let columns = names.chain(solved).chain(MEASURES.map(str::to_owned));
-    table::make(py, columns, rows)
+    let measured = grid::measured(unknown).map(|name| name.replace('-', "_"));
+    table::make(py, names.into_iter().chain(measured), rows)
 }
 
-/// A key and the values it takes.
-struct Axis<'py> {
-    name: String,
-    key: &'static dapple_plan::spec::keys::Key,
-    values: Vec<Bound<'py, PyAny>>,
-}
-
-fn axes<'py>(over: &Bound<'py, PyMapping>) -> PyResult<Vec<Axis<'py>>> {
+/// The keys that vary, with their names as they were given.
+fn axes<'py>(over: &Bound<'py, PyMapping>) -> PyResult<Vec<(String, Axis<Bound<'py, PyAny>>)>> {
     let py = over.py();
-    let mut axes: Vec<Axis<'py>> = Vec::new();
-    for item in over.items()? {
+    let axis = |item: Bound<'py, PyAny>| {
         let (name, values): (String, Bound<'py, PyAny>) = item.extract()?;
         let key = keywords::resolve(py, &name)?;
-        let values = values.try_iter()?.collect::<PyResult<Vec<_>>>()?;
-        if axes.iter().any(|axis| axis.key == key) {
-            let hint = "give all its values at once, e.g. over={\"crop\": [50, 100, 200]}";
-            return Err(errors::raise(py, Class::Plan, &format!("over: {name} is given twice"), Some(hint)));
-        }
-        axes.push(Axis { name, key, values });
-    }
-    Ok(axes)
-}
-
-/// Every combination, the first axis slowest.
-fn combinations<'py>(py: Python<'py>, axes: &[Axis<'py>]) -> PyResult<Vec<Vec<Bound<'py, PyAny>>>> {
-    let count = axes.iter().map(|axis| axis.values.len()).try_fold(1usize, usize::checked_mul);
-    if count.is_none_or(|count| count > MAX_POINTS) {
-        let message = format!("a sweep of more than {MAX_POINTS} plans");
-        return Err(errors::raise(py, Class::Plan, &message, Some("take larger steps or fewer axes")));
-    }
-    Ok(axes.iter().fold(vec![Vec::new()], |rows, axis| {
-        let extended = |row: &Vec<Bound<'py, PyAny>>| {
-            let row = row.clone();
-            axis.values.iter().map(move |value| row.iter().chain([value]).cloned().collect())
+        let values = match values.cast::<PyString>() {
+            Ok(text) => {
+                let found = ranges::values(&name, text.to_str()?).map_err(|error| error.raise(py))?;
+                found.iter().map(|value| value_of(py, value)).collect::<PyResult<_>>()?
+            }
+            Err(_) => values.try_iter()?.collect::<PyResult<_>>()?,
         };
-        rows.iter().flat_map(extended).collect()
-    }))
+        Ok((name, Axis { key, values }))
+    };
+    over.items()?.into_iter().map(axis).collect()
 }
 
-fn request<'py>(base: &Request, axes: &[Axis<'py>], point: &[Bound<'py, PyAny>]) -> PyResult<Request> {
+/// A value of a text as Python has it.
+fn value_of<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    match Written::read(text) {
+        Written::Whole(whole) => Ok(whole.into_pyobject(py)?.into_any()),
+        Written::Real(real) => Ok(real.into_pyobject(py)?.into_any()),
+        Written::Text(text) => Ok(text.into_pyobject(py)?.into_any()),
+    }
+}
+
+/// A value as it reads in a sentence.
+fn written(value: &Bound<'_, PyAny>) -> String {
+    values::read(value).as_ref().map_or_else(String::new, values::written)
+}
+
+fn request<'py>(
+    base: &Request,
+    axes: &[Axis<Bound<'py, PyAny>>],
+    point: &[Bound<'py, PyAny>],
+) -> PyResult<Request> {
     let mut request = base.clone();
     let mut layer = Layer::default();
     for (axis, value) in axes.iter().zip(point) {
@@ -108,29 +102,20 @@ fn request<'py>(base: &Request, axes: &[Axis<'py>], point: &[Bound<'py, PyAny>])
     Ok(request)
 }
 
-/// What a plan costs; `None` where epsilon is too large to report, or no value of the unknown reaches the target.
-type Priced = Option<(Certificate, Option<Solved>)>;
-
 /// Prices every plan, in their order, once all hold together. The error is that of the first that is wrong.
 fn run(
     requests: &[Request],
     unknown: Option<Unknown>,
     precision: Precision,
     wanted: &Wanted,
-) -> Result<Vec<Priced>, (usize, PlanError)> {
-    let priced = |priced: Result<(Certificate, Option<Solved>), PlanError>| match priced {
-        Ok(priced) => Ok(Some(priced)),
-        Err(PlanError::Accounting { key: None, .. } | PlanError::Unreachable { .. }) => Ok(None),
-        Err(error) => Err(error),
-    };
+) -> Result<Vec<Option<Priced>>, (usize, PlanError)> {
     if let Some(unknown) = unknown {
         return on_all_cores(requests, wanted, |request| {
-            let found = dapple_plan::calibrate(&request.spec, &request.masks, unknown, precision);
-            priced(found.map(|found| (found.certificate, Some(found.solved))))
+            grid::solve(&request.spec, &request.masks, unknown, precision)
         });
     }
     let plans = on_all_cores(requests, wanted, Request::check)?;
-    on_all_cores(&plans, wanted, |plan| priced(plan.price(precision).map(|certificate| (certificate, None))))
+    on_all_cores(&plans, wanted, |plan| grid::price(plan, precision))
 }
 
 /// Does the work for each item, in any order, and gives the answers in theirs. Fewer answers than items only where they are no
@@ -166,32 +151,16 @@ fn on_all_cores<Item: Sync, Done: Send>(
 fn row<'py>(
     py: Python<'py>,
     point: &[Bound<'py, PyAny>],
-    priced: Priced,
-    solving: bool,
+    priced: Option<&Priced>,
+    unknown: Option<Unknown>,
 ) -> PyResult<Bound<'py, PyList>> {
     let row = PyList::new(py, point)?;
-    let (certificate, solved) =
-        priced.map_or((None, None), |(certificate, solved)| (Some(certificate), solved));
-    if solving {
-        row.append(solved.map(|solved| Number::from(solved.value)))?;
-    }
-    match certificate {
-        Some(certificate) => {
-            row.append(certificate.epsilon.upper)?;
-            row.append(certificate.epsilon.lower)?;
-            row.append(certificate.inclusion_probability)?;
-            row.append(certificate.effective_rate)?;
-            row.append(certificate.steps)?;
+    for measure in grid::measures(priced, unknown) {
+        match measure {
+            None => row.append(py.None())?,
+            Some(Measure::Whole(value)) => row.append(value)?,
+            Some(Measure::Upper(value) | Measure::Lower(value)) => row.append(value)?,
         }
-        None => MEASURES.iter().try_for_each(|_| row.append(py.None()))?,
     }
     Ok(row)
-}
-
-/// Says for which combination a plan is wrong.
-fn at_point(py: Python<'_>, axes: &[Axis<'_>], point: &[Bound<'_, PyAny>], error: &PlanError) -> PyErr {
-    let value = |value| values::read(value).as_ref().map_or_else(String::new, values::written);
-    let pairs = axes.iter().zip(point).map(|(axis, given)| format!("{}={}", axis.name, value(given)));
-    let place = pairs.collect::<Vec<_>>().join(", ");
-    errors::raise(py, Class::of(error), &format!("at {place}: {error}"), error.hint().as_deref())
 }

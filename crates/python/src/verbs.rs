@@ -1,9 +1,8 @@
 //! `account`, `calibrate`, `profile`.
 
-use dapple_plan::spec::{Accountant, Delta};
-use dapple_plan::{Bracket, PlanError, Precision, Unknown};
+use dapple_plan::{PlanError, Precision, Unknown, ranges};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping};
+use pyo3::types::{PyDict, PyMapping, PyString};
 
 use crate::calibration::Calibration;
 use crate::certificate::PyCertificate;
@@ -91,21 +90,17 @@ pub(crate) fn unknown_of(py: Python<'_>, name: &str) -> PyResult<Unknown> {
     })
 }
 
-/// Points of a profile where none are asked for.
-const DEFAULT_POINTS: usize = 41;
-/// The delta that scales the default range where the plan has none; a profile does not depend on it.
-const DEFAULT_DELTA: f64 = 1e-5;
-
 /// The privacy profile of a plan: for each epsilon the delta it guarantees, and a lower bound on the exact one.
 ///
-/// Without `epsilons`, 41 of them up to twice the plan's own.
+/// `epsilons` are numbers, or a text as on the command line (`"0:2:21"`: 21 of them from 0 to 2); without them, 41 up to twice the
+/// plan's own.
 ///
 /// >>> import dapple
 /// >>> table = dapple.profile(batch=100, records=3000, epochs=10, noise_multiplier=1.0, epsilons=[1.0, 2.0])
 /// >>> table.columns
 /// ['epsilon', 'delta', 'delta_lower']
 #[pyfunction]
-#[pyo3(signature = (plan: "Plan | Mapping[str, Any] | str | PathLike[str] | None" = None, /, *, epsilons: "Iterable[float] | None" = None, precision = 0.001, set: "Mapping[str, Any] | None" = None, **values: "Unpack[PlanKeywords]") -> "Table")]
+#[pyo3(signature = (plan: "Plan | Mapping[str, Any] | str | PathLike[str] | None" = None, /, *, epsilons: "Iterable[float] | str | None" = None, precision = 0.001, set: "Mapping[str, Any] | None" = None, **values: "Unpack[PlanKeywords]") -> "Table")]
 pub(crate) fn profile<'py>(
     py: Python<'py>,
     plan: Option<&Bound<'py, PyAny>>,
@@ -115,39 +110,21 @@ pub(crate) fn profile<'py>(
     values: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let precision = precision_of(py, precision)?;
-    let epsilons = epsilons.map(numbers).transpose()?;
+    let epsilons = epsilons.map(places).transpose()?;
     let mut request = Request::read(plan, set, values)?;
-    if request.spec.privacy.delta.is_none() {
-        request.spec.privacy.delta = Some(Delta::Value(DEFAULT_DELTA));
-    }
-    let points =
-        worker::run(py, move |_| points(&request, epsilons, precision))?.map_err(|error| error.raise(py))?;
-    let rows = points.into_iter().map(|(epsilon, delta)| [epsilon, delta.upper, delta.lower]);
+    request.spec = request.spec.for_profile();
+    let points = worker::run(py, move |_| request.check()?.profile(epsilons, precision))?
+        .map_err(|error: PlanError| error.raise(py))?;
+    let rows = points.into_iter().map(|point| [point.epsilon, point.delta, point.delta_lower]);
     table::make(py, ["epsilon", "delta", "delta_lower"], rows)
 }
 
-fn points(
-    request: &Request,
-    epsilons: Option<Vec<f64>>,
-    precision: Precision,
-) -> Result<Vec<(f64, Bracket)>, PlanError> {
-    let plan = request.check()?;
-    if plan.accountant() != Accountant::Pld {
-        return Err(PlanError::Invalid {
-            key: "privacy.accountant",
-            problem: "a profile needs privacy-loss distributions".to_owned(),
-            hint: "leave --accountant out, or use --accountant pld".to_owned(),
-        });
+/// Where a profile is evaluated.
+fn places(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+    match object.cast::<PyString>() {
+        Ok(text) => ranges::points("epsilons", text.to_str()?).map_err(|error| error.raise(object.py())),
+        Err(_) => numbers(object),
     }
-    let epsilons = match epsilons {
-        Some(epsilons) => epsilons,
-        None => {
-            let top = 2.0 * plan.epsilon(precision)?.upper.max(1e-6);
-            (0..DEFAULT_POINTS).map(|i| top * i as f64 / (DEFAULT_POINTS - 1) as f64).collect()
-        }
-    };
-    let deltas = plan.pld()?.profile(&epsilons, precision)?;
-    Ok(epsilons.into_iter().zip(deltas).collect())
 }
 
 /// The numbers of any iterable.

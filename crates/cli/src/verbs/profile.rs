@@ -1,21 +1,15 @@
 //! `dapple profile`: delta as a function of epsilon.
 
 use clap::Args;
-use dapple_plan::spec::{Accountant, Delta};
-use dapple_plan::{Bracket, Plan, number};
+use dapple_plan::{Plan, ProfilePoint, number, ranges};
 use dapple_report::{Axis, Cell, Chart, Column, Figure, Page, Reference, Section, Series, Table, TextStyle};
 use serde::Serialize;
 
 use crate::args::{Common, Width};
 use crate::failure::Failure;
 use crate::load::Request;
+use crate::output;
 use crate::pictures::Pictures;
-use crate::{output, ranges};
-
-/// Points of a profile where none are asked for.
-const DEFAULT_POINTS: usize = 41;
-/// The delta that scales the default range where the plan has none; a profile does not depend on it.
-const DEFAULT_DELTA: f64 = 1e-5;
 
 /// Draws the privacy profile of a plan: delta for each epsilon
 #[derive(Debug, Args)]
@@ -33,42 +27,18 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Answer {
-    points: Vec<Point>,
-}
-
-#[derive(Serialize)]
-struct Point {
-    epsilon: f64,
-    /// The guarantee: never below the exact delta.
-    delta: f64,
-    delta_lower: f64,
+    points: Vec<ProfilePoint>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.pictures.check()?;
     let asked = arguments.epsilons.as_deref().map(|text| ranges::points("epsilons", text)).transpose()?;
     let mut request = Request::load(&arguments.common)?;
-    let delta = request.spec.privacy.delta;
-    request.spec.privacy.delta = delta.or(Some(Delta::Value(DEFAULT_DELTA)));
+    let with_delta = request.spec.privacy.delta.is_some();
+    request.spec = request.spec.for_profile();
     let plan = request.plan()?;
-    if plan.accountant() != Accountant::Pld {
-        return Err(Failure::request(
-            "privacy.accountant (--accountant): a profile needs privacy-loss distributions",
-            "leave --accountant out, or use --accountant pld",
-        ));
-    }
-    let precision = arguments.width.precision();
-    let epsilons = match asked {
-        Some(epsilons) => epsilons,
-        None => default_epsilons(plan.epsilon(precision)?.upper),
-    };
-    let deltas = plan.pld()?.profile(&epsilons, precision).map_err(dapple_plan::PlanError::from)?;
-    let points: Vec<Point> = epsilons
-        .iter()
-        .zip(deltas)
-        .map(|(&epsilon, Bracket { lower, upper })| Point { epsilon, delta: upper, delta_lower: lower })
-        .collect();
-    let figure = figure(&plan, &points, delta.is_some());
+    let points = plan.profile(asked, arguments.width.precision())?;
+    let figure = figure(&plan, &points, with_delta);
     arguments
         .pictures
         .write(arguments.common.quiet, &numbers(&points)?, &figure, || page(&plan, &points, &figure))?;
@@ -78,17 +48,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     output::print(&shown(&points)?.to_text(TextStyle::default()))
 }
 
-fn default_epsilons(epsilon: f64) -> Vec<f64> {
-    let top = 2.0 * epsilon.max(1e-6);
-    (0..DEFAULT_POINTS).map(|i| top * i as f64 / (DEFAULT_POINTS - 1) as f64).collect()
-}
-
 fn columns() -> Table {
     Table::new([Column::number("epsilon"), Column::number("delta"), Column::number("delta_lower")])
 }
 
 /// The numbers in full, for a file.
-fn numbers(points: &[Point]) -> Result<Table, Failure> {
+fn numbers(points: &[ProfilePoint]) -> Result<Table, Failure> {
     let mut table = columns();
     for point in points {
         table.push([
@@ -101,7 +66,7 @@ fn numbers(points: &[Point]) -> Result<Table, Failure> {
 }
 
 /// The numbers as they are read: bounds rounded to their side.
-fn shown(points: &[Point]) -> Result<Table, Failure> {
+fn shown(points: &[ProfilePoint]) -> Result<Table, Failure> {
     let mut table = columns();
     for point in points {
         table.push([
@@ -113,7 +78,7 @@ fn shown(points: &[Point]) -> Result<Table, Failure> {
     Ok(table)
 }
 
-fn figure(plan: &Plan, points: &[Point], with_delta: bool) -> Figure {
+fn figure(plan: &Plan, points: &[ProfilePoint], with_delta: bool) -> Figure {
     let curve = points.iter().map(|point| (point.epsilon, point.delta));
     let label = format!("{} relation, {} sampling", plan.relation(), plan.sampling());
     let mut chart = Chart::new("Privacy profile")
@@ -134,7 +99,7 @@ fn figure(plan: &Plan, points: &[Point], with_delta: bool) -> Figure {
     Figure::single(chart).note("The curve is the upper end of a certified bracket.")
 }
 
-fn page(plan: &Plan, points: &[Point], figure: &Figure) -> Page {
+fn page(plan: &Plan, points: &[ProfilePoint], figure: &Figure) -> Page {
     let section = Section::new("").figure(figure, "For each epsilon, the delta that the plan guarantees.");
     let section = match shown(points) {
         Ok(table) => section.table(&table, "Bounds are rounded to their side."),

@@ -1,16 +1,16 @@
 //! `dapple sweep`: many plans at once.
 
-mod axes;
 mod picture;
 
 use clap::Args;
 use dapple_geometry::Mask;
-use dapple_plan::{Certificate, Plan, PlanError, PlanSpec, Precision, Solved, Unknown, Value, number};
+use dapple_plan::ranges::Written;
+use dapple_plan::sweep::{self, Axis, Measure, Priced};
+use dapple_plan::{Plan, PlanError, PlanSpec, Precision, Unknown, number};
 use dapple_report::{Cell, Column, Table, TextStyle};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use serde::Serialize;
-use serde_json::json;
 
 use super::calibrate::UnknownName;
 use crate::args::{Common, Width};
@@ -18,7 +18,6 @@ use crate::failure::Failure;
 use crate::load::{self, Request};
 use crate::output;
 use crate::pictures::Pictures;
-use axes::Axis;
 
 /// Prices a plan for every combination of some values, on all cores
 #[derive(Debug, Args)]
@@ -42,25 +41,29 @@ struct Row {
     /// A value for each axis.
     values: Vec<String>,
     /// `None` where epsilon is too large to report, or no value of the unknown reaches the target.
-    priced: Option<(Certificate, Option<Solved>)>,
+    priced: Option<Priced>,
 }
 
 #[derive(Serialize)]
 struct Answer {
-    columns: Vec<String>,
-    rows: Vec<Vec<serde_json::Value>>,
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<Told>>,
 }
 
-/// What a row tells beside its values.
-const MEASURES: [&str; 5] = ["epsilon", "epsilon_lower", "inclusion_probability", "effective_rate", "steps"];
+/// A value of an axis, or what a row tells.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Told {
+    Given(Written),
+    Measured(Option<Measure>),
+}
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.pictures.check()?;
     let axes = arguments.over.iter().map(|text| Axis::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    axes::refuse_repeats(&axes)?;
     let base = Request::load(&arguments.common)?;
     let unknown = arguments.unknown.map(Unknown::from);
-    let points = axes::combinations(&axes)?;
+    let points = sweep::combinations(&axes)?;
     let jobs = points
         .into_iter()
         .map(|values| Job::new(&base, &axes, values, unknown))
@@ -71,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let rows = jobs
         .into_par_iter()
         .map(|job| {
-            let row = job.run(&base.masks, unknown, precision);
+            let row = job.run(&base.masks, &axes, precision);
             bar.inc(1);
             row
         })
@@ -94,14 +97,20 @@ struct Job {
     spec: PlanSpec,
     /// The masks of this combination, where the mask itself is varied.
     masks: Option<Vec<Mask>>,
-    plan: Option<Plan>,
+    task: Task,
+}
+
+/// What is done with a combination.
+enum Task {
+    Price(Box<Plan>),
+    Solve(Unknown),
 }
 
 impl Job {
     /// Checks the combination, so that nothing is computed for a sweep that is wrong somewhere.
     fn new(
         base: &Request,
-        axes: &[Axis],
+        axes: &[Axis<String>],
         values: Vec<String>,
         unknown: Option<Unknown>,
     ) -> Result<Self, Failure> {
@@ -111,44 +120,31 @@ impl Job {
         }
         let spec = base.spec.merge(&layer);
         let masks = layer.region.mask.is_some().then(|| load::masks(&spec)).transpose()?;
-        let plan = match unknown {
-            Some(_) => None,
+        let task = match unknown {
+            Some(unknown) => Task::Solve(unknown),
             None => {
                 let plan = Plan::check_with_masks(&spec, masks.as_deref().unwrap_or(&base.masks));
-                Some(plan.map_err(|error| at_point(axes, &values, error))?)
+                Task::Price(Box::new(plan.map_err(|error| at(axes, &values, error))?))
             }
         };
-        Ok(Self { values, spec, masks, plan })
+        Ok(Self { values, spec, masks, task })
     }
 
-    fn run(self, masks: &[Mask], unknown: Option<Unknown>, precision: Precision) -> Result<Row, PlanError> {
-        let Self { values, spec, masks: own, plan } = self;
-        let priced = match (plan, unknown) {
-            (None, Some(unknown)) => {
-                dapple_plan::calibrate(&spec, own.as_deref().unwrap_or(masks), unknown, precision)
-                    .map(|found| (found.certificate, Some(found.solved)))
-            }
-            (plan, _) => plan
-                .map_or_else(|| Plan::check_with_masks(&spec, own.as_deref().unwrap_or(masks)), Ok)
-                .and_then(|plan| plan.price(precision))
-                .map(|certificate| (certificate, None)),
+    fn run(self, masks: &[Mask], axes: &[Axis<String>], precision: Precision) -> Result<Row, PlanError> {
+        let Self { values, spec, masks: own, task } = self;
+        let priced = match task {
+            Task::Price(plan) => sweep::price(&plan, precision),
+            Task::Solve(unknown) => sweep::solve(&spec, own.as_deref().unwrap_or(masks), unknown, precision),
         };
         match priced {
-            Ok(priced) => Ok(Row { values, priced: Some(priced) }),
-            Err(PlanError::Accounting { key: None, .. } | PlanError::Unreachable { .. }) => {
-                Ok(Row { values, priced: None })
-            }
-            Err(error) => Err(error),
+            Ok(priced) => Ok(Row { values, priced }),
+            Err(error) => Err(at(axes, &values, error)),
         }
     }
 }
 
-/// Says for which combination a plan is wrong.
-fn at_point(axes: &[Axis], values: &[String], error: PlanError) -> Failure {
-    let point: Vec<String> =
-        axes.iter().zip(values).map(|(axis, value)| format!("{}={value}", axis.name)).collect();
-    let hint = error.hint().unwrap_or_default();
-    Failure::request(format!("at {}: {error}", point.join(", ")), hint)
+fn at(axes: &[Axis<String>], values: &[String], error: PlanError) -> PlanError {
+    sweep::at(axes, values, String::clone, error)
 }
 
 fn progress(length: u64, quiet: bool) -> ProgressBar {
@@ -161,61 +157,37 @@ fn progress(length: u64, quiet: bool) -> ProgressBar {
     }
 }
 
-fn column_names(axes: &[Axis], unknown: Option<Unknown>) -> Vec<String> {
-    let solved = unknown.map(Unknown::name);
-    let axes = axes.iter().map(|axis| axis.name.as_str());
-    axes.chain(solved).chain(MEASURES).map(str::to_owned).collect()
+fn columns(axes: &[Axis<String>], unknown: Option<Unknown>) -> impl Iterator<Item = &'static str> {
+    axes.iter().map(Axis::name).chain(sweep::measured(unknown))
 }
 
-fn answer(axes: &[Axis], rows: &[Row], unknown: Option<Unknown>) -> Answer {
-    let cells = |row: &Row| {
-        let mut cells: Vec<serde_json::Value> =
-            row.values.iter().map(|value| axes::json_value(value)).collect();
-        if unknown.is_some() {
-            let solved = row.priced.as_ref().and_then(|(_, solved)| *solved);
-            cells.push(solved.map_or(serde_json::Value::Null, |solved| json!(solved.value)));
-        }
-        match &row.priced {
-            Some((certificate, _)) => cells.extend([
-                json!(certificate.epsilon.upper),
-                json!(certificate.epsilon.lower),
-                json!(certificate.inclusion_probability),
-                json!(certificate.effective_rate),
-                json!(certificate.steps),
-            ]),
-            None => cells.extend(MEASURES.map(|_| serde_json::Value::Null)),
-        }
-        cells
+fn answer(axes: &[Axis<String>], rows: &[Row], unknown: Option<Unknown>) -> Answer {
+    let told = |row: &Row| {
+        let given = row.values.iter().map(|value| Told::Given(Written::read(value)));
+        let measured = sweep::measures(row.priced.as_ref(), unknown).into_iter().map(Told::Measured);
+        given.chain(measured).collect()
     };
-    Answer { columns: column_names(axes, unknown), rows: rows.iter().map(cells).collect() }
+    Answer { columns: columns(axes, unknown).collect(), rows: rows.iter().map(told).collect() }
 }
 
 /// The rows; for people with bounds rounded to their side, for files in full.
-fn table(axes: &[Axis], rows: &[Row], unknown: Option<Unknown>, people: bool) -> Result<Table, Failure> {
-    let mut table = Table::new(column_names(axes, unknown).into_iter().map(Column::number));
-    let up = |value: f64| if people { number::up(value, 4).into() } else { Cell::Number(value, 17) };
-    let down = |value: f64| if people { number::down(value, 4).into() } else { Cell::Number(value, 17) };
+fn table(
+    axes: &[Axis<String>],
+    rows: &[Row],
+    unknown: Option<Unknown>,
+    people: bool,
+) -> Result<Table, Failure> {
+    let mut table = Table::new(columns(axes, unknown).map(Column::number));
+    let cell = |measure: Option<Measure>| match measure {
+        None => Cell::Empty,
+        Some(Measure::Whole(value)) => value.to_string().into(),
+        Some(Measure::Upper(value)) if people => number::up(value, 4).into(),
+        Some(Measure::Lower(value)) if people => number::down(value, 4).into(),
+        Some(Measure::Upper(value) | Measure::Lower(value)) => Cell::Number(value, 17),
+    };
     for row in rows {
-        let mut cells: Vec<Cell> = row.values.iter().map(|value| axes::cell(value)).collect();
-        if unknown.is_some() {
-            let solved = row.priced.as_ref().and_then(|(_, solved)| *solved);
-            cells.push(match solved.map(|solved| solved.value) {
-                None => Cell::Empty,
-                Some(Value::Whole(value)) => value.to_string().into(),
-                Some(Value::Real(value)) => up(value),
-            });
-        }
-        match &row.priced {
-            Some((certificate, _)) => cells.extend([
-                up(certificate.epsilon.upper),
-                certificate.epsilon.lower.map_or(Cell::Empty, down),
-                up(certificate.inclusion_probability),
-                up(certificate.effective_rate),
-                certificate.steps.to_string().into(),
-            ]),
-            None => cells.extend(MEASURES.map(|_| Cell::Empty)),
-        }
-        table.push(cells)?;
+        let given = row.values.iter().map(|value| value.as_str().into());
+        table.push(given.chain(sweep::measures(row.priced.as_ref(), unknown).into_iter().map(cell)))?;
     }
     Ok(table)
 }

@@ -1,27 +1,28 @@
 //! A sweep as a figure and a page.
 
+use dapple_plan::ranges::Written;
+use dapple_plan::sweep::{Axis, Priced};
 use dapple_plan::{Certificate, Unknown, Value, number};
 use dapple_report::{Axis as ChartAxis, Chart, Figure, Page, Section, Series, Table};
 
 use super::Row;
-use super::axes::{self, Axis};
 
 /// From this ratio of largest to smallest on, a logarithmic axis reads better.
 const LOG_RATIO: f64 = 20.0;
 
 /// The measured value over the first axis whose values are numbers, a line for each combination of the others.
-pub(super) fn figure(axes: &[Axis], rows: &[Row], unknown: Option<Unknown>) -> Figure {
+pub(super) fn figure(axes: &[Axis<String>], rows: &[Row], unknown: Option<Unknown>) -> Figure {
     let measure = &unknown.map_or_else(|| "ε".to_owned(), |unknown| unknown.name().replace('-', " "));
-    let across = axes.iter().position(|axis| axis.numbers().is_some());
+    let across = axes.iter().position(is_numeric);
     let points: Vec<(String, f64, f64)> = rows
         .iter()
         .enumerate()
         .filter_map(|(index, row)| {
             let x = match across {
-                Some(across) => axes::number(row.values.get(across)?)?,
+                Some(across) => Written::read(row.values.get(across)?).number()?,
                 None => index as f64,
             };
-            let (certificate, solved) = row.priced.as_ref()?;
+            let Priced { certificate, solved } = row.priced.as_ref()?;
             let y = match solved.map(|solved| solved.value) {
                 Some(Value::Whole(value)) => value as f64,
                 Some(Value::Real(value)) => value,
@@ -56,9 +57,13 @@ pub(super) fn figure(axes: &[Axis], rows: &[Row], unknown: Option<Unknown>) -> F
     Figure::single(chart).note("Each point is the upper end of a certified bracket.")
 }
 
+fn is_numeric(axis: &Axis<String>) -> bool {
+    axis.values.iter().all(|value| Written::read(value).number().is_some())
+}
+
 /// The name of an axis as it is read.
-fn words(axis: &Axis) -> String {
-    axis.name.replace(['-', '_'], " ")
+fn words(axis: &Axis<String>) -> String {
+    axis.name().replace(['-', '_'], " ")
 }
 
 /// What all plans have in common.
@@ -72,14 +77,14 @@ fn subtitle(rows: &[Row]) -> String {
         ]
     };
     let mut priced =
-        rows.iter().filter_map(|row| row.priced.as_ref()).map(|(certificate, _)| facts(certificate));
+        rows.iter().filter_map(|row| row.priced.as_ref()).map(|priced| facts(&priced.certificate));
     let Some(first) = priced.next() else { return String::new() };
     let mut common = first.to_vec();
     priced.for_each(|facts| common.retain(|fact| facts.contains(fact)));
     common.join(", ")
 }
 
-fn label(axes: &[Axis], row: &Row, across: Option<usize>, measure: &str) -> String {
+fn label(axes: &[Axis<String>], row: &Row, across: Option<usize>, measure: &str) -> String {
     let others = axes.iter().zip(&row.values).enumerate().filter(|(index, _)| Some(*index) != across);
     let parts: Vec<String> = others.map(|(_, (axis, value))| format!("{} {value}", words(axis))).collect();
     if parts.is_empty() || across.is_none() { measure.to_owned() } else { parts.join(", ") }

@@ -1,17 +1,20 @@
-//! Lists and ranges of numbers, as they are written behind flags.
+//! Lists and ranges of values, as they are written behind flags.
 
-use crate::failure::Failure;
+use serde::Serialize;
+
+use crate::PlanError;
 
 /// More points than this are a slip of the pen.
-pub(crate) const MAX_POINTS: usize = 100_000;
+pub const MAX_POINTS: usize = 100_000;
 
-/// `a:b:n` (n points from a to b, both included) or a list `a,b,c`.
-pub(crate) fn points(flag: &str, text: &str) -> Result<Vec<f64>, Failure> {
-    let wrong = |problem: &str| {
-        Failure::request(
-            format!("--{flag} {text}: {problem}"),
-            format!("write FROM:TO:COUNT or a list, e.g. --{flag} 0:2:21 or --{flag} 0.5,1,2"),
-        )
+/// `a:b:n` (n points from a to b, both included) or a list `a,b,c`, given for a flag.
+///
+/// # Errors
+/// Neither of them, a number that is not finite, or a count that is not between 1 and [`MAX_POINTS`].
+pub fn points(flag: &str, text: &str) -> Result<Vec<f64>, PlanError> {
+    let wrong = |problem: &str| PlanError::Asked {
+        message: format!("--{flag} {text}: {problem}"),
+        hint: format!("write FROM:TO:COUNT or a list, e.g. --{flag} 0:2:21 or --{flag} 0.5,1,2"),
     };
     let number = |part: &str| {
         let value = part.trim().parse::<f64>().map_err(|_| wrong("not a number"))?;
@@ -33,13 +36,14 @@ pub(crate) fn points(flag: &str, text: &str) -> Result<Vec<f64>, Failure> {
     }
 }
 
-/// `a:b:step` (numbers from a on, b included) or a list `a,b,c` of any values.
-pub(crate) fn values(setting: &str, text: &str) -> Result<Vec<String>, Failure> {
-    let wrong = |problem: &str| {
-        Failure::request(
-            format!("--over {setting}: {problem}"),
-            "write --over KEY=FROM:TO:STEP or --over KEY=A,B,C, e.g. --over crop=50:700:50",
-        )
+/// `a:b:step` (numbers from a on, b included) or a list `a,b,c` of any values, given for `key`.
+///
+/// # Errors
+/// A range that leads nowhere, an empty value, or more than [`MAX_POINTS`] of them.
+pub fn values(key: &str, text: &str) -> Result<Vec<String>, PlanError> {
+    let wrong = |problem: &str| PlanError::Asked {
+        message: format!("--over {key}={text}: {problem}"),
+        hint: "write --over KEY=FROM:TO:STEP or --over KEY=A,B,C, e.g. --over crop=50:700:50".to_owned(),
     };
     let parts: Vec<&str> = text.split(':').map(str::trim).collect();
     let found: Vec<String> = match parts.as_slice() {
@@ -50,8 +54,7 @@ pub(crate) fn values(setting: &str, text: &str) -> Result<Vec<String>, Failure> 
                 whole(from, to, step)
                     .ok_or_else(|| wrong("the step does not lead from the first to the last value"))?
             } else {
-                let number = |part: &str| part.parse::<f64>().ok().filter(|value| value.is_finite());
-                let (Some(from), Some(to), Some(step)) = (number(from), number(to), number(step)) else {
+                let (Some(from), Some(to), Some(step)) = (finite(from), finite(to), finite(step)) else {
                     return Err(wrong("not a range of numbers"));
                 };
                 real(from, to, step)
@@ -91,6 +94,44 @@ fn real(from: f64, to: f64, step: f64) -> Option<Vec<String>> {
     Some((0..count).map(|i| format!("{:?}", tidy(from + i as f64 * step))).collect())
 }
 
+/// A value of a list or a range, as a number where it is one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Written {
+    /// A whole number.
+    Whole(i64),
+    /// Any other finite number.
+    Real(f64),
+    /// A word, or a size.
+    Text(String),
+}
+
+impl Written {
+    /// What a text says.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        match (text.parse(), finite(text)) {
+            (Ok(whole), _) => Self::Whole(whole),
+            (_, Some(real)) => Self::Real(real),
+            _ => Self::Text(text.to_owned()),
+        }
+    }
+
+    /// The number, where it is one.
+    #[must_use]
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Whole(whole) => Some(*whole as f64),
+            Self::Real(real) => Some(*real),
+            Self::Text(_) => None,
+        }
+    }
+}
+
+fn finite(text: &str) -> Option<f64> {
+    text.parse::<f64>().ok().filter(|value| value.is_finite())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,14 +148,24 @@ mod tests {
 
     #[test]
     fn values_are_ranges_or_lists() {
-        assert_eq!(values("crop=50:200:50", "50:200:50").unwrap(), ["50", "100", "150", "200"]);
-        assert_eq!(values("s", "0.1:0.4:0.1").unwrap(), ["0.1", "0.2", "0.3", "0.4"]);
-        assert_eq!(values("s", "4,4.5,5").unwrap(), ["4", "4.5", "5"]);
+        assert_eq!(values("crop", "50:200:50").unwrap(), ["50", "100", "150", "200"]);
+        assert_eq!(values("noise-multiplier", "0.1:0.4:0.1").unwrap(), ["0.1", "0.2", "0.3", "0.4"]);
+        assert_eq!(values("noise-multiplier", "4,4.5,5").unwrap(), ["4", "4.5", "5"]);
         assert_eq!(values("crop", "64x32, 128x64").unwrap(), ["64x32", "128x64"]);
-        assert_eq!(values("s", "3:1:-1").unwrap(), ["3", "2", "1"]);
+        assert_eq!(values("epochs", "3:1:-1").unwrap(), ["3", "2", "1"]);
         assert_eq!(values("crop-scale", "0.1:1").unwrap(), ["0.1:1"]);
         for text in ["", "1,,2", "1:5:0", "1:5:-1", "a:b:c", "0:1:nan", "0:1000000000000:1"] {
-            assert!(values("s", text).is_err(), "{text}");
+            assert!(values("epochs", text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_written_is_a_number_where_it_is_one() {
+        assert_eq!(Written::read("50"), Written::Whole(50));
+        assert_eq!(Written::read("1e3"), Written::Real(1000.0));
+        for word in ["inf", "64x32", "poisson", ""] {
+            assert_eq!(Written::read(word), Written::Text(word.to_owned()));
+        }
+        assert_eq!(Written::read("4.5").number(), Some(4.5));
     }
 }

@@ -1,0 +1,218 @@
+//! Many plans at once: the grid of a sweep, and what a row of it tells.
+
+use dapple_geometry::Mask;
+use serde::Serialize;
+
+use crate::ranges::{self, MAX_POINTS};
+use crate::spec::keys::{self, Key};
+use crate::{
+    Certificate, Plan, PlanError, PlanSpec, Precision, Solved, Unknown, Value as SolvedValue, calibrate,
+};
+
+/// What a row tells beside the values of its combination.
+pub const MEASURES: [&str; 5] =
+    ["epsilon", "epsilon_lower", "inclusion_probability", "effective_rate", "steps"];
+
+/// A key and the values it takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis<Value> {
+    /// The key that varies.
+    pub key: &'static Key,
+    /// Its values, in order.
+    pub values: Vec<Value>,
+}
+
+impl<Value> Axis<Value> {
+    /// The name of the key: its flag where there is one.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.key.flag.unwrap_or(self.key.path)
+    }
+}
+
+impl Axis<String> {
+    /// `key=a:b:step` or `key=a,b,c`; the key may be a flag name or a dotted path.
+    ///
+    /// # Errors
+    /// A text of another form, a key that no plan has, or values that are neither a list nor a range.
+    pub fn parse(text: &str) -> Result<Self, PlanError> {
+        let (name, values) = text.split_once('=').ok_or_else(|| PlanError::Asked {
+            message: format!("--over {text} has no `=`"),
+            hint: "write --over crop=50:700:50 or --over batch=64,128".to_owned(),
+        })?;
+        let name = name.trim();
+        let key = keys::resolve(name)
+            .ok_or_else(|| PlanError::UnknownKey { path: name.to_owned(), near: keys::near(name) })?;
+        Ok(Self { key, values: ranges::values(name, values)? })
+    }
+}
+
+/// Every combination of the axes' values, the first axis slowest.
+///
+/// # Errors
+/// A key that is given twice, or more than [`MAX_POINTS`] combinations.
+pub fn combinations<Value: Clone>(axes: &[Axis<Value>]) -> Result<Vec<Vec<Value>>, PlanError> {
+    for (index, axis) in axes.iter().enumerate() {
+        if axes[..index].iter().any(|other| other.key == axis.key) {
+            return Err(PlanError::Asked {
+                message: format!("--over {} is given twice", axis.name()),
+                hint: "give all its values at once, e.g. --over crop=50,100,200".to_owned(),
+            });
+        }
+    }
+    let count = axes.iter().map(|axis| axis.values.len()).try_fold(1usize, usize::checked_mul);
+    if count.is_none_or(|count| count > MAX_POINTS) {
+        return Err(PlanError::Asked {
+            message: format!("a sweep of more than {MAX_POINTS} plans"),
+            hint: "take larger steps or fewer axes".to_owned(),
+        });
+    }
+    Ok(axes.iter().fold(vec![Vec::new()], |rows, axis| {
+        let extended = |row: &Vec<Value>| {
+            let row = row.clone();
+            axis.values.iter().map(move |value| row.iter().chain([value]).cloned().collect())
+        };
+        rows.iter().flat_map(extended).collect()
+    }))
+}
+
+/// What is wrong, with the combination for which it is; `write` gives a value as it reads in a sentence.
+#[must_use]
+pub fn at<Value>(
+    axes: &[Axis<Value>],
+    values: &[Value],
+    write: impl Fn(&Value) -> String,
+    error: PlanError,
+) -> PlanError {
+    let pairs = axes.iter().zip(values).map(|(axis, value)| format!("{}={}", axis.name(), write(value)));
+    PlanError::At { combination: pairs.collect::<Vec<_>>().join(", "), source: Box::new(error) }
+}
+
+/// What a combination costs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Priced {
+    /// The certificate of its plan.
+    pub certificate: Certificate,
+    /// The unknown, where the plan was solved for one.
+    pub solved: Option<Solved>,
+}
+
+/// Prices a combination; `None` where epsilon is too large to report.
+///
+/// # Errors
+/// Whatever else pricing says.
+pub fn price(plan: &Plan, precision: Precision) -> Result<Option<Priced>, PlanError> {
+    or_empty(plan.price(precision).map(|certificate| Priced { certificate, solved: None }))
+}
+
+/// Solves a combination for an unknown; `None` where no value of it reaches the target.
+///
+/// # Errors
+/// Whatever else calibration says.
+pub fn solve(
+    spec: &PlanSpec,
+    masks: &[Mask],
+    unknown: Unknown,
+    precision: Precision,
+) -> Result<Option<Priced>, PlanError> {
+    let found = calibrate(spec, masks, unknown, precision);
+    or_empty(found.map(|found| Priced { certificate: found.certificate, solved: Some(found.solved) }))
+}
+
+/// A combination without an answer is an empty row; one that is wrong is an error.
+fn or_empty(priced: Result<Priced, PlanError>) -> Result<Option<Priced>, PlanError> {
+    match priced {
+        Ok(priced) => Ok(Some(priced)),
+        Err(PlanError::Unreachable { .. }) => Ok(None),
+        Err(error) => error.or_none(),
+    }
+}
+
+/// A number of a row, which knows its safe side.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Measure {
+    /// A count.
+    Whole(u64),
+    /// Never too small: rounded up where it is shortened.
+    Upper(f64),
+    /// Never too large: rounded down where it is shortened.
+    Lower(f64),
+}
+
+impl From<SolvedValue> for Measure {
+    fn from(value: SolvedValue) -> Self {
+        match value {
+            SolvedValue::Whole(value) => Self::Whole(value),
+            // The only real unknown is the noise multiplier, of which more is safe.
+            SolvedValue::Real(value) => Self::Upper(value),
+        }
+    }
+}
+
+/// The columns behind those of the axes: the unknown where there is one, and [`MEASURES`].
+pub fn measured(unknown: Option<Unknown>) -> impl Iterator<Item = &'static str> {
+    unknown.map(Unknown::name).into_iter().chain(MEASURES)
+}
+
+/// The numbers of a row in the columns of [`measured`], empty where the combination has no answer.
+#[must_use]
+pub fn measures(priced: Option<&Priced>, unknown: Option<Unknown>) -> Vec<Option<Measure>> {
+    let Some(Priced { certificate, solved }) = priced else {
+        return measured(unknown).map(|_| None).collect();
+    };
+    let solved = unknown.map(|_| solved.map(|solved| solved.value.into()));
+    let told = [
+        Some(Measure::Upper(certificate.epsilon.upper)),
+        certificate.epsilon.lower.map(Measure::Lower),
+        Some(Measure::Upper(certificate.inclusion_probability)),
+        Some(Measure::Upper(certificate.effective_rate)),
+        Some(Measure::Whole(certificate.steps)),
+    ];
+    solved.into_iter().chain(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn combinations_keep_their_order() {
+        let axes = [Axis::parse("crop=1:2:1").unwrap(), Axis::parse("sampling.batch=7,8,9").unwrap()];
+        let rows = combinations(&axes).unwrap();
+        let rows: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
+        assert_eq!(rows, ["1 7", "1 8", "1 9", "2 7", "2 8", "2 9"]);
+        assert_eq!(axes[1].name(), "batch");
+    }
+
+    #[test]
+    fn grids_that_are_wrong() {
+        let axis = |text| Axis::parse(text).unwrap();
+        assert!(combinations(&[axis("crop=1"), axis("--crop=2")]).is_err());
+        assert!(combinations(&[axis("batch=1:1000:1"), axis("steps=1:1000:1")]).is_err());
+        assert!(Axis::parse("corp=1").is_err() && Axis::parse("crop").is_err());
+    }
+
+    #[test]
+    fn rows_without_an_answer_are_empty_and_wrong_ones_are_errors() {
+        let precision = Precision::default();
+        let spec = |noise: f64, epochs: u64| {
+            let text = format!(
+                "privacy = {{ delta = 1e-5, epsilon = 1e-6, noise_multiplier = {noise}, relation = 'replace' }}\n\
+                 sampling = {{ batch = 100, records = 3000, epochs = {epochs} }}"
+            );
+            PlanSpec::from_toml(&text).unwrap()
+        };
+        // Hundreds of thousands of steps of little noise: epsilon lies beyond what is reported.
+        assert_eq!(price(&Plan::check(&spec(0.05, 10_000)).unwrap(), precision), Ok(None));
+        let spec = spec(1.0, 1);
+        assert_eq!(solve(&spec, &[], Unknown::NoiseMultiplier, precision), Ok(None));
+        assert!(solve(&spec, &[], Unknown::Crop, precision).is_err());
+        let priced = price(&Plan::check(&spec).unwrap(), precision).unwrap();
+        let columns = measured(None).count();
+        let (told, empty) = (measures(priced.as_ref(), None), measures(None, None));
+        assert!(told.len() == columns && told.iter().all(Option::is_some));
+        assert!(empty.len() == columns && empty.iter().all(Option::is_none));
+        assert_eq!(measures(None, Some(Unknown::Batch)).len(), columns + 1);
+    }
+}
