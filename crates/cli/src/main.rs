@@ -9,6 +9,7 @@ mod experiment;
 mod failure;
 mod interrupt;
 mod load;
+mod look;
 mod output;
 mod pictures;
 mod progress;

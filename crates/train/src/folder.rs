@@ -50,6 +50,11 @@ impl Folder {
         self.root.join("model.safetensors")
     }
 
+    /// What the model sees and says.
+    pub(crate) fn description(&self) -> PathBuf {
+        self.root.join("model.json")
+    }
+
     /// Losses and batch sizes of training.
     pub(crate) fn diagnostics(&self) -> PathBuf {
         self.root.join("private/diagnostics.jsonl")

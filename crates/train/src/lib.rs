@@ -40,12 +40,14 @@
 
 mod certificate;
 mod checkpoint;
+mod description;
 mod device;
 mod digest;
 mod error;
 mod evaluation;
 mod files;
 mod folder;
+mod inference;
 mod learned;
 mod ledger;
 mod model;
@@ -54,6 +56,7 @@ mod observer;
 mod optimiser;
 mod pace;
 mod parallel;
+mod predictor;
 mod prepare;
 mod run;
 mod schedule;
@@ -67,12 +70,14 @@ extern crate self as dapple_train;
 mod test_data;
 
 pub use certificate::{RunCertificate, Status};
+pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
-pub use evaluation::Evaluation;
+pub use evaluation::{Evaluation, Look, Overlap, Score};
 pub use ledger::{Entry, History, Ledger, LedgerError, Start, UsedMachine};
 pub use noise::Noise;
 pub use observer::{Event, Observer, Silent, StepReport};
 pub use optimiser::{Ema, Optimiser, Rule, State as OptimiserState};
+pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
 pub use run::{Outcome, certify, evaluate, evaluate_with, resume, resume_with, start};
 pub use schedule::Schedule;

@@ -10,6 +10,7 @@ use dapple_plan::spec::{ClippingKind, Delta, Pixels, PlanSpec};
 use dapple_plan::{Certificate, Plan, PlanError, Precision, Relation, Unknown, Value, calibrate};
 
 use crate::error::TrainError;
+use crate::evaluation::Look;
 use crate::model;
 
 /// Keeps short gradients short under automatic clipping (Bu et al. 2022).
@@ -87,6 +88,8 @@ impl Prepared {
             .iter()
             .map(|views| model::build(&spec.model, &views.shape(), data.train.classes() as usize, smoothing))
             .collect::<Result<Vec<_>, _>>()?;
+        model::check_answers(&spec.model, &graphs[0], data.train.target_kind())?;
+        Look::default().check(&spec.train, data.train.target_kind())?;
         let parameters = model::first_weights(&spec.model, &graphs[0], Path::new(""))?;
         if let Some(phase) = graphs.iter().position(|graph| !parameters.fit(graph)) {
             return Err(TrainError::setting(
@@ -151,7 +154,8 @@ impl Prepared {
     }
 }
 
-fn parts(plan: &Plan) -> &[Plan] {
+/// The phases of a plan, or the plan itself where it has none.
+pub(crate) fn parts(plan: &Plan) -> &[Plan] {
     if plan.phases().is_empty() { std::slice::from_ref(plan) } else { plan.phases() }
 }
 
@@ -172,6 +176,7 @@ fn absolute_paths(spec: &mut PlanSpec, base: &Path) {
         full(path);
     }
     full(&mut spec.model.weights);
+    full(&mut spec.model.backbone_weights);
 }
 
 /// Fills in what the data set and the target decide.

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{Recorder, model_bytes, request, write_data};
-use dapple_train::{Outcome, Silent, Status, TrainError, certify, evaluate, resume, start};
+use dapple_train::{Look, Outcome, Silent, Status, TrainError, certify, evaluate, resume, start};
 
 const MODEL: &str = "[model]\nname = 'linear'\n[optimiser]\nlearning_rate = 0.5\n";
 const PRIVATE: &str = "[privacy]\nnoise_multiplier = 2.0\ndelta = 1e-5\n";
@@ -45,7 +45,7 @@ fn a_run_leaves_a_folder_that_tells_everything() {
     assert_eq!(recorder.evaluations.len(), 4);
     let evaluation = outcome.evaluation.unwrap();
     assert_eq!((evaluation.records, evaluation.confusion.len(), evaluation.top5), (20, 4, None));
-    assert_eq!(evaluate(&run, None).unwrap(), evaluation);
+    assert_eq!(evaluate(&run, Look::default()).unwrap(), evaluation);
     assert_eq!(certify(&run).unwrap(), outcome.certificate);
     for file in ["plan.toml", "certificate.json", "ledger.jsonl", "metrics.jsonl", "model.safetensors"] {
         assert!(run.join(file).metadata().unwrap().len() > 0, "{file}");

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dapple_report::{Cell, Column, Table, TextStyle};
+use dapple_report::{Cell, Column, ReportError, Table, TextStyle};
+use dapple_train::{Evaluation, ModelDescription};
+use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::look::LookFlags;
 use crate::output;
 
 /// Evaluates the model of a run on its test set
@@ -14,9 +17,8 @@ pub(crate) struct Arguments {
     /// The folder of the run
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Crops along each side of an image whose answers are averaged [default: as in the plan]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    grid: Option<u32>,
+    #[command(flatten)]
+    look: LookFlags,
     /// Prints JSON
     #[arg(long)]
     json: bool,
@@ -25,22 +27,46 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    evaluation: &'a Evaluation,
+    class_names: Vec<&'a str>,
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let evaluation = dapple_train::evaluate(&arguments.folder, arguments.grid)?;
+    let evaluation = dapple_train::evaluate(&arguments.folder, (&arguments.look).into())?;
+    let description = ModelDescription::read(&arguments.folder)?;
+    let class_names: Vec<&str> = description.classes.iter().map(|class| class.name.as_str()).collect();
     if arguments.json {
-        return output::print_json(&evaluation);
+        return output::print_json(&Answer { evaluation: &evaluation, class_names });
     }
-    let mut text = format!("{:<16}  {}\n", "records", evaluation.records);
-    text.push_str(&format!("{:<16}  {:.4}\n", "accuracy", evaluation.accuracy));
-    if let Some(top5) = evaluation.top5 {
-        text.push_str(&format!("{:<16}  {top5:.4}\n", "top-5 accuracy"));
+    let mut lines = vec![("records", evaluation.records.to_string())];
+    match &evaluation.overlap {
+        Some(overlap) => lines.extend([
+            ("mIoU", format!("{:.4}", overlap.miou)),
+            ("pixel accuracy", format!("{:.4}", overlap.pixel_accuracy)),
+        ]),
+        None => lines.push(("accuracy", format!("{:.4}", evaluation.accuracy))),
     }
-    text.push_str(&format!("{:<16}  {:.4}\n\n", "loss", evaluation.loss));
-    let mut table = Table::new([Column::number("class"), Column::number("accuracy")]);
-    for (class, accuracy) in evaluation.per_class.iter().enumerate() {
-        let accuracy = accuracy.map_or_else(|| "-".to_owned(), |accuracy| format!("{accuracy:.4}"));
-        table.push([Cell::from(class.to_string()), Cell::from(accuracy)])?;
+    lines.extend(evaluation.top5.map(|top5| ("top-5 accuracy", format!("{top5:.4}"))));
+    lines.push(("loss", format!("{:.4}", evaluation.loss)));
+    let text: String = lines.iter().map(|(name, value)| format!("{name:<16}  {value}\n")).collect();
+    output::print(&format!("{text}\n{}", per_class(&evaluation, &class_names)?.to_text(TextStyle::default())))
+}
+
+/// What became of each class.
+pub(crate) fn per_class(evaluation: &Evaluation, names: &[&str]) -> Result<Table, ReportError> {
+    let share = |value: Option<f64>| value.map_or(Cell::Empty, |value| Cell::Text(format!("{value:.4}")));
+    let overlap = evaluation.overlap.as_ref();
+    let mut columns = vec![Column::text("class")];
+    columns.extend(overlap.map(|_| Column::number("IoU")));
+    columns.push(Column::number("accuracy"));
+    let mut table = Table::new(columns);
+    for (class, &accuracy) in evaluation.per_class.iter().enumerate() {
+        let name = names.get(class).map_or_else(|| class.to_string(), |name| (*name).to_owned());
+        let iou = overlap.map(|overlap| share(overlap.per_class_iou.get(class).copied().flatten()));
+        table.push([Cell::Text(name)].into_iter().chain(iou).chain([share(accuracy)]))?;
     }
-    text.push_str(&table.to_text(TextStyle::default()));
-    output::print(&text)
+    Ok(table)
 }

@@ -1,30 +1,14 @@
-//! How good a model is on records it was not trained on.
+//! How well a model tells the class of an image.
 
 use std::sync::Arc;
 
 use dapple_data::{Dataset, Loader, LoaderOptions, Views};
 use dapple_graph::Parameters;
-use serde::{Deserialize, Serialize};
 
+use super::Evaluation;
+use super::confusion::Confusion;
 use crate::device::Executor;
 use crate::error::TrainError;
-
-/// Accuracy and loss on a set of records.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Evaluation {
-    /// Records.
-    pub records: u64,
-    /// Share of records whose class is the most likely one.
-    pub accuracy: f64,
-    /// Share of records whose class is among the five most likely; none where there are no more than five classes.
-    pub top5: Option<f64>,
-    /// Mean cross-entropy.
-    pub loss: f64,
-    /// Accuracy on each class; none for a class without records.
-    pub per_class: Vec<Option<f64>>,
-    /// `confusion[class][said]`: records of a class that the model said to be of another, or of the same.
-    pub confusion: Vec<Vec<u64>>,
-}
 
 /// Evaluates a model. Where the views crop, `grid * grid` crops of each image are seen and their probabilities averaged.
 pub(crate) fn evaluate(
@@ -53,7 +37,7 @@ pub(crate) fn evaluate(
 }
 
 /// Mean over the views of the softmax of their outputs.
-fn probabilities(outputs: &[f32], classes: usize) -> Vec<f64> {
+pub(crate) fn probabilities(outputs: &[f32], classes: usize) -> Vec<f64> {
     let mut mean = vec![0.0; classes];
     let views = outputs.len() / classes.max(1);
     for view in outputs.chunks_exact(classes.max(1)) {
@@ -69,12 +53,13 @@ struct Tally {
     records: u64,
     top5: u64,
     loss: f64,
-    confusion: Vec<Vec<u64>>,
+    classes: usize,
+    confusion: Confusion,
 }
 
 impl Tally {
     fn new(classes: usize) -> Self {
-        Self { records: 0, top5: 0, loss: 0.0, confusion: vec![vec![0; classes]; classes] }
+        Self { records: 0, top5: 0, loss: 0.0, classes, confusion: Confusion::new(classes) }
     }
 
     fn count(&mut self, probabilities: &[f64], label: usize) {
@@ -89,23 +74,19 @@ impl Tally {
         self.records += 1;
         self.top5 += u64::from(rank < 5);
         self.loss -= own.max(f64::MIN_POSITIVE).ln();
-        self.confusion[label][best] += 1;
+        self.confusion.count(label, best);
     }
 
     fn finish(self) -> Evaluation {
         let records = self.records.max(1) as f64;
-        let right: u64 = self.confusion.iter().enumerate().map(|(class, row)| row[class]).sum();
-        let per_class = self.confusion.iter().enumerate().map(|(class, row)| {
-            let all: u64 = row.iter().sum();
-            (all > 0).then(|| row[class] as f64 / all as f64)
-        });
         Evaluation {
             records: self.records,
-            accuracy: right as f64 / records,
-            top5: (self.confusion.len() > 5).then_some(self.top5 as f64 / records),
+            accuracy: self.confusion.accuracy().unwrap_or(0.0),
+            top5: (self.classes > 5).then_some(self.top5 as f64 / records),
             loss: self.loss / records,
-            per_class: per_class.collect(),
-            confusion: self.confusion,
+            per_class: (0..self.classes).map(|class| self.confusion.recall(class)).collect(),
+            confusion: self.confusion.rows(),
+            overlap: None,
         }
     }
 }

@@ -1,12 +1,15 @@
-//! From the `[model]` section of a plan to a graph and its first weights.
+//! From the `[model]` section of a plan to a graph.
 
-use std::path::Path;
+mod small;
+mod weights;
 
-use dapple_graph::zoo::{self, Norm, ResNet, Vgg, WideResNet};
-use dapple_graph::{Graph, GraphBuilder, GraphError, Init, Loss, Op, Parameters, weights};
+use dapple_data::TargetKind;
+use dapple_graph::zoo::{self, Backbone, Norm, OutputStride, ResNet, Vgg, WideResNet};
+use dapple_graph::{Graph, GraphError, Loss};
 use dapple_plan::spec::{ModelSpec, NormSpec, keys};
 
 use crate::error::TrainError;
+pub(crate) use weights::first_weights;
 
 /// Groups of a group norm.
 const GROUPS: usize = 32;
@@ -47,6 +50,29 @@ pub(crate) fn build(
     Ok(graph)
 }
 
+/// Whether a model answers as the data set asks: with one class an image, or with one a pixel.
+pub(crate) fn check_answers(spec: &ModelSpec, graph: &Graph, asked: TargetKind) -> Result<(), TrainError> {
+    let answers = match graph.output_shape() {
+        [_] => TargetKind::Class,
+        _ => TargetKind::LabelMap,
+    };
+    if answers == asked {
+        return Ok(());
+    }
+    let name = spec.name.as_deref().unwrap_or_default();
+    let (problem, hint) = match asked {
+        TargetKind::LabelMap => (
+            format!("{name} gives one class an image, but the data set has one a pixel"),
+            "choose small-fcn, a deeplab-v3-plus or a psp-net",
+        ),
+        TargetKind::Class => (
+            format!("{name} gives a class a pixel, but the data set has one an image"),
+            "choose a classifier such as resnet-18, or data with label maps",
+        ),
+    };
+    Err(TrainError::setting("model.name", problem, hint))
+}
+
 fn architecture(spec: &ModelSpec, shape: &[usize], classes: usize) -> Result<Graph, TrainError> {
     let choices = keys::find("model.name").map_or(&[][..], |key| key.choices).join(", ");
     let unknown =
@@ -63,27 +89,53 @@ fn architecture(spec: &ModelSpec, shape: &[usize], classes: usize) -> Result<Gra
             Err(TrainError::setting("model.norm", format!("{name} has no choice of norm"), "leave it out"))
         }
     };
+    if let Some(backbone) = name.strip_prefix("deeplab-v3-plus-").and_then(backbone) {
+        return Ok(zoo::deeplab_v3_plus(backbone, output_stride(spec)?, shape, classes, norm)?);
+    }
+    if spec.output_stride.is_some() {
+        let problem = format!("{name} has no choice of output stride");
+        return Err(TrainError::setting("model.output_stride", problem, "leave it out"));
+    }
+    if let Some(Backbone::ResNet(depth)) = name.strip_prefix("psp-net-").and_then(backbone) {
+        return Ok(zoo::psp_net(depth, shape, classes, norm)?);
+    }
     match name {
-        "linear" => fixed(linear(shape, classes)),
+        "linear" => fixed(small::linear(shape, classes)),
         "small-cnn" => fixed(zoo::small_cnn(shape, classes)),
+        "small-fcn" => fixed(small::fully_convolutional(shape, classes)),
         "wrn-16-4" => fixed(zoo::wide_resnet(WideResNet::W16x4, shape, classes)),
         "wrn-40-4" => fixed(zoo::wide_resnet(WideResNet::W40x4, shape, classes)),
-        "resnet-18" => Ok(zoo::resnet(ResNet::R18, shape, classes, norm)?),
-        "resnet-34" => Ok(zoo::resnet(ResNet::R34, shape, classes, norm)?),
-        "resnet-50" => Ok(zoo::resnet(ResNet::R50, shape, classes, norm)?),
-        "resnet-101" => Ok(zoo::resnet(ResNet::R101, shape, classes, norm)?),
         "vgg-11" => Ok(zoo::vgg(Vgg::V11, shape, classes, norm)?),
         "vgg-16" => Ok(zoo::vgg(Vgg::V16, shape, classes, norm)?),
-        other => Err(unknown(format!("{other:?} is no model"))),
+        other => match backbone(other) {
+            Some(Backbone::ResNet(depth)) => Ok(zoo::resnet(depth, shape, classes, norm)?),
+            Some(Backbone::MobileNetV2) => Ok(zoo::mobilenet_v2(shape, classes, norm)?),
+            None => Err(unknown(format!("{other:?} is no model"))),
+        },
     }
 }
 
-/// Softmax regression: one linear layer on all pixels, from zero. Its loss is convex.
-fn linear(shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
-    let mut builder = GraphBuilder::new(shape);
-    let pixels = builder.add("flatten", Op::Reshape(vec![shape.iter().product()]), &[builder.input()])?;
-    let output = builder.linear("fc", pixels, classes, Init::Constant(0.0), Init::Constant(0.0))?;
-    builder.finish(output, Loss::CrossEntropy { label_smoothing: 0.0 })
+/// A classifier, or what a segmentation model stands on.
+fn backbone(name: &str) -> Option<Backbone> {
+    Some(match name {
+        "resnet-18" => Backbone::ResNet(ResNet::R18),
+        "resnet-34" => Backbone::ResNet(ResNet::R34),
+        "resnet-50" => Backbone::ResNet(ResNet::R50),
+        "resnet-101" => Backbone::ResNet(ResNet::R101),
+        "mobilenet-v2" => Backbone::MobileNetV2,
+        _ => return None,
+    })
+}
+
+fn output_stride(spec: &ModelSpec) -> Result<OutputStride, TrainError> {
+    match spec.output_stride {
+        Some(8) => Ok(OutputStride::Eight),
+        Some(16) | None => Ok(OutputStride::Sixteen),
+        Some(other) => {
+            let problem = format!("features cannot lie {other} pixels apart");
+            Err(TrainError::setting("model.output_stride", problem, "give 8 or 16"))
+        }
+    }
 }
 
 /// Names of the layers that train, in order.
@@ -96,65 +148,6 @@ fn layers(graph: &Graph) -> Vec<String> {
         .collect();
     names.dedup();
     names
-}
-
-/// The first weights: from the plan's file, or by its seed. A file for another number of classes gives all but the last layer, which
-/// the seed fills.
-pub(crate) fn first_weights(spec: &ModelSpec, graph: &Graph, base: &Path) -> Result<Parameters, TrainError> {
-    let fresh = Parameters::init(graph, spec.seed.unwrap_or(0));
-    let Some(path) = &spec.weights else { return Ok(fresh) };
-    let path = base.join(path);
-    match weights::load(graph, &path) {
-        Ok(parameters) if parameters.values().iter().all(|value| value.is_finite()) => Ok(parameters),
-        Ok(_) => Err(TrainError::setting(
-            "model.weights",
-            format!("{}: a weight is not finite", path.display()),
-            "give a file of a model that works",
-        )),
-        Err(GraphError::Weights(mismatch)) => match other_head(&mismatch, graph) {
-            Some(classes) => all_but_head(spec, graph, &path, classes, fresh),
-            None => Err(GraphError::Weights(mismatch).into()),
-        },
-        Err(GraphError::Format(problem)) => {
-            Err(GraphError::Format(format!("{}: {problem}", path.display())).into())
-        }
-        Err(other) => Err(other.into()),
-    }
-}
-
-/// The number of classes of a file whose last layer alone does not fit.
-fn other_head(mismatch: &weights::Mismatch, graph: &Graph) -> Option<usize> {
-    let head = head(graph)?;
-    let others = mismatch.missing.len() + mismatch.unexpected.len() + mismatch.wrong_type.len();
-    let (_, _, shape) = mismatch.wrong_shape.first()?;
-    let in_head = mismatch.wrong_shape.iter().all(|(name, ..)| name.starts_with(&head));
-    if others == 0 && in_head { shape.first().copied() } else { None }
-}
-
-/// What the names of the last layer's parameters begin with.
-fn head(graph: &Graph) -> Option<String> {
-    let last = graph.parameters().last()?;
-    Some(format!("{}.", last.name.rsplit_once('.')?.0))
-}
-
-fn all_but_head(
-    spec: &ModelSpec,
-    graph: &Graph,
-    path: &Path,
-    classes: usize,
-    mut fresh: Parameters,
-) -> Result<Parameters, TrainError> {
-    let other = architecture(spec, graph.input_shape(), classes)?;
-    let stored = weights::load(&other, path)?;
-    let head = head(graph).unwrap_or_default();
-    for parameter in graph.parameters().iter().filter(|parameter| !parameter.name.starts_with(&head)) {
-        if let (Some(to), Some(from)) =
-            (graph.find_parameter(&parameter.name), other.find_parameter(&parameter.name))
-        {
-            fresh.get_mut(to).copy_from_slice(stored.get(from));
-        }
-    }
-    Ok(fresh)
 }
 
 #[cfg(test)]
@@ -175,6 +168,37 @@ mod tests {
     }
 
     #[test]
+    fn models_answer_as_the_data_asks() {
+        let answers = |name: &str, asked| {
+            let graph = build(&spec(name), &[3, 64, 64], 5, 0.0).unwrap();
+            check_answers(&spec(name), &graph, asked)
+        };
+        for (name, own, other) in [
+            ("resnet-18", TargetKind::Class, TargetKind::LabelMap),
+            ("small-fcn", TargetKind::LabelMap, TargetKind::Class),
+            ("psp-net-resnet-18", TargetKind::LabelMap, TargetKind::Class),
+        ] {
+            answers(name, own).unwrap();
+            let error = answers(name, other).unwrap_err();
+            assert!(error.to_string().contains(name) && error.hint().is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn strides_are_those_that_the_model_has() {
+        let strided = |name: &str, stride| ModelSpec { output_stride: Some(stride), ..spec(name) };
+        let build = |spec: &ModelSpec| build(spec, &[3, 40, 40], 5, 0.0);
+        for stride in [8, 16] {
+            build(&strided("deeplab-v3-plus-resnet-18", stride)).unwrap();
+        }
+        for (name, stride) in [("deeplab-v3-plus-resnet-18", 4), ("resnet-18", 16), ("psp-net-resnet-18", 8)]
+        {
+            let error = build(&strided(name, stride)).unwrap_err();
+            assert!(error.to_string().starts_with("model.output_stride"), "{error}");
+        }
+    }
+
+    #[test]
     fn prefixes_choose_what_trains() {
         let some = |prefixes: &[&str]| ModelSpec {
             trainable: Some(prefixes.iter().map(|&prefix| prefix.to_owned()).collect()),
@@ -185,27 +209,5 @@ mod tests {
         // A prefix is a whole name or a whole part of one.
         let error = build(&some(&["fc"]), &[1, 28, 28], 10, 0.0).unwrap_err();
         assert!(error.to_string().contains("\"fc\"") && error.hint().unwrap().contains("fc1"), "{error}");
-    }
-
-    #[test]
-    fn a_file_for_other_classes_gives_all_but_the_head() {
-        let folder = tempfile::tempdir().unwrap();
-        let stored_graph = build(&spec("small-cnn"), &[1, 28, 28], 7, 0.0).unwrap();
-        let stored = Parameters::init(&stored_graph, 5);
-        weights::save(&stored_graph, &stored, &folder.path().join("w.safetensors")).unwrap();
-        let graph = build(&spec("small-cnn"), &[1, 28, 28], 10, 0.0).unwrap();
-        let spec = ModelSpec { weights: Some("w.safetensors".into()), ..spec("small-cnn") };
-        let loaded = first_weights(&spec, &graph, folder.path()).unwrap();
-        let get = |parameters: &Parameters, graph: &Graph, name| {
-            parameters.get(graph.find_parameter(name).unwrap()).to_vec()
-        };
-        assert_eq!(get(&loaded, &graph, "fc1.weight"), get(&stored, &stored_graph, "fc1.weight"));
-        assert_eq!(
-            get(&loaded, &graph, "fc2.weight"),
-            get(&Parameters::init(&graph, 0), &graph, "fc2.weight")
-        );
-        std::fs::write(folder.path().join("w.safetensors"), b"rubbish").unwrap();
-        let error = first_weights(&spec, &graph, folder.path()).unwrap_err();
-        assert!(error.to_string().contains("w.safetensors"), "{error}");
     }
 }

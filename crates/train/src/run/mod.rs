@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::certificate::{RunCertificate, Status};
 use crate::checkpoint::Place;
 use crate::error::TrainError;
-use crate::evaluation::{self, Evaluation};
+use crate::evaluation::{Evaluation, Evaluator};
 use crate::files::{self, Lock};
 use crate::folder::Folder;
 use crate::ledger::{Entry, Ledger};
@@ -96,6 +96,7 @@ struct Run {
     step: u64,
     began: Instant,
     last_checkpoint: Instant,
+    evaluator: Evaluator,
     evaluated: Option<(u64, Evaluation)>,
     metrics: File,
     diagnostics: File,
@@ -234,11 +235,7 @@ impl Run {
         if self.evaluated.as_ref().is_some_and(|(step, _)| *step == self.step) {
             return Ok(());
         }
-        let threads = self.prepared.spec.performance.threads.unwrap_or(0) as usize;
-        let views = &self.prepared.views[self.prepared.views.len() - 1];
-        let (executor, weights) = self.trainer.evaluator()?;
-        let grid = self.prepared.spec.train.evaluation_grid.unwrap_or(1);
-        let evaluation = evaluation::evaluate(executor, weights, &test, views, grid, threads)?;
+        let evaluation = self.evaluator.evaluate(&self.prepared, &mut self.trainer, &test)?;
         #[derive(Serialize)]
         struct Line<'a> {
             step: u64,

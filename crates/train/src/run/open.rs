@@ -12,9 +12,10 @@ use super::Run;
 use super::keys::Keys;
 use crate::certificate::{RunCertificate, Status};
 use crate::checkpoint::Checkpoint;
+use crate::description::ModelDescription;
 use crate::digest;
 use crate::error::TrainError;
-use crate::evaluation::{self, Evaluation};
+use crate::evaluation::{Evaluation, Evaluator, Look};
 use crate::files::{self, Lock};
 use crate::folder::Folder;
 use crate::ledger::{Entry, History, Ledger, LedgerError, Start};
@@ -98,6 +99,10 @@ impl Run {
                 .open(path)
                 .map_err(|source| TrainError::file(path, source))
         };
+        if !folder.description().exists() {
+            ModelDescription::of(&*prepared.data.train).write(&folder)?;
+        }
+        let evaluator = Evaluator::new(&prepared, Look::default())?;
         let (metrics, diagnostics) = (open(&folder.metrics())?, open(&folder.diagnostics())?);
         let now = Instant::now();
         Ok(Self {
@@ -110,6 +115,7 @@ impl Run {
             step,
             began: now,
             last_checkpoint: now,
+            evaluator,
             evaluated: None,
             metrics,
             diagnostics,
@@ -131,24 +137,19 @@ pub fn certify(folder: &Path) -> Result<RunCertificate, TrainError> {
     RunCertificate::new(&prepared, &history, status)
 }
 
-/// Evaluates the newest weights of a run on its test set. Where the plan crops, `grid * grid` crops of an image are averaged;
-/// without a grid, as many as the plan says.
+/// Evaluates the newest weights of a run on its test set.
 ///
 /// # Errors
 /// As [`super::resume`], and a plan without a test set.
-pub fn evaluate(folder: &Path, grid: Option<u32>) -> Result<Evaluation, TrainError> {
-    evaluate_with(folder, grid, &Performance::default())
+pub fn evaluate(folder: &Path, look: Look) -> Result<Evaluation, TrainError> {
+    evaluate_with(folder, look, &Performance::default())
 }
 
 /// As [`evaluate`], with other settings of speed and memory than the run began with, where they are given.
 ///
 /// # Errors
 /// As [`evaluate`].
-pub fn evaluate_with(
-    folder: &Path,
-    grid: Option<u32>,
-    performance: &Performance,
-) -> Result<Evaluation, TrainError> {
+pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Result<Evaluation, TrainError> {
     let folder = Folder::new(folder);
     let (prepared, history) = verified(&folder, performance)?;
     let test = prepared.data.test.clone().ok_or_else(|| {
@@ -162,11 +163,7 @@ pub fn evaluate_with(
     if let Some(checkpoint) = newest_checkpoint(&folder, &history, &mut Vec::new())? {
         trainer.restore(checkpoint);
     }
-    let threads = prepared.spec.performance.threads.unwrap_or(0) as usize;
-    let views = &prepared.views[prepared.views.len() - 1];
-    let (executor, weights) = trainer.evaluator()?;
-    let grid = grid.or(prepared.spec.train.evaluation_grid).unwrap_or(1);
-    evaluation::evaluate(executor, weights, &test, views, grid, threads)
+    Evaluator::new(&prepared, look)?.evaluate(&prepared, &mut trainer, &test)
 }
 
 /// What a user should know of a run that goes on on another machine.

@@ -1,0 +1,121 @@
+//! What a model sees and says, beside its weights, so that it can be used where the data is not.
+
+use std::path::Path;
+
+use dapple_data::{Dataset, TargetKind};
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+use crate::files;
+use crate::folder::Folder;
+
+/// What a model of a run says about an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answers {
+    /// One class.
+    Class,
+    /// A class for each pixel.
+    LabelMap,
+}
+
+impl From<TargetKind> for Answers {
+    fn from(kind: TargetKind) -> Self {
+        match kind {
+            TargetKind::Class => Self::Class,
+            TargetKind::LabelMap => Self::LabelMap,
+        }
+    }
+}
+
+impl From<Answers> for TargetKind {
+    fn from(answers: Answers) -> Self {
+        match answers {
+            Answers::Class => Self::Class,
+            Answers::LabelMap => Self::LabelMap,
+        }
+    }
+}
+
+/// What a model sees and says: `model.json` in the folder of a run. Numbers and names of classes are those of the data set's
+/// format and are taken to be public.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelDescription {
+    /// What it says.
+    pub answers: Answers,
+    /// Values a pixel: 3 for red, green and blue.
+    pub channels: usize,
+    /// The classes, in the order of the model's outputs.
+    pub classes: Vec<ClassDescription>,
+}
+
+/// A class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassDescription {
+    /// Its name, or its number where the data set has no names.
+    pub name: String,
+    /// Red, green and blue in which it is shown, where the data set says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub colour: Option<[u8; 3]>,
+}
+
+impl ModelDescription {
+    pub(crate) fn of(dataset: &dyn Dataset) -> Self {
+        let names = dataset.class_names().unwrap_or_default();
+        let palette = dataset.palette().unwrap_or_default();
+        let class = |class: usize| ClassDescription {
+            name: names.get(class).cloned().unwrap_or_else(|| class.to_string()),
+            colour: palette.get(class).copied(),
+        };
+        Self {
+            answers: dataset.target_kind().into(),
+            channels: dataset.channels(),
+            classes: (0..dataset.classes() as usize).map(class).collect(),
+        }
+    }
+
+    pub(crate) fn write(&self, folder: &Folder) -> Result<(), TrainError> {
+        // Numbers and strings always have a JSON form.
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        files::write_atomic(&folder.description(), text.as_bytes())
+    }
+
+    /// The description in the folder of a run.
+    ///
+    /// # Errors
+    /// A folder without one, or with one that is damaged.
+    pub fn read(folder: &Path) -> Result<Self, TrainError> {
+        let path = Folder::new(folder).description();
+        serde_json::from_str(&files::read_text(&path)?).map_err(|error| {
+            TrainError::setting(
+                "model.json",
+                format!("{}: {error}", path.display()),
+                "restore the file, or remove it: resuming the run writes it anew",
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let class = |name: &str, colour| ClassDescription { name: name.to_owned(), colour };
+        let description = ModelDescription {
+            answers: Answers::LabelMap,
+            channels: 3,
+            classes: vec![class("road", Some([128, 64, 128])), class("1", None)],
+        };
+        description.write(&Folder::new(folder.path())).unwrap();
+        assert_eq!(ModelDescription::read(folder.path()).unwrap(), description);
+        std::fs::write(folder.path().join("model.json"), "{").unwrap();
+        let error = ModelDescription::read(folder.path()).unwrap_err();
+        assert!(error.to_string().contains("model.json") && error.hint().is_some(), "{error}");
+    }
+}

@@ -1,0 +1,99 @@
+//! How often each class was taken for each other.
+
+/// Counts of what was (records of a class, or pixels) by what the model said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Confusion {
+    classes: usize,
+    // [class, said]
+    counts: Vec<u64>,
+}
+
+impl Confusion {
+    pub(super) fn new(classes: usize) -> Self {
+        Self { classes, counts: vec![0; classes * classes] }
+    }
+
+    /// Counts one; both classes are below the number of classes.
+    pub(super) fn count(&mut self, class: usize, said: usize) {
+        self.counts[class * self.classes + said] += 1;
+    }
+
+    /// Adds counts of other records over the same classes.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(count, other)| *count += other);
+    }
+
+    /// All that was counted.
+    pub(super) fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Share of all that was said to be what it is; none of nothing.
+    pub(super) fn accuracy(&self) -> Option<f64> {
+        let right = (0..self.classes).map(|class| self.at(class, class)).sum();
+        share(right, self.total())
+    }
+
+    /// Share of a class that was said to be it; none for a class that was never counted.
+    pub(super) fn recall(&self, class: usize) -> Option<f64> {
+        let all = (0..self.classes).map(|said| self.at(class, said)).sum();
+        share(self.at(class, class), all)
+    }
+
+    /// Intersection over union of where a class is and where it is said to be: `TP / (TP + FP + FN)`; none for a class that neither is
+    /// anywhere nor is said.
+    pub(super) fn intersection_over_union(&self, class: usize) -> Option<f64> {
+        let is: u64 = (0..self.classes).map(|said| self.at(class, said)).sum();
+        let said: u64 = (0..self.classes).map(|other| self.at(other, class)).sum();
+        let both = self.at(class, class);
+        share(both, is + said - both)
+    }
+
+    /// `rows()[class][said]`.
+    pub(super) fn rows(&self) -> Vec<Vec<u64>> {
+        self.counts.chunks_exact(self.classes.max(1)).map(<[u64]>::to_vec).collect()
+    }
+
+    fn at(&self, class: usize, said: usize) -> u64 {
+        self.counts[class * self.classes + said]
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against sets of pixels, as the intersection over union is defined.
+        #[test]
+        fn counts_are_those_of_sets(pixels in prop::collection::vec((0usize..4, 0usize..4), 0..60)) {
+            // The last class neither is nor is said.
+            let mut confusion = Confusion::new(5);
+            let mut halves = [Confusion::new(5), Confusion::new(5)];
+            for (index, &(class, said)) in pixels.iter().enumerate() {
+                confusion.count(class, said);
+                halves[index % 2].count(class, said);
+            }
+            let [mut first, second] = halves;
+            first.add(&second);
+            prop_assert_eq!(&first, &confusion);
+            prop_assert_eq!(confusion.total(), pixels.len() as u64);
+            for class in 0..5 {
+                let both = pixels.iter().filter(|&&pixel| pixel == (class, class)).count();
+                let either = pixels.iter().filter(|&&(is, said)| is == class || said == class).count();
+                let is = pixels.iter().filter(|&&(is, _)| is == class).count();
+                let of = |all: usize| (all > 0).then(|| both as f64 / all as f64);
+                prop_assert_eq!(confusion.intersection_over_union(class), of(either));
+                prop_assert_eq!(confusion.recall(class), of(is));
+            }
+            let right = pixels.iter().filter(|(class, said)| class == said).count();
+            let accuracy = (!pixels.is_empty()).then(|| right as f64 / pixels.len() as f64);
+            prop_assert_eq!(confusion.accuracy(), accuracy);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A model that answers about views of any size.
+
+use dapple_graph::Parameters;
+use dapple_plan::PlanSpec;
+use dapple_plan::spec::ModelSpec;
+
+use crate::device::{Executor, Machine};
+use crate::error::TrainError;
+use crate::model;
+
+/// Sizes whose executors are kept. Photographs come in few sizes; a folder with many must not fill the memory.
+const KEPT: usize = 4;
+
+/// Runs a model forward, with one executor for each shape of views.
+pub(crate) struct Inference {
+    spec: ModelSpec,
+    classes: usize,
+    machine: Machine,
+    /// The one used last comes last.
+    executors: Vec<(Vec<usize>, Executor)>,
+}
+
+impl Inference {
+    /// The model of a plan, on the machine of the plan.
+    pub(crate) fn new(spec: &PlanSpec, classes: usize) -> Self {
+        let machine = Machine::new(&spec.performance, spec.train.seed.is_some());
+        Self { spec: spec.model.clone(), classes, machine, executors: Vec::new() }
+    }
+
+    pub(crate) fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Outputs of all views, one after the other.
+    ///
+    /// # Errors
+    /// Views too small for the model, or so large that its parameters depend on their size.
+    pub(crate) fn forward(
+        &mut self,
+        shape: &[usize],
+        parameters: &Parameters,
+        inputs: &[f32],
+    ) -> Result<Vec<f32>, TrainError> {
+        let known = self.executors.iter().position(|(known, _)| known == shape);
+        let (shape, mut executor) = match known {
+            Some(index) => self.executors.remove(index),
+            None => {
+                let graph = model::build(&self.spec, shape, self.classes, 0.0)?;
+                // What speaks against a GPU was told when the run began.
+                (shape.to_vec(), self.machine.executor(&graph, &mut Vec::new())?)
+            }
+        };
+        let outputs = executor.load(parameters)?.forward(inputs);
+        if self.executors.len() == KEPT {
+            self.executors.remove(0);
+        }
+        self.executors.push((shape, executor));
+        outputs
+    }
+}

@@ -1,0 +1,184 @@
+//! The first weights of a model.
+
+use std::path::Path;
+
+use dapple_graph::{Graph, GraphError, Parameters, weights};
+use dapple_plan::spec::ModelSpec;
+
+use super::architecture;
+use crate::error::TrainError;
+
+/// The first weights: from the plan's file, or by its seed. A file for another number of classes gives all but the last layers, which the
+/// seed fills; the file of a classifier gives the backbone alone.
+pub(crate) fn first_weights(spec: &ModelSpec, graph: &Graph, base: &Path) -> Result<Parameters, TrainError> {
+    let fresh = || Parameters::init(graph, spec.seed.unwrap_or(0));
+    let (key, path) = match (&spec.weights, &spec.backbone_weights) {
+        (None, None) => return Ok(fresh()),
+        (Some(path), None) => ("model.weights", base.join(path)),
+        (None, Some(path)) => ("model.backbone_weights", base.join(path)),
+        (Some(_), Some(_)) => {
+            return Err(TrainError::setting(
+                "model.backbone_weights",
+                "the whole model has a file already",
+                "give either model.weights or model.backbone_weights",
+            ));
+        }
+    };
+    let loaded = match spec.weights {
+        Some(_) => whole(spec, graph, &path, fresh),
+        None => backbone(spec, graph, &path, fresh()),
+    };
+    match loaded {
+        Ok(parameters) if parameters.values().iter().all(|value| value.is_finite()) => Ok(parameters),
+        Ok(_) => Err(TrainError::setting(
+            key,
+            format!("{}: a weight is not finite", path.display()),
+            "give a file of a model that works",
+        )),
+        Err(TrainError::Model(GraphError::Format(problem))) => {
+            Err(GraphError::Format(format!("{}: {problem}", path.display())).into())
+        }
+        Err(other) => Err(other),
+    }
+}
+
+fn backbone(
+    spec: &ModelSpec,
+    graph: &Graph,
+    path: &Path,
+    mut parameters: Parameters,
+) -> Result<Parameters, TrainError> {
+    match weights::load_backbone(graph, path, &mut parameters) {
+        Ok(_unused) => Ok(parameters),
+        Err(GraphError::Unknown(_)) => Err(TrainError::setting(
+            "model.backbone_weights",
+            format!("{} stands on no backbone", spec.name.as_deref().unwrap_or_default()),
+            "give model.weights instead",
+        )),
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn whole(
+    spec: &ModelSpec,
+    graph: &Graph,
+    path: &Path,
+    fresh: impl FnOnce() -> Parameters,
+) -> Result<Parameters, TrainError> {
+    match weights::load(graph, path) {
+        Ok(parameters) => Ok(parameters),
+        Err(GraphError::Weights(mismatch)) => match other_classes(&mismatch, graph) {
+            Some(classes) => all_but_heads(spec, graph, path, classes, fresh()),
+            None => Err(GraphError::Weights(mismatch).into()),
+        },
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// The number of classes of a file of which nothing but shapes does not fit, that of the last layer among them.
+fn other_classes(mismatch: &weights::Mismatch, graph: &Graph) -> Option<usize> {
+    let others = mismatch.missing.len() + mismatch.unexpected.len() + mismatch.wrong_type.len();
+    let last = &graph.parameters().last()?.name;
+    let (_, _, shape) = mismatch.wrong_shape.iter().find(|(name, ..)| name == last)?;
+    if others == 0 { shape.first().copied() } else { None }
+}
+
+/// What a file of the same model for another number of classes gives: every parameter whose shape does not depend on it.
+fn all_but_heads(
+    spec: &ModelSpec,
+    graph: &Graph,
+    path: &Path,
+    classes: usize,
+    mut fresh: Parameters,
+) -> Result<Parameters, TrainError> {
+    let other = architecture(spec, graph.input_shape(), classes)?;
+    let stored = weights::load(&other, path)?;
+    for parameter in other.parameters() {
+        let (from, to) = (other.find_parameter(&parameter.name), graph.find_parameter(&parameter.name));
+        if let (Some(from), Some(to)) = (from, to)
+            && graph.parameter(to).shape == parameter.shape
+        {
+            fresh.get_mut(to).copy_from_slice(stored.get(from));
+        }
+    }
+    Ok(fresh)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::build;
+
+    fn spec(name: &str) -> ModelSpec {
+        ModelSpec { name: Some(name.to_owned()), ..ModelSpec::default() }
+    }
+
+    fn get(parameters: &Parameters, graph: &Graph, name: &str) -> Vec<f32> {
+        parameters.get(graph.find_parameter(name).unwrap()).to_vec()
+    }
+
+    #[test]
+    fn a_file_for_other_classes_gives_all_but_the_head() {
+        let folder = tempfile::tempdir().unwrap();
+        let stored_graph = build(&spec("small-cnn"), &[1, 28, 28], 7, 0.0).unwrap();
+        let stored = Parameters::init(&stored_graph, 5);
+        weights::save(&stored_graph, &stored, &folder.path().join("w.safetensors")).unwrap();
+        let graph = build(&spec("small-cnn"), &[1, 28, 28], 10, 0.0).unwrap();
+        let spec = ModelSpec { weights: Some("w.safetensors".into()), ..spec("small-cnn") };
+        let loaded = first_weights(&spec, &graph, folder.path()).unwrap();
+        assert_eq!(get(&loaded, &graph, "fc1.weight"), get(&stored, &stored_graph, "fc1.weight"));
+        assert_eq!(
+            get(&loaded, &graph, "fc2.weight"),
+            get(&Parameters::init(&graph, 0), &graph, "fc2.weight")
+        );
+        std::fs::write(folder.path().join("w.safetensors"), b"rubbish").unwrap();
+        let error = first_weights(&spec, &graph, folder.path()).unwrap_err();
+        assert!(error.to_string().contains("w.safetensors"), "{error}");
+    }
+
+    #[test]
+    fn both_heads_of_a_segmentation_model_are_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = spec("psp-net-resnet-18");
+        let stored_graph = build(&plain, &[3, 32, 32], 7, 0.0).unwrap();
+        let stored = Parameters::init(&stored_graph, 5);
+        weights::save(&stored_graph, &stored, &folder.path().join("w.safetensors")).unwrap();
+        let graph = build(&plain, &[3, 40, 48], 4, 0.0).unwrap();
+        let spec = ModelSpec { weights: Some("w.safetensors".into()), ..plain };
+        let loaded = first_weights(&spec, &graph, folder.path()).unwrap();
+        let fresh = Parameters::init(&graph, 0);
+        for parameter in graph.parameters() {
+            let expected = match parameter.name.contains("conv_seg") {
+                true => get(&fresh, &graph, &parameter.name),
+                false => get(&stored, &stored_graph, &parameter.name),
+            };
+            assert_eq!(get(&loaded, &graph, &parameter.name), expected, "{}", parameter.name);
+        }
+    }
+
+    #[test]
+    fn a_classifier_gives_the_backbone() {
+        let folder = tempfile::tempdir().unwrap();
+        let classifier = build(&spec("resnet-18"), &[3, 32, 32], 1000, 0.0).unwrap();
+        let stored = Parameters::init(&classifier, 5);
+        weights::save(&classifier, &stored, &folder.path().join("resnet18.safetensors")).unwrap();
+        let with =
+            |name: &str, path: &str| ModelSpec { backbone_weights: Some(path.to_owned()), ..spec(name) };
+        let model = with("deeplab-v3-plus-resnet-18", "resnet18.safetensors");
+        let graph = build(&model, &[3, 32, 32], 5, 0.0).unwrap();
+        let loaded = first_weights(&model, &graph, folder.path()).unwrap();
+        let name = "layer4.1.conv2.weight";
+        assert_eq!(get(&loaded, &graph, &format!("backbone.{name}")), get(&stored, &classifier, name));
+        let fresh = Parameters::init(&graph, 0);
+        let head = "classifier.classifier.3.weight";
+        assert_eq!(get(&loaded, &graph, head), get(&fresh, &graph, head));
+        for (wrong, words) in [
+            (with("small-fcn", "resnet18.safetensors"), "stands on no backbone"),
+            (ModelSpec { weights: Some("w".into()), ..model.clone() }, "has a file already"),
+        ] {
+            let graph = build(&wrong, &[3, 32, 32], 5, 0.0).unwrap();
+            let error = first_weights(&wrong, &graph, folder.path()).unwrap_err();
+            assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+        }
+    }
+}

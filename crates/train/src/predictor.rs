@@ -1,0 +1,143 @@
+//! The model of a run, asked about images.
+
+use std::path::Path;
+
+use dapple_data::{DataError, Image, LabelMap, Values, Views};
+use dapple_graph::{Parameters, weights};
+use dapple_plan::spec::Performance;
+use dapple_plan::{Plan, PlanSpec};
+
+use crate::checkpoint::Checkpoint;
+use crate::description::{Answers, ModelDescription};
+use crate::error::TrainError;
+use crate::evaluation::{Look, Method, Segmenter, probabilities};
+use crate::folder::Folder;
+use crate::inference::Inference;
+use crate::model;
+use crate::prepare::parts;
+
+/// Weights of red, green and blue in a pixel's brightness (ITU-R BT.601), for models that see one value a pixel.
+const BRIGHTNESS: [f32; 3] = [0.299, 0.587, 0.114];
+
+/// What a model says about an image.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prediction {
+    /// The probability of each class.
+    Class(Vec<f64>),
+    /// The likeliest class of each pixel, at the size of the image.
+    Map(LabelMap),
+}
+
+/// The newest model of a run, ready to be asked. It reads the plan and the weights, never the data.
+pub struct Predictor {
+    spec: PlanSpec,
+    description: ModelDescription,
+    views: Views,
+    parameters: Parameters,
+    inference: Inference,
+    grid: u32,
+    method: Method,
+}
+
+impl Predictor {
+    /// Opens the model of a run. Images are looked at as `look` says, and where it does not, as the plan does; settings of speed
+    /// and memory take the place of the plan's where they are given.
+    ///
+    /// # Errors
+    /// A folder without a run or without weights, weights that are damaged.
+    pub fn open(folder: &Path, look: Look, performance: &Performance) -> Result<Self, TrainError> {
+        let (mut spec, masks) = Folder::new(folder).read_request()?;
+        spec.performance = spec.performance.merge(performance);
+        let description = ModelDescription::read(folder)?;
+        let plan = Plan::check_with_masks(&spec, &masks)?;
+        let spatial = parts(&plan)[parts(&plan).len() - 1].spatial();
+        let views = Views::of_channels(spatial, &spec.data, description.channels, spatial.image())?;
+        let classes = description.classes.len();
+        let look = look.check(&spec.train, description.answers.into())?;
+        let parameters = newest_weights(&Folder::new(folder), &spec, &views, classes)?;
+        let inference = Inference::new(&spec, classes);
+        let (grid, method) = (look.grid.unwrap_or(1), look.method());
+        Ok(Self { spec, description, views, parameters, inference, grid, method })
+    }
+
+    /// The plan of the run, with everything filled in.
+    #[must_use]
+    pub fn spec(&self) -> &PlanSpec {
+        &self.spec
+    }
+
+    /// What the model sees and says.
+    #[must_use]
+    pub fn description(&self) -> &ModelDescription {
+        &self.description
+    }
+
+    /// Asks the model about an image; `place` stands for it in messages. A model of label maps sees images of any size.
+    ///
+    /// # Errors
+    /// An image that the model cannot see: too small for it, or for a crop.
+    pub fn predict(&mut self, image: &Image, place: &str) -> Result<Prediction, TrainError> {
+        let named = |error: DataError| error.at(|| place.to_owned());
+        let fitted = self.fitted(image);
+        let image = fitted.as_ref().unwrap_or(image);
+        match self.description.answers {
+            Answers::Class => {
+                let count = self.views.evaluation_views(self.grid);
+                let mut inputs = vec![0.0; count * self.views.view_length()];
+                self.views.evaluate(image, self.grid, &mut inputs).map_err(named)?;
+                let outputs = self.inference.forward(&self.views.shape(), &self.parameters, &inputs)?;
+                Ok(Prediction::Class(probabilities(&outputs, self.inference.classes())))
+            }
+            Answers::LabelMap => {
+                let whole = self.views.whole(image).map_err(named)?;
+                let Self { views, parameters, inference, method, .. } = self;
+                let labels = Segmenter { inference, parameters, views, method: *method }.label(&whole)?;
+                let (found, expected) = (whole.original(), image.size());
+                let map = LabelMap::new(expected, labels).ok_or_else(|| DataError::LabelSize {
+                    place: place.to_owned(),
+                    found,
+                    expected,
+                })?;
+                Ok(Prediction::Map(map))
+            }
+        }
+    }
+
+    /// The image in the channels that the model sees, where it has others and there is a usual way.
+    fn fitted(&self, image: &Image) -> Option<Image> {
+        let (Values::Bytes(bytes), 3, 1) = (image.values(), image.channels(), self.description.channels)
+        else {
+            return None;
+        };
+        let brightness = |pixel: &[u8]| {
+            let sum: f32 =
+                pixel.iter().zip(BRIGHTNESS).map(|(&value, weight)| f32::from(value) * weight).sum();
+            sum.round() as u8
+        };
+        Image::new(image.size(), 1, Values::Bytes(bytes.chunks_exact(3).map(brightness).collect()))
+    }
+}
+
+/// The weights that a finished run left, or those of the newest checkpoint.
+fn newest_weights(
+    folder: &Folder,
+    spec: &PlanSpec,
+    views: &Views,
+    classes: usize,
+) -> Result<Parameters, TrainError> {
+    let graph = model::build(&spec.model, &views.shape(), classes, 0.0)?;
+    let path = folder.model();
+    if path.exists() {
+        return Ok(weights::load(&graph, &path)?);
+    }
+    let Some((checkpoint, _)) = Checkpoint::newest(&folder.checkpoints())? else {
+        return Err(TrainError::Checkpoint { path, problem: "no weights were written yet".to_owned() });
+    };
+    let mut parameters = Parameters::zeros(&graph);
+    if Checkpoint::fill(checkpoint.mean.as_ref().unwrap_or(&checkpoint.parameters), &mut parameters) {
+        Ok(parameters)
+    } else {
+        let problem = "it does not fit the model of the plan".to_owned();
+        Err(TrainError::Checkpoint { path: folder.checkpoints(), problem })
+    }
+}
