@@ -9,7 +9,8 @@ use dapple_plan::spec::keys::{KEYS, Key};
 
 use crate::reproduce;
 use crate::verbs::{
-    account, calibrate, completions, demo, eval, inclusion, man, profile, report, sweep, sweep_train, train,
+    account, calibrate, completions, demo, eval, inclusion, man, predict, profile, report, sweep,
+    sweep_train, train,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -40,6 +41,7 @@ pub(crate) enum Verb {
     SweepTrain(sweep_train::Arguments),
     Resume(train::ResumeArguments),
     Eval(eval::Arguments),
+    Predict(predict::Arguments),
     Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Completions(completions::Arguments),

@@ -123,7 +123,7 @@ impl From<clap::Error> for Failure {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(error),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::request(
                 "no verb is given",
-                "try `dapple demo`; verbs are account, calibrate, profile, sweep, inclusion, demo, train, sweep-train, resume, eval, report, reproduce, completions, man",
+                "try `dapple demo`; verbs are account, calibrate, profile, sweep, inclusion, demo, train, sweep-train, resume, eval, predict, report, reproduce, completions, man",
             ),
             _ => {
                 let text = error.render().to_string();

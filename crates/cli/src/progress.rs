@@ -26,6 +26,8 @@ pub(crate) struct Progress {
     /// Steps taken before this process went on.
     before: u64,
     line_due: Instant,
+    /// How good the model was at its last evaluation.
+    score: String,
     epsilon: String,
     epsilon_due: Instant,
 }
@@ -47,6 +49,7 @@ impl Progress {
             bar: None,
             before: 0,
             line_due: now,
+            score: String::new(),
             epsilon: String::new(),
             epsilon_due: now,
         }
@@ -89,7 +92,7 @@ impl Progress {
         }
         let loss = report.loss.map_or("-".to_owned(), |loss| format!("{loss:.3}"));
         let pace = (report.step - self.before) as f64 / report.seconds.max(1e-9);
-        let message = format!("loss {loss}{}  {pace:.1} steps/s", self.epsilon);
+        let message = format!("loss {loss}{}{}  {pace:.1} steps/s", self.score, self.epsilon);
         match &self.bar {
             Some(bar) => {
                 bar.set_position(report.step);
@@ -119,7 +122,9 @@ impl Observer for Progress {
             }
             Event::Step(report) => self.step(report),
             Event::Evaluated { step, evaluation } => {
-                self.say(&format!("{}: accuracy {:.4} after step {step}", self.name, evaluation.accuracy));
+                let score = evaluation.score();
+                self.score = format!("  {} {:.4}", score.name, score.value);
+                self.say(&format!("{}: {} {:.4} after step {step}", self.name, score.name, score.value));
             }
             Event::Warning(text) => self.say(&format!("warning: {text}")),
             _ => {}

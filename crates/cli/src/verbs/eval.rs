@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::look::LookFlags;
+use crate::machine::MachineFlags;
 use crate::output;
 
 /// Evaluates the model of a run on its test set
@@ -19,6 +20,8 @@ pub(crate) struct Arguments {
     folder: PathBuf,
     #[command(flatten)]
     look: LookFlags,
+    #[command(flatten)]
+    machine: MachineFlags,
     /// Prints JSON
     #[arg(long)]
     json: bool,
@@ -35,7 +38,8 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let evaluation = dapple_train::evaluate(&arguments.folder, (&arguments.look).into())?;
+    let performance = arguments.machine.performance();
+    let evaluation = dapple_train::evaluate_with(&arguments.folder, (&arguments.look).into(), &performance)?;
     let description = ModelDescription::read(&arguments.folder)?;
     let class_names: Vec<&str> = description.classes.iter().map(|class| class.name.as_str()).collect();
     if arguments.json {

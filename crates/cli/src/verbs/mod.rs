@@ -8,6 +8,7 @@ pub(crate) mod eval;
 mod explain;
 pub(crate) mod inclusion;
 pub(crate) mod man;
+pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod sweep;
@@ -30,6 +31,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::SweepTrain(arguments) => sweep_train::run(arguments),
         Verb::Resume(arguments) => train::resume(&arguments),
         Verb::Eval(arguments) => eval::run(&arguments),
+        Verb::Predict(arguments) => predict::run(&arguments),
         Verb::Report(arguments) => report::run(&arguments),
         Verb::Reproduce(arguments) => crate::reproduce::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::load;
+use crate::machine::MachineFlags;
 use crate::output;
 use crate::progress::Progress;
 use crate::run_page;
@@ -27,6 +28,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_dp: bool,
     #[command(flatten)]
+    machine: MachineFlags,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -36,6 +39,8 @@ pub(crate) struct ResumeArguments {
     /// The folder of the run
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    #[command(flatten)]
+    machine: MachineFlags,
     /// Prints JSON
     #[arg(long)]
     json: bool,
@@ -48,6 +53,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let common = &mut arguments.common;
     common.plan = arguments.file.or(common.plan.take());
     let mut request = load::training(common)?;
+    request.spec.performance = request.spec.performance.merge(&arguments.machine.performance());
     if arguments.no_dp {
         request.spec.train.private = Some(false);
     }
@@ -59,7 +65,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
 
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<(), Failure> {
     let mut progress = Progress::new(name(&arguments.folder), arguments.quiet);
-    let outcome = dapple_train::resume(&arguments.folder, &mut progress)?;
+    let outcome =
+        dapple_train::resume_with(&arguments.folder, &arguments.machine.performance(), &mut progress)?;
     drop(progress);
     finish(&arguments.folder, &outcome, arguments.json, arguments.quiet)
 }
@@ -105,7 +112,16 @@ fn text(outcome: &Outcome) -> String {
     let certificate = &outcome.certificate;
     let mut lines = vec![("steps", certificate.steps_spent.to_string())];
     if let Some(evaluation) = &outcome.evaluation {
-        lines.push(("accuracy", format!("{:.4} on {} records", evaluation.accuracy, evaluation.records)));
+        let score = evaluation.score();
+        match &evaluation.overlap {
+            Some(overlap) => {
+                lines.push((score.name, format!("{:.4} on {} images", score.value, evaluation.records)));
+                lines.push(("pixel accuracy", format!("{:.4}", overlap.pixel_accuracy)));
+            }
+            None => {
+                lines.push((score.name, format!("{:.4} on {} records", score.value, evaluation.records)));
+            }
+        }
     }
     if let Some(spent) = &certificate.spent {
         lines.push((

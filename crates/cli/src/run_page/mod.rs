@@ -1,13 +1,16 @@
-//! The page of a run, made from what the run has released: its plan, its certificate and its evaluations. What lies in the folder
-//! `private` is not read.
+//! The page of a run, made from what the run has released: its plan, its certificate and its evaluations, and where every pixel has a
+//! class, its model on public images. What lies in the folder `private` is not read.
+
+mod quality;
+mod scenes;
 
 use std::path::Path;
 
 use dapple_plan::spec::Pixels;
 use dapple_plan::{PlanSpec, number};
 use dapple_report::crop::{CropPicture, crop_scene};
-use dapple_report::{Axis, Card, Cell, Chart, Column, Figure, Page, ReportError, Section, Series, Table};
-use dapple_train::{Evaluation, TrainError};
+use dapple_report::{Card, Page, Section};
+use dapple_train::{Evaluation, ModelDescription, TrainError};
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -70,8 +73,14 @@ pub(crate) fn page(folder: &Path) -> Result<Page, Failure> {
     };
     let mut page = Page::new(name).lead(lead).section(headline(&certificate, lines.last()));
     page = page.section(privacy(&certificate, &spec)?);
-    if let Some(last) = lines.last() {
-        page = page.section(quality(&lines, &last.evaluation)?);
+    // A run of an earlier version does not describe its model.
+    let description = ModelDescription::read(folder).ok();
+    let classes = description.as_ref().map_or(&[][..], |description| &description.classes);
+    if let Some(section) = quality::section(&lines, classes)? {
+        page = page.section(section);
+    }
+    if let Some(section) = scenes::section(folder, &spec, description.as_ref())? {
+        page = page.section(section);
     }
     let plan = Section::new("The plan").code(spec.to_toml());
     Ok(page.section(plan).command(output::command_line()))
@@ -88,10 +97,10 @@ fn headline(certificate: &Certificate, last: Option<&Line>) -> Section {
         (None, false) => cards.push(Card::new("epsilon", "none").detail("nothing is guaranteed")),
     }
     if let Some(line) = last {
-        let accuracy = Card::new("accuracy", format!("{:.4}", line.evaluation.accuracy));
-        cards.push(
-            accuracy.detail(format!("on {} records after step {}", line.evaluation.records, line.step)),
-        );
+        let score = line.evaluation.score();
+        let card = Card::new(score.name, format!("{:.4}", score.value));
+        let things = if line.evaluation.overlap.is_some() { "images" } else { "records" };
+        cards.push(card.detail(format!("on {} {things} after step {}", line.evaluation.records, line.step)));
     }
     let steps = Card::new("steps", certificate.steps_spent.to_string());
     cards.push(match &certificate.planned {
@@ -146,27 +155,6 @@ pub(crate) fn crop_of(spec: &PlanSpec) -> Option<CropPicture> {
     let origin = |image: u32, patch: u32| image.checked_sub(patch).map(|room| room / 8 * 5);
     let patch_origin = (origin(image.0, patch.0)?, origin(image.1, patch.1)?);
     (crop.0 <= image.0 && crop.1 <= image.1).then_some(CropPicture { image, crop, patch, patch_origin })
-}
-
-fn quality(lines: &[Line], last: &Evaluation) -> Result<Section, ReportError> {
-    let mut section = Section::new("How good the model is");
-    if lines.len() > 1 {
-        let accuracy = lines.iter().map(|line| (line.step as f64, line.evaluation.accuracy));
-        let chart = Chart::new("Accuracy on the test set")
-            .x(Axis::linear("step"))
-            .y(Axis::linear("accuracy"))
-            .series(Series::line_points("accuracy", accuracy));
-        section = section.figure(&Figure::single(chart), "Evaluated on records that were not trained on.");
-    }
-    let mut columns = vec![Column::number("class"), Column::number("accuracy")];
-    columns.extend((0..last.confusion.len()).map(|said| Column::number(format!("said {said}"))));
-    let mut table = Table::new(columns);
-    for (class, (row, accuracy)) in last.confusion.iter().zip(&last.per_class).enumerate() {
-        let accuracy = accuracy.map_or(Cell::Empty, |accuracy| Cell::Number(accuracy, 3));
-        let counts = row.iter().map(|&count| Cell::Integer(i64::try_from(count).unwrap_or(i64::MAX)));
-        table.push([Cell::Integer(class as i64), accuracy].into_iter().chain(counts))?;
-    }
-    Ok(section.table(&table, "Records of each class by what the model said."))
 }
 
 /// The evaluations of a run, in order.
