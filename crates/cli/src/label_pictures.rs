@@ -1,0 +1,34 @@
+//! Images and label maps as pictures.
+
+use dapple_data::{Image, LabelMap, Values};
+use dapple_report::{LabelPicture, Picture, ReportError, Rgb, class_colour};
+use dapple_train::ClassDescription;
+
+/// Colours of classes: their own, or else one for each number.
+pub(crate) fn palette(classes: &[ClassDescription]) -> Vec<Rgb> {
+    let colour = |(number, class): (usize, &ClassDescription)| {
+        class.colour.map_or_else(|| class_colour(number), |[red, green, blue]| Rgb(red, green, blue))
+    };
+    classes.iter().enumerate().map(colour).collect()
+}
+
+/// A label map in these colours; pixels without a class are black.
+pub(crate) fn map(map: &LabelMap, palette: &[Rgb]) -> Result<LabelPicture, ReportError> {
+    LabelPicture::new(map.size().width(), map.size().height(), map.labels().to_vec(), palette.to_vec())
+}
+
+/// An image as a person sees it; one value a pixel is grey.
+pub(crate) fn photograph(image: &Image) -> Result<Picture, ReportError> {
+    let bytes: Vec<u8> = match image.values() {
+        Values::Bytes(bytes) => bytes.clone(),
+        // Numbers stand for values from 0 to 1.
+        Values::Floats(floats) => floats.iter().map(|value| (255.0 * value).round() as u8).collect(),
+    };
+    let colour = |pixel: &[u8]| match *pixel {
+        [red, green, blue, ..] => Rgb(red, green, blue),
+        [grey, ..] => Rgb(grey, grey, grey),
+        [] => Rgb(0, 0, 0),
+    };
+    let pixels = bytes.chunks_exact(image.channels().max(1)).map(colour).collect();
+    Picture::new(image.size().width(), image.size().height(), pixels)
+}
