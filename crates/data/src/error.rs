@@ -124,6 +124,34 @@ pub enum DataError {
         /// The size of the image.
         expected: Size,
     },
+    /// A picture without the one that belongs to it.
+    #[error("{} has no partner {}", path.display(), missing.display())]
+    Partner {
+        /// The picture.
+        path: PathBuf,
+        /// Where the other one should be.
+        missing: PathBuf,
+    },
+    /// A label picture that shows something else than numbers.
+    #[error("{}: {found} where one label of 8 bits a pixel is expected", path.display())]
+    LabelFormat {
+        /// The file.
+        path: PathBuf,
+        /// What it shows.
+        found: &'static str,
+    },
+    /// A pixel of a label picture that is neither a class nor ignored.
+    #[error("{}: the label {found} at column {x}, row {y} is neither a class nor ignored", path.display())]
+    LabelId {
+        /// The file.
+        path: PathBuf,
+        /// Column of the first such pixel.
+        x: usize,
+        /// Its row.
+        y: usize,
+        /// The number or the colour.
+        found: String,
+    },
     /// Targets of the other kind.
     #[error("{place} has {found} where {expected} is asked for")]
     TargetKind {
@@ -272,6 +300,15 @@ impl DataError {
                     .into()
             }
             Self::LabelSize { .. } => "a label map has one pixel for each pixel of its image".into(),
+            Self::Partner { .. } => {
+                "every image has a label map of the same name, and every label map an image".into()
+            }
+            Self::LabelFormat { .. } => {
+                "save label maps as 8-bit grey or palette PNG whose values are the classes".into()
+            }
+            Self::LabelId { .. } => {
+                "check `data.classes` and `data.class_ids`; `data.ignore` names what counts for nothing".into()
+            }
             Self::TargetKind { .. } => {
                 "a classifier needs one class an image, a segmentation model a label map an image".into()
             }

@@ -18,9 +18,11 @@ mod loader;
 mod open;
 mod sampler;
 pub mod scenes;
+pub mod segmentation;
 mod split;
 #[cfg(test)]
 mod statistics;
+pub mod street;
 mod target;
 pub mod uniform;
 mod views;

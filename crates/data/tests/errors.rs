@@ -7,21 +7,12 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{idx_bytes, npy_bytes, plan, spec, write};
+use common::{idx_bytes, message, npy_bytes, plan, spec, write};
 use dapple_data::formats::{ImageFolder, Npy, cifar, decode, idx};
 use dapple_data::{DataError, Dataset, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views, open};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
-
-/// The message of the error; it names the file and has a way out.
-fn message<T>(result: Result<T, DataError>, file: &str) -> String {
-    let error = result.err().unwrap();
-    let text = error.to_string();
-    assert!(text.contains(file) && !text.contains('\n'), "{text}");
-    assert!(error.hint().is_some(), "{text}");
-    text
-}
 
 fn gzipped(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

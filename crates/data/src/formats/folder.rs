@@ -9,6 +9,7 @@ use dapple_geometry::Size;
 use image::{ImageReader, Limits};
 use sha2::{Digest, Sha256};
 
+use super::hash_text;
 use crate::dataset::{hexadecimal, within};
 use crate::{DataError, Dataset, Image, Target, Values};
 
@@ -17,7 +18,7 @@ const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "ppm", "pgm", "pbm", "
 /// Folders within a class may be nested this deep; deeper is a loop of links.
 const MAX_DEPTH: usize = 16;
 /// A picture may take this much memory; more is an attack or a slip.
-const MAX_MEMORY: u64 = 1 << 30;
+pub(crate) const MAX_PICTURE_MEMORY: u64 = 1 << 30;
 
 /// Pictures on disk, decoded when they are read, as red, green and blue. Transparency is dropped, sixteen bits become eight, and
 /// the orientation that a camera notes in the file is not applied.
@@ -63,12 +64,10 @@ impl ImageFolder {
             if !folder.exists() {
                 continue;
             }
-            let mut found = Vec::new();
-            list(&folder, MAX_DEPTH, &mut found)?;
+            let found = pictures_below(&folder)?;
             if found.is_empty() {
                 return Err(DataError::Empty { path: folder, what: "picture" });
             }
-            found.sort();
             pictures.extend(found.into_iter().map(|path| (path, class as u32)));
         }
         if pictures.is_empty() {
@@ -93,6 +92,14 @@ fn class_folders(root: &Path) -> Result<Vec<String>, DataError> {
     }
     names.sort();
     Ok(names)
+}
+
+/// The pictures below a folder, in the order of their names.
+pub(crate) fn pictures_below(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut pictures = Vec::new();
+    list(folder, MAX_DEPTH, &mut pictures)?;
+    pictures.sort();
+    Ok(pictures)
 }
 
 /// Adds the pictures below a folder.
@@ -124,7 +131,7 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Image, DataError> {
     let mut reader =
         ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(DataError::io(path))?;
     let mut limits = Limits::default();
-    limits.max_alloc = Some(MAX_MEMORY);
+    limits.max_alloc = Some(MAX_PICTURE_MEMORY);
     reader.limits(limits);
     let picture = reader.decode().map_err(|error| failed(error.to_string()))?.into_rgb8();
     let size = Size::new(picture.width(), picture.height())
@@ -133,7 +140,8 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Image, DataError> {
         .ok_or_else(|| failed("it has no pixels".to_owned()))
 }
 
-fn one_line(text: &str) -> String {
+/// A decoder's message as part of one line.
+pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }
 
@@ -174,18 +182,14 @@ impl Dataset for ImageFolder {
             return Ok(known.clone());
         }
         let mut hash = Sha256::new();
-        let text = |hash: &mut Sha256, bytes: &[u8]| {
-            hash.update((bytes.len() as u64).to_le_bytes());
-            hash.update(bytes);
-        };
         for name in &self.names {
-            text(&mut hash, name.as_bytes());
+            hash_text(&mut hash, name.as_bytes());
         }
         for (path, label) in &self.pictures {
             let name = path.strip_prefix(&self.root).unwrap_or(path);
-            text(&mut hash, name.to_string_lossy().as_bytes());
+            hash_text(&mut hash, name.to_string_lossy().as_bytes());
             hash.update(label.to_le_bytes());
-            text(&mut hash, &fs::read(path).map_err(DataError::io(path))?);
+            hash_text(&mut hash, &fs::read(path).map_err(DataError::io(path))?);
         }
         Ok(self.fingerprint.get_or_init(|| hexadecimal(&hash.finalize())).clone())
     }

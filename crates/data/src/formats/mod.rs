@@ -10,6 +10,7 @@ mod packed;
 
 pub use cifar::cifar;
 pub use folder::{ImageFolder, decode};
+pub(crate) use folder::{MAX_PICTURE_MEMORY, one_line, pictures_below};
 pub use idx::idx;
 pub(crate) use idx::{idx_in_memory, named};
 pub use mask::read_mask;
@@ -17,6 +18,8 @@ pub use npy::Npy;
 pub use packed::Packed;
 
 use std::path::Path;
+
+use sha2::{Digest, Sha256};
 
 use crate::DataError;
 
@@ -32,4 +35,10 @@ fn checked_classes(path: &Path, labels: &[i64], expected: Option<u32>) -> Result
         return Err(DataError::Label { path: path.to_owned(), record, label: labels[record], classes });
     }
     Ok((labels.iter().map(|&label| label as u32).collect(), classes))
+}
+
+/// Adds bytes to a fingerprint so that no two sequences of texts give the same.
+pub(crate) fn hash_text(hash: &mut Sha256, bytes: &[u8]) {
+    hash.update((bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
 }

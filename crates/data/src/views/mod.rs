@@ -2,6 +2,8 @@
 
 mod buffer;
 mod crop;
+#[cfg(test)]
+mod label_tests;
 mod labels;
 mod mapping;
 mod normalise;

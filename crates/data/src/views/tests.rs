@@ -11,7 +11,7 @@ use crate::keys::{MasterKey, Purpose};
 use crate::statistics::{ALPHA, binomial_accepts, chi_square_accepts};
 use crate::{ChaCha20Rng, Values};
 
-fn random(number: u64) -> ChaCha20Rng {
+pub(super) fn random(number: u64) -> ChaCha20Rng {
     MasterKey::from_seed(11).purpose(Purpose::Views).step(0).stream(number)
 }
 
@@ -37,12 +37,12 @@ pub(super) fn image(size: Size, value: impl Fn(u32, u32) -> f32) -> Image {
     Image::new(size, 1, Values::Floats(floats)).unwrap()
 }
 
-fn meets(mask: &Mask, place: Place) -> bool {
+pub(super) fn meets(mask: &Mask, place: Place) -> bool {
     let Place { x, y, size } = place;
     (y..y + size.height()).any(|row| (x..x + size.width()).any(|column| mask.get(column, row)))
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
+pub(super) fn operation() -> impl Strategy<Value = Operation> {
     let padding = (0u32..4, 0u32..4).prop_map(|(x, y)| Padding { x, y });
     let mode = prop_oneof![
         Just(PaddingMode::Zero),

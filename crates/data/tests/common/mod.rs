@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use dapple_data::DataError;
 use dapple_plan::{Plan, PlanSpec};
 
 /// An IDX file of unsigned bytes.
@@ -44,4 +45,13 @@ pub(crate) fn plan(text: &str) -> Plan {
 
 pub(crate) fn spec(text: &str) -> PlanSpec {
     PlanSpec::from_toml(&format!("[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n{text}")).unwrap()
+}
+
+/// The message of the error; it names the file and has a way out.
+pub(crate) fn message<T>(result: Result<T, DataError>, file: &str) -> String {
+    let error = result.err().unwrap();
+    let text = error.to_string();
+    assert!(text.contains(file) && !text.contains('\n'), "{text}");
+    assert!(error.hint().is_some(), "{text}");
+    text
 }

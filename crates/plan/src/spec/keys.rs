@@ -199,12 +199,38 @@ pub const KEYS: &[Key] = &[
         "cifar",
         "npy",
         "fashion-scenes",
+        "image-pairs",
+        "cityscapes",
+        "a2d2",
+        "street-scenes",
     ]),
     file_only("data.train", "photos/train", "the folder or file of the records to train on"),
-    file_only("data.train_labels", "train-labels.npy", "the file of their labels, for idx and npy"),
+    file_only(
+        "data.train_labels",
+        "train-labels.npy",
+        "the file of their labels, or the folder of their label maps",
+    ),
     file_only("data.test", "photos/test", "the folder or file of the records to evaluate on"),
-    file_only("data.test_labels", "test-labels.npy", "the file of their labels, for idx and npy"),
+    file_only(
+        "data.test_labels",
+        "test-labels.npy",
+        "the file of their labels, or the folder of their label maps",
+    ),
     file_only("data.classes", "10", "the number of classes the data set must have"),
+    file_only("data.class_ids", "[0, 1, 2]", "the number of each class in label maps, for image-pairs")
+        .or("0, 1, 2, ..."),
+    file_only("data.ignore", "[255]", "the numbers in label maps that count for nothing, for image-pairs")
+        .or("255"),
+    file_only("data.class_names", "[\"road\", \"sky\"]", "the names of the classes, for image-pairs"),
+    file_only(
+        "data.class_colours",
+        "[\"#804080\", \"#4682b4\"]",
+        "the colours in which classes are shown, for image-pairs",
+    ),
+    file_only("data.train_sessions", "[\"20180807_145028\"]", "the sessions of A2D2 to train on")
+        .or("11 of them"),
+    file_only("data.test_sessions", "[\"20180925_101535\"]", "the sessions of A2D2 to evaluate on")
+        .or("3 others"),
     file_only("data.validation", "0.1", "the share of the records split off where no test set is given"),
     file_only("data.split_seed", "0", "the seed of that split").or("0"),
     file_only("data.mean", "[0.5]", "what is subtracted from each channel, of values from 0 to 1"),

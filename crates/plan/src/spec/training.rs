@@ -26,6 +26,24 @@ pub struct DataSpec {
     /// The number of classes the data set must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<u32>,
+    /// The number that stands for each class in label maps; 0, 1, 2, ... where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class_ids: Option<Vec<u32>>,
+    /// Numbers in label maps that count for nothing; 255 where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignore: Option<Vec<u32>>,
+    /// Names of the classes of label maps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class_names: Option<Vec<String>>,
+    /// Colours in which those classes are shown, as `#rrggbb`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class_colours: Option<Vec<String>>,
+    /// The sessions of A2D2 to train on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train_sessions: Option<Vec<String>>,
+    /// The sessions of A2D2 to evaluate on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_sessions: Option<Vec<String>>,
     /// The share of the records split off for evaluation where no test set is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<f64>,
@@ -60,11 +78,29 @@ pub enum DataFormat {
     Npy,
     /// The embedded data of the demonstration.
     FashionScenes,
+    /// A folder of images and one of label maps.
+    ImagePairs,
+    /// Cityscapes, with its 19 classes.
+    Cityscapes,
+    /// A2D2, its colours grouped to 18 classes.
+    A2d2,
+    /// Streets drawn by the program, with label maps.
+    StreetScenes,
 }
 
 impl DataFormat {
     /// Every format.
-    pub const ALL: [Self; 5] = [Self::ImageFolder, Self::Idx, Self::Cifar, Self::Npy, Self::FashionScenes];
+    pub const ALL: [Self; 9] = [
+        Self::ImageFolder,
+        Self::Idx,
+        Self::Cifar,
+        Self::Npy,
+        Self::FashionScenes,
+        Self::ImagePairs,
+        Self::Cityscapes,
+        Self::A2d2,
+        Self::StreetScenes,
+    ];
 
     /// The name in files.
     #[must_use]
@@ -75,6 +111,10 @@ impl DataFormat {
             Self::Cifar => "cifar",
             Self::Npy => "npy",
             Self::FashionScenes => "fashion-scenes",
+            Self::ImagePairs => "image-pairs",
+            Self::Cityscapes => "cityscapes",
+            Self::A2d2 => "a2d2",
+            Self::StreetScenes => "street-scenes",
         }
     }
 }
@@ -279,6 +319,16 @@ mod tests {
         assert_eq!(PlanSpec::from_toml(&spec.to_toml()).unwrap(), spec);
         let error = spec.set("optimiser.nesterov", "maybe").unwrap_err();
         assert!(error.hint().unwrap().contains("looks ahead"));
+    }
+
+    #[test]
+    fn every_format_is_written_as_it_is_called() {
+        let key = crate::spec::keys::find("data.format").unwrap();
+        assert_eq!(key.choices, DataFormat::ALL.map(DataFormat::name));
+        for format in DataFormat::ALL {
+            let spec = PlanSpec::from_toml(&format!("[data]\nformat = \"{}\"", format.name())).unwrap();
+            assert_eq!(spec.data.format, Some(format));
+        }
     }
 
     #[test]

@@ -1,0 +1,144 @@
+//! Pictures in pairs: an image, and a label picture of the same size.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use dapple_geometry::Size;
+use sha2::{Digest, Sha256};
+
+use super::ClassMap;
+use crate::dataset::{hexadecimal, within};
+use crate::formats::{decode, hash_text, pictures_below};
+use crate::{DataError, Dataset, Image, Target, TargetKind};
+
+/// Images with label maps on disk, both decoded when they are read; images as red, green and blue.
+#[derive(Debug)]
+pub struct Pairs {
+    root: PathBuf,
+    pairs: Vec<Pair>,
+    map: ClassMap,
+    fingerprint: OnceLock<String>,
+}
+
+/// The two files of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) image: PathBuf,
+    pub(super) labels: PathBuf,
+}
+
+impl Pairs {
+    /// Pairs of two folders: a file's partner has the same name but for the ending, in the same folder below. Records are in the
+    /// order of their names.
+    ///
+    /// # Errors
+    /// A folder that cannot be read or has no picture, a picture without a partner, two pictures with the same partner.
+    pub fn open(images: &Path, labels: &Path, map: ClassMap) -> Result<Self, DataError> {
+        let mut partners = stems(labels)?;
+        let mut pairs = Vec::new();
+        for (stem, image) in stems(images)? {
+            let missing = || {
+                let mut missing = labels.join(&stem).into_os_string();
+                missing.push(".png");
+                DataError::Partner { path: image.clone(), missing: missing.into() }
+            };
+            let labels = partners.remove(&stem).ok_or_else(missing)?;
+            pairs.push(Pair { image, labels });
+        }
+        if let Some((stem, alone)) = partners.pop_first() {
+            return Err(DataError::Partner { path: alone, missing: images.join(stem) });
+        }
+        let root = images.parent().unwrap_or(images).to_owned();
+        Self::new(root, images, pairs, map)
+    }
+
+    /// The given pairs; names in the fingerprint are relative to `root`, and `place` is where pictures were looked for.
+    pub(super) fn new(
+        root: PathBuf,
+        place: &Path,
+        pairs: Vec<Pair>,
+        map: ClassMap,
+    ) -> Result<Self, DataError> {
+        if pairs.is_empty() {
+            return Err(DataError::Empty { path: place.to_owned(), what: "image with a label map" });
+        }
+        Ok(Self { root, pairs, map, fingerprint: OnceLock::new() })
+    }
+}
+
+/// The pictures below a folder by their names without endings.
+fn stems(folder: &Path) -> Result<BTreeMap<PathBuf, PathBuf>, DataError> {
+    let mut stems = BTreeMap::new();
+    for path in pictures_below(folder)? {
+        let stem = path.strip_prefix(folder).unwrap_or(&path).with_extension("");
+        if let Some(other) = stems.insert(stem, path.clone()) {
+            let problem = format!("the same name as {}", other.display());
+            return Err(DataError::malformed(&path, problem));
+        }
+    }
+    Ok(stems)
+}
+
+impl Dataset for Pairs {
+    fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    fn classes(&self) -> u32 {
+        self.map.classes()
+    }
+
+    fn channels(&self) -> usize {
+        3
+    }
+
+    fn image_size(&self) -> Option<Size> {
+        None
+    }
+
+    fn target_kind(&self) -> TargetKind {
+        TargetKind::LabelMap
+    }
+
+    fn target(&self, record: usize) -> Result<Target, DataError> {
+        let path = &within(&self.pairs, record)?.labels;
+        let bytes = fs::read(path).map_err(DataError::io(path))?;
+        Ok(Target::Map(self.map.read(&bytes, path)?))
+    }
+
+    fn read(&self, record: usize) -> Result<Image, DataError> {
+        let path = &within(&self.pairs, record)?.image;
+        decode(&fs::read(path).map_err(DataError::io(path))?, path)
+    }
+
+    fn place(&self, record: usize) -> String {
+        self.pairs
+            .get(record)
+            .map_or_else(|| format!("record {record}"), |pair| pair.image.display().to_string())
+    }
+
+    fn fingerprint(&self) -> Result<String, DataError> {
+        if let Some(known) = self.fingerprint.get() {
+            return Ok(known.clone());
+        }
+        let mut hash = Sha256::new();
+        hash.update("pairs\n");
+        self.map.hash(&mut hash);
+        for path in self.pairs.iter().flat_map(|pair| [&pair.image, &pair.labels]) {
+            let name = path.strip_prefix(&self.root).unwrap_or(path);
+            hash_text(&mut hash, name.to_string_lossy().as_bytes());
+            hash_text(&mut hash, &fs::read(path).map_err(DataError::io(path))?);
+        }
+        Ok(self.fingerprint.get_or_init(|| hexadecimal(&hash.finalize())).clone())
+    }
+
+    fn class_names(&self) -> Option<&[String]> {
+        self.map.names()
+    }
+
+    fn palette(&self) -> Option<&[[u8; 3]]> {
+        self.map.palette()
+    }
+}
