@@ -1,0 +1,59 @@
+//! The plans that come with the program: each is read, solved for its noise, priced, and says enough for its data to be shown.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::path::Path;
+
+use dapple_data::formats::Packed;
+use dapple_data::street::STREET_PATCH;
+use dapple_data::{Views, open};
+use dapple_geometry::Size;
+use dapple_plan::spec::DataFormat;
+use dapple_plan::{Plan, PlanSpec, Precision, Unknown, Value, calibrate};
+
+#[test]
+fn every_example_is_read_solved_and_priced() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/plans");
+    let mut examples = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.display();
+        let mut spec = PlanSpec::from_toml(&fs::read_to_string(&path).unwrap()).unwrap();
+        let target = spec.privacy.epsilon.unwrap();
+        if spec.privacy.noise_multiplier.is_none() {
+            let solved = calibrate(&spec, &[], Unknown::NoiseMultiplier, Precision::default()).unwrap();
+            let Value::Real(noise) = solved.solved.value else { unreachable!() };
+            spec.privacy.noise_multiplier = Some(noise);
+        }
+        let plan = Plan::check(&spec).unwrap();
+        let spent = plan.price(Precision::default()).unwrap().epsilon.upper;
+        assert!(spent <= target, "{name}: {spent}");
+        // Photographs of the plan's size, where the data itself is not part of the program.
+        let image = spec.pipeline.image.unwrap();
+        let size = Size::new(image.x, image.y).unwrap();
+        let photographs = || {
+            let bytes = vec![0; 3 * size.pixels() as usize];
+            Packed::new(&path, size, 3, bytes, vec![0], 1).unwrap()
+        };
+        let views = match spec.data.format.unwrap() {
+            DataFormat::FashionScenes | DataFormat::StreetScenes => {
+                let data = open(&spec.data, &path).unwrap();
+                assert_eq!(
+                    (data.train.len() as u64, data.train.image_size()),
+                    (plan.records(), Some(size)),
+                    "{name}"
+                );
+                Views::new(plan.spatial(), &spec.data, &*data.train)
+            }
+            _ => Views::new(plan.spatial(), &spec.data, &photographs()),
+        };
+        let crop = spec.pipeline.crop.unwrap();
+        assert_eq!(views.unwrap().shape()[1..], [crop.y as usize, crop.x as usize], "{name}");
+        if spec.data.format == Some(DataFormat::StreetScenes) {
+            let patch = spec.region.patch.unwrap();
+            assert!(patch.x >= STREET_PATCH[0] && patch.y >= STREET_PATCH[1], "{name}");
+        }
+        examples += 1;
+    }
+    assert!(examples >= 5);
+}
