@@ -126,6 +126,12 @@ pub enum TrainError {
     },
 }
 
+/// Whether the system had no room left for a file.
+fn no_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
 impl TrainError {
     pub(crate) fn file(path: &Path, source: io::Error) -> Self {
         Self::File { path: path.to_owned(), source }
@@ -139,8 +145,8 @@ impl TrainError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let words = match self {
-            Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
-                "the disk is full: make room, then resume the run; what was spent is in its ledger"
+            Self::File { source, .. } if no_room(source) => {
+                "the disk is full, or a limit is reached: make room, then resume the run; what was spent is in its ledger"
             }
             Self::File { .. } => "check the path and its permissions",
             Self::Locked { .. } => "wait for it to finish, or end it; nothing is lost",

@@ -50,6 +50,7 @@ mod folder;
 mod inference;
 mod learned;
 mod ledger;
+mod lines;
 mod model;
 mod noise;
 mod observer;

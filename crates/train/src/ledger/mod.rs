@@ -9,14 +9,13 @@ mod entry;
 mod error;
 mod history;
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use dapple_data::Event;
 
 use crate::error::TrainError;
 use crate::files;
+use crate::lines::Lines;
 
 pub use entry::{Entry, Start};
 pub use error::LedgerError;
@@ -26,8 +25,7 @@ pub use history::{History, UsedMachine};
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
-    file: File,
-    length: u64,
+    lines: Lines,
     history: History,
 }
 
@@ -57,9 +55,7 @@ impl Ledger {
             files::write_atomic(path, &bytes)?;
             history = History::read(&bytes).map_err(wrong)?;
         }
-        let failed = |source| TrainError::file(path, source);
-        let file = File::options().append(true).open(path).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), file, length: bytes.len() as u64, history })
+        Ok(Self { path: path.to_owned(), lines: Lines::open(path)?, history })
     }
 
     /// What has happened so far.
@@ -87,13 +83,8 @@ impl Ledger {
         let wrong = |source| TrainError::Ledger { path: self.path.clone(), source };
         self.history.check(entry).map_err(wrong)?;
         let (line, hash) = entry.to_line(self.history.head());
-        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
-        if let Err(source) = written {
-            // Half a line would count as a whole block; if it cannot be taken back, it will.
-            let _ = self.file.set_len(self.length).and_then(|()| self.file.sync_data());
-            return Err(TrainError::file(&self.path, source));
-        }
-        self.length += line.len() as u64;
+        // Half a line that cannot be taken back will count as a whole block.
+        self.lines.add_lasting(&line)?;
         self.history
             .accept(entry, hash)
             .map_err(|source| TrainError::Ledger { path: self.path.clone(), source })

@@ -98,7 +98,7 @@ fn a_full_disk_leaves_the_ledger_as_it_was() {
         return;
     }
     let (_folder, path, mut ledger) = written(false, &[4]);
-    ledger.file = File::options().append(true).open(full).unwrap();
+    ledger.lines = Lines::open(full).unwrap();
     let error = ledger.promise(4, 4, event()).unwrap_err();
     assert!(error.hint().unwrap().contains("disk is full"), "{error}");
     assert_eq!(ledger.history().spent(), 4);

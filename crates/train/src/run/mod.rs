@@ -3,8 +3,6 @@
 mod keys;
 mod open;
 
-use std::fs::File;
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,6 +19,7 @@ use crate::evaluation::{Evaluation, Evaluator};
 use crate::files::{self, Lock};
 use crate::folder::Folder;
 use crate::ledger::{Entry, Ledger};
+use crate::lines::Lines;
 use crate::observer::{Event, Observer, StepReport};
 use crate::pace::Pace;
 use crate::prepare::{Prepared, Request};
@@ -98,8 +97,8 @@ struct Run {
     last_checkpoint: Instant,
     evaluator: Evaluator,
     evaluated: Option<(u64, Evaluation)>,
-    metrics: File,
-    diagnostics: File,
+    metrics: Lines,
+    diagnostics: Lines,
     /// What a user should know before the first step.
     notes: Vec<String>,
 }
@@ -119,27 +118,45 @@ impl Run {
             machine: self.trainer.machine(),
         };
         let mut flow = observer.notice(&begins);
-        let result =
+        let trained =
             if flow.is_break() || self.step >= steps { Ok(()) } else { self.train(observer, &mut flow) };
-        if let Err(error) = result {
-            let reason = error.to_string();
-            // The ledger already counts every step that began; this only says why it ends here.
-            let _ = self.ledger.append(&Entry::Stopped { step: self.step, reason });
-            let _ = self.write_certificate(Status::Stopped);
+        if let Err(error) = trained.and_then(|()| self.close(observer)) {
+            self.record_failure(&error);
             return Err(error);
         }
-        let complete = self.step >= steps;
-        if complete && !self.ledger.history().finished() {
+        let certificate =
+            self.write_certificate(if self.complete() { Status::Finished } else { Status::Stopped })?;
+        let evaluation = self.evaluated.map(|(_, evaluation)| evaluation);
+        Ok(Outcome { certificate, updates: self.trainer.updates(), evaluation })
+    }
+
+    /// Says that the run ends here. The ledger already counts every step that began, so none of this must succeed. What went wrong may
+    /// tell of a record, and goes where records may.
+    fn record_failure(&mut self, error: &TrainError) {
+        let reason = "an error".to_owned();
+        let _ = self.ledger.append(&Entry::Stopped { step: self.step, reason });
+        let line = serde_json::json!({ "step": self.step, "error": error.to_string() });
+        let _ = self.diagnostics.add(&json_line(&line));
+        let _ = self.write_certificate(Status::Stopped);
+    }
+
+    /// Whether all steps of the plan are taken.
+    fn complete(&self) -> bool {
+        self.step >= self.prepared.plan.steps()
+    }
+
+    /// What is left to do after the last step, or on the wish to stop.
+    fn close(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        if !self.complete() {
+            let reason = "asked to stop".to_owned();
+            return self.ledger.append(&Entry::Stopped { step: self.step, reason });
+        }
+        if !self.ledger.history().finished() {
             self.evaluate(observer)?;
             self.write_model()?;
             self.ledger.append(&Entry::Finished { step: self.step })?;
-        } else if !complete {
-            self.ledger.append(&Entry::Stopped { step: self.step, reason: "asked to stop".to_owned() })?;
         }
-        let certificate =
-            self.write_certificate(if complete { Status::Finished } else { Status::Stopped })?;
-        let evaluation = self.evaluated.map(|(_, evaluation)| evaluation);
-        Ok(Outcome { certificate, updates: self.trainer.updates(), evaluation })
+        Ok(())
     }
 
     fn train(&mut self, observer: &mut dyn Observer, flow: &mut ControlFlow<()>) -> Result<(), TrainError> {
@@ -169,8 +186,7 @@ impl Run {
                     .step(&mut loader, &self.keys.step, self.step)
                     .map_err(|source| TrainError::Step { step: self.step + 1, source: Box::new(source) })?;
                 self.step += 1;
-                let report = self.report(&taken);
-                self.write_diagnostics(&report)?;
+                self.write_diagnostics(&taken)?;
                 if observer.notice(&Event::Step(self.report(&taken))).is_break() {
                     *flow = ControlFlow::Break(());
                 }
@@ -245,14 +261,14 @@ impl Run {
         }
         let line =
             Line { step: self.step, seconds: self.began.elapsed().as_secs_f64(), evaluation: &evaluation };
-        write_line(&mut self.metrics, &self.folder.metrics(), &line)?;
+        self.metrics.add(&json_line(&line))?;
         // A wish to stop is heard at the next step.
         let _ = observer.notice(&Event::Evaluated { step: self.step, evaluation: &evaluation });
         self.evaluated = Some((self.step, evaluation));
         Ok(())
     }
 
-    fn write_diagnostics(&self, report: &StepReport<'_>) -> Result<(), TrainError> {
+    fn write_diagnostics(&mut self, taken: &Taken) -> Result<(), TrainError> {
         #[derive(Serialize)]
         struct Line {
             step: u64,
@@ -261,9 +277,14 @@ impl Run {
             loss: Option<f64>,
             clipped: Option<f64>,
         }
-        let StepReport { step, learning_rate, drawn, loss, clipped, .. } = *report;
-        let line = Line { step, learning_rate, drawn, loss, clipped };
-        write_line(&mut &self.diagnostics, &self.folder.diagnostics(), &line)
+        let line = Line {
+            step: self.step,
+            learning_rate: taken.learning_rate,
+            drawn: taken.drawn(),
+            loss: taken.loss(),
+            clipped: taken.clipped(),
+        };
+        self.diagnostics.add(&json_line(&line))
     }
 
     fn write_checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
@@ -295,11 +316,11 @@ impl Run {
     }
 }
 
-fn write_line(file: &mut impl Write, path: &Path, line: &impl Serialize) -> Result<(), TrainError> {
+fn json_line(line: &impl Serialize) -> String {
     // Numbers and strings always have a JSON form.
     let mut text = serde_json::to_string(line).unwrap_or_default();
     text.push('\n');
-    file.write_all(text.as_bytes()).map_err(|source| TrainError::file(path, source))
+    text
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! New runs and old ones.
 
-use std::fs::File;
 use std::path::Path;
 use std::time::Instant;
 
@@ -19,6 +18,7 @@ use crate::evaluation::{Evaluation, Evaluator, Look};
 use crate::files::{self, Lock};
 use crate::folder::Folder;
 use crate::ledger::{Entry, History, Ledger, LedgerError, Start};
+use crate::lines::Lines;
 use crate::pace::LARGEST_BLOCK;
 use crate::prepare::Prepared;
 use crate::step::Trainer;
@@ -92,18 +92,11 @@ impl Run {
         step: u64,
         notes: Vec<String>,
     ) -> Result<Self, TrainError> {
-        let open = |path: &Path| {
-            File::options()
-                .create(true)
-                .append(true)
-                .open(path)
-                .map_err(|source| TrainError::file(path, source))
-        };
         if !folder.description().exists() {
             ModelDescription::of(&*prepared.data.train).write(&folder)?;
         }
         let evaluator = Evaluator::new(&prepared, Look::default())?;
-        let (metrics, diagnostics) = (open(&folder.metrics())?, open(&folder.diagnostics())?);
+        let (metrics, diagnostics) = (Lines::open(&folder.metrics())?, Lines::open(&folder.diagnostics())?);
         let now = Instant::now();
         Ok(Self {
             folder,

@@ -1,0 +1,103 @@
+//! Files that grow line by line, and hold whole lines only.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::TrainError;
+
+/// Bytes that are read at once in search of the last whole line.
+const BLOCK: u64 = 1 << 16;
+
+/// A file to which lines are added, each whole or not at all.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+impl Lines {
+    /// Opens a file, or begins one. A last line that a crash cut off is removed.
+    pub(crate) fn open(path: &Path) -> Result<Self, TrainError> {
+        let opened = File::options().create(true).read(true).append(true).open(path).and_then(|mut file| {
+            let end = file.seek(SeekFrom::End(0))?;
+            let length = whole_lines(&mut file, end)?;
+            if length < end {
+                file.set_len(length)?;
+            }
+            Ok((file, length))
+        });
+        let (file, length) = opened.map_err(|source| TrainError::file(path, source))?;
+        Ok(Self { path: path.to_owned(), file, length })
+    }
+
+    /// Adds a line, given with its end.
+    pub(crate) fn add(&mut self, line: &str) -> Result<(), TrainError> {
+        self.write(line, |_| Ok(()))
+    }
+
+    /// Adds a line, given with its end. Returns once it outlives a crash.
+    pub(crate) fn add_lasting(&mut self, line: &str) -> Result<(), TrainError> {
+        self.write(line, File::sync_data)
+    }
+
+    fn write(&mut self, line: &str, sync: impl Fn(&File) -> io::Result<()>) -> Result<(), TrainError> {
+        let written = self.file.write_all(line.as_bytes()).and_then(|()| sync(&self.file));
+        if let Err(source) = written {
+            // Half a line is taken back; if it cannot be, whoever reads it next finds it cut off.
+            let _ = self.file.set_len(self.length).and_then(|()| sync(&self.file));
+            return Err(TrainError::file(&self.path, source));
+        }
+        self.length += line.len() as u64;
+        Ok(())
+    }
+}
+
+/// Bytes of the whole lines of a file with so many bytes.
+fn whole_lines(file: &mut File, mut end: u64) -> io::Result<u64> {
+    let mut block = Vec::new();
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK);
+        file.seek(SeekFrom::Start(start))?;
+        block.clear();
+        (&*file).take(end - start).read_to_end(&mut block)?;
+        if let Some(place) = block.iter().rposition(|&byte| byte == b'\n') {
+            return Ok(start + place as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_line_that_was_cut_off_gives_way_to_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        // The cut line, and the whole one before it, are longer than a block.
+        let (long, cut) = ("x".repeat(150_000), "y".repeat(200_000));
+        for before in [String::new(), format!("{long}\n"), format!("1\n{long}\n2\n")] {
+            fs::write(&path, format!("{before}{cut}")).unwrap();
+            let mut lines = Lines::open(&path).unwrap();
+            lines.add("a\n").unwrap();
+            lines.add_lasting("b\n").unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), format!("{before}a\nb\n"));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+        let error = Lines::open(&path).unwrap().add("a\n").unwrap_err();
+        assert!(error.to_string().contains("log.jsonl"), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("full")), "{error:?}");
+    }
+}
