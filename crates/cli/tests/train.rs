@@ -172,7 +172,6 @@ fn wrong_requests_say_what_is_wrong_and_write_nothing() {
         "train plan.toml --out run --records 7",
         "train plan.toml --out run --set data.classes=1",
         "train plan.toml --out run --image 30x30",
-        "train plan.toml --out run --set performance.device=cuda:7",
         "train plan.toml --out run --submodels 2",
         "resume nowhere",
         "eval nowhere",

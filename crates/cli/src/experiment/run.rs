@@ -92,7 +92,7 @@ pub(super) fn carry_through(
     observer: &mut dyn Observer,
 ) -> Result<Finished, Failure> {
     let outcome = match begun {
-        true => dapple_train::resume(folder, observer)?,
+        true => dapple_train::resume_with(folder, &planned.request.spec.performance, observer)?,
         false => dapple_train::start(&planned.request, folder, observer)?,
     };
     match outcome.certificate.status {

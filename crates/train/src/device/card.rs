@@ -46,7 +46,10 @@ impl Card {
     }
 
     /// Puts parameters on the card that are not the run's own; those must be fetched before.
-    pub(crate) fn load<'e>(&'e mut self, parameters: &Parameters) -> Result<Loaded<'e, '_>, TrainError> {
+    pub(crate) fn load<'e, 'p>(
+        &'e mut self,
+        parameters: &'p Parameters,
+    ) -> Result<Loaded<'e, 'p>, TrainError> {
         debug_assert!(!self.ahead, "what was learned is fetched before the card holds something else");
         self.holds_parameters = false;
         let Self { executor, device, .. } = self;
@@ -55,7 +58,7 @@ impl Card {
     }
 
     /// Puts on the card what the host knows and the card does not.
-    pub(crate) fn train<'e>(&'e mut self, learned: &Learned) -> Result<Loaded<'e, '_>, TrainError> {
+    pub(crate) fn train<'e, 'p>(&'e mut self, learned: &'p Learned) -> Result<Loaded<'e, 'p>, TrainError> {
         let Self { executor, state, holds_parameters, device, .. } = self;
         let failed = |error| failed(device, error);
         if state.is_none() {

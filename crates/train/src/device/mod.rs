@@ -87,13 +87,17 @@ impl Machine {
 
     #[cfg(feature = "cuda")]
     fn gpu(&mut self, graph: &Graph, number: u32) -> Result<Executor, Box<Unusable>> {
-        use dapple_engine::cuda::{Convolutions, CudaError, CudaOptions};
+        use dapple_engine::cuda::{Convolutions, CudaError, CudaOptions, Precision};
         let options = CudaOptions {
             device: number as usize,
             microbatch: self.microbatch,
             // What is measured to be the fastest may be another kernel in another process.
             convolutions: if self.repeatable { Convolutions::Own } else { Convolutions::Fastest },
-            tf32: self.precision == FactorPrecision::Tf32,
+            precision: match self.precision {
+                FactorPrecision::F32 => Precision::F32,
+                FactorPrecision::Tf32 => Precision::Tf32,
+                FactorPrecision::Bf16 => Precision::Bf16,
+            },
             ..CudaOptions::default()
         };
         let card = card::Card::new(graph, options).map_err(|error| {

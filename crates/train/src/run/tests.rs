@@ -1,7 +1,10 @@
-//! A device that fails in the middle of a run.
+//! Devices that fail, and runs that go on on another.
+
+use dapple_plan::spec::DeviceChoice;
 
 use super::*;
 use crate::certify;
+use crate::ledger::UsedMachine;
 use crate::observer::Silent;
 use crate::test_data as common;
 
@@ -43,4 +46,43 @@ fn with_a_seed_a_run_whose_device_failed_takes_every_step() {
     let (_, certificate, outcome) = fail("seed = 4", 7);
     assert!(certificate.steps_spent > 7);
     assert_eq!((outcome.updates, outcome.certificate.status), (12, Status::Finished));
+}
+
+#[test]
+fn a_run_may_go_on_on_another_machine_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    common::write_data(folder.path(), "train", 40, 6);
+    let out = folder.path().join("run");
+    let mut stopped = common::Recorder { stop_after: Some(2), ..common::Recorder::default() };
+    crate::start(&common::request(folder.path(), PLAN), &out, &mut stopped).unwrap();
+    let begun = certify(&out).unwrap();
+    assert_eq!(begun.machines, [UsedMachine { step: 0, machine: "cpu".into() }]);
+
+    let missing = Performance { device: Some(DeviceChoice::Cuda(99)), ..Performance::default() };
+    let error = resume_with(&out, &missing, &mut Silent).unwrap_err();
+    assert!(error.to_string().starts_with("cuda:99: ") && error.hint().is_some(), "{error}");
+    assert_eq!(certify(&out).unwrap().ledger, begun.ledger, "a device that is not there leaves no trace");
+
+    let spent = begun.steps_spent;
+    let elsewhere = UsedMachine { step: spent, machine: "cuda:0 (a card, f32)".into() };
+    let entry = Entry::Machine { step: spent, machine: elsewhere.machine.clone() };
+    Ledger::open(&out.join("ledger.jsonl")).unwrap().append(&entry).unwrap();
+    let mut recorder = common::Recorder::default();
+    let outcome = resume(&out, &mut recorder).unwrap();
+    assert_eq!(recorder.warnings, ["the run began on cuda:0 (a card, f32) and goes on on cpu"]);
+    assert_eq!(outcome.certificate.machines[1], elsewhere);
+    assert_eq!(outcome.certificate.machines[2], UsedMachine { step: spent, machine: "cpu".into() });
+}
+
+#[test]
+fn what_only_a_gpu_heeds_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    common::write_data(folder.path(), "train", 40, 6);
+    let mut recorder = common::Recorder::default();
+    let request = common::request(folder.path(), &format!("{PLAN}precision = 'tf32'\n"));
+    crate::start(&request, &folder.path().join("run"), &mut recorder).unwrap();
+    assert_eq!(
+        recorder.warnings,
+        ["performance.precision = tf32 is for GPUs; the processor computes in f32"]
+    );
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::experiment::{self, Finished, Level, Planned, moments, scenes};
 use crate::failure::Failure;
+use crate::machine::MachineFlags;
 use crate::output;
 
 /// Trains the embedded example at record level and at patch level, and compares them
@@ -27,6 +28,8 @@ pub(crate) struct Arguments {
     /// Steps of each run
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     steps: Option<u64>,
+    #[command(flatten)]
+    machine: MachineFlags,
     /// Prints JSON
     #[arg(long)]
     json: bool,
@@ -128,6 +131,7 @@ fn measured(level: Level, runs: &[Finished]) -> Result<Measured, Failure> {
 fn plan(level: Level, arguments: &Arguments) -> Result<PlanSpec, Failure> {
     let mut spec = scenes::plan(level, None)?;
     spec.sampling.steps = arguments.steps.or(spec.sampling.steps);
+    spec.performance = spec.performance.merge(&arguments.machine.performance());
     Ok(spec)
 }
 

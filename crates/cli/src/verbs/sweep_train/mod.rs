@@ -13,6 +13,7 @@ use crate::args::Common;
 use crate::experiment::{self, Level, Method, Setting};
 use crate::failure::Failure;
 use crate::load;
+use crate::machine::MachineFlags;
 use own::Own;
 
 /// Trains a plan for every budget, method and seed, and compares what comes out
@@ -45,6 +46,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "METHOD[@E]:KEY=VALUE")]
     set_for: Vec<Own>,
     #[command(flatten)]
+    machine: MachineFlags,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -58,7 +61,8 @@ fn budget(text: &str) -> Result<f64, String> {
 pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let common = &mut arguments.common;
     common.plan = arguments.file.take().or(common.plan.take());
-    let base = load::training(common)?;
+    let mut base = load::training(common)?;
+    base.spec.performance = base.spec.performance.merge(&arguments.machine.performance());
     let epsilons = budgets(&arguments.epsilons, &base)?;
     let settings = Setting::grid(&epsilons, &arguments.methods, arguments.seeds);
     refuse(&arguments, &base, &epsilons)?;

@@ -1,0 +1,18 @@
+//! Where to compute, for the verbs that run a model.
+
+use clap::Args;
+use dapple_plan::spec::{DeviceChoice, Performance};
+
+#[derive(Debug, Args)]
+pub(crate) struct MachineFlags {
+    /// Where to compute: auto, cpu, cuda or cuda:N [default: as in the plan, else auto, a GPU where one can be used]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceChoice>,
+}
+
+impl MachineFlags {
+    /// What takes the place of the plan's settings.
+    pub(crate) fn performance(&self) -> Performance {
+        Performance { device: self.device, ..Performance::default() }
+    }
+}
