@@ -53,19 +53,27 @@ impl Discrete {
         Cells { below, inner: strips, above, zero_atom: 0.0 }
     }
 
+    /// Neighbouring atoms together, but the outermost alone: probes tell where the lattice ends, and what lies beyond its ends is
+    /// infinite or lost.
     pub(super) fn probe(&self) -> Vec<Probe> {
         const COUNT: usize = 2000;
-        let atoms = &self.upper;
-        let stride = atoms.losses.len().div_ceil(COUNT).max(1);
-        atoms
-            .losses
-            .chunks(stride)
-            .zip(atoms.masses.chunks(stride))
-            .map(|(losses, masses)| {
+        let Atoms { losses, masses, .. } = &self.upper;
+        let count = losses.len();
+        let stride = count.div_ceil(COUNT).max(1);
+        let inner = (1..count.saturating_sub(1)).step_by(stride);
+        let starts: Vec<usize> =
+            [0].into_iter().chain(inner).chain([count.saturating_sub(1), count]).collect();
+        starts
+            .windows(2)
+            .filter(|ends| ends[0] < ends[1])
+            .map(|ends| {
+                let (losses, masses) = (&losses[ends[0]..ends[1]], &masses[ends[0]..ends[1]]);
                 let p: f64 = masses.iter().sum();
                 let q: f64 = losses.iter().zip(masses).map(|(l, m)| m * (-l).exp()).sum();
-                let middle = losses[losses.len() / 2];
-                let loss = if p > 0.0 && q > 0.0 { (p / q).ln() } else { middle };
+                let loss = match losses {
+                    [_, _, ..] if p > 0.0 && q > 0.0 => (p / q).ln(),
+                    _ => losses[losses.len() / 2],
+                };
                 Probe { loss, cell: Cell { p, q } }
             })
             .collect()
