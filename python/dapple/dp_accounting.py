@@ -118,8 +118,7 @@ def to_pld(
 
 def from_pld(pld: privacy_loss_distribution.PrivacyLossDistribution) -> dapple.Pld:
     """Google's distribution as ours, both directions apart, atom by atom: nothing is rounded. Answers bound a mechanism where the
-    distribution does, that is, where it was made with a pessimistic estimate. Compose equal steps there before converting: the
-    result composes with other mechanisms here, but hundreds of times with itself it may have no answer."""
+    distribution does, that is, where it was made with a pessimistic estimate."""
     remove, add = (pmf.to_dense_pmf() for pmf in (pld._pmf_remove, pld._pmf_add))
     if not (remove._pessimistic_estimate and add._pessimistic_estimate):
         raise PlanError("an optimistic estimate bounds nothing from above", "make it with pessimistic_estimate=True")

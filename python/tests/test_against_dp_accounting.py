@@ -101,6 +101,18 @@ def test_their_distribution_as_ours(rate, steps):
     assert ours.epsilon(1e-5) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-3)
 
 
+@pytest.mark.parametrize("rate, noise", [(0.02, 1.0), (0.01, 0.8), (1.0, 5.0)])
+def test_their_step_composed_here(rate, noise):
+    step = google.from_gaussian_mechanism(noise, sampling_prob=rate, value_discretization_interval=1e-3)
+    ours = dapple.dp_accounting.from_pld(step)
+    for steps in (10, 1000):
+        lower, upper = ours.self_compose(steps).epsilon_bracket(1e-5)
+        theirs = step.self_compose(steps).get_epsilon_for_delta(1e-5)
+        # The same atoms, composed there on their own lattice and here on another one.
+        assert lower <= theirs <= upper * (1 + 1e-6)
+        assert upper - lower <= 0.002 * upper
+
+
 def test_their_distribution_composed_here():
     interval = 1e-3
     theirs = google.from_gaussian_mechanism(1.0, sampling_prob=0.02, value_discretization_interval=interval).self_compose(100)
