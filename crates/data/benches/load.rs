@@ -9,10 +9,14 @@ use std::sync::Arc;
 use criterion::{Criterion, criterion_group, criterion_main};
 use dapple_data::formats::{Packed, decode};
 use dapple_data::scenes::{FashionScenes, Part};
-use dapple_data::{Dataset, Image, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Values, Views};
+use dapple_data::segmentation::ClassMap;
+use dapple_data::street::StreetScenes;
+use dapple_data::{
+    Dataset, Image, LabelMap, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Values, Views,
+};
 use dapple_geometry::Size;
 use dapple_plan::{Plan, PlanSpec};
-use image::{ImageFormat, Rgb, RgbImage};
+use image::{GrayImage, ImageFormat, Luma, Rgb, RgbImage};
 
 fn spec(text: &str) -> PlanSpec {
     PlanSpec::from_toml(&format!("[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n{text}")).unwrap()
@@ -85,6 +89,36 @@ fn views(criterion: &mut Criterion) {
     }
 }
 
+fn label_maps(criterion: &mut Criterion) {
+    let map = ClassMap::of_ids(&(0..19).collect::<Vec<_>>(), &[255]).unwrap();
+    let picture = GrayImage::from_fn(1024, 512, |x, y| Luma([((x / 40 + y / 30 * 7) % 19) as u8]));
+    let mut bytes = Cursor::new(Vec::new());
+    picture.write_to(&mut bytes, ImageFormat::Png).unwrap();
+    let bytes = bytes.into_inner();
+    criterion.bench_function("decode label map 1024x512", |bencher| {
+        bencher.iter(|| map.read(black_box(&bytes), Path::new("bench")).unwrap());
+    });
+    let size = Size::new(2048, 1024).unwrap();
+    let pixels = size.pixels() as usize;
+    let image = Image::new(size, 3, Values::Bytes(vec![7; 3 * pixels])).unwrap();
+    let labels = LabelMap::new(size, vec![3; pixels]).unwrap();
+    let plan = plan("[sampling]\nbatch = 1\nrecords = 10\nsteps = 1\n[pipeline]\ncrop = [505, 505]");
+    let dataset = Packed::new(Path::new("bench"), size, 3, vec![7; 3 * pixels], vec![0], 1).unwrap();
+    let views = Views::new(plan.spatial(), &spec("[data]\nflip = true").data, &dataset).unwrap();
+    let (mut output, mut shown) = (vec![0.0; views.view_length()], vec![0; views.positions()]);
+    let mut random = MasterKey::from_seed(1).purpose(Purpose::Views).step(0).stream(0);
+    criterion.bench_function("crop 505x505 of 2048x1024, 3 channels, flip", |bencher| {
+        bencher.iter(|| views.draw(black_box(&image), &mut random, &mut output).unwrap());
+    });
+    criterion.bench_function("crop 505x505 of 2048x1024, 3 channels, flip, with labels", |bencher| {
+        bencher.iter(|| {
+            views.draw_labelled(black_box(&image), &labels, &mut random, &mut output, &mut shown).unwrap();
+        });
+    });
+    let scenes = StreetScenes::new(1, 1).unwrap();
+    criterion.bench_function("draw a street", |bencher| bencher.iter(|| scenes.scene(black_box(0)).unwrap()));
+}
+
 fn samplers(criterion: &mut Criterion) {
     for (name, text) in [
         (
@@ -138,5 +172,5 @@ fn scenes(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, decoding, views, samplers, scenes);
+criterion_group!(benches, decoding, views, label_maps, samplers, scenes);
 criterion_main!(benches);
