@@ -261,7 +261,7 @@ impl Run {
         }
         let line =
             Line { step: self.step, seconds: self.began.elapsed().as_secs_f64(), evaluation: &evaluation };
-        self.metrics.add(&json_line(&line))?;
+        self.metrics.add_lasting(&json_line(&line))?;
         // A wish to stop is heard at the next step.
         let _ = observer.notice(&Event::Evaluated { step: self.step, evaluation: &evaluation });
         self.evaluated = Some((self.step, evaluation));
