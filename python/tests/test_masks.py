@@ -36,6 +36,15 @@ def test_any_layout_of_memory():
         assert dapple.inclusion_probability(region_mask=same, **plan) == expected
 
 
+def test_a_plan_keeps_pixels_of_its_own():
+    mask = np.zeros((20, 30), dtype=bool)
+    mask[4, 5] = True
+    plan = dapple.Plan(region_mask=mask, image=(30, 20), crop=(5, 5), batch=1, records=10, steps=1, noise_multiplier=1.0, delta=1e-5)
+    before = plan.account()
+    mask[:] = True
+    assert plan.account() == before == plan.replace(steps=1).account()
+
+
 def test_the_worst_of_several_masks_counts():
     one, two = np.zeros((2, 20, 30), dtype=bool)
     one[0, 0] = two[10, 15] = True
