@@ -623,11 +623,12 @@ def keywords() -> dict[str, dict[str, str]]:
     'privacy.noise_multiplier'
     """
 
-def profile(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, epsilons: Iterable[float] | None = None, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Table:
+def profile(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, epsilons: Iterable[float] | str | None = None, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Table:
     """
     The privacy profile of a plan: for each epsilon the delta it guarantees, and a lower bound on the exact one.
 
-    Without `epsilons`, 41 of them up to twice the plan's own.
+    `epsilons` are numbers, or a text as on the command line (`"0:2:21"`: 21 of them from 0 to 2); without them, 41 up to twice the
+    plan's own.
 
     >>> import dapple
     >>> table = dapple.profile(batch=100, records=3000, epochs=10, noise_multiplier=1.0, epsilons=[1.0, 2.0])
@@ -635,12 +636,12 @@ def profile(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, 
     ['epsilon', 'delta', 'delta_lower']
     """
 
-def sweep(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, over: Mapping[str, Iterable[Any]], solve_for: str | None = None, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Table:
+def sweep(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, over: Mapping[str, Iterable[Any] | str], solve_for: str | None = None, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Table:
     """
     Prices a plan for every combination of some values, on all cores; with `solve_for`, solves each for that unknown instead.
 
-    `over` names the keys that vary, each with its values; the first varies slowest. A row is empty (`None`) where epsilon is too large
-    to report or no value of the unknown reaches the target.
+    `over` names the keys that vary, each with its values or with a text as on the command line (`"50:700:50"`, `"64,128"`); the first
+    varies slowest. A row is empty (`None`) where epsilon is too large to report or no value of the unknown reaches the target.
 
     >>> import dapple
     >>> table = dapple.sweep(over={"batch": [50, 100], "noise_multiplier": [1.0, 2.0]}, records=3000, epochs=10, delta=1e-5)
