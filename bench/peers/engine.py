@@ -134,14 +134,19 @@ def step_of(system, model, batch):
     from torch import nn
 
     inputs = torch.rand(batch, *MODELS[model]) * 2 - 1
-    labels = torch.arange(batch) % 10
-    net = build(model)
-    criterion = nn.CrossEntropyLoss(reduction="sum")
+    return step_with(system, build(model), inputs, torch.arange(batch) % 10, nn.CrossEntropyLoss(reduction="sum"))
+
+
+def step_with(system, net, inputs, labels, criterion):
+    """The same for a network, a batch and a loss that adds up the samples, or that gives one number for each."""
+    import torch
+
+    batch = len(inputs)
     if system == "pytorch":
 
         def step():
             net.zero_grad(set_to_none=True)
-            criterion(net(inputs), labels).backward()
+            criterion(net(inputs), labels).sum().backward()
 
         return step
     from opacus import GradSampleModule
@@ -154,7 +159,7 @@ def step_of(system, model, batch):
 
         def step():
             optimizer.zero_grad(set_to_none=True)
-            criterion(wrapped(inputs), labels).backward()
+            criterion(wrapped(inputs), labels).sum().backward()
             optimizer.clip_and_accumulate()
 
         return step
@@ -164,7 +169,7 @@ def step_of(system, model, batch):
 
     wrapped = GradSampleModuleFastGradientClipping(net, max_grad_norm=1.0, use_ghost_clipping=True, loss_reduction="sum")
     optimizer = DPOptimizerFastGradientClipping(torch.optim.SGD(wrapped.parameters(), lr=0.1), **settings)
-    private_loss = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss(reduction="sum"), "sum")
+    private_loss = DPLossFastGradientClipping(wrapped, optimizer, criterion, "sum")
 
     def step():
         optimizer.zero_grad(set_to_none=True)

@@ -1,9 +1,9 @@
 """Measures one training step's gradient on a CUDA card: plain PyTorch, Opacus, Opacus with ghost clipping, and Dapple.
 
 Every system runs in a process of its own, on the same model and batch. A step is a forward and a backward pass over the batch, ending
-with one summed gradient; it includes clipping for all but plain PyTorch. Dapple's step also includes sending the parameters and the
-samples to the card and fetching the gradient; the peers' data stays on the card. Peers run as they come (`tf32`: their convolutions
-round factors to TF32) and in single precision throughout (`f32`). The median step after two warm-ups counts. Peak memory is what the
+with one summed gradient; it includes clipping for all but plain PyTorch. Dapple's step also includes sending the samples to the card, noise
+and an update by Adam; the peers' data stays on the card. Peers run as they come (`tf32`: their convolutions round factors to TF32), in
+single precision throughout (`f32`), or under autocast (`bf16`). The median step after two warm-ups counts. Peak memory is what the
 framework allocated (peers) or planned (Dapple), without the driver's own share.
 The peers' wide residual network has no weight standardisation (Opacus has no rule for it), which is work that only Dapple does.
 """
@@ -19,11 +19,35 @@ import time
 
 import engine
 
-BATCHES = [256, 1024]
+MODELS = engine.MODELS | {"deeplab-v3-plus": (3, 505, 505)}
+# Batches of each model, up to where a peer runs out of memory.
+BATCHES = {"resnet-50": [256, 512], "deeplab-v3-plus": [16, 64]}
 PEERS = ["pytorch", "opacus", "opacus-ghost"]
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # Seconds after which no further step is started; the first four always run.
 SECONDS = float(os.environ.get("DAPPLE_BENCH_SECONDS", "4"))
+
+
+def step_of(system, model, batch):
+    """A function that runs one step of a peer."""
+    if model != "deeplab-v3-plus":
+        return engine.step_of(system, model, batch)
+    import torch
+    import torchvision
+    from deeplab import CLASSES, Deeplab, PixelLoss
+
+    def group_norm(channels):
+        return torch.nn.GroupNorm(32, channels)
+
+    backbone = torchvision.models.resnet50(norm_layer=group_norm, replace_stride_with_dilation=[False, False, True])
+    del backbone.fc, backbone.avgpool
+    net = Deeplab(engine.residual(backbone)).train()
+    for module in net.modules():
+        if isinstance(module, torch.nn.ReLU):
+            module.inplace = False
+    inputs = torch.rand(batch, *MODELS[model]) * 2 - 1
+    labels = torch.randint(CLASSES, (batch, *MODELS[model][1:]))
+    return engine.step_with(system, net, inputs, labels, PixelLoss())
 
 
 def measure_peer(system, model, batch, precision):
@@ -39,7 +63,9 @@ def measure_peer(system, model, batch, precision):
     row = {"system": system, "task": model, "batch": batch, "precision": precision, "samples_per_second": None}
     row |= {"cpu_seconds": None, "peak_mb": None, "result": None}
     try:
-        step = engine.step_of(system, model, batch)
+        step = step_of(system, model, batch)
+        if precision == "bf16":
+            step = torch.autocast("cuda", torch.bfloat16)(step)
         times, started = [], time.perf_counter()
         while len(times) < 4 or (time.perf_counter() - started < SECONDS and len(times) < 300):
             torch.cuda.synchronize()
@@ -86,7 +112,7 @@ def libraries():
 
 
 def ours(binary, model, batch, precision):
-    flags = ["--tf32"] if precision == "tf32" else []
+    flags = [] if precision == "f32" else [f"--{precision}"]
     environment = os.environ | {"LD_LIBRARY_PATH": libraries()}
     done = subprocess.run([binary, *flags, model, str(SECONDS), str(batch)], capture_output=True, text=True, env=environment)
     row = {"system": "dapple", "task": model, "batch": batch, "precision": precision, "samples_per_second": None}
@@ -102,7 +128,7 @@ def rows(models, batches, precisions):
     """Yields one row per measurement."""
     binary = example()
     for model in models:
-        for batch in batches:
+        for batch in batches or BATCHES.get(model, [256, 1024]):
             for precision in precisions:
                 yield ours(binary, model, batch, precision)
                 for system in PEERS:
@@ -111,7 +137,7 @@ def rows(models, batches, precisions):
 
 def table(all_rows):
     """A table with ratios against Dapple on the same task, batch and precision."""
-    lines = [f"{'task':<12}{'batch':>6} {'precision':<10}{'system':<14}{'samples/s':>11}{'Dapple is':>11}{'peak MB':>10}{'of it':>8}  notes"]
+    lines = [f"{'task':<17}{'batch':>6} {'precision':<10}{'system':<14}{'samples/s':>11}{'Dapple is':>11}{'peak MB':>10}{'of it':>8}  notes"]
     key = ("task", "batch", "precision")
     own = {tuple(row[k] for k in key): row for row in all_rows if row["system"] == "dapple"}
     for row in all_rows:
@@ -121,7 +147,7 @@ def table(all_rows):
         ratio = f"{mine['samples_per_second'] / speed:.2f}x" if other and speed and mine.get("samples_per_second") else "-"
         share = f"{mine['peak_mb'] / memory:.2f}" if other and memory and mine.get("peak_mb") else "-"
         lines.append(
-            f"{row['task']:<12}{row['batch']:>6} {row['precision']:<10}{row['system']:<14}"
+            f"{row['task']:<17}{row['batch']:>6} {row['precision']:<10}{row['system']:<14}"
             f"{'-' if speed is None else f'{speed:.0f}':>11}{ratio:>11}{'-' if memory is None else f'{memory:.0f}':>10}{share:>8}  {row['result'] or ''}"
         )
     return "\n".join(lines)
@@ -129,18 +155,18 @@ def table(all_rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", choices=engine.MODELS)
+    parser.add_argument("--model", choices=MODELS)
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--precision", choices=["f32", "tf32"])
+    parser.add_argument("--precision", choices=["f32", "tf32", "bf16"])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peer:
         measure_peer(arguments.peer, arguments.model, arguments.batch, arguments.precision)
         return
-    models = [arguments.model] if arguments.model else list(engine.MODELS)
-    batches = [arguments.batch] if arguments.batch else BATCHES
-    precisions = [arguments.precision] if arguments.precision else ["f32", "tf32"]
+    models = [arguments.model] if arguments.model else list(MODELS)
+    batches = [arguments.batch] if arguments.batch else None
+    precisions = [arguments.precision] if arguments.precision else ["f32", "tf32", "bf16"]
     measured = list(rows(models, batches, precisions))
     print(json.dumps({"rows": measured}) if arguments.json else table(measured))
 

@@ -1,13 +1,16 @@
 //! Measures the CUDA executor and prints one line of JSON per model and batch: `cuda_bench MODEL SECONDS BATCH..`.
 //!
-//! `around_seconds` is the part of a step outside of the sum itself: sending parameters, fetching the gradient.
-//! Options before the model: `--tf32`, `--bf16`, `--microbatch N`, `--shares` (the time of each kind of operation), `--choices` (how each
+//! A step sends the samples, makes the clipped sum, adds noise and takes a step of Adam, all on the card; with `--gradient` it sends the
+//! parameters and fetches the sum instead. `around_seconds` is the part outside of the sum itself.
+//! Options before the model: `--tf32`, `--bf16`, `--microbatch N`, `--gradient`, `--shares` (the time of each kind of operation), `--choices` (how each
 //! convolution runs), `--own`, `--cudnn`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 use std::time::Instant;
 
-use dapple_engine::cuda::{Convolutions, CudaExecutor, CudaOptions, Precision};
+use dapple_engine::cuda::{
+    Convolutions, CudaExecutor, CudaOptions, LatticeNoise, Precision, StateValues, Update, UpdateRule,
+};
 use dapple_engine::{Batch, Clipping, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
 
@@ -17,15 +20,31 @@ fn model(name: &str) -> Graph {
         "wrn-16-4" => zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10),
         "resnet-18" => zoo::resnet(zoo::ResNet::R18, &[3, 100, 100], 10, zoo::Norm::Group(32)),
         "vgg-11" => zoo::vgg(zoo::Vgg::V11, &[3, 100, 100], 10, zoo::Norm::Removed),
+        "deeplab-v3-plus" => zoo::deeplab_v3_plus(
+            zoo::Backbone::ResNet(zoo::ResNet::R50),
+            zoo::OutputStride::Sixteen,
+            &[3, 505, 505],
+            21,
+            zoo::Norm::Group(32),
+        ),
         "resnet-50" => zoo::resnet(zoo::ResNet::R50, &[3, 224, 224], 10, zoo::Norm::Group(32)),
         other => panic!("unknown model {other}"),
     };
     built.expect("the zoo's models fit their inputs")
 }
 
+/// Noise and Adam, so small that nothing diverges.
+fn update(batch: usize, step: usize) -> Update<'static> {
+    static KEYS: [[u8; 32]; 2] = [[3; 32], [5; 32]];
+    let noise = LatticeNoise { key: &KEYS[step % 2], lattice: (-10f64).exp2(), deviation: 1100.0 };
+    let (betas, rest) = ([0.9, 0.999], [0.1, 0.001]);
+    let rule = UpdateRule::Adam { rate: 1e-6, root: 1.0, betas, rest, eps: 1e-8 };
+    Update { noise: Some(noise), share: 1.0 / batch as f32, keep: 1.0, rule, mean_rest: 0.0 }
+}
+
 fn main() {
     let mut options = CudaOptions::default();
-    let (mut shares, mut choices) = (false, false);
+    let (mut shares, mut choices, mut fetches) = (false, false, false);
     let mut arguments = std::env::args().skip(1).peekable();
     while let Some(flag) = arguments.next_if(|argument| argument.starts_with("--")) {
         match flag.as_str() {
@@ -33,6 +52,7 @@ fn main() {
             "--bf16" => options.precision = Precision::Bf16,
             "--own" => options.convolutions = Convolutions::Own,
             "--cudnn" => options.convolutions = Convolutions::Cudnn,
+            "--gradient" => fetches = true,
             "--shares" => shares = true,
             "--choices" => choices = true,
             "--microbatch" => {
@@ -56,19 +76,34 @@ fn main() {
             }
         };
         let inputs: Vec<f32> = (0..batch * input).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
-        let classes: Vec<u32> = (0..batch as u32).map(|i| i % 10).collect();
+        let positions: usize = graph.output_shape()[1..].iter().product();
+        let classes: Vec<u32> = (0..(batch * positions) as u32).map(|i| i % 10).collect();
         let batch_of = Batch::new(&inputs, Targets::Classes(&classes));
         let clipping = Clipping::Flat { max_norm: 1.0 };
         let (mut times, mut gradient, mut around) = (Vec::new(), Vec::new(), 0.0);
+        let len = executor.layout().len();
+        let moments = StateValues { first: vec![0.0; len], second: vec![0.0; len], mean: None };
+        let mut state = if fetches { None } else { Some(executor.state(&moments).expect("memory")) };
+        executor.load(&parameters).expect("same graph");
         let started = Instant::now();
         while times.len() < 4 || (started.elapsed().as_secs_f64() < seconds && times.len() < 300) {
             let step = Instant::now();
             let mut sum = executor.gradient_sum_in(std::mem::take(&mut gradient)).expect("memory");
-            let mut loaded = executor.load(&parameters).expect("same graph");
+            let mut loaded = match fetches {
+                true => executor.load(&parameters).expect("same graph"),
+                false => executor.resident().expect("parameters"),
+            };
             let sent = step.elapsed().as_secs_f64();
-            loaded.clipped_sum(&batch_of, &clipping, &mut sum).expect("a good batch");
+            if let Err(error) = loaded.clipped_sum(&batch_of, &clipping, &mut sum) {
+                println!("{{\"task\":\"{name}\",\"batch\":{batch},\"error\":\"{error}\"}}");
+                return;
+            }
             let summed = step.elapsed().as_secs_f64();
-            gradient = loaded.gradient(sum).expect("same graph");
+            match &mut state {
+                Some(state) => loaded.update(sum, state, &update(batch, times.len())).expect("finite"),
+                None => gradient = loaded.gradient(sum).expect("same graph"),
+            }
+            executor.synchronize().expect("the card works");
             around = sent + step.elapsed().as_secs_f64() - summed;
             times.push(step.elapsed().as_secs_f64());
         }

@@ -1,8 +1,12 @@
 //! Measures the CPU executor and prints one line of JSON per batch size: `engine_bench MODEL THREADS SECONDS BATCH..`.
 //!
-//! Models: small-cnn, wrn-16-4, resnet-18, vgg-11, resnet-50, each at the input size of the peer benches. `matmul` instead of a model
-//! measures the matrix-product rate of the kernels on one large product, and `conv:CHANNELS:OUT:SIZE:KERNEL` four convolutions of one
-//! layer shape, there and back twice.
+//! Models: small-cnn, wrn-16-4, resnet-18, vgg-11, resnet-50, each at the input size of the peer benches, and the segmentation models at a
+//! side of their own, for example `deeplab-v3-plus-resnet-50@505`. `matmul` instead of a model measures the matrix-product rate of the
+//! kernels on one large product, and `conv:CHANNELS:OUT:SIZE:KERNEL` four convolutions of one layer shape, there and back twice; a fifth
+//! number is their dilation, a sixth their groups.
+//!
+//! The environment chooses the rest: `NORM` (group, frozen, removed) of a segmentation model, `TRAINABLE` (what the names of parameters
+//! that train begin with), `GROUP`, `MEMORY_MB`, `CHECKPOINTS`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 use std::time::Instant;
@@ -29,21 +33,61 @@ fn model(name: &str) -> Graph {
             x = builder.add("flatten", Op::Reshape(vec![1024]), &[x]).expect("fits");
             builder.finish(x, Loss::CrossEntropy { label_smoothing: 0.0 })
         }
-        other => match other.split(':').skip(1).map(str::parse).collect::<Result<Vec<usize>, _>>().as_deref()
-        {
-            Ok([channels, out, size, kernel]) => convolutions(*channels, *out, *size, *kernel),
-            _ => panic!("unknown model {other}"),
+        other => match other.split_once('@') {
+            Some((name, side)) => segmentation(name, side.parse().expect("a side")),
+            None => convolutions(other),
         },
     };
-    built.expect("the zoo's models fit their inputs")
+    let mut graph = built.expect("the zoo's models fit their inputs");
+    if let Ok(prefix) = std::env::var("TRAINABLE") {
+        graph.set_trainable(|name| name.starts_with(&prefix));
+    }
+    graph
 }
 
-/// Four convolutions of one shape, then a small head.
-fn convolutions(channels: usize, out: usize, size: usize, kernel: usize) -> Result<Graph, GraphError> {
+/// A segmentation model of Cityscapes' 19 classes.
+fn segmentation(name: &str, side: usize) -> Result<Graph, GraphError> {
+    use zoo::{Backbone, Norm, OutputStride, ResNet};
+    let norm = match std::env::var("NORM").as_deref() {
+        Ok("frozen") => Norm::Frozen,
+        Ok("removed") => Norm::Removed,
+        _ => Norm::Group(32),
+    };
+    let (backbone, decoder) = match name.strip_prefix("psp-net-") {
+        Some(backbone) => (backbone, None),
+        None => (name.strip_prefix("deeplab-v3-plus-").unwrap_or(name), Some(OutputStride::Sixteen)),
+    };
+    let backbone = match backbone {
+        "resnet-18" => Backbone::ResNet(ResNet::R18),
+        "resnet-34" => Backbone::ResNet(ResNet::R34),
+        "resnet-50" => Backbone::ResNet(ResNet::R50),
+        "resnet-101" => Backbone::ResNet(ResNet::R101),
+        "mobilenet-v2" => Backbone::MobileNetV2,
+        other => panic!("unknown backbone {other}"),
+    };
+    let shape = [3, side, side];
+    match (decoder, backbone) {
+        (Some(stride), backbone) => zoo::deeplab_v3_plus(backbone, stride, &shape, 19, norm),
+        (None, Backbone::ResNet(depth)) => zoo::psp_net(depth, &shape, 19, norm),
+        (None, Backbone::MobileNetV2) => panic!("PSPNet has no such backbone"),
+    }
+}
+
+/// Four convolutions of one shape, `conv:CHANNELS:OUT:SIZE:KERNEL[:DILATION[:GROUPS]]`, then a small head.
+fn convolutions(shape: &str) -> Result<Graph, GraphError> {
+    let numbers: Vec<usize> =
+        shape.split(':').skip(1).map(|number| number.parse().expect("numbers")).collect();
+    let (channels, out, size, kernel, dilation, groups) = match numbers[..] {
+        [channels, out, size, kernel] => (channels, out, size, kernel, 1, 1),
+        [channels, out, size, kernel, dilation] => (channels, out, size, kernel, dilation, 1),
+        [channels, out, size, kernel, dilation, groups] => (channels, out, size, kernel, dilation, groups),
+        _ => panic!("unknown model {shape}"),
+    };
     let mut builder = GraphBuilder::new(&[channels, size, size]);
     let mut x = builder.input();
     for (layer, out) in [out, channels, out, channels].into_iter().enumerate() {
-        let spec = ConvSpec::new(out, Window::square(kernel).padding(kernel / 2));
+        let window = Window::square(kernel).padding(dilation * (kernel / 2)).dilation(dilation);
+        let spec = ConvSpec::new(out, window).groups(groups);
         x = builder.conv(&format!("conv{layer}"), x, spec)?;
     }
     x = builder.add("pool", Op::AdaptiveAvgPool(vec![1, 1]), &[x])?;
@@ -78,21 +122,24 @@ fn main() {
     let threads: usize = arguments.next().and_then(|n| n.parse().ok()).expect("threads");
     let seconds: f64 = arguments.next().and_then(|n| n.parse().ok()).expect("seconds");
     let graph = model(&name);
-    let group = std::env::var("GROUP").ok().and_then(|g| g.parse().ok()).unwrap_or(0);
-    let mut executor =
-        CpuExecutor::new(&graph, Options { threads, group, ..Options::default() }).expect("threads");
+    let setting = |name: &str| std::env::var(name).ok().and_then(|g| g.parse::<usize>().ok()).unwrap_or(0);
+    let (group, memory) = (setting("GROUP"), setting("MEMORY_MB") << 20);
+    let options = Options { threads, group, memory, checkpoints: setting("CHECKPOINTS") > 0 };
+    let mut executor = CpuExecutor::new(&graph, options).expect("threads");
     let parameters = Parameters::init(&graph, 1);
     let operations = executor.operations() as f64;
     let input: usize = graph.input_shape().iter().product();
     let mut gradient = Vec::new();
     for batch in arguments.map(|b| b.parse::<usize>().expect("a batch size")) {
         let inputs: Vec<f32> = (0..batch * input).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
-        let classes: Vec<u32> = (0..batch as u32).map(|i| i % 10).collect();
+        let positions: usize = graph.output_shape()[1..].iter().product();
+        let classes: Vec<u32> = (0..(batch * positions) as u32).map(|i| i % 10).collect();
         let mut step = |samples: usize, clipping: &Clipping| {
             let (began, cpu) = (Instant::now(), cpu_seconds());
             let mut sum = executor.gradient_sum_in(std::mem::take(&mut gradient));
             let mut loaded = executor.load(&parameters).expect("same graph");
-            let batch = Batch::new(&inputs[..samples * input], Targets::Classes(&classes[..samples]));
+            let targets = Targets::Classes(&classes[..samples * positions]);
+            let batch = Batch::new(&inputs[..samples * input], targets);
             loaded.clipped_sum(&batch, clipping, &mut sum).expect("a good batch");
             gradient = loaded.gradient(sum).expect("same graph");
             (began.elapsed().as_secs_f64(), cpu_seconds() - cpu)

@@ -2,7 +2,6 @@
 
 use dapple_graph::{Affine, ParameterId};
 
-use super::convolution;
 use super::cudnn::{Direction, Tensors};
 use super::device::{Grid, Pointer, Side, arguments};
 use super::error::CudaError;
@@ -112,7 +111,8 @@ impl Run<'_> {
                 self.mark("bias gradient")?;
                 if let Some((target, _)) = self.written(layout, Some(conv.weight), touched) {
                     let card = self.card();
-                    convolution::weight_gradient(card, conv, (x, g), (target, stride), (samples, views))?;
+                    let sizes = (samples, views);
+                    self.choices.weight_gradient(card, (node, conv), (x, g), (target, stride), sizes)?;
                     self.mark("convolution weight gradient")?;
                 } else if self.program.deferred[node] {
                     self.convolution_norm(node, conv, x, g, layout)?;
@@ -421,7 +421,9 @@ impl Run<'_> {
             let grid = Grid { shared: 4 * inside as u32, ..Grid::blocks(samples, 256) };
             device.launch("reached_sums", grid, list)?;
         }
-        let (y, bias) = (self.value(node), self.optional(conv.bias));
+        // The norm must not come out too small: an output that was rounded on its way is left out of it.
+        let y = if self.choices.rounds { Pointer::NULL } else { self.value(node) };
+        let bias = self.optional(conv.bias);
         let (partials, stride) = (self.partials(layout, conv.weight), self.program.partials);
         device.launch(
             "filter_norms",

@@ -179,7 +179,7 @@ const LARGE_KERNELS: [&str; 6] = [
 /// Bytes of shared memory those may ask for.
 pub(crate) const SHARED_LIMIT: usize = 99 << 10;
 /// All other kernels.
-const KERNELS: [&str; 44] = [
+const KERNELS: [&str; 47] = [
     "unary",
     "unary_backward",
     "add",
@@ -208,6 +208,9 @@ const KERNELS: [&str; 44] = [
     "softmax",
     "softmax_backward",
     "loss",
+    "add_losses",
+    "sum_parts",
+    "unfold",
     "standardise",
     "standardise_backward",
     "part_norms",

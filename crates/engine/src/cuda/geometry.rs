@@ -59,6 +59,20 @@ impl Geometry {
         self.kernel.iter().product()
     }
 
+    /// Whether every output position reads the input position of the same number: a matrix product.
+    pub(crate) fn is_pointwise(&self) -> bool {
+        self.taps() == 1 && self.groups == 1 && self.stride == [1; 3] && self.padding == [0; 3]
+    }
+
+    /// Numbers of a sample's unfolded image, and of its output's gradient beside it, in rows that four divides.
+    pub(crate) fn unfolded_len(&self) -> usize {
+        (self.inner() + self.out) * self.unfolded_pitch()
+    }
+
+    pub(crate) fn unfolded_pitch(&self) -> usize {
+        self.positions().next_multiple_of(4)
+    }
+
     /// Weights of one filter.
     pub(crate) fn inner(&self) -> usize {
         self.channels / self.groups * self.taps()
@@ -71,6 +85,16 @@ impl Geometry {
     /// What the window kernels read: input, output, kernel, stride, padding, dilation.
     pub(crate) fn window_table(&self) -> Vec<i32> {
         [self.input, self.output, self.kernel, self.stride, self.padding, self.dilation]
+            .iter()
+            .flatten()
+            .map(|&value| value as i32)
+            .collect()
+    }
+
+    /// The same for a window that reads each output position as it is.
+    pub(crate) fn output_table(&self) -> Vec<i32> {
+        let one = [1; 3];
+        [self.output, self.output, one, one, [0; 3], one]
             .iter()
             .flatten()
             .map(|&value| value as i32)

@@ -21,6 +21,8 @@ pub(crate) struct Conv {
     pub(crate) tables: (usize, usize),
     /// Which input position each tap of each output position reads, where that may be asked.
     pub(crate) sources: usize,
+    /// The window, and that of the output's own positions.
+    pub(crate) windows: (usize, usize),
     /// Where the standardised weights and their statistics lie.
     pub(crate) used: Option<(usize, usize)>,
 }
@@ -313,6 +315,7 @@ impl Steps {
                     self.stats_len += 2 * geometry.out;
                     (self.used_len - len, self.stats_len - 2 * geometry.out)
                 });
+                let windows = (self.table(geometry.window_table()), self.table(geometry.output_table()));
                 let mut conv = Conv {
                     geometry,
                     weight: *weight,
@@ -323,9 +326,10 @@ impl Steps {
                     backward_tiles,
                     tables,
                     sources: 0,
+                    windows,
                     used,
                 };
-                if conv.prefers_ghost(1, true) {
+                if conv.prefers_ghost(1) {
                     conv.sources = self.table(conv.geometry.sources());
                 }
                 Kind::Conv(Box::new(conv))

@@ -103,7 +103,7 @@ fn sketch(program: &Program, samples: usize, workspace: usize) -> Sketch {
     let input = program.steps.lens[0] * items;
     let output = program.steps.lens[program.steps.output] * items;
     let entries = program.sources.len();
-    let workspace_bytes = workspace.max(4 * program.workspace * samples);
+    let workspace_bytes = workspace.max(4 * program.workspace * samples).max(program.unfolding);
     let base = carve.take(program.item_len * items);
     let parts = [
         input,

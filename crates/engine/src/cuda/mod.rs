@@ -67,7 +67,8 @@ pub struct CudaOptions {
 ///
 /// # Guarantee
 /// Clipping bounds what it sums whatever the precision: where a sample's gradient is written down, its norm is that of the very numbers
-/// that are added up; where only its norm is made, norm and sum are both products in single precision.
+/// that are added up; where only its norm is made, norm and sum are both products in single precision, and the norm of a standardised
+/// layer is then an upper bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
     /// Not beyond single precision: 24 bits, and 21 where a product is split into three.
@@ -85,7 +86,7 @@ pub enum Convolutions {
     /// For every shape, whoever was measured to be faster.
     #[default]
     Fastest,
-    /// The executor's own kernels.
+    /// The executor's own kernels, and where there are none the plainest of cuDNN's: every process chooses alike.
     Own,
     /// cuDNN.
     Cudnn,
@@ -93,8 +94,9 @@ pub enum Convolutions {
 
 /// More samples than this do not fit an axis of a grid of blocks.
 const MOST_SAMPLES: usize = 1 << 15;
-/// Bytes a step works in unless told otherwise.
+/// Bytes a step works in unless told otherwise. Where fewer than so many samples fit it, it may grow to a quarter of what is free.
 const POOL: usize = 4000 << 20;
+const ENOUGH: usize = 32;
 
 /// Runs one graph on one card.
 #[derive(Debug)]
@@ -192,6 +194,14 @@ impl CudaExecutor {
         self.peak
     }
 
+    /// Waits until everything that was started has run.
+    ///
+    /// # Errors
+    /// If it failed.
+    pub fn synchronize(&mut self) -> Result<(), CudaError> {
+        call("waiting for the GPU", self.device.stream.synchronize())
+    }
+
     /// Samples that ran together in the last step.
     pub fn microbatch(&self) -> usize {
         self.work.as_ref().map_or(0, |work| work.samples)
@@ -204,7 +214,9 @@ impl CudaExecutor {
 
     /// How each convolution runs: its name, direction, and what was measured to be the fastest way.
     pub fn choices(&self) -> Vec<String> {
-        let direction = |code: u8| ["forward", "data gradient", "weight gradient"][usize::from(code.min(2))];
+        let direction = |code: u8| {
+            ["forward", "data gradient", "weighted sum", "weight gradient"][usize::from(code.min(3))]
+        };
         let list = self.choices.list();
         list.map(|(node, code, choice)| {
             format!("{} {}: {choice:?}", self.graph.nodes()[node].name, direction(code))
@@ -230,6 +242,19 @@ impl CudaExecutor {
         self.device.clear(address(&values, &self.device.stream), len)?;
         self.count(4 * len);
         Ok(CudaGradientSum { values, buffer, len, finished: false })
+    }
+
+    /// A sum that starts from the gradient of the parameters themselves, which nothing is added to any more.
+    ///
+    /// # Errors
+    /// If the gradient belongs to another graph, or the card has too little memory.
+    pub fn gradient_sum_of(&mut self, gradient: &[f32]) -> Result<CudaGradientSum, CudaError> {
+        if gradient.len() != self.layout.len() {
+            return Err(EngineError::Parameters.into());
+        }
+        let sum = self.gradient_sum()?;
+        self.device.upload(gradient, address(&sum.values, &self.device.stream))?;
+        Ok(CudaGradientSum { finished: true, ..sum })
     }
 
     /// Puts parameters on the card and arranges them for the kernels.
@@ -297,12 +322,15 @@ impl CudaExecutor {
 
     /// Samples that run together: what was asked for or what fits the pool, in equal parts rather than with a small one at the end.
     fn group(&self, program: &Program, samples: usize) -> usize {
-        let free = self.device.context.mem_get_info().map_or(POOL, |(free, _)| free / 10 * 8);
         let held = self.work.as_ref().map_or(0, |work| work.bytes);
+        let free = self.device.context.mem_get_info().map_or(POOL, |(free, _)| free + held);
         let fixed = Work::bytes(program, 0, WORKSPACE);
         let each = (Work::bytes(program, 64, WORKSPACE) - fixed) / 64;
         let most = match self.options.microbatch {
-            0 => POOL.min(free.max(held)).saturating_sub(fixed) / each.max(1),
+            0 => {
+                let pool = (fixed + ENOUGH * each).min(free / 4).max(POOL).min(free / 10 * 8);
+                pool.saturating_sub(fixed) / each.max(1)
+            }
             microbatch => microbatch,
         };
         // Kernels count a tensor's values in 32 bits.
@@ -453,8 +481,7 @@ impl CudaExecutor {
     /// Plans a step of this many views and samples, and allocates and measures where that is new.
     fn plan(&mut self, views: usize, samples: usize) -> Result<(), CudaError> {
         if self.training.as_ref().is_none_or(|program| program.views != views) {
-            let exact = self.options.precision == Precision::F32;
-            self.training = Some(Program::training(&self.graph, &self.layout, views, exact));
+            self.training = Some(Program::training(&self.graph, &self.layout, views));
             self.work = None;
             self.choices.measured = 0;
         }

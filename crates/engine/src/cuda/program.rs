@@ -14,6 +14,9 @@ const BYTES: f64 = 3e12;
 /// Numbers of a written-down gradient that one block of threads squares, or adds up.
 const PART: usize = 4096;
 const BLOCK: usize = 1024;
+/// Samples that should unfold together, and bytes that may be used for it.
+const UNFOLDED_SAMPLES: usize = 8;
+const MOST_UNFOLDED: usize = 2 << 30;
 
 /// Buffers of a node; `None` where there is nothing to hold.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +61,8 @@ pub(crate) struct Program {
     pub(crate) blocks: Vec<i32>,
     /// Numbers of workspace per sample.
     pub(crate) workspace: usize,
+    /// Bytes in which a few samples of the largest written-down layer unfold.
+    pub(crate) unfolding: usize,
     /// Numbers per item of the largest deferred layer's output.
     pub(crate) scaled: usize,
     /// Whether a trainable parameter is on no path to the output: its gradient is zero.
@@ -81,12 +86,12 @@ impl Program {
         let mut steps = Steps::new(graph);
         steps.needs_gradient.fill(false);
         steps.outputs.truncate(1);
-        Self::new(steps, graph.reached(false), 1, None, true)
+        Self::new(steps, graph.reached(false), 1, None)
     }
 
-    /// The plan of a forward and a backward pass over samples of this many views; `exact` says that no product rounds its factors.
-    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, exact: bool) -> Self {
-        let mut program = Self::new(Steps::new(graph), graph.reached(true), views, Some(layout), exact);
+    /// The plan of a forward and a backward pass over samples of this many views.
+    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize) -> Self {
+        let mut program = Self::new(Steps::new(graph), graph.reached(true), views, Some(layout));
         let needs = graph.needs_gradient();
         let reached: Vec<_> = graph
             .nodes()
@@ -99,13 +104,13 @@ impl Program {
         program
     }
 
-    fn new(steps: Steps, runs: Vec<bool>, views: usize, layout: Option<&Layout>, exact: bool) -> Self {
+    fn new(steps: Steps, runs: Vec<bool>, views: usize, layout: Option<&Layout>) -> Self {
         let count = steps.kinds.len();
         let trains =
             |kind: &Kind| kind.weight().is_some_and(|id| layout.is_some_and(|l| l.position(id).is_some()));
         let deferred: Vec<bool> = (0..count)
             .map(|node| match &steps.kinds[node] {
-                Some(kind) => steps.needs_gradient[node] && trains(kind) && prefers_ghost(kind, views, exact),
+                Some(kind) => steps.needs_gradient[node] && trains(kind) && prefers_ghost(kind, views),
                 None => false,
             })
             .collect();
@@ -124,6 +129,7 @@ impl Program {
             parts: Vec::new(),
             blocks: Vec::new(),
             workspace: 0,
+            unfolding: 0,
             scaled: 0,
             unreached: false,
         };
@@ -272,6 +278,11 @@ impl Program {
         // Samples start where four numbers can be written at once.
         self.written = self.written.next_multiple_of(4);
         self.partials = self.parts.len() / 4;
+        let unfolded = self.steps.kinds.iter().flatten().filter_map(|kind| match kind {
+            Kind::Conv(conv) => Some(4 * UNFOLDED_SAMPLES * conv.geometry.unfolded_len()),
+            _ => None,
+        });
+        self.unfolding = unfolded.max().unwrap_or(0).min(MOST_UNFOLDED);
         for (index, node) in nodes.iter().enumerate() {
             let Some(kind) =
                 node.filter(|&node| self.deferred[node]).and_then(|node| self.steps.kinds[node].as_ref())
@@ -332,9 +343,9 @@ fn pack(lives: &[Lifetime]) -> (Vec<usize>, usize) {
 /// Whether a layer's norm is cheaper by inner products than by writing down one gradient per sample.
 ///
 /// Both ways multiply once over all positions for the sum itself, so the inner products stand against what is written and read.
-fn prefers_ghost(kind: &Kind, views: usize, exact: bool) -> bool {
+fn prefers_ghost(kind: &Kind, views: usize) -> bool {
     match kind {
-        Kind::Conv(conv) => conv.prefers_ghost(views, exact),
+        Kind::Conv(conv) => conv.prefers_ghost(views),
         Kind::Linear { rows, features, out, .. } => {
             let rows = (rows * views) as f64;
             rows == 1.0 || ghost_is_cheaper(2.0 * rows * rows * (features + out) as f64, features * out)
@@ -344,10 +355,10 @@ fn prefers_ghost(kind: &Kind, views: usize, exact: bool) -> bool {
 }
 
 impl Conv {
-    /// As above. Through a standardisation the norm needs the layer's output, which must then be exact.
-    pub(crate) fn prefers_ghost(&self, views: usize, exact: bool) -> bool {
+    /// As above.
+    pub(crate) fn prefers_ghost(&self, views: usize) -> bool {
         let geometry = &self.geometry;
-        if views != 1 || geometry.groups != 1 || (self.standardise.is_some() && !exact) {
+        if views != 1 || geometry.groups != 1 {
             return false;
         }
         let (inside, outside) = (geometry.positions_in() as f64, geometry.positions() as f64);
@@ -374,7 +385,7 @@ mod tests {
     fn small_positions_and_many_weights_are_deferred() {
         let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
         let layout = Layout::new(&graph);
-        let program = Program::training(&graph, &layout, 1, true);
+        let program = Program::training(&graph, &layout, 1);
         let written = |name: &str| {
             let entry = layout.entries().iter().position(|entry| entry.name == name).unwrap();
             program.sources[entry].written.is_some()
@@ -408,7 +419,7 @@ mod tests {
         for views in [1, 2] {
             let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
             let layout = Layout::new(&graph);
-            let program = Program::training(&graph, &layout, views, true);
+            let program = Program::training(&graph, &layout, views);
             let mut ranges: Vec<Range<usize>> = program.sources.iter().map(|s| s.partials.clone()).collect();
             ranges.sort_by_key(|range| range.start);
             let mut next = 0;

@@ -98,6 +98,9 @@ impl Step<'_> {
     }
 }
 
+/// Positions whose loss one block of threads adds up.
+const LOSS_POSITIONS: usize = 2048;
+
 /// A microbatch of a step.
 struct Part<'s> {
     graph: &'s Graph,
@@ -141,25 +144,28 @@ impl Part<'_> {
             Loss::SquaredError => 0.0,
         };
         let scale = 1.0 / self.batch.views as f64;
-        let threads = classes.max(positions).next_multiple_of(32).clamp(32, 256) as u32;
+        let threads = positions.next_multiple_of(32).clamp(32, 256) as u32;
+        let (items, parts) = (run.items(), positions.div_ceil(LOSS_POSITIONS));
         for (index, &(output, weight)) in run.program.steps.outputs.iter().enumerate() {
+            let blocks = (items as u32, parts as u32, 1);
             run.device.launch(
                 "loss",
-                Grid::blocks(run.items(), threads),
+                Grid { blocks, threads, shared: 0 },
                 arguments![
                     kind,
                     run.value(output),
                     run.work.targets,
                     run.gradient(output),
-                    run.work.losses,
+                    run.work.workspace,
                     classes,
                     positions,
                     smoothing,
                     f64::from(weight),
                     scale,
-                    index > 0,
                 ],
             )?;
+            let list = arguments![run.work.workspace, run.work.losses, parts, items, index > 0];
+            run.device.launch("add_losses", Grid::each(items), list)?;
         }
         run.mark("loss")
     }

@@ -150,6 +150,7 @@ KERNEL reached_sums(const float* x, float* reached, const int* sources, int chan
 }
 
 // One warp per sample and filter: its squared norm from inner products. products = g columns; without `stats` nothing is standardised.
+// Without `y` the gradient's part along the filter, which standardisation takes away, counts all the same: the result is an upper bound.
 KERNEL filter_norms(const float* products, const float* g, const float* y, const float* bias, const float* reached,
                     const float* stats, int out, int positions, double n, int samples, double* partials, int partial_stride) {
     i64 warp = global_index() >> 5;
@@ -162,7 +163,7 @@ KERNEL filter_norms(const float* products, const float* g, const float* y, const
         square += products[start + p] * upstream;
         if (stats) {
             total += reached[sample * positions + p] * upstream;
-            along += (y[start + p] - shift) * upstream;
+            if (y) along += (y[start + p] - shift) * upstream;
         }
     }
     double result = warp_sum((double)square);

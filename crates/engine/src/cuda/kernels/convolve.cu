@@ -59,10 +59,10 @@ __device__ __forceinline__ void load_rows(float* target, const float* matrix, in
 }
 
 // Each sample's weight gradient: d[o, k] = sum over views and positions of g[o, p] unfolded[k, p].
-// Grid: tiles of k, groups x tiles of o, samples.
+// Grid: tiles of k, groups x tiles of o, samples x parts of their positions, each part with a gradient of its own.
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     weight_gradient(const float* g, const float* x, float* d, const int4* taps, const int4* places, i64 stride, int out, int inner,
-                    int positions, int plane, int depth, int height, int width, int groups, int channels, int views) {
+                    int positions, int plane, int depth, int height, int width, int groups, int channels, int views, int parts) {
     __shared__ int4 tap_rows[BN];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     int tiles = (out + BM - 1) / BM;
@@ -71,7 +71,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     __syncthreads();
     float c[2][8][4] = {};
     int chunks = (positions + BK - 1) / BK, total = chunks * views;
-    const i64 item = (i64)blockIdx.z * views;
+    const i64 item = (i64)(blockIdx.z / parts) * views;
+    int part = blockIdx.z % parts, begin = (int)((i64)total * part / parts), end = (int)((i64)total * (part + 1) / parts);
     auto load = [&](int step) {
         float* left = stages + (step & 1) * (BM + BN) * PITCH;
         float* right = left + BM * PITCH;
@@ -88,9 +89,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
         }
         asm volatile("cp.async.commit_group;");
     };
-    load(0);
-    for (int step = 0; step < total; ++step) {
-        if (step + 1 < total) {
+    load(begin);
+    for (int step = begin; step < end; ++step) {
+        if (step + 1 < end) {
             load(step + 1);
             asm volatile("cp.async.wait_group 1;");
         } else {
@@ -112,4 +113,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
                 int row = row0 + 16 * i + 8 * (j >> 1), column = column0 + 8 * n + (j & 1);
                 if (row < out && column < inner) d[(i64)row * inner + column] = c[i][n][j];
             }
+}
+
+// Adds up the gradients of a sample's parts, in their order.
+KERNEL sum_parts(const float* partial, float* d, i64 stride, int len, int parts, i64 n) {
+    i64 i = global_index();
+    if (i >= n) return;
+    i64 sample = i / len, at = i % len;
+    float sum = 0.0f;
+    for (int part = 0; part < parts; ++part) sum += partial[(sample * parts + part) * len + at];
+    d[sample * stride + at] = sum;
 }

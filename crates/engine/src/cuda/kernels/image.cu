@@ -38,11 +38,12 @@ __device__ __forceinline__ void copy_rows(float* target, int pitch, const float*
 }
 
 // Each sample's weight gradient: d[o, (c, tap)] = sum over views and positions of g[o, p] x[c, p + tap].
-// Eight warps compute 64 filters by 32 NF weights. Grid: blocks of channels, groups x tiles of filters, samples.
+// Eight warps compute 64 filters by 32 NF weights. Grid: blocks of channels, groups x tiles of filters, samples x parts of their
+// positions, each part with a gradient of its own.
 // offsets: where each weight of a block reads in the strip. Dynamic shared memory: two stages of [64][PITCH] and the strip.
 template <int NF>
 __device__ void image_weight_gradient_of(const float* g, const float* x, float* d, const Image& image, const int* offsets,
-                                         i64 stride, int views) {
+                                         i64 stride, int views, int parts) {
     __shared__ int places[2][BK];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
     int tiles = (image.out + 63) / 64;
@@ -60,10 +61,11 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
     float c[2][NF][4] = {};
     int chunks = (image.positions + BK - 1) / BK, total = chunks * views;
     int vector = image.width % 4 == 0 ? 4 : 1, quads = image.width / vector;
-    i64 item = (i64)blockIdx.z * views;
+    i64 item = (i64)(blockIdx.z / parts) * views;
+    int part = blockIdx.z % parts, begin = (int)((i64)total * part / parts), end = (int)((i64)total * (part + 1) / parts);
     // Where this lane starts in the strip, and how far it moves from copy to copy.
     int row0 = lane / quads, quad0 = lane % quads, row_step = 32 / quads, quad_step = 32 % quads;
-    int view = 0, p0 = 0;
+    int view = begin / chunks, p0 = begin % chunks * BK;
     __syncthreads();
     auto load = [&](int step) {
         float* left = stages + (step & 1) * size;
@@ -104,12 +106,12 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
         }
         asm volatile("cp.async.commit_group;");
     };
-    load(0);
-    for (int step = 0; step < total; ++step) {
+    load(begin);
+    for (int step = begin; step < end; ++step) {
         asm volatile("cp.async.wait_group 0;");
         // Behind this barrier the step's values are there, and nobody reads those of the step before any more.
         __syncthreads();
-        if (step + 1 < total) load(step + 1);
+        if (step + 1 < end) load(step + 1);
         const float* left = stages + (step & 1) * size;
         const char* strip = (const char*)(left + 64 * PITCH);
 #pragma unroll
@@ -154,8 +156,8 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
 #define IMAGE_WEIGHT_GRADIENT(NAME, NF)                                                                                            \
     extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)                                                                 \
         NAME(const float* g, const float* x, float* d, const __grid_constant__ Image image, const int* offsets, i64 stride,        \
-             int views) {                                                                                                          \
-        image_weight_gradient_of<NF>(g, x, d, image, offsets, stride, views);                                                      \
+             int views, int parts) {                                                                                               \
+        image_weight_gradient_of<NF>(g, x, d, image, offsets, stride, views, parts);                                               \
     }
 
 IMAGE_WEIGHT_GRADIENT(image_weight_gradient_1, 1)

@@ -32,56 +32,65 @@ KERNEL softmax_backward(const float* y, const float* g, float* dx, int features,
 #define IGNORED 0xffffffffu
 enum { CLASSES, PROBABILITIES, VALUES };
 
-// One block per item: `weight` times its loss, and the gradient of that times `scale`. Logits are [classes, positions].
-KERNEL loss(int kind, const float* output, const void* targets, float* gradient, double* losses, int classes, int positions,
-            float smoothing, double weight, double scale, int accumulate) {
+// `weight` times the loss of each item, and the gradient of that times `scale`. Logits are [classes, positions]. Grid: items, and parts
+// of their positions with a sum each.
+KERNEL loss(int kind, const float* output, const void* targets, float* gradient, double* sums, int classes, int positions,
+            float smoothing, double weight, double scale) {
     __shared__ double scratch[32];
     i64 item = blockIdx.x;
+    int begin = (int)((i64)positions * blockIdx.y / gridDim.y), end = (int)((i64)positions * (blockIdx.y + 1) / gridDim.y);
     output += item * classes * positions;
     gradient += item * classes * positions;
     const u32* labels = (const u32*)targets + item * positions;
     const float* values = (const float*)targets + item * classes * positions;
-    double sum = 0.0;
-    scale *= weight;
-    if (kind == VALUES) {
-        double count = (double)classes * positions;
-        for (int i = threadIdx.x; i < classes * positions; i += blockDim.x) {
-            double difference = (double)output[i] - values[i];
-            sum += difference * difference;
-            gradient[i] = (float)(2.0 * difference * scale / count);
-        }
-        sum = block_sum(sum, scratch) / count;
-    } else {
-        double counted = positions;
-        if (kind == CLASSES) {
-            double labelled = 0.0;
-            for (int p = threadIdx.x; p < positions; p += blockDim.x) labelled += labels[p] != IGNORED;
-            counted = fmax(block_sum(labelled, scratch), 1.0);
-        }
-        double share = (double)smoothing / classes;
-        for (int p = threadIdx.x; p < positions; p += blockDim.x) {
-            u32 label = kind == CLASSES ? labels[p] : 0;
-            if (kind == CLASSES && label == IGNORED) {
-                for (int c = 0; c < classes; ++c) gradient[(i64)c * positions + p] = 0.0f;
-                continue;
-            }
-            double largest = -INFINITY, total = 0.0, all = 0.0;
-            for (int c = 0; c < classes; ++c) largest = fmax(largest, (double)output[(i64)c * positions + p]);
-            for (int c = 0; c < classes; ++c) {
-                total += exp(output[(i64)c * positions + p] - largest);
-                all += share + (1.0 - smoothing) *
-                                   (kind == CLASSES ? (double)((u32)c == label) : (double)values[(i64)c * positions + p]);
-            }
-            double log_total = largest + log(total);
-            for (int c = 0; c < classes; ++c) {
-                double logit = output[(i64)c * positions + p];
-                double wanted = share + (1.0 - smoothing) * (kind == CLASSES ? (double)((u32)c == label)
-                                                                               : (double)values[(i64)c * positions + p]);
-                if (wanted > 0.0) sum += wanted * (log_total - logit);
-                gradient[(i64)c * positions + p] = (float)(scale / counted * (all * exp(logit - log_total) - wanted));
-            }
-        }
-        sum = block_sum(sum, scratch) / counted;
+    double counted = kind == VALUES ? (double)classes * positions : positions;
+    if (kind == CLASSES) {
+        double labelled = 0.0;
+        for (int p = threadIdx.x; p < positions; p += blockDim.x) labelled += labels[p] != IGNORED;
+        counted = fmax(block_sum(labelled, scratch), 1.0);
     }
-    if (threadIdx.x == 0) losses[item] = weight * sum + (accumulate ? losses[item] : 0.0);
+    double sum = 0.0, share = (double)smoothing / classes;
+    scale *= weight / counted;
+    for (int p = begin + (int)threadIdx.x; p < end; p += blockDim.x) {
+        if (kind == VALUES) {
+            for (int c = 0; c < classes; ++c) {
+                i64 i = (i64)c * positions + p;
+                double difference = (double)output[i] - values[i];
+                sum += difference * difference;
+                gradient[i] = (float)(2.0 * difference * scale);
+            }
+            continue;
+        }
+        u32 label = kind == CLASSES ? labels[p] : 0;
+        if (kind == CLASSES && label == IGNORED) {
+            for (int c = 0; c < classes; ++c) gradient[(i64)c * positions + p] = 0.0f;
+            continue;
+        }
+        auto wanted = [&](int c) {
+            return share + (1.0 - smoothing) * (kind == CLASSES ? (double)((u32)c == label) : (double)values[(i64)c * positions + p]);
+        };
+        double largest = -INFINITY, total = 0.0, all = 0.0;
+        for (int c = 0; c < classes; ++c) largest = fmax(largest, (double)output[(i64)c * positions + p]);
+        for (int c = 0; c < classes; ++c) {
+            total += exp(output[(i64)c * positions + p] - largest);
+            all += wanted(c);
+        }
+        double log_total = largest + log(total);
+        for (int c = 0; c < classes; ++c) {
+            double logit = output[(i64)c * positions + p], mass = wanted(c);
+            if (mass > 0.0) sum += mass * (log_total - logit);
+            gradient[(i64)c * positions + p] = (float)(scale * (all * exp(logit - log_total) - mass));
+        }
+    }
+    sum = block_sum(sum, scratch);
+    if (threadIdx.x == 0) sums[item * gridDim.y + blockIdx.y] = weight * sum / counted;
+}
+
+// Adds up the parts of each item's loss, in their order.
+KERNEL add_losses(const double* sums, double* losses, int parts, int items, int accumulate) {
+    i64 item = global_index();
+    if (item >= items) return;
+    double total = accumulate ? losses[item] : 0.0;
+    for (int part = 0; part < parts; ++part) total += sums[item * parts + part];
+    losses[item] = total;
 }

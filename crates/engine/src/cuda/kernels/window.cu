@@ -205,3 +205,21 @@ KERNEL upsample_backward(const float* g, float* dx, const int* table, i64 n, int
     }
     put(dx + i, sum, accumulate);
 }
+
+// Images as columns: for every channel and tap a row of what each output position reads there, zeros in the padding and behind the last
+// position. Grid: blocks of positions, rows, items; items lie `item_len` apart.
+KERNEL unfold(const float* x, float* columns, const int* table, i64 item_len, int taps, int positions, int pitch) {
+    int p = blockIdx.x * blockDim.x + threadIdx.x, channel = blockIdx.y / taps, rest = blockIdx.y % taps;
+    if (p >= pitch) return;
+    int tap[3], in[3];
+    for (int axis = 2; axis >= 0; --axis) {
+        tap[axis] = rest % table[6 + axis];
+        rest /= table[6 + axis];
+    }
+    float value = 0.0f;
+    if (p < positions) {
+        Place out = place(p, table + 3);
+        if (source(table, out.at, tap, in)) value = x[blockIdx.z * item_len + channel * volume(table) + flat(in, table)];
+    }
+    columns[((i64)blockIdx.z * gridDim.y + blockIdx.y) * pitch + p] = value;
+}

@@ -1,0 +1,171 @@
+//! The zoo's models against the CPU executor.
+//!
+//! A deep network has millions of activations, and some lie within rounding of the kink of a ReLU or of a tie of a maximum: there two
+//! correct executors may take different sides, and the gradient jumps by far more than rounding. So models are compared in two ways.
+//! With their kinks smoothed (SiLU for ReLU, the mean for a maximum) they must agree to the full tolerance. As they are, they must agree
+//! in their losses, which have no jumps, to the full tolerance; and sample by sample, the card's gradient must be no farther from the
+//! CPU's than the CPU's is from itself when its weights move by as much as rounding does. If the card's rounding is no worse than such a
+//! move, then among it and `MOVES` moves it is the farthest with probability at most `1 / (MOVES + 1)`, for each sample; that more
+//! samples are than a binomial number exceeds with probability [`ALPHA`] is a failure. A kernel that is wrong is wrong for all samples.
+
+use dapple_engine::Clipping;
+use dapple_engine::cuda::{Convolutions, CudaExecutor, CudaOptions};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, Init, NodeId, Op, Parameters, zoo};
+
+use crate::common::{Data, parameters, uniform};
+use crate::operations::agree;
+use crate::report::{Report, TOLERANCE};
+use crate::{apart, cpu, length, run, run_on_cpu, wide};
+
+/// The error rate of the test of a model with kinks, over the rounding of both executors.
+const ALPHA: f64 = 1e-6;
+/// Samples of that test, and how often the weights are moved for each.
+const SAMPLES: usize = 16;
+const MOVES: usize = 7;
+/// How far weights move: sums of products of three parts each err by 2^-21, in every layer forward and backward.
+const MOVE: f64 = 1.0 / (1 << 18) as f64;
+
+fn zoo(quick: bool) -> Vec<(&'static str, Graph, usize)> {
+    let (group, frozen) = (zoo::Norm::Group(32), zoo::Norm::Frozen);
+    let deeplab = |backbone, norm| {
+        let stride = zoo::OutputStride::Sixteen;
+        zoo::deeplab_v3_plus(backbone, stride, &[3, 65, 65], 21, norm)
+    };
+    let mut models = vec![
+        ("small-cnn", zoo::small_cnn(&[1, 28, 28], 10), 12),
+        ("wrn-16-4", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10), 6),
+        ("resnet-18", zoo::resnet(zoo::ResNet::R18, &[3, 64, 64], 10, group), 6),
+        ("deeplab resnet-18", deeplab(zoo::Backbone::ResNet(zoo::ResNet::R18), group), 4),
+    ];
+    if !quick {
+        models.extend([
+            ("wrn-40-4", zoo::wide_resnet(zoo::WideResNet::W40x4, &[3, 32, 32], 10), 4),
+            ("resnet-18 frozen", zoo::resnet(zoo::ResNet::R18, &[3, 64, 64], 10, frozen), 4),
+            ("resnet-34", zoo::resnet(zoo::ResNet::R34, &[3, 64, 64], 10, group), 4),
+            ("resnet-50", zoo::resnet(zoo::ResNet::R50, &[3, 64, 64], 10, group), 4),
+            ("vgg-11", zoo::vgg(zoo::Vgg::V11, &[3, 64, 64], 10, zoo::Norm::Removed), 4),
+            ("vgg-16", zoo::vgg(zoo::Vgg::V16, &[3, 32, 32], 10, group), 4),
+            ("mobilenet-v2", zoo::mobilenet_v2(&[3, 64, 64], 10, zoo::Norm::Group(8)), 4),
+            ("deeplab mobilenet-v2", deeplab(zoo::Backbone::MobileNetV2, frozen), 4),
+            ("deeplab resnet-50", deeplab(zoo::Backbone::ResNet(zoo::ResNet::R50), frozen), 2),
+            ("psp-net resnet-18", zoo::psp_net(zoo::ResNet::R18, &[3, 65, 65], 21, group), 4),
+        ]);
+    }
+    models.into_iter().map(|(name, graph, samples)| (name, graph.unwrap(), samples)).collect()
+}
+
+pub(crate) fn check(report: &mut Report, quick: bool) {
+    for (name, graph, samples) in zoo(quick) {
+        let smooth = smoothed(&graph);
+        let clipping = Clipping::Flat { max_norm: 0.7 };
+        for views in [1, 2] {
+            let data = Data::new(&smooth, samples, views);
+            let (gradient, stats) =
+                run_on_cpu(&mut cpu(&smooth), &parameters(&smooth), &data.batch(), &clipping);
+            let want = (wide(&gradient), stats);
+            for convolutions in [Convolutions::Own, Convolutions::Cudnn, Convolutions::Fastest] {
+                if views > 1 && convolutions != Convolutions::Fastest {
+                    continue;
+                }
+                let options = CudaOptions { convolutions, ..CudaOptions::default() };
+                let got = CudaExecutor::new(&smooth, options)
+                    .and_then(|mut executor| run(&mut executor, &smooth, &data.batch(), &clipping));
+                let before = std::mem::take(&mut report.worst);
+                let title = format!("{name} smoothed, views {views}, {convolutions:?}");
+                agree(report, &title, got, &want, &clipping);
+                println!("{title}: largest difference {:.1e}", report.worst);
+                report.worst = report.worst.max(before);
+            }
+        }
+        kinks(report, name, &graph);
+    }
+}
+
+/// The model as it is, sample by sample.
+fn kinks(report: &mut Report, name: &str, graph: &Graph) {
+    let data = Data::new(graph, SAMPLES, 1);
+    let size: usize = graph.input_shape().iter().product();
+    let start = parameters(graph);
+    let moved: Vec<Parameters> = (0..MOVES).map(|index| moved(graph, &start, index)).collect();
+    let mut host = cpu(graph);
+    let mut executor = CudaExecutor::new(graph, CudaOptions::default()).expect("the card opened before");
+    let (mut farthest, mut within) = (0, 0);
+    for sample in 0..SAMPLES {
+        let batch = data.part(sample..sample + 1, size);
+        let (want, want_stats) = run_on_cpu(&mut host, &start, &batch, &Clipping::Off);
+        let (got, stats) = match run(&mut executor, graph, &batch, &Clipping::Off) {
+            Ok(got) => got,
+            Err(error) => return report.failures.push(format!("{name}: {error}")),
+        };
+        report.compare(&format!("{name} loss of sample {sample}"), &stats.losses, &wide(&want_stats.losses));
+        let whole = length(wide(&want).into_iter());
+        let difference = apart(&got, &want) / whole;
+        within += usize::from(difference <= TOLERANCE);
+        let jump = |moved: &Parameters| {
+            apart(&run_on_cpu(&mut host, moved, &batch, &Clipping::Off).0, &want) / whole
+        };
+        let own = moved.iter().map(jump).fold(TOLERANCE, f64::max);
+        farthest += usize::from(difference.is_nan() || difference > own);
+    }
+    let most = binomial_bound(SAMPLES, 1.0 / (MOVES + 1) as f64, ALPHA);
+    println!(
+        "{name}: {within} of {SAMPLES} samples within {TOLERANCE:.0e}, {farthest} farther than any move"
+    );
+    report.expect(farthest <= most, || {
+        format!(
+            "{name}: {farthest} of {SAMPLES} samples are farther from the CPU than any move ({most} allowed)"
+        )
+    });
+}
+
+/// Weights that were each moved at random by at most a share [`MOVE`].
+fn moved(graph: &Graph, parameters: &Parameters, index: usize) -> Parameters {
+    let mut moved = parameters.clone();
+    let name = format!("move {index} of {}", graph.parameters().len());
+    for (i, value) in moved.values_mut().iter_mut().enumerate() {
+        *value = (f64::from(*value) * (1.0 + MOVE * uniform(&name, i))) as f32;
+    }
+    moved
+}
+
+/// The least number that a binomial one exceeds with at most this probability.
+fn binomial_bound(trials: usize, chance: f64, alpha: f64) -> usize {
+    // P(X = k + 1) / P(X = k) = (n - k) / (k + 1) * p / (1 - p)
+    let mut term = (1.0 - chance).powi(trials as i32);
+    let mut beyond = 1.0 - term;
+    let mut k = 0;
+    while beyond > alpha && k < trials {
+        term *= (trials - k) as f64 / (k + 1) as f64 * chance / (1.0 - chance);
+        beyond -= term;
+        k += 1;
+    }
+    k
+}
+
+/// The same model with SiLU for ReLU and the mean for the maximum of a window.
+pub(crate) fn smoothed(graph: &Graph) -> Graph {
+    let mut b = GraphBuilder::new(graph.input_shape());
+    let mut ids: Vec<NodeId> = vec![b.input()];
+    for node in &graph.nodes()[1..] {
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|id| ids[id.index()]).collect();
+        let id = match &node.op {
+            Op::Conv { window, groups, bias, standardise, .. } => {
+                let mut spec = ConvSpec::new(node.shape[0], window.clone()).groups(*groups);
+                spec.bias = bias.is_some();
+                spec.standardise = *standardise;
+                b.conv(&node.name, inputs[0], spec)
+            }
+            Op::Linear { .. } => {
+                let (out, zero) = (node.shape[node.shape.len() - 1], Init::Constant(0.0));
+                b.linear(&node.name, inputs[0], out, zero, zero)
+            }
+            Op::GroupNorm { groups, .. } => b.group_norm(&node.name, inputs[0], *groups),
+            Op::BatchNorm { .. } => b.batch_norm(&node.name, inputs[0], false),
+            Op::Relu => b.add(&node.name, Op::Silu, &inputs),
+            Op::MaxPool(window) => b.add(&node.name, Op::AvgPool(window.clone()), &inputs),
+            op => b.add(&node.name, op.clone(), &inputs),
+        };
+        ids.push(id.unwrap());
+    }
+    b.finish(ids[graph.output().index()], graph.loss()).unwrap()
+}

@@ -1,0 +1,151 @@
+//! Every operation and odd shapes against the double-precision reference, and what happens when memory runs out.
+
+use dapple_engine::cuda::{Convolutions, CudaError, CudaExecutor, CudaOptions};
+use dapple_engine::reference::Reference;
+use dapple_engine::{Batch, Clipping, Dropout, StepStats};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, Op, Window};
+
+use crate::common::{self, Data, parameters, specimens};
+use crate::report::Report;
+use crate::{run, wide};
+
+/// Compares a step with what another executor made of it.
+pub(crate) fn agree(
+    report: &mut Report,
+    name: &str,
+    got: Result<(Vec<f32>, StepStats), CudaError>,
+    (gradient, stats): &(Vec<f64>, StepStats),
+    clipping: &Clipping,
+) {
+    match got {
+        Ok((got, got_stats)) => {
+            report.compare(&format!("{name} gradient"), &got, gradient);
+            report.compare(&format!("{name} losses"), &got_stats.losses, &wide(&stats.losses));
+            if *clipping != Clipping::Off {
+                report.compare(&format!("{name} norms"), &got_stats.norms, &wide(&stats.norms));
+            }
+        }
+        Err(error) => report.failures.push(format!("{name}: {error}")),
+    }
+}
+
+pub(crate) fn check(report: &mut Report, _: bool) {
+    let mut graphs = specimens();
+    graphs.push(("dropout", dropout(Op::Dropout(0.4))));
+    graphs.push(("wide group", wide_group()));
+    graphs.push(("channel dropout", dropout(Op::ChannelDropout(0.4))));
+    for (name, graph) in &graphs {
+        let reference = Reference::new(graph, &parameters(graph)).unwrap();
+        let count = graph.parameters().iter().filter(|p| p.trainable).count();
+        for (convolutions, microbatch) in [(Convolutions::Own, 2), (Convolutions::Cudnn, 0)] {
+            let options = CudaOptions { convolutions, microbatch, ..CudaOptions::default() };
+            let mut executor = CudaExecutor::new(graph, options).expect("the card opened before");
+            let data = Data::new(graph, 5, 1);
+            let want = reference.forward(&data.inputs).unwrap();
+            match executor.load(&parameters(graph)).and_then(|mut loaded| loaded.forward(&data.inputs)) {
+                Ok(got) => report.compare(&format!("{name} forward"), &got, &want),
+                Err(error) => report.failures.push(format!("{name} forward: {error}")),
+            }
+            for views in [1, 3] {
+                let data = Data::new(graph, 5, views);
+                let dropout = Some(Dropout { seed: 5, first_sample: 3 });
+                let batch = Batch { dropout: dropout.filter(|_| name.ends_with("dropout")), ..data.batch() };
+                for clipping in [
+                    Clipping::Off,
+                    Clipping::Flat { max_norm: 0.7 },
+                    Clipping::PerLayer { max_norm: 0.5 },
+                    Clipping::Automatic { max_norm: 1.0, stability: 0.01 },
+                    Clipping::PerGroup {
+                        groups: (0..count).map(|i| i % 2).collect(),
+                        max_norms: vec![0.2, 0.4],
+                    },
+                ] {
+                    let want = reference.clipped_sum(&batch, &clipping).unwrap();
+                    let title = format!("{name} views {views} {clipping:?} {convolutions:?}");
+                    agree(report, &title, run(&mut executor, graph, &batch, &clipping), &want, &clipping);
+                }
+            }
+        }
+    }
+}
+
+/// A graph whose activations outgrow any card: the executor must say so, and work on with fewer samples.
+pub(crate) fn check_memory(report: &mut Report, _: bool) {
+    let mut b = GraphBuilder::new(&[1, 4, 4]);
+    let mut x = b.conv("conv", b.input(), ConvSpec::new(1, Window::square(1))).unwrap();
+    x = b.add("large", Op::Upsample([4096, 4096]), &[x]).unwrap();
+    for layer in 0..60 {
+        x = b.add(&format!("silu{layer}"), Op::Silu, &[x]).unwrap();
+    }
+    x = b.add("pool", Op::AdaptiveAvgPool(vec![2, 2]), &[x]).unwrap();
+    x = b.add("flat", Op::Reshape(vec![4]), &[x]).unwrap();
+    let graph = b.finish(x, common::CLASSES).unwrap();
+    let samples = 100;
+    let data = Data::new(&graph, samples, 1);
+    for (microbatch, fits) in [(samples, false), (1, true)] {
+        let options = CudaOptions { microbatch, ..CudaOptions::default() };
+        let mut executor = CudaExecutor::new(&graph, options).expect("the card opened before");
+        let batch = data.part(0..if fits { 2 } else { samples }, 16);
+        let got = run(&mut executor, &graph, &batch, &Clipping::Flat { max_norm: 1.0 });
+        match got {
+            Ok(_) if fits => {}
+            Err(CudaError::OutOfMemory { wanted_mb, free_mb }) if !fits => {
+                println!("out of memory, as it must be: {wanted_mb} MB wanted, {free_mb} MB free");
+            }
+            got => report.failures.push(format!("memory, {microbatch} together: {:?}", got.map(|_| ()))),
+        }
+    }
+}
+
+/// Convolutions of shapes that are nobody's usual choice.
+pub(crate) fn check_shapes(report: &mut Report, quick: bool) {
+    for index in 0..if quick { 30 } else { 120 } {
+        let pick = |name: &str, low: usize, high: usize| {
+            low + ((common::uniform(name, index) + 1.0) / 2.0 * (high - low) as f64) as usize
+        };
+        let groups = pick("groups", 1, 3);
+        let (channels, out) = (groups * pick("channels", 1, 13), groups * pick("out", 1, 40));
+        let window = Window {
+            kernel: vec![pick("kernel rows", 1, 6), pick("kernel columns", 1, 6)],
+            stride: vec![pick("stride rows", 1, 4), pick("stride columns", 1, 4)],
+            padding: vec![pick("padding rows", 0, 3), pick("padding columns", 0, 3)],
+            dilation: vec![pick("dilation rows", 1, 3), pick("dilation columns", 1, 3)],
+        };
+        let shape = [channels, pick("height", 6, 24), pick("width", 6, 40)];
+        let mut spec = ConvSpec::new(out, window).groups(groups);
+        spec.bias = pick("bias", 0, 2) == 1;
+        spec.standardise = Some(1e-5).filter(|_| pick("standardise", 0, 2) == 1);
+        let title = format!("shape {index}: {shape:?} {spec:?}");
+        let Ok(graph) = common::conv(&shape, spec) else { continue };
+        let clipping = Clipping::Flat { max_norm: 0.7 };
+        let data = Data::new(&graph, 3, pick("views", 1, 3));
+        let reference = Reference::new(&graph, &parameters(&graph)).unwrap();
+        let want = reference.clipped_sum(&data.batch(), &clipping).unwrap();
+        for convolutions in [Convolutions::Own, Convolutions::Cudnn] {
+            let options = CudaOptions { convolutions, ..CudaOptions::default() };
+            let got = CudaExecutor::new(&graph, options)
+                .and_then(|mut executor| run(&mut executor, &graph, &data.batch(), &clipping));
+            agree(report, &format!("{title} {convolutions:?}"), got, &want, &clipping);
+        }
+    }
+}
+
+fn dropout(op: Op) -> Graph {
+    let mut builder = GraphBuilder::new(&[3, 4, 4]);
+    let input = builder.input();
+    let x = builder.conv("conv", input, ConvSpec::new(6, Window::square(3)).bias()).unwrap();
+    let x = builder.add("drop", op, &[x]).unwrap();
+    let x = builder.add("flat", Op::Reshape(vec![24]), &[x]).unwrap();
+    builder.finish(x, common::CLASSES).unwrap()
+}
+
+/// A norm with more channels in a group than a block's usual shared memory has room for.
+fn wide_group() -> Graph {
+    let mut builder = GraphBuilder::new(&[3, 2, 2]);
+    let input = builder.input();
+    let x = builder.conv("conv", input, ConvSpec::new(4000, Window::square(1))).unwrap();
+    let x = builder.group_norm("norm", x, 1).unwrap();
+    let x = builder.add("pool", Op::AdaptiveAvgPool(vec![1, 1]), &[x]).unwrap();
+    let x = builder.add("flat", Op::Reshape(vec![4000]), &[x]).unwrap();
+    builder.finish(x, common::CLASSES).unwrap()
+}
