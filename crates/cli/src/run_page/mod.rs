@@ -140,8 +140,11 @@ fn privacy(certificate: &Certificate, spec: &PlanSpec) -> Result<Section, Failur
     ];
     facts.extend(planned.assumptions.iter().map(|words| ("assumed".to_owned(), words.clone())));
     if let Some(picture) = crop_of(spec) {
-        section =
-            section.scene(&crop_scene(&picture)?, "Most crops of an image do not show the private patch.");
+        let caption = match planned.inclusion_probability < 0.5 {
+            true => "Most crops of an image do not show the private patch, wherever it lies.",
+            false => "A crop of an image may miss the private patch.",
+        };
+        section = section.scene(&crop_scene(&picture)?, caption);
     }
     Ok(section.facts(facts))
 }

@@ -1,6 +1,6 @@
 //! How good the model of a run is: curves, and what became of each class.
 
-use dapple_report::{Axis, Cell, Chart, Column, Figure, ReportError, Section, Series, Table};
+use dapple_report::{Axis, Cell, Chart, Column, Figure, LegendPlace, ReportError, Section, Series, Table};
 use dapple_train::{ClassDescription, Evaluation};
 
 use super::Line;
@@ -31,17 +31,17 @@ pub(super) fn section(lines: &[Line], classes: &[ClassDescription]) -> Result<Op
 }
 
 fn curves(name: &str, lines: &[Line]) -> Figure {
-    let curve = |title: String, name: &str, value: fn(&Evaluation) -> f64| {
+    let curve = |title: &str, name: &str, value: fn(&Evaluation) -> f64| {
         let points = lines.iter().map(|line| (line.step as f64, value(&line.evaluation)));
-        Chart::new(title)
+        Chart::new(format!("{title} on the test set"))
             .x(Axis::linear("step"))
-            .y(Axis::linear(name.to_owned()))
-            .series(Series::line_points(name.to_owned(), points))
+            .y(Axis::linear(name))
+            .series(Series::line_points(name, points))
+            .legend(LegendPlace::Hidden)
     };
-    let mut title = name.to_owned();
-    title[..1].make_ascii_uppercase();
-    let score = curve(format!("{title} on the test set"), name, |evaluation| evaluation.score().value);
-    let loss = curve("Loss on the test set".to_owned(), "loss", |evaluation| evaluation.loss);
+    let title = if name == "accuracy" { "Accuracy" } else { name };
+    let score = curve(title, name, |evaluation| evaluation.score().value);
+    let loss = curve("Loss", "loss", |evaluation| evaluation.loss);
     Figure::new("").panel(score).panel(loss).columns(2)
 }
 

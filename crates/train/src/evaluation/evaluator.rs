@@ -28,11 +28,10 @@ pub struct Look {
 impl Look {
     /// The same with what the plan says filled in.
     fn or(self, plan: &TrainSpec) -> Self {
-        Self {
-            grid: self.grid.or(plan.evaluation_grid),
-            kind: self.kind.or(plan.evaluation),
-            stride: self.stride.or(plan.evaluation_stride),
-        }
+        let kind = self.kind.or(plan.evaluation);
+        // The plan's step belongs to the plan's windows.
+        let step = plan.evaluation_stride.filter(|_| kind == plan.evaluation);
+        Self { grid: self.grid.or(plan.evaluation_grid), kind, stride: self.stride.or(step) }
     }
 
     /// Refuses what does not suit the data, or makes no sense.
@@ -141,10 +140,12 @@ mod tests {
             assert!(error.hint().is_some() && error.to_string().starts_with("train.evaluation"), "{error}");
         }
         // What is asked for goes before the plan.
-        let plan = TrainSpec { evaluation: Some(EvaluationKind::Sliding), ..plan };
+        let plan =
+            TrainSpec { evaluation: Some(EvaluationKind::Sliding), evaluation_stride: Some(0.5), ..plan };
         let asked = Look { kind: Some(EvaluationKind::Whole), ..Look::default() };
         assert_eq!(asked.check(&plan, TargetKind::LabelMap).unwrap().method(), Method::Whole);
         let own = Look::default().check(&plan, TargetKind::LabelMap).unwrap();
-        assert_eq!(own.method(), Method::Sliding { stride: STRIDE });
+        assert_eq!(own.method(), Method::Sliding { stride: 0.5 });
+        assert_eq!(sliding.method(), Method::Sliding { stride: STRIDE });
     }
 }
