@@ -18,6 +18,7 @@ fn help_of_every_verb() {
         "sweep-train",
         "resume",
         "eval",
+        "predict",
         "report",
         "reproduce",
         "completions",

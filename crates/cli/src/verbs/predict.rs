@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dapple_data::{Image, LabelMap, formats};
-use dapple_plan::spec::Performance;
 use dapple_report::{Cell, Column, Table, TextStyle};
 use dapple_train::{Answers, ClassDescription, Prediction, Predictor};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::look::LookFlags;
+use crate::machine::MachineFlags;
 use crate::{label_pictures, output};
 
 /// The classes of a map that a line of text names.
@@ -31,6 +31,8 @@ pub(crate) struct Arguments {
     out: PathBuf,
     #[command(flatten)]
     look: LookFlags,
+    #[command(flatten)]
+    machine: MachineFlags,
     /// Prints JSON
     #[arg(long)]
     json: bool,
@@ -55,8 +57,8 @@ enum Said {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let mut predictor =
-        Predictor::open(&arguments.folder, (&arguments.look).into(), &Performance::default())?;
+    let performance = arguments.machine.performance();
+    let mut predictor = Predictor::open(&arguments.folder, (&arguments.look).into(), &performance)?;
     let description = predictor.description().clone();
     if description.answers == Answers::LabelMap {
         check_names(&arguments.images)?;
