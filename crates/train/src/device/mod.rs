@@ -11,6 +11,10 @@ use dapple_plan::spec::{DeviceChoice, FactorPrecision, Performance};
 use crate::error::TrainError;
 pub(crate) use executor::Executor;
 
+/// Samples that a GPU runs together where every process must come to the same bits.
+#[cfg(feature = "cuda")]
+const REPEATABLE: usize = 64;
+
 /// The machine of a run: what was asked for, and once `auto` is settled, what it is.
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -90,8 +94,8 @@ impl Machine {
         use dapple_engine::cuda::{Convolutions, CudaError, CudaOptions, Precision};
         let options = CudaOptions {
             device: number as usize,
-            microbatch: self.microbatch,
-            // What is measured to be the fastest may be another kernel in another process.
+            // What memory is free, and what is measured to be the fastest, may be otherwise in another process.
+            microbatch: if self.repeatable && self.microbatch == 0 { REPEATABLE } else { self.microbatch },
             convolutions: if self.repeatable { Convolutions::Own } else { Convolutions::Fastest },
             precision: match self.precision {
                 FactorPrecision::F32 => Precision::F32,
