@@ -1,58 +1,103 @@
 //! What the pipeline shows of a label map: every operation on the image as one that copies labels.
 
-use dapple_geometry::{Filter, Operation, Size};
+use chacha20::rand_core::Rng;
+use dapple_geometry::{Filter, Operation};
 
-use super::crop::Place;
 use super::mapping::Mapping;
 use super::resample::nearest;
-use super::{Views, refuse, size_of};
+use super::{Shown, Views, refuse, size_of};
 use crate::target::widened;
-use crate::{DataError, IGNORED, LabelMap};
+use crate::{DataError, IGNORED, Image, LabelMap};
 
 impl Views {
-    /// Which label of the map each pixel that reaches the crop has.
+    /// Draws the views of a training image together with the labels of its pixels.
+    ///
+    /// # Shapes
+    /// `output` is `[views, channels, height, width]`, `labels` `[views, height, width]`.
+    ///
+    /// # Guarantee
+    /// The image is shown as [`Views::draw`] shows it with the same stream: labels are never looked at to choose a crop. A view's labels
+    /// are those of the pixels that it shows, by the same origin and the same coin; zero padding has no label. A region of
+    /// the label map changes a view's labels only if its crop meets the influence mask of that region of the image.
+    ///
+    /// # Errors
+    /// As [`Views::draw`]; a label map of another size than the image.
+    pub fn draw_labelled(
+        &self,
+        image: &Image,
+        map: &LabelMap,
+        random: &mut impl Rng,
+        output: &mut [f32],
+        labels: &mut [u32],
+    ) -> Result<(), DataError> {
+        self.check_size(image)?;
+        let shown = self.show(image, |reaching| self.places(reaching, random), output)?;
+        self.label(image, map, &shown, labels)
+    }
+
+    /// The views of an image for evaluation ([`Views::evaluate`]) with the labels of each.
+    ///
+    /// # Shapes
+    /// `output` is `[evaluation_views(grid), channels, height, width]`, `labels` `[evaluation_views(grid), height, width]`.
+    ///
+    /// # Errors
+    /// As [`Views::evaluate`]; a label map of another size than the image.
+    pub fn evaluate_labelled(
+        &self,
+        image: &Image,
+        map: &LabelMap,
+        grid: u32,
+        output: &mut [f32],
+        labels: &mut [u32],
+    ) -> Result<(), DataError> {
+        let shown = self.show(image, |reaching| self.grid(reaching, grid), output)?;
+        self.label(image, map, &shown, labels)
+    }
+
+    /// The labels of views that were shown: those of the same places, mirrored by the same coins.
     ///
     /// # Guarantee
     /// The label of a pixel comes from within the footprint of what the pixel itself shows, so that labels reach no farther than
     /// pixels do and the priced influence mask ([`dapple_geometry::Pipeline::influence`]) covers both: copies are shared,
     /// a blur leaves labels alone, and a resize takes the pixel around its centre (or, where the image itself takes the nearest, the same).
-    pub(super) fn labels_before(&self, size: Size) -> Result<Mapping, DataError> {
-        let mut mapping = Mapping::identity(size);
-        follow(&mut mapping, &self.before)?;
-        Ok(mapping)
-    }
-
-    /// Writes the labels of one view: those of the same place, mirrored by the same coin.
-    ///
-    /// # Shapes
-    /// `output` is `[height, width]`.
-    pub(super) fn view_labels(
+    fn label(
         &self,
+        image: &Image,
         map: &LabelMap,
-        before: &Mapping,
-        place: Place,
-        flip: bool,
-        output: &mut [u32],
+        shown: &[Shown],
+        labels: &mut [u32],
     ) -> Result<(), DataError> {
-        let mut mapping = before.at(place);
-        follow(&mut mapping, &self.after)?;
-        let resize = Operation::Resize { to: self.output, filter: Filter::Bilinear, antialias: true };
-        follow(&mut mapping, &[resize])?;
-        if flip {
-            mapping.then(&Operation::FlipHorizontal);
+        if map.size() != image.size() {
+            let place = "an image".to_owned();
+            return Err(DataError::LabelSize { place, found: map.size(), expected: image.size() });
         }
-        let wide = map.size().width() as usize;
-        let (step_x, step_y) = if mapping.swapped { (wide, 1) } else { (1, wide) };
-        for (target, row) in output.chunks_exact_mut(mapping.x.len()).zip(&mapping.y) {
-            for (target, column) in target.iter_mut().zip(&mapping.x) {
-                *target = match (column, row) {
-                    // Zero padding shows nothing.
-                    (None, _) | (_, None) => IGNORED,
-                    (Some(x), Some(y)) => widened(map.labels()[*x as usize * step_x + *y as usize * step_y]),
-                };
+        let mut before = Mapping::identity(map.size());
+        follow(&mut before, &self.before)?;
+        let resize = Operation::Resize { to: self.output, filter: Filter::Bilinear, antialias: true };
+        for (labels, shown) in labels.chunks_exact_mut(self.positions()).zip(shown) {
+            let mut mapping = before.at(shown.place);
+            follow(&mut mapping, &self.after)?;
+            follow(&mut mapping, &[resize])?;
+            if shown.flip {
+                mapping.then(&Operation::FlipHorizontal);
             }
+            copy(map, &mapping, labels);
         }
         Ok(())
+    }
+}
+
+/// Writes the labels that a mapping shows, `[height, width]`; zero padding shows none.
+fn copy(map: &LabelMap, mapping: &Mapping, labels: &mut [u32]) {
+    let wide = map.size().width() as usize;
+    let (step_x, step_y) = if mapping.swapped { (wide, 1) } else { (1, wide) };
+    for (target, row) in labels.chunks_exact_mut(mapping.x.len()).zip(&mapping.y) {
+        for (target, column) in target.iter_mut().zip(&mapping.x) {
+            *target = match (column, row) {
+                (Some(x), Some(y)) => widened(map.labels()[*x as usize * step_x + *y as usize * step_y]),
+                _ => IGNORED,
+            };
+        }
     }
 }
 

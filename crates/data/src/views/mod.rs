@@ -18,7 +18,7 @@ use dapple_geometry::{CropDistribution, Filter, Operation, Pipeline, Size};
 use dapple_plan::Spatial;
 use dapple_plan::spec::{DataSpec, Pixels};
 
-use crate::{DataError, Dataset, Image, LabelMap};
+use crate::{DataError, Dataset, Image};
 use buffer::Buffer;
 use crop::Place;
 use mapping::Mapping;
@@ -149,31 +149,6 @@ impl Views {
         Ok(())
     }
 
-    /// Draws the views of a training image together with the labels of its pixels.
-    ///
-    /// # Shapes
-    /// `output` is `[views, channels, height, width]`, `labels` `[views, height, width]`.
-    ///
-    /// # Guarantee
-    /// The image is shown as [`Views::draw`] shows it with the same stream: labels are never looked at to choose a crop. A view's labels
-    /// are those of the pixels that it shows, by the same origin and the same coin; zero padding has no label. A region of
-    /// the label map changes a view's labels only if its crop meets the influence mask of that region of the image.
-    ///
-    /// # Errors
-    /// As [`Views::draw`]; a label map of another size than the image.
-    pub fn draw_labelled(
-        &self,
-        image: &Image,
-        map: &LabelMap,
-        random: &mut impl Rng,
-        output: &mut [f32],
-        labels: &mut [u32],
-    ) -> Result<(), DataError> {
-        self.check_size(image)?;
-        let shown = self.show(image, |reaching| self.places(reaching, random), output)?;
-        self.label(image, map, &shown, labels)
-    }
-
     /// Inclusion probabilities are those of one size.
     fn check_size(&self, image: &Image) -> Result<(), DataError> {
         match self.image {
@@ -183,25 +158,6 @@ impl Views {
             }
             _ => Ok(()),
         }
-    }
-
-    /// The labels of views that were shown.
-    fn label(
-        &self,
-        image: &Image,
-        map: &LabelMap,
-        shown: &[Shown],
-        labels: &mut [u32],
-    ) -> Result<(), DataError> {
-        if map.size() != image.size() {
-            let place = "an image".to_owned();
-            return Err(DataError::LabelSize { place, found: map.size(), expected: image.size() });
-        }
-        let before = self.labels_before(map.size())?;
-        for (labels, shown) in labels.chunks_exact_mut(self.positions()).zip(shown) {
-            self.view_labels(map, &before, shown.place, shown.flip, labels)?;
-        }
-        Ok(())
     }
 
     /// Draws where each view lies and whether it is mirrored. Only sizes are known here, neither pixels nor labels.
@@ -251,25 +207,6 @@ impl Views {
     pub fn evaluate(&self, image: &Image, grid: u32, output: &mut [f32]) -> Result<(), DataError> {
         self.show(image, |reaching| self.grid(reaching, grid), output)?;
         Ok(())
-    }
-
-    /// The same with the labels of each view.
-    ///
-    /// # Shapes
-    /// `labels` is `[evaluation_views(grid), height, width]`.
-    ///
-    /// # Errors
-    /// As [`Views::evaluate`]; a label map of another size than the image.
-    pub fn evaluate_labelled(
-        &self,
-        image: &Image,
-        map: &LabelMap,
-        grid: u32,
-        output: &mut [f32],
-        labels: &mut [u32],
-    ) -> Result<(), DataError> {
-        let shown = self.show(image, |reaching| self.grid(reaching, grid), output)?;
-        self.label(image, map, &shown, labels)
     }
 
     /// Where the views for evaluation lie.
