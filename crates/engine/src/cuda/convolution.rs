@@ -52,7 +52,8 @@ const SAMPLES: u8 = 3;
 /// All choices of a program, and descriptors of the batch sizes seen.
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
-    chosen: BTreeMap<(usize, u8), Choice>,
+    /// By node and direction, with milliseconds of the microbatch it was measured with.
+    chosen: BTreeMap<(usize, u8), (Choice, f32)>,
     /// By node, items, and whether factors may be rounded.
     descriptors: BTreeMap<(usize, usize, bool), Descriptors>,
     /// Whether the forward pass and the data gradient may round factors.
@@ -77,9 +78,9 @@ impl Choices {
         conv.geometry.is_pointwise() && self.who == Convolutions::Fastest
     }
 
-    /// What was chosen, for reports: node, direction, choice.
-    pub(crate) fn list(&self) -> impl Iterator<Item = (usize, u8, Choice)> + '_ {
-        self.chosen.iter().map(|(&(node, direction), &choice)| (node, direction, choice))
+    /// What was chosen, for reports: node, direction, choice and milliseconds.
+    pub(crate) fn list(&self) -> impl Iterator<Item = (usize, u8, Choice, f32)> + '_ {
+        self.chosen.iter().map(|(&(node, direction), &(choice, time))| (node, direction, choice, time))
     }
 
     /// Whether a direction may round factors. The sum of deferred layers may not: their norms are made apart from it, and both must be
@@ -140,19 +141,20 @@ impl Choices {
                 let sides = (value(input), output);
                 let target = (work.written, program.written);
                 let sizes = (work.samples, program.views);
-                let ours = time(device, || weight_gradient(card, conv, sides, target, sizes))?;
-                let (other, product) = match self.allows_product(conv) {
-                    true => {
-                        let run = || weight_product(card, conv, sides, target, sizes);
-                        (Choice::Product, time(device, run)?)
+                let mut best = (Choice::Own, f32::INFINITY);
+                for choice in [Choice::Own, Choice::Product, Choice::Unfolded] {
+                    let possible = match choice {
+                        Choice::Product => conv.geometry.is_pointwise(),
+                        Choice::Unfolded => unfolds(card, conv),
+                        _ => true,
+                    };
+                    if possible {
+                        let run = || sample_gradients(choice, card, conv, sides, target, sizes);
+                        let taken = time(device, run)?;
+                        best = if taken < best.1 { (choice, taken) } else { best };
                     }
-                    false if unfolds(card, conv) => {
-                        let run = || weight_unfolded(card, conv, sides, target, sizes);
-                        (Choice::Unfolded, time(device, run)?)
-                    }
-                    false => continue,
-                };
-                self.chosen.insert((node, SAMPLES), if product < ours { other } else { Choice::Own });
+                }
+                self.chosen.insert((node, SAMPLES), best);
             }
         }
         Ok(())
@@ -188,10 +190,10 @@ impl Choices {
         if self.allows_product(conv) && direction != Direction::Filter {
             let product = time(device, || run_product(card, conv, direction, tensors, items, false))?;
             if product < best {
-                choice = Choice::Product;
+                (choice, best) = (Choice::Product, product);
             }
         }
-        self.chosen.insert((node, direction as u8), choice);
+        self.chosen.insert((node, direction as u8), (choice, best));
         Ok(())
     }
 
@@ -204,11 +206,8 @@ impl Choices {
         target: (Pointer, usize),
         sizes: (usize, usize),
     ) -> Result<(), CudaError> {
-        match self.chosen.get(&(node, SAMPLES)) {
-            Some(Choice::Product) => weight_product(card, conv, sides, target, sizes),
-            Some(Choice::Unfolded) => weight_unfolded(card, conv, sides, target, sizes),
-            _ => weight_gradient(card, conv, sides, target, sizes),
-        }
+        let choice = self.chosen.get(&(node, SAMPLES)).map_or(Choice::Own, |(choice, _)| *choice);
+        sample_gradients(choice, card, conv, sides, target, sizes)
     }
 
     /// Runs one direction of a convolution.
@@ -225,7 +224,7 @@ impl Choices {
         let Card { device, work, .. } = card;
         let ours = || run_own(card, conv, direction, tensors, items, accumulate);
         let allows_own = self.allows_own(conv, direction);
-        let algorithm = match self.chosen.get(&(node, direction as u8)) {
+        let algorithm = match self.chosen.get(&(node, direction as u8)).map(|(choice, _)| choice) {
             Some(Choice::Own | Choice::Unfolded) => return ours(),
             Some(Choice::Product) => return run_product(card, conv, direction, tensors, items, accumulate),
             // Never measured: a forward pass before any training.
@@ -360,6 +359,24 @@ fn weight_product(
     Ok(())
 }
 
+/// Every sample's weight gradient in one of the ways there are.
+fn sample_gradients(
+    choice: Choice,
+    card: Card<'_>,
+    conv: &Conv,
+    sides: (Pointer, Pointer),
+    target: (Pointer, usize),
+    sizes: (usize, usize),
+) -> Result<(), CudaError> {
+    match choice {
+        Choice::Product => weight_product(card, conv, sides, target, sizes),
+        Choice::Unfolded => weight_unfolded(card, conv, sides, target, sizes),
+        _ => weight_gradient(card, conv, sides, target, sizes),
+    }
+}
+
+/// Rows that a block of threads unfolds, as its kernel has it.
+const UNFOLDED_ROWS: usize = 16;
 /// Rows of a grid.
 const MOST_ROWS: usize = 65_535;
 
@@ -386,8 +403,8 @@ fn weight_unfolded(
     let together = (work.workspace_bytes / (4 * geometry.unfolded_len())).clamp(1, MOST_ROWS);
     let (image, plane) = (geometry.channels * geometry.positions_in(), out * positions);
     let unfold = |from: Pointer, to: Pointer, window: usize, rows: usize, taps: usize, len: usize, count| {
-        let blocks = (pitch.div_ceil(256) as u32, rows as u32, count as u32);
-        let list = arguments![from, to, model.tables.at(window), views * len, taps, positions, pitch];
+        let blocks = (pitch.div_ceil(256) as u32, rows.div_ceil(UNFOLDED_ROWS) as u32, count as u32);
+        let list = arguments![from, to, model.tables.at(window), views * len, taps, rows, positions, pitch];
         device.launch("unfold", Grid { blocks, threads: 256, shared: 0 }, list)
     };
     for first in (0..samples).step_by(together) {

@@ -218,8 +218,8 @@ impl CudaExecutor {
             ["forward", "data gradient", "weighted sum", "weight gradient"][usize::from(code.min(3))]
         };
         let list = self.choices.list();
-        list.map(|(node, code, choice)| {
-            format!("{} {}: {choice:?}", self.graph.nodes()[node].name, direction(code))
+        list.map(|(node, code, choice, time)| {
+            format!("{} {}: {choice:?}, {time:.3} ms", self.graph.nodes()[node].name, direction(code))
         })
         .collect()
     }

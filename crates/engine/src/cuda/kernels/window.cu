@@ -207,19 +207,36 @@ KERNEL upsample_backward(const float* g, float* dx, const int* table, i64 n, int
 }
 
 // Images as columns: for every channel and tap a row of what each output position reads there, zeros in the padding and behind the last
-// position. Grid: blocks of positions, rows, items; items lie `item_len` apart.
-KERNEL unfold(const float* x, float* columns, const int* table, i64 item_len, int taps, int positions, int pitch) {
-    int p = blockIdx.x * blockDim.x + threadIdx.x, channel = blockIdx.y / taps, rest = blockIdx.y % taps;
+// position. Grid: blocks of positions, of rows, and items, which lie `item_len` apart.
+#define UNFOLDED_ROWS 16
+KERNEL unfold(const float* x, float* columns, const int* table, i64 item_len, int taps, int rows, int positions, int pitch) {
+    int p = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * UNFOLDED_ROWS, end = min(row + UNFOLDED_ROWS, rows);
     if (p >= pitch) return;
-    int tap[3], in[3];
+    int start[3], tap[3], channel = row / taps, rest = row % taps, plane = (int)volume(table);
+    Place out = place(p, table + 3);
     for (int axis = 2; axis >= 0; --axis) {
+        start[axis] = out.at[axis] * table[9 + axis] - table[12 + axis];
         tap[axis] = rest % table[6 + axis];
         rest /= table[6 + axis];
     }
-    float value = 0.0f;
-    if (p < positions) {
-        Place out = place(p, table + 3);
-        if (source(table, out.at, tap, in)) value = x[blockIdx.z * item_len + channel * volume(table) + flat(in, table)];
+    x += blockIdx.z * item_len;
+    columns += ((i64)blockIdx.z * rows + row) * pitch + p;
+    for (; row < end; ++row, columns += pitch) {
+        int in[3];
+        bool valid = p < positions;
+#pragma unroll
+        for (int axis = 0; axis < 3; ++axis) {
+            in[axis] = start[axis] + tap[axis] * table[15 + axis];
+            valid = valid && (u32)in[axis] < (u32)table[axis];
+        }
+        *columns = valid ? x[(i64)channel * plane + flat(in, table)] : 0.0f;
+        // The next tap, and behind the last one the next channel.
+        if (++tap[2] < table[8]) continue;
+        tap[2] = 0;
+        if (++tap[1] < table[7]) continue;
+        tap[1] = 0;
+        if (++tap[0] < table[6]) continue;
+        tap[0] = 0;
+        ++channel;
     }
-    columns[((i64)blockIdx.z * gridDim.y + blockIdx.y) * pitch + p] = value;
 }
