@@ -98,6 +98,7 @@ fn a_full_disk_is_named_whatever_file_it_meets() {
         ("plan.toml.partial", None),
         ("private/data.key.partial", None),
         ("ledger.jsonl.partial", None),
+        ("model.json.partial", Some(0)),
         ("certificate.json.partial", Some(0)),
         ("private/diagnostics.jsonl", Some(1)),
         ("checkpoints/step-0000000006.safetensors.partial", Some(6)),
