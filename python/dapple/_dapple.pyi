@@ -5,7 +5,7 @@ The compiled part of the package `dapple`; import that instead.
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, Literal, SupportsFloat, SupportsIndex, TypedDict, final
+from typing import Any, Final, Literal, SupportsFloat, SupportsIndex, TypedDict, final, type_check_only
 
 from typing_extensions import Buffer, Unpack
 
@@ -13,6 +13,7 @@ from dapple.table import Table
 
 __all__ = ["__version__", "Calibration", "Certificate", "Inclusion", "Plan", "Pld", "Sampler", "account", "calibrate", "inclusion", "inclusion_probability", "keywords", "profile", "sweep"]
 
+@type_check_only
 class PlanKeywords(TypedDict, total=False):
     """The keyword arguments that describe a plan."""
 

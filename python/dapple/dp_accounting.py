@@ -148,4 +148,4 @@ def _convex(places: numpy.ndarray, heights: numpy.ndarray) -> numpy.ndarray:
                 break
             hull.pop()
         hull.append(point)
-    return numpy.interp(places, places[hull], heights[hull])
+    return numpy.asarray(numpy.interp(places, places[hull], heights[hull]))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -214,8 +214,10 @@ def _emptied(batch: Any) -> Any:
         return batch[:0]
     if isinstance(batch, Mapping):
         return {key: _emptied(value) for key, value in batch.items()}
-    if isinstance(batch, Sequence) and not isinstance(batch, str):
-        return type(batch)(_emptied(value) for value in batch)
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*map(_emptied, batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(map(_emptied, batch))
     raise TypeError(f"a batch of {type(batch).__name__} has no empty form; collate records to tensors")
 
 

@@ -35,7 +35,13 @@ def test_other_threads_go_on():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one child on Windows")
 def test_an_interrupt_is_heard():
-    script = f"import dapple\nprint('ready', flush=True)\ntry:\n    {LONG}\nexcept KeyboardInterrupt:\n    print('heard', flush=True)\n"
+    script = (
+        "import dapple, signal\n"
+        # What runs in the background of a shell inherits that it ignores interrupts.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "print('ready', flush=True)\n"
+        f"try:\n    {LONG}\nexcept KeyboardInterrupt:\n    print('heard', flush=True)\n"
+    )
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     try:
         assert child.stdout.readline() == "ready\n"

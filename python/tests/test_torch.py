@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from typing import NamedTuple
 
 import pytest
 from plans import RECORDS
@@ -146,6 +147,17 @@ def test_loaders_give_empty_batches():
     assert all(images.shape == (len(labels), 3, 4, 5) for images, labels in batches)
     empty = ours.loader(records, plan).collate_fn([])
     assert empty[0].shape == (0, 3, 4, 5) and empty[1].shape == (0,)
+
+
+def test_empty_batches_keep_the_form_of_a_record():
+    class Scene(NamedTuple):
+        image: torch.Tensor
+        boxes: dict[str, torch.Tensor]
+
+    plan = dapple.Plan(batch=4, records=20, epochs=3, noise_multiplier=1.0, delta=1e-5)
+    loader = ours.loader([Scene(torch.rand(3, 10, 12), {"corner": torch.zeros(2)})] * 20, plan)
+    empty = loader.collate_fn([])
+    assert isinstance(empty, Scene) and empty.image.shape == (0, 3, 10, 12) and empty.boxes["corner"].shape == (0, 2)
 
 
 def test_loaders_refuse_what_the_plan_says():
