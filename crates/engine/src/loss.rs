@@ -8,6 +8,8 @@ use crate::batch::Target;
 pub(crate) trait Real: Copy {
     fn get(self) -> f64;
     fn of(value: f64) -> Self;
+    /// `exp(self - other)`, to the precision of the type.
+    fn exp_minus(self, other: Self) -> Self;
 }
 
 impl Real for f32 {
@@ -17,6 +19,9 @@ impl Real for f32 {
     fn of(value: f64) -> Self {
         value as f32
     }
+    fn exp_minus(self, other: Self) -> Self {
+        (self - other).exp()
+    }
 }
 
 impl Real for f64 {
@@ -25,6 +30,9 @@ impl Real for f64 {
     }
     fn of(value: f64) -> Self {
         value
+    }
+    fn exp_minus(self, other: Self) -> Self {
+        (self - other).exp()
     }
 }
 
@@ -106,17 +114,24 @@ fn cross_entropy<T: Real, Mass: Fn(usize) -> f64>(
             continue;
         };
         let classes = 0..strides.classes;
-        let max = classes.clone().map(|class| output[index(class)].get()).fold(f64::NEG_INFINITY, f64::max);
-        let total: f64 = classes.clone().map(|class| (output[index(class)].get() - max).exp()).sum();
-        let log_total = max + total.ln();
-        let all: f64 = classes.clone().map(&mass).sum();
+        let larger = |a: T, b: T| if b.get() > a.get() { b } else { a };
+        let max = classes.clone().map(|class| output[index(class)]).reduce(larger).unwrap_or(T::of(0.0));
+        let (mut total, mut all) = (0.0, 0.0);
+        for class in classes.clone() {
+            let share = output[index(class)].exp_minus(max);
+            gradient[index(class)] = share;
+            total += share.get();
+            all += mass(class);
+        }
+        let log_total = max.get() + total.ln();
+        let factor = scale * all / total;
         for class in classes {
-            let logit = output[index(class)].get();
             let wanted = mass(class);
             if wanted > 0.0 {
-                sum += wanted * (log_total - logit);
+                sum += wanted * (log_total - output[index(class)].get());
             }
-            gradient[index(class)] = T::of(scale * (all * (logit - log_total).exp() - wanted));
+            let share = gradient[index(class)].get();
+            gradient[index(class)] = T::of(factor * share - scale * wanted);
         }
     }
     sum
