@@ -1,6 +1,7 @@
 //! The CPU executor: sample-parallel, with every buffer planned before the first sample arrives.
 
 mod backward;
+mod depthwise;
 mod form;
 mod gemm;
 mod kernel;

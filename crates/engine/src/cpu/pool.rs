@@ -1,6 +1,6 @@
-//! Pooling, resampling and depthwise convolution over channels-last rows.
+//! Pooling and resampling over channels-last rows.
 
-use dapple_graph::{ParameterId, Window};
+use dapple_graph::Window;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::gemm::window_pairs;
@@ -177,88 +177,6 @@ impl Resample {
                     let from = &from[source as usize * channels..][..channels];
                     let to = &mut to[target as usize * channels..][..channels];
                     to.iter_mut().zip(from).for_each(|(to, from)| *to += weight * from);
-                }
-            },
-        );
-    }
-}
-
-/// A convolution of every channel with a filter of its own.
-#[derive(Debug, Clone)]
-pub(crate) struct Depthwise {
-    pub(crate) weight: ParameterId,
-    pub(crate) bias: Option<ParameterId>,
-    pub(crate) channels: usize,
-    pub(crate) taps: Vec<Vec<Pair>>,
-}
-
-impl Depthwise {
-    /// The weight with the taps outermost, so that channels are contiguous: `[tap, channel]`.
-    pub(crate) fn prepare(&self, weight: &[f32], transposed: &mut Vec<f32>) {
-        let taps = self.taps.len();
-        transposed.resize(weight.len(), 0.0);
-        for (channel, filter) in weight.chunks_exact(taps).enumerate() {
-            for (tap, value) in filter.iter().enumerate() {
-                transposed[tap * self.channels + channel] = *value;
-            }
-        }
-    }
-
-    pub(crate) fn forward(&self, weight: &[f32], bias: &[f32], x: &[f32], y: &mut [f32]) {
-        if bias.is_empty() {
-            y.fill(0.0);
-        } else {
-            y.chunks_exact_mut(self.channels).for_each(|row| row.copy_from_slice(bias));
-        }
-        self.each(|tap, pair| {
-            let weight = &weight[tap * self.channels..][..self.channels];
-            let x = &x[pair.source as usize * self.channels..][..self.channels];
-            let y = &mut y[pair.target as usize * self.channels..][..self.channels];
-            y.iter_mut().zip(weight.iter().zip(x)).for_each(|(y, (w, x))| *y += w * x);
-        });
-    }
-
-    pub(crate) fn backward_data(&self, weight: &[f32], g: &[f32], dx: &mut [f32], accumulate: bool) {
-        if !accumulate {
-            dx.fill(0.0);
-        }
-        self.each(|tap, pair| {
-            let weight = &weight[tap * self.channels..][..self.channels];
-            let g = &g[pair.target as usize * self.channels..][..self.channels];
-            let dx = &mut dx[pair.source as usize * self.channels..][..self.channels];
-            dx.iter_mut().zip(weight.iter().zip(g)).for_each(|(dx, (w, g))| *dx += w * g);
-        });
-    }
-
-    /// Adds to a gradient stored as `[tap, channel]`.
-    pub(crate) fn backward_weight(&self, x: &[f32], g: &[f32], dw: &mut [f32]) {
-        self.each(|tap, pair| {
-            let dw = &mut dw[tap * self.channels..][..self.channels];
-            let x = &x[pair.source as usize * self.channels..][..self.channels];
-            let g = &g[pair.target as usize * self.channels..][..self.channels];
-            dw.iter_mut().zip(x.iter().zip(g)).for_each(|(dw, (x, g))| *dw += x * g);
-        });
-    }
-
-    /// A stored gradient in the parameter's order.
-    pub(crate) fn export(&self, sum: &[f32], to: &mut [f32]) {
-        let taps = self.taps.len();
-        for (channel, filter) in to.chunks_exact_mut(taps).enumerate() {
-            for (tap, value) in filter.iter_mut().enumerate() {
-                *value = sum[tap * self.channels + channel];
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn each(&self, mut run: impl FnMut(usize, &Pair)) {
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for (tap, pairs) in self.taps.iter().enumerate() {
-                    for pair in pairs {
-                        run(tap, pair);
-                    }
                 }
             },
         );

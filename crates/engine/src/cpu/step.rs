@@ -2,12 +2,13 @@
 
 use dapple_graph::{Graph, Node, NodeId, Op, ParameterId};
 
+use super::depthwise::Depthwise;
 use super::form::{Form, Transfer};
 use super::gemm::Gemm;
 use super::matrix::{Attention, MatMul};
 use super::norm::{Kind, Norm};
 use super::pointwise::{Activation, Drop};
-use super::pool::{Depthwise, MaxPool, Resample};
+use super::pool::{MaxPool, Resample};
 
 /// What a step does.
 #[derive(Debug, Clone)]
@@ -231,8 +232,8 @@ impl Lowering {
                 let (channels, out) = (forms[0].shape[0], form.shape[0]);
                 let (input, output) = (spatial(&forms[0]), spatial(form));
                 if *groups == channels && *groups == out && channels > 1 && standardise.is_none() {
-                    let taps = super::gemm::window_pairs(window, &input, &output);
-                    return Kernel::Depthwise(Depthwise { weight: *weight, bias: *bias, channels, taps });
+                    let parameters = (*weight, *bias);
+                    return Kernel::Depthwise(Depthwise::new(parameters, channels, window, &input, &output));
                 }
                 let mut gemm =
                     Gemm::linear(*weight, *bias, 0, channels, out).over(window, &input, &output, *groups);

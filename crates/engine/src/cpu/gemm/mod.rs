@@ -91,11 +91,8 @@ impl Gemm {
         self.rows_out = output.iter().product();
         self.groups = groups;
         self.narrow = groups == 1 && self.taps.len() > 1 && self.channels <= 16;
-        let reversed: Vec<Vec<Pair>> = self
-            .taps
-            .iter()
-            .map(|pairs| pairs.iter().map(|pair| Pair { source: pair.target, target: pair.source }).collect())
-            .collect();
+        let reversed: Vec<Vec<Pair>> =
+            self.taps.iter().map(|pairs| pairs.iter().map(Pair::reversed).collect()).collect();
         self.classes = Class::sort(&self.taps, self.rows_out);
         if self.narrow {
             self.runs = copy_runs(&self.classes, self.taps.len(), self.channels);

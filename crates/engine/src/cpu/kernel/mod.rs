@@ -8,12 +8,14 @@
 //! Both keep a tile of at most six rows by four vectors in registers and walk the inner dimension in a fixed order, starting from what
 //! the destination holds. So a sum does not depend on how it was split into calls, and the results do not depend on threads.
 
+mod channels;
 mod dot;
 mod outer;
 mod rows;
 
 use pulp::{Arch, Simd, WithSimd};
 
+pub(crate) use channels::{ChannelProduct, ChannelSum};
 pub(crate) use dot::DotProduct;
 pub(crate) use outer::OuterProduct;
 pub(crate) use rows::{Class, Right, RowProduct, RowShape, Rows, Start};
@@ -26,6 +28,13 @@ const TILE_ROWS: usize = 6;
 pub(crate) struct Pair {
     pub(crate) source: u32,
     pub(crate) target: u32,
+}
+
+impl Pair {
+    /// The pair of the data gradient, which flows the other way.
+    pub(crate) fn reversed(&self) -> Self {
+        Self { source: self.target, target: self.source }
+    }
 }
 
 /// Lanes of a vector and columns of a full panel on this machine.
