@@ -11,6 +11,7 @@ mod pointwise;
 mod pool;
 mod program;
 mod schedule;
+mod segments;
 mod share;
 mod step;
 mod sum;
@@ -30,7 +31,7 @@ use share::Sharing;
 pub use sum::GradientSum;
 use worker::{Work, Worker};
 
-/// How an executor uses the machine. None of it changes a result by a single bit.
+/// How an executor uses the machine. Nothing but `checkpoints` changes a result by a single bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
     /// Threads; zero takes one per core.
@@ -40,7 +41,8 @@ pub struct Options {
     /// Bytes that activations and gradients of samples may take, all threads together; zero takes 160 MiB a thread, and 2 GiB if that is
     /// more. Samples of which fewer than one per thread fit run fewer at a time, each on several threads.
     pub memory: usize,
-    /// Computes activations twice rather than keep them all, for samples too large to hold.
+    /// Computes activations twice rather than keep them all, for samples too large to hold. Where `memory` is zero, samples that take more
+    /// than 2 GiB do so in any case. Changes results by rounding.
     pub checkpoints: bool,
 }
 
@@ -190,8 +192,14 @@ impl Loaded<'_, '_> {
         sum.check(&executor.layout)?;
         let views = batch.views;
         if executor.training.as_ref().is_none_or(|(planned, _)| *planned != views) {
-            let checkpoints = executor.options.checkpoints;
-            let program = Program::training(&executor.graph, &executor.layout, views, checkpoints);
+            let CpuExecutor { graph, layout, options, .. } = &*executor;
+            let mut program = Program::training(graph, layout, views, options.checkpoints);
+            if !options.checkpoints
+                && options.memory == 0
+                && program.item_bytes() * views > share::TOTAL_BYTES
+            {
+                program = Program::training(graph, layout, views, true);
+            }
             executor.training = Some((views, program));
             executor.workers.clear();
             self.training_ready = false;

@@ -363,14 +363,18 @@ const TOGETHER: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dapple_graph::zoo::{Norm, ResNet, resnet};
+    use dapple_graph::zoo::{Norm, ResNet, psp_net, resnet};
 
     #[test]
     fn checkpoints_save_memory() {
-        let graph = resnet(ResNet::R50, &[3, 224, 224], 10, Norm::Group(32)).unwrap();
-        let layout = Layout::new(&graph);
-        let len = |checkpoints| Program::training(&graph, &layout, 1, checkpoints).item_bytes();
-        let (all, some) = (len(false), len(true));
-        assert!(3 * some < 2 * all, "{some} of {all}");
+        let classifier = resnet(ResNet::R50, &[3, 224, 224], 10, Norm::Group(32)).unwrap();
+        // Values that skip parts of the network are kept.
+        let pyramid = psp_net(ResNet::R50, &[3, 257, 257], 19, Norm::Group(32)).unwrap();
+        for graph in [classifier, pyramid] {
+            let layout = Layout::new(&graph);
+            let len = |checkpoints| Program::training(&graph, &layout, 1, checkpoints).item_bytes();
+            let (all, some) = (len(false), len(true));
+            assert!(3 * some < 2 * all, "{some} of {all}");
+        }
     }
 }

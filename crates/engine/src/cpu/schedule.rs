@@ -3,6 +3,7 @@
 use dapple_graph::plan::{Lifetime, MemoryPlan};
 
 use super::kernel::Lanes;
+use super::segments::Segments;
 use super::step::{Kernel, Step, Steps};
 
 /// One piece of work with the buffers it reads and writes.
@@ -66,31 +67,30 @@ impl Schedule {
     pub(crate) fn new(steps: &Steps, purpose: &Purpose<'_>) -> Self {
         let count = steps.steps.len();
         let segments = if purpose.training && purpose.checkpoints {
-            segments(steps)
+            Segments::choose(steps)
         } else {
-            std::iter::once(0..count).collect()
+            Segments::whole(steps)
         };
+        let Segments { ranges: segments, kept } = segments;
         let last = segments.len() - 1;
         // The last segment is not repeated: its backward pass follows at once.
-        let repeated = |step: usize| last > 0 && step < segments[last].start;
-        let boundary = |step: usize| segments.iter().any(|segment| segment.end == step + 1);
+        let repeated = |step: usize| step < segments[last].start && !kept[step];
         let mut order: Vec<(usize, ActionKind, bool)> = Vec::new();
         order.extend((0..count).map(|step| (step, ActionKind::Forward, false)));
         if purpose.training {
             order.extend(steps.outputs().map(|output| (output, ActionKind::Loss, false)));
             for (index, segment) in segments.iter().enumerate().rev() {
                 if index < last {
-                    let again = segment.clone().filter(|&step| !boundary(step));
+                    let again = segment.clone().filter(|&step| !kept[step]);
                     order.extend(again.map(|step| (step, ActionKind::Forward, true)));
                 }
                 let back = segment.clone().rev().filter(|&step| steps.steps[step].needs_gradient);
                 order.extend(back.map(|step| (step, ActionKind::Backward, true)));
             }
         }
-        // In a repeated pass everything but the boundaries is made anew.
-        let activation =
-            |step: usize, again: bool| Value::Activation(step, again && repeated(step) && !boundary(step));
-        let saved = |step: usize, again: bool| Value::Saved(step, again && repeated(step) && !boundary(step));
+        // In a repeated pass everything but what was kept is made anew.
+        let activation = |step: usize, again: bool| Value::Activation(step, again && repeated(step));
+        let saved = |step: usize, again: bool| Value::Saved(step, again && repeated(step));
         let alias = aliases(steps);
         let mut planner = Planner::default();
         let mut written = vec![false; count];
@@ -296,30 +296,6 @@ impl Planner {
         let lifetimes: Vec<Lifetime> = self.values.iter().map(|(_, lifetime)| *lifetime).collect();
         MemoryPlan::assign(&lifetimes)
     }
-}
-
-/// Cuts the steps where a single value passes from one part to the next, into about as many parts as the square root of their number.
-fn segments(steps: &Steps) -> Vec<std::ops::Range<usize>> {
-    let count = steps.steps.len();
-    let mut last_reader: Vec<usize> = (0..count).collect();
-    for (index, step) in steps.steps.iter().enumerate() {
-        for &input in &step.inputs {
-            last_reader[input] = index;
-        }
-    }
-    steps.outputs().for_each(|output| last_reader[output] = count);
-    let single = |step: usize| (0..step).all(|earlier| last_reader[earlier] <= step);
-    let length = (count as f64).sqrt().ceil() as usize;
-    let mut segments = Vec::new();
-    let mut start = 0;
-    for step in 0..count - 1 {
-        if step + 1 - start >= length && single(step) {
-            segments.push(start..step + 1);
-            start = step + 1;
-        }
-    }
-    segments.push(start..count);
-    segments
 }
 
 /// Weights beyond this many numbers do not stay in the second-level cache from one sample to the next.

@@ -5,7 +5,7 @@ use super::Options;
 /// Bytes of activations and gradients that one thread holds, so that groups of samples stay small.
 const THREAD_BYTES: usize = 160 << 20;
 /// Bytes that all threads together may hold in any case: fewer would put every thread on the same large sample.
-const TOTAL_BYTES: usize = 2 << 30;
+pub(super) const TOTAL_BYTES: usize = 2 << 30;
 /// More samples than this share no more weights than they already do.
 const LARGEST_GROUP: usize = 16;
 
