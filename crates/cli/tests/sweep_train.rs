@@ -167,6 +167,7 @@ fn wrong_requests_are_refused_before_anything_is_trained() {
         "plans/plan.toml --out sweep --epsilons 1 --set-for patches:sampling.batch=7",
         "plans/plan.toml --out sweep --epsilons 1 --set-for patch@2:sampling.batch=7",
         "plans/plan.toml --out sweep --epsilons 1 --set-for patch:sampling.bach=7",
+        "--set data.format=idx --set data.train=digits --set model.name=linear --out sweep --epsilons 1 --methods record --batch 8 --steps 3",
         "--set data.format=fashion-scenes --set model.name=linear --out sweep --epsilons 1 --batch 8 --steps 3",
     ] {
         let run = dapple_with(&format!("sweep-train {arguments}"), prepare);

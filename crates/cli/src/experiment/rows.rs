@@ -27,8 +27,10 @@ const fn named(measure: &'static str) -> [&'static str; COLUMNS] {
 /// A row for each run.
 pub(crate) fn run_rows(runs: &[Measured], measure: Measure) -> Rows {
     const ACCURACY: [&str; COLUMNS] = named(Measure::Accuracy.name());
+    const MEAN_IOU: [&str; COLUMNS] = named(Measure::MeanIou.name());
     let columns = match measure {
         Measure::Accuracy => &ACCURACY,
+        Measure::MeanIou => &MEAN_IOU,
     };
     Rows { columns, rows: runs.iter().map(run_row).collect() }
 }

@@ -33,6 +33,8 @@ impl Planned {
 pub(crate) enum Measure {
     /// The share of images told right.
     Accuracy,
+    /// The mean over classes of intersection over union, pixel by pixel.
+    MeanIou,
 }
 
 impl Measure {
@@ -40,6 +42,7 @@ impl Measure {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
+            Self::MeanIou => "miou",
         }
     }
 
@@ -47,11 +50,15 @@ impl Measure {
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
+            Self::MeanIou => "mIoU",
         }
     }
 
     fn of(evaluation: &Evaluation) -> (Self, f64) {
-        (Self::Accuracy, evaluation.accuracy)
+        match &evaluation.overlap {
+            Some(overlap) => (Self::MeanIou, overlap.miou),
+            None => (Self::Accuracy, evaluation.accuracy),
+        }
     }
 }
 
@@ -68,9 +75,9 @@ impl Finished {
     /// Reads a finished run.
     pub(super) fn read(certificate: RunCertificate, folder: &Path) -> Result<Self, Failure> {
         let lines = run_page::evaluations(folder)?;
-        let measured = |line: &run_page::Line| (line.step, Measure::of(&line.evaluation));
-        let measure = lines.last().map_or(Measure::Accuracy, |line| measured(line).1.0);
-        let curve = lines.iter().map(|line| (line.step, measured(line).1.1)).collect();
+        let evaluations = lines.iter().map(|line| (line.step, Measure::of(&line.evaluation)));
+        let measure = evaluations.clone().last().map_or(Measure::Accuracy, |(_, (measure, _))| measure);
+        let curve = evaluations.map(|(step, (_, quality))| (step, quality)).collect();
         Ok(Self { certificate, measure, curve })
     }
 
@@ -129,8 +136,14 @@ pub(super) fn begun(planned: &Planned, folder: &Path) -> Result<Option<RunCertif
 fn full_paths(request: &mut Request) {
     let Request { spec, base, .. } = request;
     let (data, model) = (&mut spec.data, &mut spec.model);
-    let paths =
-        [&mut data.train, &mut data.train_labels, &mut data.test, &mut data.test_labels, &mut model.weights];
+    let paths = [
+        &mut data.train,
+        &mut data.train_labels,
+        &mut data.test,
+        &mut data.test_labels,
+        &mut model.weights,
+        &mut model.backbone_weights,
+    ];
     for path in paths.into_iter().flatten() {
         *path = full_path(&base.join(&*path));
     }

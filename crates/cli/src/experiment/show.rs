@@ -31,7 +31,13 @@ pub(crate) fn sweep_table(measure: Measure, groups: &[Group<'_>]) -> Result<Tabl
 
 /// A line through the budgets of each method; what is not private is a level of its own.
 pub(crate) fn sweep_chart(title: &str, measure: Measure, groups: &[Group<'_>]) -> Chart {
-    let chart = Chart::new(title).x(Axis::log("ε")).y(Axis::linear(measure.words()).range(0.0, 1.0));
+    let quality = Axis::linear(measure.words());
+    let quality = match measure {
+        Measure::Accuracy => quality.range(0.0, 1.0),
+        // Far from 1 where classes are rare: the chart finds its own range.
+        Measure::MeanIou => quality,
+    };
+    let chart = Chart::new(title).x(Axis::log("ε")).y(quality);
     let mut methods: Vec<Method> = groups.iter().map(Group::method).collect();
     methods.sort_by_key(|method| method.color());
     methods.dedup();

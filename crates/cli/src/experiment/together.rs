@@ -89,10 +89,7 @@ impl Crew<'_> {
         std::thread::scope(|scope| {
             scope.spawn(move || self.take_runs(cores.div_ceil(wanted), Some(stepped)));
             let together = match jobs {
-                None if wanted > 1 => {
-                    let each = measured(&first, before);
-                    memory::allows(wanted, each)
-                }
+                None if wanted > 1 => fitting(&first, wanted, before),
                 _ => wanted,
             };
             for _ in 1..together {
@@ -101,14 +98,14 @@ impl Crew<'_> {
         });
     }
 
-    /// The memory of a card is not known here, so its runs come one after another.
+    /// Whether the plan asks for a card.
     fn needs_card(&self) -> bool {
         let device = |run: &Planned| run.request.spec.performance.device;
         self.runs.iter().filter_map(device).any(|device| matches!(device, DeviceChoice::Cuda(_)))
     }
 
     /// Carries out one run after another; tells when the first has taken a step.
-    fn take_runs(&self, threads: usize, mut stepped: Option<Sender<()>>) {
+    fn take_runs(&self, threads: usize, mut stepped: Option<Sender<Stepped>>) {
         loop {
             if self.stop.load(Ordering::SeqCst) {
                 return;
@@ -119,6 +116,7 @@ impl Crew<'_> {
                 progress: Progress::among(&self.bars, run.name.as_str(), self.quiet),
                 stop: &self.stop,
                 stepped: stepped.take(),
+                on_card: false,
             };
             let own = with_threads(run, threads);
             let result = run::carry_through(&own, begun, &self.place.join(&run.name), &mut observer);
@@ -135,10 +133,24 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes that a run takes once it has taken a step; none where it ended before, or where the system does not tell.
-fn measured(first: &Receiver<()>, before: Option<u64>) -> Option<u64> {
-    first.recv().ok()?;
-    Some(memory::resident()?.saturating_sub(before?))
+/// Runs that can go on at once, the first included, once that has taken a step. The memory of a card is not known here, so its runs come
+/// one after another.
+fn fitting(first: &Receiver<Stepped>, wanted: usize, before: Option<u64>) -> usize {
+    match first.recv() {
+        Ok(Stepped { on_card: true }) => 1,
+        Ok(Stepped { on_card: false }) => {
+            let each = memory::resident().zip(before).map(|(now, before)| now.saturating_sub(before));
+            memory::allows(wanted, each)
+        }
+        // It ended without a step.
+        Err(_) => wanted,
+    }
+}
+
+/// The first run has taken a step.
+struct Stepped {
+    /// On a GPU, whether the plan asked for it or not.
+    on_card: bool,
 }
 
 /// The same run with its share of the threads, unless the plan says how many.
@@ -154,16 +166,21 @@ struct Watched<'a> {
     progress: Progress,
     stop: &'a AtomicBool,
     /// Told of the first step, then dropped.
-    stepped: Option<Sender<()>>,
+    stepped: Option<Sender<Stepped>>,
+    on_card: bool,
 }
 
 impl Observer for Watched<'_> {
     fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        if let Event::Step(_) = event
-            && let Some(stepped) = self.stepped.take()
-        {
-            // Whoever waited may have gone.
-            let _ = stepped.send(());
+        match event {
+            Event::Begins { machine, .. } => self.on_card = machine.starts_with("cuda"),
+            Event::Step(_) => {
+                if let Some(stepped) = self.stepped.take() {
+                    // Whoever waited may have gone.
+                    let _ = stepped.send(Stepped { on_card: self.on_card });
+                }
+            }
+            _ => {}
         }
         let flow = self.progress.notice(event);
         if self.stop.load(Ordering::SeqCst) { ControlFlow::Break(()) } else { flow }

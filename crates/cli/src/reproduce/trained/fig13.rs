@@ -214,10 +214,7 @@ mod tests {
             data: Some(".".into()),
             model,
             weights: Some("weights.safetensors".into()),
-            seeds: None,
-            steps: None,
-            jobs: None,
-            out: None,
+            ..Flags::default()
         }
     }
 

@@ -1,6 +1,7 @@
-//! The entries that train: P Table 1 and P Figure 13. The others only price.
+//! The entries that train: P Table 1, P Figure 5 and P Figure 13. The others only price.
 
 mod fig13;
+mod fig5;
 mod single_crop;
 mod table1;
 mod trade_off;
@@ -14,18 +15,18 @@ use super::{Arguments, Listed};
 use crate::failure::Failure;
 
 /// Flags of the entries that train.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct Flags {
     /// How much is trained: minutes, hours or days on a few cores [default: tiny]
     #[arg(long, value_name = "SCALE", help_heading = "Training")]
     scale: Option<Scale>,
-    /// The data: the IDX files of MNIST for patch/table1, image folders train/ and test/ for patch/fig13
+    /// The data: IDX files of MNIST for patch/table1, train/ and test/ for patch/fig13 and patch/fig5, Cityscapes for patch/fig5 in full
     #[arg(long, value_name = "DIR", help_heading = "Training")]
     data: Option<PathBuf>,
-    /// Trains this model of the paper's only
+    /// Trains this model of the paper's classifiers only
     #[arg(long, value_name = "MODEL", help_heading = "Training")]
     model: Option<Model>,
-    /// First weights of patch/fig13, under torchvision's names
+    /// First weights of patch/fig13, or of the backbone of patch/fig5, under torchvision's names
     #[arg(long, value_name = "FILE.safetensors", help_heading = "Training")]
     weights: Option<PathBuf>,
     /// Times that each setting is trained, from other initial weights
@@ -109,8 +110,8 @@ impl Flags {
 }
 
 /// Everything that can be asked for here.
-pub(super) fn listed() -> [Listed; 2] {
-    [fig13::LISTED, table1::LISTED]
+pub(super) fn listed() -> [Listed; 3] {
+    [fig5::LISTED, fig13::LISTED, table1::LISTED]
 }
 
 /// The figure or table of this name, if it is one of these; flags of training are refused for the others.
@@ -120,7 +121,7 @@ pub(super) fn outcome(id: &str, arguments: &Arguments) -> Result<Option<Outcome>
     match arguments.trained.given() {
         Some(flag) if !trains => Err(Failure::request(
             format!("{id} is priced, not trained: it has no {flag}"),
-            format!("leave {flag} away; it is for {} and {}", fig13::LISTED.id, table1::LISTED.id),
+            format!("leave {flag} away; it is for {}", listed().map(|entry| entry.id).join(", ")),
         )),
         _ if !trains => Ok(None),
         _ => match pricing.iter().find(|(_, given)| *given) {
@@ -128,6 +129,7 @@ pub(super) fn outcome(id: &str, arguments: &Arguments) -> Result<Option<Outcome>
                 format!("{id} is trained, not priced: it has no {flag}"),
                 format!("leave {flag} away; --scale, --seeds and --steps say how much is trained"),
             )),
+            None if id == fig5::LISTED.id => fig5::outcome(arguments).map(Some),
             None if id == table1::LISTED.id => table1::outcome(arguments).map(Some),
             None => fig13::outcome(arguments).map(Some),
         },

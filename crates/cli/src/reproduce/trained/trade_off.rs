@@ -24,6 +24,8 @@ pub(super) struct Gain {
     pub(super) epsilon: f64,
     pub(super) gain: f64,
     error: Option<f64>,
+    /// In record level's means.
+    pub(super) relative: f64,
 }
 
 impl TradeOff<'_> {
@@ -48,6 +50,9 @@ impl TradeOff<'_> {
                 Measure::Accuracy => {
                     "accuracy on the test images, mean and standard deviation of single runs"
                 }
+                Measure::MeanIou => {
+                    "mean intersection over union on the test images, mean and standard deviation of single runs"
+                }
             },
             numbers: experiment::run_rows(runs, first.measure),
             summary: Some(experiment::group_rows(&groups)),
@@ -66,7 +71,7 @@ fn gains(groups: &[Group<'_>]) -> Vec<Gain> {
         let record =
             groups.iter().find(|group| group.method() == counterpart && group.epsilon() == Some(epsilon))?;
         let (gain, error) = patch.gain_over(record);
-        Some(Gain { method, epsilon, gain, error })
+        Some(Gain { method, epsilon, gain, error, relative: gain / record.mean })
     };
     groups.iter().filter_map(gain).collect()
 }
@@ -77,6 +82,11 @@ pub(super) fn in_points(gains: &[Gain]) -> String {
         let error = gain.error.map_or_else(String::new, |error| format!(" ± {:.1}", 100.0 * error));
         format!("{:+.1}{error}", 100.0 * gain.gain)
     })
+}
+
+/// Gains as shares of what record level reaches.
+pub(super) fn in_shares(gains: &[Gain]) -> String {
+    told(gains, |gain| format!("{:+.0}%", 100.0 * gain.relative))
 }
 
 fn told(gains: &[Gain], value: impl Fn(&Gain) -> String) -> String {

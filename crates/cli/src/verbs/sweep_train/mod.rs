@@ -6,7 +6,7 @@ mod show;
 use std::path::PathBuf;
 
 use clap::Args;
-use dapple_plan::spec::RegionSpec;
+use dapple_plan::spec::{DataFormat, RegionSpec};
 use dapple_train::Request;
 
 use crate::args::Common;
@@ -103,6 +103,14 @@ fn refuse(arguments: &Arguments, base: &Request, epsilons: &[f64]) -> Result<(),
         return Err(Failure::request(
             format!("method {} protects a region, and the plan names none", method.name()),
             "give --patch WxH or region.patch in the plan, or leave the method out of --methods",
+        ));
+    }
+    let data = &base.spec.data;
+    let has_test = matches!(data.format, Some(DataFormat::FashionScenes | DataFormat::StreetScenes));
+    if !has_test && data.test.is_none() && data.validation.is_none() {
+        return Err(Failure::request(
+            "data.test: there is nothing to compare the runs on",
+            "give data.test, or data.validation = 0.1",
         ));
     }
     let until_budget = base.spec.train.until_budget == Some(true);
