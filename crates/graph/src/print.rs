@@ -46,6 +46,7 @@ mod tests {
     fn one_line_per_node() {
         let mut builder = GraphBuilder::new(&[3, 8, 8]);
         let x = builder.conv("conv", builder.input(), ConvSpec::new(4, Window::square(3)).bias()).unwrap();
+        builder.auxiliary(x, 0.4);
         let x = builder.add("relu", Op::Relu, &[x]).unwrap();
         let text = builder.finish(x, Loss::SquaredError).unwrap().to_string();
         assert_eq!(
@@ -53,6 +54,7 @@ mod tests {
             "input  Input            3x8x8           <- -\n\
              conv   Conv2d           4x6x6           112 parameters  <- input\n\
              relu   ReLU             4x6x6           <- conv\n\
+             while training, 0.4 times the loss of conv\n\
              3 nodes, 112 values, 112 of them trainable\n"
         );
     }
