@@ -16,81 +16,37 @@ mod device;
 mod error;
 mod geometry;
 mod group;
+mod loaded;
 mod lower;
 mod memory;
 mod nccl;
+mod options;
 mod program;
 mod run;
 mod staging;
 mod step;
 mod tile;
 mod update;
+mod weights;
 
 use cudarc::driver::CudaSlice;
 use dapple_graph::{Graph, Op, Parameters};
 
-use crate::batch::{self, Batch};
-use crate::clipping::Clipping;
 use crate::error::EngineError;
 use crate::layout::Layout;
-use crate::stats::StepStats;
 use convolution::{Card, Choices};
 use device::{Device, Grid, SHARED_LIMIT, address, arguments};
 pub use error::CudaError;
 use error::call;
 pub use group::CudaGroup;
+pub use loaded::CudaLoaded;
 use lower::Kind;
 use memory::{Model, WORKSPACE, Work};
+pub use options::{Convolutions, CudaOptions, Precision};
 use program::Program;
-use run::{Marks, Run};
+use run::Marks;
 use staging::Staging;
-use step::Step;
 pub use update::{CudaState, LatticeNoise, StateValues, Update, UpdateRule};
-
-/// How an executor uses a card. Only `precision` changes a result beyond rounding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CudaOptions {
-    /// Which card.
-    pub device: usize,
-    /// Samples that run together; zero chooses by the memory they need.
-    pub microbatch: usize,
-    /// Who computes convolutions.
-    pub convolutions: Convolutions,
-    /// How products round their factors.
-    pub precision: Precision,
-    /// Measures how long each kind of operation takes; see [`CudaExecutor::shares`].
-    pub measure: bool,
-}
-
-/// How the products of the forward and the backward pass round their factors. Values, parameters, norms, the clipped sum, noise and the
-/// optimiser are in single precision (or double) always.
-///
-/// # Guarantee
-/// Clipping bounds what it sums whatever the precision: where a sample's gradient is written down, its norm is that of the very numbers
-/// that are added up; where only its norm is made, norm and sum are both products in single precision, and the norm of a standardised
-/// layer is then an upper bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Precision {
-    /// Not beyond single precision: 24 bits, and 21 where a product is split into three.
-    #[default]
-    F32,
-    /// To 11 bits. Faster.
-    Tf32,
-    /// To 8 bits in our own kernels and in matrix products, to 11 bits where cuDNN runs a convolution.
-    Bf16,
-}
-
-/// Who computes convolutions where there is a choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Convolutions {
-    /// For every shape, whoever was measured to be faster.
-    #[default]
-    Fastest,
-    /// The executor's own kernels, and where there are none the plainest of cuDNN's: every process chooses alike.
-    Own,
-    /// cuDNN.
-    Cudnn,
-}
 
 /// More samples than this do not fit an axis of a grid of blocks.
 const MOST_SAMPLES: usize = 1 << 15;
@@ -133,12 +89,6 @@ pub struct CudaGradientSum {
     len: usize,
     /// Whether it is the gradient of the parameters themselves rather than of standardised weights; then nothing is added any more.
     finished: bool,
-}
-
-/// An executor with a set of parameters on the card.
-#[derive(Debug)]
-pub struct CudaLoaded<'e> {
-    executor: &'e mut CudaExecutor,
 }
 
 impl CudaExecutor {
@@ -356,127 +306,6 @@ impl CudaExecutor {
     }
 }
 
-impl CudaLoaded<'_> {
-    /// Outputs of all samples, one after the other in row-major order, dropout off.
-    ///
-    /// # Errors
-    /// If the inputs have a wrong length or a value that is not finite, or the card fails.
-    pub fn forward(&mut self, inputs: &[f32]) -> Result<Vec<f32>, CudaError> {
-        let executor = &mut *self.executor;
-        let samples = batch::samples(&executor.graph, inputs, 1)?;
-        let group = executor.group(&executor.inference, samples);
-        if executor.inference_work.as_ref().is_none_or(|work| work.samples < group) {
-            executor.inference_work = None;
-            executor.inference_work = Some(Work::new(&executor.device, &executor.inference, group, 0)?);
-            executor.count(0);
-        }
-        let CudaExecutor { graph, device, model, inference: program, inference_work, choices, .. } = executor;
-        let Some(work) = inference_work else { return Ok(Vec::new()) };
-        let (size, len) = (program.steps.lens[0], program.steps.lens[program.steps.output]);
-        let mut outputs = vec![0.0; samples * len];
-        let parts = inputs.chunks(group * size).zip(outputs.chunks_mut((group * len).max(1)));
-        for (inputs, outputs) in parts {
-            device.upload(inputs, work.inputs[0])?;
-            let samples = inputs.len() / size;
-            let inputs = work.inputs[0];
-            let marks = &mut None;
-            let mut run =
-                Run { device, program, model, work, choices, marks, inputs, samples, dropout: false };
-            run.forward()?;
-            device.download(run.value(program.steps.output), outputs)?;
-        }
-        debug_assert_eq!(len, graph.output_shape().iter().product::<usize>());
-        Ok(outputs)
-    }
-
-    /// Adds every sample's clipped gradient to a sum.
-    ///
-    /// # Errors
-    /// If the batch does not fit the graph, the rule does not fit the model, a gradient is not finite, or the card fails; then the sum
-    /// must not be used.
-    ///
-    /// # Guarantee
-    /// Each sample adds a vector of norm at most [`Clipping::sensitivity`] that depends on no other sample. Every sum is taken in a
-    /// fixed order, so that an executor gives the same bits for the same batch; another may have measured another algorithm to be
-    /// faster, and then differs by rounding.
-    pub fn clipped_sum(
-        &mut self,
-        batch: &Batch<'_>,
-        clipping: &Clipping,
-        sum: &mut CudaGradientSum,
-    ) -> Result<StepStats, CudaError> {
-        let executor = &mut *self.executor;
-        clipping.check(&executor.layout)?;
-        let samples = batch.check(&executor.graph)?;
-        if sum.len != executor.layout.len() || sum.finished {
-            return Err(EngineError::Parameters.into());
-        }
-        let mut stats = StepStats::default();
-        if samples == 0 {
-            return Ok(stats);
-        }
-        executor.plan(batch.views, samples)?;
-        if executor.options.measure {
-            executor.marks = Some(Vec::new());
-        }
-        let CudaExecutor {
-            graph,
-            layout,
-            device,
-            model,
-            training,
-            work,
-            choices,
-            marks,
-            inputs: staging,
-            ..
-        } = executor;
-        let (Some(program), Some(work)) = (training, work) else { return Ok(stats) };
-        let sum = address(&sum.values, &device.stream);
-        let mut step =
-            Step { graph, layout, device, program, model, work, choices, marks, staging, batch, clipping };
-        step.run(samples, sum, &mut stats)?;
-        executor.settle()?;
-        Ok(stats)
-    }
-
-    /// The sum as a flat gradient in the order of [`CudaExecutor::layout`].
-    ///
-    /// # Errors
-    /// If the sum belongs to another graph, or the card fails.
-    pub fn gradient(&mut self, mut sum: CudaGradientSum) -> Result<Vec<f32>, CudaError> {
-        self.finish(&mut sum)?;
-        let CudaExecutor { device, layout, whole, .. } = &mut *self.executor;
-        let base = address(&sum.values, &device.stream);
-        let mut gradient = sum.buffer;
-        gradient.resize(layout.len(), 0.0);
-        whole.fetch(device, base, &mut gradient)?;
-        Ok(gradient)
-    }
-
-    /// Takes the sum back through the standardisation of weights, once.
-    fn finish(&mut self, sum: &mut CudaGradientSum) -> Result<(), CudaError> {
-        let CudaExecutor { device, model, layout, inference, .. } = &*self.executor;
-        if sum.len != layout.len() {
-            return Err(EngineError::Parameters.into());
-        }
-        if std::mem::replace(&mut sum.finished, true) {
-            return Ok(());
-        }
-        let base = address(&sum.values, &device.stream);
-        for kind in inference.steps.kinds.iter().flatten() {
-            let Kind::Conv(conv) = kind else { continue };
-            let (Some((used, stats)), Some(position)) = (conv.used, layout.position(conv.weight)) else {
-                continue;
-            };
-            let d = base.at(layout.entries()[position].range.start);
-            let list = arguments![d, model.used.at(used), model.stats.at(stats), conv.geometry.inner()];
-            device.launch("standardise_backward", Grid::blocks(conv.geometry.out, 128), list)?;
-        }
-        Ok(())
-    }
-}
-
 impl CudaExecutor {
     /// Plans a step of this many views and samples, and allocates and measures where that is new.
     fn plan(&mut self, views: usize, samples: usize) -> Result<(), CudaError> {
@@ -499,5 +328,38 @@ impl CudaExecutor {
         }
         self.count(4 * self.layout.len());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dapple_graph::zoo;
+
+    /// On a machine without a card, its driver or a library: what is missing, in one line, and the way to get it. No card has number 99.
+    #[test]
+    fn what_a_machine_lacks_is_said_with_a_way_out() {
+        let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+        let error =
+            CudaExecutor::new(&graph, CudaOptions { device: 99, ..CudaOptions::default() }).unwrap_err();
+        assert!(
+            matches!(error, CudaError::Library { .. } | CudaError::NoDevice { ordinal: 99, .. }),
+            "{error}"
+        );
+        assert!(error.hint().is_some(), "{error}");
+        assert!(!error.to_string().contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn a_norm_over_too_many_channels_is_refused_by_name() {
+        let mut builder = dapple_graph::GraphBuilder::new(&[7000, 1, 1]);
+        let x = builder.group_norm("wide", builder.input(), 1).unwrap();
+        let x = builder.add("flat", Op::Reshape(vec![7000]), &[x]).unwrap();
+        let graph = builder.finish(x, dapple_graph::Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();
+        let error = CudaExecutor::new(&graph, CudaOptions::default()).unwrap_err();
+        assert!(
+            error.to_string().starts_with("wide (a norm of more than 6336 channels in a group)"),
+            "{error}"
+        );
     }
 }

@@ -1,0 +1,46 @@
+//! How an executor uses a card.
+
+/// How an executor uses a card. Only `precision` changes a result beyond rounding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CudaOptions {
+    /// Which card.
+    pub device: usize,
+    /// Samples that run together; zero chooses by the memory they need.
+    pub microbatch: usize,
+    /// Who computes convolutions.
+    pub convolutions: Convolutions,
+    /// How products round their factors.
+    pub precision: Precision,
+    /// Measures how long each kind of operation takes; see [`CudaExecutor::shares`].
+    pub measure: bool,
+}
+
+/// How the products of the forward and the backward pass round their factors. Values, parameters, norms, the clipped sum, noise and the
+/// optimiser are in single precision (or double) always.
+///
+/// # Guarantee
+/// Clipping bounds what it sums whatever the precision: where a sample's gradient is written down, its norm is that of the very numbers
+/// that are added up; where only its norm is made, norm and sum are both products in single precision, and the norm of a standardised
+/// layer is then an upper bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precision {
+    /// Not beyond single precision: 24 bits, and 21 where a product is split into three.
+    #[default]
+    F32,
+    /// To 11 bits. Faster.
+    Tf32,
+    /// To 8 bits in our own kernels and in matrix products, to 11 bits where cuDNN runs a convolution.
+    Bf16,
+}
+
+/// Who computes convolutions where there is a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Convolutions {
+    /// For every shape, whoever was measured to be faster.
+    #[default]
+    Fastest,
+    /// The executor's own kernels, and where there are none the plainest of cuDNN's: every process chooses alike.
+    Own,
+    /// cuDNN.
+    Cudnn,
+}
