@@ -125,7 +125,12 @@ impl Card {
 
 /// What went wrong on a device, as a run tells it.
 pub(super) fn failed(device: &str, error: CudaError) -> TrainError {
-    let hint = error.hint();
+    let hint = match error {
+        CudaError::OutOfMemory { .. } => Some(
+            "set performance.microbatch to fewer records, in the plan or in the plan.toml of the run, or stop what else uses the card: nvidia-smi shows it",
+        ),
+        _ => error.hint(),
+    };
     match error {
         CudaError::Engine(error) => error.into(),
         CudaError::NotFinite { what } => TrainError::NotFinite { what },
