@@ -19,6 +19,9 @@ use crate::{DataError, Dataset, Image, LabelMap, Target, TargetKind, Views};
 /// Values of a microbatch for evaluation, unless its size is given.
 const EVALUATION_VALUES: usize = 1 << 24;
 
+/// The most microbatches that are made ahead.
+const MOST_AHEAD: usize = 1024;
+
 /// Nanoseconds of work below which one thread is done sooner than others wake up.
 const WORTH_THREADS: u64 = 500_000;
 
@@ -27,7 +30,7 @@ const WORTH_THREADS: u64 = 500_000;
 pub struct LoaderOptions {
     /// Threads that decode and crop; 0 for as many as there are cores.
     pub threads: usize,
-    /// Microbatches made ahead, at least 1.
+    /// Microbatches made ahead, from 1 to 1024; a number beyond is taken for the nearest.
     pub prefetch: usize,
     /// Records of a microbatch; 0 for the whole batch at once.
     pub microbatch: usize,
@@ -190,7 +193,7 @@ impl Loader {
         let (sender, microbatches) = channel();
         let (spare, spares) = channel();
         let (more, wanted) = channel();
-        for _ in 0..=options.prefetch.max(1) {
+        for _ in 0..=options.prefetch.clamp(1, MOST_AHEAD) {
             // The other end is still here.
             let _ = more.send(());
         }

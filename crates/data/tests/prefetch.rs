@@ -56,7 +56,7 @@ impl Dataset for Counted {
 #[test]
 fn as_many_microbatches_are_made_ahead_as_asked_for_and_no_more() {
     let microbatch = 4;
-    for (prefetch, given_back) in [(1, true), (2, false), (3, true)] {
+    for (prefetch, given_back) in [(1, true), (2, false), (3, true), (usize::MAX, false)] {
         let dataset = Arc::new(Counted { size: Size::new(4, 4).unwrap(), reads: AtomicUsize::new(0) });
         let plan = plan("[sampling]\nbatch = 4\nrecords = 60\nsteps = 1");
         let views =
@@ -68,7 +68,7 @@ fn as_many_microbatches_are_made_ahead_as_asked_for_and_no_more() {
         while let Some(next) = loader.next() {
             taken += 1;
             // Those that were given out, the last of them in use, and those ahead of it.
-            let most = ((taken + prefetch) * microbatch).min(RECORDS);
+            let most = prefetch.saturating_add(taken).saturating_mul(microbatch).min(RECORDS);
             while dataset.reads.load(Ordering::SeqCst) < most {
                 std::thread::yield_now();
             }
