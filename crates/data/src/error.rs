@@ -293,7 +293,8 @@ impl DataError {
             }
             Self::Counts { .. } => "give the labels that belong to these images".into(),
             Self::Empty { .. } => {
-                "an image folder has one folder of pictures (png, jpg, webp, ppm, pgm) a class".into()
+                "an image folder has one folder of pictures (png, jpg, webp, ppm, pgm) a class, image pairs have a folder `images` and a folder `labels`"
+                    .into()
             }
             Self::ImageSize { .. } => {
                 "inclusion probabilities are those of one image size: bring all images to it beforehand, or set `pipeline.image`"

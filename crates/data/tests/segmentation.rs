@@ -102,7 +102,13 @@ fn the_fingerprint_covers_images_maps_and_what_they_mean() {
     let other = print(&[]);
     assert_ne!(other, plain);
     write(root, "images/a.png", &photo(4, 4));
-    assert!(print(&[]) != other && print(&[]) != plain);
+    let moved = print(&[]);
+    assert!(moved != other && moved != plain);
+    // Where the folders lie says nothing.
+    write(root, "elsewhere/a.png", &ids(4, 3, &[1, 0]));
+    let map = ClassMap::of_ids(&[0, 1], &[]).unwrap();
+    let pairs = Pairs::open(&root.join("images"), &root.join("elsewhere"), map).unwrap();
+    assert_eq!(pairs.fingerprint().unwrap(), moved);
 }
 
 #[test]

@@ -153,7 +153,7 @@ pub fn a2d2(root: &Path, sessions: &[String]) -> Result<Pairs, DataError> {
             pairs.push(Pair { image, labels: partner });
         }
     }
-    Pairs::new(root.to_owned(), root, pairs, class_map(root)?)
+    Pairs::new(root, root, pairs, class_map(root)?)
 }
 
 /// The label picture of an image: `a/b_camera_c.png` has `a/b_label_c.png`.

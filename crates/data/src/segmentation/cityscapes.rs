@@ -67,7 +67,7 @@ pub fn cityscapes(root: &Path, part: CityscapesPart) -> Result<Pairs, DataError>
         }
         pairs.push(Pair { image, labels: partner });
     }
-    Pairs::new(root.to_owned(), &images, pairs, class_map()?)
+    Pairs::new(root, &images, pairs, class_map()?)
 }
 
 fn class_map() -> Result<ClassMap, DataError> {

@@ -50,21 +50,15 @@ impl Pairs {
         if let Some((stem, alone)) = partners.pop_first() {
             return Err(DataError::Partner { path: alone, missing: images.join(stem) });
         }
-        let root = images.parent().unwrap_or(images).to_owned();
-        Self::new(root, images, pairs, map)
+        Self::new(images, images, pairs, map)
     }
 
-    /// The given pairs; names in the fingerprint are relative to `root`, and `place` is where pictures were looked for.
-    pub(super) fn new(
-        root: PathBuf,
-        place: &Path,
-        pairs: Vec<Pair>,
-        map: ClassMap,
-    ) -> Result<Self, DataError> {
+    /// The given pairs; images are named relative to `root` in the fingerprint, and were looked for in `place`.
+    pub(super) fn new(root: &Path, place: &Path, pairs: Vec<Pair>, map: ClassMap) -> Result<Self, DataError> {
         if pairs.is_empty() {
             return Err(DataError::Empty { path: place.to_owned(), what: "image with a label map" });
         }
-        Ok(Self { root, pairs, map, fingerprint: OnceLock::new() })
+        Ok(Self { root: root.to_owned(), pairs, map, fingerprint: OnceLock::new() })
     }
 }
 
@@ -126,10 +120,12 @@ impl Dataset for Pairs {
         let mut hash = Sha256::new();
         hash.update("pairs\n");
         self.map.hash(&mut hash);
-        for path in self.pairs.iter().flat_map(|pair| [&pair.image, &pair.labels]) {
-            let name = path.strip_prefix(&self.root).unwrap_or(path);
+        for Pair { image, labels } in &self.pairs {
+            let name = image.strip_prefix(&self.root).unwrap_or(image);
             hash_text(&mut hash, name.to_string_lossy().as_bytes());
-            hash_text(&mut hash, &fs::read(path).map_err(DataError::io(path))?);
+            for path in [image, labels] {
+                hash_text(&mut hash, &fs::read(path).map_err(DataError::io(path))?);
+            }
         }
         Ok(self.fingerprint.get_or_init(|| hexadecimal(&hash.finalize())).clone())
     }
