@@ -63,7 +63,9 @@ pub(crate) fn check(report: &mut Report, quick: bool) {
             let (gradient, stats) =
                 run_on_cpu(&mut cpu(&smooth), &parameters(&smooth), &data.batch(), &clipping);
             let want = (wide(&gradient), stats);
-            for convolutions in [Convolutions::Own, Convolutions::Cudnn, Convolutions::Fastest] {
+            for convolutions in
+                [Convolutions::Own, Convolutions::Cudnn, Convolutions::Products, Convolutions::Fastest]
+            {
                 if views > 1 && convolutions != Convolutions::Fastest {
                     continue;
                 }

@@ -37,7 +37,9 @@ pub(crate) fn check(report: &mut Report, _: bool) {
     for (name, graph) in &graphs {
         let reference = Reference::new(graph, &parameters(graph)).unwrap();
         let count = graph.parameters().iter().filter(|p| p.trainable).count();
-        for (convolutions, microbatch) in [(Convolutions::Own, 2), (Convolutions::Cudnn, 0)] {
+        for (convolutions, microbatch) in
+            [(Convolutions::Own, 2), (Convolutions::Cudnn, 0), (Convolutions::Products, 3)]
+        {
             let options = CudaOptions { convolutions, microbatch, ..CudaOptions::default() };
             let mut executor = CudaExecutor::new(graph, options).expect("the card opened before");
             let data = Data::new(graph, 5, 1);
@@ -121,7 +123,7 @@ pub(crate) fn check_shapes(report: &mut Report, quick: bool) {
         let data = Data::new(&graph, 3, pick("views", 1, 3));
         let reference = Reference::new(&graph, &parameters(&graph)).unwrap();
         let want = reference.clipped_sum(&data.batch(), &clipping).unwrap();
-        for convolutions in [Convolutions::Own, Convolutions::Cudnn] {
+        for convolutions in [Convolutions::Own, Convolutions::Cudnn, Convolutions::Products] {
             let options = CudaOptions { convolutions, ..CudaOptions::default() };
             let got = CudaExecutor::new(&graph, options)
                 .and_then(|mut executor| run(&mut executor, &graph, &data.batch(), &clipping));

@@ -65,9 +65,14 @@ impl Choices {
         !tiled(conv, direction).is_empty() && self.who != Convolutions::Cudnn
     }
 
-    /// Whether a matrix product may stand for a convolution.
+    /// Whether matrix products may stand for convolutions.
+    fn multiplies(&self) -> bool {
+        matches!(self.who, Convolutions::Fastest | Convolutions::Products)
+    }
+
+    /// Whether a matrix product may stand for this one.
     fn allows_product(&self, conv: &Conv) -> bool {
-        conv.geometry.is_pointwise() && self.who == Convolutions::Fastest
+        conv.geometry.is_pointwise() && self.multiplies()
     }
 
     /// What was chosen, for reports: node, direction, choice and milliseconds.
@@ -129,7 +134,7 @@ impl Choices {
                 let weight = super::device::address(&sum, &device.stream);
                 let tensors = Tensors { input: value(input), weight, output };
                 self.choose(card, node, conv, Direction::Filter, tensors, items)?;
-            } else if self.who == Convolutions::Fastest && program.written >= conv.geometry.weight_len() {
+            } else if self.multiplies() && program.written >= conv.geometry.weight_len() {
                 let sides = (value(input), output);
                 let target = (work.written, program.written);
                 let sizes = (work.samples, program.views);
@@ -137,13 +142,17 @@ impl Choices {
                 for choice in [Choice::Own, Choice::Product, Choice::Unfolded] {
                     let possible = match choice {
                         Choice::Product => conv.geometry.is_pointwise(),
+                        Choice::Unfolded if conv.geometry.is_pointwise() => {
+                            self.who == Convolutions::Fastest && unfolds(card, conv)
+                        }
                         Choice::Unfolded => unfolds(card, conv),
                         _ => true,
                     };
                     if possible {
                         let run = || sample_gradients(choice, card, conv, sides, target, sizes);
                         let taken = time(device, run)?;
-                        best = if taken < best.1 { (choice, taken) } else { best };
+                        let wanted = self.who == Convolutions::Products && choice != Choice::Own;
+                        best = if wanted || taken < best.1 { (choice, taken) } else { best };
                     }
                 }
                 self.chosen.insert((node, SAMPLES), best);
@@ -181,7 +190,7 @@ impl Choices {
         }
         if self.allows_product(conv) && direction != Direction::Filter {
             let product = time(device, || run_product(card, conv, direction, tensors, items, false))?;
-            if product < best {
+            if product < best || who == Convolutions::Products {
                 (choice, best) = (Choice::Product, product);
             }
         }

@@ -43,4 +43,7 @@ pub enum Convolutions {
     Own,
     /// cuDNN.
     Cudnn,
+    /// Matrix products wherever they can stand for a convolution, of unfolded images where a window has several positions; else our own
+    /// kernels.
+    Products,
 }
