@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// What became of each class.
-pub(crate) fn per_class(evaluation: &Evaluation, names: &[&str]) -> Result<Table, ReportError> {
+fn per_class(evaluation: &Evaluation, names: &[&str]) -> Result<Table, ReportError> {
     let share = |value: Option<f64>| value.map_or(Cell::Empty, |value| Cell::Text(format!("{value:.4}")));
     let overlap = evaluation.overlap.as_ref();
     let mut columns = vec![Column::text("class")];

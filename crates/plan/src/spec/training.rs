@@ -271,11 +271,6 @@ pub enum EvaluationKind {
     Sliding,
 }
 
-impl EvaluationKind {
-    /// Every way, by the name in files.
-    pub const ALL: [(&'static str, Self); 2] = [("whole", Self::Whole), ("sliding", Self::Sliding)];
-}
-
 /// How a record's gradient is bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

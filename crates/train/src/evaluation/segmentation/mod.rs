@@ -1,0 +1,175 @@
+//! How well a model tells the class of every pixel, on whole images at their own size.
+
+mod sum;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use dapple_data::{DataError, Dataset, LabelMap, Target, Views, Whole};
+use dapple_geometry::Size;
+use dapple_graph::Parameters;
+use rayon::prelude::*;
+
+use super::Evaluation;
+use crate::error::TrainError;
+use crate::inference::Inference;
+use sum::Sum;
+use tally::Tally;
+
+/// Values of views and answers that are in memory at once: 256 MiB.
+const VALUES: usize = 1 << 26;
+
+/// How a model looks at an image of any size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Method {
+    /// All of it at once.
+    Whole,
+    /// Window by window of the size that the model was trained on; where windows overlap, their scores are averaged.
+    Sliding {
+        /// The step from one window to the next, as a share of the window.
+        stride: f64,
+    },
+}
+
+/// A model with weights that scores every class at every pixel.
+pub(crate) struct Segmenter<'a> {
+    pub(crate) inference: &'a mut Inference,
+    pub(crate) parameters: &'a Parameters,
+    pub(crate) views: &'a Views,
+    pub(crate) method: Method,
+}
+
+/// Where the model looks at one of several images.
+struct Window {
+    image: usize,
+    origin: [u32; 2],
+    size: Size,
+}
+
+impl Segmenter<'_> {
+    /// Scores of each image: `[classes, height, width]` of the image as the model sees it.
+    pub(crate) fn scores(&mut self, images: &[Whole]) -> Result<Vec<Vec<f32>>, TrainError> {
+        let classes = self.inference.classes();
+        let channels = self.views.shape()[0];
+        let mut sums: Vec<Sum> = images.iter().map(|image| Sum::new(classes, image.size())).collect();
+        let windows = images.iter().enumerate().map(|(image, whole)| self.windows(image, whole));
+        let windows: Vec<Window> = windows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        for group in windows.chunk_by(|one, next| one.size == next.size) {
+            let Some(&Window { size, .. }) = group.first() else { continue };
+            let positions = size.pixels() as usize;
+            let shape = [channels, size.height() as usize, size.width() as usize];
+            for piece in group.chunks((VALUES / (positions * (channels + classes)).max(1)).max(1)) {
+                let mut inputs = vec![0.0; piece.len() * channels * positions];
+                for (window, input) in piece.iter().zip(inputs.chunks_exact_mut(channels * positions)) {
+                    images[window.image].window(window.origin, size, input);
+                }
+                let outputs = self.inference.forward(&shape, self.parameters, &inputs)?;
+                for (window, output) in piece.iter().zip(outputs.chunks_exact(classes * positions)) {
+                    sums[window.image].add(window, output);
+                }
+            }
+        }
+        Ok(sums.into_iter().map(Sum::mean).collect())
+    }
+
+    fn windows(&self, image: usize, whole: &Whole) -> Result<Vec<Window>, TrainError> {
+        let Method::Sliding { stride } = self.method else {
+            return Ok(vec![Window { image, origin: [0, 0], size: whole.size() }]);
+        };
+        let [_, height, width] = self.views.shape();
+        let side = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let size = Size::named("window", side(width), side(height))
+            .map_err(|source| DataError::Geometry { place: "a window".to_owned(), source })?;
+        let step = |length: u32| (f64::from(length) * stride).round().clamp(1.0, f64::from(length)) as u32;
+        let origins = whole.windows(size, [step(size.width()), step(size.height())]);
+        Ok(origins.into_iter().map(|origin| Window { image, origin, size }).collect())
+    }
+
+    /// The likeliest class of every pixel of an image, row by row at its own size.
+    pub(crate) fn label(&mut self, whole: &Whole) -> Result<Vec<u8>, TrainError> {
+        let scores = self.scores(std::slice::from_ref(whole))?;
+        let classes = self.inference.classes();
+        let mut labels = Vec::with_capacity(whole.original().pixels() as usize);
+        for scores in &scores {
+            whole.restore(scores, classes, |scores| labels.push(likeliest(scores) as u8));
+        }
+        Ok(labels)
+    }
+
+    /// Evaluates the model on every image of a data set, at the size of its label map; pixels without a class count nothing.
+    pub(crate) fn evaluate(
+        &mut self,
+        dataset: &Arc<dyn Dataset>,
+        threads: usize,
+    ) -> Result<Evaluation, TrainError> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|error| TrainError::Threads { threads, reason: error.to_string() })?;
+        let classes = self.inference.classes();
+        let mut tally = Tally::new(classes);
+        let mut next = 0;
+        while next < dataset.len() {
+            let records = next..dataset.len().min(next + pool.current_num_threads());
+            next = records.end;
+            let views = self.views;
+            let read = |record| read(&**dataset, views, record);
+            let (images, maps): (Vec<Whole>, Vec<LabelMap>) = pool
+                .install(|| records.into_par_iter().map(read).collect::<Vec<_>>())
+                .into_iter()
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .unzip();
+            for group in groups(&images, classes) {
+                let scores = self.scores(&images[group.clone()])?;
+                let answered = images[group.clone()].par_iter().zip(&maps[group]).zip(&scores);
+                let one = |((whole, map), scores): ((&Whole, &LabelMap), &Vec<f32>)| {
+                    Tally::of(whole, map, scores, classes)
+                };
+                for image in pool.install(|| answered.map(one).collect::<Vec<_>>()) {
+                    tally.add(&image);
+                }
+            }
+        }
+        tally.finish()
+    }
+}
+
+/// Images whose scores are in memory at once.
+fn groups(images: &[Whole], classes: usize) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let mut values = 0;
+    for (index, image) in images.iter().enumerate() {
+        values += classes * image.size().pixels() as usize;
+        match groups.last_mut() {
+            Some(group) if values <= VALUES => group.end = index + 1,
+            _ => {
+                values = classes * image.size().pixels() as usize;
+                groups.push(index..index + 1);
+            }
+        }
+    }
+    groups
+}
+
+fn read(dataset: &dyn Dataset, views: &Views, record: usize) -> Result<(Whole, LabelMap), DataError> {
+    let image = dataset.read(record)?;
+    let Target::Map(map) = dataset.target(record)? else {
+        let place = dataset.place(record);
+        return Err(DataError::TargetKind { place, found: "one class", expected: "a label map" });
+    };
+    if map.size() != image.size() {
+        let place = dataset.place(record);
+        return Err(DataError::LabelSize { place, found: map.size(), expected: image.size() });
+    }
+    let whole = views.whole(&image).map_err(|error| error.at(|| dataset.place(record)))?;
+    Ok((whole, map))
+}
+
+/// The class with the highest score; of equal ones the first.
+fn likeliest(scores: &[f32]) -> usize {
+    scores.iter().enumerate().fold(0, |best, (class, &score)| if score > scores[best] { class } else { best })
+}
