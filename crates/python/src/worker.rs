@@ -1,16 +1,31 @@
 //! Long calls: off the interpreter's lock, and open to interrupts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 /// How long an interrupt may wait to be heard.
 const POLL: Duration = Duration::from_millis(50);
+
+/// How long a thread looks for a message before it sleeps: about as long as it takes to wake one up.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// A message that comes at once.
+fn soon<T>(receiver: &Receiver<T>) -> Option<T> {
+    let start = Instant::now();
+    while start.elapsed() < LOOK {
+        if let Ok(message) = receiver.try_recv() {
+            return Some(message);
+        }
+        thread::yield_now();
+    }
+    None
+}
 
 /// Whether the answer is still wanted.
 #[derive(Debug, Clone, Default)]
@@ -50,9 +65,12 @@ impl Worker {
             }
         }
         let (jobs, received) = mpsc::channel::<Job>();
-        thread::Builder::new()
-            .name("dapple".to_owned())
-            .spawn(move || received.iter().for_each(|job| job()))?;
+        let work = move || {
+            while let Some(job) = soon(&received).or_else(|| received.recv().ok()) {
+                job();
+            }
+        };
+        thread::Builder::new().name("dapple".to_owned()).spawn(work)?;
         Ok(Self { process, jobs })
     }
 
@@ -80,7 +98,10 @@ pub(crate) fn run<T: Send + 'static>(
     });
     worker.jobs.send(job).map_err(|_| ended())?;
     loop {
-        let (answer, back) = py.detach(move || (receiver.recv_timeout(POLL), receiver));
+        let (answer, back) = py.detach(move || {
+            let answer = soon(&receiver).map_or_else(|| receiver.recv_timeout(POLL), Ok);
+            (answer, receiver)
+        });
         receiver = back;
         match answer {
             Ok(answer) => {
