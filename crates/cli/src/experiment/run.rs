@@ -76,7 +76,7 @@ impl Finished {
     pub(super) fn read(certificate: RunCertificate, folder: &Path) -> Result<Self, Failure> {
         let lines = run_page::evaluations(folder)?;
         let evaluations = lines.iter().map(|line| (line.step, Measure::of(&line.evaluation)));
-        let measure = evaluations.clone().last().map_or(Measure::Accuracy, |(_, (measure, _))| measure);
+        let measure = evaluations.clone().next_back().map_or(Measure::Accuracy, |(_, (measure, _))| measure);
         let curve = evaluations.map(|(step, (_, quality))| (step, quality)).collect();
         Ok(Self { certificate, measure, curve })
     }
