@@ -1,7 +1,7 @@
 //! Experiments that train: several runs in one folder, each carried out once and read ever after.
 //!
 //! An experiment is a list of [`Setting`]s, a plan for each, and a [`Place`]. [`measure`] carries the runs out, several at once where
-//! cores and memory allow, and [`groups`] takes means over seeds. `dapple sweep-train`, `dapple demo` and the figures of
+//! cores and memory allow, and [`groups()`] takes means over seeds. `dapple sweep-train`, `dapple demo` and the figures of
 //! `dapple reproduce` that train are all made of this.
 
 mod groups;
