@@ -11,7 +11,7 @@ pub struct CudaOptions {
     pub convolutions: Convolutions,
     /// How products round their factors.
     pub precision: Precision,
-    /// Measures how long each kind of operation takes; see [`CudaExecutor::shares`].
+    /// Measures how long each kind of operation takes; see [`super::CudaExecutor::shares`].
     pub measure: bool,
 }
 
