@@ -1,7 +1,7 @@
 //! Noise and optimiser on the card, so that parameters stay there from step to step.
 //!
 //! ```text
-//! let mut state = executor.state(&first, &second, mean)?;  // once, from zeros or from a checkpoint
+//! let mut state = executor.state(&values)?;                // once, from zeros or from a checkpoint
 //! executor.load(&parameters)?;                             // once
 //! loop {
 //!     let mut sum = executor.gradient_sum()?;
