@@ -169,7 +169,7 @@ fn findings(gains: &[Gain]) -> Vec<Finding> {
     vec![
         Finding {
             paper: "patch level is more accurate at every budget",
-            here: format!("by points, with standard error: {}", in_points(gains)),
+            here: in_points(gains),
             holds: gains.iter().all(|gain| gain.gain > 0.0),
         },
         Finding {

@@ -76,12 +76,14 @@ fn gains(groups: &[Group<'_>]) -> Vec<Gain> {
     groups.iter().filter_map(gain).collect()
 }
 
-/// Gains in points, with their standard errors.
+/// Gains in points, with their standard errors where there are several runs.
 pub(super) fn in_points(gains: &[Gain]) -> String {
-    told(gains, |gain| {
+    let several = gains.iter().any(|gain| gain.error.is_some());
+    let points = told(gains, |gain| {
         let error = gain.error.map_or_else(String::new, |error| format!(" ± {:.1}", 100.0 * error));
         format!("{:+.1}{error}", 100.0 * gain.gain)
-    })
+    });
+    format!("by points, {}: {points}", if several { "with standard error" } else { "of single runs" })
 }
 
 /// Gains as shares of what record level reaches.
