@@ -2,7 +2,7 @@
 
 use dapple_engine::Clipping;
 use dapple_engine::cuda::{
-    CudaExecutor, CudaGroup, CudaOptions, LatticeNoise, StateValues, Update, UpdateRule,
+    CudaAddition, CudaExecutor, CudaGroup, CudaOptions, LatticeNoise, StateValues, Update, UpdateRule,
 };
 use dapple_graph::{Graph, GraphBuilder, Init, Parameters, zoo};
 
@@ -162,15 +162,16 @@ fn group(report: &mut Report) {
     let graph: Graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
     let data = Data::new(&graph, 6, 1);
     let clipping = Clipping::Flat { max_norm: 0.7 };
-    let mut group = match CudaGroup::new(&graph, &[0], CudaOptions::default()) {
+    let mut group = match CudaGroup::new(&graph, &[0], CudaOptions::default(), CudaAddition::Nccl) {
         Ok(group) => group,
         Err(error) => return println!("group: skipped: {error}"),
     };
     let mut alone = CudaExecutor::new(&graph, CudaOptions::default()).expect("the card opened before");
     let want = run(&mut alone, &graph, &data.batch(), &clipping).unwrap();
     group.load(&common::parameters(&graph)).unwrap();
-    let stats = group.clipped_sum(&data.batch(), &clipping).unwrap();
-    let gradient = group.gradient().unwrap();
+    let mut sum = group.gradient_sum().unwrap();
+    let stats = group.clipped_sum(&data.batch(), &clipping, &mut sum).unwrap();
+    let gradient = group.gradient(sum).unwrap();
     report.compare("group gradient", &gradient, &crate::wide(&want.0));
     report.compare("group losses", &stats.losses, &crate::wide(&want.1.losses));
     // Noise once: the update is the gradient plus what one key gives.
@@ -178,11 +179,12 @@ fn group(report: &mut Report) {
     let noise = LatticeNoise { key: &key, lattice: 0.0009765625, deviation: 1500.0 };
     let rule = UpdateRule::Plain { rate: 1.0 };
     let update = Update { noise: Some(noise), share: 1.0, keep: 1.0, rule, mean_rest: 0.0 };
-    group.set_state(&StateValues::default()).unwrap();
-    group.clipped_sum(&data.batch(), &clipping).unwrap();
-    group.update(&update).unwrap();
+    let mut state = group.state(&StateValues::default()).unwrap();
+    let mut sum = group.gradient_sum().unwrap();
+    group.clipped_sum(&data.batch(), &clipping, &mut sum).unwrap();
+    group.update(sum, &mut state, &update).unwrap();
     let mut got = common::parameters(&graph);
-    group.fetch(&mut got).unwrap();
+    group.fetch(&mut got, &state).unwrap();
     let mut state = alone.state(&StateValues::default()).unwrap();
     let sum = alone.gradient_sum_of(&gradient).unwrap();
     let mut loaded = alone.load(&common::parameters(&graph)).unwrap();

@@ -38,7 +38,7 @@ use convolution::{Card, Choices};
 use device::{Device, Grid, SHARED_LIMIT, address, arguments};
 pub use error::CudaError;
 use error::call;
-pub use group::CudaGroup;
+pub use group::{CudaAddition, CudaGroup, CudaGroupError, CudaGroupState, CudaGroupSum, device_count};
 pub use loaded::CudaLoaded;
 use lower::Kind;
 use memory::{Model, WORKSPACE, Work};

@@ -1,0 +1,326 @@
+//! One card or several of one machine that train one model together.
+//!
+//! Every card takes a share of the batch's samples and adds up their clipped gradients; the cards' sums are added, so that all of them
+//! hold the same numbers; and every card makes the same noisy sum of them, from the same key, and takes the same step. So noise enters
+//! the sum once, and parameters never travel between cards.
+
+mod error;
+mod share;
+mod team;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use cudarc::driver::{CudaContext, DriverError, sys};
+use dapple_graph::{Graph, Parameters};
+
+use super::device::address;
+use super::error::{CudaError, call};
+use super::nccl::Communicators;
+use super::{CudaExecutor, CudaGradientSum, CudaOptions, CudaState, StateValues, Update};
+use crate::batch::{self, Batch};
+use crate::clipping::Clipping;
+use crate::error::EngineError;
+use crate::layout::Layout;
+use crate::stats::StepStats;
+pub use error::CudaGroupError;
+use team::{Addition, Failed, OnHost, Rank, each};
+
+/// How a group adds up its cards' sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CudaAddition {
+    /// By NCCL, over the links between the cards.
+    #[default]
+    Nccl,
+    /// In the host's memory, in the order of the cards. Slower; needs no library, gives the same bits in every process, and takes a
+    /// card that is named twice for two.
+    Host,
+}
+
+/// Executors of the same graph on one card or several.
+#[derive(Debug)]
+pub struct CudaGroup {
+    adder: Adder,
+    devices: Vec<usize>,
+    graph: Graph,
+    /// Whether all cards hold the same parameters.
+    agree: bool,
+    // Last: communicators use the executors' streams.
+    ranks: Vec<CudaExecutor>,
+}
+
+/// Who adds up the sums.
+#[derive(Debug)]
+enum Adder {
+    /// Nobody: there is one.
+    Alone,
+    Host,
+    Nccl(Communicators),
+}
+
+/// A sum of clipped gradients, a part of it on every card.
+#[derive(Debug)]
+pub struct CudaGroupSum(Vec<CudaGradientSum>);
+
+/// What an optimiser remembers, the same on every card.
+#[derive(Debug)]
+pub struct CudaGroupState(Vec<CudaState>);
+
+/// Number of cards of this machine.
+///
+/// # Errors
+/// If there is no driver, or it cannot start.
+pub fn device_count() -> Result<usize, CudaError> {
+    // SAFETY: only tries to load the library by its usual names.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(CudaError::Library { library: "the CUDA driver" });
+    }
+    match CudaContext::device_count() {
+        Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => Ok(0),
+        count => Ok(call("starting the driver", count)?.max(0) as usize),
+    }
+}
+
+impl CudaGroup {
+    /// Executors on these cards; `options.device` is not used. One card alone needs nothing but its own libraries if its sum is to be
+    /// added on the host.
+    ///
+    /// # Errors
+    /// A list without a card, or for NCCL with one twice; as [`CudaExecutor::new`]; and if NCCL is not found or cannot join the cards.
+    pub fn new(
+        graph: &Graph,
+        devices: &[usize],
+        options: CudaOptions,
+        addition: CudaAddition,
+    ) -> Result<Self, CudaGroupError> {
+        check(devices, addition)?;
+        let count = device_count()?;
+        if addition == CudaAddition::Nccl {
+            Communicators::check()?;
+        }
+        if let Some(&device) = devices.iter().find(|&&device| device >= count) {
+            let count = i32::try_from(count).unwrap_or(i32::MAX);
+            return Err(named(devices, Failed::from(CudaError::NoDevice { ordinal: device, count })));
+        }
+        let open = |&device: &usize| CudaExecutor::new(graph, CudaOptions { device, ..options });
+        let ranks = each(devices, open).map_err(|failed| named(devices, failed))?;
+        let adder = match addition {
+            CudaAddition::Nccl => Adder::Nccl(Communicators::new(devices)?),
+            CudaAddition::Host if devices.len() > 1 => Adder::Host,
+            CudaAddition::Host => Adder::Alone,
+        };
+        Ok(Self { adder, devices: devices.to_vec(), graph: graph.clone(), agree: false, ranks })
+    }
+
+    /// Where the trainable parameters lie in a gradient.
+    pub fn layout(&self) -> &Layout {
+        // A group has at least one card.
+        self.ranks[0].layout()
+    }
+
+    /// Names of the cards, in order.
+    pub fn device_names(&self) -> Vec<String> {
+        self.ranks.iter().map(CudaExecutor::device_name).collect()
+    }
+
+    /// Puts the same parameters on every card.
+    ///
+    /// # Errors
+    /// As [`CudaExecutor::load`].
+    pub fn load(&mut self, parameters: &Parameters) -> Result<(), CudaGroupError> {
+        self.agree = false;
+        each(&mut self.ranks, |rank| rank.load(parameters).map(|_| ()))
+            .map_err(|failed| named(&self.devices, failed))?;
+        self.agree = true;
+        Ok(())
+    }
+
+    /// Puts the same optimiser's state on every card.
+    ///
+    /// # Errors
+    /// As [`CudaExecutor::state`].
+    pub fn state(&mut self, values: &StateValues) -> Result<CudaGroupState, CudaGroupError> {
+        let states = each(&mut self.ranks, |rank| rank.state(values));
+        Ok(CudaGroupState(states.map_err(|failed| named(&self.devices, failed))?))
+    }
+
+    /// An empty sum.
+    ///
+    /// # Errors
+    /// If a card has too little memory.
+    pub fn gradient_sum(&mut self) -> Result<CudaGroupSum, CudaGroupError> {
+        let sums = each(&mut self.ranks, CudaExecutor::gradient_sum);
+        Ok(CudaGroupSum(sums.map_err(|failed| named(&self.devices, failed))?))
+    }
+
+    /// Outputs of all samples, one after the other in row-major order, dropout off; every card takes its share.
+    ///
+    /// # Errors
+    /// As [`super::CudaLoaded::forward`], or if nothing was loaded.
+    pub fn forward(&mut self, inputs: &[f32]) -> Result<Vec<f32>, CudaGroupError> {
+        self.in_agreement()?;
+        let size: usize = self.graph.input_shape().iter().product();
+        let samples = batch::samples(&self.graph, inputs, 1).map_err(CudaError::from)?;
+        let shares = share::ranges(samples, self.ranks.len());
+        let parts = each(self.ranks.iter_mut().zip(shares), |(rank, range)| {
+            rank.resident()?.forward(&inputs[range.start * size..range.end * size])
+        });
+        Ok(parts.map_err(|failed| named(&self.devices, failed))?.concat())
+    }
+
+    /// Adds every sample's clipped gradient to a sum.
+    ///
+    /// # Errors
+    /// As [`super::CudaLoaded::clipped_sum`], or if nothing was loaded; then the sum must not be used.
+    ///
+    /// # Guarantee
+    /// As [`super::CudaLoaded::clipped_sum`]: every sample is on one card and adds a vector of norm at most
+    /// [`Clipping::sensitivity`] that depends on no other sample.
+    pub fn clipped_sum(
+        &mut self,
+        batch: &Batch<'_>,
+        clipping: &Clipping,
+        sum: &mut CudaGroupSum,
+    ) -> Result<StepStats, CudaGroupError> {
+        self.in_agreement()?;
+        team::clipped_sum(&mut self.ranks, &self.graph, batch, clipping, &mut sum.0)
+            .map_err(|failed| named(&self.devices, failed))
+    }
+
+    /// The sum over all cards as a flat gradient in the order of [`CudaGroup::layout`].
+    ///
+    /// # Errors
+    /// If a card fails, or the addition.
+    pub fn gradient(&mut self, mut sum: CudaGroupSum) -> Result<Vec<f32>, CudaGroupError> {
+        self.in_agreement()?;
+        self.add_up(&mut sum)?;
+        let first = self.ranks.iter_mut().zip(sum.0).take(1);
+        let gradient = each(first, |(rank, sum)| rank.resident()?.gradient(sum));
+        Ok(gradient.map_err(|failed| named(&self.devices, failed))?.concat())
+    }
+
+    /// Adds up the cards' sums, adds noise to the whole once, and takes the optimiser's step on every card.
+    ///
+    /// # Guarantee
+    /// As [`super::CudaLoaded::update`] for the sum over all cards. The noise is a function of that sum and the key, and every card has
+    /// the same bits of both (NCCL's all-reduce leaves identical copies of its result), so the cards hold one draw of it, not several.
+    ///
+    /// # Errors
+    /// As [`super::CudaLoaded::update`], or if nothing was loaded, or the addition fails. Then cards may be a step apart: parameters and
+    /// state must be put on them again.
+    pub fn update(
+        &mut self,
+        mut sum: CudaGroupSum,
+        state: &mut CudaGroupState,
+        update: &Update<'_>,
+    ) -> Result<(), CudaGroupError> {
+        self.in_agreement()?;
+        self.agree = false;
+        self.add_up(&mut sum)?;
+        team::update(&mut self.ranks, sum.0, &mut state.0, update)
+            .map_err(|failed| named(&self.devices, failed))?;
+        self.agree = true;
+        Ok(())
+    }
+
+    /// Fetches parameters and state, which are the same on every card.
+    ///
+    /// # Errors
+    /// If nothing was loaded, the parameters belong to another graph, or the card fails.
+    pub fn fetch(
+        &mut self,
+        parameters: &mut Parameters,
+        state: &CudaGroupState,
+    ) -> Result<StateValues, CudaGroupError> {
+        self.in_agreement()?;
+        let (Some(rank), Some(state)) = (self.ranks.first_mut(), state.0.first()) else {
+            return Err(CudaGroupError::Empty);
+        };
+        let mut fetched = || {
+            rank.resident()?.fetch(parameters)?;
+            state.fetch(rank)
+        };
+        fetched().map_err(|error| named(&self.devices, Failed { rank: Some(0), error }))
+    }
+
+    fn in_agreement(&self) -> Result<(), CudaError> {
+        if self.agree { Ok(()) } else { Err(EngineError::Parameters.into()) }
+    }
+
+    fn add_up(&mut self, sum: &mut CudaGroupSum) -> Result<(), CudaGroupError> {
+        let (ranks, sums) = (&mut self.ranks, &mut sum.0);
+        match &mut self.adder {
+            Adder::Alone => Ok(()),
+            Adder::Host => team::add_up(ranks, sums, &mut OnHost),
+            Adder::Nccl(communicators) => team::add_up(ranks, sums, communicators),
+        }
+        .map_err(|failed| named(&self.devices, failed))
+    }
+}
+
+/// Refuses a list that is no group.
+fn check(devices: &[usize], addition: CudaAddition) -> Result<(), CudaGroupError> {
+    let mut seen = BTreeSet::new();
+    match devices.iter().find(|device| !seen.insert(**device)) {
+        _ if devices.is_empty() => Err(CudaGroupError::Empty),
+        Some(&device) if addition == CudaAddition::Nccl => Err(CudaGroupError::Twice { device }),
+        _ => Ok(()),
+    }
+}
+
+/// A failure with the number of the card, unless it is the batch's.
+fn named(devices: &[usize], Failed { rank, error }: Failed) -> CudaGroupError {
+    match (rank.and_then(|rank| devices.get(rank)), error) {
+        (_, error @ (CudaError::Engine(_) | CudaError::NoDevice { .. })) | (None, error) => error.into(),
+        (Some(&device), source) => CudaGroupError::Card { device, source },
+    }
+}
+
+impl Rank for CudaExecutor {
+    type Sum = CudaGradientSum;
+    type State = CudaState;
+
+    fn clipped_sum(
+        &mut self,
+        share: &Batch<'_>,
+        clipping: &Clipping,
+        sum: &mut CudaGradientSum,
+    ) -> Result<StepStats, CudaError> {
+        self.resident()?.clipped_sum(share, clipping, sum)
+    }
+
+    fn settle(&mut self) -> Result<(), CudaError> {
+        self.device.bind()?;
+        self.synchronize()
+    }
+
+    fn read(&mut self, sum: &CudaGradientSum) -> Result<Vec<f32>, CudaError> {
+        self.device.bind()?;
+        let mut values = vec![0.0; sum.len];
+        self.whole.fetch(&self.device, address(&sum.values, &self.device.stream), &mut values)?;
+        Ok(values)
+    }
+
+    fn write(&mut self, sum: &mut CudaGradientSum, values: &[f32]) -> Result<(), CudaError> {
+        self.device.bind()?;
+        self.device.upload(values, address(&sum.values, &self.device.stream))
+    }
+
+    fn update(
+        &mut self,
+        sum: CudaGradientSum,
+        state: &mut CudaState,
+        update: &Update<'_>,
+    ) -> Result<(), CudaError> {
+        self.resident()?.update(sum, state, update)
+    }
+}
+
+impl Addition<CudaExecutor> for Communicators {
+    fn add_up(&mut self, ranks: &mut [CudaExecutor], sums: &mut [CudaGradientSum]) -> Result<(), Failed> {
+        let places =
+            ranks.iter().zip(sums).map(|(rank, sum)| (&rank.device, &sum.values)).collect::<Vec<_>>();
+        Ok(self.all_reduce(&places)?)
+    }
+}

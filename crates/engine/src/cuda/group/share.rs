@@ -1,0 +1,105 @@
+//! The shares of a batch that the cards of a group take.
+
+use std::ops::Range;
+
+use dapple_graph::Graph;
+
+use crate::batch::{Batch, Dropout, Targets};
+use crate::error::EngineError;
+
+/// A card's share of a batch.
+#[derive(Debug)]
+pub(super) struct Share<'a> {
+    /// Index of its first sample in the whole batch.
+    pub(super) first: usize,
+    pub(super) batch: Batch<'a>,
+}
+
+/// Equal ranges of `samples`, in order; the first ones are larger by one where they cannot be equal, and empty ones come last.
+pub(super) fn ranges(samples: usize, cards: usize) -> impl Iterator<Item = Range<usize>> {
+    let start = move |card: usize| card * (samples / cards) + card.min(samples % cards);
+    (0..cards).map(move |card| start(card)..start(card + 1))
+}
+
+/// The shares of a batch, one for each card. What a share drops is what the whole batch would. Only lengths are looked at here: every
+/// card checks the values of its own share.
+pub(super) fn shares<'a>(
+    batch: &Batch<'a>,
+    graph: &Graph,
+    cards: usize,
+) -> Result<Vec<Share<'a>>, EngineError> {
+    let shape = graph.output_shape();
+    let (output, positions): (usize, usize) = (shape.iter().product(), shape[1..].iter().product());
+    let input: usize = graph.input_shape().iter().product();
+    let samples = batch.inputs.len() / (input * batch.views).max(1);
+    let views = samples * batch.views;
+    let targets_fit = match batch.targets {
+        Targets::Classes(classes) => classes.len() == views * positions,
+        Targets::Probabilities(values) | Targets::Values(values) => values.len() == views * output,
+    };
+    if batch.views == 0 || batch.inputs.len() != views * input || !targets_fit {
+        // Names what is wrong.
+        batch.check(graph)?;
+    }
+    let share = |range: Range<usize>| {
+        let of = |size: usize| range.start * batch.views * size..range.end * batch.views * size;
+        let dropout = batch.dropout.map(|Dropout { seed, first_sample }| Dropout {
+            seed,
+            first_sample: first_sample + range.start as u64,
+        });
+        let targets = match batch.targets {
+            Targets::Classes(classes) => Targets::Classes(&classes[of(positions)]),
+            Targets::Probabilities(values) => Targets::Probabilities(&values[of(output)]),
+            Targets::Values(values) => Targets::Values(&values[of(output)]),
+        };
+        let batch = Batch { inputs: &batch.inputs[of(input)], targets, dropout, ..*batch };
+        Share { first: range.start, batch }
+    };
+    Ok(ranges(samples, cards).map(share).collect())
+}
+
+impl Share<'_> {
+    /// An error of this share as one of the whole batch.
+    pub(super) fn in_batch(&self, error: EngineError) -> EngineError {
+        match error {
+            EngineError::NotFinite { place, sample } => {
+                EngineError::NotFinite { place, sample: sample + self.first }
+            }
+            EngineError::Class { sample, class, classes } => {
+                EngineError::Class { sample: sample + self.first, class, classes }
+            }
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dapple_graph::zoo;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_are_even_and_cover_every_sample(samples in 0usize..200, cards in 1usize..9) {
+            let ranges: Vec<_> = ranges(samples, cards).collect();
+            prop_assert_eq!(ranges.len(), cards);
+            prop_assert_eq!(ranges.iter().flat_map(Clone::clone).collect::<Vec<_>>(), (0..samples).collect::<Vec<_>>());
+            let lens = ranges.iter().map(ExactSizeIterator::len);
+            prop_assert!(lens.clone().max().unwrap() - lens.min().unwrap() <= 1);
+        }
+    }
+
+    #[test]
+    fn a_batch_of_a_wrong_length_is_refused_as_a_whole() {
+        let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+        for (inputs, classes) in [(783, 1), (784, 2), (2 * 784, 1), (0, 1)] {
+            let (inputs, classes) = (vec![0.0; inputs], vec![0; classes]);
+            let batch = Batch::new(&inputs, Targets::Classes(&classes));
+            let error = shares(&batch, &graph, 2).unwrap_err();
+            assert!(matches!(error, EngineError::Length { .. }), "{error}");
+        }
+        let none = Batch { views: 0, ..Batch::new(&[], Targets::Classes(&[])) };
+        assert!(shares(&none, &graph, 2).is_err());
+    }
+}

@@ -1,0 +1,147 @@
+//! What the cards of a group do together, whatever stands for a card.
+//!
+//! Cards work at the same time, and a group waits for all of them, also where one fails: nothing is begun that needs every card before
+//! every card has said that its own part is done. So a card that fails leaves no other waiting for it.
+
+use dapple_graph::Graph;
+
+use super::super::{CudaError, Update};
+use super::share::shares;
+use crate::batch::Batch;
+use crate::clipping::Clipping;
+use crate::stats::StepStats;
+
+/// A card of a group.
+pub(super) trait Rank: Send {
+    /// Its own sum of clipped gradients.
+    type Sum: Send + Sync;
+    /// What its optimiser remembers.
+    type State: Send;
+
+    /// Adds the clipped gradients of its share to its own sum.
+    fn clipped_sum(
+        &mut self,
+        share: &Batch<'_>,
+        clipping: &Clipping,
+        sum: &mut Self::Sum,
+    ) -> Result<StepStats, CudaError>;
+
+    /// Waits until everything that was started has run, and says whether it failed.
+    fn settle(&mut self) -> Result<(), CudaError>;
+
+    /// Its own sum.
+    fn read(&mut self, sum: &Self::Sum) -> Result<Vec<f32>, CudaError>;
+
+    /// Replaces its own sum.
+    fn write(&mut self, sum: &mut Self::Sum, values: &[f32]) -> Result<(), CudaError>;
+
+    /// Noise and the optimiser's step.
+    fn update(
+        &mut self,
+        sum: Self::Sum,
+        state: &mut Self::State,
+        update: &Update<'_>,
+    ) -> Result<(), CudaError>;
+}
+
+/// Replaces every card's sum by the sum over all cards, the same bits on each.
+pub(super) trait Addition<R: Rank> {
+    fn add_up(&mut self, ranks: &mut [R], sums: &mut [R::Sum]) -> Result<(), Failed>;
+}
+
+/// What failed, and which card of the list, where it was one alone.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Failed {
+    pub(super) rank: Option<usize>,
+    pub(super) error: CudaError,
+}
+
+impl From<CudaError> for Failed {
+    fn from(error: CudaError) -> Self {
+        Self { rank: None, error }
+    }
+}
+
+/// Does every card's work at the same time. All of it is waited for; of several failures the first card's is told.
+pub(super) fn each<W: Send, T: Send>(
+    work: impl IntoIterator<Item = W>,
+    run: impl Fn(W) -> Result<T, CudaError> + Sync,
+) -> Result<Vec<T>, Failed> {
+    let work: Vec<W> = work.into_iter().collect();
+    let run = &run;
+    let results: Vec<Result<T, CudaError>> = match work.len() {
+        // A card alone needs no thread of its own.
+        0 | 1 => work.into_iter().map(run).collect(),
+        _ => std::thread::scope(|scope| {
+            let threads: Vec<_> = work.into_iter().map(|own| scope.spawn(move || run(own))).collect();
+            let ended =
+                || CudaError::Call { call: "running a card", reason: "its thread ended early".into() };
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(ended()))).collect()
+        }),
+    };
+    let numbered = results.into_iter().enumerate();
+    numbered.map(|(rank, result)| result.map_err(|error| Failed { rank: Some(rank), error })).collect()
+}
+
+/// Every card adds the clipped gradients of its share to its own sum. What they say of their samples is in the batch's order.
+///
+/// # Guarantee
+/// Every sample is in one share, so that it adds one vector of norm at most [`Clipping::sensitivity`] to the sums together.
+pub(super) fn clipped_sum<R: Rank>(
+    ranks: &mut [R],
+    graph: &Graph,
+    batch: &Batch<'_>,
+    clipping: &Clipping,
+    sums: &mut [R::Sum],
+) -> Result<StepStats, Failed> {
+    let shares = shares(batch, graph, ranks.len()).map_err(CudaError::from)?;
+    let parts = each(ranks.iter_mut().zip(sums).zip(shares), |((rank, sum), share)| {
+        rank.clipped_sum(&share.batch, clipping, sum).map_err(|error| match error {
+            CudaError::Engine(error) => share.in_batch(error).into(),
+            other => other,
+        })
+    })?;
+    let mut stats = StepStats::default();
+    for part in parts {
+        stats.losses.extend(part.losses);
+        stats.norms.extend(part.norms);
+    }
+    Ok(stats)
+}
+
+/// Adds the sums up, once every card has said that its own is complete.
+pub(super) fn add_up<R: Rank>(
+    ranks: &mut [R],
+    sums: &mut [R::Sum],
+    addition: &mut impl Addition<R>,
+) -> Result<(), Failed> {
+    each(ranks.iter_mut(), Rank::settle)?;
+    addition.add_up(ranks, sums)
+}
+
+/// Every card makes the same noisy sum of the same numbers with the same key, and takes the same step.
+pub(super) fn update<R: Rank>(
+    ranks: &mut [R],
+    sums: Vec<R::Sum>,
+    states: &mut [R::State],
+    update: &Update<'_>,
+) -> Result<(), Failed> {
+    each(ranks.iter_mut().zip(sums).zip(states), |((rank, sum), state)| rank.update(sum, state, update))?;
+    Ok(())
+}
+
+/// Adds in the host's memory, in the order of the cards: slower than over the cards' own links, and the same bits in every process.
+#[derive(Debug)]
+pub(super) struct OnHost;
+
+impl<R: Rank> Addition<R> for OnHost {
+    fn add_up(&mut self, ranks: &mut [R], sums: &mut [R::Sum]) -> Result<(), Failed> {
+        let mut parts = each(ranks.iter_mut().zip(&*sums), |(rank, sum)| rank.read(sum))?.into_iter();
+        let Some(mut whole) = parts.next() else { return Ok(()) };
+        for part in parts {
+            whole.iter_mut().zip(part).for_each(|(whole, part)| *whole += part);
+        }
+        each(ranks.iter_mut().zip(sums), |(rank, sum)| rank.write(sum, &whole))?;
+        Ok(())
+    }
+}

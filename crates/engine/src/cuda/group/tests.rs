@@ -1,0 +1,272 @@
+//! Executors on the processor stand for the cards: the same shares, the same additions and the same failures.
+
+use dapple_graph::zoo;
+
+use super::super::{LatticeNoise, UpdateRule};
+use super::*;
+use crate::batch::{Dropout, Targets};
+use crate::{CpuExecutor, Options};
+
+const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.5 };
+const VIEWS: usize = 2;
+/// Samples of each step: fewer than cards, none, and shares of different sizes.
+const STEPS: [usize; 4] = [5, 1, 0, 7];
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Work {
+    Sum,
+    Settle,
+    Read,
+    Write,
+    Update,
+}
+
+/// What fails on a stand-in, and how.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Error(Work),
+    Panic(Work),
+}
+
+struct StandIn {
+    executor: CpuExecutor,
+    parameters: Parameters,
+    fault: Option<Fault>,
+    done: Vec<Work>,
+}
+
+impl StandIn {
+    fn begin(&mut self, work: Work) -> Result<(), CudaError> {
+        match self.fault {
+            Some(Fault::Error(failing)) if failing == work => {
+                Err(CudaError::OutOfMemory { wanted_mb: 2, free_mb: 1 })
+            }
+            Some(Fault::Panic(failing)) if failing == work => panic!("on purpose"),
+            _ => {
+                self.done.push(work);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Rank for StandIn {
+    type Sum = Vec<f32>;
+    /// Updates so far.
+    type State = u64;
+
+    fn clipped_sum(
+        &mut self,
+        share: &Batch<'_>,
+        clipping: &Clipping,
+        sum: &mut Vec<f32>,
+    ) -> Result<StepStats, CudaError> {
+        self.begin(Work::Sum)?;
+        let mut own = self.executor.gradient_sum();
+        let mut loaded = self.executor.load(&self.parameters)?;
+        let stats = loaded.clipped_sum(share, clipping, &mut own)?;
+        sum.iter_mut().zip(loaded.gradient(own)?).for_each(|(sum, value)| *sum += value);
+        Ok(stats)
+    }
+
+    fn settle(&mut self) -> Result<(), CudaError> {
+        self.begin(Work::Settle)
+    }
+
+    fn read(&mut self, sum: &Vec<f32>) -> Result<Vec<f32>, CudaError> {
+        self.begin(Work::Read)?;
+        Ok(sum.clone())
+    }
+
+    fn write(&mut self, sum: &mut Vec<f32>, values: &[f32]) -> Result<(), CudaError> {
+        self.begin(Work::Write)?;
+        sum.copy_from_slice(values);
+        Ok(())
+    }
+
+    /// Plain descent with something from the key for noise.
+    fn update(&mut self, sum: Vec<f32>, updates: &mut u64, update: &Update<'_>) -> Result<(), CudaError> {
+        self.begin(Work::Update)?;
+        *updates += 1;
+        let key = update.noise.map_or([0; 32], |noise| *noise.key);
+        for entry in self.executor.layout().entries() {
+            let values = self.parameters.get_mut(entry.id);
+            for (index, value) in entry.range.clone().zip(values) {
+                *value -= update.share * (sum[index] + f32::from(key[index % 32]) / 256.0);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds on the host and counts how often it is asked to.
+struct Counted(usize);
+
+impl Addition<StandIn> for Counted {
+    fn add_up(&mut self, ranks: &mut [StandIn], sums: &mut [Vec<f32>]) -> Result<(), Failed> {
+        self.0 += 1;
+        OnHost.add_up(ranks, sums)
+    }
+}
+
+struct Team {
+    graph: Graph,
+    ranks: Vec<StandIn>,
+    additions: Counted,
+}
+
+impl Team {
+    fn new(cards: usize) -> Self {
+        let graph = zoo::small_cnn(&[1, 28, 28], 4).unwrap();
+        let options = Options { threads: 1, ..Options::default() };
+        let rank = || StandIn {
+            executor: CpuExecutor::new(&graph, options.clone()).unwrap(),
+            parameters: Parameters::init(&graph, 3),
+            fault: None,
+            done: Vec::new(),
+        };
+        Self { ranks: (0..cards).map(|_| rank()).collect(), graph, additions: Counted(0) }
+    }
+
+    /// A step over a batch.
+    fn step(&mut self, (inputs, classes): &(Vec<f32>, Vec<u32>), step: u8) -> Result<StepStats, Failed> {
+        let dropout = Some(Dropout { seed: step.into(), first_sample: 40 });
+        let batch = Batch { inputs, targets: Targets::Classes(classes), views: VIEWS, dropout };
+        let key = [step + 1; 32];
+        let update = Update {
+            noise: Some(LatticeNoise { key: &key, lattice: 0.5, deviation: 1500.0 }),
+            share: 0.1,
+            keep: 1.0,
+            rule: UpdateRule::Plain { rate: 1.0 },
+            mean_rest: 0.0,
+        };
+        let len = self.ranks[0].executor.layout().len();
+        let mut sums = vec![vec![0.0; len]; self.ranks.len()];
+        let stats = team::clipped_sum(&mut self.ranks, &self.graph, &batch, &CLIPPING, &mut sums)?;
+        team::add_up(&mut self.ranks, &mut sums, &mut self.additions)?;
+        let mut states = vec![0; self.ranks.len()];
+        team::update(&mut self.ranks, sums, &mut states, &update)?;
+        Ok(stats)
+    }
+
+    /// All steps; losses of each.
+    fn train(&mut self, order: impl Fn(usize) -> usize) -> Vec<Vec<f32>> {
+        let steps = STEPS.into_iter().zip(0..);
+        steps.map(|(samples, step)| self.step(&data(samples, |i| order(i)), step).unwrap().losses).collect()
+    }
+
+    fn values(&self, rank: usize) -> &[f32] {
+        self.ranks[rank].parameters.values()
+    }
+}
+
+/// Samples in an order that takes the `i`-th from a place of at most `samples`.
+fn data(samples: usize, order: impl Fn(usize) -> usize) -> (Vec<f32>, Vec<u32>) {
+    let input = |view: usize| (0..784).map(move |i| (((view * 784 + i) * 7919) % 1013) as f32 / 506.5 - 1.0);
+    let views = |i: usize| (0..VIEWS).map(move |view| i % samples.max(1) * VIEWS + view);
+    let views: Vec<usize> = (0..samples).flat_map(|i| views(order(i))).collect();
+    (
+        views.iter().flat_map(|&view| input(view)).collect(),
+        views.iter().map(|view| (view % 4) as u32).collect(),
+    )
+}
+
+fn close(one: &[f32], other: &[f32]) -> bool {
+    // A few clipped gradients of norm 1/2, added in another order, over four steps.
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| (one - other).abs() <= 2e-6)
+}
+
+#[test]
+fn several_cards_train_as_one_does() {
+    let mut alone = Team::new(1);
+    let losses = alone.train(|i| i);
+    assert_eq!(losses.iter().map(Vec::len).collect::<Vec<_>>(), STEPS);
+    for cards in [2, 3, 7] {
+        let mut team = Team::new(cards);
+        for (got, want) in team.train(|i| i).iter().zip(&losses) {
+            assert!(close(got, want), "{cards}: {got:?} {want:?}");
+        }
+        assert!(close(team.values(0), alone.values(0)), "{cards}");
+        // Every card holds the same bits, so that noise entered once.
+        for rank in 1..cards {
+            assert_eq!(team.values(rank), team.values(0));
+        }
+        // The same list of cards gives the same bits again.
+        let mut again = Team::new(cards);
+        again.train(|i| i);
+        assert_eq!(again.values(0), team.values(0));
+    }
+}
+
+#[test]
+fn it_does_not_matter_which_card_takes_which_sample() {
+    let mut team = Team::new(3);
+    let mut turned = Team::new(3);
+    for (samples, step) in STEPS.into_iter().zip(0..) {
+        // The model drops nothing, so that a sample's gradient does not depend on its place.
+        team.step(&data(samples, |i| i), step).unwrap();
+        turned.step(&data(samples, |i| samples - 1 - i), step).unwrap();
+    }
+    assert!(close(team.values(0), turned.values(0)));
+}
+
+#[test]
+fn a_card_that_fails_stops_the_others_before_they_wait_for_it() {
+    for work in [Work::Sum, Work::Settle, Work::Read, Work::Write, Work::Update] {
+        for (failing, fault) in [(0, Fault::Error(work)), (2, Fault::Error(work)), (1, Fault::Panic(work))] {
+            let mut team = Team::new(3);
+            team.ranks[failing].fault = Some(fault);
+            let failed = team.step(&data(5, |i| i), 0).unwrap_err();
+            assert_eq!(failed.rank, Some(failing), "{fault:?}");
+            assert_eq!(
+                matches!(fault, Fault::Error(_)),
+                matches!(failed.error, CudaError::OutOfMemory { .. })
+            );
+            // What needs every card is begun only when every card's own work is done.
+            let begun = usize::from(matches!(work, Work::Read | Work::Write | Work::Update));
+            assert_eq!(team.additions.0, begun, "{fault:?}");
+            for rank in &team.ranks {
+                assert!(!rank.done.contains(&Work::Update) || work == Work::Update, "{fault:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sample_that_fails_has_its_number_in_the_batch() {
+    let mut team = Team::new(2);
+    let (mut inputs, classes) = data(4, |i| i);
+    inputs[3 * VIEWS * 784] = f32::NAN;
+    let failed = team.step(&(inputs.clone(), classes.clone()), 0).unwrap_err();
+    assert!(
+        matches!(&failed.error, CudaError::Engine(EngineError::NotFinite { sample: 3, .. })),
+        "{failed:?}"
+    );
+    let (inputs, mut classes) = data(4, |i| i);
+    classes[2 * VIEWS] = 9;
+    let failed = team.step(&(inputs, classes), 0).unwrap_err();
+    assert!(matches!(&failed.error, CudaError::Engine(EngineError::Class { sample: 2, .. })), "{failed:?}");
+}
+
+#[test]
+fn a_list_that_is_no_group_is_refused() {
+    let graph = zoo::small_cnn(&[1, 28, 28], 4).unwrap();
+    let open = |devices: &[usize], addition| {
+        CudaGroup::new(&graph, devices, CudaOptions::default(), addition).unwrap_err()
+    };
+    assert_eq!(open(&[], CudaAddition::Nccl), CudaGroupError::Empty);
+    assert_eq!(open(&[], CudaAddition::Host), CudaGroupError::Empty);
+    assert_eq!(open(&[1, 0, 1], CudaAddition::Nccl), CudaGroupError::Twice { device: 1 });
+    // Here the machine itself may lack something; no card has number 99.
+    let error = open(&[99, 98], CudaAddition::Nccl);
+    assert!(
+        matches!(
+            error,
+            CudaGroupError::Together(CudaError::Library { .. } | CudaError::NoDevice { ordinal: 99, .. })
+        ),
+        "{error}"
+    );
+    for error in [CudaGroupError::Empty, CudaGroupError::Twice { device: 1 }, error] {
+        assert!(error.hint().is_some() && !error.to_string().contains('\n'), "{error}");
+    }
+}
