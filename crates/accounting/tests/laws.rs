@@ -138,7 +138,9 @@ proptest! {
         let steps_family = |n: u64| Ok(step(kind, g, c, sigma).self_compose(n));
         let solved = largest_integer("steps", (1, 10_000_000), target, PRECISION, steps_family).unwrap();
         prop_assert!(solved.epsilon.upper <= target.epsilon);
-        prop_assert!(solved.value as f64 >= 0.98 * steps as f64 - 1.0, "{solved:?} for {steps}");
+        // Within the precision of epsilon, not of steps: where rare large losses decide, epsilon hardly depends on them.
+        let next = priced(&steps_family(solved.value + 1)?, delta);
+        prop_assert!(next.upper >= (1.0 - 5.0 * PRECISION.relative) * target.epsilon, "{solved:?} for {steps}");
     }
 }
 

@@ -94,6 +94,16 @@ impl Loss {
         Ok(losses)
     }
 
+    /// The same, known by a bound of this name.
+    pub(crate) fn with_bound(mut self, named: BalancedBound) -> Self {
+        match &mut self {
+            Self::Distribution { bound, .. } => *bound = Some(named),
+            Self::Renyi(ways) => ways.iter_mut().for_each(|(_, bound)| *bound = Some(named)),
+            Self::Allocation(_) => {}
+        }
+        self
+    }
+
     /// The only bound it stands for, where there is one.
     pub(crate) fn bound(&self) -> Option<BalancedBound> {
         match self {

@@ -23,25 +23,35 @@ impl Plan {
         theorem::theorem(self.relation, self.sampling)
     }
 
+    /// Noise in units of the largest contribution.
+    fn sigma(&self) -> f64 {
+        self.noise_multiplier / self.norm()
+    }
+
+    /// The largest contribution in clip norms.
+    fn norm(&self) -> f64 {
+        self.split().map_or(1.0, Split::norm)
+    }
+
+    /// A step of the amplification theorem with `w = (1-g, g(1-c), gc)` in which an absent record lies `d0` away.
+    pub(crate) fn substitution(&self, g: f64, c: f64, d0: f64) -> Result<Step, PlanError> {
+        // q: the probability that a step sees what is protected.
+        let q = g * c;
+        // An operation may drop every private pixel: then no step sees anything of the region.
+        if q == 0.0 {
+            return Ok(Step::Nothing);
+        }
+        let participation = Participation { absent: 1.0 - g, unaffected: g * (1.0 - c), affected: q };
+        let distances = Distances { absent: d0, unaffected: 2.0, affected: 2.0 };
+        Ok(Step::Substitution(Substitution::new(participation, distances, self.sigma())?))
+    }
+
     /// The plan, where it is no schedule, as the accountants know it, with inclusion probability `c`.
     pub(crate) fn part(&self, c: f64) -> Result<Part, PlanError> {
-        // g: sample rate; q: the probability that a step sees what is protected.
-        let (g, steps) = (self.sample_rate(), self.steps);
-        // Noise and public gradients in units of the largest contribution.
-        let norm = self.split().map_or(1.0, Split::norm);
-        let sigma = self.noise_multiplier / norm;
-        let public = self.public_tokens.map_or(0.0, PublicTokens::reach) / norm;
-        let substitution = |d0: f64| -> Result<Part, PlanError> {
-            let q = g * c;
-            // An operation may drop every private pixel: then no step sees anything of the region.
-            if q == 0.0 {
-                return Ok(Part::Independent { step: Step::Nothing, steps });
-            }
-            let participation = Participation { absent: 1.0 - g, unaffected: g * (1.0 - c), affected: q };
-            let distances = Distances { absent: d0, unaffected: 2.0, affected: 2.0 };
-            let step = Step::Substitution(Substitution::new(participation, distances, sigma)?);
-            Ok(Part::Independent { step, steps })
-        };
+        // g: sample rate.
+        let (g, steps, sigma) = (self.sample_rate(), self.steps, self.sigma());
+        let public = self.public_tokens.map_or(0.0, PublicTokens::reach) / self.norm();
+        let substitution = |d0: f64| Ok(Part::Independent { step: self.substitution(g, c, d0)?, steps });
         // A microbatch turned around moves the sum by two clip norms: half the noise in units of the movement (X section 2).
         let moved = if self.averaged.shares_clip() { 2.0 } else { 1.0 };
         match self.theorem()? {

@@ -1,14 +1,14 @@
 //! Substitutions under balanced sampling, where no theorem counts the hidden steps for both contents at once.
 
-use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{Pld, Precision, limits};
+use dapple_accounting::{Precision, limits};
 
 use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
 use crate::loss::{Answer, BalancedBound, Loss};
+use crate::part::Part;
 use crate::plan::Plan;
 use crate::spec::Accountant;
-use crate::{Relation, Sampling, Split};
+use crate::{Relation, Sampling};
 
 /// How delta is shared out between removal and addition; the best counts.
 const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
@@ -41,26 +41,23 @@ impl Plan {
     /// The loss if the steps that the record joins were known; `None` beyond the accountant's limits.
     ///
     /// # Guarantee
-    /// Both contents join the same steps, so that by joint convexity a run costs no more than one whose steps are known: `k`
-    /// Gaussians an epoch at twice the norm of a contribution. For `k = T` this is the run itself.
+    /// Both contents join the same steps, so that by joint convexity a run costs no more than one whose steps are known. In each of
+    /// the `k` steps of an epoch the record is present, and its crop misses the region with probability `1 - c`: the
+    /// amplification theorem with `w = (0, 1-c, c)`. Without a crop these are Gaussians at twice the norm of a contribution, and for
+    /// `k = T` that is the run itself.
     pub(crate) fn known_steps(&self, accountant: Accountant) -> Option<Loss> {
-        let mut distances = Vec::new();
+        let mut parts = Vec::new();
         for part in self.parts() {
             let Sampling::Balanced { per_record, epoch_steps } = part.sampling else { return None };
-            let appearances = (part.steps / epoch_steps * per_record) as f64;
-            let norm = part.split().map_or(1.0, Split::norm);
-            distances.push(2.0 * norm * appearances.sqrt() / part.noise_multiplier);
+            // Never absent, so that the distance from an absent record does not matter.
+            let step = part.substitution(1.0, part.inclusion_probability(), 2.0).ok()?;
+            parts.push(Part::Independent { step, steps: part.steps / epoch_steps * per_record });
         }
-        let distance = distances.iter().map(|distance| distance * distance).sum::<f64>().sqrt();
-        let bound = Some(BalancedBound::KnownSteps);
-        match accountant {
-            Accountant::Pld => {
-                Pld::gaussian_distance(distance).ok().map(|pld| Loss::Distribution { pld, bound })
-            }
-            Accountant::Rdp => {
-                Rdp::gaussian(distance, 1.0).ok().map(|rdp| Loss::Renyi(vec![(Some(rdp), bound)]))
-            }
-        }
+        let loss = match accountant {
+            Accountant::Pld => Loss::distribution(&parts),
+            Accountant::Rdp => Loss::renyi(&parts),
+        };
+        Some(loss.ok()?.with_bound(BalancedBound::KnownSteps))
     }
 }
 

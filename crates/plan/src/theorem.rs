@@ -97,7 +97,7 @@ impl Theorem {
                 "balanced iteration subsampling under add/remove, both directions (Dong, Chen and Ozgur 2025, Theorem 3.8; Feldman and Shenfeld 2025): k Gaussians hidden among the T steps of an epoch against none"
             }
             Self::BalancedSubstitution => {
-                "the better of two bounds on a substitution under balanced iteration subsampling: removal of the record's contributions and addition of others in their place, joined by P - e^(e1+e2) Q = (P - e^e1 M) + e^e1 (M - e^e2 Q), each under add/remove (Dong, Chen and Ozgur 2025, Theorem 3.8; Feldman and Shenfeld 2025); or Gaussians at twice the norm of a contribution in the steps that the record joins (joint convexity); crops are not counted"
+                "the better of two bounds on a substitution under balanced iteration subsampling: removal of the record's contributions and addition of others in their place, joined by P - e^(e1+e2) Q = (P - e^e1 M) + e^e1 (M - e^e2 Q), each under add/remove (Dong, Chen and Ozgur 2025, Theorem 3.8; Feldman and Shenfeld 2025); or the steps that the record joins taken as known (joint convexity), in each of which a crop misses what is protected with probability 1-c: the pair (1-c) N(-2) + c N(0) against N(-2), by advanced joint convexity (Balle, Barthe and Gaboardi 2018), composed as two-sided dominating pairs (Zhu, Dong and Wang 2022); only the second counts crops"
             }
             Self::BalancedUser { .. } => {
                 "balanced iteration subsampling of users under adding or removing a user, both directions (Dong, Chen and Ozgur 2025, Theorem 3.8, with clients in the place of samples; Feldman and Shenfeld 2025): k Gaussians hidden among the T rounds of an epoch against none"

@@ -136,6 +136,45 @@ fn substitutions_cost_no_more_than_is_certified() {
 }
 
 #[test]
+fn cropped_substitutions_cost_no_more_than_is_certified() {
+    // In the steps that the record joins it contributes +C against -C where the crop sees the patch, and -C where it does not.
+    for (steps, k, sigma, seed) in [(6, 2, 0.5, 0x9E37_79B9_7F4A_7C15), (4, 4, 1.0, 0xD1B5_4A32_D192_ED03)] {
+        let delta = 0.05;
+        let mut settings = balanced(steps, k, sigma, delta);
+        let pipeline = [("relation", "patch"), ("image", "10"), ("patch", "1"), ("crop", "5")];
+        settings.extend(pipeline.map(|(key, value)| (key, value.to_owned())));
+        // 5 of the 6 origins along each side see the pixel.
+        let c = 25.0 / 36.0;
+        let plan = plan(&settings);
+        let mut generator = Generator(seed);
+        let mut gain_at = |epsilon: f64| {
+            let mut mean = 0.0;
+            for _ in 0..RUNS {
+                let outputs: Vec<f64> = subset(steps, k, &mut generator)
+                    .iter()
+                    .map(|&joins| {
+                        let sign = if generator.uniform() < c { 1.0 } else { -1.0 };
+                        f64::from(u8::from(joins)) * sign + sigma * generator.normal()
+                    })
+                    .collect();
+                // Likelihoods of a step that is joined over that of one that is not.
+                let ratio = |y: f64, sign: f64| ((sign * y - 0.5) / (sigma * sigma)).exp();
+                let [here, there] = [c, 0.0].map(|seen| {
+                    let one = |&y: &f64| seen * ratio(y, 1.0) + (1.0 - seen) * ratio(y, -1.0);
+                    mean_over_subsets(&outputs.iter().map(one).collect::<Vec<f64>>(), k)
+                });
+                mean += (1.0 - epsilon.exp() * there / here).max(0.0) / f64::from(RUNS);
+            }
+            mean
+        };
+        let certified = plan.epsilon(Precision::default()).unwrap().upper;
+        assert!(gain_at(certified) - margin(RUNS) <= delta);
+        // A third of it would be too little: the run tells something.
+        assert!(gain_at(certified / 3.0) - margin(RUNS) > delta, "{certified}");
+    }
+}
+
+#[test]
 fn hidden_submodels_cost_what_is_certified() {
     // Three submodels beside a shared part, users drawn by coins, four rounds.
     let (submodels, inside, beside, sigma, rate, epsilon) = (3, 0.9f64, 0.4f64, 0.6, 0.5, 0.5);

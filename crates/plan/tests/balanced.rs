@@ -175,14 +175,10 @@ fn a_substitution_is_a_removal_and_an_addition() {
     let half = at(0.5e-5);
     let found = bracket(&two).upper;
     assert!(found <= (half + at(0.5e-5 * (-half).exp())) * 1.001 && found > bracket(&one).upper, "{found}");
-    // Crops and tokens are priced as whole records are.
-    let cropped = with(&[("relation", "patch"), ("patch", "5"), ("image", "100"), ("crop", "20")]);
-    assert_eq!(
-        (bracket(&cropped), bracket(&with(&[("relation", "masked")]))),
-        (bracket(&two), bracket(&two))
-    );
-    let certificate = cropped.price(Precision::default()).unwrap();
-    assert!(certificate.theorem.contains("crops are not counted"), "{}", certificate.theorem);
+    // Tokens are priced as whole records are.
+    let masked = with(&[("relation", "masked")]);
+    assert_eq!(bracket(&masked), bracket(&two));
+    let certificate = masked.price(Precision::default()).unwrap();
     assert!(certificate.epsilon.lower.is_none() && !certificate.allocation.unwrap().tight);
     assert!(two.price_rdp().unwrap().epsilon.upper >= found * 0.999);
     // Every step known and every step joined: Gaussians at distance 2, which with little noise is the better bound anyway.
@@ -206,6 +202,30 @@ fn a_substitution_is_a_removal_and_an_addition() {
     let noise = calibrate(&asked, &[], Unknown::NoiseMultiplier, Precision::default()).unwrap();
     // The bracket of one move is 0.1 % wide.
     assert!((0.995..=1.0).contains(&noise.certificate.epsilon.upper), "{:?}", noise.certificate.epsilon);
+}
+
+#[test]
+fn a_patch_is_seen_by_some_crops_of_known_steps() {
+    let base = [("steps", "300"), ("per-record", "30"), ("noise-multiplier", "1"), ("relation", "patch")];
+    let with = |more: &[(&str, &str)]| plan(&[&base[..], more].concat());
+    let cropped = with(&[("patch", "5"), ("image", "100"), ("crop", "20")]);
+    // 20 + 5 - 1 of the 100 - 20 + 1 origins along each side see the patch.
+    let c = (24.0f64 / 81.0).powi(2);
+    let seen = Pld::gaussian(2.0, 1.0).unwrap().subsample_without_replacement(c).unwrap().self_compose(30);
+    assert_overlap(bracket(&cropped), seen.epsilon(1e-5, Precision::default()).unwrap());
+    let certificate = cropped.price(Precision::default()).unwrap();
+    let allocation = certificate.allocation.unwrap();
+    assert!(allocation.bound.contains("taken as known") && !allocation.tight, "{}", allocation.bound);
+    assert!(certificate.theorem.contains("only the second counts crops"), "{}", certificate.theorem);
+    assert!(cropped.price_rdp().unwrap().epsilon.upper >= certificate.epsilon.upper * 0.999);
+    // A crop that always sees the patch gains nothing, a smaller one more.
+    let [whole, none] =
+        [&[("patch", "5"), ("image", "100"), ("crop", "98")][..], &[("patch", "5")]].map(with);
+    assert_eq!(bracket(&whole), bracket(&none));
+    assert!(bracket(&cropped).upper < bracket(&whole).upper);
+    assert!(
+        bracket(&with(&[("patch", "5"), ("image", "100"), ("crop", "10")])).upper < bracket(&cropped).lower
+    );
 }
 
 #[test]

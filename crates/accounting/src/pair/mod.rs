@@ -90,7 +90,11 @@ impl Pair {
     }
 
     pub(crate) fn mirrored(self) -> Self {
-        Self::Mirrored(Box::new(self))
+        match self {
+            // Their losses above and below 0 mirror each other already; Gaussian steps can then be joined into one.
+            Self::Gaussian(_) | Self::Laplace(_) | Self::Mirrored(_) => self,
+            other => Self::Mirrored(Box::new(other)),
+        }
     }
 
     pub(crate) fn reversed(self) -> Self {

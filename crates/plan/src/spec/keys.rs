@@ -325,7 +325,11 @@ pub const KEYS: &[Key] = &[
     file_only("performance.threads", "2", "the number of worker threads"),
     file_only("performance.microbatch", "16", "the number of records computed at once"),
     file_only("performance.prefetch", "2", "the number of batches decoded ahead"),
-    file_only("performance.device", "cuda:0", "where gradients are computed: auto, cpu, cuda or cuda:N")
+    file_only(
+        "performance.device",
+        "cuda:0",
+        "where gradients are computed: auto, cpu, cuda, cuda:N, several cards cuda:N,M.. or cuda:all",
+    )
         .or("auto: a GPU where one can be used"),
     file_only("performance.precision", "f32", "how a GPU rounds the factors of products")
         .words(&["f32", "tf32", "bf16"])

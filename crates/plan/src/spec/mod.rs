@@ -1,5 +1,6 @@
 //! What a user writes: an unchecked plan, with every value optional.
 
+mod device;
 pub mod keys;
 mod layers;
 mod performance;
@@ -11,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Relation, Scheme, hash};
 
-pub use performance::{DeviceChoice, FactorPrecision, NoSuchDevice, Performance};
+pub use device::{CardList, DeviceChoice, NoSuchDevice};
+pub use performance::{FactorPrecision, Performance};
 pub use training::{
     ClippingKind, DataFormat, DataSpec, EvaluationKind, ModelSpec, NormSpec, OptimiserKind, OptimiserSpec,
     ScheduleKind, TrainSpec,
