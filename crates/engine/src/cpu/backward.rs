@@ -22,7 +22,7 @@ pub(crate) struct Backward<'a> {
 
 impl Backward<'_> {
     fn stride(&self, slot: usize) -> usize {
-        self.shared.schedule.buffers[slot]
+        self.shared.schedule.stride(slot)
     }
 
     fn input(&self, index: usize, item: usize) -> &[f32] {
@@ -42,7 +42,9 @@ impl Backward<'_> {
 
     fn saved(&self, item: usize) -> &[f32] {
         match self.action.saved {
-            Some(slot) => &self.buffers[slot][item * self.stride(slot)..][..self.stride(slot)],
+            Some(slot) => {
+                &self.buffers[slot][item * self.stride(slot)..][..self.shared.schedule.buffers[slot].len]
+            }
             None => &[],
         }
     }
@@ -200,6 +202,9 @@ impl Backward<'_> {
                 }
             }
             Kernel::MaxPool(pool) => {
+                if pool.relu {
+                    pointwise::mask(self.output(item), g);
+                }
                 if let Some((dx, accumulate)) = self.part(taken, 0, item) {
                     pool.backward(g, self.saved(item), dx, accumulate);
                 }

@@ -7,6 +7,7 @@ mod gemm;
 mod kernel;
 mod matrix;
 mod norm;
+mod plan;
 mod pointwise;
 mod pool;
 mod program;
@@ -27,7 +28,6 @@ use crate::layout::Layout;
 use crate::stats::StepStats;
 use kernel::Lanes;
 use program::Program;
-use share::Sharing;
 pub use sum::GradientSum;
 use worker::{Work, Worker};
 
@@ -58,7 +58,7 @@ pub struct CpuExecutor {
     inference: Program,
     workers: Vec<Worker>,
     inference_workers: Vec<Worker>,
-    /// Memory of an earlier sum.
+    /// Where a parameter's sum lies while it is put into order.
     spare: Vec<f32>,
 }
 
@@ -85,15 +85,15 @@ impl CpuExecutor {
             .num_threads(threads)
             .build()
             .map_err(|error| EngineError::Threads { threads, reason: error.to_string() })?;
-        let lanes = Lanes::detect();
+        let options = Options { threads, ..options };
         Ok(Self {
             graph: graph.clone(),
             layout: Layout::new(graph),
-            options: Options { threads, ..options },
-            lanes,
+            options,
+            lanes: Lanes::detect(),
             pool,
             training: None,
-            inference: Program::inference(graph),
+            inference: Program::inference(graph, &options),
             workers: Vec::new(),
             inference_workers: Vec::new(),
             spare: Vec::new(),
@@ -140,7 +140,7 @@ impl Loaded<'_, '_> {
     pub fn forward(&mut self, inputs: &[f32]) -> Result<Vec<f32>, EngineError> {
         let executor = &mut *self.executor;
         let samples = batch::samples(&executor.graph, inputs, 1)?;
-        let sharing = Sharing::new(&executor.options, executor.inference.item_bytes());
+        let sharing = executor.inference.sharing(&executor.options);
         let CpuExecutor {
             graph, layout, lanes, pool, inference: program, inference_workers: workers, ..
         } = executor;
@@ -193,21 +193,14 @@ impl Loaded<'_, '_> {
         let views = batch.views;
         if executor.training.as_ref().is_none_or(|(planned, _)| *planned != views) {
             let CpuExecutor { graph, layout, options, .. } = &*executor;
-            let mut program = Program::training(graph, layout, views, options.checkpoints);
-            if !options.checkpoints
-                && options.memory == 0
-                && program.item_bytes() * views > share::TOTAL_BYTES
-            {
-                program = Program::training(graph, layout, views, true);
-            }
-            executor.training = Some((views, program));
+            executor.training = Some((views, Program::training(graph, layout, views, options)));
             executor.workers.clear();
             self.training_ready = false;
         }
-        let CpuExecutor { graph, options, lanes, pool, layout, training, workers, spare, .. } = executor;
+        let CpuExecutor { graph, options, lanes, pool, layout, training, workers, .. } = executor;
         let Some((_, program)) = training else { return Ok(StepStats::default()) };
-        let sharing = Sharing::new(options, program.item_bytes() * views);
-        pool.install(|| program.reserve(layout, sum, spare))?;
+        let sharing = program.sharing(options);
+        pool.install(|| sum.reserve());
         if !self.training_ready {
             pool.install(|| program.prepare(*lanes, self.parameters));
             self.training_ready = true;
@@ -247,12 +240,9 @@ impl Loaded<'_, '_> {
     pub fn gradient(&mut self, sum: GradientSum) -> Result<Vec<f32>, EngineError> {
         let CpuExecutor { pool, layout, training, spare, .. } = &mut *self.executor;
         sum.check(layout)?;
-        let GradientSum { values: mut gradient, arranged, empty } = sum;
+        let GradientSum { values: mut gradient, empty } = sum;
         match training {
-            Some((_, program)) if !empty => {
-                pool.install(|| program.export(layout, &arranged, &mut gradient));
-                *spare = arranged;
-            }
+            Some((_, program)) if !empty => pool.install(|| program.export(layout, &mut gradient, spare)),
             _ => gradient.fill(0.0),
         }
         Ok(gradient)

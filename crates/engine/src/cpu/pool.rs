@@ -5,25 +5,38 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::gemm::window_pairs;
 use super::kernel::{Class, Pair};
+use super::pointwise;
 
 /// Largest value of each window; remembers which tap held it.
 #[derive(Debug, Clone)]
 pub(crate) struct MaxPool {
     pub(crate) channels: usize,
+    /// Whether negative maxima become zero.
+    pub(crate) relu: bool,
     classes: Vec<Class>,
 }
 
 impl MaxPool {
-    pub(crate) fn new(window: &Window, channels: usize, input: &[usize], output: &[usize]) -> Self {
+    pub(crate) fn new(
+        window: &Window,
+        channels: usize,
+        input: &[usize],
+        output: &[usize],
+        relu: bool,
+    ) -> Self {
         let taps = window_pairs(window, input, output);
-        Self { channels, classes: Class::sort(&taps, output.iter().product()) }
+        Self { channels, relu, classes: Class::sort(&taps, output.iter().product()) }
     }
 
     /// `winner` holds the tap of each output value.
     pub(crate) fn forward(&self, x: &[f32], y: &mut [f32], winner: &mut [f32]) {
         Arch::new().dispatch(MaxForward { pool: self, x, y, winner });
+        if self.relu {
+            pointwise::relu(y);
+        }
     }
 
+    /// The gradient must be masked before, if negative maxima became zero.
     pub(crate) fn backward(&self, g: &[f32], winner: &[f32], dx: &mut [f32], accumulate: bool) {
         if !accumulate {
             dx.fill(0.0);

@@ -5,13 +5,16 @@ use std::ops::Range;
 use dapple_graph::{Graph, Parameters};
 use rayon::prelude::*;
 
+use super::Options;
 use super::form::{Form, Transfer};
 use super::gemm::Prepared;
 use super::kernel::Lanes;
+use super::plan::Plan;
 use super::pointwise;
-use super::schedule::{self, ActionKind, Purpose, Schedule};
-use super::step::{Kernel, Steps, lower};
-use super::sum::GradientSum;
+use super::schedule::{self, ActionKind, Schedule};
+use super::share::{Bytes, Sharing, TOTAL_BYTES};
+use super::step::{Kernel, Step, Steps, lower};
+use super::sum::{BLOCK, GradientSum};
 use super::worker::{Shared, Worker};
 use crate::clipping::Clipping;
 use crate::error::EngineError;
@@ -23,13 +26,12 @@ use crate::stats::StepStats;
 pub(crate) struct Program {
     pub(crate) steps: Steps,
     schedule: Schedule,
+    bytes: Bytes,
     prepared: Vec<Prepared>,
     places: Vec<Option<Range<usize>>>,
     materialised: usize,
     /// For every trainable parameter, how its gradient is made.
     sources: Vec<Source>,
-    /// Numbers of sums in the kernels' order.
-    arranged: usize,
     output: (usize, Transfer),
 }
 
@@ -40,8 +42,8 @@ struct Source {
     step: Option<usize>,
     /// Where it lies in a sample's materialised gradient; `None` if it is deferred.
     place: Option<Range<usize>>,
-    /// Where it is summed in the kernels' order; `None` if that is the parameter's own.
-    arranged: Option<Range<usize>>,
+    /// Whether it is summed in the kernels' order, which is not the parameter's own.
+    arranged: bool,
     /// Buffers of the inputs and the gradients of a deferred step.
     deferred: Option<Deferred>,
 }
@@ -54,7 +56,7 @@ struct Deferred {
 
 /// Floating-point operations of the matrix products of one sample: forward, data gradient and weight gradient.
 pub(crate) fn operations(steps: &Steps) -> usize {
-    let of = |step: &super::step::Step| match &step.kernel {
+    let of = |step: &Step| match &step.kernel {
         Kernel::Gemm(gemm) => {
             let first = matches!(steps.steps[step.inputs[0]].kernel, Kernel::Input(_));
             gemm.multiplications() * if first { 4 } else { 6 }
@@ -65,37 +67,23 @@ pub(crate) fn operations(steps: &Steps) -> usize {
 }
 
 impl Program {
-    pub(crate) fn inference(graph: &Graph) -> Self {
+    pub(crate) fn inference(graph: &Graph, options: &Options) -> Self {
         let mut steps = lower(graph, false);
         steps.steps.iter_mut().for_each(|step| step.needs_gradient = false);
-        let deferred = vec![false; steps.steps.len()];
-        let purpose = Purpose { training: false, checkpoints: false, deferred: &deferred };
-        Self::new(graph, steps, &purpose, None)
+        let plan = Plan::inference(&steps, options);
+        Self::new(graph, steps, plan, None)
     }
 
-    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, checkpoints: bool) -> Self {
+    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, options: &Options) -> Self {
         let steps = lower(graph, true);
-        let deferred: Vec<bool> = steps
-            .steps
-            .iter()
-            .map(|step| match &step.kernel {
-                Kernel::Gemm(gemm) => {
-                    let trains = layout.position(gemm.weight).is_some() && step.needs_gradient;
-                    // With checkpoints memory comes first: a layer is deferred only if what it keeps is less than its gradient.
-                    let kept = gemm.rows_in * gemm.channels + gemm.rows_out * gemm.out;
-                    trains && gemm.prefers_ghost(views) && (!checkpoints || kept < gemm.weight_len())
-                }
-                _ => false,
-            })
-            .collect();
-        let purpose = Purpose { training: true, checkpoints, deferred: &deferred };
-        Self::new(graph, steps, &purpose, Some(layout))
+        let plan = Plan::training(&steps, layout, views, options, TOTAL_BYTES);
+        Self::new(graph, steps, plan, Some(layout))
     }
 
-    fn new(graph: &Graph, steps: Steps, purpose: &Purpose<'_>, layout: Option<&Layout>) -> Self {
-        let schedule = Schedule::new(&steps, purpose);
+    fn new(graph: &Graph, steps: Steps, plan: Plan, layout: Option<&Layout>) -> Self {
+        let Plan { schedule, bytes, deferred } = plan;
         let mut places = vec![None; graph.parameters().len()];
-        let (mut materialised, mut arranged) = (0, 0);
+        let mut materialised = 0;
         let mut sources = Vec::new();
         for entry in layout.map_or(&[][..], Layout::entries) {
             let step = steps.steps.iter().position(|step| match &step.kernel {
@@ -103,7 +91,7 @@ impl Program {
                 Kernel::Depthwise(depthwise) => depthwise.weight == entry.id,
                 _ => false,
             });
-            let deferred = step.filter(|&step| purpose.deferred[step]).and_then(|step| {
+            let deferred = step.filter(|&step| deferred[step]).and_then(|step| {
                 let action =
                     schedule.actions.iter().find(|a| a.step == step && a.kind == ActionKind::Backward)?;
                 Some(Deferred { input: action.inputs[0], gradient: action.gradient? })
@@ -114,14 +102,9 @@ impl Program {
                 places[entry.id.index()] = Some(place.clone());
                 place
             });
-            let moves = step.is_some_and(|step| match &steps.steps[step].kernel {
+            let arranged = step.is_some_and(|step| match &steps.steps[step].kernel {
                 Kernel::Gemm(gemm) => !gemm.natural(),
                 _ => true,
-            });
-            let arranged = moves.then(|| {
-                let place = arranged..arranged + entry.range.len();
-                arranged = place.end;
-                place
             });
             sources.push(Source { step, place, arranged, deferred });
         }
@@ -131,12 +114,12 @@ impl Program {
         let transfer = Transfer::new(&form.shape, (0, form.strides()), (0, logical.strides()));
         let output = (last.map_or(0, |action| action.output), transfer);
         let prepared = vec![Prepared::default(); steps.steps.len()];
-        Self { steps, schedule, prepared, places, materialised, sources, arranged, output }
+        Self { steps, schedule, bytes, prepared, places, materialised, sources, output }
     }
 
-    /// Bytes that one item needs.
-    pub(crate) fn item_bytes(&self) -> usize {
-        4 * (self.schedule.buffers.iter().sum::<usize>() + self.materialised)
+    /// How samples are shared among threads.
+    pub(crate) fn sharing(&self, options: &Options) -> Sharing {
+        Sharing::new(options, self.bytes)
     }
 
     /// Arranges the weights of every layer.
@@ -192,7 +175,7 @@ impl Program {
     pub(crate) fn collect(&self, worker: &Worker, outputs: &mut [f32]) {
         let (slot, transfer) = &self.output;
         let len = self.steps.steps[self.steps.output].form.len();
-        let stride = self.schedule.buffers[*slot];
+        let stride = self.schedule.stride(*slot);
         for (item, output) in outputs.chunks_exact_mut(len).enumerate() {
             transfer.copy(&worker.buffers[*slot][item * stride..][..len], output);
         }
@@ -200,7 +183,7 @@ impl Program {
 
     /// A part of a worker's buffer: one item of a value of `len` numbers.
     fn item<'w>(&self, worker: &'w Worker, slot: usize, item: usize, len: usize) -> &'w [f32] {
-        &worker.buffers[slot][item * self.schedule.buffers[slot]..][..len]
+        &worker.buffers[slot][item * self.schedule.stride(slot)..][..len]
     }
 
     /// Takes the norms that the layers have not taken yet, decides the samples' clipping factors, and applies them to deferred gradients.
@@ -231,7 +214,7 @@ impl Program {
             let Some(Deferred { gradient, .. }) = source.deferred else { continue };
             let Some(step) = source.step else { continue };
             let len = self.steps.steps[step].form.len();
-            let stride = self.schedule.buffers[gradient];
+            let stride = self.schedule.stride(gradient);
             for item in 0..samples * views {
                 let factor = factors[item / views * entries + index];
                 if factor != 1.0 {
@@ -283,10 +266,7 @@ impl Program {
     ) {
         let entries = layout.entries().len();
         for (index, (source, entry)) in self.sources.iter().zip(layout.entries()).enumerate() {
-            let part = match &source.arranged {
-                Some(range) => &mut sum.arranged[range.clone()],
-                None => &mut sum.values[entry.range.clone()],
-            };
+            let part = &mut sum.values[entry.range.clone()];
             if let Some(place) = &source.place {
                 part.par_chunks_mut(BLOCK).enumerate().for_each(|(block, part)| {
                     let start = place.start + block * BLOCK;
@@ -320,32 +300,18 @@ impl Program {
         }
     }
 
-    /// Makes zeros of an empty sum, in the memory of an earlier one.
-    pub(crate) fn reserve(
-        &self,
-        layout: &Layout,
-        sum: &mut GradientSum,
-        spare: &mut Vec<f32>,
-    ) -> Result<(), EngineError> {
-        if std::mem::replace(&mut sum.empty, false) {
-            sum.arranged = std::mem::take(spare);
-            sum.arranged.resize(self.arranged, 0.0);
-            sum.arranged.par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0));
-            // What is summed in the kernels' order is written as a whole at the end.
-            for (source, entry) in self.sources.iter().zip(layout.entries()) {
-                if source.arranged.is_none() {
-                    sum.values[entry.range.clone()].par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0));
-                }
-            }
-        }
-        if sum.arranged.len() == self.arranged { Ok(()) } else { Err(EngineError::Parameters) }
-    }
-
-    /// Puts every parameter's sum into the parameter's own order.
-    pub(crate) fn export(&self, layout: &Layout, arranged: &[f32], gradient: &mut [f32]) {
-        for (source, entry) in self.sources.iter().zip(layout.entries()) {
-            let (Some(range), Some(step)) = (&source.arranged, source.step) else { continue };
-            let (sum, part) = (&arranged[range.clone()], &mut gradient[entry.range.clone()]);
+    /// Puts every parameter's sum into the parameter's own order, by way of the spare memory.
+    pub(crate) fn export(&self, layout: &Layout, gradient: &mut [f32], spare: &mut Vec<f32>) {
+        let arranged = || self.sources.iter().zip(layout.entries()).filter(|(source, _)| source.arranged);
+        let longest = arranged().map(|(_, entry)| entry.range.len()).max().unwrap_or(0);
+        spare.resize(longest, 0.0);
+        for (source, entry) in arranged() {
+            let Some(step) = source.step else { continue };
+            let part = &mut gradient[entry.range.clone()];
+            let sum = &mut spare[..part.len()];
+            sum.par_chunks_mut(BLOCK)
+                .zip(part.par_chunks(BLOCK))
+                .for_each(|(to, from)| to.copy_from_slice(from));
             match &self.steps.steps[step].kernel {
                 Kernel::Gemm(gemm) => gemm.export(&self.prepared[step], sum, part),
                 Kernel::Depthwise(depthwise) => depthwise.export(sum, part),
@@ -355,26 +321,5 @@ impl Program {
     }
 }
 
-/// Numbers that one thread adds up at a time.
-const BLOCK: usize = 16 * 1024;
 /// Items whose deferred gradients are summed in one product.
 const TOGETHER: usize = 64;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use dapple_graph::zoo::{Norm, ResNet, psp_net, resnet};
-
-    #[test]
-    fn checkpoints_save_memory() {
-        let classifier = resnet(ResNet::R50, &[3, 224, 224], 10, Norm::Group(32)).unwrap();
-        // Values that skip parts of the network are kept.
-        let pyramid = psp_net(ResNet::R50, &[3, 257, 257], 19, Norm::Group(32)).unwrap();
-        for graph in [classifier, pyramid] {
-            let layout = Layout::new(&graph);
-            let len = |checkpoints| Program::training(&graph, &layout, 1, checkpoints).item_bytes();
-            let (all, some) = (len(false), len(true));
-            assert!(3 * some < 2 * all, "{some} of {all}");
-        }
-    }
-}

@@ -3,7 +3,9 @@
 use dapple_graph::plan::{Lifetime, MemoryPlan};
 
 use super::kernel::Lanes;
+use super::pool::MaxPool;
 use super::segments::Segments;
+use super::share::Bytes;
 use super::step::{Kernel, Step, Steps};
 
 /// One piece of work with the buffers it reads and writes.
@@ -42,8 +44,23 @@ pub(crate) struct Stretch {
 pub(crate) struct Schedule {
     pub(crate) actions: Vec<Action>,
     pub(crate) stretches: Vec<Stretch>,
-    /// Numbers per item of each buffer.
-    pub(crate) buffers: Vec<usize>,
+    pub(crate) buffers: Vec<Buffer>,
+}
+
+/// Memory for values that are never alive together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Buffer {
+    /// Numbers of one item.
+    pub(crate) len: usize,
+    /// Numbers from one item to the next; zero if its values are gone before the next item comes.
+    pub(crate) stride: usize,
+}
+
+impl Buffer {
+    /// Numbers that so many items need.
+    pub(crate) fn numbers(&self, items: usize) -> usize {
+        if self.stride == 0 { self.len.min(self.len * items) } else { self.stride * items }
+    }
 }
 
 /// A value whose buffer is planned: of a step, in the first forward pass or in one repeated for the backward pass.
@@ -59,6 +76,8 @@ pub(crate) struct Purpose<'a> {
     pub(crate) training: bool,
     /// Whether activations are computed a second time rather than kept.
     pub(crate) checkpoints: bool,
+    /// Whether a worker holds one item at a time: then every item is the last, and values of all stretches may share memory.
+    pub(crate) single: bool,
     /// Steps whose input and gradient are read after the backward pass, for the deferred weight gradient.
     pub(crate) deferred: &'a [bool],
 }
@@ -97,7 +116,7 @@ impl Schedule {
         let mut actions = Vec::new();
         for (time, &(index, kind, again)) in order.iter().enumerate() {
             let step = &steps.steps[index];
-            let reads = reads(&step.kernel);
+            let reads = reads(&step.kernel, purpose.deferred[index]);
             let mut action = Action {
                 step: index,
                 kind,
@@ -172,11 +191,13 @@ impl Schedule {
         if !purpose.training {
             planner.keep(Value::Activation(steps.output, false));
         }
-        let plan = planner.assign(order.len());
+        let stretches = stretches(steps, &actions);
+        let passing: &[Stretch] = if purpose.single { &[] } else { &stretches };
+        let (assignment, buffers) = planner.assign(order.len(), passing);
         for action in &mut actions {
             let settle = |buffer: &mut usize| {
                 if *buffer != usize::MAX {
-                    *buffer = plan.assignment[*buffer];
+                    *buffer = assignment[*buffer];
                 }
             };
             action.inputs.iter_mut().for_each(settle);
@@ -185,10 +206,19 @@ impl Schedule {
             action.gradient.iter_mut().for_each(settle);
             action.input_gradients.iter_mut().flatten().for_each(|(buffer, _)| settle(buffer));
         }
-        let stretches = stretches(steps, &actions);
-        // Buffers start at whole cache lines of the first item.
-        let buffers = plan.buffers.iter().map(|len| len.next_multiple_of(16)).collect();
         Self { actions, stretches, buffers }
+    }
+
+    /// Numbers from one item of a buffer to the next.
+    pub(crate) fn stride(&self, buffer: usize) -> usize {
+        self.buffers[buffer].stride
+    }
+
+    /// What a worker's buffers take, for samples of so many views.
+    pub(crate) fn bytes(&self, views: usize) -> Bytes {
+        let passing = self.buffers.iter().filter(|buffer| buffer.stride == 0).map(|buffer| buffer.len);
+        let kept = self.buffers.iter().map(|buffer| buffer.stride);
+        Bytes { worker: 4 * passing.sum::<usize>(), sample: 4 * views * kept.sum::<usize>() }
     }
 }
 
@@ -198,11 +228,12 @@ struct Reads {
     output: bool,
 }
 
-fn reads(kernel: &Kernel) -> Reads {
+fn reads(kernel: &Kernel, deferred: bool) -> Reads {
     let (inputs, output) = match kernel {
-        Kernel::Gemm(gemm) => (true, gemm.relu || gemm.standardise.is_some()),
+        // The norm of a standardised weight's gradient comes from the outputs, where that gradient is not written down.
+        Kernel::Gemm(gemm) => (true, gemm.relu || (deferred && gemm.standardise.is_some())),
         Kernel::Norm(norm) => (true, norm.relu && !matches!(norm.kind, super::norm::Kind::Group(_))),
-        Kernel::Add { relu } => (false, *relu),
+        Kernel::Add { relu } | Kernel::MaxPool(MaxPool { relu, .. }) => (false, *relu),
         Kernel::Softmax { .. } => (false, true),
         Kernel::Depthwise(_)
         | Kernel::Activation(_)
@@ -211,7 +242,6 @@ fn reads(kernel: &Kernel) -> Reads {
         | Kernel::Attention(_) => (true, false),
         Kernel::Input(_)
         | Kernel::Parameter(..)
-        | Kernel::MaxPool(_)
         | Kernel::Resample(_)
         | Kernel::Move(_)
         | Kernel::Dropout(_) => (false, false),
@@ -287,14 +317,37 @@ impl Planner {
         self.kept.push(value);
     }
 
-    fn assign(mut self, end: usize) -> MemoryPlan {
+    /// The buffer of each value, and all buffers. What lives and dies within one item's turn of a stretch needs no room for other items.
+    fn assign(mut self, end: usize, stretches: &[Stretch]) -> (Vec<usize>, Vec<Buffer>) {
         for (value, lifetime) in &mut self.values {
             if self.kept.contains(value) {
                 lifetime.last = end;
             }
         }
-        let lifetimes: Vec<Lifetime> = self.values.iter().map(|(_, lifetime)| *lifetime).collect();
-        MemoryPlan::assign(&lifetimes)
+        let passes = |lifetime: &Lifetime| {
+            let within =
+                |s: &Stretch| s.actions.contains(&lifetime.first) && s.actions.contains(&lifetime.last);
+            stretches.iter().any(|stretch| !stretch.lockstep && within(stretch))
+        };
+        let (mut assignment, mut buffers) = (vec![0; self.values.len()], Vec::new());
+        for passing in [false, true] {
+            let (places, lifetimes): (Vec<usize>, Vec<Lifetime>) =
+                (self.values.iter().map(|(_, lifetime)| *lifetime).enumerate())
+                    .filter(|(_, lifetime)| passes(lifetime) == passing)
+                    .unzip();
+            let plan = MemoryPlan::assign(&lifetimes);
+            for (place, buffer) in places.into_iter().zip(plan.assignment) {
+                assignment[place] = buffers.len() + buffer;
+            }
+            // Buffers start at whole cache lines of the first item.
+            buffers.extend(
+                plan.buffers
+                    .iter()
+                    .map(|len| len.next_multiple_of(16))
+                    .map(|len| Buffer { len, stride: if passing { 0 } else { len } }),
+            );
+        }
+        (assignment, buffers)
     }
 }
 

@@ -9,6 +9,15 @@ pub(super) const TOTAL_BYTES: usize = 2 << 30;
 /// More samples than this share no more weights than they already do.
 const LARGEST_GROUP: usize = 16;
 
+/// What the activations and gradients of a worker take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bytes {
+    /// However many samples it holds.
+    pub(crate) worker: usize,
+    /// For each of its samples.
+    pub(crate) sample: usize,
+}
+
 /// Samples that run at once, and samples that one worker takes together. Samples so large that memory holds fewer of them than there
 /// are threads run on several threads each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,19 +28,24 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
-    /// For samples of this many bytes.
-    pub(crate) fn new(options: &Options, sample: usize) -> Self {
+    pub(crate) fn new(options: &Options, bytes: Bytes) -> Self {
         let threads = options.threads.max(1);
-        let sample = sample.max(1);
+        let sample = bytes.sample.max(1);
         let (each, total) = match options.memory {
             0 => (THREAD_BYTES, TOTAL_BYTES.max(threads * THREAD_BYTES)),
             memory => (memory / threads, memory),
         };
         let group = match options.group {
-            0 => (each / sample).clamp(1, LARGEST_GROUP),
+            0 => (each.saturating_sub(bytes.worker) / sample).clamp(1, LARGEST_GROUP),
             group => group,
         };
-        Self { threads, workers: (total / sample.saturating_mul(group)).clamp(1, threads), group }
+        let worker = sample.saturating_mul(group).saturating_add(bytes.worker);
+        Self { threads, workers: (total / worker).clamp(1, threads), group }
+    }
+
+    /// Samples that one worker takes together.
+    pub(crate) fn group(&self) -> usize {
+        self.group
     }
 
     /// Samples that are worked on before their gradients are added up.
@@ -70,7 +84,7 @@ mod tests {
     use super::*;
 
     fn sharing(threads: usize, memory: usize, sample: usize) -> Sharing {
-        Sharing::new(&Options { threads, memory, ..Options::default() }, sample)
+        Sharing::new(&Options { threads, memory, ..Options::default() }, Bytes { worker: 0, sample })
     }
 
     #[test]

@@ -72,15 +72,12 @@ pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> Steps {
         needs: graph.needs_gradient(),
     };
     for (index, node) in graph.nodes().iter().enumerate().filter(|(index, _)| reached[*index]) {
-        match fused.iter().find(|(_, relu)| *relu == index) {
-            // The activation was folded into the step before: its value is that step's.
-            Some((before, _)) => lowering.values[index] = lowering.values[*before],
-            None => {
-                let relu = fused.iter().any(|(before, _)| *before == index);
-                let value = lowering.node(index, node, relu);
-                lowering.values[index] = Some(value);
-            }
-        }
+        let value = match fused.iter().any(|(_, relu)| *relu == index) {
+            // The activation was folded into a neighbour: its value is that of the step before.
+            true => lowering.value(node.inputs[0]),
+            false => lowering.node(index, node, fused.iter().any(|(host, _)| *host == index)),
+        };
+        lowering.values[index] = Some(value);
     }
     let output = lowering.value(graph.output());
     let wanted = graph.auxiliary().iter().filter(|_| auxiliary);
@@ -98,18 +95,24 @@ pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> Steps {
     steps
 }
 
-/// Pairs of nodes and the activation that can be folded into them: its only reader among the nodes that are reached.
+/// Pairs of nodes and the activation that is folded into them: into the node before, if nothing else reads that, or into the maximum
+/// taken of it. A maximum of activations is the activation of the maximum; then the backward pass needs no values of before the pooling.
 fn fused(graph: &Graph, reached: &[bool]) -> Vec<(usize, usize)> {
     let nodes = || graph.nodes().iter().enumerate().filter(|(index, _)| reached[*index]);
-    let mut readers = vec![0; graph.nodes().len()];
-    for input in nodes().flat_map(|(_, node)| &node.inputs) {
-        readers[input.index()] += 1;
-    }
-    let is_output = |id: NodeId| id == graph.output() || graph.auxiliary().iter().any(|a| a.output == id);
-    let mut pairs = Vec::new();
+    let mut readers = vec![Vec::new(); graph.nodes().len()];
     for (index, node) in nodes() {
-        if node.op != Op::Relu || is_output(node.inputs[0]) {
-            continue;
+        node.inputs.iter().for_each(|input| readers[input.index()].push(index));
+    }
+    let outputs = std::iter::once(graph.output()).chain(graph.auxiliary().iter().map(|a| a.output));
+    outputs.for_each(|output| readers[output.index()].push(usize::MAX));
+    let only_reader = |index: usize| match readers[index][..] {
+        [reader] => graph.nodes().get(reader).map(|node| (reader, &node.op)),
+        _ => None,
+    };
+    let relus = nodes().filter(|(_, node)| node.op == Op::Relu);
+    let host = |(index, node): (usize, &Node)| {
+        if let Some((reader, Op::MaxPool(_))) = only_reader(index) {
+            return Some((reader, index));
         }
         let before = node.inputs[0].index();
         let foldable = match &graph.nodes()[before].op {
@@ -117,11 +120,9 @@ fn fused(graph: &Graph, reached: &[bool]) -> Vec<(usize, usize)> {
             Op::Linear { .. } | Op::GroupNorm { .. } | Op::BatchNorm { .. } | Op::Add => true,
             _ => false,
         };
-        if foldable && readers[before] == 1 {
-            pairs.push((before, index));
-        }
-    }
-    pairs
+        (foldable && only_reader(before).is_some()).then_some((before, index))
+    };
+    relus.filter_map(host).collect()
 }
 
 struct Lowering {
@@ -269,7 +270,8 @@ impl Lowering {
                 Kernel::Norm(Norm { kind, eps: *eps, affine: Some(*affine), positions, channels, relu })
             }
             Op::MaxPool(window) => {
-                Kernel::MaxPool(MaxPool::new(window, form.shape[0], &spatial(&forms[0]), &spatial(form)))
+                let (input, output) = (spatial(&forms[0]), spatial(form));
+                Kernel::MaxPool(MaxPool::new(window, form.shape[0], &input, &output, relu))
             }
             Op::AvgPool(window) => Kernel::Resample(Resample::average(
                 window,

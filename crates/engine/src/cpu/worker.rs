@@ -75,8 +75,8 @@ impl Worker {
             }
         };
         self.buffers.resize_with(shared.schedule.buffers.len(), Vec::new);
-        for (buffer, len) in self.buffers.iter_mut().zip(&shared.schedule.buffers) {
-            grow(buffer, len * items);
+        for (buffer, planned) in self.buffers.iter_mut().zip(&shared.schedule.buffers) {
+            grow(buffer, planned.numbers(items));
         }
         grow(&mut self.materialised, samples * shared.materialised);
         grow(&mut self.scratch, scratch);
@@ -127,9 +127,9 @@ impl Worker {
         let weight = auxiliary.map_or(1.0, |(_, weight)| f64::from(*weight));
         for item in items {
             let output =
-                &self.buffers[action.output][item * shared.schedule.buffers[action.output]..][..form.len()];
+                &self.buffers[action.output][item * shared.schedule.stride(action.output)..][..form.len()];
             let target = batch.target(shared.graph, work.first + item);
-            let gradient = &mut gradient[item * shared.schedule.buffers[slot]..][..form.len()];
+            let gradient = &mut gradient[item * shared.schedule.stride(slot)..][..form.len()];
             let scale = weight / work.views as f64;
             let loss = loss::evaluate(shared.graph.loss(), strides, output, target, scale, gradient);
             // The main output comes first.
@@ -140,7 +140,7 @@ impl Worker {
 
     fn forward(&mut self, shared: &Shared<'_>, work: &Work<'_>, action: &Action, items: Range<usize>) {
         let step = &shared.steps.steps[action.step];
-        let stride = |slot: usize| shared.schedule.buffers[slot];
+        let stride = |slot: usize| shared.schedule.stride(slot);
         let mut output = std::mem::take(&mut self.buffers[action.output]);
         let mut saved = action.saved.map(|slot| std::mem::take(&mut self.buffers[slot])).unwrap_or_default();
         let len = step.form.len();
@@ -217,7 +217,7 @@ impl Worker {
 
     fn backward(&mut self, shared: &Shared<'_>, work: &Work<'_>, action: &Action, items: Range<usize>) {
         let step = &shared.steps.steps[action.step];
-        let stride = |slot: usize| shared.schedule.buffers[slot];
+        let stride = |slot: usize| shared.schedule.stride(slot);
         let Some(slot) = action.gradient else { return };
         let mut gradient = std::mem::take(&mut self.buffers[slot]);
         let mut taken = std::mem::take(&mut self.taken);

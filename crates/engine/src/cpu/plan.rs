@@ -1,0 +1,110 @@
+//! Which schedule a graph gets, by the memory that samples take.
+
+use super::Options;
+use super::schedule::{Purpose, Schedule};
+use super::share::{Bytes, Sharing};
+use super::step::{Kernel, Step, Steps};
+use crate::layout::Layout;
+
+/// A schedule and what it takes.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) schedule: Schedule,
+    pub(crate) bytes: Bytes,
+    /// Steps whose weight gradients are summed after the backward pass instead of being written down for each sample.
+    pub(crate) deferred: Vec<bool>,
+}
+
+impl Plan {
+    pub(crate) fn inference(steps: &Steps, options: &Options) -> Self {
+        let deferred = vec![false; steps.steps.len()];
+        let bytes = |schedule: &Schedule| schedule.bytes(1);
+        Self::by_group(steps, options, (false, false), 1, deferred, bytes)
+    }
+
+    /// For a training step. Samples that take more than `limit` bytes compute activations twice, unless the options say how much memory
+    /// samples may take.
+    pub(crate) fn training(
+        steps: &Steps,
+        layout: &Layout,
+        views: usize,
+        options: &Options,
+        limit: usize,
+    ) -> Self {
+        let plan = |checkpoints: bool| {
+            let deferred = deferred(steps, layout, views, checkpoints);
+            let weights = steps.steps.iter().zip(&deferred).filter(|(_, deferred)| **deferred);
+            let unwritten: usize = weights.map(|(step, _)| weight_len(step)).sum();
+            let bytes = |schedule: &Schedule| {
+                let Bytes { worker, sample } = schedule.bytes(views);
+                Bytes { worker, sample: sample + 4 * (layout.len() - unwritten) }
+            };
+            Self::by_group(steps, options, (true, checkpoints), views, deferred, bytes)
+        };
+        let whole = plan(options.checkpoints);
+        let too_large = whole.bytes.worker + whole.bytes.sample > limit;
+        if too_large && !options.checkpoints && options.memory == 0 { plan(true) } else { whole }
+    }
+
+    /// The schedule for groups of items; where a worker would hold one item at a time, the one for that.
+    fn by_group(
+        steps: &Steps,
+        options: &Options,
+        (training, checkpoints): (bool, bool),
+        views: usize,
+        deferred: Vec<bool>,
+        bytes: impl Fn(&Schedule) -> Bytes,
+    ) -> Self {
+        let schedule = |single: bool| {
+            Schedule::new(steps, &Purpose { training, checkpoints, single, deferred: &deferred })
+        };
+        let groups = schedule(false);
+        let single = Sharing::new(options, bytes(&groups)).group() * views == 1;
+        let schedule = if single { schedule(true) } else { groups };
+        Self { bytes: bytes(&schedule), schedule, deferred }
+    }
+}
+
+fn deferred(steps: &Steps, layout: &Layout, views: usize, checkpoints: bool) -> Vec<bool> {
+    let of = |step: &Step| match &step.kernel {
+        Kernel::Gemm(gemm) => {
+            let trains = layout.position(gemm.weight).is_some() && step.needs_gradient;
+            // With checkpoints memory comes first: a layer is deferred only if what it keeps is less than its gradient.
+            let kept = gemm.rows_in * gemm.channels + gemm.rows_out * gemm.out;
+            trains && gemm.prefers_ghost(views) && (!checkpoints || kept < gemm.weight_len())
+        }
+        _ => false,
+    };
+    steps.steps.iter().map(of).collect()
+}
+
+fn weight_len(step: &Step) -> usize {
+    match &step.kernel {
+        Kernel::Gemm(gemm) => gemm.weight_len(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::step::lower;
+    use super::*;
+    use dapple_graph::zoo::{Norm, ResNet, psp_net, resnet};
+
+    #[test]
+    fn checkpoints_save_memory() {
+        let classifier = resnet(ResNet::R50, &[3, 224, 224], 10, Norm::Group(32)).unwrap();
+        // Values that skip parts of the network are kept.
+        let pyramid = psp_net(ResNet::R50, &[3, 257, 257], 19, Norm::Group(32)).unwrap();
+        for graph in [classifier, pyramid] {
+            let layout = Layout::new(&graph);
+            let steps = lower(&graph, true);
+            let bytes = |checkpoints| {
+                let options = Options { threads: 1, group: 1, checkpoints, ..Options::default() };
+                Plan::training(&steps, &layout, 1, &options, usize::MAX).bytes.sample
+            };
+            let (all, some) = (bytes(false), bytes(true));
+            assert!(3 * some < 2 * all, "{some} of {all}");
+        }
+    }
+}
