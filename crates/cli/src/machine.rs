@@ -5,7 +5,8 @@ use dapple_plan::spec::{DeviceChoice, Performance};
 
 #[derive(Debug, Args)]
 pub(crate) struct MachineFlags {
-    /// Where to compute: auto, cpu, cuda or cuda:N [default: as in the plan, else auto, a GPU where one can be used]
+    /// Where to compute: auto, cpu, cuda, cuda:N, several cards cuda:N,M.. or cuda:all [default: as in the plan, else auto, a GPU where one
+    /// can be used]
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceChoice>,
 }
@@ -13,6 +14,6 @@ pub(crate) struct MachineFlags {
 impl MachineFlags {
     /// What takes the place of the plan's settings.
     pub(crate) fn performance(&self) -> Performance {
-        Performance { device: self.device, ..Performance::default() }
+        Performance { device: self.device.clone(), ..Performance::default() }
     }
 }

@@ -27,9 +27,16 @@ fn a_run_tells_where_it_computes() {
 #[test]
 fn a_device_that_is_not_there_is_refused_before_anything_is_written() {
     for (device, message, hint) in [
-        ("tpu", "is no device; give auto, cpu, cuda or cuda:N", "see `dapple train --help`"),
+        (
+            "tpu",
+            "is no device; give auto, cpu, cuda, cuda:N, cuda:N,M.. or cuda:all",
+            "see `dapple train --help`",
+        ),
+        ("cuda:", "\"cuda:\" is no device", ""),
+        ("cuda:1,0,1", "\"cuda:1,0,1\" names card 1 twice; name every card once", ""),
         // Whatever this machine lacks: the card itself, a library, or the feature.
         ("cuda:99", "cuda:99: ", ""),
+        ("cuda:98,99", "cuda:98,99: ", ""),
     ] {
         let run = dapple_with(&format!("train plan.toml --out run --device {device}"), plan);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);

@@ -4,7 +4,7 @@ use dapple_graph::Parameters;
 use dapple_plan::PlanSpec;
 use dapple_plan::spec::ModelSpec;
 
-use crate::device::{Executor, Machine};
+use crate::device::{Executor, Machine, one_card};
 use crate::error::TrainError;
 use crate::model;
 
@@ -21,9 +21,9 @@ pub(crate) struct Inference {
 }
 
 impl Inference {
-    /// The model of a plan, on the machine of the plan.
+    /// The model of a plan, on the machine of the plan: on one card of several.
     pub(crate) fn new(spec: &PlanSpec, classes: usize) -> Self {
-        let machine = Machine::new(&spec.performance, spec.train.seed.is_some());
+        let machine = Machine::new(&one_card(&spec.performance), spec.train.seed.is_some());
         Self { spec: spec.model.clone(), classes, machine, executors: Vec::new() }
     }
 

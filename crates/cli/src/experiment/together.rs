@@ -100,8 +100,8 @@ impl Crew<'_> {
 
     /// Whether the plan asks for a card.
     fn needs_card(&self) -> bool {
-        let device = |run: &Planned| run.request.spec.performance.device;
-        self.runs.iter().filter_map(device).any(|device| matches!(device, DeviceChoice::Cuda(_)))
+        let mut devices = self.runs.iter().filter_map(|run| run.request.spec.performance.device.as_ref());
+        devices.any(DeviceChoice::needs_gpu)
     }
 
     /// Carries out one run after another; tells when the first has taken a step.

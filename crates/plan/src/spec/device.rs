@@ -157,8 +157,22 @@ mod tests {
             assert_eq!(device.needs_gpu(), text.starts_with("cuda"));
         }
         for text in [
-            "", "gpu", "cuda:", "cuda:-1", "cuda:1.5", "CUDA", "cpu:0", "cuda: 1", "cuda:,", "cuda:0,",
-            "cuda:0,,1", "cuda:0, 1", "cuda:0-3", "cuda:all,0", "cuda0", "cuda:0;1",
+            "",
+            "gpu",
+            "cuda:",
+            "cuda:-1",
+            "cuda:1.5",
+            "CUDA",
+            "cpu:0",
+            "cuda: 1",
+            "cuda:,",
+            "cuda:0,",
+            "cuda:0,,1",
+            "cuda:0, 1",
+            "cuda:0-3",
+            "cuda:all,0",
+            "cuda0",
+            "cuda:0;1",
         ] {
             assert_eq!(text.parse::<DeviceChoice>(), Err(NoSuchDevice::Unknown(text.to_owned())));
         }

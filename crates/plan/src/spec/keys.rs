@@ -330,7 +330,7 @@ pub const KEYS: &[Key] = &[
         "cuda:0",
         "where gradients are computed: auto, cpu, cuda, cuda:N, several cards cuda:N,M.. or cuda:all",
     )
-        .or("auto: a GPU where one can be used"),
+    .or("auto: a GPU where one can be used"),
     file_only("performance.precision", "f32", "how a GPU rounds the factors of products")
         .words(&["f32", "tf32", "bf16"])
         .or("f32"),

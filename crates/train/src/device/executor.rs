@@ -4,17 +4,17 @@ use dapple_engine::{Batch, Clipping, GradientSum, Layout, StepStats};
 use dapple_graph::{Graph, Parameters};
 
 #[cfg(feature = "cuda")]
-use super::card::{Card, failed};
+use super::cards::{Cards, failed};
 use super::processor::Processor;
 use crate::error::TrainError;
 use crate::learned::{Learned, Update};
 
-/// Runs one graph. A GPU keeps what is learned in its own memory from step to step; [`Executor::fetch`] brings it back.
+/// Runs one graph. GPUs keep what is learned in their own memory from step to step; [`Executor::fetch`] brings it back.
 #[derive(Debug)]
 pub(crate) enum Executor {
     Cpu(Box<Processor>),
     #[cfg(feature = "cuda")]
-    Cuda(Box<Card>),
+    Cuda(Box<Cards>),
 }
 
 /// An executor with a set of parameters arranged for it.
@@ -23,7 +23,7 @@ pub(crate) enum Loaded<'e, 'p> {
     Cpu(dapple_engine::Loaded<'e, 'p>),
     #[cfg(feature = "cuda")]
     Cuda {
-        loaded: dapple_engine::cuda::CudaLoaded<'e>,
+        group: &'e mut dapple_engine::cuda::CudaGroup,
         device: &'e str,
     },
 }
@@ -33,7 +33,7 @@ pub(crate) enum Loaded<'e, 'p> {
 pub(crate) enum Sum {
     Cpu(GradientSum),
     #[cfg(feature = "cuda")]
-    Cuda(dapple_engine::cuda::CudaGradientSum),
+    Cuda(dapple_engine::cuda::CudaGroupSum),
 }
 
 /// A sum that another executor began.
@@ -53,7 +53,7 @@ impl Executor {
         match self {
             Self::Cpu(processor) => processor.layout(),
             #[cfg(feature = "cuda")]
-            Self::Cuda(card) => card.layout(),
+            Self::Cuda(cards) => cards.layout(),
         }
     }
 
@@ -62,7 +62,7 @@ impl Executor {
         match self {
             Self::Cpu(processor) => Ok(Sum::Cpu(processor.sum())),
             #[cfg(feature = "cuda")]
-            Self::Cuda(card) => card.sum().map(Sum::Cuda),
+            Self::Cuda(cards) => cards.sum().map(Sum::Cuda),
         }
     }
 
@@ -74,7 +74,7 @@ impl Executor {
         match self {
             Self::Cpu(processor) => processor.load(parameters).map(Loaded::Cpu),
             #[cfg(feature = "cuda")]
-            Self::Cuda(card) => card.load(parameters),
+            Self::Cuda(cards) => cards.load(parameters),
         }
     }
 
@@ -83,7 +83,7 @@ impl Executor {
         match self {
             Self::Cpu(processor) => processor.train(learned).map(Loaded::Cpu),
             #[cfg(feature = "cuda")]
-            Self::Cuda(card) => card.train(learned),
+            Self::Cuda(cards) => cards.train(learned),
         }
     }
 
@@ -101,7 +101,7 @@ impl Executor {
         match (self, sum) {
             (Self::Cpu(processor), Sum::Cpu(sum)) => processor.update(sum, learned, update, pool),
             #[cfg(feature = "cuda")]
-            (Self::Cuda(card), Sum::Cuda(sum)) => card.update(sum, learned, update),
+            (Self::Cuda(cards), Sum::Cuda(sum)) => cards.update(sum, learned, update),
             #[cfg(feature = "cuda")]
             _ => foreign(),
         }
@@ -113,7 +113,7 @@ impl Executor {
         match self {
             Self::Cpu(_) => Ok(()),
             #[cfg(feature = "cuda")]
-            Self::Cuda(card) => card.fetch(learned),
+            Self::Cuda(cards) => cards.fetch(learned),
         }
     }
 
@@ -134,7 +134,7 @@ impl Loaded<'_, '_> {
         match self {
             Self::Cpu(loaded) => Ok(loaded.forward(inputs)?),
             #[cfg(feature = "cuda")]
-            Self::Cuda { loaded, device } => loaded.forward(inputs).map_err(|error| failed(device, error)),
+            Self::Cuda { group, device } => group.forward(inputs).map_err(|error| failed(device, error)),
         }
     }
 
@@ -151,8 +151,8 @@ impl Loaded<'_, '_> {
         match (self, sum) {
             (Self::Cpu(loaded), Sum::Cpu(sum)) => Ok(loaded.clipped_sum(batch, clipping, sum)?),
             #[cfg(feature = "cuda")]
-            (Self::Cuda { loaded, device }, Sum::Cuda(sum)) => {
-                loaded.clipped_sum(batch, clipping, sum).map_err(|error| failed(device, error))
+            (Self::Cuda { group, device }, Sum::Cuda(sum)) => {
+                group.clipped_sum(batch, clipping, sum).map_err(|error| failed(device, error))
             }
             #[cfg(feature = "cuda")]
             _ => foreign(),

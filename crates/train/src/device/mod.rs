@@ -1,7 +1,7 @@
 //! Where a run computes.
 
 #[cfg(feature = "cuda")]
-mod card;
+mod cards;
 mod executor;
 mod processor;
 
@@ -26,6 +26,8 @@ pub(crate) struct Machine {
     /// Whether another process must come to the same bits.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "the processor always does"))]
     repeatable: bool,
+    /// Cards that share every batch; the processor counts as one.
+    cards: usize,
     words: String,
 }
 
@@ -33,11 +35,12 @@ impl Machine {
     pub(crate) fn new(performance: &Performance, repeatable: bool) -> Self {
         let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         Self {
-            device: performance.device.unwrap_or_default(),
+            device: performance.device.clone().unwrap_or_default(),
             precision: performance.precision.unwrap_or_default(),
             threads: performance.threads.unwrap_or(0) as usize,
             microbatch: performance.microbatch.map_or(0, whole),
             repeatable,
+            cards: 1,
             words: String::new(),
         }
     }
@@ -51,12 +54,10 @@ impl Machine {
         graph: &Graph,
         notes: &mut Vec<String>,
     ) -> Result<Executor, TrainError> {
-        let number = match self.device {
-            DeviceChoice::Cpu => return self.processor(graph, notes),
-            DeviceChoice::Auto => 0,
-            DeviceChoice::Cuda(number) => number,
-        };
-        match self.gpu(graph, number) {
+        if self.device == DeviceChoice::Cpu {
+            return self.processor(graph, notes);
+        }
+        match self.gpu(graph) {
             Err(unusable) if self.device == DeviceChoice::Auto => {
                 let Unusable { worth_telling, error } = *unusable;
                 if worth_telling {
@@ -67,7 +68,9 @@ impl Machine {
             }
             Err(unusable) => Err(unusable.error),
             Ok(executor) => {
-                self.device = DeviceChoice::Cuda(number);
+                if self.device == DeviceChoice::Auto {
+                    self.device = DeviceChoice::Cuda(0);
+                }
                 Ok(executor)
             }
         }
@@ -76,6 +79,11 @@ impl Machine {
     /// The machine in words, once there is an executor: the device, and how it rounds.
     pub(crate) fn words(&self) -> &str {
         &self.words
+    }
+
+    /// Cards that share every batch, once there is an executor; the processor counts as one.
+    pub(crate) fn cards(&self) -> usize {
+        self.cards
     }
 
     fn processor(&mut self, graph: &Graph, notes: &mut Vec<String>) -> Result<Executor, TrainError> {
@@ -90,10 +98,32 @@ impl Machine {
     }
 
     #[cfg(feature = "cuda")]
-    fn gpu(&mut self, graph: &Graph, number: u32) -> Result<Executor, Box<Unusable>> {
-        use dapple_engine::cuda::{Convolutions, CudaError, CudaOptions, Precision};
+    fn gpu(&mut self, graph: &Graph) -> Result<Executor, Box<Unusable>> {
+        use dapple_engine::cuda::{
+            Convolutions, CudaAddition, CudaError, CudaGroupError, CudaOptions, Precision, device_count,
+        };
+        let unusable = |device: &str, error: CudaGroupError| {
+            let none = matches!(
+                error,
+                CudaGroupError::Together(
+                    CudaError::Library { library: "the CUDA driver" } | CudaError::NoDevice { count: 0, .. }
+                )
+            );
+            Box::new(Unusable { worth_telling: !none, error: cards::failed(device, error) })
+        };
+        let numbers: Vec<usize> = match &self.device {
+            DeviceChoice::Auto | DeviceChoice::Cpu => vec![0],
+            DeviceChoice::Cuda(number) => vec![*number as usize],
+            DeviceChoice::Cards(list) => list.numbers().map(|number| number as usize).collect(),
+            DeviceChoice::AllCards => {
+                let count = device_count().map_err(|error| unusable("cuda:all", error.into()))?;
+                // Where there is none, the first is what is missing.
+                (0..count.max(1)).collect()
+            }
+        };
+        let names: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        let device = format!("cuda:{}", names.join(","));
         let options = CudaOptions {
-            device: number as usize,
             // What memory is free, and what is measured to be the fastest, may be otherwise in another process.
             microbatch: if self.repeatable && self.microbatch == 0 { REPEATABLE } else { self.microbatch },
             convolutions: if self.repeatable { Convolutions::Own } else { Convolutions::Fastest },
@@ -104,27 +134,31 @@ impl Machine {
             },
             ..CudaOptions::default()
         };
-        let card = card::Card::new(graph, options).map_err(|error| {
-            let none = matches!(
-                error,
-                CudaError::Library { library: "the CUDA driver" } | CudaError::NoDevice { count: 0, .. }
-            );
-            let error = card::failed(&format!("cuda:{number}"), error);
-            Box::new(Unusable { worth_telling: !none, error })
-        })?;
-        self.words = format!("cuda:{number} ({}, {})", card.name(), self.precision.name());
-        Ok(Executor::Cuda(Box::new(card)))
+        // So may the order in which NCCL adds; and one card has nothing to add.
+        let on_host = self.repeatable || numbers.len() == 1;
+        let addition = if on_host { CudaAddition::Host } else { CudaAddition::Nccl };
+        let cards = cards::Cards::new(graph, &numbers, options, addition, device.clone())
+            .map_err(|error| unusable(&device, error))?;
+        self.words = format!("{device} ({}, {})", cards.names(), self.precision.name());
+        self.cards = numbers.len();
+        Ok(Executor::Cuda(Box::new(cards)))
     }
 
     #[cfg(not(feature = "cuda"))]
-    fn gpu(&mut self, _: &Graph, number: u32) -> Result<Executor, Box<Unusable>> {
+    fn gpu(&mut self, _: &Graph) -> Result<Executor, Box<Unusable>> {
         let error = TrainError::Device {
-            device: format!("cuda:{number}"),
+            device: self.device.to_string(),
             problem: "this program was built without CUDA".to_owned(),
             hint: Some("build it with --features cuda, or compute on the processor: --device cpu"),
         };
         Err(Box::new(Unusable { worth_telling: false, error }))
     }
+}
+
+/// These settings with the first card where they name several: for single images, which cards cannot share.
+pub(crate) fn one_card(performance: &Performance) -> Performance {
+    let device = performance.device.as_ref().map(DeviceChoice::first);
+    Performance { device, ..performance.clone() }
 }
 
 /// Why a GPU is not used.

@@ -30,7 +30,7 @@ pub use open::{certify, evaluate, evaluate_with};
 
 /// Without `train.checkpoint_every`, a checkpoint is written after so long.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
-/// Bytes of views that one microbatch may take unless told otherwise.
+/// Bytes of views that one microbatch may take for each card unless told otherwise.
 const MICROBATCH_BYTES: usize = 64 << 20;
 /// Fewer records at once would leave threads idle.
 const SMALLEST_MICROBATCH: usize = 64;
@@ -226,10 +226,11 @@ impl Run {
         let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         let record = self.prepared.views.iter().map(|views| 4 * views.count() * views.view_length()).max();
         let by_memory = (MICROBATCH_BYTES / record.unwrap_or(1).max(1)).max(SMALLEST_MICROBATCH);
+        let each = performance.microbatch.map_or(by_memory, whole);
         LoaderOptions {
             threads: performance.threads.unwrap_or(0) as usize,
             prefetch: performance.prefetch.map_or(2, whole),
-            microbatch: performance.microbatch.map_or(by_memory, whole),
+            microbatch: each.saturating_mul(self.trainer.cards()),
         }
     }
 

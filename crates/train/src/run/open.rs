@@ -12,6 +12,7 @@ use super::keys::Keys;
 use crate::certificate::{RunCertificate, Status};
 use crate::checkpoint::Checkpoint;
 use crate::description::ModelDescription;
+use crate::device::one_card;
 use crate::digest;
 use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator, Look};
@@ -138,13 +139,15 @@ pub fn evaluate(folder: &Path, look: Look) -> Result<Evaluation, TrainError> {
     evaluate_with(folder, look, &Performance::default())
 }
 
-/// As [`evaluate`], with other settings of speed and memory than the run began with, where they are given.
+/// As [`evaluate`], with other settings of speed and memory than the run began with, where they are given. Of several cards the first
+/// is used.
 ///
 /// # Errors
 /// As [`evaluate`].
 pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Result<Evaluation, TrainError> {
     let folder = Folder::new(folder);
-    let (prepared, history) = verified(&folder, performance)?;
+    let (mut prepared, history) = verified(&folder, performance)?;
+    prepared.spec.performance = one_card(&prepared.spec.performance);
     let test = prepared.data.test.clone().ok_or_else(|| {
         TrainError::setting(
             "data.test",

@@ -143,6 +143,11 @@ impl Trainer {
         self.machine.words()
     }
 
+    /// Cards that share every batch; the processor counts as one.
+    pub(crate) fn cards(&self) -> usize {
+        self.machine.cards()
+    }
+
     /// The weights to evaluate and to keep.
     pub(crate) fn weights(&mut self) -> Result<&Parameters, TrainError> {
         self.executor.fetch(&mut self.learned)?;

@@ -22,6 +22,12 @@ pub enum CudaGroupError {
         /// What it said.
         source: CudaError,
     },
+    /// A card's parameters are no longer those of the first.
+    #[error("card {device} holds other parameters than the first card")]
+    Apart {
+        /// The card's number.
+        device: usize,
+    },
     /// What the cards do together failed, or what they were given cannot be used by any.
     #[error(transparent)]
     Together(#[from] CudaError),
@@ -33,6 +39,7 @@ impl CudaGroupError {
         match self {
             Self::Empty => Some("name at least one card; nvidia-smi lists them"),
             Self::Twice { .. } => Some("name every card once; nvidia-smi lists them"),
+            Self::Apart { .. } => Some("a card or the links between the cards are at fault; use one card"),
             Self::Card { source, .. } | Self::Together(source) => source.hint(),
         }
     }

@@ -224,24 +224,32 @@ impl CudaGroup {
         Ok(())
     }
 
-    /// Fetches parameters and state, which are the same on every card.
+    /// Fetches parameters and state from the first card, after looking whether every card holds the same bits.
     ///
     /// # Errors
-    /// If nothing was loaded, the parameters belong to another graph, or the card fails.
+    /// If nothing was loaded, the parameters belong to another graph, a card holds other parameters, or one fails.
     pub fn fetch(
         &mut self,
         parameters: &mut Parameters,
         state: &CudaGroupState,
     ) -> Result<StateValues, CudaGroupError> {
         self.in_agreement()?;
-        let (Some(rank), Some(state)) = (self.ranks.first_mut(), state.0.first()) else {
-            return Err(CudaGroupError::Empty);
+        let fetch = |rank: &mut CudaExecutor| {
+            let mut own = parameters.clone();
+            rank.resident()?.fetch(&mut own)?;
+            Ok(own)
         };
-        let mut fetched = || {
-            rank.resident()?.fetch(parameters)?;
-            state.fetch(rank)
-        };
-        fetched().map_err(|error| named(&self.devices, Failed { rank: Some(0), error }))
+        let own = each(&mut self.ranks, fetch).map_err(|failed| named(&self.devices, failed))?;
+        let mut cards = self.devices.iter().zip(own);
+        let Some((_, first)) = cards.next() else { return Err(CudaGroupError::Empty) };
+        if let Some((&device, _)) = cards.find(|(_, other)| !same_bits(first.values(), other.values())) {
+            self.agree = false;
+            return Err(CudaGroupError::Apart { device });
+        }
+        *parameters = first;
+        let state = self.ranks.first_mut().zip(state.0.first()).map(|(rank, state)| state.fetch(rank));
+        let failed = |error| named(&self.devices, Failed { rank: Some(0), error });
+        state.unwrap_or_else(|| Ok(StateValues::default())).map_err(failed)
     }
 
     fn in_agreement(&self) -> Result<(), CudaError> {
@@ -267,6 +275,10 @@ fn check(devices: &[usize], addition: CudaAddition) -> Result<(), CudaGroupError
         Some(&device) if addition == CudaAddition::Nccl => Err(CudaGroupError::Twice { device }),
         _ => Ok(()),
     }
+}
+
+fn same_bits(one: &[f32], other: &[f32]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.to_bits() == other.to_bits())
 }
 
 /// A failure with the number of the card, unless it is the batch's.
