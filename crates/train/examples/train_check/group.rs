@@ -1,0 +1,189 @@
+//! Several cards. Where a machine has one, it stands for two, and NCCL joins it alone.
+
+use std::path::Path;
+
+use dapple_engine::cuda::{
+    Convolutions, CudaAddition, CudaError, CudaExecutor, CudaGroup, CudaGroupError, CudaOptions,
+    LatticeNoise, StateValues, Update, UpdateRule, device_count,
+};
+use dapple_engine::{Batch, Clipping, Targets};
+use dapple_graph::{Graph, Parameters, zoo};
+use dapple_plan::spec::{DeviceChoice, Performance};
+use dapple_train::{Silent, TrainError, start};
+
+use crate::common::model_bytes;
+use crate::{Fault, GPU, expect, graph, losses, plan};
+
+/// Every process chooses the same algorithms with these.
+const OPTIONS: CudaOptions = CudaOptions {
+    device: 0,
+    microbatch: 64,
+    convolutions: Convolutions::Own,
+    precision: dapple_engine::cuda::Precision::F32,
+    measure: false,
+};
+/// Samples of each step: shares of different sizes, none at all, and fewer than cards.
+const STEPS: [usize; 4] = [37, 0, 1, 64];
+const CLIPPING: Clipping = Clipping::Flat { max_norm: 1.0 };
+/// Noise of standard deviation 1.5 on a lattice of 2^-10, and the rule it goes through.
+const LATTICE: f64 = 1.0 / 1024.0;
+const DEVIATION: f64 = 1536.0;
+const SHARE: f32 = 0.02;
+const RULE: UpdateRule = UpdateRule::Momentum { rate: 0.1, momentum: 0.9, nesterov: false };
+
+pub(crate) fn check(folder: &Path) -> Result<(), Fault> {
+    let graph = graph("wrn-16-4", &[3, 32, 32], 10)?;
+    let alone = alone(&graph)?;
+    match together(&graph, &[0], CudaAddition::Nccl) {
+        Err(fault)
+            if matches!(fault.downcast_ref(), Some(CudaGroupError::Together(CudaError::Library { .. }))) =>
+        {
+            println!("NCCL: not checked: {fault}");
+        }
+        joined => {
+            expect(joined? == alone, || "joined by NCCL, one card has other bits than alone".to_owned())?
+        }
+    }
+    expect(together(&graph, &[0], CudaAddition::Host)? == alone, || {
+        "a group of one has other bits".to_owned()
+    })?;
+    compare("one card taken for two", &together(&graph, &[0, 0], CudaAddition::Host)?, &alone)?;
+    let cards: Vec<usize> = (0..device_count()?).collect();
+    if cards.len() > 1 {
+        compare("all cards, by NCCL", &together(&graph, &cards, CudaAddition::Nccl)?, &alone)?;
+        compare("all cards, on the host", &together(&graph, &cards, CudaAddition::Host)?, &alone)?;
+    }
+    out_of_memory()?;
+    runs(folder, cards.len())
+}
+
+/// Parameters, momentum and their running mean after the steps.
+type Learned = [Vec<f32>; 3];
+
+fn learned(parameters: &Parameters, state: StateValues) -> Learned {
+    [parameters.values().to_vec(), state.first, state.mean.unwrap_or_default()]
+}
+
+fn first_state(graph: &Graph, trainable: usize) -> StateValues {
+    let mean = Some(Parameters::init(graph, 1).values().to_vec());
+    StateValues { first: vec![0.0; trainable], second: Vec::new(), mean }
+}
+
+fn update(key: &[u8; 32]) -> Update<'_> {
+    let noise = Some(LatticeNoise { key, lattice: LATTICE, deviation: DEVIATION });
+    Update { noise, share: SHARE, keep: 0.999, rule: RULE, mean_rest: 0.1 }
+}
+
+/// The samples of a step.
+fn data(graph: &Graph, samples: usize) -> (Vec<f32>, Vec<u32>) {
+    let len: usize = graph.input_shape().iter().product();
+    let inputs = (0..samples * len).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
+    (inputs, (0..samples as u32).map(|i| i % 10).collect())
+}
+
+/// The steps on one card, without a group.
+fn alone(graph: &Graph) -> Result<Learned, Fault> {
+    let mut executor = CudaExecutor::new(graph, OPTIONS)?;
+    let mut parameters = Parameters::init(graph, 1);
+    let mut state = executor.state(&first_state(graph, executor.layout().len()))?;
+    executor.load(&parameters)?;
+    for (step, samples) in STEPS.into_iter().enumerate() {
+        let (inputs, classes) = data(graph, samples);
+        let mut sum = executor.gradient_sum()?;
+        let mut loaded = executor.resident()?;
+        loaded.clipped_sum(&Batch::new(&inputs, Targets::Classes(&classes)), &CLIPPING, &mut sum)?;
+        loaded.update(sum, &mut state, &update(&[step as u8; 32]))?;
+    }
+    executor.resident()?.fetch(&mut parameters)?;
+    Ok(learned(&parameters, state.fetch(&mut executor)?))
+}
+
+/// The same steps in a group.
+fn together(graph: &Graph, cards: &[usize], addition: CudaAddition) -> Result<Learned, Fault> {
+    let mut group = CudaGroup::new(graph, cards, OPTIONS, addition)?;
+    let mut parameters = Parameters::init(graph, 1);
+    let mut state = group.state(&first_state(graph, group.layout().len()))?;
+    group.load(&parameters)?;
+    for (step, samples) in STEPS.into_iter().enumerate() {
+        let (inputs, classes) = data(graph, samples);
+        let mut sum = group.gradient_sum()?;
+        group.clipped_sum(&Batch::new(&inputs, Targets::Classes(&classes)), &CLIPPING, &mut sum)?;
+        group.update(sum, &mut state, &update(&[step as u8; 32]))?;
+    }
+    // This looks whether all cards hold the same bits, too.
+    let state = group.fetch(&mut parameters, &state)?;
+    Ok(learned(&parameters, state))
+}
+
+/// Sums that are added in another order may round to the next point of the lattice, or over a kink to the one after it: two steps of
+/// 2^-10 in each of four sums, of which each moves a weight at most four times as far as its share. Noise of another draw would be
+/// a thousand times as far.
+fn compare(name: &str, got: &Learned, want: &Learned) -> Result<(), Fault> {
+    let UpdateRule::Momentum { rate, .. } = RULE else { return Err("another rule".into()) };
+    let sum = 2.0 * LATTICE as f32 * SHARE * 4.0;
+    // Weights, what momentum remembers, and the mean of the weights.
+    for (part, (bound, what)) in
+        [(4.0 * sum * rate, "weights"), (sum, "momentum"), (4.0 * sum * rate, "mean")].into_iter().enumerate()
+    {
+        let (got, want) = (&got[part], &want[part]);
+        let apart = got.iter().zip(want).map(|(got, want)| (got - want).abs());
+        let (worst, same) = (apart.clone().fold(0.0, f32::max), apart.filter(|apart| *apart == 0.0).count());
+        println!(
+            "{name}: {what} {worst:.1e} apart, {bound:.1e} allowed; {same} of {} with the same bits",
+            want.len()
+        );
+        expect(got.len() == want.len() && worst <= bound, || format!("{name}: {what} {worst:.1e} apart"))?;
+    }
+    Ok(())
+}
+
+/// A group whose cards have too little memory says so, and no card waits for another.
+fn out_of_memory() -> Result<(), Fault> {
+    let graph = zoo::wide_resnet(zoo::WideResNet::W40x4, &[1, 32, 32], 10)?;
+    let options = CudaOptions { microbatch: 1 << 15, ..OPTIONS };
+    let mut group = CudaGroup::new(&graph, &[0, 0], options, CudaAddition::Host)?;
+    group.load(&Parameters::init(&graph, 1))?;
+    let (inputs, classes) = data(&graph, 1 << 16);
+    let mut sum = group.gradient_sum()?;
+    let batch = Batch::new(&inputs, Targets::Classes(&classes));
+    let error = group
+        .clipped_sum(&batch, &CLIPPING, &mut sum)
+        .err()
+        .ok_or("the card held more than was thought possible")?;
+    println!("{error}");
+    let told = matches!(error, CudaGroupError::Card { device: 0, source: CudaError::OutOfMemory { .. } });
+    expect(told, || error.to_string())?;
+    // What failed left the group as it was.
+    let (inputs, classes) = data(&graph, 3);
+    let mut sum = group.gradient_sum()?;
+    group.clipped_sum(&Batch::new(&inputs, Targets::Classes(&classes)), &CLIPPING, &mut sum)?;
+    Ok(())
+}
+
+/// Whole runs: all cards, and cards that are not there.
+fn runs(folder: &Path, cards: usize) -> Result<(), Fault> {
+    let optimiser = "learning_rate = 0.05\nmomentum = 0.9\nema = 0.9";
+    let on = |device: DeviceChoice| {
+        plan(folder, "small-cnn", optimiser, &Performance { device: Some(device), ..Performance::default() })
+    };
+    let first = losses(folder, "first", &plan(folder, "small-cnn", optimiser, &GPU))?;
+    let all = losses(folder, "all", &on(DeviceChoice::AllCards))?;
+    let again = losses(folder, "again", &on(DeviceChoice::AllCards))?;
+    let same = |one: &str, other: &str| model_bytes(&folder.join(one)) == model_bytes(&folder.join(other));
+    println!("{cards} cards: losses of the last step {:?} on one, {:?} on all", first.last(), all.last());
+    expect(all == again && same("all", "again"), || "the same cards gave other bits".to_owned())?;
+    expect(cards > 1 || (all == first && same("all", "first")), || {
+        "one card has other bits as a group".to_owned()
+    })?;
+    let missing = folder.join("missing");
+    let mut request = on("cuda:0,99".parse()?);
+    for seed in [Some(1), None] {
+        request.spec.train.seed = seed;
+        let error =
+            start(&request, &missing, &mut Silent).err().ok_or("a card that is not there was used")?;
+        println!("{error}; hint: {}", error.hint().unwrap_or_default());
+        let told = matches!(error, TrainError::Device { .. }) && error.hint().is_some();
+        expect(told && !missing.exists(), || format!("{error} left {}", missing.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! How long a whole step takes beside the executor alone.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use dapple_engine::cuda::{CudaExecutor, CudaOptions, Precision};
+use dapple_engine::{Batch, Clipping, Targets};
+use dapple_graph::{Graph, Parameters};
+use dapple_plan::spec::{FactorPrecision, Performance};
+use dapple_train::{Event, Observer, start};
+
+use crate::common::{npy, request};
+use crate::{Fault, GPU, expect, graph};
+
+/// When each step ended, and how many records it drew.
+#[derive(Default)]
+struct Clock(Vec<(Instant, usize)>);
+
+impl Observer for Clock {
+    fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        if let Event::Step(report) = event {
+            self.0.push((Instant::now(), report.drawn));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Steps that a rate leaves out: they measure algorithms and fill buffers.
+const WARM: usize = 10;
+
+pub(crate) fn measure(
+    model: &str,
+    side: usize,
+    channels: usize,
+    batch: usize,
+    steps: usize,
+) -> Result<(), Fault> {
+    expect(steps > WARM + 1, || format!("the first {WARM} steps are not counted; give more"))?;
+    let folder = tempfile::tempdir()?;
+    let (records, outer) = (20 * batch, side + 8);
+    let bytes = (0..(records * outer * outer * channels) as u64)
+        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
+    let labels: Vec<u8> = (0..records).flat_map(|i| ((i % 10) as i64).to_le_bytes()).collect();
+    let shape = format!("{records}, {outer}, {outer}, {channels}");
+    let write = |name: &str, bytes: Vec<u8>| std::fs::write(folder.path().join(name), bytes);
+    write("train.npy", npy("|u1", &shape, &bytes.collect::<Vec<u8>>()))?;
+    write("train-labels.npy", npy("<i8", &format!("{records},"), &labels))?;
+    for (name, precision) in [
+        (FactorPrecision::F32, Precision::F32),
+        (FactorPrecision::Tf32, Precision::Tf32),
+        (FactorPrecision::Bf16, Precision::Bf16),
+    ] {
+        let mut request = request(
+            folder.path(),
+            &format!(
+                "flip = true\n[model]\nname = '{model}'\n[optimiser]\nlearning_rate = 0.01\nmomentum = 0.9\nema = 0.999\n\
+                 [privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[pipeline]\ncrop = '{side}x{side}'\n\
+                 [sampling]\nbatch = {batch}\nsteps = {steps}\n"
+            ),
+        );
+        (request.spec.data.mean, request.spec.data.std) =
+            (Some(vec![0.5; channels]), Some(vec![0.25; channels]));
+        request.spec.performance = Performance { precision: Some(name), ..GPU };
+        let mut clock = Clock::default();
+        let out = folder.path().join(name.name());
+        start(&request, &out, &mut clock)?;
+        let timed = &clock.0[WARM..];
+        let seconds = (timed[timed.len() - 1].0 - timed[0].0).as_secs_f64();
+        let drawn: Vec<usize> = clock.0.iter().map(|(_, drawn)| *drawn).collect();
+        let whole = drawn[WARM + 1..].iter().sum::<usize>() as f64 / seconds;
+        let alone = executor(&graph(model, &[channels, side, side], 10)?, precision, &drawn)?;
+        println!(
+            "{{\"model\":\"{model}\",\"batch\":{batch},\"precision\":\"{}\",\"whole_samples_per_second\":{whole:.0},\
+             \"executor_samples_per_second\":{alone:.0},\"share\":{:.3}}}",
+            name.name(),
+            whole / alone
+        );
+    }
+    Ok(())
+}
+
+/// Samples a second of the executor alone on batches of these sizes, with parameters that stay on the card.
+fn executor(graph: &Graph, precision: Precision, sizes: &[usize]) -> Result<f64, Fault> {
+    let mut executor = CudaExecutor::new(graph, CudaOptions { precision, ..CudaOptions::default() })?;
+    executor.load(&Parameters::init(graph, 1))?;
+    let len: usize = graph.input_shape().iter().product();
+    let most = sizes.iter().copied().max().unwrap_or(1);
+    let inputs: Vec<f32> = (0..most * len).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
+    let classes: Vec<u32> = (0..most as u32).map(|i| i % 10).collect();
+    let mut began = Instant::now();
+    for (step, &size) in sizes.iter().enumerate() {
+        let mut sum = executor.gradient_sum()?;
+        let batch = Batch::new(&inputs[..size * len], Targets::Classes(&classes[..size]));
+        let mut loaded = executor.resident()?;
+        loaded.clipped_sum(&batch, &Clipping::Flat { max_norm: 1.0 }, &mut sum)?;
+        if step == WARM {
+            began = Instant::now();
+        }
+    }
+    Ok(sizes[WARM + 1..].iter().sum::<usize>() as f64 / began.elapsed().as_secs_f64())
+}
