@@ -260,7 +260,7 @@ fn saved_len(kernel: &Kernel, step: &Step) -> usize {
 /// Numbers of scratch that a step needs, with this many threads inside an item.
 pub(crate) fn scratch(kernel: &Kernel, lanes: Lanes, parallel: usize) -> usize {
     match kernel {
-        Kernel::Gemm(gemm) => gemm.scratch(parallel),
+        Kernel::Gemm(gemm) => gemm.scratch(lanes, parallel),
         Kernel::Norm(norm) => norm.scratch(),
         Kernel::MatMul(matmul) => matmul.scratch(lanes),
         Kernel::Attention(attention) => attention.scratch(lanes),

@@ -143,9 +143,9 @@ impl Gemm {
     }
 
     /// Numbers of scratch that any of the passes needs, with this many threads inside an item.
-    pub(crate) fn scratch(&self, parallel: usize) -> usize {
+    pub(crate) fn scratch(&self, lanes: Lanes, parallel: usize) -> usize {
         match &self.winograd {
-            Some(winograd) => winograd.scratch(parallel),
+            Some(winograd) => winograd.scratch(lanes, parallel),
             None if self.narrow => self.rows_out * self.taps.len() * self.channels,
             None => 0,
         }

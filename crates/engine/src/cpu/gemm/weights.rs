@@ -47,7 +47,7 @@ impl Gemm {
             Some(_) => (taps * channels * out, channels * out, out, 1),
             None => (out * channels * taps, 1, taps, channels * taps),
         };
-        if self.winograd.is_some() {
+        if self.winograd.as_ref().is_some_and(|winograd| !winograd.taps) {
             let forward = Strides { tap: strides.1, row: strides.2, column: strides.3 };
             winograd::arrange(lanes, (channels, out), source, forward, false, &mut prepared.forward);
             prepared.backward.clear();

@@ -22,6 +22,7 @@ use rayon::prelude::*;
 
 use super::super::kernel::{Class, Lanes, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start};
 use transform::{Collect, Lift, Spread, add_filters};
+use weights::expand;
 pub(super) use weights::{Strides, arrange};
 
 /// Elementwise products of a tile.
@@ -32,6 +33,8 @@ const SKEW: usize = 16;
 const PLANES: usize = 192 * 1024;
 /// Tiles of a block: enough to make use of every weight that is read.
 const FEWEST_TILES: usize = 48;
+/// Weights beyond this many numbers are kept as taps, and made into points for every block of tiles: memory is what they lack.
+const HEAVY: usize = 128 * 1024;
 
 /// Where the tiles of one pass lie: tile `(i, j)` makes target positions `(2i, 2j)` and on, from source positions `(2i - padding, ..)`.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +69,8 @@ pub(super) struct Winograd {
     tiles: Tiles,
     channels: usize,
     out: usize,
+    /// Whether the filters are kept as taps rather than points.
+    pub(super) taps: bool,
     /// Rows of tiles that are worked on together, forward and backward.
     block: usize,
     back_block: usize,
@@ -95,30 +100,36 @@ impl Winograd {
         if !wide(channels) || !wide(out) || padding.iter().any(|&p| p > 2) || 5 * products >= 4 * pairs {
             return None;
         }
-        let most = (PLANES / POINTS / (channels + out)).max(FEWEST_TILES);
+        let taps = channels * out > HEAVY;
+        let fewest = if taps { 2 * FEWEST_TILES } else { FEWEST_TILES };
+        let most = (PLANES / POINTS / (channels + out)).max(fewest);
         let back = tiles.turned();
         let [block, back_block] = [tiles, back].map(|tiles| (most / tiles.columns()).max(1));
         let longest = (block * tiles.columns()).max(back_block * back.columns());
         let identity: Vec<Pair> = (0..longest as u32).map(|row| Pair { source: row, target: row }).collect();
         let classes = Class::sort(std::slice::from_ref(&identity), longest);
-        Some(Self { tiles, channels, out, block, back_block, identity, classes })
+        Some(Self { tiles, channels, out, taps, block, back_block, identity, classes })
     }
 
     /// Numbers of scratch that any pass needs, with this many threads inside an item.
-    pub(super) fn scratch(&self, parallel: usize) -> usize {
-        let filter = self
-            .filter_scratch(self.tiles, self.block)
-            .max(self.filter_scratch(self.tiles.turned(), self.back_block));
-        let weight = self.filter_scratch(self.tiles, self.block) + POINTS * self.channels * self.out;
-        (parallel * filter).max(weight)
+    pub(super) fn scratch(&self, lanes: Lanes, parallel: usize) -> usize {
+        let [forward, back] =
+            [false, true].map(|back| self.side(back)).map(|(tiles, block)| self.block_scratch(tiles, block));
+        let weight = forward + POINTS * self.channels * self.out;
+        (parallel * (self.expanded(lanes) + forward.max(back))).max(weight)
     }
 
     /// Planes of both sides, and the lines that the transforms pass through.
-    fn filter_scratch(&self, tiles: Tiles, block: usize) -> usize {
+    fn block_scratch(&self, tiles: Tiles, block: usize) -> usize {
         let widest = self.channels.max(self.out);
         let lines = 4 * (2 * tiles.columns() + 2) + tiles.source.1.max(tiles.target.1);
         let [source, target] = [self.channels, self.out].map(|width| plane(tiles, block, width));
         POINTS * (source + target) + lines * widest
+    }
+
+    /// Numbers of four points of a panel, where those are made from taps.
+    fn expanded(&self, lanes: Lanes) -> usize {
+        if self.taps { 4 * self.channels.max(self.out) * lanes.panel } else { 0 }
     }
 
     /// The convolution, or its data gradient, of some items.
@@ -129,7 +140,7 @@ impl Winograd {
             return self.rows(pass, 0..pass.items * rows, target, scratch);
         }
         let width = if pass.back { self.channels } else { self.out };
-        let size = self.filter_scratch(tiles, block);
+        let size = self.expanded(pass.lanes) + self.block_scratch(tiles, block);
         let chunk = rows.div_ceil(parallel);
         for item in 0..pass.items {
             let target = &mut target[item * pass.target_item..][..tiles.target.0 * tiles.target.1 * width];
@@ -155,7 +166,8 @@ impl Winograd {
         let (tiles, block) = self.side(pass.back);
         let (channels, out) = if pass.back { (self.out, self.channels) } else { (self.channels, self.out) };
         let (source_plane, target_plane) = (plane(tiles, block, channels), plane(tiles, block, out));
-        let (source_planes, rest) = scratch.split_at_mut(POINTS * source_plane);
+        let (expanded, rest) = scratch.split_at_mut(self.expanded(pass.lanes));
+        let (source_planes, rest) = rest.split_at_mut(POINTS * source_plane);
         let (target_planes, lines) = rest.split_at_mut(POINTS * target_plane);
         for start in rows.clone().step_by(block) {
             let part = start..rows.end.min(start + block);
@@ -172,27 +184,41 @@ impl Winograd {
                 lines,
             }
             .run();
+            let mut product = |point: usize, right: &[f32], columns: Range<usize>| {
+                let shape = RowShape { item: 0, row: channels, column: 0 };
+                RowProduct {
+                    source: Rows { data: &source_planes[point * source_plane..], shape },
+                    inner: channels,
+                    right: Right::Packed(right),
+                    taps: 1,
+                    columns: columns.len(),
+                    start: Start::Zero,
+                    classes: &self.classes,
+                    target: &mut target_planes[point * target_plane..][..target_plane],
+                    target_shape: RowShape { item: 0, row: out, column: columns.start },
+                    rows: 0..count as u32,
+                    items: 1,
+                }
+                .run();
+            };
             let mut panels = pass.weights;
             for column in (0..out).step_by(pass.lanes.panel) {
-                let columns = (out - column).min(pass.lanes.panel);
-                let (panel, after) = panels.split_at(POINTS * channels * columns);
+                let columns = column..out.min(column + pass.lanes.panel);
+                let size = channels * columns.len();
+                let (panel, after) = panels.split_at(size * if self.taps { 9 } else { POINTS });
                 panels = after;
-                for (point, right) in panel.chunks_exact(channels * columns).enumerate() {
-                    let shape = RowShape { item: 0, row: channels, column: 0 };
-                    RowProduct {
-                        source: Rows { data: &source_planes[point * source_plane..], shape },
-                        inner: channels,
-                        right: Right::Packed(right),
-                        taps: 1,
-                        columns,
-                        start: Start::Zero,
-                        classes: &self.classes,
-                        target: &mut target_planes[point * target_plane..][..target_plane],
-                        target_shape: RowShape { item: 0, row: out, column },
-                        rows: 0..count as u32,
-                        items: 1,
+                if self.taps {
+                    let points = &mut expanded[..4 * size];
+                    for row in 0..4 {
+                        expand(row, panel, pass.back, points);
+                        for (point, right) in points.chunks_exact(size).enumerate() {
+                            product(4 * row + point, right, columns.clone());
+                        }
                     }
-                    .run();
+                } else {
+                    for (point, right) in panel.chunks_exact(size).enumerate() {
+                        product(point, right, columns.clone());
+                    }
                 }
             }
             let (start, relu, item) = (pass.start, pass.relu, pass.target_item);
@@ -288,7 +314,7 @@ pub(super) struct Pass<'a> {
     pub(super) source_item: usize,
     pub(super) target_item: usize,
     pub(super) items: usize,
-    /// Made by [`arrange`].
+    /// Made by [`arrange`]; or panels of taps, not turned around.
     pub(super) weights: &'a [f32],
     pub(super) start: Start<'a>,
     pub(super) relu: bool,
