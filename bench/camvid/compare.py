@@ -1,6 +1,6 @@
 """Patch level against record level on CamVid, with learning rates chosen first (docs/experiments/camvid.md).
 
-    python3 bench/camvid/compare.py OUT [--crop 96 --steps 200] [--rates 0.003,0.01,0.03,0.1] [--set KEY=VALUE ..]
+    python3 bench/camvid/compare.py OUT [--crop 96 --steps 200] [--rates 0.003,0.01,0.03,0.1,0.3] [--set KEY=VALUE ..]
 
 Data and weights lie where examples/plans/camvid.toml looks for them. Every method is trained once at every budget with every candidate
 and evaluated on the photographs to choose by; the best rate of each then trains it anew from four seeds, and these runs are evaluated on
@@ -86,7 +86,7 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--dapple", default="dapple", help="the program")
     parser.add_argument("--epsilons", default="5,10")
-    parser.add_argument("--rates", default="0.006,0.02,0.06,0.2", help="candidates, the same for every method")
+    parser.add_argument("--rates", default="0.006,0.02,0.06,0.2,0.6", help="candidates, the same for every method")
     parser.add_argument("--choose-by", default="camvid/val", help="photographs to choose learning rates by")
     parser.add_argument("--seeds", default="4")
     parser.add_argument("--crop", type=int, default=64)
