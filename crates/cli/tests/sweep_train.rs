@@ -129,6 +129,20 @@ fn a_method_may_have_settings_of_its_own() {
 }
 
 #[test]
+fn a_run_that_fails_is_named() {
+    // A rate beyond all numbers makes weights that are none after the first step.
+    let run = dapple_with(
+        "sweep-train plans/plan.toml --epsilons 1 --methods record,non-private --seeds 1 --out sweep -q --jobs 1 \
+         --set-for non-private:optimiser.learning_rate=1e38",
+        prepare,
+    );
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(run.stderr.starts_with("error: non-private-1: step "), "{}", run.stderr);
+    // What was finished before it stays.
+    assert!(run.folder.path().join("sweep/record-epsilon1-1/model.safetensors").exists());
+}
+
+#[test]
 #[cfg(unix)]
 fn an_interrupted_sweep_goes_on() {
     let folder = tempfile::TempDir::new().unwrap();

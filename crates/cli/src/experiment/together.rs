@@ -119,12 +119,21 @@ impl Crew<'_> {
                 on_card: false,
             };
             let own = with_threads(run, threads);
-            let result = run::carry_through(&own, begun, &self.place.join(&run.name), &mut observer);
+            let result = run::carry_through(&own, begun, &self.place.join(&run.name), &mut observer)
+                .map_err(|failure| naming(failure, &run.name));
             if result.is_err() {
                 self.stop.store(true, Ordering::SeqCst);
             }
             lock(&self.results).push((number, result));
         }
+    }
+}
+
+/// The same failure, and which of the runs it stopped.
+fn naming(failure: Failure, run: &str) -> Failure {
+    match failure {
+        Failure::Run { message, hint } => Failure::Run { message: format!("{run}: {message}"), hint },
+        other => other,
     }
 }
 
