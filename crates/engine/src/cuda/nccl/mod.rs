@@ -1,12 +1,14 @@
 //! Sums over several cards by NCCL, which is looked for when a group is made.
 
+mod library;
+
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaSlice;
-use cudarc::nccl::{result, sys};
 
 use super::device::{Device, address};
-use super::error::{self, CudaError};
+use super::error::{CudaError, call};
+use library::{FLOAT, Handle, Nccl, SUM};
 
 /// What an error of NCCL's names.
 const CALL: &str = "adding over the cards";
@@ -18,8 +20,9 @@ const LOOK_EVERY: Duration = Duration::from_micros(20);
 /// One communicator for each card of a group, all in this process.
 #[derive(Debug)]
 pub(crate) struct Communicators {
+    nccl: &'static Nccl,
     /// None once a sum has failed.
-    handles: Vec<sys::ncclComm_t>,
+    handles: Vec<Handle>,
 }
 
 // SAFETY: a communicator may be used from any thread, one at a time; the group that owns it is borrowed mutably while it is.
@@ -27,30 +30,22 @@ unsafe impl Send for Communicators {}
 // SAFETY: no method uses a handle without the group's unique borrow.
 unsafe impl Sync for Communicators {}
 
-fn call<T>(call: &'static str, result: Result<T, result::NcclError>) -> Result<T, CudaError> {
-    result.map_err(|error| CudaError::Call { call, reason: format!("{:?}", error.0) })
-}
-
 impl Communicators {
     /// Looks for the library.
     pub(crate) fn check() -> Result<(), CudaError> {
-        // SAFETY: only tries to load the library by its usual names.
-        match unsafe { sys::is_culib_present() } {
-            true => Ok(()),
-            false => Err(CudaError::Library { library: "NCCL" }),
-        }
+        Nccl::get().map(|_| ())
     }
 
     /// Joins cards, of which none may be named twice.
     pub(crate) fn new(devices: &[usize]) -> Result<Self, CudaError> {
-        Self::check()?;
+        let nccl = Nccl::get()?;
         let ordinals: Vec<i32> = devices.iter().map(|&device| device as i32).collect();
         let mut handles = vec![std::ptr::null_mut(); devices.len()];
         // SAFETY: both lists have as many entries as the count says.
         let joined =
-            unsafe { result::comm_init_all(handles.as_mut_ptr(), devices.len() as i32, ordinals.as_ptr()) };
-        call("joining the cards", joined)?;
-        Ok(Self { handles })
+            unsafe { (nccl.comm_init_all)(handles.as_mut_ptr(), devices.len() as i32, ordinals.as_ptr()) };
+        nccl.checked("joining the cards", joined)?;
+        Ok(Self { nccl, handles })
     }
 
     /// Replaces every card's numbers by the sum over all cards, which is the same bits on each, and waits for it. Every card must have
@@ -66,32 +61,26 @@ impl Communicators {
         if done.is_err() {
             for handle in self.handles.drain(..) {
                 // SAFETY: each was made by `new` and ends here, once. What it says adds nothing to the error that is told.
-                let _ = unsafe { result::comm_abort(handle) };
+                let _ = unsafe { (self.nccl.comm_abort)(handle) };
             }
         }
         done
     }
 
     fn start(&self, places: &[(&Device, &CudaSlice<f32>)]) -> Result<(), CudaError> {
-        call(CALL, result::group_start())?;
+        let nccl = self.nccl;
+        // SAFETY: opens a list of calls, which is closed below whatever comes of them.
+        nccl.checked(CALL, unsafe { (nccl.group_start)() })?;
         let each = places.iter().zip(&self.handles).try_for_each(|((device, values), &handle)| {
-            let start = address(values, &device.stream).0;
+            let (start, len) = (address(values, &device.stream).0, values.len());
+            let stream = device.stream.cu_stream().cast();
             // SAFETY: the sums have the same length on every card; streams and communicators are those of the cards.
-            let started = unsafe {
-                result::all_reduce(
-                    start as *const _,
-                    start as *mut _,
-                    values.len(),
-                    sys::ncclDataType_t::ncclFloat32,
-                    sys::ncclRedOp_t::ncclSum,
-                    handle,
-                    device.stream.cu_stream().cast(),
-                )
-            };
-            call(CALL, started).map(|_| ())
+            nccl.checked(CALL, unsafe {
+                (nccl.all_reduce)(start as *const _, start as *mut _, len, FLOAT, SUM, handle, stream)
+            })
         });
-        // A group that was begun must be ended, whatever came of it.
-        let ended = call(CALL, result::group_end()).map(|_| ());
+        // SAFETY: closes the list.
+        let ended = nccl.checked(CALL, unsafe { (nccl.group_end)() });
         each.and(ended)
     }
 
@@ -101,7 +90,7 @@ impl Communicators {
         loop {
             let mut waiting = Vec::new();
             for end in ends {
-                if !error::call(CALL, end.try_is_complete())? {
+                if !call(CALL, end.try_is_complete())? {
                     waiting.push(end);
                 }
             }
@@ -109,10 +98,10 @@ impl Communicators {
                 return Ok(());
             }
             for &handle in &self.handles {
-                let mut status = sys::ncclResult_t::ncclSuccess;
+                let mut status = 0;
                 // SAFETY: the communicator is alive, and the call writes one status.
-                call(CALL, unsafe { sys::ncclCommGetAsyncError(handle, &mut status) }.result())?;
-                call(CALL, status.result())?;
+                self.nccl.checked(CALL, unsafe { (self.nccl.comm_get_async_error)(handle, &mut status) })?;
+                self.nccl.checked(CALL, status)?;
             }
             if began.elapsed() > PATIENCE {
                 return Err(CudaError::Call { call: CALL, reason: "a card does not answer".into() });
@@ -127,7 +116,7 @@ impl Drop for Communicators {
     fn drop(&mut self) {
         for &handle in &self.handles {
             // SAFETY: each was made by `new` and is destroyed once. A failure would leave a little memory behind.
-            let _ = unsafe { result::comm_destroy(handle) };
+            let _ = unsafe { (self.nccl.comm_destroy)(handle) };
         }
     }
 }
