@@ -1,6 +1,6 @@
 //! What can be written behind `dapple`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
@@ -51,9 +51,12 @@ pub(crate) enum Verb {
 /// What every verb about a plan takes.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
-    /// A plan as a TOML file; flags override it
+    /// The plan as a TOML file; flags override it
+    #[arg(value_name = "PLAN", conflicts_with = "plan")]
+    file: Option<PathBuf>,
+    /// The same as PLAN
     #[arg(long, value_name = "FILE.toml")]
-    pub(crate) plan: Option<PathBuf>,
+    plan: Option<PathBuf>,
     /// Sets any key of the plan, after file and flags; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
@@ -65,6 +68,13 @@ pub(crate) struct Common {
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) flags: PlanFlags,
+}
+
+impl Common {
+    /// The file of the plan, in whichever way it was given.
+    pub(crate) fn plan(&self) -> Option<&Path> {
+        self.file.as_deref().or(self.plan.as_deref())
+    }
 }
 
 /// How narrow brackets must be.

@@ -37,12 +37,12 @@ impl Request {
 /// A plan to train; its paths begin in the folder of its file.
 pub(crate) fn training(common: &Common) -> Result<dapple_train::Request, Failure> {
     let Request { spec, masks } = Request::load(common)?;
-    let base = common.plan.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+    let base = common.plan().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
     Ok(dapple_train::Request { spec, base, masks })
 }
 
 fn spec(common: &Common) -> Result<PlanSpec, Failure> {
-    let mut spec = match &common.plan {
+    let mut spec = match common.plan() {
         Some(path) => read_plan(path)?,
         None => PlanSpec::default(),
     };
@@ -68,7 +68,7 @@ pub(crate) fn read_plan(path: &Path) -> Result<PlanSpec, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::request(
             format!("cannot read the plan {}: {error}", path.display()),
-            "give --plan the name of a TOML file, or describe the plan by flags",
+            "give the name of a TOML file, or describe the plan by flags",
         )
     };
     let mut text = String::new();

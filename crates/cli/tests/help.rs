@@ -1,8 +1,10 @@
 //! The help of every verb, word by word.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test")]
+
 mod common;
 
-use common::{dapple, exact_snapshot};
+use common::{dapple, dapple_with, exact_snapshot};
 
 #[test]
 fn help_of_every_verb() {
@@ -26,6 +28,46 @@ fn help_of_every_verb() {
     ] {
         exact_snapshot(&format!("help_{verb}"), &dapple(&format!("{verb} --help")).report());
     }
+}
+
+/// The commands below `Examples:`, lines that end in a backslash joined with the next.
+fn examples(verb: &str) -> Vec<String> {
+    let help = dapple(&format!("{verb} --help")).stdout;
+    let shown = help.split_once("Example").unwrap_or_else(|| panic!("{verb} has no example")).1;
+    let joined = shown.replace("\\\n", " ");
+    joined.lines().filter_map(|line| line.trim().strip_prefix("dapple ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn examples_run_as_shown() {
+    let plan = "[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n[region]\npatch = [10, 10]\n[pipeline]\nimage = [1000, 1000]\ncrop = [100, 100]\n[sampling]\nbatch = 100\nrecords = 3000\nepochs = 10\n";
+    for verb in ["account", "calibrate", "profile", "sweep", "inclusion"] {
+        for example in examples(verb) {
+            let run = dapple_with(&example, |folder| std::fs::write(folder.join("plan.toml"), plan).unwrap());
+            assert_eq!(run.code, 0, "{example}: {}", run.stderr);
+        }
+    }
+    // What trains is only read: these stop where the plan or the run is missing.
+    for verb in ["train", "sweep-train", "resume", "eval", "predict"] {
+        for example in examples(verb) {
+            let run = dapple(&example);
+            let missing =
+                run.stderr.contains("cannot read the plan plan.toml") || run.stderr.contains("no run");
+            assert!(run.code == 2 && missing, "{example}: {}", run.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_plan_is_given_with_and_without_its_flag() {
+    let plan = "[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n[sampling]\nbatch = 100\nrecords = 3000\nepochs = 1\n";
+    let priced = |arguments: &str| {
+        let run = dapple_with(arguments, |folder| std::fs::write(folder.join("plan.toml"), plan).unwrap());
+        (run.code, run.stdout)
+    };
+    assert_eq!(priced("account plan.toml"), priced("account --plan plan.toml"));
+    assert_eq!(priced("account plan.toml").0, 0);
+    assert_eq!(priced("account plan.toml --plan plan.toml").0, 2);
 }
 
 #[test]

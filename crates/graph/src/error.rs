@@ -66,6 +66,9 @@ impl GraphError {
                 "check the architecture, the number of classes and the norm; a .pth file must be converted first (docs/engine.md)".into(),
             ),
             Self::Format(_) => Some("the file must be .safetensors; convert a .pth file first (docs/engine.md)".into()),
+            Self::File { .. } => {
+                Some("check the path and who may read it; paths of a plan begin in the plan's folder".into())
+            }
             _ => None,
         }
     }

@@ -41,10 +41,7 @@ pub fn points(flag: &str, text: &str) -> Result<Vec<f64>, PlanError> {
 /// # Errors
 /// A range that leads nowhere, an empty value, or more than [`MAX_POINTS`] of them.
 pub fn values(key: &str, text: &str) -> Result<Vec<String>, PlanError> {
-    let wrong = |problem: &str| PlanError::Asked {
-        message: format!("--over {key}={text}: {problem}"),
-        hint: "write --over KEY=FROM:TO:STEP or --over KEY=A,B,C, e.g. --over crop=50:700:50".to_owned(),
-    };
+    let wrong = |problem| wrong(key, text, problem);
     let parts: Vec<&str> = text.split(':').map(str::trim).collect();
     let found: Vec<String> = match parts.as_slice() {
         [from, to, step] => {
@@ -70,6 +67,14 @@ pub fn values(key: &str, text: &str) -> Result<Vec<String>, PlanError> {
         return Err(wrong("more than 100000 values"));
     }
     Ok(found)
+}
+
+/// What is wrong with the values of a key.
+pub(crate) fn wrong(key: &str, text: &str, problem: &str) -> PlanError {
+    PlanError::Asked {
+        message: format!("--over {key}={text}: {problem}"),
+        hint: "write --over KEY=FROM:TO:STEP or --over KEY=A,B,C, e.g. --over crop=50:700:50".to_owned(),
+    }
 }
 
 fn whole(from: i64, to: i64, step: i64) -> Option<Vec<String>> {

@@ -43,7 +43,15 @@ impl Axis<String> {
         let name = name.trim();
         let key = keys::resolve(name)
             .ok_or_else(|| PlanError::UnknownKey { path: name.to_owned(), near: keys::near(name) })?;
-        Ok(Self { key, values: ranges::values(name, values)? })
+        let values = ranges::values(name, values)?;
+        // Two numbers with a colon are a value of a few keys and a range without its step for all others.
+        if let [only] = values.as_slice()
+            && only.contains(':')
+            && PlanSpec::default().set(key.path, only).is_err()
+        {
+            return Err(ranges::wrong(name, only, "a range has a step, too"));
+        }
+        Ok(Self { key, values })
     }
 }
 

@@ -28,6 +28,9 @@ use setting::Reading;
 
 /// Recomputes a figure of a paper: its own analysis and Dapple's side by side
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  dapple reproduce --list
+  dapple reproduce patch/fig3 --html fig3.html")]
 pub(crate) struct Arguments {
     /// The figure, such as patch/fig3
     #[arg(value_name = "ID", required_unless_present = "list")]
@@ -66,11 +69,15 @@ struct Listed {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some(id) = &arguments.id else { return list(arguments.json) };
     let wanted = id.to_lowercase();
-    if !listed().iter().any(|entry| entry.id == wanted) {
-        return Err(Failure::request(
-            format!("there is no figure `{id}`"),
-            "see `dapple reproduce --list`; figures are written as patch/fig3",
-        ));
+    let listed = listed();
+    if !listed.iter().any(|entry| entry.id == wanted) {
+        let like =
+            listed.iter().map(|entry| entry.id).filter(|id| !wanted.is_empty() && id.contains(&wanted));
+        let hint = match like.collect::<Vec<_>>().as_slice() {
+            [] => "see `dapple reproduce --list`; figures are written as patch/fig3".to_owned(),
+            like => format!("did you mean {}?", like.join(", ")),
+        };
+        return Err(Failure::request(format!("there is no figure `{id}`"), hint));
     }
     arguments.pictures.check()?;
     outcome(&wanted, arguments)?.show(arguments)

@@ -12,6 +12,11 @@ use crate::output;
 
 /// Prices a plan: epsilon in a certified bracket, and what it protects from whom
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  dapple account --batch 256 --records 60000 --epochs 20 --noise-multiplier 1 --delta 1e-5
+  dapple account --image 1000x1000 --crop 100x100 --patch 10x10 --batch 100 --records 3000 \\
+      --epochs 100 --noise-multiplier 1 --delta 1e-5 --explain
+  dapple account plan.toml --set sampling.epochs=50 --statement")]
 pub(crate) struct Arguments {
     /// Shows every factor and what it is worth
     #[arg(long, conflicts_with = "statement")]

@@ -11,6 +11,10 @@ use crate::output;
 
 /// Finds the least noise, or the most of anything else, that keeps epsilon at or below --epsilon
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  dapple calibrate --for noise-multiplier --epsilon 8 --batch 4096 --records 50000 --epochs 100 \\
+      --delta 1e-5
+  dapple calibrate plan.toml --for crop --epsilon 2")]
 pub(crate) struct Arguments {
     /// What to solve for
     #[arg(long = "for", value_name = "UNKNOWN")]

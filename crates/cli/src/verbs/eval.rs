@@ -14,6 +14,8 @@ use crate::output;
 
 /// Evaluates the model of a run on its test set
 #[derive(Debug, Args)]
+#[command(after_help = "Example:
+  dapple eval runs/first --json")]
 pub(crate) struct Arguments {
     /// The folder of the run
     #[arg(value_name = "DIR")]

@@ -18,6 +18,8 @@ const MAX_SIDE: u32 = 2048;
 
 /// Tells how likely a crop sees the private region, at its worst place
 #[derive(Debug, Args)]
+#[command(after_help = "Example:
+  dapple inclusion --image 2048x1024 --crop 505x505 --circle 12 --heatmap seen.png")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,

@@ -19,6 +19,8 @@ const NAMED: usize = 3;
 
 /// Asks the model of a run about images: the probability of each class, or label maps and colour overlays
 #[derive(Debug, Args)]
+#[command(after_help = "Example:
+  dapple predict runs/first photo.png --out predictions")]
 pub(crate) struct Arguments {
     /// The folder of the run
     #[arg(value_name = "DIR")]

@@ -13,6 +13,8 @@ use crate::pictures::Pictures;
 
 /// Draws the privacy profile of a plan: delta for each epsilon
 #[derive(Debug, Args)]
+#[command(after_help = "Example:
+  dapple profile plan.toml --epsilons 0:2:21 --svg profile.svg")]
 pub(crate) struct Arguments {
     /// Where to evaluate: FROM:TO:COUNT or a list [default: 41 points up to twice the plan's epsilon]
     #[arg(long, value_name = "A:B:N|LIST", allow_hyphen_values = true)]

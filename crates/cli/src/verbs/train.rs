@@ -17,10 +17,12 @@ use crate::run_page;
 
 /// Trains a model by a plan and certifies what it spent
 #[derive(Debug, Args)]
+#[command(after_help = "A plan to train has sections `data`, `model` and `optimiser`.
+
+Examples:
+  dapple train plan.toml --out runs/first
+  dapple train plan.toml --out runs/second --epsilon 2 --set optimiser.learning_rate=1")]
 pub(crate) struct Arguments {
-    /// The plan as a TOML file, with sections `data`, `model` and `optimiser`
-    #[arg(value_name = "PLAN", conflicts_with = "plan")]
-    file: Option<PathBuf>,
     /// The folder of the run; it must not hold one yet
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -35,6 +37,8 @@ pub(crate) struct Arguments {
 
 /// Goes on with a run that was stopped or killed
 #[derive(Debug, Args)]
+#[command(after_help = "Example:
+  dapple resume runs/first")]
 pub(crate) struct ResumeArguments {
     /// The folder of the run
     #[arg(value_name = "DIR")]
@@ -49,9 +53,8 @@ pub(crate) struct ResumeArguments {
     quiet: bool,
 }
 
-pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
-    let common = &mut arguments.common;
-    common.plan = arguments.file.or(common.plan.take());
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let common = &arguments.common;
     let mut request = load::training(common)?;
     request.spec.performance = request.spec.performance.merge(&arguments.machine.performance());
     if arguments.no_dp {
@@ -115,11 +118,11 @@ fn text(outcome: &Outcome) -> String {
         let score = evaluation.score();
         match &evaluation.overlap {
             Some(overlap) => {
-                lines.push((score.name, format!("{:.4} on {} images", score.value, evaluation.records)));
+                lines.push((score.measure.words(), format!("{:.4} on {} images", score.value, evaluation.records)));
                 lines.push(("pixel accuracy", format!("{:.4}", overlap.pixel_accuracy)));
             }
             None => {
-                lines.push((score.name, format!("{:.4} on {} records", score.value, evaluation.records)));
+                lines.push((score.measure.words(), format!("{:.4} on {} records", score.value, evaluation.records)));
             }
         }
     }

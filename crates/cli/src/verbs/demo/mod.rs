@@ -18,6 +18,8 @@ use crate::output;
 
 /// Trains the embedded example at record level and at patch level, and compares them
 #[derive(Debug, Args)]
+#[command(after_help = "Example:
+  dapple demo --out demo --seeds 2")]
 pub(crate) struct Arguments {
     /// The folder of runs and report; runs that are there already are read, or gone on with
     #[arg(long, value_name = "DIR", default_value = "dapple-demo")]

@@ -21,6 +21,9 @@ use crate::pictures::Pictures;
 
 /// Prices a plan for every combination of some values, on all cores
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  dapple sweep plan.toml --over crop=100:500:100 --over noise-multiplier=1,2 --html sweep.html
+  dapple sweep plan.toml --for noise-multiplier --over epsilon=1,2,4,8")]
 pub(crate) struct Arguments {
     /// A key or flag name and its values; may be repeated, the first axis varies slowest
     #[arg(long, value_name = "KEY=A:B:STEP|KEY=A,B,C", required = true)]

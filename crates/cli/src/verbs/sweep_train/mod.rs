@@ -18,10 +18,11 @@ use own::Own;
 
 /// Trains a plan for every budget, method and seed, and compares what comes out
 #[derive(Debug, Args)]
+#[command(after_help = "A plan to train has sections `data`, `model` and `optimiser`.
+
+Example:
+  dapple sweep-train plan.toml --out sweep --epsilons 1,5,10 --methods record,patch --seeds 4")]
 pub(crate) struct Arguments {
-    /// The plan as a TOML file, with sections `data`, `model` and `optimiser`
-    #[arg(value_name = "PLAN", conflicts_with = "plan")]
-    file: Option<PathBuf>,
     /// The folder of runs, tables and figures; finished runs are read, interrupted ones are gone on with
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -58,14 +59,12 @@ fn budget(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
-    let common = &mut arguments.common;
-    common.plan = arguments.file.take().or(common.plan.take());
-    let mut base = load::training(common)?;
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut base = load::training(&arguments.common)?;
     base.spec.performance = base.spec.performance.merge(&arguments.machine.performance());
     let epsilons = budgets(&arguments.epsilons, &base)?;
     let settings = Setting::grid(&epsilons, &arguments.methods, arguments.seeds);
-    refuse(&arguments, &base, &epsilons)?;
+    refuse(arguments, &base, &epsilons)?;
     let runs = experiment::measure(
         &settings,
         |setting| request(&base, setting, &arguments.set_for),
@@ -73,7 +72,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
         arguments.jobs.map(usize::from),
         arguments.common.quiet,
     )?;
-    show::show(&runs, &base.spec, &arguments)
+    show::show(&runs, &base.spec, arguments)
 }
 
 /// The budgets that were asked for, each once; without any, the plan's.
