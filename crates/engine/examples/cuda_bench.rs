@@ -14,6 +14,11 @@ use dapple_engine::cuda::{
 use dapple_engine::{Batch, Clipping, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
 
+/// Steps that do not count, of which the first measures algorithms, and how few and how many are measured after them.
+const WARM_UPS: usize = 2;
+const LEAST: usize = 5;
+const MOST: usize = 300;
+
 fn model(name: &str) -> Graph {
     let built = match name {
         "small-cnn" => zoo::small_cnn(&[1, 28, 28], 10),
@@ -85,9 +90,14 @@ fn main() {
         let moments = StateValues { first: vec![0.0; len], second: vec![0.0; len], mean: None };
         let mut state = if fetches { None } else { Some(executor.state(&moments).expect("memory")) };
         executor.load(&parameters).expect("same graph");
-        let started = Instant::now();
-        while times.len() < 4 || (started.elapsed().as_secs_f64() < seconds && times.len() < 300) {
+        let mut started = Instant::now();
+        while times.len() < WARM_UPS + LEAST
+            || (started.elapsed().as_secs_f64() < seconds && times.len() < MOST)
+        {
             let step = Instant::now();
+            if times.len() == WARM_UPS {
+                started = step;
+            }
             let mut sum = executor.gradient_sum_in(std::mem::take(&mut gradient)).expect("memory");
             let mut loaded = match fetches {
                 true => executor.load(&parameters).expect("same graph"),
@@ -108,7 +118,7 @@ fn main() {
             times.push(step.elapsed().as_secs_f64());
         }
         let first = times[0];
-        let mut warm = times.split_off(2);
+        let mut warm = times.split_off(WARM_UPS);
         warm.sort_by(f64::total_cmp);
         let median = warm[warm.len() / 2];
         println!(
@@ -118,13 +128,13 @@ fn main() {
             batch as f64 / warm[0],
             executor.peak_bytes() as f64 / f64::from(1 << 20),
             executor.microbatch(),
-            warm.len() + 2,
+            warm.len(),
         );
         let total: f64 = executor.shares().iter().map(|(_, time)| time).sum();
         let mut list = executor.shares().to_vec();
         list.sort_by(|a, b| b.1.total_cmp(&a.1));
         for (operation, time) in list {
-            let steps = (warm.len() + 2) as f64;
+            let steps = (warm.len() + WARM_UPS) as f64;
             println!("  {operation:<40} {:>9.3} ms {:>5.1} %", time / steps, 100.0 * time / total);
         }
         if choices {

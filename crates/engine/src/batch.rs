@@ -1,8 +1,14 @@
 //! What an executor is given: samples, their views, their targets.
 
+use std::ops::Range;
+
 use dapple_graph::{Graph, IGNORED, Loss};
+use rayon::prelude::*;
 
 use crate::error::EngineError;
+
+/// Values that a thread looks through at a time.
+const CHUNK: usize = 1 << 16;
 
 /// Targets of a batch, one per view.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +60,14 @@ impl<'a> Batch<'a> {
 
     /// Number of samples, after checking every length, every class and every input.
     pub(crate) fn check(&self, graph: &Graph) -> Result<usize, EngineError> {
-        let samples = samples(graph, self.inputs, self.views)?;
+        let samples = self.sizes(graph)?;
+        self.check_values(graph, 0..samples)?;
+        Ok(samples)
+    }
+
+    /// Number of samples, after checking every length, but no value yet.
+    pub(crate) fn sizes(&self, graph: &Graph) -> Result<usize, EngineError> {
+        let samples = count(graph, self.inputs, self.views)?;
         let views = samples * self.views;
         let output: usize = graph.output_shape().iter().product();
         let (found, expected, kind) = match self.targets {
@@ -74,20 +87,42 @@ impl<'a> Batch<'a> {
         if found != expected {
             return Err(EngineError::Length { what: format!("target {kind}"), expected, found });
         }
-        if let Targets::Classes(classes) = self.targets {
-            let bound = graph.output_shape()[0];
-            if let Some(index) = classes.iter().position(|&c| c != IGNORED && c as usize >= bound) {
-                let sample = index / (positions(graph) * self.views);
-                return Err(EngineError::Class { sample, class: classes[index], classes: bound });
+        Ok(samples)
+    }
+
+    /// Checks the inputs and targets of some samples; all lengths are right.
+    pub(crate) fn check_values(&self, graph: &Graph, samples: Range<usize>) -> Result<(), EngineError> {
+        let input: usize = graph.input_shape().iter().product();
+        let output: usize = graph.output_shape().iter().product();
+        // The part of these samples where each has `len` values, and the sample that a value in it belongs to.
+        let range = |len: usize| samples.start * len * self.views..samples.end * len * self.views;
+        let owner = |index: usize, len: usize| samples.start + index / (len * self.views);
+        if let Some(index) = first_unlike(&self.inputs[range(input)], |value| value.is_finite()) {
+            return Err(EngineError::NotFinite { place: "input".into(), sample: owner(index, input) });
+        }
+        match self.targets {
+            Targets::Classes(classes) => {
+                let (classes, bound) = (&classes[range(positions(graph))], graph.output_shape()[0]);
+                match first_unlike(classes, |&class| (class == IGNORED) | ((class as usize) < bound)) {
+                    Some(index) => {
+                        let (sample, class) = (owner(index, positions(graph)), classes[index]);
+                        Err(EngineError::Class { sample, class, classes: bound })
+                    }
+                    None => Ok(()),
+                }
+            }
+            Targets::Probabilities(values) | Targets::Values(values) => {
+                let kind =
+                    if matches!(self.targets, Targets::Values(_)) { "values" } else { "probabilities" };
+                match first_unlike(&values[range(output)], |value| value.is_finite()) {
+                    Some(index) => {
+                        let (place, sample) = (format!("target {kind}"), owner(index, output));
+                        Err(EngineError::NotFinite { place, sample })
+                    }
+                    None => Ok(()),
+                }
             }
         }
-        if let Targets::Probabilities(values) | Targets::Values(values) = self.targets
-            && let Some(index) = values.iter().position(|value| !value.is_finite())
-        {
-            let place = format!("target {kind}");
-            return Err(EngineError::NotFinite { place, sample: index / (output * self.views) });
-        }
-        Ok(samples)
     }
 
     /// Target of one view; `view` counts through all samples.
@@ -111,16 +146,33 @@ impl<'a> Batch<'a> {
 
 /// Number of samples in a slice of inputs, after checking that every value is finite.
 pub(crate) fn samples(graph: &Graph, inputs: &[f32], views: usize) -> Result<usize, EngineError> {
+    let samples = count(graph, inputs, views)?;
+    match first_unlike(inputs, |value| value.is_finite()) {
+        Some(index) => {
+            Err(EngineError::NotFinite { place: "input".into(), sample: index / (inputs.len() / samples) })
+        }
+        None => Ok(samples),
+    }
+}
+
+/// Number of samples in a slice of inputs.
+fn count(graph: &Graph, inputs: &[f32], views: usize) -> Result<usize, EngineError> {
     let input: usize = graph.input_shape().iter().product();
     let size = input * views.max(1);
     if views == 0 || !inputs.len().is_multiple_of(size) {
         let expected = inputs.len().next_multiple_of(size);
         return Err(EngineError::Length { what: "input".into(), expected, found: inputs.len() });
     }
-    match inputs.iter().position(|value| !value.is_finite()) {
-        Some(index) => Err(EngineError::NotFinite { place: "input".into(), sample: index / size }),
-        None => Ok(inputs.len() / size),
-    }
+    Ok(inputs.len() / size)
+}
+
+/// The first value that is not as it should be. Every value of a chunk is looked at, so that many are at once.
+fn first_unlike<T: Sync>(values: &[T], good: impl Fn(&T) -> bool + Sync) -> Option<usize> {
+    let chunk = values
+        .par_chunks(CHUNK)
+        .position_first(|chunk| !chunk.iter().fold(true, |all, value| all & good(value)))?;
+    let rest = values[chunk * CHUNK..].iter().position(|value| !good(value))?;
+    Some(chunk * CHUNK + rest)
 }
 
 fn positions(graph: &Graph) -> usize {

@@ -6,7 +6,7 @@ mod common;
 use common::{Data, parameters, specimen, specimens};
 use dapple_engine::reference::Reference;
 use dapple_engine::{Batch, Clipping, CpuExecutor, Dropout, Options, StepStats, Targets};
-use dapple_graph::Graph;
+use dapple_graph::{Graph, Loss};
 
 /// Clipped sum as a flat gradient.
 fn clipped(graph: &Graph, batch: &Batch<'_>, clipping: &Clipping, options: Options) -> (Vec<f32>, StepStats) {
@@ -109,23 +109,26 @@ fn threads_groups_splits_and_checkpoints_change_no_bit() {
     }
 }
 
-/// A layer of more than a million weights that each sample reads once.
-fn vast() -> Graph {
+/// Layers of more than a million weights that each sample reads once, the second beside a shortcut.
+fn vast(loss: Loss) -> Graph {
     let mut builder = dapple_graph::GraphBuilder::new(&[1104]);
     let input = builder.input();
     let zero = dapple_graph::Init::Constant(0.0);
     let x = builder.linear("first", input, 8, zero, zero).unwrap();
     let x = builder.linear("wide", x, 1104, zero, zero).unwrap();
     let x = builder.add("relu", dapple_graph::Op::Relu, &[x]).unwrap();
-    let x = builder.linear("vast", x, 1001, zero, zero).unwrap();
+    let x = builder.linear("vast", x, 1104, zero, zero).unwrap();
     let x = builder.add("tanh", dapple_graph::Op::Tanh, &[x]).unwrap();
+    let branch = builder.linear("branch", x, 1104, zero, zero).unwrap();
+    let x = builder.add("sum", dapple_graph::Op::Add, &[x, branch]).unwrap();
+    let x = builder.linear("narrowing", x, 1001, zero, zero).unwrap();
     let x = builder.linear("head", x, 4, zero, zero).unwrap();
-    builder.finish(x, common::CLASSES).unwrap()
+    builder.finish(x, loss).unwrap()
 }
 
 #[test]
 fn vast_layers_agree() {
-    let graph = vast();
+    let graph = vast(common::CLASSES);
     let clipping = Clipping::Flat { max_norm: 0.7 };
     for (samples, views) in [(1, 1), (7, 1), (2, 2)] {
         let data = Data::new(&graph, samples, views);
@@ -136,6 +139,62 @@ fn vast_layers_agree() {
             &clipping,
             Options { threads: 2, group: 5, ..Options::default() },
         );
+    }
+}
+
+/// Their gradients are summed for 64 items at a time.
+#[test]
+fn sums_of_vast_layers_are_the_same_however_they_are_split() {
+    let (graph, clipping) = (vast(common::CLASSES), Clipping::Flat { max_norm: 0.7 });
+    let data = Data::new(&graph, 67, 1);
+    let base = clipped(&graph, &data.batch(), &clipping, Options { threads: 1, ..Options::default() });
+    for (threads, group) in [(1, 1), (3, 2), (2, 33)] {
+        let options = Options { threads, group, ..Options::default() };
+        assert_eq!(base, clipped(&graph, &data.batch(), &clipping, options), "{threads} {group}");
+    }
+}
+
+#[test]
+fn a_call_that_fails_leaves_nothing_behind() {
+    let graph = vast(Loss::SquaredError);
+    let data = Data::new(&graph, 3, 1);
+    let clipping = Clipping::Flat { max_norm: 0.7 };
+    let options = Options { threads: 1, group: 1, ..Options::default() };
+    let parameters = parameters(&graph);
+    let mut executor = CpuExecutor::new(&graph, options).unwrap();
+    let (mut spoiled, mut sum) = (executor.gradient_sum(), executor.gradient_sum());
+    let mut loaded = executor.load(&parameters).unwrap();
+    // The last sample's gradient overflows, when those of the first two are pending.
+    let mut values = [0.0; 12];
+    values[8..].fill(f32::MAX);
+    let bad = Batch::new(&data.inputs, Targets::Values(&values));
+    assert!(loaded.clipped_sum(&bad, &clipping, &mut spoiled).is_err());
+    loaded.clipped_sum(&data.batch(), &clipping, &mut sum).unwrap();
+    let gradient = loaded.gradient(sum).unwrap();
+    assert_eq!(gradient, clipped(&graph, &data.batch(), &clipping, options).0);
+}
+
+#[test]
+fn activations_of_maxima_agree() {
+    let window = dapple_graph::Window::square(3).stride(2).padding(1);
+    for shared in [false, true] {
+        let mut builder = dapple_graph::GraphBuilder::new(&[3, 9, 7]);
+        let spec = dapple_graph::ConvSpec::new(5, dapple_graph::Window::square(1)).bias();
+        let x = builder.conv("conv", builder.input(), spec).unwrap();
+        let active = builder.add("relu", dapple_graph::Op::Relu, &[x]).unwrap();
+        let mut x = builder.add("max", dapple_graph::Op::MaxPool(window.clone()), &[active]).unwrap();
+        if shared {
+            // A second reader: the activation has to be taken before the maximum.
+            let pool = dapple_graph::Op::AdaptiveAvgPool(vec![5, 4]);
+            let average = builder.add("average", pool, &[active]).unwrap();
+            x = builder.add("sum", dapple_graph::Op::Add, &[x, average]).unwrap();
+        }
+        let graph = common::head(builder, x, common::CLASSES).unwrap();
+        for views in [1, 2] {
+            let data = Data::new(&graph, 5, views);
+            let options = Options { threads: 2, group: 2, ..Options::default() };
+            agree("maxima", &graph, &data.batch(), &Clipping::Flat { max_norm: 0.7 }, options);
+        }
     }
 }
 
@@ -203,7 +262,7 @@ fn deferred_standardised_layers_agree_over_views() {
 fn threads_inside_a_sample_change_no_bit() {
     let clipping = Clipping::Flat { max_norm: 0.7 };
     let mut graphs = specimens();
-    graphs.push(("vast", vast()));
+    graphs.push(("vast", vast(common::CLASSES)));
     for (name, graph) in graphs {
         let data = Data::new(&graph, 2, 2);
         // With hardly any memory samples run one at a time, on all threads.

@@ -7,6 +7,7 @@
 //! - `memory`: a model that no card can hold.
 //! - `models`: the zoo's models against the CPU executor.
 //! - `precision`: how far TF32 and bf16 go from single precision, and that clipping bounds what it sums in each.
+//! - `threads`: executors that are opened, used and dropped on several threads at once.
 //! - `update`: noise against mpmath, the optimisers' rules against their formulas, and a group of one card.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 
@@ -16,6 +17,7 @@ mod models;
 mod operations;
 mod precision;
 mod report;
+mod threads;
 mod update;
 
 use std::process::ExitCode;
@@ -82,10 +84,11 @@ fn main() -> ExitCode {
         }
     }
     type Part = fn(&mut Report, bool);
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 7] = [
         ("operations", operations::check),
         ("shapes", operations::check_shapes),
         ("memory", operations::check_memory),
+        ("threads", threads::check),
         ("update", update::check),
         ("precision", precision::check),
         ("models", models::check),

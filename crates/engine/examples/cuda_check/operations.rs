@@ -33,6 +33,8 @@ pub(crate) fn check(report: &mut Report, _: bool) {
     let mut graphs = specimens();
     graphs.push(("dropout", dropout(Op::Dropout(0.4))));
     graphs.push(("wide group", wide_group()));
+    graphs.push(("sums of norms", sums_of_norms()));
+    graphs.push(("joined boxes", joined_boxes()));
     graphs.push(("channel dropout", dropout(Op::ChannelDropout(0.4))));
     for (name, graph) in &graphs {
         let reference = Reference::new(graph, &parameters(graph)).unwrap();
@@ -149,5 +151,58 @@ fn wide_group() -> Graph {
     let x = builder.group_norm("norm", x, 1).unwrap();
     let x = builder.add("pool", Op::AdaptiveAvgPool(vec![1, 1]), &[x]).unwrap();
     let x = builder.add("flat", Op::Reshape(vec![4000]), &[x]).unwrap();
+    builder.finish(x, common::CLASSES).unwrap()
+}
+
+/// Norms that add their residual, with and without an activation behind it, where gradients may share memory and where they may not.
+fn sums_of_norms() -> Graph {
+    let mut builder = GraphBuilder::new(&[3, 7, 5]);
+    let b = &mut builder;
+    let conv = |b: &mut GraphBuilder, name: &str, x| {
+        let x = b.conv(&format!("{name}.conv"), x, ConvSpec::new(8, Window::square(3).padding(1))).unwrap();
+        b.group_norm(&format!("{name}.norm"), x, 4).unwrap()
+    };
+    let sum = |b: &mut GraphBuilder, name: &str, x, y| b.add(name, Op::Add, &[x, y]).unwrap();
+    let relu = |b: &mut GraphBuilder, name: &str, x| b.add(name, Op::Relu, &[x]).unwrap();
+    let x = conv(b, "first", b.input());
+    let x = relu(b, "first.relu", x);
+    // A block with the input itself beside it, and one with a second norm.
+    let y = conv(b, "same", x);
+    let y = sum(b, "same.sum", y, x);
+    let x = relu(b, "same.relu", y);
+    let (y, z) = (conv(b, "other.left", x), conv(b, "other.right", x));
+    let y = sum(b, "other.sum", y, z);
+    let x = relu(b, "other.relu", y);
+    // Without an activation, read three times; and a norm of what it adds.
+    let y = conv(b, "plain", x);
+    let x = sum(b, "plain.sum", x, y);
+    let y = b.group_norm("of itself", x, 2).unwrap();
+    let y = sum(b, "of itself.sum", x, y);
+    let y = relu(b, "of itself.relu", y);
+    let x = sum(b, "chain", x, y);
+    let z = b.group_norm("last", x, 2).unwrap();
+    let x = sum(b, "twice", x, x);
+    let x = sum(b, "last.sum", x, z);
+    let x = b.add("pool", Op::AdaptiveAvgPool(vec![2, 1]), &[x]).unwrap();
+    let x = b.add("flat", Op::Reshape(vec![16]), &[x]).unwrap();
+    builder.finish(x, common::CLASSES).unwrap()
+}
+
+/// Boxes that are copied one value or four at a time, along every axis; and a maximum of windows with gaps and of strides beyond them.
+fn joined_boxes() -> Graph {
+    let mut builder = GraphBuilder::new(&[4, 9, 8]);
+    let b = &mut builder;
+    let x = b.conv("conv", b.input(), ConvSpec::new(4, Window::square(3).padding(1))).unwrap();
+    let x = b.add("channels", Op::Concat { axis: 0 }, &[x, x]).unwrap();
+    let x = b.add("rows", Op::Concat { axis: 1 }, &[x, x]).unwrap();
+    let x = b.add("columns", Op::Concat { axis: 2 }, &[x, x]).unwrap();
+    let x = b.add("slice", Op::Slice { axis: 2, start: 4, end: 13 }, &[x]).unwrap();
+    let gaps = Window { kernel: vec![3, 2], stride: vec![2, 1], padding: vec![1, 1], dilation: vec![2, 3] };
+    let x = b.add("gaps", Op::MaxPool(gaps), &[x]).unwrap();
+    let x = b.add("average", Op::AvgPool(Window::square(3).stride(2).padding(1)), &[x]).unwrap();
+    let x = b.add("larger", Op::Upsample([11, 7]), &[x]).unwrap();
+    let x = b.add("smaller", Op::Upsample([3, 5]), &[x]).unwrap();
+    let x = b.add("turned", Op::Permute(vec![1, 0, 2]), &[x]).unwrap();
+    let x = b.add("flat", Op::Reshape(vec![120]), &[x]).unwrap();
     builder.finish(x, common::CLASSES).unwrap()
 }

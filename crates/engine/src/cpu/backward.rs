@@ -128,14 +128,12 @@ impl Backward<'_> {
                 };
             }
         }
-        if let Some((slot, accumulate)) = self.action.input_gradients[0] {
+        if let Some(&Some((slot, accumulate))) = self.action.input_gradients.first() {
             let strides = (stride, self.stride(slot));
             let mut run = Run { items, scratch, parallel: self.work.parallel };
-            let weight = self.shared.parameters.get(gemm.weight);
             gemm.backward_data(
                 self.shared.lanes,
                 prepared,
-                weight,
                 gradient,
                 &mut taken[0],
                 strides,

@@ -1,11 +1,13 @@
 //! The CPU executor: sample-parallel, with every buffer planned before the first sample arrives.
 
+mod accumulate;
 mod backward;
 mod depthwise;
 mod form;
 mod gemm;
 mod kernel;
 mod matrix;
+mod memory;
 mod norm;
 mod plan;
 mod pointwise;
@@ -16,6 +18,7 @@ mod segments;
 mod share;
 mod step;
 mod sum;
+mod together;
 mod worker;
 
 use dapple_graph::{Graph, Parameters};
@@ -26,9 +29,11 @@ use crate::clipping::Clipping;
 use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::stats::StepStats;
+use accumulate::Pending;
 use kernel::Lanes;
 use program::Program;
 pub use sum::GradientSum;
+use together::Together;
 use worker::{Work, Worker};
 
 /// How an executor uses the machine. Nothing but `checkpoints` changes a result by a single bit.
@@ -38,7 +43,7 @@ pub struct Options {
     pub threads: usize,
     /// Samples a thread works on together; zero chooses by the memory they need.
     pub group: usize,
-    /// Bytes that activations and gradients of samples may take, all threads together; zero takes 160 MiB a thread, and 2 GiB if that is
+    /// Bytes that activations and gradients of samples may take, all threads together; zero takes 64 MiB a thread, and 2 GiB if that is
     /// more. Samples of which fewer than one per thread fit run fewer at a time, each on several threads.
     pub memory: usize,
     /// Computes activations twice rather than keep them all, for samples too large to hold. Where `memory` is zero, samples that take more
@@ -58,6 +63,8 @@ pub struct CpuExecutor {
     inference: Program,
     workers: Vec<Worker>,
     inference_workers: Vec<Worker>,
+    together: Together,
+    pending: Pending,
     /// Where a parameter's sum lies while it is put into order.
     spare: Vec<f32>,
 }
@@ -96,6 +103,8 @@ impl CpuExecutor {
             inference: Program::inference(graph, &options),
             workers: Vec::new(),
             inference_workers: Vec::new(),
+            together: Together::default(),
+            pending: Pending::default(),
             spare: Vec::new(),
         })
     }
@@ -142,7 +151,14 @@ impl Loaded<'_, '_> {
         let samples = batch::samples(&executor.graph, inputs, 1)?;
         let sharing = executor.inference.sharing(&executor.options);
         let CpuExecutor {
-            graph, layout, lanes, pool, inference: program, inference_workers: workers, ..
+            graph,
+            layout,
+            lanes,
+            pool,
+            inference: program,
+            inference_workers: workers,
+            together,
+            ..
         } = executor;
         if !self.inference_ready {
             pool.install(|| program.prepare(*lanes, self.parameters));
@@ -156,16 +172,16 @@ impl Loaded<'_, '_> {
             let shares = sharing.shares(outputs.len() / len);
             let parallel = shares.parallel;
             workers.resize_with(workers.len().max(shares.workers), Worker::default);
-            let parts = workers.par_iter_mut().zip(outputs.par_chunks_mut((shares.each * len).max(1)));
+            let active = &mut workers[..shares.workers];
+            let scratch = program.scratch(*lanes, 1, parallel);
+            let work = |index: usize| {
+                let (first, items) = (start + index * shares.each, shares.of(index));
+                Work { inputs, batch: None, views: 1, first, items, parallel, norms: false }
+            };
             pool.install(|| {
-                parts.enumerate().for_each(|(index, (worker, outputs))| {
-                    let items = shares.of(index);
-                    worker.reserve(&shared, items, items, 0, program.scratch(*lanes, 1, parallel));
-                    let first = start + index * shares.each;
-                    let work = Work { inputs, batch: None, views: 1, first, items, parallel, norms: false };
-                    worker.run(&shared, work);
-                    program.collect(worker, outputs);
-                });
+                shared.run(active, scratch, work, together);
+                let parts = active.par_iter().zip(outputs.par_chunks_mut((shares.each * len).max(1)));
+                parts.for_each(|(worker, outputs)| program.collect(worker, outputs));
             });
             start += outputs.len() / len;
         }
@@ -197,10 +213,12 @@ impl Loaded<'_, '_> {
             executor.workers.clear();
             self.training_ready = false;
         }
-        let CpuExecutor { graph, options, lanes, pool, layout, training, workers, .. } = executor;
+        let CpuExecutor { graph, options, lanes, pool, layout, training, workers, together, pending, .. } =
+            executor;
         let Some((_, program)) = training else { return Ok(StepStats::default()) };
         let sharing = program.sharing(options);
         pool.install(|| sum.reserve());
+        pending.clear();
         if !self.training_ready {
             pool.install(|| program.prepare(*lanes, self.parameters));
             self.training_ready = true;
@@ -214,22 +232,21 @@ impl Loaded<'_, '_> {
             let parallel = shares.parallel;
             workers.resize_with(workers.len().max(shares.workers), Worker::default);
             let active = &mut workers[..shares.workers];
+            let scratch = program.scratch(*lanes, views, parallel);
+            let work = |index: usize| {
+                let first = (start + index * shares.each) * views;
+                let (items, norms) = (shares.of(index) * views, *clipping != Clipping::Off);
+                Work { inputs: batch.inputs, batch: Some(batch), views, first, items, parallel, norms }
+            };
             pool.install(|| {
-                active.par_iter_mut().enumerate().for_each(|(index, worker)| {
-                    let own = shares.of(index);
-                    let first = (start + index * shares.each) * views;
-                    let scratch = program.scratch(*lanes, views, parallel);
-                    worker.reserve(&shared, own, own * views, layout.entries().len(), scratch);
-                    let (inputs, norms) = (batch.inputs, *clipping != Clipping::Off);
-                    let (batch, items) = (Some(batch), own * views);
-                    worker.run(&shared, Work { inputs, batch, views, first, items, parallel, norms });
-                    program.clip(worker, layout, clipping, own, views);
-                });
+                shared.run(active, scratch, work, together);
+                active.par_iter_mut().for_each(|worker| program.clip(worker, layout, clipping, views));
             });
             program.report(active, layout, views, clipping, start, &mut stats)?;
-            pool.install(|| program.accumulate(active, layout, views, sum));
+            pool.install(|| program.accumulate(active, layout, views, sum, pending));
             start += chunk;
         }
+        pool.install(|| program.settle(layout, sum, pending));
         Ok(stats)
     }
 

@@ -87,6 +87,7 @@ fn weight_len(step: &Step) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::schedule::ActionKind;
     use super::super::step::lower;
     use super::*;
     use dapple_graph::zoo::{Norm, ResNet, psp_net, resnet};
@@ -106,5 +107,29 @@ mod tests {
             let (all, some) = (bytes(false), bytes(true));
             assert!(3 * some < 2 * all, "{some} of {all}");
         }
+    }
+
+    #[test]
+    fn samples_beyond_the_limit_are_checkpointed_unless_memory_is_set() {
+        let graph = resnet(ResNet::R50, &[3, 96, 96], 10, Norm::Group(32)).unwrap();
+        let (layout, steps) = (Layout::new(&graph), lower(&graph, true));
+        let options = Options { threads: 2, ..Options::default() };
+        let plan = |options, limit| Plan::training(&steps, &layout, 1, &options, limit);
+        let forward = |plan: &Plan| {
+            plan.schedule.actions.iter().filter(|action| action.kind == ActionKind::Forward).count()
+        };
+        let whole = plan(options, usize::MAX);
+        let needed = whole.bytes.worker + whole.bytes.sample;
+        assert_eq!(forward(&whole), steps.steps.len());
+        assert_eq!(forward(&plan(options, needed)), steps.steps.len());
+        let checkpointed = plan(options, needed - 1);
+        assert!(forward(&checkpointed) > steps.steps.len());
+        assert!(checkpointed.bytes.sample < whole.bytes.sample);
+        assert_eq!(
+            forward(&checkpointed),
+            forward(&plan(Options { checkpoints: true, ..options }, usize::MAX))
+        );
+        // Whoever says how much memory there is also says whether to compute activations twice.
+        assert_eq!(forward(&plan(Options { memory: 1, ..options }, needed - 1)), steps.steps.len());
     }
 }

@@ -14,7 +14,7 @@ use super::pointwise;
 use super::schedule::{self, ActionKind, Schedule};
 use super::share::{Bytes, Sharing, TOTAL_BYTES};
 use super::step::{Kernel, Step, Steps, lower};
-use super::sum::{BLOCK, GradientSum};
+use super::sum::BLOCK;
 use super::worker::{Shared, Worker};
 use crate::clipping::Clipping;
 use crate::error::EngineError;
@@ -25,33 +25,33 @@ use crate::stats::StepStats;
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) steps: Steps,
-    schedule: Schedule,
+    pub(crate) schedule: Schedule,
     bytes: Bytes,
     prepared: Vec<Prepared>,
     places: Vec<Option<Range<usize>>>,
-    materialised: usize,
+    pub(crate) materialised: usize,
     /// For every trainable parameter, how its gradient is made.
-    sources: Vec<Source>,
+    pub(crate) sources: Vec<Source>,
     output: (usize, Transfer),
 }
 
 /// How a parameter's gradient is made and stored.
 #[derive(Debug, Clone)]
-struct Source {
+pub(crate) struct Source {
     /// The step whose stored order the gradient has; `None` where it is the parameter's own.
-    step: Option<usize>,
+    pub(crate) step: Option<usize>,
     /// Where it lies in a sample's materialised gradient; `None` if it is deferred.
-    place: Option<Range<usize>>,
+    pub(crate) place: Option<Range<usize>>,
     /// Whether it is summed in the kernels' order, which is not the parameter's own.
     arranged: bool,
     /// Buffers of the inputs and the gradients of a deferred step.
-    deferred: Option<Deferred>,
+    pub(crate) deferred: Option<Deferred>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Deferred {
-    input: usize,
-    gradient: usize,
+pub(crate) struct Deferred {
+    pub(crate) input: usize,
+    pub(crate) gradient: usize,
 }
 
 /// Floating-point operations of the matrix products of one sample: forward, data gradient and weight gradient.
@@ -181,22 +181,11 @@ impl Program {
         }
     }
 
-    /// A part of a worker's buffer: one item of a value of `len` numbers.
-    fn item<'w>(&self, worker: &'w Worker, slot: usize, item: usize, len: usize) -> &'w [f32] {
-        &worker.buffers[slot][item * self.schedule.stride(slot)..][..len]
-    }
-
     /// Takes the norms that the layers have not taken yet, decides the samples' clipping factors, and applies them to deferred gradients.
-    pub(crate) fn clip(
-        &self,
-        worker: &mut Worker,
-        layout: &Layout,
-        clipping: &Clipping,
-        samples: usize,
-        views: usize,
-    ) {
+    pub(crate) fn clip(&self, worker: &mut Worker, layout: &Layout, clipping: &Clipping, views: usize) {
         let entries = self.sources.len();
-        let Worker { buffers, materialised, squared, factors, .. } = worker;
+        let Worker { buffers, materialised, losses, squared, factors, .. } = worker;
+        let samples = losses.len() / views;
         for sample in 0..samples {
             let squared = &mut squared[sample * entries..][..entries];
             if *clipping != Clipping::Off {
@@ -256,50 +245,6 @@ impl Program {
         Ok(())
     }
 
-    /// Adds the clipped gradients of all workers' samples to the sum, sample after sample.
-    pub(crate) fn accumulate(
-        &self,
-        workers: &[Worker],
-        layout: &Layout,
-        views: usize,
-        sum: &mut GradientSum,
-    ) {
-        let entries = layout.entries().len();
-        for (index, (source, entry)) in self.sources.iter().zip(layout.entries()).enumerate() {
-            let part = &mut sum.values[entry.range.clone()];
-            if let Some(place) = &source.place {
-                part.par_chunks_mut(BLOCK).enumerate().for_each(|(block, part)| {
-                    let start = place.start + block * BLOCK;
-                    for worker in workers {
-                        for sample in 0..worker.losses.len() / views {
-                            let factor = worker.factors[sample * entries + index];
-                            let gradient =
-                                &worker.materialised[sample * self.materialised + start..][..part.len()];
-                            pointwise::scale(gradient, factor, part, true);
-                        }
-                    }
-                });
-            }
-            let (Some(deferred), Some(step)) = (source.deferred, source.step) else { continue };
-            let Kernel::Gemm(gemm) = &self.steps.steps[step].kernel else { continue };
-            let mut items = workers
-                .iter()
-                .flat_map(|worker| (0..worker.losses.len()).map(move |item| (worker, item)))
-                .map(|(worker, item)| {
-                    let x = self.item(worker, deferred.input, item, gemm.rows_in * gemm.channels);
-                    (x, self.item(worker, deferred.gradient, item, gemm.rows_out * gemm.out))
-                });
-            let mut together: [(&[f32], &[f32]); TOGETHER] = [(&[], &[]); TOGETHER];
-            loop {
-                let count = together.iter_mut().zip(&mut items).map(|(place, item)| *place = item).count();
-                if count == 0 {
-                    break;
-                }
-                gemm.backward_weight(&together[..count], part, &mut [], rayon::current_num_threads());
-            }
-        }
-    }
-
     /// Puts every parameter's sum into the parameter's own order, by way of the spare memory.
     pub(crate) fn export(&self, layout: &Layout, gradient: &mut [f32], spare: &mut Vec<f32>) {
         let arranged = || self.sources.iter().zip(layout.entries()).filter(|(source, _)| source.arranged);
@@ -320,6 +265,3 @@ impl Program {
         }
     }
 }
-
-/// Items whose deferred gradients are summed in one product.
-const TOGETHER: usize = 64;

@@ -1,8 +1,9 @@
 //! The order of work and the buffers it uses, settled before the first sample arrives.
 
-use dapple_graph::plan::{Lifetime, MemoryPlan};
+use dapple_graph::plan::Lifetime;
 
 use super::kernel::Lanes;
+use super::memory;
 use super::pool::MaxPool;
 use super::segments::Segments;
 use super::share::Bytes;
@@ -29,14 +30,28 @@ pub(crate) struct Action {
 pub(crate) enum ActionKind {
     Forward,
     Loss,
+    /// Of a vast layer, all but the data gradient.
     Backward,
+    /// The data gradient of a vast layer.
+    VastData,
 }
 
-/// Actions that run one after the other for one item, or each for all items of a group.
+/// Actions that run one after the other in the same way.
 #[derive(Debug, Clone)]
 pub(crate) struct Stretch {
     pub(crate) actions: std::ops::Range<usize>,
-    pub(crate) lockstep: bool,
+    pub(crate) turn: Turn,
+}
+
+/// Whose turn it is in a stretch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// All actions for one item, then for the next.
+    Item,
+    /// Each action for all items of a worker.
+    Group,
+    /// Each action for all items of all workers, by all threads.
+    Together,
 }
 
 /// The whole plan of one pass.
@@ -103,8 +118,12 @@ impl Schedule {
                     let again = segment.clone().filter(|&step| !kept[step]);
                     order.extend(again.map(|step| (step, ActionKind::Forward, true)));
                 }
-                let back = segment.clone().rev().filter(|&step| steps.steps[step].needs_gradient);
-                order.extend(back.map(|step| (step, ActionKind::Backward, true)));
+                for step in segment.clone().rev().filter(|&step| steps.steps[step].needs_gradient) {
+                    order.push((step, ActionKind::Backward, true));
+                    if vast(&steps.steps[step].kernel) {
+                        order.push((step, ActionKind::VastData, true));
+                    }
+                }
             }
         }
         // In a repeated pass everything but what was kept is made anew.
@@ -169,22 +188,30 @@ impl Schedule {
                     if purpose.deferred[index] {
                         planner.keep(Value::Gradient(alias[index]));
                     }
-                    for &i in &step.inputs {
-                        let input = &steps.steps[i];
-                        action.input_gradients.push(match input.needs_gradient {
-                            false => None,
-                            // An aliased gradient needs no copy.
-                            true if alias[i] == alias[index] => {
-                                written[alias[i]] = true;
-                                None
-                            }
-                            true => {
-                                let buffer = planner.touch(Value::Gradient(alias[i]), input, time);
-                                Some((buffer, std::mem::replace(&mut written[alias[i]], true)))
-                            }
-                        });
-                    }
                 }
+                ActionKind::VastData => {
+                    action.gradient = Some(planner.touch(Value::Gradient(alias[index]), step, time));
+                }
+            }
+            let makes_data = match kind {
+                ActionKind::Forward | ActionKind::Loss => false,
+                ActionKind::Backward => !vast(&step.kernel),
+                ActionKind::VastData => true,
+            };
+            for &i in step.inputs.iter().filter(|_| makes_data) {
+                let input = &steps.steps[i];
+                action.input_gradients.push(match input.needs_gradient {
+                    false => None,
+                    // An aliased gradient needs no copy.
+                    true if alias[i] == alias[index] => {
+                        written[alias[i]] = true;
+                        None
+                    }
+                    true => {
+                        let buffer = planner.touch(Value::Gradient(alias[i]), input, time);
+                        Some((buffer, std::mem::replace(&mut written[alias[i]], true)))
+                    }
+                });
             }
             actions.push(action);
         }
@@ -327,7 +354,7 @@ impl Planner {
         let passes = |lifetime: &Lifetime| {
             let within =
                 |s: &Stretch| s.actions.contains(&lifetime.first) && s.actions.contains(&lifetime.last);
-            stretches.iter().any(|stretch| !stretch.lockstep && within(stretch))
+            stretches.iter().any(|stretch| stretch.turn == Turn::Item && within(stretch))
         };
         let (mut assignment, mut buffers) = (vec![0; self.values.len()], Vec::new());
         for passing in [false, true] {
@@ -335,7 +362,7 @@ impl Planner {
                 (self.values.iter().map(|(_, lifetime)| *lifetime).enumerate())
                     .filter(|(_, lifetime)| passes(lifetime) == passing)
                     .unzip();
-            let plan = MemoryPlan::assign(&lifetimes);
+            let plan = memory::assign(&lifetimes);
             for (place, buffer) in places.into_iter().zip(plan.assignment) {
                 assignment[place] = buffers.len() + buffer;
             }
@@ -354,8 +381,9 @@ impl Planner {
 /// Weights beyond this many numbers do not stay in the second-level cache from one sample to the next.
 const HEAVY: usize = 128 * 1024;
 
-/// Groups actions: the light front of the network runs sample by sample, so that a sample's activations stay in the cache; from the
-/// first layer whose weights outweigh its activations on, each layer runs for all samples of the group, so that its weights are read once.
+/// Groups actions: the light front of the network runs item by item, so that an item's activations stay in the cache; from the
+/// first layer whose weights outweigh its activations on, each layer runs for all items of the group, so that its weights are read once
+/// for them; and the weights of vast layers once for all workers.
 fn stretches(steps: &Steps, actions: &[Action]) -> Vec<Stretch> {
     let heavy = |step: &Step| match &step.kernel {
         Kernel::Gemm(gemm) => {
@@ -365,13 +393,23 @@ fn stretches(steps: &Steps, actions: &[Action]) -> Vec<Stretch> {
         _ => false,
     };
     let split = steps.steps.iter().position(heavy).unwrap_or(steps.steps.len());
-    let lockstep = |action: &Action| action.step >= split || action.kind == ActionKind::Loss;
+    let turn = |action: &Action| match action.kind {
+        ActionKind::VastData => Turn::Together,
+        ActionKind::Forward if vast(&steps.steps[action.step].kernel) => Turn::Together,
+        ActionKind::Loss => Turn::Group,
+        _ if action.step >= split => Turn::Group,
+        _ => Turn::Item,
+    };
     let mut stretches: Vec<Stretch> = Vec::new();
     for (index, action) in actions.iter().enumerate() {
         match stretches.last_mut() {
-            Some(stretch) if stretch.lockstep == lockstep(action) => stretch.actions.end = index + 1,
-            _ => stretches.push(Stretch { actions: index..index + 1, lockstep: lockstep(action) }),
+            Some(stretch) if stretch.turn == turn(action) => stretch.actions.end = index + 1,
+            _ => stretches.push(Stretch { actions: index..index + 1, turn: turn(action) }),
         }
     }
     stretches
+}
+
+fn vast(kernel: &Kernel) -> bool {
+    matches!(kernel, Kernel::Gemm(gemm) if gemm.vast())
 }

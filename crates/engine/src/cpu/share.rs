@@ -2,8 +2,8 @@
 
 use super::Options;
 
-/// Bytes of activations and gradients that one thread holds, so that groups of samples stay small.
-const THREAD_BYTES: usize = 160 << 20;
+/// Bytes of activations and gradients that one thread holds: enough samples to share every weight that is read, and no more.
+const THREAD_BYTES: usize = 64 << 20;
 /// Bytes that all threads together may hold in any case: fewer would put every thread on the same large sample.
 pub(super) const TOTAL_BYTES: usize = 2 << 30;
 /// More samples than this share no more weights than they already do.
@@ -91,7 +91,14 @@ mod tests {
     fn small_samples_fill_all_threads() {
         let shares = sharing(4, 0, 1 << 20).shares(64);
         assert_eq!((shares.workers, shares.each, shares.parallel), (4, 16, 1));
-        assert_eq!(sharing(4, 0, 80 << 20).chunk(), 8);
+        assert_eq!(sharing(4, 0, 32 << 20).chunk(), 8);
+    }
+
+    #[test]
+    fn what_a_worker_needs_anyway_leaves_less_for_its_group() {
+        let options = Options { threads: 2, ..Options::default() };
+        let group = |worker| Sharing::new(&options, Bytes { worker, sample: 8 << 20 }).group();
+        assert_eq!([0, 8 << 20, 1 << 30].map(group), [8, 7, 1]);
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use std::ops::Range;
 
 use dapple_graph::{Graph, ParameterId, Parameters};
+use rayon::prelude::*;
 
 use super::backward::Backward;
 use super::gemm::{Prepared, Run};
 use super::kernel::Lanes;
 use super::pointwise;
-use super::schedule::{Action, ActionKind, Schedule};
+use super::schedule::{Action, ActionKind, Schedule, Stretch, Turn};
 use super::step::{Kernel, Steps};
+use super::together::Together;
 use crate::batch::Batch;
 use crate::layout::Layout;
 use crate::loss::{self, Strides};
@@ -28,6 +30,32 @@ pub(crate) struct Shared<'a> {
     pub(crate) materialised: usize,
     /// Where the trainable parameters lie.
     pub(crate) layout: &'a Layout,
+}
+
+impl Shared<'_> {
+    /// Runs the whole schedule: every worker its own work, with this much scratch.
+    pub(crate) fn run<'w>(
+        &self,
+        workers: &mut [Worker],
+        scratch: usize,
+        work: impl Fn(usize) -> Work<'w> + Sync,
+        together: &mut Together,
+    ) {
+        let each = |workers: &mut [Worker], run: &(dyn Fn(&mut Worker, Work<'w>) + Sync)| {
+            workers.par_iter_mut().enumerate().for_each(|(index, worker)| run(worker, work(index)));
+        };
+        each(workers, &|worker, work| worker.begin(self, &work, scratch));
+        let alone = |stretch: &Stretch| stretch.turn != Turn::Together;
+        for stretches in self.schedule.stretches.chunk_by(|a, b| alone(a) && alone(b)) {
+            if stretches.iter().all(alone) {
+                each(workers, &|worker, work| worker.run(self, &work, stretches));
+            } else {
+                let actions =
+                    stretches.iter().flat_map(|stretch| &self.schedule.actions[stretch.actions.clone()]);
+                actions.for_each(|action| together.run(self, action, workers));
+            }
+        }
+    }
 }
 
 /// The buffers of one thread.
@@ -60,47 +88,35 @@ pub(crate) struct Work<'a> {
 }
 
 impl Worker {
-    /// Makes room for `items` items in `samples` samples; keeps what is there if it suffices.
-    pub(crate) fn reserve(
-        &mut self,
-        shared: &Shared<'_>,
-        samples: usize,
-        items: usize,
-        entries: usize,
-        scratch: usize,
-    ) {
-        let grow = |buffer: &mut Vec<f32>, len: usize| {
-            if buffer.len() < len {
-                buffer.resize(len, 0.0);
-            }
-        };
+    /// Makes room for the items, keeping what is there if it suffices, and clears what is added to.
+    fn begin(&mut self, shared: &Shared<'_>, work: &Work<'_>, scratch: usize) {
+        let (samples, entries) = (work.items / work.views, shared.layout.entries().len());
         self.buffers.resize_with(shared.schedule.buffers.len(), Vec::new);
         for (buffer, planned) in self.buffers.iter_mut().zip(&shared.schedule.buffers) {
-            grow(buffer, planned.numbers(items));
+            grow(buffer, planned.numbers(work.items));
         }
         grow(&mut self.materialised, samples * shared.materialised);
         grow(&mut self.scratch, scratch);
         grow(&mut self.factors, samples * entries);
-        self.losses.resize(items, 0.0);
+        self.losses.resize(work.items, 0.0);
         self.squared.resize(samples * entries, 0.0);
-    }
-
-    /// Runs the schedule for a group of items.
-    pub(crate) fn run(&mut self, shared: &Shared<'_>, work: Work<'_>) {
-        let samples = work.items / work.views;
         self.materialised[..samples * shared.materialised].fill(0.0);
         self.squared.fill(0.0);
-        for stretch in &shared.schedule.stretches {
+    }
+
+    /// Runs some stretches of the schedule.
+    fn run(&mut self, shared: &Shared<'_>, work: &Work<'_>, stretches: &[Stretch]) {
+        for stretch in stretches {
             let actions = &shared.schedule.actions[stretch.actions.clone()];
-            if stretch.lockstep {
-                for action in actions {
-                    self.action(shared, &work, action, 0..work.items);
-                }
-            } else {
+            if stretch.turn == Turn::Item {
                 for item in 0..work.items {
                     for action in actions {
-                        self.action(shared, &work, action, item..item + 1);
+                        self.action(shared, work, action, item..item + 1);
                     }
+                }
+            } else {
+                for action in actions {
+                    self.action(shared, work, action, 0..work.items);
                 }
             }
         }
@@ -111,6 +127,8 @@ impl Worker {
             ActionKind::Forward => self.forward(shared, work, action, items),
             ActionKind::Loss => self.loss(shared, work, action, items),
             ActionKind::Backward => self.backward(shared, work, action, items),
+            // Vast layers are the work of all threads together.
+            ActionKind::VastData => {}
         }
     }
 
@@ -158,7 +176,6 @@ impl Worker {
             gemm.forward(
                 shared.lanes,
                 prepared,
-                parameter(gemm.weight),
                 &buffers[slot],
                 &mut output,
                 (stride(slot), out_stride),
@@ -241,5 +258,12 @@ impl Worker {
         }
         self.taken = taken;
         self.buffers[slot] = gradient;
+    }
+}
+
+/// Makes a buffer at least so long.
+pub(crate) fn grow(buffer: &mut Vec<f32>, len: usize) {
+    if buffer.len() < len {
+        buffer.resize(len, 0.0);
     }
 }

@@ -6,6 +6,7 @@ use super::cudnn::{Direction, Tensors};
 use super::device::{Grid, Pointer, Side, arguments};
 use super::error::CudaError;
 use super::lower::{Conv, Kind, RELU};
+use super::norm::Group;
 use super::run::{Run, name, right};
 use crate::layout::Layout;
 
@@ -152,17 +153,18 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Kind::Group { groups, size, inner, eps, affine, stored, relu } => {
+            Kind::Group { groups, size, inner, eps, affine, stored, residual, relu } => {
                 let (dw, db, add_affine) = self.affine(layout, *affine, touched);
-                let threads = 32 * size.clamp(&1, &8);
-                let blocks = ((samples * groups) as u32, 1, 1);
-                let grid = Grid { blocks, threads: threads as u32, shared: (16 * size) as u32 };
+                let (grid, holds) =
+                    Group { size: *size, inner: *inner }.backward(samples * groups, device.shared);
+                let y = if kind.masks() { self.value(node) } else { Pointer::NULL };
                 device.launch(
                     "group_backward",
                     grid,
                     arguments![
                         x,
                         g,
+                        y,
                         self.kept(node),
                         self.optional(affine.map(|a| a.weight)),
                         self.optional(affine.map(|a| a.bias)),
@@ -180,8 +182,16 @@ impl Run<'_> {
                         views,
                         add,
                         add_affine,
+                        holds,
                     ],
-                )
+                )?;
+                match residual.then(|| self.target(node, 1)).flatten() {
+                    Some((to, add)) => {
+                        let n = items * self.len(node);
+                        device.launch("copy", Grid::fours(n), arguments![g, to, n, add])
+                    }
+                    None => Ok(()),
+                }
             }
             Kind::Layer { features, rows, affine, .. } => {
                 let (dw, db, add_affine) = self.affine(layout, *affine, touched);
@@ -207,7 +217,7 @@ impl Run<'_> {
                 let kept = if *code == RELU { self.value(node) } else { x };
                 device.launch(
                     "unary_backward",
-                    Grid::each(n),
+                    Grid::fours(n),
                     arguments![*code, kept, g, dx, n, *factor, add],
                 )
             }
@@ -233,7 +243,7 @@ impl Run<'_> {
             Kind::Add => {
                 for slot in 0..read.len() {
                     if let Some((dx, add)) = self.target(node, slot) {
-                        device.launch("copy", Grid::each(n), arguments![g, dx, n, add])?;
+                        device.launch("copy", Grid::fours(n), arguments![g, dx, n, add])?;
                     }
                 }
                 Ok(())

@@ -12,12 +12,14 @@ use super::lower::{Conv, Kind, Tiled};
 use super::memory::{Model, Work};
 use super::program::Program;
 use super::tile::FILTERS;
-use super::weights::{sample_gradients, unfolds};
+use super::weights::{filter_gradients, sample_gradients, splits, sum_split, unfolds};
 
 /// Batch sizes whose descriptors are kept.
 const KEPT_SIZES: usize = 8;
 /// Runs of our kernel that are timed together.
 const RUNS: usize = 3;
+/// Positions from which on one sample alone may keep the card busy.
+const LARGE: usize = 1000;
 
 /// A card with a model and memory to work in.
 #[derive(Clone, Copy)]
@@ -34,8 +36,12 @@ pub(crate) enum Choice {
     Cudnn(Algorithm),
     /// A matrix product, of a window of one position.
     Product,
+    /// A matrix product of the positions that a window of one position reads.
+    Subsampled,
     /// A matrix product with the unfolded image.
     Unfolded,
+    /// A matrix product of all items' unfolded images, with split factors.
+    Split,
 }
 
 /// What stands for each sample's weight gradient among the directions.
@@ -90,13 +96,12 @@ impl Choices {
         &mut self,
         node: usize,
         conv: &Conv,
-        direction: Direction,
         items: usize,
+        rounds: bool,
     ) -> Result<&Descriptors, CudaError> {
         if self.descriptors.keys().filter(|(other, ..)| *other == node).count() > KEPT_SIZES {
             self.descriptors.retain(|(other, ..), _| *other != node);
         }
-        let rounds = self.may_round(direction);
         let made = match self.descriptors.remove(&(node, items, rounds)) {
             Some(made) => made,
             None => Descriptors::new(&conv.geometry, items, rounds)?,
@@ -134,30 +139,59 @@ impl Choices {
                 let weight = super::device::address(&sum, &device.stream);
                 let tensors = Tensors { input: value(input), weight, output };
                 self.choose(card, node, conv, Direction::Filter, tensors, items)?;
-            } else if self.multiplies() && program.written >= conv.geometry.weight_len() {
-                let sides = (value(input), output);
+            } else if self.who != Convolutions::Own && program.written >= conv.geometry.weight_len() {
                 let target = (work.written, program.written);
                 let sizes = (work.samples, program.views);
-                let mut best = (Choice::Own, f32::INFINITY);
-                for choice in [Choice::Own, Choice::Product, Choice::Unfolded] {
-                    let possible = match choice {
-                        Choice::Product => conv.geometry.is_pointwise(),
-                        Choice::Unfolded if conv.geometry.is_pointwise() => {
-                            self.who == Convolutions::Fastest && unfolds(card, conv)
-                        }
-                        Choice::Unfolded => unfolds(card, conv),
-                        _ => true,
-                    };
-                    if possible {
-                        let run = || sample_gradients(choice, card, conv, sides, target, sizes);
-                        let taken = time(device, run)?;
-                        let wanted = self.who == Convolutions::Products && choice != Choice::Own;
-                        best = if wanted || taken < best.1 { (choice, taken) } else { best };
-                    }
-                }
-                self.chosen.insert((node, SAMPLES), best);
+                self.choose_gradients(card, (node, conv), (value(input), output), target, sizes)?;
             }
         }
+        Ok(())
+    }
+
+    /// Measures the ways to every sample's weight gradient.
+    fn choose_gradients(
+        &mut self,
+        card: Card<'_>,
+        (node, conv): (usize, &Conv),
+        sides: (Pointer, Pointer),
+        target: (Pointer, usize),
+        sizes: (usize, usize),
+    ) -> Result<(), CudaError> {
+        let Card { device, work, .. } = card;
+        let (rounds, who, pointwise) = (self.rounds, self.who, conv.geometry.is_pointwise());
+        let mut best = (Choice::Own, f32::INFINITY);
+        for choice in [Choice::Own, Choice::Product, Choice::Unfolded] {
+            let possible = match choice {
+                Choice::Product => pointwise && self.multiplies(),
+                Choice::Unfolded => {
+                    (who == Convolutions::Fastest || who == Convolutions::Products && !pointwise)
+                        && unfolds(card, conv)
+                }
+                _ => true,
+            };
+            if possible {
+                let taken = time(device, || sample_gradients(choice, card, conv, sides, target, sizes))?;
+                let wanted = who == Convolutions::Products && choice != Choice::Own;
+                best = if wanted || taken < best.1 { (choice, taken) } else { best };
+            }
+        }
+        // One call for each sample pays only where a sample keeps a large part of the card busy.
+        let large = who == Convolutions::Fastest && conv.geometry.positions() >= LARGE;
+        if large || who == Convolutions::Cudnn {
+            let descriptors = self.descriptors(node, conv, 1, rounds)?;
+            let tensors = Tensors { input: sides.0, weight: target.0, output: sides.1 };
+            let workspace = (work.workspace, work.workspace_bytes);
+            if let Some((algorithm, _, bytes)) =
+                device.cudnn.measure(Direction::Filter, descriptors, tensors, workspace, rounds)
+            {
+                let way = (algorithm, descriptors, bytes);
+                let taken = time(device, || filter_gradients(card, conv, way, sides, target, sizes))?;
+                if taken < best.1 || who == Convolutions::Cudnn {
+                    best = (Choice::Cudnn(algorithm), taken);
+                }
+            }
+        }
+        self.chosen.insert((node, SAMPLES), best);
         Ok(())
     }
 
@@ -173,7 +207,7 @@ impl Choices {
         let Card { device, work, .. } = card;
         let (rounds, who) = (self.may_round(direction), self.who);
         let workspace = (work.workspace, work.workspace_bytes);
-        let descriptors = self.descriptors(node, conv, direction, items)?;
+        let descriptors = self.descriptors(node, conv, items, rounds)?;
         // Where nobody's time decides, every process chooses alike.
         let measured = match who {
             Convolutions::Own => None,
@@ -194,13 +228,25 @@ impl Choices {
                 (choice, best) = (Choice::Product, product);
             }
         }
+        if direction != Direction::Filter && self.multiplies() && subsamples(card, conv, items) {
+            let product = time(device, || run_subsampled(card, conv, direction, tensors, items, false))?;
+            if product < best || who == Convolutions::Products {
+                (choice, best) = (Choice::Subsampled, product);
+            }
+        }
+        if direction == Direction::Filter && self.multiplies() && splits(card, conv, items) {
+            let split = time(device, || sum_split(card, conv, tensors, items))?;
+            if split < best || who == Convolutions::Products {
+                (choice, best) = (Choice::Split, split);
+            }
+        }
         self.chosen.insert((node, direction as u8), (choice, best));
         Ok(())
     }
 
     /// Writes down every sample's weight gradient.
     pub(crate) fn weight_gradient(
-        &self,
+        &mut self,
         card: Card<'_>,
         (node, conv): (usize, &Conv),
         sides: (Pointer, Pointer),
@@ -208,6 +254,14 @@ impl Choices {
         sizes: (usize, usize),
     ) -> Result<(), CudaError> {
         let choice = self.chosen.get(&(node, SAMPLES)).map_or(Choice::Own, |(choice, _)| *choice);
+        if let Choice::Cudnn(algorithm) = choice {
+            let descriptors = self.descriptors(node, conv, 1, self.rounds)?;
+            let bytes = card.device.cudnn.workspace(algorithm, descriptors);
+            if let Some(bytes) = bytes.filter(|&bytes| bytes <= card.work.workspace_bytes) {
+                let way = (algorithm, descriptors, bytes);
+                return filter_gradients(card, conv, way, sides, target, sizes);
+            }
+        }
         sample_gradients(choice, card, conv, sides, target, sizes)
     }
 
@@ -228,12 +282,19 @@ impl Choices {
         let algorithm = match self.chosen.get(&(node, direction as u8)).map(|(choice, _)| choice) {
             Some(Choice::Own | Choice::Unfolded) => return ours(),
             Some(Choice::Product) => return run_product(card, conv, direction, tensors, items, accumulate),
+            Some(Choice::Subsampled) if subsamples(card, conv, items) => {
+                return run_subsampled(card, conv, direction, tensors, items, accumulate);
+            }
+            Some(Choice::Subsampled) if allows_own => return ours(),
+            // The only sum there is.
+            Some(Choice::Split) if splits(card, conv, items) => return sum_split(card, conv, tensors, items),
+            Some(Choice::Split | Choice::Subsampled) => Algorithm::plain(direction),
             // Never measured: a forward pass before any training.
             None if allows_own => return ours(),
             None => Algorithm::plain(direction),
             Some(Choice::Cudnn(algorithm)) => *algorithm,
         };
-        let descriptors = self.descriptors(node, conv, direction, items)?;
+        let descriptors = self.descriptors(node, conv, items, self.may_round(direction))?;
         // Measured for a step's microbatch: another size, or a forward pass alone, may have too little workspace.
         let fits = |algorithm| {
             device.cudnn.workspace(algorithm, descriptors).filter(|&bytes| bytes <= work.workspace_bytes)
@@ -335,5 +396,39 @@ fn run_product(
             card.device.product((channels, out, positions), sides, input, factors, items)
         }
         _ => card.device.product((out, channels, positions), (weight, input), output, factors, items),
+    }
+}
+
+/// Whether the positions that are read fit the workspace.
+fn subsamples(card: Card<'_>, conv: &Conv, items: usize) -> bool {
+    let geometry = &conv.geometry;
+    geometry.is_subsampled()
+        && 4 * items * geometry.channels * geometry.positions() <= card.work.workspace_bytes
+}
+
+/// A direction of a convolution that passes positions by: those it reads are a pool of windows of one position.
+fn run_subsampled(
+    card: Card<'_>,
+    conv: &Conv,
+    direction: Direction,
+    tensors: Tensors,
+    items: usize,
+    accumulate: bool,
+) -> Result<(), CudaError> {
+    let Card { device, model, work } = card;
+    let (geometry, window) = (&conv.geometry, model.tables.at(conv.windows.0));
+    let read = Tensors { input: work.workspace, ..tensors };
+    match direction {
+        Direction::Data => {
+            run_product(card, conv, direction, read, items, false)?;
+            let n = items * geometry.channels * geometry.positions_in();
+            let list = arguments![read.input, tensors.input, window, n, accumulate];
+            device.launch("average_pool_backward", Grid::each(n), list)
+        }
+        _ => {
+            let n = items * geometry.channels * geometry.positions();
+            device.launch("average_pool", Grid::each(n), arguments![tensors.input, read.input, window, n])?;
+            run_product(card, conv, direction, read, items, accumulate)
+        }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::cublas::{CudaBlas, result as blas, sys as blas_sys};
-use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, result, sys};
+use cudarc::driver::{
+    CudaContext, CudaEvent, CudaFunction, CudaModule, CudaSlice, CudaStream, DriverError, result, sys,
+};
 use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 
 use super::Precision;
@@ -119,6 +121,11 @@ impl Grid {
         Self::blocks(values.div_ceil(256), 256)
     }
 
+    /// One thread for four values.
+    pub(crate) fn fours(values: usize) -> Self {
+        Self::each(values.div_ceil(4))
+    }
+
     /// One warp per value, eight to a block.
     pub(crate) fn warps(values: usize) -> Self {
         Self::blocks(values.div_ceil(8), 256)
@@ -159,6 +166,8 @@ pub(crate) struct Device {
     pub(crate) stream: Arc<CudaStream>,
     pub(crate) context: Arc<CudaContext>,
     precision: Precision,
+    /// Bytes of shared memory that a block of a large kernel may ask for.
+    pub(crate) shared: usize,
 }
 
 impl std::fmt::Debug for Device {
@@ -168,18 +177,20 @@ impl std::fmt::Debug for Device {
 }
 
 /// Kernels that use more shared memory than a block gets unasked.
-const LARGE_KERNELS: [&str; 6] = [
+const LARGE_KERNELS: [&str; 7] = [
     "weight_gradient",
     "image_weight_gradient_1",
     "image_weight_gradient_5",
     "image_weight_gradient_9",
     "image_convolve",
+    "group_forward",
     "group_backward",
 ];
-/// Bytes of shared memory those may ask for.
+/// Bytes of shared memory those may ask for on every card; a card may have more. What kernels declare themselves is kept apart.
 pub(crate) const SHARED_LIMIT: usize = 99 << 10;
+const DECLARED: usize = 4 << 10;
 /// All other kernels.
-const KERNELS: [&str; 47] = [
+const KERNELS: [&str; 49] = [
     "unary",
     "unary_backward",
     "add",
@@ -189,11 +200,11 @@ const KERNELS: [&str; 47] = [
     "broadcast",
     "broadcast_backward",
     "move",
+    "move_four",
     "gather",
     "gather_backward",
     "add_bias",
     "bias_gradient",
-    "group_forward",
     "layer_forward",
     "layer_backward",
     "layer_affine",
@@ -207,10 +218,12 @@ const KERNELS: [&str; 47] = [
     "upsample_backward",
     "softmax",
     "softmax_backward",
+    "count_labels",
     "loss",
     "add_losses",
     "sum_parts",
     "unfold",
+    "unfold_split",
     "standardise",
     "standardise_backward",
     "part_norms",
@@ -272,19 +285,21 @@ impl Device {
         let copies = call("making a stream", context.new_stream())?;
         let blas = call("opening cuBLAS", CudaBlas::new(stream.clone()))?;
         let cudnn = Cudnn::open(&stream)?;
-        let image = image(precision)?;
-        let module = call("loading the kernels", context.load_module(image))?;
+        let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let shared = call("asking for shared memory", context.attribute(attribute))?.max(0) as usize;
+        let shared = shared.saturating_sub(DECLARED).max(SHARED_LIMIT);
+        let module = module(&context, precision)?;
         let mut kernels = BTreeMap::new();
         for name in KERNELS.into_iter().chain(LARGE_KERNELS) {
             let kernel = call("loading the kernels", module.load_function(name))?;
             if LARGE_KERNELS.contains(&name) {
                 let attribute =
                     sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                call("asking for shared memory", kernel.set_attribute(attribute, SHARED_LIMIT as i32))?;
+                call("asking for shared memory", kernel.set_attribute(attribute, shared as i32))?;
             }
             kernels.insert(name, kernel);
         }
-        Ok(Self { context, stream, copies, blas, cudnn, kernels, precision })
+        Ok(Self { context, stream, copies, blas, cudnn, kernels, precision, shared })
     }
 
     /// Makes this thread use the card.
@@ -360,6 +375,17 @@ impl Device {
         count: usize,
     ) -> Result<(), CudaError> {
         self.product_in(blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sizes, sides, c, factors, count)
+    }
+
+    /// `c += a b` of factors that have 11 bits each, or where a rest beyond them does not matter.
+    pub(crate) fn short_product(
+        &self,
+        sizes: (usize, usize, usize),
+        sides: (Side, Side),
+        c: Side,
+    ) -> Result<(), CudaError> {
+        let compute = blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32;
+        self.product_in(compute, sizes, sides, c, (1.0, 1.0), 1)
     }
 
     fn product_in(
@@ -466,6 +492,28 @@ impl Device {
         })?;
         call("waiting for the GPU", self.stream.synchronize())
     }
+}
+
+impl Drop for Device {
+    /// Handles and memory go after this: nothing may be at work with them.
+    fn drop(&mut self) {
+        let _ = self.copies.synchronize();
+        let _ = self.stream.synchronize();
+    }
+}
+
+/// The kernels on a card. They are loaded once a process, card and precision, by one thread while others wait: the driver takes about a
+/// second to make them the card's own. They stay, as the card's context is one for the whole process.
+fn module(context: &Arc<CudaContext>, precision: Precision) -> Result<Arc<CudaModule>, CudaError> {
+    static MODULES: Mutex<BTreeMap<(usize, usize), Arc<CudaModule>>> = Mutex::new(BTreeMap::new());
+    let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (context.ordinal(), precision as usize);
+    if let Some(module) = modules.get(&key) {
+        return Ok(module.clone());
+    }
+    let module = call("loading the kernels", context.load_module(image(precision)?))?;
+    modules.insert(key, module.clone());
+    Ok(module)
 }
 
 /// The compiled kernels. They are compiled once a process and precision, for the oldest card that has their instructions; the driver does

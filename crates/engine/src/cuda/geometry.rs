@@ -64,6 +64,11 @@ impl Geometry {
         self.taps() == 1 && self.groups == 1 && self.stride == [1; 3] && self.padding == [0; 3]
     }
 
+    /// Whether every output position reads one input position, and others are passed by: a matrix product of those that are read.
+    pub(crate) fn is_subsampled(&self) -> bool {
+        self.taps() == 1 && self.groups == 1 && self.stride != [1; 3] && self.padding == [0; 3]
+    }
+
     /// Numbers of a sample's unfolded image, and of its output's gradient beside it, in rows that four divides.
     pub(crate) fn unfolded_len(&self) -> usize {
         (self.inner() + self.out) * self.unfolded_pitch()

@@ -69,7 +69,7 @@ impl CudaLoaded<'_> {
     ) -> Result<StepStats, CudaError> {
         let executor = &mut *self.executor;
         clipping.check(&executor.layout)?;
-        let samples = batch.check(&executor.graph)?;
+        let samples = batch.sizes(&executor.graph)?;
         if sum.len != executor.layout.len() || sum.finished {
             return Err(EngineError::Parameters.into());
         }
@@ -91,12 +91,25 @@ impl CudaLoaded<'_> {
             choices,
             marks,
             inputs: staging,
+            targets,
             ..
         } = executor;
         let (Some(program), Some(work)) = (training, work) else { return Ok(stats) };
         let sum = address(&sum.values, &device.stream);
-        let mut step =
-            Step { graph, layout, device, program, model, work, choices, marks, staging, batch, clipping };
+        let mut step = Step {
+            graph,
+            layout,
+            device,
+            program,
+            model,
+            work,
+            choices,
+            marks,
+            staging,
+            targets,
+            batch,
+            clipping,
+        };
         step.run(samples, sum, &mut stats)?;
         executor.settle()?;
         Ok(stats)

@@ -3,6 +3,7 @@
 use dapple_graph::{Affine, Graph, Op, ParameterId, Window};
 
 use super::geometry::Geometry;
+use super::resampling;
 use super::tile::Tile;
 
 /// A convolution.
@@ -42,8 +43,9 @@ pub(crate) struct Move {
     /// Tables for there and back.
     pub(crate) table: usize,
     pub(crate) back: usize,
-    /// Values in the box.
+    /// Values in the box, and whether it is copied four at a time.
     pub(crate) len: usize,
+    pub(crate) fours: bool,
     /// First element in the input and in the output.
     pub(crate) from: usize,
     pub(crate) to: usize,
@@ -62,7 +64,7 @@ pub(crate) enum Kind {
         features: usize,
         out: usize,
     },
-    /// Group norm, or with `stored` batch norm, and a ReLU after it.
+    /// Group norm, or with `stored` batch norm; with `residual` a second input is added, and a ReLU may follow.
     Group {
         groups: usize,
         size: usize,
@@ -70,6 +72,7 @@ pub(crate) enum Kind {
         eps: f32,
         affine: Option<Affine>,
         stored: Option<(ParameterId, ParameterId)>,
+        residual: bool,
         relu: bool,
     },
     Layer {
@@ -129,15 +132,12 @@ const SCALE: i32 = 4;
 const RELU6: i32 = 5;
 
 impl Kind {
-    /// Whether the backward pass reads the inputs; `trains` says whether the weight trains.
-    pub(crate) fn reads_inputs(&self, trains: bool) -> bool {
+    /// Whether the backward pass reads an input; `trains` says whether the weight trains.
+    pub(crate) fn reads_input(&self, slot: usize, trains: bool) -> bool {
         match self {
             Self::Conv(_) | Self::Linear { .. } => trains,
-            Self::Group { .. }
-            | Self::Layer { .. }
-            | Self::Multiply
-            | Self::MatMul { .. }
-            | Self::Attention { .. } => true,
+            Self::Group { .. } => slot == 0,
+            Self::Layer { .. } | Self::Multiply | Self::MatMul { .. } | Self::Attention { .. } => true,
             Self::Unary { code, .. } => [GELU, SILU, TANH, RELU6].contains(code),
             _ => false,
         }
@@ -145,7 +145,17 @@ impl Kind {
 
     /// Whether the backward pass reads the output.
     pub(crate) fn reads_output(&self) -> bool {
-        matches!(self, Self::Softmax { .. } | Self::Unary { code: RELU, .. })
+        matches!(self, Self::Softmax { .. } | Self::Unary { code: RELU, .. }) || self.masks()
+    }
+
+    /// Whether the backward pass first takes its own gradient through a ReLU, in the gradient's memory.
+    pub(crate) fn masks(&self) -> bool {
+        matches!(self, Self::Group { residual: true, relu: true, .. })
+    }
+
+    /// Whether an input's gradient is the step's own, once that is masked.
+    pub(crate) fn passes_on(&self, slot: usize) -> bool {
+        matches!((self, slot), (Self::Add, _) | (Self::Group { residual: true, .. }, 1))
     }
 
     /// Numbers kept per item from the forward pass for the backward pass.
@@ -240,26 +250,51 @@ impl Steps {
             let inputs: Vec<usize> = node.inputs.iter().map(|id| steps.roots[id.index()]).collect();
             let shapes: Vec<&[usize]> =
                 node.inputs.iter().map(|id| nodes[id.index()].shape.as_slice()).collect();
-            let before = node.inputs.first().map(|id| id.index());
-            let folded = match (&node.op, before) {
-                (Op::Reshape(_), Some(_)) => true,
-                (Op::Relu, Some(before)) => match &mut steps.kinds[before] {
-                    Some(Kind::Group { relu, .. }) if readers[before] == 1 => {
-                        *relu = true;
-                        true
-                    }
-                    _ => false,
-                },
-                _ => false,
+            let before: Vec<usize> = node.inputs.iter().map(|id| id.index()).collect();
+            let only = |before: usize| readers[before] == 1;
+            let folded = match (&node.op, &before[..]) {
+                (Op::Reshape(_), [_]) => Some(inputs[0]),
+                (Op::Relu, &[before]) if only(before) => {
+                    steps.fold_relu(before, matches!(nodes[before].op, Op::Add))
+                }
+                (Op::Add, &[a, b]) if only(a.max(b)) => steps.fold_sum(index, a.min(b), a.max(b)),
+                _ => None,
             };
-            let kind = (!folded).then(|| steps.kind(&node.op, &shapes, &node.shape, inputs.first().copied()));
-            steps.roots.push(if folded { inputs[0] } else { index });
+            let kind =
+                folded.is_none().then(|| steps.kind(&node.op, &shapes, &node.shape, inputs.first().copied()));
+            steps.roots.push(folded.unwrap_or(index));
             steps.kinds.push(kind);
             steps.inputs.push(inputs);
         }
         steps.output = steps.roots[graph.output().index()];
         steps.outputs = outputs.iter().map(|&(output, weight)| (steps.roots[output], weight)).collect();
         steps
+    }
+
+    /// Lets the norm before a ReLU do its work, be it the norm itself that is `before` or a sum that was folded into one.
+    fn fold_relu(&mut self, before: usize, sum: bool) -> Option<usize> {
+        let root = if sum { self.roots[before] } else { before };
+        match &mut self.kinds[root] {
+            Some(Kind::Group { relu, residual, .. }) if *residual == sum => {
+                *relu = true;
+                Some(root)
+            }
+            _ => None,
+        }
+    }
+
+    /// Lets the norm that is the later of a sum's two inputs add the other.
+    fn fold_sum(&mut self, sum: usize, other: usize, norm: usize) -> Option<usize> {
+        let other = self.roots[other];
+        match &mut self.kinds[norm] {
+            Some(Kind::Group { residual, relu: false, .. }) if !*residual && other < norm => {
+                *residual = true;
+                self.inputs[norm].push(other);
+                self.needs_gradient[norm] |= self.needs_gradient[sum];
+                Some(norm)
+            }
+            _ => None,
+        }
     }
 
     fn table(&mut self, values: Vec<i32>) -> usize {
@@ -329,7 +364,7 @@ impl Steps {
                     windows,
                     used,
                 };
-                if conv.prefers_ghost(1) {
+                if conv.prefers_ghost(1, false) {
                     conv.sources = self.table(conv.geometry.sources());
                 }
                 Kind::Conv(Box::new(conv))
@@ -341,7 +376,8 @@ impl Steps {
             Op::GroupNorm { groups, eps, affine } => {
                 let (groups, eps, affine) = (*groups, *eps, *affine);
                 let size = x[0] / groups;
-                Kind::Group { groups, size, inner: positions(x), eps, affine, stored: None, relu: false }
+                let inner = positions(x);
+                Kind::Group { groups, size, inner, eps, affine, stored: None, residual: false, relu: false }
             }
             Op::BatchNorm { eps, affine, mean, variance, .. } => Kind::Group {
                 groups: x[0],
@@ -350,6 +386,7 @@ impl Steps {
                 eps: *eps,
                 affine: Some(*affine),
                 stored: Some((*mean, *variance)),
+                residual: false,
                 relu: false,
             },
             Op::LayerNorm { eps, affine } => {
@@ -364,7 +401,7 @@ impl Steps {
             Op::MaxPool(window) => Kind::MaxPool(self.window(window, x, shape)),
             Op::AvgPool(window) => Kind::AveragePool(self.window(window, x, shape)),
             Op::AdaptiveAvgPool(size) => Kind::AdaptivePool(self.window(&free(size), x, shape)),
-            Op::Upsample(size) => Kind::Upsample(self.window(&free(size), x, shape)),
+            Op::Upsample(size) => Kind::Upsample(self.table(resampling::table(&x[1..], size))),
             Op::Add => Kind::Add,
             Op::Mul => Kind::Multiply,
             Op::Dropout(rate) => Kind::Dropout { rate: *rate, together: 1 },
@@ -373,7 +410,9 @@ impl Steps {
                 let to = strides(shape);
                 let mut start = 0;
                 let moves = inputs.iter().map(|input| {
-                    let moved = self.moved(input, &strides(input), &to, 0, start * to[*axis]);
+                    let len = input.iter().product();
+                    let target = (&to[..], shape.iter().product(), start * to[*axis]);
+                    let moved = self.moved(input, (&strides(input), len, 0), target);
                     start += input[*axis];
                     moved
                 });
@@ -381,12 +420,14 @@ impl Steps {
             }
             Op::Slice { axis, start, .. } => {
                 let from = strides(x);
-                Kind::Move(vec![self.moved(shape, &from, &strides(shape), start * from[*axis], 0)])
+                let source = (&from[..], x.iter().product(), start * from[*axis]);
+                Kind::Move(vec![self.moved(shape, source, (&strides(shape), shape.iter().product(), 0))])
             }
             Op::Permute(axes) => {
                 let from = strides(x);
                 let from: Vec<usize> = axes.iter().map(|&axis| from[axis]).collect();
-                Kind::Move(vec![self.moved(shape, &from, &strides(shape), 0, 0)])
+                let len = shape.iter().product();
+                Kind::Move(vec![self.moved(shape, (&from, len, 0), (&strides(shape), len, 0))])
             }
             Op::Gather(indices) => {
                 let table = self.table(indices.iter().map(|&index| index as i32).collect());
@@ -406,23 +447,44 @@ impl Steps {
         }
     }
 
+    /// A box of this size on its way between tensors with these strides and lengths, and from and to these places.
     fn moved(
         &mut self,
         size: &[usize],
-        from: &[usize],
-        to: &[usize],
-        from_start: usize,
-        to_start: usize,
+        from: (&[usize], usize, usize),
+        to: (&[usize], usize, usize),
     ) -> Move {
-        let table = |first: &[usize], second: &[usize]| -> Vec<i32> {
-            let rows = size
-                .iter()
-                .zip(first.iter().zip(second))
-                .flat_map(|(size, (first, second))| [*size, *first, *second]);
-            std::iter::once(size.len()).chain(rows).map(|value| value as i32).collect()
+        let ((from, from_len, from_start), (to, to_len, to_start)) = (from, to);
+        // Axes that are one run in both tensors count as one.
+        let mut axes: Vec<[usize; 3]> = Vec::new();
+        for (&size, (&from, &to)) in size.iter().zip(from.iter().zip(to)).filter(|(size, _)| **size != 1) {
+            match axes.last_mut() {
+                Some(last) if last[1] == size * from && last[2] == size * to => {
+                    *last = [last[0] * size, from, to]
+                }
+                _ => axes.push([size, from, to]),
+            }
+        }
+        let four = |value: &usize| value.is_multiple_of(4);
+        let fours = match axes.split_last() {
+            Some(([size, 1, 1], rest)) => {
+                four(size)
+                    && rest.iter().all(|[_, from, to]| four(from) && four(to))
+                    && [from_len, from_start, to_len, to_start].iter().all(four)
+            }
+            _ => false,
         };
-        let (there, back) = (table(to, from), table(from, to));
+        if fours {
+            let last = axes.len() - 1;
+            axes[last][0] /= 4;
+            axes[..last].iter_mut().for_each(|[_, from, to]| (*from, *to) = (*from / 4, *to / 4));
+        }
+        let table = |target: usize, source: usize| -> Vec<i32> {
+            let rows = axes.iter().flat_map(|axis| [axis[0], axis[target], axis[source]]);
+            std::iter::once(axes.len()).chain(rows).map(|value| value as i32).collect()
+        };
+        let (there, back) = (table(2, 1), table(1, 2));
         let (table, back) = (self.table(there), self.table(back));
-        Move { table, back, len: size.iter().product(), from: from_start, to: to_start }
+        Move { table, back, len: size.iter().product(), fours, from: from_start, to: to_start }
     }
 }

@@ -20,9 +20,12 @@ mod loaded;
 mod lower;
 mod memory;
 mod nccl;
+mod norm;
 mod options;
 mod program;
+mod resampling;
 mod run;
+mod sharing;
 mod staging;
 mod step;
 mod tile;
@@ -73,8 +76,9 @@ pub struct CudaExecutor {
     held: usize,
     /// Whether there are parameters on the card.
     filled: bool,
-    /// Page-locked memory for the inputs of this microbatch and of the next, and for parameters and gradients.
+    /// Page-locked memory for the inputs of this microbatch and of the next, for targets, and for parameters and gradients.
     inputs: [Staging; 2],
+    targets: Staging,
     whole: Staging,
     // Last, so that it outlives the memory it holds.
     device: Device,
@@ -124,6 +128,7 @@ impl CudaExecutor {
             marks: None,
             shares: Vec::new(),
             inputs: Default::default(),
+            targets: Staging::default(),
             whole: Staging::default(),
             device,
         })
@@ -310,7 +315,8 @@ impl CudaExecutor {
     /// Plans a step of this many views and samples, and allocates and measures where that is new.
     fn plan(&mut self, views: usize, samples: usize) -> Result<(), CudaError> {
         if self.training.as_ref().is_none_or(|program| program.views != views) {
-            self.training = Some(Program::training(&self.graph, &self.layout, views));
+            let rounds = self.options.precision != Precision::F32;
+            self.training = Some(Program::training(&self.graph, &self.layout, views, rounds));
             self.work = None;
             self.choices.measured = 0;
         }

@@ -6,10 +6,12 @@ use dapple_graph::Graph;
 use dapple_graph::plan::Lifetime;
 
 use super::lower::{Conv, Kind, Steps};
+use super::sharing::{Contribution, Sharing, backward};
 use crate::layout::Layout;
 
 /// Rough speeds of a large card, for choosing between two ways to a norm: products in a second, and bytes moved.
 const PRODUCTS: f64 = 40e12;
+const ROUNDED_PRODUCTS: f64 = 150e12;
 const BYTES: f64 = 3e12;
 /// Numbers of a written-down gradient that one block of threads squares, or adds up.
 const PART: usize = 4096;
@@ -69,17 +71,6 @@ pub(crate) struct Program {
     pub(crate) unreached: bool,
 }
 
-/// How an input's gradient meets those of its other readers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Contribution {
-    /// It is the first.
-    Write,
-    /// It is added.
-    Add,
-    /// It is the reader's own gradient, in the same memory.
-    Same,
-}
-
 impl Program {
     /// The plan of a forward pass.
     pub(crate) fn inference(graph: &Graph) -> Self {
@@ -89,9 +80,9 @@ impl Program {
         Self::new(steps, graph.reached(false), 1, None)
     }
 
-    /// The plan of a forward and a backward pass over samples of this many views.
-    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize) -> Self {
-        let mut program = Self::new(Steps::new(graph), graph.reached(true), views, Some(layout));
+    /// The plan of a forward and a backward pass over samples of this many views; `rounds` says whether products may round factors.
+    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, rounds: bool) -> Self {
+        let mut program = Self::new(Steps::new(graph), graph.reached(true), views, Some((layout, rounds)));
         let needs = graph.needs_gradient();
         let reached: Vec<_> = graph
             .nodes()
@@ -104,13 +95,17 @@ impl Program {
         program
     }
 
-    fn new(steps: Steps, runs: Vec<bool>, views: usize, layout: Option<&Layout>) -> Self {
+    fn new(steps: Steps, runs: Vec<bool>, views: usize, training: Option<(&Layout, bool)>) -> Self {
         let count = steps.kinds.len();
+        let (layout, rounds) =
+            (training.map(|(layout, _)| layout), training.is_some_and(|(_, rounds)| rounds));
         let trains =
             |kind: &Kind| kind.weight().is_some_and(|id| layout.is_some_and(|l| l.position(id).is_some()));
         let deferred: Vec<bool> = (0..count)
             .map(|node| match &steps.kinds[node] {
-                Some(kind) => steps.needs_gradient[node] && trains(kind) && prefers_ghost(kind, views),
+                Some(kind) => {
+                    steps.needs_gradient[node] && trains(kind) && prefers_ghost(kind, views, rounds)
+                }
                 None => false,
             })
             .collect();
@@ -154,35 +149,13 @@ impl Program {
             .collect();
         let count = kinds.len();
         let is_output = |node: usize| outputs.iter().any(|(output, _)| *output == node);
-        let backward = |node: usize| 2 * count - node;
+        let backward = |node: usize| backward(node, count);
         let end = 2 * count + 1;
 
-        let mut readers = vec![0usize; count];
-        outputs.iter().for_each(|(output, _)| readers[*output] += 1);
-        for node in (0..count).filter(|&node| kinds[node].is_some() && needs[node]) {
-            inputs[node].iter().for_each(|&input| readers[input] += 1);
-        }
-        let mut owner: Vec<usize> = (0..count).collect();
-        let mut started = vec![None; count];
-        outputs.iter().for_each(|(output, _)| started[*output] = Some(count));
-        let mut contributions = vec![Vec::new(); count];
-        for node in (0..count).rev() {
-            let Some(kind) = kinds[node].filter(|_| needs[node]) else { continue };
-            for &input in &inputs[node] {
-                let contribution = needs[input].then(|| match (kind, started[input]) {
-                    (Kind::Add, None) if readers[input] == 1 => {
-                        owner[input] = owner[node];
-                        Contribution::Same
-                    }
-                    (_, None) => Contribution::Write,
-                    _ => Contribution::Add,
-                });
-                if contribution.is_some() && started[input].is_none() {
-                    started[input] = Some(backward(node));
-                }
-                contributions[node].push(contribution);
-            }
-        }
+        let read_until = |node: usize| if self.deferred[node] { end } else { backward(node) };
+
+        let Sharing { contributions, owner, started } =
+            Sharing::new(&self.steps, &kinds, &(0..count).map(read_until).collect::<Vec<_>>());
 
         let mut lives: Vec<Lifetime> = Vec::new();
         let mut add = |len: usize, first: usize, last: usize| {
@@ -195,8 +168,9 @@ impl Program {
             for reader in (node..count).filter(|&reader| inputs[reader].contains(&node)) {
                 let Some(kind) = kinds[reader] else { continue };
                 last = last.max(reader);
-                if needs[reader] && kind.reads_inputs(trains(kind)) {
-                    last = last.max(if self.deferred[reader] { end } else { backward(reader) });
+                let mut slots = (0..inputs[reader].len()).filter(|&slot| inputs[reader][slot] == node);
+                if needs[reader] && slots.any(|slot| kind.reads_input(slot, trains(kind))) {
+                    last = last.max(read_until(reader));
                 }
             }
             let along = matches!(kind, Kind::Conv(conv) if conv.used.is_some() && self.deferred[node]);
@@ -227,7 +201,7 @@ impl Program {
                     continue;
                 };
                 let shared = (0..=node).filter(|&other| owner[other] == node);
-                let last = shared.map(|other| if self.deferred[other] { end } else { backward(other) }).max();
+                let last = shared.map(read_until).max();
                 self.buffers[node].gradient = add(lens[node], first, last.unwrap_or(end).max(first));
             }
             for node in (0..count).rev() {
@@ -342,13 +316,16 @@ fn pack(lives: &[Lifetime]) -> (Vec<usize>, usize) {
 
 /// Whether a layer's norm is cheaper by inner products than by writing down one gradient per sample.
 ///
-/// Both ways multiply once over all positions for the sum itself, so the inner products stand against what is written and read.
-fn prefers_ghost(kind: &Kind, views: usize) -> bool {
+/// Both ways multiply once over all positions for the sum itself, so the inner products stand against what is written and read. Where
+/// products may round, those of gradients that are written down do; the sum of others does not (see [`super::Precision`]), and what that
+/// takes longer counts too.
+fn prefers_ghost(kind: &Kind, views: usize, rounds: bool) -> bool {
     match kind {
-        Kind::Conv(conv) => conv.prefers_ghost(views),
+        Kind::Conv(conv) => conv.prefers_ghost(views, rounds),
         Kind::Linear { rows, features, out, .. } => {
-            let rows = (rows * views) as f64;
-            rows == 1.0 || ghost_is_cheaper(2.0 * rows * rows * (features + out) as f64, features * out)
+            let (rows, weights) = ((rows * views) as f64, features * out);
+            let products = 2.0 * rows * rows * (features + out) as f64;
+            rows == 1.0 || ghost_is_cheaper(products, weights, 2.0 * rows * weights as f64, rounds)
         }
         _ => false,
     }
@@ -356,7 +333,7 @@ fn prefers_ghost(kind: &Kind, views: usize) -> bool {
 
 impl Conv {
     /// As above.
-    pub(crate) fn prefers_ghost(&self, views: usize) -> bool {
+    pub(crate) fn prefers_ghost(&self, views: usize, rounds: bool) -> bool {
         let geometry = &self.geometry;
         if views != 1 || geometry.groups != 1 {
             return false;
@@ -366,13 +343,15 @@ impl Conv {
         // A tap's read costs about as much as eight products.
         let spread = 8.0 * geometry.taps() as f64 * outside * outside;
         let products = 2.0 * inside * inside * channels + 2.0 * outside * outside * out + spread;
-        ghost_is_cheaper(products, geometry.weight_len())
+        let weights = geometry.weight_len();
+        ghost_is_cheaper(products, weights, 2.0 * outside * weights as f64, rounds)
     }
 }
 
-/// Weights are written, read for the norm, and read for the sum.
-fn ghost_is_cheaper(products: f64, weights: usize) -> bool {
-    products / PRODUCTS < 12.0 * weights as f64 / BYTES
+/// Weights are written, read for the norm, and read for the sum. `sum` counts the products of the sum.
+fn ghost_is_cheaper(products: f64, weights: usize, sum: f64, rounds: bool) -> bool {
+    let longer = if rounds { sum * (1.0 / PRODUCTS - 1.0 / ROUNDED_PRODUCTS) } else { 0.0 };
+    products / PRODUCTS + longer < 12.0 * weights as f64 / BYTES
 }
 
 #[cfg(test)]
@@ -385,7 +364,7 @@ mod tests {
     fn small_positions_and_many_weights_are_deferred() {
         let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
         let layout = Layout::new(&graph);
-        let program = Program::training(&graph, &layout, 1);
+        let program = Program::training(&graph, &layout, 1, true);
         let written = |name: &str| {
             let entry = layout.entries().iter().position(|entry| entry.name == name).unwrap();
             program.sources[entry].written.is_some()
@@ -419,7 +398,7 @@ mod tests {
         for views in [1, 2] {
             let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
             let layout = Layout::new(&graph);
-            let program = Program::training(&graph, &layout, views);
+            let program = Program::training(&graph, &layout, views, false);
             let mut ranges: Vec<Range<usize>> = program.sources.iter().map(|s| s.partials.clone()).collect();
             ranges.sort_by_key(|range| range.start);
             let mut next = 0;

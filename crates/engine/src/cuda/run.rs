@@ -10,7 +10,9 @@ use super::device::{Device, Grid, Pointer, Side, arguments};
 use super::error::{CudaError, call};
 use super::lower::{Conv, Kind, Move};
 use super::memory::{Model, Work};
-use super::program::{Contribution, Program};
+use super::norm::Group;
+use super::program::Program;
+use super::sharing::Contribution;
 
 /// Events between operations, where the executor is asked to measure itself.
 pub(crate) type Marks = Option<Vec<(&'static str, CudaEvent)>>;
@@ -120,19 +122,20 @@ impl<'r> Run<'r> {
         (to, to_len, to_start): (Pointer, usize, usize),
         accumulate: bool,
     ) -> Result<(), CudaError> {
-        let n = self.items() * moved.len;
+        let (kernel, together) = if moved.fours { ("move_four", 4) } else { ("move", 1) };
+        let n = self.items() * moved.len / together;
         self.device.launch(
-            "move",
+            kernel,
             Grid::each(n),
             arguments![
                 from,
                 to,
                 self.table(table),
-                from_len,
-                to_len,
-                from_start,
-                to_start,
-                moved.len,
+                from_len / together,
+                to_len / together,
+                from_start / together,
+                to_start / together,
+                moved.len / together,
                 n,
                 accumulate
             ],
@@ -196,13 +199,15 @@ impl<'r> Run<'r> {
                     None => Ok(()),
                 }
             }
-            Kind::Group { groups, size, inner, eps, affine, stored, relu } => {
-                let threads = (size * inner / 4).next_multiple_of(32).clamp(32, 256) as u32;
+            Kind::Group { groups, size, inner, eps, affine, stored, relu, .. } => {
+                let group = Group { size: *size, inner: *inner };
+                let (grid, holds) = group.forward(items * groups, stored.is_some(), device.shared);
                 device.launch(
                     "group_forward",
-                    Grid::blocks(items * groups, threads),
+                    grid,
                     arguments![
                         x,
+                        read.get(1).copied().unwrap_or_default(),
                         y,
                         self.kept(node),
                         self.optional(affine.map(|a| a.weight)),
@@ -214,6 +219,7 @@ impl<'r> Run<'r> {
                         *inner,
                         *eps,
                         *relu,
+                        holds,
                     ],
                 )
             }
@@ -228,7 +234,9 @@ impl<'r> Run<'r> {
                     arguments![x, y, kept, affine.0, affine.1, *features, rows, *eps],
                 )
             }
-            Kind::Unary { code, factor } => device.launch("unary", each, arguments![*code, x, y, n, *factor]),
+            Kind::Unary { code, factor } => {
+                device.launch("unary", Grid::fours(n), arguments![*code, x, y, n, *factor])
+            }
             Kind::MaxPool(table) => {
                 device.launch("max_pool", each, arguments![x, y, self.kept(node), self.table(*table), n])
             }
@@ -236,10 +244,10 @@ impl<'r> Run<'r> {
                 device.launch("average_pool", each, arguments![x, y, self.table(*table), n])
             }
             Kind::AdaptivePool(table) => {
-                device.launch("adaptive_pool", each, arguments![x, y, self.table(*table), n])
+                device.launch("adaptive_pool", Grid::warps(n), arguments![x, y, self.table(*table), n])
             }
             Kind::Upsample(table) => device.launch("upsample", each, arguments![x, y, self.table(*table), n]),
-            Kind::Add => device.launch("add", each, arguments![x, read[1], y, n]),
+            Kind::Add => device.launch("add", Grid::fours(n), arguments![x, read[1], y, n]),
             Kind::Multiply => device.launch("multiply", each, arguments![x, read[1], y, n, false]),
             Kind::Dropout { rate, together } => self.drop_values(node, (*rate, *together), (x, y), false),
             Kind::Move(moves) => {
@@ -312,7 +320,7 @@ impl<'r> Run<'r> {
                 arguments![from, to, keys, node, len, together, rate, n, accumulate],
             )
         } else {
-            self.device.launch("copy", Grid::each(n), arguments![from, to, n, accumulate])
+            self.device.launch("copy", Grid::fours(n), arguments![from, to, n, accumulate])
         }
     }
 }

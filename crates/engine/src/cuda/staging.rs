@@ -10,6 +10,8 @@ use super::error::{CudaError, call};
 
 /// Numbers that one thread copies at a time.
 const CHUNK: usize = 1 << 16;
+/// Numbers after which a part is on its way while the next is still copied.
+const PART: usize = 1 << 21;
 
 /// A buffer of page-locked numbers that grows as needed.
 #[derive(Debug)]
@@ -63,15 +65,18 @@ impl Staging {
     }
 
     /// Starts a copy to the card. The buffer must not be used again before the stream has passed it.
-    pub(crate) fn send(
+    pub(crate) fn send<T: Word>(
         &mut self,
         stream: &cudarc::driver::CudaStream,
-        source: &[f32],
+        source: &[T],
         target: Pointer,
     ) -> Result<(), CudaError> {
         let numbers = self.numbers(source.len())?;
-        copy(source, numbers);
-        Device::upload_on(stream, numbers, target)
+        for (index, (from, to)) in source.chunks(PART).zip(numbers.chunks_mut(PART)).enumerate() {
+            copy(from, to, T::bits);
+            Device::upload_on(stream, to, target.at(index * PART))?;
+        }
+        Ok(())
     }
 
     /// Copies from the card, after everything before it has run.
@@ -83,15 +88,32 @@ impl Staging {
     ) -> Result<(), CudaError> {
         let numbers = self.numbers(target.len())?;
         device.download(source, numbers)?;
-        copy(numbers, target);
+        copy(numbers, target, |number| *number);
         Ok(())
     }
 }
 
+/// What can lie where a number does: four bytes of any meaning.
+pub(crate) trait Word: Copy + Sync {
+    /// The same bits as a number.
+    fn bits(&self) -> f32;
+}
+
+impl Word for f32 {
+    fn bits(&self) -> f32 {
+        *self
+    }
+}
+
+impl Word for u32 {
+    fn bits(&self) -> f32 {
+        f32::from_bits(*self)
+    }
+}
+
 /// Copies with all threads: one alone is slower than the bus.
-fn copy(source: &[f32], target: &mut [f32]) {
-    target
-        .par_chunks_mut(CHUNK)
-        .zip(source.par_chunks(CHUNK))
-        .for_each(|(to, from)| to.copy_from_slice(from));
+fn copy<T: Sync>(source: &[T], target: &mut [f32], bits: impl Fn(&T) -> f32 + Sync) {
+    target.par_chunks_mut(CHUNK).zip(source.par_chunks(CHUNK)).for_each(|(to, from)| {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = bits(from));
+    });
 }

@@ -28,6 +28,7 @@ pub(crate) struct Step<'s> {
     pub(crate) choices: &'s mut Choices,
     pub(crate) marks: &'s mut Marks,
     pub(crate) staging: &'s mut [Staging; 2],
+    pub(crate) targets: &'s mut Staging,
     pub(crate) batch: &'s Batch<'s>,
     pub(crate) clipping: &'s Clipping,
 }
@@ -61,9 +62,10 @@ impl Step<'_> {
                 first,
             };
             run.mark("copies")?;
-            part.targets(&run)?;
-            run.mark("copies")?;
+            part.keys(&run)?;
             run.forward()?;
+            part.targets(&run, self.targets)?;
+            run.mark("copies")?;
             part.loss(&mut run)?;
             run.backward(self.layout)?;
             run.norms()?;
@@ -80,7 +82,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Sends samples' inputs on the copies' stream once the other has passed `idle`, when the last reader of the target is through; the
+    /// Checks samples and sends their inputs on the copies' stream once the other has passed `idle`, when the last reader of the target is through; the
     /// event that comes back says when they are there.
     fn send(
         &mut self,
@@ -88,6 +90,7 @@ impl Step<'_> {
         samples: std::ops::Range<usize>,
         idle: &CudaEvent,
     ) -> Result<CudaEvent, CudaError> {
+        self.batch.check_values(self.graph, samples.clone())?;
         let size = self.program.steps.lens[0] * self.batch.views;
         let inputs = &self.batch.inputs[samples.start * size..samples.end * size];
         let copies = &self.device.copies;
@@ -112,22 +115,31 @@ struct Part<'s> {
 }
 
 impl Part<'_> {
-    /// Sends a microbatch's targets and dropout keys.
-    fn targets(&self, run: &Run<'_>) -> Result<(), CudaError> {
-        let (views, items) = (self.batch.views, run.items());
+    /// Sends a microbatch's dropout keys.
+    fn keys(&self, run: &Run<'_>) -> Result<(), CudaError> {
+        let first = self.first * self.batch.views;
+        let views = first..first + run.items();
+        let keys: Vec<u64> = views.filter_map(|view| self.batch.dropout_key(view)).collect();
+        run.device.upload(&keys, run.work.keys)
+    }
+
+    /// Sends a microbatch's targets, which travel while the forward pass runs. Their last readers, and the last copy from the staging
+    /// memory, belong to a microbatch whose norms were waited for.
+    fn targets(&self, run: &Run<'_>, staging: &mut Staging) -> Result<(), CudaError> {
         let shape = self.graph.output_shape();
         let (len, positions): (usize, usize) = (shape.iter().product(), shape[1..].iter().product());
-        let first = self.first * views;
+        let (first, items) = (self.first * self.batch.views, run.items());
+        let (device, to) = (run.device, run.work.targets);
         match self.batch.targets {
             Targets::Classes(classes) => {
-                run.device.upload(&classes[first * positions..][..items * positions], run.work.targets)?;
+                staging.send(&device.copies, &classes[first * positions..][..items * positions], to)?;
             }
             Targets::Probabilities(values) | Targets::Values(values) => {
-                run.device.upload(&values[first * len..][..items * len], run.work.targets)?;
+                staging.send(&device.copies, &values[first * len..][..items * len], to)?;
             }
         }
-        let keys: Vec<u64> = (first..first + items).filter_map(|view| self.batch.dropout_key(view)).collect();
-        run.device.upload(&keys, run.work.keys)
+        let sent = device.copies.record_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING));
+        call("waiting for a copy", device.stream.wait(&call("recording an event", sent)?))
     }
 
     /// Losses, and the gradients of the outputs.
@@ -146,15 +158,21 @@ impl Part<'_> {
         let scale = 1.0 / self.batch.views as f64;
         let threads = positions.next_multiple_of(32).clamp(32, 256) as u32;
         let (items, parts) = (run.items(), positions.div_ceil(LOSS_POSITIONS));
+        let grid = Grid { blocks: (items as u32, parts as u32, 1), threads, shared: 0 };
+        // Behind the parts' losses, which are in double precision.
+        let counts = run.work.workspace.at(2 * items * parts);
+        if let Targets::Classes(_) = self.batch.targets {
+            run.device.launch("count_labels", grid, arguments![run.work.targets, counts, positions])?;
+        }
         for (index, &(output, weight)) in run.program.steps.outputs.iter().enumerate() {
-            let blocks = (items as u32, parts as u32, 1);
             run.device.launch(
                 "loss",
-                Grid { blocks, threads, shared: 0 },
+                grid,
                 arguments![
                     kind,
                     run.value(output),
                     run.work.targets,
+                    counts,
                     run.gradient(output),
                     run.work.workspace,
                     classes,

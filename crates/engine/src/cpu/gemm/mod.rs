@@ -2,14 +2,14 @@
 
 mod ghost;
 mod split;
+mod vast;
 mod weights;
 mod window;
 mod winograd;
 
 use dapple_graph::{ParameterId, Window};
-use rayon::prelude::*;
 
-use super::kernel::{Class, DotProduct, Lanes, Pair, Right, RowShape, Rows, Start};
+use super::kernel::{Class, Lanes, Pair, Right, RowShape, Rows, Start};
 pub(crate) use ghost::Views;
 use split::{Product, outer};
 pub(crate) use weights::Prepared;
@@ -126,16 +126,6 @@ impl Gemm {
         self.taps.len() == 1 && self.standardise.is_none()
     }
 
-    /// Whether the data gradient reads the parameter as it is stored, so that nothing vast has to be packed.
-    fn plain(&self, lanes: Lanes) -> bool {
-        self.vast() && self.channels.is_multiple_of(lanes.lanes)
-    }
-
-    /// Whether the layer is so large, and a sample so small, that the weights are best read as they are stored.
-    fn vast(&self) -> bool {
-        self.natural() && self.groups == 1 && self.rows_out == 1 && self.weight_len() > 1 << 20
-    }
-
     /// Multiplications of one forward pass over one sample.
     pub(crate) fn multiplications(&self) -> usize {
         let (channels, out) = self.group();
@@ -169,7 +159,6 @@ impl Gemm {
         &self,
         lanes: Lanes,
         prepared: &Prepared,
-        weight: &[f32],
         x: &[f32],
         y: &mut [f32],
         strides: (usize, usize),
@@ -193,9 +182,7 @@ impl Gemm {
             winograd.filter(&pass, &mut y[run.items.start * strides.1..], run.scratch, run.parallel);
             return;
         }
-        if self.vast() {
-            self.forward_vast(prepared, weight, x, y, strides, run);
-        } else if self.narrow {
+        if self.narrow {
             let width = self.taps.len() * self.channels;
             let start = start(&prepared.bias, 0, out);
             for item in run.items.clone() {
@@ -229,47 +216,11 @@ impl Gemm {
         }
     }
 
-    fn forward_vast(
-        &self,
-        prepared: &Prepared,
-        weight: &[f32],
-        x: &[f32],
-        y: &mut [f32],
-        strides: (usize, usize),
-        run: &Run<'_>,
-    ) {
-        let source = &x[run.items.start * strides.0..];
-        let target = &mut y[run.items.start * strides.1..];
-        let product = |columns: std::ops::Range<usize>, target: &mut [f32]| {
-            DotProduct {
-                source,
-                source_item: strides.0,
-                weight: &weight[columns.start * self.channels..columns.end * self.channels],
-                inner: self.channels,
-                bias: prepared.bias.get(columns.clone()).unwrap_or(&[]),
-                target,
-                target_item: strides.1,
-                columns: columns.len(),
-                items: run.items.len(),
-            }
-            .run();
-        };
-        if run.parallel <= 1 || run.items.len() != 1 {
-            return product(0..self.out, target);
-        }
-        let chunk = self.out.div_ceil(run.parallel);
-        target[..self.out].par_chunks_mut(chunk).enumerate().for_each(|(index, target)| {
-            product(index * chunk..index * chunk + target.len(), target);
-        });
-    }
-
     /// Adds the data gradient to `dx` (or writes it, unless `accumulate`).
-    #[expect(clippy::too_many_arguments, reason = "each is another tensor of the same operation")]
     pub(crate) fn backward_data(
         &self,
         lanes: Lanes,
         prepared: &Prepared,
-        weight: &[f32],
         g: &[f32],
         dx: &mut [f32],
         strides: (usize, usize),
@@ -296,10 +247,7 @@ impl Gemm {
         for group in 0..self.groups {
             let shape = RowShape { item: strides.0, row: self.out, column: group * out };
             let source = Rows { data: &g[run.items.start * strides.0..], shape };
-            let right = match self.plain(lanes) {
-                true => Right::Plain(weight, self.channels),
-                false => Right::Packed(&prepared.backward[group * block..][..block]),
-            };
+            let right = Right::Packed(&prepared.backward[group * block..][..block]);
             let start = if accumulate { Start::Existing } else { Start::Zero };
             let (taps, classes, items) = (self.taps.len(), &self.back, run.items.len());
             let product =

@@ -33,6 +33,9 @@ impl Gemm {
     ) {
         prepared.bias.clear();
         prepared.bias.extend_from_slice(bias.unwrap_or(&[]));
+        if self.vast() {
+            return;
+        }
         let (channels, out) = self.group();
         let taps = self.taps.len();
         let source: &[f32] = match self.standardise {
@@ -75,10 +78,8 @@ impl Gemm {
             false => (source, strides),
         };
         let shape = (blocks, inner, out);
-        if !self.vast() {
-            arrange(lanes, self.groups, shape, source, strides, &mut prepared.forward);
-        }
-        if gradient && !self.plain(lanes) {
+        arrange(lanes, self.groups, shape, source, strides, &mut prepared.forward);
+        if gradient {
             // The data gradient of a narrow layer goes tap by tap.
             let source = if self.narrow { &*rows } else { source };
             let strides = if self.narrow { (0, channels * out, out, 1) } else { strides };

@@ -36,3 +36,38 @@ __device__ T block_sum(T value, T* scratch) {
 __device__ __forceinline__ void put(float* target, float value, int accumulate) {
     *target = accumulate ? *target + value : value;
 }
+
+// Four floats of a row, as the 16-byte vector that they lie in.
+struct __align__(16) Four {
+    float of[4];
+};
+
+// Floats i..i + 4 of a row of n; zeros where it has none. Vectors begin where i + the row's address is a multiple of four.
+__device__ __forceinline__ Four load_four(const float* row, int i, int n) {
+    Four four;
+    if (i >= 0 && i + 4 <= n) {
+        *(float4*)four.of = *(const float4*)(row + i);
+    } else {
+#pragma unroll
+        for (int v = 0; v < 4; ++v) four.of[v] = (u32)(i + v) < (u32)n ? row[i + v] : 0.0f;
+    }
+    return four;
+}
+
+__device__ __forceinline__ void store_four(float* row, int i, int n, const Four& four) {
+    if (i >= 0 && i + 4 <= n) {
+        *(float4*)(row + i) = *(const float4*)four.of;
+    } else {
+#pragma unroll
+        for (int v = 0; v < 4; ++v)
+            if ((u32)(i + v) < (u32)n) row[i + v] = four.of[v];
+    }
+}
+
+// Splits a value into the nearest number of 11 bits, left in place, and the rest.
+__device__ __forceinline__ float split(float* value) {
+    float high = __uint_as_float((__float_as_uint(*value) + 0x1000u) & 0xffffe000u);
+    float low = *value - high;
+    *value = high;
+    return low;
+}

@@ -32,10 +32,25 @@ KERNEL softmax_backward(const float* y, const float* g, float* dx, int features,
 #define IGNORED 0xffffffffu
 enum { CLASSES, PROBABILITIES, VALUES };
 
+// Labels in each part of an item's positions. Grid: as that of `loss`.
+KERNEL count_labels(const u32* labels, int* counts, int positions) {
+    __shared__ int scratch[32];
+    int begin = (int)((i64)positions * blockIdx.y / gridDim.y), end = (int)((i64)positions * (blockIdx.y + 1) / gridDim.y);
+    labels += (i64)blockIdx.x * positions;
+    int count = 0;
+    for (int p = begin + (int)threadIdx.x; p < end; p += blockDim.x) count += labels[p] != IGNORED;
+    count = block_sum(count, scratch);
+    if (threadIdx.x == 0) counts[(i64)blockIdx.x * gridDim.y + blockIdx.y] = count;
+}
+
+// Classes whose exponentials a thread keeps.
+#define FEW_CLASSES 32
+
 // `weight` times the loss of each item, and the gradient of that times `scale`. Logits are [classes, positions]. Grid: items, and parts
-// of their positions with a sum each.
-KERNEL loss(int kind, const float* output, const void* targets, float* gradient, double* sums, int classes, int positions,
-            float smoothing, double weight, double scale) {
+// of their positions with a sum each. counts: labels in each part.
+extern "C" __global__ void __launch_bounds__(256, 2)
+    loss(int kind, const float* output, const void* targets, const int* counts, float* gradient, double* sums, int classes,
+         int positions, float smoothing, double weight, double scale) {
     __shared__ double scratch[32];
     i64 item = blockIdx.x;
     int begin = (int)((i64)positions * blockIdx.y / gridDim.y), end = (int)((i64)positions * (blockIdx.y + 1) / gridDim.y);
@@ -46,7 +61,7 @@ KERNEL loss(int kind, const float* output, const void* targets, float* gradient,
     double counted = kind == VALUES ? (double)classes * positions : positions;
     if (kind == CLASSES) {
         double labelled = 0.0;
-        for (int p = threadIdx.x; p < positions; p += blockDim.x) labelled += labels[p] != IGNORED;
+        for (int part = threadIdx.x; part < (int)gridDim.y; part += blockDim.x) labelled += counts[item * gridDim.y + part];
         counted = fmax(block_sum(labelled, scratch), 1.0);
     }
     double sum = 0.0, share = (double)smoothing / classes;
@@ -69,10 +84,30 @@ KERNEL loss(int kind, const float* output, const void* targets, float* gradient,
         auto wanted = [&](int c) {
             return share + (1.0 - smoothing) * (kind == CLASSES ? (double)((u32)c == label) : (double)values[(i64)c * positions + p]);
         };
-        double largest = -INFINITY, total = 0.0, all = 0.0;
-        for (int c = 0; c < classes; ++c) largest = fmax(largest, (double)output[(i64)c * positions + p]);
+        float largest = -INFINITY;
+        double total = 0.0, all = 0.0;
+        for (int c = 0; c < classes; ++c) largest = fmaxf(largest, output[(i64)c * positions + p]);
+        if (classes <= FEW_CLASSES) {
+            double powers[FEW_CLASSES];
+#pragma unroll
+            for (int c = 0; c < FEW_CLASSES; ++c) {
+                if (c >= classes) break;
+                powers[c] = exp((double)output[(i64)c * positions + p] - largest);
+                total += powers[c];
+                all += wanted(c);
+            }
+            double log_total = largest + log(total), part = all / total;
+#pragma unroll
+            for (int c = 0; c < FEW_CLASSES; ++c) {
+                if (c >= classes) break;
+                double mass = wanted(c);
+                if (mass > 0.0) sum += mass * (log_total - output[(i64)c * positions + p]);
+                gradient[(i64)c * positions + p] = (float)(scale * (part * powers[c] - mass));
+            }
+            continue;
+        }
         for (int c = 0; c < classes; ++c) {
-            total += exp(output[(i64)c * positions + p] - largest);
+            total += exp((double)output[(i64)c * positions + p] - largest);
             all += wanted(c);
         }
         double log_total = largest + log(total);

@@ -2,97 +2,115 @@
 
 __device__ __forceinline__ float normalised(float x, float mean, float inverse) { return (x - mean) * inverse; }
 
-// One block per item and group of `size` channels with `inner` positions each. kept: mean and 1 / deviation of each group.
-// With `stored_mean` the statistics are stored ones, one per channel, and a group is one channel.
-template <int V>
-__device__ void group_forward_of(const float* x, float* y, float* kept, const float* weight, const float* bias,
-                                 const float* stored_mean, const float* stored_variance, int groups, int size, int inner,
-                                 float eps, int relu) {
+// Vectors that a thread asks for before it looks at the first.
+#define AHEAD 4
+#define NORM_THREADS 1024
+
+// One block per item and group of `size` channels with `inner` positions each: y = norm(x) + residual, through ReLU if asked.
+// kept: mean and 1 / deviation of each group. With `stored_mean` the statistics are stored ones, one per channel, and a group is one
+// channel. With `holds` the dynamic shared memory has room for the group and up to three floats before it, and x is read once.
+extern "C" __global__ void __launch_bounds__(NORM_THREADS)
+    group_forward(const float* __restrict__ x, const float* __restrict__ residual, float* __restrict__ y, float* kept,
+                  const float* weight, const float* bias, const float* stored_mean, const float* stored_variance, int groups,
+                  int size, int inner, float eps, int relu, int holds) {
+    extern __shared__ float held[];
     __shared__ float scratch[32];
     i64 set = blockIdx.x;
-    int n = size * inner, first = (int)(set % groups) * size;
+    int n = size * inner, first = (int)(set % groups) * size, skew = (int)(set * n & 3), count = (n + skew + 3) / 4;
     x += set * n;
     y += set * n;
+    if (residual) residual += set * n;
     float mean, inverse;
     if (stored_mean) {
         mean = stored_mean[first];
         inverse = 1.0f / sqrtf(stored_variance[first] + eps);
     } else {
         float sum = 0.0f;
-        for (int i = threadIdx.x * V; i < n; i += blockDim.x * V)
+        for (int q = threadIdx.x; q < count; q += AHEAD * blockDim.x) {
+            Four values[AHEAD];
 #pragma unroll
-            for (int v = 0; v < V; ++v) sum += x[i + v];
+            for (int u = 0; u < AHEAD; ++u) values[u] = load_four(x, 4 * (q + u * (int)blockDim.x) - skew, n);
+#pragma unroll
+            for (int u = 0; u < AHEAD; ++u) {
+                const float* of = values[u].of;
+                sum += (of[0] + of[1]) + (of[2] + of[3]);
+                int at = q + u * (int)blockDim.x;
+                if (holds && at < count) *(Four*)(held + 4 * at) = values[u];
+            }
+        }
         mean = block_sum(sum, scratch) / n;
         float squares = 0.0f;
-        for (int i = threadIdx.x * V; i < n; i += blockDim.x * V)
+        for (int q = threadIdx.x; q < count; q += blockDim.x) {
+            int i = 4 * q - skew;
+            Four value = holds ? *(Four*)(held + 4 * q) : load_four(x, i, n);
+            bool whole = i >= 0 && i + 4 <= n;
 #pragma unroll
-            for (int v = 0; v < V; ++v) squares += (x[i + v] - mean) * (x[i + v] - mean);
+            for (int v = 0; v < 4; ++v)
+                if (whole || (u32)(i + v) < (u32)n) squares += (value.of[v] - mean) * (value.of[v] - mean);
+        }
         inverse = 1.0f / sqrtf(block_sum(squares, scratch) / n + eps);
         if (kept && threadIdx.x == 0) {
             kept[2 * set] = mean;
             kept[2 * set + 1] = inverse;
         }
     }
-    for (int i = threadIdx.x * V; i < n; i += blockDim.x * V) {
-        int channel = first + i / inner;
-        float w = weight ? weight[channel] : 1.0f, b = bias ? bias[channel] : 0.0f;
-        float out[V];
+    auto active = [&](float value, float w, float b, float other) {
+        float out = __fmaf_rn(normalised(value, mean, inverse), w, b);
+        if (residual) out += other;
+        return relu ? fmaxf(out, 0.0f) : out;
+    };
+    float share = 1.0f / inner;
+#pragma unroll 2
+    for (int q = threadIdx.x; q < count; q += blockDim.x) {
+        // Single precision is off by one at most, and faster than a division.
+        int i = 4 * q - skew, channel = (int)(max(i, 0) * share);
+        channel += (channel + 1) * inner <= i ? 1 : channel * inner > max(i, 0) ? -1 : 0;
+        int end = (channel + 1) * inner;
+        Four value = holds ? *(Four*)(held + 4 * q) : load_four(x, i, n), other = {};
+        if (residual) other = load_four(residual, i, n);
+        float w = weight ? weight[first + channel] : 1.0f, b = bias ? bias[first + channel] : 0.0f;
+        if (i >= 0 && i + 4 <= end) {
 #pragma unroll
-        for (int v = 0; v < V; ++v) {
-            out[v] = __fmaf_rn(normalised(x[i + v], mean, inverse), w, b);
-            if (relu) out[v] = fmaxf(out[v], 0.0f);
+            for (int v = 0; v < 4; ++v) value.of[v] = active(value.of[v], w, b, other.of[v]);
+            *(Four*)(y + i) = value;
+            continue;
         }
-        if (V == 4) {
-            *(float4*)(y + i) = *(float4*)out;
-        } else {
 #pragma unroll
-            for (int v = 0; v < V; ++v) y[i + v] = out[v];
+        for (int v = 0; v < 4; ++v) {
+            if (i + v >= end && i + v < n) {
+                ++channel;
+                end += inner;
+                w = weight ? weight[first + channel] : 1.0f;
+                b = bias ? bias[first + channel] : 0.0f;
+            }
+            value.of[v] = active(value.of[v], w, b, other.of[v]);
         }
+        store_four(y, i, n, value);
     }
 }
 
-KERNEL group_forward(const float* __restrict__ x, float* __restrict__ y, float* kept, const float* weight, const float* bias,
-                     const float* mean, const float* variance, int groups, int size, int inner, float eps, int relu) {
-    if (inner % 4 == 0) {
-        group_forward_of<4>(x, y, kept, weight, bias, mean, variance, groups, size, inner, eps, relu);
-    } else {
-        group_forward_of<1>(x, y, kept, weight, bias, mean, variance, groups, size, inner, eps, relu);
-    }
-}
-
-// Reads and writes V values at once.
-template <int V>
-struct Pack {
-    float of[V];
-};
-template <int V>
-__device__ __forceinline__ Pack<V> load(const float* from) {
-    Pack<V> pack;
-    if (V == 4) {
-        *(float4*)pack.of = *(const float4*)from;
-    } else {
-        pack.of[0] = *from;
-    }
-    return pack;
-}
-
-// One block per sample and group, one warp per channel at a time. Adds the views' gradients of scale and shift.
-// Dynamic shared memory: four floats per channel of a group.
-template <int V>
-__device__ void group_backward_of(const float* x, const float* g, const float* kept, const float* weight, const float* bias,
-                                  const float* stored_mean, const float* stored_variance, float* dx, float* dw, float* db,
-                                  i64 stride, int groups, int size, int inner, float eps, int relu, int views, int accumulate,
-                                  int accumulate_affine) {
+// One block per sample and group; teams of warps take a channel each at a time. Adds the views' gradients of scale and shift.
+// With `y`, the output of a sum that went through ReLU, g is first set to zero in its memory where y is. `holds` says how many of x and
+// g the dynamic shared memory has room for, behind four floats per channel of a group.
+extern "C" __global__ void __launch_bounds__(NORM_THREADS)
+    group_backward(const float* __restrict__ x, float* g, const float* __restrict__ y, const float* kept, const float* weight,
+                   const float* bias, const float* stored_mean, const float* stored_variance, float* dx, float* dw, float* db,
+                   i64 stride, int groups, int size, int inner, float eps, int relu, int views, int accumulate,
+                   int accumulate_affine, int holds) {
     extern __shared__ float channel_sums[];
-    __shared__ float scratch[32];
+    __shared__ float scratch[32], warp_sums[32], warp_products[32];
     float *sums = channel_sums, *products = sums + size, *all_sums = products + size, *all_products = all_sums + size;
     i64 sample = blockIdx.x / groups;
     int group = blockIdx.x % groups, n = size * inner, first = group * size;
+    float *held_x = all_products + size, *held_g = held_x + (n + 7) / 4 * 4;
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+    int team = max(1, warps / size), teams = warps / team, member = (warp % team) * 32 + lane, step = 32 * team;
+    bool summed = dw || db || !stored_mean;
     for (int c = threadIdx.x; c < size; c += blockDim.x) all_sums[c] = all_products[c] = 0.0f;
     __syncthreads();
     for (int view = 0; view < views; ++view) {
         i64 set = (sample * views + view) * groups + group;
+        int skew = (int)(set * n & 3);
         float mean, inverse;
         if (stored_mean) {
             mean = stored_mean[first];
@@ -101,29 +119,54 @@ __device__ void group_backward_of(const float* x, const float* g, const float* k
             mean = kept[2 * set];
             inverse = kept[2 * set + 1];
         }
-        for (int c = warp; c < size; c += warps) {
+        for (int c = warp / team; c < size && (summed || y); c += teams) {
             float w = weight ? weight[first + c] : 1.0f, b = bias ? bias[first + c] : 0.0f;
-            const float *xs = x + set * n + c * inner, *gs = g + set * n + c * inner;
+            i64 row = set * n + (i64)c * inner;
+            int at = skew + c * inner, before = at & 3, count = (inner + before + 3) / 4;
             float sum = 0.0f, product = 0.0f;
-#pragma unroll 4
-            for (int p = lane * V; p < inner; p += 32 * V) {
-                Pack<V> value = load<V>(xs + p), upstream = load<V>(gs + p);
+            for (int q = member; q < count; q += 2 * step) {
+                Four values[2], upstream[2], outputs[2];
 #pragma unroll
-                for (int v = 0; v < V; ++v) {
-                    float hat = normalised(value.of[v], mean, inverse);
-                    if (relu && !(__fmaf_rn(hat, w, b) > 0.0f)) upstream.of[v] = 0.0f;
-                    sum += upstream.of[v];
-                    product += upstream.of[v] * hat;
+                for (int u = 0; u < 2; ++u) {
+                    int i = 4 * (q + u * step) - before;
+                    values[u] = load_four(x + row, i, inner);
+                    upstream[u] = load_four(g + row, i, inner);
+                    if (y) outputs[u] = load_four(y + row, i, inner);
+                }
+#pragma unroll
+                for (int u = 0; u < 2; ++u) {
+                    int i = 4 * (q + u * step) - before;
+                    if (holds > 0) store_four(held_x + at, i, inner, values[u]);
+#pragma unroll
+                    for (int v = 0; v < 4; ++v) {
+                        float hat = normalised(values[u].of[v], mean, inverse);
+                        bool passes = y ? outputs[u].of[v] > 0.0f : !relu || __fmaf_rn(hat, w, b) > 0.0f;
+                        if (!passes) upstream[u].of[v] = 0.0f;
+                        sum += upstream[u].of[v];
+                        product += upstream[u].of[v] * hat;
+                    }
+                    if (y) store_four(g + row, i, inner, upstream[u]);
+                    if (holds > 1) store_four(held_g + at, i, inner, upstream[u]);
                 }
             }
             sum = warp_sum(sum);
             product = warp_sum(product);
             if (lane == 0) {
-                sums[c] = sum;
-                products[c] = product;
-                all_sums[c] += sum;
-                all_products[c] += product;
+                *(team > 1 ? warp_sums + warp : sums + c) = sum;
+                *(team > 1 ? warp_products + warp : products + c) = product;
             }
+        }
+        __syncthreads();
+        for (int c = threadIdx.x; c < size && summed; c += blockDim.x) {
+            if (team > 1) {
+                sums[c] = products[c] = 0.0f;
+                for (int part = c * team; part < (c + 1) * team; ++part) {
+                    sums[c] += warp_sums[part];
+                    products[c] += warp_products[part];
+                }
+            }
+            all_sums[c] += sums[c];
+            all_products[c] += products[c];
         }
         __syncthreads();
         if (dx) {
@@ -138,26 +181,26 @@ __device__ void group_backward_of(const float* x, const float* g, const float* k
                 average = block_sum(sum, scratch) / n;
                 along = block_sum(product, scratch) / n;
             }
-            for (int c = warp; c < size; c += warps) {
+            for (int c = warp / team; c < size; c += teams) {
                 float w = weight ? weight[first + c] : 1.0f, b = bias ? bias[first + c] : 0.0f;
-                const float *xs = x + set * n + c * inner, *gs = g + set * n + c * inner;
-                float* out = dx + set * n + c * inner;
-#pragma unroll 4
-                for (int p = lane * V; p < inner; p += 32 * V) {
-                    Pack<V> value = load<V>(xs + p), upstream = load<V>(gs + p), result;
-                    if (accumulate) result = load<V>(out + p);
+                i64 row = set * n + (i64)c * inner;
+                int at = skew + c * inner, before = at & 3, count = (inner + before + 3) / 4;
+                const float* xs = summed && holds > 0 ? held_x + at : x + row;
+                const float* gs = summed && holds > 1 ? held_g + at : g + row;
+#pragma unroll 2
+                for (int q = member; q < count; q += step) {
+                    int i = 4 * q - before;
+                    Four value = load_four(xs, i, inner), upstream = load_four(gs, i, inner), result;
+                    if (accumulate) result = load_four(dx + row, i, inner);
 #pragma unroll
-                    for (int v = 0; v < V; ++v) {
+                    for (int v = 0; v < 4; ++v) {
                         float hat = normalised(value.of[v], mean, inverse);
-                        if (relu && !(__fmaf_rn(hat, w, b) > 0.0f)) upstream.of[v] = 0.0f;
-                        float term = (w * upstream.of[v] - average - hat * along) * inverse;
+                        bool passes = y || !relu || __fmaf_rn(hat, w, b) > 0.0f;
+                        float slope = passes ? upstream.of[v] : 0.0f;
+                        float term = (w * slope - average - hat * along) * inverse;
                         result.of[v] = accumulate ? result.of[v] + term : term;
                     }
-                    if (V == 4) {
-                        *(float4*)(out + p) = *(float4*)result.of;
-                    } else {
-                        out[p] = result.of[0];
-                    }
+                    store_four(dx + row, i, inner, result);
                 }
             }
         }
@@ -166,18 +209,6 @@ __device__ void group_backward_of(const float* x, const float* g, const float* k
     for (int c = threadIdx.x; c < size; c += blockDim.x) {
         if (dw) put(dw + sample * stride + first + c, all_products[c], accumulate_affine);
         if (db) put(db + sample * stride + first + c, all_sums[c], accumulate_affine);
-    }
-}
-
-KERNEL group_backward(const float* __restrict__ x, const float* __restrict__ g, const float* kept, const float* weight,
-                      const float* bias, const float* mean, const float* variance, float* dx, float* dw, float* db, i64 stride,
-                      int groups, int size, int inner, float eps, int relu, int views, int accumulate, int accumulate_affine) {
-    if (inner % 4 == 0) {
-        group_backward_of<4>(x, g, kept, weight, bias, mean, variance, dx, dw, db, stride, groups, size, inner, eps, relu, views,
-                             accumulate, accumulate_affine);
-    } else {
-        group_backward_of<1>(x, g, kept, weight, bias, mean, variance, dx, dw, db, stride, groups, size, inner, eps, relu, views,
-                             accumulate, accumulate_affine);
     }
 }
 

@@ -2,63 +2,89 @@
 
 enum { RELU, GELU, SILU, TANH, SCALE, RELU6 };
 
-KERNEL unary(int op, const float* x, float* y, i64 n, float factor) {
-    i64 i = global_index();
-    if (i >= n) return;
-    float v = x[i];
+__device__ __forceinline__ float activation(int op, float v, float factor) {
     switch (op) {
-        case RELU: v = fmaxf(v, 0.0f); break;
-        case GELU: v = 0.5f * v * (1.0f + erff(v * 0.70710678118654752f)); break;
-        case SILU: v = v / (1.0f + expf(-v)); break;
-        case TANH: v = tanhf(v); break;
-        case RELU6: v = fminf(fmaxf(v, 0.0f), 6.0f); break;
-        default: v *= factor;
+        case RELU: return fmaxf(v, 0.0f);
+        case GELU: return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f));
+        case SILU: return v / (1.0f + expf(-v));
+        case TANH: return tanhf(v);
+        case RELU6: return fminf(fmaxf(v, 0.0f), 6.0f);
+        default: return v * factor;
     }
-    y[i] = v;
 }
 
-// `kept` is the output for ReLU and the input for all others.
-KERNEL unary_backward(int op, const float* kept, const float* g, float* dx, i64 n, float factor, int accumulate) {
-    i64 i = global_index();
-    if (i >= n) return;
-    float slope;
-    if (op == SCALE) {
-        slope = factor;
-    } else {
-        float v = kept[i];
-        switch (op) {
-            case RELU: slope = v > 0.0f ? 1.0f : 0.0f; break;
-            case RELU6: slope = v > 0.0f && v < 6.0f ? 1.0f : 0.0f; break;
-            case GELU:
-                slope = 0.5f * (1.0f + erff(v * 0.70710678118654752f)) + v * 0.3989422804014327f * expf(-0.5f * v * v);
-                break;
-            case SILU: {
-                float s = 1.0f / (1.0f + expf(-v));
-                slope = s * (1.0f + v * (1.0f - s));
-                break;
-            }
-            default: {
-                float t = tanhf(v);
-                slope = 1.0f - t * t;
-            }
+// The slope at v, which is the output for ReLU and the input for all others.
+__device__ __forceinline__ float slope(int op, float v, float factor) {
+    switch (op) {
+        case RELU: return v > 0.0f ? 1.0f : 0.0f;
+        case RELU6: return v > 0.0f && v < 6.0f ? 1.0f : 0.0f;
+        case GELU: return 0.5f * (1.0f + erff(v * 0.70710678118654752f)) + v * 0.3989422804014327f * expf(-0.5f * v * v);
+        case SILU: {
+            float s = 1.0f / (1.0f + expf(-v));
+            return s * (1.0f + v * (1.0f - s));
         }
+        case TANH: {
+            float t = tanhf(v);
+            return 1.0f - t * t;
+        }
+        default: return factor;
     }
-    put(dx + i, g[i] * slope, accumulate);
+}
+
+// Kernels over rows of values without a shape take four at a time.
+
+KERNEL unary(int op, const float* x, float* y, i64 n, float factor) {
+    i64 i = 4 * global_index();
+    if (i >= n) return;
+    int rest = (int)min(n - i, (i64)4);
+    Four values = load_four(x + i, 0, rest);
+#pragma unroll
+    for (int v = 0; v < 4; ++v) values.of[v] = activation(op, values.of[v], factor);
+    store_four(y + i, 0, rest, values);
+}
+
+// `kept` is the output for ReLU, nothing for a factor, and the input for all others.
+KERNEL unary_backward(int op, const float* kept, const float* g, float* dx, i64 n, float factor, int accumulate) {
+    i64 i = 4 * global_index();
+    if (i >= n) return;
+    int rest = (int)min(n - i, (i64)4);
+    Four upstream = load_four(g + i, 0, rest), values = upstream, there = upstream;
+    if (op != SCALE) values = load_four(kept + i, 0, rest);
+    if (accumulate) there = load_four(dx + i, 0, rest);
+#pragma unroll
+    for (int v = 0; v < 4; ++v) {
+        float term = upstream.of[v] * slope(op, values.of[v], factor);
+        upstream.of[v] = accumulate ? there.of[v] + term : term;
+    }
+    store_four(dx + i, 0, rest, upstream);
 }
 
 KERNEL add(const float* a, const float* b, float* y, i64 n) {
-    i64 i = global_index();
-    if (i < n) y[i] = a[i] + b[i];
+    i64 i = 4 * global_index();
+    if (i >= n) return;
+    int rest = (int)min(n - i, (i64)4);
+    Four left = load_four(a + i, 0, rest), right = load_four(b + i, 0, rest);
+#pragma unroll
+    for (int v = 0; v < 4; ++v) left.of[v] += right.of[v];
+    store_four(y + i, 0, rest, left);
+}
+
+KERNEL copy(const float* x, float* y, i64 n, int accumulate) {
+    i64 i = 4 * global_index();
+    if (i >= n) return;
+    int rest = (int)min(n - i, (i64)4);
+    Four values = load_four(x + i, 0, rest);
+    if (accumulate) {
+        Four there = load_four(y + i, 0, rest);
+#pragma unroll
+        for (int v = 0; v < 4; ++v) values.of[v] = there.of[v] + values.of[v];
+    }
+    store_four(y + i, 0, rest, values);
 }
 
 KERNEL multiply(const float* a, const float* b, float* y, i64 n, int accumulate) {
     i64 i = global_index();
     if (i < n) put(y + i, a[i] * b[i], accumulate);
-}
-
-KERNEL copy(const float* x, float* y, i64 n, int accumulate) {
-    i64 i = global_index();
-    if (i < n) put(y + i, x[i], accumulate);
 }
 
 __device__ u64 mix(u64 value) {
@@ -92,9 +118,11 @@ KERNEL broadcast_backward(const float* g, float* d, i64 stride, int len, int vie
     put(d + sample * stride + element, sum, accumulate);
 }
 
-// Copies a box of values. table: rank, then for each axis its size, its stride in the target and its stride in the source.
-KERNEL move(const float* x, float* y, const int* table, i64 x_item, i64 y_item, int x_start, int y_start, int len, i64 n,
-            int accumulate) {
+// Copies a box of values, or of vectors of four. table: rank, then for each axis its size, its stride in the target and its stride in
+// the source. Sizes, strides and lengths count what is copied at once.
+template <typename T, typename Put>
+__device__ __forceinline__ void move_of(const T* x, T* y, const int* table, i64 x_item, i64 y_item, int x_start, int y_start, int len,
+                                        i64 n, Put put_one) {
     i64 i = global_index();
     if (i >= n) return;
     i64 item = (u32)i / (u32)len;
@@ -102,12 +130,28 @@ KERNEL move(const float* x, float* y, const int* table, i64 x_item, i64 y_item, 
     i64 from = item * x_item + x_start, to = item * y_item + y_start;
     for (int axis = table[0] - 1; axis >= 0; --axis) {
         const int* row = table + 1 + 3 * axis;
-        int index = rest % row[0];
-        rest /= row[0];
+        int index = axis > 0 ? rest % row[0] : rest;
+        rest = axis > 0 ? rest / row[0] : 0;
         to += (i64)index * row[1];
         from += (i64)index * row[2];
     }
-    put(y + to, x[from], accumulate);
+    put_one(y + to, x[from]);
+}
+
+KERNEL move(const float* x, float* y, const int* table, i64 x_item, i64 y_item, int x_start, int y_start, int len, i64 n,
+            int accumulate) {
+    move_of(x, y, table, x_item, y_item, x_start, y_start, len, n, [&](float* to, float value) { put(to, value, accumulate); });
+}
+
+KERNEL move_four(const float4* x, float4* y, const int* table, i64 x_item, i64 y_item, int x_start, int y_start, int len, i64 n,
+                 int accumulate) {
+    move_of(x, y, table, x_item, y_item, x_start, y_start, len, n, [&](float4* to, float4 value) {
+        if (accumulate) {
+            float4 there = *to;
+            value = make_float4(there.x + value.x, there.y + value.y, there.z + value.z, there.w + value.w);
+        }
+        *to = value;
+    });
 }
 
 KERNEL gather(const float* x, float* y, const int* rows, int count, int size, i64 x_item, i64 n) {

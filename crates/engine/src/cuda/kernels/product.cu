@@ -45,14 +45,6 @@ __device__ __forceinline__ void multiply_add(float* c, const float* a, const flo
     }
 }
 
-// Splits a value into the nearest number of 11 bits, left in place, and the rest.
-__device__ __forceinline__ float split(float* value) {
-    float high = __uint_as_float((__float_as_uint(*value) + 0x1000u) & 0xffffe000u);
-    float low = *value - high;
-    *value = high;
-    return low;
-}
-
 // A lane's share of 32 rows of the left factor, with their low parts where there are any. The numbers between the factors may come
 // in any order that is the same on both sides: in BF16 each register pairs those four apart.
 __device__ __forceinline__ void load_left(float (*a)[4], float (*low)[4], const float* row, int pitch) {

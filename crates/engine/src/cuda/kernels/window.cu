@@ -21,30 +21,52 @@ __device__ Place place(i64 index, const int* size) {
 __device__ int flat(const int* at, const int* size) { return (at[0] * size[1] + at[1]) * size[2] + at[2]; }
 __device__ i64 volume(const int* size) { return (i64)size[0] * size[1] * size[2]; }
 
-// Where a tap of an output position reads; false outside of the input.
-__device__ bool source(const int* table, const int* out, const int* tap, int* in) {
-    for (int axis = 0; axis < 3; ++axis) {
-        in[axis] = out[axis] * table[9 + axis] - table[12 + axis] + tap[axis] * table[15 + axis];
-        if (in[axis] < 0 || in[axis] >= table[axis]) return false;
-    }
-    return true;
+// Positions from first to last along an axis, step by step.
+struct Span {
+    int first, last, step;
+};
+
+// The inputs that an output's window meets along an axis.
+__device__ __forceinline__ Span window(const int* table, int axis, int out) {
+    int first = out * table[9 + axis] - table[12 + axis], step = table[15 + axis];
+    int last = min(first + (table[6 + axis] - 1) * step, table[axis] - 1);
+    if (first < 0) first += (step - 1 - first) / step * step;
+    return {first, last, step};
 }
 
-// Which output position reads an input position with this tap; false if none does.
-__device__ bool reader(const int* table, const int* in, const int* tap, int* out) {
-    for (int axis = 0; axis < 3; ++axis) {
-        int shifted = in[axis] + table[12 + axis] - tap[axis] * table[15 + axis];
-        if (shifted < 0 || shifted % table[9 + axis]) return false;
-        out[axis] = shifted / table[9 + axis];
-        if (out[axis] >= table[3 + axis]) return false;
-    }
-    return true;
+// The outputs among which those are whose windows meet an input along an axis: all of them where windows have no gaps.
+__device__ __forceinline__ Span readers(const int* table, int axis, int in) {
+    int shifted = in + table[12 + axis], stride = table[9 + axis], reach = (table[6 + axis] - 1) * table[15 + axis];
+    int first = shifted > reach ? (shifted - reach + stride - 1) / stride : 0;
+    return {first, min(shifted / stride, table[3 + axis] - 1), table[15 + axis]};
 }
 
-#define FOR_TAPS(table, tap)                            \
-    for (tap[0] = 0; tap[0] < (table)[6]; ++tap[0])     \
-        for (tap[1] = 0; tap[1] < (table)[7]; ++tap[1]) \
-            for (tap[2] = 0; tap[2] < (table)[8]; ++tap[2])
+__device__ __forceinline__ bool meets(const int* table, int axis, int in, int out, int dilation) {
+    return dilation == 1 || (in + table[12 + axis] - out * table[9 + axis]) % dilation == 0;
+}
+
+// Visits the flat index of every input of an output's window, in their order.
+template <typename Visit>
+__device__ __forceinline__ void each_input(const int* table, const Place& out, Visit visit) {
+    Span depth = window(table, 0, out.at[0]), rows = window(table, 1, out.at[1]), columns = window(table, 2, out.at[2]);
+    for (int z = depth.first; z <= depth.last; z += depth.step)
+        for (int y = rows.first; y <= rows.last; y += rows.step)
+            for (int x = columns.first; x <= columns.last; x += columns.step) visit((z * table[1] + y) * table[2] + x);
+}
+
+// Visits the flat index of every output whose window holds an input, in their order.
+template <typename Visit>
+__device__ __forceinline__ void each_output(const int* table, const Place& in, Visit visit) {
+    Span depth = readers(table, 0, in.at[0]), rows = readers(table, 1, in.at[1]), columns = readers(table, 2, in.at[2]);
+    for (int z = depth.first; z <= depth.last; ++z) {
+        if (!meets(table, 0, in.at[0], z, depth.step)) continue;
+        for (int y = rows.first; y <= rows.last; ++y) {
+            if (!meets(table, 1, in.at[1], y, rows.step)) continue;
+            for (int x = columns.first; x <= columns.last; ++x)
+                if (meets(table, 2, in.at[2], x, columns.step)) visit((z * table[4] + y) * table[5] + x);
+        }
+    }
+}
 
 // Keeps the flat index of the first largest input of each window.
 KERNEL max_pool(const float* x, float* y, int* kept, const int* table, i64 n) {
@@ -52,16 +74,15 @@ KERNEL max_pool(const float* x, float* y, int* kept, const int* table, i64 n) {
     if (i >= n) return;
     Place out = place(i, table + 3);
     x += out.plane * volume(table);
-    int tap[3], in[3], best = -1;
+    int best = -1;
     float largest = 0.0f;
-    FOR_TAPS(table, tap) {
-        if (!source(table, out.at, tap, in)) continue;
-        float value = x[flat(in, table)];
+    each_input(table, out, [&](int at) {
+        float value = x[at];
         if (best < 0 || value > largest) {
-            best = flat(in, table);
+            best = at;
             largest = value;
         }
-    }
+    });
     y[i] = largest;
     if (kept) kept[i] = best;
 }
@@ -71,13 +92,11 @@ KERNEL max_pool_backward(const float* g, const int* kept, float* dx, const int* 
     if (i >= n) return;
     Place in = place(i, table);
     i64 base = in.plane * volume(table + 3);
-    int tap[3], out[3], self = flat(in.at, table);
+    int self = flat(in.at, table);
     float sum = 0.0f;
-    FOR_TAPS(table, tap) {
-        if (!reader(table, in.at, tap, out)) continue;
-        i64 index = base + flat(out, table + 3);
-        if (kept[index] == self) sum += g[index];
-    }
+    each_output(table, in, [&](int at) {
+        if (kept[base + at] == self) sum += g[base + at];
+    });
     put(dx + i, sum, accumulate);
 }
 
@@ -86,11 +105,8 @@ KERNEL average_pool(const float* x, float* y, const int* table, i64 n) {
     if (i >= n) return;
     Place out = place(i, table + 3);
     x += out.plane * volume(table);
-    int tap[3], in[3];
     float sum = 0.0f;
-    FOR_TAPS(table, tap) {
-        if (source(table, out.at, tap, in)) sum += x[flat(in, table)];
-    }
+    each_input(table, out, [&](int at) { sum += x[at]; });
     y[i] = sum / (float)volume(table + 6);
 }
 
@@ -98,35 +114,43 @@ KERNEL average_pool_backward(const float* g, float* dx, const int* table, i64 n,
     i64 i = global_index();
     if (i >= n) return;
     Place in = place(i, table);
-    i64 base = in.plane * volume(table + 3);
-    int tap[3], out[3];
+    g += in.plane * volume(table + 3);
     float sum = 0.0f;
-    FOR_TAPS(table, tap) {
-        if (reader(table, in.at, tap, out)) sum += g[base + flat(out, table + 3)];
-    }
+    each_output(table, in, [&](int at) { sum += g[at]; });
     put(dx + i, sum / (float)volume(table + 6), accumulate);
 }
 
-// First input and one past the last input of an adaptive window.
-__device__ int adaptive_start(int out, int from, int to) { return (int)((i64)out * from / to); }
-__device__ int adaptive_end(int out, int from, int to) { return (int)(((i64)(out + 1) * from + to - 1) / to); }
+// a from / to, rounded down or up; in 32 bits where they are enough, which divide faster. a is no more than `to`.
+__device__ __forceinline__ int scaled_down(int a, int from, int to) {
+    return (from | to) < 1 << 15 ? (int)((u32)a * (u32)from / (u32)to) : (int)((i64)a * from / to);
+}
+__device__ __forceinline__ int scaled_up(int a, int from, int to) {
+    return (from | to) < 1 << 15 ? (int)(((u32)a * (u32)from + (u32)to - 1) / (u32)to) : (int)(((i64)a * from + to - 1) / to);
+}
 
+// First input and one past the last input of an adaptive window.
+__device__ int adaptive_start(int out, int from, int to) { return scaled_down(out, from, to); }
+__device__ int adaptive_end(int out, int from, int to) { return scaled_up(out + 1, from, to); }
+
+// One warp per output.
 KERNEL adaptive_pool(const float* x, float* y, const int* table, i64 n) {
-    i64 i = global_index();
+    i64 i = global_index() >> 5;
     if (i >= n) return;
     Place out = place(i, table + 3);
     x += out.plane * volume(table);
-    int start[3], end[3], in[3], count = 1;
+    int start[3], size[3];
     for (int axis = 0; axis < 3; ++axis) {
         start[axis] = adaptive_start(out.at[axis], table[axis], table[3 + axis]);
-        end[axis] = adaptive_end(out.at[axis], table[axis], table[3 + axis]);
-        count *= end[axis] - start[axis];
+        size[axis] = adaptive_end(out.at[axis], table[axis], table[3 + axis]) - start[axis];
     }
+    int count = size[0] * size[1] * size[2];
     float sum = 0.0f;
-    for (in[0] = start[0]; in[0] < end[0]; ++in[0])
-        for (in[1] = start[1]; in[1] < end[1]; ++in[1])
-            for (in[2] = start[2]; in[2] < end[2]; ++in[2]) sum += x[flat(in, table)];
-    y[i] = sum / (float)count;
+    for (int at = threadIdx.x & 31; at < count; at += 32) {
+        int row = at / size[2], in[3] = {start[0] + row / size[1], start[1] + row % size[1], start[2] + at % size[2]};
+        sum += x[flat(in, table)];
+    }
+    sum = warp_sum(sum);
+    if ((threadIdx.x & 31) == 0) y[i] = sum / (float)count;
 }
 
 KERNEL adaptive_pool_backward(const float* g, float* dx, const int* table, i64 n, int accumulate) {
@@ -137,8 +161,8 @@ KERNEL adaptive_pool_backward(const float* g, float* dx, const int* table, i64 n
     int low[3], high[3], out[3];
     for (int axis = 0; axis < 3; ++axis) {
         // Output o reads input i exactly if floor(i to / from) <= o < ceil((i + 1) to / from).
-        low[axis] = (int)((i64)in.at[axis] * table[3 + axis] / table[axis]);
-        high[axis] = (int)(((i64)(in.at[axis] + 1) * table[3 + axis] + table[axis] - 1) / table[axis]);
+        low[axis] = scaled_down(in.at[axis], table[3 + axis], table[axis]);
+        high[axis] = scaled_up(in.at[axis] + 1, table[3 + axis], table[axis]);
     }
     float sum = 0.0f;
     for (out[0] = low[0]; out[0] < high[0]; ++out[0])
@@ -153,57 +177,78 @@ KERNEL adaptive_pool_backward(const float* g, float* dx, const int* table, i64 n
     put(dx + i, sum, accumulate);
 }
 
-struct Blend {
-    int low, high;
-    float share;
-};
-
-// The two inputs that a resampled position lies between.
-__device__ Blend blend(int out, int from, int to) {
-    double at = fmax((out + 0.5) * from / to - 0.5, 0.0);
-    Blend blend;
-    blend.low = min((int)at, from - 1);
-    blend.high = min(blend.low + 1, from - 1);
-    blend.share = (float)(at - blend.low);
-    return blend;
-}
-
-__device__ float weight_of(Blend b, int in) { return (b.low == in ? 1.0f - b.share : 0.0f) + (b.high == in ? b.share : 0.0f); }
-
+// A table of bilinear resampling: input and output height and width, most outputs that read an input along either axis, and zeros up to
+// eight; for every output row and column {low, high, share of high, 0}; for every input row and column the first output of those that
+// read it and their weights.
 KERNEL upsample(const float* x, float* y, const int* table, i64 n) {
     i64 i = global_index();
     if (i >= n) return;
-    Place out = place(i, table + 3);
-    x += out.plane * volume(table);
-    Blend row = blend(out.at[1], table[1], table[4]), column = blend(out.at[2], table[2], table[5]);
-    const float *low = x + row.low * table[2], *high = x + row.high * table[2];
-    float first = low[column.low] * (1.0f - column.share) + low[column.high] * column.share;
-    float second = high[column.low] * (1.0f - column.share) + high[column.high] * column.share;
-    y[i] = first * (1.0f - row.share) + second * row.share;
-}
-
-// The outputs that may read an input: those whose place lies less than one input away, one more on each side for rounding.
-__device__ void readers(int in, int from, int to, int* low, int* high) {
-    *low = max(0, (int)floor((in - 0.5) * to / from - 0.5) - 1);
-    *high = min(to - 1, (int)ceil((in + 1.5) * to / from - 0.5) + 1);
+    u32 width = (u32)table[3], rest = (u32)i / width, height = (u32)table[2];
+    const int4* rows = (const int4*)(table + 8);
+    int4 row = rows[rest % height], column = rows[height + (u32)i % width];
+    x += (i64)(rest / height) * table[0] * table[1];
+    const float *low = x + row.x * table[1], *high = x + row.y * table[1];
+    float right = __int_as_float(column.z), down = __int_as_float(row.z);
+    float first = low[column.x] * (1.0f - right) + low[column.y] * right;
+    float second = high[column.x] * (1.0f - right) + high[column.y] * right;
+    y[i] = first * (1.0f - down) + second * down;
 }
 
 KERNEL upsample_backward(const float* g, float* dx, const int* table, i64 n, int accumulate) {
     i64 i = global_index();
     if (i >= n) return;
-    Place in = place(i, table);
-    g += in.plane * volume(table + 3);
-    int top, bottom, left, right;
-    readers(in.at[1], table[1], table[4], &top, &bottom);
-    readers(in.at[2], table[2], table[5], &left, &right);
+    int width = table[3], most_rows = table[4], most_columns = table[5];
+    u32 rest = (u32)i / (u32)table[1];
+    const int* rows = table + 8 + 4 * (table[2] + width);
+    const int* columns = rows + table[0] * (most_rows + 1) + (u32)i % (u32)table[1] * (most_columns + 1);
+    rows += rest % (u32)table[0] * (most_rows + 1);
+    g += (i64)(rest / (u32)table[0]) * table[2] * width + rows[0] * width + columns[0];
     float sum = 0.0f;
-    for (int row = top; row <= bottom; ++row) {
-        float down = weight_of(blend(row, table[1], table[4]), in.at[1]);
+    for (int row = 1; row <= most_rows; ++row, g += width) {
+        float down = __int_as_float(rows[row]), along = 0.0f;
         if (down == 0.0f) continue;
-        for (int column = left; column <= right; ++column)
-            sum += g[row * table[5] + column] * down * weight_of(blend(column, table[2], table[5]), in.at[2]);
+        for (int column = 0; column < most_columns; ++column) along += g[column] * __int_as_float(columns[column + 1]);
+        sum += along * down;
     }
     put(dx + i, sum, accumulate);
+}
+
+// The image of a block's rows and this thread's position: where it starts, and the tap and channel of the first row.
+struct Unfolding {
+    int start[3], tap[3], channel;
+};
+
+__device__ __forceinline__ Unfolding unfolding(const int* table, int p, int row, int taps) {
+    Unfolding from;
+    int rest = row % taps;
+    from.channel = row / taps;
+    Place out = place(p, table + 3);
+    for (int axis = 2; axis >= 0; --axis) {
+        from.start[axis] = out.at[axis] * table[9 + axis] - table[12 + axis];
+        from.tap[axis] = rest % table[6 + axis];
+        rest /= table[6 + axis];
+    }
+    return from;
+}
+
+// What the row reads, zero in the padding; then goes on to the next tap, and behind the last one to the next channel.
+__device__ __forceinline__ float next_row(Unfolding& from, const int* table, const float* x, int plane) {
+    int in[3];
+    bool valid = true;
+#pragma unroll
+    for (int axis = 0; axis < 3; ++axis) {
+        in[axis] = from.start[axis] + from.tap[axis] * table[15 + axis];
+        valid = valid && (u32)in[axis] < (u32)table[axis];
+    }
+    float value = valid ? x[(i64)from.channel * plane + flat(in, table)] : 0.0f;
+    if (++from.tap[2] < table[8]) return value;
+    from.tap[2] = 0;
+    if (++from.tap[1] < table[7]) return value;
+    from.tap[1] = 0;
+    if (++from.tap[0] < table[6]) return value;
+    from.tap[0] = 0;
+    ++from.channel;
+    return value;
 }
 
 // Images as columns: for every channel and tap a row of what each output position reads there, zeros in the padding and behind the last
@@ -212,31 +257,32 @@ KERNEL upsample_backward(const float* g, float* dx, const int* table, i64 n, int
 KERNEL unfold(const float* x, float* columns, const int* table, i64 item_len, int taps, int rows, int positions, int pitch) {
     int p = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * UNFOLDED_ROWS, end = min(row + UNFOLDED_ROWS, rows);
     if (p >= pitch) return;
-    int start[3], tap[3], channel = row / taps, rest = row % taps, plane = (int)volume(table);
-    Place out = place(p, table + 3);
-    for (int axis = 2; axis >= 0; --axis) {
-        start[axis] = out.at[axis] * table[9 + axis] - table[12 + axis];
-        tap[axis] = rest % table[6 + axis];
-        rest /= table[6 + axis];
-    }
+    int plane = (int)volume(table);
+    Unfolding from = unfolding(table, p, row, taps);
     x += blockIdx.z * item_len;
     columns += ((i64)blockIdx.z * rows + row) * pitch + p;
     for (; row < end; ++row, columns += pitch) {
-        int in[3];
-        bool valid = p < positions;
-#pragma unroll
-        for (int axis = 0; axis < 3; ++axis) {
-            in[axis] = start[axis] + tap[axis] * table[15 + axis];
-            valid = valid && (u32)in[axis] < (u32)table[axis];
-        }
-        *columns = valid ? x[(i64)channel * plane + flat(in, table)] : 0.0f;
-        // The next tap, and behind the last one the next channel.
-        if (++tap[2] < table[8]) continue;
-        tap[2] = 0;
-        if (++tap[1] < table[7]) continue;
-        tap[1] = 0;
-        if (++tap[0] < table[6]) continue;
-        tap[0] = 0;
-        ++channel;
+        float value = p < positions ? next_row(from, table, x, plane) : 0.0f;
+        *columns = value;
+    }
+}
+
+// All items side by side as columns of one matrix, each value as a number of 11 bits and the rest: a row holds high, low and high parts,
+// or with `left` low, high and high parts, `pitch` columns of each. The product of such rows adds low high, high low and high high.
+// Grid: blocks of columns, of rows.
+KERNEL unfold_split(const float* x, float* columns, const int* table, i64 item_len, int taps, int rows, int positions, int items,
+                    int pitch, int left) {
+    int column = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * UNFOLDED_ROWS, end = min(row + UNFOLDED_ROWS, rows);
+    if (column >= pitch) return;
+    int plane = (int)volume(table), item = column / positions;
+    Unfolding from = unfolding(table, column % positions, row, taps);
+    x += item * item_len;
+    columns += (i64)row * 3 * pitch + column;
+    for (; row < end; ++row, columns += 3 * pitch) {
+        float high = item < items ? next_row(from, table, x, plane) : 0.0f;
+        float low = split(&high);
+        columns[0] = left ? low : high;
+        columns[pitch] = left ? high : low;
+        columns[2 * pitch] = high;
     }
 }

@@ -146,3 +146,33 @@ fn spread(a: f32, b: f32, c: f32) -> [f32; 4] {
     let even = 0.5 * (a + c);
     [a, even + 0.5 * b, even - 0.5 * b, c]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::super::kernel::pack;
+    use super::*;
+
+    /// Points made from packed taps are those made at once, to the last bit.
+    #[test]
+    fn points_are_the_same_either_way() {
+        let (lanes, rows, columns) = (Lanes::detect(), 48, 80);
+        let weight: Vec<f32> =
+            (0..9 * rows * columns).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
+        let strides = Strides { tap: 1, row: 9, column: 9 * rows };
+        let mut taps = vec![0.0; weight.len()];
+        pack(lanes, (9, rows, columns), &weight, (strides.tap, strides.row, strides.column), &mut taps);
+        for turned in [false, true] {
+            let mut want = Vec::new();
+            arrange(lanes, (rows, columns), &weight, strides, turned, &mut want);
+            let mut got = vec![0.0; want.len()];
+            let panels = got.chunks_mut(POINTS * rows * lanes.panel).zip(taps.chunks(9 * rows * lanes.panel));
+            for (got, taps) in panels {
+                let size = taps.len() / 9;
+                for (row, points) in got.chunks_exact_mut(4 * size).enumerate() {
+                    expand(row, taps, turned, points);
+                }
+            }
+            assert_eq!(got, want);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! How the gradients of a value's readers meet, and which gradients lie in one memory.
+
+use super::lower::{Kind, Steps};
+
+/// How an input's gradient meets those of its other readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contribution {
+    /// It is the first.
+    Write,
+    /// It is added.
+    Add,
+    /// It is the reader's own gradient, in the same memory.
+    Same,
+}
+
+/// When a step's backward pass runs, in a graph of so many nodes whose forward passes run first.
+pub(crate) fn backward(node: usize, count: usize) -> usize {
+    2 * count - node
+}
+
+/// Which gradients lie in one memory. Several steps may read the same numbers there, and one of them may change them once the others
+/// have read theirs: then the memory is in a new state, which steps before that one may share in turn.
+struct States {
+    /// Which state each node reads, named by the node it began with.
+    of: Vec<usize>,
+    /// For each state, when it is last read and when it ends.
+    read_until: Vec<usize>,
+    ends: Vec<Option<usize>>,
+}
+
+impl States {
+    /// Every node for itself; it reads its gradient until then.
+    fn new(read_until: Vec<usize>) -> Self {
+        Self { of: (0..read_until.len()).collect(), ends: vec![None; read_until.len()], read_until }
+    }
+
+    /// Lets the gradient of an input, which nothing has written yet, be that of a node, if nobody reads what is no longer there.
+    /// `changed` says when the input's gradient stops being the same: where other readers add to it, or where it is masked.
+    fn join(&mut self, input: usize, node: usize, changed: Option<usize>) -> bool {
+        let state = self.of[node];
+        match changed {
+            Some(at) => {
+                let possible = self.ends[state].is_none() && self.read_until[state] < at;
+                if possible {
+                    self.ends[state] = Some(at);
+                }
+                possible
+            }
+            None => {
+                let until = self.read_until[input];
+                let possible = self.ends[state].is_none_or(|end| until < end);
+                if possible {
+                    self.of[input] = state;
+                    self.read_until[state] = self.read_until[state].max(until);
+                }
+                possible
+            }
+        }
+    }
+}
+
+/// Where gradients lie and how they come about.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    /// For every node and input, how its gradient is added to others; `None` where it needs none.
+    pub(crate) contributions: Vec<Vec<Option<Contribution>>>,
+    /// The node in whose memory each node's gradient lies.
+    pub(crate) owner: Vec<usize>,
+    /// When each node's gradient is first written.
+    pub(crate) started: Vec<Option<usize>>,
+}
+
+impl Sharing {
+    /// `kinds` are those of the steps that run, and `read_until` says when each node's gradient is last read.
+    pub(crate) fn new(steps: &Steps, kinds: &[Option<&Kind>], read_until: &[usize]) -> Self {
+        let Steps { inputs, needs_gradient: needs, outputs, .. } = steps;
+        let count = kinds.len();
+        let mut readers = vec![Vec::new(); count];
+        for node in (0..count).filter(|&node| kinds[node].is_some() && needs[node]) {
+            inputs[node].iter().for_each(|&input| readers[input].push(node));
+        }
+        let mut owner: Vec<usize> = (0..count).collect();
+        let mut states = States::new(read_until.to_vec());
+        let mut started = vec![None; count];
+        outputs.iter().for_each(|(output, _)| started[*output] = Some(count));
+        let mut contributions = vec![Vec::new(); count];
+        for node in (0..count).rev() {
+            let Some(kind) = kinds[node].filter(|_| needs[node]) else { continue };
+            for (slot, &input) in inputs[node].iter().enumerate() {
+                let mut joins = || {
+                    let once = readers[input].iter().filter(|&&reader| reader == node).count() == 1;
+                    let next = readers[input].iter().copied().filter(|&reader| reader != node).max();
+                    let masks = kinds[input].is_some_and(Kind::masks).then_some(input);
+                    let changed = next.or(masks).map(|next| backward(next, count));
+                    kind.passes_on(slot) && once && states.join(input, node, changed)
+                };
+                let contribution = needs[input].then(|| match started[input] {
+                    Some(_) => Contribution::Add,
+                    None if joins() => {
+                        owner[input] = owner[node];
+                        Contribution::Same
+                    }
+                    None => Contribution::Write,
+                });
+                if contribution.is_some() && started[input].is_none() {
+                    started[input] = Some(backward(node, count));
+                }
+                contributions[node].push(contribution);
+            }
+        }
+        Self { contributions, owner, started }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::program::Program;
+    use crate::layout::Layout;
+    use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, NodeId, Op, Window, zoo};
+    use proptest::prelude::*;
+
+    /// A gradient as the terms it is a sum of: each was made by a reader, and went through the masks of others.
+    type Terms = Vec<Vec<usize>>;
+
+    fn sorted(terms: &Terms) -> Terms {
+        let mut terms = terms.clone();
+        terms.sort();
+        terms
+    }
+
+    fn masked(mut terms: Terms, kind: &Kind, node: usize) -> Terms {
+        if kind.masks() {
+            terms.iter_mut().for_each(|term| term.push(node));
+        }
+        terms
+    }
+
+    /// Runs a backward pass on terms, once with every gradient in memory of its own and once where the plan puts it: every step must
+    /// read what it would read without sharing, and what is read at the end must still be there. Says how many inputs share.
+    fn check(graph: &Graph, views: usize) -> usize {
+        let program = Program::training(graph, &Layout::new(graph), views, false);
+        let steps = &program.steps;
+        let count = steps.kinds.len();
+        let mut own: Vec<Terms> = vec![Vec::new(); count];
+        let mut memory: Vec<Terms> = vec![Vec::new(); count * 8];
+        let place = |node: usize| program.buffers[node].gradient.unwrap();
+        for &(output, _) in &steps.outputs {
+            own[output].push(vec![count + output]);
+            memory[place(output)].push(vec![count + output]);
+        }
+        let mut shared = 0;
+        for node in (0..count).rev().filter(|&node| steps.needs_gradient[node] && program.runs[node]) {
+            let Some(kind) = &steps.kinds[node] else { continue };
+            assert_eq!(sorted(&memory[place(node)]), sorted(&own[node]), "{node}");
+            let gradient = masked(own[node].clone(), kind, node);
+            memory[place(node)] = masked(memory[place(node)].clone(), kind, node);
+            own[node].clone_from(&gradient);
+            for (slot, &input) in steps.inputs[node].iter().enumerate() {
+                let Some(contribution) = program.contributions[node][slot] else { continue };
+                let term = vec![node * 8 + slot + 2 * count];
+                let terms = if kind.passes_on(slot) { gradient.clone() } else { vec![term] };
+                own[input].extend(terms.clone());
+                match contribution {
+                    Contribution::Same => shared += 1,
+                    Contribution::Write => memory[place(input)] = terms,
+                    Contribution::Add => memory[place(input)].extend(terms),
+                }
+            }
+        }
+        for node in (0..count).filter(|&node| program.deferred[node]) {
+            assert_eq!(sorted(&memory[place(node)]), sorted(&own[node]), "{node} at the end");
+        }
+        shared
+    }
+
+    #[test]
+    fn shortcuts_of_residual_networks_share_memory() {
+        let group = zoo::Norm::Group(32);
+        let resnet = zoo::resnet(zoo::ResNet::R50, &[3, 64, 64], 10, group).unwrap();
+        // Both inputs of each of the 16 sums but the norm that adds itself: one each.
+        assert_eq!(check(&resnet, 1), 16);
+        let backbone = zoo::Backbone::ResNet(zoo::ResNet::R18);
+        let stride = zoo::OutputStride::Sixteen;
+        check(&zoo::deeplab_v3_plus(backbone, stride, &[3, 65, 65], 5, group).unwrap(), 1);
+        check(&zoo::mobilenet_v2(&[3, 32, 32], 10, zoo::Norm::Frozen).unwrap(), 2);
+        check(&zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap(), 1);
+    }
+
+    proptest! {
+        /// Random graphs of norms, activations, convolutions and sums.
+        #[test]
+        fn every_step_reads_its_own_gradient(choices in prop::collection::vec((0usize..5, 0usize..6, 0usize..6), 1..13)) {
+            let mut b = GraphBuilder::new(&[4, 2, 2]);
+            let start = b.conv("start", b.input(), ConvSpec::new(4, Window::square(1))).unwrap();
+            let mut ids: Vec<NodeId> = vec![start];
+            for (index, (op, first, second)) in choices.into_iter().enumerate() {
+                let name = format!("node{index}");
+                let [x, y] = [first, second].map(|back| ids[ids.len().saturating_sub(1 + back)]);
+                let id = match op {
+                    0 => b.group_norm(&name, x, 2),
+                    1 => b.add(&name, Op::Relu, &[x]),
+                    2 => b.conv(&name, x, ConvSpec::new(4, Window::square(1))),
+                    _ => b.add(&name, Op::Add, &[x, y]),
+                };
+                ids.push(id.unwrap());
+            }
+            let last = ids[ids.len() - 1];
+            let flat = b.add("flat", Op::Reshape(vec![16]), &[last]).unwrap();
+            let graph = b.finish(flat, Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();
+            check(&graph, 1);
+        }
+    }
+}
