@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use dapple_plan::number;
-use dapple_train::{Event, Observer, StepReport};
+use dapple_train::{Event, Observer, Score, StepReport};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::{interrupt, output};
@@ -122,9 +122,10 @@ impl Observer for Progress {
             }
             Event::Step(report) => self.step(report),
             Event::Evaluated { step, evaluation } => {
-                let score = evaluation.score();
-                self.score = format!("  {} {:.4}", score.name, score.value);
-                self.say(&format!("{}: {} {:.4} after step {step}", self.name, score.name, score.value));
+                let Score { measure, value } = evaluation.score();
+                let score = format!("{} {value:.4}", measure.words());
+                self.say(&format!("{}: {score} after step {step}", self.name));
+                self.score = format!("  {score}");
             }
             Event::Warning(text) => self.say(&format!("warning: {text}")),
             _ => {}

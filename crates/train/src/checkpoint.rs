@@ -133,6 +133,16 @@ impl Checkpoint {
         damaged.into_iter().next().map_or(Ok(None), Err)
     }
 
+    /// The weights to evaluate and to keep: the running mean where there is one.
+    pub(crate) fn weights(&self) -> &[f32] {
+        self.mean.as_ref().unwrap_or(&self.parameters)
+    }
+
+    /// What a checkpoint in a folder is that does not fit the model.
+    pub(crate) fn misfit(folder: PathBuf) -> TrainError {
+        TrainError::Checkpoint { path: folder, problem: "it does not fit the model of the plan".to_owned() }
+    }
+
     /// Puts stored values into parameters; false if they do not fit.
     pub(crate) fn fill(values: &[f32], parameters: &mut Parameters) -> bool {
         let fits = values.len() == parameters.values().len();

@@ -8,7 +8,7 @@ pub(crate) fn of(parts: &[&[u8]]) -> String {
     for part in parts {
         hash.update(part);
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    digits(hash)
 }
 
 /// The digest of numbers.
@@ -18,5 +18,9 @@ pub(crate) fn of_values(values: &[f32]) -> String {
         let bytes: Vec<u8> = chunk.iter().flat_map(|value| value.to_le_bytes()).collect();
         hash.update(&bytes);
     }
+    digits(hash)
+}
+
+fn digits(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -73,7 +73,7 @@ mod test_data;
 pub use certificate::{RunCertificate, Status};
 pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
-pub use evaluation::{Evaluation, Look, Overlap, Score};
+pub use evaluation::{Evaluation, Look, Measure, Overlap, Score};
 pub use ledger::{Entry, History, Ledger, LedgerError, Start, UsedMachine};
 pub use noise::Noise;
 pub use observer::{Event, Observer, Silent, StepReport};

@@ -134,10 +134,8 @@ fn newest_weights(
         return Err(TrainError::Checkpoint { path, problem: "no weights were written yet".to_owned() });
     };
     let mut parameters = Parameters::zeros(&graph);
-    if Checkpoint::fill(checkpoint.mean.as_ref().unwrap_or(&checkpoint.parameters), &mut parameters) {
-        Ok(parameters)
-    } else {
-        let problem = "it does not fit the model of the plan".to_owned();
-        Err(TrainError::Checkpoint { path: folder.checkpoints(), problem })
+    match Checkpoint::fill(checkpoint.weights(), &mut parameters) {
+        true => Ok(parameters),
+        false => Err(Checkpoint::misfit(folder.checkpoints())),
     }
 }

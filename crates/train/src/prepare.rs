@@ -27,6 +27,27 @@ pub struct Request {
     pub masks: Vec<Mask>,
 }
 
+impl Request {
+    /// The same with files named in full, so that it means the same from everywhere.
+    #[must_use]
+    pub fn in_full(mut self) -> Self {
+        let (data, model) = (&mut self.spec.data, &mut self.spec.model);
+        let paths = [
+            &mut data.train,
+            &mut data.train_labels,
+            &mut data.test,
+            &mut data.test_labels,
+            &mut model.weights,
+            &mut model.backbone_weights,
+        ];
+        for path in paths.into_iter().flatten() {
+            let joined = self.base.join(&*path);
+            *path = std::path::absolute(&joined).unwrap_or(joined).display().to_string();
+        }
+        Self { base: PathBuf::new(), ..self }
+    }
+}
+
 /// A request in which nothing is open any more: data read, noise or steps solved for, every part checked.
 pub(crate) struct Prepared {
     pub(crate) spec: PlanSpec,
@@ -44,11 +65,10 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Opens the data and fills in what the plan leaves open.
     pub(crate) fn new(request: &Request) -> Result<Self, TrainError> {
-        let mut spec = request.spec.clone();
-        absolute_paths(&mut spec, &request.base);
-        let data = open(&spec.data, &request.base)?;
-        complete(&mut spec, &request.masks, &data)?;
-        Self::assemble(spec, request.masks.clone(), data)
+        let Request { mut spec, base, masks } = request.clone().in_full();
+        let data = open(&spec.data, &base)?;
+        complete(&mut spec, &masks, &data)?;
+        Self::assemble(spec, masks, data)
     }
 
     /// The same from a plan that was completed before.
@@ -161,22 +181,6 @@ pub(crate) fn parts(plan: &Plan) -> &[Plan] {
 
 fn is_private(spec: &PlanSpec) -> bool {
     spec.train.private.unwrap_or(true)
-}
-
-/// A run folder may lie anywhere, so its plan names files in full.
-fn absolute_paths(spec: &mut PlanSpec, base: &Path) {
-    let full = |path: &mut Option<String>| {
-        if let Some(text) = path {
-            let joined = base.join(&*text);
-            *text = std::path::absolute(&joined).unwrap_or(joined).display().to_string();
-        }
-    };
-    let data = &mut spec.data;
-    for path in [&mut data.train, &mut data.train_labels, &mut data.test, &mut data.test_labels] {
-        full(path);
-    }
-    full(&mut spec.model.weights);
-    full(&mut spec.model.backbone_weights);
 }
 
 /// Fills in what the data set and the target decide.

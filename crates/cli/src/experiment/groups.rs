@@ -66,7 +66,8 @@ pub(crate) fn moments(values: &[f64]) -> (f64, Option<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Measure, Setting};
+    use crate::experiment::Setting;
+    use dapple_train::Measure;
 
     #[test]
     fn the_deviation_is_that_of_a_sample() {

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use dapple_plan::Certificate;
-use dapple_train::Request;
+use dapple_train::{Measure, Request};
 
-use super::run::{Measure, Planned};
+use super::run::Planned;
 use super::{Setting, carry_out};
 use crate::failure::Failure;
 

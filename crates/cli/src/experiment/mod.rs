@@ -25,7 +25,7 @@ pub(crate) use groups::{Group, groups, moments};
 pub(crate) use measured::{Measured, measure};
 pub(crate) use method::{Level, Method};
 pub(crate) use rows::{full, group_rows, run_rows, whole};
-pub(crate) use run::{Finished, Measure, Planned, full_path};
+pub(crate) use run::{Finished, Planned, full_path};
 pub(crate) use setting::Setting;
 pub(crate) use show::{means_line, sweep_chart, sweep_table};
 pub(crate) use together::carry_out;

@@ -2,8 +2,9 @@
 
 use dapple_plan::Scheme;
 use dapple_report::Cell;
+use dapple_train::Measure;
 
-use super::{Group, Level, Measure, Measured, Setting};
+use super::{Group, Level, Measured, Setting};
 use crate::rows::Rows;
 
 const COLUMNS: usize = 11;

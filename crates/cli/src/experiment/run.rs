@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dapple_plan::PlanSpec;
-use dapple_train::{Evaluation, Observer, Request, RunCertificate, Status};
+use dapple_train::{Measure, Observer, Request, RunCertificate, Score, Status};
 
 use crate::failure::Failure;
 use crate::{load, run_page};
@@ -17,48 +17,13 @@ pub(crate) struct Planned {
 
 impl Planned {
     /// A run of a plan whose paths begin in a folder.
-    pub(crate) fn new(name: impl Into<String>, mut request: Request) -> Self {
-        full_paths(&mut request);
-        Self { name: name.into(), request }
+    pub(crate) fn new(name: impl Into<String>, request: Request) -> Self {
+        Self { name: name.into(), request: request.in_full() }
     }
 
     /// A run of a plan that names its files in full.
     pub(crate) fn of(name: impl Into<String>, spec: PlanSpec) -> Self {
         Self::new(name, Request { spec, base: PathBuf::new(), masks: Vec::new() })
-    }
-}
-
-/// What the quality of a model is measured by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Measure {
-    /// The share of images told right.
-    Accuracy,
-    /// The mean over classes of intersection over union, pixel by pixel.
-    MeanIou,
-}
-
-impl Measure {
-    /// The name of its column.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Accuracy => "accuracy",
-            Self::MeanIou => "miou",
-        }
-    }
-
-    /// The name in tables and figures.
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Self::Accuracy => "accuracy",
-            Self::MeanIou => "mIoU",
-        }
-    }
-
-    fn of(evaluation: &Evaluation) -> (Self, f64) {
-        match &evaluation.overlap {
-            Some(overlap) => (Self::MeanIou, overlap.miou),
-            None => (Self::Accuracy, evaluation.accuracy),
-        }
     }
 }
 
@@ -75,9 +40,9 @@ impl Finished {
     /// Reads a finished run.
     pub(super) fn read(certificate: RunCertificate, folder: &Path) -> Result<Self, Failure> {
         let lines = run_page::evaluations(folder)?;
-        let evaluations = lines.iter().map(|line| (line.step, Measure::of(&line.evaluation)));
-        let measure = evaluations.clone().next_back().map_or(Measure::Accuracy, |(_, (measure, _))| measure);
-        let curve = evaluations.map(|(step, (_, quality))| (step, quality)).collect();
+        let scores = lines.iter().map(|line| (line.step, line.evaluation.score()));
+        let measure = scores.clone().next_back().map_or(Measure::Accuracy, |(_, score)| score.measure);
+        let curve = scores.map(|(step, Score { value, .. })| (step, value)).collect();
         Ok(Self { certificate, measure, curve })
     }
 
@@ -130,24 +95,6 @@ pub(super) fn begun(planned: &Planned, folder: &Path) -> Result<Option<RunCertif
         ));
     }
     Ok(Some(dapple_train::certify(folder)?))
-}
-
-/// Names files so that they mean the same from everywhere, as the plan in a run folder does.
-fn full_paths(request: &mut Request) {
-    let Request { spec, base, .. } = request;
-    let (data, model) = (&mut spec.data, &mut spec.model);
-    let paths = [
-        &mut data.train,
-        &mut data.train_labels,
-        &mut data.test,
-        &mut data.test_labels,
-        &mut model.weights,
-        &mut model.backbone_weights,
-    ];
-    for path in paths.into_iter().flatten() {
-        *path = full_path(&base.join(&*path));
-    }
-    *base = PathBuf::new();
 }
 
 /// A path that means the same in a plan, wherever the plan lies.

@@ -2,8 +2,9 @@
 
 use dapple_plan::number;
 use dapple_report::{Axis, Cell, Chart, Column, Dash, ErrorPoint, ReportError, Series, Table};
+use dapple_train::Measure;
 
-use super::{Group, Measure, Method};
+use super::{Group, Method};
 
 /// Means for people, in percent.
 pub(crate) fn sweep_table(measure: Measure, groups: &[Group<'_>]) -> Result<Table, ReportError> {

@@ -98,7 +98,7 @@ fn headline(certificate: &Certificate, last: Option<&Line>) -> Section {
     }
     if let Some(line) = last {
         let score = line.evaluation.score();
-        let card = Card::new(score.name, format!("{:.4}", score.value));
+        let card = Card::new(score.measure.words(), format!("{:.4}", score.value));
         let things = if line.evaluation.overlap.is_some() { "images" } else { "records" };
         cards.push(card.detail(format!("on {} {things} after step {}", line.evaluation.records, line.step)));
     }

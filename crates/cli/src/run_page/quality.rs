@@ -1,7 +1,7 @@
 //! How good the model of a run is: curves, and what became of each class.
 
 use dapple_report::{Axis, Cell, Chart, Column, Figure, LegendPlace, ReportError, Section, Series, Table};
-use dapple_train::{ClassDescription, Evaluation};
+use dapple_train::{ClassDescription, Evaluation, Measure};
 
 use super::Line;
 
@@ -10,9 +10,8 @@ pub(super) fn section(lines: &[Line], classes: &[ClassDescription]) -> Result<Op
     let Some(last) = lines.last().map(|line| &line.evaluation) else { return Ok(None) };
     let mut section = Section::new("How good the model is");
     if lines.len() > 1 {
-        let name = last.score().name;
         let caption = "Evaluated on records that were not trained on.";
-        section = section.figure(&curves(name, lines), caption);
+        section = section.figure(&curves(last.score().measure, lines), caption);
     }
     let names: Vec<String> = (0..last.confusion.len())
         .map(|class| classes.get(class).map_or_else(|| class.to_string(), |class| class.name.clone()))
@@ -30,7 +29,7 @@ pub(super) fn section(lines: &[Line], classes: &[ClassDescription]) -> Result<Op
     Ok(Some(section.details("What was taken for what", confusion)))
 }
 
-fn curves(name: &str, lines: &[Line]) -> Figure {
+fn curves(measure: Measure, lines: &[Line]) -> Figure {
     let curve = |title: &str, name: &str, value: fn(&Evaluation) -> f64| {
         let points = lines.iter().map(|line| (line.step as f64, value(&line.evaluation)));
         Chart::new(format!("{title} on the test set"))
@@ -39,8 +38,11 @@ fn curves(name: &str, lines: &[Line]) -> Figure {
             .series(Series::line_points(name, points))
             .legend(LegendPlace::Hidden)
     };
-    let title = if name == "accuracy" { "Accuracy" } else { name };
-    let score = curve(title, name, |evaluation| evaluation.score().value);
+    let title = match measure {
+        Measure::Accuracy => "Accuracy",
+        Measure::MeanIou => measure.words(),
+    };
+    let score = curve(title, measure.words(), |evaluation| evaluation.score().value);
     let loss = curve("Loss", "loss", |evaluation| evaluation.loss);
     Figure::new("").panel(score).panel(loss).columns(2)
 }

@@ -116,14 +116,11 @@ fn text(outcome: &Outcome) -> String {
     let mut lines = vec![("steps", certificate.steps_spent.to_string())];
     if let Some(evaluation) = &outcome.evaluation {
         let score = evaluation.score();
-        match &evaluation.overlap {
-            Some(overlap) => {
-                lines.push((score.measure.words(), format!("{:.4} on {} images", score.value, evaluation.records)));
-                lines.push(("pixel accuracy", format!("{:.4}", overlap.pixel_accuracy)));
-            }
-            None => {
-                lines.push((score.measure.words(), format!("{:.4} on {} records", score.value, evaluation.records)));
-            }
+        let things = if evaluation.overlap.is_some() { "images" } else { "records" };
+        let text = format!("{:.4} on {} {things}", score.value, evaluation.records);
+        lines.push((score.measure.words(), text));
+        if let Some(overlap) = &evaluation.overlap {
+            lines.push(("pixel accuracy", format!("{:.4}", overlap.pixel_accuracy)));
         }
     }
     if let Some(spent) = &certificate.spent {

@@ -81,7 +81,7 @@ fn agree(name: &str, out: &Path, look: Look) -> Result<(), Fault> {
     let loss = apart(|own| own.loss) / cpu.loss;
     println!(
         "{name}: {} {:.4}, on the card {score:.1e} apart; loss {:.4}, {loss:.1e} apart",
-        cpu.score().name,
+        cpu.score().measure.words(),
         cpu.score().value,
         cpu.loss
     );

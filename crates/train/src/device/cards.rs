@@ -159,3 +159,32 @@ pub(super) fn failed(device: &str, error: CudaGroupError) -> TrainError {
         other => TrainError::Device { device, problem: other.to_string(), hint },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_wrong_names_the_card_and_a_way_out() {
+        let memory = CudaError::OutOfMemory { wanted_mb: 9000, free_mb: 80 };
+        let of = |error| failed("cuda:0,1", error);
+        let one = of(CudaGroupError::Card { device: 1, source: memory });
+        assert_eq!(one.to_string(), "cuda:1: out of memory on the GPU: 9000 MB wanted, 80 MB free");
+        assert!(one.hint().is_some_and(|hint| hint.starts_with("set performance.microbatch")));
+        for (error, words) in [
+            (CudaError::Library { library: "NCCL" }.into(), "cuda:0,1: NCCL was not found"),
+            (CudaGroupError::Twice { device: 1 }, "cuda:0,1: card 1 is named twice"),
+            (
+                CudaGroupError::Apart { device: 1 },
+                "cuda:0,1: card 1 holds other parameters than the first card",
+            ),
+        ] {
+            let error = of(error);
+            assert_eq!(error.to_string(), words);
+            assert!(error.hint().is_some(), "{words}");
+        }
+        let diverged =
+            of(CudaGroupError::Card { device: 1, source: CudaError::NotFinite { what: "the sum" } });
+        assert!(matches!(diverged, TrainError::NotFinite { what: "the sum" }));
+    }
+}

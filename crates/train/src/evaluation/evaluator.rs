@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use dapple_data::{Dataset, TargetKind};
+use dapple_data::{Dataset, TargetKind, Views};
+use dapple_graph::Parameters;
 use dapple_plan::spec::{EvaluationKind, TrainSpec};
 
 use super::{Evaluation, Method, Segmenter, classify};
+use crate::device::{Executor, Machine, one_card};
 use crate::error::TrainError;
 use crate::inference::Inference;
 use crate::prepare::Prepared;
@@ -90,25 +92,68 @@ impl Evaluator {
         })
     }
 
+    /// Evaluates the model of a run that goes on, with the executor that it trains with where that will do.
     pub(crate) fn evaluate(
         &mut self,
         prepared: &Prepared,
         trainer: &mut Trainer,
         dataset: &Arc<dyn Dataset>,
     ) -> Result<Evaluation, TrainError> {
-        let threads = prepared.spec.performance.threads.unwrap_or(0) as usize;
-        let views = &prepared.views[prepared.views.len() - 1];
-        let (executor, parameters) = trainer.evaluator()?;
         match dataset.target_kind() {
             TargetKind::Class => {
-                classify(executor, parameters, dataset, views, self.look.grid.unwrap_or(1), threads)
+                let (executor, parameters) = trainer.evaluator()?;
+                self.classify(prepared, executor, parameters, dataset)
             }
-            TargetKind::LabelMap => {
-                let (inference, method) = (&mut self.inference, self.look.method());
-                Segmenter { inference, parameters, views, method }.evaluate(dataset, threads)
-            }
+            TargetKind::LabelMap => self.segment(prepared, trainer.weights()?, dataset),
         }
     }
+
+    /// Evaluates weights of the model, on one card of several.
+    pub(crate) fn evaluate_weights(
+        &mut self,
+        prepared: &Prepared,
+        parameters: &Parameters,
+        dataset: &Arc<dyn Dataset>,
+    ) -> Result<Evaluation, TrainError> {
+        match dataset.target_kind() {
+            TargetKind::Class => {
+                let graph = &prepared.graphs[prepared.graphs.len() - 1];
+                let mut machine =
+                    Machine::new(&one_card(&prepared.spec.performance), prepared.deterministic());
+                let mut executor = machine.executor(graph, &mut Vec::new())?;
+                self.classify(prepared, &mut executor, parameters, dataset)
+            }
+            TargetKind::LabelMap => self.segment(prepared, parameters, dataset),
+        }
+    }
+
+    fn classify(
+        &self,
+        prepared: &Prepared,
+        executor: &mut Executor,
+        parameters: &Parameters,
+        dataset: &Arc<dyn Dataset>,
+    ) -> Result<Evaluation, TrainError> {
+        let (views, threads) = seen(prepared);
+        classify(executor, parameters, dataset, views, self.look.grid.unwrap_or(1), threads)
+    }
+
+    fn segment(
+        &mut self,
+        prepared: &Prepared,
+        parameters: &Parameters,
+        dataset: &Arc<dyn Dataset>,
+    ) -> Result<Evaluation, TrainError> {
+        let (views, threads) = seen(prepared);
+        let (inference, method) = (&mut self.inference, self.look.method());
+        Segmenter { inference, parameters, views, method }.evaluate(dataset, threads)
+    }
+}
+
+/// What the last part of the plan sees, and with how many threads.
+fn seen(prepared: &Prepared) -> (&Views, usize) {
+    let threads = prepared.spec.performance.threads.unwrap_or(0) as usize;
+    (&prepared.views[prepared.views.len() - 1], threads)
 }
 
 #[cfg(test)]

@@ -46,11 +46,40 @@ pub struct Overlap {
     pub per_class_iou: Vec<Option<f64>>,
 }
 
+/// What a model is judged by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// The share of images told right.
+    Accuracy,
+    /// The mean over classes of intersection over union, pixel by pixel.
+    MeanIou,
+}
+
+impl Measure {
+    /// The name in files: the field of [`Evaluation`] or [`Overlap`].
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::MeanIou => "miou",
+        }
+    }
+
+    /// The name in sentences, tables and figures.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::MeanIou => "mIoU",
+        }
+    }
+}
+
 /// The number that a model is judged by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Score {
-    /// What it is: `accuracy` or `mIoU`.
-    pub name: &'static str,
+    /// What it is.
+    pub measure: Measure,
     /// From 0 to 1.
     pub value: f64,
 }
@@ -60,8 +89,8 @@ impl Evaluation {
     #[must_use]
     pub fn score(&self) -> Score {
         match &self.overlap {
-            Some(overlap) => Score { name: "mIoU", value: overlap.miou },
-            None => Score { name: "accuracy", value: self.accuracy },
+            Some(overlap) => Score { measure: Measure::MeanIou, value: overlap.miou },
+            None => Score { measure: Measure::Accuracy, value: self.accuracy },
         }
     }
 }

@@ -12,7 +12,6 @@ use super::keys::Keys;
 use crate::certificate::{RunCertificate, Status};
 use crate::checkpoint::Checkpoint;
 use crate::description::ModelDescription;
-use crate::device::one_card;
 use crate::digest;
 use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator, Look};
@@ -59,8 +58,7 @@ impl Run {
         let checkpoint = newest_checkpoint(&folder, ledger.history(), &mut notes)?;
         let from = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.place.step);
         if checkpoint.is_some_and(|checkpoint| !trainer.restore(checkpoint)) {
-            let problem = "it does not fit the model of the plan".to_owned();
-            return Err(TrainError::Checkpoint { path: folder.checkpoints(), problem });
+            return Err(Checkpoint::misfit(folder.checkpoints()));
         }
         // A step taken again with fresh noise would be another release; with a seed, or without privacy, it costs nothing.
         let spent = ledger.history().spent();
@@ -146,8 +144,7 @@ pub fn evaluate(folder: &Path, look: Look) -> Result<Evaluation, TrainError> {
 /// As [`evaluate`].
 pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Result<Evaluation, TrainError> {
     let folder = Folder::new(folder);
-    let (mut prepared, history) = verified(&folder, performance)?;
-    prepared.spec.performance = one_card(&prepared.spec.performance);
+    let (prepared, history) = verified(&folder, performance)?;
     let test = prepared.data.test.clone().ok_or_else(|| {
         TrainError::setting(
             "data.test",
@@ -155,11 +152,12 @@ pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Re
             "give data.test, or data.validation = 0.1",
         )
     })?;
-    let mut trainer = Trainer::new(&prepared, &mut Vec::new())?;
-    if let Some(checkpoint) = newest_checkpoint(&folder, &history, &mut Vec::new())? {
-        trainer.restore(checkpoint);
+    let mut parameters = prepared.parameters.clone();
+    let checkpoint = newest_checkpoint(&folder, &history, &mut Vec::new())?;
+    if checkpoint.is_some_and(|checkpoint| !Checkpoint::fill(checkpoint.weights(), &mut parameters)) {
+        return Err(Checkpoint::misfit(folder.checkpoints()));
     }
-    Evaluator::new(&prepared, look)?.evaluate(&prepared, &mut trainer, &test)
+    Evaluator::new(&prepared, look)?.evaluate_weights(&prepared, &parameters, &test)
 }
 
 /// What a user should know of a run that goes on on another machine.

@@ -1,7 +1,5 @@
 //! Devices that fail, and runs that go on on another.
 
-use dapple_plan::spec::DeviceChoice;
-
 use super::*;
 use crate::certify;
 use crate::ledger::UsedMachine;
@@ -58,10 +56,12 @@ fn a_run_may_go_on_on_another_machine_and_says_so() {
     let begun = certify(&out).unwrap();
     assert_eq!(begun.machines, [UsedMachine { step: 0, machine: "cpu".into() }]);
 
-    let missing = Performance { device: Some(DeviceChoice::Cuda(99)), ..Performance::default() };
-    let error = resume_with(&out, &missing, &mut Silent).unwrap_err();
-    assert!(error.to_string().starts_with("cuda:99: ") && error.hint().is_some(), "{error}");
-    assert_eq!(certify(&out).unwrap().ledger, begun.ledger, "a device that is not there leaves no trace");
+    for device in ["cuda:99", "cuda:98,99"] {
+        let missing = Performance { device: Some(device.parse().unwrap()), ..Performance::default() };
+        let error = resume_with(&out, &missing, &mut Silent).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("{device}: ")) && error.hint().is_some(), "{error}");
+        assert_eq!(certify(&out).unwrap().ledger, begun.ledger, "a device that is not there leaves no trace");
+    }
 
     let spent = begun.steps_spent;
     let elsewhere = UsedMachine { step: spent, machine: "cuda:0 (a card, f32)".into() };

@@ -2,9 +2,10 @@
 
 use dapple_plan::number;
 use dapple_report::Figure;
+use dapple_train::Measure;
 
 use super::super::{Listed, claims::Finding, outcome::Outcome};
-use crate::experiment::{self, Group, Measure, Measured, Method, sweep_chart, sweep_table};
+use crate::experiment::{self, Group, Measured, Method, sweep_chart, sweep_table};
 use crate::failure::Failure;
 
 /// A figure of this kind.

@@ -4,6 +4,8 @@ use dapple_graph::Parameters;
 use dapple_plan::{Plan, PlanSpec};
 use proptest::prelude::*;
 
+use crate::evaluation::Measure;
+
 const CLASSES: usize = 3;
 
 /// Images whose label maps follow from their pixels; every tenth pixel has no label.
@@ -128,7 +130,7 @@ fn whole_images_of_several_sizes_are_counted_pixel_by_pixel() {
     let overlap = evaluation.overlap.clone().unwrap();
     assert_eq!(overlap.pixels, confusion.iter().flatten().sum::<u64>());
     assert_eq!((overlap.pixel_accuracy, evaluation.records), (evaluation.accuracy, 5));
-    assert_eq!(evaluation.score().name, "mIoU");
+    assert_eq!(evaluation.score().measure, Measure::MeanIou);
     // The classes are not all the same to the model, or the test would show little.
     assert!(overlap.per_class_iou.iter().flatten().any(|iou| *iou > 0.0), "{overlap:?}");
     let mean = overlap.per_class_iou.iter().flatten().sum::<f64>() / CLASSES as f64;
