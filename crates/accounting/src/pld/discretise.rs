@@ -1,6 +1,7 @@
 //! From a pair to a lattice.
 
-use super::lattice::{Grain, Lattice, Strips, floor_exponent, settle};
+use super::lattice::{Grain, Lattice, floor_exponent, settle};
+use super::strips::Strips;
 use super::tilt::Shape;
 use crate::numerics::UNIT_ROUNDOFF;
 use crate::pair::{Cell, MASS_ERROR, Pair, Side};

@@ -7,6 +7,7 @@ mod given;
 mod lattice;
 mod profile;
 mod solver;
+mod strips;
 mod tilt;
 mod window;
 
