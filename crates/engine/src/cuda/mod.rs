@@ -53,9 +53,10 @@ pub use update::{CudaState, LatticeNoise, StateValues, Update, UpdateRule};
 
 /// More samples than this do not fit an axis of a grid of blocks.
 const MOST_SAMPLES: usize = 1 << 15;
-/// Bytes a step works in unless told otherwise. Where fewer than so many samples fit it, it may grow to a quarter of what is free.
+/// Bytes a step works in unless told otherwise. Where fewer than so many samples fit it, it may grow to a part of what is free: few samples
+/// leave the card waiting for the host.
 const POOL: usize = 4000 << 20;
-const ENOUGH: usize = 32;
+const GROWTH: [(usize, usize); 2] = [(64, 16), (32, 4)];
 
 /// Runs one graph on one card.
 #[derive(Debug)]
@@ -283,7 +284,8 @@ impl CudaExecutor {
         let each = (Work::bytes(program, 64, WORKSPACE) - fixed) / 64;
         let most = match self.options.microbatch {
             0 => {
-                let pool = (fixed + ENOUGH * each).min(free / 4).max(POOL).min(free / 10 * 8);
+                let grown = GROWTH.map(|(enough, part)| (fixed + enough * each).min(free / part));
+                let pool = grown.into_iter().fold(POOL, usize::max).min(free / 10 * 8);
                 pool.saturating_sub(fixed) / each.max(1)
             }
             microbatch => microbatch,
