@@ -286,7 +286,7 @@ impl Choices {
                 return run_subsampled(card, conv, direction, tensors, items, accumulate);
             }
             Some(Choice::Subsampled) if allows_own => return ours(),
-            // The only sum there is.
+            // A sum is always added to.
             Some(Choice::Split) if splits(card, conv, items) => return sum_split(card, conv, tensors, items),
             Some(Choice::Split | Choice::Subsampled) => Algorithm::plain(direction),
             // Never measured: a forward pass before any training.

@@ -20,8 +20,8 @@ pub struct CudaOptions {
 ///
 /// # Guarantee
 /// Clipping bounds what it sums whatever the precision: where a sample's gradient is written down, its norm is that of the very numbers
-/// that are added up; where only its norm is made, norm and sum are both products in single precision, and the norm of a standardised
-/// layer is then an upper bound.
+/// that are added up; where only its norm is made, norm and sum are both products in single precision, or of factors split into two parts
+/// where 2^-21 of a product is lost, and the norm of a standardised layer is then an upper bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
     /// Not beyond single precision: 24 bits, and 21 where a product is split into three.

@@ -82,8 +82,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Checks samples and sends their inputs on the copies' stream once the other has passed `idle`, when the last reader of the target is through; the
-    /// event that comes back says when they are there.
+    /// Checks samples, and sends their inputs on the copies' stream once the other has passed `idle`, when the last reader of the target
+    /// is through; the event that comes back says when they are there.
     fn send(
         &mut self,
         microbatch: usize,
