@@ -130,8 +130,7 @@ impl CudaGroup {
     /// As [`CudaExecutor::load`].
     pub fn load(&mut self, parameters: &Parameters) -> Result<(), CudaGroupError> {
         self.agree = false;
-        each(&mut self.ranks, |rank| rank.load(parameters).map(|_| ()))
-            .map_err(|failed| named(&self.devices, failed))?;
+        self.each(|rank| rank.load(parameters).map(|_| ()))?;
         self.agree = true;
         Ok(())
     }
@@ -141,8 +140,7 @@ impl CudaGroup {
     /// # Errors
     /// As [`CudaExecutor::state`].
     pub fn state(&mut self, values: &StateValues) -> Result<CudaGroupState, CudaGroupError> {
-        let states = each(&mut self.ranks, |rank| rank.state(values));
-        Ok(CudaGroupState(states.map_err(|failed| named(&self.devices, failed))?))
+        self.each(|rank| rank.state(values)).map(CudaGroupState)
     }
 
     /// An empty sum.
@@ -150,8 +148,7 @@ impl CudaGroup {
     /// # Errors
     /// If a card has too little memory.
     pub fn gradient_sum(&mut self) -> Result<CudaGroupSum, CudaGroupError> {
-        let sums = each(&mut self.ranks, CudaExecutor::gradient_sum);
-        Ok(CudaGroupSum(sums.map_err(|failed| named(&self.devices, failed))?))
+        self.each(CudaExecutor::gradient_sum).map(CudaGroupSum)
     }
 
     /// Outputs of all samples, one after the other in row-major order, dropout off; every card takes its share.
@@ -184,6 +181,7 @@ impl CudaGroup {
         sum: &mut CudaGroupSum,
     ) -> Result<StepStats, CudaGroupError> {
         self.in_agreement()?;
+        self.own(sum.0.len())?;
         team::clipped_sum(&mut self.ranks, &self.graph, batch, clipping, &mut sum.0)
             .map_err(|failed| named(&self.devices, failed))
     }
@@ -194,6 +192,7 @@ impl CudaGroup {
     /// If a card fails, or the addition.
     pub fn gradient(&mut self, mut sum: CudaGroupSum) -> Result<Vec<f32>, CudaGroupError> {
         self.in_agreement()?;
+        self.own(sum.0.len())?;
         self.add_up(&mut sum)?;
         let first = self.ranks.iter_mut().zip(sum.0).take(1);
         let gradient = each(first, |(rank, sum)| rank.resident()?.gradient(sum));
@@ -216,6 +215,8 @@ impl CudaGroup {
         update: &Update<'_>,
     ) -> Result<(), CudaGroupError> {
         self.in_agreement()?;
+        self.own(sum.0.len())?;
+        self.own(state.0.len())?;
         self.agree = false;
         self.add_up(&mut sum)?;
         team::update(&mut self.ranks, sum.0, &mut state.0, update)
@@ -239,7 +240,7 @@ impl CudaGroup {
             rank.resident()?.fetch(&mut own)?;
             Ok(own)
         };
-        let own = each(&mut self.ranks, fetch).map_err(|failed| named(&self.devices, failed))?;
+        let own = self.each(fetch)?;
         let mut cards = self.devices.iter().zip(own);
         let Some((_, first)) = cards.next() else { return Err(CudaGroupError::Empty) };
         if let Some((&device, _)) = cards.find(|(_, other)| !same_bits(first.values(), other.values())) {
@@ -247,13 +248,28 @@ impl CudaGroup {
             return Err(CudaGroupError::Apart { device });
         }
         *parameters = first;
-        let state = self.ranks.first_mut().zip(state.0.first()).map(|(rank, state)| state.fetch(rank));
-        let failed = |error| named(&self.devices, Failed { rank: Some(0), error });
-        state.unwrap_or_else(|| Ok(StateValues::default())).map_err(failed)
+        let (Some(rank), Some(state)) = (self.ranks.first_mut(), state.0.first()) else {
+            return Err(CudaGroupError::Empty);
+        };
+        state.fetch(rank).map_err(|error| named(&self.devices, Failed { rank: Some(0), error }))
     }
 
+    /// Does something on every card at the same time.
+    fn each<T: Send>(
+        &mut self,
+        run: impl Fn(&mut CudaExecutor) -> Result<T, CudaError> + Sync,
+    ) -> Result<Vec<T>, CudaGroupError> {
+        each(&mut self.ranks, run).map_err(|failed| named(&self.devices, failed))
+    }
+
+    /// Whether all cards hold the same parameters.
     fn in_agreement(&self) -> Result<(), CudaError> {
         if self.agree { Ok(()) } else { Err(EngineError::Parameters.into()) }
+    }
+
+    /// Refuses what was made by a group of other cards.
+    fn own(&self, parts: usize) -> Result<(), CudaError> {
+        if parts == self.ranks.len() { Ok(()) } else { Err(EngineError::Parameters.into()) }
     }
 
     fn add_up(&mut self, sum: &mut CudaGroupSum) -> Result<(), CudaGroupError> {
