@@ -26,6 +26,7 @@ fn wrong_values() {
         "--patch 1001x1",
         "--circle 600 --patch 10",
         "--batch 3001",
+        "--batch 1 --records 1000000000",
         "--batch 0",
         "--records 0",
         "--batch 0.5",

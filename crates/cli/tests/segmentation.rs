@@ -6,9 +6,8 @@ mod common;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use common::{dapple_with, exact_snapshot};
+use common::{dapple_with, exact_snapshot, wait_until};
 
 const PLAN: &str = r#"
 [privacy]
@@ -99,12 +98,8 @@ fn from_streets_to_a_report() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let began = Instant::now();
     let checkpoints = || std::fs::read_dir(folder.join("run/checkpoints")).map_or(0, Iterator::count);
-    while checkpoints() == 0 {
-        assert!(began.elapsed() < Duration::from_secs(120), "no checkpoint was written");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("a checkpoint is written", || checkpoints() > 0);
     child.kill().unwrap();
     child.wait().unwrap();
     let mut text = told(folder, "resume run --quiet");

@@ -6,9 +6,8 @@ mod common;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use common::{dapple, dapple_with, digits, exact_snapshot};
+use common::{dapple, dapple_with, digits, exact_snapshot, wait_until};
 use serde_json::Value;
 
 const PLAN: &str = r#"
@@ -151,11 +150,8 @@ fn an_interrupted_sweep_goes_on() {
     let mut child =
         command(folder.path(), sweep).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let ledger = folder.path().join("sweep/patch-epsilon1-1/ledger.jsonl");
-    let began = Instant::now();
-    while std::fs::read_to_string(&ledger).map_or(0, |text| text.lines().count()) < 4 {
-        assert!(began.elapsed() < Duration::from_secs(60), "no step was taken");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let lines = || std::fs::read_to_string(&ledger).map_or(0, |text| text.lines().count());
+    wait_until("a step is taken", || lines() >= 4);
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(std::fs::read_to_string(&ledger).unwrap().contains("asked to stop"));

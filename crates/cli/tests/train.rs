@@ -6,9 +6,8 @@ mod common;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use common::{dapple_with, exact_snapshot};
+use common::{dapple_with, exact_snapshot, wait_until};
 
 const PLAN: &str = r#"
 [privacy]
@@ -132,11 +131,8 @@ fn an_interrupted_run_goes_on() {
         .spawn()
         .unwrap();
     let ledger = folder.path().join("run/ledger.jsonl");
-    let began = Instant::now();
-    while std::fs::read_to_string(&ledger).map_or(0, |text| text.lines().count()) < 4 {
-        assert!(began.elapsed() < Duration::from_secs(60), "no step was taken");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let lines = || std::fs::read_to_string(&ledger).map_or(0, |text| text.lines().count());
+    wait_until("a step is taken", || lines() >= 4);
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let read = || -> serde_json::Value {
@@ -145,12 +141,8 @@ fn an_interrupted_run_goes_on() {
     let before = read();
     assert_eq!(before["status"], "stopped");
     let mut child = dapple("resume run").stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    let lines = || std::fs::read_to_string(&ledger).unwrap().lines().count();
-    let (start, began) = (lines(), Instant::now());
-    while lines() < start + 3 {
-        assert!(began.elapsed() < Duration::from_secs(60), "the run does not go on");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let start = lines();
+    wait_until("the run goes on", || lines() >= start + 3);
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let upper = |certificate: &serde_json::Value| certificate["spent"]["epsilon"]["upper"].as_f64().unwrap();

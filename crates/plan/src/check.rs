@@ -116,7 +116,14 @@ pub(crate) fn batch_of(batch: u64, records: u64) -> Result<(), PlanError> {
             format!("give a batch of at most {records}, or check --records"),
         ));
     }
-    limits::sample_rate(rate).map_err(within(key)).map(|_| ())
+    let small = |_| {
+        PlanError::invalid(
+            key,
+            format!("batch {batch} of {records} records is a sample rate of {rate:e}, below 1e-8"),
+            format!("give a batch of at least {}, or check --records", records.div_ceil(100_000_000)),
+        )
+    };
+    limits::sample_rate(rate).map_err(small).map(|_| ())
 }
 
 fn steps(spec: &SamplingSpec, batch: u64, records: u64) -> Result<u64, PlanError> {

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -67,6 +68,15 @@ pub(crate) fn dapple_with(arguments: &str, prepare: impl FnOnce(&Path)) -> Run {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
         folder,
+    }
+}
+
+/// Waits for what another process does. Only one that hangs takes ten minutes, however busy the machine is.
+pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(600), "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
