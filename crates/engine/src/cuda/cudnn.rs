@@ -1,6 +1,7 @@
 //! Convolutions by cuDNN: descriptors, and the choice of an algorithm.
 
 use std::ffi::c_void;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::cudnn::{result, sys};
 use cudarc::driver::CudaStream;
@@ -18,6 +19,14 @@ pub(crate) struct Cudnn {
 unsafe impl Send for Cudnn {}
 // SAFETY: no method uses the handle without the executor's unique borrow.
 unsafe impl Sync for Cudnn {}
+
+/// The right to use a handle of cuDNN, which one thread of a process has at a time. Handles of different threads may be used at once, it says,
+/// but with sixteen executors of one process it failed or crashed now and then. A call puts work on the card and returns within
+/// microseconds, so waiting costs nothing but while another measures.
+fn alone() -> MutexGuard<'static, ()> {
+    static CALLING: Mutex<()> = Mutex::new(());
+    CALLING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What is computed from the other two: the output, the data gradient or the sum of weight gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +186,7 @@ impl Cudnn {
         if found < 90_000 {
             return Err(CudaError::Cudnn { found });
         }
+        let _alone = alone();
         let handle = call("opening cuDNN", result::create_handle())?;
         // SAFETY: both handles are open; the stream lives as long as the device that holds both.
         call("opening cuDNN", unsafe { result::set_stream(handle, stream.cu_stream().cast()) })?;
@@ -196,6 +206,7 @@ impl Cudnn {
         let [x, w, y, workspace] = [tensors.input, tensors.weight, tensors.output, workspace]
             .map(|pointer| pointer.0 as *mut c_void);
         let mut count = 0;
+        let _alone = alone();
         let wanted = CANDIDATES as i32;
         // SAFETY: the tensors have the shapes of the descriptors, the workspace has `limit` bytes, and the results have room for
         // as many as are asked for; a zeroed result is a valid one.
@@ -276,6 +287,7 @@ impl Cudnn {
     /// Bytes of workspace an algorithm needs; `None` where it does not take the shape.
     pub(crate) fn workspace(&self, algorithm: Algorithm, descriptors: &Descriptors) -> Option<usize> {
         let Descriptors { input, output, weight, convolution } = *descriptors;
+        let _alone = alone();
         // SAFETY: open handle and descriptors.
         unsafe {
             match algorithm {
@@ -321,6 +333,7 @@ impl Cudnn {
         let [x, w, y, workspace] = [tensors.input, tensors.weight, tensors.output, workspace]
             .map(|pointer| pointer.0 as *mut c_void);
         let (one, keep) = (1.0f32, if accumulate { 1.0f32 } else { 0.0 });
+        let _alone = alone();
         let (one, keep) = ((&raw const one).cast::<c_void>(), (&raw const keep).cast::<c_void>());
         // SAFETY: the tensors have the shapes of the descriptors and the workspace the bytes the algorithm asked for; the two
         // factors are read before the call returns.
@@ -379,6 +392,7 @@ impl Cudnn {
 
 impl Drop for Cudnn {
     fn drop(&mut self) {
+        let _alone = alone();
         // SAFETY: the handle was opened by `open` and is closed once.
         let _ = unsafe { result::destroy_handle(self.handle) };
     }
