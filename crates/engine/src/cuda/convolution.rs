@@ -1,6 +1,7 @@
 //! How each convolution runs: by cuDNN or by a kernel of our own, whichever was measured to be faster.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys::CUevent_flags;
 
@@ -109,8 +110,11 @@ impl Choices {
         Ok(self.descriptors.entry((node, items, rounds)).or_insert(made))
     }
 
-    /// Measures both ways of every convolution of a program, in memory that holds nothing yet.
+    /// Measures both ways of every convolution of a program, in memory that holds nothing yet. Executors of one process measure one after
+    /// the other: each would time what the others put on the card, and cuDNN has failed where many searched at once.
     pub(crate) fn measure(&mut self, card: Card<'_>, program: &Program) -> Result<(), CudaError> {
+        static MEASURING: Mutex<()> = Mutex::new(());
+        let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
         let Card { device, model, work } = card;
         self.chosen.clear();
         self.measured = work.samples;
