@@ -5,7 +5,7 @@
 //! - `operations`: small graphs that together hold every operation, against the double-precision reference.
 //! - `shapes`: convolutions of shapes that are nobody's usual choice, against the same.
 //! - `memory`: a model that no card can hold.
-//! - `models`: the zoo's models against the CPU executor.
+//! - `models`: the zoo's models against the CPU executor; names of models behind it do those alone.
 //! - `precision`: how far TF32 and bf16 go from single precision, and that clipping bounds what it sums in each.
 //! - `threads`: executors that are opened, used and dropped on several threads at once.
 //! - `update`: noise against mpmath, the optimisers' rules against their formulas, and a group of one card.

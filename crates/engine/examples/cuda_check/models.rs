@@ -55,7 +55,13 @@ fn zoo(quick: bool) -> Vec<(&'static str, Graph, usize)> {
 }
 
 pub(crate) fn check(report: &mut Report, quick: bool) {
-    for (name, graph, samples) in zoo(quick) {
+    let mut models = zoo(quick);
+    let named: Vec<String> = std::env::args().skip(1).collect();
+    let asked = |name: &str| named.iter().any(|argument| argument == name);
+    if models.iter().any(|(name, ..)| asked(name)) {
+        models.retain(|(name, ..)| asked(name));
+    }
+    for (name, graph, samples) in models {
         let smooth = smoothed(&graph);
         let clipping = Clipping::Flat { max_norm: 0.7 };
         for views in [1, 2] {
