@@ -227,6 +227,10 @@ impl CudaGroup {
 
     /// Fetches parameters and state from the first card, after looking whether every card holds the same bits.
     ///
+    /// # Guarantee
+    /// What is fetched is what one card would have come to by [`CudaGroup::update`] with one draw of noise a step: cards that had added
+    /// different sums, or noise of their own, would hold different parameters, and nothing of them is fetched.
+    ///
     /// # Errors
     /// If nothing was loaded, the parameters belong to another graph, a card holds other parameters, or one fails.
     pub fn fetch(
