@@ -307,6 +307,12 @@ impl Device {
         call("choosing the device", self.context.bind_to_thread())
     }
 
+    /// Waits until nothing is at work on the card, or has failed.
+    pub(crate) fn settle(&self) {
+        let _ = self.copies.synchronize();
+        let _ = self.stream.synchronize();
+    }
+
     /// Name of the card.
     pub(crate) fn name(&self) -> String {
         self.context.name().unwrap_or_default()
@@ -491,14 +497,6 @@ impl Device {
             result::memcpy_dtoh_async(target, source.0, self.stream.cu_stream())
         })?;
         call("waiting for the GPU", self.stream.synchronize())
-    }
-}
-
-impl Drop for Device {
-    /// Handles and memory go after this: nothing may be at work with them.
-    fn drop(&mut self) {
-        let _ = self.copies.synchronize();
-        let _ = self.stream.synchronize();
     }
 }
 

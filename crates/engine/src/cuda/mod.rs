@@ -85,6 +85,14 @@ pub struct CudaExecutor {
     device: Device,
 }
 
+impl Drop for CudaExecutor {
+    /// Memory and handles go after this, on this thread, and nothing may be at work with them.
+    fn drop(&mut self) {
+        let _ = self.device.bind();
+        self.device.settle();
+    }
+}
+
 /// A sum of clipped gradients on the card, in the order of the executor's layout.
 #[derive(Debug)]
 pub struct CudaGradientSum {
