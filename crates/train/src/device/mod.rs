@@ -3,6 +3,8 @@
 #[cfg(feature = "cuda")]
 mod cards;
 mod executor;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod processor;
 
 use dapple_graph::Graph;
@@ -10,10 +12,6 @@ use dapple_plan::spec::{DeviceChoice, FactorPrecision, Performance};
 
 use crate::error::TrainError;
 pub(crate) use executor::Executor;
-
-/// Samples that a GPU runs together where every process must come to the same bits.
-#[cfg(feature = "cuda")]
-const REPEATABLE: usize = 64;
 
 /// The machine of a run: what was asked for, and once `auto` is settled, what it is.
 #[derive(Debug)]
@@ -95,53 +93,6 @@ impl Machine {
             self.precision = FactorPrecision::F32;
         }
         Executor::new(graph, self.threads)
-    }
-
-    #[cfg(feature = "cuda")]
-    fn gpu(&mut self, graph: &Graph) -> Result<Executor, Box<Unusable>> {
-        use dapple_engine::cuda::{
-            Convolutions, CudaAddition, CudaError, CudaGroupError, CudaOptions, Precision, device_count,
-        };
-        let unusable = |device: &str, error: CudaGroupError| {
-            let none = matches!(
-                error,
-                CudaGroupError::Together(
-                    CudaError::Library { library: "the CUDA driver" } | CudaError::NoDevice { count: 0, .. }
-                )
-            );
-            Box::new(Unusable { worth_telling: !none, error: cards::failed(device, error) })
-        };
-        let numbers: Vec<usize> = match &self.device {
-            DeviceChoice::Auto | DeviceChoice::Cpu => vec![0],
-            DeviceChoice::Cuda(number) => vec![*number as usize],
-            DeviceChoice::Cards(list) => list.numbers().map(|number| number as usize).collect(),
-            DeviceChoice::AllCards => {
-                let count = device_count().map_err(|error| unusable("cuda:all", error.into()))?;
-                // Where there is none, the first is what is missing.
-                (0..count.max(1)).collect()
-            }
-        };
-        let names: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-        let device = format!("cuda:{}", names.join(","));
-        let options = CudaOptions {
-            // What memory is free, and what is measured to be the fastest, may be otherwise in another process.
-            microbatch: if self.repeatable && self.microbatch == 0 { REPEATABLE } else { self.microbatch },
-            convolutions: if self.repeatable { Convolutions::Own } else { Convolutions::Fastest },
-            precision: match self.precision {
-                FactorPrecision::F32 => Precision::F32,
-                FactorPrecision::Tf32 => Precision::Tf32,
-                FactorPrecision::Bf16 => Precision::Bf16,
-            },
-            ..CudaOptions::default()
-        };
-        // So may the order in which NCCL adds; and one card has nothing to add.
-        let on_host = self.repeatable || numbers.len() == 1;
-        let addition = if on_host { CudaAddition::Host } else { CudaAddition::Nccl };
-        let cards = cards::Cards::new(graph, &numbers, options, addition, device.clone())
-            .map_err(|error| unusable(&device, error))?;
-        self.words = format!("{device} ({}, {})", cards.names(), self.precision.name());
-        self.cards = numbers.len();
-        Ok(Executor::Cuda(Box::new(cards)))
     }
 
     #[cfg(not(feature = "cuda"))]
