@@ -68,6 +68,22 @@ fn composed_figures_lie_in_the_bracket() {
 }
 
 #[test]
+fn drawn_figures_lie_in_the_bracket() {
+    for row in rows(include_str!("goldens/drawn.csv")) {
+        let steps = row["steps"].parse().unwrap();
+        let pld = step(row["kind"], number(&row, "g"), number(&row, "c"), number(&row, "sigma"))
+            .self_compose(steps);
+        let bracket = pld.epsilon(number(&row, "delta"), Precision::default()).unwrap();
+        let figure = number(&row, "epsilon");
+        // Twelve digits, beside the error that the figure states.
+        let error = figure * (number(&row, "method_error") + 1e-10);
+        assert!(bracket.lower <= figure + error && bracket.upper >= figure - error, "{row:?}: {bracket:?}");
+        // Below 1e-3 the precision is absolute.
+        assert!(bracket.width() <= 1e-3 * bracket.upper.max(1e-3), "{row:?}: {bracket:?} is too wide");
+    }
+}
+
+#[test]
 fn delta_of_a_composition_inverts_its_epsilon() {
     for row in rows(include_str!("goldens/composed.csv")) {
         let steps = row["steps"].parse().unwrap();

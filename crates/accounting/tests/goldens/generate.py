@@ -105,6 +105,31 @@ def composed():
     write("composed.csv", header, rows)
 
 
+# Draws of drawn.csv, and the longest contour that each may take: rows that need a longer one are left out.
+DRAWS, SHORT_WORK = 240, 1e7
+
+
+def drawn():
+    draw = random.Random(20261116)
+    contour.LARGEST_WORK = SHORT_WORK
+    rows = []
+    for _ in range(DRAWS):
+        kind = draw.choice(["poisson-add-remove", "poisson-replace", "poisson-patch", "without-replacement-patch"])
+        g = float(f"{10 ** draw.uniform(-8, 0):.4g}")
+        c = 1.0 if kind == "poisson-replace" else float(f"{10 ** draw.uniform(-4, 0):.4g}")
+        sigma = float(f"{10 ** (draw.uniform(-1.3, 4) if draw.random() < 0.3 else draw.uniform(-0.5, 1)):.4g}")
+        steps, delta = int(10 ** draw.uniform(0.4, 7)), float(f"{10 ** draw.uniform(-15, -0.31):.3g}")
+        directions = [pair.cut_for(steps, delta) for pair in pairs.directions(kind, g, c, sigma)]
+        try:
+            with np.errstate(all="ignore"):
+                epsilon, error = max(contour.epsilon(pair, steps, delta) for pair in directions)
+        except (contour.TooFine, FloatingPointError, ValueError):
+            continue
+        if 1e-6 < epsilon < 1e4 and error < SETTLED:
+            rows.append((kind, g, c, sigma, steps, delta, f"{epsilon:.12g}", f"{error:.1e}"))
+    write("drawn.csv", ["kind", "g", "c", "sigma", "steps", "delta", "epsilon", "method_error"], rows)
+
+
 def laplace():
     rows = []
     for scale, steps, epsilons in [
@@ -130,7 +155,7 @@ def rdp():
     mp.mp.dps = 60
 
 
-GENERATORS = [normal_tails, gaussian, single_step, composed, laplace, rdp]
+GENERATORS = [normal_tails, gaussian, single_step, composed, drawn, laplace, rdp]
 
 if __name__ == "__main__":
     chosen = sys.argv[1:]
