@@ -179,7 +179,7 @@ impl Loaded<'_, '_> {
                 Work { inputs, batch: None, views: 1, first, items, parallel, norms: false }
             };
             pool.install(|| {
-                shared.run(active, scratch, work, together);
+                shared.run(active, scratch, work, |_| {}, together);
                 let parts = active.par_iter().zip(outputs.par_chunks_mut((shares.each * len).max(1)));
                 parts.for_each(|(worker, outputs)| program.collect(worker, outputs));
             });
@@ -239,8 +239,8 @@ impl Loaded<'_, '_> {
                 Work { inputs: batch.inputs, batch: Some(batch), views, first, items, parallel, norms }
             };
             pool.install(|| {
-                shared.run(active, scratch, work, together);
-                active.par_iter_mut().for_each(|worker| program.clip(worker, layout, clipping, views));
+                let clip = |worker: &mut Worker| program.clip(worker, layout, clipping, views);
+                shared.run(active, scratch, work, clip, together);
             });
             program.report(active, layout, views, clipping, start, &mut stats)?;
             pool.install(|| program.accumulate(active, layout, views, sum, pending));

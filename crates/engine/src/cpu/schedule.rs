@@ -120,7 +120,9 @@ impl Schedule {
                 }
                 for step in segment.clone().rev().filter(|&step| steps.steps[step].needs_gradient) {
                     order.push((step, ActionKind::Backward, true));
-                    if vast(&steps.steps[step].kernel) {
+                    let data =
+                        steps.steps[step].inputs.iter().any(|&input| steps.steps[input].needs_gradient);
+                    if data && vast(&steps.steps[step].kernel) {
                         order.push((step, ActionKind::VastData, true));
                     }
                 }

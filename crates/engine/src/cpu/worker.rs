@@ -33,27 +33,40 @@ pub(crate) struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// Runs the whole schedule: every worker its own work, with this much scratch.
+    /// Runs the whole schedule: every worker its own work, with this much scratch, and at the end what is to be done with it.
     pub(crate) fn run<'w>(
         &self,
         workers: &mut [Worker],
         scratch: usize,
         work: impl Fn(usize) -> Work<'w> + Sync,
+        finish: impl Fn(&mut Worker) + Sync,
         together: &mut Together,
     ) {
-        let each = |workers: &mut [Worker], run: &(dyn Fn(&mut Worker, Work<'w>) + Sync)| {
-            workers.par_iter_mut().enumerate().for_each(|(index, worker)| run(worker, work(index)));
-        };
-        each(workers, &|worker, work| worker.begin(self, &work, scratch));
         let alone = |stretch: &Stretch| stretch.turn != Turn::Together;
-        for stretches in self.schedule.stretches.chunk_by(|a, b| alone(a) && alone(b)) {
-            if stretches.iter().all(alone) {
-                each(workers, &|worker, work| worker.run(self, &work, stretches));
-            } else {
-                let actions =
-                    stretches.iter().flat_map(|stretch| &self.schedule.actions[stretch.actions.clone()]);
-                actions.for_each(|action| together.run(self, action, workers));
-            }
+        let stretches = &self.schedule.stretches;
+        let mut done = 0;
+        // Parts start with the input, or with work that is done together.
+        for part in stretches.chunk_by(|_, next| alone(next)) {
+            let (begins, ends) = (done == 0, done + part.len() == stretches.len());
+            done += part.len();
+            let own = match part {
+                [head, rest @ ..] if !alone(head) => {
+                    let actions = &self.schedule.actions[head.actions.clone()];
+                    actions.iter().for_each(|action| together.run(self, action, workers));
+                    rest
+                }
+                _ => part,
+            };
+            workers.par_iter_mut().enumerate().for_each(|(index, worker)| {
+                let work = work(index);
+                if begins {
+                    worker.begin(self, &work, scratch);
+                }
+                worker.run(self, &work, own);
+                if ends {
+                    finish(worker);
+                }
+            });
         }
     }
 }

@@ -40,30 +40,32 @@ pub(in super::super) fn arrange(
 /// Points of one row, `4 row ..`, of a panel of filters that is stored as taps, point after point. With `turned`, of the windows turned
 /// around.
 pub(super) fn expand(row: usize, taps: &[f32], turned: bool, points: &mut [f32]) {
-    let size = taps.len() / 9;
-    let tap = |index: usize| &taps[(if turned { 8 - index } else { index }) * size..][..size];
-    let columns = std::array::from_fn(|column| std::array::from_fn(|row| tap(3 * row + column)));
     Arch::new().dispatch(
         #[inline(always)]
         || match row {
-            0 => expand_with(columns, points, |[a, _, _]| a),
-            1 => expand_with(columns, points, |[a, b, c]| spread(a, b, c)[1]),
-            2 => expand_with(columns, points, |[a, b, c]| spread(a, b, c)[2]),
-            _ => expand_with(columns, points, |[_, _, c]| c),
+            0 => expand_row::<0>(taps, turned, points),
+            1 => expand_row::<1>(taps, turned, points),
+            2 => expand_row::<2>(taps, turned, points),
+            _ => expand_row::<3>(taps, turned, points),
         },
     );
 }
 
 #[inline(always)]
-fn expand_with(columns: [[&[f32]; 3]; 3], points: &mut [f32], along: impl Fn([f32; 3]) -> f32) {
-    let size = columns[0][0].len();
-    let columns = columns.map(|column| column.map(|taps| &taps[..size]));
-    let mut points = points.chunks_exact_mut(size);
-    let [a, b, c, d] = std::array::from_fn(|_| points.next().unwrap_or_default());
-    let (a, b, c, d) = (&mut a[..size], &mut b[..size], &mut c[..size], &mut d[..size]);
+fn expand_row<const ROW: usize>(taps: &[f32], turned: bool, points: &mut [f32]) {
+    let size = taps.len() / 9;
+    let tap = |index: usize| &taps[(if turned { 8 - index } else { index }) * size..][..size];
+    let (top, middle, bottom) =
+        ([tap(0), tap(1), tap(2)], [tap(3), tap(4), tap(5)], [tap(6), tap(7), tap(8)]);
+    let (a, rest) = points.split_at_mut(size);
+    let (b, rest) = rest.split_at_mut(size);
+    let (c, rest) = rest.split_at_mut(size);
+    let d = &mut rest[..size];
     for i in 0..size {
-        let [left, middle, right] = columns.map(|column| along(column.map(|taps| taps[i])));
-        [a[i], b[i], c[i], d[i]] = spread(left, middle, right);
+        let first = spread(top[0][i], middle[0][i], bottom[0][i])[ROW];
+        let second = spread(top[1][i], middle[1][i], bottom[1][i])[ROW];
+        let third = spread(top[2][i], middle[2][i], bottom[2][i])[ROW];
+        [a[i], b[i], c[i], d[i]] = spread(first, second, third);
     }
 }
 
