@@ -34,7 +34,7 @@ SHAPES = [
 # Seconds after which no further step is started; a second one runs in any case, unless the first took longer than LONG.
 SECONDS = float(os.environ.get("DAPPLE_BENCH_SECONDS", "8"))
 LONG = 15.0
-# Share of the memory that is free at the start beyond which a peer is stopped and reported as out of memory.
+# Share of the memory that is available at the start beyond which a peer is stopped and reported as out of memory.
 MEMORY_SHARE = 0.9
 
 
@@ -128,6 +128,13 @@ def peak_mb():
     return None
 
 
+def available_bytes():
+    """Memory that programs can still have: what is free, and what only caches files."""
+    with open("/proc/meminfo") as meminfo:
+        fields = dict(line.split(":") for line in meminfo)
+    return int(fields["MemAvailable"].split()[0]) * 1024
+
+
 def step_of(system, model, batch):
     """A function that runs one step of a peer."""
     import torch
@@ -186,8 +193,7 @@ def measure_peer(system, model, batch, threads):
     import torch
 
     warnings.filterwarnings("ignore")
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    resource.setrlimit(resource.RLIMIT_DATA, (int(free * MEMORY_SHARE),) * 2)
+    resource.setrlimit(resource.RLIMIT_DATA, (int(available_bytes() * MEMORY_SHARE),) * 2)
     torch.set_num_threads(threads)
     row = {"system": system, "task": model, "batch": batch, "samples_per_second": None, "cpu_seconds": None}
     row |= {"peak_mb": None, "result": None}
