@@ -2,7 +2,7 @@
 //!
 //! A deep network has millions of activations, and some lie within rounding of the kink of a ReLU or of a tie of a maximum: there two
 //! correct executors may take different sides, and the gradient jumps by far more than rounding. So models are compared in two ways.
-//! With their kinks smoothed (SiLU for ReLU, the mean for a maximum) they must agree to the full tolerance. As they are, they must agree
+//! With their kinks smoothed (SiLU for ReLU and ReLU6, the mean for a maximum) they must agree to the full tolerance. As they are, they must agree
 //! in their losses, which have no jumps, to the full tolerance; and sample by sample, the card's gradient must be no farther from the
 //! CPU's than the CPU's is from itself when its weights move by as much as rounding does. If the card's rounding is no worse than such a
 //! move, then among it and `MOVES` moves it is the farthest with probability at most `1 / (MOVES + 1)`, for each sample; that more
@@ -150,7 +150,7 @@ fn binomial_bound(trials: usize, chance: f64, alpha: f64) -> usize {
     k
 }
 
-/// The same model with SiLU for ReLU and the mean for the maximum of a window.
+/// The same model with SiLU for ReLU and ReLU6, and the mean for the maximum of a window.
 pub(crate) fn smoothed(graph: &Graph) -> Graph {
     let mut b = GraphBuilder::new(graph.input_shape());
     let mut ids: Vec<NodeId> = vec![b.input()];
@@ -169,7 +169,7 @@ pub(crate) fn smoothed(graph: &Graph) -> Graph {
             }
             Op::GroupNorm { groups, .. } => b.group_norm(&node.name, inputs[0], *groups),
             Op::BatchNorm { .. } => b.batch_norm(&node.name, inputs[0], false),
-            Op::Relu => b.add(&node.name, Op::Silu, &inputs),
+            Op::Relu | Op::Relu6 => b.add(&node.name, Op::Silu, &inputs),
             Op::MaxPool(window) => b.add(&node.name, Op::AvgPool(window.clone()), &inputs),
             op => b.add(&node.name, op.clone(), &inputs),
         };
