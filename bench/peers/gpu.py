@@ -1,8 +1,8 @@
 """Measures training steps on a CUDA card: plain PyTorch, Opacus, Opacus with ghost clipping, and Dapple.
 
-Every system runs in a process of its own, one after the other on the same model and batch. A step is a forward and a backward pass over
-the batch, ending with one summed gradient; it includes clipping for all but plain PyTorch. Dapple's step also includes sending the samples
-to the card, noise and an update by Adam; the peers' data stays on the card. The median of at least five steps after two warm-ups counts.
+Every system runs in a process of its own, one after the other on the same models and batches. A step is a forward and a backward pass
+over the batch, ending with one summed gradient; it includes clipping for all but plain PyTorch. Dapple's step also includes sending the
+samples to the card, noise and an update by Adam; the peers' data stays on the card. The median of at least five steps after two warm-ups counts.
 Peak memory is what the framework allocated (peers) or planned (Dapple), without the driver's own share.
 
 Precisions: `tf32` is how the peers come: their convolutions round factors to TF32, their other products do not. `opacus-tf32` is Opacus with all
@@ -18,6 +18,8 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 import engine
@@ -36,8 +38,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # Seconds after which no further step is started; warm-ups and five steps always run.
 SECONDS = float(os.environ.get("DAPPLE_BENCH_SECONDS", "4"))
 WARM_UPS, LEAST, MOST = 2, 5, 300
-# Seconds that a process may take for all of its batches.
-PATIENCE = 300
+# Seconds that a process may take for all of its work.
+PATIENCE = 600
 
 
 def empty(system, model, batch, precision, result=None):
@@ -85,8 +87,8 @@ def median_step(step):
     return statistics.median(times[WARM_UPS:])
 
 
-def measure_peer(system, model, batches, precision):
-    """Runs in a process of its own; prints a row for each batch up to the first that does not fit."""
+def measure_peer(system, precision, work):
+    """Runs in a process of its own; prints a row for each batch of each model, up to the first that does not fit."""
     import gc
     import warnings
 
@@ -97,43 +99,55 @@ def measure_peer(system, model, batches, precision):
     torch.backends.cuda.matmul.allow_tf32 = system.endswith("-tf32")
     torch.backends.cudnn.benchmark = True
     torch.set_default_device("cuda")
-    for batch in batches:
-        row, step = empty(system, model, batch, precision), None
-        try:
-            step = step_of(system, model, batch)
-            if precision == "bf16":
-                step = torch.autocast("cuda", torch.bfloat16)(step)
-            row["samples_per_second"] = batch / median_step(step)
-            row["peak_mb"] = torch.cuda.max_memory_allocated() / 2**20
-        except RuntimeError as error:
-            row["result"] = "out of memory" if "memory" in str(error).lower() else f"failed: {str(error)[:200]}"
-        print(json.dumps(row), flush=True)
-        if row["result"]:
-            return
-        del step
-        gc.collect()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+    for model, batches in work.items():
+        for batch in batches:
+            row, step = empty(system, model, batch, precision), None
+            try:
+                step = step_of(system, model, batch)
+                if precision == "bf16":
+                    step = torch.autocast("cuda", torch.bfloat16)(step)
+                row["samples_per_second"] = batch / median_step(step)
+                row["peak_mb"] = torch.cuda.max_memory_allocated() / 2**20
+            except RuntimeError as error:
+                row["result"] = "out of memory" if "memory" in str(error).lower() else f"failed: {str(error)[:200]}"
+            print(json.dumps(row), flush=True)
+            del step
+            gc.collect()
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            if row["result"]:
+                break
 
 
 def answers(command, environment=None):
-    """What a process printed of JSON, and its last line of errors."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
-    except subprocess.TimeoutExpired as late:
-        # The interpreter hands over what was printed as bytes, whatever was asked for.
-        printed = late.stdout or b""
-        done = subprocess.CompletedProcess(command, 1, printed.decode(), f"not done after {PATIENCE} s")
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return lines, (done.stderr.strip().splitlines() or ["failed"])[-1][:200] if done.returncode else None
+    """Yields what a process prints of JSON, as it comes, and at last why it failed, if it did."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
+        watch = threading.Timer(PATIENCE, process.kill)
+        watch.start()
+        for line in process.stdout:
+            if line.startswith("{"):
+                yield json.loads(line)
+        failed = process.wait()
+        watch.cancel()
+        if failed:
+            errors.seek(0)
+            yield {"error": (errors.read().strip().splitlines() or [f"ended with {failed}"])[-1]}
 
 
-def peer(system, model, batches, precision):
-    command = [sys.executable, __file__, "--peer", system, "--model", model, "--precision", precision]
-    rows, failure = answers([*command, "--batches", ",".join(map(str, batches))])
-    if failure:
-        rows.append(empty(system, model, batches[min(len(rows), len(batches) - 1)], precision, failure))
-    return rows
+def peer(system, precision, work):
+    """Rows of a peer: for each model of the work, its batches."""
+    command = [sys.executable, __file__, "--peer", system, "--precision", precision, "--work", json.dumps(work)]
+    left = dict(work)
+    for row in answers(command):
+        if "error" in row:
+            model = next(iter(left))
+            yield empty(system, model, work[model][0], precision, row["error"][:200])
+        else:
+            # Models come in the order of the work.
+            while next(iter(left)) != row["task"]:
+                left.pop(next(iter(left)))
+            yield row
 
 
 def example():
@@ -161,30 +175,33 @@ def libraries():
 def ours(binary, model, batch, precision):
     flags = [] if precision == "f32" else [f"--{precision}"]
     environment = os.environ | {"LD_LIBRARY_PATH": libraries()}
-    lines, failure = answers([binary, *flags, model, str(SECONDS), str(batch)], environment)
     row = empty("dapple", model, batch, precision)
-    if not lines or "error" in lines[-1]:
-        return row | {"result": lines[-1]["error"][:200] if lines else failure}
-    return row | {key: lines[-1][key] for key in ("samples_per_second", "peak_mb")}
+    for answer in answers([binary, *flags, model, str(SECONDS), str(batch)], environment):
+        if "error" in answer:
+            return row | {"result": answer["error"][:200]}
+        row |= {key: answer[key] for key in ("samples_per_second", "peak_mb")}
+    return row
 
 
 def measure(models, batch, precisions, limit):
-    """Yields one row per measurement: Dapple first, then its peers."""
+    """Yields one row per measurement: in each precision Dapple first, then its peers."""
     binary = example()
-    for model in models:
-        first = batch or BATCHES.get(model, 1024)
-        batches = [first << doubling for doubling in range(DOUBLINGS + 1 if limit else 1)]
-        for precision in precisions or PRECISIONS:
-            yield ours(binary, model, first, precision)
-            if not precisions and precision != "tf32" and model not in SMALL:
-                continue
-            largest = first
-            for system in PEERS[precision]:
-                rows = peer(system, model, batches if precision == "tf32" else batches[:1], precision)
-                yield from rows
-                largest = max([largest, *(row["batch"] for row in rows if row["samples_per_second"])])
-            if largest > first:
-                yield ours(binary, model, largest, precision)
+    first = {model: batch or BATCHES.get(model, 1024) for model in models}
+    for precision in precisions or PRECISIONS:
+        for model in models:
+            yield ours(binary, model, first[model], precision)
+        doublings = DOUBLINGS if limit and precision == "tf32" else 0
+        compared = [model for model in models if precisions or precision == "tf32" or model in SMALL]
+        work = {model: [first[model] << doubling for doubling in range(doublings + 1)] for model in compared}
+        largest = dict(first)
+        for system in PEERS[precision] if work else []:
+            for row in peer(system, precision, work):
+                yield row
+                if row["samples_per_second"]:
+                    largest[row["task"]] = max(largest[row["task"]], row["batch"])
+        for model in compared:
+            if largest[model] > first[model]:
+                yield ours(binary, model, largest[model], precision)
 
 
 def table(rows):
@@ -192,7 +209,9 @@ def table(rows):
     lines = [f"{'task':<17}{'batch':>6} {'precision':<10}{'system':<14}{'samples/s':>11}{'Dapple is':>11}{'peak MB':>10}{'of it':>8}  notes"]
     key = ("task", "batch", "precision")
     own = {tuple(row[k] for k in key): row for row in rows if row["system"] == "dapple"}
-    for row in rows:
+    # One task after the other, whatever the order of measuring; sorting keeps that within a task.
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    for row in sorted(rows, key=lambda row: (tasks.index(row["task"]), row["precision"], row["batch"])):
         mine = own.get(tuple(row[k] for k in key), {})
         speed, memory = row["samples_per_second"], row["peak_mb"]
         other = row["system"] != "dapple"
@@ -213,11 +232,10 @@ def main():
     parser.add_argument("--limit", action="store_true", help="doubles the batch until the card's memory is full, for each peer")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
-    parser.add_argument("--batches", help=argparse.SUPPRESS)
+    parser.add_argument("--work", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peer:
-        batches = [int(batch) for batch in arguments.batches.split(",")]
-        measure_peer(arguments.peer, arguments.model, batches, arguments.precision)
+        measure_peer(arguments.peer, arguments.precision, json.loads(arguments.work))
         return
     models = [arguments.model] if arguments.model else list(BATCHES)
     precisions = [arguments.precision] if arguments.precision else None
