@@ -60,6 +60,7 @@ fn the_convexity_bound_holds_and_is_exact_at_order_two() {
             for order in 2..=most {
                 let exact = brute(d, k, sigma, order);
                 let bound = forward_bound(d.into(), k.into(), sigma, order);
+                // Sums of at most a few thousand exponentials: 1e-12 of rounding.
                 assert!(bound >= exact - 1e-12 * (1.0 + exact), "{d} {k} {sigma} {order}: {bound} {exact}");
                 if order == 2 {
                     assert!((bound - exact).abs() <= 1e-12 * (1.0 + exact), "{d} {k} {sigma}");
@@ -176,6 +177,7 @@ fn the_forward_divergence_is_exact_and_bounds_the_reverse_one() {
             for order in [2, 3, 5] {
                 let [forward, reverse] = integrated(d, k, sigma, order, extras);
                 let ours = rdp.divergence(order).unwrap();
+                // The integral is good to nine digits, which the comparison of both directions relies on, too.
                 assert!(
                     (ours - forward).abs() < 1e-8 * (1.0 + forward),
                     "{d} {k} {sigma} {order} {extras:?}: {ours} {forward}"
@@ -200,6 +202,7 @@ fn the_printed_reverse_term_is_no_bound() {
 
 #[test]
 fn cases_that_need_no_theory() {
+    // Closed sums in another order: 1e-11 of rounding.
     let close = |a: f64, b: f64| (a - b).abs() <= 1e-11 * (1.0 + b);
     let gaussian = Rdp::poisson_gaussian(0.2, 1.3).unwrap();
     for bound in [Bound::Exact, Bound::Convexity] {
@@ -314,7 +317,7 @@ fn equation_three_is_above_two_is_above_the_distribution() {
 #[test]
 fn all_places_taken_is_the_gaussian_mechanism() {
     for order in [2, 7, 50] {
-        // Distance sqrt(d) / sigma.
+        // Distance sqrt(d) / sigma; a closed form against sums of at most fifty terms.
         let gaussian = 0.5 * f64::from(order) * 9.0 / 4.0;
         assert!((forward_bound(9, 9, 2.0, order) - gaussian).abs() < 1e-12 * gaussian);
         let one = forward_exact(1, 2.0, order)[order as usize - 2];

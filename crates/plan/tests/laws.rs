@@ -68,6 +68,7 @@ fn views_add_up_and_full_batches_are_plain_gaussians() {
     spec.pipeline.views = Some(4);
     let plan = Plan::check(&spec).unwrap();
     let c = plan.spatial().seen().unwrap().probability();
+    // Rounded up, after a handful of roundings.
     assert!((plan.inclusion_probability() / (1.0 - (1.0 - c).powi(4)) - 1.0).abs() < 1e-12);
     assert!(epsilon(&spec) > one);
 
@@ -99,6 +100,7 @@ fn the_second_opinion_agrees_from_above() {
         spec.set(key, value).unwrap();
     }
     let tight = epsilon(&spec);
+    // The bracket is 0.1 % wide.
     assert!((tight / 6.1877 - 1.0).abs() < 2e-3);
     let certificate = Plan::check(&spec).unwrap().price_rdp().unwrap();
     assert_eq!((certificate.accountant, certificate.epsilon.lower), ("rdp", None));

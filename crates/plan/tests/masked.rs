@@ -61,6 +61,7 @@ fn the_paper_s_runs_cost_more_than_it_says() {
             ("noise-multiplier", sigma),
             ("public-gradient", "coupled"),
         ]);
+        // The noise has seven digits; brackets are 0.1 % wide.
         assert!((claimed_epsilon(&plan) / claimed - 1.0).abs() < 1e-3);
         assert!((upper(&plan) / honest - 1.0).abs() < 2e-3, "{}", upper(&plan));
     }

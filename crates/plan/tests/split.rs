@@ -33,6 +33,7 @@ fn one_submodel_is_the_model() {
     assert_overlap(bracket(&apart), bracket(&whole));
     let shared = plan(&[("submodels", "1"), ("split-fraction", "0.3")]);
     assert_overlap(bracket(&shared), bracket(&whole));
+    // The root of a sum of two squares, to a rounding or two.
     assert!((shared.sensitivity() - 1.0).abs() < 1e-15);
 }
 
@@ -52,6 +53,7 @@ fn more_submodels_hide_more() {
         assert!(here < last, "{share}");
         last = here;
     }
+    // Brackets are 0.1 % wide.
     assert!((last / all - 1.0).abs() < 2e-3);
     // The submodel known, the price is that of the whole model.
     let split = plan(&[("submodels", "4"), ("split-fraction", "0.5")]);

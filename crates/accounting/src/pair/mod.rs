@@ -77,7 +77,7 @@ pub(crate) enum Pair {
         base: Box<Pair>,
         rate: f64,
     },
-    /// The two-sided profile of a symmetric relation (MATH: `h(a) = 1 - a + a h(1/a)` for `a < 1`): positive losses
+    /// The two-sided profile of a symmetric relation (`h(a) = 1 - a + a h(1/a)` for `a < 1`): positive losses
     /// of the base, their mirror image with `P` and `Q` exchanged, and the rest of the mass at loss 0.
     Mirrored(Box<Pair>),
     /// `(Q, P)`.

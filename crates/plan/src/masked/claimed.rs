@@ -71,6 +71,7 @@ mod tests {
             let plan = Plan::check(&spec.unwrap()).unwrap();
             let expected =
                 rdp.self_compose(50).epsilon_over(&orders, 1e-5, Conversion::Tight).unwrap().epsilon;
+            // Steps agree to 1e-9, and so does what they compose to.
             assert!((claimed_epsilon(&plan) / expected - 1.0).abs() < 1e-9);
         }
     }
