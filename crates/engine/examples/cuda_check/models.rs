@@ -175,5 +175,8 @@ pub(crate) fn smoothed(graph: &Graph) -> Graph {
         };
         ids.push(id.unwrap());
     }
+    for auxiliary in graph.auxiliary() {
+        b.auxiliary(ids[auxiliary.output.index()], auxiliary.weight);
+    }
     b.finish(ids[graph.output().index()], graph.loss()).unwrap()
 }

@@ -35,6 +35,7 @@ pub(crate) fn check(report: &mut Report, _: bool) {
     graphs.push(("wide group", wide_group()));
     graphs.push(("sums of norms", sums_of_norms()));
     graphs.push(("joined boxes", joined_boxes()));
+    graphs.push(("a branch to nowhere", branch_to_nowhere()));
     graphs.push(("channel dropout", dropout(Op::ChannelDropout(0.4))));
     for (name, graph) in &graphs {
         let reference = Reference::new(graph, &parameters(graph)).unwrap();
@@ -71,6 +72,17 @@ pub(crate) fn check(report: &mut Report, _: bool) {
             }
         }
     }
+}
+
+/// Layers that no output depends on: they take no memory, and their gradients are zero.
+fn branch_to_nowhere() -> Graph {
+    let mut b = GraphBuilder::new(&[3, 9, 8]);
+    let three = || Window::square(3).padding(1);
+    let x = b.conv("conv", b.input(), ConvSpec::new(6, three())).unwrap();
+    let aside = b.conv("aside", x, ConvSpec::new(5, three()).bias()).unwrap();
+    b.conv("deeper aside", aside, ConvSpec::new(4, Window::square(1))).unwrap();
+    let x = b.conv("on", x, ConvSpec::new(4, three())).unwrap();
+    common::head(b, x, common::CLASSES).unwrap()
 }
 
 /// A graph whose activations outgrow any card: the executor must say so, and work on with fewer samples.

@@ -120,7 +120,8 @@ impl Choices {
         self.measured = work.samples;
         let items = work.samples * program.views;
         let steps = &program.steps;
-        for node in 0..steps.kinds.len() {
+        // What leads to no output does not run and has no memory.
+        for node in (0..steps.kinds.len()).filter(|&node| program.runs[node]) {
             let Some(Kind::Conv(conv)) = &steps.kinds[node] else { continue };
             let input = steps.inputs[node][0];
             let value = |node: usize| match steps.kinds[node] {
