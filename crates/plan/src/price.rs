@@ -34,6 +34,9 @@ impl Plan {
     }
 
     /// A step of the amplification theorem with `w = (1-g, g(1-c), gc)` in which an absent record lies `d0` away.
+    ///
+    /// # Guarantee
+    /// That of [`Substitution`]: contributions are at most one norm long, so that any two of them are at most two apart.
     pub(crate) fn substitution(&self, g: f64, c: f64, d0: f64) -> Result<Step, PlanError> {
         // q: the probability that a step sees what is protected.
         let q = g * c;
