@@ -2,9 +2,97 @@
 
 use dapple_graph::plan::{Lifetime, MemoryPlan};
 
+use super::schedule::{Stretch, Turn, saved_len};
+use super::step::Step;
+
+/// Memory for values that are never alive together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Buffer {
+    /// Numbers of one item.
+    pub(crate) len: usize,
+    /// Numbers from one item to the next; zero if its values are gone before the next item comes.
+    pub(crate) stride: usize,
+}
+
+impl Buffer {
+    /// Numbers that so many items need.
+    pub(crate) fn numbers(&self, items: usize) -> usize {
+        if self.stride == 0 { self.len.min(self.len * items) } else { self.stride * items }
+    }
+}
+
+/// A value whose buffer is planned: of a step, in the first forward pass or in one repeated for the backward pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Value {
+    Activation(usize, bool),
+    Saved(usize, bool),
+    Gradient(usize),
+}
+
+/// Collects values and when they are used.
+#[derive(Default)]
+pub(crate) struct Planner {
+    values: Vec<(Value, Lifetime)>,
+    kept: Vec<Value>,
+}
+
+impl Planner {
+    /// The number of a value, which is used at this time.
+    pub(crate) fn touch(&mut self, value: Value, step: &Step, time: usize) -> usize {
+        if let Some(index) = self.values.iter().position(|(v, _)| *v == value) {
+            self.values[index].1.last = time;
+            return index;
+        }
+        let len = match value {
+            Value::Saved(..) => saved_len(&step.kernel, step),
+            _ => step.form.len(),
+        };
+        self.values.push((value, Lifetime { len, first: time, last: time }));
+        self.values.len() - 1
+    }
+
+    /// Keeps a value until after the last action.
+    pub(crate) fn keep(&mut self, value: Value) {
+        self.kept.push(value);
+    }
+
+    /// The buffer of each value, and all buffers. What lives and dies within one item's turn of a stretch needs no room for other items.
+    pub(crate) fn assign(mut self, end: usize, stretches: &[Stretch]) -> (Vec<usize>, Vec<Buffer>) {
+        for (value, lifetime) in &mut self.values {
+            if self.kept.contains(value) {
+                lifetime.last = end;
+            }
+        }
+        let passes = |lifetime: &Lifetime| {
+            let within =
+                |s: &Stretch| s.actions.contains(&lifetime.first) && s.actions.contains(&lifetime.last);
+            stretches.iter().any(|stretch| stretch.turn == Turn::Item && within(stretch))
+        };
+        let (mut assignment, mut buffers) = (vec![0; self.values.len()], Vec::new());
+        for passing in [false, true] {
+            let (places, lifetimes): (Vec<usize>, Vec<Lifetime>) =
+                (self.values.iter().map(|(_, lifetime)| *lifetime).enumerate())
+                    .filter(|(_, lifetime)| passes(lifetime) == passing)
+                    .unzip();
+            let plan = assign(&lifetimes);
+            for (place, buffer) in places.into_iter().zip(plan.assignment) {
+                assignment[place] = buffers.len() + buffer;
+            }
+            // Buffers start at whole cache lines of the first item.
+            buffers.extend(
+                plan.buffers
+                    .iter()
+                    .map(|len| len.next_multiple_of(16))
+                    .map(|len| Buffer { len, stride: if passing { 0 } else { len } }),
+            );
+        }
+        (assignment, buffers)
+    }
+}
+
 /// Gives every value a buffer: the largest first, each into the first buffer that is free for all its life. With every value known
 /// beforehand this wastes less than taking them in the order of time.
-pub(crate) fn assign(values: &[Lifetime]) -> MemoryPlan {
+fn assign(values: &[Lifetime]) -> MemoryPlan {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by_key(|&value| (std::cmp::Reverse(values[value].len), values[value].first));
     let mut buffers = Vec::new();

@@ -37,7 +37,7 @@ impl Plan {
             let unwritten: usize = weights.map(|(step, _)| weight_len(step)).sum();
             let bytes = |schedule: &Schedule| {
                 let Bytes { worker, sample } = schedule.bytes(views);
-                Bytes { worker, sample: sample + 4 * (layout.len() - unwritten) }
+                Bytes { worker, sample: sample + 4 * layout.len().saturating_sub(unwritten) }
             };
             Self::by_group(steps, options, (true, checkpoints), views, deferred, bytes)
         };

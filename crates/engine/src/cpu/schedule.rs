@@ -1,9 +1,7 @@
 //! The order of work and the buffers it uses, settled before the first sample arrives.
 
-use dapple_graph::plan::Lifetime;
-
 use super::kernel::Lanes;
-use super::memory;
+use super::memory::{Buffer, Planner, Value};
 use super::pool::MaxPool;
 use super::segments::Segments;
 use super::share::Bytes;
@@ -60,30 +58,6 @@ pub(crate) struct Schedule {
     pub(crate) actions: Vec<Action>,
     pub(crate) stretches: Vec<Stretch>,
     pub(crate) buffers: Vec<Buffer>,
-}
-
-/// Memory for values that are never alive together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Buffer {
-    /// Numbers of one item.
-    pub(crate) len: usize,
-    /// Numbers from one item to the next; zero if its values are gone before the next item comes.
-    pub(crate) stride: usize,
-}
-
-impl Buffer {
-    /// Numbers that so many items need.
-    pub(crate) fn numbers(&self, items: usize) -> usize {
-        if self.stride == 0 { self.len.min(self.len * items) } else { self.stride * items }
-    }
-}
-
-/// A value whose buffer is planned: of a step, in the first forward pass or in one repeated for the backward pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Value {
-    Activation(usize, bool),
-    Saved(usize, bool),
-    Gradient(usize),
 }
 
 /// What to plan for.
@@ -278,7 +252,7 @@ fn reads(kernel: &Kernel, deferred: bool) -> Reads {
     Reads { inputs, output }
 }
 
-fn saved_len(kernel: &Kernel, step: &Step) -> usize {
+pub(crate) fn saved_len(kernel: &Kernel, step: &Step) -> usize {
     match kernel {
         Kernel::Norm(norm) => norm.saved(),
         Kernel::MaxPool(_) => step.form.len(),
@@ -318,66 +292,6 @@ fn aliases(steps: &Steps) -> Vec<usize> {
         }
     }
     alias
-}
-
-/// Collects values and when they are used.
-#[derive(Default)]
-struct Planner {
-    values: Vec<(Value, Lifetime)>,
-    kept: Vec<Value>,
-}
-
-impl Planner {
-    fn touch(&mut self, value: Value, step: &Step, time: usize) -> usize {
-        if let Some(index) = self.values.iter().position(|(v, _)| *v == value) {
-            self.values[index].1.last = time;
-            return index;
-        }
-        let len = match value {
-            Value::Saved(..) => saved_len(&step.kernel, step),
-            _ => step.form.len(),
-        };
-        self.values.push((value, Lifetime { len, first: time, last: time }));
-        self.values.len() - 1
-    }
-
-    /// Keeps a value until after the last action.
-    fn keep(&mut self, value: Value) {
-        self.kept.push(value);
-    }
-
-    /// The buffer of each value, and all buffers. What lives and dies within one item's turn of a stretch needs no room for other items.
-    fn assign(mut self, end: usize, stretches: &[Stretch]) -> (Vec<usize>, Vec<Buffer>) {
-        for (value, lifetime) in &mut self.values {
-            if self.kept.contains(value) {
-                lifetime.last = end;
-            }
-        }
-        let passes = |lifetime: &Lifetime| {
-            let within =
-                |s: &Stretch| s.actions.contains(&lifetime.first) && s.actions.contains(&lifetime.last);
-            stretches.iter().any(|stretch| stretch.turn == Turn::Item && within(stretch))
-        };
-        let (mut assignment, mut buffers) = (vec![0; self.values.len()], Vec::new());
-        for passing in [false, true] {
-            let (places, lifetimes): (Vec<usize>, Vec<Lifetime>) =
-                (self.values.iter().map(|(_, lifetime)| *lifetime).enumerate())
-                    .filter(|(_, lifetime)| passes(lifetime) == passing)
-                    .unzip();
-            let plan = memory::assign(&lifetimes);
-            for (place, buffer) in places.into_iter().zip(plan.assignment) {
-                assignment[place] = buffers.len() + buffer;
-            }
-            // Buffers start at whole cache lines of the first item.
-            buffers.extend(
-                plan.buffers
-                    .iter()
-                    .map(|len| len.next_multiple_of(16))
-                    .map(|len| Buffer { len, stride: if passing { 0 } else { len } }),
-            );
-        }
-        (assignment, buffers)
-    }
 }
 
 /// Weights beyond this many numbers do not stay in the second-level cache from one sample to the next.
