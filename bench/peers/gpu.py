@@ -99,6 +99,7 @@ def measure_peer(system, precision, work):
     torch.backends.cuda.matmul.allow_tf32 = system.endswith("-tf32")
     torch.backends.cudnn.benchmark = True
     torch.set_default_device("cuda")
+    torch.cuda.init()
     for model, batches in work.items():
         for batch in batches:
             row, step = empty(system, model, batch, precision), None
@@ -125,11 +126,13 @@ def answers(command, environment=None):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
         watch = threading.Timer(PATIENCE, process.kill)
         watch.start()
-        for line in process.stdout:
-            if line.startswith("{"):
-                yield json.loads(line)
-        failed = process.wait()
-        watch.cancel()
+        try:
+            for line in process.stdout:
+                if line.startswith("{"):
+                    yield json.loads(line)
+            failed = process.wait()
+        finally:
+            watch.cancel()
         if failed:
             errors.seek(0)
             yield {"error": (errors.read().strip().splitlines() or [f"ended with {failed}"])[-1]}
