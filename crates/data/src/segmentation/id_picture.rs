@@ -9,11 +9,18 @@ use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
 use crate::DataError;
 use crate::formats::{MAX_PICTURE_MEMORY, one_line};
 
+/// How every PNG file begins.
+const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
+
 /// The number of each pixel, `[height, width]`: grey values and palette entries as they are stored, of 1, 2, 4 or 8 bits.
 ///
 /// # Errors
 /// Bytes that are no PNG picture or a damaged one, colours or 16 bits where numbers are expected, a picture too large for memory.
 pub(super) fn decode(bytes: &[u8], path: &Path) -> Result<(Size, Vec<u8>), DataError> {
+    // Pictures of other kinds lose or blend numbers.
+    if !bytes.is_empty() && !SIGNATURE.starts_with(&bytes[..bytes.len().min(SIGNATURE.len())]) {
+        return Err(DataError::LabelFormat { path: path.to_owned(), found: "a file that is no PNG picture" });
+    }
     let failed = |problem: &str| DataError::Picture { path: path.to_owned(), problem: one_line(problem) };
     let limits = Limits { bytes: MAX_PICTURE_MEMORY as usize };
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), limits);
@@ -100,11 +107,15 @@ mod tests {
             assert!(text.contains("a.png") && text.contains(what), "{text}");
             assert!(error.hint().is_some_and(|hint| hint.contains("8-bit")));
         }
-        let cut = &png(ColorType::Grayscale, BitDepth::Eight, 9, 9, &[3; 81])[..50];
-        for bytes in [cut, b"\xff\xd8\xff\xe0 a photograph", b""] {
-            assert!(
-                decode(bytes, Path::new("a.png")).unwrap_err().to_string().contains("a.png: cannot decode")
-            );
+        let whole = png(ColorType::Grayscale, BitDepth::Eight, 9, 9, &[3; 81]);
+        for (bytes, what) in [
+            (&whole[..50], "a.png: cannot decode"),
+            (&whole[..5], "a.png: cannot decode"),
+            (b"", "a.png: cannot decode"),
+            (b"\xff\xd8\xff\xe0 a photograph", "a.png: a file that is no PNG picture"),
+        ] {
+            let text = decode(bytes, Path::new("a.png")).unwrap_err().to_string();
+            assert!(text.starts_with(what), "{text}");
         }
     }
 }
