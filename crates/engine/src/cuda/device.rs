@@ -242,13 +242,29 @@ const KERNELS: [&str; 49] = [
     "exchange",
 ];
 
+/// Number of cards of this machine.
+///
+/// # Errors
+/// If there is no driver, or it cannot start.
+pub fn device_count() -> Result<usize, CudaError> {
+    // SAFETY: only tries to load the library by its usual names.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(CudaError::Library { library: "the CUDA driver" });
+    }
+    // A driver that cannot start says why here; "no device" is one of its answers.
+    match CudaContext::device_count() {
+        Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => Ok(0),
+        count => Ok(call("starting the driver", count)?.max(0) as usize),
+    }
+}
+
 impl Device {
     /// Opens a card, after looking for every library. Products that may round do so as `precision` says.
     pub(crate) fn open(ordinal: usize, precision: Precision) -> Result<Self, CudaError> {
+        let count = device_count()?;
         // SAFETY: these only try to load shared libraries by their usual names.
         let present = unsafe {
             [
-                ("the CUDA driver", sys::is_culib_present()),
                 ("NVRTC", cudarc::nvrtc::sys::is_culib_present()),
                 ("cuBLAS", blas_sys::is_culib_present()),
                 ("cuDNN", cudarc::cudnn::sys::is_culib_present()),
@@ -257,12 +273,7 @@ impl Device {
         if let Some((library, _)) = present.into_iter().find(|(_, present)| !present) {
             return Err(CudaError::Library { library });
         }
-        // A driver that cannot start says why here; "no device" is one of its answers.
-        let count = match CudaContext::device_count() {
-            Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
-            count => call("starting the driver", count)?,
-        };
-        if ordinal >= count.max(0) as usize {
+        if ordinal >= count {
             return Err(CudaError::NoDevice { ordinal, count });
         }
         let mut version = 0;

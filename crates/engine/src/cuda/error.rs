@@ -34,7 +34,7 @@ pub enum CudaError {
         /// The device asked for.
         ordinal: usize,
         /// Devices there are.
-        count: i32,
+        count: usize,
     },
     /// The device lacks instructions that the kernels use.
     #[error("{device} has compute capability {major}.{minor}; 8.0 is needed")]

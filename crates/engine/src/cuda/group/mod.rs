@@ -12,11 +12,10 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use cudarc::driver::{CudaContext, DriverError, sys};
 use dapple_graph::{Graph, Parameters};
 
-use super::device::address;
-use super::error::{CudaError, call};
+use super::device::{address, device_count};
+use super::error::CudaError;
 use super::nccl::Communicators;
 use super::{CudaExecutor, CudaGradientSum, CudaOptions, CudaState, StateValues, Update};
 use crate::batch::{self, Batch};
@@ -67,21 +66,6 @@ pub struct CudaGroupSum(Vec<CudaGradientSum>);
 #[derive(Debug)]
 pub struct CudaGroupState(Vec<CudaState>);
 
-/// Number of cards of this machine.
-///
-/// # Errors
-/// If there is no driver, or it cannot start.
-pub fn device_count() -> Result<usize, CudaError> {
-    // SAFETY: only tries to load the library by its usual names.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(CudaError::Library { library: "the CUDA driver" });
-    }
-    match CudaContext::device_count() {
-        Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => Ok(0),
-        count => Ok(call("starting the driver", count)?.max(0) as usize),
-    }
-}
-
 impl CudaGroup {
     /// Executors on these cards; `options.device` is not used. One card alone needs nothing but its own libraries if its sum is to be
     /// added on the host.
@@ -100,7 +84,6 @@ impl CudaGroup {
             Communicators::check()?;
         }
         if let Some(&device) = devices.iter().find(|&&device| device >= count) {
-            let count = i32::try_from(count).unwrap_or(i32::MAX);
             return Err(named(devices, Failed::from(CudaError::NoDevice { ordinal: device, count })));
         }
         let open = |&device: &usize| CudaExecutor::new(graph, CudaOptions { device, ..options });
