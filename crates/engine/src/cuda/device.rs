@@ -1,36 +1,19 @@
-//! One card: its context, its libraries, its kernels, and launches.
+//! One card: its context, its libraries, and launches of kernels.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use cudarc::cublas::{CudaBlas, result as blas, sys as blas_sys};
-use cudarc::driver::{
-    CudaContext, CudaEvent, CudaFunction, CudaModule, CudaSlice, CudaStream, DriverError, result, sys,
-};
-use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
+use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, result, sys};
 
 use super::Precision;
 use super::cudnn::Cudnn;
 use super::error::{CudaError, call};
+use super::kernels::{self, DECLARED, SHARED_LIMIT};
 
 /// CUDA version of the driver interface that is used.
 const NEEDED: (i32, i32) = (12, 0);
-
-/// The kernels' sources, compiled together when a device is opened.
-const SOURCES: [&str; 11] = [
-    include_str!("kernels/common.cu"),
-    include_str!("kernels/pointwise.cu"),
-    include_str!("kernels/norm.cu"),
-    include_str!("kernels/window.cu"),
-    include_str!("kernels/matrix.cu"),
-    include_str!("kernels/clip.cu"),
-    include_str!("kernels/product.cu"),
-    include_str!("kernels/convolve.cu"),
-    include_str!("kernels/image.cu"),
-    include_str!("kernels/noise.cu"),
-    include_str!("kernels/update.cu"),
-];
 
 /// What matrices hold.
 const NUMBER: blas_sys::cudaDataType = blas_sys::cudaDataType::CUDA_R_32F;
@@ -176,72 +159,6 @@ impl std::fmt::Debug for Device {
     }
 }
 
-/// Kernels that use more shared memory than a block gets unasked.
-const LARGE_KERNELS: [&str; 7] = [
-    "weight_gradient",
-    "image_weight_gradient_1",
-    "image_weight_gradient_5",
-    "image_weight_gradient_9",
-    "image_convolve",
-    "group_forward",
-    "group_backward",
-];
-/// Bytes of shared memory those may ask for on every card; a card may have more. What kernels declare themselves is kept apart.
-pub(crate) const SHARED_LIMIT: usize = 99 << 10;
-const DECLARED: usize = 4 << 10;
-/// All other kernels.
-const KERNELS: [&str; 49] = [
-    "unary",
-    "unary_backward",
-    "add",
-    "multiply",
-    "copy",
-    "dropout",
-    "broadcast",
-    "broadcast_backward",
-    "move",
-    "move_four",
-    "gather",
-    "gather_backward",
-    "add_bias",
-    "bias_gradient",
-    "layer_forward",
-    "layer_backward",
-    "layer_affine",
-    "max_pool",
-    "max_pool_backward",
-    "average_pool",
-    "average_pool_backward",
-    "adaptive_pool",
-    "adaptive_pool_backward",
-    "upsample",
-    "upsample_backward",
-    "softmax",
-    "softmax_backward",
-    "count_labels",
-    "loss",
-    "add_losses",
-    "sum_parts",
-    "unfold",
-    "unfold_split",
-    "standardise",
-    "standardise_backward",
-    "part_norms",
-    "add_partials",
-    "outer_norm",
-    "gram_norm",
-    "gram_columns",
-    "reached_sums",
-    "filter_norms",
-    "weighted_sum",
-    "scale_items",
-    "arrange_weights",
-    "add_noise",
-    "update_values",
-    "move_mean",
-    "exchange",
-];
-
 /// Number of cards of this machine.
 ///
 /// # Errors
@@ -299,17 +216,7 @@ impl Device {
         let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
         let shared = call("asking for shared memory", context.attribute(attribute))?.max(0) as usize;
         let shared = shared.saturating_sub(DECLARED).max(SHARED_LIMIT);
-        let module = module(&context, precision)?;
-        let mut kernels = BTreeMap::new();
-        for name in KERNELS.into_iter().chain(LARGE_KERNELS) {
-            let kernel = call("loading the kernels", module.load_function(name))?;
-            if LARGE_KERNELS.contains(&name) {
-                let attribute =
-                    sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                call("asking for shared memory", kernel.set_attribute(attribute, shared as i32))?;
-            }
-            kernels.insert(name, kernel);
-        }
+        let kernels = kernels::load(&context, precision, shared)?;
         Ok(Self { context, stream, copies, blas, cudnn, kernels, precision, shared })
     }
 
@@ -509,37 +416,6 @@ impl Device {
         })?;
         call("waiting for the GPU", self.stream.synchronize())
     }
-}
-
-/// The kernels on a card. They are loaded once a process, card and precision, by one thread while others wait: the driver takes about a
-/// second to make them the card's own. They stay, as the card's context is one for the whole process.
-fn module(context: &Arc<CudaContext>, precision: Precision) -> Result<Arc<CudaModule>, CudaError> {
-    static MODULES: Mutex<BTreeMap<(usize, usize), Arc<CudaModule>>> = Mutex::new(BTreeMap::new());
-    let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (context.ordinal(), precision as usize);
-    if let Some(module) = modules.get(&key) {
-        return Ok(module.clone());
-    }
-    let module = call("loading the kernels", context.load_module(image(precision)?))?;
-    modules.insert(key, module.clone());
-    Ok(module)
-}
-
-/// The compiled kernels. They are compiled once a process and precision, for the oldest card that has their instructions; the driver does
-/// the rest.
-fn image(precision: Precision) -> Result<Ptx, CudaError> {
-    static IMAGES: [OnceLock<Ptx>; 3] = [const { OnceLock::new() }; 3];
-    let image = &IMAGES[precision as usize];
-    if let Some(image) = image.get() {
-        return Ok(image.clone());
-    }
-    let options = CompileOptions {
-        arch: Some("compute_80"),
-        options: vec!["-std=c++17".into(), format!("-DPRECISION={}", precision as usize)],
-        ..CompileOptions::default()
-    };
-    let compiled = call("compiling the kernels", compile_ptx_with_opts(SOURCES.concat(), options))?;
-    Ok(image.get_or_init(|| compiled).clone())
 }
 
 /// Address of an allocation.
