@@ -22,7 +22,6 @@ mod update;
 
 use std::process::ExitCode;
 
-use common::parameters;
 use dapple_engine::cuda::{CudaError, CudaExecutor, CudaOptions};
 use dapple_engine::{Batch, Clipping, CpuExecutor, Options, StepStats};
 use dapple_graph::{Graph, Parameters, zoo};
@@ -44,17 +43,17 @@ fn apart(a: &[f32], b: &[f32]) -> f64 {
 
 fn run(
     executor: &mut CudaExecutor,
-    graph: &Graph,
+    parameters: &Parameters,
     batch: &Batch<'_>,
     clipping: &Clipping,
 ) -> Result<(Vec<f32>, StepStats), CudaError> {
     let mut sum = executor.gradient_sum()?;
-    let mut loaded = executor.load(&parameters(graph))?;
+    let mut loaded = executor.load(parameters)?;
     let stats = loaded.clipped_sum(batch, clipping, &mut sum)?;
     Ok((loaded.gradient(sum)?, stats))
 }
 
-/// The same on the CPU, with other parameters.
+/// The same on the CPU.
 fn run_on_cpu(
     executor: &mut CpuExecutor,
     parameters: &Parameters,

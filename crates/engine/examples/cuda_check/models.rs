@@ -8,11 +8,11 @@
 //! move, then among it and `MOVES` moves it is the farthest with probability at most `1 / (MOVES + 1)`, for each sample; that more
 //! samples are than a binomial number exceeds with probability [`ALPHA`] is a failure. A kernel that is wrong is wrong for all samples.
 
-use dapple_engine::Clipping;
 use dapple_engine::cuda::{Convolutions, CudaExecutor, CudaOptions};
+use dapple_engine::{Clipping, CpuExecutor, Options};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, Init, NodeId, Op, Parameters, zoo};
 
-use crate::common::{Data, parameters, uniform};
+use crate::common::{Data, checksum, parameters, uniform_at};
 use crate::operations::agree;
 use crate::report::{Report, TOLERANCE};
 use crate::{apart, cpu, length, run, run_on_cpu, wide};
@@ -25,30 +25,34 @@ const MOVES: usize = 7;
 /// How far weights move: sums of products of three parts each err by 2^-21, in every layer forward and backward.
 const MOVE: f64 = 1.0 / (1 << 18) as f64;
 
+/// Norms are such that weights moved by a share of 2^-21 move a smoothed model's gradient by less than 2e-5 of its largest value: beyond
+/// that, rounding alone may pass the tolerance.
 fn zoo(quick: bool) -> Vec<(&'static str, Graph, usize)> {
     let (group, frozen) = (zoo::Norm::Group(32), zoo::Norm::Frozen);
-    let deeplab = |backbone, norm| {
-        let stride = zoo::OutputStride::Sixteen;
-        zoo::deeplab_v3_plus(backbone, stride, &[3, 65, 65], 21, norm)
-    };
+    let (r18, r50, r101) = (zoo::ResNet::R18, zoo::ResNet::R50, zoo::ResNet::R101);
+    let (eight, sixteen) = (zoo::OutputStride::Eight, zoo::OutputStride::Sixteen);
+    let deeplab = |backbone, stride, norm| zoo::deeplab_v3_plus(backbone, stride, &[3, 65, 65], 21, norm);
     let mut models = vec![
         ("small-cnn", zoo::small_cnn(&[1, 28, 28], 10), 12),
         ("wrn-16-4", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10), 6),
-        ("resnet-18", zoo::resnet(zoo::ResNet::R18, &[3, 64, 64], 10, group), 6),
-        ("deeplab resnet-18", deeplab(zoo::Backbone::ResNet(zoo::ResNet::R18), group), 4),
+        ("resnet-18", zoo::resnet(r18, &[3, 64, 64], 10, group), 6),
+        ("deeplab resnet-18", deeplab(zoo::Backbone::ResNet(r18), sixteen, group), 4),
     ];
     if !quick {
         models.extend([
             ("wrn-40-4", zoo::wide_resnet(zoo::WideResNet::W40x4, &[3, 32, 32], 10), 4),
-            ("resnet-18 frozen", zoo::resnet(zoo::ResNet::R18, &[3, 64, 64], 10, frozen), 4),
+            ("resnet-18 frozen", zoo::resnet(r18, &[3, 64, 64], 10, frozen), 4),
             ("resnet-34", zoo::resnet(zoo::ResNet::R34, &[3, 64, 64], 10, group), 4),
-            ("resnet-50", zoo::resnet(zoo::ResNet::R50, &[3, 64, 64], 10, group), 4),
+            ("resnet-50", zoo::resnet(r50, &[3, 64, 64], 10, group), 4),
+            ("resnet-101", zoo::resnet(r101, &[3, 64, 64], 10, frozen), 4),
             ("vgg-11", zoo::vgg(zoo::Vgg::V11, &[3, 64, 64], 10, zoo::Norm::Removed), 4),
             ("vgg-16", zoo::vgg(zoo::Vgg::V16, &[3, 32, 32], 10, group), 4),
             ("mobilenet-v2", zoo::mobilenet_v2(&[3, 64, 64], 10, zoo::Norm::Group(8)), 4),
-            ("deeplab mobilenet-v2", deeplab(zoo::Backbone::MobileNetV2, frozen), 4),
-            ("deeplab resnet-50", deeplab(zoo::Backbone::ResNet(zoo::ResNet::R50), frozen), 2),
-            ("psp-net resnet-18", zoo::psp_net(zoo::ResNet::R18, &[3, 65, 65], 21, group), 4),
+            ("deeplab mobilenet-v2", deeplab(zoo::Backbone::MobileNetV2, sixteen, zoo::Norm::Group(8)), 4),
+            ("deeplab resnet-50", deeplab(zoo::Backbone::ResNet(r50), sixteen, frozen), 2),
+            ("deeplab resnet-101", deeplab(zoo::Backbone::ResNet(r101), eight, frozen), 2),
+            ("psp-net resnet-18", zoo::psp_net(r18, &[3, 65, 65], 21, group), 4),
+            ("psp-net resnet-50", zoo::psp_net(r50, &[3, 65, 65], 21, frozen), 2),
         ]);
     }
     models.into_iter().map(|(name, graph, samples)| (name, graph.unwrap(), samples)).collect()
@@ -63,11 +67,11 @@ pub(crate) fn check(report: &mut Report, quick: bool) {
     }
     for (name, graph, samples) in models {
         let smooth = smoothed(&graph);
+        let start = parameters(&smooth);
         let clipping = Clipping::Flat { max_norm: 0.7 };
         for views in [1, 2] {
             let data = Data::new(&smooth, samples, views);
-            let (gradient, stats) =
-                run_on_cpu(&mut cpu(&smooth), &parameters(&smooth), &data.batch(), &clipping);
+            let (gradient, stats) = run_on_cpu(&mut cpu(&smooth), &start, &data.batch(), &clipping);
             let want = (wide(&gradient), stats);
             for convolutions in
                 [Convolutions::Own, Convolutions::Cudnn, Convolutions::Products, Convolutions::Fastest]
@@ -77,7 +81,7 @@ pub(crate) fn check(report: &mut Report, quick: bool) {
                 }
                 let options = CudaOptions { convolutions, ..CudaOptions::default() };
                 let got = CudaExecutor::new(&smooth, options)
-                    .and_then(|mut executor| run(&mut executor, &smooth, &data.batch(), &clipping));
+                    .and_then(|mut executor| run(&mut executor, &start, &data.batch(), &clipping));
                 let before = std::mem::take(&mut report.worst);
                 let title = format!("{name} smoothed, views {views}, {convolutions:?}");
                 agree(report, &title, got, &want, &clipping);
@@ -89,31 +93,55 @@ pub(crate) fn check(report: &mut Report, quick: bool) {
     }
 }
 
+/// What the CPU makes of one sample: its gradient and loss, and how far from it moved weights lead, as a share of its length.
+struct Host {
+    gradient: Vec<f32>,
+    losses: Vec<f32>,
+    farthest_move: f64,
+}
+
+/// All samples on the CPU, each on one thread.
+fn on_cpu(graph: &Graph, data: &Data, start: &Parameters) -> Vec<Host> {
+    let moved: Vec<Parameters> = (0..MOVES).map(|index| moved(graph, start, index)).collect();
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let work = |samples: &[usize]| -> Vec<Host> {
+        let mut executor = CpuExecutor::new(graph, Options { threads: 1, ..Options::default() }).unwrap();
+        let one = |&sample: &usize| {
+            let batch = data.part(sample..sample + 1, graph.input_shape().iter().product());
+            let (gradient, stats) = run_on_cpu(&mut executor, start, &batch, &Clipping::Off);
+            let whole = length(wide(&gradient).into_iter());
+            let mut jump =
+                |moved| apart(&run_on_cpu(&mut executor, moved, &batch, &Clipping::Off).0, &gradient) / whole;
+            let farthest_move = moved.iter().map(&mut jump).fold(0.0, f64::max);
+            Host { gradient, losses: stats.losses, farthest_move }
+        };
+        samples.iter().map(one).collect()
+    };
+    let samples: Vec<usize> = (0..SAMPLES).collect();
+    std::thread::scope(|scope| {
+        let parts = samples.chunks(SAMPLES.div_ceil(threads));
+        let running: Vec<_> = parts.map(|part| scope.spawn(move || work(part))).collect();
+        running.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    })
+}
+
 /// The model as it is, sample by sample.
 fn kinks(report: &mut Report, name: &str, graph: &Graph) {
     let data = Data::new(graph, SAMPLES, 1);
     let size: usize = graph.input_shape().iter().product();
-    let start = parameters(graph);
-    let moved: Vec<Parameters> = (0..MOVES).map(|index| moved(graph, &start, index)).collect();
-    let mut host = cpu(graph);
     let mut executor = CudaExecutor::new(graph, CudaOptions::default()).expect("the card opened before");
+    let start = parameters(graph);
     let (mut farthest, mut within) = (0, 0);
-    for sample in 0..SAMPLES {
+    for (sample, want) in on_cpu(graph, &data, &start).iter().enumerate() {
         let batch = data.part(sample..sample + 1, size);
-        let (want, want_stats) = run_on_cpu(&mut host, &start, &batch, &Clipping::Off);
-        let (got, stats) = match run(&mut executor, graph, &batch, &Clipping::Off) {
+        let (got, stats) = match run(&mut executor, &start, &batch, &Clipping::Off) {
             Ok(got) => got,
             Err(error) => return report.failures.push(format!("{name}: {error}")),
         };
-        report.compare(&format!("{name} loss of sample {sample}"), &stats.losses, &wide(&want_stats.losses));
-        let whole = length(wide(&want).into_iter());
-        let difference = apart(&got, &want) / whole;
+        report.compare(&format!("{name} loss of sample {sample}"), &stats.losses, &wide(&want.losses));
+        let difference = apart(&got, &want.gradient) / length(wide(&want.gradient).into_iter());
         within += usize::from(difference <= TOLERANCE);
-        let jump = |moved: &Parameters| {
-            apart(&run_on_cpu(&mut host, moved, &batch, &Clipping::Off).0, &want) / whole
-        };
-        let own = moved.iter().map(jump).fold(TOLERANCE, f64::max);
-        farthest += usize::from(difference.is_nan() || difference > own);
+        farthest += usize::from(difference.is_nan() || difference > want.farthest_move.max(TOLERANCE));
     }
     let most = binomial_bound(SAMPLES, 1.0 / (MOVES + 1) as f64, ALPHA);
     println!(
@@ -129,9 +157,9 @@ fn kinks(report: &mut Report, name: &str, graph: &Graph) {
 /// Weights that were each moved at random by at most a share [`MOVE`].
 fn moved(graph: &Graph, parameters: &Parameters, index: usize) -> Parameters {
     let mut moved = parameters.clone();
-    let name = format!("move {index} of {}", graph.parameters().len());
+    let name = checksum(&format!("move {index} of {}", graph.parameters().len()));
     for (i, value) in moved.values_mut().iter_mut().enumerate() {
-        *value = (f64::from(*value) * (1.0 + MOVE * uniform(&name, i))) as f32;
+        *value = (f64::from(*value) * (1.0 + MOVE * uniform_at(name, i))) as f32;
     }
     moved
 }

@@ -67,7 +67,13 @@ pub(crate) fn check(report: &mut Report, _: bool) {
                 ] {
                     let want = reference.clipped_sum(&batch, &clipping).unwrap();
                     let title = format!("{name} views {views} {clipping:?} {convolutions:?}");
-                    agree(report, &title, run(&mut executor, graph, &batch, &clipping), &want, &clipping);
+                    agree(
+                        report,
+                        &title,
+                        run(&mut executor, &parameters(graph), &batch, &clipping),
+                        &want,
+                        &clipping,
+                    );
                 }
             }
         }
@@ -102,7 +108,7 @@ pub(crate) fn check_memory(report: &mut Report, _: bool) {
         let options = CudaOptions { microbatch, ..CudaOptions::default() };
         let mut executor = CudaExecutor::new(&graph, options).expect("the card opened before");
         let batch = data.part(0..if fits { 2 } else { samples }, 16);
-        let got = run(&mut executor, &graph, &batch, &Clipping::Flat { max_norm: 1.0 });
+        let got = run(&mut executor, &parameters(&graph), &batch, &Clipping::Flat { max_norm: 1.0 });
         match got {
             Ok(_) if fits => {}
             Err(CudaError::OutOfMemory { wanted_mb, free_mb }) if !fits => {
@@ -140,7 +146,7 @@ pub(crate) fn check_shapes(report: &mut Report, quick: bool) {
         for convolutions in [Convolutions::Own, Convolutions::Cudnn, Convolutions::Products] {
             let options = CudaOptions { convolutions, ..CudaOptions::default() };
             let got = CudaExecutor::new(&graph, options)
-                .and_then(|mut executor| run(&mut executor, &graph, &data.batch(), &clipping));
+                .and_then(|mut executor| run(&mut executor, &parameters(&graph), &data.batch(), &clipping));
             agree(report, &format!("{title} {convolutions:?}"), got, &want, &clipping);
         }
     }

@@ -50,7 +50,7 @@ fn distance(report: &mut Report, name: &str, graph: &Graph, options: CudaOptions
     let clipping = Clipping::Flat { max_norm: 0.7 };
     let (want, _) = run_on_cpu(&mut cpu(graph), &parameters(graph), &data.batch(), &clipping);
     let got = CudaExecutor::new(graph, options)
-        .and_then(|mut executor| run(&mut executor, graph, &data.batch(), &clipping));
+        .and_then(|mut executor| run(&mut executor, &parameters(graph), &data.batch(), &clipping));
     let difference = got.map_or(f64::NAN, |(got, _)| apart(&got, &want) / length(wide(&want).into_iter()));
     let allowed = tolerance(graph, options.precision);
     println!("{name} {:?}: {difference:.1e} of its length, {allowed:.1e} allowed", options.precision);
@@ -61,11 +61,12 @@ fn distance(report: &mut Report, name: &str, graph: &Graph, options: CudaOptions
 fn bound(report: &mut Report, name: &str, graph: &Graph, options: CudaOptions) {
     let data = Data::new(graph, 4, 1);
     let size: usize = graph.input_shape().iter().product();
+    let start = parameters(graph);
     let max_norm = 0.01;
     let mut executor = CudaExecutor::new(graph, options).expect("the card opened before");
     for sample in 0..4 {
         let batch = data.part(sample..sample + 1, size);
-        let got = run(&mut executor, graph, &batch, &Clipping::Flat { max_norm });
+        let got = run(&mut executor, &start, &batch, &Clipping::Flat { max_norm });
         let norm = got.map_or(f64::NAN, |(got, _)| length(wide(&got).into_iter()));
         // Bounds are lowered by 1e-5 for the rounding of norms; more than a thousandth would be something else.
         let holds = norm <= max_norm && norm >= 0.999 * max_norm;

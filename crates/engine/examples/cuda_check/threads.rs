@@ -4,7 +4,7 @@ use dapple_engine::Clipping;
 use dapple_engine::cuda::{Convolutions, CudaExecutor, CudaOptions};
 use dapple_graph::zoo;
 
-use crate::common::Data;
+use crate::common::{Data, parameters};
 use crate::report::Report;
 use crate::run;
 
@@ -16,11 +16,12 @@ const ROUNDS: usize = 4;
 pub(crate) fn check(report: &mut Report, _: bool) {
     let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
     let data = Data::new(&graph, 6, 1);
+    let start = parameters(&graph);
     // Where time decides nothing, all choose alike.
     let options = CudaOptions { convolutions: Convolutions::Own, ..CudaOptions::default() };
     let gradient = || {
         let mut executor = CudaExecutor::new(&graph, options)?;
-        run(&mut executor, &graph, &data.batch(), &Clipping::Flat { max_norm: 0.7 })
+        run(&mut executor, &start, &data.batch(), &Clipping::Flat { max_norm: 0.7 })
     };
     let alone = gradient().map(|(gradient, _)| gradient);
     let same = std::thread::scope(|scope| {

@@ -169,7 +169,7 @@ fn group(report: &mut Report) {
         Err(error) => return println!("group: skipped: {error}"),
     };
     let mut alone = CudaExecutor::new(&graph, options).expect("the card opened before");
-    let want = run(&mut alone, &graph, &data.batch(), &clipping).unwrap();
+    let want = run(&mut alone, &common::parameters(&graph), &data.batch(), &clipping).unwrap();
     group.load(&common::parameters(&graph)).unwrap();
     let mut sum = group.gradient_sum().unwrap();
     let stats = group.clipped_sum(&data.batch(), &clipping, &mut sum).unwrap();
