@@ -4,6 +4,7 @@
 //!
 //! - `operations`: small graphs that together hold every operation, against the double-precision reference.
 //! - `shapes`: convolutions of shapes that are nobody's usual choice, against the same.
+//! - `sums`: convolutions and gradients that add up tens of thousands of products.
 //! - `memory`: a model that no card can hold.
 //! - `models`: the zoo's models against the CPU executor; names of models behind it do those alone.
 //! - `precision`: how far TF32 and bf16 go from single precision, and that clipping bounds what it sums in each.
@@ -17,6 +18,7 @@ mod models;
 mod operations;
 mod precision;
 mod report;
+mod sums;
 mod threads;
 mod update;
 
@@ -83,9 +85,10 @@ fn main() -> ExitCode {
         }
     }
     type Part = fn(&mut Report, bool);
-    let parts: [(&str, Part); 7] = [
+    let parts: [(&str, Part); 8] = [
         ("operations", operations::check),
         ("shapes", operations::check_shapes),
+        ("sums", sums::check),
         ("memory", operations::check_memory),
         ("threads", threads::check),
         ("update", update::check),

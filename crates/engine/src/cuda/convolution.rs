@@ -12,7 +12,7 @@ use super::error::{CudaError, call};
 use super::lower::{Conv, Kind, Tiled};
 use super::memory::{Model, Work};
 use super::program::Program;
-use super::tile::FILTERS;
+use super::tile::{FILTERS, runs};
 use super::weights::{filter_gradients, sample_gradients, splits, sum_split, unfolds};
 
 /// Batch sizes whose descriptors are kept.
@@ -365,18 +365,12 @@ fn run_own(
     let filters = (rows / geometry.groups).div_ceil(FILTERS);
     for tiled in tiles {
         let blocks = (tiled.tile.tiles(items) as u32, filters as u32, geometry.groups as u32);
-        device.launch(
-            "image_convolve",
-            Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 },
-            arguments![
-                model.arranged.at(tiled.arranged),
-                source,
-                target,
-                &tiled.tile.table,
-                items,
-                accumulate,
-            ],
-        )?;
+        let grid = Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 };
+        let (weights, table) = (model.arranged.at(tiled.arranged), &tiled.tile.table);
+        for (first, last) in runs(device.precision, tiled.tile.steps, tiled.tile.step_products, 1) {
+            let list = arguments![weights, source, target, table, items, accumulate, first, last];
+            device.launch("image_convolve", grid, list)?;
+        }
     }
     Ok(())
 }

@@ -148,7 +148,7 @@ pub(crate) struct Device {
     // Behind the libraries' handles, which are closed first.
     pub(crate) stream: Arc<CudaStream>,
     pub(crate) context: Arc<CudaContext>,
-    precision: Precision,
+    pub(crate) precision: Precision,
     /// Bytes of shared memory that a block of a large kernel may ask for.
     pub(crate) shared: usize,
 }

@@ -1,5 +1,6 @@
 //! How a convolution over images is cut into tiles whose strip of the image fits into shared memory.
 
+use super::Precision;
 use super::geometry::Geometry;
 
 /// Bytes of shared memory a block may use: two blocks share a multiprocessor.
@@ -15,6 +16,23 @@ const WEIGHTS: usize = 288;
 const FRAGMENTS: [usize; 3] = [1, 5, 9];
 /// Taps a convolution kernel has room for.
 const TAPS: usize = 64;
+/// Products that the tensor cores may add up before the sum goes on elsewhere. They cut a sum off behind its 24th bit with every eight
+/// products, and three times where factors are split: that is 5e-5 of a sum that grows evenly at most, half of it on the average.
+const LONGEST: usize = 6912;
+
+/// Cuts the steps of a sum, of this many products each, into runs that are short enough to be rounded little. Each run is shared by
+/// `parts` sums.
+pub(crate) fn runs(
+    precision: Precision,
+    steps: usize,
+    products: usize,
+    parts: usize,
+) -> impl Iterator<Item = (usize, usize)> {
+    let additions = if precision == Precision::F32 { 3 } else { 1 };
+    let longest = parts * (LONGEST / (additions * products)).max(1);
+    let runs = steps.div_ceil(longest);
+    (0..runs).map(move |run| (steps * run / runs, steps * (run + 1) / runs))
+}
 
 /// One tap: where it reads from the place of a position, and which of the window's it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +74,9 @@ pub(crate) struct Tile {
     /// Blocks of channels and fragments per warp of the weight gradient.
     pub(crate) blocks: usize,
     pub(crate) fragments: usize,
+    /// Steps of a whole sum, and products of one; zero for the weight gradient.
+    pub(crate) steps: usize,
+    pub(crate) step_products: usize,
     /// Whole items in a tile of positions.
     segments: usize,
     positions: usize,
@@ -238,6 +259,8 @@ impl Tile {
             inner: 0,
             blocks,
             fragments,
+            steps: 0,
+            step_products: 0,
             segments: 1,
             positions: image.positions(),
         })
@@ -282,6 +305,8 @@ impl Tile {
             inner,
             blocks: 1,
             fragments: 0,
+            steps: image.channels.div_ceil(block),
+            step_products: block * taps,
             segments,
             positions,
         })
@@ -383,6 +408,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn long_sums_are_cut() {
+        let list = |precision, steps, products| runs(precision, steps, products, 1).collect::<Vec<_>>();
+        assert_eq!(list(Precision::F32, 32, 72), [(0, 32)]);
+        assert_eq!(list(Precision::F32, 64, 72), [(0, 32), (32, 64)]);
+        assert_eq!(list(Precision::Tf32, 64, 72), [(0, 64)]);
+        assert_eq!(list(Precision::F32, 3, 5000), [(0, 1), (1, 2), (2, 3)]);
+        assert_eq!(list(Precision::F32, 0, 72), []);
+        assert_eq!(runs(Precision::F32, 200, 32, 2).collect::<Vec<_>>(), [(0, 100), (100, 200)]);
     }
 
     #[test]

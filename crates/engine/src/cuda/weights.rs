@@ -5,7 +5,7 @@ use super::cudnn::{Algorithm, Descriptors, Tensors};
 use super::device::{Grid, Pointer, Side, arguments};
 use super::error::CudaError;
 use super::lower::Conv;
-use super::tile::FILTERS;
+use super::tile::{FILTERS, runs};
 
 /// Weights that one block of the weight gradient without a tiling computes for 64 filters.
 const TILE_COLUMNS: usize = 128;
@@ -193,41 +193,46 @@ fn weight_gradient(
     let parts = parts(columns * filters * samples, steps).min(room.max(1));
     let (to, to_stride) = if parts == 1 { (target, stride) } else { (work.workspace, len) };
     let blocks = (columns as u32, filters as u32, (samples * parts) as u32);
-    match &conv.gradient_tile {
-        Some(tiled) => {
-            let kernel = match tiled.tile.fragments {
-                1 => "image_weight_gradient_1",
-                5 => "image_weight_gradient_5",
-                _ => "image_weight_gradient_9",
-            };
-            let grid = Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 };
-            let (table, offsets) = (&tiled.tile.table, model.tables.at(tiled.offsets));
-            let list = arguments![gradient, input, to, table, offsets, to_stride, views, parts];
-            device.launch(kernel, grid, list)?;
+    for (first, last) in runs(device.precision, steps, STEP, parts) {
+        match &conv.gradient_tile {
+            Some(tiled) => {
+                let kernel = match tiled.tile.fragments {
+                    1 => "image_weight_gradient_1",
+                    5 => "image_weight_gradient_5",
+                    _ => "image_weight_gradient_9",
+                };
+                let grid = Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 };
+                let (table, offsets) = (&tiled.tile.table, model.tables.at(tiled.offsets));
+                let list =
+                    arguments![gradient, input, to, table, offsets, to_stride, views, parts, first, last];
+                device.launch(kernel, grid, list)?;
+            }
+            None => device.launch(
+                "weight_gradient",
+                Grid { blocks, threads: 128, shared: WEIGHT_SHARED },
+                arguments![
+                    gradient,
+                    input,
+                    to,
+                    model.tables.at(conv.tables.0),
+                    model.tables.at(conv.tables.1),
+                    to_stride,
+                    out,
+                    geometry.inner(),
+                    geometry.positions(),
+                    geometry.positions_in(),
+                    geometry.input[0],
+                    geometry.input[1],
+                    geometry.input[2],
+                    geometry.groups,
+                    channels,
+                    views,
+                    parts,
+                    first,
+                    last,
+                ],
+            )?,
         }
-        None => device.launch(
-            "weight_gradient",
-            Grid { blocks, threads: 128, shared: WEIGHT_SHARED },
-            arguments![
-                gradient,
-                input,
-                to,
-                model.tables.at(conv.tables.0),
-                model.tables.at(conv.tables.1),
-                to_stride,
-                out,
-                geometry.inner(),
-                geometry.positions(),
-                geometry.positions_in(),
-                geometry.input[0],
-                geometry.input[1],
-                geometry.input[2],
-                geometry.groups,
-                channels,
-                views,
-                parts,
-            ],
-        )?,
     }
     if parts == 1 {
         return Ok(());

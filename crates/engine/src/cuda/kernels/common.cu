@@ -37,6 +37,12 @@ __device__ __forceinline__ void put(float* target, float value, int accumulate) 
     *target = accumulate ? *target + value : value;
 }
 
+// The same for two neighbours, of which the first has an even index.
+__device__ __forceinline__ void put_two(float* target, float first, float second, int accumulate) {
+    float2 there = accumulate ? *(float2*)target : make_float2(0.0f, 0.0f);
+    *(float2*)target = make_float2(there.x + first, there.y + second);
+}
+
 // Four floats of a row, as the 16-byte vector that they lie in.
 struct __align__(16) Four {
     float of[4];

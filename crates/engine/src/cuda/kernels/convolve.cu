@@ -59,10 +59,12 @@ __device__ __forceinline__ void load_rows(float* target, const float* matrix, in
 }
 
 // Each sample's weight gradient: d[o, k] = sum over views and positions of g[o, p] unfolded[k, p].
-// Grid: tiles of k, groups x tiles of o, samples x parts of their positions, each part with a gradient of its own.
+// Takes steps first..last of 32 positions each, and adds to what is there unless it begins with the first. Grid: tiles of k, groups x
+// tiles of o, samples x parts of the steps, each part with a gradient of its own.
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     weight_gradient(const float* g, const float* x, float* d, const int4* taps, const int4* places, i64 stride, int out, int inner,
-                    int positions, int plane, int depth, int height, int width, int groups, int channels, int views, int parts) {
+                    int positions, int plane, int depth, int height, int width, int groups, int channels, int views, int parts, int first,
+                    int last) {
     __shared__ int4 tap_rows[BN];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     int tiles = (out + BM - 1) / BM;
@@ -70,9 +72,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     tap_rows[threadIdx.x] = taps[n0 + threadIdx.x];
     __syncthreads();
     float c[2][8][4] = {};
-    int chunks = (positions + BK - 1) / BK, total = chunks * views;
+    int chunks = (positions + BK - 1) / BK, total = last - first;
     const i64 item = (i64)(blockIdx.z / parts) * views;
-    int part = blockIdx.z % parts, begin = (int)((i64)total * part / parts), end = (int)((i64)total * (part + 1) / parts);
+    int part = blockIdx.z % parts, begin = first + (int)((i64)total * part / parts), end = first + (int)((i64)total * (part + 1) / parts);
     auto load = [&](int step) {
         float* left = stages + (step & 1) * (BM + BN) * PITCH;
         float* right = left + BM * PITCH;
@@ -111,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 int row = row0 + 16 * i + 8 * (j >> 1), column = column0 + 8 * n + (j & 1);
-                if (row < out && column < inner) d[(i64)row * inner + column] = c[i][n][j];
+                if (row < out && column < inner) put(d + (i64)row * inner + column, c[i][n][j], first);
             }
 }
 

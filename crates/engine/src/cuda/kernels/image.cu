@@ -38,12 +38,13 @@ __device__ __forceinline__ void copy_rows(float* target, int pitch, const float*
 }
 
 // Each sample's weight gradient: d[o, (c, tap)] = sum over views and positions of g[o, p] x[c, p + tap].
-// Eight warps compute 64 filters by 32 NF weights. Grid: blocks of channels, groups x tiles of filters, samples x parts of their
-// positions, each part with a gradient of its own.
+// Takes steps first..last of 32 positions each, and adds to what is there unless it begins with the first. Eight warps compute 64
+// filters by 32 NF weights. Grid: blocks of channels, groups x tiles of filters, samples x parts of the steps, each part with a gradient
+// of its own.
 // offsets: where each weight of a block reads in the strip. Dynamic shared memory: two stages of [64][PITCH] and the strip.
 template <int NF>
 __device__ void image_weight_gradient_of(const float* g, const float* x, float* d, const Image& image, const int* offsets,
-                                         i64 stride, int views, int parts) {
+                                         i64 stride, int views, int parts, int first, int last) {
     __shared__ int places[2][BK];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
     int tiles = (image.out + 63) / 64;
@@ -59,10 +60,10 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
         offset[n] = weight < weights ? 4 * offsets[weight] : 0;
     }
     float c[2][NF][4] = {};
-    int chunks = (image.positions + BK - 1) / BK, total = chunks * views;
+    int chunks = (image.positions + BK - 1) / BK, total = last - first;
     int vector = image.width % 4 == 0 ? 4 : 1, quads = image.width / vector;
     i64 item = (i64)(blockIdx.z / parts) * views;
-    int part = blockIdx.z % parts, begin = (int)((i64)total * part / parts), end = (int)((i64)total * (part + 1) / parts);
+    int part = blockIdx.z % parts, begin = first + (int)((i64)total * part / parts), end = first + (int)((i64)total * (part + 1) / parts);
     // Where this lane starts in the strip, and how far it moves from copy to copy.
     int row0 = lane / quads, quad0 = lane % quads, row_step = 32 / quads, quad_step = 32 % quads;
     int view = begin / chunks, p0 = begin % chunks * BK;
@@ -118,14 +119,14 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
         for (int k = 0; k < BK; k += 8) {
             float a[2][4], a_low[2][4];
             load_left(a, a_low, left + ((warp & 1) * 32 + row_of) * PITCH + k + t, PITCH);
-            const char *first = strip + places[step & 1][k + t], *second = strip + places[step & 1][k + t + 4];
+            const char *near = strip + places[step & 1][k + t], *far = strip + places[step & 1][k + t + 4];
 #pragma unroll
             for (int third = 0; third < NF; third += 3) {
                 float b[3][2];
 #pragma unroll
                 for (int n = 0; n < 3 && third + n < NF; ++n) {
-                    b[n][0] = *(const float*)(first + offset[third + n]);
-                    b[n][1] = *(const float*)(second + offset[third + n]);
+                    b[n][0] = *(const float*)(near + offset[third + n]);
+                    b[n][1] = *(const float*)(far + offset[third + n]);
                 }
                 multiply_columns<3>(c, third, a, a_low, b);
             }
@@ -142,12 +143,12 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
         for (int n = 0; n < NF; ++n) {
             int column = (warp >> 1) * 8 * NF + 8 * n + 2 * t;
             float* target = d + (i64)row * inner + column;
-            float first = c[i >> 1][n][2 * (i & 1)], second = c[i >> 1][n][2 * (i & 1) + 1];
+            const float* value = c[i >> 1][n] + 2 * (i & 1);
             if (pairs && column < weights) {
-                *(float2*)target = make_float2(first, second);
+                put_two(target, value[0], value[1], first);
             } else {
-                if (column < weights) target[0] = first;
-                if (column + 1 < weights) target[1] = second;
+                if (column < weights) put(target, value[0], first);
+                if (column + 1 < weights) put(target + 1, value[1], first);
             }
         }
     }
@@ -156,8 +157,8 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
 #define IMAGE_WEIGHT_GRADIENT(NAME, NF)                                                                                            \
     extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)                                                                 \
         NAME(const float* g, const float* x, float* d, const __grid_constant__ Image image, const int* offsets, i64 stride,        \
-             int views, int parts) {                                                                                               \
-        image_weight_gradient_of<NF>(g, x, d, image, offsets, stride, views, parts);                                               \
+             int views, int parts, int first, int last) {                                                                          \
+        image_weight_gradient_of<NF>(g, x, d, image, offsets, stride, views, parts, first, last);                                  \
     }
 
 IMAGE_WEIGHT_GRADIENT(image_weight_gradient_1, 1)
@@ -166,12 +167,14 @@ IMAGE_WEIGHT_GRADIENT(image_weight_gradient_9, 9)
 
 // y[o, p] = sum over channels and taps of weight[o, (c / 8, tap, c % 8)] x[c, p + tap]. Serves the forward pass and, with the
 // weights turned round, the data gradient of a convolution of stride one. Eight warps compute 64 filters by 256 positions.
+// Takes steps first..last of `block` channels each, and adds to what is there if `accumulate` says so or it begins behind the first.
 // Grid: tiles of positions (of `segments` whole items where an item has no more than 256), tiles of filters, groups.
 // Dynamic shared memory: two stages of weights and strip, and the list of copies.
 #define COLUMNS 256
 
 extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
-    image_convolve(const float* weight, const float* x, float* y, const __grid_constant__ Image image, int items, int accumulate) {
+    image_convolve(const float* weight, const float* x, float* y, const __grid_constant__ Image image, int items, int accumulate,
+                   int first, int last) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
     int m0 = blockIdx.y * 64, group = blockIdx.z;
     int width = image.block * image.taps, pitch = width + 4;
@@ -209,7 +212,6 @@ extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
     const float* pixels = x + (item0 * image.groups + group) * image.channels * plane;
     weight += (i64)group * image.out * image.inner;
     float c[2][8][4] = {};
-    int total = (image.channels + image.block - 1) / image.block;
     __syncthreads();
     auto load = [&](int step) {
         float* left = stages + (step & 1) * size;
@@ -230,17 +232,17 @@ extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
         }
         asm volatile("cp.async.commit_group;");
     };
-    load(0);
-    for (int step = 0; step < total; ++step) {
+    load(first);
+    for (int step = first; step < last; ++step) {
         asm volatile("cp.async.wait_group 0;");
         // Behind this barrier the step's values are there, and nobody reads those of the step before any more.
         __syncthreads();
-        if (step + 1 < total) load(step + 1);
+        if (step + 1 < last) load(step + 1);
         int stage = (step & 1) * size;
         const float* left = stages + stage + ((warp & 1) * 32 + row_of) * pitch + t;
         int tap = 0;
         for (int k = 0; k < width; k += 8) {
-            const char *first = (const char*)stages + 4 * (stage + image.tap_offsets[tap]), *second = first + 16 * image.plane;
+            const char *near = (const char*)stages + 4 * (stage + image.tap_offsets[tap]), *far = near + 16 * image.plane;
             if (++tap == image.taps) {
                 tap = 0;
                 stage += 8 * image.plane;
@@ -252,8 +254,8 @@ extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
                 float b[4][2];
 #pragma unroll
                 for (int n = 0; n < 4; ++n) {
-                    b[n][0] = *(const float*)(first + place[half + n]);
-                    b[n][1] = *(const float*)(second + place[half + n]);
+                    b[n][0] = *(const float*)(near + place[half + n]);
+                    b[n][1] = *(const float*)(far + place[half + n]);
                 }
                 multiply_columns<4>(c, half, a, a_low, b);
             }
@@ -281,15 +283,11 @@ extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
                 int row = m0 + (warp & 1) * 32 + row_of + 8 * i;
                 if (row >= image.out) continue;
                 float* to = target + (i64)row * image.full_positions;
+                const float* value = c[i >> 1][n] + 2 * (i & 1);
                 if (pairs) {
-                    float2 value = make_float2(c[i >> 1][n][2 * (i & 1)], c[i >> 1][n][2 * (i & 1) + 1]);
-                    if (accumulate) {
-                        float2 there = *(float2*)to;
-                        value = make_float2(value.x + there.x, value.y + there.y);
-                    }
-                    *(float2*)to = value;
+                    put_two(to, value[0], value[1], accumulate || first);
                 } else {
-                    put(to, c[i >> 1][n][2 * (i & 1) + j], accumulate);
+                    put(to, value[j], accumulate || first);
                 }
             }
         }

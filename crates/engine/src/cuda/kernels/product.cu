@@ -2,7 +2,8 @@
 //
 // SPLIT: the tensor cores multiply in TF32 (11 bits); each float is split into a high and a low part, and the three largest of the four
 // products are added in single precision, which keeps a product's error near 2^-21. TF32: one product of the high parts alone. BF16:
-// factors are rounded to 8 bits. Sums are in single precision always.
+// factors are rounded to 8 bits. Sums are in single precision always; but the tensor cores cut a sum off where they should round it, so
+// that errors of a long one add up. Kernels therefore take a part of it at a time, and add what they get to the result so far.
 
 #define SPLIT 0
 #define TF32 1
