@@ -80,5 +80,7 @@ pub use observer::{Event, Observer, Silent, StepReport};
 pub use optimiser::{Ema, Optimiser, Rule, State as OptimiserState};
 pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
-pub use run::{Outcome, certify, evaluate, evaluate_with, resume, resume_with, start};
+pub use run::{
+    Completed, Outcome, Rehearsal, certify, complete, evaluate, evaluate_with, resume, resume_with, start,
+};
 pub use schedule::Schedule;

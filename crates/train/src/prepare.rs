@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dapple_data::{Opened, Views, open};
+use dapple_data::{Dataset, Opened, Views, open};
 use dapple_engine::Clipping;
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, Parameters};
@@ -67,7 +67,8 @@ impl Prepared {
     pub(crate) fn new(request: &Request) -> Result<Self, TrainError> {
         let Request { mut spec, base, masks } = request.clone().in_full();
         let data = open(&spec.data, &base)?;
-        complete(&mut spec, &masks, &data)?;
+        read_from(&mut spec, &*data.train);
+        solve(&mut spec, &masks)?;
         Self::assemble(spec, masks, data)
     }
 
@@ -78,25 +79,10 @@ impl Prepared {
     }
 
     fn assemble(spec: PlanSpec, masks: Vec<Mask>, data: Opened) -> Result<Self, TrainError> {
-        refuse(&spec)?;
-        let plan = Plan::check_with_masks(&spec, &masks)?;
-        refuse_plan(&plan)?;
+        let (plan, planned) = checked(&spec, &masks)?;
         let records = data.train.len() as u64;
         if plan.records() != records {
             return Err(dapple_data::DataError::Records { plan: plan.records(), data: records }.into());
-        }
-        let planned = match is_private(&spec) {
-            true => Some(plan.price(Precision::default())?),
-            false => None,
-        };
-        if let (Some(planned), Some(target)) = (&planned, spec.privacy.epsilon)
-            && planned.epsilon.upper > target
-        {
-            return Err(TrainError::setting(
-                "privacy.epsilon",
-                format!("the plan spends {:.4}, more than {target}", planned.epsilon.upper),
-                "leave privacy.noise_multiplier out to have it solved for, or set train.until_budget = true",
-            ));
         }
         let parts = parts(&plan);
         let views = parts
@@ -183,14 +169,39 @@ fn is_private(spec: &PlanSpec) -> bool {
     spec.train.private.unwrap_or(true)
 }
 
-/// Fills in what the data set and the target decide.
-fn complete(spec: &mut PlanSpec, masks: &[Mask], data: &Opened) -> Result<(), TrainError> {
-    spec.sampling.records = spec.sampling.records.or(Some(data.train.len() as u64));
+/// The plan of a request in which nothing is open, and its price; none without privacy.
+pub(crate) fn checked(spec: &PlanSpec, masks: &[Mask]) -> Result<(Plan, Option<Certificate>), TrainError> {
+    refuse(spec)?;
+    let plan = Plan::check_with_masks(spec, masks)?;
+    refuse_plan(&plan)?;
+    let planned = match is_private(spec) {
+        true => Some(plan.price(Precision::default())?),
+        false => None,
+    };
+    if let (Some(planned), Some(target)) = (&planned, spec.privacy.epsilon)
+        && planned.epsilon.upper > target
+    {
+        return Err(TrainError::setting(
+            "privacy.epsilon",
+            format!("the plan spends {:.4}, more than {target}", planned.epsilon.upper),
+            "leave privacy.noise_multiplier out to have it solved for, or set train.until_budget = true",
+        ));
+    }
+    Ok((plan, planned))
+}
+
+/// Fills in what the data set decides.
+pub(crate) fn read_from(spec: &mut PlanSpec, records: &dyn Dataset) {
+    spec.sampling.records = spec.sampling.records.or(Some(records.len() as u64));
     if spec.pipeline.image.is_none()
-        && let Some(size) = data.train.image_size()
+        && let Some(size) = records.image_size()
     {
         spec.pipeline.image = Some(Pixels { x: size.width(), y: size.height() });
     }
+}
+
+/// Fills in what the target decides.
+pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainError> {
     if !is_private(spec) {
         // The sampler needs a whole plan; nothing is certified.
         spec.privacy.noise_multiplier = spec.privacy.noise_multiplier.or(Some(1.0));

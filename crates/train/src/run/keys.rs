@@ -17,20 +17,26 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    /// The keys of a run in a folder.
     pub(super) fn new(prepared: &Prepared, folder: &Folder) -> Result<Self, TrainError> {
-        let master = match prepared.spec.train.seed {
-            Some(seed) => MasterKey::from_seed(seed),
-            None => MasterKey::from_os()?,
-        };
-        let mut sampling = master.purpose(Purpose::Sampling);
+        let mut keys = Self::fresh(prepared)?;
         // Which steps of an epoch a record joins is drawn once, and must be the same after a crash.
         let balanced =
             prepared.parts().iter().any(|part| matches!(part.sampling(), Sampling::Balanced { .. }));
         if balanced && !prepared.deterministic() {
-            sampling = kept(folder, sampling)?;
+            keys.sampling = kept(folder, keys.sampling)?;
         }
+        Ok(keys)
+    }
+
+    /// Keys that nothing else was drawn from.
+    pub(super) fn fresh(prepared: &Prepared) -> Result<Self, TrainError> {
+        let master = match prepared.spec.train.seed {
+            Some(seed) => MasterKey::from_seed(seed),
+            None => MasterKey::from_os()?,
+        };
         Ok(Self {
-            sampling,
+            sampling: master.purpose(Purpose::Sampling),
             views: master.purpose(Purpose::Views),
             step: StepKeys {
                 noise: master.purpose(Purpose::Noise),

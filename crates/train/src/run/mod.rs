@@ -2,6 +2,7 @@
 
 mod keys;
 mod open;
+mod rehearsal;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -27,6 +28,7 @@ use crate::step::{Taken, Trainer};
 use keys::Keys;
 
 pub use open::{certify, evaluate, evaluate_with};
+pub use rehearsal::{Completed, Rehearsal, complete};
 
 /// Without `train.checkpoint_every`, a checkpoint is written after so long.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
@@ -173,7 +175,7 @@ impl Run {
             self.prepared.views.clone(),
             self.keys.views.clone(),
             self.step..steps,
-            self.loader_options(),
+            loader_options(&self.prepared, self.trainer.cards()),
         )?;
         let mut pace = Pace::new();
         while self.step < steps && flow.is_continue() {
@@ -219,19 +221,6 @@ impl Run {
 
     fn sampler(&self) -> Result<Sampler, TrainError> {
         Ok(Sampler::new(&self.prepared.plan, self.prepared.data.train.len(), self.keys.sampling.clone())?)
-    }
-
-    fn loader_options(&self) -> LoaderOptions {
-        let performance = &self.prepared.spec.performance;
-        let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-        let record = self.prepared.views.iter().map(|views| 4 * views.count() * views.view_length()).max();
-        let by_memory = (MICROBATCH_BYTES / record.unwrap_or(1).max(1)).max(SMALLEST_MICROBATCH);
-        let each = performance.microbatch.map_or(by_memory, whole);
-        LoaderOptions {
-            threads: performance.threads.unwrap_or(0) as usize,
-            prefetch: performance.prefetch.map_or(2, whole),
-            microbatch: each.saturating_mul(self.trainer.cards()),
-        }
     }
 
     fn report(&self, taken: &Taken) -> StepReport<'_> {
@@ -314,6 +303,20 @@ impl Run {
         let certificate = RunCertificate::new(&self.prepared, self.ledger.history(), status)?;
         files::write_atomic(&self.folder.certificate(), certificate.to_json().as_bytes())?;
         Ok(certificate)
+    }
+}
+
+/// How many records are read ahead, for so many cards that share them.
+fn loader_options(prepared: &Prepared, cards: usize) -> LoaderOptions {
+    let performance = &prepared.spec.performance;
+    let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    let record = prepared.views.iter().map(|views| 4 * views.count() * views.view_length()).max();
+    let by_memory = (MICROBATCH_BYTES / record.unwrap_or(1).max(1)).max(SMALLEST_MICROBATCH);
+    let each = performance.microbatch.map_or(by_memory, whole);
+    LoaderOptions {
+        threads: performance.threads.unwrap_or(0) as usize,
+        prefetch: performance.prefetch.map_or(2, whole),
+        microbatch: each.saturating_mul(cards),
     }
 }
 
