@@ -28,6 +28,8 @@ pub enum Purpose {
     Split,
     /// Initial weights.
     Weights,
+    /// Which content a canary of an audit has.
+    Canaries,
 }
 
 impl Purpose {
@@ -40,6 +42,7 @@ impl Purpose {
             Self::Noise => 4,
             Self::Split => 5,
             Self::Weights => 6,
+            Self::Canaries => 7,
         }
     }
 }

@@ -1,0 +1,225 @@
+//! One run with canaries, and what an attacker learns from it.
+
+use std::sync::Arc;
+
+use dapple_data::rand_core::Rng;
+use dapple_data::{MasterKey, Purpose};
+use dapple_graph::ParameterId;
+use dapple_plan::{Plan, Sampling};
+use dapple_train::{Completed, Rehearsal, Request, TrainError, complete};
+use serde::Serialize;
+
+use crate::canaries::Canaries;
+use crate::error::AuditError;
+use crate::evidence::Evidence;
+use crate::guesses::{self, Guesses};
+use crate::rates::{self, Rates};
+
+/// So slow that the model stays what it is: weights times the largest input stay far below one.
+const LEARNING_RATE: f64 = 1e-20;
+/// Canaries unless told otherwise.
+const CANARIES: usize = 2000;
+/// What to measure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// Records about each of which a coin is guessed; without it 2000, or all records where they are fewer. More give a larger bound.
+    pub canaries: Option<usize>,
+    /// How sure the lower bound is.
+    pub confidence: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { canaries: None, confidence: 0.95 }
+    }
+}
+
+/// How the attacker's answers are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Attack {
+    /// Right guesses about the coins for which the evidence is clearest.
+    Guesses(Guesses),
+    /// How often the evidence passes a threshold under heads and under tails.
+    Rates(Rates),
+}
+
+/// A measured lower bound beside the certified upper one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Audit {
+    /// Below the true epsilon, unless the attack was luckier than `confidence` allows.
+    pub epsilon_lower_bound: f64,
+    /// How sure that is, over the coins and all randomness of the run.
+    pub confidence: f64,
+    /// What the certificate promises: above the true epsilon.
+    pub epsilon_certified: f64,
+    /// The delta of both.
+    pub delta: f64,
+    /// Whom the two contents of a canary are neighbours for.
+    pub relation: &'static str,
+    /// Records with a coin.
+    pub canaries: u64,
+    /// The attack that showed the most, and how it came out.
+    pub attack: Attack,
+    /// Steps of the run.
+    pub steps: u64,
+    /// Where it was computed.
+    pub machine: String,
+    /// What the lower bound rests on.
+    pub assumptions: Vec<String>,
+    /// The plan.
+    pub plan_hash: String,
+}
+
+impl Audit {
+    /// Whether the measurement contradicts the certificate.
+    #[must_use]
+    pub fn contradicts(&self) -> bool {
+        self.epsilon_lower_bound > self.epsilon_certified
+    }
+}
+
+/// Audits a plan. `progress` hears of every step that is taken, and of how many there are.
+///
+/// # Guarantee
+/// The lower bound exceeds the true epsilon of the training, at the plan's delta and relation, with probability at most
+/// `1 - confidence`. It says nothing about how far above it the truth may be.
+///
+/// # Errors
+/// A plan that cannot be trained, options that make no sense.
+pub fn audit(
+    request: &Request,
+    options: &Options,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Audit, AuditError> {
+    audit_completed(&complete(request)?, options, progress)
+}
+
+/// As [`audit`], of a plan in which nothing is open any more.
+///
+/// # Errors
+/// As [`audit`].
+pub fn audit_completed(
+    completed: &Completed,
+    options: &Options,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Audit, AuditError> {
+    let (plan, certificate) = (&completed.plan, &completed.certificate);
+    let &Options { canaries, confidence } = options;
+    if !(confidence > 0.0 && confidence < 1.0) {
+        return Err(AuditError::Confidence(confidence));
+    }
+    let records = usize::try_from(plan.records()).unwrap_or(usize::MAX);
+    let canaries = canaries.unwrap_or(CANARIES.min(records));
+    if canaries == 0 || canaries > records {
+        return Err(AuditError::Canaries { canaries, records });
+    }
+    let coins = coins(completed.spec.train.seed, canaries)?;
+    let attacked = Canaries::new(plan, records, coins.clone())?;
+    let mut rehearsal =
+        Rehearsal::new(completed, Arc::new(attacked.clone()), LEARNING_RATE, |shape| attacked.model(shape))?;
+    let weights = attacked.weights().map_err(TrainError::from)?;
+    let evidence = gather(&mut rehearsal, (weights, canaries), plan, progress)?;
+    let independent = parts(plan).iter().all(|part| part.sampling() != Sampling::WithoutReplacement);
+    let (epsilon_lower_bound, attack) =
+        strongest(&evidence, &coins, independent, certificate.delta, confidence);
+    Ok(Audit {
+        epsilon_lower_bound,
+        confidence,
+        epsilon_certified: certificate.epsilon.upper,
+        delta: certificate.delta,
+        relation: plan.relation().name(),
+        canaries: canaries as u64,
+        attack,
+        steps: plan.steps(),
+        machine: rehearsal.machine().to_owned(),
+        assumptions: assumptions(attack, completed.spec.train.seed.is_some()),
+        plan_hash: plan.hash().to_owned(),
+    })
+}
+
+/// The parts of a plan, in order.
+pub(crate) fn parts(plan: &Plan) -> &[Plan] {
+    if plan.phases().is_empty() { std::slice::from_ref(plan) } else { plan.phases() }
+}
+
+fn coins(seed: Option<u64>, count: usize) -> Result<Vec<bool>, AuditError> {
+    let master = match seed {
+        Some(seed) => MasterKey::from_seed(seed),
+        None => MasterKey::from_os().map_err(TrainError::from)?,
+    };
+    let mut random = master.purpose(Purpose::Canaries).step(0).stream(0);
+    Ok((0..count).map(|_| random.next_u32() & 1 == 1).collect())
+}
+
+/// Runs the plan and adds up, for every canary, what the weights behind each step say about its coin.
+fn gather(
+    rehearsal: &mut Rehearsal,
+    (weights, canaries): (ParameterId, usize),
+    plan: &Plan,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Vec<f64>, AuditError> {
+    let clip_norm = plan.max_grad_norm().unwrap_or(1.0);
+    let (mut total, mut before) = (vec![0.0; canaries], vec![0.0f32; canaries]);
+    let mut taken = 0;
+    for part in parts(plan) {
+        let evidence = Evidence::new(part);
+        // Weights move by the learning rate times the noisy sum over the batch, downhill.
+        let scale = part.batch() as f64 / (LEARNING_RATE * clip_norm);
+        for _ in 0..part.steps() {
+            let Some(parameters) = rehearsal.step()? else { return Ok(total) };
+            let own = parameters.get(weights);
+            for ((total, before), &after) in total.iter_mut().zip(&mut before).zip(own) {
+                *total += evidence.of((f64::from(after) - f64::from(*before)) * scale);
+                *before = after;
+            }
+            taken += 1;
+            progress(taken, plan.steps());
+        }
+    }
+    Ok(total)
+}
+
+/// The larger of what two attacks show, each at half of the error rate. Where a step draws records together, canaries depend on each
+/// other, and there is one attack.
+fn strongest(
+    evidence: &[f64],
+    coins: &[bool],
+    independent: bool,
+    delta: f64,
+    confidence: f64,
+) -> (f64, Attack) {
+    let error = (1.0 - confidence) / if independent { 2.0 } else { 1.0 };
+    let tries = guesses::made(evidence, coins);
+    let error_each = error / tries.len() as f64;
+    let mut best = (0.0, Attack::Guesses(tries[0]));
+    let guesses =
+        tries.iter().map(|tried| (tried.lower_bound(delta, 1.0 - error_each), Attack::Guesses(*tried)));
+    let rates = independent.then(|| {
+        let counted = rates::counted(evidence, coins, delta);
+        (counted.lower_bound(delta, 1.0 - error), Attack::Rates(counted))
+    });
+    for shown in guesses.chain(rates) {
+        if shown.0 > best.0 {
+            best = shown;
+        }
+    }
+    best
+}
+
+fn assumptions(attack: Attack, seeded: bool) -> Vec<String> {
+    let mut list = vec![
+        "the attacker sees the weights behind every step and chooses the canaries, all other records and the model"
+            .to_owned(),
+        "the coins are fair and independent, and nothing but the run tells of them".to_owned(),
+    ];
+    if matches!(attack, Attack::Rates(_)) {
+        list.push(
+            "the sampler draws records independently, and noise is independent in every weight".to_owned(),
+        );
+    }
+    if seeded {
+        list.push("train.seed is set: every run draws the same coins and the same noise".to_owned());
+    }
+    list
+}

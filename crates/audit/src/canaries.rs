@@ -1,0 +1,149 @@
+//! The records that an attacker would choose, and the model that shows them best.
+
+use dapple_data::{DataError, Dataset, Image, Target, Values};
+use dapple_geometry::{Mask, Placement, Size};
+use dapple_graph::{
+    ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Op, ParameterId, Parameters, Window,
+};
+use dapple_plan::{Plan, Relation};
+
+use crate::attack::parts;
+use crate::error::AuditError;
+
+/// The only weights that train: one for each canary.
+const WEIGHTS: &str = "canaries.weight";
+/// The score of the class that stands for no canary: so much larger than all others that those are never expected.
+const BACKGROUND: f32 = 40.0;
+/// What one red pixel is worth to the model, so that the gradient is longer than any clip norm even if a view shows a trace of it.
+const RED: f32 = 1e6;
+
+/// Black records, and among them one canary for each coin: the content on which the coin decides is red or blue, or where records are
+/// added and removed, red or absent.
+#[derive(Debug, Clone)]
+pub(crate) struct Canaries {
+    size: Size,
+    records: usize,
+    /// Heads is red.
+    coins: Vec<bool>,
+    relation: Relation,
+    /// What a coin decides on, each in an image of its own; all of the image where there is none.
+    regions: Vec<Mask>,
+}
+
+impl Canaries {
+    pub(crate) fn new(plan: &Plan, records: usize, coins: Vec<bool>) -> Result<Self, AuditError> {
+        let parts = parts(plan);
+        let size = match parts.iter().find_map(|part| part.spatial().image()) {
+            Some(size) => size,
+            None if parts.iter().any(|part| part.spatial().pipeline().is_some()) => {
+                return Err(AuditError::ImageSize);
+            }
+            None => Size::new(1, 1).map_err(|_| AuditError::ImageSize)?,
+        };
+        let regions = match plan.relation() {
+            Relation::Patch => regions(&parts[0], size).map_err(|_| AuditError::ImageSize)?,
+            _ => Vec::new(),
+        };
+        Ok(Self { size, records, coins, relation: plan.relation(), regions })
+    }
+
+    /// A model whose gradient at a canary is along the canary's own weight alone: downhill for red, uphill for blue; and whose gradient
+    /// at a black record is zero. Weights begin at zero.
+    pub(crate) fn model(&self, shape: &[usize]) -> Result<(Graph, Parameters), GraphError> {
+        let mut b = GraphBuilder::new(shape);
+        let colour = b.conv("colour", b.input(), ConvSpec::new(1, Window::square(1)))?;
+        let mean = b.add("mean", Op::AdaptiveAvgPool(vec![1, 1]), &[colour])?;
+        let scores = b.conv("canaries", mean, ConvSpec::new(self.coins.len(), Window::square(1)))?;
+        let scores = b.add("scores", Op::Reshape(vec![self.coins.len()]), &[scores])?;
+        let constant = b.parameter("background", &[1], Init::Constant(BACKGROUND), true)?;
+        let constant = b.add("background score", Op::Parameter(constant), &[])?;
+        let output = b.add("output", Op::Concat { axis: 0 }, &[scores, constant])?;
+        let mut graph = b.finish(output, Loss::CrossEntropy { label_smoothing: 0.0 })?;
+        graph.set_trainable(|name| name == WEIGHTS);
+        let mut parameters = Parameters::zeros(&graph);
+        let pixels: usize = shape[1..].iter().product();
+        let red = RED * pixels as f32;
+        for (name, values) in [("colour.weight", &[red, 0.0, -red][..]), ("background", &[BACKGROUND])] {
+            if let Some(id) = graph.find_parameter(name) {
+                parameters.get_mut(id).copy_from_slice(values);
+            }
+        }
+        Ok((graph, parameters))
+    }
+
+    /// The canaries' own weights, the same in models for views of all shapes.
+    pub(crate) fn weights(&self) -> Result<ParameterId, GraphError> {
+        let (graph, _) = self.model(&[self.channels(), 1, 1])?;
+        graph.find_parameter(WEIGHTS).ok_or_else(|| GraphError::Unknown(WEIGHTS.to_owned()))
+    }
+}
+
+/// Where the plan's region lies when crops see it most.
+fn regions(part: &Plan, size: Size) -> Result<Vec<Mask>, dapple_geometry::Error> {
+    let spatial = part.spatial();
+    let Some(protected) = spatial.protected() else { return Ok(Vec::new()) };
+    let origin = spatial.seen().and_then(|seen| seen.worst_origin).unwrap_or((0, 0));
+    let place = |region: &dapple_geometry::Region| {
+        let mask = region.to_mask()?;
+        if protected.placement() == Placement::Annotated {
+            return Ok(mask);
+        }
+        Mask::from_fn(size, |x, y| {
+            let inside = |at: u32, from: u32, length: u32| at >= from && at - from < length;
+            inside(x, origin.0, mask.size().width())
+                && inside(y, origin.1, mask.size().height())
+                && mask.get(x - origin.0, y - origin.1)
+        })
+    };
+    protected.regions().iter().map(place).collect()
+}
+
+impl Dataset for Canaries {
+    fn len(&self) -> usize {
+        self.records
+    }
+
+    /// One for each canary, and one for all other records.
+    fn classes(&self) -> u32 {
+        self.coins.len() as u32 + 1
+    }
+
+    fn channels(&self) -> usize {
+        3
+    }
+
+    fn image_size(&self) -> Option<Size> {
+        Some(self.size)
+    }
+
+    fn target(&self, record: usize) -> Result<Target, DataError> {
+        Ok(Target::Class(record.min(self.coins.len()) as u32))
+    }
+
+    fn read(&self, record: usize) -> Result<Image, DataError> {
+        let mut bytes = vec![0u8; 3 * self.size.pixels() as usize];
+        let channel = match (self.coins.get(record), self.relation) {
+            (Some(true), _) => Some(0),
+            (Some(false), Relation::Patch | Relation::Replace) => Some(2),
+            _ => None,
+        };
+        if let Some(channel) = channel {
+            let region = self.regions.get(record % self.regions.len().max(1)).map(Mask::bytes);
+            for (i, pixel) in bytes.chunks_exact_mut(3).enumerate() {
+                if region.is_none_or(|region| region[i] != 0) {
+                    pixel[channel] = u8::MAX;
+                }
+            }
+        }
+        let place = || DataError::Setting { key: "pipeline.image", problem: self.size.to_string() };
+        Image::new(self.size, 3, Values::Bytes(bytes)).ok_or_else(place)
+    }
+
+    fn place(&self, record: usize) -> String {
+        format!("canary record {record}")
+    }
+
+    fn fingerprint(&self) -> Result<String, DataError> {
+        Ok(String::new())
+    }
+}

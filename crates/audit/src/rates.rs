@@ -1,0 +1,129 @@
+//! From how often an attack says "heads" to a lower bound on epsilon, where canaries are independent of each other.
+
+use serde::Serialize;
+
+use crate::binomial;
+
+/// How often an event happened to canaries of either kind, which are independent of each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Rates {
+    /// Canaries of the kind that the event is meant for.
+    pub meant: u64,
+    /// How many of them it happened to.
+    pub meant_seen: u64,
+    /// Canaries of the other kind.
+    pub other: u64,
+    /// How many of those it happened to.
+    pub other_seen: u64,
+}
+
+impl Rates {
+    /// The largest epsilon that these counts refute: `P(event | meant) <= e^epsilon P(event | other) + delta` fails for it, with the first
+    /// chance at the lower end and the second at the upper end of their intervals (Clopper and Pearson 1934).
+    ///
+    /// # Guarantee
+    /// Above the true epsilon with probability at most `1 - confidence`, if the event was fixed before these canaries were counted and
+    /// happens to each independently.
+    #[must_use]
+    pub fn lower_bound(&self, delta: f64, confidence: f64) -> f64 {
+        let error = 0.5 * (1.0 - confidence);
+        let least = least_chance(self.meant, self.meant_seen, error) - delta;
+        // The most is one less the least chance of the opposite.
+        let most = 1.0 - least_chance(self.other, self.other - self.other_seen, error);
+        if least > most { (least / most).ln() } else { 0.0 }
+    }
+
+    /// What the bound will be about, to choose by: two deviations to the safe side of either chance.
+    fn promise(&self, delta: f64) -> f64 {
+        let share = |count: f64, of: u64| count / of.max(1) as f64;
+        let (meant, other) = (self.meant_seen as f64, self.other_seen as f64);
+        let least = share(meant - 2.0 * meant.sqrt(), self.meant) - delta;
+        least / share(other + 2.0 + 2.0 * other.sqrt(), self.other)
+    }
+}
+
+/// The largest chance with which so many successes, or more, would be less likely than `error`.
+fn least_chance(trials: u64, successes: u64, error: f64) -> f64 {
+    if successes == 0 {
+        return 0.0;
+    }
+    let odds = |chance: f64| (chance / (1.0 - chance)).ln();
+    let tail = |chance: f64| binomial::at_least(trials, successes, odds(chance));
+    let (mut low, mut high) = (0.0, 1.0);
+    // Beyond the spacing of double numbers nothing changes.
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        if tail(middle) < error { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// The events "evidence for heads at least t", and the same for tails: which of them and `t` are chosen on every other canary, to refute the
+/// most, and counted on the rest.
+pub(crate) fn counted(evidence: &[f64], coins: &[bool], delta: f64) -> Rates {
+    let half = |parity: usize| evidence.iter().zip(coins).skip(parity).step_by(2);
+    let (mut best, mut chosen) = (0.0, (f64::INFINITY, true));
+    for heads in [true, false] {
+        let mut values: Vec<(f64, bool)> =
+            half(0).map(|(value, coin)| (towards(heads, *value), *coin == heads)).collect();
+        values.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let meant = values.iter().filter(|(_, meant)| *meant).count() as u64;
+        let mut rates = Rates { meant, meant_seen: 0, other: values.len() as u64 - meant, other_seen: 0 };
+        for (threshold, meant) in values {
+            *(if meant { &mut rates.meant_seen } else { &mut rates.other_seen }) += 1;
+            let promise = rates.promise(delta);
+            if promise > best {
+                (best, chosen) = (promise, (threshold, heads));
+            }
+        }
+    }
+    let (threshold, heads) = chosen;
+    let count = |kind: bool, least: f64| {
+        half(1).filter(|(value, coin)| **coin == kind && towards(heads, **value) >= least).count() as u64
+    };
+    Rates {
+        meant: count(heads, f64::NEG_INFINITY),
+        meant_seen: count(heads, threshold),
+        other: count(!heads, f64::NEG_INFINITY),
+        other_seen: count(!heads, threshold),
+    }
+}
+
+/// Evidence for a side of the coin.
+fn towards(heads: bool, evidence: f64) -> f64 {
+    if heads { evidence } else { -evidence }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Computed with scipy.stats.beta: ppf(a, k, n - k + 1) is the lower end of Clopper and Pearson's interval.
+    #[test]
+    fn chances_agree_with_scipy() {
+        for (trials, successes, error, want) in SCIPY {
+            let got = least_chance(trials, successes, error);
+            assert!((got - want).abs() < 1e-10, "{got} {want}");
+        }
+        assert_eq!(least_chance(10, 0, 0.05), 0.0);
+    }
+
+    /// All of one kind and none of the other: `(error^(1/n) - delta) / (1 - error^(1/n))`.
+    #[test]
+    fn a_perfect_attack_is_bounded_by_its_trials() {
+        let rates = Rates { meant: 500, meant_seen: 500, other: 500, other_seen: 0 };
+        let end = 0.025f64.powf(1.0 / 500.0);
+        let want = ((end - 1e-5) / (1.0 - end)).ln();
+        assert!((rates.lower_bound(1e-5, 0.95) - want).abs() < 1e-9);
+        let none = Rates { meant_seen: 250, other_seen: 250, ..rates };
+        assert_eq!(none.lower_bound(1e-5, 0.95), 0.0);
+    }
+
+    const SCIPY: [(u64, u64, f64, f64); 5] = [
+        (100, 1, 0.025, 0.00025314603297742064),
+        (100, 50, 0.025, 0.39832112950330095),
+        (1000, 990, 0.005, 0.9787239412463835),
+        (500, 500, 0.025, 0.9926493899480923),
+        (2500, 17, 0.0125, 0.003653700947902742),
+    ];
+}
