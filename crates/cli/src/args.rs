@@ -9,7 +9,7 @@ use dapple_plan::spec::keys::{KEYS, Key};
 
 use crate::reproduce;
 use crate::verbs::{
-    account, calibrate, completions, demo, eval, inclusion, man, predict, profile, report, sweep,
+    account, audit, calibrate, completions, demo, eval, inclusion, man, predict, profile, report, sweep,
     sweep_train, train,
 };
 
@@ -43,6 +43,7 @@ pub(crate) enum Verb {
     Eval(eval::Arguments),
     Predict(predict::Arguments),
     Report(report::Arguments),
+    Audit(audit::Arguments),
     Reproduce(reproduce::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
+use dapple_audit::AuditError;
 use dapple_data::DataError;
 use dapple_plan::PlanError;
 use dapple_report::ReportError;
@@ -107,6 +108,18 @@ impl From<TrainError> for Failure {
                 Self::request(message, hint.unwrap_or_else(|| "see `dapple help train`".to_owned()))
             }
             _ => Self::Run { message, hint },
+        }
+    }
+}
+
+impl From<AuditError> for Failure {
+    fn from(error: AuditError) -> Self {
+        match error {
+            AuditError::Train(error) => error.into(),
+            other => {
+                let hint = other.hint().unwrap_or_else(|| "see `dapple help audit`".to_owned());
+                Self::request(other.to_string(), hint)
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One file a verb.
 
 pub(crate) mod account;
+pub(crate) mod audit;
 pub(crate) mod calibrate;
 pub(crate) mod completions;
 pub(crate) mod demo;
@@ -33,6 +34,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Eval(arguments) => eval::run(&arguments),
         Verb::Predict(arguments) => predict::run(&arguments),
         Verb::Report(arguments) => report::run(&arguments),
+        Verb::Audit(arguments) => audit::run(&arguments),
         Verb::Reproduce(arguments) => crate::reproduce::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments),

@@ -1,0 +1,105 @@
+//! `dapple audit`: a measured lower bound beside the certified upper one.
+
+use std::io::IsTerminal;
+
+use clap::Args;
+use dapple_audit::{Attack, Audit, Options, audit};
+use dapple_plan::number;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::machine::MachineFlags;
+use crate::{load, output};
+
+/// Attacks the training of a plan: measures an epsilon that it has at least, beside the certified one that it has at most
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The plan's data is not attacked, only counted: an audit trains on records and a model of its own, the worst that the
+certificate allows. An epsilon at least as large as the certified one ends with exit code 1.
+
+Examples:
+  dapple audit --batch 100 --records 1000 --steps 40 --noise-multiplier 0.8 --delta 1e-5
+  dapple audit plan.toml --canaries 10000"
+)]
+pub(crate) struct Arguments {
+    /// Records about which a coin is tossed and guessed; more show more [default: 2000, or all records]
+    #[arg(long, value_name = "N")]
+    canaries: Option<usize>,
+    /// How sure the measured epsilon is
+    #[arg(long, value_name = "C", default_value_t = 0.95)]
+    confidence: f64,
+    #[command(flatten)]
+    machine: MachineFlags,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut request = load::training(&arguments.common)?;
+    request.spec.performance = request.spec.performance.merge(&arguments.machine.performance());
+    let options = Options { canaries: arguments.canaries, confidence: arguments.confidence };
+    let bar = bar(arguments.common.quiet);
+    let found = audit(&request, &options, &mut |step, steps| {
+        bar.set_length(steps);
+        bar.set_position(step);
+    });
+    bar.finish_and_clear();
+    let audit = found?;
+    if arguments.common.json {
+        output::print_json(&audit)?;
+    } else {
+        output::print(&text(&audit))?;
+    }
+    if audit.contradicts() {
+        let message = "the training gives away more than its certificate allows";
+        return Err(Failure::run(message).with_hint(
+            "audit again; if it stays so, do not release models trained by this plan, and report it",
+        ));
+    }
+    Ok(())
+}
+
+fn bar(quiet: bool) -> ProgressBar {
+    if quiet || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    // The template is a constant; without it the bar is plain.
+    match ProgressStyle::with_template("audit {wide_bar:.cyan/dim} {pos}/{len}  {eta} left") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn text(audit: &Audit) -> String {
+    let attack = match &audit.attack {
+        Attack::Guesses(guesses) => {
+            format!("{} of {} guesses right", guesses.right, guesses.guessed)
+        }
+        Attack::Rates(rates) => format!(
+            "seen in {} of {} canaries that have it, and in {} of {} that do not",
+            rates.meant_seen, rates.meant, rates.other_seen, rates.other
+        ),
+    };
+    let mut lines = vec![
+        (
+            "epsilon",
+            format!(
+                ">= {}  (measured, {} sure)",
+                number::down(audit.epsilon_lower_bound, 4),
+                number::exact(audit.confidence)
+            ),
+        ),
+        ("", format!("<= {}  (certified)", number::up(audit.epsilon_certified, 4))),
+        ("delta", number::exact(audit.delta)),
+        ("relation", audit.relation.to_owned()),
+        ("attack", attack),
+        ("canaries", audit.canaries.to_string()),
+        ("steps", audit.steps.to_string()),
+        ("machine", audit.machine.clone()),
+    ];
+    lines.extend(audit.assumptions.iter().map(|assumption| ("assumes", assumption.clone())));
+    lines.push(("plan hash", audit.plan_hash.clone()));
+    lines.iter().map(|(name, value)| format!("{name:<16}  {value}\n")).collect()
+}
