@@ -15,12 +15,12 @@ use crate::{load, output};
 /// Attacks the training of a plan: measures an epsilon that it has at least, beside the certified one that it has at most
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The plan's data is not attacked, only counted: an audit trains on records and a model of its own, the worst that the
-certificate allows. An epsilon at least as large as the certified one ends with exit code 1.
+    after_help = "The plan's data is only counted: an audit trains on records and a model of its own, the worst that the
+certificate allows. A measured epsilon above the certified one ends with exit code 1.
 
 Examples:
   dapple audit --batch 100 --records 1000 --steps 40 --noise-multiplier 0.8 --delta 1e-5
-  dapple audit plan.toml --canaries 10000"
+  dapple audit plan.toml --canaries 500 --confidence 0.99"
 )]
 pub(crate) struct Arguments {
     /// Records about which a coin is tossed and guessed; more show more [default: 2000, or all records]
