@@ -82,12 +82,17 @@ impl Canaries {
 fn regions(part: &Plan, size: Size) -> Result<Vec<Mask>, dapple_geometry::Error> {
     let spatial = part.spatial();
     let Some(protected) = spatial.protected() else { return Ok(Vec::new()) };
-    let origin = spatial.seen().and_then(|seen| seen.worst_origin).unwrap_or((0, 0));
     let place = |region: &dapple_geometry::Region| {
         let mask = region.to_mask()?;
         if protected.placement() == Placement::Annotated {
             return Ok(mask);
         }
+        // Where the worst place is not known, the middle of the image is near it.
+        let middle = |all: u32, region: u32| all.saturating_sub(region) / 2;
+        let origin = spatial.seen().and_then(|seen| seen.worst_origin).unwrap_or((
+            middle(size.width(), mask.size().width()),
+            middle(size.height(), mask.size().height()),
+        ));
         Mask::from_fn(size, |x, y| {
             let inside = |at: u32, from: u32, length: u32| at >= from && at - from < length;
             inside(x, origin.0, mask.size().width())

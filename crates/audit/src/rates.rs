@@ -4,6 +4,9 @@ use serde::Serialize;
 
 use crate::binomial;
 
+/// Thresholds of the evidence, as shares of the certified epsilon.
+const THRESHOLDS: [f64; 7] = [1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2];
+
 /// How often an event happened to canaries of either kind, which are independent of each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Rates {
@@ -32,14 +35,6 @@ impl Rates {
         let most = 1.0 - least_chance(self.other, self.other - self.other_seen, error);
         if least > most { (least / most).ln() } else { 0.0 }
     }
-
-    /// What the bound will be about, to choose by: two deviations to the safe side of either chance.
-    fn promise(&self, delta: f64) -> f64 {
-        let share = |count: f64, of: u64| count / of.max(1) as f64;
-        let (meant, other) = (self.meant_seen as f64, self.other_seen as f64);
-        let least = share(meant - 2.0 * meant.sqrt(), self.meant) - delta;
-        least / share(other + 2.0 + 2.0 * other.sqrt(), self.other)
-    }
 }
 
 /// The largest chance with which so many successes, or more, would be less likely than `error`.
@@ -58,35 +53,22 @@ fn least_chance(trials: u64, successes: u64, error: f64) -> f64 {
     low
 }
 
-/// The events "evidence for heads at least t", and the same for tails: which of them and `t` are chosen on every other canary, to refute the
-/// most, and counted on the rest.
-pub(crate) fn counted(evidence: &[f64], coins: &[bool], delta: f64) -> Rates {
-    let half = |parity: usize| evidence.iter().zip(coins).skip(parity).step_by(2);
-    let (mut best, mut chosen) = (0.0, (f64::INFINITY, true));
-    for heads in [true, false] {
-        let mut values: Vec<(f64, bool)> =
-            half(0).map(|(value, coin)| (towards(heads, *value), *coin == heads)).collect();
-        values.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let meant = values.iter().filter(|(_, meant)| *meant).count() as u64;
-        let mut rates = Rates { meant, meant_seen: 0, other: values.len() as u64 - meant, other_seen: 0 };
-        for (threshold, meant) in values {
-            *(if meant { &mut rates.meant_seen } else { &mut rates.other_seen }) += 1;
-            let promise = rates.promise(delta);
-            if promise > best {
-                (best, chosen) = (promise, (threshold, heads));
-            }
+/// The events "evidence for heads at least t", and the same for tails, for thresholds that depend on the plan alone. Where the evidence is the
+/// logarithm of a ratio of likelihoods, the event for `t = epsilon` refutes epsilon best, but at a small delta it is too rare to be seen.
+pub(crate) fn counted(evidence: &[f64], coins: &[bool], certified: f64) -> Vec<Rates> {
+    let of = |heads: bool, threshold: f64| {
+        let count = |kind: bool, least: f64| {
+            let seen = |(value, coin): &(&f64, &bool)| **coin == kind && towards(heads, **value) >= least;
+            evidence.iter().zip(coins).filter(seen).count() as u64
+        };
+        Rates {
+            meant: count(heads, f64::NEG_INFINITY),
+            meant_seen: count(heads, threshold),
+            other: count(!heads, f64::NEG_INFINITY),
+            other_seen: count(!heads, threshold),
         }
-    }
-    let (threshold, heads) = chosen;
-    let count = |kind: bool, least: f64| {
-        half(1).filter(|(value, coin)| **coin == kind && towards(heads, **value) >= least).count() as u64
     };
-    Rates {
-        meant: count(heads, f64::NEG_INFINITY),
-        meant_seen: count(heads, threshold),
-        other: count(!heads, f64::NEG_INFINITY),
-        other_seen: count(!heads, threshold),
-    }
+    THRESHOLDS.iter().flat_map(|share| [true, false].map(|heads| of(heads, share * certified))).collect()
 }
 
 /// Evidence for a side of the coin.

@@ -47,6 +47,12 @@ fn honest_certificates_hold_and_something_shows() {
         ("patch without replacement", format!("{PATCH}sampling.scheme = 'without-replacement'")),
         ("disc", "region.circle = 3.0\npipeline.image = [24, 20]\npipeline.crop = [12, 12]".to_owned()),
         ("padded", format!("{PATCH}pipeline.pad = 4\npipeline.pad_mode = 'reflect'")),
+        (
+            "resized crops",
+            "region.circle = 2.0\npipeline.image = [24, 20]\npipeline.crop_scale = [0.1, 0.5]\n\
+             pipeline.crop_ratio = [0.8, 1.25]\ndata.size = [12, 12]"
+                .to_owned(),
+        ),
         ("automatic clipping", "train.clipping = 'automatic'\nprivacy.max_grad_norm = 0.1".to_owned()),
     ] {
         let audit = audited(&more);
