@@ -44,6 +44,7 @@ fn honest_certificates_hold_and_something_shows() {
         ),
         ("patch", PATCH.to_owned()),
         ("views", format!("{PATCH}pipeline.views = 3")),
+        ("mixtures", format!("{PATCH}pipeline.views = 2\nmix.self_mix = 3")),
         ("patch without replacement", format!("{PATCH}sampling.scheme = 'without-replacement'")),
         ("disc", "region.circle = 3.0\npipeline.image = [24, 20]\npipeline.crop = [12, 12]".to_owned()),
         ("padded", format!("{PATCH}pipeline.pad = 4\npipeline.pad_mode = 'reflect'")),

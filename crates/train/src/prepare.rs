@@ -6,7 +6,7 @@ use dapple_data::{Dataset, Opened, Views, open};
 use dapple_engine::Clipping;
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, Parameters};
-use dapple_plan::spec::{ClippingKind, Delta, Pixels, PlanSpec};
+use dapple_plan::spec::{ClippingKind, DataSpec, Delta, Pixels, PlanSpec};
 use dapple_plan::{Certificate, Plan, PlanError, Precision, Relation, Unknown, Value, calibrate};
 
 use crate::error::TrainError;
@@ -85,10 +85,7 @@ impl Prepared {
             return Err(dapple_data::DataError::Records { plan: plan.records(), data: records }.into());
         }
         let parts = parts(&plan);
-        let views = parts
-            .iter()
-            .map(|part| Views::new(part.spatial(), &spec.data, &*data.train))
-            .collect::<Result<Vec<_>, _>>()?;
+        let views = views(parts, &spec.data, &*data.train)?;
         let smoothing = spec.train.label_smoothing.unwrap_or(0.0);
         let graphs = views
             .iter()
@@ -167,6 +164,19 @@ pub(crate) fn parts(plan: &Plan) -> &[Plan] {
 
 fn is_private(spec: &PlanSpec) -> bool {
     spec.train.private.unwrap_or(true)
+}
+
+/// What each part of a plan shows of a record.
+pub(crate) fn views(
+    parts: &[Plan],
+    data: &DataSpec,
+    records: &dyn Dataset,
+) -> Result<Vec<Views>, TrainError> {
+    let of = |part: &Plan| {
+        let mixtures = part.averaged().self_mix;
+        Views::new(part.spatial(), data, records)?.with_mixtures(mixtures, records.target_kind())
+    };
+    Ok(parts.iter().map(of).collect::<Result<_, _>>()?)
 }
 
 /// The plan of a request in which nothing is open, and its price; none without privacy.
@@ -279,11 +289,11 @@ fn refuse_plan(plan: &Plan) -> Result<(), TrainError> {
         if averaged.shares_clip() {
             return no("privacy.records_per_clip", "records are clipped one by one here", "leave it out");
         }
-        if averaged.self_mix > 0 || averaged.synthetic > 0 {
+        if averaged.synthetic > 0 {
             return no(
-                "mix.self_mix",
-                "views are not mixed here",
-                "leave the [mix] section out; pipeline.views averages views",
+                "mix.synthetic",
+                "synthetic images are not trained with here",
+                "leave it out; mix.self_mix mixes views of a record with each other",
             );
         }
         if part.split().is_some() {

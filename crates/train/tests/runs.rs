@@ -326,6 +326,7 @@ fn wrong_requests_name_their_key_and_write_nothing() {
         ("[train]", "[train]\nlabel_smoothing = 2.0", "train.label_smoothing"),
         ("[train]", "[train]\ncheckpoint_every = 0", "train.checkpoint_every"),
         ("[train]", "[performance]\ndevice = 'cuda:99'\n[train]", "cuda:99"),
+        ("[train]", "[mix]\nsynthetic = 2\n[train]", "mix.synthetic"),
         ("[train]", "[mix]\nself_mix = 2\n[train]", "mix.self_mix"),
         ("[privacy]", "[privacy]\nrelation = 'user'", "privacy.relation"),
         ("[privacy]", "[privacy]\nmax_grad_norm = 0.0", "privacy.max_grad_norm"),
@@ -394,4 +395,23 @@ fn a_run_has_one_owner() {
     let mut second = Second(&out, false);
     start(&request(folder.path(), &plan("", "batch = 10\nsteps = 3")), &out, &mut second).unwrap();
     assert!(second.1);
+}
+
+/// Mixtures of views cost nothing and change what is learned.
+#[test]
+fn views_are_mixed() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path(), "train", 40, 8);
+    let run = |name: &str, mix: &str| {
+        let plan = format!(
+            "[model]\nname = 'linear'\n[optimiser]\nlearning_rate = 0.5\n[privacy]\nnoise_multiplier = 1.0\ndelta = 1e-3\n\
+             [pipeline]\ncrop = [6, 6]\nviews = 2\n{mix}[sampling]\nbatch = 10\nsteps = 6\n[train]\nseed = 2\n"
+        );
+        let out = folder.path().join(name);
+        let outcome = start(&request(folder.path(), &plan), &out, &mut Silent).unwrap();
+        (outcome.certificate.spent.unwrap().epsilon, model_bytes(&out))
+    };
+    let (plain, mixed) = (run("plain", ""), run("mixed", "[mix]\nself_mix = 3\n"));
+    assert_eq!(plain.0, mixed.0);
+    assert_ne!(plain.1, mixed.1);
 }

@@ -6,6 +6,7 @@ mod crop;
 mod label_tests;
 mod labels;
 mod mapping;
+mod mixtures;
 mod normalise;
 mod resample;
 mod source;
@@ -50,6 +51,8 @@ pub struct Views {
     crop: Option<CropDistribution>,
     after: Vec<Operation>,
     views: usize,
+    /// Mixtures of two views, behind them.
+    mixtures: usize,
     flip: bool,
     output: Size,
     normalise: Normalise,
@@ -109,13 +112,13 @@ impl Views {
         }
         let normalise = Normalise::new(channels, data.mean.as_deref(), data.std.as_deref())?;
         let flip = data.flip.unwrap_or(false);
-        Ok(Self { image, before, crop, after, views, flip, output, normalise })
+        Ok(Self { image, before, crop, after, views, mixtures: 0, flip, output, normalise })
     }
 
-    /// Views of a record.
+    /// Views of a record, mixtures among them.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.views
+        self.views + self.mixtures
     }
 
     /// What the model sees of one view: `[channels, height, width]`.
@@ -136,16 +139,17 @@ impl Views {
         self.output.pixels() as usize
     }
 
-    /// Draws the views of a training image.
+    /// Draws the views of a training image, and the mixtures behind them.
     ///
     /// # Shapes
-    /// `output` is `[views, channels, height, width]`.
+    /// `output` is `[count, channels, height, width]`.
     ///
     /// # Errors
     /// An image that is not of the plan's size, or into which the crop does not fit.
     pub fn draw(&self, image: &Image, random: &mut impl Rng, output: &mut [f32]) -> Result<(), DataError> {
         self.check_size(image)?;
         self.show(image, |reaching| self.places(reaching, random), output)?;
+        self.mix(random, output);
         Ok(())
     }
 

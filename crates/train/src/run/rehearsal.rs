@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dapple_data::{Dataset, Loader, Opened, Sampler, Views, open};
+use dapple_data::{Dataset, Loader, Opened, Sampler, open};
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, GraphError, Parameters};
 use dapple_plan::spec::{DataSpec, OptimiserSpec, PlanSpec, TrainSpec};
@@ -11,7 +11,7 @@ use dapple_plan::{Certificate, Plan, PlanError};
 use super::keys::Keys;
 use super::loader_options;
 use crate::error::TrainError;
-use crate::prepare::{Prepared, Request, checked, parts, read_from, solve};
+use crate::prepare::{Prepared, Request, checked, parts, read_from, solve, views};
 use crate::step::{StepKeys, Trainer};
 
 /// A request in which nothing is open any more, and what it costs.
@@ -73,10 +73,7 @@ impl Rehearsal {
         let optimiser = OptimiserSpec { learning_rate: Some(learning_rate), ..OptimiserSpec::default() };
         let train =
             TrainSpec { clipping: spec.train.clipping, seed: spec.train.seed, ..TrainSpec::default() };
-        let views = parts(&plan)
-            .iter()
-            .map(|part| Views::new(part.spatial(), &data, &*records))
-            .collect::<Result<Vec<_>, _>>()?;
+        let views = views(parts(&plan), &data, &*records)?;
         let (_, parameters) = model(&views[0].shape())?;
         let graphs = views
             .iter()
