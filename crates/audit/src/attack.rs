@@ -19,6 +19,8 @@ use crate::rates::{self, Rates};
 const LEARNING_RATE: f64 = 1e-20;
 /// Canaries unless told otherwise.
 const CANARIES: usize = 2000;
+/// Every canary is a weight of the model, and every record's gradient has all of them.
+const MOST_CANARIES: usize = 100_000;
 /// What to measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
@@ -110,9 +112,9 @@ pub fn audit_completed(
         return Err(AuditError::Confidence(confidence));
     }
     let records = usize::try_from(plan.records()).unwrap_or(usize::MAX);
-    let canaries = canaries.unwrap_or(CANARIES.min(records));
-    if canaries == 0 || canaries > records {
-        return Err(AuditError::Canaries { canaries, records });
+    let (canaries, most) = (canaries.unwrap_or(CANARIES.min(records)), MOST_CANARIES.min(records));
+    if canaries == 0 || canaries > most {
+        return Err(AuditError::Canaries { canaries, most });
     }
     let coins = coins(completed.spec.train.seed, canaries)?;
     let attacked = Canaries::new(plan, records, coins.clone())?;

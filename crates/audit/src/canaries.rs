@@ -1,7 +1,7 @@
 //! The records that an attacker would choose, and the model that shows them best.
 
 use dapple_data::{DataError, Dataset, Image, Target, Values};
-use dapple_geometry::{Mask, Placement, Size};
+use dapple_geometry::{Mask, Placement, Region, Size};
 use dapple_graph::{
     ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Op, ParameterId, Parameters, Window,
 };
@@ -16,6 +16,8 @@ const WEIGHTS: &str = "canaries.weight";
 const BACKGROUND: f32 = 40.0;
 /// What one red pixel is worth to the model, so that the gradient is longer than any clip norm even if a view shows a trace of it.
 const RED: f32 = 1e6;
+/// Pixels of an image, of which several are in memory at once.
+const MOST_PIXELS: u64 = 1 << 26;
 
 /// Black records, and among them one canary for each coin: the content on which the coin decides is red or blue, or where records are
 /// added and removed, red or absent.
@@ -36,12 +38,15 @@ impl Canaries {
         let size = match parts.iter().find_map(|part| part.spatial().image()) {
             Some(size) => size,
             None if parts.iter().any(|part| part.spatial().pipeline().is_some()) => {
-                return Err(AuditError::ImageSize);
+                return Err(AuditError::Image { problem: "the size of the images is not given".to_owned() });
             }
-            None => Size::new(1, 1).map_err(|_| AuditError::ImageSize)?,
+            None => Size::new(1, 1).map_err(impossible)?,
         };
+        if size.pixels() > MOST_PIXELS {
+            return Err(AuditError::Image { problem: format!("images of {size} are too large to be made") });
+        }
         let regions = match plan.relation() {
-            Relation::Patch => regions(&parts[0], size).map_err(|_| AuditError::ImageSize)?,
+            Relation::Patch => regions(&parts[0], size).map_err(impossible)?,
             _ => Vec::new(),
         };
         Ok(Self { size, records, coins, relation: plan.relation(), regions })
@@ -78,15 +83,19 @@ impl Canaries {
     }
 }
 
+fn impossible(error: dapple_geometry::Error) -> AuditError {
+    AuditError::Image { problem: error.to_string() }
+}
+
 /// Where the plan's region lies when crops see it most.
 fn regions(part: &Plan, size: Size) -> Result<Vec<Mask>, dapple_geometry::Error> {
     let spatial = part.spatial();
     let Some(protected) = spatial.protected() else { return Ok(Vec::new()) };
-    let place = |region: &dapple_geometry::Region| {
-        let mask = region.to_mask()?;
-        if protected.placement() == Placement::Annotated {
-            return Ok(mask);
+    let place = |region: &Region| {
+        if let (Region::Mask(mask), Placement::Annotated) = (region, protected.placement()) {
+            return Ok(mask.clone());
         }
+        let mask = region.to_mask()?;
         // Where the worst place is not known, the middle of the image is near it.
         let middle = |all: u32, region: u32| all.saturating_sub(region) / 2;
         let origin = spatial.seen().and_then(|seen| seen.worst_origin).unwrap_or((
@@ -135,7 +144,7 @@ impl Dataset for Canaries {
         if let Some(channel) = channel {
             let region = self.regions.get(record % self.regions.len().max(1)).map(Mask::bytes);
             for (i, pixel) in bytes.chunks_exact_mut(3).enumerate() {
-                if region.is_none_or(|region| region[i] != 0) {
+                if region.is_none_or(|region| region.get(i).is_some_and(|&inside| inside != 0)) {
                     pixel[channel] = u8::MAX;
                 }
             }

@@ -9,17 +9,20 @@ pub enum AuditError {
     /// A probability that is none, or that promises nothing or too much.
     #[error("a confidence of {0} is not between 0 and 1")]
     Confidence(f64),
-    /// No canaries, or more than there are records.
-    #[error("{canaries} canaries among {records} records")]
+    /// No canaries, or more than there are records or room for.
+    #[error("{canaries} canaries, not between 1 and {most}")]
     Canaries {
         /// Canaries asked for.
         canaries: usize,
-        /// Records of the plan.
-        records: usize,
+        /// The most that this plan may have.
+        most: usize,
     },
-    /// The plan crops images whose size it does not tell.
-    #[error("pipeline.image: the size of the images is not given")]
-    ImageSize,
+    /// Images that cannot be made.
+    #[error("pipeline.image: {problem}")]
+    Image {
+        /// What is wrong with them.
+        problem: String,
+    },
     /// The plan, or its training.
     #[error(transparent)]
     Train(#[from] TrainError),
@@ -31,8 +34,8 @@ impl AuditError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Confidence(_) => Some("give a share such as 0.95".to_owned()),
-            Self::Canaries { records, .. } => Some(format!("give between 1 and {records}")),
-            Self::ImageSize => Some("give it: --image WxH".to_owned()),
+            Self::Canaries { most, .. } => Some(format!("give at most {most}")),
+            Self::Image { .. } => Some("give their size: --image WxH".to_owned()),
             Self::Train(error) => error.hint(),
         }
     }

@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use dapple_audit::{Audit, AuditError, Options, audit, audit_completed};
+use dapple_geometry::{Mask, Size};
 use dapple_plan::PlanSpec;
 use dapple_train::{Request, complete};
 
-/// A plan of 1000 records and 40 steps; seeds make every random number the same each time.
+/// A plan of 1000 records and, unless there are phases, 40 steps; seeds make every random number the same each time.
 fn request(more: &str) -> Request {
     let mut spec = PlanSpec::from_toml(
         r"
@@ -45,6 +46,11 @@ fn honest_certificates_hold_and_something_shows() {
         ("patch", PATCH.to_owned()),
         ("views", format!("{PATCH}pipeline.views = 3")),
         ("mixtures", format!("{PATCH}pipeline.views = 2\nmix.self_mix = 3")),
+        (
+            "phases",
+            "[[phases]]\nsteps = 10\nnoise_multiplier = 1.0\n[[phases]]\nsteps = 20\nbatch = 150\n"
+                .to_owned(),
+        ),
         ("patch without replacement", format!("{PATCH}sampling.scheme = 'without-replacement'")),
         ("disc", "region.circle = 3.0\npipeline.image = [24, 20]\npipeline.crop = [12, 12]".to_owned()),
         ("padded", format!("{PATCH}pipeline.pad = 4\npipeline.pad_mode = 'reflect'")),
@@ -88,14 +94,16 @@ fn wrong_requests_are_named() {
     let options = Options::default();
     for canaries in [0, 1001] {
         let error = refused(Options { canaries: Some(canaries), ..options }, "");
-        assert!(matches!(error, AuditError::Canaries { records: 1000, .. }) && error.hint().is_some());
+        assert!(matches!(error, AuditError::Canaries { most: 1000, .. }) && error.hint().is_some());
     }
     for confidence in [0.0, 1.0, f64::NAN] {
         let error = refused(Options { confidence, ..options }, "");
         assert!(matches!(error, AuditError::Confidence(_)) && error.hint().is_some());
     }
-    let error = refused(options, "pipeline.crop = [12, 12]");
-    assert!(matches!(error, AuditError::ImageSize) && error.hint().is_some());
+    for more in ["pipeline.crop = [12, 12]", "pipeline.crop = [12, 12]\npipeline.image = [100000, 100000]"] {
+        let error = refused(options, more);
+        assert!(matches!(error, AuditError::Image { .. }) && error.hint().is_some());
+    }
     assert!(matches!(refused(options, "train.private = false"), AuditError::Train(_)));
 }
 
@@ -107,4 +115,16 @@ fn every_step_is_told() {
     let audit = audit(&request(""), &options, &mut |step, all| steps.push((step, all))).unwrap();
     assert_eq!(steps, (1..=40).map(|step| (step, 40)).collect::<Vec<_>>());
     assert_eq!((audit.canaries, audit.steps), (10, 40));
+}
+
+/// A region that was drawn in the image: a canary is red or blue just there.
+#[test]
+fn annotated_regions_are_attacked() {
+    let size = Size::new(24, 20).unwrap();
+    let mask = Mask::from_fn(size, |x, y| (15..19).contains(&x) && (3..18).contains(&y) && x != y).unwrap();
+    let mut request = request("region.placement = 'annotated'\npipeline.crop = [12, 12]");
+    request.spec.region.mask = Some("faces.png".to_owned());
+    request.masks = vec![mask];
+    let audit = audit(&request, &Options::default(), &mut |_, _| {}).unwrap();
+    assert!(audit.epsilon_lower_bound > 1.0 && !audit.contradicts(), "{audit:?}");
 }
