@@ -34,7 +34,7 @@ impl AuditError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Confidence(_) => Some("give a share such as 0.95".to_owned()),
-            Self::Canaries { most, .. } => Some(format!("give at most {most}")),
+            Self::Canaries { most, .. } => Some(format!("give a number from 1 to {most}")),
             Self::Image { .. } => Some("give their size: --image WxH".to_owned()),
             Self::Train(error) => error.hint(),
         }

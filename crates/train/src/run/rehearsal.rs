@@ -6,7 +6,7 @@ use dapple_data::{Dataset, Loader, Opened, Sampler, open};
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, GraphError, Parameters};
 use dapple_plan::spec::{DataSpec, OptimiserSpec, PlanSpec, TrainSpec};
-use dapple_plan::{Certificate, Plan, PlanError};
+use dapple_plan::{Certificate, Plan};
 
 use super::keys::Keys;
 use super::loader_options;
@@ -39,10 +39,9 @@ pub fn complete(request: &Request) -> Result<Completed, TrainError> {
     }
     solve(&mut spec, &masks)?;
     let (plan, certificate) = checked(&spec, &masks)?;
-    let certificate = certificate.ok_or(TrainError::Plan(PlanError::Missing {
-        key: "train.private",
-        why: "a run without privacy promises nothing",
-    }))?;
+    let certificate = certificate.ok_or_else(|| {
+        TrainError::setting("train.private", "a run without privacy promises nothing", "leave it out")
+    })?;
     Ok(Completed { spec, masks, plan, certificate })
 }
 
