@@ -32,7 +32,7 @@ PRECISIONS = ["tf32", "f32", "bf16"]
 PEERS = {"tf32": ["pytorch", "opacus", "opacus-tf32", "opacus-ghost"], "f32": ["pytorch", "opacus"], "bf16": ["pytorch", "opacus"]}
 # Models whose peers are measured in more than TF32 unasked: the others would take minutes.
 SMALL = ["wrn-16-4"]
-# How often `--limit` doubles a batch at most.
+# How often a batch is doubled at most, until the card's memory is full.
 DOUBLINGS = 5
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # Seconds after which no further step is started; warm-ups and five steps always run.
@@ -193,7 +193,7 @@ def measure(models, batch, precisions, limit):
     for precision in precisions or PRECISIONS:
         for model in models:
             yield ours(binary, model, first[model], precision)
-        doublings = DOUBLINGS if limit and precision == "tf32" else 0
+        doublings = DOUBLINGS if limit and not batch and precision == "tf32" else 0
         compared = [model for model in models if precisions or precision == "tf32" or model in SMALL]
         work = {model: [first[model] << doubling for doubling in range(doublings + 1)] for model in compared}
         largest = dict(first)
@@ -230,9 +230,9 @@ def table(rows):
 def main():
     parser = argparse.ArgumentParser(prog="bench/peers/run gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=MODELS, help=f"one model; without it {', '.join(BATCHES)}")
-    parser.add_argument("--batch", type=int, help="samples of a step")
+    parser.add_argument("--batch", type=int, help="samples of a step; without it batches double until the card's memory is full, for each peer")
     parser.add_argument("--precision", choices=PRECISIONS, help="of all systems")
-    parser.add_argument("--limit", action="store_true", help="doubles the batch until the card's memory is full, for each peer")
+    parser.add_argument("--quick", action="store_true", help="only the first batch of each model")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     parser.add_argument("--work", help=argparse.SUPPRESS)
@@ -243,7 +243,7 @@ def main():
     models = [arguments.model] if arguments.model else list(BATCHES)
     precisions = [arguments.precision] if arguments.precision else None
     rows = []
-    for row in measure(models, arguments.batch, precisions, arguments.limit):
+    for row in measure(models, arguments.batch, precisions, not arguments.quick):
         rows.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
     print(json.dumps({"rows": rows}) if arguments.json else table(rows))
