@@ -122,7 +122,7 @@ pub fn audit_completed(
         Rehearsal::new(completed, Arc::new(attacked.clone()), LEARNING_RATE, |shape| attacked.model(shape))?;
     let weights = attacked.weights().map_err(TrainError::from)?;
     let evidence = gather(&mut rehearsal, (weights, canaries), plan, progress)?;
-    let independent = parts(plan).iter().all(|part| part.sampling() != Sampling::WithoutReplacement);
+    let independent = plan.parts().iter().all(|part| part.sampling() != Sampling::WithoutReplacement);
     let epsilon_certified = certificate.epsilon.upper;
     let sought = (epsilon_certified, certificate.delta, confidence);
     let (epsilon_lower_bound, attack) = strongest(&evidence, &coins, independent, sought);
@@ -139,11 +139,6 @@ pub fn audit_completed(
         assumptions: assumptions(attack, completed.spec.train.seed.is_some()),
         plan_hash: plan.hash().to_owned(),
     })
-}
-
-/// The parts of a plan, in order.
-pub(crate) fn parts(plan: &Plan) -> &[Plan] {
-    if plan.phases().is_empty() { std::slice::from_ref(plan) } else { plan.phases() }
 }
 
 fn coins(seed: Option<u64>, count: usize) -> Result<Vec<bool>, AuditError> {
@@ -165,7 +160,7 @@ fn gather(
     let clip_norm = plan.max_grad_norm().unwrap_or(1.0);
     let (mut total, mut before) = (vec![0.0; canaries], vec![0.0f32; canaries]);
     let mut taken = 0;
-    for part in parts(plan) {
+    for part in plan.parts() {
         let evidence = Evidence::new(part);
         // Weights move by the learning rate times the noisy sum over the batch, downhill.
         let scale = part.batch() as f64 / (LEARNING_RATE * clip_norm);

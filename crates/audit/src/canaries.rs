@@ -7,7 +7,6 @@ use dapple_graph::{
 };
 use dapple_plan::{Plan, Relation};
 
-use crate::attack::parts;
 use crate::error::AuditError;
 
 /// The only weights that train: one for each canary.
@@ -34,7 +33,7 @@ pub(crate) struct Canaries {
 
 impl Canaries {
     pub(crate) fn new(plan: &Plan, records: usize, coins: Vec<bool>) -> Result<Self, AuditError> {
-        let parts = parts(plan);
+        let parts = plan.parts();
         let size = match parts.iter().find_map(|part| part.spatial().image()) {
             Some(size) => size,
             None if parts.iter().any(|part| part.spatial().pipeline().is_some()) => {

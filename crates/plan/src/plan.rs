@@ -153,8 +153,9 @@ impl Plan {
         &self.phases
     }
 
-    /// The phases, or the plan itself.
-    pub(crate) fn parts(&self) -> &[Self] {
+    /// The phases, or where there are none the plan itself.
+    #[must_use]
+    pub fn parts(&self) -> &[Self] {
         if self.phases.is_empty() { std::slice::from_ref(self) } else { &self.phases }
     }
 

@@ -14,7 +14,6 @@ use crate::evaluation::{Look, Method, Segmenter, probabilities};
 use crate::folder::Folder;
 use crate::inference::Inference;
 use crate::model;
-use crate::prepare::parts;
 
 /// Weights of red, green and blue in a pixel's brightness (ITU-R BT.601), for models that see one value a pixel.
 const BRIGHTNESS: [f32; 3] = [0.299, 0.587, 0.114];
@@ -50,7 +49,7 @@ impl Predictor {
         spec.performance = spec.performance.merge(performance);
         let description = ModelDescription::read(folder)?;
         let plan = Plan::check_with_masks(&spec, &masks)?;
-        let spatial = parts(&plan)[parts(&plan).len() - 1].spatial();
+        let spatial = plan.parts()[plan.parts().len() - 1].spatial();
         let views = Views::of_channels(spatial, &spec.data, description.channels, spatial.image())?;
         let classes = description.classes.len();
         let look = look.check(&spec.train, description.answers.into())?;

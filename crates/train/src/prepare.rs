@@ -84,7 +84,7 @@ impl Prepared {
         if plan.records() != records {
             return Err(dapple_data::DataError::Records { plan: plan.records(), data: records }.into());
         }
-        let parts = parts(&plan);
+        let parts = plan.parts();
         let views = views(parts, &spec.data, &*data.train)?;
         let smoothing = spec.train.label_smoothing.unwrap_or(0.0);
         let graphs = views
@@ -106,7 +106,7 @@ impl Prepared {
 
     /// The parts of the plan, in order.
     pub(crate) fn parts(&self) -> &[Plan] {
-        parts(&self.plan)
+        self.plan.parts()
     }
 
     pub(crate) fn private(&self) -> bool {
@@ -155,11 +155,6 @@ impl Prepared {
         }
         Ok(Some(Plan::check_with_masks(&spec, &self.masks)?.price(Precision::default())?))
     }
-}
-
-/// The phases of a plan, or the plan itself where it has none.
-pub(crate) fn parts(plan: &Plan) -> &[Plan] {
-    if plan.phases().is_empty() { std::slice::from_ref(plan) } else { plan.phases() }
 }
 
 fn is_private(spec: &PlanSpec) -> bool {
@@ -267,7 +262,7 @@ fn refuse(spec: &PlanSpec) -> Result<(), TrainError> {
 /// Plans that can be priced and not yet be trained.
 fn refuse_plan(plan: &Plan) -> Result<(), TrainError> {
     let no = |key, problem: &str, hint: &str| Err(TrainError::setting(key, problem, hint));
-    for part in parts(plan) {
+    for part in plan.parts() {
         match part.relation() {
             Relation::Masked => {
                 return no(

@@ -67,7 +67,7 @@ impl Sampler {
         if plan.records() != records {
             return Err(DataError::Records { plan: plan.records(), data: records });
         }
-        let parts = if plan.phases().is_empty() { std::slice::from_ref(plan) } else { plan.phases() };
+        let parts = plan.parts();
         let mut first_step = 0;
         let mut phases = Vec::with_capacity(parts.len());
         for part in parts {

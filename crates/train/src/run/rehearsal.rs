@@ -11,7 +11,7 @@ use dapple_plan::{Certificate, Plan};
 use super::keys::Keys;
 use super::loader_options;
 use crate::error::TrainError;
-use crate::prepare::{Prepared, Request, checked, parts, read_from, solve, views};
+use crate::prepare::{Prepared, Request, checked, read_from, solve, views};
 use crate::step::{StepKeys, Trainer};
 
 /// A request in which nothing is open any more, and what it costs.
@@ -72,7 +72,7 @@ impl Rehearsal {
         let optimiser = OptimiserSpec { learning_rate: Some(learning_rate), ..OptimiserSpec::default() };
         let train =
             TrainSpec { clipping: spec.train.clipping, seed: spec.train.seed, ..TrainSpec::default() };
-        let views = views(parts(&plan), &data, &*records)?;
+        let views = views(plan.parts(), &data, &*records)?;
         let (_, parameters) = model(&views[0].shape())?;
         let graphs = views
             .iter()
