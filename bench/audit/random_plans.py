@@ -1,0 +1,76 @@
+"""Audits random plans and counts those that contradict their certificates.
+
+Run: cargo build --release -p dapple-cli && python3 bench/audit/random_plans.py [--plans N] [--seed S] [--confidence C]
+Exits with 1 where more audits contradict than the confidence allows.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+DAPPLE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "release" / "dapple"
+
+
+def plan(draw):
+    """Flags of a plan: any sampling, records or patches, crops, padding and views."""
+    records, steps = draw.choice([200, 1000, 3000]), draw.choice([3, 10, 40])
+    sampling = draw.choice(["poisson", "poisson", "without-replacement", "balanced"])
+    batch = max(1, int(records * 10 ** draw.uniform(-1.5, 0)))
+    flags = ["--sampling", sampling]
+    if sampling == "balanced":
+        per_record = draw.randint(1, steps)
+        batch = max(1, records * per_record // steps)
+        flags += ["--per-record", per_record]
+    flags += ["--records", records, "--batch", batch, "--steps", steps]
+    flags += ["--noise-multiplier", round(10 ** draw.uniform(-0.5, 0.5), 3), "--delta", draw.choice([1e-5, 1e-3, 1e-2, 0.1])]
+    if draw.random() < 1 / 3:
+        fixed = sampling == "without-replacement"
+        return [*flags, "--relation", "replace" if fixed else draw.choice(["replace", "add-remove"])]
+    width, height = draw.randint(12, 40), draw.randint(12, 40)
+    flags += ["--image", f"{width}x{height}", "--crop", f"{draw.randint(4, width)}x{draw.randint(4, height)}"]
+    flags += ["--patch", f"{draw.randint(1, width // 2)}x{draw.randint(1, height // 2)}", "--views", draw.choice([1, 1, 2, 4])]
+    if draw.random() < 0.4:
+        flags += ["--pad", draw.randint(1, 5), "--pad-mode", draw.choice(["zero", "reflect", "replicate", "wrap"])]
+    return flags
+
+
+def audit(flags, confidence):
+    """The answer of one audit; a contradiction ends it with 1."""
+    words = [DAPPLE, "audit", "--json", "--quiet", "--device", "cpu", "--confidence", confidence, *flags]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    if done.returncode not in (0, 1) or not done.stdout:
+        sys.exit(f"{' '.join(map(str, flags))}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plans", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--confidence", type=float, default=0.9)
+    arguments = parser.parse_args()
+    draw = random.Random(arguments.seed)
+    shares, contradictions = [], 0
+    for _ in range(arguments.plans):
+        flags = plan(draw)
+        answer = audit(flags, arguments.confidence)
+        measured, certified = answer["epsilon_lower_bound"], answer["epsilon_certified"]
+        if measured > certified:
+            contradictions += 1
+            print("contradicts:", *flags, measured, certified)
+        elif measured > 0:
+            shares.append(measured / certified)
+    shown = f"{len(shares)} show something, at most {max(shares, default=0):.0%} of what is certified"
+    print(f"{arguments.plans} plans, {contradictions} contradict; {shown}")
+    # Three deviations above what chance may do.
+    expected = (1 - arguments.confidence) * arguments.plans
+    sys.exit(contradictions > expected + 3 * expected**0.5)
+
+
+if __name__ == "__main__":
+    main()
