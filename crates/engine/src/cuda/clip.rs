@@ -3,7 +3,7 @@
 use super::cudnn::{Direction, Tensors};
 use super::device::{Grid, Pointer, Side, arguments};
 use super::error::CudaError;
-use super::lower::Kind;
+use super::kind::Kind;
 use super::run::Run;
 use crate::layout::Layout;
 

@@ -2,7 +2,7 @@
 
 use super::device::{Grid, address, arguments};
 use super::error::CudaError;
-use super::lower::Kind;
+use super::kind::Kind;
 use super::memory::Work;
 use super::run::Run;
 use super::step::Step;

@@ -5,7 +5,8 @@ use std::ops::Range;
 use dapple_graph::Graph;
 use dapple_graph::plan::Lifetime;
 
-use super::lower::{Conv, Kind, Steps};
+use super::kind::{Conv, Kind};
+use super::lower::Steps;
 use super::sharing::{Contribution, Sharing, backward};
 use crate::layout::Layout;
 

@@ -8,7 +8,7 @@ use super::convolution::{self, Card, Choices};
 use super::cudnn::{Direction, Tensors};
 use super::device::{Device, Grid, Pointer, Side, arguments};
 use super::error::{CudaError, call};
-use super::lower::{Conv, Kind, Move};
+use super::kind::{Conv, Kind, Move};
 use super::memory::{Model, Work};
 use super::norm::Group;
 use super::program::Program;

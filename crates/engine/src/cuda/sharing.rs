@@ -1,6 +1,7 @@
 //! How the gradients of a value's readers meet, and which gradients lie in one memory.
 
-use super::lower::{Kind, Steps};
+use super::kind::Kind;
+use super::lower::Steps;
 
 /// How an input's gradient meets those of its other readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

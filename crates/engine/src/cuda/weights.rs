@@ -4,7 +4,7 @@ use super::convolution::{Card, Choice};
 use super::cudnn::{Algorithm, Descriptors, Tensors};
 use super::device::{Grid, Pointer, Side, arguments};
 use super::error::CudaError;
-use super::lower::Conv;
+use super::kind::Conv;
 use super::tile::{FILTERS, runs};
 
 /// Weights that one block of the weight gradient without a tiling computes for 64 filters.
