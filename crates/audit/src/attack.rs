@@ -13,7 +13,7 @@ use crate::canaries::Canaries;
 use crate::error::AuditError;
 use crate::evidence::Evidence;
 use crate::guesses::{self, Guesses};
-use crate::rates::{self, Rates};
+use crate::rates::{self, Dependence, Rates};
 
 /// So slow that the model stays what it is: weights times the largest input stay far below one.
 const LEARNING_RATE: f64 = 1e-20;
@@ -122,10 +122,14 @@ pub fn audit_completed(
         Rehearsal::new(completed, Arc::new(attacked.clone()), LEARNING_RATE, |shape| attacked.model(shape))?;
     let weights = attacked.weights().map_err(TrainError::from)?;
     let evidence = gather(&mut rehearsal, (weights, canaries), plan, progress)?;
-    let independent = plan.parts().iter().all(|part| part.sampling() != Sampling::WithoutReplacement);
+    // More of a canary in the batches moves its evidence one way, so that what is counted is associated as the draws are.
+    let dependence = match plan.parts().iter().any(|part| part.sampling() == Sampling::WithoutReplacement) {
+        true => Dependence::NegativelyAssociated,
+        false => Dependence::Independent,
+    };
     let epsilon_certified = certificate.epsilon.upper;
     let sought = (epsilon_certified, certificate.delta, confidence);
-    let (epsilon_lower_bound, attack) = strongest(&evidence, &coins, independent, sought);
+    let (epsilon_lower_bound, attack) = strongest(&evidence, &coins, dependence, sought);
     Ok(Audit {
         epsilon_lower_bound,
         confidence,
@@ -136,7 +140,7 @@ pub fn audit_completed(
         attack,
         steps: plan.steps(),
         machine: rehearsal.machine().to_owned(),
-        assumptions: assumptions(attack, completed.spec.train.seed.is_some()),
+        assumptions: assumptions(attack, dependence, completed.spec.train.seed.is_some()),
         plan_hash: plan.hash().to_owned(),
     })
 }
@@ -178,36 +182,38 @@ fn gather(
     Ok(total)
 }
 
-/// The most that any of several attacks shows, each at its part of the error rate. Rates count only where canaries are independent of
-/// each other.
+/// The most that any of several attacks shows, each at its part of the error rate.
 fn strongest(
     evidence: &[f64],
     coins: &[bool],
-    independent: bool,
+    dependence: Dependence,
     (certified, delta, confidence): (f64, f64, f64),
 ) -> (f64, Attack) {
-    let rates = if independent { rates::counted(evidence, coins, certified) } else { Vec::new() };
+    let rates = rates::counted(evidence, coins, certified);
     let guesses = guesses::made(evidence, coins);
     let confidence_each = 1.0 - (1.0 - confidence) / (rates.len() + guesses.len()) as f64;
     let by_guesses = guesses
         .iter()
         .map(|guesses| (guesses.lower_bound(delta, confidence_each), Attack::Guesses(*guesses)));
-    let by_rates =
-        rates.iter().map(|rates| (rates.lower_bound(delta, confidence_each), Attack::Rates(*rates)));
+    let by_rates = rates
+        .iter()
+        .map(|rates| (rates.lower_bound(delta, confidence_each, dependence), Attack::Rates(*rates)));
     let nothing = (0.0, Attack::Guesses(guesses[0]));
     by_guesses.chain(by_rates).fold(nothing, |best, next| if next.0 > best.0 { next } else { best })
 }
 
-fn assumptions(attack: Attack, seeded: bool) -> Vec<String> {
+fn assumptions(attack: Attack, dependence: Dependence, seeded: bool) -> Vec<String> {
     let mut list = vec![
         "the attacker sees the weights behind every step and chooses the canaries, all other records and the model"
             .to_owned(),
         "the coins are fair and independent, and nothing but the run tells of them".to_owned(),
     ];
     if matches!(attack, Attack::Rates(_)) {
-        list.push(
-            "the sampler draws records independently, and noise is independent in every weight".to_owned(),
-        );
+        let draws = match dependence {
+            Dependence::Independent => "the sampler draws records independently",
+            Dependence::NegativelyAssociated => "every subset of the batch's size is drawn equally likely",
+        };
+        list.push(format!("{draws}, and noise is independent in every weight"));
     }
     if seeded {
         list.push("train.seed is set: every run draws the same coins and the same noise".to_owned());
@@ -225,7 +231,7 @@ mod tests {
     #[test]
     fn bounds_hold_as_often_as_they_say() {
         let (runs, canaries, epsilon, confidence) = (400, 300, 1.5f64, 0.9);
-        for independent in [true, false] {
+        for dependence in [Dependence::Independent, Dependence::NegativelyAssociated] {
             let (mut above, mut near) = (0, 0);
             for run in 0..runs {
                 let mut random = MasterKey::from_seed(run).purpose(Purpose::Canaries).step(1).stream(0);
@@ -233,7 +239,7 @@ mod tests {
                 let lies = (f64::from(u32::MAX) / (1.0 + epsilon.exp())) as u32;
                 let tell = |coin: &bool| if *coin == (random.next_u32() > lies) { epsilon } else { -epsilon };
                 let evidence: Vec<f64> = coins.iter().map(tell).collect();
-                let (bound, _) = strongest(&evidence, &coins, independent, (epsilon, 0.0, confidence));
+                let (bound, _) = strongest(&evidence, &coins, dependence, (epsilon, 0.0, confidence));
                 above += u64::from(bound > epsilon);
                 near += u64::from(bound > 0.5 * epsilon);
             }

@@ -43,4 +43,4 @@ mod rates;
 pub use attack::{Attack, Audit, Options, audit, audit_completed};
 pub use error::AuditError;
 pub use guesses::Guesses;
-pub use rates::Rates;
+pub use rates::{Dependence, Rates};

@@ -1,13 +1,23 @@
-//! From how often an attack says "heads" to a lower bound on epsilon, where canaries are independent of each other.
+//! From how often an attack says "heads" to a lower bound on epsilon.
 
 use serde::Serialize;
 
 use crate::binomial;
 
 /// Thresholds of the evidence, as shares of the certified epsilon.
-const THRESHOLDS: [f64; 7] = [1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2];
+const THRESHOLDS: [f64; 7] = [1.0, 0.75, 0.5, 0.35, 0.2, 0.1, 0.05];
 
-/// How often an event happened to canaries of either kind, which are independent of each other.
+/// How canaries depend on each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dependence {
+    /// Not at all.
+    Independent,
+    /// What happens to one makes it less likely for the others: they are negatively associated (Joag-Dev and Proschan 1983). So are
+    /// records of which a step draws a fixed number, and all that follows from a record's own draws in one direction.
+    NegativelyAssociated,
+}
+
+/// How often an event happened to canaries of either kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Rates {
     /// Canaries of the kind that the event is meant for.
@@ -22,29 +32,34 @@ pub struct Rates {
 
 impl Rates {
     /// The largest epsilon that these counts refute: `P(event | meant) <= e^epsilon P(event | other) + delta` fails for it, with the first
-    /// chance at the lower end and the second at the upper end of their intervals (Clopper and Pearson 1934).
+    /// chance at the lower end and the second at the upper end of their intervals: those of Clopper and Pearson 1934 for independent
+    /// canaries, and of Hoeffding 1963 for negatively associated ones, for which his inequality holds too (Dubhashi and Ranjan 1998).
     ///
     /// # Guarantee
     /// Above the true epsilon with probability at most `1 - confidence`, if the event was fixed before these canaries were counted and
-    /// happens to each independently.
+    /// they depend on each other no more than `dependence` says.
     #[must_use]
-    pub fn lower_bound(&self, delta: f64, confidence: f64) -> f64 {
+    pub fn lower_bound(&self, delta: f64, confidence: f64, dependence: Dependence) -> f64 {
         let error = 0.5 * (1.0 - confidence);
-        let least = least_chance(self.meant, self.meant_seen, error) - delta;
+        let least = least_chance(self.meant, self.meant_seen, error, dependence) - delta;
         // The most is one less the least chance of the opposite.
-        let most = 1.0 - least_chance(self.other, self.other - self.other_seen, error);
+        let most = 1.0 - least_chance(self.other, self.other - self.other_seen, error, dependence);
         if least > most { (least / most).ln() } else { 0.0 }
     }
 }
 
 /// The largest chance with which so many successes, or more, would be less likely than `error`.
-fn least_chance(trials: u64, successes: u64, error: f64) -> f64 {
+fn least_chance(trials: u64, successes: u64, error: f64, dependence: Dependence) -> f64 {
     if successes == 0 {
         return 0.0;
     }
-    let odds = |chance: f64| (chance / (1.0 - chance)).ln();
-    let tail = |chance: f64| binomial::at_least(trials, successes, odds(chance));
-    let (mut low, mut high) = (0.0, 1.0);
+    let share = successes as f64 / trials as f64;
+    let tail = |chance: f64| match dependence {
+        Dependence::Independent => binomial::at_least(trials, successes, (chance / (1.0 - chance)).ln()),
+        Dependence::NegativelyAssociated => (-(trials as f64) * divergence(share, chance)).exp(),
+    };
+    // Beyond the share itself the inequality says nothing.
+    let (mut low, mut high) = (0.0, share);
     // Beyond the spacing of double numbers nothing changes.
     for _ in 0..60 {
         let middle = 0.5 * (low + high);
@@ -71,6 +86,12 @@ pub(crate) fn counted(evidence: &[f64], coins: &[bool], certified: f64) -> Vec<R
     THRESHOLDS.iter().flat_map(|share| [true, false].map(|heads| of(heads, share * certified))).collect()
 }
 
+/// The divergence of a coin of chance `p` from one of chance `q`: `p ln(p / q) + (1 - p) ln((1 - p) / (1 - q))`.
+fn divergence(p: f64, q: f64) -> f64 {
+    let part = |p: f64, q: f64| if p == 0.0 { 0.0 } else { p * (p / q).ln() };
+    part(p, q) + part(1.0 - p, 1.0 - q)
+}
+
 /// Evidence for a side of the coin.
 fn towards(heads: bool, evidence: f64) -> f64 {
     if heads { evidence } else { -evidence }
@@ -84,10 +105,22 @@ mod tests {
     #[test]
     fn chances_agree_with_scipy() {
         for (trials, successes, error, want) in SCIPY {
-            let got = least_chance(trials, successes, error);
+            let got = least_chance(trials, successes, error, Dependence::Independent);
             assert!((got - want).abs() < 1e-10, "{got} {want}");
         }
-        assert_eq!(least_chance(10, 0, 0.05), 0.0);
+        assert_eq!(least_chance(10, 0, 0.05, Dependence::Independent), 0.0);
+    }
+
+    /// Hoeffding's interval holds for independent canaries too, and there it is the wider one.
+    #[test]
+    fn dependence_costs() {
+        for (trials, successes, error, exact) in SCIPY {
+            let wider = least_chance(trials, successes, error, Dependence::NegativelyAssociated);
+            assert!(wider <= exact && wider > 0.25 * exact, "{wider} {exact}");
+            // At its end the inequality says the error: found to the spacing of numbers, over a slope of at most a thousand trials.
+            let share = successes as f64 / trials as f64;
+            assert!(((-(trials as f64) * divergence(share, wider)).exp() / error - 1.0).abs() < 1e-9);
+        }
     }
 
     /// All of one kind and none of the other: `(error^(1/n) - delta) / (1 - error^(1/n))`.
@@ -96,9 +129,9 @@ mod tests {
         let rates = Rates { meant: 500, meant_seen: 500, other: 500, other_seen: 0 };
         let end = 0.025f64.powf(1.0 / 500.0);
         let want = ((end - 1e-5) / (1.0 - end)).ln();
-        assert!((rates.lower_bound(1e-5, 0.95) - want).abs() < 1e-9);
+        assert!((rates.lower_bound(1e-5, 0.95, Dependence::Independent) - want).abs() < 1e-9);
         let none = Rates { meant_seen: 250, other_seen: 250, ..rates };
-        assert_eq!(none.lower_bound(1e-5, 0.95), 0.0);
+        assert_eq!(none.lower_bound(1e-5, 0.95, Dependence::Independent), 0.0);
     }
 
     const SCIPY: [(u64, u64, f64, f64); 5] = [
