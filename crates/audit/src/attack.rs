@@ -15,12 +15,14 @@ use crate::evidence::Evidence;
 use crate::guesses::{self, Guesses};
 use crate::rates::{self, Dependence, Rates};
 
-/// So slow that the model stays what it is: weights times the largest input stay far below one.
-const LEARNING_RATE: f64 = 1e-20;
+/// How far one standard deviation of noise moves a weight in a batch of one: so little that the model stays what it is, since weights
+/// times the largest input stay far below one.
+const MOVE: f64 = 1e-20;
 /// Canaries unless told otherwise.
 const CANARIES: usize = 2000;
 /// Every canary is a weight of the model, and every record's gradient has all of them.
 const MOST_CANARIES: usize = 100_000;
+
 /// What to measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
@@ -118,10 +120,11 @@ pub fn audit_completed(
     }
     let coins = coins(completed.spec.train.seed, canaries)?;
     let attacked = Canaries::new(plan, records, coins.clone())?;
+    let learning_rate = learning_rate(plan);
     let mut rehearsal =
-        Rehearsal::new(completed, Arc::new(attacked.clone()), LEARNING_RATE, |shape| attacked.model(shape))?;
+        Rehearsal::new(completed, Arc::new(attacked.clone()), learning_rate, |shape| attacked.model(shape))?;
     let weights = attacked.weights().map_err(TrainError::from)?;
-    let evidence = gather(&mut rehearsal, (weights, canaries), plan, progress)?;
+    let evidence = gather(&mut rehearsal, (weights, canaries), (plan, learning_rate), progress)?;
     // More of a canary in the batches moves its evidence one way, so that what is counted is associated as the draws are.
     let dependence = match plan.parts().iter().any(|part| part.sampling() == Sampling::WithoutReplacement) {
         true => Dependence::NegativelyAssociated,
@@ -154,20 +157,29 @@ fn coins(seed: Option<u64>, count: usize) -> Result<Vec<bool>, AuditError> {
     Ok((0..count).map(|_| random.next_u32() & 1 == 1).collect())
 }
 
+/// The length to which a record's gradient is clipped.
+fn clip_norm(plan: &Plan) -> f64 {
+    plan.max_grad_norm().unwrap_or(1.0)
+}
+
+fn learning_rate(plan: &Plan) -> f64 {
+    let noise = plan.parts().iter().map(Plan::noise_multiplier).fold(1.0, f64::max);
+    MOVE / (noise * clip_norm(plan))
+}
+
 /// Runs the plan and adds up, for every canary, what the weights behind each step say about its coin.
 fn gather(
     rehearsal: &mut Rehearsal,
     (weights, canaries): (ParameterId, usize),
-    plan: &Plan,
+    (plan, learning_rate): (&Plan, f64),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<f64>, AuditError> {
-    let clip_norm = plan.max_grad_norm().unwrap_or(1.0);
     let (mut total, mut before) = (vec![0.0; canaries], vec![0.0f32; canaries]);
     let mut taken = 0;
     for part in plan.parts() {
         let evidence = Evidence::new(part);
         // Weights move by the learning rate times the noisy sum over the batch, downhill.
-        let scale = part.batch() as f64 / (LEARNING_RATE * clip_norm);
+        let scale = part.batch() as f64 / (learning_rate * clip_norm(plan));
         for _ in 0..part.steps() {
             let Some(parameters) = rehearsal.step()? else { return Ok(total) };
             let own = parameters.get(weights);

@@ -13,7 +13,7 @@ use crate::error::AuditError;
 const WEIGHTS: &str = "canaries.weight";
 /// The score of the class that stands for no canary: so much larger than all others that those are never expected.
 const BACKGROUND: f32 = 40.0;
-/// What one red pixel is worth to the model, so that the gradient is longer than any clip norm even if a view shows a trace of it.
+/// What one red pixel is worth to the model, so that the gradient is far longer than a clip norm even if a view shows a trace of it.
 const RED: f32 = 1e6;
 /// Pixels of an image, of which several are in memory at once.
 const MOST_PIXELS: u64 = 1 << 26;
@@ -27,8 +27,8 @@ pub(crate) struct Canaries {
     /// Heads is red.
     coins: Vec<bool>,
     relation: Relation,
-    /// What a coin decides on, each in an image of its own; all of the image where there is none.
-    regions: Vec<Mask>,
+    /// What a coin decides on; all of the image where there is none. It is the same for all canaries, so that one chance holds for all.
+    region: Option<Mask>,
 }
 
 impl Canaries {
@@ -44,11 +44,11 @@ impl Canaries {
         if size.pixels() > MOST_PIXELS {
             return Err(AuditError::Image { problem: format!("images of {size} are too large to be made") });
         }
-        let regions = match plan.relation() {
-            Relation::Patch => regions(&parts[0], size).map_err(impossible)?,
-            _ => Vec::new(),
+        let region = match plan.relation() {
+            Relation::Patch => region(&parts[0], size).map_err(impossible)?,
+            _ => None,
         };
-        Ok(Self { size, records, coins, relation: plan.relation(), regions })
+        Ok(Self { size, records, coins, relation: plan.relation(), region })
     }
 
     /// A model whose gradient at a canary is along the canary's own weight alone: downhill for red, uphill for blue; and whose gradient
@@ -86,29 +86,32 @@ fn impossible(error: dapple_geometry::Error) -> AuditError {
     AuditError::Image { problem: error.to_string() }
 }
 
-/// Where the plan's region lies when crops see it most.
-fn regions(part: &Plan, size: Size) -> Result<Vec<Mask>, dapple_geometry::Error> {
+/// The plan's region where crops see it most: of several that are annotated, the largest.
+fn region(part: &Plan, size: Size) -> Result<Option<Mask>, dapple_geometry::Error> {
     let spatial = part.spatial();
-    let Some(protected) = spatial.protected() else { return Ok(Vec::new()) };
-    let place = |region: &Region| {
-        if let (Region::Mask(mask), Placement::Annotated) = (region, protected.placement()) {
-            return Ok(mask.clone());
-        }
-        let mask = region.to_mask()?;
-        // Where the worst place is not known, the middle of the image is near it.
-        let middle = |all: u32, region: u32| all.saturating_sub(region) / 2;
-        let origin = spatial.seen().and_then(|seen| seen.worst_origin).unwrap_or((
-            middle(size.width(), mask.size().width()),
-            middle(size.height(), mask.size().height()),
-        ));
-        Mask::from_fn(size, |x, y| {
-            let inside = |at: u32, from: u32, length: u32| at >= from && at - from < length;
-            inside(x, origin.0, mask.size().width())
-                && inside(y, origin.1, mask.size().height())
-                && mask.get(x - origin.0, y - origin.1)
-        })
-    };
-    protected.regions().iter().map(place).collect()
+    let Some(protected) = spatial.protected() else { return Ok(None) };
+    if protected.placement() == Placement::Annotated {
+        let drawn = protected.regions().iter().filter_map(|region| match region {
+            Region::Mask(mask) => Some(mask),
+            _ => None,
+        });
+        return Ok(drawn.max_by_key(|mask| mask.count()).cloned());
+    }
+    let Some(region) = protected.regions().first() else { return Ok(None) };
+    let mask = region.to_mask()?;
+    // Where the worst place is not known, the middle of the image is near it.
+    let middle = |all: u32, region: u32| all.saturating_sub(region) / 2;
+    let origin = spatial
+        .seen()
+        .and_then(|seen| seen.worst_origin)
+        .unwrap_or((middle(size.width(), mask.size().width()), middle(size.height(), mask.size().height())));
+    let placed = Mask::from_fn(size, |x, y| {
+        let inside = |at: u32, from: u32, length: u32| at >= from && at - from < length;
+        inside(x, origin.0, mask.size().width())
+            && inside(y, origin.1, mask.size().height())
+            && mask.get(x - origin.0, y - origin.1)
+    });
+    placed.map(Some)
 }
 
 impl Dataset for Canaries {
@@ -141,7 +144,7 @@ impl Dataset for Canaries {
             _ => None,
         };
         if let Some(channel) = channel {
-            let region = self.regions.get(record % self.regions.len().max(1)).map(Mask::bytes);
+            let region = self.region.as_ref().map(Mask::bytes);
             for (i, pixel) in bytes.chunks_exact_mut(3).enumerate() {
                 if region.is_none_or(|region| region.get(i).is_some_and(|&inside| inside != 0)) {
                     pixel[channel] = u8::MAX;

@@ -36,8 +36,8 @@ impl Rates {
     /// canaries, and of Hoeffding 1963 for negatively associated ones, for which his inequality holds too (Dubhashi and Ranjan 1998).
     ///
     /// # Guarantee
-    /// Above the true epsilon with probability at most `1 - confidence`, if the event was fixed before these canaries were counted and
-    /// they depend on each other no more than `dependence` says.
+    /// Above the true epsilon with probability at most `1 - confidence`, if the event was fixed before these canaries were counted, has
+    /// one chance for all of a kind, and they depend on each other no more than `dependence` says.
     #[must_use]
     pub fn lower_bound(&self, delta: f64, confidence: f64, dependence: Dependence) -> f64 {
         let error = 0.5 * (1.0 - confidence);

@@ -60,6 +60,8 @@ fn honest_certificates_hold_and_something_shows() {
              pipeline.crop_ratio = [0.8, 1.25]\ndata.size = [12, 12]"
                 .to_owned(),
         ),
+        ("large values", "privacy.max_grad_norm = 1e9\ntrain.clipping = 'automatic'".to_owned()),
+        ("small values", "privacy.max_grad_norm = 1e-9".to_owned()),
         ("automatic clipping", "train.clipping = 'automatic'\nprivacy.max_grad_norm = 0.1".to_owned()),
     ] {
         let audit = audited(&more);
