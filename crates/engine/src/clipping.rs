@@ -3,10 +3,6 @@
 use crate::error::EngineError;
 use crate::layout::Layout;
 
-/// Norms are computed in single precision for large layers; every bound is lowered by this share, so that rounding never lets a clipped
-/// gradient exceed it.
-const SLACK: f64 = 1e-5;
-
 /// A clipping rule.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Clipping {
@@ -56,7 +52,7 @@ impl Clipping {
     }
 
     /// Checks that the rule fits a model.
-    pub(crate) fn check(&self, layout: &Layout) -> Result<(), EngineError> {
+    fn check(&self, layout: &Layout) -> Result<(), EngineError> {
         let positive = |value: f64, what: &str| match value > 0.0 && value.is_finite() {
             true => Ok(()),
             false => Err(EngineError::Clipping(format!("{what} is {value}; it must be positive and finite"))),
@@ -82,34 +78,164 @@ impl Clipping {
             }
         }
     }
+}
 
-    /// Factor for each trainable parameter, from the squared norms of a sample's gradient.
-    pub(crate) fn factors(&self, layout: &Layout, squared: &[f64], factors: &mut [f32]) {
-        let total = |select: &dyn Fn(usize) -> bool| -> f64 {
-            squared.iter().enumerate().filter(|(i, _)| select(*i)).map(|(_, s)| s).sum::<f64>().sqrt()
+/// A clipping rule checked against a model, with the whole numbers in which its clipped gradients are added up.
+///
+/// A sample adds `round(f g / u)` to the sum, coordinate by coordinate: whole multiples of a unit `u`, a power of two that follows from the
+/// rule and from how many samples a sum may hold. Whole numbers add up without rounding, so a sum is the same in every order, on every
+/// machine, however the batch is cut, and what one sample adds to it depends on that sample alone. There is no rounding of the sum to
+/// account for.
+///
+/// # Guarantee
+/// With `N` an upper bound on the norm of the `d` numbers that an executor holds for a sample, `f` is the largest single-precision number
+/// for which `f N + u sqrt(d) / 2 <= C`: rounding to whole units moves each coordinate by half a unit at most, so what is added has a norm
+/// of at most `C`. Where weights are standardised, the sum passes a projection afterwards and is rounded once more; rounding
+/// moves two sums apart by a unit a coordinate at most, and that is taken off `C` too.
+/// No sum of at most `capacity` samples overflows: each of their coordinates is at most `C / u < 2^(k + 1)` units, and
+/// `capacity 2^(k + 1) < 2^31`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClippingRule {
+    clipping: Clipping,
+    /// `u`; `None` where nothing is clipped and plain numbers are added up.
+    unit: Option<f64>,
+    capacity: usize,
+    /// The part of the rule that bounds each trainable parameter, in order.
+    parts: Vec<usize>,
+    /// What is left of each part's bound for `f N`, in units.
+    limits: Vec<f64>,
+}
+
+/// Clip norms are at least this many units: what rounding to whole units moves a gradient by is then far below what noise does.
+const FINEST: i32 = 20;
+/// Share by which every limit is lowered for what is rounded in single precision on the way from a norm to a whole number: the factor of a
+/// filter, and a gradient less its mean, 2^-24 each.
+const SLACK: f64 = 1.0 / (1u64 << 22) as f64;
+
+/// The largest norm that counts as finite. Where a gradient is never written down, its norm is at least 2^-24 of all the products it is made
+/// of, so that none of their sums reaches what single precision can hold.
+const LARGEST: f64 = 1e30;
+
+impl ClippingRule {
+    /// Checks that a rule fits a model. A sum will hold `capacity` samples at the most.
+    ///
+    /// # Errors
+    /// A bound that is not positive, groups that do not fit the parameters, or so many parameters and samples that whole numbers of 32
+    /// bits leave nothing of a bound.
+    pub fn new(clipping: &Clipping, layout: &Layout, capacity: usize) -> Result<Self, EngineError> {
+        clipping.check(layout)?;
+        let entries = layout.entries();
+        let parts: Vec<usize> = match clipping {
+            Clipping::Off | Clipping::Flat { .. } | Clipping::Automatic { .. } => vec![0; entries.len()],
+            Clipping::PerLayer { .. } => entries.iter().map(|entry| entry.layer).collect(),
+            Clipping::PerGroup { groups, .. } => groups.clone(),
         };
-        match self {
-            Self::Off => factors.fill(1.0),
-            Self::Flat { max_norm } => factors.fill(factor(*max_norm, total(&|_| true))),
-            Self::Automatic { max_norm, stability } => {
-                let norm = total(&|_| true) * (1.0 + SLACK);
-                factors.fill((max_norm / (norm + stability)) as f32);
+        let (clipping, capacity) = (clipping.clone(), capacity.max(1));
+        let bounds = match &clipping {
+            Clipping::Off => {
+                return Ok(Self {
+                    clipping,
+                    unit: None,
+                    capacity: usize::MAX,
+                    parts,
+                    limits: vec![f64::INFINITY],
+                });
             }
-            Self::PerLayer { max_norm } => {
-                let bound = max_norm / (layout.layers() as f64).sqrt();
-                for (i, entry) in layout.entries().iter().enumerate() {
-                    factors[i] = factor(bound, total(&|j| layout.entries()[j].layer == entry.layer));
-                }
+            Clipping::Flat { max_norm } | Clipping::Automatic { max_norm, .. } => vec![*max_norm],
+            Clipping::PerLayer { max_norm } => {
+                vec![max_norm / (layout.layers() as f64).sqrt(); layout.layers()]
             }
-            Self::PerGroup { groups, max_norms } => {
-                for (i, &group) in groups.iter().enumerate() {
-                    factors[i] = factor(max_norms[group], total(&|j| groups[j] == group));
-                }
+            Clipping::PerGroup { max_norms, .. } => max_norms.clone(),
+        };
+        // 2^k <= C / u < 2^(k + 1), and capacity 2^(k + 1) < 2^31.
+        let held = (usize::BITS - capacity.leading_zeros()) as i32;
+        let fine = (30 - held).min(FINEST);
+        let unit = 2f64.powi(exponent(clipping.sensitivity()) - fine);
+        let mut limits = Vec::with_capacity(bounds.len());
+        for (part, bound) in bounds.iter().enumerate() {
+            let own = entries.iter().zip(&parts).filter(|(_, own)| **own == part);
+            // Half a unit a coordinate, and a whole one more behind a projection.
+            let square = |standardised: bool| if standardised { 1.5f64.powi(2) } else { 0.5f64.powi(2) };
+            let moved =
+                own.map(|(entry, _)| square(entry.standardised) * entry.range.len() as f64).sum::<f64>();
+            let limit = bound / unit * (1.0 - SLACK) - moved.sqrt();
+            if limit <= 0.5 * bound / unit {
+                return Err(EngineError::Clipping(format!(
+                    "sums of {capacity} samples and {} parameters leave too little of a bound of {bound}",
+                    layout.len()
+                )));
             }
+            limits.push(limit);
         }
+        Ok(Self { clipping, unit: Some(unit), capacity, parts, limits })
+    }
+
+    /// The rule as it was given.
+    pub fn clipping(&self) -> &Clipping {
+        &self.clipping
+    }
+
+    /// What one whole number of a sum stands for; `None` where nothing is clipped.
+    pub fn unit(&self) -> Option<f64> {
+        self.unit
+    }
+
+    /// The largest norm one sample can contribute; infinite without clipping.
+    pub fn sensitivity(&self) -> f64 {
+        self.clipping.sensitivity()
+    }
+
+    /// Samples that a sum may hold.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The factor of each trainable parameter, in units, from upper bounds on the squared norms of a sample's gradient. A gradient that is
+    /// not finite, or so large that single precision may overflow on the way to it, gets the factor zero everywhere and must not be added;
+    /// then this is false.
+    ///
+    /// # Guarantee
+    /// As [`ClippingRule`], for every sample whose squared norms are at most those given.
+    pub(crate) fn factors(&self, squared: &[f64], factors: &mut [f32]) -> bool {
+        let Some(unit) = self.unit else {
+            factors.fill(1.0);
+            return true;
+        };
+        if !squared.iter().all(|&square| square <= LARGEST * LARGEST) {
+            factors.fill(0.0);
+            return false;
+        }
+        let stability = match self.clipping {
+            Clipping::Automatic { stability, .. } => Some(stability),
+            _ => None,
+        };
+        for (part, limit) in self.limits.iter().enumerate() {
+            let own = squared.iter().zip(&self.parts).filter(|(_, own)| **own == part);
+            // Adding up rounds by far less than the slack.
+            let norm = own.map(|(square, _)| square).sum::<f64>().sqrt();
+            let factor = match stability {
+                Some(stability) => limit / (norm + stability),
+                None => (limit / norm).min(1.0 / unit),
+            };
+            let factor = rounded_down(factor);
+            self.parts
+                .iter()
+                .zip(&mut *factors)
+                .filter(|(own, _)| **own == part)
+                .for_each(|(_, to)| *to = factor);
+        }
+        true
     }
 }
 
-fn factor(bound: f64, norm: f64) -> f32 {
-    (bound / (norm * (1.0 + SLACK))).min(1.0) as f32
+/// The power of two at or below a positive number.
+fn exponent(value: f64) -> i32 {
+    let guess = value.log2().floor() as i32;
+    if 2f64.powi(guess) > value { guess - 1 } else { guess }
+}
+
+/// The largest single-precision number that is not above a positive number.
+fn rounded_down(value: f64) -> f32 {
+    let near = value as f32;
+    if f64::from(near) > value { near.next_down() } else { near }
 }

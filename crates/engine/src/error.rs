@@ -45,6 +45,12 @@ pub enum EngineError {
     /// A clipping rule that does not fit the model.
     #[error("clipping: {0}")]
     Clipping(String),
+    /// More samples than a sum was made for, or another rule than it began with.
+    #[error("a sum holds {capacity} samples by one clipping rule; this batch does not fit it")]
+    Sum {
+        /// Samples that it may hold.
+        capacity: usize,
+    },
     /// The threads could not be started.
     #[error("cannot start {threads} threads: {reason}")]
     Threads {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dapple_graph::{Graph, ParameterId};
+use dapple_graph::{Graph, Op, ParameterId};
 
 /// One trainable parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Entry {
     pub range: Range<usize>,
     /// The layer it belongs to: parameters that share the name up to the last dot.
     pub layer: usize,
+    /// Whether it is standardised before it is used.
+    pub standardised: bool,
 }
 
 /// The trainable parameters of a graph, one after the other in the graph's order.
@@ -31,6 +33,11 @@ impl Layout {
     pub fn new(graph: &Graph) -> Self {
         let mut layout = Self { entries: Vec::new(), positions: Vec::new(), layers: 0, len: 0 };
         let mut previous: Option<String> = None;
+        let standardised = |id: ParameterId| {
+            graph.nodes().iter().any(
+                |node| matches!(&node.op, Op::Conv { weight, standardise: Some(_), .. } if *weight == id),
+            )
+        };
         for parameter in graph.parameters() {
             if !parameter.trainable {
                 layout.positions.push(None);
@@ -50,6 +57,7 @@ impl Layout {
                     name: parameter.name.clone(),
                     range,
                     layer: layout.layers - 1,
+                    standardised: standardised(id),
                 });
             }
         }

@@ -1,18 +1,20 @@
 //! Runs a graph: forward, and the clipped sum of per-sample gradients.
 //!
 //! ```
-//! use dapple_engine::{Batch, Clipping, CpuExecutor, Options, Targets};
+//! use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Options, Targets};
 //! use dapple_graph::{Parameters, zoo};
 //!
 //! let graph = zoo::small_cnn(&[1, 28, 28], 10)?;
 //! let parameters = Parameters::init(&graph, 1);
 //! let mut executor = CpuExecutor::new(&graph, Options::default())?;
+//! // A sum of at most a hundred clipped gradients.
+//! let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout(), 100)?;
 //! let mut sum = executor.gradient_sum();
 //!
 //! let inputs = vec![0.5; 2 * 28 * 28];
 //! let batch = Batch::new(&inputs, Targets::Classes(&[3, 7]));
 //! let mut loaded = executor.load(&parameters)?;
-//! let stats = loaded.clipped_sum(&batch, &Clipping::Flat { max_norm: 1.0 }, &mut sum)?;
+//! let stats = loaded.clipped_sum(&batch, &rule, &mut sum)?;
 //! let gradient = loaded.gradient(sum)?;
 //!
 //! assert_eq!(stats.losses.len(), 2);
@@ -35,8 +37,8 @@ pub mod reference;
 mod stats;
 
 pub use batch::{Batch, Dropout, Targets};
-pub use clipping::Clipping;
-pub use cpu::{CpuExecutor, GradientSum, Loaded, Options};
+pub use clipping::{Clipping, ClippingRule};
+pub use cpu::{CpuExecutor, GradientSum, Loaded, Options, Total};
 pub use error::EngineError;
 pub use layout::{Entry, Layout};
 pub use stats::StepStats;

@@ -5,6 +5,8 @@
 pub struct StepStats {
     /// Loss of each sample, the mean over its views.
     pub losses: Vec<f32>,
-    /// Norm of each sample's gradient before clipping; zero where clipping is off.
+    /// Norm of each sample's gradient before clipping, rounded up by a little where it is not written down; zero where clipping is off.
     pub norms: Vec<f32>,
+    /// Samples whose gradient was not finite. They added nothing.
+    pub not_finite: usize,
 }

@@ -47,14 +47,14 @@ static ALLOCATOR: Counting = Counting;
 fn allocations(executor: &mut CpuExecutor, graph: &Graph, samples: usize, views: usize) -> (usize, usize) {
     let parameters = parameters(graph);
     let data = Data::new(graph, samples, views);
-    let clipping = Clipping::Flat { max_norm: 1.0 };
+    let rule = common::rule(&Clipping::Flat { max_norm: 1.0 }, executor.layout());
     let mut gradient = Vec::new();
     for counts in [false, true] {
         COUNTS.store(counts, Relaxed);
         for _ in 0..STEPS {
             let mut sum = executor.gradient_sum_in(std::mem::take(&mut gradient));
             let mut loaded = executor.load(&parameters).unwrap();
-            loaded.clipped_sum(&data.batch(), &clipping, &mut sum).unwrap();
+            loaded.clipped_sum(&data.batch(), &rule, &mut sum).unwrap();
             gradient = loaded.gradient(sum).unwrap();
         }
     }

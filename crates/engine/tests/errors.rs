@@ -4,14 +4,17 @@
 mod common;
 
 use common::{parameters, specimen};
-use dapple_engine::{Batch, Clipping, CpuExecutor, EngineError, Options, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, EngineError, Options, Targets};
 use dapple_graph::{Graph, Parameters};
 
 fn step(graph: &Graph, batch: &Batch<'_>, clipping: &Clipping) -> EngineError {
     let parameters = parameters(graph);
     let mut executor = CpuExecutor::new(graph, Options { threads: 1, ..Options::default() }).unwrap();
     let mut sum = executor.gradient_sum();
-    executor.load(&parameters).unwrap().clipped_sum(batch, clipping, &mut sum).unwrap_err()
+    match ClippingRule::new(clipping, executor.layout(), 2) {
+        Ok(rule) => executor.load(&parameters).unwrap().clipped_sum(batch, &rule, &mut sum).unwrap_err(),
+        Err(error) => error,
+    }
 }
 
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 1.0 };
@@ -40,15 +43,31 @@ fn wrong_targets() {
 }
 
 #[test]
-fn values_that_are_not_finite() {
+fn inputs_that_are_not_finite_cannot_be_evaluated() {
     let graph = specimen("smoothing");
     let mut inputs = [0.0; 12];
     inputs[8] = f32::NAN;
-    let error = step(&graph, &Batch::new(&inputs, Targets::Classes(&[0, 1])), &CLIPPING);
+    let mut executor = CpuExecutor::new(&graph, Options::default()).unwrap();
+    let error = executor.load(&parameters(&graph)).unwrap().forward(&inputs).unwrap_err();
     assert_eq!(error, EngineError::NotFinite { place: "input".into(), sample: 1 });
-    inputs[8] = f32::MAX;
-    let error = step(&graph, &Batch::new(&inputs, Targets::Classes(&[0, 1])), &CLIPPING);
-    assert!(matches!(error, EngineError::NotFinite { sample: 1, .. }), "{error}");
+}
+
+#[test]
+fn more_samples_than_a_sum_holds_or_another_rule() {
+    let graph = specimen("smoothing");
+    let parameters = parameters(&graph);
+    let mut executor = CpuExecutor::new(&graph, Options::default()).unwrap();
+    let rule =
+        |capacity| ClippingRule::new(&CLIPPING, &dapple_engine::Layout::new(&graph), capacity).unwrap();
+    let mut sum = executor.gradient_sum();
+    let mut loaded = executor.load(&parameters).unwrap();
+    let batch = Batch::new(&[0.5; 12], Targets::Classes(&[0, 1]));
+    loaded.clipped_sum(&batch, &rule(3), &mut sum).unwrap();
+    let full = loaded.clipped_sum(&batch, &rule(3), &mut sum).unwrap_err();
+    assert_eq!(full, EngineError::Sum { capacity: 3 });
+    // Room for a million leaves other units.
+    let other = loaded.clipped_sum(&batch, &rule(1 << 20), &mut sum).unwrap_err();
+    assert_eq!(other, EngineError::Sum { capacity: 1 << 20 });
 }
 
 #[test]
@@ -61,8 +80,9 @@ fn foreign_parameters_and_sums() {
     let mut sum = CpuExecutor::new(&other, Options::default()).unwrap().gradient_sum();
     let own = parameters(&graph);
     let batch = Batch::new(&[0.0; 6], Targets::Classes(&[0]));
+    let rule = common::rule(&CLIPPING, executor.layout());
     assert_eq!(
-        executor.load(&own).unwrap().clipped_sum(&batch, &CLIPPING, &mut sum).unwrap_err(),
+        executor.load(&own).unwrap().clipped_sum(&batch, &rule, &mut sum).unwrap_err(),
         EngineError::Parameters
     );
 }

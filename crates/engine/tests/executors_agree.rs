@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{Data, parameters, specimen, specimens};
+use common::{Data, parameters, rule, specimen, specimens};
 use dapple_engine::reference::Reference;
-use dapple_engine::{Batch, Clipping, CpuExecutor, Dropout, Options, StepStats, Targets};
+use dapple_engine::{Batch, Clipping, CpuExecutor, Dropout, Layout, Options, StepStats, Targets};
 use dapple_graph::{Graph, Loss};
 
 /// Clipped sum as a flat gradient.
@@ -14,18 +14,20 @@ fn clipped(graph: &Graph, batch: &Batch<'_>, clipping: &Clipping, options: Optio
     let mut executor = CpuExecutor::new(graph, options).unwrap();
     let mut sum = executor.gradient_sum();
     let mut loaded = executor.load(&parameters).unwrap();
-    let stats = loaded.clipped_sum(batch, clipping, &mut sum).unwrap();
+    let rule = rule(clipping, &Layout::new(graph));
+    let stats = loaded.clipped_sum(batch, &rule, &mut sum).unwrap();
     let gradient = loaded.gradient(sum).unwrap();
     (gradient, stats)
 }
 
-/// Every value within 1e-5 of the largest: single precision rounds by 6e-8, and the longest sums here have a few hundred terms.
-fn close(name: &str, got: &[f32], want: &[f64]) {
+/// Every value within 1e-5 of the largest: single precision rounds by 6e-8, and the longest sums here have a few hundred terms. And within
+/// the grain: what rounding to whole units may move it by.
+fn close(name: &str, got: &[f32], want: &[f64], grain: f64) {
     assert_eq!(got.len(), want.len(), "{name}");
     let scale = want.iter().fold(1e-30f64, |max, v| max.max(v.abs()));
     for (index, (got, want)) in got.iter().zip(want).enumerate() {
         assert!(
-            (f64::from(*got) - want).abs() <= 1e-5 * scale,
+            (f64::from(*got) - want).abs() <= 1e-5 * scale + grain,
             "{name}[{index}]: {got} against {want} (scale {scale})"
         );
     }
@@ -33,13 +35,14 @@ fn close(name: &str, got: &[f32], want: &[f64]) {
 
 fn agree(name: &str, graph: &Graph, batch: &Batch<'_>, clipping: &Clipping, options: Options) {
     let reference = Reference::new(graph, &parameters(graph)).unwrap();
-    let (want, want_stats) = reference.clipped_sum(batch, clipping).unwrap();
+    let rule = rule(clipping, &Layout::new(graph));
+    let (want, want_stats) = reference.clipped_sum(batch, &rule).unwrap();
     let (got, stats) = clipped(graph, batch, clipping, options);
-    close(&format!("{name} gradient"), &got, &want);
+    close(&format!("{name} gradient"), &got, &want, common::grain(&rule, stats.losses.len()));
     let wide = |values: &[f32]| -> Vec<f64> { values.iter().map(|&v| f64::from(v)).collect() };
-    close(&format!("{name} losses"), &stats.losses, &wide(&want_stats.losses));
+    close(&format!("{name} losses"), &stats.losses, &wide(&want_stats.losses), 0.0);
     if *clipping != Clipping::Off {
-        close(&format!("{name} norms"), &stats.norms, &wide(&want_stats.norms));
+        close(&format!("{name} norms"), &stats.norms, &wide(&want_stats.norms), 0.0);
     }
 }
 
@@ -69,7 +72,7 @@ fn forward_passes_agree() {
         let want = Reference::new(&graph, &parameters).unwrap().forward(&data.inputs).unwrap();
         let mut executor = CpuExecutor::new(&graph, Options { threads: 2, ..Options::default() }).unwrap();
         let got = executor.load(&parameters).unwrap().forward(&data.inputs).unwrap();
-        close(name, &got, &want);
+        close(name, &got, &want, 0.0);
     }
 }
 
@@ -102,7 +105,7 @@ fn threads_groups_splits_and_checkpoints_change_no_bit() {
         let mut loaded = executor.load(&parameters).unwrap();
         for part in [0..2, 2..2, 2..5] {
             let part = data.part(part, size);
-            loaded.clipped_sum(&part, &clipping, &mut sum).unwrap();
+            loaded.clipped_sum(&part, &rule(&clipping, &Layout::new(&graph)), &mut sum).unwrap();
         }
         let gradient = loaded.gradient(sum).unwrap();
         assert_eq!(base.0, gradient, "{name} split");
@@ -152,26 +155,6 @@ fn sums_of_vast_layers_are_the_same_however_they_are_split() {
         let options = Options { threads, group, ..Options::default() };
         assert_eq!(base, clipped(&graph, &data.batch(), &clipping, options), "{threads} {group}");
     }
-}
-
-#[test]
-fn a_call_that_fails_leaves_nothing_behind() {
-    let graph = vast(Loss::SquaredError);
-    let data = Data::new(&graph, 3, 1);
-    let clipping = Clipping::Flat { max_norm: 0.7 };
-    let options = Options { threads: 1, group: 1, ..Options::default() };
-    let parameters = parameters(&graph);
-    let mut executor = CpuExecutor::new(&graph, options).unwrap();
-    let (mut spoiled, mut sum) = (executor.gradient_sum(), executor.gradient_sum());
-    let mut loaded = executor.load(&parameters).unwrap();
-    // The last sample's gradient overflows, when those of the first two are pending.
-    let mut values = [0.0; 12];
-    values[8..].fill(f32::MAX);
-    let bad = Batch::new(&data.inputs, Targets::Values(&values));
-    assert!(loaded.clipped_sum(&bad, &clipping, &mut spoiled).is_err());
-    loaded.clipped_sum(&data.batch(), &clipping, &mut sum).unwrap();
-    let gradient = loaded.gradient(sum).unwrap();
-    assert_eq!(gradient, clipped(&graph, &data.batch(), &clipping, options).0);
 }
 
 #[test]

@@ -137,9 +137,9 @@ fn gradients_of_whole_models_equal_autograd() {
         for checkpoints in [false, true] {
             let options = Options { threads: 2, checkpoints, ..Options::default() };
             let mut executor = CpuExecutor::new(&graph, options).unwrap();
-            let mut sum = executor.gradient_sum();
+            let (mut sum, rule) = (executor.gradient_sum(), common::rule(&Clipping::Off, executor.layout()));
             let mut loaded = executor.load(&parameters).unwrap();
-            let stats = loaded.clipped_sum(&data.batch(), &Clipping::Off, &mut sum).unwrap();
+            let stats = loaded.clipped_sum(&data.batch(), &rule, &mut sum).unwrap();
             let gradient = loaded.gradient(sum).unwrap();
             let loss = f64::from(stats.losses[0]);
             // Single precision through fifty layers; an activation whose rounding crosses zero costs more than the sums do.

@@ -3,33 +3,48 @@
 use rayon::prelude::*;
 
 use super::gemm::Gemm;
+use super::kernel::{Filters, Sample};
 use super::pointwise;
 use super::program::{Deferred, Program};
 use super::step::Kernel;
-use super::sum::{BLOCK, GradientSum};
+use super::sum::{BLOCK, GradientSum, Numbers};
 use super::worker::{Worker, grow};
 use crate::layout::Layout;
 
-/// Items whose deferred gradients are summed in one product.
+/// Samples whose deferred gradients are summed in one product.
 const TOGETHER: usize = 64;
 
-/// What the gradients of vast layers are made of, kept for some items so that their sums are read and written once for all of them.
+/// What the gradients of vast layers are made of, kept for some samples so that their sums are read and written once for all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// For every item, the input and the clipped output gradient of each such layer.
+    /// For every item, the input and the output gradient of each such layer.
     rows: Vec<f32>,
-    items: usize,
+    /// Clipping factors, `[sample, trainable parameter]`.
+    factors: Vec<f32>,
+    samples: usize,
 }
 
 impl Pending {
     /// Forgets what a call left behind that failed.
     pub(crate) fn clear(&mut self) {
-        self.items = 0;
+        self.samples = 0;
     }
+}
+
+/// A worker's sample, with its clipping factors.
+#[derive(Clone, Copy)]
+struct Clipped<'w> {
+    worker: &'w Worker,
+    sample: usize,
+    factors: &'w [f32],
 }
 
 impl Program {
     /// Adds the clipped gradients of all workers' samples to the sum, sample after sample. Those of vast layers may stay pending.
+    ///
+    /// # Guarantee
+    /// In whole numbers each sample adds `round(factor v)`, coordinate by coordinate, with `v` made of that sample alone, and of norm at
+    /// most what its clipping factor was made from. A sample whose factor is zero adds nothing.
     pub(crate) fn accumulate(
         &self,
         workers: &[Worker],
@@ -38,65 +53,133 @@ impl Program {
         sum: &mut GradientSum,
         pending: &mut Pending,
     ) {
-        let entries = layout.entries().len();
-        for (index, (source, entry)) in self.sources.iter().zip(layout.entries()).enumerate() {
-            let part = &mut sum.values[entry.range.clone()];
-            if let Some(place) = &source.place {
-                part.par_chunks_mut(BLOCK).enumerate().for_each(|(block, part)| {
-                    let start = place.start + block * BLOCK;
-                    for worker in workers {
-                        for sample in 0..worker.losses.len() / views {
-                            let factor = worker.factors[sample * entries + index];
-                            let gradient =
-                                &worker.materialised[sample * self.materialised + start..][..part.len()];
-                            pointwise::scale(gradient, factor, part, true);
-                        }
+        for (index, entry) in layout.entries().iter().enumerate() {
+            match sum.numbers() {
+                Numbers::Whole(values) => {
+                    let part = &mut values[entry.range.clone()];
+                    self.count_written(index, workers, views, part);
+                    if let Some((gemm, deferred)) = self.deferred(index).filter(|(gemm, _)| !gemm.vast()) {
+                        let samples = self
+                            .samples(workers, views)
+                            .map(|sample| self.deferred_sample(index, gemm, deferred, sample, views));
+                        count_samples(gemm, samples, part);
                     }
-                });
-            }
-            match self.deferred(index) {
-                Some((gemm, deferred)) if !gemm.vast() => {
-                    sum_items(gemm, items(workers).map(|item| self.kept(gemm, deferred, item)), part);
                 }
-                _ => {}
+                Numbers::Plain(values) => {
+                    let part = &mut values[entry.range.clone()];
+                    self.add_written(index, workers, views, part);
+                    if let Some((gemm, deferred)) = self.deferred(index) {
+                        let items = self.samples(workers, views).flat_map(|sample| {
+                            self.deferred_sample(index, gemm, deferred, sample, views).items()
+                        });
+                        sum_items(gemm, items, part);
+                    }
+                }
             }
         }
-        if self.vast().next().is_some() {
-            for item in items(workers) {
-                if pending.items == TOGETHER {
-                    self.settle(layout, sum, pending);
+        if let (Numbers::Whole(_), Some(_)) = (sum.numbers(), self.vast().next()) {
+            for sample in self.samples(workers, views) {
+                if pending.samples == TOGETHER {
+                    self.settle(layout, views, sum, pending);
                 }
-                self.postpone(item, pending);
+                self.postpone(sample, views, pending);
             }
         }
     }
 
+    /// Adds a parameter's written gradients, clipped, in whole numbers.
+    fn count_written(&self, index: usize, workers: &[Worker], views: usize, part: &mut [u32]) {
+        let source = &self.sources[index];
+        let Some(place) = &source.place else { return };
+        let (groups, row) = match source.step.map(|step| &self.steps.steps[step].kernel) {
+            Some(Kernel::Gemm(gemm)) if source.means.is_some() => (gemm.groups, gemm.out / gemm.groups),
+            _ => (1, 1),
+        };
+        let group_len = part.len() / groups;
+        for (group, part) in part.chunks_exact_mut(group_len).enumerate() {
+            let block = (BLOCK / row).max(1) * row;
+            part.par_chunks_mut(block).enumerate().for_each(|(number, part)| {
+                let start = place.start + group * group_len + number * block;
+                for Clipped { worker, sample, factors } in self.samples(workers, views) {
+                    let gradient = &worker.materialised[sample * self.materialised + start..][..part.len()];
+                    match &source.means {
+                        Some(means) => {
+                            let first = sample * self.means + means.start + group * row;
+                            let factors = &worker.filter_factors[first..][..row];
+                            pointwise::count_rows(gradient, factors, &worker.means[first..][..row], part);
+                        }
+                        None => pointwise::count(gradient, factors[index], part),
+                    }
+                }
+            });
+        }
+    }
+
+    /// Adds a parameter's written gradients as they are.
+    fn add_written(&self, index: usize, workers: &[Worker], views: usize, part: &mut [f32]) {
+        let Some(place) = &self.sources[index].place else { return };
+        part.par_chunks_mut(BLOCK).enumerate().for_each(|(block, part)| {
+            let start = place.start + block * BLOCK;
+            for Clipped { worker, sample, .. } in self.samples(workers, views) {
+                let gradient = &worker.materialised[sample * self.materialised + start..][..part.len()];
+                pointwise::scale(gradient, 1.0, part, true);
+            }
+        });
+    }
+
+    /// All samples of all workers that are to be added.
+    fn samples<'w>(&self, workers: &'w [Worker], views: usize) -> impl Iterator<Item = Clipped<'w>> {
+        let entries = self.sources.len();
+        let of = move |worker: &'w Worker| {
+            (0..worker.losses.len() / views).map(move |sample| {
+                let factors = &worker.factors[sample * entries..][..entries];
+                Clipped { worker, sample, factors }
+            })
+        };
+        workers.iter().flat_map(of).filter(|sample| sample.factors.iter().any(|&factor| factor != 0.0))
+    }
+
     /// Adds what is pending to the sum.
-    pub(crate) fn settle(&self, layout: &Layout, sum: &mut GradientSum, pending: &mut Pending) {
-        let width = self.pending_width();
+    pub(crate) fn settle(&self, layout: &Layout, views: usize, sum: &mut GradientSum, pending: &mut Pending) {
+        let (width, entries) = (self.pending_width(), self.sources.len());
         let mut start = 0;
-        for (index, gemm, _) in self.vast() {
-            let rows = pending.rows.chunks_exact(width.max(1)).take(pending.items);
-            let items = rows.map(|row| row[start..][..gemm.channels + gemm.out].split_at(gemm.channels));
-            sum_items(gemm, items, &mut sum.values[layout.entries()[index].range.clone()]);
-            start += gemm.channels + gemm.out;
+        if let Numbers::Whole(values) = sum.numbers() {
+            for (index, gemm, _) in self.vast() {
+                let samples = (0..pending.samples).map(|sample| {
+                    let row = &pending.rows[sample * views * width + start..];
+                    Sample {
+                        sources: (row, width),
+                        targets: (&row[gemm.channels..], width),
+                        items: views,
+                        factor: pending.factors[sample * entries + index],
+                        filters: None,
+                    }
+                });
+                count_samples(gemm, samples, &mut values[layout.entries()[index].range.clone()]);
+                start += gemm.channels + gemm.out;
+            }
         }
         pending.clear();
     }
 
-    fn postpone(&self, item: (&Worker, usize), pending: &mut Pending) {
-        let width = self.pending_width();
-        grow(&mut pending.rows, (pending.items + 1) * width);
-        let mut row = &mut pending.rows[pending.items * width..][..width];
-        for (_, gemm, deferred) in self.vast() {
-            let (x, g) = self.kept(gemm, deferred, item);
-            for values in [x, g] {
-                let (to, rest) = row.split_at_mut(values.len());
-                to.copy_from_slice(values);
-                row = rest;
+    fn postpone(&self, sample: Clipped<'_>, views: usize, pending: &mut Pending) {
+        let (width, entries) = (self.pending_width(), self.sources.len());
+        let first = pending.samples * views;
+        grow(&mut pending.rows, (first + views) * width);
+        grow(&mut pending.factors, (pending.samples + 1) * entries);
+        pending.factors[pending.samples * entries..][..entries].copy_from_slice(sample.factors);
+        for view in 0..views {
+            let mut row = &mut pending.rows[(first + view) * width..][..width];
+            for (index, gemm, deferred) in self.vast() {
+                let kept = self.deferred_sample(index, gemm, deferred, sample, views);
+                for (values, len) in [(kept.sources, gemm.channels), (kept.targets, gemm.out)] {
+                    let (to, rest) = row.split_at_mut(len);
+                    to.copy_from_slice(&values.0[view * values.1..][..len]);
+                    row = rest;
+                }
             }
         }
-        pending.items += 1;
+        pending.samples += 1;
     }
 
     /// Vast layers whose gradients are deferred, with their places among the trainable parameters.
@@ -118,23 +201,45 @@ impl Program {
         }
     }
 
-    /// The inputs and the output gradients that a deferred layer has kept of an item.
-    fn kept<'w>(
+    /// What a deferred layer has kept of a sample, and how it is clipped.
+    fn deferred_sample<'w>(
         &self,
+        index: usize,
         gemm: &Gemm,
         deferred: Deferred,
-        (worker, item): (&'w Worker, usize),
-    ) -> (&'w [f32], &'w [f32]) {
-        let value =
-            |slot: usize, len: usize| &worker.buffers[slot][item * self.schedule.stride(slot)..][..len];
-        let x = value(deferred.input, gemm.rows_in * gemm.channels);
-        (x, value(deferred.gradient, gemm.rows_out * gemm.out))
+        clipped: Clipped<'w>,
+        views: usize,
+    ) -> Sample<'w> {
+        let Clipped { worker, sample, factors } = clipped;
+        let value = |slot: usize, len: usize| {
+            let stride = self.schedule.stride(slot);
+            let first = sample * views * stride;
+            (&worker.buffers[slot][first..first + (views - 1) * stride + len], stride)
+        };
+        let filters = self.sources[index].means.as_ref().map(|means| {
+            let own = sample * self.means + means.start..sample * self.means + means.end;
+            Filters { factors: &worker.filter_factors[own.clone()], means: &worker.means[own] }
+        });
+        Sample {
+            sources: value(deferred.input, gemm.rows_in * gemm.channels),
+            targets: value(deferred.gradient, gemm.rows_out * gemm.out),
+            items: views,
+            factor: factors[index],
+            filters,
+        }
     }
 }
 
-/// All items of all workers.
-fn items(workers: &[Worker]) -> impl Iterator<Item = (&Worker, usize)> {
-    workers.iter().flat_map(|worker| (0..worker.losses.len()).map(move |item| (worker, item)))
+/// Adds the clipped weight gradients of some samples to a sum.
+fn count_samples<'i>(gemm: &Gemm, mut samples: impl Iterator<Item = Sample<'i>>, sum: &mut [u32]) {
+    let mut together = [Sample::default(); TOGETHER];
+    loop {
+        let count = together.iter_mut().zip(&mut samples).map(|(place, sample)| *place = sample).count();
+        if count == 0 {
+            break;
+        }
+        gemm.count_weight(&together[..count], sum, rayon::current_num_threads());
+    }
 }
 
 /// Adds the weight gradients of some items to a sum.

@@ -20,6 +20,13 @@ pub(crate) struct Backward<'a> {
     pub(crate) materialised: &'a mut [f32],
 }
 
+/// Where norms of gradients go, and what is made on the way.
+pub(crate) struct Norms<'a> {
+    pub(crate) wide: &'a mut [f64],
+    pub(crate) squared: &'a mut [f64],
+    pub(crate) means: &'a mut [f32],
+}
+
 impl Backward<'_> {
     fn stride(&self, slot: usize) -> usize {
         self.shared.schedule.stride(slot)
@@ -85,7 +92,7 @@ impl Backward<'_> {
         taken: &mut [Vec<f32>],
         items: Range<usize>,
         scratch: &mut [f32],
-        squared: &mut [f64],
+        norms: Norms<'_>,
     ) {
         let step = &self.shared.steps.steps[self.action.step];
         let Kernel::Gemm(gemm) = &step.kernel else { return };
@@ -110,9 +117,12 @@ impl Backward<'_> {
             }
             // Norms are taken while what they read is still in the cache.
             if let (Some(entry), true) = (entry, (item + 1) % views == 0) {
-                let square = &mut squared[item / views * self.shared.layout.entries().len() + entry];
+                let sample = item / views;
+                let means = self.shared.sources[entry].means.clone().unwrap_or(0..0);
+                let means = &mut norms.means[sample * self.shared.means..][means];
+                let square = &mut norms.squared[sample * self.shared.layout.entries().len() + entry];
                 *square = match self.place(gemm.weight, item) {
-                    Some(range) => gemm.stored_norm(prepared, &self.materialised[range], scratch),
+                    Some(range) => gemm.stored_norm(prepared, &self.materialised[range], means, norms.wide),
                     None => {
                         let first = item + 1 - views;
                         let view = |slot: usize| match self.buffers.get(slot) {
@@ -120,10 +130,9 @@ impl Backward<'_> {
                             None => (&[][..], 0),
                         };
                         let inputs = view(self.action.inputs[0]);
-                        let outputs = view(self.action.output);
                         let gradients = (&gradient[first * stride..], stride);
-                        let views = Views { count: views, inputs, outputs, gradients };
-                        gemm.ghost_norm(self.shared.lanes, prepared, &views, scratch)
+                        let views = Views { count: views, inputs, gradients };
+                        gemm.ghost_norm(prepared, &views, means, norms.wide)
                     }
                 };
             }

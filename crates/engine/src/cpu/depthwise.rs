@@ -69,7 +69,7 @@ impl Depthwise {
     }
 
     /// A stored gradient in the parameter's order.
-    pub(crate) fn export(&self, sum: &[f32], to: &mut [f32]) {
+    pub(crate) fn export<T: Copy>(&self, sum: &[T], to: &mut [T]) {
         for (channel, filter) in to.chunks_exact_mut(self.taps).enumerate() {
             for (tap, value) in filter.iter_mut().enumerate() {
                 *value = sum[tap * self.channels + channel];

@@ -25,14 +25,16 @@ use dapple_graph::{Graph, Parameters};
 use rayon::prelude::*;
 
 use crate::batch::{self, Batch};
-use crate::clipping::Clipping;
+use crate::clipping::ClippingRule;
 use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::stats::StepStats;
 use accumulate::Pending;
 use kernel::Lanes;
 use program::Program;
-pub use sum::GradientSum;
+use pulp::bytemuck;
+use sum::Numbers;
+pub use sum::{GradientSum, Total};
 use together::Together;
 use worker::{Work, Worker};
 
@@ -191,19 +193,19 @@ impl Loaded<'_, '_> {
     /// Adds every sample's clipped gradient to a sum.
     ///
     /// # Errors
-    /// If the batch does not fit the graph, the rule does not fit the model, or a gradient is not finite; then the sum must not be used.
+    /// If the batch does not fit the graph or the sum, or the rule is another than the sum began with; then the sum is as before.
     ///
     /// # Guarantee
-    /// Each sample adds a vector of norm at most [`Clipping::sensitivity`] that depends on no other sample. The result is the same to the
-    /// last bit for every number of threads and every way of splitting the batch into calls.
+    /// Each sample adds a vector of norm at most [`ClippingRule::sensitivity`] that depends on no other sample, not in one bit; one whose
+    /// gradient is not finite adds nothing. The result is the same to the last bit for every number of threads, every order of samples and
+    /// every way of splitting the batch into calls.
     pub fn clipped_sum(
         &mut self,
         batch: &Batch<'_>,
-        clipping: &Clipping,
+        rule: &ClippingRule,
         sum: &mut GradientSum,
     ) -> Result<StepStats, EngineError> {
         let executor = &mut *self.executor;
-        clipping.check(&executor.layout)?;
         let samples = batch.check(&executor.graph)?;
         sum.check(&executor.layout)?;
         let views = batch.views;
@@ -217,14 +219,18 @@ impl Loaded<'_, '_> {
             executor;
         let Some((_, program)) = training else { return Ok(StepStats::default()) };
         let sharing = program.sharing(options);
-        pool.install(|| sum.reserve());
+        pool.install(|| sum.reserve(rule, samples))?;
         pending.clear();
         if !self.training_ready {
             pool.install(|| program.prepare(*lanes, self.parameters));
             self.training_ready = true;
         }
         let shared = program.shared(graph, layout, *lanes, self.parameters);
-        let mut stats = StepStats { losses: Vec::with_capacity(samples), norms: Vec::with_capacity(samples) };
+        let mut stats = StepStats {
+            losses: Vec::with_capacity(samples),
+            norms: Vec::with_capacity(samples),
+            not_finite: 0,
+        };
         let mut start = 0;
         while start < samples {
             let chunk = (samples - start).min(sharing.chunk());
@@ -235,33 +241,44 @@ impl Loaded<'_, '_> {
             let scratch = program.scratch(*lanes, views, parallel);
             let work = |index: usize| {
                 let first = (start + index * shares.each) * views;
-                let (items, norms) = (shares.of(index) * views, *clipping != Clipping::Off);
+                let (items, norms) = (shares.of(index) * views, rule.unit().is_some());
                 Work { inputs: batch.inputs, batch: Some(batch), views, first, items, parallel, norms }
             };
             pool.install(|| {
-                let clip = |worker: &mut Worker| program.clip(worker, layout, clipping, views);
+                let clip = |worker: &mut Worker| program.clip(worker, rule, views);
                 shared.run(active, scratch, work, clip, together);
             });
-            program.report(active, layout, views, clipping, start, &mut stats)?;
+            program.report(active, rule, views, &mut stats);
             pool.install(|| program.accumulate(active, layout, views, sum, pending));
             start += chunk;
         }
-        pool.install(|| program.settle(layout, sum, pending));
+        pool.install(|| program.settle(layout, views, sum, pending));
         Ok(stats)
     }
 
-    /// The sum as a flat gradient in the order of [`CpuExecutor::layout`], in the sum's own memory.
+    /// The sum in the order of [`CpuExecutor::layout`], in the sum's own memory.
     ///
     /// # Errors
     /// If the sum belongs to another graph.
-    pub fn gradient(&mut self, sum: GradientSum) -> Result<Vec<f32>, EngineError> {
+    pub fn total(&mut self, mut sum: GradientSum) -> Result<Total, EngineError> {
         let CpuExecutor { pool, layout, training, spare, .. } = &mut *self.executor;
         sum.check(layout)?;
-        let GradientSum { values: mut gradient, empty } = sum;
-        match training {
-            Some((_, program)) if !empty => pool.install(|| program.export(layout, &mut gradient, spare)),
-            _ => gradient.fill(0.0),
+        if let Some((_, program)) = training {
+            spare.resize(program.spare(layout), 0.0);
+            pool.install(|| match sum.numbers() {
+                Numbers::Whole(values) => program.export(layout, values, bytemuck::cast_slice_mut(spare)),
+                Numbers::Plain(values) => program.export(layout, values, spare),
+            });
         }
-        Ok(gradient)
+        Ok(sum.into_total().unwrap_or_else(Total::zero))
+    }
+
+    /// As [`Loaded::total`], in single precision.
+    ///
+    /// # Errors
+    /// As [`Loaded::total`].
+    pub fn gradient(&mut self, sum: GradientSum) -> Result<Vec<f32>, EngineError> {
+        let total = self.total(sum)?;
+        Ok(self.executor.pool.install(|| total.into_gradient()))
     }
 }

@@ -14,11 +14,10 @@ use super::pointwise;
 use super::schedule::{self, ActionKind, Schedule};
 use super::share::{Bytes, Sharing, TOTAL_BYTES};
 use super::step::{Kernel, Step, Steps, lower};
-use super::sum::BLOCK;
-use super::worker::{Shared, Worker};
-use crate::clipping::Clipping;
-use crate::error::EngineError;
-use crate::layout::Layout;
+use super::sum::{BLOCK, Summand};
+use super::worker::{Scratch, Shared, Worker};
+use crate::clipping::ClippingRule;
+use crate::layout::{Entry, Layout};
 use crate::stats::StepStats;
 
 /// A compiled graph.
@@ -32,6 +31,8 @@ pub(crate) struct Program {
     pub(crate) materialised: usize,
     /// For every trainable parameter, how its gradient is made.
     pub(crate) sources: Vec<Source>,
+    /// Numbers in a sample's means of filters.
+    pub(crate) means: usize,
     output: (usize, Transfer),
 }
 
@@ -46,6 +47,8 @@ pub(crate) struct Source {
     arranged: bool,
     /// Buffers of the inputs and the gradients of a deferred step.
     pub(crate) deferred: Option<Deferred>,
+    /// Where the means of its filters lie in a sample's; `None` where it is not standardised.
+    pub(crate) means: Option<Range<usize>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +86,7 @@ impl Program {
     fn new(graph: &Graph, steps: Steps, plan: Plan, layout: Option<&Layout>) -> Self {
         let Plan { schedule, bytes, deferred } = plan;
         let mut places = vec![None; graph.parameters().len()];
-        let mut materialised = 0;
+        let (mut materialised, mut means) = (0, 0);
         let mut sources = Vec::new();
         for entry in layout.map_or(&[][..], Layout::entries) {
             let step = steps.steps.iter().position(|step| match &step.kernel {
@@ -106,7 +109,13 @@ impl Program {
                 Kernel::Gemm(gemm) => !gemm.natural(),
                 _ => true,
             });
-            sources.push(Source { step, place, arranged, deferred });
+            let filters = step.and_then(|step| match &steps.steps[step].kernel {
+                Kernel::Gemm(gemm) => gemm.standardise.map(|_| gemm.out),
+                _ => None,
+            });
+            let own = filters.map(|filters| means..means + filters);
+            means += filters.unwrap_or(0);
+            sources.push(Source { step, place, arranged, deferred, means: own });
         }
         let last = schedule.actions.iter().rfind(|a| a.step == steps.output && a.kind == ActionKind::Forward);
         let form = &steps.steps[steps.output].form;
@@ -114,7 +123,7 @@ impl Program {
         let transfer = Transfer::new(&form.shape, (0, form.strides()), (0, logical.strides()));
         let output = (last.map_or(0, |action| action.output), transfer);
         let prepared = vec![Prepared::default(); steps.steps.len()];
-        Self { steps, schedule, bytes, prepared, places, materialised, sources, output }
+        Self { steps, schedule, bytes, prepared, places, materialised, sources, means, output }
     }
 
     /// How samples are shared among threads.
@@ -157,18 +166,20 @@ impl Program {
             places: &self.places,
             materialised: self.materialised,
             layout,
+            sources: &self.sources,
+            means: self.means,
         }
     }
 
     /// Numbers of scratch a worker needs, with this many threads inside an item.
-    pub(crate) fn scratch(&self, lanes: Lanes, views: usize, parallel: usize) -> usize {
-        let ghost = self.sources.iter().filter_map(|source| match &self.steps.steps[source.step?].kernel {
-            Kernel::Gemm(gemm) if source.deferred.is_some() => Some(gemm.ghost_scratch(lanes, views)),
-            Kernel::Gemm(gemm) => Some(3 * gemm.out),
+    pub(crate) fn scratch(&self, lanes: Lanes, views: usize, parallel: usize) -> Scratch {
+        let norms = self.sources.iter().filter_map(|source| match &self.steps.steps[source.step?].kernel {
+            Kernel::Gemm(gemm) if source.deferred.is_some() => Some(gemm.ghost_scratch(views)),
+            Kernel::Gemm(gemm) => Some(2 * gemm.out),
             _ => None,
         });
         let steps = self.steps.steps.iter().map(|step| schedule::scratch(&step.kernel, lanes, parallel));
-        ghost.chain(steps).max().unwrap_or(0)
+        Scratch { single: steps.max().unwrap_or(0), double: norms.max().unwrap_or(0) }
     }
 
     /// Copies a worker's outputs, in row-major order.
@@ -181,76 +192,69 @@ impl Program {
         }
     }
 
-    /// Takes the norms that the layers have not taken yet, decides the samples' clipping factors, and applies them to deferred gradients.
-    pub(crate) fn clip(&self, worker: &mut Worker, layout: &Layout, clipping: &Clipping, views: usize) {
+    /// Takes the norms that the layers have not taken yet, and decides the samples' clipping factors.
+    pub(crate) fn clip(&self, worker: &mut Worker, rule: &ClippingRule, views: usize) {
         let entries = self.sources.len();
-        let Worker { buffers, materialised, losses, squared, factors, .. } = worker;
-        let samples = losses.len() / views;
-        for sample in 0..samples {
+        let Worker { materialised, losses, squared, factors, filter_factors, .. } = worker;
+        for sample in 0..losses.len() / views {
             let squared = &mut squared[sample * entries..][..entries];
-            if *clipping != Clipping::Off {
+            if rule.unit().is_some() {
                 for (source, squared) in self.sources.iter().zip(&mut *squared) {
                     let layer = source.step.map(|step| &self.steps.steps[step].kernel);
                     if let (false, Some(place)) = (matches!(layer, Some(Kernel::Gemm(_))), &source.place) {
                         let gradient = &materialised[sample * self.materialised..][place.clone()];
-                        *squared = pointwise::squared_norm(gradient);
+                        let computed = pointwise::squared_norm(gradient);
+                        *squared = pointwise::squared_norm_rounding(gradient.len(), computed);
                     }
                 }
             }
-            clipping.factors(layout, squared, &mut factors[sample * entries..][..entries]);
-        }
-        for (index, source) in self.sources.iter().enumerate() {
-            let Some(Deferred { gradient, .. }) = source.deferred else { continue };
-            let Some(step) = source.step else { continue };
-            let len = self.steps.steps[step].form.len();
-            let stride = self.schedule.stride(gradient);
-            for item in 0..samples * views {
-                let factor = factors[item / views * entries + index];
-                if factor != 1.0 {
-                    pointwise::rescale(&mut buffers[gradient][item * stride..][..len], factor);
+            let factors = &mut factors[sample * entries..][..entries];
+            rule.factors(squared, factors);
+            for (source, &factor) in self.sources.iter().zip(&*factors) {
+                if let (Some(means), Some(step)) = (&source.means, source.step) {
+                    let own = &mut filter_factors[sample * self.means..][means.clone()];
+                    for (own, inverse) in own.iter_mut().zip(&self.prepared[step].inverses) {
+                        *own = factor * inverse;
+                    }
                 }
             }
         }
     }
 
-    /// Appends losses and norms to the statistics; refuses what is not finite.
+    /// Appends losses and norms to the statistics.
     pub(crate) fn report(
         &self,
         workers: &[Worker],
-        layout: &Layout,
+        rule: &ClippingRule,
         views: usize,
-        clipping: &Clipping,
-        first: usize,
         stats: &mut StepStats,
-    ) -> Result<(), EngineError> {
+    ) {
         let entries = self.sources.len();
-        let mut index = first;
         for worker in workers {
             for sample in 0..worker.losses.len() / views {
                 let loss = worker.losses[sample * views..][..views].iter().sum::<f64>() / views as f64;
-                if !loss.is_finite() {
-                    return Err(EngineError::NotFinite { place: "loss".into(), sample: index });
-                }
                 let squared = &worker.squared[sample * entries..][..entries];
-                if let Some(entry) = squared.iter().position(|square| !(square.sqrt() as f32).is_finite()) {
-                    let place = format!("gradient of {}", layout.entries()[entry].name);
-                    return Err(EngineError::NotFinite { place, sample: index });
-                }
+                let norm = if rule.unit().is_none() { 0.0 } else { squared.iter().sum::<f64>().sqrt() };
                 stats.losses.push(loss as f32);
-                let norm = if *clipping == Clipping::Off { 0.0 } else { squared.iter().sum::<f64>().sqrt() };
                 stats.norms.push(norm as f32);
-                index += 1;
+                let factors = &worker.factors[sample * entries..][..entries];
+                stats.not_finite += usize::from(factors.iter().all(|&factor| factor == 0.0));
             }
         }
-        Ok(())
+    }
+
+    fn arranged<'s>(&'s self, layout: &'s Layout) -> impl Iterator<Item = (&'s Source, &'s Entry)> {
+        self.sources.iter().zip(layout.entries()).filter(|(source, _)| source.arranged)
+    }
+
+    /// Numbers of spare memory that [`Program::export`] needs.
+    pub(crate) fn spare(&self, layout: &Layout) -> usize {
+        self.arranged(layout).map(|(_, entry)| entry.range.len()).max().unwrap_or(0)
     }
 
     /// Puts every parameter's sum into the parameter's own order, by way of the spare memory.
-    pub(crate) fn export(&self, layout: &Layout, gradient: &mut [f32], spare: &mut Vec<f32>) {
-        let arranged = || self.sources.iter().zip(layout.entries()).filter(|(source, _)| source.arranged);
-        let longest = arranged().map(|(_, entry)| entry.range.len()).max().unwrap_or(0);
-        spare.resize(longest, 0.0);
-        for (source, entry) in arranged() {
+    pub(crate) fn export<T: Summand>(&self, layout: &Layout, gradient: &mut [T], spare: &mut [T]) {
+        for (source, entry) in self.arranged(layout) {
             let Some(step) = source.step else { continue };
             let part = &mut gradient[entry.range.clone()];
             let sum = &mut spare[..part.len()];

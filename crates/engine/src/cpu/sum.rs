@@ -1,17 +1,22 @@
 //! The running sum of clipped gradients.
 
+use pulp::bytemuck;
 use rayon::prelude::*;
 
+use crate::clipping::ClippingRule;
 use crate::error::EngineError;
 use crate::layout::Layout;
 
-/// A sum of clipped gradients, in the order in which the kernels make them. [`crate::Loaded::gradient`] turns it into a flat gradient.
+/// A sum of clipped gradients, in the order in which the kernels make them. [`crate::Loaded::total`] turns it into a flat gradient.
 #[derive(Debug, Clone)]
 pub struct GradientSum {
-    /// The trainable parameters one after the other, each in the order in which the kernels make it.
-    pub(crate) values: Vec<f32>,
-    /// Whether nothing was added yet: the values then stand for zeros, whatever they hold.
-    pub(crate) empty: bool,
+    /// The trainable parameters one after the other, each in the order in which the kernels make it: whole numbers, or without clipping
+    /// plain ones.
+    memory: Vec<f32>,
+    /// What a whole number stands for, or that they are plain; `None` while nothing was added: the memory then stands for zeros, whatever
+    /// it holds.
+    unit: Option<Option<f64>>,
+    samples: usize,
 }
 
 /// Numbers that one thread works on at a time.
@@ -21,17 +26,117 @@ impl GradientSum {
     /// An empty sum in a buffer that is kept if it is large enough.
     pub(crate) fn new(layout: &Layout, mut buffer: Vec<f32>) -> Self {
         buffer.resize(layout.len(), 0.0);
-        Self { values: buffer, empty: true }
+        Self { memory: buffer, unit: None, samples: 0 }
     }
 
-    /// Makes zeros of an empty sum.
-    pub(crate) fn reserve(&mut self) {
-        if std::mem::replace(&mut self.empty, false) {
-            self.values.par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0));
+    /// Makes ready for so many more samples by a rule.
+    pub(crate) fn reserve(&mut self, rule: &ClippingRule, samples: usize) -> Result<(), EngineError> {
+        let total = self.samples.saturating_add(samples);
+        if total > rule.capacity() || self.unit.is_some_and(|unit| unit != rule.unit()) {
+            return Err(EngineError::Sum { capacity: rule.capacity() });
         }
+        self.samples = total;
+        if self.unit.is_none() {
+            self.memory.par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0));
+            self.unit = Some(rule.unit());
+        }
+        Ok(())
     }
 
     pub(crate) fn check(&self, layout: &Layout) -> Result<(), EngineError> {
-        if self.values.len() == layout.len() { Ok(()) } else { Err(EngineError::Parameters) }
+        if self.memory.len() == layout.len() { Ok(()) } else { Err(EngineError::Parameters) }
+    }
+
+    /// The memory, as whole numbers or as plain ones.
+    pub(crate) fn numbers(&mut self) -> Numbers<'_> {
+        match self.unit.flatten() {
+            Some(_) => Numbers::Whole(bytemuck::cast_slice_mut(&mut self.memory)),
+            None => Numbers::Plain(&mut self.memory),
+        }
+    }
+
+    /// The memory and the unit of whole numbers in it; `None` while it is empty.
+    pub(crate) fn into_total(self) -> Result<Total, Vec<f32>> {
+        match self.unit {
+            Some(unit) => Ok(Total { memory: self.memory, unit }),
+            None => Err(self.memory),
+        }
+    }
+}
+
+/// The numbers of a sum.
+pub(crate) enum Numbers<'a> {
+    /// In two's complement.
+    Whole(&'a mut [u32]),
+    Plain(&'a mut [f32]),
+}
+
+/// A number that sums are made of.
+pub(crate) trait Summand: Copy + Default + Send + Sync {
+    /// Whether gradients of standardised filters came into it less their mean and over the deviation.
+    const CLIPPED: bool;
+    fn wide(self) -> f64;
+    /// The nearest.
+    fn narrow(value: f64) -> Self;
+}
+
+impl Summand for f32 {
+    const CLIPPED: bool = false;
+
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+
+    #[inline(always)]
+    fn narrow(value: f64) -> Self {
+        value as f32
+    }
+}
+
+impl Summand for u32 {
+    const CLIPPED: bool = true;
+
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        f64::from(self as i32)
+    }
+
+    #[inline(always)]
+    fn narrow(value: f64) -> Self {
+        value.round_ties_even() as i32 as u32
+    }
+}
+
+/// A finished sum in the order of the layout.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Total {
+    memory: Vec<f32>,
+    unit: Option<f64>,
+}
+
+impl Total {
+    /// A total of zero, whatever the rule.
+    pub(crate) fn zero(mut memory: Vec<f32>) -> Self {
+        memory.fill(0.0);
+        Self { memory, unit: None }
+    }
+
+    /// The bits of whole numbers in memory that can hold plain ones afterwards, and what one stands for; `None` where the total is of plain
+    /// numbers.
+    pub fn whole_mut(&mut self) -> Option<(&mut [f32], f64)> {
+        self.unit.map(|unit| (&mut self.memory[..], unit))
+    }
+
+    /// The total in single precision, in its own memory.
+    pub fn into_gradient(mut self) -> Vec<f32> {
+        if let Some(unit) = self.unit {
+            self.memory.par_chunks_mut(BLOCK).for_each(|block| {
+                for value in block {
+                    *value = (f64::from(value.to_bits() as i32) * unit) as f32;
+                }
+            });
+        }
+        self.memory
     }
 }

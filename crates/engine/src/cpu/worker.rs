@@ -5,10 +5,11 @@ use std::ops::Range;
 use dapple_graph::{Graph, ParameterId, Parameters};
 use rayon::prelude::*;
 
-use super::backward::Backward;
+use super::backward::{Backward, Norms};
 use super::gemm::{Prepared, Run};
 use super::kernel::Lanes;
 use super::pointwise;
+use super::program::Source;
 use super::schedule::{Action, ActionKind, Schedule, Stretch, Turn};
 use super::step::{Kernel, Steps};
 use super::together::Together;
@@ -30,6 +31,10 @@ pub(crate) struct Shared<'a> {
     pub(crate) materialised: usize,
     /// Where the trainable parameters lie.
     pub(crate) layout: &'a Layout,
+    /// How each of them has its gradient made.
+    pub(crate) sources: &'a [Source],
+    /// Numbers in a sample's means of filters.
+    pub(crate) means: usize,
 }
 
 impl Shared<'_> {
@@ -37,7 +42,7 @@ impl Shared<'_> {
     pub(crate) fn run<'w>(
         &self,
         workers: &mut [Worker],
-        scratch: usize,
+        scratch: Scratch,
         work: impl Fn(usize) -> Work<'w> + Sync,
         finish: impl Fn(&mut Worker) + Sync,
         together: &mut Together,
@@ -79,11 +84,15 @@ pub(crate) struct Worker {
     pub(crate) materialised: Vec<f32>,
     /// Loss of each item of the last run.
     pub(crate) losses: Vec<f64>,
-    /// Squared norms, `[sample, trainable parameter]`.
+    /// Squared norms, `[sample, trainable parameter]`: upper bounds.
     pub(crate) squared: Vec<f64>,
-    /// Clipping factors, likewise.
+    /// Clipping factors, likewise; zero for a sample that must not be added.
     pub(crate) factors: Vec<f32>,
+    /// What is taken off the gradients of standardised filters, sample after sample, and what they are then multiplied by.
+    pub(crate) means: Vec<f32>,
+    pub(crate) filter_factors: Vec<f32>,
     pub(crate) scratch: Vec<f32>,
+    pub(crate) wide: Vec<f64>,
     taken: Vec<Vec<f32>>,
 }
 
@@ -102,15 +111,18 @@ pub(crate) struct Work<'a> {
 
 impl Worker {
     /// Makes room for the items, keeping what is there if it suffices, and clears what is added to.
-    fn begin(&mut self, shared: &Shared<'_>, work: &Work<'_>, scratch: usize) {
+    fn begin(&mut self, shared: &Shared<'_>, work: &Work<'_>, scratch: Scratch) {
         let (samples, entries) = (work.items / work.views, shared.layout.entries().len());
         self.buffers.resize_with(shared.schedule.buffers.len(), Vec::new);
         for (buffer, planned) in self.buffers.iter_mut().zip(&shared.schedule.buffers) {
             grow(buffer, planned.numbers(work.items));
         }
         grow(&mut self.materialised, samples * shared.materialised);
-        grow(&mut self.scratch, scratch);
+        grow(&mut self.scratch, scratch.single);
+        grow(&mut self.wide, scratch.double);
         grow(&mut self.factors, samples * entries);
+        grow(&mut self.means, samples * shared.means);
+        grow(&mut self.filter_factors, samples * shared.means);
         self.losses.resize(work.items, 0.0);
         self.squared.resize(samples * entries, 0.0);
         self.materialised[..samples * shared.materialised].fill(0.0);
@@ -257,7 +269,8 @@ impl Worker {
         let mut context =
             Backward { shared, work, action, buffers: &self.buffers, materialised: &mut self.materialised };
         if let Kernel::Gemm(_) = &step.kernel {
-            context.gemm(&mut gradient, &mut taken, items, &mut self.scratch, &mut self.squared);
+            let norms = Norms { wide: &mut self.wide, squared: &mut self.squared, means: &mut self.means };
+            context.gemm(&mut gradient, &mut taken, items, &mut self.scratch, norms);
         } else {
             for item in items {
                 let g = &mut gradient[item * stride(slot)..][..step.form.len()];
@@ -274,9 +287,16 @@ impl Worker {
     }
 }
 
+/// Numbers of scratch that a worker needs, in single and in double precision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Scratch {
+    pub(crate) single: usize,
+    pub(crate) double: usize,
+}
+
 /// Makes a buffer at least so long.
-pub(crate) fn grow(buffer: &mut Vec<f32>, len: usize) {
+pub(crate) fn grow<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) {
     if buffer.len() < len {
-        buffer.resize(len, 0.0);
+        buffer.resize(len, T::default());
     }
 }

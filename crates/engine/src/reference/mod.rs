@@ -8,7 +8,7 @@ mod window;
 use dapple_graph::{Graph, Op, ParameterId, Parameters};
 
 use crate::batch::{self, Batch};
-use crate::clipping::Clipping;
+use crate::clipping::ClippingRule;
 use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::loss::{self, Strides};
@@ -87,6 +87,26 @@ impl<'g> Reference<'g> {
         if sample >= samples {
             return Err(EngineError::Length { what: "samples".into(), expected: sample + 1, found: samples });
         }
+        let (loss, mut gradient) = self.clippable(batch, sample);
+        self.project(&mut gradient);
+        Ok((loss, gradient))
+    }
+
+    /// Takes the part along each standardised filter off a gradient, or off a sum of them.
+    fn project(&self, gradient: &mut [f64]) {
+        for node in self.graph.nodes() {
+            if let Op::Conv { weight, standardise: Some(eps), .. } = &node.op
+                && let Some(position) = self.layout.position(*weight)
+            {
+                let range = self.layout.entries()[position].range.clone();
+                let weight = &self.parameters[weight.index()];
+                window::project(weight, node.shape[0], *eps, &mut gradient[range]);
+            }
+        }
+    }
+
+    /// As [`Self::gradient`], before the last step of standardised filters: what is clipped.
+    fn clippable(&self, batch: &Batch<'_>, sample: usize) -> (f64, Vec<f64>) {
         let len: usize = self.graph.input_shape().iter().product();
         let mut loss = 0.0;
         let mut gradient = vec![0.0; self.layout.len()];
@@ -96,7 +116,7 @@ impl<'g> Reference<'g> {
             let share = 1.0 / batch.views as f64;
             loss += share * self.backward(&values, batch, view, key, share, &mut gradient);
         }
-        Ok((loss, gradient))
+        (loss, gradient)
     }
 
     /// The clipped sum of all samples' gradients.
@@ -105,34 +125,38 @@ impl<'g> Reference<'g> {
     /// If the batch does not fit the graph, or the rule the model.
     ///
     /// # Guarantee
-    /// Each sample contributes a vector of norm at most [`Clipping::sensitivity`] that depends on no other sample.
+    /// Each sample contributes a vector of norm at most [`ClippingRule::sensitivity`] that depends on no other sample.
     pub fn clipped_sum(
         &self,
         batch: &Batch<'_>,
-        clipping: &Clipping,
+        rule: &ClippingRule,
     ) -> Result<(Vec<f64>, StepStats), EngineError> {
-        clipping.check(&self.layout)?;
         let samples = batch.check(self.graph)?;
         let mut sum = vec![0.0; self.layout.len()];
         let mut stats = StepStats::default();
         let mut factors = vec![0.0f32; self.layout.entries().len()];
         for sample in 0..samples {
-            let (loss, gradient) = self.gradient(batch, sample)?;
+            let (loss, gradient) = self.clippable(batch, sample);
             let squared: Vec<f64> = self
                 .layout
                 .entries()
                 .iter()
                 .map(|entry| gradient[entry.range.clone()].iter().map(|g| g * g).sum())
                 .collect();
-            clipping.factors(&self.layout, &squared, &mut factors);
-            for (entry, &factor) in self.layout.entries().iter().zip(&factors) {
-                for index in entry.range.clone() {
-                    sum[index] += f64::from(factor) * gradient[index];
+            let unit = rule.unit().unwrap_or(1.0);
+            if rule.factors(&squared, &mut factors) {
+                for (entry, &factor) in self.layout.entries().iter().zip(&factors) {
+                    for index in entry.range.clone() {
+                        sum[index] += unit * f64::from(factor) * gradient[index];
+                    }
                 }
+            } else {
+                stats.not_finite += 1;
             }
             stats.losses.push(loss as f32);
             stats.norms.push(squared.iter().sum::<f64>().sqrt() as f32);
         }
+        self.project(&mut sum);
         Ok((sum, stats))
     }
 

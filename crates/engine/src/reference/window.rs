@@ -81,8 +81,9 @@ fn effective_weight(weight: &[f64], out: usize, standardise: Option<f32>) -> Vec
     result
 }
 
-/// Gradient of the parameter from the gradient of the weight that was used.
-fn weight_gradient(weight: &[f64], gradient: &[f64], out: usize, standardise: Option<f32>) -> Vec<f64> {
+/// Gradient of the parameter from the gradient of the weight that was used, with its part along the filter still in it: less the mean, over
+/// the deviation.
+fn centred_gradient(weight: &[f64], gradient: &[f64], out: usize, standardise: Option<f32>) -> Vec<f64> {
     let Some(eps) = standardise else { return gradient.to_vec() };
     let size = weight.len() / out;
     let n = size as f64;
@@ -92,11 +93,19 @@ fn weight_gradient(weight: &[f64], gradient: &[f64], out: usize, standardise: Op
         let variance = filter.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / n;
         let deviation = (variance + f64::from(eps)).sqrt();
         let upstream_mean = upstream.iter().sum::<f64>() / n;
-        let along = filter.iter().zip(upstream).map(|(w, g)| (w - mean) / deviation * g).sum::<f64>() / n;
-        let terms = filter.iter().zip(upstream);
-        result.extend(terms.map(|(w, g)| (g - upstream_mean - (w - mean) / deviation * along) / deviation));
+        result.extend(upstream.iter().map(|g| (g - upstream_mean) / deviation));
     }
     result
+}
+
+/// Takes the part along each standardised filter off a gradient.
+pub(super) fn project(weight: &[f64], out: usize, eps: f32, gradient: &mut [f64]) {
+    let size = weight.len() / out;
+    let used = effective_weight(weight, out, Some(eps));
+    for (used, gradient) in used.chunks_exact(size).zip(gradient.chunks_exact_mut(size)) {
+        let along = used.iter().zip(&*gradient).map(|(w, g)| w * g).sum::<f64>() / size as f64;
+        gradient.iter_mut().zip(used).for_each(|(g, w)| *g -= w * along);
+    }
 }
 
 pub(super) fn forward(op: &Op, x: &Tensor, parameters: &[Vec<f64>], y: &mut Tensor) {
@@ -169,7 +178,7 @@ pub(super) fn backward(op: &Op, x: &Tensor, parameters: &[Vec<f64>], g: &Tensor)
                     }
                 }
             }
-            gradients.push((*weight, weight_gradient(stored, &dw, out, *standardise)));
+            gradients.push((*weight, centred_gradient(stored, &dw, out, *standardise)));
             if let Some(bias) = bias {
                 gradients.push((*bias, g.data.chunks_exact(outside).map(|row| row.iter().sum()).collect()));
             }

@@ -7,9 +7,11 @@ mod weights;
 mod window;
 mod winograd;
 
+use std::ops::Range;
+
 use dapple_graph::{ParameterId, Window};
 
-use super::kernel::{Class, Lanes, Pair, Right, RowShape, Rows, Start};
+use super::kernel::{Class, Lanes, Out, Pair, Right, RowShape, Rows, Sample, Shape, Start};
 pub(crate) use ghost::Views;
 use split::{Product, outer};
 pub(crate) use weights::Prepared;
@@ -280,36 +282,60 @@ impl Gemm {
         scratch: &mut [f32],
         parallel: usize,
     ) {
-        let (channels, out) = self.group();
         if self.narrow {
             let width = self.taps.len() * self.channels;
+            let shape = Shape { left: (width, 0), right: (self.out, 0), first_row: 0, swapped: false };
             for (x, g) in items {
                 self.gather(x, scratch);
                 let pair = [(&*scratch, *g)];
-                outer(
-                    &pair,
-                    &self.identity,
-                    (width, 0),
-                    (self.out, 0),
-                    (width, self.out),
-                    sum,
-                    false,
-                    parallel,
-                );
+                outer(&pair, &self.identity, shape, (width, self.out), Out::Added(&mut *sum), parallel);
             }
             return;
         }
+        self.for_blocks(|pairs, shape, size, range| {
+            outer(items, pairs, shape, size, Out::Added(&mut sum[range]), parallel);
+        });
+    }
+
+    /// Adds the clipped weight gradients of some samples, in the stored order, to a sum in whole numbers. Not for layers whose taps are
+    /// gathered.
+    ///
+    /// # Guarantee
+    /// With `d` the exact weight gradient of a sample, column by column less its mean where it has one, and `S` the sum over its positions
+    /// of the norms of what is read times those of the gradients, the sample adds `round(factor v)` with `|v - d| <= eta S` for `eta` of
+    /// [`Gemm::deferred_rounding`]: a value is one chain of fused additions over the positions, from zero.
+    pub(crate) fn count_weight(&self, samples: &[Sample<'_>], sum: &mut [u32], parallel: usize) {
+        self.for_blocks(|pairs, shape, size, range| {
+            outer(&[], pairs, shape, size, Out::Counted { out: &mut sum[range], samples }, parallel);
+        });
+    }
+
+    /// What rounding in single precision moves a weight gradient by that is never written down, as a share of `S`: each of `n` fused
+    /// additions by 2^-24 of what it has added up so far, so all by `n 2^-24 / (1 - n 2^-24)`; doubled.
+    pub(crate) fn deferred_rounding(&self, views: usize) -> f64 {
+        let chain = self.taps.iter().map(Vec::len).max().unwrap_or(0) * views;
+        2.0 * chain as f64 / (1u64 << 24) as f64
+    }
+
+    /// Calls a function for every block of the stored weight gradient: a group and tap with its pairs, where the sides lie, rows and
+    /// columns, and its place.
+    fn for_blocks(&self, mut run: impl FnMut(&[Pair], Shape, (usize, usize), Range<usize>)) {
+        let (channels, out) = self.group();
         let size = channels * out;
         for group in 0..self.groups {
             for (tap, pairs) in self.taps.iter().enumerate() {
-                let sum = &mut sum[(group * self.taps.len() + tap) * size..][..size];
-                let left = (self.channels, group * channels);
-                let right = (self.out, group * out);
-                if self.natural() {
-                    outer(items, pairs, right, left, (out, channels), sum, true, parallel);
-                } else {
-                    outer(items, pairs, left, right, (channels, out), sum, false, parallel);
-                }
+                let start = (group * self.taps.len() + tap) * size;
+                let x = (self.channels, group * channels);
+                let g = (self.out, group * out);
+                let natural = self.natural();
+                let (left, right) = if natural { (g, x) } else { (x, g) };
+                let shape = Shape { left, right, first_row: 0, swapped: natural };
+                run(
+                    pairs,
+                    shape,
+                    if natural { (out, channels) } else { (channels, out) },
+                    start..start + size,
+                );
             }
         }
     }

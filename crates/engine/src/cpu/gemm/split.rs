@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::cpu::kernel::{Class, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start};
+use crate::cpu::kernel::{Class, Out, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Shape, Start};
 
 /// A row product before it is split among threads.
 #[derive(Clone, Copy)]
@@ -57,25 +57,32 @@ impl Product<'_> {
     }
 }
 
-/// Adds outer products to `rows x columns`.
+/// Adds outer products to `rows x columns`, by rows on several threads.
 pub(super) fn outer(
     items: &[(&[f32], &[f32])],
     pairs: &[Pair],
-    left: (usize, usize),
-    right: (usize, usize),
+    shape: Shape,
     (rows, columns): (usize, usize),
-    out: &mut [f32],
-    swapped: bool,
+    out: Out<'_>,
     parallel: usize,
 ) {
-    if parallel <= 1 || rows < 2 * parallel {
-        OuterProduct { items, pairs, left, right, rows: (0, rows), columns, out, swapped }.run();
-        return;
-    }
     // Whole tiles of six rows per thread.
-    let chunk = rows.div_ceil(4 * parallel).next_multiple_of(6);
-    out[..rows * columns].par_chunks_mut(chunk * columns).enumerate().for_each(|(index, out)| {
-        let rows = (index * chunk, out.len() / columns);
-        OuterProduct { items, pairs, left, right, rows, columns, out, swapped }.run();
-    });
+    let chunk = match parallel <= 1 || rows < 2 * parallel {
+        true => rows,
+        false => rows.div_ceil(4 * parallel).next_multiple_of(6),
+    };
+    let part = |index: usize, rows: usize, out: Out<'_>| {
+        let shape = Shape { first_row: shape.first_row + index * chunk, ..shape };
+        OuterProduct { items, pairs, shape, rows, columns, out }.run();
+    };
+    match out {
+        Out::Added(out) => {
+            let parts = out[..rows * columns].par_chunks_mut(chunk * columns).enumerate();
+            parts.for_each(|(index, out)| part(index, out.len() / columns, Out::Added(out)));
+        }
+        Out::Counted { out, samples } => {
+            let parts = out[..rows * columns].par_chunks_mut(chunk * columns).enumerate();
+            parts.for_each(|(index, out)| part(index, out.len() / columns, Out::Counted { out, samples }));
+        }
+    }
 }

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use super::Gemm;
 use super::winograd::{self, Strides};
 use crate::cpu::kernel::{Lanes, pack_panel};
+use crate::cpu::sum::Summand;
 
 /// The weights of one layer, arranged for the kernels.
 #[derive(Debug, Clone, Default)]
@@ -14,8 +15,8 @@ pub(crate) struct Prepared {
     pub(crate) backward: Vec<f32>,
     /// `[group, tap, channel, out]`: the weight as it is used; kept where standardisation needs it.
     pub(crate) used: Vec<f32>,
-    /// One over the deviation of each filter, and the sum of squares of its standardised form.
-    pub(crate) filters: Vec<(f32, f64)>,
+    /// One over the deviation of each filter, where it is standardised.
+    pub(crate) inverses: Vec<f32>,
     pub(crate) bias: Vec<f32>,
     /// `[tap, channel, out]`: the weight of a layer whose taps are gathered first.
     gathered: Vec<f32>,
@@ -91,19 +92,19 @@ impl Gemm {
         }
     }
 
-    /// Fills `used` and `filters` with the standardised weight.
+    /// Fills `used` and `inverses` with the standardised weight.
     fn standardised(&self, weight: &[f32], eps: f32, prepared: &mut Prepared) {
         let (_, out) = self.group();
         let size = weight.len() / self.out;
         prepared.used.resize(weight.len(), 0.0);
-        prepared.filters.clear();
+        prepared.inverses.clear();
         for (group, filters) in weight.chunks_exact(out * size).enumerate() {
             let used = &mut prepared.used[group * size * out..][..size * out];
             for (block, filters) in filters.chunks(FILTERS * size).enumerate() {
-                let statistics = &mut prepared.filters;
+                let inverses = &mut prepared.inverses;
                 Arch::new().dispatch(
                     #[inline(always)]
-                    || self.standardise_filters(filters, eps, block * FILTERS, used, statistics),
+                    || self.standardise_filters(filters, eps, block * FILTERS, used, inverses),
                 );
             }
         }
@@ -117,7 +118,7 @@ impl Gemm {
         eps: f32,
         first: usize,
         used: &mut [f32],
-        statistics: &mut Vec<(f32, f64)>,
+        deviations: &mut Vec<f32>,
     ) {
         let (channels, out) = self.group();
         let taps = self.taps.len();
@@ -128,7 +129,7 @@ impl Gemm {
             means[f] = spread_sum(values, |w| w) / n;
             let variance = spread_sum(values, |w| (w - means[f]) * (w - means[f])) / n;
             inverses[f] = 1.0 / (variance + f64::from(eps)).sqrt();
-            statistics.push((inverses[f] as f32, n * variance * inverses[f] * inverses[f]));
+            deviations.push(inverses[f] as f32);
         }
         let count = filters.len() / size;
         for channel in 0..channels {
@@ -144,8 +145,8 @@ impl Gemm {
         }
     }
 
-    /// Moves a weight gradient from the stored order into the parameter's, through the standardisation if there is one.
-    pub(crate) fn export(&self, prepared: &Prepared, sum: &[f32], to: &mut [f32]) {
+    /// Moves a sum of weight gradients from the stored order into the parameter's.
+    pub(crate) fn export<T: Summand>(&self, prepared: &Prepared, sum: &[T], to: &mut [T]) {
         let (_, out) = self.group();
         let size = to.len() / self.out;
         // Neighbouring filters are neighbours in the sum: every cache line that is read is used up.
@@ -162,8 +163,23 @@ impl Gemm {
     }
 
     /// Exports some neighbouring filters of one group.
+    ///
+    /// Through a standardisation with `w` the filter as it is used, the gradient `d` of it becomes that of its parameter,
+    /// `(d - mean d - w mean(w d)) / deviation`. What was clipped is already less its mean and over the deviation; the last part is taken
+    /// off here, of the whole sum.
+    ///
+    /// # Guarantee
+    /// `d - w mean(w d)` is never longer than `d`, since the squares of `w` are one in the mean at the most; taken of whole numbers in
+    /// double precision and rounded to whole numbers, two results are no farther apart than their sums, and a unit a coordinate.
     #[inline(always)]
-    fn export_filters(&self, prepared: &Prepared, sum: &[f32], to: &mut [f32], group: usize, first: usize) {
+    fn export_filters<T: Summand>(
+        &self,
+        prepared: &Prepared,
+        sum: &[T],
+        to: &mut [T],
+        group: usize,
+        first: usize,
+    ) {
         let (channels, out) = self.group();
         let taps = self.taps.len();
         let size = channels * taps;
@@ -172,25 +188,29 @@ impl Gemm {
             let start = (group * size + tap * channels + channel) * out + first;
             start..start + filters
         };
-        // (d - mean d - hat mean(hat d)) / deviation
-        let (mut mean, mut along) = ([0.0f64; FILTERS], [0.0f64; FILTERS]);
-        let inverse = prepared.filters.get(group * out + first..).unwrap_or_default();
+        let (mut mean, mut along, mut factors) = ([0.0f64; FILTERS], [0.0f64; FILTERS], [1.0f64; FILTERS]);
         if self.standardise.is_some() {
             for index in 0..size {
                 let row = row(0, index);
                 let sums = mean.iter_mut().zip(&mut along);
                 for ((d, used), (mean, along)) in sum[row.clone()].iter().zip(&prepared.used[row]).zip(sums) {
-                    *mean += f64::from(*d);
-                    *along += f64::from(*d) * f64::from(*used);
+                    *mean += d.wide();
+                    *along += d.wide() * f64::from(*used);
                 }
             }
             mean.iter_mut().chain(&mut along).for_each(|value| *value /= size as f64);
+            if T::CLIPPED {
+                mean.fill(0.0);
+            } else {
+                let inverses = &prepared.inverses[group * out + first..][..filters];
+                factors.iter_mut().zip(inverses).for_each(|(factor, inverse)| *factor = f64::from(*inverse));
+            }
         }
         // A few channels at a time, so that what is written stays in the first-level cache until all taps are there.
         for start in (0..channels).step_by(CHANNELS) {
             let count = CHANNELS.min(channels - start);
             for tap in 0..taps {
-                let mut tile = [[0.0; FILTERS]; CHANNELS];
+                let mut tile = [[T::default(); FILTERS]; CHANNELS];
                 for (channel, values) in tile.iter_mut().enumerate().take(count) {
                     let row = row(tap, start + channel);
                     match sum[row.clone()].first_chunk() {
@@ -200,8 +220,8 @@ impl Gemm {
                     if self.standardise.is_some() {
                         let used = &prepared.used[row];
                         for (f, (value, used)) in values.iter_mut().zip(used).enumerate() {
-                            let d = f64::from(*value) - mean[f] - f64::from(*used) * along[f];
-                            *value = (d * f64::from(inverse[f].0)) as f32;
+                            let d = value.wide() - mean[f] - f64::from(*used) * along[f];
+                            *value = T::narrow(d * factors[f]);
                         }
                     }
                 }

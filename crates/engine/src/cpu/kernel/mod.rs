@@ -10,6 +10,7 @@
 
 mod channels;
 mod dot;
+mod gram;
 mod outer;
 mod rows;
 
@@ -17,7 +18,8 @@ use pulp::{Arch, Simd, WithSimd};
 
 pub(crate) use channels::{ChannelProduct, ChannelSum};
 pub(crate) use dot::DotProduct;
-pub(crate) use outer::OuterProduct;
+pub(crate) use gram::{Gram, pitch, widen};
+pub(crate) use outer::{Filters, MAGIC, Out, OuterProduct, Sample, Shape};
 pub(crate) use rows::{Class, Right, RowProduct, RowShape, Rows, Start};
 
 /// Rows of a register tile.
@@ -203,12 +205,10 @@ mod tests {
             simd.vectorize(OuterProduct {
                 items: &[(&a, &c)],
                 pairs: &identity(m),
-                left: (k, 0),
-                right: (n, 0),
-                rows: (0, k),
+                shape: Shape { left: (k, 0), right: (n, 0), first_row: 0, swapped: false },
+                rows: k,
                 columns: n,
-                out: &mut outer,
-                swapped: false,
+                out: Out::Added(&mut outer),
             });
             for i in 0..m {
                 for j in 0..n {

@@ -9,24 +9,66 @@ use super::{Pair, TILE_ROWS, load, panel_vectors, store};
 /// `out[i, j] += sum over items and pairs of left[i] right[j]`, for rows `i` of a range. The left side is the row that a pair's source
 /// names, the right side the row its target names; or the other way round.
 pub(crate) struct OuterProduct<'a> {
-    /// Source values and target values of every item.
+    /// Source values and target values of every item; what is counted has samples instead.
     pub(crate) items: &'a [(&'a [f32], &'a [f32])],
     pub(crate) pairs: &'a [Pair],
+    pub(crate) shape: Shape,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) out: Out<'a>,
+}
+
+/// Where the sides of an outer product lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
     /// Numbers between rows and first column of the left side.
     pub(crate) left: (usize, usize),
     pub(crate) right: (usize, usize),
-    /// First row of `out` and number of rows, as columns of the left side.
-    pub(crate) rows: (usize, usize),
-    pub(crate) columns: usize,
-    /// Row-major, `rows x columns`.
-    pub(crate) out: &'a mut [f32],
+    /// First row of `out`, as a column of the left side.
+    pub(crate) first_row: usize,
     /// Whether the left side is the target rather than the source.
     pub(crate) swapped: bool,
 }
 
+/// Where outer products go: row-major, `rows x columns`.
+pub(crate) enum Out<'a> {
+    /// Added to what is there.
+    Added(&'a mut [f32]),
+    /// Each sample's sum is made in registers, in single precision and one order, turned into whole numbers, and these are added: what a
+    /// sample adds depends on nothing else.
+    Counted { out: &'a mut [u32], samples: &'a [Sample<'a>] },
+}
+
+/// One sample's part of a sum in whole numbers: `round(factor value)`, or by columns `round(factors (value - means))`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sample<'a> {
+    /// Source values of the first item, and numbers to those of the next.
+    pub(crate) sources: (&'a [f32], usize),
+    pub(crate) targets: (&'a [f32], usize),
+    pub(crate) items: usize,
+    pub(crate) factor: f32,
+    pub(crate) filters: Option<Filters<'a>>,
+}
+
+impl<'a> Sample<'a> {
+    #[inline(always)]
+    pub(crate) fn items(self) -> impl Iterator<Item = (&'a [f32], &'a [f32])> {
+        let Self { sources, targets, items, .. } = self;
+        (0..items).map(move |item| (&sources.0[item * sources.1..], &targets.0[item * targets.1..]))
+    }
+}
+
+/// What the columns of a standardised layer are multiplied by, and what is taken off them before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Filters<'a> {
+    pub(crate) factors: &'a [f32],
+    pub(crate) means: &'a [f32],
+}
+
 impl OuterProduct<'_> {
     pub(crate) fn run(self) {
-        if !self.items.is_empty() && !self.pairs.is_empty() {
+        // Without pairs a gradient is zero; less its mean it need not be.
+        if !self.pairs.is_empty() || matches!(self.out, Out::Counted { .. }) {
             Arch::new().dispatch(self);
         }
     }
@@ -39,8 +81,19 @@ impl WithSimd for OuterProduct<'_> {
     fn with_simd<S: Simd>(mut self, simd: S) {
         // Blocks of items and pairs whose rows stay in the second-level cache while all tiles read them. Long rows are taken in smaller
         // blocks: at strides of whole pages they would compete for a few cache sets.
-        let longest = self.left.0.max(self.right.0).max(1);
+        let longest = self.shape.left.0.max(self.shape.right.0).max(1);
         let block = (BLOCK / longest).clamp(64, 512);
+        if let Out::Counted { samples: all, .. } = self.out {
+            // A sample's sum is never cut.
+            let items = all.iter().map(|sample| sample.items).max().unwrap_or(0);
+            for part in all.chunks((block / (items * self.pairs.len()).max(1)).max(1)) {
+                if let Out::Counted { samples, .. } = &mut self.out {
+                    *samples = part;
+                }
+                self.all_columns(simd);
+            }
+            return;
+        }
         let block_pairs = self.pairs.len().min(block);
         let block_items = (block / block_pairs).max(1);
         let (all_items, all_pairs) = (self.items, self.pairs);
@@ -48,9 +101,7 @@ impl WithSimd for OuterProduct<'_> {
             for pairs in all_pairs.chunks(block_pairs) {
                 self.items = items;
                 self.pairs = pairs;
-                for start in (0..self.columns).step_by(COLUMNS) {
-                    self.block(simd, start..(start + COLUMNS).min(self.columns));
-                }
+                self.all_columns(simd);
             }
         }
     }
@@ -61,11 +112,21 @@ const BLOCK: usize = 64 * 1024;
 /// Columns that are finished before the next: a page of every row.
 const COLUMNS: usize = 1024;
 
+/// 1.5 2^23: numbers within 2^22 of it are whole.
+pub(crate) const MAGIC: f32 = 12_582_912.0;
+
 impl OuterProduct<'_> {
+    #[inline(always)]
+    fn all_columns<S: Simd>(&mut self, simd: S) {
+        for start in (0..self.columns).step_by(COLUMNS) {
+            self.block(simd, start..(start + COLUMNS).min(self.columns));
+        }
+    }
+
     /// All rows of some columns.
     #[inline(always)]
     fn block<S: Simd>(&mut self, simd: S, columns: Range<usize>) {
-        let total = self.rows.1;
+        let total = self.rows;
         let mut row = 0;
         while row + TILE_ROWS <= total {
             self.row_of_tiles::<S, TILE_ROWS>(simd, row, &columns);
@@ -106,16 +167,61 @@ impl OuterProduct<'_> {
         column: usize,
         width: usize,
     ) {
-        let lanes = S::F32_LANES;
-        let mut tile = [[simd.splat_f32s(0.0); NV]; MR];
-        for (r, tile) in tile.iter_mut().enumerate() {
-            *tile = load::<S, NV>(simd, &self.out[(row + r) * self.columns + column..][..width]);
+        let place = (row, column, width);
+        match &mut self.out {
+            Out::Added(out) => {
+                let mut tile = [[simd.splat_f32s(0.0); NV]; MR];
+                for (r, tile) in tile.iter_mut().enumerate() {
+                    *tile = load::<S, NV>(simd, &out[(row + r) * self.columns + column..][..width]);
+                }
+                let tile = self.shape.add(simd, tile, self.items.iter().copied(), self.pairs, place);
+                for (r, tile) in tile.into_iter().enumerate() {
+                    store::<S, NV>(simd, tile, &mut out[(row + r) * self.columns + column..][..width]);
+                }
+            }
+            Out::Counted { out, samples } => {
+                for sample in &**samples {
+                    let zero = [[simd.splat_f32s(0.0); NV]; MR];
+                    let tile = self.shape.add(simd, zero, sample.items(), self.pairs, place);
+                    let filters = sample.filters.map(|filters| {
+                        let part = |values: &[f32]| load::<S, NV>(simd, &values[column..][..width]);
+                        (part(filters.factors), part(filters.means))
+                    });
+                    let factor = simd.splat_f32s(sample.factor);
+                    for (r, mut tile) in tile.into_iter().enumerate() {
+                        let mut factors = [factor; NV];
+                        if let Some((own, means)) = filters {
+                            for v in 0..NV {
+                                tile[v] = simd.sub_f32s(tile[v], means[v]);
+                            }
+                            factors = own;
+                        }
+                        let out = &mut out[(row + r) * self.columns + column..][..width];
+                        count::<S, NV>(simd, tile, factors, out);
+                    }
+                }
+            }
         }
-        let (left_row, left_column) = (self.left.0, self.left.1 + self.rows.0 + row);
+    }
+}
+
+impl Shape {
+    /// Adds the outer products of all items and pairs to a tile at a row and column, and as wide as this.
+    #[inline(always)]
+    fn add<'i, S: Simd, const NV: usize, const MR: usize>(
+        &self,
+        simd: S,
+        mut tile: [[S::f32s; NV]; MR],
+        items: impl Iterator<Item = (&'i [f32], &'i [f32])>,
+        pairs: &[Pair],
+        (row, column, width): (usize, usize, usize),
+    ) -> [[S::f32s; NV]; MR] {
+        let lanes = S::F32_LANES;
+        let (left_row, left_column) = (self.left.0, self.left.1 + self.first_row + row);
         let (right_row, right_column) = (self.right.0, self.right.1 + column);
-        for (source, target) in self.items {
+        for (source, target) in items {
             let (left, right) = if self.swapped { (target, source) } else { (source, target) };
-            for pair in self.pairs {
+            for pair in pairs {
                 let (l, r) =
                     if self.swapped { (pair.target, pair.source) } else { (pair.source, pair.target) };
                 let a = &left[l as usize * left_row + left_column..][..MR];
@@ -136,8 +242,25 @@ impl OuterProduct<'_> {
                 }
             }
         }
-        for (r, tile) in tile.into_iter().enumerate() {
-            store::<S, NV>(simd, tile, &mut self.out[(row + r) * self.columns + column..][..width]);
+        tile
+    }
+}
+
+/// Adds `round(factor value)` to whole numbers: at this size a sum with [`MAGIC`] has no digits behind the point, so that one rounding of
+/// the exact product leaves the whole number in its low bits.
+#[inline(always)]
+fn count<S: Simd, const NV: usize>(simd: S, values: [S::f32s; NV], factors: [S::f32s; NV], out: &mut [u32]) {
+    let (magic, bits) = (simd.splat_f32s(MAGIC), simd.splat_u32s(MAGIC.to_bits()));
+    let (whole, rest) = S::as_mut_simd_u32s(out);
+    for v in 0..NV {
+        let counted = simd.transmute_u32s_f32s(simd.mul_add_f32s(values[v], factors[v], magic));
+        let counted = simd.sub_u32s(counted, bits);
+        match whole.get_mut(v) {
+            Some(out) => *out = simd.add_u32s(*out, counted),
+            None => {
+                let out = simd.add_u32s(simd.partial_load_u32s(rest), counted);
+                simd.partial_store_u32s(rest, out);
+            }
         }
     }
 }

@@ -20,7 +20,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::super::kernel::{Class, Lanes, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Start};
+use super::super::kernel::{
+    Class, Lanes, Out, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Shape, Start,
+};
 use transform::{Collect, Lift, Spread, add_filters};
 use weights::expand;
 pub(super) use weights::{Strides, arrange};
@@ -280,12 +282,10 @@ impl Winograd {
                         &target_planes[point * target_plane..],
                     )],
                     pairs,
-                    left: (channels, 0),
-                    right: (out, 0),
-                    rows: (0, channels),
+                    shape: Shape { left: (channels, 0), right: (out, 0), first_row: 0, swapped: false },
+                    rows: channels,
                     columns: out,
-                    out: filters,
-                    swapped: false,
+                    out: Out::Added(filters),
                 }
                 .run();
             };

@@ -1,0 +1,217 @@
+//! What a sample adds to a sum: never more than the bound, the same bits in any company, nothing if it is not finite.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Data, parameters, specimens};
+use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Options, StepStats, Targets};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, Init, Loss, Op, Parameters, Window, zoo};
+use proptest::prelude::*;
+
+/// The clipped sum and what is told of its samples.
+fn clipped(
+    graph: &Graph,
+    values: &Parameters,
+    batch: &Batch<'_>,
+    clipping: &Clipping,
+) -> (Vec<f32>, StepStats) {
+    let mut executor = CpuExecutor::new(graph, Options { threads: 2, ..Options::default() }).unwrap();
+    let rule = ClippingRule::new(clipping, executor.layout(), 1000).unwrap();
+    let mut sum = executor.gradient_sum();
+    let mut loaded = executor.load(values).unwrap();
+    let stats = loaded.clipped_sum(batch, &rule, &mut sum).unwrap();
+    (loaded.gradient(sum).unwrap(), stats)
+}
+
+/// In double precision; the values of a single sample's sum are exact there.
+fn norm(values: &[f32]) -> f64 {
+    values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt()
+}
+
+/// One linear layer over all pixels.
+fn linear(pixels: usize, classes: usize) -> Graph {
+    let mut builder = GraphBuilder::new(&[pixels]);
+    let input = builder.input();
+    let zero = Init::Constant(0.0);
+    let output = builder.linear("head", input, classes, zero, zero).unwrap();
+    builder.finish(output, common::CLASSES).unwrap()
+}
+
+/// Two crops of one row of pixels that alternate: the views' gradients cancel but for one part in a million, and inner products in single
+/// precision lose all of it.
+#[test]
+fn views_that_cancel_stay_within_the_bound() {
+    let pixels: Vec<f32> =
+        (0..65).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 } * 1_048_576.0 + 64.0).collect();
+    let graph = linear(64, 10);
+    let inputs: Vec<f32> = pixels[..64].iter().chain(&pixels[1..]).copied().collect();
+    let batch = Batch { views: 2, ..Batch::new(&inputs, Targets::Classes(&[3, 3])) };
+    let (sum, stats) = clipped(&graph, &Parameters::zeros(&graph), &batch, &Clipping::Flat { max_norm: 1.0 });
+    let length = norm(&sum);
+    assert!(length <= 1.0, "{length} clip norms");
+    // Nor is it clipped away: what rounding may have added is a small part of it.
+    assert!(length > 0.9, "{length} clip norms");
+    assert_eq!(stats.not_finite, 0);
+}
+
+/// Columns of 8-bit grey values as an ordinary plan normalises them.
+fn stripes(low: f32, high: f32, size: usize, first: usize) -> Vec<f32> {
+    let value = |column: usize| if column % 2 == 0 { high } else { low };
+    let normalised = |column: usize| (value(column) / 255.0 - 128.0 / 255.0) / 0.25;
+    (0..size * size).map(|i| normalised(first + i % size)).collect()
+}
+
+#[test]
+fn stripes_and_white_images_stay_within_the_bound() {
+    let size = 64;
+    let graph = linear(size * size, 10);
+    for (low, high) in [(60.0, 198.0), (37.0, 225.0), (0.0, 255.0), (255.0, 255.0), (127.0, 129.0)] {
+        let mut inputs = stripes(low, high, size, 0);
+        inputs.extend(stripes(low, high, size, 1));
+        let batch = Batch { views: 2, ..Batch::new(&inputs, Targets::Classes(&[1, 1])) };
+        for clipping in [
+            Clipping::Flat { max_norm: 0.1 },
+            Clipping::PerLayer { max_norm: 0.1 },
+            Clipping::Automatic { max_norm: 0.1, stability: 0.01 },
+        ] {
+            let (sum, stats) = clipped(&graph, &Parameters::zeros(&graph), &batch, &clipping);
+            assert!(norm(&sum) <= 0.1, "{low} and {high}, {clipping:?}: {}", norm(&sum));
+            assert_eq!(stats.not_finite, 0);
+        }
+    }
+}
+
+/// Layers of every kind that a sample's gradient may be written down for or not, with and without standardised weights.
+fn layers(standardise: Option<f32>, deferred: bool) -> Graph {
+    let (channels, size) = if deferred { (96, 2) } else { (4, 12) };
+    let mut builder = GraphBuilder::new(&[channels, size, size]);
+    let input = builder.input();
+    let window = Window::square(3).padding(1);
+    let out = if deferred { 96 } else { 5 };
+    let mut spec = ConvSpec::new(out, window);
+    if let Some(eps) = standardise {
+        spec = spec.standardise(eps);
+    }
+    let x = builder.conv("conv", input, spec).unwrap();
+    let x = builder.add("tanh", Op::Tanh, &[x]).unwrap();
+    common::head(builder, x, common::CLASSES).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever the pixels: huge, tiny, alternating, equal.
+    #[test]
+    fn no_sample_adds_more_than_the_bound(
+        deferred: bool,
+        standardised: bool,
+        views in 1usize..4,
+        scale in -30i32..30,
+        offset in -3i32..24,
+        seed in 0u64..1000,
+        max_norm in prop::sample::select(vec![1e-6, 0.3, 1.0, 7.0, 1e4]),
+    ) {
+        let graph = layers(standardised.then_some(1e-5), deferred);
+        let data = Data::new(&graph, 1, views);
+        let shift = 2f32.powi(offset);
+        let inputs: Vec<f32> = data
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(i, value)| {
+                let sign = if (i as u64 + seed) % 2 == 0 { 1.0 } else { -1.0 };
+                (value + sign * shift) * 2f32.powi(scale)
+            })
+            .collect();
+        let batch = Batch { inputs: &inputs, ..data.batch() };
+        for clipping in [
+            Clipping::Flat { max_norm },
+            Clipping::PerLayer { max_norm },
+            Clipping::Automatic { max_norm, stability: 0.01 },
+        ] {
+            let (sum, _) = clipped(&graph, &parameters(&graph), &batch, &clipping);
+            prop_assert!(norm(&sum) <= max_norm, "{:?}: {} of {max_norm}", clipping, norm(&sum));
+        }
+    }
+}
+
+/// The part of a sum that a sample adds is what it adds alone.
+#[test]
+fn a_sample_adds_the_same_bits_in_any_company() {
+    let mut graphs = specimens();
+    graphs.push(("wide resnet", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 8, 8], 4).unwrap()));
+    let clipping = Clipping::Flat { max_norm: 0.7 };
+    for (name, graph) in graphs {
+        for views in [1, 2] {
+            let data = Data::new(&graph, 7, views);
+            let values = parameters(&graph);
+            let mut executor =
+                CpuExecutor::new(&graph, Options { threads: 2, ..Options::default() }).unwrap();
+            let rule = ClippingRule::new(&clipping, executor.layout(), 1000).unwrap();
+            let mut of = |parts: &[std::ops::Range<usize>]| {
+                let mut sum = executor.gradient_sum();
+                let mut loaded = executor.load(&values).unwrap();
+                for part in parts {
+                    let batch = data.part(part.clone(), data.inputs.len() / 7);
+                    loaded.clipped_sum(&batch, &rule, &mut sum).unwrap();
+                }
+                loaded.gradient(sum).unwrap()
+            };
+            // The last alone, among all, and moved to the front: whole numbers of a unit, so differences are exact.
+            let alone = of(&[6..7]);
+            let (all, others) = (of(&[0..7]), of(&[0..6]));
+            let moved = of(&[6..7, 3..6, 0..3]);
+            // A projection of the whole sum follows where weights are standardised.
+            let whole = !executor.layout().entries().iter().any(|entry| entry.standardised);
+            assert_eq!(all, moved, "{name}, {views} views");
+            if whole {
+                for ((all, others), alone) in all.iter().zip(&others).zip(&alone) {
+                    assert_eq!(all - others, *alone, "{name}, {views} views");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn samples_that_are_not_finite_add_nothing() {
+    let mut graphs = specimens();
+    graphs.push(("wide resnet", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 8, 8], 4).unwrap()));
+    graphs.push(("deferred", layers(None, true)));
+    let clipping = Clipping::Flat { max_norm: 0.7 };
+    for (name, graph) in graphs {
+        let data = Data::new(&graph, 5, 1);
+        let values = parameters(&graph);
+        let size = data.inputs.len() / 5;
+        for poison in [f32::NAN, f32::INFINITY, f32::MAX] {
+            let mut inputs = data.inputs.clone();
+            inputs[2 * size..3 * size].fill(poison);
+            let batch = Batch { inputs: &inputs, ..data.batch() };
+            let (sum, stats) = clipped(&graph, &values, &batch, &clipping);
+            assert!(sum.iter().all(|value| value.is_finite()), "{name}, {poison}");
+            if stats.not_finite == 1 {
+                let mut executor =
+                    CpuExecutor::new(&graph, Options { threads: 2, ..Options::default() }).unwrap();
+                let rule = ClippingRule::new(&clipping, executor.layout(), 1000).unwrap();
+                let mut others = executor.gradient_sum();
+                let mut loaded = executor.load(&values).unwrap();
+                for part in [0..2, 3..5] {
+                    loaded.clipped_sum(&data.part(part, size), &rule, &mut others).unwrap();
+                }
+                assert_eq!(sum, loaded.gradient(others).unwrap(), "{name}, {poison}");
+            } else {
+                assert!(norm(&sum) <= 5.0 * 0.7);
+            }
+        }
+    }
+    // A loss without a bound: the gradient itself overflows.
+    let mut builder = GraphBuilder::new(&[4]);
+    let input = builder.input();
+    let output = builder.linear("head", input, 2, Init::Constant(0.0), Init::Constant(0.0)).unwrap();
+    let graph = builder.finish(output, Loss::SquaredError).unwrap();
+    let targets = [1.0, 2.0, f32::MAX, f32::MAX];
+    let batch = Batch::new(&[1e30; 8], Targets::Values(&targets));
+    let (sum, stats) = clipped(&graph, &Parameters::zeros(&graph), &batch, &clipping);
+    assert_eq!(stats.not_finite, 2);
+    assert!(sum.iter().all(|&value| value == 0.0));
+}
