@@ -150,8 +150,12 @@ pub fn agree(graph: Graph, samples: usize, views: usize, options: Options) -> Re
     agree_on(&graph, &data.batch(), options)
 }
 
-/// As [`agree`], on a batch. Gradients agree to 1e-5 of the largest value, losses and norms to 1e-5 of themselves: single precision
-/// rounds by 6e-8, and the longest sums here have a few hundred terms.
+/// Norms are upper bounds: where a gradient is never written down, they include what single precision may move it by, 6e-8 for each of at
+/// most some hundred positions times how much these cancel.
+pub const ROUNDED_UP: f32 = 1.0 + 1e-4;
+
+/// As [`agree`], on a batch. Losses and norms agree to 1e-5 of themselves: single precision rounds by 6e-8, and the longest sums here have a
+/// few hundred terms. Norms may be larger by [`ROUNDED_UP`], and gradients are then clipped by as much more.
 pub fn agree_on(graph: &Graph, batch: &Batch<'_>, options: Options) -> Result<(), TestCaseError> {
     let parameters = parameters(graph);
     let mut executor = CpuExecutor::new(graph, options).unwrap();
@@ -168,11 +172,12 @@ pub fn agree_on(graph: &Graph, batch: &Batch<'_>, options: Options) -> Result<()
     );
     let scale = want.iter().fold(1e-30f64, |max, g| max.max(g.abs()));
     for (got, want) in got.iter().zip(&want) {
-        let near = 1e-5 * scale + grain(&rule, stats.losses.len());
+        let near = (f64::from(ROUNDED_UP) - 1.0) * scale + grain(&rule, stats.losses.len());
         prop_assert!((f64::from(*got) - want).abs() <= near, "{got} against {want}, scale {scale}");
     }
     for (got, want) in stats.norms.iter().zip(&want_stats.norms) {
-        prop_assert!((got - want).abs() <= 1e-5 * want.max(1e-3), "norm {got} against {want}");
+        let most = want * ROUNDED_UP + 1e-8;
+        prop_assert!(*got >= want - 1e-5 * want.max(1e-3) && *got <= most, "norm {got} against {want}");
     }
     for (got, want) in stats.losses.iter().zip(&want_stats.losses) {
         prop_assert!((got - want).abs() <= 1e-5 * want.max(1e-2), "loss {got} against {want}");

@@ -311,10 +311,11 @@ impl Gemm {
     }
 
     /// What rounding in single precision moves a weight gradient by that is never written down, as a share of `S`: each of `n` fused
-    /// additions by 2^-24 of what it has added up so far, so all by `n 2^-24 / (1 - n 2^-24)`; doubled.
+    /// additions by 2^-24 of what it has added up so far, so all by `n 2^-24 / (1 - n 2^-24)`, and 2^-23 for a mean that is taken off.
     pub(crate) fn deferred_rounding(&self, views: usize) -> f64 {
         let chain = self.taps.iter().map(Vec::len).max().unwrap_or(0) * views;
-        2.0 * chain as f64 / (1u64 << 24) as f64
+        let share = chain as f64 / (1u64 << 24) as f64;
+        share / (1.0 - share).max(0.5) + 1.0 / (1u64 << 23) as f64
     }
 
     /// Calls a function for every block of the stored weight gradient: a group and tap with its pairs, where the sides lie, rows and
