@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use dapple_data::{Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views};
-use dapple_engine::{Batch, Clipping, CpuExecutor, Layout, Options, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
 use dapple_plan::{Plan, PlanSpec};
 use dapple_train::{Event, Noise, Observer, Optimiser, Request, start};
@@ -79,6 +79,8 @@ fn engine(graph: &Graph, sizes: &[usize]) -> (f64, f64) {
     let most = sizes.iter().copied().max().unwrap_or(1);
     let inputs: Vec<f32> = (0..most * len).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
     let classes: Vec<u32> = (0..most as u32).map(|i| i % 10).collect();
+    let rule =
+        ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout(), most).expect("it fits");
     let mut gradient = Vec::new();
     let (mut began, mut cpu) = (Instant::now(), cpu_seconds());
     for (step, &size) in sizes.iter().enumerate() {
@@ -88,7 +90,7 @@ fn engine(graph: &Graph, sizes: &[usize]) -> (f64, f64) {
         let mut sum = executor.gradient_sum_in(std::mem::take(&mut gradient));
         let mut loaded = executor.load(&parameters).expect("same graph");
         let batch = Batch::new(&inputs[..size * len], Targets::Classes(&classes[..size]));
-        loaded.clipped_sum(&batch, &Clipping::Flat { max_norm: 1.0 }, &mut sum).expect("a good batch");
+        loaded.clipped_sum(&batch, &rule, &mut sum).expect("a good batch");
         gradient = loaded.gradient(sum).expect("same graph");
     }
     let samples = sizes[1..].iter().sum::<usize>() as f64;
@@ -172,7 +174,7 @@ fn main() {
         });
         times.fold(f64::INFINITY, f64::min)
     };
-    let noise_seconds = best(&mut |step| noise.add(&mut gradient, &key.step(step)).expect("finite"));
+    let noise_seconds = best(&mut |step| noise.add(&mut gradient, 1.0, &key.step(step)).expect("a unit"));
     let spec = PlanSpec::from_toml("[optimiser]\nlearning_rate = 0.01\nmomentum = 0.9").expect("a plan");
     let mut optimiser = Optimiser::new(&spec.optimiser, &layout, &parameters).expect("settings");
     let optimiser_seconds = best(&mut |_| optimiser.update(&mut parameters, &gradient, 0.01));

@@ -1,7 +1,7 @@
 //! What a run has learned, and how a step changes it.
 
 use dapple_data::StepKey;
-use dapple_engine::Layout;
+use dapple_engine::{Layout, Total};
 use dapple_graph::Parameters;
 use dapple_plan::spec::OptimiserSpec;
 
@@ -47,24 +47,34 @@ impl Learned {
         Ok(Self { parameters, optimiser, mean })
     }
 
-    /// Takes in a sum of clipped gradients.
+    /// Takes in a sum of clipped gradients; gives its memory back.
     ///
     /// # Guarantee
     /// What is learned changes by a function of the noisy sum alone, rounded to a lattice and divided by the expected batch.
-    pub(crate) fn update(&mut self, sum: &mut [f32], update: &Update<'_>) -> Result<(), TrainError> {
-        if let Some((noise, key)) = update.noise {
-            noise.add(sum, key)?;
-        }
+    ///
+    /// # Errors
+    /// A weight that is not finite any more, which is public.
+    pub(crate) fn update(&mut self, mut sum: Total, update: &Update<'_>) -> Result<Vec<f32>, TrainError> {
+        let mut sum = match (update.noise, sum.whole_mut()) {
+            (Some((noise, key)), Some((bits, unit))) => {
+                noise.add(bits, unit, key)?;
+                sum.into_memory()
+            }
+            (None, _) => sum.into_gradient(),
+            // Sums by a rule with a bound are in whole numbers; nothing else may be noised.
+            (Some(_), None) => return Err(dapple_engine::EngineError::Parameters.into()),
+        };
         let share = update.share();
         let trainable = sum.len();
         let pieces = sum.chunks_mut(PIECE).collect();
         let scale = |piece: &mut [f32]| piece.iter_mut().for_each(|value| *value *= share);
         parallel::for_each(trainable, pieces, scale);
-        self.optimiser.update(&mut self.parameters, sum, update.learning_rate);
+        self.optimiser.update(&mut self.parameters, &sum, update.learning_rate);
+        self.check()?;
         if let Some(mean) = &mut self.mean {
             mean.update(&self.parameters, self.optimiser.state().updates);
         }
-        Ok(())
+        Ok(sum)
     }
 
     /// The weights to evaluate and to keep: the running mean where there is one.
@@ -72,11 +82,18 @@ impl Learned {
         self.mean.as_ref().map_or(&self.parameters, Ema::parameters)
     }
 
+    /// Weights are released: whether they are finite tells nothing more.
+    fn check(&self) -> Result<(), TrainError> {
+        // Without a way out in the middle, which would keep the compiler from making vectors of it.
+        match self.parameters.values().iter().fold(true, |finite, value| finite & value.is_finite()) {
+            true => Ok(()),
+            false => Err(TrainError::NotFinite { what: "a weight" }),
+        }
+    }
+
     /// What the run goes on from.
     pub(crate) fn checkpoint(&self, place: Place) -> Result<Checkpoint, TrainError> {
-        if self.parameters.values().iter().any(|value| !value.is_finite()) {
-            return Err(TrainError::NotFinite { what: "a weight" });
-        }
+        self.check()?;
         Ok(Checkpoint {
             place,
             parameters: self.parameters.values().to_vec(),

@@ -116,16 +116,21 @@ pub struct Total {
 }
 
 impl Total {
-    /// A total of zero, whatever the rule.
+    /// A total of zero, whatever the rule: the bits of zero are the same in whole numbers and in plain ones.
     pub(crate) fn zero(mut memory: Vec<f32>) -> Self {
         memory.fill(0.0);
-        Self { memory, unit: None }
+        Self { memory, unit: Some(1.0) }
     }
 
     /// The bits of whole numbers in memory that can hold plain ones afterwards, and what one stands for; `None` where the total is of plain
     /// numbers.
     pub fn whole_mut(&mut self) -> Option<(&mut [f32], f64)> {
         self.unit.map(|unit| (&mut self.memory[..], unit))
+    }
+
+    /// The memory, with whatever was made of the whole numbers in it.
+    pub fn into_memory(self) -> Vec<f32> {
+        self.memory
     }
 
     /// The total in single precision, in its own memory.

@@ -1,6 +1,6 @@
 //! One way to run a graph, whatever machine it runs on.
 
-use dapple_engine::{Batch, Clipping, GradientSum, Layout, StepStats};
+use dapple_engine::{Batch, ClippingRule, GradientSum, Layout, StepStats};
 use dapple_graph::{Graph, Parameters};
 
 #[cfg(feature = "cuda")]
@@ -141,18 +141,18 @@ impl Loaded<'_, '_> {
     /// Adds every sample's clipped gradient to a sum of the same executor.
     ///
     /// # Guarantee
-    /// Each sample adds a vector of norm at most [`Clipping::sensitivity`] that depends on no other sample.
+    /// Each sample adds a vector of norm at most [`ClippingRule::sensitivity`] that depends on no other sample.
     pub(crate) fn clipped_sum(
         &mut self,
         batch: &Batch<'_>,
-        clipping: &Clipping,
+        rule: &ClippingRule,
         sum: &mut Sum,
     ) -> Result<StepStats, TrainError> {
         match (self, sum) {
-            (Self::Cpu(loaded), Sum::Cpu(sum)) => Ok(loaded.clipped_sum(batch, clipping, sum)?),
+            (Self::Cpu(loaded), Sum::Cpu(sum)) => Ok(loaded.clipped_sum(batch, rule, sum)?),
             #[cfg(feature = "cuda")]
             (Self::Cuda { group, device }, Sum::Cuda(sum)) => {
-                group.clipped_sum(batch, clipping, sum).map_err(|error| failed(device, error))
+                group.clipped_sum(batch, rule, sum).map_err(|error| failed(device, error))
             }
             #[cfg(feature = "cuda")]
             _ => foreign(),

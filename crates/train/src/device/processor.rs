@@ -60,11 +60,12 @@ impl Processor {
         update: &Update<'_>,
         pool: &rayon::ThreadPool,
     ) -> Result<(), TrainError> {
-        let gradient = &mut self.gradient;
-        *gradient = self.executor.load(&learned.parameters)?.gradient(sum)?;
-        match gradient.len() < WORTH_THREADS {
-            true => learned.update(gradient, update),
-            false => pool.install(|| learned.update(gradient, update)),
-        }
+        let small = self.layout().len() < WORTH_THREADS;
+        let total = self.executor.load(&learned.parameters)?.total(sum)?;
+        self.gradient = match small {
+            true => learned.update(total, update)?,
+            false => pool.install(|| learned.update(total, update))?,
+        };
+        Ok(())
     }
 }

@@ -67,23 +67,26 @@ impl Noise {
         self.deviation
     }
 
-    /// Adds noise to every coordinate of a sum, and rounds to the lattice.
+    /// Adds noise to every coordinate of a sum of whole numbers, and rounds to the lattice. The sum comes as their bits, each standing for
+    /// `unit`, and leaves in single precision.
     ///
     /// # Guarantee
-    /// Coordinate by coordinate the result is `s round((x + z) / s)`, where `z` is a real number with the normal distribution of mean
-    /// zero and at least the stated standard deviation, independent of everything else, except with probability at most 2^-90 for each
-    /// coordinate, and provided the key's stream is uniform; what has more than 24 bits is then rounded to single precision. It is a
-    /// function of `x` and the key alone: neither threads nor the processor change a bit of it.
+    /// Coordinate by coordinate the result is `s round((x + z) / s)` with `x` the exact sum, where `z` is a real number with the normal
+    /// distribution of mean zero and at least the stated standard deviation, independent of everything else, except with probability at
+    /// most 2^-90 for each coordinate, and provided the key's stream is uniform; what has more than 24 bits is then rounded to single
+    /// precision. It is a function of `x` and the key alone: neither threads nor the processor change a bit of it.
     ///
     /// # Errors
-    /// A value that is not finite.
-    pub fn add(&self, sum: &mut [f32], key: &StepKey) -> Result<(), TrainError> {
-        // Without a way out in the middle, which would keep the compiler from making vectors of it.
-        if !sum.iter().fold(true, |finite, value| finite & value.is_finite()) {
-            return Err(TrainError::NotFinite { what: "the sum of gradients" });
+    /// A unit that is not a power of two.
+    pub fn add(&self, sum: &mut [f32], unit: f64, key: &StepKey) -> Result<(), TrainError> {
+        let power_of_two = unit.is_normal() && unit > 0.0 && unit.to_bits() << 12 == 0;
+        if !power_of_two {
+            return Err(TrainError::Noise { deviation: unit });
         }
+        // Powers of two have exact quotients.
+        let per_step = unit / self.step;
         let one = |block: &mut Box<Block>, (index, chunk): (usize, &mut [f32])| {
-            self.add_chunk(block, index as u64, chunk, key);
+            self.add_chunk(block, index as u64, chunk, per_step, key);
         };
         if sum.len() < WORTH_THREADS {
             let mut block = Block::new();
@@ -94,9 +97,9 @@ impl Noise {
         Ok(())
     }
 
-    fn add_chunk(&self, block: &mut Block, index: u64, chunk: &mut [f32], key: &StepKey) {
-        // Powers of two have exact inverses.
-        let per_step = 1.0 / self.step;
+    fn add_chunk(&self, block: &mut Block, index: u64, chunk: &mut [f32], per_step: f64, key: &StepKey) {
+        // Exact: a whole number of 32 bits times a power of two.
+        let steps = |bits: f32| f64::from(bits.to_bits() as i32) * per_step;
         block.draw(&mut key.stream(index));
         let vectors = Arch::new();
         vectors.dispatch(|| {
@@ -104,8 +107,7 @@ impl Noise {
             for (half, offset) in [first, second].into_iter().zip(&mut block.offset) {
                 offset[half.len()..].fill(0.0);
                 for (offset, &value) in offset.iter_mut().zip(half) {
-                    // Exact: the step is a power of two, and both parts have fewer digits than an f64.
-                    let steps = f64::from(value) * per_step;
+                    let steps = steps(value);
                     *offset = steps - steps.round_ties_even();
                 }
             }
@@ -123,7 +125,7 @@ impl Noise {
             let (first, second) = chunk.split_at_mut(chunk.len().min(PAIRS));
             for (half, rounded) in [first, second].into_iter().zip(&block.rounded) {
                 for (value, &rounded) in half.iter_mut().zip(rounded) {
-                    let whole = (f64::from(*value) * per_step).round_ties_even();
+                    let whole = steps(*value).round_ties_even();
                     *value = ((whole + rounded) * self.step) as f32;
                 }
             }

@@ -14,8 +14,13 @@ fn key(seed: u64, step: u64) -> StepKey {
 
 fn noise_of(deviation: f64, len: usize, key: &StepKey) -> Vec<f64> {
     let mut values = vec![0.0; len];
-    Noise::new(deviation).unwrap().add(&mut values, key).unwrap();
+    Noise::new(deviation).unwrap().add(&mut values, 1.0, key).unwrap();
     values.into_iter().map(f64::from).collect()
+}
+
+/// A whole number as sums hold it.
+fn bits(whole: i32) -> f32 {
+    f32::from_bits(whole as u32)
 }
 
 /// The distribution function of the standard normal.
@@ -53,10 +58,13 @@ fn what_is_released_lies_on_the_lattice_whatever_the_gradient() {
         let noise = Noise::new(deviation).unwrap();
         assert_eq!(noise.step().log2().fract(), 0.0);
         assert!((1024.0..2048.0).contains(&(deviation / noise.step())));
-        let mut values: Vec<f32> = (0..5000).map(|i| (i as f32 * 0.7371).sin() * deviation as f32).collect();
-        noise.add(&mut values, &key(2, 0)).unwrap();
-        for value in values {
-            assert_eq!((f64::from(value) / noise.step()).fract(), 0.0, "{value}");
+        // Whole numbers of a unit far finer than the lattice, and far coarser.
+        for unit in [2f64.powi(-30), 2f64.powi(9)] {
+            let mut values: Vec<f32> = (0..5000).map(|i| bits(i * 7919 - 20_000_000)).collect();
+            noise.add(&mut values, unit, &key(2, 0)).unwrap();
+            for value in values {
+                assert_eq!((f64::from(value) / noise.step()).fract(), 0.0, "{value}");
+            }
         }
     }
 }
@@ -123,10 +131,10 @@ fn coordinates_steps_and_halves_of_a_pair_are_uncorrelated() {
 #[test]
 fn the_sum_is_kept() {
     let noise = Noise::new(1.0).unwrap();
-    let mut far = vec![1.0e6; 3000];
-    let mut near = vec![0.0; 3000];
-    noise.add(&mut far, &key(6, 0)).unwrap();
-    noise.add(&mut near, &key(6, 0)).unwrap();
+    let mut far = vec![bits(2_000_000); 3000];
+    let mut near = vec![bits(0); 3000];
+    noise.add(&mut far, 0.5, &key(6, 0)).unwrap();
+    noise.add(&mut near, 0.5, &key(6, 0)).unwrap();
     // The same whole number of steps is added; single precision holds a million to 1/16.
     for (far, near) in far.iter().zip(&near) {
         assert!((far - near - 1.0e6).abs() <= 0.0625, "{far} {near}");
@@ -147,5 +155,7 @@ fn what_cannot_be_noised_is_refused() {
     for deviation in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300] {
         assert!(Noise::new(deviation).is_err());
     }
-    assert!(Noise::new(1.0).unwrap().add(&mut [0.0, f32::NAN], &key(9, 0)).is_err());
+    for unit in [0.0, -1.0, 3.0, f64::NAN, f64::INFINITY] {
+        assert!(Noise::new(1.0).unwrap().add(&mut [0.0], unit, &key(9, 0)).is_err());
+    }
 }

@@ -266,6 +266,7 @@ impl Run {
             drawn: usize,
             loss: Option<f64>,
             clipped: Option<f64>,
+            not_finite: usize,
         }
         let line = Line {
             step: self.step,
@@ -273,6 +274,7 @@ impl Run {
             drawn: taken.drawn(),
             loss: taken.loss(),
             clipped: taken.clipped(),
+            not_finite: taken.not_finite(),
         };
         self.diagnostics.add(&json_line(&line))
     }

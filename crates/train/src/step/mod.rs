@@ -2,7 +2,7 @@
 
 use dapple_data::rand_core::Rng;
 use dapple_data::{DataError, Loader, Microbatch, PurposeKey};
-use dapple_engine::{Batch, Clipping, Dropout, StepStats, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, Dropout, StepStats, Targets};
 use dapple_graph::{Graph, Parameters};
 
 use crate::checkpoint::{Checkpoint, Place};
@@ -26,7 +26,7 @@ pub(crate) struct Trainer {
     /// Behind what a GPU has learned, until it is fetched.
     learned: Learned,
     schedule: Schedule,
-    clipping: Clipping,
+    rule: ClippingRule,
     pool: rayon::ThreadPool,
 }
 
@@ -61,6 +61,8 @@ impl Trainer {
         let threads = spec.performance.threads.unwrap_or(0) as usize;
         let mut machine = Machine::new(&spec.performance, prepared.deterministic());
         let executor = machine.executor(&parts[0].graph, notes)?;
+        let capacity = parts.iter().map(|part| capacity(part.batch, prepared.plan.records())).max();
+        let rule = ClippingRule::new(&clipping, executor.layout(), capacity.unwrap_or(1))?;
         let learned = Learned::new(&spec.optimiser, executor.layout(), prepared.parameters.clone())?;
         let schedule = Schedule::new(&spec.optimiser, prepared.plan.steps())?;
         let pool = rayon::ThreadPoolBuilder::new()
@@ -74,7 +76,7 @@ impl Trainer {
             executor,
             learned,
             schedule,
-            clipping,
+            rule,
             pool,
         })
     }
@@ -82,8 +84,8 @@ impl Trainer {
     /// Takes one step with the next microbatches of the loader.
     ///
     /// # Guarantee
-    /// The parameters change by a function of the noisy sum alone: the sum of one vector for each record drawn, each of norm at most
-    /// the clip norm and dependent on no other record, plus noise of standard deviation noise multiplier times clip norm, rounded to a
+    /// The parameters change by a function of the noisy sum alone: the sum, without any rounding, of one vector for each record drawn, each
+    /// of norm at most the clip norm and dependent on no other record, plus noise of standard deviation noise multiplier times clip norm, rounded to a
     /// lattice, divided by the expected batch, never by the number drawn. An empty batch is a sum of zero; it is noised and used.
     pub(crate) fn step(
         &mut self,
@@ -94,7 +96,7 @@ impl Trainer {
         let dropout_seed = keys.dropout.step(step).stream(0).next_u64();
         let mut microbatch = next(loader)?;
         self.enter(microbatch.phase)?;
-        let Self { parts, executor, learned, schedule, clipping, pool, .. } = self;
+        let Self { parts, executor, learned, schedule, rule, pool, .. } = self;
         let part = &parts[microbatch.phase];
         let mut stats = StepStats::default();
         let mut sum = executor.sum()?;
@@ -106,9 +108,10 @@ impl Trainer {
                 views: microbatch.views,
                 dropout: Some(Dropout { seed: dropout_seed, first_sample: microbatch.first as u64 }),
             };
-            let part = loaded.clipped_sum(&batch, clipping, &mut sum)?;
+            let part = loaded.clipped_sum(&batch, rule, &mut sum)?;
             stats.losses.extend(part.losses);
             stats.norms.extend(part.norms);
+            stats.not_finite += part.not_finite;
             let last = microbatch.is_last();
             loader.recycle(microbatch);
             if last {
@@ -116,14 +119,11 @@ impl Trainer {
             }
             microbatch = next(loader)?;
         }
-        if stats.losses.iter().any(|loss| !loss.is_finite()) {
-            return Err(TrainError::NotFinite { what: "the loss" });
-        }
         let learning_rate = schedule.rate(step);
         let key = keys.noise.step(step);
         let noise = part.noise.as_ref().map(|noise| (noise, &key));
         executor.update(sum, learned, &Update { noise, batch: part.batch, learning_rate }, pool)?;
-        Ok(Taken { learning_rate, stats, bound: clipping.sensitivity() })
+        Ok(Taken { learning_rate, stats, bound: rule.sensitivity() })
     }
 
     /// Makes ready for a part of the plan; only another size of views needs another executor.
@@ -184,6 +184,13 @@ impl Trainer {
     }
 }
 
+/// Records that a sum of clipped gradients has room for where this many are expected: all, or so many that Poisson sampling never draws
+/// more. By Chernoff's bound `P(X >= b + l) <= exp(-l^2 / (2 (b + l / 3)))`, which is below e^-140 for `l = 40 sqrt(b) + 100`.
+fn capacity(batch: u64, records: u64) -> usize {
+    let most = batch as f64 + 40.0 * (batch as f64).sqrt() + 100.0;
+    records.min(most as u64) as usize
+}
+
 /// What a step leaves to tell.
 pub(crate) struct Taken {
     pub(crate) learning_rate: f64,
@@ -197,10 +204,16 @@ impl Taken {
         self.stats.losses.len()
     }
 
-    /// Mean loss of the records drawn.
+    /// Mean loss of the records drawn whose loss is finite.
     pub(crate) fn loss(&self) -> Option<f64> {
-        let sum: f64 = self.stats.losses.iter().map(|&loss| f64::from(loss)).sum();
-        (self.drawn() > 0).then(|| sum / self.drawn() as f64)
+        let finite = || self.stats.losses.iter().filter(|loss| loss.is_finite());
+        let sum: f64 = finite().map(|&loss| f64::from(loss)).sum();
+        (finite().count() > 0).then(|| sum / finite().count() as f64)
+    }
+
+    /// Records drawn whose gradient was not finite, and added nothing.
+    pub(crate) fn not_finite(&self) -> usize {
+        self.stats.not_finite
     }
 
     /// Share of gradients longer than the bound.
