@@ -9,7 +9,7 @@ use dapple_plan::{Plan, Sampling};
 use dapple_train::{Completed, Rehearsal, Request, TrainError, complete};
 use serde::Serialize;
 
-use crate::canaries::Canaries;
+use crate::canaries::{Canaries, Pattern};
 use crate::error::AuditError;
 use crate::evidence::Evidence;
 use crate::guesses::{self, Guesses};
@@ -20,7 +20,7 @@ use crate::rates::{self, Dependence, Rates};
 const MOVE: f64 = 1e-20;
 /// Canaries unless told otherwise.
 const CANARIES: usize = 2000;
-/// Every canary is a weight of the model, and every record's gradient has all of them.
+/// Every canary has weights of its own in the model, and every record's gradient has all of them.
 const MOST_CANARIES: usize = 100_000;
 
 /// What to measure.
@@ -30,11 +30,13 @@ pub struct Options {
     pub canaries: Option<usize>,
     /// How sure the lower bound is.
     pub confidence: f64,
+    /// What the canaries show.
+    pub pattern: Pattern,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { canaries: None, confidence: 0.95 }
+        Self { canaries: None, confidence: 0.95, pattern: Pattern::default() }
     }
 }
 
@@ -63,6 +65,8 @@ pub struct Audit {
     pub relation: &'static str,
     /// Records with a coin.
     pub canaries: u64,
+    /// What they show.
+    pub pattern: Pattern,
     /// The attack that showed the most, and how it came out.
     pub attack: Attack,
     /// Steps of the run.
@@ -109,7 +113,7 @@ pub fn audit_completed(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Audit, AuditError> {
     let (plan, certificate) = (&completed.plan, &completed.certificate);
-    let &Options { canaries, confidence } = options;
+    let &Options { canaries, confidence, pattern } = options;
     if !(confidence > 0.0 && confidence < 1.0) {
         return Err(AuditError::Confidence(confidence));
     }
@@ -119,7 +123,7 @@ pub fn audit_completed(
         return Err(AuditError::Canaries { canaries, most });
     }
     let coins = coins(completed.spec.train.seed, canaries)?;
-    let attacked = Canaries::new(plan, records, coins.clone())?;
+    let attacked = Canaries::new(plan, pattern, records, coins.clone())?;
     let learning_rate = learning_rate(plan);
     let mut rehearsal =
         Rehearsal::new(completed, Arc::new(attacked.clone()), learning_rate, |shape| attacked.model(shape))?;
@@ -140,6 +144,7 @@ pub fn audit_completed(
         delta: certificate.delta,
         relation: plan.relation().name(),
         canaries: canaries as u64,
+        pattern,
         attack,
         steps: plan.steps(),
         machine: rehearsal.machine().to_owned(),
@@ -174,7 +179,7 @@ fn gather(
     (plan, learning_rate): (&Plan, f64),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<f64>, AuditError> {
-    let (mut total, mut before) = (vec![0.0; canaries], vec![0.0f32; canaries]);
+    let (mut total, mut before) = (vec![0.0; canaries], vec![0.0f64; canaries]);
     let mut taken = 0;
     for part in plan.parts() {
         let evidence = Evidence::new(part);
@@ -183,8 +188,12 @@ fn gather(
         for _ in 0..part.steps() {
             let Some(parameters) = rehearsal.step()? else { return Ok(total) };
             let own = parameters.get(weights);
-            for ((total, before), &after) in total.iter_mut().zip(&mut before).zip(own) {
-                *total += evidence.of((f64::from(after) - f64::from(*before)) * scale);
+            // Along the direction in which all weights of a canary are equal.
+            let each = own.len() / canaries;
+            let along = |own: &[f32]| own.iter().map(|&w| f64::from(w)).sum::<f64>() / (each as f64).sqrt();
+            for ((total, before), own) in total.iter_mut().zip(&mut before).zip(own.chunks_exact(each)) {
+                let after = along(own);
+                *total += evidence.of((after - *before) * scale);
                 *before = after;
             }
             taken += 1;

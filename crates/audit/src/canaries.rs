@@ -6,6 +6,7 @@ use dapple_graph::{
     ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Op, ParameterId, Parameters, Window,
 };
 use dapple_plan::{Plan, Relation};
+use serde::Serialize;
 
 use crate::error::AuditError;
 
@@ -18,10 +19,27 @@ const RED: f32 = 1e6;
 /// Pixels of an image, of which several are in memory at once.
 const MOST_PIXELS: u64 = 1 << 26;
 
-/// Black records, and among them one canary for each coin: the content on which the coin decides is red or blue, or where records are
-/// added and removed, red or absent.
+/// Stripes whose views cancel but for one part in sixteen thousand: what is left is what the coin decides on.
+const STRIPE: f32 = 1_048_576.0;
+const LEFT: f32 = 64.0;
+
+/// What canaries show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// One colour, so that a canary's gradient is one number: the most that an attacker gets from an arithmetic that is exact.
+    #[default]
+    Plain,
+    /// Stripes of huge numbers, in a layer of many weights whose gradients are never written down. Views that are a column apart cancel; a
+    /// norm that is not taken with care comes out far too small, and what the coin decides on is hardly clipped.
+    Cancelling,
+}
+
+/// Black records, and among them one canary for each coin: the content on which the coin decides is one thing or its opposite, or where
+/// records are added and removed, one thing or absent.
 #[derive(Debug, Clone)]
 pub(crate) struct Canaries {
+    pattern: Pattern,
     size: Size,
     records: usize,
     /// Heads is red.
@@ -32,7 +50,12 @@ pub(crate) struct Canaries {
 }
 
 impl Canaries {
-    pub(crate) fn new(plan: &Plan, records: usize, coins: Vec<bool>) -> Result<Self, AuditError> {
+    pub(crate) fn new(
+        plan: &Plan,
+        pattern: Pattern,
+        records: usize,
+        coins: Vec<bool>,
+    ) -> Result<Self, AuditError> {
         let parts = plan.parts();
         let size = match parts.iter().find_map(|part| part.spatial().image()) {
             Some(size) => size,
@@ -44,28 +67,42 @@ impl Canaries {
         if size.pixels() > MOST_PIXELS {
             return Err(AuditError::Image { problem: format!("images of {size} are too large to be made") });
         }
+        if pattern == Pattern::Cancelling && parts.len() > 1 {
+            let problem =
+                "cancelling canaries have weights for views of one size, and phases may have several";
+            return Err(AuditError::Image { problem: problem.to_owned() });
+        }
         let region = match plan.relation() {
             Relation::Patch => region(&parts[0], size).map_err(impossible)?,
             _ => None,
         };
-        Ok(Self { size, records, coins, relation: plan.relation(), region })
+        Ok(Self { pattern, size, records, coins, relation: plan.relation(), region })
     }
 
-    /// A model whose gradient at a canary is along the canary's own weight alone: downhill for red, uphill for blue; and whose gradient
+    /// A model whose gradient at a canary is along the canary's own weights alone: downhill for heads, uphill for tails; and whose gradient
     /// at a black record is zero. Weights begin at zero.
     pub(crate) fn model(&self, shape: &[usize]) -> Result<(Graph, Parameters), GraphError> {
+        let coins = self.coins.len();
         let mut b = GraphBuilder::new(shape);
-        let colour = b.conv("colour", b.input(), ConvSpec::new(1, Window::square(1)))?;
-        let mean = b.add("mean", Op::AdaptiveAvgPool(vec![1, 1]), &[colour])?;
-        let scores = b.conv("canaries", mean, ConvSpec::new(self.coins.len(), Window::square(1)))?;
-        let scores = b.add("scores", Op::Reshape(vec![self.coins.len()]), &[scores])?;
+        let pixels: usize = shape[1..].iter().product();
+        let scores = match self.pattern {
+            Pattern::Plain => {
+                let colour = b.conv("colour", b.input(), ConvSpec::new(1, Window::square(1)))?;
+                let mean = b.add("mean", Op::AdaptiveAvgPool(vec![1, 1]), &[colour])?;
+                let scores = b.conv("canaries", mean, ConvSpec::new(coins, Window::square(1)))?;
+                b.add("scores", Op::Reshape(vec![coins]), &[scores])?
+            }
+            Pattern::Cancelling => {
+                let row = b.add("pixels", Op::Reshape(vec![pixels]), &[b.input()])?;
+                b.linear("canaries", row, coins, Init::Constant(0.0), Init::Constant(0.0))?
+            }
+        };
         let constant = b.parameter("background", &[1], Init::Constant(BACKGROUND), true)?;
         let constant = b.add("background score", Op::Parameter(constant), &[])?;
         let output = b.add("output", Op::Concat { axis: 0 }, &[scores, constant])?;
         let mut graph = b.finish(output, Loss::CrossEntropy { label_smoothing: 0.0 })?;
         graph.set_trainable(|name| name == WEIGHTS);
         let mut parameters = Parameters::zeros(&graph);
-        let pixels: usize = shape[1..].iter().product();
         let red = RED * pixels as f32;
         for (name, values) in [("colour.weight", &[red, 0.0, -red][..]), ("background", &[BACKGROUND])] {
             if let Some(id) = graph.find_parameter(name) {
@@ -75,7 +112,7 @@ impl Canaries {
         Ok((graph, parameters))
     }
 
-    /// The canaries' own weights, the same in models for views of all shapes.
+    /// The canaries' own weights, as many for each, one canary after the other; known by the same name in models for views of all shapes.
     pub(crate) fn weights(&self) -> Result<ParameterId, GraphError> {
         let (graph, _) = self.model(&[self.channels(), 1, 1])?;
         graph.find_parameter(WEIGHTS).ok_or_else(|| GraphError::Unknown(WEIGHTS.to_owned()))
@@ -125,7 +162,10 @@ impl Dataset for Canaries {
     }
 
     fn channels(&self) -> usize {
-        3
+        match self.pattern {
+            Pattern::Plain => 3,
+            Pattern::Cancelling => 1,
+        }
     }
 
     fn image_size(&self) -> Option<Size> {
@@ -137,22 +177,37 @@ impl Dataset for Canaries {
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
-        let mut bytes = vec![0u8; 3 * self.size.pixels() as usize];
-        let channel = match (self.coins.get(record), self.relation) {
-            (Some(true), _) => Some(0),
-            (Some(false), Relation::Patch | Relation::Replace) => Some(2),
+        let pixels = self.size.pixels() as usize;
+        // One thing, or its opposite.
+        let heads = match (self.coins.get(record), self.relation) {
+            (Some(true), _) => Some(true),
+            (Some(false), Relation::Patch | Relation::Replace) => Some(false),
             _ => None,
         };
-        if let Some(channel) = channel {
-            let region = self.region.as_ref().map(Mask::bytes);
-            for (i, pixel) in bytes.chunks_exact_mut(3).enumerate() {
-                if region.is_none_or(|region| region.get(i).is_some_and(|&inside| inside != 0)) {
-                    pixel[channel] = u8::MAX;
+        let region = self.region.as_ref().map(Mask::bytes);
+        let inside = |i: usize| region.is_none_or(|region| region.get(i).is_some_and(|&inside| inside != 0));
+        let values = match self.pattern {
+            Pattern::Plain => {
+                let mut bytes = vec![0u8; 3 * pixels];
+                for (i, pixel) in bytes.chunks_exact_mut(3).enumerate() {
+                    if let Some(heads) = heads.filter(|_| inside(i)) {
+                        pixel[if heads { 0 } else { 2 }] = u8::MAX;
+                    }
                 }
+                Values::Bytes(bytes)
             }
-        }
+            Pattern::Cancelling => {
+                let width = self.size.width() as usize;
+                let stripe = |i: usize| if i % width % 2 == 0 { STRIPE } else { -STRIPE };
+                let value = |i: usize| match heads.filter(|_| inside(i)) {
+                    Some(heads) => stripe(i) + if heads { LEFT } else { -LEFT },
+                    None => 0.0,
+                };
+                Values::Floats((0..pixels).map(value).collect())
+            }
+        };
         let place = || DataError::Setting { key: "pipeline.image", problem: self.size.to_string() };
-        Image::new(self.size, 3, Values::Bytes(bytes)).ok_or_else(place)
+        Image::new(self.size, self.channels(), values).ok_or_else(place)
     }
 
     fn place(&self, record: usize) -> String {

@@ -41,6 +41,7 @@ mod guesses;
 mod rates;
 
 pub use attack::{Attack, Audit, Options, audit, audit_completed};
+pub use canaries::Pattern;
 pub use error::AuditError;
 pub use guesses::Guesses;
 pub use rates::{Dependence, Rates};

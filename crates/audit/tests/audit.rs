@@ -1,7 +1,7 @@
 //! Audits of whole plans: none contradicts an honest certificate, and a false one is caught.
 #![allow(clippy::unwrap_used)]
 
-use dapple_audit::{Audit, AuditError, Options, audit, audit_completed};
+use dapple_audit::{Audit, AuditError, Options, Pattern, audit, audit_completed};
 use dapple_geometry::{Mask, Size};
 use dapple_plan::PlanSpec;
 use dapple_train::{Request, complete};
@@ -70,6 +70,28 @@ fn honest_certificates_hold_and_something_shows() {
     }
 }
 
+/// Views that cancel in a layer whose gradients are never written down, with pixels of a million: clipping by a norm that loses what is left
+/// lets hundreds of clip norms through, and this audit measures far more than is certified. Done rightly, a canary adds one.
+#[test]
+fn views_that_cancel_show_no_more_than_is_certified() {
+    let options = Options { canaries: Some(500), pattern: Pattern::Cancelling, ..Options::default() };
+    for (name, more) in [
+        ("two views", "pipeline.views = 2"),
+        ("four views", "pipeline.views = 4"),
+        ("automatic clipping", "pipeline.views = 2\ntrain.clipping = 'automatic'"),
+        ("per layer", "pipeline.views = 2\ntrain.clipping = 'per-layer'"),
+    ] {
+        for relation in ["add-remove", "replace"] {
+            let more = format!(
+                "privacy.relation = '{relation}'\nprivacy.noise_multiplier = 4.0\n\
+                 pipeline.image = [65, 1]\npipeline.crop = [64, 1]\n{more}"
+            );
+            let audit = audit(&request(&more), &options, &mut |_, _| {}).unwrap();
+            assert!(!audit.contradicts(), "{name}, {relation}: {audit:?}");
+        }
+    }
+}
+
 /// A certificate for more noise than is added, and one for a smaller patch than is protected.
 #[test]
 fn false_certificates_are_caught() {
@@ -107,6 +129,9 @@ fn wrong_requests_are_named() {
         assert!(matches!(error, AuditError::Image { .. }) && error.hint().is_some());
     }
     assert!(matches!(refused(options, "train.private = false"), AuditError::Train(_)));
+    let cancelling = Options { pattern: Pattern::Cancelling, ..options };
+    let phases = "[[phases]]\nsteps = 10\n[[phases]]\nsteps = 20\nbatch = 150\n";
+    assert!(matches!(refused(cancelling, phases), AuditError::Image { .. }));
 }
 
 /// Progress is told of every step.

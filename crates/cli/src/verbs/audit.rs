@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal;
 
-use clap::Args;
-use dapple_audit::{Attack, Audit, Options, audit};
+use clap::{Args, ValueEnum};
+use dapple_audit::{Attack, Audit, Options, Pattern, audit};
 use dapple_plan::number;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -29,16 +29,35 @@ pub(crate) struct Arguments {
     /// How sure the measured epsilon is
     #[arg(long, value_name = "C", default_value_t = 0.95)]
     confidence: f64,
+    /// What the canaries show: one colour, or huge stripes whose views cancel, which attack the arithmetic of clipping
+    #[arg(long, value_enum, default_value_t = Shown::Plain)]
+    pattern: Shown,
     #[command(flatten)]
     machine: MachineFlags,
     #[command(flatten)]
     common: Common,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Shown {
+    Plain,
+    Cancelling,
+}
+
+impl From<Shown> for Pattern {
+    fn from(shown: Shown) -> Self {
+        match shown {
+            Shown::Plain => Self::Plain,
+            Shown::Cancelling => Self::Cancelling,
+        }
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut request = load::training(&arguments.common)?;
     request.spec.performance = request.spec.performance.merge(&arguments.machine.performance());
-    let options = Options { canaries: arguments.canaries, confidence: arguments.confidence };
+    let &Arguments { canaries, confidence, pattern, .. } = arguments;
+    let options = Options { canaries, confidence, pattern: pattern.into() };
     let bar = bar(arguments.common.quiet);
     let found = audit(&request, &options, &mut |step, steps| {
         bar.set_length(steps);
