@@ -202,3 +202,24 @@ proptest! {
         prop_assert!(changed(&|s| s.privacy.relation = Some(Relation::Replace)) * SLACK + tolerance >= here);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// What a run wrote down is what it goes on with.
+    #[test]
+    fn every_number_of_a_plan_is_read_back_to_its_bits(bits in prop::array::uniform4(any::<u64>())) {
+        let values = bits.map(f64::from_bits);
+        prop_assume!(values.iter().all(|value| value.is_finite()));
+        let mut spec = figure_2a(Scheme::Poisson);
+        spec.privacy.noise_multiplier = Some(values[0]);
+        spec.privacy.delta = Some(Delta::Value(values[1]));
+        spec.privacy.max_grad_norm = Some(values[2]);
+        spec.optimiser.learning_rate = Some(values[3]);
+        let read = PlanSpec::from_toml(&spec.to_toml()).unwrap();
+        prop_assert_eq!(read.digest(), spec.digest());
+        let Some(Delta::Value(delta)) = read.privacy.delta else { panic!("{:?}", read.privacy.delta) };
+        let found = [read.privacy.noise_multiplier, Some(delta), read.privacy.max_grad_norm, read.optimiser.learning_rate];
+        prop_assert_eq!(found.map(|value| value.unwrap().to_bits()), bits);
+    }
+}

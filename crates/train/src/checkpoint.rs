@@ -236,6 +236,14 @@ mod tests {
         }
 
         #[test]
+        fn every_number_is_read_back_to_its_bits(bits in prop::collection::vec(any::<u32>(), 7)) {
+            let mut written = checkpoint(3, true);
+            written.parameters = bits.iter().map(|&bits| f32::from_bits(bits)).collect();
+            let read = Checkpoint::from_bytes(&written.to_bytes().unwrap()).unwrap();
+            prop_assert_eq!(read.parameters.iter().map(|value| value.to_bits()).collect::<Vec<_>>(), bits);
+        }
+
+        #[test]
         fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert!(Checkpoint::from_bytes(&bytes).is_err());
         }

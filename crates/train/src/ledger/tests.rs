@@ -118,6 +118,26 @@ fn entries_out_of_place_are_refused() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// On resume the events of the ledger are compared with those of the plan, bit by bit.
+    #[test]
+    fn every_number_is_read_back_to_its_bits(noise: u64, inclusion: u64) {
+        let (noise, inclusion) = (f64::from_bits(noise), f64::from_bits(inclusion));
+        prop_assume!(noise.is_finite() && inclusion.is_finite());
+        let event = Event { noise_multiplier: noise, inclusion_probability: inclusion, ..event() };
+        let (first, hash) = Entry::Start(start(false)).to_line(entry::ROOT);
+        let (second, _) = Entry::Promise { first: 0, steps: 1, event }.to_line(&hash);
+        let text = format!("{first}{second}");
+        let entry: Entry = serde_json::from_str(Entry::split_line(second.trim_end()).unwrap().1).unwrap();
+        let read = entry.event().unwrap();
+        prop_assert_eq!(read.noise_multiplier.to_bits(), noise.to_bits());
+        prop_assert_eq!(read.inclusion_probability.to_bits(), inclusion.to_bits());
+        prop_assert_eq!(History::read(text.as_bytes()).unwrap().spent(), 1);
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     /// Removing the end is the one change a chain cannot show; what is left counts at least what it shows, and a checkpoint that has
