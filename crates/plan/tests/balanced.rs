@@ -149,7 +149,7 @@ fn the_second_opinion_lies_above() {
     for (steps, per_record, noise) in [("1000", "1", "1"), ("100", "10", "3"), ("10", "4", "2")] {
         let plan = plan(&[("steps", steps), ("per-record", per_record), ("noise-multiplier", noise)]);
         let certificate = plan.price_rdp().unwrap();
-        assert_eq!((certificate.accountant, certificate.epsilon.lower), ("rdp", None));
+        assert_eq!((certificate.accountant.name(), certificate.epsilon.lower), ("rdp", None));
         assert!(certificate.epsilon.upper >= bracket(&plan).upper * 0.999, "{steps} {per_record}");
         assert!(certificate.theorem.contains("the best bound is"), "{}", certificate.theorem);
     }

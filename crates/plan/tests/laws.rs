@@ -103,7 +103,7 @@ fn the_second_opinion_agrees_from_above() {
     // The bracket is 0.1 % wide.
     assert!((tight / 6.1877 - 1.0).abs() < 2e-3);
     let certificate = Plan::check(&spec).unwrap().price_rdp().unwrap();
-    assert_eq!((certificate.accountant, certificate.epsilon.lower), ("rdp", None));
+    assert_eq!((certificate.accountant.name(), certificate.epsilon.lower), ("rdp", None));
     assert!(certificate.epsilon.upper > tight && certificate.epsilon.upper < 1.15 * tight, "{certificate:?}");
     let patch = Plan::check(&figure_2a(Scheme::Poisson)).unwrap();
     assert!(patch.price_rdp().unwrap().epsilon.upper > patch.epsilon(Precision::default()).unwrap().lower);

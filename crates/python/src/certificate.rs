@@ -44,13 +44,13 @@ impl PyCertificate {
     /// The neighbouring relation: what may differ.
     #[getter]
     fn relation(&self) -> &'static str {
-        self.0.relation
+        self.0.relation.name()
     }
 
     /// How a step draws its records.
     #[getter]
     fn sampling(&self) -> &'static str {
-        self.0.sampling
+        self.0.sampling.name()
     }
 
     /// The probability that a step sees a given record.
@@ -104,7 +104,7 @@ impl PyCertificate {
     /// Which accountant answered.
     #[getter]
     fn accountant(&self) -> &'static str {
-        self.0.accountant
+        self.0.accountant.name()
     }
 
     /// What must hold outside this program.
@@ -160,7 +160,7 @@ impl PyCertificate {
             "Certificate(epsilon={upper}, bracket=({lower}, {upper}), relation='{}', delta={}, sampling='{}', steps={}, noise_multiplier={:?})",
             certificate.relation,
             number::exact(certificate.delta),
-            certificate.sampling,
+            certificate.sampling.name(),
             certificate.steps,
             certificate.noise_multiplier,
         )

@@ -12,15 +12,20 @@ pub(crate) fn certificate(certificate: &Certificate) -> String {
         ("epsilon", format!("at most {epsilon}{bracket}")),
         ("delta", number::exact(certificate.delta)),
         ("protects", certificate.protects.clone()),
-        ("relation", certificate.relation.to_owned()),
+        ("relation", certificate.relation.to_string()),
         (
             "sampling",
-            format!("{}, {} of {} a step", certificate.sampling, certificate.batch, certificate.records),
+            format!(
+                "{}, {} of {} a step",
+                certificate.sampling.name(),
+                certificate.batch,
+                certificate.records
+            ),
         ),
         ("a step sees what is protected with probability", number::up(certificate.effective_rate, 4)),
         ("steps", certificate.steps.to_string()),
         ("noise multiplier", certificate.noise_multiplier.to_string()),
-        ("accountant", certificate.accountant.to_owned()),
+        ("accountant", certificate.accountant.name().to_owned()),
         ("plan hash", certificate.plan_hash.clone()),
     ];
     let row = |(name, value): &(&str, String)| {

@@ -5,16 +5,16 @@ mod statement;
 mod text;
 mod words;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::Sampling;
 use crate::error::PlanError;
 use crate::loss::{Answer, BalancedBound};
 use crate::plan::Plan;
 use crate::spec::Accountant;
+use crate::{Relation, Sampling, Scheme};
 
 /// Epsilon as the accountant knows it. Only `upper` is a guarantee.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct EpsilonBracket {
     /// Never above the exact epsilon of the mechanism's dominating pair; `None` where the accountant only bounds from above.
     pub lower: Option<f64>,
@@ -27,16 +27,16 @@ pub struct EpsilonBracket {
 /// # Guarantee
 /// The run the plan describes is (`epsilon.upper`, `delta`)-private under `relation`, provided every sentence of
 /// `assumptions` holds.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
     /// The certified bracket.
     pub epsilon: EpsilonBracket,
     /// The failure probability.
     pub delta: f64,
-    /// Name of the relation.
-    pub relation: &'static str,
-    /// Name of the sampling scheme.
-    pub sampling: &'static str,
+    /// The relation.
+    pub relation: Relation,
+    /// The sampling scheme.
+    pub sampling: Scheme,
     /// batch / records.
     pub sample_rate: f64,
     /// The probability that a sampled record shows what is protected.
@@ -50,7 +50,7 @@ pub struct Certificate {
     /// How far the clipped sum moves between neighbours, in clip norms.
     pub sensitivity: f64,
     /// Which accountant answered.
-    pub accountant: &'static str,
+    pub accountant: Accountant,
     /// What must hold outside this program.
     pub assumptions: Vec<String>,
     /// SHA-256 of the plan without `[performance]`.
@@ -70,12 +70,12 @@ pub struct Certificate {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<PartitionFacts>,
     /// The phases of a schedule; the numbers above are then the largest of all phases, for the noise the least.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
 }
 
 /// How often a record is seen under balanced sampling; in a schedule, in the phase that sees it most.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocationFacts {
     /// Steps of an epoch that each record joins.
     pub per_record: u64,
@@ -88,7 +88,7 @@ pub struct AllocationFacts {
 }
 
 /// Which parts of the model a record updates.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PartitionFacts {
     /// Submodels, of which a record updates one a step; of several partitions the fewest.
     pub submodels: u64,
@@ -105,7 +105,7 @@ pub struct PartitionFacts {
 }
 
 /// A phase of a schedule.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// Steps.
     pub steps: u64,
@@ -152,15 +152,15 @@ impl Certificate {
         Ok(Self {
             epsilon,
             delta: plan.delta(),
-            relation: plan.relation().name(),
-            sampling: plan.sampling().name(),
+            relation: plan.relation(),
+            sampling: plan.sampling().scheme(),
             sample_rate: plan.sample_rate(),
             inclusion_probability: plan.inclusion_probability(),
             effective_rate: plan.effective_rate(),
             steps: plan.steps(),
             noise_multiplier: plan.noise_multiplier(),
             sensitivity: plan.sensitivity(),
-            accountant: accountant.name(),
+            accountant,
             assumptions: words::assumptions(plan),
             plan_hash: plan.hash().to_owned(),
             protects: words::protects(plan),
@@ -178,6 +178,14 @@ impl Certificate {
             }),
             phases: plan.phases().iter().map(Phase::new).collect(),
         })
+    }
+
+    /// Reads a certificate back, every number to its bits.
+    ///
+    /// # Errors
+    /// Text that is no certificate, in one line.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
     /// The certificate as JSON, one field a line.

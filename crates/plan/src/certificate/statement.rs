@@ -1,7 +1,7 @@
 //! A certificate for a reviewer.
 
 use super::{Certificate, Phase};
-use crate::number;
+use crate::{Relation, number};
 
 impl Certificate {
     /// The phases of a schedule.
@@ -53,7 +53,7 @@ impl Certificate {
         });
         let submodels =
             self.partition.map_or_else(String::new, |facts| format!("| submodels | {} |\n", facts.words()));
-        let inclusion = if self.relation == "patch" {
+        let inclusion = if self.relation == Relation::Patch {
             format!(
                 "| probability that a sampled image shows the region | {} |\n| probability that a step sees the region | {} |\n",
                 number::up(self.inclusion_probability, 4),
@@ -102,11 +102,11 @@ impl Certificate {
             records = self.records,
             units = self.units(),
             batch = self.batch,
-            sampling = self.sampling,
+            sampling = self.sampling.name(),
             rate = number::up(self.sample_rate, 4),
             sigma = self.noise_multiplier,
             sensitivity = number::brief(self.sensitivity),
-            accountant = self.accountant,
+            accountant = self.accountant.name(),
             theorem = self.theorem,
             hash = self.plan_hash,
         )

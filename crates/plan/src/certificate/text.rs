@@ -27,7 +27,7 @@ impl Certificate {
             let name = if index == 0 { "phases" } else { "" };
             lines.push((name, self.phase_words(phase)));
         }
-        lines.push(("accountant", self.accountant.to_owned()));
+        lines.push(("accountant", self.accountant.name().to_owned()));
         if let Some(allocation) = &self.allocation {
             lines.push(("bound", allocation.bound.clone()));
         }
@@ -41,7 +41,7 @@ impl Certificate {
     }
 
     pub(super) fn sampling_words(&self) -> String {
-        let (scheme, records, units) = (self.sampling, self.records, self.units());
+        let (scheme, records, units) = (self.sampling.name(), self.records, self.units());
         match &self.allocation {
             Some(allocation) if self.phases.is_empty() => {
                 let AllocationFacts { per_record, epoch_steps, .. } = allocation;
@@ -58,7 +58,7 @@ impl Certificate {
     /// The rates, rounded up: a smaller one would be a stronger claim.
     fn rates(&self) -> Vec<(&'static str, String)> {
         let mut rates = vec![("sample rate", number::up(self.sample_rate, 4))];
-        if self.relation == "patch" {
+        if self.relation == Relation::Patch {
             rates.push(("inclusion", number::up(self.inclusion_probability, 4)));
             rates.push(("effective rate", number::up(self.effective_rate, 4)));
         }
@@ -66,7 +66,7 @@ impl Certificate {
     }
 
     fn phase_words(&self, phase: &Phase) -> String {
-        let inclusion = if self.relation == Relation::Patch.name() {
+        let inclusion = if self.relation == Relation::Patch {
             format!(", inclusion {}", number::up(phase.inclusion_probability, 4))
         } else {
             String::new()
@@ -82,7 +82,7 @@ impl Certificate {
 
     /// What is drawn.
     pub(super) fn units(&self) -> &'static str {
-        if self.relation == Relation::User.name() { "users" } else { "records" }
+        if self.relation == Relation::User { "users" } else { "records" }
     }
 
     /// Whether epsilon is that of the theorem's own pair, not of a bound on it.
@@ -98,7 +98,7 @@ impl Certificate {
                 number::down(lower, 4),
                 number::up(self.epsilon.upper, 4)
             ),
-            None if self.accountant == Accountant::Pld.name() => {
+            None if self.accountant == Accountant::Pld => {
                 "  (an upper bound; the best one known here has no lower end)".to_owned()
             }
             None => "  (an upper bound; this accountant gives no lower one)".to_owned(),

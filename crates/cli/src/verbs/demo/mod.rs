@@ -117,7 +117,7 @@ fn measured(level: Level, runs: &[Finished]) -> Result<Measured, Failure> {
     let (mean, deviation) = moments(&accuracies);
     Ok(Measured {
         method: level.name(),
-        relation: spent.relation,
+        relation: spent.relation.name(),
         protects: spent.protects,
         epsilon: spent.epsilon.upper,
         delta: spent.delta,

@@ -71,7 +71,7 @@ fn subtitle(rows: &[Row]) -> String {
     let facts = |certificate: &Certificate| {
         [
             format!("{} relation", certificate.relation),
-            format!("{} sampling", certificate.sampling),
+            format!("{} sampling", certificate.sampling.name()),
             format!("δ = {}", number::exact(certificate.delta)),
             format!("{} records", certificate.records),
         ]
