@@ -1,6 +1,7 @@
 //! The state of a run on disk, whole or not there.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use dapple_graph::Parameters;
@@ -13,6 +14,8 @@ use crate::error::TrainError;
 use crate::files;
 use crate::optimiser::State;
 
+/// Bytes that the head of a checkpoint may have: it names four tensors and a place.
+const LARGEST_HEAD: u64 = 1 << 20;
 /// Checkpoints that are kept.
 const KEPT: usize = 2;
 const BEFORE_CHECKSUM: &[u8] = b"\"checksum\":\"";
@@ -133,6 +136,30 @@ impl Checkpoint {
         damaged.into_iter().next().map_or(Ok(None), Err)
     }
 
+    /// Where in the run a checkpoint was taken, by its head alone: cheap, and not covered by its checksum. None for what is no
+    /// checkpoint.
+    pub(crate) fn place_of(path: &Path) -> Option<Place> {
+        let mut file = fs::File::open(path).ok()?;
+        let mut length = [0; 8];
+        file.read_exact(&mut length).ok()?;
+        let length = u64::from_le_bytes(length);
+        let mut head = Vec::new();
+        if length > LARGEST_HEAD || file.take(length).read_to_end(&mut head).ok()? as u64 != length {
+            return None;
+        }
+        let head: serde_json::Value = serde_json::from_slice(&head).ok()?;
+        serde_json::from_str(head["__metadata__"]["place"].as_str()?).ok()
+    }
+
+    /// Refuses a folder in which a checkpoint is damaged.
+    pub(crate) fn check_all(folder: &Path) -> Result<(), TrainError> {
+        for path in list(folder)? {
+            Self::from_bytes(&files::read(&path)?)
+                .map_err(|problem| TrainError::Checkpoint { path, problem })?;
+        }
+        Ok(())
+    }
+
     /// The weights to evaluate and to keep: the running mean where there is one.
     pub(crate) fn weights(&self) -> &[f32] {
         self.mean.as_ref().unwrap_or(&self.parameters)
@@ -160,10 +187,13 @@ fn checksum_place(bytes: &[u8]) -> Option<usize> {
     (at + NO_CHECKSUM.len() <= bytes.len()).then_some(at)
 }
 
-/// The checkpoints of a folder, the oldest first.
-fn list(folder: &Path) -> Result<Vec<PathBuf>, TrainError> {
+/// The checkpoints of a folder, the oldest first; none where there is no folder.
+pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>, TrainError> {
     let failed = |source| TrainError::file(folder, source);
     let mut paths = Vec::new();
+    if !folder.exists() {
+        return Ok(paths);
+    }
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.extension().is_some_and(|extension| extension == "safetensors") {
@@ -205,6 +235,9 @@ mod tests {
         assert_eq!(list(folder.path()).unwrap().len(), 2);
         let (newest, damaged) = Checkpoint::newest(folder.path()).unwrap().unwrap();
         assert_eq!((newest, damaged.len()), (checkpoint(4000, true), 0));
+        let paths = list(folder.path()).unwrap();
+        assert_eq!(Checkpoint::place_of(&paths[1]), Some(checkpoint(4000, true).place));
+        Checkpoint::check_all(folder.path()).unwrap();
     }
 
     #[test]
@@ -217,6 +250,7 @@ mod tests {
         fs::write(&paths[1], &bytes[..bytes.len() - 3]).unwrap();
         let (newest, damaged) = Checkpoint::newest(folder.path()).unwrap().unwrap();
         assert_eq!((newest.place.step, damaged.len()), (1, 1));
+        assert!(Checkpoint::check_all(folder.path()).is_err());
         fs::write(&paths[0], b"").unwrap();
         assert!(Checkpoint::newest(folder.path()).is_err());
     }

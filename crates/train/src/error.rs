@@ -28,6 +28,12 @@ pub enum TrainError {
         /// The run folder.
         folder: PathBuf,
     },
+    /// Something that is not the run's own stands where it would write.
+    #[error("{}: there is something in the way that is not of this run", path.display())]
+    InTheWay {
+        /// What is in the way.
+        path: PathBuf,
+    },
     /// A new run where one is already.
     #[error("{}: there is a run in this folder already", folder.display())]
     Exists {
@@ -150,6 +156,9 @@ impl TrainError {
             }
             Self::File { .. } => "check the path and its permissions",
             Self::Locked { .. } => "wait for it to finish, or end it; nothing is lost",
+            Self::InTheWay { .. } => {
+                "move it away, or choose another folder: nothing is written over or through it"
+            }
             Self::Exists { .. } => "resume it, or choose another folder",
             Self::NoRun { .. } => "a run folder holds plan.toml and ledger.jsonl",
             Self::Changed { .. } => {

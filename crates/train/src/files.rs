@@ -9,23 +9,114 @@ use crate::error::TrainError;
 /// What the name of a file ends in until it is whole.
 const PARTIAL: &str = ".partial";
 
+/// Who may read a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Whoever may read the folder.
+    Shared,
+    /// The owner alone: it comes straight from private records, or is a key.
+    Owner,
+}
+
 /// Writes a file so that, whenever the machine stops, either the old content or the new one is there, and the new one once this
-/// returns.
+/// returns. Nothing is written through a link.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
-    let failed = |source| TrainError::file(path, source);
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(PARTIAL);
-    let partial = PathBuf::from(partial);
-    let written = File::create(&partial).and_then(|mut file| {
+    write_for(path, bytes, Access::Shared)
+}
+
+/// As [`write_atomic`], for whom it may be read by.
+pub(crate) fn write_for(path: &Path, bytes: &[u8], access: Access) -> Result<(), TrainError> {
+    let partial = partial_of(path);
+    refuse_link(path)?;
+    // What an earlier process left half-written is in nobody's hands: the run is. A link is removed, never followed.
+    if fs::symlink_metadata(&partial).is_ok() {
+        fs::remove_file(&partial).map_err(|source| TrainError::file(&partial, source))?;
+    }
+    let written = options(access).write(true).create_new(true).open(&partial).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()
     });
     if let Err(source) = written.and_then(|()| fs::rename(&partial, path)) {
         // What is half-written must not fill the disk; that it cannot be removed is no news then.
         let _ = fs::remove_file(&partial);
-        return Err(failed(source));
+        return Err(TrainError::file(path, source));
     }
-    sync_folder(path.parent().unwrap_or(Path::new(".")))
+    sync_folder(folder_of(path))
+}
+
+/// The name of a file until it is whole.
+pub(crate) fn partial_of(path: &Path) -> PathBuf {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(PARTIAL);
+    PathBuf::from(partial)
+}
+
+/// How a file is opened that is made where it is not there.
+pub(crate) fn options(access: Access) -> fs::OpenOptions {
+    let mut options = File::options();
+    #[cfg(unix)]
+    if access == Access::Owner {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = access;
+    options
+}
+
+/// Refuses a name behind which there is no file but a link, a folder or a device: whoever put it there would have us write elsewhere.
+pub(crate) fn refuse_link(path: &Path) -> Result<(), TrainError> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => Err(TrainError::InTheWay { path: path.to_owned() }),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(TrainError::file(path, source)),
+    }
+}
+
+/// Makes a folder and those above it, each lasting.
+pub(crate) fn create_folders(folder: &Path) -> Result<(), TrainError> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    let above = folder_of(folder);
+    create_folders(above)?;
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(TrainError::file(folder, error));
+        }
+        _ => {}
+    }
+    sync_folder(above)
+}
+
+/// Makes a folder that its owner alone may look into, or makes it so.
+pub(crate) fn create_private_folder(folder: &Path) -> Result<(), TrainError> {
+    create_folders(folder)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let closed = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(folder, closed).map_err(|source| TrainError::file(folder, source))?;
+    }
+    Ok(())
+}
+
+/// Makes a file readable by its owner alone, if it is there.
+pub(crate) fn close_to_others(path: &Path) -> Result<(), TrainError> {
+    #[cfg(unix)]
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
+        use std::os::unix::fs::PermissionsExt;
+        let closed = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(path, closed).map_err(|source| TrainError::file(path, source))?;
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
+}
+
+/// The folder that a name is in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Makes the names in a folder last.
@@ -47,26 +138,18 @@ pub(crate) fn read_text(path: &Path) -> Result<String, TrainError> {
     fs::read_to_string(path).map_err(|source| TrainError::file(path, source))
 }
 
-/// Keeps other processes out of a run folder for as long as it lives; the system lets go of it when the process dies.
-#[derive(Debug)]
-pub(crate) struct Lock {
-    _file: File,
-}
-
-impl Lock {
-    pub(crate) fn take(folder: &Path) -> Result<Self, TrainError> {
-        let path = folder.join("lock");
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(|source| TrainError::file(&path, source))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(fs::TryLockError::WouldBlock) => Err(TrainError::Locked { folder: folder.to_owned() }),
-            Err(fs::TryLockError::Error(source)) => Err(TrainError::file(&path, source)),
-        }
+/// Whether an open file is still the one under a name.
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let (Ok(open), Ok(named)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+        (open.dev(), open.ino()) == (named.dev(), named.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        path.is_file()
     }
 }
 
@@ -86,12 +169,21 @@ mod tests {
         assert!(error.to_string().contains("nowhere"), "{error}");
     }
 
+    #[cfg(unix)]
     #[test]
-    fn a_folder_has_one_owner() {
+    fn nothing_is_written_through_a_link_and_private_files_are_closed() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = tempfile::tempdir().unwrap();
-        let first = Lock::take(folder.path()).unwrap();
-        assert!(matches!(Lock::take(folder.path()), Err(TrainError::Locked { .. })));
-        drop(first);
-        Lock::take(folder.path()).unwrap();
+        let (foreign, link) = (folder.path().join("foreign"), folder.path().join("link"));
+        fs::write(&foreign, "mine").unwrap();
+        symlink(&foreign, &link).unwrap();
+        assert!(matches!(write_atomic(&link, b"x"), Err(TrainError::InTheWay { .. })));
+        symlink(&foreign, partial_of(&folder.path().join("file"))).unwrap();
+        write_for(&folder.path().join("file"), b"x", Access::Owner).unwrap();
+        assert_eq!(read(&foreign).unwrap(), b"mine");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&folder.path().join("file")), 0o600);
+        create_private_folder(&folder.path().join("a/private")).unwrap();
+        assert_eq!(mode(&folder.path().join("a/private")), 0o700);
     }
 }

@@ -1,6 +1,5 @@
 //! The folder of a run.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use dapple_data::formats;
@@ -9,6 +8,7 @@ use dapple_plan::PlanSpec;
 
 use crate::error::TrainError;
 use crate::files;
+use crate::ledger::Claim;
 
 /// The names in a run folder. What lies in `private` is not covered by the guarantee and must stay where the data may be; everything
 /// else is computed from released values and public ones.
@@ -74,15 +74,52 @@ impl Folder {
         self.root.join("mask.pgm")
     }
 
-    /// Makes the folders of a run, unless there is a run already.
-    pub(crate) fn create(&self) -> Result<(), TrainError> {
-        if self.ledger().exists() {
+    fn private(&self) -> PathBuf {
+        self.root.join("private")
+    }
+
+    /// Whether the part that is not covered by the guarantee is there; a folder may be passed on without it.
+    pub(crate) fn has_private(&self) -> bool {
+        self.private().is_dir()
+    }
+
+    /// Takes the folder for a new run, and makes it where it is not there.
+    ///
+    /// Files that are no run's own are neither written over nor mixed with: names that a run uses must be free, unless a process that
+    /// died before the first line of its ledger has left them.
+    pub(crate) fn claim(&self) -> Result<Claim, TrainError> {
+        let ledger = self.ledger();
+        if ledger.exists() {
             return Err(TrainError::Exists { folder: self.root.clone() });
         }
-        for folder in [self.checkpoints(), self.root.join("private")] {
-            fs::create_dir_all(&folder).map_err(|source| TrainError::file(&folder, source))?;
+        files::create_folders(&self.root)?;
+        if !Claim::was_left(&ledger) {
+            let names = [
+                self.plan(),
+                self.certificate(),
+                self.metrics(),
+                self.checkpoints(),
+                self.model(),
+                self.description(),
+                self.private(),
+                self.mask(),
+                self.root.join("report.html"),
+            ];
+            if let Some(path) = names.into_iter().find(|path| path.symlink_metadata().is_ok()) {
+                return Err(TrainError::InTheWay { path });
+            }
         }
-        files::sync_folder(&self.root)
+        let claim = Claim::take(&ledger)?;
+        files::create_folders(&self.checkpoints())?;
+        self.close_private()?;
+        Ok(claim)
+    }
+
+    /// Makes what is not covered by the guarantee readable by its owner alone, as earlier versions did not.
+    pub(crate) fn close_private(&self) -> Result<(), TrainError> {
+        files::create_private_folder(&self.private())?;
+        let files = [self.diagnostics(), self.data_key(), self.sampling_key()];
+        files.iter().try_for_each(|path| files::close_to_others(path))
     }
 
     /// Keeps what was asked for.

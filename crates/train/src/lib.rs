@@ -1,7 +1,7 @@
 //! Private training: a plan carried out, step by step, with a record of what it spends.
 //!
 //! [`start`] trains by a plan and leaves a run folder; [`resume`] goes on after a stop or a crash; [`certify`] tells from the ledger what
-//! was spent; [`evaluate`] tells how good the model is. `docs/training.md` describes the step, the noise, the ledger and the folder.
+//! was spent, and [`verify`] whether a folder tells the truth; [`evaluate`] tells how good the model is. `docs/training.md` describes the step, the noise, the ledger and the folder.
 //!
 //! ```
 //! use dapple_plan::PlanSpec;
@@ -59,9 +59,13 @@ mod pace;
 mod parallel;
 mod predictor;
 mod prepare;
+mod recover;
 mod run;
 mod schedule;
 mod step;
+mod terms;
+mod verify;
+mod witness;
 
 // The tests of single modules share helpers with those of the whole crate.
 #[cfg(test)]
@@ -70,7 +74,7 @@ extern crate self as dapple_train;
 #[path = "../tests/common/mod.rs"]
 mod test_data;
 
-pub use certificate::{RunCertificate, Status};
+pub use certificate::{FirstWeights, LabelStatus, Origin, RecordLevel, RunCertificate, Status, Warning};
 pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
 pub use evaluation::{Evaluation, Look, Measure, Overlap, Score};
@@ -84,3 +88,4 @@ pub use run::{
     Completed, Outcome, Rehearsal, certify, complete, evaluate, evaluate_with, resume, resume_with, start,
 };
 pub use schedule::Schedule;
+pub use verify::{Verdict, verify};

@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::TrainError;
+use crate::files::{self, Access};
 
 /// Bytes that are read at once in search of the last whole line.
 const BLOCK: u64 = 1 << 16;
@@ -18,18 +19,35 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Opens a file, or begins one. A last line that a crash cut off is removed.
-    pub(crate) fn open(path: &Path) -> Result<Self, TrainError> {
-        let opened = File::options().create(true).read(true).append(true).open(path).and_then(|mut file| {
-            let end = file.seek(SeekFrom::End(0))?;
-            let length = whole_lines(&mut file, end)?;
-            if length < end {
-                file.set_len(length)?;
-            }
-            Ok((file, length))
-        });
+    /// Opens a file, or begins one. A last line that a crash cut off is removed. Nothing is written through a link.
+    pub(crate) fn open(path: &Path, access: Access) -> Result<Self, TrainError> {
+        files::refuse_link(path)?;
+        let new = !path.exists();
+        let opened =
+            files::options(access).create(true).read(true).append(true).open(path).and_then(|mut file| {
+                let end = file.seek(SeekFrom::End(0))?;
+                let length = whole_lines(&mut file, end)?;
+                if length < end {
+                    file.set_len(length)?;
+                }
+                Ok((file, length))
+            });
         let (file, length) = opened.map_err(|source| TrainError::file(path, source))?;
+        if new {
+            files::sync_folder(files::folder_of(path))?;
+        }
         Ok(Self { path: path.to_owned(), file, length })
+    }
+
+    /// A file of whole lines that is open already.
+    pub(crate) fn of(path: &Path, file: File, length: u64) -> Self {
+        Self { path: path.to_owned(), file, length }
+    }
+
+    /// Whether nobody else wrote to the file or put another in its place.
+    pub(crate) fn is_untouched(&self) -> bool {
+        files::is_at(&self.file, &self.path)
+            && self.file.metadata().is_ok_and(|found| found.len() == self.length)
     }
 
     /// Adds a line, given with its end.
@@ -83,7 +101,7 @@ mod tests {
         let (long, cut) = ("x".repeat(150_000), "y".repeat(200_000));
         for before in [String::new(), format!("{long}\n"), format!("1\n{long}\n2\n")] {
             fs::write(&path, format!("{before}{cut}")).unwrap();
-            let mut lines = Lines::open(&path).unwrap();
+            let mut lines = Lines::open(&path, Access::Shared).unwrap();
             lines.add("a\n").unwrap();
             lines.add_lasting("b\n").unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), format!("{before}a\nb\n"));
@@ -93,11 +111,32 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log.jsonl");
-        std::os::unix::fs::symlink("/dev/full", &path).unwrap();
-        let error = Lines::open(&path).unwrap().add("a\n").unwrap_err();
+        let full = File::options().append(true).open("/dev/full").unwrap();
+        let error = Lines::of(Path::new("log.jsonl"), full, 0).add("a\n").unwrap_err();
         assert!(error.to_string().contains("log.jsonl"), "{error}");
         assert!(error.hint().is_some_and(|hint| hint.contains("full")), "{error:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_refused_and_another_hand_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        std::os::unix::fs::symlink("elsewhere", &path).unwrap();
+        assert!(matches!(Lines::open(&path, Access::Shared), Err(TrainError::InTheWay { .. })));
+        assert!(!folder.path().join("elsewhere").exists());
+        fs::remove_file(&path).unwrap();
+
+        let mut lines = Lines::open(&path, Access::Shared).unwrap();
+        lines.add("a\n").unwrap();
+        assert!(lines.is_untouched());
+        fs::write(&path, "a\nb\n").unwrap();
+        assert!(!lines.is_untouched());
+        // A copy of the same length is another file.
+        fs::write(&path, "a\n").unwrap();
+        assert!(lines.is_untouched());
+        fs::copy(&path, folder.path().join("copy")).unwrap();
+        fs::rename(folder.path().join("copy"), &path).unwrap();
+        assert!(!lines.is_untouched());
     }
 }

@@ -8,7 +8,7 @@ use crate::prepare::Prepared;
 
 /// Listens to a run, and may end it.
 pub trait Observer {
-    /// Called at every event; `Break` ends the run in order within a fraction of a second, ready to be resumed.
+    /// Called at every event; `Break` ends the run in order within a step or two seconds, whichever is longer, ready to be resumed.
     fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()>;
 }
 
@@ -85,7 +85,7 @@ impl StepReport<'_> {
     /// # Errors
     /// A number beyond the accountant's limits.
     pub fn epsilon(&self) -> Result<Option<f64>, TrainError> {
-        Ok(self.prepared.price(self.step)?.map(|certificate| certificate.epsilon.upper))
+        Ok(self.prepared.terms().price(self.step)?.map(|certificate| certificate.epsilon.upper))
     }
 }
 

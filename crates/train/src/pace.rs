@@ -1,22 +1,46 @@
-//! How many steps the ledger promises at once.
+//! How many steps the ledger promises at once, and how many lie between two checkpoints.
+//!
+//! Both stand in public files. The time that a step takes tells how many records it drew, so neither may follow from a clock: they
+//! follow from the plan, the model and the machine.
 
-use std::time::Duration;
+use dapple_graph::{Graph, Op};
 
 /// The most steps of one promise, and so the most that a crash makes the ledger count too many (beside those that a checkpoint lost).
 pub(crate) const LARGEST_BLOCK: u64 = 128;
-/// Steps of a promise take about this long, which makes the wait for the disk a small share of it.
-const TARGET: Duration = Duration::from_millis(500);
+/// Steps of a promise take about this many seconds, which makes the wait for the disk a small share of them.
+const BLOCK_SECONDS: f64 = 0.5;
+/// Blocks between two checkpoints, about half a minute's worth.
+const BLOCKS_TO_CHECKPOINT: u64 = 64;
+/// Products a second that a thread of a processor, and a card, manage about.
+const THREAD_RATE: f64 = 2e10;
+const CARD_RATE: f64 = 5e12;
 
-/// Sizes blocks by how long steps take.
-#[derive(Debug, Clone, Copy)]
+/// What computes, as far as it decides the pace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// So many threads of a processor.
+    Threads(usize),
+    /// So many cards.
+    Cards(usize),
+}
+
+/// Sizes blocks by how long steps take by estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
     block: u64,
+    largest: u64,
 }
 
 impl Pace {
-    /// Begins with single steps.
-    pub(crate) fn new() -> Self {
-        Self { block: 1 }
+    /// For steps of so many products; begins with single steps.
+    pub(crate) fn new(products: f64, engine: Engine) -> Self {
+        let rate = match engine {
+            Engine::Threads(threads) => THREAD_RATE * threads.max(1) as f64,
+            Engine::Cards(cards) => CARD_RATE * cards.max(1) as f64,
+        };
+        let fits = (BLOCK_SECONDS * rate / products.max(1.0)).clamp(1.0, LARGEST_BLOCK as f64);
+        // A power of two: the estimate is no better than that.
+        Self { block: 1, largest: 1 << (fits as u64).ilog2() }
     }
 
     /// The next block, at most `most`.
@@ -24,29 +48,58 @@ impl Pace {
         self.block.min(most).max(1)
     }
 
-    /// Learns from a block that was carried out.
-    pub(crate) fn learn(&mut self, steps: u64, took: Duration) {
-        let fits = TARGET.as_secs_f64() / (took.as_secs_f64() / steps.max(1) as f64).max(1e-9);
-        // Twice as many at most, so that one quick step does not promise the world.
-        self.block = (fits as u64).clamp(1, 2 * self.block).min(LARGEST_BLOCK);
+    /// Twice as many from now on, up to the largest: a run that fails at once has promised little.
+    pub(crate) fn grow(&mut self) {
+        self.block = (2 * self.block).min(self.largest);
     }
+
+    /// Steps between two checkpoints of a plan that does not say.
+    pub(crate) fn checkpoint_every(&self) -> u64 {
+        BLOCKS_TO_CHECKPOINT * self.largest
+    }
+}
+
+/// Products of single numbers that one view takes forward and back.
+pub(crate) fn products(graph: &Graph) -> f64 {
+    let weight = |node: &dapple_graph::Node| match &node.op {
+        Op::Conv { weight, .. } | Op::Linear { weight, .. } => {
+            let weight = graph.parameter(*weight);
+            node.len() as f64 * weight.len() as f64 / weight.shape[0].max(1) as f64
+        }
+        _ => node.len() as f64,
+    };
+    // Once forward, and twice back: for what comes before, and for the weights.
+    3.0 * graph.nodes().iter().map(weight).sum::<f64>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dapple_graph::{GraphBuilder, Init, Loss};
 
     #[test]
-    fn blocks_grow_with_fast_steps_and_shrink_with_slow_ones() {
-        let mut pace = Pace::new();
-        assert_eq!(pace.block(10), 1);
-        for _ in 0..10 {
-            let block = pace.block(1000);
-            pace.learn(block, Duration::from_millis(block));
+    fn blocks_grow_to_what_fits_and_no_clock_decides() {
+        let mut pace = Pace::new(1.0, Engine::Threads(1));
+        for expected in [1, 2, 4, 8, 16, 32, 64, 128, 128] {
+            assert_eq!(pace.block(1000), expected);
+            pace.grow();
         }
-        assert_eq!(pace.block(1000), LARGEST_BLOCK);
         assert_eq!(pace.block(5), 5);
-        pace.learn(5, Duration::from_secs(5));
-        assert_eq!(pace.block(1000), 1);
+        let mut slow = Pace::new(1e12, Engine::Threads(2));
+        slow.grow();
+        assert_eq!((slow.block(1000), slow.checkpoint_every()), (1, BLOCKS_TO_CHECKPOINT));
+        let mut card = Pace::new(1e12, Engine::Cards(4));
+        (0..9).for_each(|_| card.grow());
+        assert_eq!(card.block(1000), 8);
+    }
+
+    #[test]
+    fn products_are_counted() {
+        let mut builder = GraphBuilder::new(&[36]);
+        let input = builder.input();
+        let output = builder.linear("fc", input, 4, Init::Constant(0.0), Init::Constant(0.0)).unwrap();
+        let graph = builder.finish(output, Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();
+        // Three passes over 36 values, and 36 products for each of four outputs.
+        assert_eq!(products(&graph), 3.0 * (36.0 + 4.0 * 36.0));
     }
 }

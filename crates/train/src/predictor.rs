@@ -4,8 +4,8 @@ use std::path::Path;
 
 use dapple_data::{DataError, Image, LabelMap, Values, Views};
 use dapple_graph::{Parameters, weights};
+use dapple_plan::PlanSpec;
 use dapple_plan::spec::Performance;
-use dapple_plan::{Plan, PlanSpec};
 
 use crate::checkpoint::Checkpoint;
 use crate::description::{Answers, ModelDescription};
@@ -14,6 +14,7 @@ use crate::evaluation::{Look, Method, Segmenter, probabilities};
 use crate::folder::Folder;
 use crate::inference::Inference;
 use crate::model;
+use crate::recover::Recovered;
 
 /// Weights of red, green and blue in a pixel's brightness (ITU-R BT.601), for models that see one value a pixel.
 const BRIGHTNESS: [f32; 3] = [0.299, 0.587, 0.114];
@@ -43,17 +44,19 @@ impl Predictor {
     /// and memory take the place of the plan's where they are given.
     ///
     /// # Errors
-    /// A folder without a run or without weights, weights that are damaged.
+    /// A folder without a run or without weights, weights that are damaged or not the run's, a ledger that cannot be trusted.
     pub fn open(folder: &Path, look: Look, performance: &Performance) -> Result<Self, TrainError> {
-        let (mut spec, masks) = Folder::new(folder).read_request()?;
+        let files = Folder::new(folder);
+        let recovered = Recovered::read(&files)?;
+        recovered.check_model(&files)?;
+        let Recovered { mut spec, plan, .. } = recovered;
         spec.performance = spec.performance.merge(performance);
         let description = ModelDescription::read(folder)?;
-        let plan = Plan::check_with_masks(&spec, &masks)?;
         let spatial = plan.parts()[plan.parts().len() - 1].spatial();
         let views = Views::of_channels(spatial, &spec.data, description.channels, spatial.image())?;
         let classes = description.classes.len();
         let look = look.check(&spec.train, description.answers.into())?;
-        let parameters = newest_weights(&Folder::new(folder), &spec, &views, classes)?;
+        let parameters = newest_weights(&files, &spec, &views, classes)?;
         let inference = Inference::new(&spec, classes);
         let (grid, method) = (look.grid.unwrap_or(1), look.method());
         Ok(Self { spec, description, views, parameters, inference, grid, method })

@@ -12,6 +12,7 @@ use dapple_plan::{Certificate, Plan, PlanError, Precision, Relation, Unknown, Va
 use crate::error::TrainError;
 use crate::evaluation::Look;
 use crate::model;
+use crate::terms::Terms;
 
 /// Keeps short gradients short under automatic clipping (Bu et al. 2022).
 const STABILITY: f64 = 0.01;
@@ -128,32 +129,9 @@ impl Prepared {
         }
     }
 
-    /// The price of the first `steps` steps of the plan; none for none, and none without privacy.
-    ///
-    /// # Guarantee
-    /// The certificate holds for everything that these steps release. Balanced sampling decides at the start which steps a record
-    /// joins, so there the first step costs as much as all.
-    pub(crate) fn price(&self, steps: u64) -> Result<Option<Certificate>, TrainError> {
-        if steps == 0 || !self.private() {
-            return Ok(None);
-        }
-        let balanced = matches!(self.plan.sampling(), dapple_plan::Sampling::Balanced { .. });
-        if steps >= self.plan.steps() || balanced {
-            return Ok(self.planned.clone());
-        }
-        let mut spec = self.spec.clone();
-        if spec.phases.is_empty() {
-            (spec.sampling.epochs, spec.sampling.steps) = (None, Some(steps));
-        } else {
-            let mut left = steps;
-            for phase in &mut spec.phases {
-                let own = Plan::check_with_masks(&self.spec.in_phase(phase), &self.masks)?.steps().min(left);
-                (phase.epochs, phase.steps) = (None, Some(own));
-                left -= own;
-            }
-            spec.phases.retain(|phase| phase.steps != Some(0));
-        }
-        Ok(Some(Plan::check_with_masks(&spec, &self.masks)?.price(Precision::default())?))
+    /// What epsilon follows from.
+    pub(crate) fn terms(&self) -> Terms<'_> {
+        Terms { spec: &self.spec, masks: &self.masks, plan: &self.plan, planned: self.planned.as_ref() }
     }
 }
 

@@ -3,29 +3,19 @@
 //! `poisson` and `balanced` were killed on the way, `finished` ended in order; all train on the embedded scenes.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::fs;
 use std::path::Path;
 
-use dapple_train::{Look, Silent, Status, certify, evaluate, resume};
+use dapple_train::{Look, Silent, Status, Verdict, certify, evaluate, resume, verify};
 
 /// A copy of a folder to work on.
 fn copy(name: &str) -> tempfile::TempDir {
     let target = tempfile::tempdir().unwrap();
-    copy_into(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/folders").join(name), target.path());
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/folders");
+    common::copy_folder(&folders.join(name), target.path());
     target
-}
-
-fn copy_into(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            fs::create_dir(&target).unwrap();
-            copy_into(&path, &target);
-        } else {
-            fs::copy(&path, target).unwrap();
-        }
-    }
 }
 
 /// Its noise multiplier, 1.2487224102672019, is one that a reader which rounds sloppily takes for its neighbour.
@@ -34,7 +24,13 @@ fn a_killed_run_goes_on() {
     let run = copy("poisson");
     let before = certify(run.path()).unwrap();
     assert_eq!((before.status, before.steps_spent), (Status::Running, 15));
+    // Its certificate was written before its first step, and says nothing was spent.
+    let verdict = verify(run.path(), None).unwrap();
+    assert!(
+        matches!(verdict, Verdict::Invalid { reason } if reason.contains("counts 0 steps, and the ledger 15"))
+    );
     let outcome = resume(run.path(), &mut Silent).unwrap();
+    assert!(matches!(verify(run.path(), None).unwrap(), Verdict::Valid { .. }));
     assert_eq!((outcome.certificate.status, outcome.certificate.steps_spent), (Status::Finished, 300));
     // Five steps were promised and their updates lost.
     assert_eq!(outcome.updates, 295);
@@ -55,6 +51,7 @@ fn a_finished_run_is_read_and_left_as_it_is() {
     let model = fs::read(run.path().join("model.safetensors")).unwrap();
     let certificate = certify(run.path()).unwrap();
     assert_eq!((certificate.status, certificate.steps_spent), (Status::Finished, 20));
+    assert!(matches!(verify(run.path(), None).unwrap(), Verdict::Valid { .. }));
     assert_eq!(evaluate(run.path(), Look::default()).unwrap().records, 1000);
     assert_eq!(resume(run.path(), &mut Silent).unwrap().certificate.spent, certificate.spent);
     assert_eq!(fs::read(run.path().join("model.safetensors")).unwrap(), model);

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{model_bytes, request, write_data};
-use dapple_train::{History, Silent, TrainError, certify, resume, start};
+use dapple_train::{History, RunCertificate, Silent, TrainError, Verdict, certify, resume, start, verify};
 
 const FOLDER: &str = "DAPPLE_KILL_TEST";
 
@@ -57,6 +57,21 @@ fn steps_seen(run: &Path) -> Vec<u64> {
     text.lines().filter_map(step).collect()
 }
 
+/// Whatever moment the run was killed at: the file `certificate.json` covers what the ledger counts, and the folder is valid.
+fn check_certificate(run: &Path, spent: u64) {
+    let verdict = verify(run, None).unwrap();
+    let Verdict::Valid { certificate, not_compared } = verdict else { panic!("{verdict:?}") };
+    assert_eq!((certificate.steps_spent, not_compared.len()), (spent, 0));
+    let Ok(text) = fs::read_to_string(run.join("certificate.json")) else {
+        assert_eq!(spent, 0);
+        return;
+    };
+    let stored = RunCertificate::from_json(&text).unwrap();
+    let upper =
+        |certificate: &RunCertificate| certificate.spent.as_ref().map_or(0.0, |price| price.epsilon.upper);
+    assert!(stored.steps_spent >= spent && upper(&stored) >= upper(&certificate), "{stored:?}");
+}
+
 /// Kills the run again and again until it has ended by itself or was killed so often; returns how often.
 fn kill_again_and_again(folder: &Path, times: usize) -> usize {
     let run: PathBuf = folder.join("run");
@@ -83,6 +98,7 @@ fn kill_again_and_again(folder: &Path, times: usize) -> usize {
             assert!(history.spent() >= seen, "{} spent, {seen} seen", history.spent());
             assert!(history.spent() >= spent, "what was spent stays spent");
             spent = history.spent();
+            check_certificate(&run, spent);
         }
     }
     times

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{Recorder, model_bytes, request, write_data};
-use dapple_train::{Look, Outcome, Silent, Status, TrainError, certify, evaluate, resume, start};
+use dapple_train::{Look, Outcome, Silent, Status, TrainError, Warning, certify, evaluate, resume, start};
 
 const MODEL: &str = "[model]\nname = 'linear'\n[optimiser]\nlearning_rate = 0.5\n";
 const PRIVATE: &str = "[privacy]\nnoise_multiplier = 2.0\ndelta = 1e-5\n";
@@ -76,7 +76,7 @@ fn a_stopped_run_ends_as_an_uninterrupted_one_where_a_seed_decides() {
         let plan = plan("seed = 7", "batch = 10\nsteps = 24")
             .replace("learning_rate = 0.5", &format!("learning_rate = 0.05\n{rest}"));
         let (whole, _) = run(folder.path(), &format!("{name}-whole"), &plan).unwrap();
-        assert!(whole.certificate.warnings[0].contains("seed"));
+        assert_eq!(whole.certificate.warnings, [Warning::Seeded]);
         let parts = folder.path().join(format!("{name}-parts"));
         let mut recorder = Recorder { stop_after: Some(9), ..Recorder::default() };
         let stopped = start(&request(folder.path(), &plan), &parts, &mut recorder).unwrap();
@@ -178,7 +178,7 @@ fn an_edited_or_shortened_ledger_is_refused() {
     // A cut last line is the mark of a crash: it counts, and the run goes on.
     fs::write(&path, format!("{original}{}", &lines[1][..40])).unwrap();
     let before = certify(&out).unwrap();
-    assert!(before.warnings.iter().any(|warning| warning.contains("cut off")));
+    assert_eq!(before.warnings, [Warning::CutLedger]);
     let after = resume(&out, &mut Silent).unwrap().certificate;
     assert!(after.steps_spent >= before.steps_spent && after.steps_spent == 200);
 }
@@ -264,7 +264,7 @@ fn every_kind_of_clipping_and_none_train() {
     let (outcome, recorder) = run(folder.path(), "open", &open).unwrap();
     let certificate = outcome.certificate;
     assert!(!certificate.private && certificate.spent.is_none() && certificate.planned.is_none());
-    assert!(certificate.warnings[0].contains("nothing is guaranteed"));
+    assert_eq!(certificate.warnings, [Warning::NotPrivate]);
     assert!(recorder.losses[59] < recorder.losses[0]);
     assert!(outcome.evaluation.unwrap().accuracy > 0.9);
 }

@@ -1,14 +1,24 @@
 //! What a run promised, and what it spent.
 
-use dapple_plan::Certificate;
-use serde::Serialize;
+mod date;
+mod facts;
+mod warning;
 
-use crate::error::TrainError;
+use dapple_geometry::CropDistribution;
+use dapple_plan::Certificate;
+use serde::{Deserialize, Serialize};
+
 use crate::ledger::{History, UsedMachine};
-use crate::prepare::Prepared;
+use crate::terms::{Cost, Terms};
+
+pub use facts::{FirstWeights, LabelStatus, Origin, RecordLevel};
+pub use warning::Warning;
+
+/// The form of a certificate that this program writes. Certificates without a number come from before there was one.
+pub(crate) const SCHEMA: u32 = 1;
 
 /// Whether a run goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// Steps are left.
@@ -19,19 +29,42 @@ pub enum Status {
     Finished,
 }
 
+impl Status {
+    /// What a ledger says of its run.
+    pub(crate) fn of(history: &History) -> Self {
+        match () {
+            () if history.finished() => Self::Finished,
+            () if history.stopped() => Self::Stopped,
+            () => Self::Running,
+        }
+    }
+}
+
 /// The certificate of a run.
 ///
 /// # Guarantee
-/// `spent` covers every value that the run has released, by its ledger; it never exceeds `planned`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// `spent` covers every value that the run has released, by its ledger; it never exceeds `planned`. In the file `certificate.json` of a
+/// run that goes on, or that was killed, `steps_spent` and `spent` are ahead of the ledger: they cover every step that can be taken
+/// before the file is written again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunCertificate {
+    /// The form of the certificate, from 1; 0 for those of before there was a number, which lack what has a default here.
+    #[serde(default)]
+    pub schema: u32,
+    /// The version of the program that wrote it.
+    #[serde(default)]
+    pub program_version: String,
+    /// The day on which it was written, in coordinated universal time. The hour would tell how long steps took.
+    #[serde(default)]
+    pub date: String,
     /// Whether the run goes on.
     pub status: Status,
     /// Whether gradients were clipped and noised; if not, nothing is guaranteed.
     pub private: bool,
     /// What a reader must know before relying on it.
-    pub warnings: Vec<&'static str>,
+    pub warnings: Vec<Warning>,
     /// The machines that computed, in order, each from a step on.
+    #[serde(default)]
     pub machines: Vec<UsedMachine>,
     /// Steps that count as taken.
     pub steps_spent: u64,
@@ -39,6 +72,36 @@ pub struct RunCertificate {
     pub spent: Option<Certificate>,
     /// The price of the whole plan; none without privacy.
     pub planned: Option<Certificate>,
+    /// The same run with a whole record substituted, where the plan protects less than a record.
+    #[serde(default)]
+    pub record_level: Option<RecordLevel>,
+    /// Records in the data set. Their number is public: the sample rate follows from it.
+    #[serde(default)]
+    pub public_records: Option<u64>,
+    /// The clip norm.
+    #[serde(default)]
+    pub clip_norm: Option<f64>,
+    /// Width and height of the images.
+    #[serde(default)]
+    pub image: Option<[u32; 2]>,
+    /// Width and height of a crop, where all have the same.
+    #[serde(default)]
+    pub crop: Option<[u32; 2]>,
+    /// Width and height of the protected rectangle, where it is one.
+    #[serde(default)]
+    pub patch: Option<[u32; 2]>,
+    /// The protected region in words.
+    #[serde(default)]
+    pub region: Option<String>,
+    /// What the guarantee says of labels.
+    #[serde(default)]
+    pub labels: Option<LabelStatus>,
+    /// The weights that the run began with.
+    #[serde(default)]
+    pub first_weights: Option<FirstWeights>,
+    /// SHA-256 of `model.safetensors`, once the run is finished.
+    #[serde(default)]
+    pub model_sha256: Option<String>,
     /// Digest of the plan as it is written in the run folder.
     pub spec: String,
     /// Hash of the last line of the ledger.
@@ -46,30 +109,55 @@ pub struct RunCertificate {
 }
 
 impl RunCertificate {
-    pub(crate) fn new(prepared: &Prepared, history: &History, status: Status) -> Result<Self, TrainError> {
-        let mut warnings = Vec::new();
-        if !prepared.private() {
-            warnings.push("The run was neither clipped nor noised: nothing is guaranteed.");
-        }
-        if prepared.deterministic() {
-            warnings.push(
-                "Every random number follows from the seed in the plan: nothing is private against anyone who knows or guesses it.",
-            );
-        }
-        if history.torn() {
-            warnings.push("The ledger's last line was cut off; it counts as the largest promise.");
-        }
-        Ok(Self {
+    /// The certificate of a run with this ledger. `spent` is the cost of its steps, or of more; `whole` that of the plan.
+    pub(crate) fn new(
+        terms: Terms<'_>,
+        history: &History,
+        status: Status,
+        spent: &Cost,
+        whole: &Cost,
+    ) -> Self {
+        let (spec, spatial) = (terms.spec, terms.plan.parts()[0].spatial());
+        let crop = spatial.pipeline().and_then(|pipeline| match pipeline.crop_distribution() {
+            CropDistribution::Fixed(size) => Some([size.width(), size.height()]),
+            CropDistribution::Resized(_) => None,
+        });
+        Self {
+            schema: SCHEMA,
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            date: date::today(),
             status,
-            private: prepared.private(),
-            warnings,
+            private: terms.private(),
+            warnings: Warning::all(terms, history),
             machines: history.machines().to_vec(),
-            steps_spent: history.spent(),
-            spent: prepared.price(history.spent())?,
-            planned: prepared.planned.clone(),
+            steps_spent: spent.steps,
+            spent: spent.price.clone(),
+            planned: whole.price.clone(),
+            record_level: (terms.private() && terms.protects_less_than_records()).then(|| RecordLevel {
+                relation: dapple_plan::Relation::Replace,
+                spent: spent.whole_record,
+                planned: whole.whole_record,
+            }),
+            public_records: Some(terms.plan.records()),
+            clip_norm: terms.private().then(|| terms.plan.max_grad_norm().unwrap_or(1.0)),
+            image: spatial.image().map(|size| [size.width(), size.height()]),
+            crop,
+            patch: spec.region.patch.map(|patch| [patch.x, patch.y]),
+            region: spatial.protected().map(|protected| protected.words()),
+            labels: LabelStatus::of(spec, terms.plan.relation()),
+            first_weights: Some(FirstWeights::of(spec, history)),
+            model_sha256: history.model().map(str::to_owned),
             spec: history.start().spec.clone(),
             ledger: history.position().1.to_owned(),
-        })
+        }
+    }
+
+    /// Reads a certificate back, every number to its bits.
+    ///
+    /// # Errors
+    /// Text that is no certificate of a run, in one line.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
     /// The certificate as JSON, one field a line.
@@ -79,3 +167,6 @@ impl RunCertificate {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests;

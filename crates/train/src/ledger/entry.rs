@@ -32,6 +32,9 @@ pub struct Start {
     pub deterministic: bool,
     /// Whether gradients are clipped and noised.
     pub private: bool,
+    /// Digest of the key of balanced sampling, which decides at the start which steps a record joins; none where no key is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_key: Option<String>,
 }
 
 impl Start {
@@ -91,6 +94,9 @@ pub enum Entry {
     Finished {
         /// Steps taken.
         step: u64,
+        /// SHA-256 of `model.safetensors`; runs of earlier versions do not tell.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
     },
 }
 

@@ -27,12 +27,33 @@ pub enum LedgerError {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// Entries are gone that a checkpoint or certificate has seen.
+    /// Entries are gone that a checkpoint has seen.
     #[error("the ledger ends before the entries that the checkpoint of step {step} has seen")]
     Shorter {
         /// The step of the checkpoint.
         step: u64,
     },
+    /// A file tells of a step that the ledger does not count.
+    #[error("{witness} tells of step {step}, and the ledger counts {spent}: its end was removed")]
+    Behind {
+        /// The file.
+        witness: String,
+        /// The step it tells of.
+        step: u64,
+        /// Steps that the ledger counts.
+        spent: u64,
+    },
+    /// A file knows a line that the ledger does not have.
+    #[error(
+        "{witness} knows a line that the ledger does not have: its end was removed, or it is another run's"
+    )]
+    Forgotten {
+        /// The file.
+        witness: String,
+    },
+    /// Another process wrote to the ledger, or put another file in its place.
+    #[error("the ledger was changed or replaced while the run wrote it")]
+    Touched,
     /// An entry of a step that the plan does not have.
     #[error("line {line} tells of steps that the plan does not take")]
     Plan {

@@ -1,7 +1,8 @@
 //! What a ledger says, once it is checked.
 
-use dapple_data::{Event, Sampler};
-use serde::Serialize;
+use dapple_data::Event;
+use dapple_plan::Plan;
+use serde::{Deserialize, Serialize};
 
 use super::entry::{Entry, ROOT, Start};
 use super::error::LedgerError;
@@ -11,7 +12,7 @@ use crate::digest;
 ///
 /// # Guarantee
 /// [`History::spent`] is never below the number of steps whose result can have been seen, provided the file is the run's own and its
-/// end was not removed ([`History::has_seen`] finds that out from a checkpoint).
+/// end was not removed ([`History::has_seen`] finds that out from a checkpoint, [`crate::verify`] from all that the run left).
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
     start: Start,
@@ -20,6 +21,8 @@ pub struct History {
     promises: Vec<Promised>,
     spent: u64,
     finished: bool,
+    stopped: bool,
+    model: Option<String>,
     machines: Vec<UsedMachine>,
     /// Bytes of whole lines, and of the line that was cut off.
     whole: usize,
@@ -27,7 +30,7 @@ pub struct History {
 }
 
 /// A machine that computed a part of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsedMachine {
     /// The first step that it computed, from 0.
     pub step: u64,
@@ -80,6 +83,8 @@ impl History {
             promises: Vec::new(),
             spent: 0,
             finished: false,
+            stopped: false,
+            model: None,
             machines: Vec::new(),
             whole: 0,
             torn: 0,
@@ -116,13 +121,17 @@ impl History {
     pub(super) fn accept(&mut self, entry: &Entry, hash: String) -> Result<(), LedgerError> {
         self.check(entry)?;
         self.hashes.push(hash);
+        self.stopped = matches!(entry, Entry::Stopped { .. });
         let (line, event) = (self.hashes.len(), entry.event());
         match entry {
             &Entry::Promise { first, steps, .. } | &Entry::Torn { first, steps, .. } => {
                 self.promises.push(Promised { line, first, steps, event });
                 self.spent = self.spent.max(first + steps);
             }
-            Entry::Finished { .. } => self.finished = true,
+            Entry::Finished { model, .. } => {
+                self.finished = true;
+                self.model.clone_from(model);
+            }
             Entry::Machine { step, machine } => {
                 self.machines.push(UsedMachine { step: *step, machine: machine.clone() });
             }
@@ -150,6 +159,18 @@ impl History {
     #[must_use]
     pub fn finished(&self) -> bool {
         self.finished
+    }
+
+    /// Whether its last word is that the run ended before its last step.
+    #[must_use]
+    pub fn stopped(&self) -> bool {
+        self.stopped && !self.finished
+    }
+
+    /// SHA-256 of the model that the run ended with, where it tells.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        self.model.as_deref()
     }
 
     /// The machines that computed, in order.
@@ -182,15 +203,27 @@ impl History {
         lines.checked_sub(1).and_then(|index| self.hashes.get(index)).is_some_and(|found| found == hash)
     }
 
+    /// Whether a line has this hash.
+    #[must_use]
+    pub fn has_line(&self, hash: &str) -> bool {
+        self.hashes.iter().any(|found| found == hash)
+    }
+
     /// Checks that every promise is one of the plan's own steps.
     ///
     /// # Errors
     /// The first entry that is not.
-    pub fn check_events(&self, sampler: &Sampler) -> Result<(), LedgerError> {
+    pub fn check_events(&self, plan: &Plan) -> Result<(), LedgerError> {
+        let planned = |step: u64| {
+            let mut end = 0;
+            plan.parts().iter().find_map(|part| {
+                end += part.steps();
+                (step < end).then(|| Event::of(part))
+            })
+        };
         for promised in &self.promises {
             let ends = [promised.first, promised.first + promised.steps - 1];
-            let fits =
-                |event| ends.iter().all(|&step| sampler.event(step).is_ok_and(|planned| planned == event));
+            let fits = |event| ends.iter().all(|&step| planned(step) == Some(event));
             if !promised.event.is_none_or(fits) {
                 return Err(LedgerError::Plan { line: promised.line });
             }

@@ -9,19 +9,22 @@ mod entry;
 mod error;
 mod history;
 
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use dapple_data::Event;
 
 use crate::error::TrainError;
-use crate::files;
+use crate::files::{self, Access};
 use crate::lines::Lines;
 
 pub use entry::{Entry, Start};
 pub use error::LedgerError;
 pub use history::{History, UsedMachine};
 
-/// A ledger that is being written.
+/// A ledger that is being written, by this process alone: the file itself is locked, and the system lets go of it when the process
+/// dies.
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
@@ -29,39 +32,140 @@ pub struct Ledger {
     history: History,
 }
 
+/// A folder in which a run may begin, in this process's hands: the file that will be its ledger is there and locked, under another
+/// name. A process that dies before the first line leaves that file behind, which tells that everything beside it is a run's own.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    path: PathBuf,
+    file: File,
+}
+
+impl Claim {
+    /// Takes the place of a ledger that is not there.
+    pub(crate) fn take(path: &Path) -> Result<Self, TrainError> {
+        let exists = || TrainError::Exists { folder: files::folder_of(path).to_owned() };
+        if path.exists() {
+            return Err(exists());
+        }
+        let partial = files::partial_of(path);
+        files::refuse_link(&partial)?;
+        let file = files::options(Access::Shared)
+            .create(true)
+            .read(true)
+            .append(true)
+            .open(&partial)
+            .map_err(|source| TrainError::file(path, source))?;
+        lock(&file, path)?;
+        // Another process may have begun the run, and ended, between the two.
+        if !files::is_at(&file, &partial) || path.exists() {
+            return Err(exists());
+        }
+        files::sync_folder(files::folder_of(path))?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Whether a process that died left its mark.
+    pub(crate) fn was_left(path: &Path) -> bool {
+        fs::symlink_metadata(files::partial_of(path)).is_ok_and(|found| found.is_file())
+    }
+
+    /// Begins the ledger; its first line is whole or not there.
+    pub(crate) fn begin(mut self, start: Start) -> Result<Ledger, TrainError> {
+        let (line, _) = Entry::Start(start).to_line(entry::ROOT);
+        let written = self.file.set_len(0).and_then(|()| {
+            self.file.write_all(line.as_bytes())?;
+            self.file.sync_all()
+        });
+        if let Err(source) = written.and_then(|()| fs::rename(files::partial_of(&self.path), &self.path)) {
+            // The mark stays; half a line in it would tell nothing.
+            let _ = self.file.set_len(0);
+            return Err(TrainError::file(&self.path, source));
+        }
+        files::sync_folder(files::folder_of(&self.path))?;
+        Ledger::of(self.path, self.file, line.as_bytes())
+    }
+}
+
+/// Takes a file for this process, or says that another has it.
+fn lock(file: &File, path: &Path) -> Result<(), TrainError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(fs::TryLockError::WouldBlock) => {
+            Err(TrainError::Locked { folder: files::folder_of(path).to_owned() })
+        }
+        Err(fs::TryLockError::Error(source)) => Err(TrainError::file(path, source)),
+    }
+}
+
 impl Ledger {
     /// Begins a ledger; its first line is whole or not there.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file that cannot be written, a ledger that is there already.
     pub fn create(path: &Path, start: Start) -> Result<Self, TrainError> {
-        let (line, _) = Entry::Start(start).to_line(entry::ROOT);
-        files::write_atomic(path, line.as_bytes())?;
-        Self::open(path)
+        Claim::take(path)?.begin(start)
     }
 
-    /// Opens a ledger to go on writing. A line that a crash cut off becomes an entry that counts as the largest promise.
+    /// Opens a ledger to go on writing, for this process alone. A line that a crash cut off becomes an entry that counts as the largest
+    /// promise.
     ///
     /// # Errors
-    /// A file that cannot be read or written, a ledger that was edited.
+    /// A file that cannot be read or written, a ledger that was edited or that another process writes.
     pub fn open(path: &Path) -> Result<Self, TrainError> {
-        let mut bytes = files::read(path)?;
-        let wrong = |source| TrainError::Ledger { path: path.to_owned(), source };
-        let mut history = History::read(&bytes).map_err(wrong)?;
-        if let Some((entry, whole)) = history.torn_entry(&bytes) {
-            // The whole file is replaced at once, so that the cut line is never gone without its entry.
-            bytes.truncate(whole);
-            bytes.extend_from_slice(entry.to_line(history.head()).0.as_bytes());
-            files::write_atomic(path, &bytes)?;
-            history = History::read(&bytes).map_err(wrong)?;
+        let failed = |source| TrainError::file(path, source);
+        files::refuse_link(path)?;
+        let mut file = File::options().read(true).append(true).open(path).map_err(failed)?;
+        lock(&file, path)?;
+        if !files::is_at(&file, path) {
+            return Err(TrainError::Locked { folder: files::folder_of(path).to_owned() });
         }
-        Ok(Self { path: path.to_owned(), lines: Lines::open(path)?, history })
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(failed)?;
+        let wrong = |source| TrainError::Ledger { path: path.to_owned(), source };
+        let history = History::read(&bytes).map_err(wrong)?;
+        let Some((entry, whole)) = history.torn_entry(&bytes) else {
+            return Self::of(path.to_owned(), file, &bytes);
+        };
+        // The whole file is replaced at once, so that the cut line is never gone without its entry. The new file is locked before it
+        // has its name, and the old one until then.
+        bytes.truncate(whole);
+        bytes.extend_from_slice(entry.to_line(history.head()).0.as_bytes());
+        let partial = files::partial_of(path);
+        if fs::symlink_metadata(&partial).is_ok() {
+            fs::remove_file(&partial).map_err(failed)?;
+        }
+        let mended =
+            File::options().read(true).append(true).create_new(true).open(&partial).map_err(failed)?;
+        lock(&mended, path)?;
+        (&mended)
+            .write_all(&bytes)
+            .and_then(|()| mended.sync_all())
+            .and_then(|()| fs::rename(&partial, path))
+            .map_err(failed)?;
+        files::sync_folder(files::folder_of(path))?;
+        Self::of(path.to_owned(), mended, &bytes)
+    }
+
+    /// A ledger of which this process has the file and knows the content.
+    fn of(path: PathBuf, file: File, bytes: &[u8]) -> Result<Self, TrainError> {
+        let history =
+            History::read(bytes).map_err(|source| TrainError::Ledger { path: path.clone(), source })?;
+        let lines = Lines::of(&path, file, bytes.len() as u64);
+        Ok(Self { path, lines, history })
     }
 
     /// What has happened so far.
     #[must_use]
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Refuses to go on where somebody else wrote to the file or put another in its place.
+    pub(crate) fn check_own(&self) -> Result<(), TrainError> {
+        match self.lines.is_untouched() {
+            true => Ok(()),
+            false => Err(TrainError::Ledger { path: self.path.clone(), source: LedgerError::Touched }),
+        }
     }
 
     /// Promises steps. Returns once the promise outlives a crash.
@@ -78,10 +182,11 @@ impl Ledger {
     /// Adds an entry. Returns once it outlives a crash.
     ///
     /// # Errors
-    /// A file that cannot be written, or an entry that cannot stand here; the ledger is then as before.
+    /// A file that cannot be written or that somebody else touched, or an entry that cannot stand here; the ledger is then as before.
     pub fn append(&mut self, entry: &Entry) -> Result<(), TrainError> {
         let wrong = |source| TrainError::Ledger { path: self.path.clone(), source };
         self.history.check(entry).map_err(wrong)?;
+        self.check_own()?;
         let (line, hash) = entry.to_line(self.history.head());
         // Half a line that cannot be taken back will count as a whole block.
         self.lines.add_lasting(&line)?;

@@ -17,6 +17,7 @@ fn start(deterministic: bool) -> Start {
         largest_block: 16,
         deterministic,
         private: true,
+        sampling_key: None,
     }
 }
 
@@ -51,8 +52,10 @@ fn what_is_promised_is_spent() {
     let (lines, head) = ledger.history().position();
     let (lines, head) = (lines, head.to_owned());
     ledger.append(&Entry::Stopped { step: 21, reason: "test".into() }).unwrap();
+    let position = (ledger.history().position().0, ledger.history().position().1.to_owned());
+    drop(ledger);
     let again = Ledger::open(&path).unwrap();
-    assert_eq!(again.history().position(), ledger.history().position());
+    assert_eq!(again.history().position(), (position.0, position.1.as_str()));
     assert_eq!(again.history().spent(), 21);
     assert!(again.history().has_seen(lines, &head));
     assert!(!again.history().has_seen(lines + 5, &head) && !again.history().has_seen(0, &head));
@@ -83,10 +86,10 @@ fn a_cut_line_counts_as_the_largest_block() {
         assert!(history.torn());
         // The block of four that was cut off was promised: counting must not fall below it.
         assert_eq!(history.spent(), 4 + 16);
-        let opened = Ledger::open(&path).unwrap();
-        assert_eq!(opened.history().spent(), 20);
-        assert!(!opened.history().torn());
-        assert_eq!(Ledger::open(&path).unwrap().history(), opened.history());
+        let opened = Ledger::open(&path).unwrap().history().clone();
+        assert_eq!(opened.spent(), 20);
+        assert!(!opened.torn());
+        assert_eq!(Ledger::open(&path).unwrap().history().position(), opened.position());
     }
 }
 
@@ -98,7 +101,7 @@ fn a_full_disk_leaves_the_ledger_as_it_was() {
         return;
     }
     let (_folder, path, mut ledger) = written(false, &[4]);
-    ledger.lines = Lines::open(full).unwrap();
+    ledger.lines = Lines::of(full, File::options().append(true).open(full).unwrap(), 0);
     let error = ledger.promise(4, 4, event()).unwrap_err();
     assert!(error.hint().unwrap().contains("disk is full"), "{error}");
     assert_eq!(ledger.history().spent(), 4);
@@ -106,10 +109,46 @@ fn a_full_disk_leaves_the_ledger_as_it_was() {
 }
 
 #[test]
+fn a_ledger_has_one_writer() {
+    let (folder, path, mut ledger) = written(false, &[4]);
+    for _ in 0..2 {
+        assert!(matches!(Ledger::open(&path), Err(TrainError::Locked { .. })));
+        // Reading is free, and no other file keeps a second writer out.
+        assert_eq!(History::read(&fs::read(&path).unwrap()).unwrap().spent(), 4);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+    assert!(matches!(Ledger::create(&path, start(false)), Err(TrainError::Exists { .. })));
+    // A copy in its place could be written by another process; what comes now would be lost.
+    fs::copy(&path, folder.path().join("copy")).unwrap();
+    fs::rename(folder.path().join("copy"), &path).unwrap();
+    let error = ledger.promise(4, 4, event()).unwrap_err();
+    assert!(matches!(error, TrainError::Ledger { source: LedgerError::Touched, .. }), "{error}");
+    drop(ledger);
+    let mut first = Ledger::open(&path).unwrap();
+    fs::write(&path, [fs::read(&path).unwrap().as_slice(), b"{"].concat()).unwrap();
+    assert!(first.promise(4, 4, event()).is_err());
+}
+
+#[test]
+fn a_place_is_taken_once_and_a_mark_left_behind_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.jsonl");
+    let claim = Claim::take(&path).unwrap();
+    assert!(matches!(Claim::take(&path), Err(TrainError::Locked { .. })));
+    drop(claim);
+    assert!(Claim::was_left(&path) && !path.exists());
+    let ledger = Claim::take(&path).unwrap().begin(start(false)).unwrap();
+    assert!(!Claim::was_left(&path));
+    assert!(matches!(Ledger::open(&path), Err(TrainError::Locked { .. })));
+    drop(ledger);
+    assert_eq!(Ledger::open(&path).unwrap().history().spent(), 0);
+}
+
+#[test]
 fn entries_out_of_place_are_refused() {
     let (_folder, path, mut ledger) = written(false, &[4]);
     assert!(ledger.append(&Entry::Start(start(false))).is_err());
-    ledger.append(&Entry::Finished { step: 4 }).unwrap();
+    ledger.append(&Entry::Finished { step: 4, model: None }).unwrap();
     assert!(ledger.promise(4, 1, event()).is_err());
     assert!(matches!(History::read(b""), Err(LedgerError::NoStart)));
     let text = fs::read_to_string(&path).unwrap();

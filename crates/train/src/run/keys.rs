@@ -3,9 +3,11 @@
 use dapple_data::{MasterKey, Purpose, PurposeKey};
 use dapple_plan::Sampling;
 
+use crate::digest;
 use crate::error::TrainError;
-use crate::files;
+use crate::files::{self, Access};
 use crate::folder::Folder;
+use crate::ledger::Start;
 use crate::prepare::Prepared;
 use crate::step::StepKeys;
 
@@ -17,14 +19,32 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// The keys of a run in a folder.
-    pub(super) fn new(prepared: &Prepared, folder: &Folder) -> Result<Self, TrainError> {
+    /// The keys of a new run in a folder, and the digest of the one that is kept: which steps of an epoch a record joins is drawn
+    /// once, and must be the same after a crash.
+    pub(super) fn begin(prepared: &Prepared, folder: &Folder) -> Result<(Self, Option<String>), TrainError> {
+        let keys = Self::fresh(prepared)?;
+        if !is_kept(prepared) {
+            return Ok((keys, None));
+        }
+        let bytes = keys.sampling.to_bytes();
+        files::write_for(&folder.sampling_key(), &bytes, Access::Owner)?;
+        let digest = digest::of(&[&bytes]);
+        Ok((keys, Some(digest)))
+    }
+
+    /// The keys of a run that goes on. The one that was kept is never made anew: another allocation would let a record join more
+    /// steps than were priced.
+    pub(super) fn again(prepared: &Prepared, folder: &Folder, start: &Start) -> Result<Self, TrainError> {
         let mut keys = Self::fresh(prepared)?;
-        // Which steps of an epoch a record joins is drawn once, and must be the same after a crash.
-        let balanced =
-            prepared.parts().iter().any(|part| matches!(part.sampling(), Sampling::Balanced { .. }));
-        if balanced && !prepared.deterministic() {
-            keys.sampling = kept(folder, keys.sampling)?;
+        if is_kept(prepared) {
+            let changed =
+                || TrainError::Changed { folder: folder.root().to_owned(), what: "key of balanced sampling" };
+            let bytes = files::read(&folder.sampling_key()).map_err(|_| changed())?;
+            if start.sampling_key.as_ref().is_some_and(|expected| digest::of(&[&bytes]) != *expected) {
+                return Err(changed());
+            }
+            let bytes = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| changed())?;
+            keys.sampling = PurposeKey::from_bytes(bytes);
         }
         Ok(keys)
     }
@@ -46,17 +66,8 @@ impl Keys {
     }
 }
 
-/// The key in the folder, or this one, which then is.
-fn kept(folder: &Folder, fresh: PurposeKey) -> Result<PurposeKey, TrainError> {
-    let path = folder.sampling_key();
-    if !path.exists() {
-        files::write_atomic(&path, &fresh.to_bytes())?;
-        return Ok(fresh);
-    }
-    let bytes = files::read(&path)?;
-    let key = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| TrainError::Changed {
-        folder: folder.root().to_owned(),
-        what: "key of balanced sampling",
-    })?;
-    Ok(PurposeKey::from_bytes(key))
+/// Whether the key of sampling must outlive the process.
+pub(super) fn is_kept(prepared: &Prepared) -> bool {
+    let balanced = prepared.parts().iter().any(|part| matches!(part.sampling(), Sampling::Balanced { .. }));
+    balanced && !prepared.deterministic()
 }

@@ -15,23 +15,28 @@ use serde::Serialize;
 
 use crate::certificate::{RunCertificate, Status};
 use crate::checkpoint::Place;
+use crate::digest;
 use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator};
-use crate::files::{self, Lock};
+use crate::files;
 use crate::folder::Folder;
 use crate::ledger::{Entry, Ledger};
 use crate::lines::Lines;
 use crate::observer::{Event, Observer, StepReport};
-use crate::pace::Pace;
+use crate::pace::{self, Engine, Pace};
 use crate::prepare::{Prepared, Request};
 use crate::step::{Taken, Trainer};
+use crate::terms::Cost;
 use keys::Keys;
 
+pub(crate) use open::hidden_fingerprint;
 pub use open::{certify, evaluate, evaluate_with};
 pub use rehearsal::{Completed, Rehearsal, complete};
 
-/// Without `train.checkpoint_every`, a checkpoint is written after so long.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
+/// Whoever asks a run to stop waits so long for the end of the steps that are promised, which else are lost.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The certificate of a run that goes on is ahead of it by this share of its steps at least, one in so many.
+const AHEAD: u64 = 8;
 /// Bytes of views that one microbatch may take for each card unless told otherwise.
 const MICROBATCH_BYTES: usize = 64 << 20;
 /// Fewer records at once would leave threads idle.
@@ -88,7 +93,6 @@ pub fn resume_with(
 /// A run in a process's hands.
 struct Run {
     folder: Folder,
-    _lock: Lock,
     prepared: Prepared,
     trainer: Trainer,
     ledger: Ledger,
@@ -96,7 +100,10 @@ struct Run {
     /// The next step of the plan.
     step: u64,
     began: Instant,
-    last_checkpoint: Instant,
+    /// The cost of the whole plan.
+    whole: Cost,
+    /// What `certificate.json` says is spent: never less than the ledger counts, even if the process dies now.
+    covered: Option<Cost>,
     evaluator: Evaluator,
     evaluated: Option<(u64, Evaluation)>,
     metrics: Lines,
@@ -126,8 +133,7 @@ impl Run {
             self.record_failure(&error);
             return Err(error);
         }
-        let certificate =
-            self.write_certificate(if self.complete() { Status::Finished } else { Status::Stopped })?;
+        let certificate = self.certify_end()?;
         let evaluation = self.evaluated.map(|(_, evaluation)| evaluation);
         Ok(Outcome { certificate, updates: self.trainer.updates(), evaluation })
     }
@@ -136,10 +142,12 @@ impl Run {
     /// tell of a record, and goes where records may.
     fn record_failure(&mut self, error: &TrainError) {
         let reason = "an error".to_owned();
-        let _ = self.ledger.append(&Entry::Stopped { step: self.step, reason });
+        let told = self.ledger.append(&Entry::Stopped { step: self.step, reason }).is_ok();
         let line = serde_json::json!({ "step": self.step, "error": error.to_string() });
         let _ = self.diagnostics.add(&json_line(&line));
-        let _ = self.write_certificate(Status::Stopped);
+        if told {
+            let _ = self.certify_end();
+        }
     }
 
     /// Whether all steps of the plan are taken.
@@ -155,8 +163,8 @@ impl Run {
         }
         if !self.ledger.history().finished() {
             self.evaluate(observer)?;
-            self.write_model()?;
-            self.ledger.append(&Entry::Finished { step: self.step })?;
+            let model = Some(self.write_model()?);
+            self.ledger.append(&Entry::Finished { step: self.step, model })?;
         }
         Ok(())
     }
@@ -177,11 +185,14 @@ impl Run {
             self.step..steps,
             loader_options(&self.prepared, self.trainer.cards()),
         )?;
-        let mut pace = Pace::new();
+        let mut pace = self.pace();
+        let checkpoint_every =
+            self.prepared.spec.train.checkpoint_every.unwrap_or_else(|| pace.checkpoint_every());
+        let mut asked = None;
         while self.step < steps && flow.is_continue() {
-            let block = pace.block(self.steps_to_boundary(&sampler)?);
+            let block = pace.block(self.steps_to_boundary(&sampler, checkpoint_every)?);
+            self.cover()?;
             self.ledger.promise(self.step, block, sampler.event(self.step)?)?;
-            let block_began = Instant::now();
             for _ in 0..block {
                 let taken = self
                     .trainer
@@ -191,30 +202,45 @@ impl Run {
                 self.write_diagnostics(&taken)?;
                 if observer.notice(&Event::Step(self.report(&taken))).is_break() {
                     *flow = ControlFlow::Break(());
+                    asked.get_or_insert_with(Instant::now);
+                }
+                if asked.is_some_and(|asked| asked.elapsed() >= PATIENCE) {
+                    break;
                 }
             }
-            pace.learn(block, block_began.elapsed());
-            let step = self.step;
-            let due = |every: Option<u64>| every.is_some_and(|every| step.is_multiple_of(every));
-            if due(self.prepared.spec.train.evaluate_every) {
+            pace.grow();
+            if self.prepared.spec.train.evaluate_every.is_some_and(|every| self.step.is_multiple_of(every)) {
                 self.evaluate(observer)?;
             }
-            let every = self.prepared.spec.train.checkpoint_every;
-            let by_time = every.is_none() && self.last_checkpoint.elapsed() >= CHECKPOINT_EVERY;
-            if due(every) || by_time || self.step == steps || flow.is_break() {
+            if self.step.is_multiple_of(checkpoint_every) || self.step == steps || flow.is_break() {
                 self.write_checkpoint(observer)?;
             }
         }
         Ok(())
     }
 
+    /// How fast this machine takes the plan's steps, by what is public about both.
+    fn pace(&self) -> Pace {
+        let threads = self.prepared.spec.performance.threads.unwrap_or(0) as usize;
+        let engine = match (self.trainer.machine(), threads) {
+            ("cpu", 0) => Engine::Threads(std::thread::available_parallelism().map_or(1, usize::from)),
+            ("cpu", threads) => Engine::Threads(threads),
+            _ => Engine::Cards(self.trainer.cards()),
+        };
+        let parts = self.prepared.parts().iter().zip(&self.prepared.graphs).zip(&self.prepared.views);
+        let products = parts
+            .map(|((part, graph), views)| part.batch() as f64 * views.count() as f64 * pace::products(graph))
+            .fold(0.0, f64::max);
+        Pace::new(products, engine)
+    }
+
     /// Steps until something happens that must not lie inside a promise.
-    fn steps_to_boundary(&self, sampler: &Sampler) -> Result<u64, TrainError> {
+    fn steps_to_boundary(&self, sampler: &Sampler, checkpoint_every: u64) -> Result<u64, TrainError> {
         let train = &self.prepared.spec.train;
         let to_multiple = |every: u64| every - self.step % every;
         let phase = sampler.phase(self.step)?;
         let phase_end: u64 = self.prepared.parts()[..=phase].iter().map(dapple_plan::Plan::steps).sum();
-        let regular = [train.checkpoint_every, train.evaluate_every].into_iter().flatten().map(to_multiple);
+        let regular = [Some(checkpoint_every), train.evaluate_every].into_iter().flatten().map(to_multiple);
         let largest = self.ledger.history().start().largest_block;
         Ok(regular.fold((phase_end - self.step).min(largest), u64::min))
     }
@@ -245,12 +271,10 @@ impl Run {
         #[derive(Serialize)]
         struct Line<'a> {
             step: u64,
-            seconds: f64,
             #[serde(flatten)]
             evaluation: &'a Evaluation,
         }
-        let line =
-            Line { step: self.step, seconds: self.began.elapsed().as_secs_f64(), evaluation: &evaluation };
+        let line = Line { step: self.step, evaluation: &evaluation };
         self.metrics.add_lasting(&json_line(&line))?;
         // A wish to stop is heard at the next step.
         let _ = observer.notice(&Event::Evaluated { step: self.step, evaluation: &evaluation });
@@ -267,9 +291,11 @@ impl Run {
             loss: Option<f64>,
             clipped: Option<f64>,
             not_finite: usize,
+            seconds: f64,
         }
         let line = Line {
             step: self.step,
+            seconds: self.began.elapsed().as_secs_f64(),
             learning_rate: taken.learning_rate,
             drawn: taken.drawn(),
             loss: taken.loss(),
@@ -290,19 +316,51 @@ impl Run {
             ledger_hash: hash.to_owned(),
         };
         self.trainer.checkpoint(place)?.write(&self.folder.checkpoints())?;
-        self.last_checkpoint = Instant::now();
+        if let Some(covered) = &self.covered {
+            self.write_certificate(Status::Running, covered)?;
+        }
         let _ = observer.notice(&Event::Checkpoint { step: self.step });
         Ok(())
     }
 
-    /// The weights under the names that torchvision knows.
-    fn write_model(&mut self) -> Result<(), TrainError> {
+    /// The weights under the names that torchvision knows; gives the SHA-256 of their file.
+    fn write_model(&mut self) -> Result<String, TrainError> {
         let bytes = weights::write(&self.prepared.graphs[0], self.trainer.weights()?)?;
-        files::write_atomic(&self.folder.model(), &bytes)
+        files::write_atomic(&self.folder.model(), &bytes)?;
+        Ok(digest::of(&[&bytes]))
     }
 
-    fn write_certificate(&self, status: Status) -> Result<RunCertificate, TrainError> {
-        let certificate = RunCertificate::new(&self.prepared, self.ledger.history(), status)?;
+    /// Sees to it that the certificate in the folder covers the next block of steps.
+    ///
+    /// # Guarantee
+    /// Whatever single line is written to the ledger after this, whole or cut off, the ledger counts no more steps than the certificate
+    /// in the folder does.
+    fn cover(&mut self) -> Result<(), TrainError> {
+        let (start, spent) = (self.ledger.history().start(), self.ledger.history().spent());
+        let needed = (spent + start.largest_block).min(start.steps);
+        if self.covered.as_ref().is_some_and(|covered| covered.steps >= needed) {
+            return Ok(());
+        }
+        // Some steps more, so that epsilon is computed now and then and not at every block.
+        let ahead = (needed + start.largest_block.max(spent / AHEAD)).min(start.steps);
+        let covered =
+            if ahead == start.steps { self.whole.clone() } else { self.prepared.terms().cost(ahead)? };
+        self.write_certificate(Status::Running, &covered)?;
+        self.covered = Some(covered);
+        Ok(())
+    }
+
+    /// The last word of this process: what the ledger counts.
+    fn certify_end(&self) -> Result<RunCertificate, TrainError> {
+        let status = if self.complete() { Status::Finished } else { Status::Stopped };
+        self.write_certificate(status, &self.prepared.terms().cost(self.ledger.history().spent())?)
+    }
+
+    fn write_certificate(&self, status: Status, spent: &Cost) -> Result<RunCertificate, TrainError> {
+        // The certificate of a ledger that another process took over is that one's to write.
+        self.ledger.check_own()?;
+        let (terms, history) = (self.prepared.terms(), self.ledger.history());
+        let certificate = RunCertificate::new(terms, history, status, spent, &self.whole);
         files::write_atomic(&self.folder.certificate(), certificate.to_json().as_bytes())?;
         Ok(certificate)
     }

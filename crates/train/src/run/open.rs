@@ -9,18 +9,19 @@ use dapple_plan::spec::Performance;
 
 use super::Run;
 use super::keys::Keys;
-use crate::certificate::{RunCertificate, Status};
+use crate::certificate::RunCertificate;
 use crate::checkpoint::Checkpoint;
 use crate::description::ModelDescription;
 use crate::digest;
 use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator, Look};
-use crate::files::{self, Lock};
+use crate::files::{self, Access};
 use crate::folder::Folder;
 use crate::ledger::{Entry, History, Ledger, LedgerError, Start};
 use crate::lines::Lines;
 use crate::pace::LARGEST_BLOCK;
 use crate::prepare::Prepared;
+use crate::recover::Recovered;
 use crate::step::Trainer;
 
 impl Run {
@@ -28,18 +29,16 @@ impl Run {
     pub(super) fn create(prepared: Prepared, out: &Path) -> Result<Self, TrainError> {
         let mut notes = Vec::new();
         let trainer = Trainer::new(&prepared, &mut notes)?;
-        std::fs::create_dir_all(out).map_err(|source| TrainError::file(out, source))?;
-        let lock = Lock::take(out)?;
         let folder = Folder::new(out);
-        folder.create()?;
+        let claim = folder.claim()?;
         folder.write_request(&prepared.spec, &prepared.masks)?;
         let data_key = fresh_bytes()?;
-        files::write_atomic(&folder.data_key(), &data_key)?;
-        let start = start_entry(&prepared, &data_key)?;
-        let keys = Keys::new(&prepared, &folder)?;
-        let ledger = Ledger::create(&folder.ledger(), start)?;
-        let run = Self::new(folder, lock, prepared, trainer, ledger, keys, 0, notes)?;
-        run.write_certificate(Status::Running)?;
+        files::write_for(&folder.data_key(), &data_key, Access::Owner)?;
+        let (keys, sampling_key) = Keys::begin(&prepared, &folder)?;
+        let start = Start { sampling_key, ..start_entry(&prepared, &data_key)? };
+        let ledger = claim.begin(start)?;
+        let mut run = Self::new(folder, prepared, trainer, ledger, keys, notes)?;
+        run.cover()?;
         Ok(run)
     }
 
@@ -49,12 +48,13 @@ impl Run {
         if !folder.ledger().exists() {
             return Err(TrainError::NoRun { folder: out.to_owned() });
         }
-        let lock = Lock::take(out)?;
         let mut notes = Vec::new();
-        let (prepared, _) = verified(&folder, performance)?;
-        let mut ledger = Ledger::open(&folder.ledger())?;
+        // Who cannot write the run is told so before the data are read.
+        let ledger = Ledger::open(&folder.ledger())?;
+        let (prepared, recovered) = verified(&folder, performance)?;
         let mut trainer = Trainer::new(&prepared, &mut notes)?;
-        let keys = Keys::new(&prepared, &folder)?;
+        let keys = Keys::again(&prepared, &folder, recovered.history.start())?;
+        folder.close_private()?;
         let checkpoint = newest_checkpoint(&folder, ledger.history(), &mut notes)?;
         let from = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.place.step);
         if checkpoint.is_some_and(|checkpoint| !trainer.restore(checkpoint)) {
@@ -63,50 +63,48 @@ impl Run {
         // A step taken again with fresh noise would be another release; with a seed, or without privacy, it costs nothing.
         let spent = ledger.history().spent();
         let step = if ledger.history().start().repeats_freely() { from } else { spent };
-        if !ledger.history().finished() {
+        let mut run = Self::new(folder, prepared, trainer, ledger, keys, notes)?;
+        run.step = step;
+        if !run.ledger.history().finished() {
             if spent > from && step == spent {
                 let lost = spent - from;
-                notes.push(format!(
+                run.notes.push(format!(
                     "{lost} steps since the last checkpoint are spent and lost; the run goes on after them"
                 ));
             }
-            notes.extend(moved(ledger.history(), trainer.machine()));
-            ledger.append(&Entry::Resumed { checkpoint: from, step })?;
+            run.notes.extend(moved(run.ledger.history(), run.trainer.machine()));
+            // A line that is cut off while it is written counts as a whole block.
+            run.cover()?;
+            run.ledger.append(&Entry::Resumed { checkpoint: from, step })?;
         }
-        let run = Self::new(folder, lock, prepared, trainer, ledger, keys, step, notes)?;
-        run.ledger
-            .history()
-            .check_events(&run.sampler()?)
-            .map_err(|source| TrainError::Ledger { path: run.folder.ledger(), source })?;
         Ok(run)
     }
 
     fn new(
         folder: Folder,
-        lock: Lock,
         prepared: Prepared,
         trainer: Trainer,
         ledger: Ledger,
         keys: Keys,
-        step: u64,
         notes: Vec<String>,
     ) -> Result<Self, TrainError> {
         if !folder.description().exists() {
             ModelDescription::of(&*prepared.data.train).write(&folder)?;
         }
         let evaluator = Evaluator::new(&prepared, Look::default())?;
-        let (metrics, diagnostics) = (Lines::open(&folder.metrics())?, Lines::open(&folder.diagnostics())?);
-        let now = Instant::now();
+        let metrics = Lines::open(&folder.metrics(), Access::Shared)?;
+        let diagnostics = Lines::open(&folder.diagnostics(), Access::Owner)?;
+        let whole = prepared.terms().cost(prepared.plan.steps())?;
         Ok(Self {
             folder,
-            _lock: lock,
             prepared,
             trainer,
             ledger,
             keys,
-            step,
-            began: now,
-            last_checkpoint: now,
+            step: 0,
+            began: Instant::now(),
+            whole,
+            covered: None,
             evaluator,
             evaluated: None,
             metrics,
@@ -116,17 +114,19 @@ impl Run {
     }
 }
 
-/// What a run has promised and spent, by its ledger. Nothing in the folder is changed, and a run that goes on is not disturbed.
+/// What a run has promised and spent, by its plan and its ledger alone: neither the data nor `certificate.json` are needed. Nothing in the
+/// folder is changed, and a run that goes on is not disturbed.
 ///
 /// # Guarantee
 /// The certificate covers every value that the run had released when its ledger was read.
 ///
 /// # Errors
-/// As [`super::resume`].
+/// A plan or a model that is not the run's, an edited ledger, one whose end was removed.
 pub fn certify(folder: &Path) -> Result<RunCertificate, TrainError> {
-    let (prepared, history) = verified(&Folder::new(folder), &Performance::default())?;
-    let status = if history.finished() { Status::Finished } else { Status::Running };
-    RunCertificate::new(&prepared, &history, status)
+    let folder = Folder::new(folder);
+    let recovered = Recovered::read(&folder)?;
+    recovered.check_model(&folder)?;
+    recovered.certificate()
 }
 
 /// Evaluates the newest weights of a run on its test set.
@@ -144,7 +144,7 @@ pub fn evaluate(folder: &Path, look: Look) -> Result<Evaluation, TrainError> {
 /// As [`evaluate`].
 pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Result<Evaluation, TrainError> {
     let folder = Folder::new(folder);
-    let (prepared, history) = verified(&folder, performance)?;
+    let (prepared, recovered) = verified(&folder, performance)?;
     let test = prepared.data.test.clone().ok_or_else(|| {
         TrainError::setting(
             "data.test",
@@ -153,7 +153,7 @@ pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Re
         )
     })?;
     let mut parameters = prepared.parameters.clone();
-    let checkpoint = newest_checkpoint(&folder, &history, &mut Vec::new())?;
+    let checkpoint = newest_checkpoint(&folder, &recovered.history, &mut Vec::new())?;
     if checkpoint.is_some_and(|checkpoint| !Checkpoint::fill(checkpoint.weights(), &mut parameters)) {
         return Err(Checkpoint::misfit(folder.checkpoints()));
     }
@@ -170,27 +170,20 @@ fn moved(history: &History, machine: &str) -> Option<String> {
     Some(format!("the run began on {before} and goes on on {machine}{bits}"))
 }
 
-/// A run whose plan, data and first weights are those it began with, and its ledger.
-fn verified(folder: &Folder, performance: &Performance) -> Result<(Prepared, History), TrainError> {
+/// A run whose plan, data and first weights are those it began with, and what plan and ledger tell.
+fn verified(folder: &Folder, performance: &Performance) -> Result<(Prepared, Recovered), TrainError> {
     let changed = |what| TrainError::Changed { folder: folder.root().to_owned(), what };
-    let (mut spec, masks) = folder.read_request()?;
+    let recovered = Recovered::read(folder)?;
+    recovered.check_model(folder)?;
+    let mut spec = recovered.spec.clone();
     spec.performance = spec.performance.merge(performance);
-    let path = folder.ledger();
-    let history =
-        History::read(&files::read(&path)?).map_err(|source| TrainError::Ledger { path, source })?;
-    let began = history.start().clone();
-    if spec.digest() != began.spec {
-        return Err(changed("plan"));
-    }
-    let prepared = Prepared::again(spec, masks)?;
+    let prepared = Prepared::again(spec, recovered.masks.clone())?;
     let data_key = files::read(&folder.data_key())?;
-    // How many steps are promised at once is the run's own choice, and may be another program's.
-    let now = Start { largest_block: began.largest_block, ..start_entry(&prepared, &data_key)? };
+    let (began, now) = (recovered.history.start(), start_entry(&prepared, &data_key)?);
     match () {
         () if now.data != began.data => Err(changed("data set")),
         () if now.weights != began.weights => Err(changed("weights file")),
-        () if now != began => Err(changed("plan")),
-        () => Ok((prepared, history)),
+        () => Ok((prepared, recovered)),
     }
 }
 
@@ -222,12 +215,13 @@ fn start_entry(prepared: &Prepared, data_key: &[u8]) -> Result<Start, TrainError
         largest_block: LARGEST_BLOCK,
         deterministic: prepared.deterministic(),
         private: prepared.private(),
+        sampling_key: None,
     })
 }
 
 /// The fingerprint of the records under a key: a plain one would tell whoever knows all records but one whether a guess at the last
 /// is right.
-fn hidden_fingerprint(dataset: &dyn Dataset, key: &[u8]) -> Result<String, TrainError> {
+pub(crate) fn hidden_fingerprint(dataset: &dyn Dataset, key: &[u8]) -> Result<String, TrainError> {
     Ok(digest::of(&[key, dataset.fingerprint()?.as_bytes()]))
 }
 

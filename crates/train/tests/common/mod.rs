@@ -97,6 +97,20 @@ impl Observer for Recorder {
     }
 }
 
+/// Copies a folder with all that is in it.
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_folder(&path, &target);
+        } else {
+            fs::copy(&path, target).unwrap();
+        }
+    }
+}
+
 /// The weights that a run ended with, in the order of the file.
 pub(crate) fn model_bytes(run: &Path) -> Vec<u8> {
     fs::read(run.join("model.safetensors")).unwrap()

@@ -1,0 +1,79 @@
+//! What a certificate states beside its prices.
+
+use dapple_plan::spec::DataFormat;
+use dapple_plan::{EpsilonBracket, PlanSpec, Relation};
+use serde::{Deserialize, Serialize};
+
+use crate::ledger::History;
+
+/// Epsilon of a run with a whole record substituted, beside that of the region that its plan protects.
+///
+/// # Guarantee
+/// The run is (upper end, delta)-private under this relation, by the same steps, noise and sampling.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RecordLevel {
+    /// What is substituted.
+    pub relation: Relation,
+    /// Epsilon of the steps that count as taken; none before the first, and where it is too large to be told.
+    pub spent: Option<EpsilonBracket>,
+    /// Epsilon of the whole plan; none where it is too large to be told.
+    pub planned: Option<EpsilonBracket>,
+}
+
+/// What the guarantee says of labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LabelStatus {
+    /// An image has one class, which is taken as public: a region of the image is protected, its class is not.
+    ClassPublic,
+    /// An image has one class, which is protected with the rest of its record.
+    ClassProtected,
+    /// Every pixel has a class, which is protected where the pixel is.
+    PixelsProtected,
+}
+
+impl LabelStatus {
+    /// What a plan says of the labels of its data.
+    pub(super) fn of(spec: &PlanSpec, relation: Relation) -> Option<Self> {
+        Some(match (spec.data.format?, relation) {
+            (
+                DataFormat::ImagePairs | DataFormat::Cityscapes | DataFormat::A2d2 | DataFormat::StreetScenes,
+                _,
+            ) => Self::PixelsProtected,
+            (_, Relation::Patch | Relation::Masked) => Self::ClassPublic,
+            (_, Relation::AddRemove | Relation::Replace | Relation::User) => Self::ClassProtected,
+        })
+    }
+}
+
+/// Where the first weights come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// A file that the plan names. That it tells nothing about the records is the claim of whoever wrote the plan.
+    File,
+    /// The model's own rule, from a seed in the plan.
+    Initialisation,
+}
+
+/// The weights that a run began with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstWeights {
+    /// SHA-256 of their values, each in four bytes, the lowest first.
+    pub sha256: String,
+    /// Where they come from.
+    pub origin: Origin,
+    /// That they are public is assumed, not checked.
+    pub assumed_public: bool,
+}
+
+impl FirstWeights {
+    pub(super) fn of(spec: &PlanSpec, history: &History) -> Self {
+        let from_file = spec.model.weights.is_some() || spec.model.backbone_weights.is_some();
+        Self {
+            sha256: history.start().weights.clone(),
+            origin: if from_file { Origin::File } else { Origin::Initialisation },
+            assumed_public: true,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a reader must know before relying on a certificate.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ledger::History;
+use crate::terms::Terms;
+
+/// An epsilon above this allows an adversary to be all but certain, whatever delta is.
+const LARGE_EPSILON: f64 = 10.0;
+
+/// Something that a reader must know. In JSON it is its sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+#[non_exhaustive]
+pub enum Warning {
+    /// Nothing was clipped or noised.
+    NotPrivate,
+    /// The noise follows from the plan.
+    Seeded,
+    /// A power failure cut off a line of the ledger.
+    CutLedger,
+    /// Delta is one over the number of records, or more.
+    LargeDelta,
+    /// Records were split off and evaluated on.
+    Validation,
+    /// Epsilon promises little.
+    LargeEpsilon,
+    /// Epsilon is zero for its delta, not for lack of a release.
+    CoveredByDelta,
+    /// What another version of the program warned of.
+    Other(String),
+}
+
+impl Warning {
+    const KNOWN: [Self; 7] = [
+        Self::NotPrivate,
+        Self::Seeded,
+        Self::CutLedger,
+        Self::LargeDelta,
+        Self::Validation,
+        Self::LargeEpsilon,
+        Self::CoveredByDelta,
+    ];
+
+    /// All that holds for a run.
+    pub(super) fn all(terms: Terms<'_>, history: &History) -> Vec<Self> {
+        let planned = terms.planned;
+        let holds = |warning: &Self| match warning {
+            Self::NotPrivate => planned.is_none(),
+            Self::Seeded => history.start().deterministic,
+            Self::CutLedger => history.torn(),
+            Self::LargeDelta => planned.is_some_and(|price| price.delta * price.records as f64 >= 1.0),
+            Self::Validation => terms.spec.data.validation.is_some_and(|share| share > 0.0),
+            Self::LargeEpsilon => planned.is_some_and(|price| price.epsilon.upper > LARGE_EPSILON),
+            Self::CoveredByDelta => planned.is_some_and(|price| price.epsilon.lower == Some(0.0)),
+            Self::Other(_) => false,
+        };
+        Self::KNOWN.into_iter().filter(holds).collect()
+    }
+
+    /// The sentence.
+    #[must_use]
+    pub fn words(&self) -> &str {
+        match self {
+            Self::NotPrivate => "The run was neither clipped nor noised: nothing is guaranteed.",
+            Self::Seeded => {
+                "Every random number follows from the seed in the plan: nothing is private against anyone who knows or guesses it."
+            }
+            Self::CutLedger => "The ledger's last line was cut off; it counts as the largest promise.",
+            Self::LargeDelta => {
+                "Delta is at least one over the number of records: it alone would allow one record to be released in full."
+            }
+            Self::Validation => {
+                "Records were split off for evaluation: the metrics tell about them directly, and the certificate does not protect them."
+            }
+            Self::LargeEpsilon => "Epsilon is above 10: the guarantee rules out little.",
+            Self::CoveredByDelta => {
+                "Epsilon is about zero only because delta is large: all that the run may reveal is allowed by delta."
+            }
+            Self::Other(words) => words,
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.words())
+    }
+}
+
+impl From<Warning> for String {
+    fn from(warning: Warning) -> Self {
+        warning.words().to_owned()
+    }
+}
+
+impl From<String> for Warning {
+    fn from(words: String) -> Self {
+        Self::KNOWN.into_iter().find(|known| known.words() == words).unwrap_or(Self::Other(words))
+    }
+}

@@ -1,0 +1,81 @@
+//! A run as its plan and its ledger tell it, without its data.
+
+use dapple_geometry::Mask;
+use dapple_plan::{Certificate, Plan, PlanSpec};
+
+use crate::certificate::{RunCertificate, Status};
+use crate::error::TrainError;
+use crate::files;
+use crate::folder::Folder;
+use crate::ledger::{History, LedgerError};
+use crate::prepare::checked;
+use crate::terms::Terms;
+use crate::witness::Witness;
+
+/// What a folder says of its run once every file that knows of its steps agrees with the ledger.
+pub(crate) struct Recovered {
+    pub(crate) spec: PlanSpec,
+    pub(crate) masks: Vec<Mask>,
+    pub(crate) plan: Plan,
+    pub(crate) planned: Option<Certificate>,
+    pub(crate) history: History,
+}
+
+impl Recovered {
+    /// Reads plan and ledger. A run that goes on is not disturbed.
+    ///
+    /// # Guarantee
+    /// The plan is the one that the run began with, every promise of the ledger is one of its steps, and no checkpoint, log,
+    /// certificate or model in the folder knows of more than the ledger counts.
+    pub(crate) fn read(folder: &Folder) -> Result<Self, TrainError> {
+        // Witnesses first: a run that goes on writes to its ledger before it writes anything else.
+        let witnesses = Witness::gather(folder)?;
+        let (spec, masks) = folder.read_request()?;
+        let path = folder.ledger();
+        let wrong = |source| TrainError::Ledger { path: path.clone(), source };
+        let history = History::read(&files::read(&path)?).map_err(wrong)?;
+        let start = history.start();
+        let changed = || TrainError::Changed { folder: folder.root().to_owned(), what: "plan" };
+        if spec.digest() != start.spec {
+            return Err(changed());
+        }
+        let (plan, planned) = checked(&spec, &masks)?;
+        let same = (plan.hash(), plan.steps(), planned.is_some(), spec.train.seed.is_some())
+            == (start.plan.as_str(), start.steps, start.private, start.deterministic);
+        if !same {
+            return Err(changed());
+        }
+        history.check_events(&plan).map_err(wrong)?;
+        witnesses.iter().try_for_each(|witness| witness.check(&history)).map_err(wrong)?;
+        if folder.model().exists() && history.spent() < start.steps {
+            let witness = "model.safetensors".to_owned();
+            return Err(wrong(LedgerError::Behind { witness, step: start.steps, spent: history.spent() }));
+        }
+        Ok(Self { spec, masks, plan, planned, history })
+    }
+
+    pub(crate) fn terms(&self) -> Terms<'_> {
+        Terms { spec: &self.spec, masks: &self.masks, plan: &self.plan, planned: self.planned.as_ref() }
+    }
+
+    /// What the run has promised and spent, by its ledger.
+    pub(crate) fn certificate(&self) -> Result<RunCertificate, TrainError> {
+        self.certificate_of(Status::of(&self.history), self.history.spent())
+    }
+
+    /// The same for a number of steps of the caller's.
+    pub(crate) fn certificate_of(&self, status: Status, steps: u64) -> Result<RunCertificate, TrainError> {
+        let terms = self.terms();
+        let (spent, whole) = (terms.cost(steps)?, terms.cost(self.plan.steps())?);
+        Ok(RunCertificate::new(terms, &self.history, status, &spent, &whole))
+    }
+
+    /// Refuses a model that is not the one the run ended with. Runs of earlier versions do not tell which that was.
+    pub(crate) fn check_model(&self, folder: &Folder) -> Result<(), TrainError> {
+        let Some(expected) = self.history.model() else { return Ok(()) };
+        if crate::digest::of(&[&files::read(&folder.model())?]) != expected {
+            return Err(TrainError::Changed { folder: folder.root().to_owned(), what: "model" });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! What a plan costs, and what the steps taken so far do.
+
+use dapple_geometry::Mask;
+use dapple_plan::{Certificate, EpsilonBracket, Plan, PlanSpec, Precision, Relation, Sampling};
+
+use crate::error::TrainError;
+
+/// A checked plan and its price: all that epsilon depends on beside the number of steps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    pub(crate) spec: &'a PlanSpec,
+    pub(crate) masks: &'a [Mask],
+    pub(crate) plan: &'a Plan,
+    /// The price of the whole plan; none without privacy.
+    pub(crate) planned: Option<&'a Certificate>,
+}
+
+/// What some steps cost.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Cost {
+    pub(crate) steps: u64,
+    /// Their price; none for none, and none without privacy.
+    pub(crate) price: Option<Certificate>,
+    /// The same with a whole record substituted, where the plan protects less than that; none where it is too large to be told.
+    pub(crate) whole_record: Option<EpsilonBracket>,
+}
+
+impl Terms<'_> {
+    pub(crate) fn private(&self) -> bool {
+        self.planned.is_some()
+    }
+
+    /// The price of the first `steps` steps of the plan; none for none, and none without privacy.
+    ///
+    /// # Guarantee
+    /// The certificate holds for everything that these steps release. Balanced sampling decides at the start which steps a record
+    /// joins, so there the first step costs as much as all.
+    pub(crate) fn price(&self, steps: u64) -> Result<Option<Certificate>, TrainError> {
+        let Some(planned) = self.planned.filter(|_| steps > 0) else { return Ok(None) };
+        match self.first_steps(steps)? {
+            None => Ok(Some(planned.clone())),
+            Some(plan) => Ok(Some(plan.price(Precision::default())?)),
+        }
+    }
+
+    /// What the first `steps` steps cost, at the plan's level and at that of whole records.
+    pub(crate) fn cost(&self, steps: u64) -> Result<Cost, TrainError> {
+        let price = self.price(steps)?;
+        let whole_record = match (&price, self.protects_less_than_records()) {
+            (Some(_), true) => {
+                let plan = self.first_steps(steps)?;
+                let plan = plan.as_ref().unwrap_or(self.plan).at_relation(Relation::Replace);
+                plan.price(Precision::default()).ok().map(|price| price.epsilon)
+            }
+            _ => None,
+        };
+        Ok(Cost { steps, price, whole_record })
+    }
+
+    pub(crate) fn protects_less_than_records(&self) -> bool {
+        matches!(self.plan.relation(), Relation::Patch | Relation::Masked)
+    }
+
+    /// The plan cut off after so many steps; none where all of it counts.
+    fn first_steps(&self, steps: u64) -> Result<Option<Plan>, TrainError> {
+        let balanced = matches!(self.plan.sampling(), Sampling::Balanced { .. });
+        if steps >= self.plan.steps() || balanced {
+            return Ok(None);
+        }
+        let mut spec = self.spec.clone();
+        if spec.phases.is_empty() {
+            (spec.sampling.epochs, spec.sampling.steps) = (None, Some(steps));
+        } else {
+            let mut left = steps;
+            for phase in &mut spec.phases {
+                let own = Plan::check_with_masks(&self.spec.in_phase(phase), self.masks)?.steps().min(left);
+                (phase.epochs, phase.steps) = (None, Some(own));
+                left -= own;
+            }
+            spec.phases.retain(|phase| phase.steps != Some(0));
+        }
+        Ok(Some(Plan::check_with_masks(&spec, self.masks)?))
+    }
+}
