@@ -10,7 +10,7 @@ use dapple_plan::spec::keys::{KEYS, Key};
 use crate::reproduce;
 use crate::verbs::{
     account, audit, calibrate, completions, demo, eval, inclusion, man, predict, profile, report, sweep,
-    sweep_train, train,
+    sweep_train, train, verify,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -43,6 +43,7 @@ pub(crate) enum Verb {
     Eval(eval::Arguments),
     Predict(predict::Arguments),
     Report(report::Arguments),
+    Verify(verify::Arguments),
     Audit(audit::Arguments),
     Reproduce(reproduce::Arguments),
     Completions(completions::Arguments),

@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Run { message: String, hint: Option<String> },
     /// Help or the version was asked for: exit 0.
     Help(clap::Error),
+    /// The answer was no, and is on stdout already: exit 1.
+    Told,
     /// Somebody asked to stop: exit 130, without a word.
     Interrupted,
     /// The reader of stdout went away: exit 0, silently.
@@ -55,6 +57,7 @@ impl Failure {
                 let _ = text.print();
                 return ExitCode::SUCCESS;
             }
+            Self::Told => return ExitCode::FAILURE,
             Self::Interrupted => return ExitCode::from(130),
             Self::BrokenPipe => return ExitCode::SUCCESS,
         };
@@ -104,6 +107,7 @@ impl From<TrainError> for Failure {
             | TrainError::Model(_)
             | TrainError::Device { .. }
             | TrainError::Exists { .. }
+            | TrainError::InTheWay { .. }
             | TrainError::NoRun { .. } => {
                 Self::request(message, hint.unwrap_or_else(|| "see `dapple help train`".to_owned()))
             }
@@ -136,7 +140,7 @@ impl From<clap::Error> for Failure {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(error),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::request(
                 "no verb is given",
-                "try `dapple demo`; verbs are account, calibrate, profile, sweep, inclusion, demo, train, sweep-train, resume, eval, predict, report, reproduce, completions, man",
+                "try `dapple demo`; verbs are account, calibrate, profile, sweep, inclusion, demo, train, sweep-train, resume, eval, predict, report, verify, audit, reproduce, completions, man",
             ),
             _ => {
                 let text = error.render().to_string();

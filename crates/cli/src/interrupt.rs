@@ -1,4 +1,5 @@
-//! Ctrl-C: at once for most verbs; in order where a run is under way.
+//! Ctrl-C, and the signals by which a system ends a process or a terminal goes away: at once for most verbs; in order where a run is under
+//! way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,12 +1,15 @@
 //! Results on stdout, talk on stderr, files by one rename each.
 
-use std::fs;
-use std::io::{ErrorKind, Write};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
+
+/// Bytes at the beginning of a file that tell what it is.
+const HEAD: u64 = 1024;
 
 /// Prints a result.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
@@ -43,6 +46,10 @@ pub(crate) fn check_target(flag: &str, path: &Path) -> Result<(), Failure> {
             "give the name of a file",
         ));
     }
+    refuse_link(path)?;
+    if !head(path).is_none_or(|found| could_be(flag, &found)) {
+        return Err(foreign(path));
+    }
     if !folder.is_dir() {
         return Err(Failure::request(
             format!("--{flag}: there is no folder {}", folder.display()),
@@ -52,13 +59,85 @@ pub(crate) fn check_target(flag: &str, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a file under another name in the same folder and moves it into place.
+/// Refuses to write through a link, or to a device.
+fn refuse_link(path: &Path) -> Result<(), Failure> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => Err(Failure::request(
+            format!("{}: not a file of its own; nothing is written through links", path.display()),
+            "give another name, or move it away",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to write over a file of another kind than the one that comes: a plan, a ledger, somebody's table.
+fn refuse_foreign(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    refuse_link(path)?;
+    match head(path).is_none_or(|found| kind(&found) == kind(bytes)) {
+        true => Ok(()),
+        false => Err(foreign(path)),
+    }
+}
+
+fn foreign(path: &Path) -> Failure {
+    Failure::request(
+        format!("{}: there is another file of this name, and it is not written over", path.display()),
+        "give another name, or move the file away",
+    )
+}
+
+/// How a file begins; none where there is none, or nothing in it. What cannot be read is not empty.
+fn head(path: &Path) -> Option<Vec<u8>> {
+    let mut found = Vec::new();
+    match File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut found)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Ok(0) => None,
+        _ => Some(found),
+    }
+}
+
+/// Whether a file that begins so could be one that a flag writes: told before any work is done, and again by what comes.
+fn could_be(flag: &str, head: &[u8]) -> bool {
+    match flag {
+        "html" => head.starts_with(b"<!DOCTYPE html>"),
+        "svg" => head.starts_with(b"<svg"),
+        "csv" => kind(head).contains(&b','),
+        _ => head.starts_with(b"\x89PNG"),
+    }
+}
+
+/// What tells a file of ours from others: how its figures, pages and tables begin.
+fn kind(bytes: &[u8]) -> &[u8] {
+    let head = &bytes[..bytes.len().min(HEAD as usize)];
+    let lines = |count: usize| {
+        let ends = head.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(place, _)| place);
+        &head[..ends.take(count).last().unwrap_or(head.len())]
+    };
+    match head {
+        [b'<', b's', b'v', b'g', ..] if contains(head, b"dapple-figure") => b"<svg",
+        // Up to the policy, which our pages have and few others do.
+        [b'<', b'!', ..] => lines(5),
+        _ => lines(1),
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// Writes a file under another name in the same folder and moves it into place. Only a file that this program wrote is written over.
 pub(crate) fn write_file(path: &Path, bytes: &[u8], quiet: bool) -> Result<(), Failure> {
+    refuse_foreign(path, bytes)?;
     let failed = |error: std::io::Error| Failure::run(format!("cannot write {}: {error}", path.display()));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part: PathBuf = path.with_file_name(name);
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    let written = File::options()
+        .write(true)
+        .create_new(true)
+        .open(&part)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&part, path));
     if let Err(error) = written {
         // The part may not exist; the first error is the one to tell.
         let _ = fs::remove_file(&part);
@@ -80,4 +159,40 @@ pub(crate) fn command_line() -> String {
     };
     let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
     std::iter::once("dapple".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_of_the_same_kind_are_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = |title: &str| dapple_report::Page::new(title).to_html().into_bytes();
+        let same: [(&[u8], &[u8]); 3] = [
+            (b"crop,epsilon\r\n1,2\r\n", b"crop,epsilon\r\n3,4\r\n"),
+            (b"\x89PNG\r\n\x1a\n1", b"\x89PNG\r\n\x1a\n2"),
+            (&page("one"), &page("two")),
+        ];
+        let foreign: [(&[u8], &[u8]); 5] = [
+            (b"[privacy]\nepsilon = 1\n", b"crop,epsilon\r\n3,4\r\n"),
+            (b"name,age\r\n", b"crop,epsilon\r\n"),
+            (b"{\"hash\":\"00\"}\n", &page("two")),
+            (b"<!DOCTYPE html>\n<html>\n<head>\n<title>Mine</title>\n", &page("two")),
+            (b"<svg xmlns=\"http://www.w3.org/2000/svg\"></svg>", b"<svg class=\"dapple-figure\"></svg>"),
+        ];
+        let path = folder.path().join("file");
+        for (before, after) in same {
+            fs::write(&path, before).unwrap();
+            write_file(&path, after, true).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), after);
+        }
+        for (before, after) in foreign {
+            fs::write(&path, before).unwrap();
+            assert!(matches!(write_file(&path, after, true), Err(Failure::Request { .. })));
+            assert_eq!(fs::read(&path).unwrap(), before);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }

@@ -22,6 +22,7 @@ fn help_of_every_verb() {
         "eval",
         "predict",
         "report",
+        "verify",
         "audit",
         "reproduce",
         "completions",
@@ -49,7 +50,7 @@ fn examples_run_as_shown() {
         }
     }
     // What trains is only read: these stop where the plan or the run is missing.
-    for verb in ["train", "sweep-train", "resume", "eval", "predict"] {
+    for verb in ["train", "sweep-train", "resume", "eval", "predict", "verify"] {
         for example in examples(verb) {
             let run = dapple(&example);
             let missing =

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dapple_plan::PlanSpec;
-use dapple_train::{Measure, Observer, Request, RunCertificate, Score, Status};
+use dapple_train::{Measure, Observer, Request, RunCertificate, Score, Status, Verdict};
 
 use crate::failure::Failure;
 use crate::{load, run_page};
@@ -94,7 +94,15 @@ pub(super) fn begun(planned: &Planned, folder: &Path) -> Result<Option<RunCertif
             "give the flags that it was begun with, or another --out",
         ));
     }
-    Ok(Some(dapple_train::certify(folder)?))
+    let certificate = dapple_train::certify(folder)?;
+    // A run that goes on compares its data itself.
+    if certificate.status == Status::Finished
+        && let Verdict::Invalid { reason } = dapple_train::verify(folder, None)?
+    {
+        return Err(Failure::run(format!("{}: {reason}", folder.display()))
+            .with_hint("bring back what the run began with, or give another --out"));
+    }
+    Ok(Some(certificate))
 }
 
 /// A path that means the same in a plan, wherever the plan lies.

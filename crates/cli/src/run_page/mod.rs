@@ -7,44 +7,14 @@ mod scenes;
 use std::path::Path;
 
 use dapple_plan::spec::Pixels;
-use dapple_plan::{PlanSpec, number};
+use dapple_plan::{EpsilonBracket, PlanSpec, number};
 use dapple_report::crop::{CropPicture, crop_scene};
 use dapple_report::{Card, Page, Section};
-use dapple_train::{Evaluation, ModelDescription, TrainError};
+use dapple_train::{Evaluation, LabelStatus, ModelDescription, RunCertificate};
 use serde::Deserialize;
 
 use crate::failure::Failure;
 use crate::{load, output};
-
-/// The parts of a run's certificate that the page shows.
-#[derive(Deserialize)]
-struct Certificate {
-    private: bool,
-    warnings: Vec<String>,
-    steps_spent: u64,
-    spent: Option<Price>,
-    planned: Option<Price>,
-    ledger: String,
-}
-
-#[derive(Deserialize)]
-struct Price {
-    epsilon: Epsilon,
-    delta: f64,
-    steps: u64,
-    noise_multiplier: f64,
-    sample_rate: f64,
-    inclusion_probability: f64,
-    protects: String,
-    theorem: String,
-    assumptions: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Epsilon {
-    lower: Option<f64>,
-    upper: f64,
-}
 
 /// A line of `metrics.jsonl`.
 #[derive(Deserialize)]
@@ -56,14 +26,9 @@ pub(crate) struct Line {
     pub(crate) evaluation: Evaluation,
 }
 
-/// The page of the run in a folder.
-pub(crate) fn page(folder: &Path) -> Result<Page, Failure> {
-    let plan = folder.join("plan.toml");
-    if !plan.is_file() {
-        return Err(TrainError::NoRun { folder: folder.to_owned() }.into());
-    }
-    let spec = load::read_plan(&plan)?;
-    let certificate: Certificate = parse(&folder.join("certificate.json"))?;
+/// The page of the run in a folder, with this certificate.
+pub(crate) fn page(folder: &Path, certificate: &RunCertificate) -> Result<Page, Failure> {
+    let spec = load::read_plan(&folder.join("plan.toml"))?;
     let lines = evaluations(folder)?;
     let name =
         folder.file_name().map_or_else(|| "Run".to_owned(), |name| name.to_string_lossy().into_owned());
@@ -71,8 +36,8 @@ pub(crate) fn page(folder: &Path) -> Result<Page, Failure> {
         Some(planned) => format!("Protects {}.", planned.protects),
         None => "This run was neither clipped nor noised: nothing is guaranteed.".to_owned(),
     };
-    let mut page = Page::new(name).lead(lead).section(headline(&certificate, lines.last()));
-    page = page.section(privacy(&certificate, &spec)?);
+    let mut page = Page::new(name).lead(lead).section(headline(certificate, lines.last()));
+    page = page.section(privacy(certificate, &spec)?);
     // A run of an earlier version does not describe its model.
     let description = ModelDescription::read(folder).ok();
     let classes = description.as_ref().map_or(&[][..], |description| &description.classes);
@@ -86,7 +51,7 @@ pub(crate) fn page(folder: &Path) -> Result<Page, Failure> {
     Ok(page.section(plan).command(output::command_line()))
 }
 
-fn headline(certificate: &Certificate, last: Option<&Line>) -> Section {
+fn headline(certificate: &RunCertificate, last: Option<&Line>) -> Section {
     let mut cards = Vec::new();
     match (&certificate.spent, certificate.private) {
         (Some(spent), _) => {
@@ -112,22 +77,23 @@ fn headline(certificate: &Certificate, last: Option<&Line>) -> Section {
     })
 }
 
-fn privacy(certificate: &Certificate, spec: &PlanSpec) -> Result<Section, Failure> {
+fn privacy(certificate: &RunCertificate, spec: &PlanSpec) -> Result<Section, Failure> {
     let mut section = Section::new("What was promised, and what was spent");
     let Some(planned) = &certificate.planned else {
         return Ok(section.paragraph("There was no privacy to account for."));
     };
-    let bracket = |price: &Price| {
-        let upper = number::up(price.epsilon.upper, 5);
-        price.epsilon.lower.map_or_else(
+    let bracket = |epsilon: EpsilonBracket| {
+        let upper = number::up(epsilon.upper, 5);
+        epsilon.lower.map_or_else(
             || format!("at most {upper}"),
             |lower| format!("between {} and {upper}", number::down(lower, 5)),
         )
     };
-    let spent = certificate.spent.as_ref().map_or_else(|| "nothing".to_owned(), bracket);
+    let spent =
+        certificate.spent.as_ref().map_or_else(|| "nothing".to_owned(), |price| bracket(price.epsilon));
     let mut facts = vec![
         ("epsilon spent".to_owned(), spent),
-        ("epsilon of the whole plan".to_owned(), bracket(planned)),
+        ("epsilon of the whole plan".to_owned(), bracket(planned.epsilon)),
         ("delta".to_owned(), number::exact(planned.delta)),
         ("noise multiplier".to_owned(), number::down(planned.noise_multiplier, 5)),
         ("a step draws a record with probability".to_owned(), number::up(planned.sample_rate, 4)),
@@ -138,6 +104,13 @@ fn privacy(certificate: &Certificate, spec: &PlanSpec) -> Result<Section, Failur
         ("by".to_owned(), planned.theorem.clone()),
         ("last line of the ledger".to_owned(), certificate.ledger.clone()),
     ];
+    if let Some(level) = &certificate.record_level {
+        let words = level.spent.map_or_else(|| "too large to tell, or nothing".to_owned(), bracket);
+        facts.push(("epsilon spent, for a whole record substituted".to_owned(), words));
+    }
+    facts.extend(certificate.clip_norm.map(|norm| ("clip norm".to_owned(), number::exact(norm))));
+    facts.extend(certificate.labels.map(|labels| ("labels".to_owned(), label_words(labels).to_owned())));
+    facts.extend(certificate.model_sha256.clone().map(|hash| ("SHA-256 of the model".to_owned(), hash)));
     facts.extend(planned.assumptions.iter().map(|words| ("assumed".to_owned(), words.clone())));
     if let Some(picture) = crop_of(spec) {
         let caption = match planned.inclusion_probability < 0.5 {
@@ -147,6 +120,14 @@ fn privacy(certificate: &Certificate, spec: &PlanSpec) -> Result<Section, Failur
         section = section.scene(&crop_scene(&picture)?, caption);
     }
     Ok(section.facts(facts))
+}
+
+fn label_words(labels: LabelStatus) -> &'static str {
+    match labels {
+        LabelStatus::ClassPublic => "the class of an image is taken as public, and not protected",
+        LabelStatus::ClassProtected => "the class of an image is protected with its record",
+        LabelStatus::PixelsProtected => "the class of a pixel is protected where the pixel is",
+    }
 }
 
 /// The crop idea in the sizes of a plan, where it has a rectangle to protect.
@@ -165,12 +146,6 @@ pub(crate) fn evaluations(folder: &Path) -> Result<Vec<Line>, Failure> {
     let text = read(&folder.join("metrics.jsonl"))?;
     // A run that was killed may have left half a line behind, which nobody was told of.
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
-}
-
-fn parse<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, Failure> {
-    serde_json::from_str(&read(path)?).map_err(|error| {
-        Failure::run(format!("{}: {error}", path.display())).with_hint("`dapple resume` writes the file anew")
-    })
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

@@ -15,6 +15,7 @@ pub(crate) mod report;
 pub(crate) mod sweep;
 pub(crate) mod sweep_train;
 pub(crate) mod train;
+pub(crate) mod verify;
 
 use crate::args::Verb;
 use crate::failure::Failure;
@@ -34,6 +35,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Eval(arguments) => eval::run(&arguments),
         Verb::Predict(arguments) => predict::run(&arguments),
         Verb::Report(arguments) => report::run(&arguments),
+        Verb::Verify(arguments) => verify::run(&arguments),
         Verb::Audit(arguments) => audit::run(&arguments),
         Verb::Reproduce(arguments) => crate::reproduce::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),

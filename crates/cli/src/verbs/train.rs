@@ -89,7 +89,7 @@ struct Answer<'a> {
 }
 
 fn finish(folder: &Path, outcome: &Outcome, json: bool, quiet: bool) -> Result<(), Failure> {
-    let page = run_page::page(folder)?.to_html();
+    let page = run_page::page(folder, &outcome.certificate)?.to_html();
     output::write_file(&folder.join("report.html"), page.as_bytes(), quiet)?;
     let Outcome { certificate, updates, evaluation } = outcome;
     if json {
