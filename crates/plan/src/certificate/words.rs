@@ -22,7 +22,7 @@ pub(super) fn protects(plan: &Plan) -> String {
                 Some(Placement::Anywhere) | None => "wherever it lies",
             };
             format!(
-                "the content (pixels and label pixels) of {region} in any one image{image}, {place}; the rest of the image is not protected"
+                "the content (pixels, and label pixels where every pixel has a label) of {region} in any one image{image}, {place}; the rest of the image and its class label are not protected"
             )
         }
         Relation::Masked => "the content of the private tokens of any one record; its public tokens, its label, and which of its tokens are private are taken as public and not protected".to_owned(),
@@ -91,9 +91,16 @@ fn of_phase(plan: &Plan) -> Vec<String> {
             _ => "records",
         }
     ));
-    if !matches!(plan.relation(), Relation::AddRemove | Relation::User) {
-        sentences.push(format!("The number of records, {}, is public.", plan.records()));
-    }
+    sentences.push(match plan.relation() {
+        Relation::AddRemove | Relation::User => format!(
+            "The number of {}, {}, is taken as public although neighbours differ in it: the sample rate, and whatever else of the plan follows from it, is the same for both.",
+            units(plan),
+            plan.records()
+        ),
+        Relation::Replace | Relation::Patch | Relation::Masked => {
+            format!("The number of records, {}, is public.", plan.records())
+        }
+    });
     sentences
 }
 
