@@ -74,7 +74,9 @@ extern crate self as dapple_train;
 #[path = "../tests/common/mod.rs"]
 mod test_data;
 
-pub use certificate::{FirstWeights, LabelStatus, Origin, RecordLevel, RunCertificate, Status, Warning};
+pub use certificate::{
+    FirstWeights, LabelStatus, Origin, RecordLevel, Rounding, RunCertificate, Status, Warning,
+};
 pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
 pub use evaluation::{Evaluation, Look, Measure, Overlap, Score};

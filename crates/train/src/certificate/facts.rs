@@ -77,3 +77,47 @@ impl FirstWeights {
         }
     }
 }
+
+/// What rounding adds to the distance between the sums of two neighbours.
+///
+/// # Guarantee
+/// Beside the clip norm, a record moves a sum by at most `rho` clip norms. Clipping bounds the very numbers that are added, and they are whole
+/// multiples of one unit, which add up without rounding; so `rho` is zero.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rounding {
+    /// In clip norms. The price is that of a sensitivity of `C (1 + rho)`.
+    pub rho: f64,
+    /// How this is known.
+    pub known: Known,
+    /// What it rests on, in words.
+    pub because: String,
+}
+
+/// How something is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Known {
+    /// It follows from how the program computes.
+    Proved,
+    /// It follows from what libraries or a device are assumed to do, which was measured.
+    Assumed,
+}
+
+impl Rounding {
+    /// By the machines that computed.
+    pub(super) fn of(history: &History) -> Self {
+        let gpu = history.machines().iter().any(|used| used.machine.starts_with("cuda"));
+        let (known, because) = match gpu {
+            false => (
+                Known::Proved,
+                "norms bound the very numbers that are added, and whole numbers add up without rounding",
+            ),
+            true => (
+                Known::Assumed,
+                "as on a processor, and the GPU's libraries are assumed to give a record's gradient the same bits whatever records \
+                 share its batch, and its tensor cores to err no more than was measured",
+            ),
+        };
+        Self { rho: 0.0, known, because: because.to_owned() }
+    }
+}

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::ledger::{History, UsedMachine};
 use crate::terms::{Cost, Terms};
 
-pub use facts::{FirstWeights, LabelStatus, Origin, RecordLevel};
+pub use facts::{FirstWeights, Known, LabelStatus, Origin, RecordLevel, Rounding};
 pub use warning::Warning;
 
 /// The form of a certificate that this program writes. Certificates without a number come from before there was one.
@@ -81,6 +81,9 @@ pub struct RunCertificate {
     /// The clip norm.
     #[serde(default)]
     pub clip_norm: Option<f64>,
+    /// What rounding adds to the clip norm.
+    #[serde(default)]
+    pub rounding: Option<Rounding>,
     /// Width and height of the images.
     #[serde(default)]
     pub image: Option<[u32; 2]>,
@@ -140,6 +143,7 @@ impl RunCertificate {
             }),
             public_records: Some(terms.plan.records()),
             clip_norm: terms.private().then(|| terms.plan.max_grad_norm().unwrap_or(1.0)),
+            rounding: terms.private().then(|| Rounding::of(history)),
             image: spatial.image().map(|size| [size.width(), size.height()]),
             crop,
             patch: spec.region.patch.map(|patch| [patch.x, patch.y]),

@@ -28,6 +28,11 @@ fn certificate(spent: Certificate, clip_norm: f64, record: EpsilonBracket) -> Ru
         record_level: Some(RecordLevel { relation: Relation::Replace, spent: None, planned: Some(record) }),
         public_records: Some(100),
         clip_norm: Some(clip_norm),
+        rounding: Some(Rounding {
+            rho: 1.0 / clip_norm.max(1.0),
+            known: Known::Assumed,
+            because: "Words.".into(),
+        }),
         image: Some([20, 20]),
         crop: Some([8, 8]),
         patch: Some([2, 2]),
