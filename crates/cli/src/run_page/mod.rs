@@ -109,6 +109,10 @@ fn privacy(certificate: &RunCertificate, spec: &PlanSpec) -> Result<Section, Fai
         facts.push(("epsilon spent, for a whole record substituted".to_owned(), words));
     }
     facts.extend(certificate.clip_norm.map(|norm| ("clip norm".to_owned(), number::exact(norm))));
+    facts.extend(certificate.rounding.as_ref().map(|rounding| {
+        let words = format!("{} clip norms: {}", number::exact(rounding.rho), rounding.because);
+        ("rounding adds".to_owned(), words)
+    }));
     facts.extend(certificate.labels.map(|labels| ("labels".to_owned(), label_words(labels).to_owned())));
     facts.extend(certificate.model_sha256.clone().map(|hash| ("SHA-256 of the model".to_owned(), hash)));
     facts.extend(planned.assumptions.iter().map(|words| ("assumed".to_owned(), words.clone())));
