@@ -32,6 +32,7 @@ pub mod partition;
 mod pld;
 pub mod rdp;
 pub mod search;
+pub mod selection;
 
 pub use bracket::Bracket;
 pub use error::{AccountingError, Result};

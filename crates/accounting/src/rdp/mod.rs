@@ -96,19 +96,18 @@ impl Rdp {
         self.factors.iter().map(|(step, count)| count * step.divergence(order)).sum()
     }
 
+    /// The largest order that is worth asking about.
+    #[must_use]
+    pub fn largest_order(&self) -> f64 {
+        1.0 + self.factors.iter().map(|(step, _)| step.largest_order()).fold(1e6, f64::min)
+    }
+
     /// Epsilon at `delta` by the tight conversion, over all real orders.
     ///
     /// # Errors
     /// A delta out of range.
     pub fn epsilon(&self, delta: f64) -> Result<RdpAnswer> {
-        limits::delta(delta)?;
-        let at = |log_order: f64| {
-            let order = 1.0 + log_order.exp();
-            Conversion::Tight.epsilon(order, self.divergence(order), delta)
-        };
-        let most = self.factors.iter().map(|(step, _)| step.largest_order()).fold(1e6, f64::min);
-        let log_order = minimise((1e-3_f64).ln(), most.ln(), 1e-4, at);
-        Ok(RdpAnswer { epsilon: at(log_order), order: 1.0 + log_order.exp() })
+        epsilon_by(|order| self.divergence(order), self.largest_order(), delta)
     }
 
     /// Epsilon at `delta` over the given orders only.
@@ -138,6 +137,20 @@ impl Rdp {
         }
         Ok(orders.iter().map(|&order| (order, self.divergence(order))).collect())
     }
+}
+
+/// Epsilon at `delta` from a bound on the divergence of every order up to the largest, by the tight conversion at the best order.
+///
+/// # Errors
+/// A delta out of range.
+pub fn epsilon_by(divergence: impl Fn(f64) -> f64, largest_order: f64, delta: f64) -> Result<RdpAnswer> {
+    limits::delta(delta)?;
+    let at = |log_order: f64| {
+        let order = 1.0 + log_order.exp();
+        Conversion::Tight.epsilon(order, divergence(order), delta)
+    };
+    let log_order = minimise((1e-3_f64).ln(), (largest_order - 1.0).ln(), 1e-4, at);
+    Ok(RdpAnswer { epsilon: at(log_order), order: 1.0 + log_order.exp() })
 }
 
 impl Step {

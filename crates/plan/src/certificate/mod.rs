@@ -12,6 +12,7 @@ use crate::loss::{Answer, BalancedBound};
 use crate::plan::Plan;
 use crate::spec::Accountant;
 use crate::{Relation, Sampling, Scheme};
+pub(crate) use words::protects;
 
 /// Epsilon as the accountant knows it. Only `upper` is a guarantee.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::{Averaged, BalancedBound, PublicTokens, Relation, Sampling};
 
 /// What is protected.
-pub(super) fn protects(plan: &Plan) -> String {
+pub(crate) fn protects(plan: &Plan) -> String {
     match plan.relation() {
         Relation::AddRemove => "whether any one record is in the data set at all".to_owned(),
         Relation::Replace => "everything about any one record: image and label may be any other".to_owned(),

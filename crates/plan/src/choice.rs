@@ -1,0 +1,142 @@
+//! The best of several private runs, chosen privately.
+
+use dapple_accounting::rdp::{Conversion, Rdp};
+use dapple_accounting::selection::{Known, Repetitions, Selection};
+use dapple_accounting::{Pld, Precision, limits};
+
+use crate::error::PlanError;
+use crate::loss::Loss;
+use crate::plan::Plan;
+use crate::spec::Accountant;
+
+/// Rényi divergences of a run, each way a bound of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Curve(Vec<Option<Rdp>>);
+
+impl Curve {
+    /// # Errors
+    /// A run about which no divergence is known.
+    pub(crate) fn of(plan: &Plan) -> Result<Self, PlanError> {
+        match plan.loss(Accountant::Rdp)? {
+            Loss::Renyi(ways) => Ok(Self(ways.into_iter().map(|(rdp, _)| rdp).collect())),
+            Loss::Distribution { .. } | Loss::Allocation(_) => Ok(Self(Vec::new())),
+        }
+    }
+
+    pub(crate) fn divergence(&self, order: f64) -> f64 {
+        let at = |way: &Option<Rdp>| way.as_ref().map_or(0.0, |rdp| rdp.divergence(order));
+        self.0.iter().map(at).fold(f64::INFINITY, f64::min)
+    }
+
+    pub(crate) fn largest_order(&self) -> f64 {
+        // Where nothing is seen, every order will do.
+        self.0.iter().flatten().map(Rdp::largest_order).reduce(f64::max).unwrap_or(1e6)
+    }
+}
+
+/// Plans of which one is drawn for each repetition, all with the same probability; the best result alone is released.
+#[derive(Debug, Clone)]
+pub struct Choice {
+    law: Repetitions,
+    candidates: Vec<Candidate>,
+}
+
+#[derive(Debug, Clone)]
+struct Candidate {
+    plan_hash: String,
+    /// The share of repetitions that carry it out.
+    share: f64,
+    curve: Curve,
+    /// None where only divergences are known.
+    pld: Option<Pld>,
+}
+
+impl Choice {
+    /// # Errors
+    /// No plan at all, or one about which no divergence is known.
+    pub fn new(plans: &[Plan], law: Repetitions) -> Result<Self, PlanError> {
+        if plans.is_empty() {
+            return Err(PlanError::Asked {
+                message: "there is nothing to choose from".to_owned(),
+                hint: "give at least one plan".to_owned(),
+            });
+        }
+        let one = 1.0 / plans.len() as f64;
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for plan in plans {
+            // Plans that differ in nothing that is priced are priced once.
+            match candidates.iter_mut().find(|candidate| candidate.plan_hash == plan.hash()) {
+                Some(candidate) => candidate.share += one,
+                None => candidates.push(Candidate {
+                    plan_hash: plan.hash().to_owned(),
+                    share: one,
+                    curve: Curve::of(plan)?,
+                    pld: plan.pld().ok(),
+                }),
+            }
+        }
+        Ok(Self { law, candidates })
+    }
+
+    /// How often a plan is drawn and carried out.
+    #[must_use]
+    pub fn law(&self) -> Repetitions {
+        self.law
+    }
+
+    /// The price of the choice at every order.
+    pub(crate) fn selection(&self) -> Selection<'_> {
+        Selection::new(self.law, self)
+    }
+
+    /// Epsilon at `delta`.
+    ///
+    /// # Guarantee
+    /// Releasing the best run alone, by a score that does not depend on the private records, is (epsilon, delta)-private under the
+    /// relation of the plans, provided the number of repetitions follows the law and stays secret. Which plan was drawn is part of a
+    /// run's result, so a repetition is a mixture with a known part: its moments are the means of the plans'.
+    ///
+    /// # Errors
+    /// A delta out of range, or an epsilon too large to report.
+    pub fn epsilon(&self, delta: f64) -> Result<f64, PlanError> {
+        let epsilon = self.selection().epsilon(delta)?.epsilon;
+        if epsilon > limits::MAX_EPSILON {
+            return Err(PlanError::too_large(delta));
+        }
+        Ok(epsilon)
+    }
+}
+
+impl Known for Choice {
+    fn divergence(&self, order: f64) -> f64 {
+        // ln sum_j w_j e^((a-1) D_j), with the largest exponent taken out.
+        let exponent = |candidate: &Candidate| (order - 1.0) * candidate.curve.divergence(order);
+        let exponents: Vec<f64> = self.candidates.iter().map(exponent).collect();
+        let largest = exponents.iter().copied().fold(0.0, f64::max);
+        if largest.is_infinite() {
+            return f64::INFINITY;
+        }
+        let terms = self.candidates.iter().zip(&exponents);
+        let sum: f64 = terms.map(|(candidate, x)| candidate.share * (x - largest).exp()).sum();
+        (largest + sum.ln()) / (order - 1.0)
+    }
+
+    fn delta(&self, epsilon: f64) -> f64 {
+        let at = |candidate: &Candidate| {
+            let exact = candidate.pld.as_ref().and_then(|pld| pld.delta(epsilon, Precision::default()).ok());
+            exact.map_or_else(|| by_orders(&candidate.curve, epsilon), |bracket| bracket.upper)
+        };
+        self.candidates.iter().map(|candidate| candidate.share * at(candidate)).sum::<f64>().min(1.0)
+    }
+
+    fn largest_order(&self) -> f64 {
+        self.candidates.iter().map(|candidate| candidate.curve.largest_order()).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Delta from divergences of a few orders.
+fn by_orders(curve: &Curve, epsilon: f64) -> f64 {
+    let orders = std::iter::successors(Some(1.25), |order| Some(1.0 + 1.5 * (order - 1.0)));
+    let below = orders.take_while(|order| *order <= curve.largest_order());
+    below.map(|a| Conversion::Tight.delta(a, curve.divergence(a), epsilon)).fold(1.0, f64::min)
+}

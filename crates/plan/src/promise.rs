@@ -1,0 +1,82 @@
+//! What several runs on the same records protect together.
+
+use dapple_geometry::Mask;
+use serde::{Deserialize, Serialize};
+
+use crate::error::PlanError;
+use crate::plan::Plan;
+use crate::spec::{PlanSpec, RegionSpec};
+use crate::{Relation, certificate};
+
+/// A relation under which every run is priced, and for patches the region: a sum is only worth something if all its terms speak of the
+/// same neighbours.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Promise {
+    /// The relation.
+    pub relation: Relation,
+    /// What a patch is; empty under other relations.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub region: RegionSpec,
+}
+
+fn is_empty(region: &RegionSpec) -> bool {
+    *region == RegionSpec::default()
+}
+
+impl Promise {
+    /// What a plan promises.
+    ///
+    /// # Errors
+    /// A relation under which runs are not composed: users and private tokens are named by files beside the records, and nothing here
+    /// tells whether two runs name the same.
+    pub fn of(spec: &PlanSpec, plan: &Plan) -> Result<Self, PlanError> {
+        let relation = plan.relation();
+        let region = match relation {
+            Relation::AddRemove | Relation::Replace => RegionSpec::default(),
+            Relation::Patch => spec.region.clone(),
+            Relation::Masked | Relation::User => return Err(not_composed(relation)),
+        };
+        Ok(Self { relation, region })
+    }
+
+    /// A run, or its first `steps` steps, priced under this promise, whatever it promised by itself; none where it has taken no step.
+    /// `masks` are the pictures that this promise's region names.
+    ///
+    /// # Guarantee
+    /// The plan's price bounds what those steps tell about neighbours under this promise. A record-level run is priced as if it had
+    /// protected the patch: its own crops decide how often they see it. A patch-level run is priced for whole records: every crop sees them.
+    ///
+    /// # Errors
+    /// A combination that no theorem covers, by name.
+    pub fn restate(
+        &self,
+        spec: &PlanSpec,
+        own_masks: &[Mask],
+        masks: &[Mask],
+        steps: Option<u64>,
+    ) -> Result<Option<Plan>, PlanError> {
+        let own = Plan::check_with_masks(spec, own_masks)?;
+        if matches!(own.relation(), Relation::Masked | Relation::User) {
+            return Err(not_composed(own.relation()));
+        }
+        let mut spec = spec.clone();
+        spec.privacy.relation = Some(self.relation);
+        spec.region = self.region.clone();
+        Plan::of_first_steps(&spec, masks, steps.unwrap_or(u64::MAX))
+    }
+
+    /// What is protected, as a sentence; `plan` is any of the runs under this promise.
+    #[must_use]
+    pub fn words(plan: &Plan) -> String {
+        certificate::protects(plan)
+    }
+}
+
+fn not_composed(relation: Relation) -> PlanError {
+    PlanError::NoTheorem {
+        combination: format!("runs of the {relation} relation in one budget"),
+        reason: "whose records, or which tokens, are protected is said beside the records and may differ between runs",
+        hint: "keep runs of the add-remove, replace and patch relations in a budget",
+    }
+}
