@@ -8,6 +8,7 @@ use dapple_engine::EngineError;
 use dapple_graph::GraphError;
 use dapple_plan::PlanError;
 
+use crate::budget::BudgetError;
 use crate::ledger::LedgerError;
 
 /// Why a run does not start, go on or finish. The message is one line; [`TrainError::hint`] is the way out.
@@ -61,6 +62,14 @@ pub enum TrainError {
         path: PathBuf,
         /// What is wrong with it.
         source: LedgerError,
+    },
+    /// A budget that does not take a run.
+    #[error("{}: {source}", path.display())]
+    Budget {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: BudgetError,
     },
     /// A checkpoint that cannot be used.
     #[error("{}: {problem}", path.display())]
@@ -165,6 +174,7 @@ impl TrainError {
                 "bring back what the run began with, or start a new run: its budget is counted on its own, and both must be summed if both are released"
             }
             Self::Ledger { source, .. } => source.hint(),
+            Self::Budget { source, .. } => source.hint(),
             Self::Checkpoint { .. } => {
                 "resume uses the newest checkpoint that is whole; remove this one to go on"
             }

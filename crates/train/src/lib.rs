@@ -38,8 +38,10 @@
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod certificate;
 mod checkpoint;
+mod choice;
 mod description;
 mod device;
 mod digest;
@@ -74,9 +76,13 @@ extern crate self as dapple_train;
 #[path = "../tests/common/mod.rs"]
 mod test_data;
 
-pub use certificate::{
-    FirstWeights, LabelStatus, Origin, RecordLevel, Rounding, RunCertificate, Status, Warning,
+pub use budget::{
+    BudgetError, BudgetStatement, CountedStatement, Within, add_run, budget_of_run, budgets, state_total,
 };
+pub use certificate::{
+    FirstWeights, Known, LabelStatus, Origin, RecordLevel, Rounding, RunCertificate, Status, Warning,
+};
+pub use choice::{ChoiceCertificate, choose_price, draw, reserve_choice};
 pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
 pub use evaluation::{Evaluation, Look, Measure, Overlap, Score};
@@ -87,7 +93,8 @@ pub use optimiser::{Ema, Optimiser, Rule, State as OptimiserState};
 pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
 pub use run::{
-    Completed, Outcome, Rehearsal, certify, complete, evaluate, evaluate_with, resume, resume_with, start,
+    Completed, Outcome, Rehearsal, certify, complete, evaluate, evaluate_with, resume, resume_with,
+    resume_within, start, start_within,
 };
 pub use schedule::Schedule;
 pub use verify::{Verdict, verify};

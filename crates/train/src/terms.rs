@@ -1,7 +1,7 @@
 //! What a plan costs, and what the steps taken so far do.
 
 use dapple_geometry::Mask;
-use dapple_plan::{Certificate, EpsilonBracket, Plan, PlanSpec, Precision, Relation, Sampling};
+use dapple_plan::{Certificate, EpsilonBracket, Plan, PlanSpec, Precision, Relation};
 
 use crate::error::TrainError;
 
@@ -63,22 +63,9 @@ impl Terms<'_> {
 
     /// The plan cut off after so many steps; none where all of it counts.
     fn first_steps(&self, steps: u64) -> Result<Option<Plan>, TrainError> {
-        let balanced = matches!(self.plan.sampling(), Sampling::Balanced { .. });
-        if steps >= self.plan.steps() || balanced {
+        if steps >= self.plan.steps() || self.plan.draws_ahead() {
             return Ok(None);
         }
-        let mut spec = self.spec.clone();
-        if spec.phases.is_empty() {
-            (spec.sampling.epochs, spec.sampling.steps) = (None, Some(steps));
-        } else {
-            let mut left = steps;
-            for phase in &mut spec.phases {
-                let own = Plan::check_with_masks(&self.spec.in_phase(phase), self.masks)?.steps().min(left);
-                (phase.epochs, phase.steps) = (None, Some(own));
-                left -= own;
-            }
-            spec.phases.retain(|phase| phase.steps != Some(0));
-        }
-        Ok(Some(Plan::check_with_masks(&spec, self.masks)?))
+        Ok(Plan::of_first_steps(self.spec, self.masks, steps)?)
     }
 }

@@ -3,14 +3,7 @@
 use dapple_data::Event;
 use serde::{Deserialize, Serialize};
 
-use crate::digest;
-
-/// What the first line chains to.
-pub(super) const ROOT: &str = "0000000000000000000000000000000000000000000000000000000000000000";
-
-const BEFORE_HASH: &str = "{\"hash\":\"";
-const BEFORE_ENTRY: &str = "\",\"entry\":";
-const END: &str = "}";
+use super::chain;
 
 /// What a run began with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +31,11 @@ pub struct Start {
 }
 
 impl Start {
+    /// Hash of the line that this is, which no other run has: the fingerprint of the data is hidden by a key of the run's own.
+    pub(crate) fn id(&self) -> String {
+        Entry::Start(self.clone()).to_line(chain::ROOT).1
+    }
+
     /// Whether a step may be taken again at no cost: with a seed it releases the same, without privacy nothing is counted on.
     #[must_use]
     pub fn repeats_freely(&self) -> bool {
@@ -110,18 +108,8 @@ impl Entry {
     }
 
     /// The line after one with the hash `previous`, with its own hash.
-    pub(super) fn to_line(&self, previous: &str) -> (String, String) {
+    pub(crate) fn to_line(&self, previous: &str) -> (String, String) {
         // Every entry has a JSON form.
-        let body = serde_json::to_string(self).unwrap_or_default();
-        let hash = digest::of(&[previous.as_bytes(), body.as_bytes()]);
-        (format!("{BEFORE_HASH}{hash}{BEFORE_ENTRY}{body}{END}\n"), hash)
-    }
-
-    /// The hash and the text of the entry of a line without its end; `None` for anything else.
-    pub(super) fn split_line(line: &str) -> Option<(&str, &str)> {
-        let rest = line.strip_prefix(BEFORE_HASH)?;
-        let hash = rest.get(..ROOT.len())?;
-        let body = rest.get(ROOT.len()..)?.strip_prefix(BEFORE_ENTRY)?.strip_suffix(END)?;
-        Some((hash, body))
+        chain::line(&serde_json::to_string(self).unwrap_or_default(), previous)
     }
 }

@@ -4,7 +4,8 @@ use dapple_data::Event;
 use dapple_plan::Plan;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{Entry, ROOT, Start};
+use super::chain::{self, ROOT};
+use super::entry::{Entry, Start};
 use super::error::LedgerError;
 use crate::digest;
 
@@ -52,22 +53,15 @@ impl History {
     /// # Errors
     /// Anything but a chain of entries that fit each other; a last line without its end is no error, see [`History::torn`].
     pub fn read(bytes: &[u8]) -> Result<Self, LedgerError> {
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let (links, whole) = chain::read(bytes)?;
         let mut history: Option<Self> = None;
-        for (index, line) in bytes[..whole].split_inclusive(|&byte| byte == b'\n').enumerate() {
-            let number = index + 1;
-            let broken = LedgerError::Broken { line: number };
-            let text = std::str::from_utf8(&line[..line.len() - 1]).map_err(|_| broken.clone())?;
-            let (hash, body) = Entry::split_line(text).ok_or_else(|| broken.clone())?;
-            let previous = history.as_ref().map_or(ROOT, Self::head);
-            if digest::of(&[previous.as_bytes(), body.as_bytes()]) != hash {
-                return Err(LedgerError::Chain { line: number });
-            }
-            let entry: Entry = serde_json::from_str(body).map_err(|_| broken)?;
+        for link in links {
+            let entry: Entry =
+                serde_json::from_str(link.body).map_err(|_| LedgerError::Broken { line: link.number })?;
             match (&mut history, entry) {
-                (None, Entry::Start(start)) => history = Some(Self::new(start, hash.to_owned())),
+                (None, Entry::Start(start)) => history = Some(Self::new(start, link.hash.to_owned())),
                 (None, _) => return Err(LedgerError::NoStart),
-                (Some(history), entry) => history.accept(&entry, hash.to_owned())?,
+                (Some(history), entry) => history.accept(&entry, link.hash.to_owned())?,
             }
         }
         let mut history = history.ok_or(LedgerError::NoStart)?;
@@ -195,6 +189,12 @@ impl History {
     #[must_use]
     pub fn position(&self) -> (usize, &str) {
         (self.hashes.len(), self.head())
+    }
+
+    /// Hash of the first line, which no other run has: its fingerprint of the data is hidden by a key of its own.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.hashes.first().map_or(ROOT, String::as_str)
     }
 
     /// Whether the ledger goes back to a position that a checkpoint remembers.

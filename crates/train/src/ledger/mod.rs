@@ -5,6 +5,7 @@
 //! stops, the ledger counts every step whose result can have been seen, and at most one block and the steps since the last checkpoint
 //! too many.
 
+pub(crate) mod chain;
 mod entry;
 mod error;
 mod history;
@@ -71,7 +72,7 @@ impl Claim {
 
     /// Begins the ledger; its first line is whole or not there.
     pub(crate) fn begin(mut self, start: Start) -> Result<Ledger, TrainError> {
-        let (line, _) = Entry::Start(start).to_line(entry::ROOT);
+        let (line, _) = Entry::Start(start).to_line(chain::ROOT);
         let written = self.file.set_len(0).and_then(|()| {
             self.file.write_all(line.as_bytes())?;
             self.file.sync_all()

@@ -165,10 +165,11 @@ proptest! {
         let (noise, inclusion) = (f64::from_bits(noise), f64::from_bits(inclusion));
         prop_assume!(noise.is_finite() && inclusion.is_finite());
         let event = Event { noise_multiplier: noise, inclusion_probability: inclusion, ..event() };
-        let (first, hash) = Entry::Start(start(false)).to_line(entry::ROOT);
+        let (first, hash) = Entry::Start(start(false)).to_line(chain::ROOT);
         let (second, _) = Entry::Promise { first: 0, steps: 1, event }.to_line(&hash);
         let text = format!("{first}{second}");
-        let entry: Entry = serde_json::from_str(Entry::split_line(second.trim_end()).unwrap().1).unwrap();
+        let (links, _) = chain::read(text.as_bytes()).unwrap();
+        let entry: Entry = serde_json::from_str(links[1].body).unwrap();
         let read = entry.event().unwrap();
         prop_assert_eq!(read.noise_multiplier.to_bits(), noise.to_bits());
         prop_assert_eq!(read.inclusion_probability.to_bits(), inclusion.to_bits());

@@ -13,6 +13,7 @@ use dapple_graph::weights;
 use dapple_plan::spec::Performance;
 use serde::Serialize;
 
+use crate::budget::{Share, Within};
 use crate::certificate::{RunCertificate, Status};
 use crate::checkpoint::Place;
 use crate::digest;
@@ -20,7 +21,7 @@ use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator};
 use crate::files;
 use crate::folder::Folder;
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{Entry, History, Ledger};
 use crate::lines::Lines;
 use crate::observer::{Event, Observer, StepReport};
 use crate::pace::{self, Engine, Pace};
@@ -29,8 +30,8 @@ use crate::step::{Taken, Trainer};
 use crate::terms::Cost;
 use keys::Keys;
 
-pub(crate) use open::hidden_fingerprint;
 pub use open::{certify, evaluate, evaluate_with};
+pub(crate) use open::{fresh_bytes, hidden_fingerprint, open_run};
 pub use rehearsal::{Completed, Rehearsal, complete};
 
 /// Whoever asks a run to stop waits so long for the end of the steps that are promised, which else are lost.
@@ -63,7 +64,24 @@ pub struct Outcome {
 /// Everything that is wrong with the plan or the data is found before anything is written. A step that fails ends the run; what was
 /// spent is in the ledger.
 pub fn start(request: &Request, out: &Path, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
-    Run::create(Prepared::new(request)?, out)?.carry_through(observer)
+    start_within(request, out, None, observer)
+}
+
+/// As [`start`], counted in a budget before it begins.
+///
+/// # Guarantee
+/// As [`start`]. The budget counts the whole plan before the run's ledger begins, and what the ledger counts once the run has ended in
+/// order.
+///
+/// # Errors
+/// As [`start`], and a run for which the budget has no room; then nothing is written.
+pub fn start_within(
+    request: &Request,
+    out: &Path,
+    budget: Option<&Within>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, TrainError> {
+    Run::create(Prepared::new(request)?, out, budget)?.carry_through(observer)
 }
 
 /// Goes on with a run that was stopped or killed. A run that is complete is left as it is.
@@ -87,7 +105,21 @@ pub fn resume_with(
     performance: &Performance,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, TrainError> {
-    Run::reopen(folder, performance)?.carry_through(observer)
+    resume_within(folder, performance, None, observer)
+}
+
+/// As [`resume_with`], in a budget: where the run is counted in one, that may have been moved here or its total lowered; where it is
+/// not, it is counted from here on.
+///
+/// # Errors
+/// As [`resume_with`], and a run for which the budget has no room.
+pub fn resume_within(
+    folder: &Path,
+    performance: &Performance,
+    budget: Option<&Within>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, TrainError> {
+    Run::reopen(folder, performance, budget)?.carry_through(observer)
 }
 
 /// A run in a process's hands.
@@ -110,6 +142,8 @@ struct Run {
     diagnostics: Lines,
     /// What a user should know before the first step.
     notes: Vec<String>,
+    /// What a budget has set aside for the run.
+    share: Option<Share>,
 }
 
 impl Run {
@@ -131,9 +165,14 @@ impl Run {
             if flow.is_break() || self.step >= steps { Ok(()) } else { self.train(observer, &mut flow) };
         if let Err(error) = trained.and_then(|()| self.close(observer)) {
             self.record_failure(&error);
+            let _ = self.settle();
             return Err(error);
         }
         let certificate = self.certify_end()?;
+        if let Err(error) = self.settle() {
+            let note = format!("the budget counts the whole plan: {error}");
+            let _ = observer.notice(&Event::Warning(&note));
+        }
         let evaluation = self.evaluated.map(|(_, evaluation)| evaluation);
         Ok(Outcome { certificate, updates: self.trainer.updates(), evaluation })
     }
@@ -148,6 +187,15 @@ impl Run {
         if told {
             let _ = self.certify_end();
         }
+    }
+
+    /// Gives back to the budget what was not spent. Where that fails, or never happens, the whole plan stays counted.
+    fn settle(&mut self) -> Result<(), TrainError> {
+        let Some(share) = self.share.take() else { return Ok(()) };
+        let path = self.folder.ledger();
+        let history =
+            History::read(&files::read(&path)?).map_err(|source| TrainError::Ledger { path, source })?;
+        share.settle(&history)
     }
 
     /// Whether all steps of the plan are taken.

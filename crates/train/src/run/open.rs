@@ -9,6 +9,7 @@ use dapple_plan::spec::Performance;
 
 use super::Run;
 use super::keys::Keys;
+use crate::budget::{Reservation, Share, Within};
 use crate::certificate::RunCertificate;
 use crate::checkpoint::Checkpoint;
 use crate::description::ModelDescription;
@@ -26,9 +27,14 @@ use crate::step::Trainer;
 
 impl Run {
     /// A new run. Until its ledger is there, which comes last, there is none, and the folder may be used again.
-    pub(super) fn create(prepared: Prepared, out: &Path) -> Result<Self, TrainError> {
+    pub(super) fn create(
+        prepared: Prepared,
+        out: &Path,
+        budget: Option<&Within>,
+    ) -> Result<Self, TrainError> {
         let mut notes = Vec::new();
         let trainer = Trainer::new(&prepared, &mut notes)?;
+        let room = budget.map(|budget| Reservation::check(budget, &prepared)).transpose()?;
         let folder = Folder::new(out);
         let claim = folder.claim()?;
         folder.write_request(&prepared.spec, &prepared.masks)?;
@@ -36,14 +42,19 @@ impl Run {
         files::write_for(&folder.data_key(), &data_key, Access::Owner)?;
         let (keys, sampling_key) = Keys::begin(&prepared, &folder)?;
         let start = Start { sampling_key, ..start_entry(&prepared, &data_key)? };
+        let share = room.map(|room| room.write(out, &start.id())).transpose()?;
         let ledger = claim.begin(start)?;
-        let mut run = Self::new(folder, prepared, trainer, ledger, keys, notes)?;
+        let mut run = Self { share, ..Self::new(folder, prepared, trainer, ledger, keys, notes)? };
         run.cover()?;
         Ok(run)
     }
 
     /// An old run at the place from which it goes on.
-    pub(super) fn reopen(out: &Path, performance: &Performance) -> Result<Self, TrainError> {
+    pub(super) fn reopen(
+        out: &Path,
+        performance: &Performance,
+        budget: Option<&Within>,
+    ) -> Result<Self, TrainError> {
         let folder = Folder::new(out);
         if !folder.ledger().exists() {
             return Err(TrainError::NoRun { folder: out.to_owned() });
@@ -63,8 +74,11 @@ impl Run {
         // A step taken again with fresh noise would be another release; with a seed, or without privacy, it costs nothing.
         let spent = ledger.history().spent();
         let step = if ledger.history().start().repeats_freely() { from } else { spent };
-        let mut run = Self::new(folder, prepared, trainer, ledger, keys, notes)?;
-        run.step = step;
+        let share = match ledger.history().finished() {
+            true => None,
+            false => Share::again(out, budget, &prepared, ledger.history())?,
+        };
+        let mut run = Self { share, step, ..Self::new(folder, prepared, trainer, ledger, keys, notes)? };
         if !run.ledger.history().finished() {
             if spent > from && step == spent {
                 let lost = spent - from;
@@ -110,6 +124,7 @@ impl Run {
             metrics,
             diagnostics,
             notes,
+            share: None,
         })
     }
 }
@@ -158,6 +173,12 @@ pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Re
         return Err(Checkpoint::misfit(folder.checkpoints()));
     }
     Evaluator::new(&prepared, look)?.evaluate_weights(&prepared, &parameters, &test)
+}
+
+/// A run as it lies in a folder, and what its ledger says.
+pub(crate) fn open_run(folder: &Path) -> Result<(Prepared, History), TrainError> {
+    let (prepared, recovered) = verified(&Folder::new(folder), &Performance::default())?;
+    Ok((prepared, recovered.history))
 }
 
 /// What a user should know of a run that goes on on another machine.
@@ -226,7 +247,7 @@ pub(crate) fn hidden_fingerprint(dataset: &dyn Dataset, key: &[u8]) -> Result<St
 }
 
 /// Bytes from the operating system, by a key that serves nothing else.
-fn fresh_bytes() -> Result<[u8; 32], TrainError> {
+pub(crate) fn fresh_bytes() -> Result<[u8; 32], TrainError> {
     let mut bytes = [0; 32];
     MasterKey::from_os()?.purpose(Purpose::Split).step(0).stream(0).fill_bytes(&mut bytes);
     Ok(bytes)

@@ -16,7 +16,7 @@ fn fail(seed: &str, after: u64) -> (TrainError, RunCertificate, Outcome) {
     common::write_data(folder.path(), "train", 40, 6);
     let request = common::request(folder.path(), &format!("{PLAN}[train]\ncheckpoint_every = 3\n{seed}"));
     let out = folder.path().join("run");
-    let mut run = Run::create(Prepared::new(&request).unwrap(), &out).unwrap();
+    let mut run = Run::create(Prepared::new(&request).unwrap(), &out, None).unwrap();
     run.trainer.fail_after(after);
     let error = run.carry_through(&mut Silent).unwrap_err();
     (error, certify(&out).unwrap(), resume(&out, &mut Silent).unwrap())

@@ -1,0 +1,356 @@
+//! Counting a run before it begins, when it goes on, and when it ends.
+
+use std::path::{Path, PathBuf};
+
+use dapple_data::Dataset;
+use dapple_geometry::Mask;
+use dapple_plan::{Plan, PlanError, PlanSpec, Promise, Release, Repetitions};
+
+use super::Within;
+use super::account::{Account, FORMAT};
+use super::entry::{Entry, Open, Reserved};
+use super::error::BudgetError;
+use super::file::BudgetFile;
+use super::link::Link;
+use super::running::Running;
+use crate::digest::hexadecimal;
+use crate::error::TrainError;
+use crate::files::{self, Access};
+use crate::ledger::History;
+use crate::prepare::Prepared;
+use crate::run::{fresh_bytes, hidden_fingerprint};
+
+/// What is to be counted.
+pub(super) enum Counting {
+    Run(Reserved),
+    Choice { candidates: Vec<Reserved>, law: Repetitions },
+}
+
+/// A budget that has room for a run, and waits for the run's name.
+pub(crate) struct Reservation {
+    file: BudgetFile,
+    total: Option<Entry>,
+    counting: Counting,
+    copy: bool,
+    /// Whether this process will take the steps.
+    in_hand: bool,
+}
+
+impl Reservation {
+    /// Checks that a budget has room for a run. Nothing is written.
+    ///
+    /// # Errors
+    /// A run that would exceed the total, or cannot be priced beside the others.
+    pub(crate) fn check(within: &Within, prepared: &Prepared) -> Result<Self, TrainError> {
+        let mut reservation = Self::of_run(within, prepared)?;
+        reservation.must_fit(within.total)?;
+        Ok(reservation)
+    }
+
+    /// As [`Reservation::check`] for what is spent already: it is counted whether it fits or not.
+    pub(super) fn spent(within: &Within, prepared: &Prepared) -> Result<Self, TrainError> {
+        let reservation = Self::of_run(within, prepared)?;
+        reservation.priced()?;
+        Ok(Self { in_hand: false, ..reservation })
+    }
+
+    fn of_run(within: &Within, prepared: &Prepared) -> Result<Self, TrainError> {
+        if !prepared.private() {
+            return Err(BudgetError::NotPrivate.at(&within.file));
+        }
+        let (spec, masks, plan) = (&prepared.spec, prepared.masks.as_slice(), &prepared.plan);
+        let file = opened(&within.file, &*prepared.data.train, spec, masks, plan)?;
+        let counting = Counting::Run(reserved(spec, masks, plan));
+        Ok(Self { file, total: None, counting, copy: false, in_hand: true })
+    }
+
+    /// As [`Reservation::check`] for a private choice among plans, the first of which begins the budget if none has.
+    pub(crate) fn check_choice(
+        within: &Within,
+        records: &dyn Dataset,
+        candidates: &[(&PlanSpec, &[Mask], &Plan)],
+        law: Repetitions,
+    ) -> Result<Self, TrainError> {
+        let Some((spec, masks, plan)) = candidates.first() else {
+            return Err(BudgetError::Missing.at(&within.file));
+        };
+        let file = opened(&within.file, records, spec, masks, plan)?;
+        let candidates = candidates.iter().map(|(spec, masks, plan)| reserved(spec, masks, plan)).collect();
+        let counting = Counting::Choice { candidates, law };
+        let mut reservation = Self { file, total: None, counting, copy: false, in_hand: false };
+        reservation.must_fit(within.total)?;
+        Ok(reservation)
+    }
+
+    /// The entry in question, priced under the budget's promise.
+    fn priced(&self) -> Result<Option<Release>, TrainError> {
+        let account = self.file.begun()?;
+        let release = match &self.counting {
+            Counting::Run(reserved) => account.restate(reserved, None).map(|plan| plan.map(Release::from)),
+            Counting::Choice { candidates, law } => account.choice(candidates, *law).map(Some),
+        };
+        release.map_err(|error| match error {
+            TrainError::Plan(source @ PlanError::NoTheorem { .. }) => {
+                let relation = account.open.promise.relation.name();
+                BudgetError::NotComposed { relation, problem: source.to_string() }.at(self.file.path())
+            }
+            other => other,
+        })
+    }
+
+    fn must_fit(&mut self, total: Option<f64>) -> Result<(), TrainError> {
+        self.total = stated(&self.file, total)?;
+        fits(&self.file, total, self.priced()?)
+    }
+
+    /// Writes the entry of a run, and the link in its folder. When this returns, every later reading of the budget counts the run.
+    pub(crate) fn write(mut self, run: &Path, id: &str) -> Result<Share, TrainError> {
+        let entry = match self.counting {
+            Counting::Run(reserved) => Entry::Run { run: id.to_owned(), copy: self.copy, reserved },
+            Counting::Choice { candidates, law } => Entry::Choice { candidates, law: law.into() },
+        };
+        let draft = self.file.draft(self.total.into_iter().chain([entry]))?;
+        let (entry, turn) = (draft.hash.clone(), draft.hash.clone());
+        let running = match self.in_hand {
+            true => Running::take(self.file.path(), &entry)?,
+            false => None,
+        };
+        let link = Link { budget: self.file.path().to_owned(), entry, turn, next: None };
+        link.write(run)?;
+        self.file.write(draft)?;
+        Ok(Share { run: run.to_owned(), link, running })
+    }
+}
+
+/// What a budget has set aside for a run that is in this process's hands.
+#[derive(Debug)]
+pub(crate) struct Share {
+    run: PathBuf,
+    link: Link,
+    running: Option<Running>,
+}
+
+impl Share {
+    /// A run goes on: the entry of its folder counts as a whole again, or, where others have gone on from this folder's state, the folder
+    /// is a copy and counts anew. None where no budget counts it. Nothing is written before all is checked.
+    ///
+    /// # Guarantee
+    /// When this returns, the budget counts every step that any copy of the run has taken or will take.
+    ///
+    /// # Errors
+    /// A total that would be exceeded, a copy that no theorem prices beside the other.
+    pub(crate) fn again(
+        run: &Path,
+        within: Option<&Within>,
+        prepared: &Prepared,
+        history: &History,
+    ) -> Result<Option<Self>, TrainError> {
+        let link = Link::read(run)?;
+        let Some(link) = link else {
+            let new = |within| Reservation::check(within, prepared)?.write(run, history.id());
+            return within.map(new).transpose();
+        };
+        // A folder of budgets is not asked again: the run knows which of them counts it.
+        let named = within.map(|within| within.file.as_path()).filter(|path| !path.is_dir());
+        let path = named.unwrap_or(&link.budget);
+        let total = within.and_then(|within| within.total);
+        let mut file = BudgetFile::lock(path, false)?;
+        let account = file.begun()?;
+        let counted = account.find(&link.entry).ok_or_else(|| BudgetError::Unknown.at(path))?;
+        let seen = counted.seen.as_ref().is_none_or(|(lines, head)| history.has_seen(*lines, head));
+        let running = Running::take(file.path(), &link.entry)?;
+        let link = Link { budget: file.path().to_owned(), ..link };
+        let Some(running) = running.filter(|_| seen && link.is_at(&counted.turn)) else {
+            return Self::copy(run, file, total, prepared, history).map(Some);
+        };
+        let mut entries = Vec::from_iter(stated(&file, total)?);
+        if counted.settled.is_some() {
+            // The rest of the plan was given back, and may since have gone to others.
+            let mut others = account.clone();
+            others.counted.retain(|other| other.id != link.entry);
+            let whole = others.restate(&reserved_of(prepared), None)?.map(Release::from);
+            fits_beside(&others, path, total.or(account.total), whole)?;
+        }
+        entries.push(Entry::Again { entry: link.entry.clone() });
+        let link = written(&mut file, run, link, entries)?;
+        Ok(Some(Self { run: run.to_owned(), link, running: Some(running) }))
+    }
+
+    /// A copy of a run folder goes its own way.
+    fn copy(
+        run: &Path,
+        file: BudgetFile,
+        total: Option<f64>,
+        prepared: &Prepared,
+        history: &History,
+    ) -> Result<Self, TrainError> {
+        if prepared.plan.draws_ahead() {
+            return Err(BudgetError::SharedAllocation.at(file.path()));
+        }
+        let counting = Counting::Run(reserved_of(prepared));
+        let mut reservation = Reservation { file, total: None, counting, copy: true, in_hand: true };
+        reservation.must_fit(total)?;
+        reservation.write(run, history.id())
+    }
+
+    /// The process ends its part of the run in order: the entry counts the steps that the ledger does.
+    ///
+    /// # Guarantee
+    /// The run's own ledger, read whole, gives the number; what a process that never got here released stays counted as a whole.
+    ///
+    /// # Errors
+    /// A budget that cannot be written; then the whole plan stays counted.
+    pub(crate) fn settle(self, history: &History) -> Result<(), TrainError> {
+        let mut file = BudgetFile::lock(&self.link.budget, false)?;
+        let (lines, head) = history.position();
+        let entry = Entry::Settled {
+            entry: self.link.entry.clone(),
+            steps: history.spent(),
+            lines,
+            head: head.to_owned(),
+        };
+        written(&mut file, &self.run, self.link, vec![entry])?;
+        if let Some(running) = self.running {
+            running.end();
+        }
+        Ok(())
+    }
+}
+
+/// Writes entries about a run that is counted already. The folder knows both the last line and the next until the next is whole, so
+/// that a crash in between makes no copy of it.
+fn written(
+    file: &mut BudgetFile,
+    run: &Path,
+    mut link: Link,
+    entries: Vec<Entry>,
+) -> Result<Link, TrainError> {
+    let draft = file.draft(entries)?;
+    // After a crash the last line may have been the next one.
+    if let Some(counted) = file.account().and_then(|account| account.find(&link.entry)) {
+        counted.turn.clone_into(&mut link.turn);
+    }
+    link.next = Some(draft.hash.clone());
+    link.write(run)?;
+    let turn = draft.hash.clone();
+    file.write(draft)?;
+    link = Link { turn, next: None, ..link };
+    link.write(run)?;
+    Ok(link)
+}
+
+/// The budget of some records, begun by this plan if there is none.
+fn opened(
+    path: &Path,
+    records: &dyn Dataset,
+    spec: &PlanSpec,
+    masks: &[Mask],
+    plan: &Plan,
+) -> Result<BudgetFile, TrainError> {
+    let mut file = match path.is_dir() {
+        true => in_folder(path, records)?,
+        false => BudgetFile::lock(path, true)?,
+    };
+    match file.account() {
+        Some(account) if !is_about(account, records)? => Err(BudgetError::OtherRecords.at(path)),
+        Some(_) => Ok(file),
+        None => {
+            let key = fresh_bytes()?;
+            let promise = Promise::of(spec, plan)?;
+            let region = promise.region != dapple_plan::spec::RegionSpec::default();
+            file.begin(Open {
+                format: FORMAT,
+                key: hexadecimal(&key),
+                data: hidden_fingerprint(records, hexadecimal(&key).as_bytes())?,
+                records: plan.records(),
+                promise,
+                masks: masks.iter().filter(|_| region).map(Into::into).collect(),
+                delta: plan.delta(),
+            });
+            Ok(file)
+        }
+    }
+}
+
+/// The budget in a folder that is about some records, or a new one.
+fn in_folder(folder: &Path, records: &dyn Dataset) -> Result<BudgetFile, TrainError> {
+    // Two runs that begin at once must not begin two budgets.
+    let path = folder.join("lock");
+    files::refuse_link(&path)?;
+    let failed = |source| TrainError::file(&path, source);
+    let lock =
+        files::options(Access::Owner).create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    let files = super::files_in(folder)?;
+    for path in &files {
+        let file = BudgetFile::lock(path, false)?;
+        if let Some(account) = file.account()
+            && is_about(account, records)?
+        {
+            return Ok(file);
+        }
+    }
+    let mut names = (1..).map(|number: u64| folder.join(format!("{number}.budget")));
+    let free = names.find(|path| !files.contains(path)).unwrap_or_else(|| folder.join("0.budget"));
+    BudgetFile::lock(&free, true)
+}
+
+fn is_about(account: &Account, records: &dyn Dataset) -> Result<bool, TrainError> {
+    Ok(hidden_fingerprint(records, account.open.key.as_bytes())? == account.open.data)
+}
+
+fn reserved(spec: &PlanSpec, masks: &[Mask], plan: &Plan) -> Reserved {
+    Reserved {
+        spec: spec.to_toml(),
+        masks: masks.iter().map(Into::into).collect(),
+        plan: plan.hash().to_owned(),
+        seeded: spec.train.seed.is_some(),
+    }
+}
+
+fn reserved_of(prepared: &Prepared) -> Reserved {
+    reserved(&prepared.spec, &prepared.masks, &prepared.plan)
+}
+
+/// A total as an entry.
+pub(super) fn total(epsilon: f64) -> Result<Entry, BudgetError> {
+    if epsilon > 0.0 && epsilon.is_finite() {
+        Ok(Entry::Total { epsilon })
+    } else {
+        Err(BudgetError::NoEpsilon(epsilon))
+    }
+}
+
+/// A total that was not stated before. One that was is not raised in passing.
+fn stated(file: &BudgetFile, asked: Option<f64>) -> Result<Option<Entry>, TrainError> {
+    let Some(asked) = asked else { return Ok(None) };
+    let wrong = |error: BudgetError| error.at(file.path());
+    let entry = total(asked).map_err(wrong)?;
+    match file.begun()?.total {
+        Some(stated) if asked > stated => Err(wrong(BudgetError::Raised { asked, stated })),
+        Some(stated) if asked == stated => Ok(None),
+        _ => Ok(Some(entry)),
+    }
+}
+
+/// Whether a release fits beside everything that a budget counts.
+fn fits(file: &BudgetFile, total: Option<f64>, release: Option<Release>) -> Result<(), TrainError> {
+    let account = file.begun()?;
+    fits_beside(account, file.path(), total.or(account.total), release)
+}
+
+fn fits_beside(
+    account: &Account,
+    path: &Path,
+    total: Option<f64>,
+    release: Option<Release>,
+) -> Result<(), TrainError> {
+    let epsilon = account.price(release.as_slice())?.epsilon.upper;
+    match total {
+        Some(total) if epsilon > total => {
+            let before = account.price(&[])?.epsilon.upper;
+            Err(BudgetError::Exceeded { epsilon, total, before, delta: account.open.delta }.at(path))
+        }
+        _ => Ok(()),
+    }
+}
