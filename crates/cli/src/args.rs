@@ -9,8 +9,8 @@ use dapple_plan::spec::keys::{KEYS, Key};
 
 use crate::reproduce;
 use crate::verbs::{
-    account, audit, calibrate, completions, demo, eval, inclusion, man, predict, profile, report, sweep,
-    sweep_train, train, verify,
+    account, audit, budget, calibrate, choose, completions, demo, eval, inclusion, man, predict, profile,
+    report, sweep, sweep_train, train, verify,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -39,6 +39,8 @@ pub(crate) enum Verb {
     Demo(demo::Arguments),
     Train(train::Arguments),
     SweepTrain(sweep_train::Arguments),
+    Choose(choose::Arguments),
+    Budget(budget::Arguments),
     Resume(train::ResumeArguments),
     Eval(eval::Arguments),
     Predict(predict::Arguments),

@@ -9,7 +9,7 @@ use dapple_audit::AuditError;
 use dapple_data::DataError;
 use dapple_plan::PlanError;
 use dapple_report::ReportError;
-use dapple_train::TrainError;
+use dapple_train::{BudgetError, TrainError};
 
 use crate::args::Cli;
 
@@ -111,6 +111,11 @@ impl From<TrainError> for Failure {
             | TrainError::NoRun { .. } => {
                 Self::request(message, hint.unwrap_or_else(|| "see `dapple help train`".to_owned()))
             }
+            // A budget that cannot be trusted is no fault of the request; all else it refuses is.
+            TrainError::Budget { source: BudgetError::Broken(_) | BudgetError::Entry { .. }, .. } => {
+                Self::Run { message, hint }
+            }
+            TrainError::Budget { .. } => Self::request(message, hint.unwrap_or_default()),
             _ => Self::Run { message, hint },
         }
     }
@@ -140,7 +145,7 @@ impl From<clap::Error> for Failure {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(error),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::request(
                 "no verb is given",
-                "try `dapple demo`; verbs are account, calibrate, profile, sweep, inclusion, demo, train, sweep-train, resume, eval, predict, report, verify, audit, reproduce, completions, man",
+                "try `dapple demo`; verbs are account, calibrate, profile, sweep, inclusion, demo, train, sweep-train, choose, budget, resume, eval, predict, report, verify, audit, reproduce, completions, man",
             ),
             _ => {
                 let text = error.render().to_string();

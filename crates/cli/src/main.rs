@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod budget;
 mod experiment;
 mod failure;
 mod interrupt;

@@ -18,6 +18,8 @@ fn help_of_every_verb() {
         "demo",
         "train",
         "sweep-train",
+        "choose",
+        "budget",
         "resume",
         "eval",
         "predict",
@@ -50,11 +52,12 @@ fn examples_run_as_shown() {
         }
     }
     // What trains is only read: these stop where the plan or the run is missing.
-    for verb in ["train", "sweep-train", "resume", "eval", "predict", "verify"] {
+    for verb in ["train", "sweep-train", "choose", "budget", "resume", "eval", "predict", "verify"] {
         for example in examples(verb) {
             let run = dapple(&example);
-            let missing =
-                run.stderr.contains("cannot read the plan plan.toml") || run.stderr.contains("no run");
+            let missing = ["cannot read the plan plan.toml", "no run", "no budget"]
+                .iter()
+                .any(|said| run.stderr.contains(said));
             assert!(run.code == 2 && missing, "{example}: {}", run.stderr);
         }
     }

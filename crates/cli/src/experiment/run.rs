@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dapple_plan::PlanSpec;
-use dapple_train::{Measure, Observer, Request, RunCertificate, Score, Status, Verdict};
+use dapple_train::{Measure, Observer, Request, RunCertificate, Score, Status, Verdict, Within};
 
 use crate::failure::Failure;
 use crate::{load, run_page};
@@ -13,12 +13,14 @@ use crate::{load, run_page};
 pub(crate) struct Planned {
     pub(crate) name: String,
     pub(crate) request: Request,
+    /// The budget that it is counted in.
+    pub(crate) budget: Option<Within>,
 }
 
 impl Planned {
     /// A run of a plan whose paths begin in a folder.
     pub(crate) fn new(name: impl Into<String>, request: Request) -> Self {
-        Self { name: name.into(), request: request.in_full() }
+        Self { name: name.into(), request: request.in_full(), budget: None }
     }
 
     /// A run of a plan that names its files in full.
@@ -64,8 +66,11 @@ pub(super) fn carry_through(
     observer: &mut dyn Observer,
 ) -> Result<Finished, Failure> {
     let outcome = match begun {
-        true => dapple_train::resume_with(folder, &planned.request.spec.performance, observer)?,
-        false => dapple_train::start(&planned.request, folder, observer)?,
+        true => {
+            let performance = &planned.request.spec.performance;
+            dapple_train::resume_within(folder, performance, planned.budget.as_ref(), observer)?
+        }
+        false => dapple_train::start_within(&planned.request, folder, planned.budget.as_ref(), observer)?,
     };
     match outcome.certificate.status {
         Status::Finished => Finished::read(outcome.certificate, folder),

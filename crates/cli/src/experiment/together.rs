@@ -167,7 +167,8 @@ fn with_threads(run: &Planned, threads: usize) -> Planned {
     let Request { spec, base, masks } = &run.request;
     let mut spec = spec.clone();
     spec.performance.threads = spec.performance.threads.or(u32::try_from(threads).ok());
-    Planned { name: run.name.clone(), request: Request { spec, base: base.clone(), masks: masks.clone() } }
+    let request = Request { spec, base: base.clone(), masks: masks.clone() };
+    Planned { name: run.name.clone(), request, budget: run.budget.clone() }
 }
 
 /// Shows a run, and ends it when another has failed.

@@ -2,7 +2,9 @@
 
 pub(crate) mod account;
 pub(crate) mod audit;
+pub(crate) mod budget;
 pub(crate) mod calibrate;
+pub(crate) mod choose;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod eval;
@@ -31,6 +33,8 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Train(arguments) => train::run(&arguments),
         Verb::SweepTrain(arguments) => sweep_train::run(&arguments),
+        Verb::Choose(arguments) => choose::run(&arguments),
+        Verb::Budget(arguments) => budget::run(&arguments),
         Verb::Resume(arguments) => train::resume(&arguments),
         Verb::Eval(arguments) => eval::run(&arguments),
         Verb::Predict(arguments) => predict::run(&arguments),

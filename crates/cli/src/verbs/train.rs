@@ -8,6 +8,7 @@ use dapple_train::{Evaluation, Outcome, RunCertificate, Status};
 use serde::Serialize;
 
 use crate::args::Common;
+use crate::budget::BudgetFlags;
 use crate::failure::Failure;
 use crate::load;
 use crate::machine::MachineFlags;
@@ -32,6 +33,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     machine: MachineFlags,
     #[command(flatten)]
+    budget: BudgetFlags,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -45,6 +48,8 @@ pub(crate) struct ResumeArguments {
     folder: PathBuf,
     #[command(flatten)]
     machine: MachineFlags,
+    #[command(flatten)]
+    budget: BudgetFlags,
     /// Prints JSON
     #[arg(long)]
     json: bool,
@@ -61,15 +66,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         request.spec.train.private = Some(false);
     }
     let mut progress = Progress::new(name(&arguments.out), common.quiet);
-    let outcome = dapple_train::start(&request, &arguments.out, &mut progress)?;
+    let budget = arguments.budget.within();
+    let outcome = dapple_train::start_within(&request, &arguments.out, budget.as_ref(), &mut progress)?;
     drop(progress);
     finish(&arguments.out, &outcome, common.json, common.quiet)
 }
 
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<(), Failure> {
     let mut progress = Progress::new(name(&arguments.folder), arguments.quiet);
+    let (performance, budget) = (arguments.machine.performance(), arguments.budget.within());
     let outcome =
-        dapple_train::resume_with(&arguments.folder, &arguments.machine.performance(), &mut progress)?;
+        dapple_train::resume_within(&arguments.folder, &performance, budget.as_ref(), &mut progress)?;
     drop(progress);
     finish(&arguments.folder, &outcome, arguments.json, arguments.quiet)
 }

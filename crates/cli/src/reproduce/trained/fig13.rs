@@ -75,7 +75,7 @@ pub(super) fn outcome(arguments: &Arguments) -> Result<Outcome, Failure> {
         let spec = method.of(plan(flags, level, epsilon.unwrap_or(EPSILONS[0]))?);
         Ok(Request { spec, base: PathBuf::new(), masks: Vec::new() })
     };
-    let runs = experiment::measure(&settings, request, place.path(), flags.jobs(), arguments.quiet)?;
+    let runs = experiment::measure(&settings, request, place.path(), flags.jobs(), None, arguments.quiet)?;
     let plan = plan(flags, Level::Patch, EPSILONS[0])?;
     let steps = runs.first().map_or(0, |run| run.steps);
     let figure = TradeOff {

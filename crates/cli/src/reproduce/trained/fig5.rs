@@ -46,7 +46,7 @@ pub(super) fn outcome(arguments: &Arguments) -> Result<Outcome, Failure> {
         spec.optimiser.learning_rate = learning_rate(flags, setting).or(spec.optimiser.learning_rate);
         Ok(Request { spec: setting.method.of(spec), base: PathBuf::new(), masks: Vec::new() })
     };
-    let runs = experiment::measure(&settings, request, place.path(), flags.jobs(), arguments.quiet)?;
+    let runs = experiment::measure(&settings, request, place.path(), flags.jobs(), None, arguments.quiet)?;
     let figure =
         TradeOff { listed: &LISTED, number: "Figure 5", runs: &runs, task: task(&base), notes: notes(flags) };
     figure.shown(findings)

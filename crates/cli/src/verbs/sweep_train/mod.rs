@@ -10,6 +10,7 @@ use dapple_plan::spec::{DataFormat, RegionSpec};
 use dapple_train::Request;
 
 use crate::args::Common;
+use crate::budget::BudgetFlags;
 use crate::experiment::{self, Level, Method, Setting};
 use crate::failure::Failure;
 use crate::load;
@@ -49,6 +50,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     machine: MachineFlags,
     #[command(flatten)]
+    budget: BudgetFlags,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -70,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         |setting| request(&base, setting, &arguments.set_for),
         &arguments.out,
         arguments.jobs.map(usize::from),
+        arguments.budget.within(),
         arguments.common.quiet,
     )?;
     show::show(&runs, &base.spec, arguments)
@@ -97,6 +101,12 @@ fn budgets(asked: &[f64], base: &Request) -> Result<Vec<f64>, Failure> {
 
 /// Refuses what no run could carry out, before any begins.
 fn refuse(arguments: &Arguments, base: &Request, epsilons: &[f64]) -> Result<(), Failure> {
+    if arguments.budget.within().is_some() && arguments.methods.contains(&Method::NonPrivate) {
+        return Err(Failure::request(
+            "method non-private: a run without privacy has no price that a budget could count",
+            "leave it out of --methods, or leave --budget out",
+        ));
+    }
     let patch = arguments.methods.iter().find(|method| method.level() == Some(Level::Patch));
     if let Some(method) = patch.filter(|_| base.spec.region == RegionSpec::default()) {
         return Err(Failure::request(
