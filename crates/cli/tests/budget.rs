@@ -102,6 +102,8 @@ fn wrong_requests_are_refused() {
     for arguments in [
         "budget nothing.budget",
         "budget plan.toml",
+        "budget /dev/zero",
+        "train plan.toml --out b --budget /dev/zero",
         "budget a --epsilon-total 0",
         "budget some.budget --add a",
         "train plan.toml --out b --epsilon-total 1",

@@ -123,7 +123,7 @@ fn what_would_make_the_price_untrue_is_refused() {
         let run = dapple_with(&arguments, prepare);
         let said = run.stderr.replace(&run.folder.path().display().to_string(), "FOLDER");
         told.push_str(&format!("$ dapple {arguments}\nexit {}\n{said}\n", run.code));
-        assert!(!run.folder.path().join("best/private/runs").exists(), "{arguments}");
+        assert!(!run.folder.path().join("best").exists(), "{arguments}");
         assert!(!run.folder.path().join("some.budget").exists(), "{arguments}");
     }
     snapshot("choose_wrong", &told);

@@ -35,7 +35,8 @@ impl BudgetFile {
         let path = std::path::absolute(path).map_err(|source| TrainError::file(path, source))?;
         let failed = |source| TrainError::file(&path, source);
         let lock = loop {
-            if !create && !path.exists() {
+            // Devices and pipes would never end.
+            if path.exists() != path.is_file() || !(create || path.exists()) {
                 return Err(BudgetError::Missing.at(&path));
             }
             files::refuse_link(&path)?;

@@ -148,6 +148,38 @@ fn what_would_exceed_the_total_is_refused_and_leaves_no_trace() {
 }
 
 #[test]
+fn runs_that_begin_at_once_share_one_total() {
+    let place = Place::new();
+    let mut double = place.request(POISSON);
+    double.spec.set("sampling.steps", "24").unwrap();
+    let total = Some(1.01 * complete(&double).unwrap().certificate.epsilon.upper);
+    let begun = std::thread::scope(|scope| {
+        let begin = |name: &'static str| {
+            let place = &place;
+            scope.spawn(move || place.train(name, POISSON, total, None).is_ok())
+        };
+        let runs = ["a", "b", "c", "d"].map(begin);
+        runs.map(|run| run.join().unwrap()).into_iter().filter(|begun| *begun).count()
+    });
+    assert_eq!((begun, place.entries()), (2, vec![("run", "settled", 12); 2]));
+}
+
+#[test]
+fn a_region_by_a_mask_is_priced_again_from_the_budget_alone() {
+    let place = Place::new();
+    let mut request =
+        place.request(&format!("{POISSON}[region]\nmask = 'mask.pgm'\n[pipeline]\ncrop = [3, 3]\n"));
+    let size = dapple_geometry::Size::named("mask", 6, 6).unwrap();
+    request.masks = vec![dapple_geometry::Mask::from_fn(size, |x, y| x + 2 * y == 4).unwrap()];
+    let within = place.within(None);
+    let outcome = start_within(&request, &place.path("a"), Some(&within), &mut Silent).unwrap();
+    fs::remove_dir_all(place.path("a")).unwrap();
+    let statement = place.statement();
+    assert_eq!(statement.relation, "patch");
+    assert_eq!(statement.epsilon.upper, outcome.certificate.spent.unwrap().epsilon.upper);
+}
+
+#[test]
 fn a_run_that_ends_early_gives_back_the_rest_and_takes_it_again() {
     let place = Place::new();
     let stopped = place.train("a", POISSON, None, Some(3)).unwrap().certificate;

@@ -83,8 +83,9 @@ impl Drawn {
     /// Takes back a draw from which nothing was trained.
     pub(super) fn forget(&self) {
         if self.kept.done.is_empty() {
-            // What stays behind is only drawn, not trained.
+            // Folders go only if nothing else is in them; what stays behind is only drawn, not trained.
             let _ = fs::remove_file(place(&self.folder));
+            let _ = fs::remove_dir(self.folder.join("private")).and_then(|()| fs::remove_dir(&self.folder));
         }
     }
 
