@@ -42,6 +42,17 @@ pub enum AccountingError {
         /// The target.
         epsilon: f64,
     },
+    /// Only a mechanism with bounded losses has an epsilon at delta 0.
+    #[error("delta = 0: the losses of the mechanism have no bound")]
+    NotPure,
+    /// A composition needs longer lattices than are computed.
+    #[error("the composition needs a lattice of {points:.3e} points, above {limit:.3e}")]
+    LatticeTooLong {
+        /// The points it would have.
+        points: f64,
+        /// The most that are computed.
+        limit: f64,
+    },
     /// The privacy loss is so large that no useful bound exists.
     #[error("epsilon is above {limit}: the plan gives no privacy at delta {delta}")]
     EpsilonTooLarge {
@@ -71,6 +82,10 @@ impl AccountingError {
                 "sampling without replacement keeps the number of records: use the replace or patch relation"
             }
             Self::Unreachable { .. } => "raise epsilon or delta, lower the steps, or lower the sample rate",
+            Self::NotPure => "ask at a delta above 0, commonly 1e-5 or one over the number of records",
+            Self::LatticeTooLong { .. } => {
+                "compose fewer different mechanisms, or give distributions with fewer losses"
+            }
             Self::EpsilonTooLarge { .. } => "raise the noise multiplier or lower the steps",
         }
     }

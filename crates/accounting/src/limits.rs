@@ -29,6 +29,17 @@ pub fn delta(value: f64) -> Result<f64> {
     in_range("delta", value, 1e-15, 0.5, "[1e-15, 0.5]")
 }
 
+/// Checks a delta of which a distribution is asked: 0 too, where all losses are bounded, and anything below 1.
+///
+/// # Errors
+/// Neither 0 nor in [1e-15, 1).
+pub fn any_delta(value: f64) -> Result<f64> {
+    if value == 0.0 {
+        return Ok(value);
+    }
+    in_range("delta", value, 1e-15, 1.0_f64.next_down(), "[1e-15, 1)")
+}
+
 /// Checks a number of steps.
 ///
 /// # Errors

@@ -241,7 +241,7 @@ fn bad_numbers_are_refused_by_name() {
         (Pld::poisson_gaussian(1.1, 1.0).unwrap_err(), "sample rate"),
         (Pld::poisson_gaussian(f64::NAN, 1.0).unwrap_err(), "sample rate"),
         (Pld::poisson_gaussian(0.1, 0.0).unwrap_err(), "noise multiplier"),
-        (Pld::identity().epsilon(0.0, PRECISION).unwrap_err(), "delta"),
+        (Pld::identity().epsilon(-0.0001, PRECISION).unwrap_err(), "delta"),
         (Pld::identity().epsilon(1.0, PRECISION).unwrap_err(), "delta"),
         (Pld::identity().delta(-1.0, PRECISION).unwrap_err(), "epsilon"),
         (Pld::identity().delta(f64::NAN, PRECISION).unwrap_err(), "epsilon"),

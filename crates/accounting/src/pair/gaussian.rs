@@ -52,6 +52,6 @@ pub(super) fn outcome_cells(
         below: mass(f64::NEG_INFINITY, first),
         inner: cuts.windows(2).map(|w| mass(w[0], w[1])).collect(),
         above: mass(last, f64::INFINITY),
-        zero_atom: 0.0,
+        infinite: 0.0,
     }
 }

@@ -9,6 +9,7 @@ mod discrete;
 mod gaussian;
 mod laplace;
 mod substitution;
+mod support;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub(crate) use discrete::{Atoms, Discrete};
 pub(crate) use gaussian::Gaussian;
 pub(crate) use laplace::Laplace;
 pub use substitution::{Distances, Participation, Substitution};
+pub(crate) use support::Support;
 
 /// `P`-mass and `Q`-mass of one set of outcomes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -31,6 +33,18 @@ impl Cell {
     fn swapped(self) -> Self {
         Self { p: self.q, q: self.p }
     }
+
+    /// Of `((1-q) Q + q P, Q)`.
+    fn sampled(self, rate: f64) -> Self {
+        Self { p: (1.0 - rate) * self.q + rate * self.p, q: self.q }
+    }
+}
+
+impl Atom {
+    /// Of `(Q, P)`.
+    fn turned(self) -> Self {
+        Self { loss: -self.loss, cell: self.cell.swapped() }
+    }
 }
 
 /// The masses of the loss intervals cut by increasing boundaries `b_0 < .. < b_n`.
@@ -40,10 +54,17 @@ pub(crate) struct Cells {
     pub(crate) below: Cell,
     /// Loss in `(b_i, b_{i+1}]`.
     pub(crate) inner: Vec<Cell>,
-    /// Loss above `b_n`, infinite losses included.
+    /// Loss above `b_n`.
     pub(crate) above: Cell,
-    /// The common mass of `P` and `Q` at loss 0, counted nowhere else.
-    pub(crate) zero_atom: f64,
+    /// `P`-mass at infinite loss where a pair states it, counted nowhere else.
+    pub(crate) infinite: f64,
+}
+
+/// A single loss with masses of its own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Atom {
+    pub(crate) loss: f64,
+    pub(crate) cell: Cell,
 }
 
 /// A coarse picture of a pair: representative losses with their masses, in no particular order.
@@ -86,13 +107,18 @@ pub(crate) enum Pair {
 
 impl Pair {
     pub(crate) fn subsampled(self, rate: f64) -> Self {
-        if rate >= 1.0 { self } else { Self::Subsampled { base: Box::new(self), rate } }
+        match self {
+            _ if rate >= 1.0 => self,
+            Self::Discrete(pair) => Self::Discrete(Arc::new(pair.subsampled(rate))),
+            base => Self::Subsampled { base: Box::new(base), rate },
+        }
     }
 
     pub(crate) fn mirrored(self) -> Self {
         match self {
             // Their losses above and below 0 mirror each other already; Gaussian steps can then be joined into one.
             Self::Gaussian(_) | Self::Laplace(_) | Self::Mirrored(_) => self,
+            Self::Discrete(pair) => Self::Discrete(Arc::new(pair.mirrored())),
             other => Self::Mirrored(Box::new(other)),
         }
     }
@@ -102,19 +128,63 @@ impl Pair {
             // A Gaussian pair and a two-sided pair are their own mirror images.
             Self::Gaussian(_) | Self::Laplace(_) | Self::Mirrored(_) => self,
             Self::Reversed(base) => *base,
+            Self::Discrete(pair) => Self::Discrete(Arc::new(pair.reversed())),
             other => Self::Reversed(Box::new(other)),
         }
     }
 
-    fn is_discrete(&self) -> bool {
+    /// Where its losses end.
+    pub(crate) fn support(&self) -> Support {
         match self {
-            Self::Discrete(_) => true,
-            Self::Subsampled { base, .. } | Self::Mirrored(base) | Self::Reversed(base) => base.is_discrete(),
-            Self::Gaussian(_) | Self::Laplace(_) | Self::Substitution(_) | Self::Ratio(_) => false,
+            Self::Gaussian(_) | Self::Substitution(_) | Self::Ratio(_) => Support::UNBOUNDED,
+            Self::Laplace(pair) => Support::symmetric(pair.epsilon),
+            Self::Discrete(pair) => pair.support,
+            Self::Subsampled { base, rate } => base.support().subsampled(*rate, |loss| log_mix(*rate, loss)),
+            Self::Mirrored(base) => base.support().mirrored(),
+            Self::Reversed(base) => base.support().reversed(),
         }
     }
 
-    /// The masses of the intervals cut by `boundaries`, which must increase strictly.
+    /// How far each loss, and each mass relatively, may be from those of the exact pair.
+    pub(crate) fn errors(&self, side: Side) -> (f64, f64) {
+        match self {
+            Self::Discrete(pair) => {
+                let atoms = pair.atoms(side);
+                (atoms.loss_error, atoms.mass_error)
+            }
+            _ => (0.0, 0.0),
+        }
+    }
+
+    /// Losses that have masses of their own, which [`Pair::cells`] does not count.
+    pub(crate) fn atoms(&self, side: Side) -> Vec<Atom> {
+        match self {
+            Self::Gaussian(_) | Self::Substitution(_) | Self::Ratio(_) => vec![],
+            Self::Laplace(pair) => pair.atoms().into(),
+            Self::Discrete(pair) => pair.top(side).into_iter().collect(),
+            Self::Subsampled { base, rate } => {
+                let sampled =
+                    |Atom { loss, cell }| Atom { loss: log_mix(*rate, loss), cell: cell.sampled(*rate) };
+                base.atoms(side).into_iter().map(sampled).collect()
+            }
+            Self::Reversed(base) => base.atoms(side).into_iter().map(Atom::turned).collect(),
+            Self::Mirrored(base) => {
+                let mut atoms = base.atoms(side);
+                atoms.retain(|atom| atom.loss > 0.0);
+                let above = base.cells(&[0.0], side).above;
+                let positive =
+                    atoms.iter().map(|atom| atom.cell.p + atom.cell.q).sum::<f64>() + above.p + above.q;
+                let mirrored: Vec<Atom> = atoms.iter().copied().map(Atom::turned).collect();
+                atoms.extend(mirrored);
+                // The common mass of P and Q.
+                let rest = (1.0 - positive).max(0.0);
+                atoms.push(Atom { loss: 0.0, cell: Cell { p: rest, q: rest } });
+                atoms
+            }
+        }
+    }
+
+    /// The masses of the intervals cut by `boundaries`, which must increase strictly, without those of [`Pair::atoms`].
     ///
     /// # Guarantee
     /// Each mass has a relative error of at most [`MASS_ERROR`]; an outcome is counted in the cell of its loss up to
@@ -130,17 +200,12 @@ impl Pair {
                 // loss' = ln(1 - q + q e^loss), so loss = ln(1 + (e^loss' - 1) / q).
                 let inner: Vec<f64> = boundaries.iter().map(|b| log_unmix(*rate, *b)).collect();
                 let cells = base.cells(&inner, side);
-                let mix = |c: Cell| Cell { p: (1.0 - rate) * c.q + rate * c.p, q: c.q };
                 Cells {
-                    below: mix(cells.below),
-                    inner: cells.inner.into_iter().map(mix).collect(),
-                    above: mix(cells.above),
-                    zero_atom: cells.zero_atom,
+                    below: cells.below.sampled(*rate),
+                    inner: cells.inner.into_iter().map(|cell| cell.sampled(*rate)).collect(),
+                    above: cells.above.sampled(*rate),
+                    infinite: rate * cells.infinite,
                 }
-            }
-            // The lower discretisation may have lowered losses, which raises Q-masses: read backwards it bounds nothing.
-            Self::Mirrored(base) | Self::Reversed(base) if side == Side::Lower && base.is_discrete() => {
-                Cells { inner: vec![Cell::default(); boundaries.len().saturating_sub(1)], ..Cells::default() }
             }
             Self::Mirrored(base) => mirrored_cells(base, boundaries, side),
             Self::Reversed(base) => {
@@ -150,7 +215,7 @@ impl Pair {
                     below: cells.above.swapped(),
                     inner: cells.inner.into_iter().rev().map(Cell::swapped).collect(),
                     above: cells.below.swapped(),
-                    zero_atom: cells.zero_atom,
+                    infinite: 0.0,
                 }
             }
         }
@@ -167,9 +232,8 @@ impl Pair {
             Self::Subsampled { base, rate } => {
                 let mut probes = base.probe();
                 for probe in &mut probes {
-                    let cell = probe.cell;
                     probe.loss = log_mix(*rate, probe.loss);
-                    probe.cell.p = (1.0 - rate) * cell.q + rate * cell.p;
+                    probe.cell = probe.cell.sampled(*rate);
                 }
                 probes
             }
@@ -208,9 +272,6 @@ fn mirrored_cells(base: &Pair, boundaries: &[f64], side: Side) -> Cells {
     let right = base.cells(&positive, side);
     let left = base.cells(&negative, side);
     let has_zero = boundaries.contains(&0.0);
-    let positive_mass: f64 =
-        right.inner.iter().map(|c| c.p + c.q).sum::<f64>() + right.above.p + right.above.q;
-    let zero_atom = (1.0 - positive_mass).max(0.0);
 
     let mut strips: Vec<Cell> = Vec::with_capacity(boundaries.len() + 2);
     strips.push(left.above.swapped());
@@ -227,15 +288,15 @@ fn mirrored_cells(base: &Pair, boundaries: &[f64], side: Side) -> Cells {
     } else if let Some(last) = strips.last_mut() {
         *last = Cell { p: last.p + right.above.p, q: last.q + right.above.q };
         let above = strips.pop().unwrap_or_default();
-        return split_ends(strips, above, zero_atom);
+        return split_ends(strips, above);
     }
-    split_ends(strips, right.above, zero_atom)
+    split_ends(strips, right.above)
 }
 
-fn split_ends(mut strips: Vec<Cell>, above: Cell, zero_atom: f64) -> Cells {
+fn split_ends(mut strips: Vec<Cell>, above: Cell) -> Cells {
     if strips.is_empty() {
-        return Cells { above, zero_atom, ..Cells::default() };
+        return Cells { above, ..Cells::default() };
     }
     let below = strips.remove(0);
-    Cells { below, inner: strips, above, zero_atom }
+    Cells { below, inner: strips, above, infinite: 0.0 }
 }

@@ -76,7 +76,7 @@ impl Ratio {
         let inner = cuts.map(&mut until).collect();
         let mut above = until(outcomes.cells.len());
         above.p += outcomes.infinite;
-        Cells { below, inner, above, zero_atom: 0.0 }
+        Cells { below, inner, above, infinite: 0.0 }
     }
 
     pub(crate) fn probe(&self) -> Vec<Probe> {

@@ -4,6 +4,7 @@ use super::discretise::discretise;
 use super::lattice::{Grain, Lattice, floor_exponent};
 use super::tilt::{Shape, tail};
 use super::window::Window;
+use crate::error::{AccountingError, Result};
 use crate::numerics::UNIT_ROUNDOFF;
 use crate::numerics::fft::Convolver;
 use crate::pair::{MASS_ERROR, Pair, Side};
@@ -18,6 +19,8 @@ pub(super) struct Grid {
     pub(super) delta: f64,
     /// A bound on the step of the first grid, whatever the deviation.
     pub(super) finest: f64,
+    /// A step of the first grid that is fine enough, whatever the deviation.
+    pub(super) enough: f64,
 }
 
 impl Grid {
@@ -26,6 +29,7 @@ impl Grid {
         let factor = (0.9 * ratio.sqrt()).clamp(0.15, 0.8);
         self.resolution *= factor;
         self.finest *= factor;
+        self.enough *= factor;
     }
 }
 
@@ -38,8 +42,10 @@ pub(super) struct Composed {
     pub(super) lambda: f64,
     pub(super) log_norm: f64,
     pub(super) error: Error,
-    /// `P`-mass at infinite loss.
+    /// `P`-mass at infinite loss: `1 - prod (1 - m)` over all steps.
     pub(super) infinite: f64,
+    /// What of it was cut off.
+    pub(super) cut: f64,
     /// How far rounded cell boundaries may have moved the composed loss.
     pub(super) slack: f64,
     /// Relative rounding of all masses together.
@@ -81,39 +87,57 @@ impl Error {
 const TAIL_BUDGET: f64 = 1e-13;
 /// The longest transform.
 const MAX_LENGTH: f64 = (1 << 21) as f64;
+/// The most points of all first lattices together.
+const MAX_POINTS: usize = 1 << 24;
 
 /// Composes `count_i` steps of each pair.
 ///
 /// # Guarantee
 /// With `Side::Upper`, `delta(eps)` computed from the result with its `error`, `infinite` and `slack` added is never
-/// below that of the exact composition; with `Side::Lower` and these subtracted, never above it.
+/// below that of the exact composition; with `Side::Lower` and its `error` and `slack` subtracted, never above it.
+///
+/// # Errors
+/// [`AccountingError::LatticeTooLong`].
 pub(super) fn compose(
     convolver: &mut Convolver,
     factors: &[(Pair, u64)],
     grid: Grid,
     side: Side,
-) -> Composed {
+) -> Result<Composed> {
     let tail = tail(factors, grid.delta);
     let mut composer = Composer { convolver, grid, side, log_norm: 0.0 };
-    let (mut infinite, mut slack, mut rounding) = (0.0, 0.0, 1e-11);
+    let (mut log_inside, mut cut, mut slack, mut rounding) = (0.0, 0.0, 0.0, 1e-11);
+    let mut points = 0;
     let mut unit = None;
     let mut parts: Vec<Part> = vec![];
     for (pair, count) in factors {
         let shape = Shape::new(pair, grid.lambda, tail);
-        let spacing = shape.spacing((grid.resolution * shape.deviation).min(grid.finest));
+        let step = (grid.resolution * shape.deviation).max(grid.enough).min(grid.finest);
+        let spacing = shape.spacing(step);
         let unit = *unit.get_or_insert(spacing);
         let grain = Grain { unit, exponent: 0 }.not_above(spacing);
         let step = discretise(pair, &shape, grain, grid.resolution, grid.lambda, side);
         let copies = *count as f64;
         composer.log_norm += copies * step.log_norm;
-        infinite += copies * step.infinite;
-        rounding += copies * MASS_ERROR;
+        log_inside += copies * (-(step.infinite + step.cut)).ln_1p();
+        cut += copies * step.cut;
+        let (loss_error, mass_error) = pair.errors(side);
+        rounding += copies * (MASS_ERROR + mass_error);
         // Boundaries are placed to a few roundings of the losses they separate.
-        slack += copies * 16.0 * UNIT_ROUNDOFF * (shape.magnitude + shape.deviation);
-        parts.push(composer.power(step.lattice, *count));
+        slack += copies * (16.0 * UNIT_ROUNDOFF * (shape.magnitude + shape.deviation) + loss_error);
+        points += step.lattice.index.len();
+        if points > MAX_POINTS {
+            return Err(too_long(points as f64, MAX_POINTS as f64));
+        }
+        parts.push(composer.power(step.lattice, *count)?);
     }
-    let Part { lattice, error } = composer.combine(parts);
-    Composed { lattice, lambda: grid.lambda, log_norm: composer.log_norm, error, infinite, slack, rounding }
+    let Part { lattice, error } = composer.combine(parts)?;
+    let (lambda, log_norm, infinite) = (grid.lambda, composer.log_norm, -log_inside.exp_m1());
+    Ok(Composed { lattice, lambda, log_norm, error, infinite, cut, slack, rounding })
+}
+
+fn too_long(points: f64, limit: f64) -> AccountingError {
+    AccountingError::LatticeTooLong { points, limit }
 }
 
 /// A distribution with what has gone wrong in it so far.
@@ -146,7 +170,7 @@ fn radix(count: u64) -> u64 {
 
 impl Composer<'_> {
     /// The `count`-fold convolution of `block`, as digits of the count in a mixed radix.
-    fn power(&mut self, lattice: Lattice, count: u64) -> Part {
+    fn power(&mut self, lattice: Lattice, count: u64) -> Result<Part> {
         let mut block = Part { lattice, error: Error::default() };
         let mut rest: Option<Part> = None;
         let mut remaining = count;
@@ -161,9 +185,9 @@ impl Composer<'_> {
             if digit > 0 || rest.is_some() {
                 let extra = (digit > 0).then(|| (Part { lattice: block.lattice.clone(), ..block }, digit));
                 let factors = rest.into_iter().map(|rest| (rest, 1)).chain(extra).collect();
-                rest = Some(self.convolve(factors, budget, 1.0));
+                rest = Some(self.convolve(factors, budget, 1.0)?);
             }
-            block = self.convolve(vec![(block, radix)], budget, quotient as f64);
+            block = self.convolve(vec![(block, radix)], budget, quotient as f64)?;
             let grain = block.lattice.grain.not_above(self.grid.resolution * block.lattice.moments().1);
             block = self.regrid(block, grain);
             rest = rest.map(|rest| self.regrid(rest, grain));
@@ -172,11 +196,11 @@ impl Composer<'_> {
     }
 
     /// Multiplies the results of different factors on the one lattice that fits their sum.
-    fn combine(&mut self, mut parts: Vec<Part>) -> Part {
+    fn combine(&mut self, mut parts: Vec<Part>) -> Result<Part> {
         if parts.len() == 1
             && let Some(part) = parts.pop()
         {
-            return part;
+            return Ok(part);
         }
         let deviation = parts.iter().map(|part| part.lattice.moments().1.powi(2)).sum::<f64>().sqrt();
         let factors = parts
@@ -197,10 +221,10 @@ impl Composer<'_> {
 
     /// Convolves distributions, `count_i` times each, losing at most `budget` in each tail; the result will be used
     /// `copies` times.
-    fn convolve(&mut self, mut factors: Vec<(Part, u64)>, budget: f64, copies: f64) -> Part {
+    fn convolve(&mut self, mut factors: Vec<(Part, u64)>, budget: f64, copies: f64) -> Result<Part> {
         let coarsest = factors.iter().map(|(part, _)| part.lattice.grain).max_by_key(|grain| grain.exponent);
         let Some(mut grain) = coarsest else {
-            return Part { lattice: Lattice::zero(), error: Error::default() };
+            return Ok(Part { lattice: Lattice::zero(), error: Error::default() });
         };
         let (low, length) = loop {
             factors = factors.into_iter().map(|(part, count)| (self.regrid(part, grain), count)).collect();
@@ -210,7 +234,7 @@ impl Composer<'_> {
             if matches!(factors.as_slice(), [(_, 1)])
                 && let Some((part, _)) = factors.pop()
             {
-                return part;
+                return Ok(part);
             }
             let h = grain.step();
             let windows: Vec<Window> =
@@ -231,7 +255,11 @@ impl Composer<'_> {
             // The heaviest point goes to index 0, where the transform of an atom is exact.
             let heaviest = part.lattice.heaviest();
             offset += count as f64 * part.lattice.offset;
-            origin += count as i64 * heaviest;
+            // Indices are whole numbers of 64 bits.
+            origin = i64::try_from(count)
+                .ok()
+                .and_then(|count| heaviest.checked_mul(count)?.checked_add(origin))
+                .ok_or_else(|| too_long(count as f64 * heaviest as f64, i64::MAX as f64))?;
             let mut values = vec![0.0; length];
             for (&k, &mass) in part.lattice.index.iter().zip(&part.lattice.mass) {
                 values[(k - heaviest).rem_euclid(length as i64) as usize] += mass;
@@ -249,6 +277,6 @@ impl Composer<'_> {
                 lattice.mass.push(mass);
             }
         }
-        Part { lattice, error }
+        Ok(Part { lattice, error })
     }
 }

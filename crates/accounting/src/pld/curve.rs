@@ -59,6 +59,11 @@ impl<'a> Curve<'a> {
         self.untilt(s) * (self.delta[j] - (loss - s).exp_m1() * self.weight[j])
     }
 
+    /// The same with the infinite losses that the steps themselves have.
+    fn ideal(&self, loss: f64) -> f64 {
+        self.computed(loss) + (self.composed.infinite - self.composed.cut).max(0.0)
+    }
+
     /// What truncation and rounding can do to delta at `loss`.
     ///
     /// A tilted mass at `eps + x` enters delta with the weight `e^{-lambda eps} g(x)`, `g(x) = e^{-lambda x} (1 - e^{-x})` for
@@ -86,12 +91,14 @@ impl<'a> Curve<'a> {
                 let loss = epsilon - self.composed.slack;
                 let delta = self.computed(loss) * (1.0 + self.composed.rounding)
                     + self.error(loss)
-                    + self.composed.infinite;
+                    + self.composed.infinite * (1.0 + self.composed.rounding);
                 delta.min(1.0)
             }
             Side::Lower => {
                 let loss = epsilon + self.composed.slack;
-                (self.computed(loss) * (1.0 - self.composed.rounding) - self.error(loss)).max(0.0)
+                let finite =
+                    (self.computed(loss) * (1.0 - self.composed.rounding) - self.error(loss)).max(0.0);
+                finite + self.composed.infinite * (1.0 - self.composed.rounding)
             }
         }
     }
@@ -120,11 +127,11 @@ impl<'a> Curve<'a> {
             Side::Lower => {
                 // Where the errors are small, near the crossing of the computed curve, lower deltas decrease too; any
                 // point at which they still exceed delta is safe.
-                if top <= 0.0 || self.computed(0.0) <= delta {
+                if top <= 0.0 || self.ideal(0.0) <= delta {
                     return Some(0.0);
                 }
                 let crossing =
-                    bisect_condition(0.0, top, BISECTION, |epsilon| self.computed(epsilon) <= delta).1;
+                    bisect_condition(0.0, top, BISECTION, |epsilon| self.ideal(epsilon) <= delta).1;
                 let mut back = BISECTION * crossing;
                 while back < crossing && self.delta(crossing - back) <= delta {
                     back *= 2.0;
@@ -140,15 +147,15 @@ impl<'a> Curve<'a> {
     /// Where the computed curve, without its errors, crosses `delta`.
     pub(super) fn crossing(&self, delta: f64) -> f64 {
         let top = self.delta.len().checked_sub(1).map_or(0.0, |last| self.loss(last));
-        if top <= 0.0 || self.computed(0.0) <= delta {
+        if top <= 0.0 || self.ideal(0.0) <= delta {
             return 0.0;
         }
-        bisect_condition(0.0, top, BISECTION, |epsilon| self.computed(epsilon) <= delta).1
+        bisect_condition(0.0, top, BISECTION, |epsilon| self.ideal(epsilon) <= delta).1
     }
 
     /// Whether the errors are small against delta at `epsilon`, so that this tilt suits it.
     pub(super) fn suits(&self, epsilon: f64) -> bool {
-        self.error(epsilon) + self.composed.infinite <= 1e-4 * self.delta(epsilon)
+        self.error(epsilon) + self.composed.cut <= 1e-4 * self.delta(epsilon)
     }
 }
 

@@ -4,7 +4,7 @@ use super::lattice::{Grain, Lattice, floor_exponent, settle};
 use super::strips::Strips;
 use super::tilt::Shape;
 use crate::numerics::UNIT_ROUNDOFF;
-use crate::pair::{Cell, MASS_ERROR, Pair, Side};
+use crate::pair::{Atom, Cell, MASS_ERROR, Pair, Side};
 
 /// One step on a lattice, tilted and normalised.
 #[derive(Debug, Clone)]
@@ -12,8 +12,10 @@ pub(super) struct Step {
     pub(super) lattice: Lattice,
     /// Logarithm of the factor that normalised the tilted masses.
     pub(super) log_norm: f64,
-    /// `P`-mass sent to infinite loss.
+    /// `P`-mass at infinite loss.
     pub(super) infinite: f64,
+    /// `P`-mass beyond the lattice that was sent to infinite loss.
+    pub(super) cut: f64,
 }
 
 /// Masses below this have lost digits to underflow.
@@ -50,14 +52,24 @@ fn lattice_points(low: i64, high: i64, centre: i64, resolution: f64) -> Vec<i64>
 
 /// The loss to use as lattice point 0 where most of the mass is concentrated within one step of a point: the
 /// barycentre of that mass, a hair lower, so that neither discretisation spreads or moves it.
-fn concentration(pair: &Pair, shape: &Shape, h: f64, side: Side) -> Option<f64> {
+fn concentration(pair: &Pair, atoms: &[Atom], shape: &Shape, h: f64, side: Side) -> Option<f64> {
     settle(shape.mode(h)?, h, |centre| {
         let (from, to) = (centre - h, centre + h);
-        let cells = pair.cells(&[from, to], side);
-        let atom = if from < 0.0 && to >= 0.0 { cells.zero_atom } else { 0.0 };
-        let cell = cells.inner.first().copied().unwrap_or_default();
-        Cell { p: cell.p + atom, q: (cell.q + atom) * centre.exp() }
+        let cell = pair.cells(&[from, to], side).inner.first().copied().unwrap_or_default();
+        let inside = atoms.iter().filter(|atom| from < atom.loss && atom.loss <= to);
+        let Cell { p, q } =
+            inside.fold(cell, |sum, atom| Cell { p: sum.p + atom.cell.p, q: sum.q + atom.cell.q });
+        Cell { p, q: q * centre.exp() }
     })
+}
+
+/// The loss at which all losses end, where a good part of the tilted mass sits right there: as a lattice point it is neither
+/// spread nor moved, so that bounded losses stay within their bound.
+fn edge(atoms: &[Atom], shape: &Shape, lambda: f64) -> Option<f64> {
+    const GOOD_PART: f64 = 0.1;
+    let top = atoms.iter().max_by(|a, b| a.loss.total_cmp(&b.loss))?;
+    let share = (lambda * top.loss + top.cell.p.ln() - shape.log_norm).exp();
+    (top.loss >= shape.high && share >= GOOD_PART).then_some(top.loss)
 }
 
 /// Puts one step on the lattice `grain`.
@@ -74,8 +86,12 @@ pub(super) fn discretise(
     side: Side,
 ) -> Step {
     let h = grain.step();
-    let anchored = concentration(pair, shape, h, side);
-    let offset = anchored.unwrap_or(0.0);
+    let atoms = pair.atoms(side);
+    let anchored = concentration(pair, &atoms, shape, h, side);
+    let edge =
+        edge(&atoms, shape, lambda).filter(|edge| anchored.is_none_or(|centre| (edge - centre).abs() <= h));
+    let anchored = anchored.filter(|_| edge.is_none());
+    let offset = edge.or(anchored).unwrap_or(0.0);
     let index = |loss: f64| ((loss - offset) / h).round() as i64;
     let points = lattice_points(index(shape.low) - 1, index(shape.high) + 1, index(shape.mean), resolution);
     let losses: Vec<f64> = points.iter().map(|&k| offset + k as f64 * h).collect();
@@ -96,26 +112,38 @@ pub(super) fn discretise(
             Side::Lower => (cell.p - scaled - rounding).clamp(0.0, most),
         };
     }
-    if cells.zero_atom > 0.0 {
-        strips.add(0.0, cells.zero_atom);
-    }
     let last = losses.len() - 1;
-    let infinite = match side {
+    let (mut below, mut above, mut at_edge) = (cells.below.p, cells.above.p, 0.0);
+    for Atom { loss, cell } in atoms.into_iter().filter(|atom| atom.cell.p > 0.0) {
+        if Some(loss) == edge {
+            at_edge += cell.p;
+        } else if loss < losses[0] {
+            below += cell.p;
+        } else if loss > losses[last] {
+            above += cell.p;
+        } else {
+            strips.add(loss, cell.p);
+        }
+    }
+    let cut = match side {
         // Losses below the lattice are rounded up to it, those above it to infinity.
         Side::Upper => {
-            strips.points[0] += cells.below.p;
-            cells.above.p * (1.0 + MASS_ERROR)
+            strips.points[0] += below;
+            above * (1.0 + MASS_ERROR)
         }
         // Those below are dropped, those above rounded down.
         Side::Lower => {
-            strips.points[last] += cells.above.p;
+            strips.points[last] += above;
             0.0
         }
     };
     let mut lattice = strips.discretise(0.0, side, anchored.and(origin));
+    if at_edge > 0.0 {
+        lattice.add(0, at_edge);
+    }
     for (k, mass) in lattice.index.iter().zip(&mut lattice.mass) {
         *mass *= (lambda * (offset + *k as f64 * h - shape.mean)).exp();
     }
     let log_norm = lattice.normalise() + lambda * shape.mean;
-    Step { lattice, log_norm, infinite }
+    Step { lattice, log_norm, infinite: cells.infinite, cut }
 }

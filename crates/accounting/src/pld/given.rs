@@ -34,9 +34,21 @@ impl GivenLosses {
         if (sum - 1.0).abs() > ROUNDING {
             return Err(AccountingError::NotADistribution { names: "of the losses", sum });
         }
-        let infinite = self.infinite + (1.0 - sum).max(0.0);
-        let atoms = Atoms { losses, masses, infinite };
-        Ok(Pair::Discrete(Arc::new(Discrete { upper: atoms.clone(), lower: atoms })))
+        // The other distribution has `sum p e^-l` of its mass at these losses.
+        let other: f64 = self.losses.iter().map(|(loss, mass)| mass * (-loss).exp()).sum();
+        if other > 1.0 + ROUNDING {
+            return Err(AccountingError::NotADistribution {
+                names: "that the losses leave to the other data set",
+                sum: other,
+            });
+        }
+        // Less than the rounding of the sum is no mass that is missing, but an error of all masses.
+        let missing = (1.0 - sum).max(0.0);
+        let rounding = (masses.len() as f64 + 2.0) * f64::EPSILON;
+        let (missing, mass_error) = if missing > rounding { (missing, 0.0) } else { (0.0, 2.0 * rounding) };
+        let infinite = self.infinite + missing;
+        let atoms = Atoms { losses, masses, infinite, loss_error: 0.0, mass_error };
+        Ok(Pair::Discrete(Arc::new(Discrete::exact(atoms))))
     }
 }
 

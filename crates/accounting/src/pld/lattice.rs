@@ -59,6 +59,17 @@ impl Lattice {
         self.mass.iter().sum()
     }
 
+    /// Adds mass at an index.
+    pub(super) fn add(&mut self, index: i64, mass: f64) {
+        match self.index.binary_search(&index) {
+            Ok(place) => self.mass[place] += mass,
+            Err(place) => {
+                self.index.insert(place, index);
+                self.mass.insert(place, mass);
+            }
+        }
+    }
+
     /// Divides by the total mass and returns its logarithm.
     pub(super) fn normalise(&mut self) -> f64 {
         let total = self.total();
@@ -114,7 +125,17 @@ impl Lattice {
         let distance = (self.offset - offset) / h;
         let (whole, fraction) = (distance.floor() as i64, distance - distance.floor());
         let slot = |k: i64| (k + whole) >> shift;
-        let (first, last) = (slot(self.index[0]) - 1, slot(self.index[self.index.len() - 1]) + 1);
+        // The ends of all cells that hold mass, and index 0 with its neighbours for the anchor.
+        let mut points: Vec<i64> = vec![];
+        let mut add = |point: i64| {
+            if points.last().is_none_or(|&last| last < point) {
+                points.push(point);
+            }
+        };
+        for &k in &self.index {
+            let slot = slot(k);
+            (slot - 1..=slot + 1).for_each(&mut add);
+        }
         let places: Vec<(f64, f64)> = (0..1_i64 << shift)
             .map(|place| {
                 let above = (place as f64 + fraction) * h;
@@ -123,9 +144,11 @@ impl Lattice {
                 (untilt, untilt * -(-above).exp_m1())
             })
             .collect();
-        let mut strips = Strips::new(grain, offset, (first..=last).collect());
+        let anchor = anchor.and_then(|_| points.binary_search(&0).ok());
+        let mut strips = Strips::new(grain, offset, points);
+        let mut cell = 0;
         for (&k, &mass) in self.index.iter().zip(&self.mass) {
-            let cell = (slot(k) - first) as usize;
+            cell = strips.cell_from(cell, slot(k));
             let place = ((k + whole) - (slot(k) << shift)) as usize;
             if place == 0 && fraction == 0.0 {
                 strips.points[cell] += mass;
@@ -134,7 +157,7 @@ impl Lattice {
                 strips.inner[cell].excess += mass * places[place].1;
             }
         }
-        strips.discretise(lambda, side, anchor.map(|_| -first as usize))
+        strips.discretise(lambda, side, anchor)
     }
 }
 

@@ -3,6 +3,7 @@
 mod compose;
 mod curve;
 mod discretise;
+mod exact;
 mod given;
 mod lattice;
 mod profile;

@@ -140,11 +140,14 @@ impl Pld {
         if rate == 1.0 {
             return Ok(self.clone());
         }
-        let removal = single(&self.remove);
-        let addition = self.add.as_ref().map_or_else(|| removal.clone().reversed(), single);
+        let removal = single(&self.remove)?;
+        let turned = match &self.add {
+            Some(addition) => single(addition)?.reversed(),
+            None => removal.clone(),
+        };
         Ok(Self {
             remove: vec![(removal.subsampled(rate), 1)],
-            add: Some(vec![(addition.reversed().subsampled(rate).reversed(), 1)]),
+            add: Some(vec![(turned.subsampled(rate).reversed(), 1)]),
         })
     }
 
@@ -165,7 +168,7 @@ impl Pld {
         if rate == 1.0 {
             return Ok(self.clone());
         }
-        Ok(Self { remove: vec![(single(&self.remove).subsampled(rate).mirrored(), 1)], add: None })
+        Ok(Self { remove: vec![(single(&self.remove)?.subsampled(rate).mirrored(), 1)], add: None })
     }
 
     fn directions(&self) -> impl Iterator<Item = &Factors> {
@@ -174,10 +177,13 @@ impl Pld {
 
     /// The least epsilon for which the mechanism is `(epsilon, delta)`-private, in a certified bracket.
     ///
+    /// At delta 0 it is the largest loss, of mechanisms whose losses are bounded.
+    ///
     /// # Errors
-    /// A delta out of range, or an epsilon beyond [`limits::MAX_EPSILON`].
+    /// A delta that is neither 0 nor in [1e-15, 1), 0 for a mechanism whose losses are not bounded, or an epsilon beyond
+    /// [`limits::MAX_EPSILON`].
     pub fn epsilon(&self, delta: f64, precision: Precision) -> Result<Bracket> {
-        limits::delta(delta)?;
+        limits::any_delta(delta)?;
         let mut solver = Solver::new(precision);
         let mut result = Bracket::exact(0.0);
         for factors in self.directions() {
@@ -194,7 +200,7 @@ impl Pld {
     /// # Errors
     /// As for [`Pld::epsilon`].
     pub fn epsilon_upper(&self, delta: f64, precision: Precision) -> Result<f64> {
-        limits::delta(delta)?;
+        limits::any_delta(delta)?;
         let mut solver = Solver::new(precision);
         let mut result = 0.0_f64;
         for factors in self.directions() {
@@ -260,7 +266,7 @@ impl Pld {
         let mut solver = Solver::new(precision);
         let mut result = vec![Bracket::exact(0.0); epsilons.len()];
         for factors in self.directions() {
-            for (total, part) in result.iter_mut().zip(solver.profile(factors, epsilons)) {
+            for (total, part) in result.iter_mut().zip(solver.profile(factors, epsilons)?) {
                 *total = total.max(part);
             }
         }
@@ -288,9 +294,9 @@ fn merge(factors: impl Iterator<Item = (Pair, u64)>) -> Factors {
 }
 
 /// The product of factors as one pair, composed numerically where there is more than one.
-fn single(factors: &Factors) -> Pair {
+fn single(factors: &Factors) -> Result<Pair> {
     if let [(pair, 1)] = factors.as_slice() {
-        return pair.clone();
+        return Ok(pair.clone());
     }
-    Pair::Discrete(Arc::new(Solver::new(Precision::default()).materialise(factors)))
+    Ok(Pair::Discrete(Arc::new(Solver::new(Precision::default()).materialise(factors)?)))
 }

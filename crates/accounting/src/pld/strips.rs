@@ -29,6 +29,11 @@ impl Strips {
         Self { grain, offset, index, points: vec![0.0; count], inner: vec![Inner::default(); count] }
     }
 
+    /// The position of the point `index`, at `from` or after it.
+    pub(super) fn cell_from(&self, from: usize, index: i64) -> usize {
+        from + self.index[from..].iter().position(|&point| point == index).unwrap_or(0)
+    }
+
     /// Adds an atom of untilted mass at `loss`, which must lie between the first and the last point.
     pub(super) fn add(&mut self, loss: f64, mass: f64) {
         let h = self.grain.step();

@@ -151,6 +151,8 @@ pub(super) struct Shape {
     pub(super) deviation: f64,
     /// Mean absolute loss.
     pub(super) magnitude: f64,
+    /// `ln E_P[e^{lambda L}]`.
+    pub(super) log_norm: f64,
     /// Losses below this carry a tilted mass of at most the budget.
     pub(super) low: f64,
     /// Losses above this have a `P`-mass of at most the budget.
@@ -183,7 +185,7 @@ impl Shape {
             low = probe.loss;
         }
         let masses = probes.iter().map(|probe| (probe.loss, probe.cell.p)).collect();
-        Self { mean, deviation, magnitude, low, high, masses }
+        Self { mean, deviation, magnitude, log_norm, low, high, masses }
     }
 
     /// A lattice step of at most `step`, but not so small that indices or losses would lose their meaning.

@@ -9,7 +9,7 @@ import mpmath as mp
 import numpy as np
 import scipy
 
-from oracle import contour, exact, lattice, pairs
+from oracle import contour, edges, exact, lattice, pairs
 from settings import COMPOSED
 
 HERE = Path(__file__).parent
@@ -145,6 +145,57 @@ def laplace():
     write("laplace.csv", ["scale", "steps", "epsilon", "delta"], rows)
 
 
+def laplace_edge():
+    """Laplace mechanisms, whole and sampled, where their losses end."""
+    rows = []
+    for steps in [
+        [(1.0, 1.0)] * 3,
+        [(0.25, 1.0)] * 12,
+        [(1.0, 1.0), (0.5, 1.0)],
+        [(2.0, 0.2)] * 2,
+        [(1.0, 0.3), (0.25, 1.0)],
+        [(6.0, 0.01)] * 2,
+    ]:
+        whole = all(step == (steps[0][0], 1.0) for step in steps)
+        directions = [[edges.Laplace(e, q, adding) for e, q in steps] for adding in [False, True]]
+        top = sum(step.atoms()[0][0] for step in directions[0])
+        for below in ["0.5", "0.1", "1e-2", "1e-4", "1e-7", "1e-10", "-1e-9", "-0.1"]:
+            epsilon = float(top - mp.mpf(below))
+            if epsilon <= 0:
+                continue
+            if whole:
+                delta = exact.laplace_delta(1 / steps[0][0], len(steps), epsilon)
+            else:
+                mp.mp.dps = 25
+                delta = max(edges.delta(direction, mp.mpf(epsilon)) for direction in directions)
+                mp.mp.dps = 60
+            rows.append((";".join(f"{e}:{q}" for e, q in steps), repr(epsilon), digits(delta, 18)))
+    write("laplace_edge.csv", ["steps", "epsilon", "delta"], rows)
+
+
+def finite():
+    """Small distributions drawn at random, with infinite losses, by enumeration."""
+    draw = random.Random(20261116)
+    rows = []
+    for case in range(40):
+        steps, names = [], []
+        for _ in range(draw.randrange(1, 5)):
+            # Atoms (p, q) of two distributions; doubles, so that a test reads what was enumerated.
+            count = draw.randrange(2, 5)
+            p = [draw.random() for _ in range(count)]
+            q = [draw.random() for _ in range(count)]
+            infinite = draw.choice([0.0, 0.0, 10 ** draw.uniform(-8, -0.5)])
+            scale = (1 - infinite) / sum(p)
+            losses = sorted((float(mp.log(a * scale / (b / sum(q)))), a * scale) for a, b in zip(p, q))
+            steps += [(losses, infinite)] * draw.choice([1, 1, 2])
+        names = "|".join(";".join(f"{l!r}:{m!r}" for l, m in losses) + f";inf:{inf!r}" for losses, inf in steps)
+        top = sum(losses[-1][0] for losses, _ in steps)
+        for share in [0.0, 0.5, 0.9, 0.999, 1.0, 1.1]:
+            epsilon = max(0.0, share * top)
+            rows.append((names, repr(epsilon), digits(edges.finite(steps, mp.mpf(epsilon)), 20)))
+    write("finite.csv", ["steps", "epsilon", "delta"], rows)
+
+
 def rdp():
     mp.mp.dps = 40
     rows = []
@@ -155,7 +206,7 @@ def rdp():
     mp.mp.dps = 60
 
 
-GENERATORS = [normal_tails, gaussian, single_step, composed, drawn, laplace, rdp]
+GENERATORS = [normal_tails, gaussian, single_step, composed, drawn, laplace, laplace_edge, finite, rdp]
 
 if __name__ == "__main__":
     chosen = sys.argv[1:]
