@@ -2,7 +2,7 @@
 
 A `Plan` says what is protected, how records are drawn, what happens to an image, how much noise there is and for how long.
 `account` prices it; `calibrate` solves it for one unknown; `profile` and `sweep` draw curves; `inclusion_probability` tells how
-likely a crop sees a private region. `Pld` is the algebra beneath.
+likely a crop sees a private region. `Pld` is the algebra beneath, `Rdp` a second opinion.
 
 `dapple.torch` draws records and crops as a plan says; `dapple.opacus` trains with Opacus by a plan; `dapple.dp_accounting`
 exchanges distributions with Google's library. Each needs its library; this module needs none.
@@ -23,6 +23,7 @@ from dapple._dapple import (
     Inclusion,
     Plan,
     Pld,
+    Rdp,
     Sampler,
     __version__,
     account,
@@ -53,6 +54,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "Pld",
+    "Rdp",
     "Sampler",
     "Table",
     "UnreachableError",

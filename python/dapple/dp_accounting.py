@@ -1,4 +1,4 @@
-"""Exchange with Google's dp_accounting: plans as its events, and privacy-loss distributions both ways.
+"""Exchange with Google's dp_accounting: plans as its events, its events as our distributions, and distributions both ways.
 
 >>> import dapple, dapple.dp_accounting
 >>> plan = dapple.Plan(batch=100, records=3000, epochs=1, noise_multiplier=1.0, delta=1e-5)
@@ -16,9 +16,10 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 
 import dapple
+from dapple._events import Accountant, from_event
 from dapple.errors import NoTheoremError, PlanError
 
-__all__ = ["event", "from_pld", "neighboring_relation", "to_pld"]
+__all__ = ["Accountant", "event", "from_event", "from_pld", "neighboring_relation", "to_pld"]
 
 #: A longer lattice takes too long to compose.
 _MOST_PLACES = 1_000_000

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from opacus import GradSampleModule
 from opacus.accountants.accountant import IAccountant
+from opacus.accountants.registry import register_accountant
 from opacus.optimizers import DPOptimizer
 from torch.utils.data import DataLoader, default_collate
 
@@ -24,7 +25,47 @@ import dapple.torch
 from dapple import _sound
 from dapple.errors import NoTheoremError, PlanError, UnsoundPipelineError
 
-__all__ = ["PlanAccountant", "Private", "make_private"]
+__all__ = ["PlanAccountant", "Private", "RecordAccountant", "make_private"]
+
+
+class RecordAccountant(IAccountant):
+    """An Opacus accountant that prices the steps taken, records added or removed, whatever their noise and sample rate.
+
+    Importing this module registers it, so that `opacus.PrivacyEngine(accountant="dapple")` and
+    `opacus.accountants.create_accountant("dapple")` give one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """Counts a step."""
+        if self.history and self.history[-1][:2] == (noise_multiplier, sample_rate):
+            self.history[-1] = (noise_multiplier, sample_rate, self.history[-1][2] + 1)
+        else:
+            self.history.append((noise_multiplier, sample_rate, 1))
+
+    def pld(self) -> dapple.Pld:
+        """The distribution of the steps taken so far."""
+        whole = dapple.Pld.identity()
+        for noise_multiplier, sample_rate, steps in self.history:
+            whole = whole.compose(dapple.Pld.poisson_gaussian(sample_rate, noise_multiplier).self_compose(steps))
+        return whole
+
+    def get_epsilon(self, delta: float, *, precision: float = 0.001, **_: Any) -> float:
+        """Epsilon of the steps taken so far, never too small."""
+        return self.pld().epsilon(delta, precision=precision)
+
+    def __len__(self) -> int:
+        return sum(steps for _, _, steps in self.history)
+
+    @classmethod
+    def mechanism(cls) -> str:
+        return "dapple"
+
+
+# A second import of the module is no error.
+register_accountant(RecordAccountant.mechanism(), RecordAccountant, force=True)
 
 
 class PlanAccountant(IAccountant):
@@ -102,7 +143,7 @@ class PlanAccountant(IAccountant):
 
     @classmethod
     def mechanism(cls) -> str:
-        return "dapple"
+        return "dapple-plan"
 
     def state_dict(self, destination: Any = None) -> Any:
         """The steps taken, and the hash of the plan they belong to."""

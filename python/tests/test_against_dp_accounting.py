@@ -10,8 +10,10 @@ import dapple
 
 pytest.importorskip("dp_accounting", reason="dp_accounting is not installed")
 
+from dp_accounting import dp_event  # noqa: E402
 from dp_accounting.pld import privacy_loss_distribution as google  # noqa: E402
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant  # noqa: E402
+from dp_accounting.privacy_accountant import NeighboringRelation  # noqa: E402
 from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant  # noqa: E402
 
 import dapple.dp_accounting  # noqa: E402
@@ -129,6 +131,55 @@ def test_optimistic_estimates_are_refused():
     hopeful = google.from_gaussian_mechanism(1.0, pessimistic_estimate=False, use_connect_dots=False, value_discretization_interval=1e-2)
     with pytest.raises(dapple.PlanError, match="optimistic"):
         dapple.dp_accounting.from_pld(hopeful)
+
+
+#: Events with a distribution here, by the relation they are read under.
+EVENTS = [
+    (dp_event.GaussianDpEvent(1.3), "ADD_OR_REMOVE_ONE"),
+    (dp_event.GaussianDpEvent(1.3), "REPLACE_ONE"),
+    (dp_event.LaplaceDpEvent(1.5), "ADD_OR_REMOVE_ONE"),
+    (dp_event.DiscreteLaplaceDpEvent(0.4, 3), "ADD_OR_REMOVE_ONE"),
+    (dp_event.RandomizedResponseDpEvent(0.3, 4), "REPLACE_ONE"),
+    (dp_event.RandomizedResponseDpEvent(0.3, 4), "REPLACE_SPECIAL"),
+    (dp_event.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.2, 0.6, 0.2]), "ADD_OR_REMOVE_ONE"),
+    (dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(1.3)), "ADD_OR_REMOVE_ONE"),
+    (dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(1.3)), "REPLACE_ONE"),
+    (dp_event.PoissonSampledDpEvent(0.1, dp_event.LaplaceDpEvent(0.7)), "REPLACE_SPECIAL"),
+]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("event, relation", EVENTS, ids=lambda value: getattr(value, "__name__", type(value).__name__))
+def test_their_events_as_ours(event, relation, count):
+    relation = NeighboringRelation[relation]
+    ours = dapple.dp_accounting.from_event(dp_event.SelfComposedDpEvent(event, count), relation)
+    theirs = PLDAccountant(relation, 1e-4)
+    for _ in range(count):
+        # One by one: of an event composed several times at once, theirs counts randomised response once.
+        theirs.compose(event)
+    for epsilon in (0.0, 0.2, 0.9, 2.0):
+        lower, upper = ours.delta_bracket(epsilon)
+        # Theirs is rounded up by at most a step of the lattice for each event, and by truncation.
+        assert lower <= theirs.get_delta(epsilon) + 1e-12
+        assert theirs.get_delta(epsilon + count * 1e-4) <= upper + 1e-9
+
+
+def test_accountants_take_events_and_plans():
+    plan = dapple.Plan(PLANS["replace"])
+    accountant = dapple.dp_accounting.Accountant(dapple.dp_accounting.neighboring_relation(plan))
+    accountant.compose(dapple.dp_accounting.event(plan))
+    assert accountant.get_epsilon(plan.delta) == plan.account().epsilon
+    fixed = dapple.Plan(PLANS["without replacement"])
+    event = dapple.dp_accounting.event(fixed)
+    assert dapple.dp_accounting.from_event(event, NeighboringRelation.REPLACE_ONE).epsilon(fixed.delta) == fixed.account().epsilon
+
+
+@pytest.mark.parametrize(
+    "event", [dp_event.UnsupportedDpEvent(), dp_event.ZCDpEvent(1.0), dp_event.SingleEpochTreeAggregationDpEvent(1.0, 4)]
+)
+def test_events_without_a_distribution(event):
+    with pytest.raises(dapple.NoTheoremError, match=type(event).__name__):
+        dapple.dp_accounting.from_event(dp_event.ComposedDpEvent([dp_event.NoOpDpEvent(), event]))
 
 
 def test_composition_with_a_mechanism_of_theirs():

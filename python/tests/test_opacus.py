@@ -7,7 +7,7 @@ import pytest
 import dapple
 
 torch = pytest.importorskip("torch", reason="torch is not installed: training with Opacus is not tested")
-pytest.importorskip("opacus", reason="opacus is not installed: training with Opacus is not tested")
+opacus = pytest.importorskip("opacus", reason="opacus is not installed: training with Opacus is not tested")
 
 from torch import nn  # noqa: E402
 
@@ -235,3 +235,27 @@ def test_states_belong_to_a_plan():
     assert len(again) == 1 and again.get_epsilon() == accountant.get_epsilon()
     with pytest.raises(dapple.PlanError, match="another plan"):
         dapple.opacus.PlanAccountant(dapple.Plan(PLAN, batch=7)).load_state_dict(state)
+
+
+def test_the_registry_knows_us():
+    from opacus.accountants import create_accountant
+    from opacus.accountants.utils import get_noise_multiplier
+
+    accountant = create_accountant("dapple")
+    for noise, rate, steps in [(1.0, 0.01, 30), (0.8, 0.01, 20), (1.0, 0.02, 5)]:
+        for _ in range(steps):
+            accountant.step(noise_multiplier=noise, sample_rate=rate)
+    assert len(accountant) == 55 and len(accountant.history) == 3
+    step = dapple.Pld.poisson_gaussian
+    parts = step(0.01, 1.0).self_compose(30).compose(step(0.01, 0.8).self_compose(20)).compose(step(0.02, 1.0).self_compose(5))
+    assert accountant.get_epsilon(1e-5) == parts.epsilon(1e-5)
+    again = create_accountant("dapple")
+    again.load_state_dict(accountant.state_dict())
+    assert again.get_epsilon(delta=1e-5) == accountant.get_epsilon(delta=1e-5)
+    assert create_accountant("dapple").get_epsilon(1e-5) == 0.0
+    # Opacus' own search works with it, and its answer is ours.
+    noise = get_noise_multiplier(target_epsilon=3.0, target_delta=1e-5, sample_rate=0.01, steps=500, accountant="dapple")
+    found = dapple.calibrate("noise_multiplier", epsilon=3, batch=10, records=1000, steps=500, delta=1e-5)
+    # It stops within 0.01 of the target epsilon.
+    assert found.value * (1 - 1e-4) <= noise <= 1.02 * found.value
+    assert opacus.PrivacyEngine(accountant="dapple").accountant.mechanism() == "dapple"

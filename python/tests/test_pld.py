@@ -77,6 +77,84 @@ def test_given_losses():
     assert caught.value.hint
 
 
+def pair(epsilon, delta=0.0):
+    """The pair that every (epsilon, delta)-private mechanism is a post-processing of."""
+    truth = (1 - delta) / (1 + math.exp(-epsilon))
+    return dapple.Pld.from_losses([(-epsilon, 1 - delta - truth), (epsilon, truth)], delta)
+
+
+def test_pure_mechanisms_are_answered_at_their_edge():
+    both = pair(1.0).compose(pair(2.0))
+    assert both.delta(3.0) == 0.0 and both.epsilon(0.0) == 3.0
+    # All at the end: e^3 / ((1 + e) (1 + e^2)), and nothing else between e^2 - e and there.
+    top = 1 / ((1 + math.exp(-1)) * (1 + math.exp(-2)))
+    assert both.epsilon(1e-6) == pytest.approx(3 + math.log1p(-1e-6 / top), rel=1e-9)
+    assert 0 <= both.trade_off([0.1])[0] <= 0.9
+    assert pair(1.0).self_compose(2).epsilon(1e-5) == pytest.approx(2.0, abs=1e-4)
+    laplace = dapple.Pld.laplace(1.0).self_compose(3)
+    assert laplace.delta(3.0) == 0.0 and laplace.epsilon(0.0) == 3.0
+    assert laplace.epsilon(1e-9) == pytest.approx(3.0, abs=1e-8)
+    sampled = dapple.Pld.laplace(2.0).subsample(0.2).self_compose(3)
+    assert sampled.epsilon(1e-14) == pytest.approx(3 * math.log(0.8 + 0.2 * math.exp(2)), rel=1e-3)
+    with pytest.raises(dapple.AccountingError, match="no bound"):
+        dapple.Pld.gaussian(1.0).epsilon(0.0)
+
+
+def test_infinite_losses_are_composed():
+    both = pair(1.0, 0.1).compose(pair(2.0, 0.2))
+    # Murtagh and Vadhan 2016: 1 - 0.9 * 0.8 (1 - what the losses above 2.9 give).
+    finite = (math.exp(3) - math.exp(2.9)) / ((1 + math.e) * (1 + math.exp(2)))
+    lower, upper = both.delta_bracket(2.9)
+    exact = 1 - 0.9 * 0.8 * (1 - finite)
+    assert lower <= exact + 1e-15 and exact - 1e-15 <= upper and upper - lower < 1e-12
+    assert both.epsilon(0.3) == pytest.approx(2.956, abs=1e-3)
+
+
+def test_steps_under_substitution():
+    for plan, step in [
+        (dict(sampling="poisson"), dapple.Pld.poisson_gaussian(0.02, 0.9, relation="replace")),
+        (dict(sampling="without-replacement"), dapple.Pld.fixed_size_gaussian(0.02, 0.9)),
+    ]:
+        plan = dapple.Plan(batch=20, records=1000, steps=50, noise_multiplier=0.9, delta=1e-6, relation="replace", **plan)
+        assert plan.account().epsilon == step.self_compose(50).epsilon(1e-6)
+    with pytest.raises(dapple.PlanError, match="patch"):
+        dapple.Pld.poisson_gaussian(0.02, 0.9, relation="patch")
+
+
+def test_mixtures_of_gaussians():
+    # A sampled Gaussian is a mixture of two; one part alone is a Gaussian; none is nothing.
+    mixed = dapple.Pld.gaussian_mixture(0.9, [0.0, 1.0], [0.98, 0.02])
+    sampled = dapple.Pld.poisson_gaussian(0.02, 0.9)
+    for epsilon in (0.0, 0.1, 1.0, 3.0):
+        assert mixed.delta(epsilon) == pytest.approx(sampled.delta(epsilon), rel=1e-10, abs=1e-18)
+    (low, high), (lower, upper) = (pld.self_compose(100).epsilon_bracket(1e-5) for pld in (mixed, sampled))
+    assert low <= upper and lower <= high
+    assert dapple.Pld.gaussian_mixture(2.0, [3.0], [1.0]).epsilon(1e-5) == dapple.Pld.gaussian(2.0, sensitivity=3.0).epsilon(1e-5)
+    assert dapple.Pld.gaussian_mixture(2.0, [0.0], [1.0]).epsilon(1e-5) == 0.0
+    with pytest.raises(dapple.PlanError, match="probabilities"):
+        dapple.Pld.gaussian_mixture(1.0, [0.0, 1.0], [1.0])
+    with pytest.raises(dapple.AccountingError, match="add up"):
+        dapple.Pld.gaussian_mixture(1.0, [0.0, 1.0], [0.5, 0.4])
+
+
+def test_renyi_curves():
+    orders = [1.5, 2.0, 8.0, 64.0]
+    # Mironov 2017: a mu^2 / 2, and for Laplace noise ln((a e^{(a-1) e} + (a-1) e^{-a e}) / (2 a - 1)) / (a - 1).
+    assert dapple.Rdp.gaussian(2.0).curve(orders) == pytest.approx([order / 8 for order in orders], rel=1e-14)
+    for e in (1e-3, 0.5, 4.0):
+        exact = [
+            math.log((a * math.exp((a - 1) * e) + (a - 1) * math.exp(-a * e)) / (2 * a - 1)) / (a - 1) for a in orders
+        ]
+        # The closed form cancels at small parameters.
+        assert dapple.Rdp.laplace(e).curve(orders) == pytest.approx(exact, rel=1e-9)
+    run = dapple.Rdp.gaussian(2.0).compose(dapple.Rdp.laplace(0.5)).self_compose(3)
+    whole = dapple.Pld.gaussian(2.0).compose(dapple.Pld.laplace(0.5)).self_compose(3)
+    assert run.epsilon(1e-5) >= whole.epsilon_bracket(1e-5)[0]
+    assert run.epsilon(1e-5) <= run.epsilon(1e-5, orders=orders)
+    with pytest.raises(dapple.AccountingError, match="order"):
+        run.curve([1.0])
+
+
 def test_questions_out_of_range():
     with pytest.raises(dapple.AccountingError) as caught:
         dapple.Pld.gaussian(1.0).epsilon(2.0)

@@ -109,10 +109,29 @@ pub fn smallest_real<E>(
     low: f64,
     high: f64,
     target: f64,
+    value: impl FnMut(f64) -> Result<f64, E>,
+) -> Result<Option<f64>, E> {
+    smallest_real_from(1.0, 4.0, (low, high), target, value)
+}
+
+/// The same, first looked for around `start`, in steps of the given factor.
+///
+/// # Guarantee
+/// As for [`smallest_real`].
+///
+/// # Errors
+/// The first error of the function.
+pub fn smallest_real_from<E>(
+    start: f64,
+    factor: f64,
+    (low, high): (f64, f64),
+    target: f64,
     mut value: impl FnMut(f64) -> Result<f64, E>,
 ) -> Result<Option<f64>, E> {
     let excess = |value: f64| excess(value, target);
-    let start = 1.0f64.clamp(low, high);
+    let start = start.clamp(low, high);
+    // Where the edge is not near after all, steps grow.
+    let mut stride = factor;
     let first = excess(value(start)?);
     let (mut above, mut below);
     if first <= 0.0 {
@@ -120,7 +139,8 @@ pub fn smallest_real<E>(
         above = None;
         let mut x = start;
         while x > low {
-            x = (x * 0.25).max(low);
+            x = (x / stride).max(low);
+            stride = (stride * stride).min(4.0).max(factor);
             let e = excess(value(x)?);
             if e > 0.0 {
                 above = Some((x, e));
@@ -133,7 +153,8 @@ pub fn smallest_real<E>(
         let mut found = None;
         let mut x = start;
         while x < high {
-            x = (x * 4.0).min(high);
+            x = (x * stride).min(high);
+            stride = (stride * stride).min(4.0).max(factor);
             let e = excess(value(x)?);
             if e <= 0.0 {
                 found = Some((x, e));

@@ -258,7 +258,65 @@ fn what_no_pair_of_distributions_has_is_refused() {
 #[test]
 fn compositions_that_are_too_long_are_refused() {
     let error = Pld::laplace(1.0).unwrap().self_compose(u64::MAX).epsilon(1e-5, PRECISION).unwrap_err();
-    assert!(!error.hint().is_empty(), "{error}");
+    assert!(!error.hint().is_empty());
+    assert!(matches!(error, AccountingError::OutOfRange { name: "steps", .. }), "{error}");
+}
+
+/// Mixtures by quadrature of `(P - e^eps Q)_+` over the outcomes, by the midpoint rule.
+#[test]
+fn mixtures_of_gaussians_match_quadrature() {
+    for parts in
+        [vec![(0.2, 0.0), (0.6, 1.0), (0.2, 2.0)], vec![(0.9, 0.0), (0.1, 3.0)], vec![(0.5, 0.5), (0.5, 2.5)]]
+    {
+        let pld = Pld::gaussian_mixture(&parts, 1.0).unwrap();
+        let density = |x: f64| (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt();
+        for epsilon in [0.0_f64, 0.3, 1.0, 2.5] {
+            let (mut removed, mut added) = (0.0, 0.0);
+            let step = 1e-4;
+            for i in -120_000..160_000 {
+                let x = (f64::from(i) + 0.5) * step;
+                let p: f64 = parts.iter().map(|(weight, centre)| weight * density(x - centre)).sum();
+                removed += step * (p - epsilon.exp() * density(x)).max(0.0);
+                added += step * (density(x) - epsilon.exp() * p).max(0.0);
+            }
+            let bracket = pld.delta(epsilon, PRECISION).unwrap();
+            let figure = removed.max(added);
+            // The rule is good to the square of its step, and misses the kink by as much.
+            assert!(
+                bracket.lower - 1e-7 <= figure && figure <= bracket.upper + 1e-7,
+                "{parts:?}: {bracket:?} {figure}"
+            );
+            assert!(bracket.width() <= 1e-9, "{bracket:?}");
+        }
+        // Composed: between the Gaussians of the least and of the largest centre, and as exact as any.
+        let bracket = pld.self_compose(7).epsilon(1e-5, PRECISION).unwrap();
+        let largest = parts.iter().map(|part| part.1).fold(0.0, f64::max);
+        let worst = Pld::gaussian(largest, 1.0).unwrap().self_compose(7).epsilon(1e-5, PRECISION).unwrap();
+        assert!(bracket.upper <= worst.upper && bracket.relative_width() <= 2e-3, "{bracket:?} {worst:?}");
+    }
+    // A sampled Gaussian is a mixture of two.
+    let mixed = Pld::gaussian_mixture(&[(0.98, 0.0), (0.02, 1.0)], 0.9).unwrap().self_compose(1000);
+    let sampled = Pld::poisson_gaussian(0.02, 0.9).unwrap().self_compose(1000);
+    let (a, b) = (mixed.epsilon(1e-6, PRECISION).unwrap(), sampled.epsilon(1e-6, PRECISION).unwrap());
+    assert!(
+        (a.upper - b.upper).abs() <= 1e-6 * b.upper && (a.lower - b.lower).abs() <= 1e-6 * b.lower,
+        "{a:?} {b:?}"
+    );
+}
+
+#[test]
+fn steps_under_substitution_are_the_mixtures_of_the_theorem() {
+    for (rate, sigma) in [(0.01, 0.8), (0.3, 2.0), (1.0, 1.5)] {
+        let at = |pld: Pld| pld.self_compose(20).epsilon(1e-6, PRECISION).unwrap();
+        assert_eq!(
+            at(Pld::poisson_gaussian_replace(rate, sigma).unwrap()),
+            at(common::step("poisson-replace", rate, 1.0, sigma))
+        );
+        let fixed = at(Pld::fixed_size_gaussian(rate, sigma).unwrap());
+        let figure = at(common::step("without-replacement-patch", rate, 1.0, sigma));
+        // One pair by two ways.
+        assert!(fixed.lower <= figure.upper && figure.lower <= fixed.upper, "{fixed:?} {figure:?}");
+    }
 }
 
 proptest! {

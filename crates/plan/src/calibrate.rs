@@ -115,6 +115,11 @@ pub fn calibrate(
     Problem { spec, masks, target, precision }.solve(unknown)
 }
 
+/// The precision of a first search.
+const ROUGH: f64 = 1e-2;
+/// How near its answer is to that of the search that counts, as a factor.
+const NEAR: f64 = 1.005;
+
 /// Epsilons too large to report count as infinite.
 fn finite(epsilon: Result<f64, PlanError>) -> Result<f64, PlanError> {
     match epsilon {
@@ -135,7 +140,7 @@ type Answer = (Plan, Value, Option<Pixels>);
 impl Problem<'_> {
     fn solve(&self, unknown: Unknown) -> Result<Calibrated, PlanError> {
         let (plan, value, size) = match unknown {
-            Unknown::NoiseMultiplier => self.noise()?,
+            Unknown::NoiseMultiplier => return self.priced_noise(),
             Unknown::Epochs => self.epochs()?,
             Unknown::Steps => self.steps()?,
             Unknown::Batch => self.batch()?,
@@ -144,6 +149,21 @@ impl Problem<'_> {
         };
         let certificate = plan.price(self.precision)?;
         Ok(Calibrated { solved: Solved { name: unknown.name(), value, size }, plan, certificate })
+    }
+
+    /// The noise with its certificate, by a quick search, and by whole brackets where that did not meet the target.
+    fn priced_noise(&self) -> Result<Calibrated, PlanError> {
+        let priced = |(plan, noise): (Plan, f64)| {
+            let certificate = plan.price(self.precision)?;
+            let solved =
+                Solved { name: Unknown::NoiseMultiplier.name(), value: Value::Real(noise), size: None };
+            Ok(Calibrated { solved, plan, certificate })
+        };
+        match self.noise(Self::quick_epsilon).and_then(priced) {
+            Ok(found) if found.certificate.epsilon.upper <= self.target => Ok(found),
+            Err(error) if !error.is_too_large() => Err(error),
+            _ => priced(self.noise(Self::epsilon)?),
+        }
     }
 
     /// The plan with some keys set.
@@ -160,8 +180,13 @@ impl Problem<'_> {
 
     /// The same from a first grid, in half the time; a certificate only ever refines it downwards.
     fn quick_epsilon(&self, plan: &Plan) -> Result<f64, PlanError> {
+        self.epsilon_to(plan, self.precision)
+    }
+
+    /// The same from a first grid of any precision.
+    fn epsilon_to(&self, plan: &Plan, precision: Precision) -> Result<f64, PlanError> {
         match plan.accountant() {
-            Accountant::Pld => finite(plan.epsilon_upper(self.precision)),
+            Accountant::Pld => finite(plan.epsilon_upper(precision)),
             Accountant::Rdp => self.epsilon(plan),
         }
     }
@@ -200,7 +225,10 @@ impl Problem<'_> {
         PlanError::Unreachable { unknown: unknown.name(), low, high, epsilon: self.target }
     }
 
-    fn noise(&self) -> Result<Answer, PlanError> {
+    fn noise(
+        &self,
+        epsilon: impl Fn(&Self, &Plan) -> Result<f64, PlanError>,
+    ) -> Result<(Plan, f64), PlanError> {
         let (low, high) = NOISE;
         let base = self.plan(|spec| spec.privacy.noise_multiplier = Some(1.0))?;
         // In a schedule the noise of the phases that give none is solved for.
@@ -208,14 +236,15 @@ impl Problem<'_> {
             true => Ok(base.changed(|plan| plan.noise_multiplier = noise_multiplier)),
             false => self.plan(|spec| spec.privacy.noise_multiplier = Some(noise_multiplier)),
         };
-        let full = |noise| self.epsilon(&with(noise)?);
-        let mut found =
-            search::smallest_real(low, high, self.target, |noise| self.quick_epsilon(&with(noise)?))?;
-        if found.map(full).transpose()? > Some(self.target) {
-            found = search::smallest_real(low, high, self.target, full)?;
-        }
-        let noise = found.ok_or_else(|| self.unreachable(Unknown::NoiseMultiplier, low, high))?;
-        Ok((with(noise)?, Value::Real(noise), None))
+        // Most of the way with little precision, which is cheap; the rest in small steps.
+        let rough = Precision { relative: self.precision.relative.max(ROUGH) };
+        let near =
+            search::smallest_real(low, high, self.target, |noise| self.epsilon_to(&with(noise)?, rough))?;
+        let (start, range) = (near.unwrap_or(high), (low, high));
+        let value = |noise| epsilon(self, &with(noise)?);
+        let noise = search::smallest_real_from(start, NEAR, range, self.target, value)?
+            .ok_or_else(|| self.unreachable(Unknown::NoiseMultiplier, low, high))?;
+        Ok((with(noise)?, noise))
     }
 
     fn epochs(&self) -> Result<Answer, PlanError> {
@@ -235,8 +264,8 @@ impl Problem<'_> {
         };
         let most = MAX_STEPS / length;
         let with = |epochs| base.changed(|plan| plan.steps = length * epochs);
-        let found = if let (true, Ok(epoch)) = (self.is_balanced(), with(1).pld()) {
-            // The distribution of an epoch is computed once; other bounds may only be better.
+        let found = if let (Accountant::Pld, Ok(epoch)) = (base.accountant(), with(1).pld()) {
+            // The distribution of an epoch is made once; other bounds may only be better.
             let quick = |epochs| {
                 let upper = epoch.self_compose(epochs).epsilon_upper(base.delta, self.precision);
                 finite(upper.map_err(PlanError::from))
@@ -258,10 +287,8 @@ impl Problem<'_> {
             return Ok((plan, Value::Whole(steps), None));
         }
         let base = self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (None, Some(1)))?;
-        let with = |steps| base.changed(|plan| plan.steps = steps);
-        let found = self.largest(1, MAX_STEPS, |steps| Ok(with(steps)))?;
-        let steps = found.ok_or_else(|| self.unreachable(Unknown::Steps, 1.0, MAX_STEPS as f64))?;
-        Ok((with(steps), Value::Whole(steps), None))
+        let (plan, steps) = self.most_epochs(base, Unknown::Steps)?;
+        Ok((plan, Value::Whole(steps), None))
     }
 
     /// A larger batch shortens the epochs of balanced sampling, in which a record is seen as often as before.

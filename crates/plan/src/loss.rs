@@ -156,7 +156,8 @@ impl Loss {
     pub(crate) fn epsilon_upper(&self, delta: f64, precision: Precision) -> Result<f64, PlanError> {
         match self {
             Self::Distribution { pld, .. } => Ok(pld.epsilon_upper(delta, precision)?),
-            Self::Allocation(_) | Self::Renyi(_) => Ok(self.epsilon(delta, precision)?.epsilon.upper),
+            Self::Allocation(allocation) => Ok(allocation.epsilon_upper(delta, precision)?),
+            Self::Renyi(_) => Ok(self.epsilon(delta, precision)?.epsilon.upper),
         }
     }
 }

@@ -159,7 +159,7 @@ impl Plan {
     /// The upper end alone, for searches.
     pub(crate) fn epsilon_upper(&self, precision: Precision) -> Result<f64, PlanError> {
         if self.is_two_moves()? {
-            return Ok(self.answer(Accountant::Pld, precision)?.epsilon.upper);
+            return self.substituted_upper(precision);
         }
         self.loss(Accountant::Pld)?.epsilon_upper(self.delta, precision)
     }

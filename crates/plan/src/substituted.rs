@@ -30,6 +30,18 @@ impl Plan {
             .ok_or_else(|| PlanError::too_large(self.delta))
     }
 
+    /// The upper end alone, from first grids: for searches.
+    pub(crate) fn substituted_upper(&self, precision: Precision) -> Result<f64, PlanError> {
+        let loss = self.one_move().loss(Accountant::Pld)?;
+        let moves = best_share(&loss, self.delta, precision)?.map(|(_, upper)| upper);
+        let known = match self.known_steps(Accountant::Pld) {
+            Some(loss) => loss.epsilon_upper(self.delta, precision).map(Some).or_else(PlanError::or_none)?,
+            None => None,
+        };
+        let best = [moves, known].into_iter().flatten();
+        best.min_by(f64::total_cmp).ok_or_else(|| PlanError::too_large(self.delta))
+    }
+
     /// The same run, asked about a record that is added or removed.
     pub(crate) fn one_move(&self) -> Self {
         self.changed(|plan| {
@@ -68,19 +80,34 @@ impl Plan {
 /// `P - e^(e1+e2) Q = (P - e^e1 M) + e^e1 (M - e^e2 Q) <= delta1 + e^e1 delta2`, so that `(e1, delta1)` for removal and
 /// `(e2, delta2)` for addition with `delta1 + e^e1 delta2 = delta` give `(e1 + e2, delta)`.
 pub(crate) fn two_moves(loss: &Loss, delta: f64, precision: Precision) -> Result<Option<Answer>, PlanError> {
+    let Some((share, _)) = best_share(loss, delta, precision)? else { return Ok(None) };
+    let at = |delta: f64| loss.epsilon(delta, precision).map(Some).or_else(PlanError::or_none);
+    let Some(removed) = at(share * delta)? else { return Ok(None) };
+    let Some(added) = at(rest(share, delta, removed.epsilon.upper))? else { return Ok(None) };
+    let upper = removed.epsilon.upper + added.epsilon.upper;
+    let bound = removed.bound.map(BalancedBound::in_two_moves);
+    Ok((upper <= limits::MAX_EPSILON)
+        .then_some(Answer { epsilon: EpsilonBracket { lower: None, upper }, bound }))
+}
+
+/// What removal leaves of delta to addition.
+fn rest(share: f64, delta: f64, removed: f64) -> f64 {
+    (1.0 - share) * delta * (-removed).exp()
+}
+
+/// The share of delta that is best spent on removal, by first grids, and the epsilon it gives.
+fn best_share(loss: &Loss, delta: f64, precision: Precision) -> Result<Option<(f64, f64)>, PlanError> {
     let at = |delta: f64| match limits::delta(delta) {
-        Ok(delta) => loss.epsilon(delta, precision).map(Some).or_else(PlanError::or_none),
+        Ok(delta) => loss.epsilon_upper(delta, precision).map(Some).or_else(PlanError::or_none),
         Err(_) => Ok(None),
     };
-    let mut best: Option<Answer> = None;
+    let mut best: Option<(f64, f64)> = None;
     for share in SHARES {
         let Some(removed) = at(share * delta)? else { continue };
-        let rest = (1.0 - share) * delta * (-removed.epsilon.upper).exp();
-        let Some(added) = at(rest)? else { continue };
-        let upper = removed.epsilon.upper + added.epsilon.upper;
-        if upper <= limits::MAX_EPSILON && best.is_none_or(|best| upper < best.epsilon.upper) {
-            let bound = removed.bound.map(BalancedBound::in_two_moves);
-            best = Some(Answer { epsilon: EpsilonBracket { lower: None, upper }, bound });
+        let Some(added) = at(rest(share, delta, removed))? else { continue };
+        let upper = removed + added;
+        if upper <= limits::MAX_EPSILON && best.is_none_or(|(_, best)| upper < best) {
+            best = Some((share, upper));
         }
     }
     Ok(best)

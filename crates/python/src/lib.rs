@@ -13,6 +13,7 @@ mod keywords;
 mod mask;
 mod plan;
 mod pld;
+mod rdp;
 mod request;
 mod sampler;
 mod sweep;
@@ -36,6 +37,8 @@ mod _dapple {
     use crate::plan::PyPlan;
     #[pymodule_export]
     use crate::pld::PyPld;
+    #[pymodule_export]
+    use crate::rdp::PyRdp;
     #[pymodule_export]
     use crate::sampler::Sampler;
     #[pymodule_export]

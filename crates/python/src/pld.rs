@@ -68,10 +68,56 @@ impl PyPld {
         made(py, Pld::laplace(epsilon))
     }
 
-    /// One step of DP-SGD with Poisson sampling, records added or removed.
+    /// One step of DP-SGD with Poisson sampling, records added or removed (`add-remove`) or substituted (`replace`).
     #[staticmethod]
-    fn poisson_gaussian(py: Python<'_>, sample_rate: f64, noise_multiplier: f64) -> PyResult<Self> {
-        made(py, Pld::poisson_gaussian(sample_rate, noise_multiplier))
+    #[pyo3(signature = (sample_rate, noise_multiplier, *, relation: "Literal[\"add-remove\", \"replace\"]" = "add-remove"))]
+    fn poisson_gaussian(
+        py: Python<'_>,
+        sample_rate: f64,
+        noise_multiplier: f64,
+        relation: &str,
+    ) -> PyResult<Self> {
+        match relation {
+            "add-remove" | "add_remove" => made(py, Pld::poisson_gaussian(sample_rate, noise_multiplier)),
+            "replace" => made(py, Pld::poisson_gaussian_replace(sample_rate, noise_multiplier)),
+            other => {
+                let message = format!("relation: there is no step under `{other}` here");
+                Err(errors::raise(
+                    py,
+                    Class::Plan,
+                    &message,
+                    Some("choose add-remove or replace; a plan has the others"),
+                ))
+            }
+        }
+    }
+
+    /// One step of DP-SGD on a sample of fixed size, drawn without replacement, records substituted.
+    #[staticmethod]
+    fn fixed_size_gaussian(py: Python<'_>, sample_rate: f64, noise_multiplier: f64) -> PyResult<Self> {
+        made(py, Pld::fixed_size_gaussian(sample_rate, noise_multiplier))
+    }
+
+    /// The Gaussian mechanism whose sensitivity is drawn: one of `sensitivities`, each with its probability, records added or removed.
+    #[staticmethod]
+    fn gaussian_mixture(
+        py: Python<'_>,
+        noise_multiplier: f64,
+        sensitivities: Vec<f64>,
+        probabilities: Vec<f64>,
+    ) -> PyResult<Self> {
+        if sensitivities.len() != probabilities.len() {
+            let message =
+                format!("{} sensitivities with {} probabilities", sensitivities.len(), probabilities.len());
+            return Err(errors::raise(
+                py,
+                Class::Plan,
+                &message,
+                Some("give each sensitivity its probability"),
+            ));
+        }
+        let parts: Vec<(f64, f64)> = probabilities.into_iter().zip(sensitivities).collect();
+        made(py, Pld::gaussian_mixture(&parts, noise_multiplier))
     }
 
     /// A mechanism known by its losses: pairs of a loss and its probability, losses increasing, and the probability of an infinite
@@ -128,7 +174,8 @@ impl PyPld {
         self.0.is_symmetric()
     }
 
-    /// The least epsilon for which the mechanism is (epsilon, `delta`)-private; never too small.
+    /// The least epsilon for which the mechanism is (epsilon, `delta`)-private; never too small. `delta` is 0 for mechanisms whose
+    /// losses are bounded, or anything from 1e-15 to below 1.
     #[pyo3(signature = (delta, *, precision = 0.001))]
     fn epsilon(&self, py: Python<'_>, delta: f64, precision: f64) -> PyResult<f64> {
         Ok(self.epsilon_bracket(py, delta, precision)?.1)

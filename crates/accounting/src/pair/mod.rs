@@ -1,13 +1,14 @@
 //! Dominating pairs of one step, seen through their privacy loss.
 //!
 //! A pair `(P, Q)` enters the accountant only through the masses that `P` and `Q` give to intervals of the loss
-//! `L = ln dP/dQ`. Pairs are built from a base (Gaussian, Laplace, the substitution mixture, a discrete
+//! `L = ln dP/dQ`. Pairs are built from a base (Gaussian, Laplace, mixtures of Gaussians, a discrete
 //! distribution) by wrappers that keep the domination: Poisson subsampling, mirroring into the two-sided profile
 //! of a symmetric relation, and reversal.
 
 mod discrete;
 mod gaussian;
 mod laplace;
+mod mixture;
 mod substitution;
 mod support;
 
@@ -19,6 +20,7 @@ use crate::partition::Ratio;
 pub(crate) use discrete::{Atoms, Discrete};
 pub(crate) use gaussian::Gaussian;
 pub(crate) use laplace::Laplace;
+pub(crate) use mixture::Mixture;
 pub use substitution::{Distances, Participation, Substitution};
 pub(crate) use support::Support;
 
@@ -88,6 +90,7 @@ pub(crate) enum Side {
 pub(crate) enum Pair {
     Gaussian(Gaussian),
     Laplace(Laplace),
+    Mixture(Arc<Mixture>),
     /// The positive half of the substitution mixture; only meaningful inside `Mirrored`.
     Substitution(Substitution),
     Discrete(Arc<Discrete>),
@@ -133,11 +136,23 @@ impl Pair {
         }
     }
 
+    /// The same, with laws of ratios that are quick to make: upper bounds for searches.
+    pub(crate) fn rough(&self) -> Self {
+        match self {
+            Self::Ratio(pair) => Self::Ratio(pair.rough()),
+            Self::Subsampled { base, rate } => Self::Subsampled { base: Box::new(base.rough()), rate: *rate },
+            Self::Mirrored(base) => Self::Mirrored(Box::new(base.rough())),
+            Self::Reversed(base) => Self::Reversed(Box::new(base.rough())),
+            _ => self.clone(),
+        }
+    }
+
     /// Where its losses end.
     pub(crate) fn support(&self) -> Support {
         match self {
             Self::Gaussian(_) | Self::Substitution(_) | Self::Ratio(_) => Support::UNBOUNDED,
             Self::Laplace(pair) => Support::symmetric(pair.epsilon),
+            Self::Mixture(pair) => pair.support(),
             Self::Discrete(pair) => pair.support,
             Self::Subsampled { base, rate } => base.support().subsampled(*rate, |loss| log_mix(*rate, loss)),
             Self::Mirrored(base) => base.support().mirrored(),
@@ -159,7 +174,7 @@ impl Pair {
     /// Losses that have masses of their own, which [`Pair::cells`] does not count.
     pub(crate) fn atoms(&self, side: Side) -> Vec<Atom> {
         match self {
-            Self::Gaussian(_) | Self::Substitution(_) | Self::Ratio(_) => vec![],
+            Self::Gaussian(_) | Self::Mixture(_) | Self::Substitution(_) | Self::Ratio(_) => vec![],
             Self::Laplace(pair) => pair.atoms().into(),
             Self::Discrete(pair) => pair.top(side).into_iter().collect(),
             Self::Subsampled { base, rate } => {
@@ -193,6 +208,7 @@ impl Pair {
         match self {
             Self::Gaussian(pair) => pair.cells(boundaries),
             Self::Laplace(pair) => pair.cells(boundaries),
+            Self::Mixture(pair) => pair.cells(boundaries),
             Self::Substitution(pair) => pair.cells(boundaries),
             Self::Discrete(pair) => pair.cells(boundaries, side),
             Self::Ratio(pair) => pair.cells(boundaries, side),
@@ -226,6 +242,7 @@ impl Pair {
         match self {
             Self::Gaussian(pair) => pair.probe(),
             Self::Laplace(pair) => pair.probe(),
+            Self::Mixture(pair) => pair.probe(),
             Self::Substitution(pair) => pair.probe(),
             Self::Discrete(pair) => pair.probe(),
             Self::Ratio(pair) => pair.probe(),

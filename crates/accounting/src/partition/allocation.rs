@@ -1,5 +1,7 @@
 //! Random allocation: each record takes part in exactly `k` of `T` steps (balanced iteration subsampling).
 
+use std::sync::OnceLock;
+
 use super::rdp::{Bound, PartitionRdp};
 use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result, in_range};
@@ -37,6 +39,8 @@ pub struct Allocation {
     noise_multiplier: f64,
     epochs: u64,
     composed_pld: Pld,
+    /// Made when they are first asked for.
+    renyi: OnceLock<[(AllocationBound, PartitionRdp); 2]>,
 }
 
 /// Which bound on a random allocation is the best.
@@ -98,7 +102,7 @@ impl Allocation {
                 composed_pld = composed_pld.compose(&rest);
             }
         }
-        Ok(Self { steps, per_record, noise_multiplier, epochs: 1, composed_pld })
+        Ok(Self { steps, per_record, noise_multiplier, epochs: 1, composed_pld, renyi: OnceLock::new() })
     }
 
     /// The allocation drawn afresh in each of `epochs` epochs (D Remark 3.10).
@@ -140,11 +144,31 @@ impl Allocation {
             for (bound, rdp) in self.renyi()? {
                 let epsilon = rdp.epsilon(self.epochs, delta, Conversion::Tight)?.epsilon;
                 if epsilon <= limits::MAX_EPSILON && best.is_none_or(|best| epsilon < best.epsilon.upper) {
-                    best = Some(AllocationAnswer { epsilon: Bracket::exact(epsilon), bound });
+                    best = Some(AllocationAnswer { epsilon: Bracket::exact(epsilon), bound: *bound });
                 }
             }
         }
         best.ok_or(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta })
+    }
+
+    /// The upper end alone, from a first grid: for searches.
+    ///
+    /// # Errors
+    /// As for [`Allocation::epsilon`].
+    pub fn epsilon_upper(&self, delta: f64, precision: Precision) -> Result<f64> {
+        let mut best = match self.pld().epsilon_upper(delta, precision) {
+            Err(AccountingError::EpsilonTooLarge { .. }) => f64::INFINITY,
+            other => other?,
+        };
+        if best.is_infinite() || !self.is_exact() {
+            for (_, rdp) in self.renyi()? {
+                best = best.min(rdp.epsilon(self.epochs, delta, Conversion::Tight)?.epsilon);
+            }
+        }
+        if best > limits::MAX_EPSILON {
+            return Err(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta });
+        }
+        Ok(best)
     }
 
     /// The best of all bounds on delta at `epsilon`, and which it was.
@@ -160,7 +184,7 @@ impl Allocation {
             for (bound, rdp) in self.renyi()? {
                 let delta = rdp.delta(self.epochs, epsilon, Conversion::Tight)?;
                 if delta < best.0.upper {
-                    best = (Bracket::exact(delta), bound);
+                    best = (Bracket::exact(delta), *bound);
                 }
             }
         }
@@ -171,11 +195,15 @@ impl Allocation {
         if self.is_exact() { AllocationBound::Exact } else { AllocationBound::Composition }
     }
 
-    fn renyi(&self) -> Result<[(AllocationBound, PartitionRdp); 2]> {
+    fn renyi(&self) -> Result<&[(AllocationBound, PartitionRdp); 2]> {
+        if let Some(known) = self.renyi.get() {
+            return Ok(known);
+        }
         let of = |bound| PartitionRdp::new(self.steps, self.per_record, self.noise_multiplier, bound);
-        Ok([
+        let made = [
             (AllocationBound::RenyiExact, of(Bound::Exact)?),
             (AllocationBound::RenyiBound, of(Bound::Convexity)?),
-        ])
+        ];
+        Ok(self.renyi.get_or_init(|| made))
     }
 }

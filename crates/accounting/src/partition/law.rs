@@ -219,7 +219,7 @@ impl Law {
 }
 
 /// Where to cut the values of a law.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Spacing {
     /// Width of a cell over the scale of the law at that place.
     pub(super) resolution: f64,

@@ -1,6 +1,9 @@
 //! A pair known through the law of its likelihood ratio.
 
+use std::sync::{Arc, OnceLock};
+
 use super::law::Law;
+use super::lognormal::Mean;
 use crate::pair::{Cell, Cells, Probe, Side};
 
 /// `(P, Q)` through laws of `R = dP/dQ` under `Q` that lie above and below the exact one in convex order.
@@ -9,10 +12,28 @@ use crate::pair::{Cell, Cells, Probe, Side};
 /// `H_a` of the upper law is never below the exact one and that of the lower never above it, in *both* directions: `H_a(P || Q)`
 /// and `H_a(Q || P)` are means of convex functions of `R`. The same holds after Poisson sampling (`1 - q + q R` is affine in
 /// `R`) and in products (a product of convex functions of independent ratios is convex in each).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Ratio {
-    upper: Outcomes,
-    lower: Outcomes,
+    parts: Vec<Part>,
+    /// Made when they are first asked for: a search asks for upper bounds alone.
+    upper: OnceLock<Outcomes>,
+    lower: OnceLock<Outcomes>,
+    rough: OnceLock<Arc<Self>>,
+}
+
+/// One of the laws that a ratio is drawn from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Part {
+    pub(super) probability: f64,
+    pub(super) mean: Mean,
+    /// The distance of a Gaussian pair beside it.
+    pub(super) beside: Option<f64>,
+}
+
+impl PartialEq for Ratio {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts == other.parts
+    }
 }
 
 /// Outcomes by increasing loss.
@@ -25,42 +46,35 @@ struct Outcomes {
 }
 
 impl Ratio {
-    /// The ratio of a mixture whose parts are told apart: one of several, each given by its probability and its laws from above
-    /// and below.
+    /// The ratio of a mixture whose parts are told apart: one of several, each with its probability.
     ///
     /// # Guarantee
     /// `E f(R)` of a mixture is the mean of those of its parts, so that it keeps the convex order.
-    pub(super) fn mixture(parts: impl Iterator<Item = (f64, [Law; 2])>) -> Self {
-        let (mut upper, mut lower) = (vec![], vec![]);
-        for (probability, [above, below]) in parts {
-            upper.push((probability, above));
-            lower.push((probability, below));
-        }
-        Self::new(Law::mixture(upper), Law::mixture(lower))
+    pub(super) fn mixture(parts: Vec<Part>) -> Self {
+        Self { parts, upper: OnceLock::new(), lower: OnceLock::new(), rough: OnceLock::new() }
     }
 
-    /// Rounding errors are relative errors of atoms, whose ratios are exact: scaling `P` and `Q` together by
-    /// `1 + error` (upper) or `1 - error` (lower) covers them, since `H_a` is linear in that scale.
-    fn new(upper: Law, lower: Law) -> Self {
-        let outcomes = |law: Law, sign: f64| {
-            let scale = (1.0 + sign * law.rounding).max(0.0);
-            let cells =
-                law.values.iter().zip(&law.masses).map(|(r, m)| Cell { p: scale * r * m, q: scale * m });
-            Outcomes {
-                // A ratio of 0 stays above a boundary at minus infinity, which stands for losses that sampling makes impossible.
-                losses: law.values.iter().map(|r| r.ln().max(f64::MIN)).collect(),
-                cells: cells.collect(),
-                infinite: if sign > 0.0 { scale * law.escaped } else { 0.0 },
-            }
-        };
-        Self { upper: outcomes(upper, 1.0), lower: outcomes(lower, -1.0) }
+    /// The same from wider cells: bounds in the same order, in a fraction of the time.
+    pub(crate) fn rough(&self) -> Arc<Self> {
+        let rough = |part: &Part| Part { mean: part.mean.rough(), ..*part };
+        self.rough.get_or_init(|| Arc::new(Self::mixture(self.parts.iter().map(rough).collect()))).clone()
     }
 
     fn outcomes(&self, side: Side) -> &Outcomes {
-        match side {
+        let known = match side {
             Side::Upper => &self.upper,
             Side::Lower => &self.lower,
-        }
+        };
+        known.get_or_init(|| {
+            let law = |part: &Part| match part.beside {
+                Some(mu) => part.mean.law_beside(mu, side),
+                None => part.mean.law(side),
+            };
+            Outcomes::new(
+                Law::mixture(self.parts.iter().map(|part| (part.probability, law(part))).collect()),
+                side,
+            )
+        })
     }
 
     pub(crate) fn cells(&self, boundaries: &[f64], side: Side) -> Cells {
@@ -81,14 +95,33 @@ impl Ratio {
 
     pub(crate) fn probe(&self) -> Vec<Probe> {
         const COUNT: usize = 2000;
-        let stride = self.upper.cells.len().div_ceil(COUNT).max(1);
-        self.upper
-            .cells
+        let cells = &self.outcomes(Side::Upper).cells;
+        let stride = cells.len().div_ceil(COUNT).max(1);
+        cells
             .chunks(stride)
             .map(sum)
             .filter(|cell| cell.p > 0.0 && cell.q > 0.0)
             .map(|cell| Probe { loss: (cell.p / cell.q).ln(), cell })
             .collect()
+    }
+}
+
+impl Outcomes {
+    /// Rounding errors are relative errors of atoms, whose ratios are exact: scaling `P` and `Q` together by
+    /// `1 + error` (upper) or `1 - error` (lower) covers them, since `H_a` is linear in that scale.
+    fn new(law: Law, side: Side) -> Self {
+        let sign = match side {
+            Side::Upper => 1.0,
+            Side::Lower => -1.0,
+        };
+        let scale = (1.0 + sign * law.rounding).max(0.0);
+        let cells = law.values.iter().zip(&law.masses).map(|(r, m)| Cell { p: scale * r * m, q: scale * m });
+        Self {
+            // A ratio of 0 stays above a boundary at minus infinity, which stands for losses that sampling makes impossible.
+            losses: law.values.iter().map(|r| r.ln().max(f64::MIN)).collect(),
+            cells: cells.collect(),
+            infinite: if sign > 0.0 { scale * law.escaped } else { 0.0 },
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::lognormal::Mean;
-use super::ratio::Ratio;
+use super::ratio::{Part, Ratio};
 use crate::error::{Result, adds_up_to_one, in_range};
 use crate::limits;
 use crate::pair::Pair;
@@ -115,8 +115,13 @@ impl Pld {
         let partitions = merged(partitions)?;
         let norms = Norms::new(split_norm, nonsplit_norm, noise_multiplier)?;
         let gaussian = |multiplier: f64| Self::gaussian(1.0, multiplier);
-        let means = |sigma: f64| {
-            partitions.iter().map(move |part| (part.probability, Mean::new(1.0 / sigma, part.submodels)))
+        let ratio = |sigma: f64, beside: Option<f64>| {
+            let part = |&Partition { probability, submodels }: &Partition| Part {
+                probability,
+                mean: Mean::new(1.0 / sigma, submodels),
+                beside,
+            };
+            Ratio::mixture(partitions.iter().map(part).collect())
         };
         let whole = partitions.iter().all(|partition| partition.submodels == 1);
         let ratio = match (norms.split_multiplier, norms.nonsplit_multiplier) {
@@ -124,10 +129,8 @@ impl Pld {
             (Some(multiplier), None) if whole => return gaussian(multiplier),
             (None, Some(multiplier)) => return gaussian(multiplier),
             (None, None) => return Ok(Self::identity()),
-            (Some(split), Some(shared)) => {
-                Ratio::mixture(means(split).map(|(p, mean)| (p, mean.laws_beside(1.0 / shared))))
-            }
-            (Some(split), None) => Ratio::mixture(means(split).map(|(p, mean)| (p, mean.laws()))),
+            (Some(split), Some(shared)) => ratio(split, Some(1.0 / shared)),
+            (Some(split), None) => ratio(split, None),
         };
         Ok(Self::asymmetric(Pair::Ratio(Arc::new(ratio))))
     }

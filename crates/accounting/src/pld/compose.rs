@@ -7,7 +7,7 @@ use super::window::Window;
 use crate::error::{AccountingError, Result};
 use crate::numerics::UNIT_ROUNDOFF;
 use crate::numerics::fft::Convolver;
-use crate::pair::{MASS_ERROR, Pair, Side};
+use crate::pair::{Atom, MASS_ERROR, Pair, Side};
 
 /// How finely and with which tilt to compose.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +50,10 @@ pub(super) struct Composed {
     pub(super) slack: f64,
     /// Relative rounding of all masses together.
     pub(super) rounding: f64,
+    /// Points that were transformed on the way.
+    pub(super) work: f64,
+    /// Whether a lattice had to be coarser than the grid asked for, so that a finer grid would change nothing.
+    pub(super) limited: bool,
 }
 
 /// What truncation and Fourier rounding did to tilted masses.
@@ -105,7 +109,7 @@ pub(super) fn compose(
     side: Side,
 ) -> Result<Composed> {
     let tail = tail(factors, grid.delta);
-    let mut composer = Composer { convolver, grid, side, log_norm: 0.0 };
+    let mut composer = Composer { convolver, grid, side, log_norm: 0.0, work: 0.0, limited: false };
     let (mut log_inside, mut cut, mut slack, mut rounding) = (0.0, 0.0, 0.0, 1e-11);
     let mut points = 0;
     let mut unit = None;
@@ -114,7 +118,7 @@ pub(super) fn compose(
         let shape = Shape::new(pair, grid.lambda, tail);
         let step = (grid.resolution * shape.deviation).max(grid.enough).min(grid.finest);
         let spacing = shape.spacing(step);
-        let unit = *unit.get_or_insert(spacing);
+        let unit = *unit.get_or_insert_with(|| aligned(&pair.atoms(side), spacing));
         let grain = Grain { unit, exponent: 0 }.not_above(spacing);
         let step = discretise(pair, &shape, grain, grid.resolution, grid.lambda, side);
         let copies = *count as f64;
@@ -124,7 +128,8 @@ pub(super) fn compose(
         let (loss_error, mass_error) = pair.errors(side);
         rounding += copies * (MASS_ERROR + mass_error);
         // Boundaries are placed to a few roundings of the losses they separate.
-        slack += copies * (16.0 * UNIT_ROUNDOFF * (shape.magnitude + shape.deviation) + loss_error);
+        slack +=
+            copies * (16.0 * UNIT_ROUNDOFF * (shape.magnitude + shape.deviation) + loss_error + step.moved);
         points += step.lattice.index.len();
         if points > MAX_POINTS {
             return Err(too_long(points as f64, MAX_POINTS as f64));
@@ -132,8 +137,18 @@ pub(super) fn compose(
         parts.push(composer.power(step.lattice, *count)?);
     }
     let Part { lattice, error } = composer.combine(parts)?;
-    let (lambda, log_norm, infinite) = (grid.lambda, composer.log_norm, -log_inside.exp_m1());
-    Ok(Composed { lattice, lambda, log_norm, error, infinite, cut, slack, rounding })
+    let Composer { log_norm, work, limited, .. } = composer;
+    let (lambda, infinite) = (grid.lambda, -log_inside.exp_m1());
+    Ok(Composed { lattice, lambda, log_norm, error, infinite, cut, slack, rounding, work, limited })
+}
+
+/// A step of at most `spacing` of which the least gap between single losses is a multiple, so that all of them lie on one lattice.
+fn aligned(atoms: &[Atom], spacing: f64) -> f64 {
+    let mut losses: Vec<f64> = atoms.iter().map(|atom| atom.loss).collect();
+    losses.sort_by(f64::total_cmp);
+    let gaps = losses.windows(2).map(|pair| pair[1] - pair[0]);
+    let gap = gaps.filter(|gap| *gap >= spacing).fold(f64::INFINITY, f64::min);
+    if gap.is_finite() { gap / (gap / spacing).ceil() } else { spacing }
 }
 
 fn too_long(points: f64, limit: f64) -> AccountingError {
@@ -152,6 +167,8 @@ struct Composer<'a> {
     side: Side,
     /// Logarithm of all factors that normalisation took out.
     log_norm: f64,
+    work: f64,
+    limited: bool,
 }
 
 /// Steps taken in the first of the stages left: about the root of the count, a divisor of it where there is one near.
@@ -245,7 +262,9 @@ impl Composer<'_> {
                 break (low, Convolver::good_length((high - low) as usize + 4));
             }
             grain = grain.coarser_by(floor_exponent((high - low) / MAX_LENGTH) + 1);
+            self.limited = true;
         };
+        self.work += length as f64;
 
         let mut error = Error { truncated: 2.0 * budget, rounding: 0.0 };
         let (mut offset, mut origin) = (0.0, 0);
@@ -278,5 +297,28 @@ impl Composer<'_> {
             }
         }
         Ok(Part { lattice, error })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_that_overflow_are_refused() {
+        let grid = Grid { resolution: 0.03, lambda: 0.0, delta: 1e-5, finest: 1.0, enough: 0.0 };
+        let mut convolver = Convolver::new();
+        let mut composer = Composer {
+            convolver: &mut convolver,
+            grid,
+            side: Side::Upper,
+            log_norm: 0.0,
+            work: 0.0,
+            limited: false,
+        };
+        let far = |index| Lattice { index: vec![index], ..Lattice::zero() };
+        assert!(composer.power(far(1 << 40), 3).is_ok());
+        let error = composer.power(far(1 << 62), 3).err();
+        assert!(matches!(error, Some(AccountingError::LatticeTooLong { .. })), "{error:?}");
     }
 }

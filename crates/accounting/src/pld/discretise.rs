@@ -16,6 +16,8 @@ pub(super) struct Step {
     pub(super) infinite: f64,
     /// `P`-mass beyond the lattice that was sent to infinite loss.
     pub(super) cut: f64,
+    /// How far losses were moved onto lattice points that they equal but for rounding.
+    pub(super) moved: f64,
 }
 
 /// Masses below this have lost digits to underflow.
@@ -113,10 +115,14 @@ pub(super) fn discretise(
         };
     }
     let last = losses.len() - 1;
-    let (mut below, mut above, mut at_edge) = (cells.below.p, cells.above.p, 0.0);
+    let (mut below, mut above, mut moved) = (cells.below.p, cells.above.p, 0.0_f64);
+    let mut on_points: Vec<(i64, f64)> = vec![];
     for Atom { loss, cell } in atoms.into_iter().filter(|atom| atom.cell.p > 0.0) {
-        if Some(loss) == edge {
-            at_edge += cell.p;
+        let nearest = ((loss - offset) / h).round();
+        let distance = (offset + nearest * h - loss).abs();
+        if edge.is_some() && distance <= 8.0 * UNIT_ROUNDOFF * (loss.abs() + offset.abs()) {
+            on_points.push((nearest as i64, cell.p));
+            moved = moved.max(distance);
         } else if loss < losses[0] {
             below += cell.p;
         } else if loss > losses[last] {
@@ -138,12 +144,12 @@ pub(super) fn discretise(
         }
     };
     let mut lattice = strips.discretise(0.0, side, anchored.and(origin));
-    if at_edge > 0.0 {
-        lattice.add(0, at_edge);
+    for (index, mass) in on_points {
+        lattice.add(index, mass);
     }
     for (k, mass) in lattice.index.iter().zip(&mut lattice.mass) {
         *mass *= (lambda * (offset + *k as f64 * h - shape.mean)).exp();
     }
     let log_norm = lattice.normalise() + lambda * shape.mean;
-    Step { lattice, log_norm, infinite: cells.infinite, cut }
+    Step { lattice, log_norm, infinite: cells.infinite, cut, moved }
 }

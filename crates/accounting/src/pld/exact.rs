@@ -89,8 +89,8 @@ fn multiply(a: &Atoms, b: &Atoms) -> Option<Atoms> {
             }
         }
     }
-    // One rounding of the product, one of each sum.
-    product.mass_error = a.mass_error + b.mass_error + (2.0 + f64::from(largest)) * UNIT_ROUNDOFF;
+    // One rounding of the product, one of each sum; three of the infinite mass.
+    product.mass_error = a.mass_error + b.mass_error + (3.0 + f64::from(largest)) * UNIT_ROUNDOFF;
     if product.masses.iter().any(|&mass| mass < LEAST_MASS) {
         // What underflows would have no digits left: it is left to the lattices, which tilt it away.
         return None;
@@ -142,6 +142,7 @@ impl Exact {
         };
         // Each of the sums rounds a few times.
         let rounding = mass_error + 4.0 * (losses.len() as f64 + 4.0) * UNIT_ROUNDOFF;
-        (finite * (1.0 + sign * rounding) + infinite * (1.0 + sign * 8.0 * UNIT_ROUNDOFF)).clamp(0.0, 1.0)
+        (finite * (1.0 + sign * rounding) + infinite * (1.0 + sign * (mass_error + 8.0 * UNIT_ROUNDOFF)))
+            .clamp(0.0, 1.0)
     }
 }

@@ -35,7 +35,8 @@ impl GivenLosses {
             return Err(AccountingError::NotADistribution { names: "of the losses", sum });
         }
         // The other distribution has `sum p e^-l` of its mass at these losses.
-        let other: f64 = self.losses.iter().map(|(loss, mass)| mass * (-loss).exp()).sum();
+        let counted = self.losses.iter().filter(|(_, mass)| *mass > FOURIER_NOISE);
+        let other: f64 = counted.map(|(loss, mass)| mass * (-loss).exp()).sum();
         if other > 1.0 + ROUNDING {
             return Err(AccountingError::NotADistribution {
                 names: "that the losses leave to the other data set",
@@ -54,6 +55,10 @@ impl GivenLosses {
 
 /// How far probabilities that others computed by Fourier transforms may be from a sum of 1.
 const ROUNDING: f64 = 1e-6;
+
+/// Masses below this may be nothing but the rounding of such a transform. At very negative losses they would ask for more of the other
+/// distribution than it has, and at no loss above 0 do they matter.
+const FOURIER_NOISE: f64 = 1e-10;
 
 impl Pld {
     /// A mechanism known by its losses: those of removing a record, and those of adding one, where they differ.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::solver::Solver;
+use super::solver::{Solver, support};
 use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
-use crate::pair::{Gaussian, Laplace, Pair, Substitution};
+use crate::pair::{Distances, Gaussian, Laplace, Mixture, Pair, Participation, Substitution};
 
 /// How narrow a bracket must be.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -78,6 +78,46 @@ impl Pld {
     /// A rate or noise multiplier out of range.
     pub fn poisson_gaussian(sample_rate: f64, noise_multiplier: f64) -> Result<Self> {
         Self::gaussian(1.0, noise_multiplier)?.subsample_poisson(sample_rate)
+    }
+
+    /// One step of DP-SGD with Poisson sampling, a record substituted: absent from the sample it contributes nothing, so the distances
+    /// are 1 to an absent record and 2 between the two.
+    ///
+    /// # Errors
+    /// A rate or noise multiplier out of range.
+    pub fn poisson_gaussian_replace(sample_rate: f64, noise_multiplier: f64) -> Result<Self> {
+        let rate = limits::sample_rate(sample_rate)?;
+        let participation = Participation { absent: 1.0 - rate, unaffected: 0.0, affected: rate };
+        let distances = Distances { absent: 1.0, unaffected: 2.0, affected: 2.0 };
+        Ok(Self::substitution(Substitution::new(participation, distances, noise_multiplier)?))
+    }
+
+    /// One step of DP-SGD on a sample of fixed size, drawn without replacement, a record substituted.
+    ///
+    /// # Errors
+    /// A rate or noise multiplier out of range.
+    pub fn fixed_size_gaussian(sample_rate: f64, noise_multiplier: f64) -> Result<Self> {
+        Self::gaussian(2.0, noise_multiplier)?.subsample_without_replacement(sample_rate)
+    }
+
+    /// The Gaussian mechanism whose sensitivity is drawn: pairs of a probability and a sensitivity, records added or removed.
+    ///
+    /// # Guarantee
+    /// `sum_i p_i N(c_i)` against `N(0)`, and its reverse. It dominates every mechanism in which a record adds a vector of norm at most
+    /// `c_i` with probability `p_i`: by the Neyman-Pearson lemma a test of probability `t` under `N(0)` has at most `Phi(Phi^-1(t) + c_i)`
+    /// under each of the others, all attained at once by a half-line.
+    ///
+    /// # Errors
+    /// Probabilities that do not add up to 1, sensitivities or noise out of range.
+    pub fn gaussian_mixture(parts: &[(f64, f64)], noise_multiplier: f64) -> Result<Self> {
+        let sigma = limits::noise_multiplier(noise_multiplier)?;
+        let parts: Vec<(f64, f64)> = parts.iter().map(|&(p, sensitivity)| (p, sensitivity / sigma)).collect();
+        let mixture = Mixture::new(&parts)?;
+        match mixture.single() {
+            Some(0.0) => Ok(Self::identity()),
+            Some(centre) => Self::gaussian_distance(centre),
+            None => Ok(Self::asymmetric(Pair::Mixture(Arc::new(mixture)))),
+        }
     }
 
     /// One step under a substitution relation: the two-sided profile of the amplification theorem.
@@ -224,8 +264,9 @@ impl Pld {
         for &alpha in alphas {
             in_range("alpha", alpha, 0.0, 1.0, "[0, 1]")?;
         }
-        // Past this epsilon a line starts below 1e-9 of any alpha that matters.
-        let top = match self.epsilon(1e-9, precision) {
+        // Past this epsilon a line starts below 1e-9 of any alpha that matters, beside what infinite losses give away.
+        let infinite = self.directions().map(|factors| support(factors).infinite).fold(0.0, f64::max);
+        let top = match self.epsilon((infinite + 1e-9).min(1.0_f64.next_down()), precision) {
             Ok(bracket) => bracket.upper.max(1e-6),
             Err(AccountingError::EpsilonTooLarge { .. }) => limits::MAX_EPSILON,
             Err(error) => return Err(error),

@@ -6,7 +6,7 @@ use super::exact::{self, Exact};
 use super::profile::Precision;
 use super::tilt::{Probes, Question};
 use crate::bracket::Bracket;
-use crate::error::{AccountingError, Result};
+use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
 use crate::numerics::fft::Convolver;
 use crate::numerics::normal::log_gaussian_delta;
@@ -17,12 +17,16 @@ use crate::pair::{Atoms, Cell, Discrete, Gaussian, MASS_ERROR, Pair, Side, Suppo
 pub(super) struct Solver {
     convolver: Convolver,
     precision: Precision,
+    /// Points of all transforms since the last question.
+    work: f64,
 }
 
 /// Epsilons below this are only as precise in absolute terms as this one in relative.
 const SMALL_EPSILON: f64 = 1e-3;
 /// Relative error of closed forms.
 const CLOSED_FORM_ERROR: f64 = 1e-11;
+/// The ends of losses and the masses beyond them are good to a few dozen roundings.
+const FEW: f64 = 64.0 * f64::EPSILON;
 /// Below this, deltas are not told apart in a profile.
 const NEGLIGIBLE_DELTA: f64 = 1e-20;
 /// A tilt of this many nats over the width that a bracket may have: a larger one would look closer than anybody asked.
@@ -30,12 +34,18 @@ const NEGLIGIBLE_DELTA: f64 = 1e-20;
 /// Chernoff bounds are convex in the tilt and at least `ln delta`, above -35, at their best: a tilt of `NATS / width` that is below
 /// the best one leaves at most 35 nats to gain, 23 of which truncation and rounding leave room for, and the rest is worth 12 / NATS of the width.
 const NATS: f64 = 50.0;
+/// Points that all transforms of a question may have together, before what is known is the answer: a second or two.
+const MOST_WORK: f64 = (1 << 23) as f64;
+/// Steps that are composed on lattices, a hundred times those of one plan.
+const MOST_STEPS: f64 = 1e9;
+/// A precision at which laws of ratios may be rough.
+const ROUGH: f64 = 1e-2;
 /// Refinements of the grid before the bracket is returned as it is.
 const MAX_REFINEMENTS: usize = 5;
 
 impl Solver {
     pub(super) fn new(precision: Precision) -> Self {
-        Self { convolver: Convolver::new(), precision }
+        Self { convolver: Convolver::new(), precision, work: 0.0 }
     }
 
     /// Epsilon of one direction. Where it stays below the upper end of `known`, another direction's bracket, an
@@ -55,20 +65,27 @@ impl Solver {
         }
         let mut grid = self.epsilon_grid(factors, finite);
         let mut best = Bracket { lower: 0.0, upper: f64::INFINITY };
+        self.work = 0.0;
         for _ in 0..MAX_REFINEMENTS {
-            let composed = self.composed(factors, grid, Side::Upper)?;
-            let upper = Curve::new(&composed, Side::Upper);
+            let last = best.width();
+            let above = self.composed(factors, grid, Side::Upper)?;
+            let upper = Curve::new(&above, Side::Upper);
             best.upper = best.upper.min(upper.epsilon(delta).unwrap_or(f64::INFINITY)).min(support.high);
             if best.upper <= known.upper {
                 return Ok(Bracket { lower: 0.0, upper: best.upper });
             }
-            let composed = self.composed(factors, grid, Side::Lower)?;
-            let lower = Curve::new(&composed, Side::Lower);
+            let below = self.composed(factors, grid, Side::Lower)?;
+            let lower = Curve::new(&below, Side::Lower);
             best.lower = best.lower.max(lower.epsilon(delta).unwrap_or(0.0));
             let allowed = self.precision.relative * best.upper.max(SMALL_EPSILON);
             // A finer grid narrows the gap between the two distributions, but not the errors around them.
             let gap = upper.crossing(delta) - lower.crossing(delta);
             if best.width() <= allowed || gap <= 0.3 * allowed {
+                break;
+            }
+            // Refining is over where it took long, where lattices are as long as they may be, or where it gained little for its cost.
+            let in_vain = best.width() > 0.8 * last && self.work > MOST_WORK / 16.0;
+            if in_vain || above.limited && below.limited || self.work > MOST_WORK {
                 break;
             }
             grid.refine(allowed / best.width());
@@ -79,8 +96,15 @@ impl Solver {
         Ok(bounded(best, support))
     }
 
-    /// The upper end of epsilon of one direction, on the first grid.
+    /// The upper end of epsilon of one direction, on the first grid; where little precision is asked for, from rough laws.
     pub(super) fn epsilon_upper(&mut self, factors: &[(Pair, u64)], delta: f64) -> Result<f64> {
+        let rough: Vec<(Pair, u64)>;
+        let factors = if self.precision.relative < ROUGH {
+            factors
+        } else {
+            rough = factors.iter().map(|(pair, count)| (pair.rough(), *count)).collect();
+            &rough
+        };
         let support = support(factors);
         let finite = delta - support.infinite;
         let too_large = AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta };
@@ -113,33 +137,35 @@ impl Solver {
         if let Some(closed) = ClosedForm::of(factors) {
             return Ok(epsilons.iter().map(|&epsilon| within(closed.delta(epsilon), epsilon)).collect());
         }
+        let mut answers = vec![Bracket { lower: support.infinite * (1.0 - FEW), upper: 1.0 }; epsilons.len()];
+        let mut open: Vec<usize> = (0..epsilons.len()).collect();
+        open.sort_by(|&a, &b| epsilons[a].total_cmp(&epsilons[b]));
         // Beyond the last loss there is nothing left to compute.
-        let mut answers: Vec<Option<Bracket>> = epsilons
-            .iter()
-            .map(|&epsilon| (epsilon >= support.high).then_some(Bracket::exact(support.infinite)))
-            .collect();
-        let mut order: Vec<usize> = (0..epsilons.len()).collect();
-        order.sort_by(|&a, &b| epsilons[a].total_cmp(&epsilons[b]));
-        loop {
-            let open: Vec<usize> = order.iter().copied().filter(|&i| answers[i].is_none()).collect();
-            // A tilt for the middle of what is left reaches furthest to both sides.
-            let Some(&next) = open.get(open.len() / 2) else { break };
+        open.retain(|&i| epsilons[i] < support.high);
+        self.work = 0.0;
+        // A tilt for the middle of what is left reaches furthest to both sides.
+        while let Some(&next) = open.get(open.len() / 2) {
             // What is cut off must be small against the other deltas that this composition might answer, too.
             let reach = if open.len() > 1 { 1e-6 } else { 1.0 };
             let grid = self.delta_grid(factors, epsilons[next], reach);
-            let upper = self.composed(factors, grid, Side::Upper)?;
-            let lower = self.composed(factors, grid, Side::Lower)?;
-            let (upper, lower) = (Curve::new(&upper, Side::Upper), Curve::new(&lower, Side::Lower));
+            let above = self.composed(factors, grid, Side::Upper)?;
+            let below = self.composed(factors, grid, Side::Lower)?;
+            let (upper, lower) = (Curve::new(&above, Side::Upper), Curve::new(&below, Side::Lower));
+            // Every composition bounds delta everywhere.
+            for (answer, &epsilon) in answers.iter_mut().zip(epsilons) {
+                answer.lower = answer.lower.max(lower.delta(epsilon));
+                answer.upper = answer.upper.min(upper.delta(epsilon));
+            }
             // Beyond a delta that is nothing, any bound will do.
             let settled = upper.delta(epsilons[next]) < NEGLIGIBLE_DELTA;
-            for &i in &open {
-                if i == next || upper.suits(epsilons[i]) || settled && epsilons[i] >= epsilons[next] {
-                    let delta = Bracket { lower: lower.delta(epsilons[i]), upper: upper.delta(epsilons[i]) };
-                    answers[i] = Some(within(delta, epsilons[i]));
-                }
+            open.retain(|&i| {
+                i != next && !upper.suits(epsilons[i]) && !(settled && epsilons[i] >= epsilons[next])
+            });
+            if self.work > MOST_WORK {
+                break;
             }
         }
-        Ok(answers.into_iter().map(|answer| answer.unwrap_or(Bracket { lower: 0.0, upper: 1.0 })).collect())
+        Ok(answers.into_iter().zip(epsilons).map(|(answer, &epsilon)| within(answer, epsilon)).collect())
     }
 
     /// Tilt and grid for epsilon at `delta`.
@@ -181,7 +207,11 @@ impl Solver {
     }
 
     fn composed(&mut self, factors: &[(Pair, u64)], grid: Grid, side: Side) -> Result<Composed> {
-        compose(&mut self.convolver, factors, grid, side)
+        let steps = factors.iter().map(|(_, count)| *count as f64).sum();
+        in_range("steps", steps, 0.0, MOST_STEPS, "[0, 1e9]: those of all mechanisms together")?;
+        let composed = compose(&mut self.convolver, factors, grid, side)?;
+        self.work += composed.work;
+        Ok(composed)
     }
 
     /// The product of factors as two discrete distributions that enclose it.
@@ -204,7 +234,7 @@ impl Solver {
 }
 
 /// Where the losses of a product end.
-fn support(factors: &[(Pair, u64)]) -> Support {
+pub(super) fn support(factors: &[(Pair, u64)]) -> Support {
     Support::product(factors.iter().map(|(pair, count)| (pair.support(), *count)))
 }
 
@@ -214,8 +244,7 @@ fn pure(support: Support) -> Result<Bracket> {
         return Err(AccountingError::NotPure);
     }
     let upper = support.high.max(0.0);
-    // The ends of losses are good to a few dozen roundings.
-    Ok(Bracket { lower: upper * (1.0 - 64.0 * f64::EPSILON), upper })
+    Ok(Bracket { lower: upper * (1.0 - FEW), upper })
 }
 
 /// An epsilon of losses that end: not above the last of them.
@@ -328,6 +357,35 @@ impl<'a> ClosedForm<'a> {
         Bracket {
             lower: solve(&|epsilon| self.delta(epsilon).lower <= delta).0,
             upper: solve(&|epsilon| self.delta(epsilon).upper <= delta).1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Settings where rare large losses decide, which random searches found to take longest.
+    #[test]
+    fn answers_take_a_bounded_number_of_transforms() {
+        // Each composition makes a few transforms of at most 2^21 points; the last two may pass the bound.
+        let most = MOST_WORK + 16.0 * (1 << 21) as f64;
+        let sampled = |rate: f64, sigma: f64| Pair::Gaussian(Gaussian { mu: 1.0 / sigma }).subsampled(rate);
+        for (pair, steps) in [
+            (sampled(1e-6, 0.4).mirrored(), 10_000_000),
+            (sampled(9.8e-4, 0.0966), 20_320),
+            (sampled(4.6e-5, 0.85), 1_279_995),
+            (sampled(4.4e-4, 0.0946), 6_804),
+        ] {
+            let mut solver = Solver::new(Precision::default());
+            let factors = [(pair, steps)];
+            let known = Bracket::exact(0.0);
+            let top = solver.epsilon(&factors, 1e-6, known).map_or(100.0, |bracket| bracket.upper);
+            assert!(solver.work <= most, "{factors:?}: {}", solver.work);
+            let epsilons: Vec<f64> = (0..41).map(|i| top * f64::from(i) / 20.0).collect();
+            let profile = solver.profile(&factors, &epsilons).unwrap();
+            assert!(solver.work <= most, "{factors:?}: {}", solver.work);
+            assert!(profile.windows(2).all(|pair| pair[1].lower <= pair[0].upper));
         }
     }
 }

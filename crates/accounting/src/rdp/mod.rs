@@ -15,7 +15,7 @@ pub use conversion::{Conversion, RdpAnswer};
 use moments::log_integral;
 pub(crate) use moments::{log_sum, sampled_log_moment};
 
-/// Rényi divergences of a composition of Gaussian steps, whole or partitioned.
+/// Rényi divergences of a composition of Laplace and Gaussian steps, whole or partitioned.
 ///
 /// # Guarantee
 /// Divergences at integer orders are closed sums; at real orders they are integrals by a composite Gauss rule, accurate to
@@ -28,6 +28,7 @@ pub struct Rdp {
 #[derive(Debug, Clone)]
 enum Step {
     Gaussian { mu: f64 },
+    Laplace { epsilon: f64 },
     Poisson { mu: f64, rate: f64 },
     Substitution(Substitution),
     Partition(Arc<PartitionRdp>),
@@ -56,6 +57,15 @@ impl Rdp {
         let mu = 1.0 / limits::noise_multiplier(noise_multiplier)?;
         let step = if rate == 1.0 { Step::Gaussian { mu } } else { Step::Poisson { mu, rate } };
         Ok(Self { factors: vec![(step, 1.0)] })
+    }
+
+    /// The Laplace mechanism with pure privacy parameter `epsilon` (Mironov 2017, Proposition 6).
+    ///
+    /// # Errors
+    /// An epsilon out of range.
+    pub fn laplace(epsilon: f64) -> Result<Self> {
+        let epsilon = in_range("epsilon", epsilon, 1e-6, 1e3, "[1e-6, 1000]")?;
+        Ok(Self { factors: vec![(Step::Laplace { epsilon }, 1.0)] })
     }
 
     /// A step under a substitution relation, two-sided.
@@ -129,6 +139,14 @@ impl Rdp {
         Ok(deltas.fold(1.0, f64::min))
     }
 
+    /// The curve of Rényi divergences: one at each of the orders.
+    ///
+    /// # Errors
+    /// No order, or one that is not above 1.
+    pub fn curve(&self, orders: &[f64]) -> Result<Vec<f64>> {
+        Ok(self.divergences(orders)?.into_iter().map(|(_, divergence)| divergence).collect())
+    }
+
     /// Orders with their divergences.
     fn divergences(&self, orders: &[f64]) -> Result<Vec<(f64, f64)>> {
         in_range("number of orders", orders.len() as f64, 1.0, f64::INFINITY, "[1, infinity)")?;
@@ -158,7 +176,7 @@ impl Step {
     /// divergences grow like `order mu^2 / 2`.
     fn largest_order(&self) -> f64 {
         match self {
-            Self::Gaussian { .. } => 1e6,
+            Self::Gaussian { .. } | Self::Laplace { .. } => 1e6,
             Self::Poisson { mu, .. } => 2e4 / mu,
             Self::Substitution(step) => 2e4 / step.support().1,
             Self::Partition(step) => f64::from(step.largest_order() - 1),
@@ -168,6 +186,17 @@ impl Step {
     fn divergence(&self, order: f64) -> f64 {
         match self {
             Self::Gaussian { mu } => 0.5 * order * mu * mu,
+            Self::Laplace { epsilon } => {
+                // E_Q R^a = (a e^{(a-1) e} + (a-1) e^{-a e}) / (2a - 1), as 1 + what it exceeds 1 by where that is small.
+                let (a, e) = (order, *epsilon);
+                let (up, down) = ((a - 1.0) * e, -a * e);
+                let log_moment = if up < 1.0 {
+                    ((a * up.exp_m1() + (a - 1.0) * down.exp_m1()) / (2.0 * a - 1.0)).ln_1p()
+                } else {
+                    up + ((a + (a - 1.0) * (down - up).exp()) / (2.0 * a - 1.0)).ln()
+                };
+                log_moment / (a - 1.0)
+            }
             Self::Partition(step) => step.interpolated(order),
             Self::Poisson { mu, rate } if order.fract() == 0.0 && order <= 1024.0 => {
                 let gaussian = |l: u32| 0.5 * f64::from(l) * (f64::from(l) - 1.0) * mu * mu;
