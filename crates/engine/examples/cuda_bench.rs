@@ -11,7 +11,7 @@ use std::time::Instant;
 use dapple_engine::cuda::{
     Convolutions, CudaExecutor, CudaOptions, LatticeNoise, Precision, StateValues, Update, UpdateRule,
 };
-use dapple_engine::{Batch, Clipping, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
 
 /// Steps that do not count, of which the first measures algorithms, and how few and how many are measured after them.
@@ -73,7 +73,7 @@ fn main() {
     let parameters = Parameters::init(&graph, 1);
     let input: usize = graph.input_shape().iter().product();
     for batch in arguments.map(|b| b.parse::<usize>().expect("a batch size")) {
-        let mut executor = match CudaExecutor::new(&graph, options) {
+        let mut executor = match CudaExecutor::new(&graph, CudaOptions { batch, ..options }) {
             Ok(executor) => executor,
             Err(error) => {
                 println!("{{\"task\":\"{name}\",\"batch\":{batch},\"error\":\"{error}\"}}");
@@ -84,7 +84,8 @@ fn main() {
         let positions: usize = graph.output_shape()[1..].iter().product();
         let classes: Vec<u32> = (0..(batch * positions) as u32).map(|i| i % 10).collect();
         let batch_of = Batch::new(&inputs, Targets::Classes(&classes));
-        let clipping = Clipping::Flat { max_norm: 1.0 };
+        let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout(), batch)
+            .expect("a bound for so many");
         let (mut times, mut gradient, mut around) = (Vec::new(), Vec::new(), 0.0);
         let len = executor.layout().len();
         let moments = StateValues { first: vec![0.0; len], second: vec![0.0; len], mean: None };
@@ -104,7 +105,7 @@ fn main() {
                 false => executor.resident().expect("parameters"),
             };
             let sent = step.elapsed().as_secs_f64();
-            if let Err(error) = loaded.clipped_sum(&batch_of, &clipping, &mut sum) {
+            if let Err(error) = loaded.clipped_sum(&batch_of, &rule, &mut sum) {
                 println!("{{\"task\":\"{name}\",\"batch\":{batch},\"error\":\"{error}\"}}");
                 return;
             }

@@ -7,11 +7,13 @@
 //! - `sums`: convolutions and gradients that add up tens of thousands of products.
 //! - `memory`: a model that no card can hold.
 //! - `models`: the zoo's models against the CPU executor; names of models behind it do those alone.
+//! - `certified`: what a sample adds: never more than the bound, the same bits in any company, nothing if it is not finite.
 //! - `precision`: how far TF32 and bf16 go from single precision, and that clipping bounds what it sums in each.
 //! - `threads`: executors that are opened, used and dropped on several threads at once.
 //! - `update`: noise against mpmath, the optimisers' rules against their formulas, and a group of one card.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 
+mod certified;
 #[path = "../../tests/common/mod.rs"]
 mod common;
 mod models;
@@ -25,9 +27,12 @@ mod update;
 use std::process::ExitCode;
 
 use dapple_engine::cuda::{CudaError, CudaExecutor, CudaOptions};
-use dapple_engine::{Batch, Clipping, CpuExecutor, Options, StepStats};
+use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, StepStats};
 use dapple_graph::{Graph, Parameters, zoo};
 use report::Report;
+
+/// Samples of the largest sum.
+const CAPACITY: usize = 3000;
 
 fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&value| f64::from(value)).collect()
@@ -43,15 +48,21 @@ fn apart(a: &[f32], b: &[f32]) -> f64 {
     length(a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)))
 }
 
+/// A rule for sums of at most so many samples as any part adds up.
+fn rule(clipping: &Clipping, layout: &Layout) -> ClippingRule {
+    ClippingRule::new(clipping, layout, CAPACITY).unwrap()
+}
+
 fn run(
     executor: &mut CudaExecutor,
     parameters: &Parameters,
     batch: &Batch<'_>,
     clipping: &Clipping,
 ) -> Result<(Vec<f32>, StepStats), CudaError> {
+    let rule = rule(clipping, executor.layout());
     let mut sum = executor.gradient_sum()?;
     let mut loaded = executor.load(parameters)?;
-    let stats = loaded.clipped_sum(batch, clipping, &mut sum)?;
+    let stats = loaded.clipped_sum(batch, &rule, &mut sum)?;
     Ok((loaded.gradient(sum)?, stats))
 }
 
@@ -62,9 +73,10 @@ fn run_on_cpu(
     batch: &Batch<'_>,
     clipping: &Clipping,
 ) -> (Vec<f32>, StepStats) {
+    let rule = rule(clipping, executor.layout());
     let mut sum = executor.gradient_sum();
     let mut loaded = executor.load(parameters).unwrap();
-    let stats = loaded.clipped_sum(batch, clipping, &mut sum).unwrap();
+    let stats = loaded.clipped_sum(batch, &rule, &mut sum).unwrap();
     (loaded.gradient(sum).unwrap(), stats)
 }
 
@@ -85,13 +97,14 @@ fn main() -> ExitCode {
         }
     }
     type Part = fn(&mut Report, bool);
-    let parts: [(&str, Part); 8] = [
+    let parts: [(&str, Part); 9] = [
         ("operations", operations::check),
         ("shapes", operations::check_shapes),
         ("sums", sums::check),
         ("memory", operations::check_memory),
         ("threads", threads::check),
         ("update", update::check),
+        ("certified", certified::check),
         ("precision", precision::check),
         ("models", models::check),
     ];

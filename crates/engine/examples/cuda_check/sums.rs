@@ -1,15 +1,15 @@
 //! Long sums: over many channels, many positions and many samples. The tensor cores cut sums off where they should round, so that errors
 //! add up with the length; kernels that left such a sum to them whole were 2e-4 off.
 
-use dapple_engine::Clipping;
 use dapple_engine::cuda::{Convolutions, CudaExecutor, CudaOptions};
 use dapple_engine::reference::Reference;
+use dapple_engine::{Clipping, Layout};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, Op, Window};
 
 use crate::common::{self, Data, parameters};
 use crate::operations::agree;
 use crate::report::Report;
-use crate::{cpu, run, run_on_cpu, wide};
+use crate::{cpu, rule, run, run_on_cpu, wide};
 
 pub(crate) fn check(report: &mut Report, _: bool) {
     let clipping = Clipping::Flat { max_norm: 0.7 };
@@ -24,13 +24,16 @@ pub(crate) fn check(report: &mut Report, _: bool) {
         let start = parameters(&graph);
         // The reference is slow and exact; the CPU's executor adds samples up in parts.
         let want = if samples < 10 {
-            Reference::new(&graph, &start).unwrap().clipped_sum(&data.batch(), &clipping).unwrap()
+            {
+                let rule = rule(&clipping, &Layout::new(&graph));
+                Reference::new(&graph, &start).unwrap().clipped_sum(&data.batch(), &rule).unwrap()
+            }
         } else {
             let (gradient, stats) = run_on_cpu(&mut cpu(&graph), &start, &data.batch(), &clipping);
             (wide(&gradient), stats)
         };
         for convolutions in [Convolutions::Own, Convolutions::Cudnn, Convolutions::Products] {
-            let options = CudaOptions { convolutions, ..CudaOptions::default() };
+            let options = CudaOptions { convolutions, batch: samples, ..CudaOptions::default() };
             let got = CudaExecutor::new(&graph, options)
                 .and_then(|mut executor| run(&mut executor, &start, &data.batch(), &clipping));
             let before = std::mem::take(&mut report.worst);

@@ -18,7 +18,7 @@ pub(crate) fn check(report: &mut Report, _: bool) {
     let data = Data::new(&graph, 6, 1);
     let start = parameters(&graph);
     // Where time decides nothing, all choose alike.
-    let options = CudaOptions { convolutions: Convolutions::Own, ..CudaOptions::default() };
+    let options = CudaOptions { convolutions: Convolutions::Own, batch: 6, ..CudaOptions::default() };
     let gradient = || {
         let mut executor = CudaExecutor::new(&graph, options)?;
         run(&mut executor, &start, &data.batch(), &Clipping::Flat { max_norm: 0.7 })

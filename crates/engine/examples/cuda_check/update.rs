@@ -97,7 +97,9 @@ fn rules(report: &mut Report) {
     let adam = UpdateRule::Adam { rate: 0.01, root: 1.2, betas: [0.9, 0.99], rest: [0.1, 0.01], eps: 1e-6 };
     let momentum = |nesterov| UpdateRule::Momentum { rate: 0.3, momentum: 0.8, nesterov };
     for rule in [UpdateRule::Plain { rate: 0.3 }, momentum(false), momentum(true), adam] {
-        let mut executor = CudaExecutor::new(&graph, CudaOptions::default()).expect("the card opened before");
+        let options = CudaOptions { batch: 6, ..CudaOptions::default() };
+        let mut executor = CudaExecutor::new(&graph, options).expect("the card opened before");
+        let clipped = crate::rule(&clipping, executor.layout());
         let mut parameters = Parameters::init(&graph, 5);
         let len = executor.layout().len();
         let lens = match rule {
@@ -130,7 +132,7 @@ fn rules(report: &mut Report) {
             let mut sums = [executor.gradient_sum().unwrap(), executor.gradient_sum().unwrap()];
             let mut loaded = executor.resident().unwrap();
             for sum in &mut sums {
-                loaded.clipped_sum(&data.batch(), &clipping, sum).unwrap();
+                loaded.clipped_sum(&data.batch(), &clipped, sum).unwrap();
             }
             let [seen, used] = sums;
             host.update(&loaded.gradient(seen).unwrap(), &update);
@@ -163,7 +165,7 @@ fn group(report: &mut Report) {
     let graph: Graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
     let data = Data::new(&graph, 6, 1);
     let clipping = Clipping::Flat { max_norm: 0.7 };
-    let options = CudaOptions { convolutions: Convolutions::Own, ..CudaOptions::default() };
+    let options = CudaOptions { convolutions: Convolutions::Own, batch: 6, ..CudaOptions::default() };
     let mut group = match CudaGroup::new(&graph, &[0], options, CudaAddition::Nccl) {
         Ok(group) => group,
         Err(error) => return println!("group: skipped: {error}"),
@@ -171,19 +173,20 @@ fn group(report: &mut Report) {
     let mut alone = CudaExecutor::new(&graph, options).expect("the card opened before");
     let want = run(&mut alone, &common::parameters(&graph), &data.batch(), &clipping).unwrap();
     group.load(&common::parameters(&graph)).unwrap();
+    let rule = crate::rule(&clipping, group.layout());
     let mut sum = group.gradient_sum().unwrap();
-    let stats = group.clipped_sum(&data.batch(), &clipping, &mut sum).unwrap();
+    let stats = group.clipped_sum(&data.batch(), &rule, &mut sum).unwrap();
     let gradient = group.gradient(sum).unwrap();
     report.expect(gradient == want.0, || "group: another gradient than one card's".to_owned());
     report.expect(stats == want.1, || "group: other losses or norms than one card's".to_owned());
-    // Noise once: the update is the gradient plus what one key gives.
+    // Noise once: the update is the gradient plus what one key gives, be it to whole numbers or to what they stand for.
     let key = [7; 32];
     let noise = LatticeNoise { key: &key, lattice: 0.0009765625, deviation: 1500.0 };
-    let rule = UpdateRule::Plain { rate: 1.0 };
-    let update = Update { noise: Some(noise), share: 1.0, keep: 1.0, rule, mean_rest: 0.0 };
+    let plain = UpdateRule::Plain { rate: 1.0 };
+    let update = Update { noise: Some(noise), share: 1.0, keep: 1.0, rule: plain, mean_rest: 0.0 };
     let mut state = group.state(&StateValues::default()).unwrap();
     let mut sum = group.gradient_sum().unwrap();
-    group.clipped_sum(&data.batch(), &clipping, &mut sum).unwrap();
+    group.clipped_sum(&data.batch(), &rule, &mut sum).unwrap();
     group.update(sum, &mut state, &update).unwrap();
     let mut got = common::parameters(&graph);
     group.fetch(&mut got, &state).unwrap();

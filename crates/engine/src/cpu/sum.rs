@@ -58,7 +58,7 @@ impl GradientSum {
     /// The memory and the unit of whole numbers in it; `None` while it is empty.
     pub(crate) fn into_total(self) -> Result<Total, Vec<f32>> {
         match self.unit {
-            Some(unit) => Ok(Total { memory: self.memory, unit }),
+            Some(unit) => Ok(Total::new(self.memory, unit)),
             None => Err(self.memory),
         }
     }
@@ -116,6 +116,30 @@ pub struct Total {
 }
 
 impl Total {
+    /// Numbers in the order of a layout: the bits of whole ones and what one stands for, or plain ones.
+    pub(crate) fn new(memory: Vec<f32>, unit: Option<f64>) -> Self {
+        Self { memory, unit }
+    }
+
+    /// Adds another of the same rule. Whole numbers add up without rounding; of plain ones the order counts.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn add(&mut self, other: &Self) -> Result<(), EngineError> {
+        if (self.memory.len(), self.unit) != (other.memory.len(), other.unit) {
+            return Err(EngineError::Parameters);
+        }
+        let whole = self.unit.is_some();
+        for (to, from) in self.memory.iter_mut().zip(&other.memory) {
+            *to = if whole { f32::from_bits(to.to_bits().wrapping_add(from.to_bits())) } else { *to + *from };
+        }
+        Ok(())
+    }
+
+    /// The numbers: the bits of whole ones, or plain ones.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn numbers(&self) -> &[f32] {
+        &self.memory
+    }
+
     /// A total of zero, whatever the rule: the bits of zero are the same in whole numbers and in plain ones.
     pub(crate) fn zero(mut memory: Vec<f32>) -> Self {
         memory.fill(0.0);

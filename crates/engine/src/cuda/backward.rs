@@ -115,8 +115,8 @@ impl Run<'_> {
                     let sizes = (samples, views);
                     self.choices.weight_gradient(card, (node, conv), (x, g), (target, stride), sizes)?;
                     self.mark("convolution weight gradient")?;
-                } else if self.program.deferred[node] {
-                    self.convolution_norm(node, conv, x, g, layout)?;
+                } else if self.norms && self.program.deferred[node] {
+                    self.convolution_norm(conv, x, g, layout)?;
                     self.mark("convolution ghost norm")?;
                 }
                 match wanted {
@@ -131,19 +131,14 @@ impl Run<'_> {
                 let bias = self.written(layout, *bias, touched);
                 self.bias_gradient(g, bias, (*out, *rows), (1, *out))?;
                 let of_sample = rows * views;
-                let (left, inner) =
-                    (Side::new(g, *out, of_sample * out), Side::new(x, *features, of_sample * features));
                 if let Some((target, _)) = self.written(layout, Some(*weight), touched) {
+                    let left = Side::new(g, *out, of_sample * out);
+                    let inner = Side::new(x, *features, of_sample * features);
                     let sizes = (*out, of_sample, *features);
                     let target = Side::new(target, *features, stride);
                     device.product(sizes, (left.transposed(), inner), target, (1.0, 0.0), samples)?;
-                } else if self.program.deferred[node] {
-                    self.linear_norm(
-                        of_sample,
-                        (inner, *features),
-                        (left, *out),
-                        self.partials(layout, *weight),
-                    )?;
+                } else if self.norms && self.program.deferred[node] {
+                    self.linear_norm(of_sample, (x, *features), (g, *out), self.partials(layout, *weight))?;
                 }
                 if wanted.is_some() {
                     let sides = (Side::new(g, *out, 0), Side::new(self.parameter(*weight), *features, 0));

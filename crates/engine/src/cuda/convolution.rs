@@ -13,7 +13,7 @@ use super::kind::{Conv, Kind};
 use super::memory::{Model, Work};
 use super::program::Program;
 use super::ways::{run_own, run_product, run_subsampled, subsamples, tiled};
-use super::weights::{filter_gradients, sample_gradients, splits, sum_split, unfolds};
+use super::weights::{filter_gradients, sample_gradients, unfolds};
 
 /// Batch sizes whose descriptors are kept.
 const KEPT_SIZES: usize = 8;
@@ -41,25 +41,18 @@ pub(crate) enum Choice {
     Subsampled,
     /// A matrix product with the unfolded image.
     Unfolded,
-    /// A matrix product of all items' unfolded images, with split factors.
-    Split,
 }
-
-/// What stands for each sample's weight gradient among the directions.
-const SAMPLES: u8 = 3;
 
 /// All choices of a program, and descriptors of the batch sizes seen.
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
     /// By node and direction, with milliseconds of the microbatch it was measured with.
     chosen: BTreeMap<(usize, u8), (Choice, f32)>,
-    /// By node, items, and whether factors may be rounded.
-    descriptors: BTreeMap<(usize, usize, bool), Descriptors>,
-    /// Whether the forward pass and the data gradient may round factors.
-    pub(crate) rounds: bool,
+    /// By node and items.
+    descriptors: BTreeMap<(usize, usize), Descriptors>,
+    /// Whether factors may be rounded.
+    rounds: bool,
     who: Convolutions,
-    /// Samples with which the choices were measured.
-    pub(crate) measured: usize,
 }
 
 impl Choices {
@@ -87,37 +80,24 @@ impl Choices {
         self.chosen.iter().map(|(&(node, direction), &(choice, time))| (node, direction, choice, time))
     }
 
-    /// Whether a direction may round factors. The sum of deferred layers may not: their norms are made apart from it, and both must be
-    /// of the same gradient.
-    fn may_round(&self, direction: Direction) -> bool {
-        self.rounds && direction != Direction::Filter
-    }
-
-    fn descriptors(
-        &mut self,
-        node: usize,
-        conv: &Conv,
-        items: usize,
-        rounds: bool,
-    ) -> Result<&Descriptors, CudaError> {
-        if self.descriptors.keys().filter(|(other, ..)| *other == node).count() > KEPT_SIZES {
-            self.descriptors.retain(|(other, ..), _| *other != node);
+    fn descriptors(&mut self, node: usize, conv: &Conv, items: usize) -> Result<&Descriptors, CudaError> {
+        if self.descriptors.keys().filter(|(other, _)| *other == node).count() > KEPT_SIZES {
+            self.descriptors.retain(|(other, _), _| *other != node);
         }
-        let made = match self.descriptors.remove(&(node, items, rounds)) {
+        let made = match self.descriptors.remove(&(node, items)) {
             Some(made) => made,
-            None => Descriptors::new(&conv.geometry, items, rounds)?,
+            None => Descriptors::new(&conv.geometry, items, self.rounds)?,
         };
-        Ok(self.descriptors.entry((node, items, rounds)).or_insert(made))
+        Ok(self.descriptors.entry((node, items)).or_insert(made))
     }
 
-    /// Measures both ways of every convolution of a program, in memory that holds nothing yet. Executors of one process measure one after
+    /// Measures the ways of every convolution of a program, in memory that holds nothing yet. Executors of one process measure one after
     /// the other: each would time what the others put on the card, and cuDNN has failed where many searched at once.
     pub(crate) fn measure(&mut self, card: Card<'_>, program: &Program) -> Result<(), CudaError> {
         static MEASURING: Mutex<()> = Mutex::new(());
         let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
-        let Card { device, model, work } = card;
+        let Card { model, work, .. } = card;
         self.chosen.clear();
-        self.measured = work.samples;
         let items = work.samples * program.views;
         let steps = &program.steps;
         // What leads to no output does not run and has no memory.
@@ -139,12 +119,8 @@ impl Choices {
                 let tensors = Tensors { input: work.buffer(program.buffers[input].gradient), weight, output };
                 self.choose(card, node, conv, Direction::Data, tensors, items)?;
             }
-            if program.deferred[node] {
-                let sum = device.allocate(conv.geometry.weight_len())?;
-                let weight = super::device::address(&sum, &device.stream);
-                let tensors = Tensors { input: value(input), weight, output };
-                self.choose(card, node, conv, Direction::Filter, tensors, items)?;
-            } else if self.who != Convolutions::Own && program.written >= conv.geometry.weight_len() {
+            let written = !program.deferred[node] && program.written >= conv.geometry.weight_len();
+            if written && self.who != Convolutions::Own {
                 let target = (work.written, program.written);
                 let sizes = (work.samples, program.views);
                 self.choose_gradients(card, (node, conv), (value(input), output), target, sizes)?;
@@ -183,7 +159,7 @@ impl Choices {
         // One call for each sample pays only where a sample keeps a large part of the card busy.
         let large = who == Convolutions::Fastest && conv.geometry.positions() >= LARGE;
         if large || who == Convolutions::Cudnn {
-            let descriptors = self.descriptors(node, conv, 1, rounds)?;
+            let descriptors = self.descriptors(node, conv, 1)?;
             let tensors = Tensors { input: sides.0, weight: target.0, output: sides.1 };
             let workspace = (work.workspace, work.workspace_bytes);
             if let Some((algorithm, _, bytes)) =
@@ -196,7 +172,7 @@ impl Choices {
                 }
             }
         }
-        self.chosen.insert((node, SAMPLES), best);
+        self.chosen.insert((node, Direction::Filter as u8), best);
         Ok(())
     }
 
@@ -210,9 +186,9 @@ impl Choices {
         items: usize,
     ) -> Result<(), CudaError> {
         let Card { device, work, .. } = card;
-        let (rounds, who) = (self.may_round(direction), self.who);
+        let (rounds, who) = (self.rounds, self.who);
         let workspace = (work.workspace, work.workspace_bytes);
-        let descriptors = self.descriptors(node, conv, items, rounds)?;
+        let descriptors = self.descriptors(node, conv, items)?;
         // Where nobody's time decides, every process chooses alike.
         let measured = match who {
             Convolutions::Own => None,
@@ -227,22 +203,16 @@ impl Choices {
                 (choice, best) = (Choice::Own, ours);
             }
         }
-        if self.allows_product(conv) && direction != Direction::Filter {
+        if self.allows_product(conv) {
             let product = time(device, || run_product(card, conv, direction, tensors, items, false))?;
             if product < best || who == Convolutions::Products {
                 (choice, best) = (Choice::Product, product);
             }
         }
-        if direction != Direction::Filter && self.multiplies() && subsamples(card, conv, items) {
+        if self.multiplies() && subsamples(card, conv, items) {
             let product = time(device, || run_subsampled(card, conv, direction, tensors, items, false))?;
             if product < best || who == Convolutions::Products {
                 (choice, best) = (Choice::Subsampled, product);
-            }
-        }
-        if direction == Direction::Filter && self.multiplies() && splits(card, conv, items) {
-            let split = time(device, || sum_split(card, conv, tensors, items))?;
-            if split < best || who == Convolutions::Products {
-                (choice, best) = (Choice::Split, split);
             }
         }
         self.chosen.insert((node, direction as u8), (choice, best));
@@ -258,9 +228,10 @@ impl Choices {
         target: (Pointer, usize),
         sizes: (usize, usize),
     ) -> Result<(), CudaError> {
-        let choice = self.chosen.get(&(node, SAMPLES)).map_or(Choice::Own, |(choice, _)| *choice);
+        let choice =
+            self.chosen.get(&(node, Direction::Filter as u8)).map_or(Choice::Own, |(choice, _)| *choice);
         if let Choice::Cudnn(algorithm) = choice {
-            let descriptors = self.descriptors(node, conv, 1, self.rounds)?;
+            let descriptors = self.descriptors(node, conv, 1)?;
             let bytes = card.device.cudnn.workspace(algorithm, descriptors);
             if let Some(bytes) = bytes.filter(|&bytes| bytes <= card.work.workspace_bytes) {
                 let way = (algorithm, descriptors, bytes);
@@ -291,15 +262,13 @@ impl Choices {
                 return run_subsampled(card, conv, direction, tensors, items, accumulate);
             }
             Some(Choice::Subsampled) if allows_own => return ours(),
-            // A sum is always added to.
-            Some(Choice::Split) if splits(card, conv, items) => return sum_split(card, conv, tensors, items),
-            Some(Choice::Split | Choice::Subsampled) => Algorithm::plain(direction),
+            Some(Choice::Subsampled) => Algorithm::plain(direction),
             // Never measured: a forward pass before any training.
             None if allows_own => return ours(),
             None => Algorithm::plain(direction),
             Some(Choice::Cudnn(algorithm)) => *algorithm,
         };
-        let descriptors = self.descriptors(node, conv, items, self.may_round(direction))?;
+        let descriptors = self.descriptors(node, conv, items)?;
         // Measured for a step's microbatch: another size, or a forward pass alone, may have too little workspace.
         let fits = |algorithm| {
             device.cudnn.workspace(algorithm, descriptors).filter(|&bytes| bytes <= work.workspace_bytes)

@@ -275,10 +275,10 @@ impl Device {
     /// as the executor's precision allows.
     pub(crate) fn product(
         &self,
-        sizes: (usize, usize, usize),
-        sides: (Side, Side),
+        (m, k, n): (usize, usize, usize),
+        (a, b): (Side, Side),
         c: Side,
-        factors: (f32, f32),
+        (scale, keep): (f32, f32),
         count: usize,
     ) -> Result<(), CudaError> {
         let compute = match self.precision {
@@ -286,41 +286,6 @@ impl Device {
             Precision::Tf32 => blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
             Precision::Bf16 => blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_16BF,
         };
-        self.product_in(compute, sizes, sides, c, factors, count)
-    }
-
-    /// A product in single precision, whatever else may be rounded.
-    pub(crate) fn exact_product(
-        &self,
-        sizes: (usize, usize, usize),
-        sides: (Side, Side),
-        c: Side,
-        factors: (f32, f32),
-        count: usize,
-    ) -> Result<(), CudaError> {
-        self.product_in(blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sizes, sides, c, factors, count)
-    }
-
-    /// `c += a b` of factors that have 11 bits each, or where a rest beyond them does not matter.
-    pub(crate) fn short_product(
-        &self,
-        sizes: (usize, usize, usize),
-        sides: (Side, Side),
-        c: Side,
-    ) -> Result<(), CudaError> {
-        let compute = blas_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32;
-        self.product_in(compute, sizes, sides, c, (1.0, 1.0), 1)
-    }
-
-    fn product_in(
-        &self,
-        compute: blas_sys::cublasComputeType_t,
-        (m, k, n): (usize, usize, usize),
-        (a, b): (Side, Side),
-        c: Side,
-        (scale, keep): (f32, f32),
-        count: usize,
-    ) -> Result<(), CudaError> {
         if m * n * count == 0 {
             return Ok(());
         }

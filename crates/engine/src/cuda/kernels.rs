@@ -25,11 +25,14 @@ const SOURCES: [&str; 11] = [
 ];
 
 /// Kernels that use more shared memory than a block gets unasked.
-const LARGE_KERNELS: [&str; 7] = [
+const LARGE_KERNELS: [&str; 10] = [
     "weight_gradient",
     "image_weight_gradient_1",
     "image_weight_gradient_5",
     "image_weight_gradient_9",
+    "image_weight_sum_1",
+    "image_weight_sum_5",
+    "image_weight_sum_9",
     "image_convolve",
     "group_forward",
     "group_backward",
@@ -39,7 +42,7 @@ pub(crate) const SHARED_LIMIT: usize = 99 << 10;
 /// Bytes that kernels may declare themselves.
 pub(crate) const DECLARED: usize = 4 << 10;
 /// All other kernels.
-const KERNELS: [&str; 49] = [
+const KERNELS: [&str; 48] = [
     "unary",
     "unary_backward",
     "add",
@@ -72,23 +75,22 @@ const KERNELS: [&str; 49] = [
     "add_losses",
     "sum_parts",
     "unfold",
-    "unfold_split",
     "standardise",
     "standardise_backward",
+    "project_filters",
     "part_norms",
     "add_partials",
     "outer_norm",
-    "gram_norm",
-    "gram_columns",
-    "reached_sums",
-    "filter_norms",
-    "weighted_sum",
-    "scale_items",
+    "gram",
+    "ghost_norm",
+    "sum_written",
+    "outer_sum",
     "arrange_weights",
     "add_noise",
     "update_values",
     "move_mean",
     "exchange",
+    "to_single",
 ];
 
 /// All kernels by name, with so many bytes of shared memory for those that may ask for them.

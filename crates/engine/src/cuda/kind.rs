@@ -23,7 +23,7 @@ pub(crate) struct Conv {
     pub(crate) sources: usize,
     /// The window, and that of the output's own positions.
     pub(crate) windows: (usize, usize),
-    /// Where the standardised weights and their statistics lie.
+    /// Where the standardised weights and one over the deviations of their filters lie.
     pub(crate) used: Option<(usize, usize)>,
 }
 

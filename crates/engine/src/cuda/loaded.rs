@@ -8,7 +8,8 @@ use super::run::Run;
 use super::step::Step;
 use super::{CudaExecutor, CudaGradientSum};
 use crate::batch::{self, Batch};
-use crate::clipping::Clipping;
+use crate::clipping::ClippingRule;
+use crate::cpu::Total;
 use crate::error::EngineError;
 use crate::stats::StepStats;
 
@@ -42,8 +43,18 @@ impl CudaLoaded<'_> {
             let samples = inputs.len() / size;
             let inputs = work.inputs[0];
             let marks = &mut None;
-            let mut run =
-                Run { device, program, model, work, choices, marks, inputs, samples, dropout: false };
+            let mut run = Run {
+                device,
+                program,
+                model,
+                work,
+                choices,
+                marks,
+                inputs,
+                samples,
+                dropout: false,
+                norms: false,
+            };
             run.forward()?;
             device.download(run.value(program.steps.output), outputs)?;
         }
@@ -54,30 +65,31 @@ impl CudaLoaded<'_> {
     /// Adds every sample's clipped gradient to a sum.
     ///
     /// # Errors
-    /// If the batch does not fit the graph, the rule does not fit the model, a gradient is not finite, or the card fails; then the sum
-    /// must not be used.
+    /// If the batch does not fit the graph or the sum, or the card fails; then the sum must not be used.
     ///
     /// # Guarantee
-    /// Each sample adds a vector of norm at most [`Clipping::sensitivity`] that depends on no other sample. Every sum is taken in a
-    /// fixed order, so that an executor gives the same bits for the same batch; another may have measured another algorithm to be
-    /// faster, and then differs by rounding.
+    /// Each sample adds a vector of norm at most [`ClippingRule::sensitivity`] that depends on no other sample: how it is computed follows
+    /// from the options, not from the batch, and whole numbers add up without rounding, in any order. Norms are upper bounds on what
+    /// is added, in double precision; what they assume of tensor cores is said in `ghost.rs`. A sample whose gradient is not finite adds
+    /// nothing. An executor gives the same bits for the same batch; another may have measured another algorithm to be faster, and then
+    /// differs by rounding.
     pub fn clipped_sum(
         &mut self,
         batch: &Batch<'_>,
-        clipping: &Clipping,
+        rule: &ClippingRule,
         sum: &mut CudaGradientSum,
     ) -> Result<StepStats, CudaError> {
         let executor = &mut *self.executor;
-        clipping.check(&executor.layout)?;
         let samples = batch.sizes(&executor.graph)?;
         if sum.len != executor.layout.len() || sum.finished {
             return Err(EngineError::Parameters.into());
         }
+        sum.reserve(rule, samples)?;
         let mut stats = StepStats::default();
         if samples == 0 {
             return Ok(stats);
         }
-        executor.plan(batch.views, samples)?;
+        executor.plan(batch.views)?;
         if executor.options.measure {
             executor.marks = Some(Vec::new());
         }
@@ -108,28 +120,42 @@ impl CudaLoaded<'_> {
             staging,
             targets,
             batch,
-            clipping,
+            rule,
         };
         step.run(samples, sum, &mut stats)?;
         executor.settle()?;
         Ok(stats)
     }
 
-    /// The sum as a flat gradient in the order of [`CudaExecutor::layout`].
+    /// The sum in the order of [`CudaExecutor::layout`], in whole numbers where it was clipped.
     ///
     /// # Errors
     /// If the sum belongs to another graph, or the card fails.
-    pub fn gradient(&mut self, mut sum: CudaGradientSum) -> Result<Vec<f32>, CudaError> {
+    pub fn total(&mut self, mut sum: CudaGradientSum) -> Result<Total, CudaError> {
         self.finish(&mut sum)?;
+        // Zeros while nothing was added, of which the bits are the same in whole numbers and in plain ones.
+        let unit = sum.unit.unwrap_or(Some(1.0));
         let CudaExecutor { device, layout, whole, .. } = &mut *self.executor;
         let base = address(&sum.values, &device.stream);
-        let mut gradient = sum.buffer;
-        gradient.resize(layout.len(), 0.0);
-        whole.fetch(device, base, &mut gradient)?;
-        Ok(gradient)
+        let mut numbers = sum.buffer;
+        numbers.resize(layout.len(), 0.0);
+        whole.fetch(device, base, &mut numbers)?;
+        Ok(Total::new(numbers, unit))
+    }
+
+    /// As [`CudaLoaded::total`], in single precision.
+    ///
+    /// # Errors
+    /// As [`CudaLoaded::total`].
+    pub fn gradient(&mut self, sum: CudaGradientSum) -> Result<Vec<f32>, CudaError> {
+        self.total(sum).map(Total::into_gradient)
     }
 
     /// Takes the sum back through the standardisation of weights, once.
+    ///
+    /// # Guarantee
+    /// Of whole numbers, two results are no farther apart than their sums, and a unit a coordinate: what was clipped is already less its
+    /// mean and over the deviation, what is left is a projection, and it is rounded to whole numbers.
     pub(super) fn finish(&mut self, sum: &mut CudaGradientSum) -> Result<(), CudaError> {
         let CudaExecutor { device, model, layout, inference, .. } = &*self.executor;
         if sum.len != layout.len() {
@@ -141,12 +167,18 @@ impl CudaLoaded<'_> {
         let base = address(&sum.values, &device.stream);
         for kind in inference.steps.kinds.iter().flatten() {
             let Kind::Conv(conv) = kind else { continue };
-            let (Some((used, stats)), Some(position)) = (conv.used, layout.position(conv.weight)) else {
+            let (Some((used, inverses)), Some(position)) = (conv.used, layout.position(conv.weight)) else {
                 continue;
             };
-            let d = base.at(layout.entries()[position].range.start);
-            let list = arguments![d, model.used.at(used), model.stats.at(stats), conv.geometry.inner()];
-            device.launch("standardise_backward", Grid::blocks(conv.geometry.out, 128), list)?;
+            let (d, used) = (base.at(layout.entries()[position].range.start), model.used.at(used));
+            let (grid, inner) = (Grid::blocks(conv.geometry.out, 128), conv.geometry.inner());
+            match sum.unit() {
+                Some(_) => device.launch("project_filters", grid, arguments![d, used, inner])?,
+                None => {
+                    let list = arguments![d, used, model.inverses.at(inverses), inner];
+                    device.launch("standardise_backward", grid, list)?;
+                }
+            }
         }
         Ok(())
     }

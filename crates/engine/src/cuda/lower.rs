@@ -24,9 +24,9 @@ pub(crate) struct Steps {
     pub(crate) outputs: Vec<(usize, f32)>,
     /// All tables, one after the other.
     pub(crate) tables: Vec<i32>,
-    /// Numbers of all standardised weights, of their statistics, and of weights arranged for a tiling.
+    /// Numbers of all standardised weights, of one over their deviations, and of weights arranged for a tiling.
     pub(crate) used_len: usize,
-    pub(crate) stats_len: usize,
+    pub(crate) inverses_len: usize,
     pub(crate) arranged_len: usize,
     /// Where each parameter starts.
     pub(crate) parameters: Vec<usize>,
@@ -57,7 +57,7 @@ impl Steps {
             outputs: Vec::new(),
             tables: Vec::new(),
             used_len: 0,
-            stats_len: 0,
+            inverses_len: 0,
             arranged_len: 0,
             parameters: Vec::new(),
             parameters_len: 0,
@@ -167,8 +167,8 @@ impl Steps {
                 let len = geometry.weight_len();
                 let used = standardise.map(|_| {
                     self.used_len += len;
-                    self.stats_len += 2 * geometry.out;
-                    (self.used_len - len, self.stats_len - 2 * geometry.out)
+                    self.inverses_len += geometry.out;
+                    (self.used_len - len, self.inverses_len - geometry.out)
                 });
                 let windows = (self.table(geometry.window_table()), self.table(geometry.output_table()));
                 let mut conv = Conv {
@@ -184,7 +184,7 @@ impl Steps {
                     windows,
                     used,
                 };
-                if conv.prefers_ghost(1, false) {
+                if conv.prefers_ghost(1) {
                     conv.sources = self.table(conv.geometry.sources());
                 }
                 Kind::Conv(Box::new(conv))

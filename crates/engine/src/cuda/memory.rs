@@ -32,7 +32,7 @@ pub(crate) struct Model {
     _memory: CudaSlice<f32>,
     pub(crate) parameters: Pointer,
     pub(crate) used: Pointer,
-    pub(crate) stats: Pointer,
+    pub(crate) inverses: Pointer,
     pub(crate) arranged: Pointer,
     pub(crate) tables: Pointer,
     /// Bytes on the card.
@@ -42,16 +42,21 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) fn new(device: &Device, steps: &Steps) -> Result<Self, CudaError> {
         let mut carve = Carve::default();
-        let sizes =
-            [steps.parameters_len, steps.used_len, steps.stats_len, steps.arranged_len, steps.tables.len()];
-        let [parameters, used, stats, arranged, tables] = sizes.map(|numbers| carve.take(numbers));
+        let sizes = [
+            steps.parameters_len,
+            steps.used_len,
+            steps.inverses_len,
+            steps.arranged_len,
+            steps.tables.len(),
+        ];
+        let [parameters, used, inverses, arranged, tables] = sizes.map(|numbers| carve.take(numbers));
         let memory = device.allocate(carve.len)?;
         let base = address(&memory, &device.stream);
         device.upload(&steps.tables, base.at(tables))?;
         Ok(Self {
             parameters: base.at(parameters),
             used: base.at(used),
-            stats: base.at(stats),
+            inverses: base.at(inverses),
             arranged: base.at(arranged),
             tables: base.at(tables),
             bytes: 4 * carve.len,
@@ -82,7 +87,8 @@ pub(crate) struct Work {
     pub(crate) parts: Pointer,
     pub(crate) blocks: Pointer,
     pub(crate) ranges: Pointer,
-    pub(crate) scaled: Pointer,
+    /// What is taken off every sample's standardised filters.
+    pub(crate) means: Pointer,
     pub(crate) workspace: Pointer,
     pub(crate) workspace_bytes: usize,
     /// Bytes on the card.
@@ -97,11 +103,15 @@ struct Sketch {
     len: usize,
 }
 
+fn output_len(program: &Program) -> usize {
+    program.steps.lens[program.steps.output]
+}
+
 fn sketch(program: &Program, samples: usize, workspace: usize) -> Sketch {
     let mut carve = Carve::default();
     let items = samples * program.views;
     let input = program.steps.lens[0] * items;
-    let output = program.steps.lens[program.steps.output] * items;
+    let output = output_len(program) * items;
     let entries = program.sources.len();
     let workspace_bytes = workspace.max(4 * program.workspace * samples).max(program.unfolding);
     let base = carve.take(program.item_len * items);
@@ -118,7 +128,7 @@ fn sketch(program: &Program, samples: usize, workspace: usize) -> Sketch {
         program.parts.len(),
         program.blocks.len(),
         2 * entries,
-        program.scaled * items,
+        program.means * samples,
         workspace_bytes / 4,
     ]
     .map(|numbers| carve.take(numbers));
@@ -153,9 +163,18 @@ impl Work {
             parts,
             blocks,
             ranges,
-            scaled,
+            means,
             workspace,
         ] = parts.map(|start| base.at(start));
+        // What fills up a microbatch is zeros, or samples of an earlier one.
+        for (start, numbers) in [
+            (first, program.steps.lens[0]),
+            (second, program.steps.lens[0]),
+            (targets, output_len(program)),
+            (keys, 2),
+        ] {
+            device.clear(start, numbers * samples * program.views)?;
+        }
         device.upload(&program.parts, parts)?;
         device.upload(&program.blocks, blocks)?;
         let bounds: Vec<i32> = program
@@ -180,7 +199,7 @@ impl Work {
             parts,
             blocks,
             ranges,
-            scaled,
+            means,
             workspace,
             workspace_bytes,
             bytes: 4 * len,

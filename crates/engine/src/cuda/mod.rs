@@ -1,9 +1,9 @@
 //! The CUDA executor: batched, with cuDNN, cuBLAS and kernels compiled when a card is opened.
 //!
-//! A batch is split into microbatches. Each runs forward and backward once. A sample's weight gradient is either written down, where
-//! that is cheap, or only its norm is made, from inner products; then the clipping factors are known, and the clipped sum is one
-//! weighted sum of what was written and one product per layer of what was not (Bu et al. 2022). Memory is one pool, planned from the
-//! graph, flat in the batch.
+//! A batch is split into microbatches of one size, the last of them filled up. Each runs forward and backward once. A sample's weight
+//! gradient is either written down, where that is cheap, or only an upper bound on its norm is made, from inner products; then the clipping
+//! factors are known, and every sample adds whole numbers to the sum, made of what was written or of the factors of what was not. Memory
+//! is one pool, planned from the graph, flat in the batch.
 //!
 //! Nothing here is needed to build: the driver, NVRTC, cuBLAS and cuDNN are looked for when [`CudaExecutor::new`] runs.
 #![allow(unsafe_code, reason = "calls into the driver and its libraries")]
@@ -39,6 +39,7 @@ mod weights;
 use cudarc::driver::CudaSlice;
 use dapple_graph::{Graph, Op, Parameters};
 
+use crate::clipping::ClippingRule;
 use crate::error::EngineError;
 use crate::layout::Layout;
 use convolution::{Card, Choices};
@@ -102,12 +103,34 @@ impl Drop for CudaExecutor {
 /// A sum of clipped gradients on the card, in the order of the executor's layout.
 #[derive(Debug)]
 pub struct CudaGradientSum {
+    /// Whole numbers, or without clipping plain ones.
     values: CudaSlice<f32>,
     /// Host memory that the gradient will come back in.
     buffer: Vec<f32>,
     len: usize,
+    /// What a whole number stands for, or that they are plain; `None` while nothing was added: all are zero then.
+    unit: Option<Option<f64>>,
+    samples: usize,
     /// Whether it is the gradient of the parameters themselves rather than of standardised weights; then nothing is added any more.
     finished: bool,
+}
+
+impl CudaGradientSum {
+    /// Makes ready for so many more samples by a rule.
+    fn reserve(&mut self, rule: &ClippingRule, samples: usize) -> Result<(), EngineError> {
+        let total = self.samples.saturating_add(samples);
+        if total > rule.capacity() || self.unit.is_some_and(|unit| unit != rule.unit()) {
+            return Err(EngineError::Sum { capacity: rule.capacity() });
+        }
+        self.samples = total;
+        self.unit = Some(rule.unit());
+        Ok(())
+    }
+
+    /// What a whole number stands for; `None` where they are plain.
+    fn unit(&self) -> Option<f64> {
+        self.unit.flatten()
+    }
 }
 
 impl CudaExecutor {
@@ -184,9 +207,7 @@ impl CudaExecutor {
 
     /// How each convolution runs: its name, direction, and what was measured to be the fastest way.
     pub fn choices(&self) -> Vec<String> {
-        let direction = |code: u8| {
-            ["forward", "data gradient", "weighted sum", "weight gradient"][usize::from(code.min(3))]
-        };
+        let direction = |code: u8| ["forward", "data gradient", "weight gradient"][usize::from(code.min(2))];
         let list = self.choices.list();
         list.map(|(node, code, choice, time)| {
             format!("{} {}: {choice:?}, {time:.3} ms", self.graph.nodes()[node].name, direction(code))
@@ -211,7 +232,7 @@ impl CudaExecutor {
         let values = self.device.allocate(len)?;
         self.device.clear(address(&values, &self.device.stream), len)?;
         self.count(4 * len);
-        Ok(CudaGradientSum { values, buffer, len, finished: false })
+        Ok(CudaGradientSum { values, buffer, len, unit: None, samples: 0, finished: false })
     }
 
     /// A sum that starts from the gradient of the parameters themselves, which nothing is added to any more.
@@ -224,7 +245,7 @@ impl CudaExecutor {
         }
         let sum = self.gradient_sum()?;
         self.device.upload(gradient, address(&sum.values, &self.device.stream))?;
-        Ok(CudaGradientSum { finished: true, ..sum })
+        Ok(CudaGradientSum { unit: Some(None), finished: true, ..sum })
     }
 
     /// Puts parameters on the card and arranges them for the kernels.
@@ -251,10 +272,10 @@ impl CudaExecutor {
             let Kind::Conv(conv) = kind else { continue };
             let geometry = &conv.geometry;
             let start = steps.parameters[conv.weight.index()];
-            if let (Some(eps), Some((used, stats))) = (conv.standardise, conv.used) {
-                let (weight, used, stats) =
-                    (model.parameters.at(start), model.used.at(used), model.stats.at(stats));
-                let list = arguments![weight, used, stats, geometry.inner(), eps];
+            if let (Some(eps), Some((used, inverses))) = (conv.standardise, conv.used) {
+                let (weight, used, inverses) =
+                    (model.parameters.at(start), model.used.at(used), model.inverses.at(inverses));
+                let list = arguments![weight, used, inverses, geometry.inner(), eps];
                 device.launch("standardise", Grid::blocks(geometry.out, 128), list)?;
             }
             let weight = convolution::weight(start, conv, model);
@@ -290,7 +311,8 @@ impl CudaExecutor {
         self.peak = self.peak.max(self.model.bytes + self.held + work + more);
     }
 
-    /// Samples that run together: what was asked for or what fits the pool, in equal parts rather than with a small one at the end.
+    /// Samples that run together: what was asked for or what fits the pool, in equal parts of so many samples rather than with a small one
+    /// at the end.
     fn group(&self, program: &Program, samples: usize) -> usize {
         let held = self.work.as_ref().map_or(0, |work| work.bytes);
         let free = self.device.context.mem_get_info().map_or(POOL, |(free, _)| free + held);
@@ -328,24 +350,19 @@ impl CudaExecutor {
 }
 
 impl CudaExecutor {
-    /// Plans a step of this many views and samples, and allocates and measures where that is new.
-    fn plan(&mut self, views: usize, samples: usize) -> Result<(), CudaError> {
+    /// Plans a step of this many views, and allocates and measures where that is new. How many samples run together follows from the
+    /// options and the memory at the first step, and not from any batch.
+    fn plan(&mut self, views: usize) -> Result<(), CudaError> {
         if self.training.as_ref().is_none_or(|program| program.views != views) {
-            let rounds = self.options.precision != Precision::F32;
-            self.training = Some(Program::training(&self.graph, &self.layout, views, rounds));
+            self.training = Some(Program::training(&self.graph, &self.layout, views));
             self.work = None;
-            self.choices.measured = 0;
         }
         let Some(program) = &self.training else { return Ok(()) };
-        let group = self.group(program, samples);
-        if self.work.as_ref().is_none_or(|work| work.samples < group) {
-            self.work = None;
-            let work = Work::new(&self.device, program, group, WORKSPACE)?;
-            // Algorithms are measured once, and again when batches turn out to be far larger.
-            if self.choices.measured * 2 <= group {
-                let card = Card { device: &self.device, model: &self.model, work: &work };
-                self.choices.measure(card, program)?;
-            }
+        if self.work.is_none() {
+            let samples = if self.options.batch == 0 { MOST_SAMPLES } else { self.options.batch };
+            let work = Work::new(&self.device, program, self.group(program, samples), WORKSPACE)?;
+            let card = Card { device: &self.device, model: &self.model, work: &work };
+            self.choices.measure(card, program)?;
             self.work = Some(work);
         }
         self.count(4 * self.layout.len());

@@ -5,8 +5,12 @@
 pub struct CudaOptions {
     /// Which card.
     pub device: usize,
-    /// Samples that run together; zero chooses by the memory they need.
+    /// Samples that run together at the most; zero chooses by the memory they need.
     pub microbatch: usize,
+    /// Samples that a batch is planned for, a public number: microbatches are equal parts of so many. Whatever batch comes, each of its
+    /// microbatches is that large, the last one filled up, so that how a sample is computed does not tell who else was drawn. Zero
+    /// takes what memory allows.
+    pub batch: usize,
     /// Who computes convolutions.
     pub convolutions: Convolutions,
     /// How products round their factors.
@@ -15,13 +19,13 @@ pub struct CudaOptions {
     pub measure: bool,
 }
 
-/// How the products of the forward and the backward pass round their factors. Values, parameters, norms, the clipped sum, noise and the
-/// optimiser are in single precision (or double) always.
+/// How products round their factors. Values, parameters, noise and the optimiser are in single precision (or double) always, norms in double
+/// precision, and the clipped sum is of whole numbers.
 ///
 /// # Guarantee
 /// Clipping bounds what it sums whatever the precision: where a sample's gradient is written down, its norm is that of the very numbers
-/// that are added up; where only its norm is made, norm and sum are both products in single precision, or of factors split into two parts
-/// where 2^-21 of a product is lost, and the norm of a standardised layer is then an upper bound.
+/// that are added up; where only its norm is made, in double precision, it is raised by what the products of the sum may round by. What
+/// tensor cores round by is not documented: that bound is an assumption (`ghost.rs` states it, `docs/gpu.md` what was measured).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
     /// Not beyond single precision: 24 bits, and 21 where a product is split into three.

@@ -8,12 +8,17 @@ use dapple_graph::plan::Lifetime;
 use super::kind::{Conv, Kind};
 use super::lower::Steps;
 use super::sharing::{Contribution, Sharing, backward};
+use super::tile::{STEP, one_run};
 use crate::layout::Layout;
 
-/// Rough speeds of a large card, for choosing between two ways to a norm: products in a second, and bytes moved.
-const PRODUCTS: f64 = 40e12;
-const ROUNDED_PRODUCTS: f64 = 150e12;
+/// Rough speeds of a large card, for choosing between two ways to a norm: operations in a second of inner products in double precision, of
+/// the sum of a linear layer's gradients that are not written down, and of products by the library; and bytes moved.
+const PRODUCTS: f64 = 20e12;
+const OUTER_PRODUCTS: f64 = 15e12;
+const LIBRARY_PRODUCTS: f64 = 100e12;
 const BYTES: f64 = 3e12;
+/// Positions of a deferred convolution, before and behind it, whose sums fit a block's shared memory.
+const MOST_POSITIONS: usize = 4096;
 /// Numbers of a written-down gradient that one block of threads squares, or adds up.
 const PART: usize = 4096;
 const BLOCK: usize = 1024;
@@ -37,6 +42,8 @@ pub(crate) struct Source {
     pub(crate) written: Option<usize>,
     /// Partial sums of its squared norm.
     pub(crate) partials: Range<usize>,
+    /// Where what is taken off its filters lies among a sample's, if they are standardised.
+    pub(crate) means: Option<usize>,
 }
 
 /// A planned graph.
@@ -60,14 +67,14 @@ pub(crate) struct Program {
     /// Partial sums per sample, and the table of those that are of written-down gradients.
     pub(crate) partials: usize,
     pub(crate) parts: Vec<i32>,
-    /// Blocks of the weighted sum.
+    /// Blocks of the sum of written-down gradients.
     pub(crate) blocks: Vec<i32>,
+    /// Filters of all trainable standardised layers.
+    pub(crate) means: usize,
     /// Numbers of workspace per sample.
     pub(crate) workspace: usize,
     /// Bytes in which a few samples of the largest written-down layer unfold.
     pub(crate) unfolding: usize,
-    /// Numbers per item of the largest deferred layer's output.
-    pub(crate) scaled: usize,
     /// Whether a trainable parameter is on no path to the output: its gradient is zero.
     pub(crate) unreached: bool,
 }
@@ -81,9 +88,9 @@ impl Program {
         Self::new(steps, graph.reached(false), 1, None)
     }
 
-    /// The plan of a forward and a backward pass over samples of this many views; `rounds` says whether products may round factors.
-    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, rounds: bool) -> Self {
-        let mut program = Self::new(Steps::new(graph), graph.reached(true), views, Some((layout, rounds)));
+    /// The plan of a forward and a backward pass over samples of this many views.
+    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize) -> Self {
+        let mut program = Self::new(Steps::new(graph), graph.reached(true), views, Some(layout));
         let needs = graph.needs_gradient();
         let reached: Vec<_> = graph
             .nodes()
@@ -96,17 +103,13 @@ impl Program {
         program
     }
 
-    fn new(steps: Steps, runs: Vec<bool>, views: usize, training: Option<(&Layout, bool)>) -> Self {
+    fn new(steps: Steps, runs: Vec<bool>, views: usize, layout: Option<&Layout>) -> Self {
         let count = steps.kinds.len();
-        let (layout, rounds) =
-            (training.map(|(layout, _)| layout), training.is_some_and(|(_, rounds)| rounds));
         let trains =
             |kind: &Kind| kind.weight().is_some_and(|id| layout.is_some_and(|l| l.position(id).is_some()));
         let deferred: Vec<bool> = (0..count)
             .map(|node| match &steps.kinds[node] {
-                Some(kind) => {
-                    steps.needs_gradient[node] && trains(kind) && prefers_ghost(kind, views, rounds)
-                }
+                Some(kind) => steps.needs_gradient[node] && trains(kind) && prefers_ghost(kind, views),
                 None => false,
             })
             .collect();
@@ -124,13 +127,11 @@ impl Program {
             partials: 0,
             parts: Vec::new(),
             blocks: Vec::new(),
+            means: 0,
             workspace: 0,
             unfolding: 0,
-            scaled: 0,
             unreached: false,
         };
-        let outputs = (0..count).filter(|&node| program.deferred[node]).map(|node| program.steps.lens[node]);
-        program.scaled = outputs.max().unwrap_or(0);
         program.place(trains, layout.is_some());
         if let Some(layout) = layout {
             program.source(layout);
@@ -174,8 +175,7 @@ impl Program {
                     last = last.max(read_until(reader));
                 }
             }
-            let along = matches!(kind, Kind::Conv(conv) if conv.used.is_some() && self.deferred[node]);
-            if needs[node] && (kind.reads_output() || along) {
+            if needs[node] && kind.reads_output() {
                 last = last.max(backward(node));
             }
             let buffers = &mut self.buffers[node];
@@ -220,6 +220,17 @@ impl Program {
         let multiplying =
             |id| self.steps.kinds.iter().position(|kind| kind.as_ref().and_then(Kind::weight) == Some(id));
         let nodes: Vec<Option<usize>> = layout.entries().iter().map(|entry| multiplying(entry.id)).collect();
+        // Filters of a standardised layer: weights of each, where one over their deviations lies, and where their means do.
+        let mut filters = Vec::new();
+        for node in &nodes {
+            filters.push(match node.and_then(|node| self.steps.kinds[node].as_ref()) {
+                Some(Kind::Conv(conv)) => conv.used.map(|(_, inverses)| {
+                    self.means += conv.geometry.out;
+                    (conv.geometry.inner(), inverses, self.means - conv.geometry.out)
+                }),
+                _ => None,
+            });
+        }
         for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
             if node.is_some_and(|node| self.deferred[node]) {
                 continue;
@@ -227,28 +238,36 @@ impl Program {
             let start = self.written.next_multiple_of(4);
             self.written = start + entry.range.len();
             let first = self.parts.len() / 4;
-            let conv = node.and_then(|node| match &self.steps.kinds[node] {
-                Some(Kind::Conv(conv)) => conv.used.map(|used| (conv.geometry.inner(), used)),
-                _ => None,
-            });
-            let size = conv.map_or(PART, |(inner, _)| inner);
-            for offset in (0..entry.range.len()).step_by(size) {
-                let (used, stats) = conv.map_or((-1, -1), |(_, (used, stats))| {
-                    ((used + offset) as i32, (stats + 2 * offset / size) as i32)
-                });
-                self.parts.extend([
-                    (start + offset) as i32,
-                    size.min(entry.range.len() - offset) as i32,
-                    used,
-                    stats,
-                ]);
+            // A part and a block lie within one filter, where filters are standardised.
+            let (filter, own) = match filters[index] {
+                Some((inner, inverses, means)) => (inner, Some((inverses, means))),
+                None => (entry.range.len().max(1), None),
+            };
+            let place = |offset: usize| {
+                own.map_or([-1; 2], |(inverses, means)| {
+                    [means + offset / filter, inverses + offset / filter].map(|place| place as i32)
+                })
+            };
+            let pieces = |size: usize| {
+                let within = move |from: usize| {
+                    (0..filter).step_by(size).map(move |piece| (from + piece, size.min(filter - piece)))
+                };
+                (0..entry.range.len()).step_by(filter).flat_map(within)
+            };
+            for (offset, len) in pieces(if own.is_some() { filter } else { PART }) {
+                self.parts.extend([(start + offset) as i32, len as i32]);
+                self.parts.extend(place(offset));
             }
-            for offset in (0..entry.range.len()).step_by(BLOCK) {
-                let len = BLOCK.min(entry.range.len() - offset);
+            for (offset, len) in pieces(BLOCK) {
                 let target = entry.range.start + offset;
                 self.blocks.extend([start + offset, len, target, index].map(|value| value as i32));
+                self.blocks.extend(place(offset));
             }
-            self.sources.push(Source { written: Some(start), partials: first..self.parts.len() / 4 });
+            self.sources.push(Source {
+                written: Some(start),
+                partials: first..self.parts.len() / 4,
+                means: own.map(|(_, means)| means),
+            });
         }
         // Samples start where four numbers can be written at once.
         self.written = self.written.next_multiple_of(4);
@@ -264,19 +283,19 @@ impl Program {
             else {
                 continue;
             };
-            let (filters, workspace) = match kind {
+            // Inner products in double precision, which takes two numbers each.
+            let workspace = match kind {
                 Kind::Conv(conv) => {
-                    let (geometry, positions) = (&conv.geometry, conv.geometry.positions());
-                    let grams = geometry.positions_in().pow(2) + positions * positions;
-                    (geometry.out, grams + geometry.out * positions + positions)
+                    2 * (conv.geometry.positions_in().pow(2) + conv.geometry.positions().pow(2))
                 }
-                Kind::Linear { rows, .. } => (1, 2 * (rows * self.views).pow(2)),
-                _ => (1, 0),
+                Kind::Linear { rows, .. } => 4 * (rows * self.views).pow(2),
+                _ => 0,
             };
-            let partials = self.partials..self.partials + filters;
+            let partials = self.partials..self.partials + 1;
             self.partials = partials.end;
             self.workspace = self.workspace.max(workspace);
-            self.sources.insert(index, Source { written: None, partials });
+            let means = filters[index].map(|(_, _, means)| means);
+            self.sources.insert(index, Source { written: None, partials, means });
         }
     }
 }
@@ -317,42 +336,41 @@ fn pack(lives: &[Lifetime]) -> (Vec<usize>, usize) {
 
 /// Whether a layer's norm is cheaper by inner products than by writing down one gradient per sample.
 ///
-/// Both ways multiply once over all positions for the sum itself, so the inner products stand against what is written and read. Where
-/// products may round, those of gradients that are written down do; the sum of others does not (see [`super::Precision`]), and what that
-/// takes longer counts too.
-fn prefers_ghost(kind: &Kind, views: usize, rounds: bool) -> bool {
+/// Both ways multiply once over all positions for the sum itself, so the inner products stand against what is written and read.
+fn prefers_ghost(kind: &Kind, views: usize) -> bool {
     match kind {
-        Kind::Conv(conv) => conv.prefers_ghost(views, rounds),
+        Kind::Conv(conv) => conv.prefers_ghost(views),
         Kind::Linear { rows, features, out, .. } => {
-            let (rows, weights) = ((rows * views) as f64, features * out);
+            let (rows, weights) = ((rows * views) as f64, (features * out) as f64);
             let products = 2.0 * rows * rows * (features + out) as f64;
-            rows == 1.0 || ghost_is_cheaper(products, weights, 2.0 * rows * weights as f64, rounds)
+            let longer = 2.0 * rows * weights * (1.0 / OUTER_PRODUCTS - 1.0 / LIBRARY_PRODUCTS);
+            rows == 1.0 || products / PRODUCTS + longer < written(weights)
         }
         _ => false,
     }
 }
 
 impl Conv {
-    /// As above.
-    pub(crate) fn prefers_ghost(&self, views: usize, rounds: bool) -> bool {
+    /// As above. The sum of a deferred layer needs a tiling, and positions so few that the tensor cores add them up at once.
+    pub(crate) fn prefers_ghost(&self, views: usize) -> bool {
         let geometry = &self.geometry;
-        if views != 1 || geometry.groups != 1 {
+        let (inside, outside) = (geometry.positions_in(), geometry.positions());
+        let sums = self.gradient_tile.is_some() && one_run(outside.div_ceil(STEP), STEP);
+        if views != 1 || geometry.groups != 1 || !sums || inside + outside > MOST_POSITIONS {
             return false;
         }
-        let (inside, outside) = (geometry.positions_in() as f64, geometry.positions() as f64);
+        let (inside, outside) = (inside as f64, outside as f64);
         let (channels, out) = (geometry.channels as f64, geometry.out as f64);
         // A tap's read costs about as much as eight products.
         let spread = 8.0 * geometry.taps() as f64 * outside * outside;
         let products = 2.0 * inside * inside * channels + 2.0 * outside * outside * out + spread;
-        let weights = geometry.weight_len();
-        ghost_is_cheaper(products, weights, 2.0 * outside * weights as f64, rounds)
+        products / PRODUCTS < written(geometry.weight_len() as f64)
     }
 }
 
-/// Weights are written, read for the norm, and read for the sum. `sum` counts the products of the sum.
-fn ghost_is_cheaper(products: f64, weights: usize, sum: f64, rounds: bool) -> bool {
-    let longer = if rounds { sum * (1.0 / PRODUCTS - 1.0 / ROUNDED_PRODUCTS) } else { 0.0 };
-    products / PRODUCTS + longer < 12.0 * weights as f64 / BYTES
+/// Seconds that a sample's written-down weights take: they are written, read for the norm, and read for the sum.
+fn written(weights: f64) -> f64 {
+    12.0 * weights / BYTES
 }
 
 #[cfg(test)]
@@ -365,7 +383,7 @@ mod tests {
     fn small_positions_and_many_weights_are_deferred() {
         let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
         let layout = Layout::new(&graph);
-        let program = Program::training(&graph, &layout, 1, true);
+        let program = Program::training(&graph, &layout, 1);
         let written = |name: &str| {
             let entry = layout.entries().iter().position(|entry| entry.name == name).unwrap();
             program.sources[entry].written.is_some()
@@ -394,12 +412,54 @@ mod tests {
         }
     }
 
+    /// Blocks and parts cover what is written once, none reaches from one filter into the next, and every filter has a mean of its own.
+    #[test]
+    fn blocks_and_parts_keep_to_their_filters() {
+        let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
+        let layout = Layout::new(&graph);
+        let program = Program::training(&graph, &layout, 1);
+        let (mut written, mut summed) = (vec![0; program.written], vec![0; layout.len()]);
+        let mut means = vec![0; program.means];
+        for part in program.parts.chunks_exact(4) {
+            written[part[0] as usize..][..part[1] as usize].iter_mut().for_each(|count| *count += 1);
+            if part[2] >= 0 {
+                means[part[2] as usize] += 1;
+            }
+        }
+        for block in program.blocks.chunks_exact(6) {
+            let [from, len, to, entry] = [block[0], block[1], block[2], block[3]].map(|value| value as usize);
+            summed[to..to + len].iter_mut().for_each(|count| *count += 1);
+            let (entry, source) = (&layout.entries()[entry], &program.sources[entry]);
+            assert_eq!(source.written.map(|start| start + to - entry.range.start), Some(from));
+            if let Some(first) = source.means {
+                let filter = program
+                    .parts
+                    .chunks_exact(4)
+                    .find(|part| part[2] == block[4])
+                    .map(|part| (part[0] as usize, (part[0] + part[1]) as usize));
+                assert!(filter.is_some_and(|(start, end)| start <= from && from + len <= end));
+                assert!(block[4] as usize >= first && block[5] >= 0);
+            } else {
+                assert_eq!((block[4], block[5]), (-1, -1));
+            }
+        }
+        for (entry, source) in layout.entries().iter().zip(&program.sources) {
+            let wanted = i32::from(source.written.is_some());
+            assert!(summed[entry.range.clone()].iter().all(|&count| count == wanted), "{}", entry.name);
+            if let Some(start) = source.written {
+                assert!(written[start..][..entry.range.len()].iter().all(|&count| count == 1));
+            }
+        }
+        // A deferred layer decides its means elsewhere.
+        assert!(means.iter().all(|&count| count <= 1) && means.contains(&1) && means.contains(&0));
+    }
+
     #[test]
     fn partial_sums_cover_every_parameter_once() {
         for views in [1, 2] {
             let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
             let layout = Layout::new(&graph);
-            let program = Program::training(&graph, &layout, views, false);
+            let program = Program::training(&graph, &layout, views);
             let mut ranges: Vec<Range<usize>> = program.sources.iter().map(|s| s.partials.clone()).collect();
             ranges.sort_by_key(|range| range.start);
             let mut next = 0;

@@ -30,6 +30,8 @@ pub(crate) struct Run<'r> {
     pub(crate) samples: usize,
     /// Whether dropout is on; its keys are on the card then.
     pub(crate) dropout: bool,
+    /// Whether norms are wanted.
+    pub(crate) norms: bool,
 }
 
 impl<'r> Run<'r> {

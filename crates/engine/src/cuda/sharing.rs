@@ -140,7 +140,7 @@ mod tests {
     /// Runs a backward pass on terms, once with every gradient in memory of its own and once where the plan puts it: every step must
     /// read what it would read without sharing, and what is read at the end must still be there. Says how many inputs share.
     fn check(graph: &Graph, views: usize) -> usize {
-        let program = Program::training(graph, &Layout::new(graph), views, false);
+        let program = Program::training(graph, &Layout::new(graph), views);
         let steps = &program.steps;
         let count = steps.kinds.len();
         let mut own: Vec<Terms> = vec![Vec::new(); count];

@@ -4,6 +4,7 @@ use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::CUevent_flags;
 use dapple_graph::{Graph, Loss};
 
+use super::clip::Target;
 use super::convolution::Choices;
 use super::device::{Device, Grid, Pointer, arguments};
 use super::error::{CudaError, call};
@@ -12,8 +13,7 @@ use super::program::Program;
 use super::run::{Marks, Run};
 use super::staging::Staging;
 use crate::batch::{Batch, Targets};
-use crate::clipping::Clipping;
-use crate::error::EngineError;
+use crate::clipping::ClippingRule;
 use crate::layout::Layout;
 use crate::stats::StepStats;
 
@@ -30,18 +30,20 @@ pub(crate) struct Step<'s> {
     pub(crate) staging: &'s mut [Staging; 2],
     pub(crate) targets: &'s mut Staging,
     pub(crate) batch: &'s Batch<'s>,
-    pub(crate) clipping: &'s Clipping,
+    pub(crate) rule: &'s ClippingRule,
 }
 
 impl Step<'_> {
-    /// Adds the clipped gradients of all samples to a sum, microbatch by microbatch.
+    /// Adds the clipped gradients of all samples to a sum, microbatch by microbatch, each as large as there is room for: what the last one
+    /// lacks is filled up with what lies there, and is not counted.
     pub(crate) fn run(
         &mut self,
         samples: usize,
         sum: Pointer,
         stats: &mut StepStats,
     ) -> Result<(), CudaError> {
-        let each = samples.div_ceil(samples.div_ceil(self.work.samples));
+        let each = self.work.samples;
+        let norms = self.rule.unit().is_some();
         let mut idle = self.device.event()?;
         let mut ready = self.send(0, 0..each.min(samples), &idle)?;
         for (index, first) in (0..samples).step_by(each).enumerate() {
@@ -53,13 +55,14 @@ impl Step<'_> {
             let (choices, marks) = (&mut *self.choices, &mut *self.marks);
             let samples_here = end - first;
             let mut run =
-                Run { device, program, model, work, choices, marks, inputs, samples: samples_here, dropout };
+                Run { device, program, model, work, choices, marks, inputs, samples: each, dropout, norms };
             let part = Part {
                 graph: self.graph,
                 layout: self.layout,
                 batch: self.batch,
-                clipping: self.clipping,
+                rule: self.rule,
                 first,
+                samples: samples_here,
             };
             run.mark("copies")?;
             part.keys(&run)?;
@@ -68,16 +71,18 @@ impl Step<'_> {
             run.mark("copies")?;
             part.loss(&mut run)?;
             run.backward(self.layout)?;
-            run.norms()?;
+            if norms {
+                run.norms()?;
+            }
             // The next samples travel while these are worked on.
             if end < samples {
                 ready = self.send(index + 1, end..(end + each).min(samples), &idle)?;
             }
             let (choices, marks) = (&mut *self.choices, &mut *self.marks);
             let mut run =
-                Run { device, program, model, work, choices, marks, inputs, samples: samples_here, dropout };
+                Run { device, program, model, work, choices, marks, inputs, samples: each, dropout, norms };
             part.factors(&mut run, stats)?;
-            run.weighted_sum(self.layout, sum)?;
+            run.sum(self.layout, Target { sum, whole: norms, samples: samples_here })?;
         }
         Ok(())
     }
@@ -90,7 +95,7 @@ impl Step<'_> {
         samples: std::ops::Range<usize>,
         idle: &CudaEvent,
     ) -> Result<CudaEvent, CudaError> {
-        self.batch.check_values(self.graph, samples.clone())?;
+        self.batch.check_classes(self.graph, samples.clone())?;
         let size = self.program.steps.lens[0] * self.batch.views;
         let inputs = &self.batch.inputs[samples.start * size..samples.end * size];
         let copies = &self.device.copies;
@@ -109,16 +114,17 @@ struct Part<'s> {
     graph: &'s Graph,
     layout: &'s Layout,
     batch: &'s Batch<'s>,
-    clipping: &'s Clipping,
-    /// Its first sample in the batch.
+    rule: &'s ClippingRule,
+    /// Its first sample in the batch, and its samples; the microbatch may be larger.
     first: usize,
+    samples: usize,
 }
 
 impl Part<'_> {
     /// Sends a microbatch's dropout keys.
     fn keys(&self, run: &Run<'_>) -> Result<(), CudaError> {
-        let first = self.first * self.batch.views;
-        let views = first..first + run.items();
+        let (first, count) = (self.first * self.batch.views, self.samples * self.batch.views);
+        let views = first..first + count;
         let keys: Vec<u64> = views.filter_map(|view| self.batch.dropout_key(view)).collect();
         run.device.upload(&keys, run.work.keys)
     }
@@ -128,7 +134,7 @@ impl Part<'_> {
     fn targets(&self, run: &Run<'_>, staging: &mut Staging) -> Result<(), CudaError> {
         let shape = self.graph.output_shape();
         let (len, positions): (usize, usize) = (shape.iter().product(), shape[1..].iter().product());
-        let (first, items) = (self.first * self.batch.views, run.items());
+        let (first, items) = (self.first * self.batch.views, self.samples * self.batch.views);
         let (device, to) = (run.device, run.work.targets);
         match self.batch.targets {
             Targets::Classes(classes) => {
@@ -188,29 +194,23 @@ impl Part<'_> {
         run.mark("loss")
     }
 
-    /// Reads losses and norms, refuses what is not finite, and sends every sample's clipping factors.
+    /// Reads losses and norms, and sends every sample's clipping factors: none where it is not finite, or only fills up.
     fn factors(&self, run: &mut Run<'_>, stats: &mut StepStats) -> Result<(), CudaError> {
-        let (entries, views, samples) = (self.layout.entries().len(), self.batch.views, run.samples);
-        let mut losses = vec![0.0f64; run.items()];
-        let mut squared = vec![0.0f64; samples * entries];
+        let (entries, views) = (self.layout.entries().len(), self.batch.views);
+        let mut losses = vec![0.0f64; self.samples * views];
+        let mut squared = vec![0.0f64; self.samples * entries];
         run.device.download(run.work.losses, &mut losses)?;
-        run.device.download(run.work.squared, &mut squared)?;
-        let mut factors = vec![0.0f32; samples * entries];
-        let off = *self.clipping == Clipping::Off;
-        for sample in 0..samples {
-            let index = self.first + sample;
+        if run.norms {
+            run.device.download(run.work.squared, &mut squared)?;
+        }
+        let mut factors = vec![0.0f32; run.samples * entries];
+        for sample in 0..self.samples {
             let loss = losses[sample * views..][..views].iter().sum::<f64>() / views as f64;
-            if !loss.is_finite() {
-                return Err(EngineError::NotFinite { place: "loss".into(), sample: index }.into());
-            }
             let squared = &squared[sample * entries..][..entries];
-            if let Some(entry) = squared.iter().position(|square| !(square.sqrt() as f32).is_finite()) {
-                let place = format!("gradient of {}", self.layout.entries()[entry].name);
-                return Err(EngineError::NotFinite { place, sample: index }.into());
-            }
             stats.losses.push(loss as f32);
-            stats.norms.push(if off { 0.0 } else { squared.iter().sum::<f64>().sqrt() as f32 });
-            self.clipping.factors(self.layout, squared, &mut factors[sample * entries..][..entries]);
+            stats.norms.push(squared.iter().sum::<f64>().sqrt() as f32);
+            let finite = self.rule.factors(squared, &mut factors[sample * entries..][..entries]);
+            stats.not_finite += usize::from(!finite);
         }
         run.device.upload(&factors, run.work.factors)?;
         run.mark("norms to factors")

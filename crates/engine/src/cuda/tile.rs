@@ -9,7 +9,7 @@ const SHARED: usize = 99 << 10;
 pub(crate) const FILTERS: usize = 64;
 const COLUMNS: usize = 256;
 /// Positions of one step of the weight gradient, and floats between its rows.
-const STEP: usize = 32;
+pub(crate) const STEP: usize = 32;
 const STEP_PITCH: usize = 36;
 /// Weights that the largest weight-gradient kernel takes at once, and the sizes there are: 32 weights times these.
 const WEIGHTS: usize = 288;
@@ -32,6 +32,11 @@ pub(crate) fn runs(
     let longest = parts * (LONGEST / (additions * products)).max(1);
     let runs = steps.div_ceil(longest);
     (0..runs).map(move |run| (steps * run / runs, steps * (run + 1) / runs))
+}
+
+/// Whether a sum of so many steps, of this many products each, is short enough to be left to the tensor cores whole in any precision.
+pub(crate) fn one_run(steps: usize, products: usize) -> bool {
+    runs(Precision::F32, steps, products, 1).count() <= 1
 }
 
 /// One tap: where it reads from the place of a position, and which of the window's it is.

@@ -6,7 +6,7 @@
 //! loop {
 //!     let mut sum = executor.gradient_sum()?;
 //!     let mut loaded = executor.resident()?;
-//!     loaded.clipped_sum(&batch, &clipping, &mut sum)?;    // once for each microbatch of the loader
+//!     loaded.clipped_sum(&batch, &rule, &mut sum)?;        // once for each microbatch of the loader
 //!     loaded.update(sum, &mut state, &update)?;
 //! }
 //! executor.resident()?.fetch(&mut parameters)?;            // for a checkpoint, with `state.fetch`
@@ -241,14 +241,15 @@ impl CudaLoaded<'_> {
     /// Adds noise to a sum, on the card.
     ///
     /// # Guarantee
-    /// Coordinate by coordinate the sum becomes `s round((x + z) / s)` rounded to single precision, where `z` is a real number with
+    /// Coordinate by coordinate the sum becomes `s round((x + z) / s)` rounded to single precision, where `x` is the sum itself, a whole
+    /// number of units where it was clipped, and never rounded on the way; `z` is a real number with
     /// the normal distribution of mean zero and the stated standard deviation, independent of everything else, except with
     /// probability at most 2^-80 for each coordinate, and provided the key's ChaCha20 streams are uniform. It is a function of `x` and
     /// the key alone, the same as the host's: no card changes a bit of it.
     ///
     /// # Errors
-    /// If the sum belongs to another graph or holds a value that is not finite (then it must not be used), the lattice is not a
-    /// power of two, the deviation is outside of what was proven, or the card fails.
+    /// If the sum belongs to another graph, or is of plain numbers of which one is not finite (then it must not be used), the lattice is
+    /// not a power of two, the deviation is outside of what was proven, or the card fails.
     pub fn add_noise(
         &mut self,
         sum: &mut CudaGradientSum,
@@ -263,18 +264,37 @@ impl CudaLoaded<'_> {
         }
         let device = &self.executor.device;
         let (values, failed) = (address(&sum.values, &device.stream), address(&state.failed, &device.stream));
+        let whole = sum.unit().is_some();
+        // Both are powers of two.
+        let scale = sum.unit().unwrap_or(1.0) / lattice;
         device.clear(failed, 1)?;
         let words = key.chunks_exact(4).map(|word| i32::from_le_bytes([word[0], word[1], word[2], word[3]]));
         let words: Vec<i32> = words.collect();
         device.launch(
             "add_noise",
             Grid::warps(sum.len.div_ceil(STREAM)),
-            arguments![values, sum.len, &words, lattice, deviation, failed],
+            arguments![values, sum.len, &words, lattice, deviation, scale, whole, failed],
         )?;
+        sum.unit = Some(None);
+        if whole {
+            return Ok(());
+        }
         let mut flag = [0i32];
         device.download(failed, &mut flag)?;
         if flag != [0] {
             return Err(CudaError::NotFinite { what: "the sum of gradients" });
+        }
+        Ok(())
+    }
+
+    /// Turns a sum into what it stands for, in single precision.
+    fn convert(&mut self, sum: &mut CudaGradientSum) -> Result<(), CudaError> {
+        self.finish(sum)?;
+        if let Some(unit) = sum.unit() {
+            let device = &self.executor.device;
+            let list = arguments![address(&sum.values, &device.stream), unit, sum.len];
+            device.launch("to_single", Grid::each(sum.len), list)?;
+            sum.unit = Some(None);
         }
         Ok(())
     }
@@ -301,7 +321,7 @@ impl CudaLoaded<'_> {
         }
         match &update.noise {
             Some(noise) => self.add_noise(&mut sum, state, noise)?,
-            None => self.finish(&mut sum)?,
+            None => self.convert(&mut sum)?,
         }
         let CudaExecutor { device, model, inference, .. } = &*self.executor;
         let pointer = |slice: &CudaSlice<f32>| address(slice, &device.stream);

@@ -5,7 +5,7 @@ use super::cudnn::{Algorithm, Descriptors, Tensors};
 use super::device::{Grid, Pointer, Side, arguments};
 use super::error::CudaError;
 use super::kind::Conv;
-use super::tile::{FILTERS, runs};
+use super::tile::{FILTERS, STEP, runs};
 
 /// Weights that one block of the weight gradient without a tiling computes for 64 filters.
 const TILE_COLUMNS: usize = 128;
@@ -14,8 +14,6 @@ const WEIGHT_SHARED: u32 = 2 * 4 * (64 + 128) * 36;
 /// Blocks of threads that keep a large card busy, and the fewest steps worth a block.
 const BUSY: usize = 800;
 const STEPS: usize = 8;
-/// Positions of one step.
-const STEP: usize = 32;
 /// Rows that a block of threads unfolds, as its kernel has it.
 const UNFOLDED_ROWS: usize = 16;
 /// Rows of a grid.
@@ -127,48 +125,6 @@ fn weight_unfolded(
         }
     }
     Ok(())
-}
-
-/// Columns of the items of a sum side by side, and the bytes in which they are split.
-fn split_sizes(conv: &Conv, items: usize) -> (usize, usize) {
-    let geometry = &conv.geometry;
-    let pitch = (items * geometry.positions()).next_multiple_of(4);
-    (pitch, 4 * 3 * pitch * (geometry.inner() + geometry.out))
-}
-
-/// Whether the items of a sum can be split in the workspace.
-pub(crate) fn splits(card: Card<'_>, conv: &Conv, items: usize) -> bool {
-    let (pitch, bytes) = split_sizes(conv, items);
-    let rows = conv.geometry.inner().max(conv.geometry.out).div_ceil(UNFOLDED_ROWS);
-    let counted = 3 * pitch * rows.max(1) * UNFOLDED_ROWS <= i32::MAX as usize;
-    conv.geometry.groups == 1 && rows <= MOST_ROWS && counted && bytes <= card.work.workspace_bytes
-}
-
-/// Adds the weight gradients of all items to a sum, as one matrix product whose factors are split in two: `dw += g x^T`. The three
-/// products that matter are added, so that it is as exact as single precision but for 2^-21 of each product.
-pub(crate) fn sum_split(
-    card: Card<'_>,
-    conv: &Conv,
-    tensors: Tensors,
-    items: usize,
-) -> Result<(), CudaError> {
-    let Card { device, model, work } = card;
-    let geometry = &conv.geometry;
-    let (inner, out, positions) = (geometry.inner(), geometry.out, geometry.positions());
-    let (pitch, _) = split_sizes(conv, items);
-    let (left, right) = (work.workspace, work.workspace.at(3 * pitch * out));
-    let unfold =
-        |from: Pointer, to: Pointer, window: usize, rows: usize, taps: usize, len: usize, left: bool| {
-            let blocks = (pitch.div_ceil(256) as u32, rows.div_ceil(UNFOLDED_ROWS) as u32, 1);
-            let table = model.tables.at(window);
-            let list = arguments![from, to, table, len, taps, rows, positions, items, pitch, left];
-            device.launch("unfold_split", Grid { blocks, threads: 256, shared: 0 }, list)
-        };
-    let image = geometry.channels * geometry.positions_in();
-    unfold(tensors.output, left, conv.windows.1, out, 1, out * positions, true)?;
-    unfold(tensors.input, right, conv.windows.0, inner, geometry.taps(), image, false)?;
-    let sides = (Side::new(left, 3 * pitch, 0), Side::new(right, 3 * pitch, 0).transposed());
-    device.short_product((out, 3 * pitch, inner), sides, Side::new(tensors.weight, inner, 0))
 }
 
 /// Every sample's weight gradient by our own kernels.

@@ -185,6 +185,42 @@ pub fn agree_on(graph: &Graph, batch: &Batch<'_>, options: Options) -> Result<()
     Ok(())
 }
 
+/// One linear layer over all pixels, with weights of zero.
+pub fn flat_linear(pixels: usize, classes: usize) -> Graph {
+    let mut builder = GraphBuilder::new(&[pixels]);
+    let input = builder.input();
+    let zero = Init::Constant(0.0);
+    let output = builder.linear("head", input, classes, zero, zero).unwrap();
+    builder.finish(output, CLASSES).unwrap()
+}
+
+/// Two crops of one row of pixels that alternate: the views' gradients cancel but for one part in a million, and inner products in single
+/// precision lose all of it.
+pub fn cancelling_views() -> Vec<f32> {
+    let pixel = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 } * 1_048_576.0 + 64.0;
+    (0..64).chain(1..65).map(pixel).collect()
+}
+
+/// Columns of 8-bit grey values as an ordinary plan normalises them.
+pub fn stripes(low: f32, high: f32, size: usize, first: usize) -> Vec<f32> {
+    let value = |column: usize| if column.is_multiple_of(2) { high } else { low };
+    let normalised = |column: usize| (value(column) / 255.0 - 128.0 / 255.0) / 0.25;
+    (0..size * size).map(|i| normalised(first + i % size)).collect()
+}
+
+/// Layers of every kind that a sample's gradient may be written down for or not, with and without standardised weights.
+pub fn layers(standardise: Option<f32>, deferred: bool) -> Graph {
+    let (channels, size) = if deferred { (96, 2) } else { (4, 12) };
+    let mut builder = GraphBuilder::new(&[channels, size, size]);
+    let input = builder.input();
+    let out = if deferred { 96 } else { 5 };
+    let mut spec = ConvSpec::new(out, Window::square(3).padding(1));
+    spec.standardise = standardise;
+    let x = builder.conv("conv", input, spec).unwrap();
+    let x = builder.add("tanh", Op::Tanh, &[x]).unwrap();
+    head(builder, x, CLASSES).unwrap()
+}
+
 type Specimen = (&'static str, Result<Graph, GraphError>);
 
 /// The small graphs.

@@ -19,7 +19,8 @@ use super::error::CudaError;
 use super::nccl::Communicators;
 use super::{CudaExecutor, CudaGradientSum, CudaOptions, CudaState, StateValues, Update};
 use crate::batch::{self, Batch};
-use crate::clipping::Clipping;
+use crate::clipping::ClippingRule;
+use crate::cpu::Total;
 use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::stats::StepStats;
@@ -32,8 +33,7 @@ pub enum CudaAddition {
     /// By NCCL, over the links between the cards.
     #[default]
     Nccl,
-    /// In the host's memory, in the order of the cards. Slower; needs no library, gives the same bits in every process, and takes a
-    /// card that is named twice for two.
+    /// In the host's memory, in the order of the cards. Slower; needs no library, and takes a card that is named twice for two.
     Host,
 }
 
@@ -67,7 +67,7 @@ pub struct CudaGroupSum(Vec<CudaGradientSum>);
 pub struct CudaGroupState(Vec<CudaState>);
 
 impl CudaGroup {
-    /// Executors on these cards; `options.device` is not used. One card alone needs nothing but its own libraries if its sum is to be
+    /// Executors on these cards; `options.device` is not used, and `options.batch` counts the samples of all. One card alone needs nothing but its own libraries if its sum is to be
     /// added on the host.
     ///
     /// # Errors
@@ -86,7 +86,8 @@ impl CudaGroup {
         if let Some(&device) = devices.iter().find(|&&device| device >= count) {
             return Err(named(devices, Failed::from(CudaError::NoDevice { ordinal: device, count })));
         }
-        let open = |&device: &usize| CudaExecutor::new(graph, CudaOptions { device, ..options });
+        let batch = options.batch.div_ceil(devices.len());
+        let open = |&device: &usize| CudaExecutor::new(graph, CudaOptions { device, batch, ..options });
         let ranks = each(devices, open).map_err(|failed| named(devices, failed))?;
         let adder = match addition {
             CudaAddition::Nccl => Adder::Nccl(Communicators::new(devices)?),
@@ -156,30 +157,45 @@ impl CudaGroup {
     ///
     /// # Guarantee
     /// As [`super::CudaLoaded::clipped_sum`]: every sample is on one card and adds a vector of norm at most
-    /// [`Clipping::sensitivity`] that depends on no other sample.
+    /// [`ClippingRule::sensitivity`] that depends on no other sample.
     pub fn clipped_sum(
         &mut self,
         batch: &Batch<'_>,
-        clipping: &Clipping,
+        rule: &ClippingRule,
         sum: &mut CudaGroupSum,
     ) -> Result<StepStats, CudaGroupError> {
         self.in_agreement()?;
         self.own(sum.0.len())?;
-        team::clipped_sum(&mut self.ranks, &self.graph, batch, clipping, &mut sum.0)
+        // Every card looks after its own sum; together they must not overflow either.
+        let samples = batch.sizes(&self.graph).map_err(CudaError::from)?;
+        let held = sum.0.iter().map(|sum| sum.samples).fold(samples, usize::saturating_add);
+        if held > rule.capacity() {
+            return Err(CudaError::from(EngineError::Sum { capacity: rule.capacity() }).into());
+        }
+        team::clipped_sum(&mut self.ranks, &self.graph, batch, rule, &mut sum.0)
             .map_err(|failed| named(&self.devices, failed))
     }
 
-    /// The sum over all cards as a flat gradient in the order of [`CudaGroup::layout`].
+    /// The sum over all cards in the order of [`CudaGroup::layout`], in whole numbers where it was clipped.
     ///
     /// # Errors
     /// If a card fails, or the addition.
-    pub fn gradient(&mut self, mut sum: CudaGroupSum) -> Result<Vec<f32>, CudaGroupError> {
+    pub fn total(&mut self, mut sum: CudaGroupSum) -> Result<Total, CudaGroupError> {
         self.in_agreement()?;
         self.own(sum.0.len())?;
         self.add_up(&mut sum)?;
         let first = self.ranks.iter_mut().zip(sum.0).take(1);
-        let gradient = each(first, |(rank, sum)| rank.resident()?.gradient(sum));
-        Ok(gradient.map_err(|failed| named(&self.devices, failed))?.concat())
+        let total = each(first, |(rank, sum)| rank.resident()?.total(sum));
+        let total = total.map_err(|failed| named(&self.devices, failed))?;
+        total.into_iter().next().ok_or(CudaGroupError::Empty)
+    }
+
+    /// As [`CudaGroup::total`], in single precision.
+    ///
+    /// # Errors
+    /// As [`CudaGroup::total`].
+    pub fn gradient(&mut self, sum: CudaGroupSum) -> Result<Vec<f32>, CudaGroupError> {
+        self.total(sum).map(Total::into_gradient)
     }
 
     /// Adds up the cards' sums, adds noise to the whole once, and takes the optimiser's step on every card.
@@ -299,10 +315,10 @@ impl Rank for CudaExecutor {
     fn clipped_sum(
         &mut self,
         share: &Batch<'_>,
-        clipping: &Clipping,
+        rule: &ClippingRule,
         sum: &mut CudaGradientSum,
     ) -> Result<StepStats, CudaError> {
-        self.resident()?.clipped_sum(share, clipping, sum)
+        self.resident()?.clipped_sum(share, rule, sum)
     }
 
     fn settle(&mut self) -> Result<(), CudaError> {
@@ -310,16 +326,16 @@ impl Rank for CudaExecutor {
         self.synchronize()
     }
 
-    fn read(&mut self, sum: &CudaGradientSum) -> Result<Vec<f32>, CudaError> {
+    fn read(&mut self, sum: &CudaGradientSum) -> Result<Total, CudaError> {
         self.device.bind()?;
         let mut values = vec![0.0; sum.len];
         self.whole.fetch(&self.device, address(&sum.values, &self.device.stream), &mut values)?;
-        Ok(values)
+        Ok(Total::new(values, sum.unit()))
     }
 
-    fn write(&mut self, sum: &mut CudaGradientSum, values: &[f32]) -> Result<(), CudaError> {
+    fn write(&mut self, sum: &mut CudaGradientSum, total: &Total) -> Result<(), CudaError> {
         self.device.bind()?;
-        self.device.upload(values, address(&sum.values, &self.device.stream))
+        self.device.upload(total.numbers(), address(&sum.values, &self.device.stream))
     }
 
     fn update(
@@ -334,8 +350,12 @@ impl Rank for CudaExecutor {
 
 impl Addition<CudaExecutor> for Communicators {
     fn add_up(&mut self, ranks: &mut [CudaExecutor], sums: &mut [CudaGradientSum]) -> Result<(), Failed> {
+        let whole = sums.first().is_some_and(|sum| sum.unit().is_some());
+        if sums.iter().any(|sum| sum.unit().is_some() != whole) {
+            return Err(CudaError::from(EngineError::Parameters).into());
+        }
         let places =
             ranks.iter().zip(sums).map(|(rank, sum)| (&rank.device, &sum.values)).collect::<Vec<_>>();
-        Ok(self.all_reduce(&places)?)
+        Ok(self.all_reduce(&places, whole)?)
     }
 }

@@ -8,7 +8,8 @@ use dapple_graph::Graph;
 use super::super::{CudaError, Update};
 use super::share::shares;
 use crate::batch::Batch;
-use crate::clipping::Clipping;
+use crate::clipping::ClippingRule;
+use crate::cpu::Total;
 use crate::stats::StepStats;
 
 /// A card of a group.
@@ -22,18 +23,18 @@ pub(super) trait Rank: Send {
     fn clipped_sum(
         &mut self,
         share: &Batch<'_>,
-        clipping: &Clipping,
+        rule: &ClippingRule,
         sum: &mut Self::Sum,
     ) -> Result<StepStats, CudaError>;
 
     /// Waits until everything that was started has run, and says whether it failed.
     fn settle(&mut self) -> Result<(), CudaError>;
 
-    /// Its own sum.
-    fn read(&mut self, sum: &Self::Sum) -> Result<Vec<f32>, CudaError>;
+    /// Its own sum, before any projection.
+    fn read(&mut self, sum: &Self::Sum) -> Result<Total, CudaError>;
 
     /// Replaces its own sum.
-    fn write(&mut self, sum: &mut Self::Sum, values: &[f32]) -> Result<(), CudaError>;
+    fn write(&mut self, sum: &mut Self::Sum, total: &Total) -> Result<(), CudaError>;
 
     /// Noise and the optimiser's step.
     fn update(
@@ -86,17 +87,17 @@ pub(super) fn each<W: Send, T: Send>(
 /// Every card adds the clipped gradients of its share to its own sum. What they say of their samples is in the batch's order.
 ///
 /// # Guarantee
-/// Every sample is in one share, so that it adds one vector of norm at most [`Clipping::sensitivity`] to the sums together.
+/// Every sample is in one share, so that it adds one vector of norm at most [`ClippingRule::sensitivity`] to the sums together.
 pub(super) fn clipped_sum<R: Rank>(
     ranks: &mut [R],
     graph: &Graph,
     batch: &Batch<'_>,
-    clipping: &Clipping,
+    rule: &ClippingRule,
     sums: &mut [R::Sum],
 ) -> Result<StepStats, Failed> {
     let shares = shares(batch, graph, ranks.len()).map_err(CudaError::from)?;
     let parts = each(ranks.iter_mut().zip(sums).zip(shares), |((rank, sum), share)| {
-        rank.clipped_sum(&share.batch, clipping, sum).map_err(|error| match error {
+        rank.clipped_sum(&share.batch, rule, sum).map_err(|error| match error {
             CudaError::Engine(error) => share.in_batch(error).into(),
             other => other,
         })
@@ -105,6 +106,7 @@ pub(super) fn clipped_sum<R: Rank>(
     for part in parts {
         stats.losses.extend(part.losses);
         stats.norms.extend(part.norms);
+        stats.not_finite += part.not_finite;
     }
     Ok(stats)
 }
@@ -130,7 +132,7 @@ pub(super) fn update<R: Rank>(
     Ok(())
 }
 
-/// Adds in the host's memory, in the order of the cards: slower than over the cards' own links, and the same bits in every process.
+/// Adds in the host's memory, in the order of the cards: slower than over the cards' own links, and needs no library.
 #[derive(Debug)]
 pub(super) struct OnHost;
 
@@ -139,7 +141,7 @@ impl<R: Rank> Addition<R> for OnHost {
         let mut parts = each(ranks.iter_mut().zip(&*sums), |(rank, sum)| rank.read(sum))?.into_iter();
         let Some(mut whole) = parts.next() else { return Ok(()) };
         for part in parts {
-            whole.iter_mut().zip(part).for_each(|(whole, part)| *whole += part);
+            whole.add(&part).map_err(CudaError::from)?;
         }
         each(ranks.iter_mut().zip(sums), |(rank, sum)| rank.write(sum, &whole))?;
         Ok(())

@@ -48,11 +48,18 @@ struct __align__(16) Four {
     float of[4];
 };
 
-// Floats i..i + 4 of a row of n; zeros where it has none. Vectors begin where i + the row's address is a multiple of four.
-__device__ __forceinline__ Four load_four(const float* row, int i, int n) {
+// How many floats can be read or written at once in a row that starts so many floats behind an address that four divides. Nothing else may
+// depend on where a row lies: a sample's sums have the same order at every place of a microbatch.
+__device__ __forceinline__ int together(i64 start) { return (start & 3) == 0 ? 4 : (start & 1) == 0 ? 2 : 1; }
+
+// Floats i..i + 4 of a row of n, of which `width` are read at once; zeros where it has none.
+__device__ __forceinline__ Four load_four(const float* row, int i, int n, int width = 4) {
     Four four;
-    if (i >= 0 && i + 4 <= n) {
+    if (width == 4 && i >= 0 && i + 4 <= n) {
         *(float4*)four.of = *(const float4*)(row + i);
+    } else if (width == 2 && i >= 0 && i + 4 <= n) {
+        *(float2*)four.of = *(const float2*)(row + i);
+        *(float2*)(four.of + 2) = *(const float2*)(row + i + 2);
     } else {
 #pragma unroll
         for (int v = 0; v < 4; ++v) four.of[v] = (u32)(i + v) < (u32)n ? row[i + v] : 0.0f;
@@ -60,9 +67,12 @@ __device__ __forceinline__ Four load_four(const float* row, int i, int n) {
     return four;
 }
 
-__device__ __forceinline__ void store_four(float* row, int i, int n, const Four& four) {
-    if (i >= 0 && i + 4 <= n) {
+__device__ __forceinline__ void store_four(float* row, int i, int n, const Four& four, int width = 4) {
+    if (width == 4 && i >= 0 && i + 4 <= n) {
         *(float4*)(row + i) = *(const float4*)four.of;
+    } else if (width == 2 && i >= 0 && i + 4 <= n) {
+        *(float2*)(row + i) = *(const float2*)four.of;
+        *(float2*)(row + i + 2) = *(const float2*)(four.of + 2);
     } else {
 #pragma unroll
         for (int v = 0; v < 4; ++v)
@@ -76,4 +86,22 @@ __device__ __forceinline__ float split(float* value) {
     float low = *value - high;
     *value = high;
     return low;
+}
+
+// 1.5 2^23: a sum with it is rounded to a whole number, which is what its low bits are then. Good for numbers below 2^22 in size.
+#define MAGIC 12582912.0f
+
+// A sum, and what a sample adds to it: the whole number round(factor (value - mean)) in two's complement, or without clipping the value.
+__device__ __forceinline__ u32 added(u32 sum, float value, float mean, float factor, int whole) {
+    if (whole) return sum + __float_as_uint(__fmaf_rn(__fsub_rn(value, mean), factor, MAGIC)) - __float_as_uint(MAGIC);
+    return __float_as_uint(__fadd_rn(__uint_as_float(sum), value));
+}
+
+// Adds a part of a sum to the whole. Whole numbers may come from several blocks, in any order; others come from one.
+__device__ __forceinline__ void join_sum(u32* target, u32 part, int whole) {
+    if (whole) {
+        atomicAdd(target, part);
+    } else {
+        *target = __float_as_uint(__fadd_rn(__uint_as_float(*target), __uint_as_float(part)));
+    }
 }

@@ -37,19 +37,36 @@ __device__ __forceinline__ void copy_rows(float* target, int pitch, const float*
     }
 }
 
-// Each sample's weight gradient: d[o, (c, tap)] = sum over views and positions of g[o, p] x[c, p + tap].
-// Takes steps first..last of 32 positions each, and adds to what is there unless it begins with the first. Eight warps compute 64
-// filters by 32 NF weights. Grid: blocks of channels, groups x tiles of filters, samples x parts of the steps, each part with a gradient
-// of its own.
-// offsets: where each weight of a block reads in the strip. Dynamic shared memory: two stages of [64][PITCH] and the strip.
+// A block's place in the weight gradients of its samples: eight warps compute 64 filters by 32 NF weights of a block of channels.
+struct WeightTile {
+    int group, m0, c0, weights;  // first filter and channel, weights of the block
+    int row, column;             // of this lane's first value; others are 8 rows apart, and of columns two each, 8 apart
+};
+
 template <int NF>
-__device__ void image_weight_gradient_of(const float* g, const float* x, float* d, const Image& image, const int* offsets,
-                                         i64 stride, int views, int parts, int first, int last) {
+__device__ __forceinline__ WeightTile weight_tile(const Image& image) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, tiles = (image.out + 63) / 64;
+    WeightTile tile;
+    tile.group = blockIdx.y / tiles;
+    tile.m0 = (blockIdx.y % tiles) * 64;
+    tile.c0 = blockIdx.x * image.block;
+    tile.weights = min(image.block, image.channels - tile.c0) * image.taps;
+    tile.row = tile.m0 + (warp & 1) * 32 + (lane >> 2);
+    tile.column = (warp >> 1) * 8 * NF + 2 * (lane & 3);
+    return tile;
+}
+
+// Weight gradients d[o, (c, tap)] = sum over positions of g[o, p] x[c, p + tap], one after the other: `sums` of `each` steps of 32 positions
+// from step `begin` of an item on, step after step and item after item. `flush` takes each from c, which is zero before. The copies of a
+// step run on behind the end of a sum.
+// offsets: where each weight of a block reads in the strip. Dynamic shared memory: two stages of [64][PITCH] and the strip.
+template <int NF, typename Flush>
+__device__ __forceinline__ void weight_products(const float* g, const float* x, const Image& image, const WeightTile& tile,
+                                                const int* offsets, i64 item, int begin, int each, int sums, float (*c)[NF][4],
+                                                Flush flush) {
     __shared__ int places[2][BK];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
-    int tiles = (image.out + 63) / 64;
-    int group = blockIdx.y / tiles, m0 = (blockIdx.y % tiles) * 64, c0 = blockIdx.x * image.block;
-    int count = min(image.block, image.channels - c0), weights = count * image.taps;
+    int count = min(image.block, image.channels - tile.c0);
     int size = 64 * PITCH + image.block * image.plane;
     for (int i = threadIdx.x; i < 2 * size; i += IMAGE_THREADS) stages[i] = 0.0f;
     // In bytes: a read is then one addition.
@@ -57,13 +74,10 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
 #pragma unroll
     for (int n = 0; n < NF; ++n) {
         int weight = (warp >> 1) * 8 * NF + 8 * n + row_of;
-        offset[n] = weight < weights ? 4 * offsets[weight] : 0;
+        offset[n] = weight < tile.weights ? 4 * offsets[weight] : 0;
     }
-    float c[2][NF][4] = {};
-    int chunks = (image.positions + BK - 1) / BK, total = last - first;
+    int chunks = (image.positions + BK - 1) / BK, end = begin + sums * each;
     int vector = image.width % 4 == 0 ? 4 : 1, quads = image.width / vector;
-    i64 item = (i64)(blockIdx.z / parts) * views;
-    int part = blockIdx.z % parts, begin = first + (int)((i64)total * part / parts), end = first + (int)((i64)total * (part + 1) / parts);
     // Where this lane starts in the strip, and how far it moves from copy to copy.
     int row0 = lane / quads, quad0 = lane % quads, row_step = 32 / quads, quad_step = 32 % quads;
     int view = begin / chunks, p0 = begin % chunks * BK;
@@ -72,14 +86,14 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
         float* left = stages + (step & 1) * size;
         float* strip = left + 64 * PITCH + image.left;
         int y0 = p0 / image.out_width;
-        i64 plane = ((item + view) * image.groups + group);
-        copy_rows(left, PITCH, g + plane * image.out * image.positions, m0, image.out, p0, BK, image.positions);
+        i64 plane = ((item + view) * image.groups + tile.group);
+        copy_rows(left, PITCH, g + plane * image.out * image.positions, tile.m0, image.out, p0, BK, image.positions);
         if (threadIdx.x < BK) {
             int p = p0 + threadIdx.x;
             int place = (p / image.out_width - y0) * image.stride_y * image.pitch + p % image.out_width * image.stride_x;
             places[step & 1][threadIdx.x] = p < image.positions ? 4 * place : 0;
         }
-        const float* pixels = x + (plane * image.channels + c0) * image.height * image.width;
+        const float* pixels = x + (plane * image.channels + tile.c0) * image.height * image.width;
         int top = y0 * image.stride_y - image.padding_y;
         for (int row = row0, quad = quad0; row < image.rows;) {
             bool valid = (u32)(top + row) < (u32)image.height;
@@ -108,62 +122,134 @@ __device__ void image_weight_gradient_of(const float* g, const float* x, float* 
         asm volatile("cp.async.commit_group;");
     };
     load(begin);
-    for (int step = begin; step < end; ++step) {
-        asm volatile("cp.async.wait_group 0;");
-        // Behind this barrier the step's values are there, and nobody reads those of the step before any more.
-        __syncthreads();
-        if (step + 1 < end) load(step + 1);
-        const float* left = stages + (step & 1) * size;
-        const char* strip = (const char*)(left + 64 * PITCH);
+    int step = begin;
+    for (int sum = 0; sum < sums; ++sum) {
+        for (int stop = step + each; step < stop; ++step) {
+            asm volatile("cp.async.wait_group 0;");
+            // Behind this barrier the step's values are there, and nobody reads those of the step before any more.
+            __syncthreads();
+            if (step + 1 < end) load(step + 1);
+            const float* left = stages + (step & 1) * size;
+            const char* strip = (const char*)(left + 64 * PITCH);
 #pragma unroll
-        for (int k = 0; k < BK; k += 8) {
-            float a[2][4], a_low[2][4];
-            load_left(a, a_low, left + ((warp & 1) * 32 + row_of) * PITCH + k + t, PITCH);
-            const char *near = strip + places[step & 1][k + t], *far = strip + places[step & 1][k + t + 4];
+            for (int k = 0; k < BK; k += 8) {
+                float a[2][4], a_low[2][4];
+                load_left(a, a_low, left + ((warp & 1) * 32 + row_of) * PITCH + k + t, PITCH);
+                const char *near = strip + places[step & 1][k + t], *far = strip + places[step & 1][k + t + 4];
 #pragma unroll
-            for (int third = 0; third < NF; third += 3) {
-                float b[3][2];
+                for (int third = 0; third < NF; third += 3) {
+                    float b[3][2];
 #pragma unroll
-                for (int n = 0; n < 3 && third + n < NF; ++n) {
-                    b[n][0] = *(const float*)(near + offset[third + n]);
-                    b[n][1] = *(const float*)(far + offset[third + n]);
+                    for (int n = 0; n < 3 && third + n < NF; ++n) {
+                        b[n][0] = *(const float*)(near + offset[third + n]);
+                        b[n][1] = *(const float*)(far + offset[third + n]);
+                    }
+                    multiply_columns<3>(c, third, a, a_low, b);
                 }
-                multiply_columns<3>(c, third, a, a_low, b);
             }
         }
+        flush(sum);
     }
+}
+
+// Each sample's weight gradient, over its views. Takes steps first..last, and adds to what is there unless it begins with the first.
+// Grid: blocks of channels, groups x tiles of filters, samples x parts of the steps, each part with a gradient of its own.
+template <int NF>
+__device__ __forceinline__ void image_weight_gradient_of(const float* g, const float* x, float* d, const Image& image,
+                                                         const int* offsets, i64 stride, int views, int parts, int first, int last) {
+    WeightTile tile = weight_tile<NF>(image);
+    int total = last - first, part = blockIdx.z % parts;
+    int begin = first + (int)((i64)total * part / parts), end = first + (int)((i64)total * (part + 1) / parts);
+    float c[2][NF][4] = {};
+    auto flush = [](int) {};
+    weight_products<NF>(g, x, image, tile, offsets, (i64)(blockIdx.z / parts) * views, begin, end - begin, 1, c, flush);
     int inner = image.channels * image.taps;
-    d += (i64)blockIdx.z * stride + (i64)group * image.out * inner + c0 * image.taps;
-    bool pairs = inner % 2 == 0 && c0 * image.taps % 2 == 0 && stride % 2 == 0 && weights % 2 == 0;
+    d += (i64)blockIdx.z * stride + (i64)tile.group * image.out * inner + tile.c0 * image.taps;
+    bool pairs = inner % 2 == 0 && tile.c0 * image.taps % 2 == 0 && stride % 2 == 0 && tile.weights % 2 == 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        int row = m0 + (warp & 1) * 32 + row_of + 8 * i;
+        int row = tile.row + 8 * i;
         if (row >= image.out) continue;
 #pragma unroll
         for (int n = 0; n < NF; ++n) {
-            int column = (warp >> 1) * 8 * NF + 8 * n + 2 * t;
+            int column = tile.column + 8 * n;
             float* target = d + (i64)row * inner + column;
             const float* value = c[i >> 1][n] + 2 * (i & 1);
-            if (pairs && column < weights) {
+            if (pairs && column < tile.weights) {
                 put_two(target, value[0], value[1], first);
             } else {
-                if (column < weights) put(target, value[0], first);
-                if (column + 1 < weights) put(target + 1, value[1], first);
+                if (column < tile.weights) put(target, value[0], first);
+                if (column + 1 < tile.weights) put(target + 1, value[1], first);
             }
         }
     }
 }
 
-#define IMAGE_WEIGHT_GRADIENT(NAME, NF)                                                                                            \
+// Adds what all samples of one view add of a weight gradient that is never written down. The accumulators hold one sample at a time; what it
+// adds is made of them and joins the whole numbers in registers. Grid: blocks of channels, tiles of filters, shares of the samples (one
+// share without clipping). factors, means: those of the parameter; inverses: of its filters, where they are standardised.
+template <int NF>
+__device__ __forceinline__ void image_weight_sum_of(const float* g, const float* x, const Image& image, const int* offsets,
+                                                    const float* factors, int entries, const float* means, int mean_stride,
+                                                    const float* inverses, u32* sum, int samples, int whole) {
+    WeightTile tile = weight_tile<NF>(image);
+    int first = (int)((i64)samples * blockIdx.z / gridDim.z), count = (int)((i64)samples * (blockIdx.z + 1) / gridDim.z) - first;
+    if (count == 0) return;
+    float c[2][NF][4] = {};
+    u32 total[2][NF][4] = {};
+    auto flush = [&](int index) {
+        i64 sample = first + index;
+        float factor = factors[sample * entries];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            int row = tile.row + 8 * i;
+            float own = factor, mean = 0.0f;
+            if (inverses && row < image.out) {
+                own = __fmul_rn(factor, inverses[row]);
+                mean = means[sample * mean_stride + row];
+            }
+#pragma unroll
+            for (int n = 0; n < NF; ++n)
+#pragma unroll
+                for (int j = 2 * (i & 1); j < 2 * (i & 1) + 2; ++j) {
+                    if (factor != 0.0f) total[i >> 1][n][j] = added(total[i >> 1][n][j], c[i >> 1][n][j], mean, own, whole);
+                    c[i >> 1][n][j] = 0.0f;
+                }
+        }
+    };
+    weight_products<NF>(g, x, image, tile, offsets, first, 0, (image.positions + BK - 1) / BK, count, c, flush);
+    int inner = image.channels * image.taps;
+    sum += tile.c0 * image.taps;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        int row = tile.row + 8 * i;
+        if (row >= image.out) continue;
+#pragma unroll
+        for (int n = 0; n < NF; ++n)
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                int column = tile.column + 8 * n + j;
+                if (column < tile.weights) join_sum(sum + (i64)row * inner + column, total[i >> 1][n][2 * (i & 1) + j], whole);
+            }
+    }
+}
+
+#define IMAGE_WEIGHTS(NF)                                                                                                          \
     extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)                                                                 \
-        NAME(const float* g, const float* x, float* d, const __grid_constant__ Image image, const int* offsets, i64 stride,        \
-             int views, int parts, int first, int last) {                                                                          \
+        image_weight_gradient_##NF(const float* g, const float* x, float* d, const __grid_constant__ Image image,                  \
+                                   const int* offsets, i64 stride, int views, int parts, int first, int last) {                    \
         image_weight_gradient_of<NF>(g, x, d, image, offsets, stride, views, parts, first, last);                                  \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 1)                                                                 \
+        image_weight_sum_##NF(const float* g, const float* x, const __grid_constant__ Image image, const int* offsets,             \
+                              const float* factors, int entries, const float* means, int mean_stride, const float* inverses,       \
+                              u32* sum, int samples, int whole) {                                                                  \
+        image_weight_sum_of<NF>(g, x, image, offsets, factors, entries, means, mean_stride, inverses, sum, samples, whole);        \
     }
 
-IMAGE_WEIGHT_GRADIENT(image_weight_gradient_1, 1)
-IMAGE_WEIGHT_GRADIENT(image_weight_gradient_5, 5)
-IMAGE_WEIGHT_GRADIENT(image_weight_gradient_9, 9)
+IMAGE_WEIGHTS(1)
+IMAGE_WEIGHTS(5)
+IMAGE_WEIGHTS(9)
 
 // y[o, p] = sum over channels and taps of weight[o, (c / 8, tap, c % 8)] x[c, p + tap]. Serves the forward pass and, with the
 // weights turned round, the data gradient of a convolution of stride one. Eight warps compute 64 filters by 256 positions.

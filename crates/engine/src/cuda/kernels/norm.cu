@@ -8,7 +8,7 @@ __device__ __forceinline__ float normalised(float x, float mean, float inverse) 
 
 // One block per item and group of `size` channels with `inner` positions each: y = norm(x) + residual, through ReLU if asked.
 // kept: mean and 1 / deviation of each group. With `stored_mean` the statistics are stored ones, one per channel, and a group is one
-// channel. With `holds` the dynamic shared memory has room for the group and up to three floats before it, and x is read once.
+// channel. With `holds` the dynamic shared memory has room for the group and up to three floats behind it, and x is read once.
 extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     group_forward(const float* __restrict__ x, const float* __restrict__ residual, float* __restrict__ y, float* kept,
                   const float* weight, const float* bias, const float* stored_mean, const float* stored_variance, int groups,
@@ -16,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     extern __shared__ float held[];
     __shared__ float scratch[32];
     i64 set = blockIdx.x;
-    int n = size * inner, first = (int)(set % groups) * size, skew = (int)(set * n & 3), count = (n + skew + 3) / 4;
+    int n = size * inner, first = (int)(set % groups) * size, count = (n + 3) / 4, width = together(set * n);
     x += set * n;
     y += set * n;
     if (residual) residual += set * n;
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
         for (int q = threadIdx.x; q < count; q += AHEAD * blockDim.x) {
             Four values[AHEAD];
 #pragma unroll
-            for (int u = 0; u < AHEAD; ++u) values[u] = load_four(x, 4 * (q + u * (int)blockDim.x) - skew, n);
+            for (int u = 0; u < AHEAD; ++u) values[u] = load_four(x, 4 * (q + u * (int)blockDim.x), n, width);
 #pragma unroll
             for (int u = 0; u < AHEAD; ++u) {
                 const float* of = values[u].of;
@@ -41,9 +41,9 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
         mean = block_sum(sum, scratch) / n;
         float squares = 0.0f;
         for (int q = threadIdx.x; q < count; q += blockDim.x) {
-            int i = 4 * q - skew;
-            Four value = holds ? *(Four*)(held + 4 * q) : load_four(x, i, n);
-            bool whole = i >= 0 && i + 4 <= n;
+            int i = 4 * q;
+            Four value = holds ? *(Four*)(held + 4 * q) : load_four(x, i, n, width);
+            bool whole = i + 4 <= n;
 #pragma unroll
             for (int v = 0; v < 4; ++v)
                 if (whole || (u32)(i + v) < (u32)n) squares += (value.of[v] - mean) * (value.of[v] - mean);
@@ -63,16 +63,16 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
 #pragma unroll 2
     for (int q = threadIdx.x; q < count; q += blockDim.x) {
         // Single precision is off by one at most, and faster than a division.
-        int i = 4 * q - skew, channel = (int)(max(i, 0) * share);
-        channel += (channel + 1) * inner <= i ? 1 : channel * inner > max(i, 0) ? -1 : 0;
+        int i = 4 * q, channel = (int)(i * share);
+        channel += (channel + 1) * inner <= i ? 1 : channel * inner > i ? -1 : 0;
         int end = (channel + 1) * inner;
-        Four value = holds ? *(Four*)(held + 4 * q) : load_four(x, i, n), other = {};
-        if (residual) other = load_four(residual, i, n);
+        Four value = holds ? *(Four*)(held + 4 * q) : load_four(x, i, n, width), other = {};
+        if (residual) other = load_four(residual, i, n, width);
         float w = weight ? weight[first + channel] : 1.0f, b = bias ? bias[first + channel] : 0.0f;
-        if (i >= 0 && i + 4 <= end) {
+        if (i + 4 <= end) {
 #pragma unroll
             for (int v = 0; v < 4; ++v) value.of[v] = active(value.of[v], w, b, other.of[v]);
-            *(Four*)(y + i) = value;
+            store_four(y, i, n, value, width);
             continue;
         }
 #pragma unroll
@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
             }
             value.of[v] = active(value.of[v], w, b, other.of[v]);
         }
-        store_four(y, i, n, value);
+        store_four(y, i, n, value, width);
     }
 }
 
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     __syncthreads();
     for (int view = 0; view < views; ++view) {
         i64 set = (sample * views + view) * groups + group;
-        int skew = (int)(set * n & 3);
+        int width = together(set * n);
         float mean, inverse;
         if (stored_mean) {
             mean = stored_mean[first];
@@ -122,16 +122,16 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
         for (int c = warp / team; c < size && (summed || y); c += teams) {
             float w = weight ? weight[first + c] : 1.0f, b = bias ? bias[first + c] : 0.0f;
             i64 row = set * n + (i64)c * inner;
-            int at = skew + c * inner, before = at & 3, count = (inner + before + 3) / 4;
+            int at = c * inner, before = at & 3, count = (inner + before + 3) / 4;
             float sum = 0.0f, product = 0.0f;
             for (int q = member; q < count; q += 2 * step) {
                 Four values[2], upstream[2], outputs[2];
 #pragma unroll
                 for (int u = 0; u < 2; ++u) {
                     int i = 4 * (q + u * step) - before;
-                    values[u] = load_four(x + row, i, inner);
-                    upstream[u] = load_four(g + row, i, inner);
-                    if (y) outputs[u] = load_four(y + row, i, inner);
+                    values[u] = load_four(x + row, i, inner, width);
+                    upstream[u] = load_four(g + row, i, inner, width);
+                    if (y) outputs[u] = load_four(y + row, i, inner, width);
                 }
 #pragma unroll
                 for (int u = 0; u < 2; ++u) {
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
                         sum += upstream[u].of[v];
                         product += upstream[u].of[v] * hat;
                     }
-                    if (y) store_four(g + row, i, inner, upstream[u]);
+                    if (y) store_four(g + row, i, inner, upstream[u], width);
                     if (holds > 1) store_four(held_g + at, i, inner, upstream[u]);
                 }
             }
@@ -184,14 +184,14 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
             for (int c = warp / team; c < size; c += teams) {
                 float w = weight ? weight[first + c] : 1.0f, b = bias ? bias[first + c] : 0.0f;
                 i64 row = set * n + (i64)c * inner;
-                int at = skew + c * inner, before = at & 3, count = (inner + before + 3) / 4;
+                int at = c * inner, before = at & 3, count = (inner + before + 3) / 4;
                 const float* xs = summed && holds > 0 ? held_x + at : x + row;
                 const float* gs = summed && holds > 1 ? held_g + at : g + row;
 #pragma unroll 2
                 for (int q = member; q < count; q += step) {
                     int i = 4 * q - before;
-                    Four value = load_four(xs, i, inner), upstream = load_four(gs, i, inner), result;
-                    if (accumulate) result = load_four(dx + row, i, inner);
+                    Four value = load_four(xs, i, inner, width), upstream = load_four(gs, i, inner, width), result;
+                    if (accumulate) result = load_four(dx + row, i, inner, width);
 #pragma unroll
                     for (int v = 0; v < 4; ++v) {
                         float hat = normalised(value.of[v], mean, inverse);
@@ -200,7 +200,7 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
                         float term = (w * slope - average - hat * along) * inverse;
                         result.of[v] = accumulate ? result.of[v] + term : term;
                     }
-                    store_four(dx + row, i, inner, result);
+                    store_four(dx + row, i, inner, result, width);
                 }
             }
         }

@@ -266,23 +266,3 @@ KERNEL unfold(const float* x, float* columns, const int* table, i64 item_len, in
         *columns = value;
     }
 }
-
-// All items side by side as columns of one matrix, each value as a number of 11 bits and the rest: a row holds high, low and high parts,
-// or with `left` low, high and high parts, `pitch` columns of each. The product of such rows adds low high, high low and high high.
-// Grid: blocks of columns, of rows.
-KERNEL unfold_split(const float* x, float* columns, const int* table, i64 item_len, int taps, int rows, int positions, int items,
-                    int pitch, int left) {
-    int column = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * UNFOLDED_ROWS, end = min(row + UNFOLDED_ROWS, rows);
-    if (column >= pitch) return;
-    int plane = (int)volume(table), item = column / positions;
-    Unfolding from = unfolding(table, column % positions, row, taps);
-    x += item * item_len;
-    columns += (i64)row * 3 * pitch + column;
-    for (; row < end; ++row, columns += 3 * pitch) {
-        float high = item < items ? next_row(from, table, x, plane) : 0.0f;
-        float low = split(&high);
-        columns[0] = left ? low : high;
-        columns[pitch] = left ? high : low;
-        columns[2 * pitch] = high;
-    }
-}

@@ -8,7 +8,7 @@ use cudarc::driver::CudaSlice;
 
 use super::device::{Device, address};
 use super::error::{CudaError, call};
-use library::{FLOAT, Handle, Nccl, SUM};
+use library::{FLOAT, Handle, INT, Nccl, SUM};
 
 /// What an error of NCCL's names.
 const CALL: &str = "adding over the cards";
@@ -48,16 +48,20 @@ impl Communicators {
         Ok(Self { nccl, handles })
     }
 
-    /// Replaces every card's numbers by the sum over all cards, which is the same bits on each, and waits for it. Every card must have
-    /// finished what it did before.
+    /// Replaces every card's numbers, whole or plain ones, by the sum over all cards, which is the same bits on each, and waits for it. Every
+    /// card must have finished what it did before.
     ///
     /// A card that is lost in the middle would leave the others waiting for it: so the wait watches all of them, and the first error, or
     /// a wait without end, takes the sum back from every card. The communicators cannot be used after that.
-    pub(crate) fn all_reduce(&mut self, places: &[(&Device, &CudaSlice<f32>)]) -> Result<(), CudaError> {
+    pub(crate) fn all_reduce(
+        &mut self,
+        places: &[(&Device, &CudaSlice<f32>)],
+        whole: bool,
+    ) -> Result<(), CudaError> {
         if self.handles.len() != places.len() {
             return Err(CudaError::Call { call: CALL, reason: "an earlier sum failed".into() });
         }
-        let done = self.start(places).and_then(|()| self.wait(places));
+        let done = self.start(places, whole).and_then(|()| self.wait(places));
         if done.is_err() {
             for handle in self.handles.drain(..) {
                 // SAFETY: each was made by `new` and ends here, once. What it says adds nothing to the error that is told.
@@ -67,8 +71,8 @@ impl Communicators {
         done
     }
 
-    fn start(&self, places: &[(&Device, &CudaSlice<f32>)]) -> Result<(), CudaError> {
-        let nccl = self.nccl;
+    fn start(&self, places: &[(&Device, &CudaSlice<f32>)], whole: bool) -> Result<(), CudaError> {
+        let (nccl, numbers) = (self.nccl, if whole { INT } else { FLOAT });
         // SAFETY: opens a list of calls, which is closed below whatever comes of them.
         nccl.checked(CALL, unsafe { (nccl.group_start)() })?;
         let each = places.iter().zip(&self.handles).try_for_each(|((device, values), &handle)| {
@@ -76,7 +80,7 @@ impl Communicators {
             let stream = device.stream.cu_stream().cast();
             // SAFETY: the sums have the same length on every card; streams and communicators are those of the cards.
             nccl.checked(CALL, unsafe {
-                (nccl.all_reduce)(start as *const _, start as *mut _, len, FLOAT, SUM, handle, stream)
+                (nccl.all_reduce)(start as *const _, start as *mut _, len, numbers, SUM, handle, stream)
             })
         });
         // SAFETY: closes the list.
