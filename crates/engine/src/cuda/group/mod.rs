@@ -166,12 +166,8 @@ impl CudaGroup {
     ) -> Result<StepStats, CudaGroupError> {
         self.in_agreement()?;
         self.own(sum.0.len())?;
-        // Every card looks after its own sum; together they must not overflow either.
         let samples = batch.sizes(&self.graph).map_err(CudaError::from)?;
-        let held = sum.0.iter().map(|sum| sum.samples).fold(samples, usize::saturating_add);
-        if held > rule.capacity() {
-            return Err(CudaError::from(EngineError::Sum { capacity: rule.capacity() }).into());
-        }
+        fits(rule, sum.0.iter().map(|sum| sum.samples), samples).map_err(CudaError::from)?;
         team::clipped_sum(&mut self.ranks, &self.graph, batch, rule, &mut sum.0)
             .map_err(|failed| named(&self.devices, failed))
     }
@@ -283,6 +279,14 @@ impl CudaGroup {
             Adder::Nccl(communicators) => team::add_up(ranks, sums, communicators),
         }
         .map_err(|failed| named(&self.devices, failed))
+    }
+}
+
+/// Refuses more samples than a sum over all cards may hold: every card looks after its own, but together they must not overflow either.
+fn fits(rule: &ClippingRule, held: impl Iterator<Item = usize>, samples: usize) -> Result<(), EngineError> {
+    match held.fold(samples, usize::saturating_add) > rule.capacity() {
+        true => Err(EngineError::Sum { capacity: rule.capacity() }),
+        false => Ok(()),
     }
 }
 

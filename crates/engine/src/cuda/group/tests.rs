@@ -244,6 +244,14 @@ fn samples_that_are_not_finite_are_counted_over_all_cards() {
 }
 
 #[test]
+fn sums_that_would_overflow_together_are_refused() {
+    let graph = zoo::small_cnn(&[1, 28, 28], 4).unwrap();
+    let rule = ClippingRule::new(&CLIPPING, &Layout::new(&graph), 100).unwrap();
+    assert_eq!(fits(&rule, [60, 30].into_iter(), 10), Ok(()));
+    assert_eq!(fits(&rule, [60, 30].into_iter(), 11), Err(EngineError::Sum { capacity: 100 }));
+}
+
+#[test]
 fn a_list_that_is_no_group_is_refused() {
     let graph = zoo::small_cnn(&[1, 28, 28], 4).unwrap();
     let open = |devices: &[usize], addition| {
