@@ -1,6 +1,6 @@
 //! What a run folder says, after kills and edits, by the command line.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Laws of plans: what may move epsilon, and in which direction.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use dapple_plan::spec::{Delta, Pixels, PlanSpec};
 use dapple_plan::{Plan, Precision, Relation, Scheme, Unknown, Value, calibrate};

@@ -91,6 +91,9 @@ pub(crate) fn create_folders(folder: &Path) -> Result<(), TrainError> {
 
 /// Makes a folder that its owner alone may look into, or makes it so.
 pub(crate) fn create_private_folder(folder: &Path) -> Result<(), TrainError> {
+    if fs::symlink_metadata(folder).is_ok_and(|found| !found.is_dir()) {
+        return Err(TrainError::InTheWay { path: folder.to_owned() });
+    }
     create_folders(folder)?;
     #[cfg(unix)]
     {
@@ -185,5 +188,7 @@ mod tests {
         assert_eq!(mode(&folder.path().join("file")), 0o600);
         create_private_folder(&folder.path().join("a/private")).unwrap();
         assert_eq!(mode(&folder.path().join("a/private")), 0o700);
+        symlink(folder.path().join("a"), folder.path().join("b")).unwrap();
+        assert!(matches!(create_private_folder(&folder.path().join("b")), Err(TrainError::InTheWay { .. })));
     }
 }

@@ -1,6 +1,6 @@
 //! `kill -9` at a hundred random moments: the run always goes on, epsilon is never counted too low, and where a seed decides, the
 //! model is the one of an uninterrupted run.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod common;
 

@@ -5,7 +5,7 @@ mod facts;
 mod warning;
 
 use dapple_geometry::CropDistribution;
-use dapple_plan::Certificate;
+use dapple_plan::{Certificate, Relation};
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::{History, UsedMachine};
@@ -16,6 +16,8 @@ pub use warning::Warning;
 
 /// The form of a certificate that this program writes. Certificates without a number come from before there was one.
 pub(crate) const SCHEMA: u32 = 1;
+/// The version of this program.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Whether a run goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,7 +129,7 @@ impl RunCertificate {
         });
         Self {
             schema: SCHEMA,
-            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            program_version: VERSION.to_owned(),
             date: date::today(),
             status,
             private: terms.private(),
@@ -136,8 +138,8 @@ impl RunCertificate {
             steps_spent: spent.steps,
             spent: spent.price.clone(),
             planned: whole.price.clone(),
-            record_level: (terms.private() && terms.protects_less_than_records()).then(|| RecordLevel {
-                relation: dapple_plan::Relation::Replace,
+            record_level: (terms.private() && terms.protects_less_than_records()).then_some(RecordLevel {
+                relation: Relation::Replace,
                 spent: spent.whole_record,
                 planned: whole.whole_record,
             }),

@@ -1,7 +1,7 @@
 //! Certificates are read back to the last bit, also those of before there was a schema.
 
 use dapple_plan::PlanSpec;
-use dapple_plan::{EpsilonBracket, Plan, Precision, Relation};
+use dapple_plan::{EpsilonBracket, Plan, Precision};
 use proptest::prelude::*;
 
 use super::*;

@@ -14,8 +14,6 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use dapple_data::Event;
-
 use crate::error::TrainError;
 use crate::files::{self, Access};
 use crate::lines::Lines;
@@ -169,18 +167,10 @@ impl Ledger {
         }
     }
 
-    /// Promises steps. Returns once the promise outlives a crash.
+    /// Adds an entry. Returns once it outlives a crash.
     ///
     /// # Guarantee
-    /// When this returns, every later reading of the ledger counts these steps as taken.
-    ///
-    /// # Errors
-    /// A file that cannot be written; then none of the steps may be taken.
-    pub fn promise(&mut self, first: u64, steps: u64, event: Event) -> Result<(), TrainError> {
-        self.append(&Entry::Promise { first, steps, event })
-    }
-
-    /// Adds an entry. Returns once it outlives a crash.
+    /// Once a promise is added, every later reading of the ledger counts its steps as taken. If it is not, none of them may be taken.
     ///
     /// # Errors
     /// A file that cannot be written or that somebody else touched, or an entry that cannot stand here; the ledger is then as before.

@@ -181,7 +181,7 @@ impl Run {
     /// tell of a record, and goes where records may.
     fn record_failure(&mut self, error: &TrainError) {
         let reason = "an error".to_owned();
-        let told = self.ledger.append(&Entry::Stopped { step: self.step, reason }).is_ok();
+        let told = self.tell(&Entry::Stopped { step: self.step, reason }).is_ok();
         let line = serde_json::json!({ "step": self.step, "error": error.to_string() });
         let _ = self.diagnostics.add(&json_line(&line));
         if told {
@@ -207,12 +207,12 @@ impl Run {
     fn close(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         if !self.complete() {
             let reason = "asked to stop".to_owned();
-            return self.ledger.append(&Entry::Stopped { step: self.step, reason });
+            return self.tell(&Entry::Stopped { step: self.step, reason });
         }
         if !self.ledger.history().finished() {
             self.evaluate(observer)?;
             let model = Some(self.write_model()?);
-            self.ledger.append(&Entry::Finished { step: self.step, model })?;
+            self.tell(&Entry::Finished { step: self.step, model })?;
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ impl Run {
         let machine = self.trainer.machine();
         if self.ledger.history().machine() != Some(machine) {
             let entry = Entry::Machine { step: self.step, machine: machine.to_owned() };
-            self.ledger.append(&entry)?;
+            self.tell(&entry)?;
         }
         let sampler = self.sampler()?;
         let mut loader = Loader::train(
@@ -239,8 +239,8 @@ impl Run {
         let mut asked = None;
         while self.step < steps && flow.is_continue() {
             let block = pace.block(self.steps_to_boundary(&sampler, checkpoint_every)?);
-            self.cover()?;
-            self.ledger.promise(self.step, block, sampler.event(self.step)?)?;
+            let event = sampler.event(self.step)?;
+            self.tell(&Entry::Promise { first: self.step, steps: block, event })?;
             for _ in 0..block {
                 let taken = self
                     .trainer
@@ -378,11 +378,16 @@ impl Run {
         Ok(digest::of(&[&bytes]))
     }
 
-    /// Sees to it that the certificate in the folder covers the next block of steps.
+    /// Writes a line of the ledger. Returns once it outlives a crash.
     ///
     /// # Guarantee
-    /// Whatever single line is written to the ledger after this, whole or cut off, the ledger counts no more steps than the certificate
-    /// in the folder does.
+    /// While the line is written and afterwards, whole or cut off, the ledger counts no more steps than the certificate in the folder.
+    fn tell(&mut self, entry: &Entry) -> Result<(), TrainError> {
+        self.cover()?;
+        self.ledger.append(entry)
+    }
+
+    /// Sees to it that the certificate in the folder covers the largest block of steps, which a line that is cut off counts as.
     fn cover(&mut self) -> Result<(), TrainError> {
         let (start, spent) = (self.ledger.history().start(), self.ledger.history().spent());
         let needed = (spent + start.largest_block).min(start.steps);

@@ -87,9 +87,7 @@ impl Run {
                 ));
             }
             run.notes.extend(moved(run.ledger.history(), run.trainer.machine()));
-            // A line that is cut off while it is written counts as a whole block.
-            run.cover()?;
-            run.ledger.append(&Entry::Resumed { checkpoint: from, step })?;
+            run.tell(&Entry::Resumed { checkpoint: from, step })?;
         }
         Ok(run)
     }

@@ -20,10 +20,15 @@ pub(super) fn read(folder: &Folder) -> Result<Option<RunCertificate>, String> {
     }
     let text = files::read_text(&path).map_err(|error| error.to_string())?;
     let certificate = RunCertificate::from_json(&text).map_err(|error| format!("{NAME}: {error}"))?;
-    match certificate.schema > SCHEMA {
-        true => Err(format!("{NAME}: schema {} is of a later version", certificate.schema)),
-        false => Ok(Some(certificate)),
+    if certificate.schema > SCHEMA {
+        return Err(format!("{NAME}: schema {} is of a later version", certificate.schema));
     }
+    // A field that this program does not write would be read by others as if it were certified.
+    let whole: Option<Value> = serde_json::from_str(&text).ok();
+    if is_own(&certificate) && whole != serde_json::to_value(&certificate).ok() {
+        return Err(format!("{NAME} holds what this program does not write"));
+    }
+    Ok(Some(certificate))
 }
 
 /// Compares a certificate with plan and ledger.
@@ -63,8 +68,7 @@ pub(super) fn compare(stored: Option<&RunCertificate>, run: &Recovered) -> Resul
             certificate.warnings.retain(|warning| *warning != Warning::CutLedger);
         }
     }
-    let same_program = stored.schema == SCHEMA && stored.program_version == expected.program_version;
-    if same_program {
+    if is_own(&stored) {
         expected.date.clone_from(&stored.date);
         let value = |certificate: &RunCertificate| serde_json::to_value(certificate).unwrap_or_default();
         return difference(NAME, &value(&stored), &value(&expected)).map_or(Ok(()), Err);
@@ -75,6 +79,11 @@ pub(super) fn compare(stored: Option<&RunCertificate>, run: &Recovered) -> Resul
     }
     agree("spent", stored.spent.as_ref(), expected.spent.as_ref())?;
     agree("planned", stored.planned.as_ref(), expected.planned.as_ref())
+}
+
+/// Whether this version of the program wrote a certificate.
+fn is_own(certificate: &RunCertificate) -> bool {
+    certificate.schema == SCHEMA && certificate.program_version == crate::certificate::VERSION
 }
 
 /// Whether two versions of the program can both be right about a price.
