@@ -33,8 +33,6 @@ pub(super) struct Counted {
     pub(super) settled: Option<u64>,
     /// Lines and last hash of the ledger when it was settled.
     pub(super) seen: Option<(usize, String)>,
-    /// Whether a process never told how far it came. What it released may be lost from the folder, so it counts as a whole for ever.
-    lost: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -74,14 +72,8 @@ impl Account {
 
     /// Takes in the next entry.
     pub(super) fn accept(&mut self, entry: Entry, hash: &str) -> Result<(), &'static str> {
-        let new = |what| Counted {
-            id: hash.to_owned(),
-            what,
-            turn: hash.to_owned(),
-            settled: None,
-            seen: None,
-            lost: false,
-        };
+        let new =
+            |what| Counted { id: hash.to_owned(), what, turn: hash.to_owned(), settled: None, seen: None };
         match entry {
             Entry::Open(_) => return Err("a budget begins once"),
             Entry::Total { epsilon } => self.total = Some(epsilon),
@@ -91,12 +83,11 @@ impl Account {
             }
             Entry::Again { entry } => {
                 let counted = self.find_mut(&entry)?;
-                counted.lost |= counted.settled.is_none();
                 (counted.settled, counted.turn) = (None, hash.to_owned());
             }
             Entry::Settled { entry, steps, lines, head } => {
                 let counted = self.find_mut(&entry)?;
-                counted.settled = (!counted.lost).then_some(steps);
+                counted.settled = Some(steps);
                 (counted.seen, counted.turn) = (Some((lines, head)), hash.to_owned());
             }
         }

@@ -12,12 +12,14 @@ mod file;
 mod link;
 mod reserve;
 mod running;
+mod share;
 mod statement;
 
 use std::path::{Path, PathBuf};
 
 pub use error::BudgetError;
-pub(crate) use reserve::{Reservation, Share};
+pub(crate) use reserve::Reservation;
+pub(crate) use share::Share;
 pub use statement::{BudgetStatement, CountedStatement};
 
 use crate::error::TrainError;
@@ -75,7 +77,12 @@ pub fn add_run(within: &Within, run: &Path) -> Result<(), TrainError> {
     if Link::read(run)?.is_some() {
         return Err(BudgetError::Known.at(&within.file));
     }
-    Reservation::spent(within, &prepared)?.write(run, history.id()).map(drop)
+    let mut share = Reservation::spent(within, &prepared)?.write(run, history.id())?;
+    match history.finished() {
+        true => share.settle(&history),
+        // How far it came is known from here on, so that it may go on.
+        false => share.promised(&history),
+    }
 }
 
 /// The budgets in a folder, in order.

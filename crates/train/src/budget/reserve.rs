@@ -1,6 +1,6 @@
-//! Counting a run before it begins, when it goes on, and when it ends.
+//! Room for a run in a budget, before it begins.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dapple_data::Dataset;
 use dapple_geometry::Mask;
@@ -13,15 +13,15 @@ use super::error::BudgetError;
 use super::file::BudgetFile;
 use super::link::Link;
 use super::running::Running;
+use super::share::Share;
 use crate::digest::hexadecimal;
 use crate::error::TrainError;
 use crate::files::{self, Access};
-use crate::ledger::History;
 use crate::prepare::Prepared;
 use crate::run::{fresh_bytes, hidden_fingerprint};
 
 /// What is to be counted.
-pub(super) enum Counting {
+enum Counting {
     Run(Reserved),
     Choice { candidates: Vec<Reserved>, law: Repetitions },
 }
@@ -32,8 +32,6 @@ pub(crate) struct Reservation {
     total: Option<Entry>,
     counting: Counting,
     copy: bool,
-    /// Whether this process will take the steps.
-    in_hand: bool,
 }
 
 impl Reservation {
@@ -51,7 +49,7 @@ impl Reservation {
     pub(super) fn spent(within: &Within, prepared: &Prepared) -> Result<Self, TrainError> {
         let reservation = Self::of_run(within, prepared)?;
         reservation.priced()?;
-        Ok(Self { in_hand: false, ..reservation })
+        Ok(reservation)
     }
 
     fn of_run(within: &Within, prepared: &Prepared) -> Result<Self, TrainError> {
@@ -61,7 +59,7 @@ impl Reservation {
         let (spec, masks, plan) = (&prepared.spec, prepared.masks.as_slice(), &prepared.plan);
         let file = opened(&within.file, &*prepared.data.train, spec, masks, plan)?;
         let counting = Counting::Run(reserved(spec, masks, plan));
-        Ok(Self { file, total: None, counting, copy: false, in_hand: true })
+        Ok(Self { file, total: None, counting, copy: false })
     }
 
     /// As [`Reservation::check`] for a private choice among plans, the first of which begins the budget if none has.
@@ -77,7 +75,7 @@ impl Reservation {
         let file = opened(&within.file, records, spec, masks, plan)?;
         let candidates = candidates.iter().map(|(spec, masks, plan)| reserved(spec, masks, plan)).collect();
         let counting = Counting::Choice { candidates, law };
-        let mut reservation = Self { file, total: None, counting, copy: false, in_hand: false };
+        let mut reservation = Self { file, total: None, counting, copy: false };
         reservation.must_fit(within.total)?;
         Ok(reservation)
     }
@@ -103,15 +101,28 @@ impl Reservation {
         fits(&self.file, total, self.priced()?)
     }
 
+    /// A copy of a run whose entry is in a budget already.
+    pub(super) fn of_copy(
+        file: BudgetFile,
+        total: Option<f64>,
+        prepared: &Prepared,
+    ) -> Result<Self, TrainError> {
+        let counting = Counting::Run(reserved_of(prepared));
+        let mut reservation = Self { file, total: None, counting, copy: true };
+        reservation.must_fit(total)?;
+        Ok(reservation)
+    }
+
     /// Writes the entry of a run, and the link in its folder. When this returns, every later reading of the budget counts the run.
     pub(crate) fn write(mut self, run: &Path, id: &str) -> Result<Share, TrainError> {
+        let is_run = matches!(self.counting, Counting::Run(_));
         let entry = match self.counting {
             Counting::Run(reserved) => Entry::Run { run: id.to_owned(), copy: self.copy, reserved },
             Counting::Choice { candidates, law } => Entry::Choice { candidates, law: law.into() },
         };
         let draft = self.file.draft(self.total.into_iter().chain([entry]))?;
         let (entry, turn) = (draft.hash.clone(), draft.hash.clone());
-        let running = match self.in_hand {
+        let running = match is_run {
             true => Running::take(self.file.path(), &entry)?,
             false => None,
         };
@@ -120,123 +131,6 @@ impl Reservation {
         self.file.write(draft)?;
         Ok(Share { run: run.to_owned(), link, running })
     }
-}
-
-/// What a budget has set aside for a run that is in this process's hands.
-#[derive(Debug)]
-pub(crate) struct Share {
-    run: PathBuf,
-    link: Link,
-    running: Option<Running>,
-}
-
-impl Share {
-    /// A run goes on: the entry of its folder counts as a whole again, or, where others have gone on from this folder's state, the folder
-    /// is a copy and counts anew. None where no budget counts it. Nothing is written before all is checked.
-    ///
-    /// # Guarantee
-    /// When this returns, the budget counts every step that any copy of the run has taken or will take.
-    ///
-    /// # Errors
-    /// A total that would be exceeded, a copy that no theorem prices beside the other.
-    pub(crate) fn again(
-        run: &Path,
-        within: Option<&Within>,
-        prepared: &Prepared,
-        history: &History,
-    ) -> Result<Option<Self>, TrainError> {
-        let link = Link::read(run)?;
-        let Some(link) = link else {
-            let new = |within| Reservation::check(within, prepared)?.write(run, history.id());
-            return within.map(new).transpose();
-        };
-        // A folder of budgets is not asked again: the run knows which of them counts it.
-        let named = within.map(|within| within.file.as_path()).filter(|path| !path.is_dir());
-        let path = named.unwrap_or(&link.budget);
-        let total = within.and_then(|within| within.total);
-        let mut file = BudgetFile::lock(path, false)?;
-        let account = file.begun()?;
-        let counted = account.find(&link.entry).ok_or_else(|| BudgetError::Unknown.at(path))?;
-        let seen = counted.seen.as_ref().is_none_or(|(lines, head)| history.has_seen(*lines, head));
-        let running = Running::take(file.path(), &link.entry)?;
-        let link = Link { budget: file.path().to_owned(), ..link };
-        let Some(running) = running.filter(|_| seen && link.is_at(&counted.turn)) else {
-            return Self::copy(run, file, total, prepared, history).map(Some);
-        };
-        let mut entries = Vec::from_iter(stated(&file, total)?);
-        if counted.settled.is_some() {
-            // The rest of the plan was given back, and may since have gone to others.
-            let mut others = account.clone();
-            others.counted.retain(|other| other.id != link.entry);
-            let whole = others.restate(&reserved_of(prepared), None)?.map(Release::from);
-            fits_beside(&others, path, total.or(account.total), whole)?;
-        }
-        entries.push(Entry::Again { entry: link.entry.clone() });
-        let link = written(&mut file, run, link, entries)?;
-        Ok(Some(Self { run: run.to_owned(), link, running: Some(running) }))
-    }
-
-    /// A copy of a run folder goes its own way.
-    fn copy(
-        run: &Path,
-        file: BudgetFile,
-        total: Option<f64>,
-        prepared: &Prepared,
-        history: &History,
-    ) -> Result<Self, TrainError> {
-        if prepared.plan.draws_ahead() {
-            return Err(BudgetError::SharedAllocation.at(file.path()));
-        }
-        let counting = Counting::Run(reserved_of(prepared));
-        let mut reservation = Reservation { file, total: None, counting, copy: true, in_hand: true };
-        reservation.must_fit(total)?;
-        reservation.write(run, history.id())
-    }
-
-    /// The process ends its part of the run in order: the entry counts the steps that the ledger does.
-    ///
-    /// # Guarantee
-    /// The run's own ledger, read whole, gives the number; what a process that never got here released stays counted as a whole.
-    ///
-    /// # Errors
-    /// A budget that cannot be written; then the whole plan stays counted.
-    pub(crate) fn settle(self, history: &History) -> Result<(), TrainError> {
-        let mut file = BudgetFile::lock(&self.link.budget, false)?;
-        let (lines, head) = history.position();
-        let entry = Entry::Settled {
-            entry: self.link.entry.clone(),
-            steps: history.spent(),
-            lines,
-            head: head.to_owned(),
-        };
-        written(&mut file, &self.run, self.link, vec![entry])?;
-        if let Some(running) = self.running {
-            running.end();
-        }
-        Ok(())
-    }
-}
-
-/// Writes entries about a run that is counted already. The folder knows both the last line and the next until the next is whole, so
-/// that a crash in between makes no copy of it.
-fn written(
-    file: &mut BudgetFile,
-    run: &Path,
-    mut link: Link,
-    entries: Vec<Entry>,
-) -> Result<Link, TrainError> {
-    let draft = file.draft(entries)?;
-    // After a crash the last line may have been the next one.
-    if let Some(counted) = file.account().and_then(|account| account.find(&link.entry)) {
-        counted.turn.clone_into(&mut link.turn);
-    }
-    link.next = Some(draft.hash.clone());
-    link.write(run)?;
-    let turn = draft.hash.clone();
-    file.write(draft)?;
-    link = Link { turn, next: None, ..link };
-    link.write(run)?;
-    Ok(link)
 }
 
 /// The budget of some records, begun by this plan if there is none.
@@ -308,7 +202,7 @@ fn reserved(spec: &PlanSpec, masks: &[Mask], plan: &Plan) -> Reserved {
     }
 }
 
-fn reserved_of(prepared: &Prepared) -> Reserved {
+pub(super) fn reserved_of(prepared: &Prepared) -> Reserved {
     reserved(&prepared.spec, &prepared.masks, &prepared.plan)
 }
 
@@ -322,7 +216,7 @@ pub(super) fn total(epsilon: f64) -> Result<Entry, BudgetError> {
 }
 
 /// A total that was not stated before. One that was is not raised in passing.
-fn stated(file: &BudgetFile, asked: Option<f64>) -> Result<Option<Entry>, TrainError> {
+pub(super) fn stated(file: &BudgetFile, asked: Option<f64>) -> Result<Option<Entry>, TrainError> {
     let Some(asked) = asked else { return Ok(None) };
     let wrong = |error: BudgetError| error.at(file.path());
     let entry = total(asked).map_err(wrong)?;
@@ -339,7 +233,7 @@ fn fits(file: &BudgetFile, total: Option<f64>, release: Option<Release>) -> Resu
     fits_beside(account, file.path(), total.or(account.total), release)
 }
 
-fn fits_beside(
+pub(super) fn fits_beside(
     account: &Account,
     path: &Path,
     total: Option<f64>,

@@ -1,18 +1,28 @@
-//! Which entries of a budget are in a process's hands.
+//! Which entries of a budget are in a process's hands, and how far their ledgers have come.
 
 use std::fs::{self, File, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use crate::digest;
 use crate::error::TrainError;
 use crate::files::{self, Access};
 
-/// Keeps other processes from going on with an entry for as long as it lives, in whichever copy of the run folder they do; the system
-/// lets go of it when the process dies.
+/// Bytes of a slot: a number, two hashes and what lies between.
+const SLOT: usize = 160;
+
+/// A file beside the budget, one for each run that has not ended in order.
+///
+/// It is locked for as long as the process lives, so that no other goes on with the entry, in whichever copy of the run folder; the system lets
+/// go of it when the process dies. And it knows the last promise of the run's ledger, outside the run folder: after a crash an older
+/// state of the folder does not pass for the run.
 #[derive(Debug)]
 pub(super) struct Running {
     folder: PathBuf,
     path: PathBuf,
-    _file: File,
+    file: File,
+    /// Whether the file was there before: a process has had the entry and never ended in order.
+    pub(super) was_there: bool,
 }
 
 impl Running {
@@ -26,23 +36,86 @@ impl Running {
         let failed = |source| TrainError::file(&path, source);
         files::create_folders(&folder)?;
         files::refuse_link(&path)?;
-        let file = files::options(Access::Owner)
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(failed)?;
+        let was_there = path.exists();
+        let mut options = files::options(Access::Owner);
+        let file = options.create(true).truncate(false).read(true).write(true).open(&path).map_err(failed)?;
+        files::sync_folder(&folder)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Self { folder, path, _file: file })),
+            Ok(()) => Ok(Some(Self { folder, path, file, was_there })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(source)) => Err(TrainError::file(&path, source)),
         }
     }
 
-    /// Lets go in order. The budget must be locked.
+    /// Keeps lines and last hash of a ledger. Returns once they outlive a crash. Of two slots the older is written over, so that a write
+    /// that is cut off leaves the one before.
+    pub(super) fn keep(&mut self, lines: usize, head: &str) -> Result<(), TrainError> {
+        let text = format!("{lines} {head}");
+        let slot =
+            format!("{:<width$}\n", format!("{text} {}", digest::of(&[text.as_bytes()])), width = SLOT - 1);
+        let place = SeekFrom::Start(((lines % 2) * SLOT) as u64);
+        let written = self.file.seek(place).and_then(|_| self.file.write_all(slot.as_bytes()));
+        written.and_then(|()| self.file.sync_data()).map_err(|source| TrainError::file(&self.path, source))
+    }
+
+    /// Lines and last hash of the ledger as they were kept last; none where nothing was promised.
+    pub(super) fn kept(&mut self) -> Result<Option<(usize, String)>, TrainError> {
+        let mut bytes = Vec::new();
+        let read = self.file.seek(SeekFrom::Start(0)).and_then(|_| self.file.read_to_end(&mut bytes));
+        read.map_err(|source| TrainError::file(&self.path, source))?;
+        let slots =
+            bytes.chunks(SLOT).filter_map(|slot| std::str::from_utf8(slot).ok()).filter_map(read_slot);
+        Ok(slots.max_by_key(|(lines, _)| *lines))
+    }
+
+    /// Lets go in order. The budget must be locked, and know how far the ledger has come.
     pub(super) fn end(self) {
-        // Files that stay behind are empty, and are taken again.
+        // A file that stays behind is taken again.
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// A slot that is whole.
+fn read_slot(slot: &str) -> Option<(usize, String)> {
+    let (text, digest) = slot.trim_end_matches(['\n', ' ', '\0']).rsplit_once(' ')?;
+    let (lines, head) = text.split_once(' ')?;
+    let lines = lines.trim_start_matches('\0').parse().ok()?;
+    (digest::of(&[text.as_bytes()]) == digest).then(|| (lines, head.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_whole_slot_counts_and_an_entry_has_one_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let budget = folder.path().join("some.budget");
+        let entry = "0123456789abcdef".repeat(4);
+        let mut running = Running::take(&budget, &entry).unwrap().unwrap();
+        assert!(!running.was_there && Running::take(&budget, &entry).unwrap().is_none());
+        assert_eq!(running.kept().unwrap(), None);
+        for lines in [3, 4, 9, 10, 11] {
+            running.keep(lines, &entry).unwrap();
+            assert_eq!(running.kept().unwrap(), Some((lines, entry.clone())));
+        }
+        drop(running);
+        let path = folder.path().join("some.budget.running").join(&entry[..16]);
+        let whole = fs::read(&path).unwrap();
+        for cut in 0..SLOT {
+            // The slot of line 11 was being written when the power failed.
+            let mut torn = whole.clone();
+            torn[SLOT + cut..].fill(b'?');
+            fs::write(&path, torn).unwrap();
+            let mut running = Running::take(&budget, &entry).unwrap().unwrap();
+            let blank = whole[SLOT + cut..].iter().all(|byte| b" \n".contains(byte));
+            assert!(
+                running.was_there && (blank || running.kept().unwrap() == Some((10, entry.clone()))),
+                "{cut}"
+            );
+        }
+        Running::take(&budget, &entry).unwrap().unwrap().end();
+        assert!(!folder.path().join("some.budget.running").exists());
     }
 }

@@ -80,27 +80,33 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What a run leaves that is killed: its folder and the budget as they were while it ran.
-fn kill(place: &Place, name: &str, more: &str, after: u64) {
-    struct Copies<'a>(&'a Place, &'a str, u64);
+/// What a run leaves that is killed after so many steps: its folder, the budget and what lies beside it, as they were while it ran; and
+/// as `old` its folder after `before` steps.
+fn kill(place: &Place, name: &str, before: u64, after: u64) {
+    struct Copies<'a>(&'a Place, &'a str, u64, u64);
     impl crate::Observer for Copies<'_> {
         fn notice(&mut self, event: &crate::Event<'_>) -> std::ops::ControlFlow<()> {
-            let Self(place, name, after) = *self;
-            if let crate::Event::Step(report) = event
-                && report.step == after
-            {
+            let Self(place, name, before, after) = *self;
+            let crate::Event::Step(report) = event else { return std::ops::ControlFlow::Continue(()) };
+            if report.step == before {
+                copy(&place.path(name), &place.path("old"));
+            }
+            if report.step == after {
                 copy(&place.path(name), &place.path("then"));
+                copy(&place.path("records.budget.running"), &place.path("then.running"));
                 fs::copy(place.path("records.budget"), place.path("then.budget")).unwrap();
                 return std::ops::ControlFlow::Break(());
             }
             std::ops::ControlFlow::Continue(())
         }
     }
-    let mut observer = Copies(place, name, after);
-    start_within(&place.request(more), &place.path(name), Some(&place.within(None)), &mut observer).unwrap();
+    let mut observer = Copies(place, name, before, after);
+    start_within(&place.request(POISSON), &place.path(name), Some(&place.within(None)), &mut observer)
+        .unwrap();
     fs::remove_dir_all(place.path(name)).unwrap();
     fs::rename(place.path("then"), place.path(name)).unwrap();
     fs::rename(place.path("then.budget"), place.path("records.budget")).unwrap();
+    fs::rename(place.path("then.running"), place.path("records.budget.running")).unwrap();
 }
 
 #[test]
@@ -204,16 +210,39 @@ fn a_run_that_ends_early_gives_back_the_rest_and_takes_it_again() {
 }
 
 #[test]
-fn a_run_that_was_killed_counts_as_a_whole() {
+fn a_run_that_was_killed_counts_as_a_whole_until_it_ends_in_order() {
     let place = Place::new();
-    kill(&place, "a", POISSON, 3);
+    kill(&place, "a", 1, 3);
     assert_eq!(place.entries(), [("run", "reserved", 12)]);
-    // It goes on without reserving anew. What the killed process released may be lost from the folder, so it never gives back.
-    place.resume("a", Some(2)).unwrap();
-    assert_eq!(place.entries(), [("run", "reserved", 12)]);
+    // It goes on without reserving anew, and its ledger knows of every promise that the budget's side knows of.
+    let spent = place.resume("a", Some(2)).unwrap().certificate.steps_spent;
+    assert!(spent > 3 && spent < 12);
+    assert_eq!(place.entries(), [("run", "settled", spent)]);
     place.resume("a", None).unwrap();
-    assert_eq!(place.entries(), [("run", "reserved", 12)]);
+    assert_eq!(place.entries(), [("run", "settled", 12)]);
     assert_eq!(place.epsilon(), certify(&place.path("a")).unwrap().planned.unwrap().epsilon.upper);
+    assert!(!place.path("records.budget.running").exists());
+}
+
+#[test]
+fn an_older_state_of_a_killed_run_is_a_copy() {
+    let place = Place::new();
+    kill(&place, "a", 2, 6);
+    fs::remove_dir_all(place.path("a")).unwrap();
+    fs::rename(place.path("old"), place.path("a")).unwrap();
+    // The steps from 2 to 6 were taken, and are taken again with other noise: they count twice.
+    place.resume("a", Some(1)).unwrap();
+    assert_eq!(place.entries()[0], ("run", "reserved", 12));
+    assert_eq!(place.entries()[1].0, "copy");
+}
+
+#[test]
+fn a_killed_run_that_nobody_knows_about_counts_anew() {
+    let place = Place::new();
+    kill(&place, "a", 1, 3);
+    fs::remove_dir_all(place.path("records.budget.running")).unwrap();
+    place.resume("a", None).unwrap();
+    assert_eq!(place.entries(), [("run", "reserved", 12), ("copy", "settled", 12)]);
 }
 
 #[test]
@@ -389,7 +418,7 @@ fn a_run_begun_without_a_budget_can_be_added_once() {
     let place = Place::new();
     start(&place.request(POISSON), &place.path("a"), &mut Silent).unwrap();
     add_run(&place.within(None), &place.path("a")).unwrap();
-    assert_eq!(place.entries(), [("run", "reserved", 12)]);
+    assert_eq!(place.entries(), [("run", "settled", 12)]);
     assert_eq!(budget_of_run(&place.path("a")).unwrap(), Some(place.path("records.budget")));
     let error = add_run(&place.within(None), &place.path("a")).unwrap_err();
     assert!(matches!(error, TrainError::Budget { source: BudgetError::Known, .. }));
@@ -397,7 +426,7 @@ fn a_run_begun_without_a_budget_can_be_added_once() {
     let mut stop = common::Recorder { stop_after: Some(2), ..common::Recorder::default() };
     start(&place.request(POISSON), &place.path("b"), &mut stop).unwrap();
     resume_within(&place.path("b"), &Performance::default(), Some(&place.within(None)), &mut Silent).unwrap();
-    assert_eq!(place.entries(), [("run", "reserved", 12), ("run", "settled", 12)]);
+    assert_eq!(place.entries(), [("run", "settled", 12), ("run", "settled", 12)]);
     // A budget that was moved is named again; one that is gone stops the run.
     fs::rename(place.path("records.budget"), place.path("moved.budget")).unwrap();
     let mut stop = common::Recorder { stop_after: Some(2), ..common::Recorder::default() };

@@ -241,6 +241,9 @@ impl Run {
             let block = pace.block(self.steps_to_boundary(&sampler, checkpoint_every)?);
             let event = sampler.event(self.step)?;
             self.tell(&Entry::Promise { first: self.step, steps: block, event })?;
+            if let Some(share) = &mut self.share {
+                share.promised(self.ledger.history())?;
+            }
             for _ in 0..block {
                 let taken = self
                     .trainer

@@ -1,0 +1,146 @@
+//! What a budget has set aside for a run: taken again when the run goes on, settled when it ends.
+
+use std::path::{Path, PathBuf};
+
+use dapple_plan::Release;
+
+use super::Within;
+use super::entry::Entry;
+use super::error::BudgetError;
+use super::file::BudgetFile;
+use super::link::Link;
+use super::reserve::{Reservation, fits_beside, reserved_of, stated};
+use super::running::Running;
+use crate::error::TrainError;
+use crate::ledger::History;
+use crate::prepare::Prepared;
+
+/// What a budget has set aside for a run that is in this process's hands.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pub(super) run: PathBuf,
+    pub(super) link: Link,
+    pub(super) running: Option<Running>,
+}
+
+impl Share {
+    /// A run goes on: the entry of its folder counts as a whole again, or, where others have gone on from this folder's state, the folder
+    /// is a copy and counts anew. None where no budget counts it. Nothing is written before all is checked.
+    ///
+    /// # Guarantee
+    /// When this returns, the budget counts every step that any copy of the run has taken or will take.
+    ///
+    /// # Errors
+    /// A total that would be exceeded, a copy that no theorem prices beside the other.
+    pub(crate) fn again(
+        run: &Path,
+        within: Option<&Within>,
+        prepared: &Prepared,
+        history: &History,
+    ) -> Result<Option<Self>, TrainError> {
+        let link = Link::read(run)?;
+        let Some(link) = link else {
+            let new = |within| Reservation::check(within, prepared)?.write(run, history.id());
+            return within.map(new).transpose();
+        };
+        // A folder of budgets is not asked again: the run knows which of them counts it.
+        let named = within.map(|within| within.file.as_path()).filter(|path| !path.is_dir());
+        let path = named.unwrap_or(&link.budget);
+        let total = within.and_then(|within| within.total);
+        let mut file = BudgetFile::lock(path, false)?;
+        let account = file.begun()?;
+        let counted = account.find(&link.entry).ok_or_else(|| BudgetError::Unknown.at(path))?;
+        let mut running = Running::take(file.path(), &link.entry)?;
+        let kept = running.as_mut().map(Running::kept).transpose()?.flatten();
+        let knows = |seen: &Option<(usize, String)>| {
+            seen.as_ref().is_none_or(|(lines, head)| history.has_seen(*lines, head))
+        };
+        // A process that never settled has left its file; without it nobody knows how far it came.
+        let told = |running: &Running| counted.settled.is_some() || running.was_there;
+        let is_it = link.is_at(&counted.turn) && knows(&counted.seen) && knows(&kept);
+        let link = Link { budget: file.path().to_owned(), ..link };
+        let Some(running) = running.filter(|running| is_it && told(running)) else {
+            return Self::copy(run, file, total, prepared, history).map(Some);
+        };
+        let mut entries = Vec::from_iter(stated(&file, total)?);
+        if counted.settled.is_some() {
+            // The rest of the plan was given back, and may since have gone to others.
+            let mut others = account.clone();
+            others.counted.retain(|other| other.id != link.entry);
+            let whole = others.restate(&reserved_of(prepared), None)?.map(Release::from);
+            fits_beside(&others, path, total.or(account.total), whole)?;
+        }
+        entries.push(Entry::Again { entry: link.entry.clone() });
+        let link = written(&mut file, run, link, entries)?;
+        Ok(Some(Self { run: run.to_owned(), link, running: Some(running) }))
+    }
+
+    /// A copy of a run folder goes its own way.
+    fn copy(
+        run: &Path,
+        file: BudgetFile,
+        total: Option<f64>,
+        prepared: &Prepared,
+        history: &History,
+    ) -> Result<Self, TrainError> {
+        if prepared.plan.draws_ahead() {
+            return Err(BudgetError::SharedAllocation.at(file.path()));
+        }
+        Reservation::of_copy(file, total, prepared)?.write(run, history.id())
+    }
+
+    /// The ledger has promised steps: the budget's side knows of them before the first is taken.
+    ///
+    /// # Errors
+    /// A file that cannot be written; then none of the steps may be taken.
+    pub(crate) fn promised(&mut self, history: &History) -> Result<(), TrainError> {
+        let (lines, head) = history.position();
+        self.running.as_mut().map_or(Ok(()), |running| running.keep(lines, head))
+    }
+
+    /// The process ends its part of the run in order: the entry counts the steps that the ledger does.
+    ///
+    /// # Guarantee
+    /// The run's own ledger, read whole, gives the number, and it knows every promise that was made for this entry. Until then, and after a
+    /// process that never got here, the whole plan is counted.
+    ///
+    /// # Errors
+    /// A budget that cannot be written; then the whole plan stays counted.
+    pub(crate) fn settle(self, history: &History) -> Result<(), TrainError> {
+        let mut file = BudgetFile::lock(&self.link.budget, false)?;
+        let (lines, head) = history.position();
+        let entry = Entry::Settled {
+            entry: self.link.entry.clone(),
+            steps: history.spent(),
+            lines,
+            head: head.to_owned(),
+        };
+        written(&mut file, &self.run, self.link, vec![entry])?;
+        if let Some(running) = self.running {
+            running.end();
+        }
+        Ok(())
+    }
+}
+
+/// Writes entries about a run that is counted already. The folder knows both the last line and the next until the next is whole, so
+/// that a crash in between makes no copy of it.
+fn written(
+    file: &mut BudgetFile,
+    run: &Path,
+    mut link: Link,
+    entries: Vec<Entry>,
+) -> Result<Link, TrainError> {
+    let draft = file.draft(entries)?;
+    // After a crash the last line may have been the next one.
+    if let Some(counted) = file.account().and_then(|account| account.find(&link.entry)) {
+        counted.turn.clone_into(&mut link.turn);
+    }
+    link.next = Some(draft.hash.clone());
+    link.write(run)?;
+    let turn = draft.hash.clone();
+    file.write(draft)?;
+    link = Link { turn, next: None, ..link };
+    link.write(run)?;
+    Ok(link)
+}
