@@ -23,7 +23,7 @@ pub(crate) struct Inference {
 impl Inference {
     /// The model of a plan, on the machine of the plan: on one card of several.
     pub(crate) fn new(spec: &PlanSpec, classes: usize) -> Self {
-        let machine = Machine::new(&one_card(&spec.performance), spec.train.seed.is_some());
+        let machine = Machine::new(&one_card(&spec.performance), None, spec.train.seed.is_some());
         Self { spec: spec.model.clone(), classes, machine, executors: Vec::new() }
     }
 

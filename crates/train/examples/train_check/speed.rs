@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use dapple_engine::cuda::{CudaExecutor, CudaOptions, Precision};
-use dapple_engine::{Batch, Clipping, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, Targets};
 use dapple_graph::{Graph, Parameters};
 use dapple_plan::spec::{FactorPrecision, Performance};
 use dapple_train::{Event, Observer, start};
@@ -68,7 +68,9 @@ pub(crate) fn measure(
         let seconds = (timed[timed.len() - 1].0 - timed[0].0).as_secs_f64();
         let drawn: Vec<usize> = clock.0.iter().map(|(_, drawn)| *drawn).collect();
         let whole = drawn[WARM + 1..].iter().sum::<usize>() as f64 / seconds;
-        let alone = executor(&graph(model, &[channels, side, side], 10)?, precision, &drawn)?;
+        // As a run plans for Poisson batches of this size.
+        let planned = (batch as f64 + 2.5 * (batch as f64).sqrt()).ceil() as usize;
+        let alone = executor(&graph(model, &[channels, side, side], 10)?, precision, planned, &drawn)?;
         println!(
             "{{\"model\":\"{model}\",\"batch\":{batch},\"precision\":\"{}\",\"whole_samples_per_second\":{whole:.0},\
              \"executor_samples_per_second\":{alone:.0},\"share\":{:.3}}}",
@@ -80,19 +82,20 @@ pub(crate) fn measure(
 }
 
 /// Samples a second of the executor alone on batches of these sizes, with parameters that stay on the card.
-fn executor(graph: &Graph, precision: Precision, sizes: &[usize]) -> Result<f64, Fault> {
-    let mut executor = CudaExecutor::new(graph, CudaOptions { precision, ..CudaOptions::default() })?;
+fn executor(graph: &Graph, precision: Precision, batch: usize, sizes: &[usize]) -> Result<f64, Fault> {
+    let mut executor = CudaExecutor::new(graph, CudaOptions { precision, batch, ..CudaOptions::default() })?;
     executor.load(&Parameters::init(graph, 1))?;
     let len: usize = graph.input_shape().iter().product();
     let most = sizes.iter().copied().max().unwrap_or(1);
     let inputs: Vec<f32> = (0..most * len).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
     let classes: Vec<u32> = (0..most as u32).map(|i| i % 10).collect();
+    let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout(), most)?;
     let mut began = Instant::now();
     for (step, &size) in sizes.iter().enumerate() {
         let mut sum = executor.gradient_sum()?;
         let batch = Batch::new(&inputs[..size * len], Targets::Classes(&classes[..size]));
         let mut loaded = executor.resident()?;
-        loaded.clipped_sum(&batch, &Clipping::Flat { max_norm: 1.0 }, &mut sum)?;
+        loaded.clipped_sum(&batch, &rule, &mut sum)?;
         if step == WARM {
             began = Instant::now();
         }

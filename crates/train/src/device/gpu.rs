@@ -21,7 +21,8 @@ impl Machine {
         // NCCL may add in another order in another process; and one card has nothing to add.
         let on_host = self.repeatable || numbers.len() == 1;
         let addition = if on_host { CudaAddition::Host } else { CudaAddition::Nccl };
-        let cards = Cards::new(graph, &numbers, self.options(), addition, device.clone())
+        let options = self.options(numbers.len());
+        let cards = Cards::new(graph, &numbers, options, addition, device.clone())
             .map_err(|error| unusable(&device, error))?;
         self.words = format!("{device} ({}, {})", cards.names(), self.precision.name());
         self.cards = numbers.len();
@@ -39,8 +40,9 @@ impl Machine {
         })
     }
 
-    fn options(&self) -> CudaOptions {
+    fn options(&self, cards: usize) -> CudaOptions {
         CudaOptions {
+            batch: self.planned.map_or(0, |planned| planned.each(cards)),
             // What memory is free, and what is measured to be the fastest, may be otherwise in another process.
             microbatch: if self.repeatable && self.microbatch == 0 { REPEATABLE } else { self.microbatch },
             convolutions: if self.repeatable { Convolutions::Own } else { Convolutions::Fastest },

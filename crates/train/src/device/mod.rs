@@ -9,9 +9,16 @@ mod processor;
 
 use dapple_graph::Graph;
 use dapple_plan::spec::{DeviceChoice, FactorPrecision, Performance};
+use dapple_plan::{Plan, Sampling};
 
 use crate::error::TrainError;
+use crate::prepare::Prepared;
 pub(crate) use executor::Executor;
+
+/// Bytes of views that one microbatch may take for each card unless told otherwise.
+const MICROBATCH_BYTES: usize = 64 << 20;
+/// Fewer records at once would leave threads idle.
+const SMALLEST_MICROBATCH: usize = 64;
 
 /// The machine of a run: what was asked for, and once `auto` is settled, what it is.
 #[derive(Debug)]
@@ -21,6 +28,9 @@ pub(crate) struct Machine {
     threads: usize,
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU splits batches by it"))]
     microbatch: usize,
+    /// Records that a step is planned for: so many are shown at once where memory allows, whoever is drawn.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU fills batches up"))]
+    planned: Option<Planned>,
     /// Whether another process must come to the same bits.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "the processor always does"))]
     repeatable: bool,
@@ -30,13 +40,14 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(performance: &Performance, repeatable: bool) -> Self {
+    pub(crate) fn new(performance: &Performance, planned: Option<Planned>, repeatable: bool) -> Self {
         let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         Self {
             device: performance.device.clone().unwrap_or_default(),
             precision: performance.precision.unwrap_or_default(),
             threads: performance.threads.unwrap_or(0) as usize,
             microbatch: performance.microbatch.map_or(0, whole),
+            planned,
             repeatable,
             cards: 1,
             words: String::new(),
@@ -106,6 +117,42 @@ impl Machine {
     }
 }
 
+/// Records that a step is planned for, all public numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Planned {
+    /// Of the whole step.
+    pub(crate) records: usize,
+    /// That one card is shown at once, at the most.
+    pub(crate) together: usize,
+}
+
+impl Planned {
+    /// What the largest part of a plan needs, in microbatches as its performance settings and the size of its views say.
+    pub(crate) fn of(prepared: &Prepared) -> Self {
+        let record = prepared.views.iter().map(|views| 4 * views.count() * views.view_length()).max();
+        let by_memory = (MICROBATCH_BYTES / record.unwrap_or(1).max(1)).max(SMALLEST_MICROBATCH);
+        let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        let together = prepared.spec.performance.microbatch.map_or(by_memory, whole);
+        let of =
+            |part: &Plan| Self::new(part.batch(), part.sampling() != Sampling::WithoutReplacement, together);
+        let parts = prepared.parts().iter().map(of);
+        parts.max_by_key(|planned| planned.records).unwrap_or(Self::new(1, false, together))
+    }
+
+    /// A step that is expected to draw `batch` records, by coins of their own: two standard deviations and a half more are planned for, since
+    /// what is beyond fills another microbatch. Where every step draws the same number, just that.
+    fn new(batch: u64, by_coins: bool, together: usize) -> Self {
+        let more = if by_coins { 2.5 * (batch as f64).sqrt() } else { 0.0 };
+        Self { records: (batch as f64 + more).ceil() as usize, together: together.max(1) }
+    }
+
+    /// Records that each of some cards is shown at once: equal parts of its share.
+    pub(crate) fn each(self, cards: usize) -> usize {
+        let share = self.records.div_ceil(cards.max(1)).max(1);
+        share.div_ceil(share.div_ceil(self.together))
+    }
+}
+
 /// These settings with the first card where they name several: for single images, which cards cannot share.
 pub(crate) fn one_card(performance: &Performance) -> Performance {
     let device = performance.device.as_ref().map(DeviceChoice::first);
@@ -117,4 +164,18 @@ struct Unusable {
     /// Whether there seems to be one, so that a user would want to know.
     worth_telling: bool,
     error: TrainError,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Planned;
+
+    #[test]
+    fn batches_are_planned_in_equal_parts() {
+        assert_eq!(Planned::new(100, true, 1000).each(1), 125);
+        assert_eq!(Planned::new(100, false, 1000).each(1), 100);
+        assert_eq!(Planned::new(100, true, 50).each(1), 42);
+        assert_eq!(Planned::new(100, true, 50).each(2), 32);
+        assert_eq!(Planned::new(0, true, 0).each(3), 1);
+    }
 }

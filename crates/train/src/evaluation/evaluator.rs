@@ -119,7 +119,7 @@ impl Evaluator {
             TargetKind::Class => {
                 let graph = &prepared.graphs[prepared.graphs.len() - 1];
                 let mut machine =
-                    Machine::new(&one_card(&prepared.spec.performance), prepared.deterministic());
+                    Machine::new(&one_card(&prepared.spec.performance), None, prepared.deterministic());
                 let mut executor = machine.executor(graph, &mut Vec::new())?;
                 self.classify(prepared, &mut executor, parameters, dataset)
             }

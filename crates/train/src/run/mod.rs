@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::budget::{Share, Within};
 use crate::certificate::{RunCertificate, Status};
 use crate::checkpoint::Place;
+use crate::device::Planned;
 use crate::digest;
 use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator};
@@ -38,10 +39,6 @@ pub use rehearsal::{Completed, Rehearsal, complete};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The certificate of a run that goes on is ahead of it by this share of its steps at least, one in so many.
 const AHEAD: u64 = 8;
-/// Bytes of views that one microbatch may take for each card unless told otherwise.
-const MICROBATCH_BYTES: usize = 64 << 20;
-/// Fewer records at once would leave threads idle.
-const SMALLEST_MICROBATCH: usize = 64;
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -426,13 +423,10 @@ impl Run {
 fn loader_options(prepared: &Prepared, cards: usize) -> LoaderOptions {
     let performance = &prepared.spec.performance;
     let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-    let record = prepared.views.iter().map(|views| 4 * views.count() * views.view_length()).max();
-    let by_memory = (MICROBATCH_BYTES / record.unwrap_or(1).max(1)).max(SMALLEST_MICROBATCH);
-    let each = performance.microbatch.map_or(by_memory, whole);
     LoaderOptions {
         threads: performance.threads.unwrap_or(0) as usize,
         prefetch: performance.prefetch.map_or(2, whole),
-        microbatch: each.saturating_mul(cards),
+        microbatch: Planned::of(prepared).each(cards).saturating_mul(cards),
     }
 }
 

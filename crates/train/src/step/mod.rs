@@ -6,7 +6,7 @@ use dapple_engine::{Batch, Clipping, ClippingRule, Dropout, StepStats, Targets};
 use dapple_graph::{Graph, Parameters};
 
 use crate::checkpoint::{Checkpoint, Place};
-use crate::device::{Executor, Machine};
+use crate::device::{Executor, Machine, Planned};
 use crate::error::TrainError;
 use crate::learned::{Learned, Update};
 use crate::noise::Noise;
@@ -59,7 +59,8 @@ impl Trainer {
         let parts = parts.collect::<Result<Vec<_>, TrainError>>()?;
         let spec = &prepared.spec;
         let threads = spec.performance.threads.unwrap_or(0) as usize;
-        let mut machine = Machine::new(&spec.performance, prepared.deterministic());
+        let mut machine =
+            Machine::new(&spec.performance, Some(Planned::of(prepared)), prepared.deterministic());
         let executor = machine.executor(&parts[0].graph, notes)?;
         let capacity = parts.iter().map(|part| capacity(part.batch, prepared.plan.records())).max();
         let rule = ClippingRule::new(&clipping, executor.layout(), capacity.unwrap_or(1))?;
