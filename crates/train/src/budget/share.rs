@@ -59,8 +59,17 @@ impl Share {
         let told = |running: &Running| counted.settled.is_some() || running.was_there;
         let is_it = link.is_at(&counted.turn) && knows(&counted.seen) && knows(&kept);
         let link = Link { budget: file.path().to_owned(), ..link };
-        let Some(running) = running.filter(|running| is_it && told(running)) else {
-            return Self::copy(run, file, total, prepared, history).map(Some);
+        let running = match running {
+            Some(running) if is_it && told(&running) => running,
+            other => {
+                // A file that was made just now would pass for what a process left, the next time.
+                if let Some(running) = other
+                    && !running.was_there
+                {
+                    running.end();
+                }
+                return Self::copy(run, file, total, prepared, history).map(Some);
+            }
         };
         let mut entries = Vec::from_iter(stated(&file, total)?);
         if counted.settled.is_some() {

@@ -241,6 +241,15 @@ fn a_killed_run_that_nobody_knows_about_counts_anew() {
     let place = Place::new();
     kill(&place, "a", 1, 3);
     fs::remove_dir_all(place.path("records.budget.running")).unwrap();
+    // Asking twice does not help.
+    state_total(&place.path("records.budget"), 1.01 * place.epsilon()).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(
+            place.resume("a", None).unwrap_err(),
+            TrainError::Budget { source: BudgetError::Exceeded { .. }, .. }
+        ));
+    }
+    state_total(&place.path("records.budget"), 9.0).unwrap();
     place.resume("a", None).unwrap();
     assert_eq!(place.entries(), [("run", "reserved", 12), ("copy", "settled", 12)]);
 }
