@@ -185,6 +185,17 @@ impl ClippingRule {
         self.clipping.sensitivity()
     }
 
+    /// The share of a bound that is taken off it for rounding to whole units: more where a sum holds many samples of many parameters.
+    pub fn taken_off(&self) -> f64 {
+        let Some(unit) = self.unit else { return 0.0 };
+        let bounds = match &self.clipping {
+            Clipping::PerGroup { max_norms, .. } => max_norms.clone(),
+            _ => vec![self.clipping.sensitivity() / (self.limits.len() as f64).sqrt(); self.limits.len()],
+        };
+        let off = self.limits.iter().zip(bounds).map(|(limit, bound)| 1.0 - limit * unit / bound);
+        off.fold(0.0, f64::max)
+    }
+
     /// Samples that a sum may hold.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
@@ -238,4 +249,58 @@ fn exponent(value: f64) -> i32 {
 fn rounded_down(value: f64) -> f32 {
     let near = value as f32;
     if f64::from(near) > value { near.next_down() } else { near }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dapple_graph::zoo;
+
+    #[test]
+    fn little_is_taken_off_a_bound_and_sums_do_not_overflow() {
+        let small = Layout::new(&zoo::small_cnn(&[1, 28, 28], 10).unwrap());
+        let wide = Layout::new(&zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap());
+        for (layout, capacity, most) in [(&small, 300, 3e-4), (&wide, 300, 3e-3), (&wide, 6756, 0.02)] {
+            for clipping in [
+                Clipping::Flat { max_norm: 0.7 },
+                Clipping::PerLayer { max_norm: 3.0 },
+                Clipping::Automatic { max_norm: 1e-6, stability: 0.01 },
+            ] {
+                let rule = ClippingRule::new(&clipping, layout, capacity).unwrap();
+                let unit = rule.unit().unwrap();
+                assert_eq!(unit.to_bits() << 12, 0, "a power of two");
+                assert!(capacity as f64 * rule.sensitivity() / unit < 2f64.powi(31));
+                // Layers have less of the bound each, and as much to round.
+                let most = if matches!(clipping, Clipping::PerLayer { .. }) { 8.0 * most } else { most };
+                assert!(rule.taken_off() > 0.0 && rule.taken_off() < most, "{}", rule.taken_off());
+            }
+        }
+        assert_eq!(ClippingRule::new(&Clipping::Off, &small, 300).unwrap().taken_off(), 0.0);
+        let too_many = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, &wide, 1 << 24);
+        assert!(matches!(too_many, Err(EngineError::Clipping(_))));
+    }
+
+    /// A factor never lets a gradient of the given norms exceed its bound, and uses it up to what is taken off.
+    #[test]
+    fn factors_fill_the_bound() {
+        let layout = Layout::new(&zoo::small_cnn(&[1, 28, 28], 10).unwrap());
+        let entries = layout.entries().len();
+        let rule = ClippingRule::new(&Clipping::Flat { max_norm: 0.7 }, &layout, 300).unwrap();
+        let unit = rule.unit().unwrap();
+        for norm in [1e-30, 1e-3, 0.69, 0.7, 1.0, 1e10, 9e29] {
+            let mut squared = vec![0.0; entries];
+            squared[1] = norm * norm;
+            let mut factors = vec![0.0; entries];
+            assert!(rule.factors(&squared, &mut factors));
+            let length = f64::from(factors[1]) * unit * norm;
+            assert!(length <= 0.7 && length >= 0.999 * norm.min(0.7), "{norm}: {length}");
+        }
+        for bad in [f64::NAN, f64::INFINITY, 2e60] {
+            let mut factors = vec![1.0; entries];
+            let mut squared = vec![1.0; entries];
+            squared[0] = bad;
+            assert!(!rule.factors(&squared, &mut factors));
+            assert!(factors.iter().all(|&factor| factor == 0.0));
+        }
+    }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Data, cancelling_views, flat_linear, layers, parameters, specimens, stripes};
 use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Options, StepStats, Targets};
-use dapple_graph::{Graph, GraphBuilder, Init, Loss, Parameters, zoo};
+use dapple_graph::{Graph, GraphBuilder, Init, Loss, Op, Parameters, zoo};
 use proptest::prelude::*;
 
 /// The clipped sum and what is told of its samples.
@@ -75,7 +75,7 @@ proptest! {
         seed in 0u64..1000,
         max_norm in prop::sample::select(vec![1e-6, 0.3, 1.0, 7.0, 1e4]),
     ) {
-        let graph = layers(standardised.then_some(1e-5), deferred);
+        let graph = layers(standardised.then_some(1e-5), deferred, 3, Op::Tanh);
         let data = Data::new(&graph, 1, views);
         let shift = 2f32.powi(offset);
         let inputs: Vec<f32> = data
@@ -137,11 +137,35 @@ fn a_sample_adds_the_same_bits_in_any_company() {
     }
 }
 
+/// A pixel that is no number, behind which a ReLU makes zeros of everything: the outputs' gradients there are zero, and zero times it is again
+/// no number. A norm that is taken to be finite would let it into the sum.
+#[test]
+fn pixels_that_are_no_numbers_are_not_swallowed() {
+    let clipping = Clipping::Flat { max_norm: 1.0 };
+    for (standardise, deferred) in [(None, true), (Some(1e-5), true), (None, false), (Some(1e-5), false)] {
+        for window in [1, 3] {
+            let graph = layers(standardise, deferred, window, Op::Relu);
+            let data = Data::new(&graph, 1, 1);
+            let values = parameters(&graph);
+            for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                for place in [0, data.inputs.len() / 2] {
+                    let mut inputs = data.inputs.clone();
+                    inputs[place] = poison;
+                    let batch = Batch { inputs: &inputs, ..data.batch() };
+                    let (sum, _) = clipped(&graph, &values, &batch, &clipping);
+                    let length = norm(&sum);
+                    assert!(length <= 1.0, "{standardise:?} {deferred} {window} {poison}: {length}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn samples_that_are_not_finite_add_nothing() {
     let mut graphs = specimens();
     graphs.push(("wide resnet", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 8, 8], 4).unwrap()));
-    graphs.push(("deferred", layers(None, true)));
+    graphs.push(("deferred", layers(None, true, 3, Op::Tanh)));
     let clipping = Clipping::Flat { max_norm: 0.7 };
     for (name, graph) in graphs {
         let data = Data::new(&graph, 5, 1);

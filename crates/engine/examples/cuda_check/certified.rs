@@ -2,7 +2,7 @@
 
 use dapple_engine::cuda::{Convolutions, CudaError, CudaExecutor, CudaOptions, Precision};
 use dapple_engine::{Batch, Clipping, Targets};
-use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, Parameters, Window, zoo};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, Op, Parameters, Window, zoo};
 
 use crate::common::{self, Data, parameters, specimens, uniform};
 use crate::report::Report;
@@ -72,7 +72,7 @@ fn cancelling(report: &mut Report, precision: Precision) {
 fn scales(report: &mut Report, precision: Precision, cases: usize) {
     for deferred in [false, true] {
         for standardise in [None, Some(1e-5)] {
-            let graph = common::layers(standardise, deferred);
+            let graph = common::layers(standardise, deferred, 3, Op::Tanh);
             let values = parameters(&graph);
             for views in 1..4 {
                 let options = CudaOptions { precision, batch: 1, ..CudaOptions::default() };
@@ -194,7 +194,10 @@ fn graphs() -> Vec<(&'static str, Graph)> {
         ("resnet-18 on odd images", zoo::resnet(zoo::ResNet::R18, &[3, 50, 50], 10, zoo::Norm::Group(32))),
     ];
     graphs.extend(models.map(|(name, graph)| (name, graph.unwrap())));
-    graphs.push(("deferred", common::layers(None, true)));
+    graphs.push(("deferred", common::layers(None, true, 3, Op::Tanh)));
+    // A ReLU makes zeros of what is no number.
+    graphs.push(("deferred, rectified", common::layers(None, true, 1, Op::Relu)));
+    graphs.push(("deferred, standardised", common::layers(Some(1e-5), true, 3, Op::Relu)));
     graphs
 }
 

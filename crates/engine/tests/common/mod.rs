@@ -209,15 +209,15 @@ pub fn stripes(low: f32, high: f32, size: usize, first: usize) -> Vec<f32> {
 }
 
 /// Layers of every kind that a sample's gradient may be written down for or not, with and without standardised weights.
-pub fn layers(standardise: Option<f32>, deferred: bool) -> Graph {
+pub fn layers(standardise: Option<f32>, deferred: bool, window: usize, activation: Op) -> Graph {
     let (channels, size) = if deferred { (96, 2) } else { (4, 12) };
     let mut builder = GraphBuilder::new(&[channels, size, size]);
     let input = builder.input();
     let out = if deferred { 96 } else { 5 };
-    let mut spec = ConvSpec::new(out, Window::square(3).padding(1));
+    let mut spec = ConvSpec::new(out, Window::square(window).padding(window / 2));
     spec.standardise = standardise;
     let x = builder.conv("conv", input, spec).unwrap();
-    let x = builder.add("tanh", Op::Tanh, &[x]).unwrap();
+    let x = builder.add("active", activation, &[x]).unwrap();
     head(builder, x, CLASSES).unwrap()
 }
 

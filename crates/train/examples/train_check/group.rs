@@ -83,7 +83,7 @@ fn data(graph: &Graph, samples: usize) -> (Vec<f32>, Vec<u32>) {
 
 /// Each gradient to a norm of one, in sums of any batch here.
 fn rule(layout: &Layout) -> Result<ClippingRule, Fault> {
-    Ok(ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, layout, 1 << 16)?)
+    Ok(ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, layout, 64)?)
 }
 
 /// The steps on one card, without a group.
@@ -139,7 +139,7 @@ fn out_of_memory() -> Result<(), Fault> {
     let options = CudaOptions { microbatch: 1 << 15, ..OPTIONS };
     let mut group = CudaGroup::new(&graph, &[0, 0], options, CudaAddition::Host)?;
     group.load(&Parameters::init(&graph, 1))?;
-    let (inputs, classes) = data(&graph, 1 << 16);
+    let (inputs, classes) = data(&graph, 64);
     let mut sum = group.gradient_sum()?;
     let batch = Batch::new(&inputs, Targets::Classes(&classes));
     let rule = rule(group.layout())?;

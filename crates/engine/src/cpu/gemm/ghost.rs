@@ -143,7 +143,7 @@ impl Gemm {
 
         let mut square: f64 = columns.iter().zip(&*gradients).map(|(a, g)| a * g).sum();
         let of = |position: usize| columns[position * (rows_out + 1)] * gradients[position * (rows_out + 1)];
-        let sizes: f64 = (0..rows_out).map(|position| of(position).max(0.0).sqrt()).sum();
+        let sizes: f64 = (0..rows_out).map(|position| positive(of(position)).sqrt()).sum();
         if standardised {
             reached.fill(0.0);
             for (view, reached) in reached.chunks_exact_mut(self.rows_out).enumerate() {
@@ -165,7 +165,7 @@ impl Gemm {
         // Products below what single precision can hold are lost by 2^-149 each.
         let lost = (self.weight_len() as f64).sqrt() * 2f64.powi(-100);
         let norm =
-            (square.max(0.0) + gamma * sizes * sizes).sqrt() + self.deferred_rounding(count) * sizes + lost;
+            (positive(square) + gamma * sizes * sizes).sqrt() + self.deferred_rounding(count) * sizes + lost;
         norm * norm
     }
 
@@ -236,8 +236,13 @@ impl Gemm {
         let square = sizes + self.without_means(prepared, totals, means);
         // Each sum is off by 2^-53 of its terms for each of them, and (sum of d)^2 <= n (sum of d^2).
         let n = self.channels / self.groups * self.taps.len();
-        square.max(0.0) + 8.0 * (n + 32) as f64 * f64::EPSILON * sizes + n as f64 * 2f64.powi(-140)
+        positive(square) + 8.0 * (n + 32) as f64 * f64::EPSILON * sizes + n as f64 * 2f64.powi(-140)
     }
+}
+
+/// A number, or zero if it is below; what is no number stays none, so that nobody takes it for a norm, which `f64::max` would allow.
+fn positive(value: f64) -> f64 {
+    if value < 0.0 { 0.0 } else { value }
 }
 
 /// Adds up, per column, the squares of `d` and `d` itself: as many columns at a time as registers hold sums of.
