@@ -21,24 +21,56 @@ pub fn largest<E>(
     low: u64,
     high: u64,
     target: f64,
+    value: impl FnMut(u64) -> Result<f64, E>,
+) -> Result<Option<u64>, E> {
+    // Growing steps first: the edge is often near the low end of a wide range.
+    largest_from(low, Strides { first: 1, growth: 8 }, (low, high), target, value)
+}
+
+/// Steps away from a start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strides {
+    /// The first one.
+    pub first: u64,
+    /// How many times as long each is as the one before.
+    pub growth: u64,
+}
+
+/// The same, first looked for around `start`.
+///
+/// # Guarantee
+/// As for [`largest`].
+///
+/// # Errors
+/// The first error of the function.
+pub fn largest_from<E>(
+    start: u64,
+    strides: Strides,
+    (low, high): (u64, u64),
+    target: f64,
     mut value: impl FnMut(u64) -> Result<f64, E>,
 ) -> Result<Option<u64>, E> {
     let mut at = |n: u64| Ok((n, excess(value(n)?, target)));
-    let mut good = at(low)?;
-    if low > high || good.1 > 0.0 {
+    let mut last = at(start)?;
+    if low > high {
         return Ok(None);
     }
-    // Growing steps first: the edge is often near the low end of a wide range.
-    let mut step = 1u64;
-    while good.0 < high {
-        let next = at(good.0.saturating_add(step).min(high))?;
-        if next.1 > 0.0 {
-            return edge(good, next, at).map(Some);
+    let upwards = last.1 <= 0.0;
+    let mut stride = strides.first.max(1);
+    while last.0 != if upwards { high } else { low } {
+        let next = if upwards {
+            at(last.0.saturating_add(stride).min(high))?
+        } else {
+            at(last.0.saturating_sub(stride).max(low))?
+        };
+        match (upwards, next.1 <= 0.0) {
+            (true, false) => return edge(last, next, at).map(Some),
+            (false, true) => return edge(next, last, at).map(Some),
+            _ => last = next,
         }
-        good = next;
-        step = step.saturating_mul(8);
+        stride = stride.saturating_mul(strides.growth.max(2));
     }
-    Ok(Some(good.0))
+    Ok(upwards.then_some(last.0))
 }
 
 /// The smallest whole number in `low..=high` where a falling positive function is at most `target`; `None` where it is above the
@@ -203,6 +235,11 @@ mod tests {
             prop_assert_eq!(largest(low, high, 1.0, rising).unwrap(), expected);
             let expected = if edge >= high { None } else { Some((edge + 1).max(low)) };
             prop_assert_eq!(smallest(low, high, 1.0, |n| Ok::<_, Infallible>(1.0 / rising(n)?)).unwrap(), expected);
+            let strides = Strides { first: 1 + span / 200, growth: 2 };
+            let expected = if edge < low { None } else { Some(edge.min(high)) };
+            for start in [low, high, low + span / 3] {
+                prop_assert_eq!(largest_from(start, strides, (low, high), 1.0, rising).unwrap(), expected);
+            }
             let jump = |n: u64| Ok::<_, Infallible>(if n <= edge { 0.0 } else { f64::INFINITY });
             prop_assert_eq!(largest(0, 2_000_000, 1.0, jump).unwrap(), Some(edge));
         }

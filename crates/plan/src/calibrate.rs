@@ -1,5 +1,6 @@
 //! Solves a plan for one unknown.
 
+use dapple_accounting::search::Strides;
 use dapple_accounting::{Precision, search};
 use dapple_geometry::{CropDistribution, Mask, Size};
 use serde::Serialize;
@@ -198,23 +199,30 @@ impl Problem<'_> {
         high: u64,
         plan: impl Fn(u64) -> Result<Plan, PlanError>,
     ) -> Result<Option<u64>, PlanError> {
-        self.largest_by(low, high, &plan, |n| self.quick_epsilon(&plan(n)?))
+        self.largest_by(low, high, &plan, |n, precision| self.epsilon_to(&plan(n)?, precision))
     }
 
-    /// The same by a quick search, and then from its answer upwards with whole brackets.
+    /// The same by quick searches, with little precision first, and then from their answer on with whole brackets.
     fn largest_by(
         &self,
         low: u64,
         high: u64,
         plan: impl Fn(u64) -> Result<Plan, PlanError>,
-        quick: impl Fn(u64) -> Result<f64, PlanError>,
+        quick: impl Fn(u64, Precision) -> Result<f64, PlanError>,
     ) -> Result<Option<u64>, PlanError> {
-        let full = |low| search::largest(low, high, self.target, |n| self.epsilon(&plan(n)?));
-        let quick = search::largest(low, high, self.target, quick)?;
-        match full(quick.unwrap_or(low))? {
-            None if quick.is_some_and(|n| n > low) => full(low),
-            found => Ok(found),
-        }
+        let range = (low, high);
+        let near = search::largest(low, high, self.target, |n| quick(n, self.rough()))?.unwrap_or(low);
+        // Epsilon grows about as the root of steps: a hundredth of it is at least a fiftieth of them.
+        let strides = Strides { first: near / 100, growth: 2 };
+        let quick = |n| quick(n, self.precision);
+        let near = search::largest_from(near, strides, range, self.target, quick)?.unwrap_or(low);
+        let strides = Strides { first: 1, growth: 2 };
+        search::largest_from(near, strides, range, self.target, |n| self.epsilon(&plan(n)?))
+    }
+
+    /// The precision of a first search, which is cheap.
+    fn rough(&self) -> Precision {
+        Precision { relative: self.precision.relative.max(ROUGH) }
     }
 
     fn is_balanced(&self) -> bool {
@@ -237,9 +245,8 @@ impl Problem<'_> {
             false => self.plan(|spec| spec.privacy.noise_multiplier = Some(noise_multiplier)),
         };
         // Most of the way with little precision, which is cheap; the rest in small steps.
-        let rough = Precision { relative: self.precision.relative.max(ROUGH) };
-        let near =
-            search::smallest_real(low, high, self.target, |noise| self.epsilon_to(&with(noise)?, rough))?;
+        let rough = |noise| self.epsilon_to(&with(noise)?, self.rough());
+        let near = search::smallest_real(low, high, self.target, rough)?;
         let (start, range) = (near.unwrap_or(high), (low, high));
         let value = |noise| epsilon(self, &with(noise)?);
         let noise = search::smallest_real_from(start, NEAR, range, self.target, value)?
@@ -266,8 +273,8 @@ impl Problem<'_> {
         let with = |epochs| base.changed(|plan| plan.steps = length * epochs);
         let found = if let (Accountant::Pld, Ok(epoch)) = (base.accountant(), with(1).pld()) {
             // The distribution of an epoch is made once; other bounds may only be better.
-            let quick = |epochs| {
-                let upper = epoch.self_compose(epochs).epsilon_upper(base.delta, self.precision);
+            let quick = |epochs, precision| {
+                let upper = epoch.self_compose(epochs).epsilon_upper(base.delta, precision);
                 finite(upper.map_err(PlanError::from))
             };
             self.largest_by(1, most, |epochs| Ok(with(epochs)), quick)?
@@ -306,8 +313,7 @@ impl Problem<'_> {
             .iter()
             .fold(u128::from(records), |draws, &factor| draws.saturating_mul(factor.into()));
         let least = u64::try_from(draws.div_ceil(MAX_STEPS.into())).unwrap_or(records).clamp(1, records);
-        // A quick answer takes as long as a whole one here.
-        let found = search::largest(least, records, self.target, |batch| self.epsilon(&with(batch)?))?;
+        let found = self.largest(least, records, with)?;
         let batch = found.ok_or_else(|| self.unreachable(Unknown::Batch, least as f64, records as f64))?;
         let plan = with(batch)?;
         // As many steps as the largest batch allows, evenly filled.

@@ -1,5 +1,6 @@
 //! Privacy-loss distributions: discretisation, composition, answers.
 
+mod closed;
 mod compose;
 mod curve;
 mod discretise;

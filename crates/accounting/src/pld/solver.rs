@@ -1,17 +1,16 @@
 //! Chooses tilts and grids until the bracket is as narrow as asked.
 
+use super::closed::ClosedForm;
 use super::compose::{Composed, Grid, compose};
 use super::curve::Curve;
-use super::exact::{self, Exact};
+use super::exact;
 use super::profile::Precision;
 use super::tilt::{Probes, Question};
 use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
 use crate::numerics::fft::Convolver;
-use crate::numerics::normal::log_gaussian_delta;
-use crate::numerics::root::bisect_condition;
-use crate::pair::{Atoms, Cell, Discrete, Gaussian, MASS_ERROR, Pair, Side, Support};
+use crate::pair::{Atoms, Discrete, Pair, Side, Support};
 
 /// Answers questions about products of pairs; keeps Fourier plans between them.
 pub(super) struct Solver {
@@ -23,8 +22,6 @@ pub(super) struct Solver {
 
 /// Epsilons below this are only as precise in absolute terms as this one in relative.
 const SMALL_EPSILON: f64 = 1e-3;
-/// Relative error of closed forms.
-const CLOSED_FORM_ERROR: f64 = 1e-11;
 /// The ends of losses and the masses beyond them are good to a few dozen roundings.
 const FEW: f64 = 64.0 * f64::EPSILON;
 /// Below this, deltas are not told apart in a profile.
@@ -288,82 +285,10 @@ fn atoms(composed: &Composed, side: Side) -> Atoms {
     atoms
 }
 
-/// Products whose profile needs no lattice.
-enum ClosedForm<'a> {
-    Nothing,
-    Gaussian {
-        mu: f64,
-    },
-    /// Finitely many losses.
-    Exact(Exact),
-    /// One step of any other pair.
-    Step(&'a Pair),
-}
-
-impl<'a> ClosedForm<'a> {
-    fn of(factors: &'a [(Pair, u64)]) -> Option<Self> {
-        match factors {
-            [] => Some(Self::Nothing),
-            [(Pair::Gaussian(Gaussian { mu }), 1)] => Some(Self::Gaussian { mu: *mu }),
-            _ => match (exact::product(factors), factors) {
-                (Some(atoms), _) => Some(Self::Exact(Exact::new(atoms))),
-                (None, [(pair, 1)]) => Some(Self::Step(pair)),
-                _ => None,
-            },
-        }
-    }
-
-    fn delta(&self, epsilon: f64) -> Bracket {
-        match self {
-            Self::Nothing => Bracket::exact(0.0),
-            Self::Gaussian { mu } => {
-                let delta = log_gaussian_delta(*mu, epsilon).exp();
-                Bracket {
-                    lower: delta * (1.0 - CLOSED_FORM_ERROR),
-                    upper: (delta * (1.0 + CLOSED_FORM_ERROR)).min(1.0),
-                }
-            }
-            Self::Exact(exact) => {
-                Bracket { lower: exact.delta(epsilon, Side::Lower), upper: exact.delta(epsilon, Side::Upper) }
-            }
-            Self::Step(pair) => {
-                let one_side = |side: Side, sign: f64| {
-                    let cells = pair.cells(&[epsilon], side);
-                    let high =
-                        pair.atoms(side).into_iter().filter(|atom| atom.loss > epsilon).map(|atom| atom.cell);
-                    let above =
-                        high.fold(cells.above, |sum, cell| Cell { p: sum.p + cell.p, q: sum.q + cell.q });
-                    let (loss_error, mass_error) = pair.errors(side);
-                    let q = if above.q > 0.0 { (epsilon + above.q.ln()).exp() } else { 0.0 };
-                    if q > 2.0 * above.p {
-                        return cells.infinite;
-                    }
-                    let error = (MASS_ERROR + mass_error) * (above.p + q) + loss_error * q;
-                    ((above.p - q + sign * error).max(0.0) + cells.infinite).min(1.0)
-                };
-                Bracket { lower: one_side(Side::Lower, -1.0), upper: one_side(Side::Upper, 1.0) }
-            }
-        }
-    }
-
-    fn epsilon(&self, delta: f64) -> Bracket {
-        let solve = |reaches: &dyn Fn(f64) -> bool| {
-            if reaches(0.0) {
-                (0.0, 0.0)
-            } else {
-                bisect_condition(0.0, 2.0 * limits::MAX_EPSILON, 1e-13, reaches)
-            }
-        };
-        Bracket {
-            lower: solve(&|epsilon| self.delta(epsilon).lower <= delta).0,
-            upper: solve(&|epsilon| self.delta(epsilon).upper <= delta).1,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pair::Gaussian;
 
     /// Settings where rare large losses decide, which random searches found to take longest.
     #[test]
