@@ -216,8 +216,12 @@ impl Problem<'_> {
         let strides = Strides { first: near / 100, growth: 2 };
         let quick = |n| quick(n, self.precision);
         let near = search::largest_from(near, strides, range, self.target, quick)?.unwrap_or(low);
-        let strides = Strides { first: 1, growth: 2 };
-        search::largest_from(near, strides, range, self.target, |n| self.epsilon(&plan(n)?))
+        let full = |n| self.epsilon(&plan(n)?);
+        // Whole brackets are narrower: so much that a straight line from here would meet the target.
+        let room = (self.target / full(near)? - 1.0) * near as f64;
+        let start = near.saturating_add(room.max(0.0) as u64).min(high);
+        let strides = Strides { first: room as u64 / 4, growth: 2 };
+        search::largest_from(start, strides, range, self.target, full)
     }
 
     /// The precision of a first search, which is cheap.

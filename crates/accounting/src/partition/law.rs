@@ -135,22 +135,27 @@ impl Law {
         for (i, (&x, &p)) in self.values.iter().zip(&self.masses).enumerate() {
             // A square is symmetric: each pair once, the unequal ones doubled.
             let from = if same { i } else { 0 };
+            let (mut factor, others) = (p, if same { 2.0 * p } else { p });
             let start = operation(x, other.values[from]);
             let mut k = bounds.partition_point(|&b| b <= start).saturating_sub(1);
+            let next = |k: usize| bounds.get(k + 1).copied().unwrap_or(f64::INFINITY);
+            let (mut low, mut high) = (bounds[k], next(k));
             // Neighbours fall into the same cell: they are gathered before they are stored.
             let (mut mass, mut excess) = (0.0, 0.0);
-            for (j, (&y, &q)) in other.values.iter().zip(&other.masses).enumerate().skip(from) {
+            for (&y, &q) in other.values[from..].iter().zip(&other.masses[from..]) {
                 let value = operation(x, y);
-                while k < last && value >= bounds[k + 1] {
+                while value >= high && k < last {
                     if mass > 0.0 {
                         gathered.add(k, mass, excess);
                         (mass, excess) = (0.0, 0.0);
                     }
                     k += 1;
+                    (low, high) = (high, next(k));
                 }
-                let weight = if same && j > i { 2.0 * p * q } else { p * q };
+                let weight = factor * q;
+                factor = others;
                 mass += weight;
-                excess += weight * (value - bounds[k]).max(0.0);
+                excess += weight * (value - low).max(0.0);
             }
             gathered.add(k, mass, excess);
         }
