@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use dapple_data::formats;
+use dapple_data::{Limits, formats};
 use dapple_geometry::Mask;
 use dapple_plan::{Plan, PlanSpec};
 
@@ -24,8 +24,8 @@ pub(crate) struct Request {
 impl Request {
     /// Reads the file, lays the flags over it and the settings over both, and reads the mask.
     pub(crate) fn load(common: &Common) -> Result<Self, Failure> {
-        let spec = spec(common)?;
-        let masks = masks(&spec)?;
+        let Given { spec, mask_base } = given(common)?;
+        let masks = masks(&spec, &mask_base)?;
         Ok(Self { spec, masks })
     }
 
@@ -36,12 +36,28 @@ impl Request {
 
 /// A plan to train; its paths begin in the folder of its file.
 pub(crate) fn training(common: &Common) -> Result<dapple_train::Request, Failure> {
-    let Request { spec, masks } = Request::load(common)?;
-    let base = common.plan().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
-    Ok(dapple_train::Request { spec, base, masks })
+    let Given { mut spec, mask_base } = given(common)?;
+    let masks = masks(&spec, &mask_base)?;
+    if let Some(name) = &mut spec.region.mask {
+        let joined = mask_base.join(&*name);
+        *name = std::path::absolute(&joined).unwrap_or(joined).display().to_string();
+    }
+    Ok(dapple_train::Request { spec, base: folder_of(common), masks })
 }
 
-fn spec(common: &Common) -> Result<PlanSpec, Failure> {
+/// The folder of the plan's file.
+fn folder_of(common: &Common) -> PathBuf {
+    common.plan().and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
+}
+
+/// What files and flags say.
+struct Given {
+    spec: PlanSpec,
+    /// Where the mask's name begins: in the plan's folder if the plan names it, else where the command was typed.
+    mask_base: PathBuf,
+}
+
+fn given(common: &Common) -> Result<Given, Failure> {
     let mut spec = match common.plan() {
         Some(path) => read_plan(path)?,
         None => PlanSpec::default(),
@@ -61,7 +77,9 @@ fn spec(common: &Common) -> Result<PlanSpec, Failure> {
         })?;
         settings.set(key.trim(), value.trim())?;
     }
-    Ok(spec.merge(&settings))
+    let typed = flags.region.mask.is_some() || settings.region.mask.is_some();
+    let mask_base = if typed { PathBuf::new() } else { folder_of(common) };
+    Ok(Given { spec: spec.merge(&settings), mask_base })
 }
 
 pub(crate) fn read_plan(path: &Path) -> Result<PlanSpec, Failure> {
@@ -83,7 +101,9 @@ pub(crate) fn read_plan(path: &Path) -> Result<PlanSpec, Failure> {
     Ok(PlanSpec::from_toml(&text).map_err(|error| error.in_file(&path.display().to_string()))?)
 }
 
-/// The masks that a plan names.
-pub(crate) fn masks(spec: &PlanSpec) -> Result<Vec<Mask>, Failure> {
-    Ok(spec.region.mask.iter().map(|name| formats::read_mask(Path::new(name))).collect::<Result<_, _>>()?)
+/// The masks that a plan names; their names begin in `base`.
+pub(crate) fn masks(spec: &PlanSpec, base: &Path) -> Result<Vec<Mask>, Failure> {
+    let limits = Limits::of(&spec.data);
+    let read = |name: &String| formats::read_mask(&base.join(name), &limits);
+    Ok(spec.region.mask.iter().map(read).collect::<Result<_, _>>()?)
 }

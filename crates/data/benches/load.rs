@@ -12,7 +12,7 @@ use dapple_data::scenes::{FashionScenes, Part};
 use dapple_data::segmentation::ClassMap;
 use dapple_data::street::StreetScenes;
 use dapple_data::{
-    Dataset, Image, LabelMap, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Values, Views,
+    Dataset, Image, LabelMap, Limits, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Values, Views,
 };
 use dapple_geometry::Size;
 use dapple_plan::{Plan, PlanSpec};
@@ -42,7 +42,7 @@ fn decoding(criterion: &mut Criterion) {
         picture(256).write_to(&mut bytes, format).unwrap();
         let bytes = bytes.into_inner();
         criterion.bench_function(&format!("decode {name} 256x256"), |bencher| {
-            bencher.iter(|| decode(black_box(&bytes), Path::new("bench")).unwrap());
+            bencher.iter(|| decode(black_box(&bytes), Path::new("bench"), &Limits::default()).unwrap());
         });
     }
 }
@@ -96,7 +96,7 @@ fn label_maps(criterion: &mut Criterion) {
     picture.write_to(&mut bytes, ImageFormat::Png).unwrap();
     let bytes = bytes.into_inner();
     criterion.bench_function("decode label map 1024x512", |bencher| {
-        bencher.iter(|| map.read(black_box(&bytes), Path::new("bench")).unwrap());
+        bencher.iter(|| map.read(black_box(&bytes), Path::new("bench"), &Limits::default()).unwrap());
     });
     let size = Size::new(2048, 1024).unwrap();
     let pixels = size.pixels() as usize;

@@ -61,6 +61,16 @@ pub trait Dataset: Send + Sync {
     /// Where a record comes from, for messages.
     fn place(&self, record: usize) -> String;
 
+    /// What a record is called whatever its content, where records have names of their own: a file below the data set's folder.
+    fn name(&self, _record: usize) -> Option<String> {
+        None
+    }
+
+    /// Whether every record is known to be whole, because it lies in memory or is made by the program.
+    fn is_whole(&self) -> bool {
+        false
+    }
+
     /// SHA-256, in hexadecimal digits, of every image and every class or label map: another data set has another fingerprint. It is computed
     /// from the content, so it reads everything once, and it tells of the content: keep it where the data may be kept.
     ///
@@ -144,6 +154,14 @@ impl Dataset for Subset {
 
     fn place(&self, record: usize) -> String {
         self.at(record).map_or_else(|error| error.to_string(), |record| self.whole.place(record))
+    }
+
+    fn name(&self, record: usize) -> Option<String> {
+        self.whole.name(self.at(record).ok()?)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.whole.is_whole()
     }
 
     fn fingerprint(&self) -> Result<String, DataError> {

@@ -18,6 +18,50 @@ pub enum DataError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// A folder, a device or a pipe where a file is expected.
+    #[error("{}: not a file", path.display())]
+    NotAFile {
+        /// What it is called.
+        path: PathBuf,
+    },
+    /// A file that asks for more than is allowed.
+    #[error("{}: {what}, but {limit} are allowed", path.display())]
+    Limit {
+        /// The file.
+        path: PathBuf,
+        /// What it asks for.
+        what: String,
+        /// What is allowed.
+        limit: u64,
+        /// The key of the plan that allows it.
+        key: &'static str,
+    },
+    /// A label that no number of classes allows.
+    #[error("{}: record {record} has label {label}, but at most {limit} classes are told apart", path.display())]
+    TooManyClasses {
+        /// The file of the labels, or the folder.
+        path: PathBuf,
+        /// The record, from 0.
+        record: usize,
+        /// Its label.
+        label: i64,
+        /// The most classes.
+        limit: u32,
+    },
+    /// A file or folder that is there twice, by a link.
+    #[error("{} is the same as {}", path.display(), other.display())]
+    Twice {
+        /// The one.
+        path: PathBuf,
+        /// The other.
+        other: PathBuf,
+    },
+    /// Records to test on that are records to train on.
+    #[error("`data.test`: {what}")]
+    TestIsTrain {
+        /// What they share.
+        what: String,
+    },
     /// A picture that cannot be a mask.
     #[error("region.mask (--region-mask): {}: {problem}", path.display())]
     Mask {
@@ -282,6 +326,15 @@ impl DataError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Io { .. } => "check the path in the [data] section and who may read it".into(),
+            Self::NotAFile { .. } => "give a file; what a device or a pipe says can be written into one first".into(),
+            Self::Limit { key, .. } => {
+                format!("if the file is right, raise `{key}` in the plan; otherwise take it out")
+            }
+            Self::TooManyClasses { .. } => "check the labels, and say in `data.classes` how many there are".into(),
+            Self::Twice { .. } => "take one of them out: a record that counts twice is protected half as well".into(),
+            Self::TestIsTrain { .. } => {
+                "give records that are not trained on, leave `data.test` out, or set `data.validation = 0.1`".into()
+            }
             Self::Mask { .. } => {
                 "give a PNG picture in which white marks private pixels and black the rest".into()
             }

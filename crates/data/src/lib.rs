@@ -9,11 +9,14 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod dataset;
 mod decoded;
 mod error;
+mod file;
 pub mod formats;
 pub mod keys;
+mod limits;
 mod loader;
 mod open;
 mod sampler;
@@ -29,10 +32,12 @@ mod views;
 
 pub use chacha20::ChaCha20Rng;
 pub use chacha20::rand_core;
+pub use check::{check_records, check_test};
 pub use dataset::{Dataset, Subset};
 pub use decoded::{Image, Values};
 pub use error::DataError;
 pub use keys::{MasterKey, Purpose, PurposeKey, StepKey};
+pub use limits::{Limits, MAX_CLASSES};
 pub use loader::{Loader, LoaderOptions, Microbatch};
 pub use open::{Opened, open};
 pub use sampler::{Draw, Event, Sampler};

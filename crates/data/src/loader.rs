@@ -87,6 +87,8 @@ pub struct Loader {
     spare: Sender<Vec<f32>>,
     /// Whether the last microbatch is in use.
     in_use: bool,
+    /// The first microbatch, where it was waited for.
+    first: Option<Microbatch>,
     stop: Arc<AtomicBool>,
     worker: Option<JoinHandle<()>>,
 }
@@ -164,6 +166,17 @@ impl Loader {
         })
     }
 
+    /// Waits for the first microbatch, so that what is wrong with its records is known before anything is done.
+    ///
+    /// # Errors
+    /// A record that cannot be read or shown.
+    pub fn prepare(&mut self) -> Result<(), DataError> {
+        if self.first.is_none() {
+            self.first = self.next().transpose()?;
+        }
+        Ok(())
+    }
+
     /// Takes back a microbatch whose values are no longer needed, to use its memory again.
     pub fn recycle(&mut self, microbatch: Microbatch) {
         // A worker that is gone needs no memory.
@@ -214,7 +227,15 @@ impl Loader {
             }
         });
         let worker = Some(thread.map_err(|error| failed(error.to_string()))?);
-        Ok(Self { microbatches: Some(microbatches), more: Some(more), spare, in_use: false, stop, worker })
+        Ok(Self {
+            microbatches: Some(microbatches),
+            more: Some(more),
+            spare,
+            in_use: false,
+            first: None,
+            stop,
+            worker,
+        })
     }
 
     /// Waits for the worker to end; `false` if it was lost in a panic.
@@ -228,6 +249,9 @@ impl Iterator for Loader {
     type Item = Result<Microbatch, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(first) = self.first.take() {
+            return Some(Ok(first));
+        }
         // One that was not given back was dropped, or its memory is its holder's.
         self.let_go();
         match self.microbatches.as_ref()?.recv() {

@@ -2,28 +2,70 @@
 
 use std::sync::Arc;
 
-use crate::keys::{MasterKey, Purpose};
-use crate::uniform::shuffled;
-use crate::{DataError, Dataset, Subset};
+use dapple_plan::Relation;
+use sha2::{Digest, Sha256};
 
-/// Splits a data set in two: the records to train on, and a `share` of them, at least one, for evaluation. Which ones depends on
-/// the seed and on the number of records alone, so it tells nothing of their content.
+use crate::keys::{MasterKey, Purpose};
+use crate::uniform::unit;
+use crate::{DataError, Dataset, Subset, Target, Values};
+
+/// Splits a data set in two: the records to train on, and about a `share` of them for evaluation. Each record has a coin of its own.
+///
+/// # Guarantee
+/// The coin of a record follows from the seed and from that record, never from the others or from how many there are. So data sets that
+/// are neighbours by the relation are split into neighbours: where records are added or removed, the coin follows from the record's name,
+/// or from its content where it has none; where content is substituted, from its name or its number, which stay.
 ///
 /// # Errors
-/// A share that leaves one side without records.
-pub fn split(whole: &Arc<dyn Dataset>, share: f64, seed: u64) -> Result<(Subset, Subset), DataError> {
-    let records = whole.len();
-    let off = (records as f64 * share).round() as usize;
-    if !(share > 0.0 && share < 1.0) || off == 0 || off >= records {
-        let problem = format!("a share of {share} of {records} records leaves one side empty");
-        return Err(DataError::Setting { key: "data.validation", problem });
+/// A share that is not between 0 and 1 or leaves one side without records, a record that cannot be read.
+pub fn split(
+    whole: &Arc<dyn Dataset>,
+    share: f64,
+    seed: u64,
+    relation: Relation,
+) -> Result<(Subset, Subset), DataError> {
+    let wrong = |problem| DataError::Setting { key: "data.validation", problem };
+    if !(share > 0.0 && share < 1.0) {
+        return Err(wrong(format!("a share of {share} leaves one side empty")));
     }
-    let mut random = MasterKey::from_seed(seed).purpose(Purpose::Split).step(0).stream(0);
-    let order = shuffled(&mut random, records);
-    let side = |part: &[usize]| {
-        let mut part = part.to_vec();
-        part.sort_unstable();
-        Subset::new(Arc::clone(whole), part)
-    };
-    Ok((side(&order[off..])?, side(&order[..off])?))
+    let key = MasterKey::from_seed(seed).purpose(Purpose::Split).step(0);
+    let (mut train, mut validation) = (Vec::new(), Vec::new());
+    for record in 0..whole.len() {
+        let mut coin = key.stream(identity(&**whole, record, relation)?);
+        match unit(&mut coin) < share {
+            true => validation.push(record),
+            false => train.push(record),
+        }
+    }
+    if train.is_empty() || validation.is_empty() {
+        return Err(wrong(format!("a share of {share} of {} records leaves one side empty", whole.len())));
+    }
+    Ok((Subset::new(Arc::clone(whole), train)?, Subset::new(Arc::clone(whole), validation)?))
+}
+
+/// The number of what a record is known by; two records share one by chance once in 2^64.
+fn identity(whole: &dyn Dataset, record: usize, relation: Relation) -> Result<u64, DataError> {
+    let mut hash = Sha256::new();
+    match (whole.name(record), relation) {
+        (Some(name), _) => {
+            hash.update(b"name");
+            hash.update(name.as_bytes());
+        }
+        (None, Relation::Replace | Relation::Patch | Relation::Masked) => {
+            hash.update(b"number");
+            hash.update((record as u64).to_le_bytes());
+        }
+        (None, Relation::AddRemove | Relation::User) => {
+            hash.update(b"content");
+            match whole.target(record)? {
+                Target::Class(class) => hash.update(class.to_le_bytes()),
+                Target::Map(map) => hash.update(map.labels()),
+            }
+            match whole.read(record)?.values() {
+                Values::Bytes(bytes) => hash.update(bytes),
+                Values::Floats(floats) => floats.iter().for_each(|value| hash.update(value.to_le_bytes())),
+            }
+        }
+    }
+    Ok(hash.finalize().iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }

@@ -38,15 +38,6 @@ pub(crate) fn subset(random: &mut impl Rng, count: u64, bound: u64, mut take: im
     }
 }
 
-/// The integers below `count` in a uniformly random order (Fisher-Yates).
-pub(crate) fn shuffled(random: &mut impl Rng, count: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    for last in (1..count).rev() {
-        order.swap(last, below(random, last as u64 + 1) as usize);
-    }
-    order
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,16 +78,5 @@ mod tests {
         }
         let counts: Vec<u64> = counts.into_values().collect();
         assert!(chi_square_accepts(&counts, &[5000.0; 20], ALPHA), "{counts:?}");
-    }
-
-    #[test]
-    fn orders_are_uniform() {
-        let mut random = MasterKey::from_seed(3).purpose(Purpose::Split).step(0).stream(0);
-        let mut counts = std::collections::BTreeMap::new();
-        for _ in 0..100_000 {
-            *counts.entry(shuffled(&mut random, 4)).or_insert(0u64) += 1;
-        }
-        let counts: Vec<u64> = counts.into_values().collect();
-        assert!(chi_square_accepts(&counts, &[100_000.0 / 24.0; 24], ALPHA), "{counts:?}");
     }
 }

@@ -9,10 +9,15 @@ use std::sync::Arc;
 
 use common::{idx_bytes, message, npy_bytes, plan, spec, write};
 use dapple_data::formats::{ImageFolder, Npy, cifar, decode, idx};
-use dapple_data::{DataError, Dataset, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views, open};
+use dapple_data::{
+    DataError, Dataset, Limits, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views, open,
+};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
+
+/// The usual ones.
+const LIMITS: Limits = Limits { pixels: 1 << 26, bytes: 1 << 31 };
 
 fn gzipped(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -34,35 +39,43 @@ fn idx_files() {
     let good = idx_bytes(&[3, 2, 2], &[1; 12]);
     let images = file("images", &good);
     let labels = file("labels", &idx_bytes(&[3], &[0, 1, 2]));
-    assert_eq!(idx(&images, &labels, None).unwrap().classes(), 3);
-    assert_eq!(idx(&images, &labels, Some(7)).unwrap().classes(), 7);
+    assert_eq!(idx(&images, &labels, None, &LIMITS).unwrap().classes(), 3);
+    assert_eq!(idx(&images, &labels, Some(7), &LIMITS).unwrap().classes(), 7);
     // Compressed files are the same data set.
-    let packed = idx(&file("images.gz", &gzipped(&good)), &labels, None).unwrap();
-    let plain = idx(&images, &labels, None).unwrap();
+    let packed = idx(&file("images.gz", &gzipped(&good)), &labels, None, &LIMITS).unwrap();
+    let plain = idx(&images, &labels, None, &LIMITS).unwrap();
     assert_eq!(packed.fingerprint().unwrap(), plain.fingerprint().unwrap());
 
-    assert!(message(idx(&folder.path().join("none"), &labels, None), "none").contains("No such file"));
-    assert!(message(idx(&file("short", &good[..20]), &labels, None), "short").contains("cut short"));
     assert!(
-        message(idx(&file("long", &[good.clone(), vec![1]].concat()), &labels, None), "long").contains("29")
+        message(idx(&folder.path().join("none"), &labels, None, &LIMITS), "none").contains("No such file")
     );
-    assert!(message(idx(&file("start", &good[..5]), &labels, None), "start").contains("cut short"));
-    assert!(message(idx(&file("empty", &[]), &labels, None), "empty").contains("0 bytes"));
-    assert!(message(idx(&file("text", b"hello, world"), &labels, None), "text").contains("not an IDX file"));
-    assert!(message(idx(&labels, &images, None), "labels").contains("1 dimensions"));
-    assert!(message(idx(&file("kind", &[0, 0, 13, 3]), &labels, None), "kind").contains("type 0x0d"));
+    assert!(message(idx(&file("short", &good[..20]), &labels, None, &LIMITS), "short").contains("cut short"));
+    assert!(
+        message(idx(&file("long", &[good.clone(), vec![1]].concat()), &labels, None, &LIMITS), "long")
+            .contains("29")
+    );
+    assert!(message(idx(&file("start", &good[..5]), &labels, None, &LIMITS), "start").contains("cut short"));
+    assert!(message(idx(&file("empty", &[]), &labels, None, &LIMITS), "empty").contains("0 bytes"));
+    assert!(
+        message(idx(&file("text", b"hello, world"), &labels, None, &LIMITS), "text")
+            .contains("not an IDX file")
+    );
+    assert!(message(idx(&labels, &images, None, &LIMITS), "labels").contains("1 dimensions"));
+    assert!(
+        message(idx(&file("kind", &[0, 0, 13, 3]), &labels, None, &LIMITS), "kind").contains("type 0x0d")
+    );
     let none = file("nothing", &idx_bytes(&[0, 2, 2], &[]));
     let no_labels = file("no-labels", &idx_bytes(&[0], &[]));
-    assert!(message(idx(&none, &no_labels, None), "nothing").contains("no image"));
-    assert!(message(idx(&images, &no_labels, None), "no-labels").contains("3 images"));
-    assert!(message(idx(&images, &labels, Some(2)), "labels").contains("record 2 has label 2"));
+    assert!(message(idx(&none, &no_labels, None, &LIMITS), "nothing").contains("no image"));
+    assert!(message(idx(&images, &no_labels, None, &LIMITS), "no-labels").contains("3 images"));
+    assert!(message(idx(&images, &labels, Some(2), &LIMITS), "labels").contains("record 2 has label 2"));
     let huge = file("huge", &idx_bytes(&[u32::MAX, u32::MAX, u32::MAX], &[1]));
-    assert!(message(idx(&huge, &labels, None), "huge").contains("impossible dimensions"));
+    assert!(message(idx(&huge, &labels, None, &LIMITS), "huge").contains("impossible dimensions"));
     let large = file("large", &idx_bytes(&[u32::MAX, 1000, 1000], &[1]));
-    assert!(message(idx(&large, &labels, None), "large").contains("cut short"));
+    assert!(message(idx(&large, &labels, None, &LIMITS), "large").contains("are allowed"));
     let broken = gzipped(&good);
     let broken = file("broken.gz", &broken[..broken.len() - 9]);
-    assert!(message(idx(&broken, &labels, None), "broken.gz").contains("do not unpack"));
+    assert!(message(idx(&broken, &labels, None, &LIMITS), "broken.gz").contains("do not unpack"));
 }
 
 #[test]
@@ -72,9 +85,10 @@ fn numpy_files() {
     let good = npy_bytes("|u1", &[3, 2, 2], &[1; 12]);
     let images = file("images.npy", &good);
     let labels = file("labels.npy", &npy_bytes("<i4", &[3], &[0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0]));
-    assert_eq!(Npy::open(&images, &labels, None).unwrap().classes(), 3);
+    assert_eq!(Npy::open(&images, &labels, None, &LIMITS).unwrap().classes(), 3);
 
-    let text = |images: &Path, labels: &Path, file: &str| message(Npy::open(images, labels, None), file);
+    let text =
+        |images: &Path, labels: &Path, file: &str| message(Npy::open(images, labels, None, &LIMITS), file);
     assert!(text(&file("short", &good[..good.len() - 1]), &labels, "short").contains("cut short"));
     assert!(text(&file("start", &good[..40]), &labels, "start").contains("cut short"));
     assert!(text(&file("text", b"hello, world"), &labels, "text").contains("not a numpy array"));
@@ -97,7 +111,7 @@ fn numpy_files() {
     assert!(text(&file("fortran", &fortran), &labels, "fortran").contains("Fortran"));
     let not_a_number: Vec<u8> = [1.0, f32::NAN].iter().flat_map(|value: &f32| value.to_le_bytes()).collect();
     let hole = file("hole", &npy_bytes("<f4", &[2, 1, 1], &not_a_number));
-    let hole = Npy::open(&hole, &two, None).unwrap();
+    let hole = Npy::open(&hole, &two, None, &LIMITS).unwrap();
     assert!(hole.read(0).is_ok());
     assert!(message(hole.read(1), "hole").contains("record 1"));
     assert!(matches!(hole.read(2), Err(DataError::Record { record: 2, records: 2 })));
@@ -111,22 +125,22 @@ fn cifar_files() {
         label.iter().copied().chain(planes).collect::<Vec<u8>>()
     };
     let ten = write(folder.path(), "ten.bin", &[record(&[3]), record(&[9])].concat());
-    let data = cifar(std::slice::from_ref(&ten), None).unwrap();
+    let data = cifar(std::slice::from_ref(&ten), None, &LIMITS).unwrap();
     assert_eq!((data.len(), data.classes(), data.label(1).unwrap()), (2, 10, 9));
     let dapple_data::Values::Bytes(bytes) = data.read(0).unwrap().values().clone() else { unreachable!() };
     // The second pixel of the first row: red, green, blue.
     assert_eq!(bytes[3..6], [1, 101, 201]);
     let hundred = write(folder.path(), "hundred.bin", &[record(&[1, 42]), record(&[0, 99])].concat());
-    let data = cifar(std::slice::from_ref(&hundred), None).unwrap();
+    let data = cifar(std::slice::from_ref(&hundred), None, &LIMITS).unwrap();
     assert_eq!((data.len(), data.classes(), data.label(0).unwrap()), (2, 100, 42));
     let short = write(folder.path(), "short.bin", &record(&[3])[..3000]);
-    assert!(message(cifar(&[short], None), "short.bin").contains("no whole number of records"));
+    assert!(message(cifar(&[short], None, &LIMITS), "short.bin").contains("no whole number of records"));
     let wrong = write(folder.path(), "wrong.bin", &record(&[10]));
-    assert!(message(cifar(&[wrong], None), "wrong.bin").contains("label 10"));
+    assert!(message(cifar(&[wrong], None, &LIMITS), "wrong.bin").contains("label 10"));
     let empty = write(folder.path(), "empty.bin", &[]);
-    assert!(message(cifar(&[empty], None), "empty.bin").contains("no image"));
+    assert!(message(cifar(&[empty], None, &LIMITS), "empty.bin").contains("no image"));
     // A folder is searched for the usual names.
-    let data = |text: &str| open(&spec(&format!("[data]\nformat = \"cifar\"\n{text}")).data, folder.path());
+    let data = |text: &str| open(&spec(&format!("[data]\nformat = \"cifar\"\n{text}")), folder.path());
     assert!(message(data("train = \".\"").map(|_| ()), "data_batch_1.bin").contains("train.bin"));
     write(folder.path(), "train.bin", &record(&[1, 42]));
     write(folder.path(), "test.bin", &record(&[1, 7]));
@@ -139,22 +153,24 @@ fn image_folders() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let file = |name: &str, bytes: &[u8]| write(root, name, bytes);
-    assert!(message(ImageFolder::open(&root.join("nowhere")), "nowhere").contains("No such file"));
-    assert!(message(ImageFolder::open(root), root.to_str().unwrap()).contains("no folder of a class"));
+    assert!(message(ImageFolder::open(&root.join("nowhere"), &LIMITS), "nowhere").contains("No such file"));
+    assert!(
+        message(ImageFolder::open(root, &LIMITS), root.to_str().unwrap()).contains("no folder of a class")
+    );
     std::fs::create_dir(root.join("dog")).unwrap();
-    assert!(message(ImageFolder::open(root), "dog").contains("no picture"));
+    assert!(message(ImageFolder::open(root, &LIMITS), "dog").contains("no picture"));
     file("dog/b.png", &png(3, 2));
     file("dog/a.PNG", &png(4, 2));
     file("dog/notes.txt", b"hello");
     file("cat/deep/c.png", &png(5, 5));
     file(".cache/x.png", &png(1, 1));
-    let pictures = ImageFolder::open(root).unwrap();
+    let pictures = ImageFolder::open(root, &LIMITS).unwrap();
     assert_eq!(pictures.class_names().unwrap(), ["cat", "dog"]);
     assert_eq!((0..3).map(|record| pictures.label(record).unwrap()).collect::<Vec<_>>(), [0, 1, 1]);
     assert_eq!(pictures.read(1).unwrap().size().to_string(), "4x2");
     let before = pictures.fingerprint().unwrap();
     file("dog/b.png", &png(3, 3));
-    assert_ne!(ImageFolder::open(root).unwrap().fingerprint().unwrap(), before);
+    assert_ne!(ImageFolder::open(root, &LIMITS).unwrap().fingerprint().unwrap(), before);
 
     file("dog/b.png", &png(3, 2)[..40]);
     assert!(message(pictures.read(2), "b.png").contains("cannot decode"));
@@ -163,7 +179,7 @@ fn image_folders() {
 
     file("test/bird/a.png", &png(3, 2));
     assert!(
-        message(ImageFolder::open_like(&root.join("test"), &["cat".to_owned()]), "bird")
+        message(ImageFolder::open_like(&root.join("test"), &["cat".to_owned()], &LIMITS), "bird")
             .contains("a class that")
     );
     // Pictures of any size, after a resize: padding before it is not measured against it.
@@ -172,7 +188,8 @@ fn image_folders() {
     );
     assert_eq!(Views::new(resized.spatial(), &spec("").data, &pictures).unwrap().shape(), [3, 6, 8]);
 
-    let like = ImageFolder::open_like(&root.join("test"), &["ant".to_owned(), "bird".to_owned()]).unwrap();
+    let like =
+        ImageFolder::open_like(&root.join("test"), &["ant".to_owned(), "bird".to_owned()], &LIMITS).unwrap();
     assert_eq!((like.classes(), like.label(0).unwrap()), (2, 1));
 }
 
@@ -183,7 +200,7 @@ fn every_picture_format_is_read() {
     for format in [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP, ImageFormat::Pnm] {
         let mut bytes = std::io::Cursor::new(Vec::new());
         picture.write_to(&mut bytes, format).unwrap();
-        let decoded = decode(&bytes.into_inner(), Path::new("a")).unwrap();
+        let decoded = decode(&bytes.into_inner(), Path::new("a"), &LIMITS).unwrap();
         assert_eq!((decoded.size().to_string().as_str(), decoded.channels()), ("6x4", 3));
         let dapple_data::Values::Bytes(values) = decoded.values() else { unreachable!() };
         // JPEG is off by a few levels even on a flat picture.
@@ -197,7 +214,7 @@ fn settings() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "images", &idx_bytes(&[10, 2, 2], &[1; 40]));
     write(folder.path(), "labels", &idx_bytes(&[10], &[0, 1, 2, 0, 1, 2, 0, 1, 2, 0]));
-    let data = |text: &str| open(&spec(&format!("[data]\n{text}")).data, folder.path()).map(|_| ());
+    let data = |text: &str| open(&spec(&format!("[data]\n{text}")), folder.path()).map(|_| ());
     assert!(message(data(""), "data.format").contains("image-folder"));
     assert!(message(data("format = \"idx\""), "data.train").contains("missing"));
     assert!(message(data("format = \"idx\"\ntrain = \"images\""), "data.train_labels").contains("images"));
@@ -219,7 +236,7 @@ fn what_memory_cannot_hold_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let images = write(folder.path(), "images", &idx_bytes(&[10, 2, 2], &[1; 40]));
     let labels = write(folder.path(), "labels", &idx_bytes(&[10], &[0; 10]));
-    let dataset = idx(&images, &labels, None).unwrap();
+    let dataset = idx(&images, &labels, None, &LIMITS).unwrap();
     let views = |pipeline: &str, data: &str| {
         let plan = plan(&format!("[sampling]\nbatch = 1\nrecords = 10\nsteps = 1\n[pipeline]\n{pipeline}"));
         Views::new(plan.spatial(), &spec(&format!("[data]\n{data}")).data, &dataset)
@@ -243,7 +260,7 @@ fn what_memory_cannot_hold_is_refused() {
     let wide = Loader::evaluate(Arc::new(dataset), ready, 100_000, LoaderOptions::default());
     assert!(message(wide, "train.evaluation_grid").contains("100000"));
     let no_channels = write(folder.path(), "none", &idx_bytes(&[10, 2, 2, 0], &[]));
-    assert!(message(idx(&no_channels, &labels, None), "none").contains("without channels"));
+    assert!(message(idx(&no_channels, &labels, None, &LIMITS), "none").contains("without channels"));
 }
 
 #[test]
@@ -253,7 +270,7 @@ fn a_damaged_picture_reaches_the_trainer() {
         write(folder.path(), &format!("a/{picture:02}.png"), &png(8, 8));
     }
     write(folder.path(), "a/13.png", &png(8, 8)[..50]);
-    let dataset: Arc<dyn Dataset> = Arc::new(ImageFolder::open(folder.path()).unwrap());
+    let dataset: Arc<dyn Dataset> = Arc::new(ImageFolder::open(folder.path(), &LIMITS).unwrap());
     let plan =
         plan("[pipeline]\nimage = [8, 8]\ncrop = [4, 4]\n[sampling]\nbatch = 20\nrecords = 20\nsteps = 50");
     let keys = MasterKey::from_seed(1);
@@ -301,12 +318,12 @@ fn read_as_everything(bytes: &[u8]) {
         }
         let _ = dataset.fingerprint();
     };
-    let _ = idx(&path, &labels, None).map(|dataset| read(&dataset));
-    let _ = idx(&labels, &path, None).map(|dataset| read(&dataset));
-    let _ = Npy::open(&path, &numpy_labels, None).map(|dataset| read(&dataset));
-    let _ = Npy::open(&numpy_labels, &path, None).map(|dataset| read(&dataset));
-    let _ = cifar(std::slice::from_ref(&path), None).map(|dataset| read(&dataset));
-    let _ = decode(bytes, &path);
+    let _ = idx(&path, &labels, None, &LIMITS).map(|dataset| read(&dataset));
+    let _ = idx(&labels, &path, None, &LIMITS).map(|dataset| read(&dataset));
+    let _ = Npy::open(&path, &numpy_labels, None, &LIMITS).map(|dataset| read(&dataset));
+    let _ = Npy::open(&numpy_labels, &path, None, &LIMITS).map(|dataset| read(&dataset));
+    let _ = cifar(std::slice::from_ref(&path), None, &LIMITS).map(|dataset| read(&dataset));
+    let _ = decode(bytes, &path, &LIMITS);
 }
 
 /// A valid file of one of the formats.

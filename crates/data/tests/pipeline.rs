@@ -41,7 +41,8 @@ fn threads_prefetch_and_microbatches_change_nothing() {
     let labels: Vec<u8> = (0..40).map(|record| record % 5).collect();
     let images = write(folder.path(), "images", &idx_bytes(&[40, 6, 8], &pixels));
     let labels = write(folder.path(), "labels", &idx_bytes(&[40], &labels));
-    let dataset: Arc<dyn Dataset> = Arc::new(dapple_data::formats::idx(&images, &labels, None).unwrap());
+    let dataset: Arc<dyn Dataset> =
+        Arc::new(dapple_data::formats::idx(&images, &labels, None, &dapple_data::Limits::default()).unwrap());
     let whole = run(&dataset, LoaderOptions { threads: 1, prefetch: 1, microbatch: 0 });
     assert_eq!(whole.len(), 9);
     for options in [
@@ -87,7 +88,7 @@ fn numpy_and_idx_of_the_same_images_are_the_same() {
     let open = |format: &str, images: &str, labels: &str| {
         let text =
             format!("[data]\nformat = \"{format}\"\ntrain = \"{images}\"\ntrain_labels = \"{labels}\"");
-        open(&spec(&text).data, folder.path()).unwrap().train
+        open(&spec(&text), folder.path()).unwrap().train
     };
     let idx = run(&open("idx", "images.idx", "labels.idx"), LoaderOptions::default());
     assert_eq!(idx, run(&open("npy", "images.npy", "labels.npy"), LoaderOptions::default()));

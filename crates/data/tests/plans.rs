@@ -37,7 +37,7 @@ fn every_example_is_read_solved_and_priced() {
         };
         let views = match spec.data.format.unwrap() {
             DataFormat::FashionScenes | DataFormat::StreetScenes => {
-                let data = open(&spec.data, &path).unwrap();
+                let data = open(&spec, &path).unwrap();
                 assert_eq!(
                     (data.train.len() as u64, data.train.image_size()),
                     (plan.records(), Some(size)),

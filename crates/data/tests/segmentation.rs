@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::{message, plan, spec, write};
 use dapple_data::segmentation::{ClassMap, Pairs};
 use dapple_data::{
-    DataError, Dataset, IGNORED, Loader, LoaderOptions, MasterKey, Opened, Purpose, Sampler, Target,
+    DataError, Dataset, IGNORED, Limits, Loader, LoaderOptions, MasterKey, Opened, Purpose, Sampler, Target,
     TargetKind, UNLABELLED, Views, open,
 };
 use image::{GrayImage, ImageFormat, Luma, Rgb, RgbImage};
@@ -40,7 +40,7 @@ fn colours(width: u32, height: u32, colours: &[[u8; 3]]) -> Vec<u8> {
 }
 
 fn opened(folder: &Path, text: &str) -> Result<Opened, DataError> {
-    open(&spec(&format!("[data]\n{text}")).data, folder)
+    open(&spec(&format!("[data]\n{text}")), folder)
 }
 
 /// The first label of each row.
@@ -80,8 +80,9 @@ fn folders_of_pairs() {
     // Numbers of classes need not follow each other.
     let data = opened(root, &format!("{pairs}\nclass_ids = [11, 0]\nignore = [1]")).unwrap();
     assert_eq!(rows(&*data.train, 0), [1, UNLABELLED, 0]);
-    // A part is split off as with any other format.
-    let split = opened(root, &format!("{pairs}\nclasses = 12\nvalidation = 0.5")).unwrap();
+    // A part is split off as with any other format; two coins fall alike under some seeds.
+    let split = |seed| opened(root, &format!("{pairs}\nclasses = 12\nvalidation = 0.5\nsplit_seed = {seed}"));
+    let split = (0..20).find_map(|seed| split(seed).ok()).unwrap();
     assert_eq!((split.train.len(), split.train.target_kind()), (1, TargetKind::LabelMap));
 }
 
@@ -93,7 +94,10 @@ fn the_fingerprint_covers_images_maps_and_what_they_mean() {
     write(root, "labels/a.png", &ids(4, 3, &[0, 1]));
     let print = |ignored: &[u32]| {
         let map = ClassMap::of_ids(&[0, 1], ignored).unwrap();
-        Pairs::open(&root.join("images"), &root.join("labels"), map).unwrap().fingerprint().unwrap()
+        Pairs::open(&root.join("images"), &root.join("labels"), map, &Limits::default())
+            .unwrap()
+            .fingerprint()
+            .unwrap()
     };
     let plain = print(&[]);
     assert_eq!(print(&[]), plain);
@@ -107,7 +111,7 @@ fn the_fingerprint_covers_images_maps_and_what_they_mean() {
     // Where the folders lie says nothing.
     write(root, "elsewhere/a.png", &ids(4, 3, &[1, 0]));
     let map = ClassMap::of_ids(&[0, 1], &[]).unwrap();
-    let pairs = Pairs::open(&root.join("images"), &root.join("elsewhere"), map).unwrap();
+    let pairs = Pairs::open(&root.join("images"), &root.join("elsewhere"), map, &Limits::default()).unwrap();
     assert_eq!(pairs.fingerprint().unwrap(), moved);
 }
 
@@ -152,7 +156,8 @@ fn damaged_label_pictures_are_refused_by_name() {
     let map = ClassMap::of_ids(&[0, 1], &[255]).unwrap();
     let read = |bytes: &[u8]| {
         write(root, "labels/a.png", bytes);
-        let pairs = Pairs::open(&root.join("images"), &root.join("labels"), map.clone()).unwrap();
+        let pairs =
+            Pairs::open(&root.join("images"), &root.join("labels"), map.clone(), &Limits::default()).unwrap();
         message(pairs.target(0), "labels/a.png")
     };
     assert!(read(&ids(4, 3, &[0, 1, 9])).contains("label 9 at column 0, row 2"));
@@ -195,7 +200,7 @@ fn pairs_reach_the_trainer_or_end_the_run_by_name() {
     }
     let map = ClassMap::of_ids(&[0, 1], &[255]).unwrap();
     let dataset: Arc<dyn Dataset> =
-        Arc::new(Pairs::open(&root.join("images"), &root.join("labels"), map).unwrap());
+        Arc::new(Pairs::open(&root.join("images"), &root.join("labels"), map, &Limits::default()).unwrap());
     let failure = |text: &str, file: &str| {
         let mut loader = loader(&dataset, text, LoaderOptions::default()).unwrap();
         message(loader.find(Result::is_err).unwrap(), file)
@@ -321,14 +326,14 @@ fn read_as_labels(bytes: &[u8]) {
     let path = write(folder.path(), "s/label/c/a_label_b.png", bytes);
     write(folder.path(), "s/camera/c/a_camera_b.png", &photo(2, 2));
     let map = ClassMap::of_ids(&[0, 1, 2], &[255]).unwrap();
-    if let Ok(map) = map.read(bytes, &path) {
+    if let Ok(map) = map.read(bytes, &path, &Limits::default()) {
         assert_eq!(map.labels().len() as u64, map.size().pixels());
         assert!(map.labels().iter().all(|&label| label < 3 || label == UNLABELLED));
     }
     let sessions = ["s".to_owned()];
-    let _ = dapple_data::segmentation::a2d2(folder.path(), &sessions).unwrap().target(0);
+    let _ = dapple_data::segmentation::a2d2(folder.path(), &sessions, &Limits::default()).unwrap().target(0);
     let list = write(folder.path(), "class_list.json", bytes);
-    let _ = dapple_data::segmentation::a2d2(folder.path(), &sessions);
+    let _ = dapple_data::segmentation::a2d2(folder.path(), &sessions, &Limits::default());
     fs::remove_file(list).unwrap();
 }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use dapple_data::formats::Packed;
-use dapple_data::{Dataset, Subset, split};
+use dapple_data::formats::{ImageFolder, Packed};
+use dapple_data::{Dataset, Limits, Subset, split};
 use dapple_geometry::Size;
+use dapple_plan::Relation;
 
 fn dataset(records: usize, change: impl Fn(&mut Vec<u8>, &mut Vec<u32>)) -> Arc<dyn Dataset> {
     let mut bytes: Vec<u8> = (0..records).map(|record| record as u8).collect();
@@ -26,22 +27,100 @@ fn members(part: &Subset) -> BTreeSet<u8> {
     (0..part.len()).map(pixel).collect()
 }
 
+/// Every relation that records can be trained under.
+const RELATIONS: [Relation; 3] = [Relation::AddRemove, Relation::Replace, Relation::Patch];
+
 #[test]
 fn a_split_is_a_partition_that_the_seed_decides() {
     let whole = dataset(200, |_, _| {});
-    let (train, validation) = split(&whole, 0.1, 5).unwrap();
-    assert_eq!((train.len(), validation.len()), (180, 20));
-    assert!(members(&train).is_disjoint(&members(&validation)));
-    assert_eq!(members(&train).len() + members(&validation).len(), 200);
-    assert_eq!(members(&split(&whole, 0.1, 5).unwrap().1), members(&validation));
-    assert_ne!(members(&split(&whole, 0.1, 6).unwrap().1), members(&validation));
-    // The content has no say in it.
-    let other = dataset(200, |_, labels| labels.fill(0));
-    assert_eq!(members(&split(&other, 0.1, 5).unwrap().1), members(&validation));
-    for record in 0..train.len() {
-        let pixel = *members(&train).iter().nth(record).unwrap();
-        assert_eq!(train.label(record).unwrap(), u32::from(pixel) % 3);
+    for relation in RELATIONS {
+        let (train, validation) = split(&whole, 0.1, 5, relation).unwrap();
+        assert!(members(&train).is_disjoint(&members(&validation)));
+        assert_eq!(members(&train).len() + members(&validation).len(), 200);
+        assert_eq!(members(&split(&whole, 0.1, 5, relation).unwrap().1), members(&validation));
+        assert_ne!(members(&split(&whole, 0.1, 6, relation).unwrap().1), members(&validation));
+        for record in 0..train.len() {
+            let pixel = *members(&train).iter().nth(record).unwrap();
+            assert_eq!(train.label(record).unwrap(), u32::from(pixel) % 3);
+        }
     }
+}
+
+#[test]
+fn coins_fall_as_often_as_the_share_says() {
+    // 120 seeds of 200 records: a binomial count leaves six standard deviations once in 5e8 tests.
+    let whole = dataset(200, |_, _| {});
+    for relation in RELATIONS {
+        for share in [0.1, 0.5, 0.8] {
+            let heads: usize =
+                (0..120).map(|seed| split(&whole, share, seed, relation).unwrap().1.len()).sum();
+            let coins = 24_000.0;
+            let deviation = f64::sqrt(coins * share * (1.0 - share));
+            assert!((heads as f64 - coins * share).abs() < 6.0 * deviation, "{relation}: {heads} of {coins}");
+        }
+    }
+}
+
+#[test]
+fn a_record_more_or_less_leaves_the_others_where_they_are() {
+    let whole = dataset(200, |_, _| {});
+    let (train, validation) = split(&whole, 0.3, 5, Relation::AddRemove).unwrap();
+    for gone in [0u8, 77, 199] {
+        let others = (0..200u8).filter(|&record| record != gone);
+        let fewer = dataset(199, |bytes, labels| {
+            *bytes = others.clone().collect();
+            *labels = others.clone().map(|record| u32::from(record) % 3).collect();
+        });
+        let (still, off) = split(&fewer, 0.3, 5, Relation::AddRemove).unwrap();
+        let without = |part: BTreeSet<u8>| part.into_iter().filter(|&record| record != gone).collect();
+        let expected: (BTreeSet<u8>, BTreeSet<u8>) =
+            (without(members(&train)), without(members(&validation)));
+        assert_eq!((members(&still), members(&off)), expected, "without {gone}");
+    }
+}
+
+#[test]
+fn a_substituted_record_stays_on_its_side() {
+    let whole = dataset(200, |_, _| {});
+    for relation in [Relation::Replace, Relation::Patch] {
+        let (train, validation) = split(&whole, 0.3, 5, relation).unwrap();
+        let other = dataset(200, |bytes, labels| {
+            (bytes[77], labels[77]) = (255, 2);
+        });
+        let (still, off) = split(&other, 0.3, 5, relation).unwrap();
+        assert_eq!((still.len(), off.len()), (train.len(), validation.len()));
+        let changed = |part: BTreeSet<u8>| -> BTreeSet<u8> {
+            part.into_iter().map(|record| if record == 77 { 255 } else { record }).collect()
+        };
+        assert_eq!(
+            (members(&still), members(&off)),
+            (changed(members(&train)), changed(members(&validation)))
+        );
+    }
+}
+
+#[test]
+fn files_are_known_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    for record in 0..60u8 {
+        let path = folder.path().join(format!("{}/{record}.ppm", record % 2));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, [b"P6 1 1 255\n", &[record; 3][..]].concat()).unwrap();
+    }
+    let sides = |relation| {
+        let whole = ImageFolder::open(folder.path(), &Limits::default()).unwrap();
+        let (train, validation) = split(&(Arc::new(whole) as Arc<dyn Dataset>), 0.3, 5, relation).unwrap();
+        (members(&train), members(&validation))
+    };
+    let before = sides(Relation::AddRemove);
+    assert_eq!(sides(Relation::Replace), before);
+    let (gone, other) = (*before.0.first().unwrap(), *before.1.first().unwrap());
+    std::fs::remove_file(folder.path().join(format!("{}/{gone}.ppm", gone % 2))).unwrap();
+    std::fs::write(folder.path().join(format!("{}/{other}.ppm", other % 2)), b"P6 1 1 255\n\xff\xff\xff")
+        .unwrap();
+    let (train, validation) = sides(Relation::AddRemove);
+    assert_eq!(train, before.0.iter().copied().filter(|&record| record != gone).collect());
+    assert_eq!(validation.len(), before.1.len());
 }
 
 #[test]
@@ -53,8 +132,11 @@ fn whatever_changes_has_another_fingerprint() {
     assert_ne!(dataset(200, |_, labels| labels[77] = (labels[77] + 1) % 3).fingerprint().unwrap(), plain);
     assert_ne!(dataset(199, |_, _| {}).fingerprint().unwrap(), plain);
     let whole = dataset(200, |_, _| {});
-    let (train, validation) = split(&whole, 0.1, 5).unwrap();
+    let (train, validation) = split(&whole, 0.1, 5, Relation::Replace).unwrap();
     assert_ne!(train.fingerprint().unwrap(), validation.fingerprint().unwrap());
-    assert_ne!(split(&whole, 0.1, 6).unwrap().0.fingerprint().unwrap(), train.fingerprint().unwrap());
+    assert_ne!(
+        split(&whole, 0.1, 6, Relation::Replace).unwrap().0.fingerprint().unwrap(),
+        train.fingerprint().unwrap()
+    );
     assert!(Subset::new(whole, vec![200]).is_err());
 }

@@ -54,8 +54,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
 
 fn relation(spec: &PlanSpec, spatial: &Spatial) -> Result<Relation, PlanError> {
     let region = spatial.protected().is_some();
-    let relation =
-        spec.privacy.relation.unwrap_or(if region { Relation::Patch } else { Relation::AddRemove });
+    let relation = spec.relation();
     if relation == Relation::Patch && !region {
         return Err(PlanError::Missing {
             key: "region.patch",

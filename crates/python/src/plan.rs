@@ -1,5 +1,6 @@
 //! The class `Plan`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use dapple_geometry::{CropDistribution, Mask, Operation, PaddingMode, Size};
@@ -86,7 +87,7 @@ impl PyPlan {
     #[staticmethod]
     fn from_toml(py: Python<'_>, text: &str) -> PyResult<Self> {
         let spec = PlanSpec::from_toml(text).map_err(|error| error.raise(py))?;
-        Self::check(py, Request::from_spec(py, spec)?)
+        Self::check(py, Request::from_spec(py, spec, Path::new(""))?)
     }
 
     /// The plan of a mapping: sections as in a TOML file, dotted keys, or keywords.

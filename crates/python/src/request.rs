@@ -73,13 +73,13 @@ impl Request {
         let text = std::fs::read_to_string(path)?;
         let spec = PlanSpec::from_toml(&text)
             .map_err(|error| error.in_file(&path.display().to_string()).raise(py))?;
-        Self::from_spec(py, spec)
+        Self::from_spec(py, spec, path.parent().unwrap_or(Path::new("")))
     }
 
-    /// A plan as written, with the masks it names.
-    pub(crate) fn from_spec(py: Python<'_>, spec: PlanSpec) -> PyResult<Self> {
+    /// A plan as written, with the masks it names; their names begin in `base`.
+    pub(crate) fn from_spec(py: Python<'_>, spec: PlanSpec, base: &Path) -> PyResult<Self> {
         let masks =
-            spec.region.mask.iter().map(|name| mask::read(py, Path::new(name))).collect::<PyResult<_>>()?;
+            spec.region.mask.iter().map(|name| mask::read(py, &base.join(name))).collect::<PyResult<_>>()?;
         Ok(Self { spec, masks, checked: None })
     }
 

@@ -102,7 +102,7 @@ fn load_seconds(folder: &Path, batch: usize) -> f64 {
     let text = std::fs::read_to_string(folder.join("run/plan.toml")).expect("the run's plan");
     let spec = PlanSpec::from_toml(&text).expect("a plan");
     let plan = Plan::check(&spec).expect("a plan");
-    let data = dapple_data::open(&spec.data, Path::new("")).expect("data");
+    let data = dapple_data::open(&spec, Path::new("")).expect("data");
     let views = Views::new(plan.spatial(), &spec.data, &*data.train).expect("views");
     let master = MasterKey::from_seed(1);
     let sampler = Sampler::new(&plan, RECORDS, master.purpose(Purpose::Sampling)).expect("a plan");

@@ -6,13 +6,13 @@ use dapple_data::{Dataset, Opened, Views, open};
 use dapple_engine::Clipping;
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, Parameters};
-use dapple_plan::spec::{ClippingKind, DataSpec, Delta, Pixels, PlanSpec};
+use dapple_plan::spec::{ClippingKind, DataSpec, Delta, Performance, Pixels, PlanSpec};
 use dapple_plan::{Certificate, Plan, PlanError, Precision, Relation, Unknown, Value, calibrate};
 
 use crate::error::TrainError;
 use crate::evaluation::Look;
 use crate::model;
-use crate::terms::Terms;
+use crate::terms::{Terms, price};
 
 /// Keeps short gradients short under automatic clipping (Bu et al. 2022).
 const STABILITY: f64 = 0.01;
@@ -67,7 +67,10 @@ impl Prepared {
     /// Opens the data and fills in what the plan leaves open.
     pub(crate) fn new(request: &Request) -> Result<Self, TrainError> {
         let Request { mut spec, base, masks } = request.clone().in_full();
-        let data = open(&spec.data, &base)?;
+        let data = open(&spec, &base)?;
+        if spec.data.test.is_some() {
+            data.check_disjoint()?;
+        }
         read_from(&mut spec, &*data.train);
         solve(&mut spec, &masks)?;
         Self::assemble(spec, masks, data)
@@ -75,7 +78,7 @@ impl Prepared {
 
     /// The same from a plan that was completed before.
     pub(crate) fn again(spec: PlanSpec, masks: Vec<Mask>) -> Result<Self, TrainError> {
-        let data = open(&spec.data, Path::new(""))?;
+        let data = open(&spec, Path::new(""))?;
         Self::assemble(spec, masks, data)
     }
 
@@ -133,6 +136,25 @@ impl Prepared {
     pub(crate) fn terms(&self) -> Terms<'_> {
         Terms { spec: &self.spec, masks: &self.masks, plan: &self.plan, planned: self.planned.as_ref() }
     }
+
+    /// Reads every record once, unless the plan says not to or there is nothing to be wrong: what is wrong with one costs no step.
+    ///
+    /// # Errors
+    /// A record that training, or the evaluation, could not use.
+    pub(crate) fn check_records(&self) -> Result<(), TrainError> {
+        if self.spec.data.check == Some(false) {
+            return Ok(());
+        }
+        let threads = self.spec.performance.threads.unwrap_or(0) as usize;
+        let Opened { train, test } = &self.data;
+        if !train.is_whole() {
+            dapple_data::check_records(&**train, &self.views, threads)?;
+        }
+        if let (Some(test), Some(last)) = (test.as_ref().filter(|test| !test.is_whole()), self.views.last()) {
+            dapple_data::check_test(&**test, last, threads)?;
+        }
+        Ok(())
+    }
 }
 
 fn is_private(spec: &PlanSpec) -> bool {
@@ -158,7 +180,7 @@ pub(crate) fn checked(spec: &PlanSpec, masks: &[Mask]) -> Result<(Plan, Option<C
     let plan = Plan::check_with_masks(spec, masks)?;
     refuse_plan(&plan)?;
     let planned = match is_private(spec) {
-        true => Some(plan.price(Precision::default())?),
+        true => Some(price(&plan, spec)?),
         false => None,
     };
     if let (Some(planned), Some(target)) = (&planned, spec.privacy.epsilon)
@@ -216,8 +238,24 @@ pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainErro
     Ok(())
 }
 
+/// More threads than any machine has are a slip, and starting them takes minutes and gigabytes.
+const MAX_THREADS: u32 = 1024;
+
+/// Settings of speed and memory that no machine can carry out.
+pub(crate) fn refuse_performance(performance: &Performance) -> Result<(), TrainError> {
+    match performance.threads {
+        Some(threads) if threads > MAX_THREADS => Err(TrainError::setting(
+            "performance.threads",
+            format!("{threads} threads, more than {MAX_THREADS}"),
+            "leave it out to have one for each core",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Settings that are priced or read but not carried out here.
 fn refuse(spec: &PlanSpec) -> Result<(), TrainError> {
+    refuse_performance(&spec.performance)?;
     let smoothing = spec.train.label_smoothing.unwrap_or(0.0);
     if !(0.0..1.0).contains(&smoothing) {
         return Err(TrainError::setting(

@@ -1,9 +1,30 @@
 //! What a plan costs, and what the steps taken so far do.
 
 use dapple_geometry::Mask;
+use dapple_plan::spec::{DataFormat, DataSpec};
 use dapple_plan::{Certificate, EpsilonBracket, Plan, PlanSpec, Precision, Relation};
 
 use crate::error::TrainError;
+
+/// The price of a plan. What a run makes public of its records, and no plan says, is among what is assumed.
+pub(crate) fn price(plan: &Plan, spec: &PlanSpec) -> Result<Certificate, TrainError> {
+    let mut certificate = plan.price(Precision::default())?;
+    certificate.assumptions.extend(public_facts(&spec.data).map(str::to_owned));
+    Ok(certificate)
+}
+
+/// What the released model tells of the records by its shape.
+fn public_facts(data: &DataSpec) -> Option<&'static str> {
+    match data.format? {
+        DataFormat::Idx | DataFormat::Npy if data.classes.is_none() => Some(
+            "The number of classes was counted from the training labels and is taken as public; with data.classes in the plan it does not depend on them.",
+        ),
+        DataFormat::ImageFolder => Some(
+            "Number and names of the classes are those of the training data's folders and are taken as public.",
+        ),
+        _ => None,
+    }
+}
 
 /// A checked plan and its price: all that epsilon depends on beside the number of steps.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +60,7 @@ impl Terms<'_> {
         let Some(planned) = self.planned.filter(|_| steps > 0) else { return Ok(None) };
         match self.first_steps(steps)? {
             None => Ok(Some(planned.clone())),
-            Some(plan) => Ok(Some(plan.price(Precision::default())?)),
+            Some(plan) => Ok(Some(price(&plan, self.spec)?)),
         }
     }
 

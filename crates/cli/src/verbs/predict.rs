@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dapple_data::{Image, LabelMap, formats};
+use dapple_data::{DataError, Image, LabelMap, Limits, formats};
 use dapple_report::{Cell, Column, Table, TextStyle};
 use dapple_train::{Answers, ClassDescription, Prediction, Predictor};
 use serde::Serialize;
@@ -65,9 +65,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if description.answers == Answers::LabelMap {
         check_names(&arguments.images)?;
     }
+    let limits = Limits::of(&predictor.spec().data);
     let mut images = Vec::with_capacity(arguments.images.len());
     for path in &arguments.images {
-        let image = read(path)?;
+        let image = formats::read_picture(path, &limits).map_err(|error| match error {
+            // The plan's data has nothing to do with it.
+            DataError::Io { .. } => Failure::request(error.to_string(), "give the names of pictures"),
+            other => other.into(),
+        })?;
         let place = path.display().to_string();
         images.push(match predictor.predict(&image, &place)? {
             Prediction::Class(probabilities) => said_class(place, &description.classes, probabilities),
@@ -79,13 +84,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return output::print_json(&Answer { answers, classes, images });
     }
     output::print(&table(&images, &description.classes)?.to_text(TextStyle::default()))
-}
-
-fn read(path: &Path) -> Result<Image, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| {
-        Failure::request(format!("{}: {error}", path.display()), "give the names of pictures")
-    })?;
-    Ok(formats::decode(&bytes, path)?)
 }
 
 /// Label maps are named after their images, so no two of these may share a name.

@@ -1,12 +1,11 @@
 //! The binary files of CIFAR-10 and CIFAR-100: a record is one label byte (two for CIFAR-100) and three planes of 32x32 bytes.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use dapple_geometry::Size;
 
 use super::{checked_classes, gzip, packed::Packed};
-use crate::DataError;
+use crate::{DataError, Limits};
 
 const SIDE: u32 = 32;
 const PLANE: usize = (SIDE * SIDE) as usize;
@@ -16,13 +15,14 @@ const PICTURE: usize = 3 * PLANE;
 /// not given, the length of the files decides.
 ///
 /// # Errors
-/// Files that cannot be read, are no whole number of records, or hold labels beyond the classes.
-pub fn cifar(files: &[PathBuf], classes: Option<u32>) -> Result<Packed, DataError> {
+/// Files that cannot be read, are no whole number of records, leave open which of the two they are, hold labels beyond the classes, or
+/// together more bytes than allowed.
+pub fn cifar(files: &[PathBuf], classes: Option<u32>, limits: &Limits) -> Result<Packed, DataError> {
     let mut contents = Vec::with_capacity(files.len());
     for path in files {
-        let mut bytes = Vec::new();
-        gzip::open(path)?.read_to_end(&mut bytes).map_err(|source| gzip::unpack_error(path, source))?;
-        contents.push((path, bytes));
+        let read: usize = contents.iter().map(|(_, bytes): &(_, Vec<u8>)| bytes.len()).sum();
+        let left = Limits { bytes: limits.bytes.saturating_sub(read as u64), ..*limits };
+        contents.push((path, gzip::read_all(path, &left)?));
     }
     let whole = |label_bytes: usize| {
         contents.iter().all(|(_, bytes)| bytes.len().is_multiple_of(label_bytes + PICTURE))
@@ -30,6 +30,10 @@ pub fn cifar(files: &[PathBuf], classes: Option<u32>) -> Result<Packed, DataErro
     let label_bytes = match classes {
         Some(10) => 1,
         Some(100) => 2,
+        None if whole(1) && whole(2) && contents.iter().any(|(_, bytes)| !bytes.is_empty()) => {
+            let why = "the length of the files fits 10 classes and 100".to_owned();
+            return Err(DataError::Missing { key: "data.classes", why });
+        }
         None if whole(1) => 1,
         None => 2,
         Some(classes) => {
@@ -49,10 +53,9 @@ pub fn cifar(files: &[PathBuf], classes: Option<u32>) -> Result<Packed, DataErro
             let problem = format!("{} bytes are no whole number of records of {stride} bytes", bytes.len());
             return Err(DataError::malformed(path, problem));
         }
-        let fine: Vec<i64> =
-            bytes.chunks_exact(stride).map(|record| i64::from(record[label_bytes - 1])).collect();
-        labels.extend(checked_classes(path, &fine, Some(classes))?.0);
-        pixels.reserve(fine.len() * PICTURE);
+        let fine = bytes.chunks_exact(stride).map(|record| i64::from(record[label_bytes - 1]));
+        labels.extend(checked_classes(path, fine, Some(classes))?.0);
+        pixels.reserve_exact(bytes.len() / stride * PICTURE);
         for record in bytes.chunks_exact(stride) {
             let planes = &record[label_bytes..];
             pixels.extend((0..PICTURE).map(|value| planes[value % 3 * PLANE + value / 3]));

@@ -1,24 +1,27 @@
 //! A folder with one folder of pictures for each class.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use dapple_geometry::Size;
-use image::{ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder, ImageReader};
 use sha2::{Digest, Sha256};
 
 use super::hash_text;
 use crate::dataset::{hexadecimal, within};
-use crate::{DataError, Dataset, Image, Target, Values};
+use crate::{DataError, Dataset, Image, Limits, MAX_CLASSES, Target, Values, file};
 
 /// Endings of the files that are read; others are passed over.
 const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "ppm", "pgm", "pbm", "pnm"];
 /// Folders within a class may be nested this deep; deeper is a loop of links.
 const MAX_DEPTH: usize = 16;
-/// A picture may take this much memory; more is an attack or a slip.
-pub(crate) const MAX_PICTURE_MEMORY: u64 = 1 << 30;
+/// Bytes that a decoder may take for each pixel: four channels of sixteen bits.
+const BYTES_A_PIXEL: u64 = 8;
+/// What a decoder may take beside its pixels.
+const BESIDE_PIXELS: u64 = 1 << 20;
 
 /// Pictures on disk, decoded when they are read, as red, green and blue. Transparency is dropped, sixteen bits become eight, and
 /// the orientation that a camera notes in the file is not applied.
@@ -27,6 +30,7 @@ pub struct ImageFolder {
     root: PathBuf,
     names: Vec<String>,
     pictures: Vec<(PathBuf, u32)>,
+    limits: Limits,
     fingerprint: OnceLock<String>,
 }
 
@@ -34,37 +38,42 @@ impl ImageFolder {
     /// Lists the pictures below `root`: classes in the order of their folders' names, pictures in the order of theirs.
     ///
     /// # Errors
-    /// A folder that cannot be read, has no class, or has a class without pictures.
-    pub fn open(root: &Path) -> Result<Self, DataError> {
+    /// A folder that cannot be read, has no class, or has a class without pictures; a picture that is there twice, by a link.
+    pub fn open(root: &Path, limits: &Limits) -> Result<Self, DataError> {
         let names = class_folders(root)?;
         if names.is_empty() {
             return Err(DataError::Empty { path: root.to_owned(), what: "folder of a class" });
         }
-        Self::with_classes(root, names)
+        Self::with_classes(root, names, limits)
     }
 
     /// The same with the classes of another data set, so that labels mean the same in both. A class may be missing.
     ///
     /// # Errors
     /// As [`ImageFolder::open`]; a folder that is none of the classes.
-    pub fn open_like(root: &Path, classes: &[String]) -> Result<Self, DataError> {
+    pub fn open_like(root: &Path, classes: &[String], limits: &Limits) -> Result<Self, DataError> {
         if let Some(unknown) = class_folders(root)?.into_iter().find(|name| !classes.contains(name)) {
             return Err(DataError::malformed(
                 &root.join(unknown),
                 "a class that the training data does not have",
             ));
         }
-        Self::with_classes(root, classes.to_vec())
+        Self::with_classes(root, classes.to_vec(), limits)
     }
 
-    fn with_classes(root: &Path, names: Vec<String>) -> Result<Self, DataError> {
+    fn with_classes(root: &Path, names: Vec<String>, limits: &Limits) -> Result<Self, DataError> {
+        if names.len() > MAX_CLASSES as usize {
+            let (path, label) = (root.to_owned(), names.len() as i64 - 1);
+            return Err(DataError::TooManyClasses { path, record: 0, label, limit: MAX_CLASSES });
+        }
+        let mut listed = Listed::default();
         let mut pictures = Vec::new();
         for (class, name) in names.iter().enumerate() {
             let folder = root.join(name);
             if !folder.exists() {
                 continue;
             }
-            let found = pictures_below(&folder)?;
+            let found = listed.below(&folder)?;
             if found.is_empty() {
                 return Err(DataError::Empty { path: folder, what: "picture" });
             }
@@ -73,7 +82,8 @@ impl ImageFolder {
         if pictures.is_empty() {
             return Err(DataError::Empty { path: root.to_owned(), what: "picture" });
         }
-        Ok(Self { root: root.to_owned(), names, pictures, fingerprint: OnceLock::new() })
+        listed.check(pictures.iter().map(|(path, _)| path))?;
+        Ok(Self { root: root.to_owned(), names, pictures, limits: *limits, fingerprint: OnceLock::new() })
     }
 }
 
@@ -95,49 +105,121 @@ fn class_folders(root: &Path) -> Result<Vec<String>, DataError> {
 }
 
 /// The pictures below a folder, in the order of their names.
+///
+/// # Errors
+/// A folder that cannot be read, a picture that is no file, or one that is there twice, by a link.
 pub(crate) fn pictures_below(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let mut pictures = Vec::new();
-    list(folder, MAX_DEPTH, &mut pictures)?;
-    pictures.sort();
+    let mut listed = Listed::default();
+    let pictures = listed.below(folder)?;
+    listed.check(pictures.iter())?;
     Ok(pictures)
 }
 
-/// Adds the pictures below a folder.
-fn list(folder: &Path, depth: usize, pictures: &mut Vec<PathBuf>) -> Result<(), DataError> {
-    if depth == 0 {
-        return Err(DataError::malformed(folder, "folders are nested too deep"));
+/// What was listed: a record that counts twice would be protected half as well.
+#[derive(Default)]
+struct Listed {
+    /// Folders by where they really are.
+    folders: BTreeMap<PathBuf, PathBuf>,
+    /// Whether a picture is a link.
+    links: bool,
+}
+
+impl Listed {
+    /// The pictures below a folder, in the order of their names.
+    fn below(&mut self, folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+        let mut pictures = Vec::new();
+        self.list(folder, MAX_DEPTH, &mut pictures)?;
+        pictures.sort();
+        Ok(pictures)
     }
-    for entry in fs::read_dir(folder).map_err(DataError::io(folder))? {
-        let path = entry.map_err(DataError::io(folder))?.path();
-        let hidden =
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with('.'));
-        let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
-        if hidden {
-        } else if path.is_dir() {
-            list(&path, depth - 1, pictures)?;
-        } else if ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) {
-            pictures.push(path);
+
+    /// Adds the pictures below a folder; hidden ones are passed over.
+    fn list(&mut self, folder: &Path, depth: usize, pictures: &mut Vec<PathBuf>) -> Result<(), DataError> {
+        if depth == 0 {
+            return Err(DataError::malformed(folder, "folders are nested too deep"));
+        }
+        let place = fs::canonicalize(folder).map_err(DataError::io(folder))?;
+        if let Some(other) = self.folders.insert(place, folder.to_owned()) {
+            return Err(DataError::Twice { path: folder.to_owned(), other });
+        }
+        for entry in fs::read_dir(folder).map_err(DataError::io(folder))? {
+            let entry = entry.map_err(DataError::io(folder))?;
+            let path = entry.path();
+            let hidden =
+                path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with('.'));
+            if hidden {
+                continue;
+            }
+            let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+            let picture = ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()));
+            let link = entry.file_type().map_err(DataError::io(&path))?.is_symlink();
+            let about = match fs::metadata(&path) {
+                Ok(about) => about,
+                // A link that leads nowhere is a mistake where a picture is expected.
+                Err(error) if picture => return Err(DataError::io(&path)(error)),
+                Err(_) => continue,
+            };
+            match () {
+                () if about.is_dir() => self.list(&path, depth - 1, pictures)?,
+                () if !picture => {}
+                () if about.is_file() => {
+                    self.links |= link;
+                    pictures.push(path);
+                }
+                () => return Err(DataError::NotAFile { path }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses pictures that are one file, where there are links.
+    fn check<'a>(&self, pictures: impl Iterator<Item = &'a PathBuf>) -> Result<(), DataError> {
+        if self.links { same_twice(pictures) } else { Ok(()) }
+    }
+}
+
+/// Refuses files that are one.
+pub(crate) fn same_twice<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Result<(), DataError> {
+    let mut places = BTreeMap::new();
+    for path in files {
+        let place = fs::canonicalize(path).map_err(DataError::io(path))?;
+        if let Some(other) = places.insert(place, path) {
+            return Err(DataError::Twice { path: path.clone(), other: other.clone() });
         }
     }
     Ok(())
+}
+
+/// Reads and decodes a picture to red, green and blue.
+///
+/// # Errors
+/// Anything but a file, a file that is too long, and as [`decode`].
+pub fn read_picture(path: &Path, limits: &Limits) -> Result<Image, DataError> {
+    decode(&file::read(path, limits)?, path, limits)
 }
 
 /// Decodes a picture in memory to red, green and blue; `path` stands for it in messages.
 ///
 /// # Errors
 /// Bytes that are no picture of a known format, or a picture that is damaged or too large.
-pub fn decode(bytes: &[u8], path: &Path) -> Result<Image, DataError> {
+pub fn decode(bytes: &[u8], path: &Path, limits: &Limits) -> Result<Image, DataError> {
     let failed = |problem: String| DataError::Picture { path: path.to_owned(), problem: one_line(&problem) };
     let mut reader =
         ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(DataError::io(path))?;
-    let mut limits = Limits::default();
-    limits.max_alloc = Some(MAX_PICTURE_MEMORY);
-    reader.limits(limits);
-    let picture = reader.decode().map_err(|error| failed(error.to_string()))?.into_rgb8();
-    let size = Size::new(picture.width(), picture.height())
-        .map_err(DataError::geometry(path.display().to_string()))?;
+    reader.limits(decoder_limits(limits));
+    let decoder = reader.into_decoder().map_err(|error| failed(error.to_string()))?;
+    let (width, height) = decoder.dimensions();
+    let size = limits.size(width, height, path)?;
+    let picture = DynamicImage::from_decoder(decoder).map_err(|error| failed(error.to_string()))?.into_rgb8();
     Image::new(size, 3, Values::Bytes(picture.into_raw()))
         .ok_or_else(|| failed("it has no pixels".to_owned()))
+}
+
+/// The same limits for a decoder.
+pub(super) fn decoder_limits(limits: &Limits) -> image::Limits {
+    let mut bounds = image::Limits::default();
+    bounds.max_alloc = Some(limits.pixels.saturating_mul(BYTES_A_PIXEL).saturating_add(BESIDE_PIXELS));
+    bounds
 }
 
 /// A decoder's message as part of one line.
@@ -168,13 +250,18 @@ impl Dataset for ImageFolder {
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
         let (path, _) = within(&self.pictures, record)?;
-        decode(&fs::read(path).map_err(DataError::io(path))?, path)
+        read_picture(path, &self.limits)
     }
 
     fn place(&self, record: usize) -> String {
         self.pictures
             .get(record)
             .map_or_else(|| format!("record {record}"), |(path, _)| path.display().to_string())
+    }
+
+    fn name(&self, record: usize) -> Option<String> {
+        let (path, _) = self.pictures.get(record)?;
+        Some(path.strip_prefix(&self.root).unwrap_or(path).to_string_lossy().into_owned())
     }
 
     fn fingerprint(&self) -> Result<String, DataError> {
@@ -189,7 +276,7 @@ impl Dataset for ImageFolder {
             let name = path.strip_prefix(&self.root).unwrap_or(path);
             hash_text(&mut hash, name.to_string_lossy().as_bytes());
             hash.update(label.to_le_bytes());
-            hash_text(&mut hash, &fs::read(path).map_err(DataError::io(path))?);
+            hash_text(&mut hash, &file::read(path, &self.limits)?);
         }
         Ok(self.fingerprint.get_or_init(|| hexadecimal(&hash.finalize())).clone())
     }

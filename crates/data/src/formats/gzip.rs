@@ -1,16 +1,15 @@
 //! Files that may be compressed.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::DataError;
+use crate::{DataError, Limits, file};
 
 /// The content of a file, unpacked if it begins like gzip.
 pub(super) fn open(path: &Path) -> Result<Box<dyn Read>, DataError> {
-    let file = File::open(path).map_err(DataError::io(path))?;
+    let (file, _) = file::open(path)?;
     unpacked(file).map_err(DataError::io(path))
 }
 
@@ -27,13 +26,24 @@ pub(super) fn unpacked(mut reader: impl Read + 'static) -> io::Result<Box<dyn Re
     })
 }
 
+/// Reads to the end, unless that is farther than allowed.
+pub(super) fn read_all(path: &Path, limits: &Limits) -> Result<Vec<u8>, DataError> {
+    let mut bytes = Vec::new();
+    let read = open(path)?.take(limits.bytes.saturating_add(1)).read_to_end(&mut bytes);
+    let read = read.map_err(|source| unpack_error(path, source))?;
+    limits.length(read as u64, path)?;
+    Ok(bytes)
+}
+
 /// Reads exactly `length` bytes and then the end of the file. Memory grows with what is there, not with what a header claims.
 pub(super) fn read_rest(
     reader: &mut dyn Read,
     path: &Path,
     before: u64,
     length: u64,
+    limits: &Limits,
 ) -> Result<Vec<u8>, DataError> {
+    limits.length(length, path)?;
     let mut bytes = Vec::new();
     let read = reader
         .take(length.saturating_add(1))

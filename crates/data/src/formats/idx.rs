@@ -3,10 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use dapple_geometry::Size;
-
 use super::{checked_classes, gzip, packed::Packed};
-use crate::DataError;
+use crate::{DataError, Limits};
 
 /// Reads images and labels; both may be compressed by gzip.
 ///
@@ -14,9 +12,9 @@ use crate::DataError;
 /// `[records]`.
 ///
 /// # Errors
-/// Files that cannot be read, are not IDX, are cut short, do not belong together, or hold labels beyond `classes`.
-pub fn idx(images: &Path, labels: &Path, classes: Option<u32>) -> Result<Packed, DataError> {
-    parse((gzip::open(images)?, images), (gzip::open(labels)?, labels), classes)
+/// Files that cannot be read, are not IDX, are cut short, do not belong together, hold labels beyond `classes`, or more than allowed.
+pub fn idx(images: &Path, labels: &Path, classes: Option<u32>, limits: &Limits) -> Result<Packed, DataError> {
+    parse((gzip::open(images)?, images), (gzip::open(labels)?, labels), classes, limits)
 }
 
 /// The same from bytes in memory; the paths stand for them in messages.
@@ -27,16 +25,17 @@ pub(crate) fn idx_in_memory(
 ) -> Result<Packed, DataError> {
     let image_reader = gzip::unpacked(image_bytes).map_err(DataError::io(images))?;
     let label_reader = gzip::unpacked(label_bytes).map_err(DataError::io(labels))?;
-    parse((image_reader, images), (label_reader, labels), classes)
+    parse((image_reader, images), (label_reader, labels), classes, &Limits::default())
 }
 
 fn parse(
     (mut image_reader, images): (Box<dyn Read>, &Path),
     (mut label_reader, labels): (Box<dyn Read>, &Path),
     classes: Option<u32>,
+    limits: &Limits,
 ) -> Result<Packed, DataError> {
-    let image_file = Array::read(&mut image_reader, images)?;
-    let label_file = Array::read(&mut label_reader, labels)?;
+    let image_file = Array::read(&mut image_reader, images, limits)?;
+    let label_file = Array::read(&mut label_reader, labels, limits)?;
     let (records, height, width, channels) = match image_file.shape[..] {
         [records, height, width] => (records, height, width, 1),
         [records, height, width, channels] => (records, height, width, channels),
@@ -56,10 +55,9 @@ fn parse(
     if records == 0 {
         return Err(DataError::Empty { path: images.to_owned(), what: "image" });
     }
-    let size =
-        Size::named("image", width, height).map_err(DataError::geometry(images.display().to_string()))?;
-    let values: Vec<i64> = label_file.bytes.iter().map(|&label| i64::from(label)).collect();
-    let (values, classes) = checked_classes(labels, &values, classes)?;
+    let size = limits.size(width, height, images)?;
+    let values = label_file.bytes.iter().map(|&label| i64::from(label));
+    let (values, classes) = checked_classes(labels, values, classes)?;
     Packed::new(images, size, channels as usize, image_file.bytes, values, classes)
 }
 
@@ -78,7 +76,7 @@ struct Array {
 const UNSIGNED_BYTE: u8 = 8;
 
 impl Array {
-    fn read(reader: &mut dyn Read, path: &Path) -> Result<Self, DataError> {
+    fn read(reader: &mut dyn Read, path: &Path, limits: &Limits) -> Result<Self, DataError> {
         let magic: [u8; 4] = header(reader, path, 0, 4)?;
         let [0, 0, kind, rank] = magic else {
             return Err(DataError::Magic {
@@ -103,7 +101,7 @@ impl Array {
         let length = shape.iter().try_fold(1u64, |product, &side| product.checked_mul(side.into()));
         let length =
             length.ok_or_else(|| DataError::malformed(path, format!("impossible dimensions {shape:?}")))?;
-        Ok(Self { bytes: gzip::read_rest(reader, path, before, length)?, shape })
+        Ok(Self { bytes: gzip::read_rest(reader, path, before, length, limits)?, shape })
     }
 }
 

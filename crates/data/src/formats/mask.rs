@@ -1,38 +1,107 @@
 //! Pictures that mark private pixels.
 
-use std::fs::File;
-use std::io::BufReader;
+use std::io::Cursor;
 use std::path::Path;
 
-use dapple_geometry::{MAX_PIXELS, Mask, Size};
-use image::{DynamicImage, ImageFormat, ImageReader, Limits};
+use dapple_geometry::Mask;
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader};
 
-use crate::DataError;
-
-/// Bytes that a decoder may take for each pixel.
-const BYTES_A_PIXEL: u64 = 8;
+use super::folder::decoder_limits;
+use crate::{DataError, Limits, file};
 
 /// The mask of a PNG picture.
 ///
 /// # Guarantee
-/// Whatever is not black is private: no pixel that the picture marks is left out.
+/// Whatever is not black is private: no pixel that the picture marks is left out, however faint its colour and whatever its transparency.
 ///
 /// # Errors
-/// A file that cannot be read or is no PNG picture of a size that geometry knows.
-pub fn read_mask(path: &Path) -> Result<Mask, DataError> {
-    let wrong = |problem: String| DataError::Mask { path: path.to_owned(), problem };
-    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-    let mut reader = ImageReader::with_format(BufReader::new(file), ImageFormat::Png);
-    let mut limits = Limits::default();
-    limits.max_alloc = Some(BYTES_A_PIXEL * MAX_PIXELS);
-    reader.limits(limits);
-    let picture = reader.decode().map_err(|error| wrong(error.to_string()))?;
-    let size =
-        Size::named("mask", picture.width(), picture.height()).map_err(|error| wrong(error.to_string()))?;
+/// A file that cannot be read or is no PNG picture of a size that is allowed.
+pub fn read_mask(path: &Path, limits: &Limits) -> Result<Mask, DataError> {
+    decode_mask(&file::read(path, limits).map_err(|error| in_plan(error, path))?, path, limits)
+}
+
+/// The same from bytes in memory; the path stands for them in messages.
+///
+/// # Errors
+/// As [`read_mask`].
+pub fn decode_mask(bytes: &[u8], path: &Path, limits: &Limits) -> Result<Mask, DataError> {
+    let wrong =
+        |problem: String| DataError::Mask { path: path.to_owned(), problem: super::one_line(&problem) };
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png);
+    reader.limits(decoder_limits(limits));
+    let decoder = reader.into_decoder().map_err(|error| wrong(error.to_string()))?;
+    let (width, height) = decoder.dimensions();
+    let size = limits.size(width, height, path).map_err(|error| in_plan(error, path))?;
+    let picture = DynamicImage::from_decoder(decoder).map_err(|error| wrong(error.to_string()))?;
     let bytes = match picture {
         DynamicImage::ImageLuma8(grey) => grey.into_raw(),
-        // Sixteen bits, so that no faint colour rounds to black.
-        other => other.into_luma16().pixels().map(|pixel| u8::from(pixel.0[0] != 0)).collect(),
+        DynamicImage::ImageLumaA8(grey) => marked(grey.as_raw(), 2, 1),
+        DynamicImage::ImageRgb8(colours) => marked(colours.as_raw(), 3, 3),
+        DynamicImage::ImageRgba8(colours) => marked(colours.as_raw(), 4, 3),
+        DynamicImage::ImageLuma16(grey) => marked(grey.as_raw(), 1, 1),
+        DynamicImage::ImageLumaA16(grey) => marked(grey.as_raw(), 2, 1),
+        DynamicImage::ImageRgb16(colours) => marked(colours.as_raw(), 3, 3),
+        DynamicImage::ImageRgba16(colours) => marked(colours.as_raw(), 4, 3),
+        _ => return Err(wrong("neither grey nor colours of 8 or 16 bits".to_owned())),
     };
     Mask::from_bytes(size, bytes).map_err(|error| wrong(error.to_string()))
+}
+
+/// Which pixels have a value other than zero among the first `colours` of each `channels`: brightness would round faint ones away.
+fn marked<T: Copy + Default + PartialEq>(values: &[T], channels: usize, colours: usize) -> Vec<u8> {
+    let private = |pixel: &[T]| pixel[..colours].iter().any(|value| *value != T::default());
+    values.chunks_exact(channels).map(|pixel| u8::from(private(pixel))).collect()
+}
+
+/// The same problem, of the key that names the mask.
+fn in_plan(error: DataError, path: &Path) -> DataError {
+    let text = error.to_string();
+    let problem = text.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&text).to_owned();
+    DataError::Mask { path: path.to_owned(), problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use image::{ImageBuffer, Luma, LumaA, Pixel, PixelWithColorType, Rgb, Rgba};
+
+    /// The private pixels of a picture of 3x1 whose second pixel shows this.
+    fn read<P>(pixel: P) -> Vec<u8>
+    where
+        P: Pixel + PixelWithColorType,
+        [P::Subpixel]: image::EncodableLayout,
+    {
+        let mut picture: ImageBuffer<P, Vec<P::Subpixel>> = ImageBuffer::new(3, 1);
+        picture.put_pixel(1, 0, pixel);
+        let mut bytes = Cursor::new(Vec::new());
+        picture.write_to(&mut bytes, ImageFormat::Png).unwrap();
+        let mask = decode_mask(&bytes.into_inner(), Path::new("mask.png"), &Limits::default()).unwrap();
+        mask.bytes().iter().map(|&byte| u8::from(byte != 0)).collect()
+    }
+
+    #[test]
+    fn the_faintest_colour_is_private() {
+        let marked = [0, 1, 0];
+        assert_eq!(read(Luma([1u8])), marked);
+        assert_eq!(read(Luma([1u16])), marked);
+        for channel in 0..3 {
+            let (mut eight, mut sixteen) = ([0u8; 3], [0u16; 3]);
+            (eight[channel], sixteen[channel]) = (1, 1);
+            assert_eq!(read(Rgb(eight)), marked, "{channel}");
+            assert_eq!(read(Rgb(sixteen)), marked, "{channel}");
+            // Transparent, and still there.
+            assert_eq!(read(Rgba([eight[0], eight[1], eight[2], 0])), marked, "{channel}");
+            assert_eq!(read(Rgba([sixteen[0], sixteen[1], sixteen[2], 0])), marked, "{channel}");
+        }
+        assert_eq!(read(LumaA([1u16, 0])), marked);
+        assert_eq!(read(LumaA([1u8, 0])), marked);
+        // Opaque black marks nothing.
+        let black = ImageBuffer::from_pixel(2, 1, Rgba([0u16, 0, 0, u16::MAX]));
+        let mut bytes = Cursor::new(Vec::new());
+        black.write_to(&mut bytes, ImageFormat::Png).unwrap();
+        assert!(
+            decode_mask(&bytes.into_inner(), Path::new("a.png"), &Limits::default())
+                .map_or(true, |mask| { mask.bytes().iter().all(|&byte| byte == 0) })
+        );
+    }
 }

@@ -9,11 +9,11 @@ mod npy;
 mod packed;
 
 pub use cifar::cifar;
-pub use folder::{ImageFolder, decode};
-pub(crate) use folder::{MAX_PICTURE_MEMORY, one_line, pictures_below};
+pub use folder::{ImageFolder, decode, read_picture};
+pub(crate) use folder::{one_line, pictures_below, same_twice};
 pub use idx::idx;
 pub(crate) use idx::{idx_in_memory, named};
-pub use mask::read_mask;
+pub use mask::{decode_mask, read_mask};
 pub use npy::Npy;
 pub use packed::Packed;
 
@@ -21,20 +21,33 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::DataError;
+use crate::{DataError, MAX_CLASSES};
 
 /// The number of classes: the plan's, or one more than the largest label. Every label must be below it.
-fn checked_classes(path: &Path, labels: &[i64], expected: Option<u32>) -> Result<(Vec<u32>, u32), DataError> {
-    let largest = labels.iter().copied().max().unwrap_or(0);
-    let classes = match expected {
-        Some(classes) => classes,
-        None => u32::try_from(largest.saturating_add(1)).unwrap_or(u32::MAX),
-    };
-    let wrong = labels.iter().position(|&label| !(0..i64::from(classes)).contains(&label));
-    if let Some(record) = wrong {
-        return Err(DataError::Label { path: path.to_owned(), record, label: labels[record], classes });
+fn checked_classes(
+    path: &Path,
+    labels: impl Iterator<Item = i64> + Clone,
+    expected: Option<u32>,
+) -> Result<(Vec<u32>, u32), DataError> {
+    let limit = expected.unwrap_or(MAX_CLASSES);
+    let mut found = Vec::with_capacity(labels.size_hint().0);
+    for (record, label) in labels.enumerate() {
+        match u32::try_from(label) {
+            Ok(class) if class < limit => found.push(class),
+            _ => return Err(beyond(path, record, label, expected)),
+        }
     }
-    Ok((labels.iter().map(|&label| label as u32).collect(), classes))
+    let classes = expected.unwrap_or_else(|| found.iter().max().map_or(1, |largest| largest + 1));
+    Ok((found, classes))
+}
+
+/// What a label is that is not below the number of classes.
+fn beyond(path: &Path, record: usize, label: i64, expected: Option<u32>) -> DataError {
+    let path = path.to_owned();
+    match expected {
+        None if label >= 0 => DataError::TooManyClasses { path, record, label, limit: MAX_CLASSES },
+        _ => DataError::Label { path, record, label, classes: expected.unwrap_or(MAX_CLASSES) },
+    }
 }
 
 /// Adds bytes to a fingerprint so that no two sequences of texts give the same.

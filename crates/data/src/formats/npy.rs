@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::checked_classes;
 use crate::dataset::{hexadecimal, within};
-use crate::{DataError, Dataset, Image, Target, Values};
+use crate::{DataError, Dataset, Image, Limits, Target, Values, file};
 
 mod header;
 
@@ -39,11 +39,16 @@ impl Npy {
     /// Opens images and labels.
     ///
     /// # Errors
-    /// Files that cannot be read, are no arrays, are cut short, do not belong together, or hold labels beyond `classes`.
-    pub fn open(images: &Path, labels: &Path, classes: Option<u32>) -> Result<Self, DataError> {
-        let mut file = File::open(images).map_err(DataError::io(images))?;
+    /// Files that cannot be read, are no arrays, are cut short, do not belong together, hold labels beyond `classes`, or more than
+    /// allowed.
+    pub fn open(
+        images: &Path,
+        labels: &Path,
+        classes: Option<u32>,
+        limits: &Limits,
+    ) -> Result<Self, DataError> {
+        let (mut file, length) = file::open(images)?;
         let header = Header::read(&mut file, images)?;
-        let length = file.metadata().map_err(DataError::io(images))?.len();
         let (records, height, width, channels) = match header.shape[..] {
             [records, height, width] => (records, height, width, 1),
             [records, height, width, channels] => (records, height, width, channels),
@@ -68,9 +73,8 @@ impl Npy {
             return Err(DataError::Length { path: images.to_owned(), expected, found: length });
         }
         let side = |length: u64| u32::try_from(length).unwrap_or(u32::MAX);
-        let size = Size::named("image", side(width), side(height))
-            .map_err(DataError::geometry(images.display().to_string()))?;
-        let (labels, classes) = read_labels(labels, images, records, classes)?;
+        let size = limits.size(side(width), side(height), images)?;
+        let (labels, classes) = read_labels(labels, images, records, classes, limits)?;
         let (path, channels) = (images.to_owned(), channels as usize);
         Ok(Self { path, file, header, size, channels, labels, classes, fingerprint: OnceLock::new() })
     }
@@ -81,8 +85,9 @@ fn read_labels(
     images: &Path,
     records: u64,
     classes: Option<u32>,
+    limits: &Limits,
 ) -> Result<(Vec<u32>, u32), DataError> {
-    let mut file = File::open(path).map_err(DataError::io(path))?;
+    let (mut file, _) = file::open(path)?;
     let header = Header::read(&mut file, path)?;
     let [count] = header.shape[..] else {
         return Err(DataError::malformed(
@@ -99,6 +104,7 @@ fn read_labels(
         });
     }
     let expected = header.file_length(path)?;
+    limits.length(expected, path)?;
     let mut bytes = Vec::new();
     file.take(expected.saturating_sub(header.start) + 1)
         .read_to_end(&mut bytes)
@@ -110,7 +116,7 @@ fn read_labels(
     let values = header.element.integers(&bytes);
     let values =
         values.ok_or_else(|| DataError::malformed(path, "labels are whole numbers, little-endian"))?;
-    checked_classes(path, &values, classes)
+    checked_classes(path, values, classes)
 }
 
 #[cfg(unix)]

@@ -92,6 +92,10 @@ impl Dataset for Packed {
         format!("{}, record {record}", self.path.display())
     }
 
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     fn fingerprint(&self) -> Result<String, DataError> {
         let mut hash = Sha256::new();
         hash.update(format!("bytes {} {} {}\n", self.size, self.channels, self.labels.len()));

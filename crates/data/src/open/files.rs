@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dapple_plan::spec::DataFormat;
 
 use crate::formats::{Npy, cifar, idx, named};
-use crate::{DataError, Dataset};
+use crate::{DataError, Dataset, Limits};
 
 /// Where the records of one part are.
 pub(super) struct Source {
@@ -27,6 +27,7 @@ pub(super) fn files(
     source: &Source,
     part: Part,
     classes: Option<u32>,
+    limits: &Limits,
 ) -> Result<Arc<dyn Dataset>, DataError> {
     let path = &source.path;
     let labels = || {
@@ -48,11 +49,11 @@ pub(super) fn files(
                 named(path, &name)
                     .ok_or_else(|| DataError::malformed(path, format!("no {name} or {name}.gz in it")))
             };
-            Ok(Arc::new(idx(&find("images-idx3")?, &find("labels-idx1")?, classes)?))
+            Ok(Arc::new(idx(&find("images-idx3")?, &find("labels-idx1")?, classes, limits)?))
         }
-        DataFormat::Idx => Ok(Arc::new(idx(path, &labels()?, classes)?)),
-        DataFormat::Cifar => Ok(Arc::new(cifar(&cifar_files(path, part)?, classes)?)),
-        _ => Ok(Arc::new(Npy::open(path, &labels()?, classes)?)),
+        DataFormat::Idx => Ok(Arc::new(idx(path, &labels()?, classes, limits)?)),
+        DataFormat::Cifar => Ok(Arc::new(cifar(&cifar_files(path, part)?, classes, limits)?)),
+        _ => Ok(Arc::new(Npy::open(path, &labels()?, classes, limits)?)),
     }
 }
 

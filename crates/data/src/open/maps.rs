@@ -3,11 +3,11 @@
 use dapple_plan::spec::{DataFormat, DataSpec};
 
 use super::files::{Part, Source};
-use crate::DataError;
 use crate::segmentation::{
     A2D2_TRAIN_SESSIONS, A2D2_VALIDATION_SESSIONS, CityscapesPart, ClassMap, Pairs, a2d2, cityscapes,
     parse_colour,
 };
+use crate::{DataError, Limits};
 
 /// Opens images with label maps.
 pub(super) fn pairs(
@@ -16,6 +16,7 @@ pub(super) fn pairs(
     part: Part,
     spec: &DataSpec,
 ) -> Result<Pairs, DataError> {
+    let limits = &Limits::of(spec);
     match format {
         DataFormat::Cityscapes => cityscapes(
             &source.path,
@@ -23,6 +24,7 @@ pub(super) fn pairs(
                 Part::Train => CityscapesPart::Train,
                 Part::Test => CityscapesPart::Validation,
             },
+            limits,
         ),
         DataFormat::A2d2 => {
             let (given, usual): (_, &[&str]) = match part {
@@ -30,13 +32,13 @@ pub(super) fn pairs(
                 Part::Test => (&spec.test_sessions, &A2D2_VALIDATION_SESSIONS),
             };
             let usual = || usual.iter().map(|&session| session.to_owned()).collect();
-            a2d2(&source.path, &given.clone().unwrap_or_else(usual))
+            a2d2(&source.path, &given.clone().unwrap_or_else(usual), limits)
         }
         _ => {
             let map = class_map(spec)?;
             match &source.labels {
-                Some(labels) => Pairs::open(&source.path, labels, map),
-                None => Pairs::open(&source.path.join("images"), &source.path.join("labels"), map),
+                Some(labels) => Pairs::open(&source.path, labels, map, limits),
+                None => Pairs::open(&source.path.join("images"), &source.path.join("labels"), map, limits),
             }
         }
     }

@@ -6,11 +6,11 @@ mod maps;
 use std::path::Path;
 use std::sync::Arc;
 
-use dapple_plan::spec::{DataFormat, DataSpec};
+use dapple_plan::spec::{DataFormat, PlanSpec};
 
 use crate::formats::ImageFolder;
 use crate::split::split;
-use crate::{DataError, Dataset};
+use crate::{DataError, Dataset, Limits, MAX_CLASSES};
 use files::{Part, Source, files};
 
 /// The records to train on, and those to evaluate on.
@@ -22,11 +22,13 @@ pub struct Opened {
     pub test: Option<Arc<dyn Dataset>>,
 }
 
-/// Opens the data of a plan. Paths are relative to `base`.
+/// Opens the data of a plan, whose relation decides how records are split off. Paths are relative to `base`.
 ///
 /// # Errors
 /// A missing key, a file that cannot be read, data that makes no sense.
-pub fn open(spec: &DataSpec, base: &Path) -> Result<Opened, DataError> {
+pub fn open(plan: &PlanSpec, base: &Path) -> Result<Opened, DataError> {
+    let spec = &plan.data;
+    let limits = &Limits::of(spec);
     let format = spec.format.ok_or_else(|| DataError::Missing {
         key: "data.format",
         why: format!("one of {}", DataFormat::ALL.map(DataFormat::name).join(", ")),
@@ -38,6 +40,10 @@ pub fn open(spec: &DataSpec, base: &Path) -> Result<Opened, DataError> {
     let train = source(&spec.train, &spec.train_labels);
     let test = source(&spec.test, &spec.test_labels);
     maps::refuse_keys(spec, format)?;
+    if let Some(classes) = spec.classes.filter(|classes| !(1..=MAX_CLASSES).contains(classes)) {
+        let problem = format!("{classes} classes, but from 1 to {MAX_CLASSES} are told apart");
+        return Err(DataError::Setting { key: "data.classes", problem });
+    }
     let composed = match format {
         DataFormat::FashionScenes => Some("fashion-scenes are part of the program"),
         DataFormat::StreetScenes => Some("street-scenes are drawn by the program"),
@@ -67,15 +73,15 @@ pub fn open(spec: &DataSpec, base: &Path) -> Result<Opened, DataError> {
             both(train, Some(test))
         }
         DataFormat::ImageFolder => {
-            let train = ImageFolder::open(&train?.path)?;
+            let train = ImageFolder::open(&train?.path, limits)?;
             let like = train.class_names().unwrap_or_default();
-            let test = test.map(|test| ImageFolder::open_like(&test.path, like)).transpose()?;
+            let test = test.map(|test| ImageFolder::open_like(&test.path, like, limits)).transpose()?;
             both(train, test)
         }
         DataFormat::Idx | DataFormat::Cifar | DataFormat::Npy => {
-            let train = files(format, &train?, Part::Train, spec.classes)?;
+            let train = files(format, &train?, Part::Train, spec.classes, limits)?;
             let classes = Some(train.classes());
-            let test = test.map(|test| files(format, &test, Part::Test, classes)).transpose()?;
+            let test = test.map(|test| files(format, &test, Part::Test, classes, limits)).transpose()?;
             (train, test)
         }
         DataFormat::ImagePairs | DataFormat::Cityscapes | DataFormat::A2d2 => {
@@ -93,7 +99,7 @@ pub fn open(spec: &DataSpec, base: &Path) -> Result<Opened, DataError> {
     match spec.validation {
         None | Some(0.0) => Ok(Opened { train, test }),
         Some(share) => {
-            let (train, validation) = split(&train, share, spec.split_seed.unwrap_or(0))?;
+            let (train, validation) = split(&train, share, spec.split_seed.unwrap_or(0), plan.relation())?;
             Ok(Opened { train: Arc::new(train), test: Some(Arc::new(validation)) })
         }
     }

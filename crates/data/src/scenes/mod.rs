@@ -126,6 +126,10 @@ impl Dataset for FashionScenes {
         self.scenes.place(record)
     }
 
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     fn fingerprint(&self) -> Result<String, DataError> {
         self.scenes.fingerprint()
     }

@@ -2,13 +2,12 @@
 //! kinds of objects, some of them by several colours, so that neighbours can be told apart.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::pairs::Pair;
 use super::{ClassMap, Colour, Pairs, parse_colour};
-use crate::formats::pictures_below;
-use crate::{DataError, UNLABELLED};
+use crate::formats::{pictures_below, same_twice};
+use crate::{DataError, Limits, UNLABELLED, file};
 
 /// Sessions to train on. P trains on 11 sessions with 18557 images and does not name them; these 17 are split 11 to 3 to 3 as there.
 pub const A2D2_TRAIN_SESSIONS: [&str; 11] = [
@@ -137,7 +136,7 @@ const COLOURS: [(Colour, &str); 55] = [
 ///
 /// # Errors
 /// A session that is not there or has no image, an image without labels, a list of classes that names an unknown kind.
-pub fn a2d2(root: &Path, sessions: &[String]) -> Result<Pairs, DataError> {
+pub fn a2d2(root: &Path, sessions: &[String], limits: &Limits) -> Result<Pairs, DataError> {
     let mut sessions: Vec<&String> = sessions.iter().collect();
     sessions.sort();
     sessions.dedup();
@@ -153,7 +152,8 @@ pub fn a2d2(root: &Path, sessions: &[String]) -> Result<Pairs, DataError> {
             pairs.push(Pair { image, labels: partner });
         }
     }
-    Pairs::new(root, root, pairs, class_map(root)?)
+    same_twice(pairs.iter().map(|pair| &pair.image))?;
+    Pairs::new(root, root, pairs, class_map(root, limits)?, limits)
 }
 
 /// The label picture of an image: `a/b_camera_c.png` has `a/b_label_c.png`.
@@ -163,14 +163,14 @@ fn partner(image: &Path, images: &Path, labels: &Path) -> PathBuf {
     labels.join(below.with_file_name(name))
 }
 
-fn class_map(root: &Path) -> Result<ClassMap, DataError> {
+fn class_map(root: &Path, limits: &Limits) -> Result<ClassMap, DataError> {
     let path = root.join("class_list.json");
-    let code = match fs::read(&path) {
+    let code = match file::read(&path, limits) {
         Ok(bytes) => listed(&bytes, &path)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(DataError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             COLOURS.iter().filter_map(|(colour, kind)| Some((*colour, class_of(kind)?))).collect()
         }
-        Err(error) => return Err(DataError::io(&path)(error)),
+        Err(error) => return Err(error),
     };
     ClassMap::of_colours(CLASSES.len(), code)?
         .with_names(CLASSES.map(|(name, ..)| name))?

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::id_picture;
 use crate::formats::decode;
 use crate::target::MAX_MAP_CLASSES;
-use crate::{DataError, LabelMap, UNLABELLED, Values};
+use crate::{DataError, LabelMap, Limits, UNLABELLED, Values};
 
 /// Red, green and blue.
 pub type Colour = [u8; 3];
@@ -107,17 +107,17 @@ impl ClassMap {
     /// Decodes a label picture in memory; `path` stands for it in messages.
     ///
     /// # Errors
-    /// A picture that does not decode or is of another kind, a pixel that is neither a class nor ignored.
-    pub fn read(&self, bytes: &[u8], path: &Path) -> Result<LabelMap, DataError> {
+    /// A picture that does not decode, is of another kind or too large, a pixel that is neither a class nor ignored.
+    pub fn read(&self, bytes: &[u8], path: &Path, limits: &Limits) -> Result<LabelMap, DataError> {
         let damaged = || DataError::malformed(path, "it has no pixels");
         let (size, labels) = match &self.code {
             Code::Ids(code) => {
-                let (size, ids) = id_picture::decode(bytes, path)?;
+                let (size, ids) = id_picture::decode(bytes, path, limits)?;
                 let known: [Option<u8>; 256] = std::array::from_fn(|id| code.get(&(id as u8)).copied());
                 (size, look_up(&ids, |&id| known[usize::from(id)]))
             }
             Code::Colours(code) => {
-                let picture = decode(bytes, path)?;
+                let picture = decode(bytes, path, limits)?;
                 let Values::Bytes(values) = picture.values() else { return Err(damaged()) };
                 let mut last = None;
                 let (colours, _) = values.as_chunks::<3>();

@@ -1,7 +1,6 @@
 //! Pictures in pairs: an image, and a label picture of the same size.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -10,8 +9,8 @@ use sha2::{Digest, Sha256};
 
 use super::ClassMap;
 use crate::dataset::{hexadecimal, within};
-use crate::formats::{decode, hash_text, pictures_below};
-use crate::{DataError, Dataset, Image, Target, TargetKind};
+use crate::formats::{hash_text, pictures_below, read_picture};
+use crate::{DataError, Dataset, Image, Limits, Target, TargetKind, file};
 
 /// Images with label maps on disk, both decoded when they are read; images as red, green and blue.
 #[derive(Debug)]
@@ -19,6 +18,7 @@ pub struct Pairs {
     root: PathBuf,
     pairs: Vec<Pair>,
     map: ClassMap,
+    limits: Limits,
     fingerprint: OnceLock<String>,
 }
 
@@ -35,7 +35,7 @@ impl Pairs {
     ///
     /// # Errors
     /// A folder that cannot be read or has no picture, a picture without a partner, two pictures with the same partner.
-    pub fn open(images: &Path, labels: &Path, map: ClassMap) -> Result<Self, DataError> {
+    pub fn open(images: &Path, labels: &Path, map: ClassMap, limits: &Limits) -> Result<Self, DataError> {
         let mut partners = stems(labels)?;
         let mut pairs = Vec::new();
         for (stem, image) in stems(images)? {
@@ -50,15 +50,21 @@ impl Pairs {
         if let Some((stem, alone)) = partners.pop_first() {
             return Err(DataError::Partner { path: alone, missing: images.join(stem) });
         }
-        Self::new(images, images, pairs, map)
+        Self::new(images, images, pairs, map, limits)
     }
 
     /// The given pairs; images are named relative to `root` in the fingerprint, and were looked for in `place`.
-    pub(super) fn new(root: &Path, place: &Path, pairs: Vec<Pair>, map: ClassMap) -> Result<Self, DataError> {
+    pub(super) fn new(
+        root: &Path,
+        place: &Path,
+        pairs: Vec<Pair>,
+        map: ClassMap,
+        limits: &Limits,
+    ) -> Result<Self, DataError> {
         if pairs.is_empty() {
             return Err(DataError::Empty { path: place.to_owned(), what: "image with a label map" });
         }
-        Ok(Self { root: root.to_owned(), pairs, map, fingerprint: OnceLock::new() })
+        Ok(Self { root: root.to_owned(), pairs, map, limits: *limits, fingerprint: OnceLock::new() })
     }
 }
 
@@ -98,19 +104,24 @@ impl Dataset for Pairs {
 
     fn target(&self, record: usize) -> Result<Target, DataError> {
         let path = &within(&self.pairs, record)?.labels;
-        let bytes = fs::read(path).map_err(DataError::io(path))?;
-        Ok(Target::Map(self.map.read(&bytes, path)?))
+        let bytes = file::read(path, &self.limits)?;
+        Ok(Target::Map(self.map.read(&bytes, path, &self.limits)?))
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
         let path = &within(&self.pairs, record)?.image;
-        decode(&fs::read(path).map_err(DataError::io(path))?, path)
+        read_picture(path, &self.limits)
     }
 
     fn place(&self, record: usize) -> String {
         self.pairs
             .get(record)
             .map_or_else(|| format!("record {record}"), |pair| pair.image.display().to_string())
+    }
+
+    fn name(&self, record: usize) -> Option<String> {
+        let Pair { image, .. } = self.pairs.get(record)?;
+        Some(image.strip_prefix(&self.root).unwrap_or(image).to_string_lossy().into_owned())
     }
 
     fn fingerprint(&self) -> Result<String, DataError> {
@@ -124,7 +135,7 @@ impl Dataset for Pairs {
             let name = image.strip_prefix(&self.root).unwrap_or(image);
             hash_text(&mut hash, name.to_string_lossy().as_bytes());
             for path in [image, labels] {
-                hash_text(&mut hash, &fs::read(path).map_err(DataError::io(path))?);
+                hash_text(&mut hash, &file::read(path, &self.limits)?);
             }
         }
         Ok(self.fingerprint.get_or_init(|| hexadecimal(&hash.finalize())).clone())

@@ -113,6 +113,10 @@ impl Dataset for StreetScenes {
         format!("street-scenes of seed {}, record {record}", self.seed)
     }
 
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     fn fingerprint(&self) -> Result<String, DataError> {
         let mut hash = Sha256::new();
         for record in 0..self.count {

@@ -233,6 +233,10 @@ pub const KEYS: &[Key] = &[
         .or("3 others"),
     file_only("data.validation", "0.1", "the share of the records split off where no test set is given"),
     file_only("data.split_seed", "0", "the seed of that split").or("0"),
+    file_only("data.max_pixels", "67108864", "the most pixels an image may have").or("67108864 (8192x8192)"),
+    file_only("data.max_bytes", "2147483648", "the most bytes a file may take in memory, unpacked")
+        .or("2147483648 (2 GiB)"),
+    file_only("data.check", "false", "whether every record is read once before a run begins").or("true"),
     file_only("data.mean", "[0.5]", "what is subtracted from each channel, of values from 0 to 1"),
     file_only("data.std", "[0.25]", "what each channel is divided by, of values from 0 to 1"),
     file_only("data.size", "[32, 32]", "the size to which views are brought for the model")

@@ -108,6 +108,14 @@ impl PlanSpec {
         spec
     }
 
+    /// The neighbouring relation: the one given, or `patch` where a region is and else `add-remove`.
+    #[must_use]
+    pub fn relation(&self) -> Relation {
+        let RegionSpec { patch, circle, mask, .. } = &self.region;
+        let region = patch.is_some() || circle.is_some() || mask.is_some();
+        self.privacy.relation.unwrap_or(if region { Relation::Patch } else { Relation::AddRemove })
+    }
+
     /// SHA-256, in hexadecimal digits, of everything written but `[performance]`: two specs with the same digest ask for the same
     /// run. Stricter than [`crate::Plan::hash`], which two runs of the same guarantee share.
     #[must_use]

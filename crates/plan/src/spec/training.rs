@@ -50,6 +50,15 @@ pub struct DataSpec {
     /// Seed of that split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_seed: Option<u64>,
+    /// Pixels that a picture, or an image of an array, may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_pixels: Option<u64>,
+    /// Bytes that a file may take in memory, unpacked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+    /// Whether every record is read once before a run begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<bool>,
     /// Subtracted from each channel, of values from 0 to 1: constants, never computed from private records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<Vec<f64>>,

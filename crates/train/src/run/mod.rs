@@ -78,7 +78,9 @@ pub fn start_within(
     budget: Option<&Within>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, TrainError> {
-    Run::create(Prepared::new(request)?, out, budget)?.carry_through(observer)
+    let prepared = Prepared::new(request)?;
+    prepared.check_records()?;
+    Run::create(prepared, out, budget)?.carry_through(observer)
 }
 
 /// Goes on with a run that was stopped or killed. A run that is complete is left as it is.
@@ -230,6 +232,8 @@ impl Run {
             self.step..steps,
             loader_options(&self.prepared, self.trainer.cards()),
         )?;
+        // What is wrong with the first records costs no step.
+        loader.prepare()?;
         let mut pace = self.pace();
         let checkpoint_every =
             self.prepared.spec.train.checkpoint_every.unwrap_or_else(|| pace.checkpoint_every());

@@ -34,7 +34,7 @@ pub struct Completed {
 pub fn complete(request: &Request) -> Result<Completed, TrainError> {
     let Request { mut spec, base, masks } = request.clone().in_full();
     if spec.data.format.is_some() {
-        let records = open(&spec.data, &base)?.train;
+        let records = open(&spec, &base)?.train;
         read_from(&mut spec, &*records);
     }
     solve(&mut spec, &masks)?;

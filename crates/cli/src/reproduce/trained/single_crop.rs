@@ -21,7 +21,7 @@ const TOGETHER: usize = 250;
 pub(super) fn accuracy(model: Model, folder: &Path) -> Result<f64, Failure> {
     let spec = load::read_plan(&folder.join("plan.toml"))?;
     let plan = Plan::check(&spec)?;
-    let data = open(&spec.data, Path::new("")).map_err(TrainError::from)?;
+    let data = open(&spec, Path::new("")).map_err(TrainError::from)?;
     let Some(test) = data.test else { return Err(Failure::run("there are no test images")) };
     let views = Views::new(plan.spatial(), &spec.data, &*test).map_err(TrainError::from)?;
     let graph = graph(model, &views.shape(), test.classes() as usize).map_err(TrainError::from)?;

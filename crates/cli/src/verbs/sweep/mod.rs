@@ -2,6 +2,8 @@
 
 mod picture;
 
+use std::path::Path;
+
 use clap::Args;
 use dapple_geometry::Mask;
 use dapple_plan::ranges::Written;
@@ -122,7 +124,7 @@ impl Job {
             layer.set(axis.key.path, value)?;
         }
         let spec = base.spec.merge(&layer);
-        let masks = layer.region.mask.is_some().then(|| load::masks(&spec)).transpose()?;
+        let masks = layer.region.mask.is_some().then(|| load::masks(&spec, Path::new(""))).transpose()?;
         let task = match unknown {
             Some(unknown) => Task::Solve(unknown),
             None => {

@@ -48,13 +48,13 @@ impl Element {
     }
 
     /// Whole numbers; those above the largest signed one become the largest. `None` for floats.
-    pub(super) fn integers(self, bytes: &[u8]) -> Option<Vec<i64>> {
+    pub(super) fn integers(self, bytes: &[u8]) -> Option<impl Iterator<Item = i64> + Clone> {
         let (width, signed) = match self {
             Self::UnsignedByte => (1, false),
             Self::Integer { bytes, signed } => (bytes, signed),
             Self::Float => return None,
         };
-        let integer = |word: &[u8]| {
+        let integer = move |word: &[u8]| {
             let negative = signed && word.last().is_some_and(|&high| high >= 0x80);
             let mut wide = [if negative { 0xff } else { 0 }; 8];
             wide[..width].copy_from_slice(word);
@@ -64,7 +64,7 @@ impl Element {
                 i64::try_from(u64::from_le_bytes(wide)).unwrap_or(i64::MAX)
             }
         };
-        Some(bytes.chunks_exact(width).map(integer).collect())
+        Some(bytes.chunks_exact(width).map(integer))
     }
 }
 

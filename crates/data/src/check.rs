@@ -1,0 +1,92 @@
+//! What is wrong with records is found before a step is spent on them.
+
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
+
+use crate::keys::{MasterKey, Purpose};
+use crate::open::Opened;
+use crate::{DataError, Dataset, Target, Views};
+
+impl Opened {
+    /// Refuses records to test on that are trained on: the same data set, or the same files.
+    ///
+    /// # Errors
+    /// Records that both have, files that cannot be read.
+    pub fn check_disjoint(&self) -> Result<(), DataError> {
+        let Some(test) = &self.test else { return Ok(()) };
+        let shared = |what: String| Err(DataError::TestIsTrain { what });
+        let places = |data: &dyn Dataset| -> Vec<String> {
+            let named = (0..data.len()).filter(|&record| data.name(record).is_some());
+            named.map(|record| data.place(record)).collect()
+        };
+        let trained: std::collections::BTreeSet<String> = places(&*self.train).into_iter().collect();
+        if let Some(both) = places(&**test).into_iter().find(|place| trained.contains(place)) {
+            return shared(format!("{both} is trained on"));
+        }
+        if test.len() == self.train.len() && test.fingerprint()? == self.train.fingerprint()? {
+            return shared("these are the records that are trained on".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Reads every record once and shows it as training would, in every phase.
+///
+/// # Errors
+/// What is wrong with the first record that training could not use.
+pub fn check_records(dataset: &dyn Dataset, views: &[Views], threads: usize) -> Result<(), DataError> {
+    // The views are thrown away: they need no secret.
+    let key = MasterKey::from_seed(0).purpose(Purpose::Views).step(0);
+    all(dataset, threads, |record| {
+        let target = dataset.target(record)?;
+        let image = dataset.read(record)?;
+        for views in views {
+            let random = &mut key.stream(record as u64);
+            let mut output = vec![0.0; views.count() * views.view_length()];
+            match &target {
+                Target::Class(_) => views.draw(&image, random, &mut output)?,
+                Target::Map(map) => {
+                    let mut labels = vec![0; views.count() * views.positions()];
+                    views.draw_labelled(&image, map, random, &mut output, &mut labels)?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Reads every record to test on once.
+///
+/// # Errors
+/// What is wrong with the first record that cannot be evaluated.
+pub fn check_test(dataset: &dyn Dataset, views: &Views, threads: usize) -> Result<(), DataError> {
+    all(dataset, threads, |record| {
+        let image = dataset.read(record)?;
+        match dataset.target(record)? {
+            Target::Class(_) => {
+                let mut output = vec![0.0; views.evaluation_views(1) * views.view_length()];
+                views.evaluate(&image, 1, &mut output)
+            }
+            Target::Map(map) if map.size() != image.size() => {
+                let (place, found, expected) = (String::new(), map.size(), image.size());
+                Err(DataError::LabelSize { place, found, expected })
+            }
+            Target::Map(_) => Ok(()),
+        }
+    })
+}
+
+/// Looks at every record, on so many threads; of several errors the one of the first record counts.
+fn all(
+    dataset: &dyn Dataset,
+    threads: usize,
+    look: impl Fn(usize) -> Result<(), DataError> + Sync,
+) -> Result<(), DataError> {
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .map_err(|error| DataError::Threads { problem: error.to_string() })?;
+    let one = |record: usize| look(record).map_err(|error| error.at(|| dataset.place(record))).err();
+    let first = pool.install(|| (0..dataset.len()).into_par_iter().find_map_first(one));
+    first.map_or(Ok(()), Err)
+}

@@ -1,0 +1,34 @@
+//! Files, and nothing else: a device has no end, and a pipe waits for a writer.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use crate::{DataError, Limits};
+
+/// Opens a file and gives its length.
+///
+/// # Errors
+/// Anything but a file, or one that cannot be read.
+pub(crate) fn open(path: &Path) -> Result<(File, u64), DataError> {
+    // Before it is opened: opening a pipe would wait.
+    let about = fs::metadata(path).map_err(DataError::io(path))?;
+    if !about.is_file() {
+        return Err(DataError::NotAFile { path: path.to_owned() });
+    }
+    Ok((File::open(path).map_err(DataError::io(path))?, about.len()))
+}
+
+/// Reads a whole file, unless it is longer than allowed.
+///
+/// # Errors
+/// As [`open`]; a file that is too long.
+pub(crate) fn read(path: &Path, limits: &Limits) -> Result<Vec<u8>, DataError> {
+    let (file, length) = open(path)?;
+    limits.length(length, path)?;
+    let mut bytes = Vec::with_capacity(length as usize);
+    // A file that grows meanwhile is still read no farther.
+    file.take(limits.bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(DataError::io(path))?;
+    limits.length(bytes.len() as u64, path)?;
+    Ok(bytes)
+}
