@@ -127,23 +127,40 @@ fn take(
 /// Reads parameters from a safetensors file.
 ///
 /// # Errors
-/// As [`read`], and if the file cannot be opened.
+/// As [`read`], and if it is no file, cannot be opened or is much larger than the model.
 pub fn load(graph: &Graph, path: &Path) -> Result<Parameters, GraphError> {
-    let bytes = std::fs::read(path).map_err(|source| file_error(path, source))?;
-    read(graph, &bytes)
+    read(graph, &bytes_of(graph, path)?)
 }
 
 /// Reads the backbone of a segmentation model from a torchvision classifier's safetensors file, as [`read_backbone`] does.
 ///
 /// # Errors
-/// As [`read_backbone`], and if the file cannot be opened.
+/// As [`read_backbone`], and if it is no file, cannot be opened or is much larger than the model.
 pub fn load_backbone(
     graph: &Graph,
     path: &Path,
     parameters: &mut Parameters,
 ) -> Result<Vec<String>, GraphError> {
-    let bytes = std::fs::read(path).map_err(|source| file_error(path, source))?;
-    read_backbone(graph, &bytes, parameters)
+    read_backbone(graph, &bytes_of(graph, path)?, parameters)
+}
+
+/// Bytes that a file may have beyond those of the model: other heads, counters, names.
+const BESIDE_MODEL: u64 = 1 << 30;
+
+/// The bytes of a weights file. A device has no end, a pipe waits for a writer, and a file much larger than the model is another's.
+fn bytes_of(graph: &Graph, path: &Path) -> Result<Vec<u8>, GraphError> {
+    let failed = |source| file_error(path, source);
+    let refused = |problem: &str| failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, problem));
+    let about = std::fs::metadata(path).map_err(failed)?;
+    if !about.is_file() {
+        return Err(refused("not a file"));
+    }
+    // Numbers have up to eight bytes.
+    let values: u64 = graph.parameters().iter().map(|p| p.shape.iter().product::<usize>() as u64).sum();
+    if about.len() > values.saturating_mul(8).saturating_add(BESIDE_MODEL) {
+        return Err(refused("it is much larger than the model"));
+    }
+    std::fs::read(path).map_err(failed)
 }
 
 /// The parameters as the bytes of a safetensors file.

@@ -1,7 +1,7 @@
 //! Files that are either whole or not there, and stay once they are.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::TrainError;
@@ -134,11 +134,19 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), TrainError> {
 }
 
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TrainError> {
-    fs::read(path).map_err(|source| TrainError::file(path, source))
+    regular(path).and_then(fs::read).map_err(|source| TrainError::file(path, source))
 }
 
 pub(crate) fn read_text(path: &Path) -> Result<String, TrainError> {
-    fs::read_to_string(path).map_err(|source| TrainError::file(path, source))
+    regular(path).and_then(fs::read_to_string).map_err(|source| TrainError::file(path, source))
+}
+
+/// The path, if it leads to a file: a device has no end, and a pipe waits for a writer.
+fn regular(path: &Path) -> io::Result<&Path> {
+    match fs::metadata(path)?.is_file() {
+        true => Ok(path),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file")),
+    }
 }
 
 /// Whether an open file is still the one under a name.
@@ -159,6 +167,17 @@ pub(crate) fn is_at(file: &File, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_device_is_no_file_of_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("ledger.jsonl");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        for error in [read(&link).unwrap_err(), read_text(&link).unwrap_err()] {
+            assert!(error.to_string().ends_with("ledger.jsonl: not a file"), "{error}");
+        }
+    }
 
     #[test]
     fn files_are_replaced_whole() {

@@ -11,6 +11,8 @@ use dapple_plan::spec::{ModelSpec, NormSpec, keys};
 use crate::error::TrainError;
 pub(crate) use weights::first_weights;
 
+/// Parameters that a model may have: eight gigabytes of them.
+const MAX_PARAMETERS: usize = 1 << 31;
 /// Groups of a group norm.
 const GROUPS: usize = 32;
 
@@ -43,6 +45,14 @@ pub(crate) fn build(
         graph.set_trainable(|name| {
             trains.iter().any(|train| train == name) && prefixes.iter().any(|prefix| belongs(name, prefix))
         });
+    }
+    let parameters: usize = graph.parameters().iter().map(|p| p.shape.iter().product::<usize>()).sum();
+    if parameters > MAX_PARAMETERS {
+        return Err(TrainError::setting(
+            "model.name",
+            format!("{parameters} parameters, more than {MAX_PARAMETERS}"),
+            "choose smaller crops, fewer classes or another model",
+        ));
     }
     if graph.trainable_len() == 0 {
         return Err(TrainError::setting("model.trainable", "nothing trains", "name at least one layer"));
@@ -165,6 +175,12 @@ mod tests {
         }
         let error = build(&spec("resnet-19"), &[3, 64, 64], 10, 0.0).unwrap_err();
         assert!(error.hint().unwrap().contains("resnet-18"));
+    }
+
+    #[test]
+    fn a_model_larger_than_memory_is_refused_before_it_is_made() {
+        let error = build(&spec("linear"), &[3, 10_000, 10_000], 1000, 0.0).unwrap_err();
+        assert!(error.to_string().contains("300000001000 parameters"), "{error}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dapple_data::MAX_CLASSES;
 use dapple_graph::{Graph, GraphError, Parameters, weights};
 use dapple_plan::spec::ModelSpec;
 
@@ -79,8 +80,11 @@ fn whole(
 fn other_classes(mismatch: &weights::Mismatch, graph: &Graph) -> Option<usize> {
     let others = mismatch.missing.len() + mismatch.unexpected.len() + mismatch.wrong_type.len();
     let last = &graph.parameters().last()?.name;
-    let (_, _, shape) = mismatch.wrong_shape.iter().find(|(name, ..)| name == last)?;
-    if others == 0 { shape.first().copied() } else { None }
+    let (_, wanted, shape) = mismatch.wrong_shape.iter().find(|(name, ..)| name == last)?;
+    let (&classes, rest) = shape.split_first()?;
+    // A shape with a zero in it may claim any number without a byte behind it.
+    let fits = others == 0 && wanted.get(1..) == Some(rest) && (1..=MAX_CLASSES as usize).contains(&classes);
+    fits.then_some(classes)
 }
 
 /// What a file of the same model for another number of classes gives: every parameter whose shape does not depend on it.
@@ -134,6 +138,45 @@ mod tests {
         std::fs::write(folder.path().join("w.safetensors"), b"rubbish").unwrap();
         let error = first_weights(&spec, &graph, folder.path()).unwrap_err();
         assert!(error.to_string().contains("w.safetensors"), "{error}");
+    }
+
+    #[test]
+    fn a_file_cannot_claim_more_classes_than_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let graph = build(&spec("small-cnn"), &[1, 28, 28], 10, 0.0).unwrap();
+        let path = folder.path().join("w.safetensors");
+        weights::save(&graph, &Parameters::init(&graph, 5), &path).unwrap();
+        // The last bias is moved to a shape without values whose first side is huge.
+        let bytes = std::fs::read(&path).unwrap();
+        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let mut header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+        let weight = &mut header["fc2.weight"];
+        let (begin, end) =
+            (weight["data_offsets"][0].as_u64().unwrap(), weight["data_offsets"][1].as_u64().unwrap());
+        let bias = &header["fc2.bias"]["data_offsets"];
+        let order = (bias[0].as_u64().unwrap(), bias[1].as_u64().unwrap());
+        let at = order.0.min(begin).min(end);
+        header["fc2.bias"] =
+            serde_json::json!({"dtype": "F32", "shape": [1u64 << 40, 0], "data_offsets": [at, at]});
+        let text = header.to_string();
+        let kept = &bytes[8 + length..];
+        let kept = [&kept[..order.0 as usize], &kept[order.1 as usize..]].concat();
+        let shifted = |value: u64| if value >= order.1 { value - (order.1 - order.0) } else { value };
+        let mut header: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for (name, entry) in header.as_object_mut().unwrap() {
+            if name != "fc2.bias" && name != "__metadata__" {
+                for side in 0..2 {
+                    let value = entry["data_offsets"][side].as_u64().unwrap();
+                    entry["data_offsets"][side] = shifted(value).into();
+                }
+            }
+        }
+        let text = header.to_string();
+        let file = [&(text.len() as u64).to_le_bytes()[..], text.as_bytes(), &kept].concat();
+        std::fs::write(&path, file).unwrap();
+        let spec = ModelSpec { weights: Some("w.safetensors".into()), ..spec("small-cnn") };
+        let error = first_weights(&spec, &graph, folder.path()).unwrap_err();
+        assert!(matches!(error, TrainError::Model(GraphError::Weights(_))), "{error}");
     }
 
     #[test]
