@@ -147,6 +147,7 @@ impl CudaExecutor {
             let op = "a norm of more than 6336 channels in a group";
             return Err(CudaError::Unsupported { node: node.name.clone(), op });
         }
+        within_32_bits(graph, 1)?;
         let device = Device::open(options.device, options.precision)?;
         let inference = Program::inference(graph);
         let model = Model::new(&device, &inference.steps)?;
@@ -354,6 +355,7 @@ impl CudaExecutor {
     /// options and the memory at the first step, and not from any batch.
     fn plan(&mut self, views: usize) -> Result<(), CudaError> {
         if self.training.as_ref().is_none_or(|program| program.views != views) {
+            within_32_bits(&self.graph, views)?;
             self.training = Some(Program::training(&self.graph, &self.layout, views));
             self.work = None;
         }
@@ -370,10 +372,36 @@ impl CudaExecutor {
     }
 }
 
+/// Kernels count a tensor's values in 32 bits: a single sample must not have more, in any layer.
+fn within_32_bits(graph: &Graph, views: usize) -> Result<(), CudaError> {
+    let values = |shape: &[usize]| shape.iter().fold(views, |product, &side| product.saturating_mul(side));
+    match graph.nodes().iter().find(|node| values(&node.shape) > i32::MAX as usize) {
+        Some(node) => {
+            let op = "a layer of 2^31 values a sample or more";
+            Err(CudaError::Unsupported { node: node.name.clone(), op })
+        }
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use dapple_graph::zoo;
+
+    #[test]
+    fn a_sample_that_32_bits_cannot_count_is_refused_by_name() {
+        let mut builder = dapple_graph::GraphBuilder::new(&[64, 8192, 4096]);
+        let x = builder.add("huge", Op::Relu, &[builder.input()]).unwrap();
+        let graph = builder.finish(x, dapple_graph::Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();
+        let error = CudaExecutor::new(&graph, CudaOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("(a layer of 2^31 values a sample or more)"), "{error}");
+        // All views of a sample count.
+        let small = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+        let largest = small.nodes().iter().map(|node| node.shape.iter().product::<usize>()).max().unwrap();
+        let most = i32::MAX as usize / largest;
+        assert!(within_32_bits(&small, most).is_ok() && within_32_bits(&small, most + 1).is_err());
+    }
 
     /// On a machine without a card, its driver or a library: what is missing, in one line, and the way to get it. No card has number 99.
     #[test]
