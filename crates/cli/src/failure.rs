@@ -79,7 +79,24 @@ fn coloured() -> bool {
 }
 
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    harmless(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// A text that may hold names of files, for a terminal: what would steer it, or turn the direction of writing, is spelled out.
+pub(crate) fn harmless(text: &str) -> String {
+    let steers = |letter: char| {
+        letter.is_control() && letter != '\n'
+            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if steers(letter) {
+            shown.extend(letter.escape_unicode());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
 }
 
 impl From<PlanError> for Failure {
@@ -162,4 +179,16 @@ impl From<clap::Error> for Failure {
 fn usage() -> String {
     let verb = std::env::args().nth(1).filter(|word| Cli::command().find_subcommand(word).is_some());
     verb.map_or_else(|| "see `dapple --help`".to_owned(), |verb| format!("see `dapple {verb} --help`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_steer_a_terminal() {
+        assert_eq!(one_line("a \u{1b}[2J\tb\nc"), "a \\u{1b}[2J b c");
+        assert_eq!(harmless("x\u{202e}gnp\u{9b}1m\u{7f}\r"), "x\\u{202e}gnp\\u{9b}1m\\u{7f}\\u{d}");
+        assert_eq!(harmless("für Frühling\n寿司.png"), "für Frühling\n寿司.png");
+    }
 }

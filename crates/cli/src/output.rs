@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, harmless};
 
 /// Bytes at the beginning of a file that tell what it is.
 const HEAD: u64 = 1024;
@@ -33,7 +33,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 pub(crate) fn say(quiet: bool, text: &str) {
     if !quiet {
         // Nobody is left to tell if stderr is closed.
-        let _ = writeln!(std::io::stderr().lock(), "{text}");
+        let _ = writeln!(std::io::stderr().lock(), "{}", harmless(text));
     }
 }
 
