@@ -10,7 +10,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
 
 use crate::digest;
-use crate::error::TrainError;
+use crate::error::{TrainError, one_line};
 use crate::files;
 use crate::optimiser::State;
 
@@ -70,28 +70,28 @@ impl Checkpoint {
         let metadata = [("checksum", NO_CHECKSUM), ("place", &place)];
         let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect();
         let mut bytes = safetensors::serialize(views, Some(metadata)).map_err(|error| error.to_string())?;
-        let at = checksum_place(&bytes).ok_or("it has no checksum")?;
-        let checksum = digest::of(&[&bytes]);
-        bytes[at..at + checksum.len()].copy_from_slice(checksum.as_bytes());
+        if !seal(&mut bytes) {
+            return Err("it has no checksum".to_owned());
+        }
         Ok(bytes)
     }
 
     /// Reads the bytes of a checkpoint; every one of them is covered by its checksum.
-    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let at = checksum_place(bytes).ok_or("it is no checkpoint")?;
         let (before, rest) = bytes.split_at(at);
         let (stored, after) = rest.split_at(NO_CHECKSUM.len());
         if digest::of(&[before, NO_CHECKSUM.as_bytes(), after]).as_bytes() != stored {
             return Err("it is damaged: its checksum does not match".to_owned());
         }
-        let words = |error: safetensors::SafeTensorError| error.to_string();
+        let words = |error: safetensors::SafeTensorError| one_line(error);
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(words)?;
         let place = metadata
             .metadata()
             .as_ref()
             .and_then(|map| map.get("place"))
             .ok_or("it has no place in a run")?;
-        let place: Place = serde_json::from_str(place).map_err(|error| error.to_string())?;
+        let place: Place = serde_json::from_str(place).map_err(one_line)?;
         let file = SafeTensors::deserialize(bytes).map_err(words)?;
         let values = |name: &str| -> Result<Vec<f32>, String> {
             let tensor = file.tensor(name).map_err(words)?;
@@ -178,6 +178,16 @@ impl Checkpoint {
         }
         fits
     }
+}
+
+/// Writes the checksum that the bytes have; false if they have no place for it.
+pub(crate) fn seal(bytes: &mut [u8]) -> bool {
+    let Some(at) = checksum_place(bytes) else { return false };
+    let place = at..at + NO_CHECKSUM.len();
+    bytes[place.clone()].copy_from_slice(NO_CHECKSUM.as_bytes());
+    let checksum = digest::of(&[bytes]);
+    bytes[place].copy_from_slice(checksum.as_bytes());
+    true
 }
 
 /// Where the digits of the checksum begin.

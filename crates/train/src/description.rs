@@ -5,7 +5,7 @@ use std::path::Path;
 use dapple_data::{Dataset, TargetKind};
 use serde::{Deserialize, Serialize};
 
-use crate::error::TrainError;
+use crate::error::{TrainError, one_line};
 use crate::files;
 use crate::folder::Folder;
 
@@ -89,13 +89,18 @@ impl ModelDescription {
     /// A folder without one, or with one that is damaged.
     pub fn read(folder: &Path) -> Result<Self, TrainError> {
         let path = Folder::new(folder).description();
-        serde_json::from_str(&files::read_text(&path)?).map_err(|error| {
+        Self::parse(&files::read(&path)?).map_err(|problem| {
             TrainError::setting(
                 "model.json",
-                format!("{}: {error}", path.display()),
+                format!("{}: {problem}", path.display()),
                 "restore the file, or remove it: resuming the run writes it anew",
             )
         })
+    }
+
+    /// The description that some bytes are.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(one_line)
     }
 }
 

@@ -141,6 +141,11 @@ pub enum TrainError {
     },
 }
 
+/// What a reader says of a file, as part of one line: the file may hold line ends where it says a name.
+pub(crate) fn one_line(problem: impl ToString) -> String {
+    problem.to_string().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
 /// Whether the system had no room left for a file.
 fn no_room(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};

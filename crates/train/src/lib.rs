@@ -61,6 +61,8 @@ mod pace;
 mod parallel;
 mod predictor;
 mod prepare;
+#[doc(hidden)]
+pub mod readers;
 mod recover;
 mod run;
 mod schedule;

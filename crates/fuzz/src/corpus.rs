@@ -1,0 +1,196 @@
+//! Valid files of every format, as small as they can be.
+
+use std::io::{Cursor, Write};
+use std::ops::ControlFlow;
+use std::sync::OnceLock;
+
+use dapple_graph::{Graph, GraphBuilder, GraphError, Init, Loss, Parameters, weights};
+use dapple_plan::PlanSpec;
+use dapple_train::{Event, Observer, Request, Silent, resume, start};
+use image::{ImageFormat, RgbImage};
+
+/// The model whose weights are read: so small that its names and shapes are most of the file.
+pub(crate) fn model() -> Result<Graph, GraphError> {
+    let mut builder = GraphBuilder::new(&[4]);
+    let hidden = builder.linear("fc1", builder.input(), 3, Init::Constant(0.5), Init::Constant(0.5))?;
+    let out = builder.linear("fc2", hidden, 2, Init::Constant(0.5), Init::Constant(0.5))?;
+    builder.finish(out, Loss::CrossEntropy { label_smoothing: 0.0 })
+}
+
+pub(crate) fn plans() -> Vec<Vec<u8>> {
+    let texts = [
+        "[privacy]\nrelation = \"patch\"\ndelta = \"1/n\"\nnoise_multiplier = 1.0\n[region]\npatch = [10, 10]\n[pipeline]\nimage = [64, 48]\ncrop = [32, 32]\nviews = 2\noperations = [\"pad 2 reflect\", \"blur 1\"]\n[sampling]\nscheme = \"poisson\"\nbatch = 20\nrecords = 300\nepochs = 2\n",
+        "[privacy]\nepsilon = 2.0\ndelta = 1e-5\nmax_grad_norm = 1\n[pipeline]\ncrop_scale = [0.1, 1.0]\ncrop_ratio = [0.75, 1.3]\n[sampling]\nscheme = \"balanced\"\nper_record = 2\nbatch = 4\nrecords = 20\nsteps = 10\n[data]\nformat = \"npy\"\ntrain = \"a.npy\"\nmean = [0.5]\nsize = \"8x8\"\n[model]\nname = \"small-cnn\"\ntrainable = [\"fc2\"]\n[optimiser]\nbetas = [0.9, 0.99]\n[train]\nprivate = true\n[performance]\nthreads = 2\ndevice = \"cuda:0,1\"\n",
+        "[privacy]\nrelation = \"replace\"\ndelta = 1e-5\nnoise_multiplier = 1.0\n[sampling]\nbatch = 3\nrecords = 9\nsteps = 4\n[partition]\nsubmodels = [[2, 0.5], [4, 0.5]]\n[[phases]]\nsteps = 2\nnoise_multiplier = 2.0\n[[phases]]\nsteps = 2\ncrop = \"4x4\"\n",
+    ];
+    texts.map(|text| text.as_bytes().to_vec()).to_vec()
+}
+
+/// The files that a run leaves.
+#[derive(Default)]
+pub(crate) struct RunFiles {
+    /// What the lines of the ledger say, without their hashes.
+    pub(crate) ledger: Vec<u8>,
+    pub(crate) checkpoint: Vec<u8>,
+    pub(crate) description: Vec<u8>,
+    pub(crate) certificate: Vec<u8>,
+}
+
+/// Those of a short run, begun, stopped and resumed.
+pub(crate) fn run() -> &'static RunFiles {
+    static FILES: OnceLock<RunFiles> = OnceLock::new();
+    FILES.get_or_init(|| run_files().unwrap_or_default())
+}
+
+fn run_files() -> Option<RunFiles> {
+    let folder = tempfile::tempdir().ok()?;
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("images.npy"), array("|u1", "6, 2, 2", &[9; 24])).ok()?;
+    std::fs::write(at("labels.npy"), array("|u1", "6,", &[0, 1, 0, 1, 0, 1])).ok()?;
+    let plan = "[data]\nformat = \"npy\"\ntrain = \"images.npy\"\ntrain_labels = \"labels.npy\"\nclasses = 2\n\
+                [model]\nname = \"linear\"\n[optimiser]\nlearning_rate = 0.1\nema = 0.9\nmomentum = 0.9\n\
+                [privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n[sampling]\nbatch = 2\nsteps = 8\n\
+                [performance]\nthreads = 1\ndevice = \"cpu\"\n";
+    let spec = PlanSpec::from_toml(plan).ok()?;
+    let request = Request { spec, base: folder.path().to_owned(), masks: Vec::new() };
+    let out = at("run");
+    start(&request, &out, &mut StopAfter(3)).ok()?;
+    resume(&out, &mut Silent).ok()?;
+    let read = |name: &str| std::fs::read(out.join(name)).ok();
+    let bodies = |line: &str| Some(line.split_once("\"entry\":")?.1.strip_suffix('}')?.to_owned());
+    let ledger = String::from_utf8(read("ledger.jsonl")?).ok()?;
+    let ledger: Option<Vec<String>> = ledger.lines().map(bodies).collect();
+    let newest = std::fs::read_dir(out.join("checkpoints")).ok()?.next()?.ok()?.path();
+    Some(RunFiles {
+        ledger: ledger?.join("\n").into_bytes(),
+        checkpoint: std::fs::read(newest).ok()?,
+        description: read("model.json")?,
+        certificate: read("certificate.json")?,
+    })
+}
+
+/// Ends a run after some steps.
+struct StopAfter(u64);
+
+impl Observer for StopAfter {
+    fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Step(report) if report.step >= self.0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+pub(crate) fn weight_files() -> Vec<Vec<u8>> {
+    model().and_then(|graph| weights::write(&graph, &Parameters::init(&graph, 1))).into_iter().collect()
+}
+
+fn photo(width: u32, height: u32) -> RgbImage {
+    RgbImage::from_fn(width, height, |x, y| image::Rgb([(x * 20) as u8, (y * 30) as u8, (x * y) as u8]))
+}
+
+/// Pictures of one format, of several sizes and kinds of pixels.
+pub(crate) fn pictures(format: ImageFormat) -> Vec<Vec<u8>> {
+    let colours = image::DynamicImage::from(photo(9, 7));
+    let kinds = [
+        colours.clone(),
+        colours.to_luma8().into(),
+        colours.to_rgba8().into(),
+        colours.to_luma16().into(),
+        colours.to_rgba16().into(),
+        photo(1, 1).into(),
+        photo(40, 3).into(),
+    ];
+    let written = |picture: &image::DynamicImage| {
+        let mut bytes = Cursor::new(Vec::new());
+        picture.write_to(&mut bytes, format).ok().map(|()| bytes.into_inner())
+    };
+    kinds.iter().filter_map(written).collect()
+}
+
+/// Portable maps as text and as bytes.
+pub(crate) fn portable_maps() -> Vec<Vec<u8>> {
+    let mut files = pictures(ImageFormat::Pnm);
+    let texts = [
+        "P1\n3 2\n1 0 1\n0 1 0\n",
+        "P2\n# words\n2 2\n15\n1 2\n3 15\n",
+        "P3\n1 2\n65535\n1 2 3\n4 5 65535\n",
+    ];
+    files.extend(texts.map(|text| text.as_bytes().to_vec()));
+    files.push(b"P4\n9 1\n\xa1\x80".to_vec());
+    files.push(
+        b"P7\nWIDTH 1\nHEIGHT 1\nDEPTH 4\nMAXVAL 255\nTUPLTYPE RGB_ALPHA\nENDHDR\n\x01\x02\x03\x04".to_vec(),
+    );
+    files
+}
+
+/// Pictures of numbers: grey and palettes of every depth, interlaced ones among them.
+pub(crate) fn label_pictures() -> Vec<Vec<u8>> {
+    use png::{BitDepth, ColorType};
+    let mut files = Vec::new();
+    for colour in [ColorType::Grayscale, ColorType::Indexed, ColorType::Rgb] {
+        for depth in [BitDepth::One, BitDepth::Two, BitDepth::Four, BitDepth::Eight, BitDepth::Sixteen] {
+            let mut bytes = Vec::new();
+            let mut encoder = png::Encoder::new(&mut bytes, 5, 3);
+            encoder.set_color(colour);
+            encoder.set_depth(depth);
+            if colour == ColorType::Indexed {
+                encoder.set_palette(vec![7; 3 << (depth as usize).min(8)]);
+            }
+            let samples = if colour == ColorType::Rgb { 3 } else { 1 };
+            let row = (5 * samples * depth as usize).div_ceil(8);
+            let written =
+                encoder.write_header().and_then(|mut writer| writer.write_image_data(&vec![1; 3 * row]));
+            if written.is_ok() {
+                files.push(bytes);
+            }
+        }
+    }
+    files
+}
+
+/// An array as numpy writes it.
+fn array(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let mut text = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+    text.push_str(&" ".repeat(63 - (10 + text.len()) % 64));
+    text.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((text.len() as u16).to_le_bytes());
+    bytes.extend(text.as_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+pub(crate) fn arrays() -> Vec<Vec<u8>> {
+    vec![
+        array("|u1", "2, 3, 2", &[7; 12]),
+        array("<f4", "2, 1, 2, 1", &[7; 16]),
+        array("|u1", "2,", &[0, 1]),
+        array("<i8", "2,", &[0; 16]),
+        array("<u2", "2,", &[1; 4]),
+    ]
+}
+
+pub(crate) fn idx() -> Vec<Vec<u8>> {
+    let array = |shape: &[u32], data: &[u8]| {
+        let mut bytes = vec![0, 0, 8, shape.len() as u8];
+        shape.iter().for_each(|side| bytes.extend(side.to_be_bytes()));
+        bytes.extend(data);
+        bytes
+    };
+    let plain = [array(&[2, 3, 2], &[7; 12]), array(&[2, 1, 2, 3], &[9; 12]), array(&[2], &[0, 1])];
+    let packed = plain.iter().map(|bytes| gzipped(bytes));
+    plain.iter().cloned().chain(packed).collect()
+}
+
+pub(crate) fn cifar() -> Vec<Vec<u8>> {
+    let (ten, hundred) = ([1; 3073], [1; 3074]);
+    vec![ten.to_vec(), hundred.to_vec(), gzipped(&ten), gzipped(&[ten, ten].concat())]
+}
+
+fn gzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    // Writing to memory cannot fail.
+    let _ = encoder.write_all(bytes);
+    encoder.finish().unwrap_or_default()
+}

@@ -1,0 +1,217 @@
+//! The readers.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use dapple_data::formats::{Npy, cifar, decode, decode_mask, idx};
+use dapple_data::segmentation::{ClassMap, a2d2};
+use dapple_data::{DataError, Dataset, Limits};
+use dapple_graph::{Graph, GraphError, weights};
+use dapple_plan::{Plan, PlanError, PlanSpec};
+use dapple_train::{History, RunCertificate, readers};
+use image::ImageFormat;
+use sha2::{Digest, Sha256};
+
+use crate::corpus;
+
+/// What every reader is held to here: so little that a file of a few bytes could ask for more.
+const LIMITS: Limits = Limits { pixels: 1 << 14, bytes: 1 << 16 };
+
+/// Why a file was refused.
+#[derive(Debug)]
+pub struct Refusal {
+    /// In one line.
+    pub message: String,
+    /// The way out, where one is known.
+    pub hint: Option<String>,
+}
+
+/// A reader of files.
+pub struct Reader {
+    /// What it reads.
+    pub name: &'static str,
+    /// Valid files, or what is close to them.
+    pub corpus: fn() -> Vec<Vec<u8>>,
+    /// Reads some bytes; `folder` is a place for files.
+    pub read: fn(&[u8], &Path) -> Result<(), Refusal>,
+}
+
+/// Every reader.
+pub const READERS: &[Reader] = &[
+    Reader { name: "plan", corpus: corpus::plans, read: plan },
+    Reader { name: "ledger", corpus: || vec![corpus::run().ledger.clone()], read: ledger },
+    Reader { name: "checkpoint", corpus: || vec![corpus::run().checkpoint.clone()], read: checkpoint },
+    Reader { name: "description", corpus: || vec![corpus::run().description.clone()], read: description },
+    Reader { name: "certificate", corpus: || vec![corpus::run().certificate.clone()], read: certificate },
+    Reader { name: "safetensors", corpus: corpus::weight_files, read: safetensors },
+    Reader { name: "png", corpus: || corpus::pictures(ImageFormat::Png), read: picture },
+    Reader { name: "jpeg", corpus: || corpus::pictures(ImageFormat::Jpeg), read: picture },
+    Reader { name: "webp", corpus: || corpus::pictures(ImageFormat::WebP), read: picture },
+    Reader { name: "portable map", corpus: corpus::portable_maps, read: picture },
+    Reader { name: "npy", corpus: corpus::arrays, read: npy },
+    Reader { name: "idx", corpus: corpus::idx, read: idx_file },
+    Reader { name: "cifar", corpus: corpus::cifar, read: cifar_file },
+    Reader { name: "mask", corpus: || corpus::pictures(ImageFormat::Png), read: mask },
+    Reader { name: "label map", corpus: corpus::label_pictures, read: label_map },
+];
+
+impl From<DataError> for Refusal {
+    fn from(error: DataError) -> Self {
+        Self { message: error.to_string(), hint: error.hint() }
+    }
+}
+
+impl From<PlanError> for Refusal {
+    fn from(error: PlanError) -> Self {
+        Self { message: error.to_string(), hint: error.hint() }
+    }
+}
+
+impl From<GraphError> for Refusal {
+    fn from(error: GraphError) -> Self {
+        Self { message: error.to_string(), hint: error.hint() }
+    }
+}
+
+fn plan(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
+    let spec = PlanSpec::from_toml(&String::from_utf8_lossy(bytes))?;
+    let again = PlanSpec::from_toml(&spec.to_toml())?;
+    assert_eq!(format!("{spec:?}"), format!("{again:?}"), "a plan is read back as it was written");
+    Plan::check(&spec)?;
+    Ok(())
+}
+
+/// Lines whose hashes are right, so that what they say is looked at; and the bytes as they are.
+fn ledger(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
+    let mut chained = Vec::new();
+    let mut hash = "0".repeat(64);
+    for body in bytes.split(|&byte| byte == b'\n') {
+        let digest = Sha256::new().chain_update(&hash).chain_update(body).finalize();
+        hash = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        chained.extend(format!("{{\"hash\":\"{hash}\",\"entry\":").into_bytes());
+        chained.extend_from_slice(body);
+        chained.extend(b"}\n");
+    }
+    let _ = History::read(bytes);
+    let refused = |error: dapple_train::LedgerError| Refusal {
+        message: error.to_string(),
+        hint: Some(error.hint().to_owned()),
+    };
+    let history = History::read(&chained).map_err(refused)?;
+    assert!(history.spent() <= history.start().steps, "no more is spent than the plan has");
+    Ok(())
+}
+
+/// With the checksum that the bytes have, so that what they say is looked at; and as they are.
+fn checkpoint(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
+    let _ = readers::checkpoint(bytes);
+    readers::sealed_checkpoint(bytes.to_vec()).map_err(|message| Refusal { message, hint: None })
+}
+
+fn description(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
+    readers::description(bytes).map_err(|message| Refusal { message, hint: None })
+}
+
+fn certificate(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
+    let text = String::from_utf8_lossy(bytes);
+    let read = RunCertificate::from_json(&text).map_err(|message| Refusal { message, hint: None })?;
+    let again = RunCertificate::from_json(&read.to_json());
+    assert!(again.is_ok_and(|again| again == read), "a certificate is read back as it was written");
+    Ok(())
+}
+
+fn safetensors(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
+    static MODEL: OnceLock<Option<Graph>> = OnceLock::new();
+    let model = MODEL.get_or_init(|| corpus::model().ok());
+    assert!(model.is_some(), "the model can be made");
+    if let Some(model) = model {
+        weights::read(model, bytes)?;
+    }
+    Ok(())
+}
+
+fn picture(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
+    let mended = mended_png(bytes);
+    decode(&mended, Path::new("picture"), &LIMITS)?;
+    Ok(())
+}
+
+fn mask(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
+    decode_mask(&mended_png(bytes), Path::new("mask"), &LIMITS)?;
+    Ok(())
+}
+
+fn label_map(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
+    // A list of classes is read from a file beside the pictures.
+    let _ = std::fs::write(folder.join("class_list.json"), bytes);
+    let _ = a2d2(folder, &[], &LIMITS);
+    let map = ClassMap::of_ids(&[0, 1, 2], &[255])?;
+    map.read(&mended_png(bytes), Path::new("labels"), &LIMITS)?;
+    Ok(())
+}
+
+fn npy(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
+    let files = Files::new(bytes, folder, &corpus::arrays()[2])?;
+    let _ = Npy::open(&files.good, &files.damaged, None, &LIMITS).map(|data| read_all(&data));
+    read_all(&Npy::open(&files.damaged, &files.good, None, &LIMITS)?)
+}
+
+fn idx_file(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
+    let files = Files::new(bytes, folder, &corpus::idx()[2])?;
+    let _ = idx(&files.good, &files.damaged, None, &LIMITS).map(|data| read_all(&data));
+    read_all(&idx(&files.damaged, &files.good, None, &LIMITS)?)
+}
+
+fn cifar_file(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
+    let files = Files::new(bytes, folder, &[])?;
+    read_all(&cifar(&[files.damaged], None, &LIMITS)?)
+}
+
+/// A damaged file, and a good one that goes with it.
+struct Files {
+    damaged: std::path::PathBuf,
+    good: std::path::PathBuf,
+}
+
+impl Files {
+    fn new(bytes: &[u8], folder: &Path, good: &[u8]) -> Result<Self, Refusal> {
+        let files = Self { damaged: folder.join("damaged"), good: folder.join("good") };
+        let failed =
+            |error: std::io::Error| Refusal { message: error.to_string(), hint: Some(String::new()) };
+        std::fs::write(&files.damaged, bytes).map_err(failed)?;
+        if !files.good.exists() {
+            std::fs::write(&files.good, good).map_err(failed)?;
+        }
+        Ok(files)
+    }
+}
+
+/// Reads the first records as training would.
+fn read_all(data: &dyn Dataset) -> Result<(), Refusal> {
+    data.fingerprint()?;
+    for record in 0..data.len().min(3) {
+        assert!(data.label(record)? < data.classes(), "a label is below the number of classes");
+        data.read(record)?;
+    }
+    Ok(())
+}
+
+/// The picture with right checksums where it is a PNG with an odd length: otherwise most damage goes no farther than the first of them.
+fn mended_png(bytes: &[u8]) -> Vec<u8> {
+    let mut mended = bytes.to_vec();
+    if !bytes.starts_with(b"\x89PNG\r\n\x1a\n") || bytes.len().is_multiple_of(2) {
+        return mended;
+    }
+    let mut at = 8;
+    while let Some(&[a, b, c, d]) = mended.get(at..at + 4).and_then(|four| four.as_array::<4>()) {
+        let Some(end) = (at + 8).checked_add(u32::from_be_bytes([a, b, c, d]) as usize) else { break };
+        let Some(chunk) = mended.get(at + 4..end) else { break };
+        let mut crc = flate2::Crc::new();
+        crc.update(chunk);
+        let sum = crc.sum().to_be_bytes();
+        let Some(place) = mended.get_mut(end..end + 4) else { break };
+        place.copy_from_slice(&sum);
+        at = end + 4;
+    }
+    mended
+}
