@@ -127,7 +127,7 @@ pub fn reserve_choice(
     let mut opened = Vec::new();
     for candidate in candidates {
         if !opened.iter().any(|(data, _)| *data == &candidate.spec.data) {
-            opened.push((&candidate.spec.data, open(&candidate.spec.data, Path::new(""))?.train));
+            opened.push((&candidate.spec.data, open(&candidate.spec, Path::new(""))?.train));
         }
     }
     let Some((_, records)) = opened.first() else {
