@@ -566,7 +566,7 @@ class Rdp:
     >>> import dapple
     >>> run = dapple.Rdp.poisson_gaussian(sample_rate=0.01, noise_multiplier=1.0).self_compose(1000)
     >>> [round(divergence, 4) for divergence in run.curve([2, 8, 32])]
-    [0.1718, 0.7427, 5931.1757]
+    [0.1718, 0.8936, 11246.2759]
     >>> run.epsilon(1e-5) >= dapple.Pld.poisson_gaussian(0.01, 1.0).self_compose(1000).epsilon_bracket(1e-5)[0]
     True
     """
