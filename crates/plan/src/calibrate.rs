@@ -353,11 +353,14 @@ impl Problem<'_> {
                 let batch_of = |parts: u64| records.div_ceil(parts).max(least);
                 let most_parts = records.div_ceil(least);
                 let meets = |parts| self.quick_epsilon(&with(batch_of(parts)));
-                let mut parts = search::smallest(1, most_parts, self.target, meets)?
-                    .ok_or_else(|| self.unreachable(Unknown::Batch, least as f64, records as f64))?;
-                while parts > 1 && self.epsilon(&with(batch_of(parts - 1)))? <= self.target {
-                    parts -= 1;
-                }
+                let unreachable = || self.unreachable(Unknown::Batch, least as f64, records as f64);
+                let parts = search::smallest(1, most_parts, self.target, meets)?.ok_or_else(unreachable)?;
+                // With whole brackets perhaps fewer: the more are left out, the larger epsilon.
+                let strides = Strides { first: 1, growth: 2 };
+                let full = |left_out| self.epsilon(&with(batch_of(most_parts - left_out)));
+                let range = (0, most_parts - 1);
+                let left_out = search::largest_from(most_parts - parts, strides, range, self.target, full)?;
+                let parts = most_parts - left_out.ok_or_else(unreachable)?;
                 let low = batch_of(parts);
                 let high = if parts > 1 { (batch_of(parts - 1) - 1).max(low) } else { records };
                 (low, high)
