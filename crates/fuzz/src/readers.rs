@@ -209,7 +209,7 @@ fn mended_png(bytes: &[u8]) -> Vec<u8> {
         return mended;
     }
     let mut at = 8;
-    while let Some(&[a, b, c, d]) = mended.get(at..at + 4).and_then(|four| four.as_array::<4>()) {
+    while let Some(&[a, b, c, d]) = mended.get(at..at + 4) {
         let Some(end) = (at + 8).checked_add(u32::from_be_bytes([a, b, c, d]) as usize) else { break };
         let Some(chunk) = mended.get(at + 4..end) else { break };
         let mut crc = flate2::Crc::new();
