@@ -98,8 +98,8 @@ fn damaged_files_are_read_or_refused() {
 /// The files to begin from are what they should be.
 #[test]
 fn whole_files_are_read() {
-    let folder = tempfile::tempdir().unwrap();
     for reader in READERS {
+        let folder = tempfile::tempdir().unwrap();
         let read =
             (reader.corpus)().iter().filter(|bytes| (reader.read)(bytes, folder.path()).is_ok()).count();
         assert!(read > 0, "{}", reader.name);

@@ -291,7 +291,7 @@ fn validation_records_are_split_off_and_counted_out() {
         .replace("test = 'test.npy'\ntest_labels = 'test-labels.npy'", "validation = 0.25");
     let (outcome, _) = run(folder.path(), "run", &split).unwrap();
     let (trained, tested) =
-        (outcome.certificate.planned.unwrap().records, outcome.evaluation.unwrap().records as u64);
+        (outcome.certificate.planned.unwrap().records, outcome.evaluation.unwrap().records);
     assert!(trained + tested == 40 && tested > 0, "{trained} and {tested}");
     let wrong = split.replace("steps = 2", "steps = 2\nrecords = 40");
     assert!(run_error(folder.path(), "wrong", &wrong).to_string().contains("40"));

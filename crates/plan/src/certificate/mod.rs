@@ -186,7 +186,8 @@ impl Certificate {
     /// # Errors
     /// Text that is no certificate, in one line.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        serde_json::from_str(text).map_err(|error| error.to_string())
+        // A name in the text may hold line ends.
+        serde_json::from_str(text).map_err(|error| error.to_string().replace(char::is_control, " "))
     }
 
     /// The certificate as JSON, one field a line.

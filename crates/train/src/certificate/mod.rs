@@ -8,6 +8,7 @@ use dapple_geometry::CropDistribution;
 use dapple_plan::{Certificate, Relation};
 use serde::{Deserialize, Serialize};
 
+use crate::error::one_line;
 use crate::ledger::{History, UsedMachine};
 use crate::terms::{Cost, Terms};
 
@@ -163,7 +164,7 @@ impl RunCertificate {
     /// # Errors
     /// Text that is no certificate of a run, in one line.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        serde_json::from_str(text).map_err(|error| error.to_string())
+        serde_json::from_str(text).map_err(one_line)
     }
 
     /// The certificate as JSON, one field a line.
