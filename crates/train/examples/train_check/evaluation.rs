@@ -50,7 +50,7 @@ fn maps(folder: &Path, model: &str, steps: u32) -> Result<(), Fault> {
         let look = Look { kind: Some(kind), ..Look::default() };
         agree(&format!("{model}, {kind:?}"), &out, look)?;
         let mut predictors = [Predictor::open(&out, look, &CPU)?, Predictor::open(&out, look, &GPU)?];
-        let test = open(&predictors[0].spec(), Path::new(""))?.test.ok_or("streets to test on")?;
+        let test = open(predictors[0].spec(), Path::new(""))?.test.ok_or("streets to test on")?;
         let (mut pixels, mut otherwise) = (0, 0);
         for record in (0..test.len()).step_by(10) {
             let image = test.read(record)?;
