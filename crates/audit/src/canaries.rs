@@ -198,7 +198,7 @@ impl Dataset for Canaries {
             }
             Pattern::Cancelling => {
                 let width = self.size.width() as usize;
-                let stripe = |i: usize| if i % width % 2 == 0 { STRIPE } else { -STRIPE };
+                let stripe = |i: usize| if (i % width).is_multiple_of(2) { STRIPE } else { -STRIPE };
                 let value = |i: usize| match heads.filter(|_| inside(i)) {
                     Some(heads) => stripe(i) + if heads { LEFT } else { -LEFT },
                     None => 0.0,

@@ -34,7 +34,7 @@ pub(super) fn section(
     let Ok(mut predictor) = Predictor::open(folder, Look::default(), &Performance::default()) else {
         return Ok(None);
     };
-    let test = match dapple_data::open(&spec, Path::new("")) {
+    let test = match dapple_data::open(spec, Path::new("")) {
         Ok(data) => data.test,
         // The page can be made where the data is not.
         Err(error) => return Ok(Some(section.paragraph(format!("The test set is not at hand: {error}.")))),
