@@ -182,9 +182,8 @@ fn a_mask_is_looked_for_beside_the_plan() {
 
 #[test]
 fn threads_by_the_thousand_are_refused() {
-    for verb in ["train plan.toml --out run --quiet --set performance.threads=100000"] {
-        refused(&dapple_with(verb, photos), &["performance.threads", "100000"]);
-    }
+    let run = dapple_with("train plan.toml --out run --quiet --set performance.threads=100000", photos);
+    refused(&run, &["performance.threads", "100000"]);
 }
 
 #[test]
