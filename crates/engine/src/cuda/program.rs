@@ -12,9 +12,8 @@ use super::tile::{STEP, one_run};
 use crate::layout::Layout;
 
 /// Rough speeds of a large card, for choosing between two ways to a norm: operations in a second of inner products in double precision, of
-/// the sums of a convolution's and of a linear layer's gradients that are not written down, and of products by the library; and bytes moved.
-const PRODUCTS: f64 = 7e12;
-const TILED_PRODUCTS: f64 = 50e12;
+/// the sum of a linear layer's gradients that are not written down, and of products by the library; and bytes moved.
+const PRODUCTS: f64 = 20e12;
 const OUTER_PRODUCTS: f64 = 15e12;
 const LIBRARY_PRODUCTS: f64 = 100e12;
 const BYTES: f64 = 3e12;
@@ -365,10 +364,7 @@ impl Conv {
         // A tap's read costs about as much as forty products.
         let spread = 40.0 * geometry.taps() as f64 * outside * outside;
         let products = 2.0 * inside * inside * channels + 2.0 * outside * outside * out + spread;
-        // Positions are multiplied a step at a time.
-        let (weights, filled) = (geometry.weight_len() as f64, (outside / STEP as f64).ceil() * STEP as f64);
-        let longer = 2.0 * filled * weights * (1.0 / TILED_PRODUCTS - 1.0 / LIBRARY_PRODUCTS);
-        products / PRODUCTS + longer < written(weights)
+        products / PRODUCTS < written(geometry.weight_len() as f64)
     }
 }
 
