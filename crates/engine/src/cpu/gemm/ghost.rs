@@ -9,8 +9,9 @@
 //! `S = sum over p of |a_p||g_p|`, which may be larger by any factor. So the norm is taken as an upper bound, with every error counted:
 //!
 //! - Inner products are made in double precision, of exact products. A result of `n` operations in all is off by at most
-//!   `gamma S^2`, `gamma = 2 n 2^-53`: each operation errs by 2^-53 of the sum of the sizes of its terms, and
-//!   `|sum over p, q of |a_p||a_q||g_p||g_q|| = S^2`. (Twice, which covers the products of such errors and the rounding of `S`.)
+//!   `gamma S^2`, `gamma = 16 n 2^-53`: each operation errs by 2^-53 of the sum of the sizes of its terms, and
+//!   `|sum over p, q of |a_p||a_q||g_p||g_q|| = S^2`. (Sixteen times, which covers the
+//!   products of such errors, the terms of the means below, and the rounding of `S`.)
 //! - What is added to the sum is not `d` but a chain of additions in single precision, off by at most `eta S`
 //!   ([`Gemm::deferred_rounding`]).
 //!
