@@ -4,12 +4,20 @@ use super::device::{Grid, Pointer, arguments};
 use super::error::CudaError;
 use super::kind::{Conv, Kind};
 use super::run::Run;
-use super::tile::FILTERS;
+use super::tile::{FILTERS, STEP};
 use crate::layout::Layout;
 
-/// Blocks of threads that keep a large card busy: with one on each multiprocessor, and with several.
-const ONE_EACH: usize = 132;
-const SEVERAL_EACH: usize = 8 * 132;
+/// Multiprocessors of a large card, and blocks of threads that keep it busy with several on each.
+const MULTIPROCESSORS: usize = 132;
+const SEVERAL_EACH: usize = 8 * MULTIPROCESSORS;
+/// What a block of a convolution's sum takes to begin and to end, in steps of 32 positions; and the most shares worth trying.
+const START: usize = 8;
+const MOST_SHARES: usize = 64;
+/// Samples that a block of the sum of written-down gradients takes, as its kernel has it, and its threads.
+const WRITTEN_SAMPLES: usize = 64;
+const WRITTEN_THREADS: u32 = 64;
+/// Steps of a convolution's sum that may be on their way while one is multiplied, as its kernel has it.
+const MOST_AHEAD: usize = 3;
 /// Rows and columns of a tile of a linear layer's sum, as its kernel has it.
 const OUTER: usize = 64;
 
@@ -27,6 +35,16 @@ impl Target {
     /// Shares of the samples. Whole numbers may be added in any order; plain ones have one order, and one share.
     fn shares(&self, blocks: usize, busy: usize) -> u32 {
         if self.whole { (busy / blocks.max(1)).clamp(1, self.samples.max(1)) as u32 } else { 1 }
+    }
+
+    /// The same where each multiprocessor runs one block at a time, a block takes so many steps for a sample, and `START` to begin and to
+    /// end: the fewest that end first.
+    fn even_shares(&self, blocks: usize, steps: usize) -> u32 {
+        let time = |shares: usize| {
+            (blocks * shares).div_ceil(MULTIPROCESSORS) * (self.samples.div_ceil(shares) * steps + START)
+        };
+        let most = if self.whole { self.samples.clamp(1, MOST_SHARES) } else { 1 };
+        (1..=most).min_by_key(|&shares| time(shares)).unwrap_or(1) as u32
     }
 }
 
@@ -81,7 +99,9 @@ impl Run<'_> {
             samples,
             whole,
         ];
-        device.launch("sum_written", Grid::blocks(program.blocks.len() / 6, 256), list)?;
+        let shares = if whole { samples.div_ceil(WRITTEN_SAMPLES).max(1) } else { 1 };
+        let blocks = ((program.blocks.len() / 6) as u32, shares as u32, 1);
+        device.launch("sum_written", Grid { blocks, threads: WRITTEN_THREADS, shared: 0 }, list)?;
         self.mark("sum of written gradients")?;
         for node in (0..program.deferred.len()).filter(|&node| program.deferred[node]) {
             let (g, x) = (self.gradient(node), self.value(self.input(node, 0)));
@@ -132,20 +152,28 @@ impl Run<'_> {
         target: Target,
     ) -> Result<(), CudaError> {
         // A deferred convolution has one.
-        let Some(tiled) = &conv.gradient_tile else { return Ok(()) };
-        let (columns, lines) = (tiled.tile.blocks, conv.geometry.out.div_ceil(FILTERS));
-        let shares = target.shares(columns * lines, ONE_EACH);
+        let (geometry, Some(tiled)) = conv.deferred() else { return Ok(()) };
+        let (x, _) = self.read_positions(conv, x)?;
+        let (columns, lines) = (tiled.tile.blocks, geometry.out.div_ceil(FILTERS));
+        let shares = target.even_shares(columns * lines, geometry.positions().div_ceil(STEP));
+        // A tiling is made for two stages.
+        let list = tiled.tile.list;
+        let stage = (tiled.tile.shared - list) / 2;
+        let ahead = (self.device.shared.saturating_sub(list) / stage).saturating_sub(1).clamp(1, MOST_AHEAD);
         let blocks = (columns as u32, lines as u32, shares);
-        let kernel = match tiled.tile.fragments {
-            1 => "image_weight_sum_1",
-            5 => "image_weight_sum_5",
-            _ => "image_weight_sum_9",
+        let kernel = match (tiled.tile.whole, tiled.tile.fragments) {
+            (false, 1) => "image_weight_sum_1",
+            (false, 5) => "image_weight_sum_5",
+            (false, _) => "image_weight_sum_9",
+            (true, 1) => "whole_weight_sum_1",
+            (true, 5) => "whole_weight_sum_5",
+            (true, _) => "whole_weight_sum_9",
         };
         let inverses = conv.used.map_or(Pointer::NULL, |(_, start)| self.model.inverses.at(start));
         let Target { sum, whole, samples } = target;
         self.device.launch(
             kernel,
-            Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 },
+            Grid { blocks, threads: 256, shared: (list + (ahead + 1) * stage) as u32 },
             arguments![
                 g,
                 x,
@@ -159,6 +187,7 @@ impl Run<'_> {
                 sum,
                 samples,
                 whole,
+                ahead,
             ],
         )
     }

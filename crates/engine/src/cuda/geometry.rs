@@ -69,6 +69,11 @@ impl Geometry {
         self.taps() == 1 && self.groups == 1 && self.stride != [1; 3] && self.padding == [0; 3]
     }
 
+    /// The same convolution of the positions alone that are read, where others are passed by.
+    pub(crate) fn read(&self) -> Option<Self> {
+        self.is_subsampled().then(|| Self { input: self.output, stride: [1; 3], ..self.clone() })
+    }
+
     /// Numbers of a sample's unfolded image, and of its output's gradient beside it, in rows that four divides.
     pub(crate) fn unfolded_len(&self) -> usize {
         (self.inner() + self.out) * self.unfolded_pitch()

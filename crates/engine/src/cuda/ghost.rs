@@ -87,7 +87,7 @@ impl Run<'_> {
             return device.launch("outer_norm", Grid::blocks(samples, 128), list);
         }
         let of = |start, inner| Rows { start, count: rows, inner, steps: (inner, 1) };
-        self.ghost_norm((of(x, features), of(g, out)), None, errors, partials)
+        self.ghost_norm((of(x, features), of(g, out)), None, errors, (partials, self.work.workspace))
     }
 
     /// A bound on the norm of a convolution's weight gradient.
@@ -102,14 +102,26 @@ impl Run<'_> {
         g: Pointer,
         layout: &Layout,
     ) -> Result<(), CudaError> {
-        let geometry = &conv.geometry;
+        let (geometry, _) = conv.deferred();
+        let (x, workspace) = self.read_positions(conv, x)?;
         let (inside, outside, taps) = (geometry.positions_in(), geometry.positions(), geometry.taps());
         let operations = geometry.channels + geometry.out + taps + outside * (outside + 2 * taps);
         let eta = multiplied(self.device.precision, outside);
         let errors = Errors::new(operations, eta, geometry.weight_len());
         let of = |start, count: usize, inner| Rows { start, count, inner, steps: (1, count) };
         let rows = (of(x, inside, geometry.channels), of(g, outside, geometry.out));
-        self.ghost_norm(rows, Some((conv, layout)), errors, self.partials(layout, conv.weight))
+        self.ghost_norm(rows, Some((conv, layout)), errors, (self.partials(layout, conv.weight), workspace))
+    }
+
+    /// The input of a deferred convolution, and the workspace that is left: where positions are passed by, those that are read lie there.
+    pub(super) fn read_positions(&self, conv: &Conv, x: Pointer) -> Result<(Pointer, Pointer), CudaError> {
+        let (workspace, n) = (self.work.workspace, self.samples * conv.read_len());
+        if n == 0 {
+            return Ok((x, workspace));
+        }
+        let list = arguments![x, workspace, self.model.tables.at(conv.windows.0), n];
+        self.device.launch("average_pool", Grid::each(n), list)?;
+        Ok((workspace, workspace.at(n.next_multiple_of(2))))
     }
 
     fn ghost_norm(
@@ -117,27 +129,31 @@ impl Run<'_> {
         (x, g): (Rows, Rows),
         conv: Option<(&Conv, &Layout)>,
         Errors { gamma, eta, lost }: Errors,
-        partials: Pointer,
+        (partials, inputs): (Pointer, Pointer),
     ) -> Result<(), CudaError> {
         let (device, samples) = (self.device, self.samples);
-        let inputs = self.work.workspace;
         let gradients = inputs.at(2 * samples * x.count * x.count);
         let used = conv.and_then(|(conv, _)| conv.used);
         let inverses = used.map_or(Pointer::NULL, |(_, start)| self.model.inverses.at(start));
-        for (rows, scales, target) in [(&x, Pointer::NULL, inputs), (&g, inverses, gradients)] {
-            let tiles = rows.count.div_ceil(TILE);
-            let blocks = ((tiles * (tiles + 1) / 2) as u32, samples as u32, 1);
-            let list =
-                arguments![rows.start, scales, rows.count, rows.inner, rows.steps.0, rows.steps.1, target];
-            device.launch("gram", Grid { blocks, threads: 128, shared: 0 }, list)?;
+        let tiles = x.count.max(g.count).div_ceil(TILE);
+        for (kernel, blocks) in [("gram", tiles), ("gram_pairs", tiles * (tiles - 1) / 2)] {
+            if blocks == 0 {
+                continue;
+            }
+            let list = arguments![
+                x.start, x.count, x.inner, x.steps.0, x.steps.1, g.start, inverses, g.count, g.inner,
+                g.steps.0, g.steps.1, inputs, gradients,
+            ];
+            let blocks = (blocks as u32, samples as u32, 2);
+            device.launch(kernel, Grid { blocks, threads: 256, shared: 0 }, list)?;
         }
         let sources = conv.map_or(Pointer::NULL, |(conv, _)| self.table(conv.sources));
-        let taps = conv.map_or(1, |(conv, _)| conv.geometry.taps());
+        let taps = conv.map_or(1, |(conv, _)| conv.deferred().0.taps());
         let means = conv.map_or(Pointer::NULL, |(conv, layout)| self.means(layout, conv.weight));
         let shared = if used.is_some() { 8 * (x.count + g.count) } else { 0 };
         device.launch(
             "ghost_norm",
-            Grid { shared: shared as u32, ..Grid::blocks(samples, 512) },
+            Grid { shared: shared as u32, ..Grid::blocks(samples, 1024) },
             arguments![
                 inputs,
                 gradients,

@@ -25,7 +25,7 @@ const SOURCES: [&str; 11] = [
 ];
 
 /// Kernels that use more shared memory than a block gets unasked.
-const LARGE_KERNELS: [&str; 10] = [
+const LARGE_KERNELS: [&str; 13] = [
     "weight_gradient",
     "image_weight_gradient_1",
     "image_weight_gradient_5",
@@ -33,6 +33,9 @@ const LARGE_KERNELS: [&str; 10] = [
     "image_weight_sum_1",
     "image_weight_sum_5",
     "image_weight_sum_9",
+    "whole_weight_sum_1",
+    "whole_weight_sum_5",
+    "whole_weight_sum_9",
     "image_convolve",
     "group_forward",
     "group_backward",
@@ -42,7 +45,7 @@ pub(crate) const SHARED_LIMIT: usize = 99 << 10;
 /// Bytes that kernels may declare themselves.
 pub(crate) const DECLARED: usize = 4 << 10;
 /// All other kernels.
-const KERNELS: [&str; 48] = [
+const KERNELS: [&str; 49] = [
     "unary",
     "unary_backward",
     "add",
@@ -82,6 +85,7 @@ const KERNELS: [&str; 48] = [
     "add_partials",
     "outer_norm",
     "gram",
+    "gram_pairs",
     "ghost_norm",
     "sum_written",
     "outer_sum",

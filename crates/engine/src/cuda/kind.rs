@@ -17,6 +17,10 @@ pub(crate) struct Conv {
     pub(crate) gradient_tile: Option<Tiled>,
     pub(crate) forward_tile: Option<Tiled>,
     pub(crate) backward_tiles: Option<Vec<Tiled>>,
+    /// The convolution of the positions that are read, where others are passed by.
+    pub(crate) read: Option<Geometry>,
+    /// The tiling of the sum of all samples' weight gradients, of the positions that are read.
+    pub(crate) sum_tile: Option<Tiled>,
     /// Tap and position tables of a weight gradient without a tiling.
     pub(crate) tables: (usize, usize),
     /// Which input position each tap of each output position reads, where that may be asked.

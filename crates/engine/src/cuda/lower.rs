@@ -152,6 +152,9 @@ impl Steps {
             Op::Conv { window, groups, weight, bias, standardise } => {
                 let geometry = Geometry::new(window, *groups, x, shape);
                 let gradient_tile = Tile::weight_gradient(&geometry).map(|tile| self.tiled(tile, 0));
+                let read = geometry.read();
+                let sum_tile = Tile::weight_sum(read.as_ref().unwrap_or(&geometry));
+                let sum_tile = sum_tile.map(|tile| self.tiled(tile, 0));
                 let tables = match gradient_tile {
                     Some(_) => (0, 0),
                     None => {
@@ -177,6 +180,8 @@ impl Steps {
                     bias: *bias,
                     standardise: *standardise,
                     gradient_tile,
+                    read,
+                    sum_tile,
                     forward_tile,
                     backward_tiles,
                     tables,
@@ -185,7 +190,7 @@ impl Steps {
                     used,
                 };
                 if conv.prefers_ghost(1) {
-                    conv.sources = self.table(conv.geometry.sources());
+                    conv.sources = self.table(conv.deferred().0.sources());
                 }
                 Kind::Conv(Box::new(conv))
             }

@@ -5,7 +5,8 @@ use std::ops::Range;
 use dapple_graph::Graph;
 use dapple_graph::plan::Lifetime;
 
-use super::kind::{Conv, Kind};
+use super::geometry::Geometry;
+use super::kind::{Conv, Kind, Tiled};
 use super::lower::Steps;
 use super::sharing::{Contribution, Sharing, backward};
 use super::tile::{STEP, one_run};
@@ -286,7 +287,10 @@ impl Program {
             // Inner products in double precision, which takes two numbers each.
             let workspace = match kind {
                 Kind::Conv(conv) => {
-                    2 * (conv.geometry.positions_in().pow(2) + conv.geometry.positions().pow(2))
+                    let (geometry, _) = conv.deferred();
+                    // Those of all samples begin where a double may lie.
+                    let read = (conv.read_len() + 1).next_multiple_of(2);
+                    read + 2 * (geometry.positions_in().pow(2) + geometry.positions().pow(2))
                 }
                 Kind::Linear { rows, .. } => 4 * (rows * self.views).pow(2),
                 _ => 0,
@@ -351,11 +355,21 @@ fn prefers_ghost(kind: &Kind, views: usize) -> bool {
 }
 
 impl Conv {
+    /// What a norm by inner products, and the sum of gradients that are never written down, are made of.
+    pub(crate) fn deferred(&self) -> (&Geometry, Option<&Tiled>) {
+        (self.read.as_ref().unwrap_or(&self.geometry), self.sum_tile.as_ref())
+    }
+
+    /// Numbers of a sample's input that are read apart from others, which are passed by.
+    pub(crate) fn read_len(&self) -> usize {
+        self.read.as_ref().map_or(0, |geometry| geometry.channels * geometry.positions())
+    }
+
     /// As above. The sum of a deferred layer needs a tiling, and positions so few that the tensor cores add them up at once.
     pub(crate) fn prefers_ghost(&self, views: usize) -> bool {
-        let geometry = &self.geometry;
+        let (geometry, tile) = self.deferred();
         let (inside, outside) = (geometry.positions_in(), geometry.positions());
-        let sums = self.gradient_tile.is_some() && one_run(outside.div_ceil(STEP), STEP);
+        let sums = tile.is_some() && one_run(outside.div_ceil(STEP), STEP);
         if views != 1 || geometry.groups != 1 || !sums || inside + outside > MOST_POSITIONS {
             return false;
         }

@@ -11,6 +11,9 @@ const COLUMNS: usize = 256;
 /// Positions of one step of the weight gradient, and floats between its rows.
 pub(crate) const STEP: usize = 32;
 const STEP_PITCH: usize = 36;
+/// Most positions of an image that is one step of a sum of weight gradients, and floats between its rows.
+const WHOLE_POSITIONS: usize = 64;
+const WHOLE_PITCH: usize = 68;
 /// Weights that the largest weight-gradient kernel takes at once, and the sizes there are: 32 weights times these.
 const WEIGHTS: usize = 288;
 const FRAGMENTS: [usize; 3] = [1, 5, 9];
@@ -72,8 +75,11 @@ pub(crate) struct Tile {
     pub(crate) offsets: Vec<i32>,
     /// Which of the window's taps each is.
     pub(crate) taps: Vec<i32>,
-    /// Bytes of shared memory.
+    /// Bytes of shared memory for two stages, and of the list of copies in it.
     pub(crate) shared: usize,
+    pub(crate) list: usize,
+    /// Whether a stage of a weight gradient holds the whole image.
+    pub(crate) whole: bool,
     /// Weights per filter in the arranged order, a multiple of eight channels; zero for the weight gradient.
     pub(crate) inner: usize,
     /// Blocks of channels and fragments per warp of the weight gradient.
@@ -242,14 +248,44 @@ impl Tile {
     pub(crate) fn weight_gradient(geometry: &Geometry) -> Option<Self> {
         let image = Image::forward(geometry)?;
         let rows = image.rows(image.spanned(STEP));
+        Self::weights(&image, geometry.dilation[1], rows, false)
+    }
+
+    /// The tiling of the sum of all samples' weight gradients: of whole images where they are small, unless that leaves room for fewer
+    /// channels.
+    pub(crate) fn weight_sum(geometry: &Geometry) -> Option<Self> {
+        let parts = Self::weight_gradient(geometry)?;
+        let image = Image::forward(geometry)?;
+        let small = image.positions() <= WHOLE_POSITIONS && image.groups == 1;
+        let whole = small.then(|| {
+            Self::weights(&image, geometry.dilation[1], image.rows(image.output[0]), true)
+                .filter(|whole| whole.blocks <= parts.blocks)
+        });
+        Some(whole.flatten().unwrap_or(parts))
+    }
+
+    /// A tiling whose strip has so many rows, of a part of the positions or of the whole image.
+    fn weights(image: &Image, dilation: usize, rows: usize, whole: bool) -> Option<Self> {
         // The rows of a window that a warp reads together should start in banks that are far apart.
-        let apart = |pitch: usize| [8, 12, 20, 24].contains(&(pitch * geometry.dilation[1] % 32));
+        let apart = |pitch: usize| [8, 12, 20, 24].contains(&(pitch * dilation % 32));
         let pitch =
             (0..8).map(|more| image.row() + 4 * more).find(|&pitch| apart(pitch)).unwrap_or(image.row());
         let plane = rows * pitch;
-        let shared = |block: usize| 2 * 4 * (FILTERS * STEP_PITCH + block * plane);
+        let step_pitch = if whole { WHOLE_PITCH } else { STEP_PITCH };
+        let stage = |block: usize| 4 * (FILTERS * step_pitch + block * plane);
+        let (pixels, positions) = (image.input[0] * image.input[1], image.positions());
+        // Numbers lie in fours where four divides their row.
+        let fours = |len: usize, row: usize| if row.is_multiple_of(4) { len / 4 } else { len };
+        let list = |block: usize| {
+            let copies = fours(block * pixels, image.input[1]) + fours(FILTERS * positions, positions);
+            if whole { 4 * copies.next_multiple_of(4) } else { 0 }
+        };
+        let shared = |block: usize| 2 * stage(block) + list(block);
         let taps = image.taps.len();
-        let most = (1..=(WEIGHTS / taps).min(image.channels)).rev().find(|&block| shared(block) <= SHARED)?;
+        // A list has 16 bits for each place.
+        let listed = |block: usize| !whole || block * pixels < 1 << 16;
+        let fits = |&block: &usize| shared(block) <= SHARED && listed(block);
+        let most = (1..=(WEIGHTS / taps).min(image.channels)).rev().find(fits)?;
         let blocks = image.channels.div_ceil(most);
         let block = image.channels.div_ceil(blocks);
         let fragments = FRAGMENTS.into_iter().find(|fragments| 32 * fragments >= block * taps)?;
@@ -261,13 +297,15 @@ impl Tile {
             offsets: offsets.collect(),
             taps: Vec::new(),
             shared: shared(block),
+            list: list(block),
+            whole,
             inner: 0,
             blocks,
             fragments,
             steps: 0,
             step_products: 0,
             segments: 1,
-            positions: image.positions(),
+            positions,
         })
     }
 
@@ -307,6 +345,8 @@ impl Tile {
             offsets: Vec::new(),
             taps: image.tap_indices(),
             shared: shared(block),
+            list: 0,
+            whole: false,
             inner,
             blocks: 1,
             fragments: 0,
@@ -413,6 +453,39 @@ mod tests {
                 }
             }
         }
+    }
+
+    proptest! {
+        /// A stage of a whole image holds every place that is copied to or read from, and 16 bits hold every place.
+        #[test]
+        fn whole_images_fit((size, window) in windows()) {
+            let Some(geometry) = geometry(size, &window) else { return Ok(()) };
+            let Some(tile) = Tile::weight_sum(&geometry).filter(|tile| tile.whole) else { return Ok(()) };
+            let image = Image::forward(&geometry).unwrap();
+            let [rows, pitch, plane, left, block] = [11, 12, 13, 14, 15].map(|at| tile.table[at] as usize);
+            let stage = (tile.shared - tile.list) / 2 / 4;
+            prop_assert!(stage == FILTERS * WHOLE_PITCH + block * plane && stage < 1 << 16);
+            prop_assert!(block * image.input[0] * image.input[1] < 1 << 16);
+            prop_assert!(image.positions() <= WHOLE_POSITIONS && left + image.input[1] <= pitch);
+            for p in 0..image.positions() {
+                let (y, x) = (p / image.output[1] * image.stride[0], p % image.output[1] * image.stride[1]);
+                for tap in image.tap_offsets(pitch) {
+                    prop_assert!(y * pitch + x + tap < plane && plane == rows * pitch);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn small_images_are_summed_whole() {
+        let tile = |channels: usize, size: usize, kernel: usize| {
+            let window = Window::square(kernel).padding(kernel / 2);
+            let shape = [channels, size, size];
+            Tile::weight_sum(&Geometry::new(&window, 1, &shape, &shape)).unwrap()
+        };
+        assert!(tile(256, 8, 3).whole && tile(512, 4, 3).whole && tile(512, 7, 3).whole);
+        // Whole images would leave room for fewer channels, or are too large.
+        assert!(!tile(512, 7, 1).whole && !tile(256, 9, 3).whole);
     }
 
     #[test]

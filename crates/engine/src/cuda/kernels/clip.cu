@@ -120,78 +120,161 @@ KERNEL outer_norm(const float* x, const float* g, int in, int out, double gamma,
     if (threadIdx.x == 0) partials[(i64)blockIdx.x * partial_stride] = bounded(square, sqrt(square), {gamma, eta, lost});
 }
 
-#define GRAM 64
-#define GRAM_DEPTH 16
-// Four rows of a warp's read start eight banks apart.
-#define GRAM_PITCH (GRAM + 4)
+// Vectors of which all inner products are wanted: number k of vector i lies `along` i + `across` k behind the start, and is multiplied by
+// scales[k] where there are any, which is exact. out: [count, count].
+struct Vectors {
+    const float *values, *scales;
+    int count, inner, along, across;
+    double* out;
+};
 
-// out[i, j] = sum over k of a[i, k] a[j, k] in double precision, for all pairs of `count` vectors; a[i, k] lies `along` i + `across` k
-// behind the sample's start and is multiplied by scales[k] where there are any: both products are exact. Four warps compute a tile of 64
-// by 64. Grid: tiles on and above the diagonal, of which the rest is the mirror image; samples.
-extern "C" __global__ void __launch_bounds__(128)
-    gram(const float* values, const float* scales, int count, int inner, int along, int across, double* out) {
-    __shared__ double left[GRAM_DEPTH * GRAM_PITCH], right[GRAM_DEPTH * GRAM_PITCH];
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
-    int column_tile = 0, row_tile = blockIdx.x;
-    while (row_tile > column_tile) row_tile -= ++column_tile;
-    int i0 = row_tile * GRAM, j0 = column_tile * GRAM;
-    values += (i64)blockIdx.y * count * inner;
-    out += (i64)blockIdx.y * count * count;
-    auto load = [&](double* target, int first, int k0) {
-        for (int at = threadIdx.x; at < GRAM * GRAM_DEPTH; at += 128) {
-            // Threads side by side read side by side.
-            int i = along == 1 ? at % GRAM : at / GRAM_DEPTH, k = along == 1 ? at / GRAM : at % GRAM_DEPTH;
-            double value = 0.0;
-            if (first + i < count && k0 + k < inner) {
-                float single = values[(i64)(first + i) * along + (i64)(k0 + k) * across];
-                // The largest numbers may overflow where their first bits are rounded.
-                value = fabsf(single) < 1.7e38f ? single : INFINITY;
-                if (scales) value *= scales[k0 + k];
-            }
-            target[k * GRAM_PITCH + i] = value;
-        }
-    };
-    double c[4][4][2] = {};
-    int m0 = (warp & 1) * 32 + row_of, n0 = (warp >> 1) * 32 + row_of;
-    for (int k0 = 0; k0 < inner; k0 += GRAM_DEPTH) {
-        load(left, i0, k0);
-        load(right, j0, k0);
-        __syncthreads();
+// The vectors of one sample, of its inputs (blockIdx.z = 0) or of its outputs' gradients.
+__device__ __forceinline__ Vectors vectors_of(const float* x, int positions_in, int channels, int x_along, int x_across, const float* g,
+                                              const float* scales, int positions, int filters, int g_along, int g_across,
+                                              double* inputs, double* gradients) {
+    Vectors vectors = {x, 0, positions_in, channels, x_along, x_across, inputs};
+    if (blockIdx.z == 1) vectors = {g, scales, positions, filters, g_along, g_across, gradients};
+    vectors.values += (i64)blockIdx.y * vectors.count * vectors.inner;
+    vectors.out += (i64)blockIdx.y * vectors.count * vectors.count;
+    return vectors;
+}
+
+// Every warp's products are of numbers of its own, or of a half of them.
+#define GRAM 64
+#define GRAM_WARPS 8
+
+// A lane's share of 8 N vectors, from `first` on, in a step of four numbers: that of every eighth vector. Zeros where there are none.
+template <int N>
+__device__ __forceinline__ void load_vectors(float* target, const Vectors& vectors, int first, int k0) {
+    int lane = threadIdx.x & 31, k = k0 + (lane & 3), i = first + (lane >> 2);
+    const float* from = vectors.values + (i64)k * vectors.across + (i64)i * vectors.along;
 #pragma unroll
-        for (int k = t; k < GRAM_DEPTH; k += 4) {
-            double a[4], b[4];
+    for (int m = 0; m < N; ++m)
+        target[m] = k < vectors.inner && i + 8 * m < vectors.count ? from[(i64)8 * m * vectors.along] : 0.0f;
+}
+
+// The same in double precision. The largest numbers may overflow where their first bits are rounded.
+template <int N>
+__device__ __forceinline__ void to_double(double* target, const float* values, const Vectors& vectors, int k0) {
+    int k = k0 + (threadIdx.x & 3);
+    double scale = vectors.scales && k < vectors.inner ? vectors.scales[k] : 1.0;
 #pragma unroll
-            for (int m = 0; m < 4; ++m) a[m] = left[k * GRAM_PITCH + m0 + 8 * m];
+    for (int m = 0; m < N; ++m) target[m] = (fabsf(values[m]) < 1.7e38f ? values[m] : INFINITY) * scale;
+}
+
+// c += a b^T for eight vectors on each side and four numbers of them.
+__device__ __forceinline__ void multiply_double(double* c, double a, double b) {
+    asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};" : "+d"(c[0]), "+d"(c[1]) : "d"(a), "d"(b));
+}
+
+// Inner products of 64 vectors with each other, in double precision: those of eight with the eight themselves and with later ones, of which
+// the rest is the mirror image. A lane holds the same numbers on both sides of a product. Grid: tiles, samples, inputs and gradients.
+extern "C" __global__ void __launch_bounds__(32 * GRAM_WARPS)
+    gram(const float* x, int positions_in, int channels, int x_along, int x_across, const float* g, const float* scales, int positions,
+         int filters, int g_along, int g_across, double* inputs, double* gradients) {
+    // Nine products of eight by eight at a time; there are 36.
+    __shared__ double parts[GRAM_WARPS][9 * 64];
+    Vectors vectors = vectors_of(x, positions_in, channels, x_along, x_across, g, scales, positions, filters, g_along, g_across, inputs,
+                                 gradients);
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, i0 = blockIdx.x * GRAM;
+    if (i0 >= vectors.count) return;
+    int eights = min(8, (vectors.count - i0 + 7) / 8);
+    double c[36][2] = {};
+    float next[8];
+    load_vectors<8>(next, vectors, i0, 4 * warp);
+    for (int k0 = 4 * warp; k0 < vectors.inner; k0 += 4 * GRAM_WARPS) {
+        double a[8];
+        to_double<8>(a, next, vectors, k0);
+        load_vectors<8>(next, vectors, i0, k0 + 4 * GRAM_WARPS);
 #pragma unroll
-            for (int n = 0; n < 4; ++n) b[n] = right[k * GRAM_PITCH + n0 + 8 * n];
+        for (int n = 0; n < 8; ++n)
+            if (n < eights)
 #pragma unroll
-            for (int m = 0; m < 4; ++m)
-#pragma unroll
-                for (int n = 0; n < 4; ++n)
-                    asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};"
-                        : "+d"(c[m][n][0]), "+d"(c[m][n][1])
-                        : "d"(a[m]), "d"(b[n]));
-        }
-        __syncthreads();
+                for (int m = 0; m <= n; ++m) multiply_double(c[n * (n + 1) / 2 + m], a[m], a[n]);
     }
 #pragma unroll
-    for (int m = 0; m < 4; ++m)
+    for (int nine = 0; nine < 4; ++nine) {
+        __syncthreads();
 #pragma unroll
-        for (int n = 0; n < 4; ++n)
+        for (int at = 0; at < 9; ++at) {
+            parts[warp][64 * at + lane] = c[9 * nine + at][0];
+            parts[warp][64 * at + 32 + lane] = c[9 * nine + at][1];
+        }
+        __syncthreads();
+        for (int at = threadIdx.x; at < 9 * 64; at += 32 * GRAM_WARPS) {
+            double sum = 0.0;
 #pragma unroll
-            for (int v = 0; v < 2; ++v) {
-                int i = i0 + m0 + 8 * m, j = j0 + (warp >> 1) * 32 + 8 * n + 2 * t + v;
-                if (i >= count || j >= count) continue;
-                out[(i64)i * count + j] = c[m][n][v];
-                if (row_tile != column_tile) out[(i64)j * count + i] = c[m][n][v];
-            }
+            for (int other = 0; other < GRAM_WARPS; ++other) sum += parts[other][at];
+            int product = 9 * nine + at / 64, n = 0;
+            while ((n + 1) * (n + 2) / 2 <= product) ++n;
+            int m = product - n * (n + 1) / 2, of = at & 31;
+            int i = i0 + 8 * m + (of >> 2), j = i0 + 8 * n + 2 * (of & 3) + (at >> 5 & 1);
+            if (i >= vectors.count || j >= vectors.count) continue;
+            vectors.out[(i64)i * vectors.count + j] = sum;
+            if (m != n) vectors.out[(i64)j * vectors.count + i] = sum;
+        }
+    }
+}
+
+// The same of 64 vectors with 64 later ones. Four warps compute a quarter each from the even steps of eight numbers, and four from the odd.
+// Grid: pairs of tiles, samples, inputs and gradients.
+extern "C" __global__ void __launch_bounds__(32 * GRAM_WARPS, 2)
+    gram_pairs(const float* x, int positions_in, int channels, int x_along, int x_across, const float* g, const float* scales,
+               int positions, int filters, int g_along, int g_across, double* inputs, double* gradients) {
+    __shared__ double parts[4][32 * 32];
+    Vectors vectors = vectors_of(x, positions_in, channels, x_along, x_across, g, scales, positions, filters, g_along, g_across, inputs,
+                                 gradients);
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, quarter = warp & 3, half = warp >> 2;
+    int later = 1, tile = blockIdx.x;
+    while (tile >= later) tile -= later++;
+    if (later * GRAM >= vectors.count) return;
+    int i0 = tile * GRAM + (quarter & 1) * 32, j0 = later * GRAM + (quarter >> 1) * 32;
+    double c[16][2] = {};
+    float next[2][8];
+    auto load = [&](int k0) {
+#pragma unroll
+        for (int step = 0; step < 2; ++step) {
+            load_vectors<4>(next[step], vectors, i0, k0 + 4 * step);
+            load_vectors<4>(next[step] + 4, vectors, j0, k0 + 4 * step);
+        }
+    };
+    load(8 * half);
+    for (int k0 = 8 * half; k0 < vectors.inner; k0 += 16) {
+        double a[2][8];
+#pragma unroll
+        for (int step = 0; step < 2; ++step) to_double<8>(a[step], next[step], vectors, k0 + 4 * step);
+        load(k0 + 16);
+#pragma unroll
+        for (int step = 0; step < 2; ++step)
+#pragma unroll
+            for (int at = 0; at < 16; ++at) multiply_double(c[at], a[step][at >> 2], a[step][4 + (at & 3)]);
+    }
+    if (half == 1)
+#pragma unroll
+        for (int at = 0; at < 16; ++at) {
+            parts[quarter][64 * at + lane] = c[at][0];
+            parts[quarter][64 * at + 32 + lane] = c[at][1];
+        }
+    __syncthreads();
+    if (half == 1) return;
+#pragma unroll
+    for (int at = 0; at < 16; ++at)
+#pragma unroll
+        for (int v = 0; v < 2; ++v) {
+            int i = i0 + 8 * (at >> 2) + (lane >> 2), j = j0 + 8 * (at & 3) + 2 * (lane & 3) + v;
+            if (i >= vectors.count || j >= vectors.count) continue;
+            double sum = c[at][v] + parts[quarter][64 * at + 32 * v + lane];
+            vectors.out[(i64)i * vectors.count + j] = sum;
+            vectors.out[(i64)j * vectors.count + i] = sum;
+        }
 }
 
 // An upper bound on the squared norm of sum over p of a_p g_p^T, from the inner products of all inputs and of all outputs' gradients:
 // one block per sample. `sources` says which input each tap of a position reads, [positions, taps], -1 in the padding; without it a position
 // reads the input of its number. With `inverses` filters are added less a mean, which is decided here, and times these. Dynamic shared
 // memory then: one double per input position and per position.
-KERNEL ghost_norm(const double* inputs, const double* gradients, const int* sources, int positions_in, int positions, int taps,
+extern "C" __global__ void __launch_bounds__(1024)
+    ghost_norm(const double* inputs, const double* gradients, const int* sources, int positions_in, int positions, int taps,
                   const float* x, const float* g, const float* inverses, int channels, int out, float* means, int mean_stride,
                   double gamma, double eta, double lost, double* partials, int partial_stride) {
     extern __shared__ __align__(16) double row_sums[];
@@ -205,6 +288,7 @@ KERNEL ghost_norm(const double* inputs, const double* gradients, const int* sour
         for (int q = lane; q <= p; q += 32) {
             double column = 0.0;
             if (sources) {
+#pragma unroll 3
                 for (int tap = 0; tap < taps; ++tap) {
                     int from = sources[p * taps + tap], to = sources[q * taps + tap];
                     if (from >= 0 && to >= 0) column += inputs[(i64)from * positions_in + to];
@@ -264,24 +348,49 @@ KERNEL ghost_norm(const double* inputs, const double* gradients, const int* sour
     if (threadIdx.x == 0) partials[(i64)blockIdx.x * partial_stride] = bounded(square, sizes, {gamma, eta, lost});
 }
 
-// Adds what all samples add of their written-down gradients, in their order; a sample whose factor is zero is passed by, whatever it holds.
+// Samples of a block, and those whose numbers a thread reads together.
+#define WRITTEN_SAMPLES 64
+#define WRITTEN_TOGETHER 4
+
+// Adds what all samples add of their written-down gradients; a sample whose factor is zero is passed by, whatever it holds.
 // blocks: start in the written-down gradient, len, start in the sum, parameter, and of a standardised filter where its mean and its
-// 1 / deviation lie (else -1).
+// 1 / deviation lie (else -1). Grid: blocks, shares of the samples (one share without clipping, whose samples join in their order).
 KERNEL sum_written(const float* d, i64 stride, const int* blocks, const float* factors, int entries, const float* means,
                    int mean_stride, const float* inverses, u32* sum, int samples, int whole) {
+    __shared__ float shares[WRITTEN_SAMPLES], taken[WRITTEN_SAMPLES];
     const int* block = blocks + 6 * blockIdx.x;
     const float *factor = factors + block[3], *mean = block[4] < 0 ? 0 : means + block[4];
     float inverse = block[5] < 0 ? 1.0f : inverses[block[5]];
-    for (int i = threadIdx.x; i < block[1]; i += blockDim.x) {
-        const float* value = d + block[0] + i;
-        u32 total = 0;
-#pragma unroll 8
-        for (int sample = 0; sample < samples; ++sample) {
-            float share = factor[(i64)sample * entries], from = mean ? mean[(i64)sample * mean_stride] : 0.0f;
-            float own = value[sample * stride];
-            if (share != 0.0f) total = added(total, own, from, __fmul_rn(share, inverse), whole);
+    int first = (int)((i64)samples * blockIdx.y / gridDim.y), end = (int)((i64)samples * (blockIdx.y + 1) / gridDim.y);
+    for (; first < end; first += WRITTEN_SAMPLES) {
+        int count = min(WRITTEN_SAMPLES, end - first);
+        __syncthreads();
+        for (int sample = threadIdx.x; sample < count; sample += blockDim.x) {
+            shares[sample] = __fmul_rn(factor[(i64)(first + sample) * entries], inverse);
+            taken[sample] = mean ? mean[(i64)(first + sample) * mean_stride] : 0.0f;
         }
-        join_sum(sum + block[2] + i, total, whole);
+        __syncthreads();
+        int width = together(block[0]);
+        for (int i = 4 * threadIdx.x; i < block[1]; i += 4 * blockDim.x) {
+            const float* row = d + block[0] + first * stride;
+            u32 total[4] = {};
+            for (int from = 0; from < count; from += WRITTEN_TOGETHER) {
+                Four own[WRITTEN_TOGETHER];
+#pragma unroll
+                for (int v = 0; v < WRITTEN_TOGETHER; ++v)
+                    own[v] = load_four(row + (from + v) * stride, i, from + v < count ? block[1] : 0, width);
+#pragma unroll
+                for (int v = 0; v < WRITTEN_TOGETHER; ++v) {
+                    float share = from + v < count ? shares[from + v] : 0.0f;
+                    if (share == 0.0f) continue;
+#pragma unroll
+                    for (int at = 0; at < 4; ++at) total[at] = added(total[at], own[v].of[at], taken[from + v], share, whole);
+                }
+            }
+#pragma unroll
+            for (int at = 0; at < 4; ++at)
+                if (i + at < block[1]) join_sum(sum + block[2] + i + at, total[at], whole);
+        }
     }
 }
 

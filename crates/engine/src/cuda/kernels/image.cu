@@ -15,6 +15,8 @@ struct Image {
 };
 
 #define IMAGE_THREADS 256
+// Steps of a sum of weight gradients that may be on their way while one is multiplied.
+#define MOST_AHEAD 3
 
 // Rows of a row-major matrix into [64][pitch]; zeros outside. `columns` is a multiple of four or copied one by one.
 __device__ __forceinline__ void copy_rows(float* target, int pitch, const float* matrix, int first, int rows, int start, int count,
@@ -56,19 +58,52 @@ __device__ __forceinline__ WeightTile weight_tile(const Image& image) {
     return tile;
 }
 
+// The copies of a stage are one group, be it empty.
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;"); }
+
+// Waits for the oldest of `ahead` groups.
+__device__ __forceinline__ void wait_for_copies(int ahead) {
+    if (ahead == 1) {
+        asm volatile("cp.async.wait_group 0;");
+    } else if (ahead == 2) {
+        asm volatile("cp.async.wait_group 1;");
+    } else {
+        asm volatile("cp.async.wait_group 2;");
+    }
+}
+
+// A warp's products of eight positions. left: this lane's first number of g; near, far: its two positions in the strip.
+template <int NF>
+__device__ __forceinline__ void multiply_step(float (*c)[NF][4], const float* left, int pitch, const char* near, const char* far,
+                                              const int* offset) {
+    float a[2][4], a_low[2][4];
+    load_left(a, a_low, left, pitch);
+#pragma unroll
+    for (int third = 0; third < NF; third += 3) {
+        float b[3][2];
+#pragma unroll
+        for (int n = 0; n < 3 && third + n < NF; ++n) {
+            b[n][0] = *(const float*)(near + offset[third + n]);
+            b[n][1] = *(const float*)(far + offset[third + n]);
+        }
+        multiply_columns<3>(c, third, a, a_low, b);
+    }
+}
+
 // Weight gradients d[o, (c, tap)] = sum over positions of g[o, p] x[c, p + tap], one after the other: `sums` of `each` steps of 32 positions
 // from step `begin` of an item on, step after step and item after item. `flush` takes each from c, which is zero before. The copies of a
-// step run on behind the end of a sum.
-// offsets: where each weight of a block reads in the strip. Dynamic shared memory: two stages of [64][PITCH] and the strip.
-template <int NF, typename Flush>
+// step run on behind the end of a sum; `fetch` adds its own to those of a stage, which are there when the sum is flushed.
+// offsets: where each weight of a block reads in the strip. `ahead` steps are on their way while one is multiplied. Dynamic shared memory:
+// `ahead` + 1 stages of [64][PITCH] and the strip.
+template <int NF, typename Fetch, typename Flush>
 __device__ __forceinline__ void weight_products(const float* g, const float* x, const Image& image, const WeightTile& tile,
-                                                const int* offsets, i64 item, int begin, int each, int sums, float (*c)[NF][4],
-                                                Flush flush) {
-    __shared__ int places[2][BK];
+                                                const int* offsets, i64 item, int begin, int each, int sums, int ahead,
+                                                float (*c)[NF][4], Fetch fetch, Flush flush) {
+    __shared__ int places[MOST_AHEAD + 1][BK];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
     int count = min(image.block, image.channels - tile.c0);
     int size = 64 * PITCH + image.block * image.plane;
-    for (int i = threadIdx.x; i < 2 * size; i += IMAGE_THREADS) stages[i] = 0.0f;
+    for (int i = threadIdx.x; i < (ahead + 1) * size; i += IMAGE_THREADS) stages[i] = 0.0f;
     // In bytes: a read is then one addition.
     int offset[NF];
 #pragma unroll
@@ -82,16 +117,17 @@ __device__ __forceinline__ void weight_products(const float* g, const float* x, 
     int row0 = lane / quads, quad0 = lane % quads, row_step = 32 / quads, quad_step = 32 % quads;
     int view = begin / chunks, p0 = begin % chunks * BK;
     __syncthreads();
-    auto load = [&](int step) {
-        float* left = stages + (step & 1) * size;
+    auto load = [&](int stage, int step) {
+        float* left = stages + stage * size;
         float* strip = left + 64 * PITCH + image.left;
+        fetch(stage, step);
         int y0 = p0 / image.out_width;
         i64 plane = ((item + view) * image.groups + tile.group);
         copy_rows(left, PITCH, g + plane * image.out * image.positions, tile.m0, image.out, p0, BK, image.positions);
         if (threadIdx.x < BK) {
             int p = p0 + threadIdx.x;
             int place = (p / image.out_width - y0) * image.stride_y * image.pitch + p % image.out_width * image.stride_x;
-            places[step & 1][threadIdx.x] = p < image.positions ? 4 * place : 0;
+            places[stage][threadIdx.x] = p < image.positions ? 4 * place : 0;
         }
         const float* pixels = x + (plane * image.channels + tile.c0) * image.height * image.width;
         int top = y0 * image.stride_y - image.padding_y;
@@ -119,36 +155,115 @@ __device__ __forceinline__ void weight_products(const float* g, const float* x, 
             p0 = 0;
             ++view;
         }
-        asm volatile("cp.async.commit_group;");
     };
-    load(begin);
+    int stage = 0, at = p0;
+    for (; stage < ahead; ++stage) {
+        if (begin + stage < end) load(stage, begin + stage);
+        commit_copies();
+    }
     int step = begin;
+    stage = 0;
     for (int sum = 0; sum < sums; ++sum) {
         for (int stop = step + each; step < stop; ++step) {
-            asm volatile("cp.async.wait_group 0;");
+            wait_for_copies(ahead);
             // Behind this barrier the step's values are there, and nobody reads those of the step before any more.
             __syncthreads();
-            if (step + 1 < end) load(step + 1);
-            const float* left = stages + (step & 1) * size;
+            if (step + ahead < end) load(stage == 0 ? ahead : stage - 1, step + ahead);
+            commit_copies();
+            const float* left = stages + stage * size;
             const char* strip = (const char*)(left + 64 * PITCH);
+            int depth = image.positions - at;
 #pragma unroll
             for (int k = 0; k < BK; k += 8) {
-                float a[2][4], a_low[2][4];
-                load_left(a, a_low, left + ((warp & 1) * 32 + row_of) * PITCH + k + t, PITCH);
-                const char *near = strip + places[step & 1][k + t], *far = strip + places[step & 1][k + t + 4];
+                if (k >= depth) break;
+                multiply_step<NF>(c, left + ((warp & 1) * 32 + row_of) * PITCH + k + t, PITCH, strip + places[stage][k + t],
+                                  strip + places[stage][k + t + 4], offset);
+            }
+            at = depth > BK ? at + BK : 0;
+            stage = stage == ahead ? 0 : stage + 1;
+        }
+        flush(stage == 0 ? ahead : stage - 1);
+    }
+}
+
+// The same where a step is a whole image of at most 64 positions, and a sum is one step: what is copied where is the same for every item,
+// and listed once. Dynamic shared memory: the list, then `ahead` + 1 stages of [64][WHOLE_PITCH] and the strip.
+#define WHOLE_POSITIONS 64
+#define WHOLE_PITCH (WHOLE_POSITIONS + 4)
+
+template <int NF, typename Fetch, typename Flush>
+__device__ __forceinline__ void whole_products(const float* g, const float* x, const Image& image, const WeightTile& tile,
+                                               const int* offsets, i64 item, int sums, int ahead, float (*c)[NF][4], Fetch fetch,
+                                               Flush flush) {
+    __shared__ int places[WHOLE_POSITIONS];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row_of = lane >> 2, t = lane & 3;
+    int pixels = image.height * image.width, size = 64 * WHOLE_PITCH + image.block * image.plane;
+    int x_width = image.width % 4 == 0 ? 4 : 1, g_width = image.positions % 4 == 0 ? 4 : 1;
+    int x_quads = image.width / x_width, g_quads = image.positions / g_width;
+    int x_copies = min(image.block, image.channels - tile.c0) * image.height * x_quads, g_copies = min(64, image.out - tile.m0) * g_quads;
+    // Where from, in 16 bits, and where to, in as many.
+    u32* list = (u32*)stages;
+    float* first = stages + (image.block * image.height * x_quads + 64 * g_quads + 3) / 4 * 4;
+    for (int i = threadIdx.x; i < (ahead + 1) * size; i += IMAGE_THREADS) first[i] = 0.0f;
+    for (int i = threadIdx.x; i < x_copies; i += IMAGE_THREADS) {
+        int quad = i % x_quads, row = i / x_quads % image.height, channel = i / x_quads / image.height;
+        bool valid = row + image.padding_y < image.rows;
+        int to = 64 * WHOLE_PITCH + channel * image.plane + (row + image.padding_y) * image.pitch + image.left + quad * x_width;
+        list[i] = valid ? (u32)to << 16 | (channel * pixels + row * image.width + quad * x_width) : ~0u;
+    }
+    for (int i = threadIdx.x; i < g_copies; i += IMAGE_THREADS) {
+        int filter = i / g_quads, p = i % g_quads * g_width;
+        list[x_copies + i] = (u32)(filter * WHOLE_PITCH + p) << 16 | (filter * image.positions + p);
+    }
+    for (int p = threadIdx.x; p < WHOLE_POSITIONS; p += IMAGE_THREADS) {
+        int place = p / image.out_width * image.stride_y * image.pitch + p % image.out_width * image.stride_x;
+        places[p] = p < image.positions ? 4 * place : 0;
+    }
+    int offset[NF];
 #pragma unroll
-                for (int third = 0; third < NF; third += 3) {
-                    float b[3][2];
-#pragma unroll
-                    for (int n = 0; n < 3 && third + n < NF; ++n) {
-                        b[n][0] = *(const float*)(near + offset[third + n]);
-                        b[n][1] = *(const float*)(far + offset[third + n]);
-                    }
-                    multiply_columns<3>(c, third, a, a_low, b);
-                }
+    for (int n = 0; n < NF; ++n) {
+        int weight = (warp >> 1) * 8 * NF + 8 * n + row_of;
+        offset[n] = weight < tile.weights ? 4 * offsets[weight] : 0;
+    }
+    __syncthreads();
+    auto load = [&](int stage, int sum) {
+        float* to = first + stage * size;
+        fetch(stage, sum);
+        const float* from = x + ((item + sum) * image.channels + tile.c0) * pixels;
+        for (int i = threadIdx.x; i < x_copies; i += IMAGE_THREADS) {
+            u32 copy = list[i];
+            if (copy == ~0u) continue;
+            if (x_width == 4) {
+                async_copy_16(to + (copy >> 16), from + (copy & 0xffffu), true);
+            } else {
+                async_copy_4(to + (copy >> 16), from + (copy & 0xffffu), true);
             }
         }
-        flush(sum);
+        from = g + ((item + sum) * image.out + tile.m0) * image.positions;
+        for (int i = x_copies + threadIdx.x; i < x_copies + g_copies; i += IMAGE_THREADS) {
+            u32 copy = list[i];
+            if (g_width == 4) {
+                async_copy_16(to + (copy >> 16), from + (copy & 0xffffu), true);
+            } else {
+                async_copy_4(to + (copy >> 16), from + (copy & 0xffffu), true);
+            }
+        }
+    };
+    for (int sum = 0; sum < ahead; ++sum) {
+        if (sum < sums) load(sum, sum);
+        commit_copies();
+    }
+    for (int sum = 0, stage = 0; sum < sums; ++sum, stage = stage == ahead ? 0 : stage + 1) {
+        wait_for_copies(ahead);
+        // Behind this barrier the sum's values are there, and nobody reads those of the sum before any more.
+        __syncthreads();
+        if (sum + ahead < sums) load(stage == 0 ? ahead : stage - 1, sum + ahead);
+        commit_copies();
+        const float* left = first + stage * size + ((warp & 1) * 32 + row_of) * WHOLE_PITCH + t;
+        const char* strip = (const char*)(first + stage * size + 64 * WHOLE_PITCH);
+        for (int k = 0; k < image.positions; k += 8)
+            multiply_step<NF>(c, left + k, WHOLE_PITCH, strip + places[k + t], strip + places[k + t + 4], offset);
+        flush(stage);
     }
 }
 
@@ -161,8 +276,10 @@ __device__ __forceinline__ void image_weight_gradient_of(const float* g, const f
     int total = last - first, part = blockIdx.z % parts;
     int begin = first + (int)((i64)total * part / parts), end = first + (int)((i64)total * (part + 1) / parts);
     float c[2][NF][4] = {};
+    auto fetch = [](int, int) {};
     auto flush = [](int) {};
-    weight_products<NF>(g, x, image, tile, offsets, (i64)(blockIdx.z / parts) * views, begin, end - begin, 1, c, flush);
+    weight_products<NF>(g, x, image, tile, offsets, (i64)(blockIdx.z / parts) * views, begin, end - begin, 1, 1, c, fetch,
+                        flush);
     int inner = image.channels * image.taps;
     d += (i64)blockIdx.z * stride + (i64)tile.group * image.out * inner + tile.c0 * image.taps;
     bool pairs = inner % 2 == 0 && tile.c0 * image.taps % 2 == 0 && stride % 2 == 0 && tile.weights % 2 == 0;
@@ -188,36 +305,54 @@ __device__ __forceinline__ void image_weight_gradient_of(const float* g, const f
 // Adds what all samples of one view add of a weight gradient that is never written down. The accumulators hold one sample at a time; what it
 // adds is made of them and joins the whole numbers in registers. Grid: blocks of channels, tiles of filters, shares of the samples (one
 // share without clipping). factors, means: those of the parameter; inverses: of its filters, where they are standardised.
-template <int NF>
+template <int NF, bool WHOLE>
 __device__ __forceinline__ void image_weight_sum_of(const float* g, const float* x, const Image& image, const int* offsets,
                                                     const float* factors, int entries, const float* means, int mean_stride,
-                                                    const float* inverses, u32* sum, int samples, int whole) {
+                                                    const float* inverses, u32* sum, int samples, int whole, int ahead) {
     WeightTile tile = weight_tile<NF>(image);
     int first = (int)((i64)samples * blockIdx.z / gridDim.z), count = (int)((i64)samples * (blockIdx.z + 1) / gridDim.z) - first;
     if (count == 0) return;
-    float c[2][NF][4] = {};
+    __shared__ float factor_of[MOST_AHEAD + 1], mean_of[MOST_AHEAD + 1][64];
+    float c[2][NF][4] = {}, inverse[4];
     u32 total[2][NF][4] = {};
-    auto flush = [&](int index) {
-        i64 sample = first + index;
-        float factor = factors[sample * entries];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            int row = tile.row + 8 * i;
-            float own = factor, mean = 0.0f;
-            if (inverses && row < image.out) {
-                own = __fmul_rn(factor, inverses[row]);
-                mean = means[sample * mean_stride + row];
-            }
-#pragma unroll
-            for (int n = 0; n < NF; ++n)
-#pragma unroll
-                for (int j = 2 * (i & 1); j < 2 * (i & 1) + 2; ++j) {
-                    if (factor != 0.0f) total[i >> 1][n][j] = added(total[i >> 1][n][j], c[i >> 1][n][j], mean, own, whole);
-                    c[i >> 1][n][j] = 0.0f;
-                }
+    for (int i = 0; i < 4; ++i) inverse[i] = inverses && tile.row + 8 * i < image.out ? inverses[tile.row + 8 * i] : 1.0f;
+    int each = WHOLE ? 1 : (image.positions + BK - 1) / BK;
+    auto fetch = [&](int stage, int step) {
+        i64 sample = first + step / each;
+        if (threadIdx.x == 0) async_copy_4(&factor_of[stage], factors + sample * entries, true);
+        if (inverses && threadIdx.x < 64) {
+            bool valid = tile.m0 + threadIdx.x < image.out;
+            async_copy_4(&mean_of[stage][threadIdx.x], means + sample * mean_stride + (valid ? tile.m0 + threadIdx.x : 0), valid);
         }
     };
-    weight_products<NF>(g, x, image, tile, offsets, first, 0, (image.positions + BK - 1) / BK, count, c, flush);
+    auto flush = [&](int stage) {
+        float factor = factor_of[stage];
+        auto add = [&](int whole, bool centred) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                float own = __fmul_rn(factor, inverse[i]), mean = centred ? mean_of[stage][tile.row - tile.m0 + 8 * i] : 0.0f;
+#pragma unroll
+                for (int n = 0; n < NF; ++n)
+#pragma unroll
+                    for (int j = 2 * (i & 1); j < 2 * (i & 1) + 2; ++j)
+                        total[i >> 1][n][j] = added(total[i >> 1][n][j], c[i >> 1][n][j], mean, own, whole);
+            }
+        };
+        // A sample whose factor is zero is passed by, whatever it holds.
+        if (factor != 0.0f && whole && inverses) add(1, true);
+        if (factor != 0.0f && whole && !inverses) add(1, false);
+        if (factor != 0.0f && !whole) add(0, false);
+#pragma unroll
+        for (int n = 0; n < NF; ++n)
+#pragma unroll
+            for (int j = 0; j < 8; ++j) c[j >> 2][n][j & 3] = 0.0f;
+    };
+    if (WHOLE) {
+        whole_products<NF>(g, x, image, tile, offsets, first, count, ahead, c, fetch, flush);
+    } else {
+        weight_products<NF>(g, x, image, tile, offsets, first, 0, each, count, ahead, c, fetch, flush);
+    }
     int inner = image.channels * image.taps;
     sum += tile.c0 * image.taps;
 #pragma unroll
@@ -234,18 +369,23 @@ __device__ __forceinline__ void image_weight_sum_of(const float* g, const float*
     }
 }
 
+#define IMAGE_WEIGHT_SUM(NAME, NF, WHOLE)                                                                                          \
+    extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 1)                                                                 \
+        NAME(const float* g, const float* x, const __grid_constant__ Image image, const int* offsets, const float* factors,        \
+             int entries, const float* means, int mean_stride, const float* inverses, u32* sum, int samples, int whole,            \
+             int ahead) {                                                                                                          \
+        image_weight_sum_of<NF, WHOLE>(g, x, image, offsets, factors, entries, means, mean_stride, inverses, sum, samples, whole,  \
+                                       ahead);                                                                                     \
+    }
+
 #define IMAGE_WEIGHTS(NF)                                                                                                          \
     extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)                                                                 \
         image_weight_gradient_##NF(const float* g, const float* x, float* d, const __grid_constant__ Image image,                  \
                                    const int* offsets, i64 stride, int views, int parts, int first, int last) {                    \
         image_weight_gradient_of<NF>(g, x, d, image, offsets, stride, views, parts, first, last);                                  \
     }                                                                                                                              \
-    extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 1)                                                                 \
-        image_weight_sum_##NF(const float* g, const float* x, const __grid_constant__ Image image, const int* offsets,             \
-                              const float* factors, int entries, const float* means, int mean_stride, const float* inverses,       \
-                              u32* sum, int samples, int whole) {                                                                  \
-        image_weight_sum_of<NF>(g, x, image, offsets, factors, entries, means, mean_stride, inverses, sum, samples, whole);        \
-    }
+    IMAGE_WEIGHT_SUM(image_weight_sum_##NF, NF, false)                                                                             \
+    IMAGE_WEIGHT_SUM(whole_weight_sum_##NF, NF, true)
 
 IMAGE_WEIGHTS(1)
 IMAGE_WEIGHTS(5)
