@@ -84,7 +84,7 @@ fn main() {
         let positions: usize = graph.output_shape()[1..].iter().product();
         let classes: Vec<u32> = (0..(batch * positions) as u32).map(|i| i % 10).collect();
         let batch_of = Batch::new(&inputs, Targets::Classes(&classes));
-        let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout(), batch)
+        let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout())
             .expect("a bound for so many");
         let (mut times, mut gradient, mut around) = (Vec::new(), Vec::new(), 0.0);
         let len = executor.layout().len();

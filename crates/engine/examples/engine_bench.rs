@@ -135,8 +135,7 @@ fn main() {
         let positions: usize = graph.output_shape()[1..].iter().product();
         let classes: Vec<u32> = (0..(batch * positions) as u32).map(|i| i % 10).collect();
         let layout = Layout::new(&graph);
-        let rule =
-            |clipping| ClippingRule::new(&clipping, &layout, batch.max(WARM)).expect("a rule that fits");
+        let rule = |clipping| ClippingRule::new(&clipping, &layout).expect("a rule that fits");
         let mut step = |samples: usize, rule: &ClippingRule| {
             let (began, cpu) = (Instant::now(), cpu_seconds());
             let mut sum = executor.gradient_sum_in(std::mem::take(&mut gradient));

@@ -83,31 +83,38 @@ impl Clipping {
 /// A clipping rule checked against a model, with the whole numbers in which its clipped gradients are added up.
 ///
 /// A sample adds `round(f g / u)` to the sum, coordinate by coordinate: whole multiples of a unit `u`, a power of two that follows from the
-/// rule and from how many samples a sum may hold. Whole numbers add up without rounding, so a sum is the same in every order, on every
-/// machine, however the batch is cut, and what one sample adds to it depends on that sample alone. There is no rounding of the sum to
-/// account for.
+/// bound alone. Whole numbers add up without rounding, so a sum is the same in every order, on every machine, however the batch is cut,
+/// and what one sample adds to it depends on that sample alone. There is no rounding of the sum to account for.
 ///
 /// # Guarantee
 /// With `N` an upper bound on the norm of the `d` numbers that an executor holds for a sample, `f` is the largest single-precision number
 /// for which `f N + u sqrt(d) / 2 <= C`: rounding to whole units moves each coordinate by half a unit at most, so what is added has a norm
-/// of at most `C`. Where weights are standardised, the sum passes a projection afterwards and is rounded once more; rounding
-/// moves two sums apart by a unit a coordinate at most, and that is taken off `C` too.
-/// No sum of at most `capacity` samples overflows: each of their coordinates is at most `C / u < 2^(k + 1)` units, and
-/// `capacity 2^(k + 1) < 2^31`.
+/// of at most `C`. Where weights are standardised, the sum passes a projection afterwards; what that rounds is taken off `C` too, see
+/// `PROJECTED`.
+///
+/// No sum overflows. A coordinate of what a sample adds is a whole number of at most `C / u < 2^21`, so at most `2^21 - 1`; [`HELD`] of them
+/// make less than 2^31, and are carried over into whole numbers of 64 bits before there are more. Those hold [`CAPACITY`] samples: with
+/// [`FRACTION`] digits behind the point, less than 2^53, which double precision holds exactly as well.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClippingRule {
     clipping: Clipping,
     /// `u`; `None` where nothing is clipped and plain numbers are added up.
     unit: Option<f64>,
-    capacity: usize,
     /// The part of the rule that bounds each trainable parameter, in order.
     parts: Vec<usize>,
     /// What is left of each part's bound for `f N`, in units.
     limits: Vec<f64>,
 }
 
-/// Clip norms are at least this many units: what rounding to whole units moves a gradient by is then far below what noise does.
+/// `2^FINEST <= C / u < 2^(FINEST + 1)`. Executors round a coordinate in single precision, which holds whole numbers of 22 bits beside the
+/// digits that rounding takes.
 const FINEST: i32 = 20;
+/// Samples that a sum in whole numbers of 32 bits holds.
+pub(crate) const HELD: usize = 1 << (30 - FINEST);
+/// Binary digits behind the point that a sum is given before its filters are projected, so that rounding the result costs next to nothing.
+pub(crate) const FRACTION: u32 = 6;
+/// Samples that a sum holds, whatever it is for.
+const CAPACITY: usize = 1 << (53 - FRACTION as i32 - FINEST - 1);
 /// Share by which every limit is lowered for what is rounded in single precision on the way from a norm to a whole number: the factor of a
 /// filter, and a gradient less its mean, 2^-24 each.
 const SLACK: f64 = 1.0 / (1u64 << 22) as f64;
@@ -116,13 +123,21 @@ const SLACK: f64 = 1.0 / (1u64 << 22) as f64;
 /// of, so that none of their sums reaches what single precision can hold.
 const LARGEST: f64 = 1e30;
 
+/// What a projection of two sums may move them apart by, for each weight of a filter, as a share of the bound of a sample.
+///
+/// A filter's sum `d` of `n` weights becomes `d - w (w . d) / n` in double precision, of roundoff `2^-53`, where the mean square of `w` is one
+/// at the most: exactly computed, no two are farther apart afterwards. A product, `n` additions and a division err by `n + 2` roundoffs of
+/// `|w| |d| / n`, which moves the result by as many of `|d|`; the last product and the difference by one each. All filters together err by
+/// no more than the longest times the norm of the sum, which is at most [`CAPACITY`] bounds; and two sums err.
+const PROJECTED: f64 = 2.0 * CAPACITY as f64 / (1u64 << 53) as f64;
+
 impl ClippingRule {
-    /// Checks that a rule fits a model. A sum will hold `capacity` samples at the most.
+    /// Checks that a rule fits a model.
     ///
     /// # Errors
-    /// A bound that is not positive, groups that do not fit the parameters, or so many parameters and samples that whole numbers of 32
-    /// bits leave nothing of a bound.
-    pub fn new(clipping: &Clipping, layout: &Layout, capacity: usize) -> Result<Self, EngineError> {
+    /// A bound that is not positive, groups that do not fit the parameters, or a group whose bound is so small beside the others' that
+    /// units of the whole leave less than half of it.
+    pub fn new(clipping: &Clipping, layout: &Layout) -> Result<Self, EngineError> {
         clipping.check(layout)?;
         let entries = layout.entries();
         let parts: Vec<usize> = match clipping {
@@ -130,16 +145,10 @@ impl ClippingRule {
             Clipping::PerLayer { .. } => entries.iter().map(|entry| entry.layer).collect(),
             Clipping::PerGroup { groups, .. } => groups.clone(),
         };
-        let (clipping, capacity) = (clipping.clone(), capacity.max(1));
+        let clipping = clipping.clone();
         let bounds = match &clipping {
             Clipping::Off => {
-                return Ok(Self {
-                    clipping,
-                    unit: None,
-                    capacity: usize::MAX,
-                    parts,
-                    limits: vec![f64::INFINITY],
-                });
+                return Ok(Self { clipping, unit: None, parts, limits: vec![f64::INFINITY] });
             }
             Clipping::Flat { max_norm } | Clipping::Automatic { max_norm, .. } => vec![*max_norm],
             Clipping::PerLayer { max_norm } => {
@@ -147,27 +156,27 @@ impl ClippingRule {
             }
             Clipping::PerGroup { max_norms, .. } => max_norms.clone(),
         };
-        // 2^k <= C / u < 2^(k + 1), and capacity 2^(k + 1) < 2^31.
-        let held = (usize::BITS - capacity.leading_zeros()) as i32;
-        let fine = (30 - held).min(FINEST);
-        let unit = 2f64.powi(exponent(clipping.sensitivity()) - fine);
+        let unit = 2f64.powi(exponent(clipping.sensitivity()) - FINEST);
+        // Half a unit a coordinate, and behind a projection twice half of a fraction of one.
+        let finest = 1.0 / f64::from(1 << FRACTION);
+        let square = |standardised: bool| if standardised { (0.5 + finest).powi(2) } else { 0.25 };
         let mut limits = Vec::with_capacity(bounds.len());
         for (part, bound) in bounds.iter().enumerate() {
-            let own = entries.iter().zip(&parts).filter(|(_, own)| **own == part);
-            // Half a unit a coordinate, and a whole one more behind a projection.
-            let square = |standardised: bool| if standardised { 1.5f64.powi(2) } else { 0.5f64.powi(2) };
+            let own = || entries.iter().zip(&parts).filter(|(_, own)| **own == part).map(|(entry, _)| entry);
             let moved =
-                own.map(|(entry, _)| square(entry.standardised) * entry.range.len() as f64).sum::<f64>();
-            let limit = bound / unit * (1.0 - SLACK) - moved.sqrt();
+                own().map(|entry| square(entry.standardised()) * entry.range.len() as f64).sum::<f64>();
+            let longest = own().filter_map(|entry| entry.filter).max();
+            let projected = longest.map_or(0.0, |weights| PROJECTED * (weights + 8) as f64);
+            let limit = bound / unit * (1.0 - SLACK - projected) - moved.sqrt();
             if limit <= 0.5 * bound / unit {
                 return Err(EngineError::Clipping(format!(
-                    "sums of {capacity} samples and {} parameters leave too little of a bound of {bound}",
-                    layout.len()
+                    "rounding to {unit:e} in {} parameters leaves too little of a bound of {bound}",
+                    own().map(|entry| entry.range.len()).sum::<usize>()
                 )));
             }
             limits.push(limit);
         }
-        Ok(Self { clipping, unit: Some(unit), capacity, parts, limits })
+        Ok(Self { clipping, unit: Some(unit), parts, limits })
     }
 
     /// The rule as it was given.
@@ -185,7 +194,7 @@ impl ClippingRule {
         self.clipping.sensitivity()
     }
 
-    /// The share of a bound that is taken off it for rounding to whole units: more where a sum holds many samples of many parameters.
+    /// The share of a bound that is taken off it for rounding to whole units: more where there are many parameters.
     pub fn taken_off(&self) -> f64 {
         let Some(unit) = self.unit else { return 0.0 };
         let bounds = match &self.clipping {
@@ -196,9 +205,9 @@ impl ClippingRule {
         off.fold(0.0, f64::max)
     }
 
-    /// Samples that a sum may hold.
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity
+    /// Samples that a sum may hold: more than there are in any batch.
+    pub fn capacity(&self) -> usize {
+        if self.unit.is_some() { CAPACITY } else { usize::MAX }
     }
 
     /// The factor of each trainable parameter, in units, from upper bounds on the squared norms of a sample's gradient. A gradient that is
@@ -257,27 +266,47 @@ mod tests {
     use dapple_graph::zoo;
 
     #[test]
-    fn little_is_taken_off_a_bound_and_sums_do_not_overflow() {
+    fn little_is_taken_off_a_bound() {
         let small = Layout::new(&zoo::small_cnn(&[1, 28, 28], 10).unwrap());
         let wide = Layout::new(&zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap());
-        for (layout, capacity, most) in [(&small, 300, 3e-4), (&wide, 300, 3e-3), (&wide, 6756, 0.02)] {
-            for clipping in [
-                Clipping::Flat { max_norm: 0.7 },
-                Clipping::PerLayer { max_norm: 3.0 },
-                Clipping::Automatic { max_norm: 1e-6, stability: 0.01 },
-            ] {
-                let rule = ClippingRule::new(&clipping, layout, capacity).unwrap();
-                let unit = rule.unit().unwrap();
-                assert_eq!(unit.to_bits() << 12, 0, "a power of two");
-                assert!(capacity as f64 * rule.sensitivity() / unit < 2f64.powi(31));
-                // Layers have less of the bound each, and as much to round.
-                let most = if matches!(clipping, Clipping::PerLayer { .. }) { 8.0 * most } else { most };
-                assert!(rule.taken_off() > 0.0 && rule.taken_off() < most, "{}", rule.taken_off());
+        for (layout, most) in [(&small, 1e-4), (&wide, 1e-3)] {
+            // A power of two has the fewest units.
+            for max_norm in [1.0, 0.7, 3.0, 1e-6] {
+                for clipping in [
+                    Clipping::Flat { max_norm },
+                    Clipping::PerLayer { max_norm },
+                    Clipping::Automatic { max_norm, stability: 0.01 },
+                ] {
+                    let rule = ClippingRule::new(&clipping, layout).unwrap();
+                    let unit = rule.unit().unwrap();
+                    assert_eq!(unit.to_bits() << 12, 0, "a power of two");
+                    // Layers have less of the bound each, and as much to round.
+                    let most = if matches!(clipping, Clipping::PerLayer { .. }) { 8.0 * most } else { most };
+                    assert!(rule.taken_off() > 0.0 && rule.taken_off() < most, "{}", rule.taken_off());
+                }
             }
         }
-        assert_eq!(ClippingRule::new(&Clipping::Off, &small, 300).unwrap().taken_off(), 0.0);
-        let too_many = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, &wide, 1 << 24);
-        assert!(matches!(too_many, Err(EngineError::Clipping(_))));
+        let off = ClippingRule::new(&Clipping::Off, &small).unwrap();
+        assert_eq!((off.taken_off(), off.capacity()), (0.0, usize::MAX));
+        // A group with a billionth of the whole has less than a unit.
+        let groups: Vec<usize> = (0..small.entries().len()).map(|index| usize::from(index > 0)).collect();
+        let uneven = Clipping::PerGroup { groups, max_norms: vec![1e-9, 1.0] };
+        assert!(matches!(ClippingRule::new(&uneven, &small), Err(EngineError::Clipping(_))));
+    }
+
+    /// Counted in wider numbers, for the largest count of a coordinate and the largest of every sum.
+    #[test]
+    fn no_sum_overflows() {
+        let layout = Layout::new(&zoo::small_cnn(&[1, 28, 28], 10).unwrap());
+        for max_norm in [1.0, 0.7, 1.0f64.next_down(), 1e-20f64.next_up(), 3e7] {
+            let rule = ClippingRule::new(&Clipping::Flat { max_norm }, &layout).unwrap();
+            let largest = (max_norm / rule.unit().unwrap()).floor() as i128;
+            // What single precision rounds to a whole number by adding 1.5 2^23.
+            assert!(largest < 1 << 22, "{largest}");
+            assert!(largest * HELD as i128 <= i128::from(i32::MAX), "{largest}");
+            assert!((largest * rule.capacity() as i128) << FRACTION <= 1 << 53, "{largest}");
+            assert!(rule.capacity() >= (1 << 24) + 40 * (1 << 12) + 100);
+        }
     }
 
     /// A factor never lets a gradient of the given norms exceed its bound, and uses it up to what is taken off.
@@ -285,7 +314,7 @@ mod tests {
     fn factors_fill_the_bound() {
         let layout = Layout::new(&zoo::small_cnn(&[1, 28, 28], 10).unwrap());
         let entries = layout.entries().len();
-        let rule = ClippingRule::new(&Clipping::Flat { max_norm: 0.7 }, &layout, 300).unwrap();
+        let rule = ClippingRule::new(&Clipping::Flat { max_norm: 0.7 }, &layout).unwrap();
         let unit = rule.unit().unwrap();
         for norm in [1e-30, 1e-3, 0.69, 0.7, 1.0, 1e10, 9e29] {
             let mut squared = vec![0.0; entries];

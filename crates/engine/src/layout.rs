@@ -15,8 +15,15 @@ pub struct Entry {
     pub range: Range<usize>,
     /// The layer it belongs to: parameters that share the name up to the last dot.
     pub layer: usize,
+    /// Weights of each of its filters, where those are standardised before they are used.
+    pub filter: Option<usize>,
+}
+
+impl Entry {
     /// Whether it is standardised before it is used.
-    pub standardised: bool,
+    pub fn standardised(&self) -> bool {
+        self.filter.is_some()
+    }
 }
 
 /// The trainable parameters of a graph, one after the other in the graph's order.
@@ -57,7 +64,7 @@ impl Layout {
                     name: parameter.name.clone(),
                     range,
                     layer: layout.layers - 1,
-                    standardised: standardised(id),
+                    filter: standardised(id).then(|| parameter.len() / parameter.shape[0].max(1)),
                 });
             }
         }
@@ -72,6 +79,11 @@ impl Layout {
     /// Position of a parameter among the trainable ones; `None` if it is frozen.
     pub fn position(&self, id: ParameterId) -> Option<usize> {
         self.positions[id.index()]
+    }
+
+    /// Whether any parameter is standardised before it is used.
+    pub fn standardised(&self) -> bool {
+        self.entries.iter().any(Entry::standardised)
     }
 
     /// Number of layers.

@@ -7,8 +7,7 @@
 //! let graph = zoo::small_cnn(&[1, 28, 28], 10)?;
 //! let parameters = Parameters::init(&graph, 1);
 //! let mut executor = CpuExecutor::new(&graph, Options::default())?;
-//! // A sum of at most a hundred clipped gradients.
-//! let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout(), 100)?;
+//! let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout())?;
 //! let mut sum = executor.gradient_sum();
 //!
 //! let inputs = vec![0.5; 2 * 28 * 28];

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Data, cancelling_views, flat_linear, layers, parameters, specimens, stripes};
-use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Options, StepStats, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, StepStats, Targets};
 use dapple_graph::{Graph, GraphBuilder, Init, Loss, Op, Parameters, zoo};
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn clipped(
     clipping: &Clipping,
 ) -> (Vec<f32>, StepStats) {
     let mut executor = CpuExecutor::new(graph, Options { threads: 2, ..Options::default() }).unwrap();
-    let rule = ClippingRule::new(clipping, executor.layout(), 1000).unwrap();
+    let rule = ClippingRule::new(clipping, executor.layout()).unwrap();
     let mut sum = executor.gradient_sum();
     let mut loaded = executor.load(values).unwrap();
     let stats = loaded.clipped_sum(batch, &rule, &mut sum).unwrap();
@@ -111,7 +111,7 @@ fn a_sample_adds_the_same_bits_in_any_company() {
             let values = parameters(&graph);
             let mut executor =
                 CpuExecutor::new(&graph, Options { threads: 2, ..Options::default() }).unwrap();
-            let rule = ClippingRule::new(&clipping, executor.layout(), 1000).unwrap();
+            let rule = ClippingRule::new(&clipping, executor.layout()).unwrap();
             let mut of = |parts: &[(usize, usize)]| {
                 let mut sum = executor.gradient_sum();
                 let mut loaded = executor.load(&values).unwrap();
@@ -126,13 +126,80 @@ fn a_sample_adds_the_same_bits_in_any_company() {
             let (all, others) = (of(&[(0, 7)]), of(&[(0, 6)]));
             let moved = of(&[(6, 7), (3, 6), (0, 3)]);
             // A projection of the whole sum follows where weights are standardised.
-            let whole = !executor.layout().entries().iter().any(|entry| entry.standardised);
+            let whole = !executor.layout().standardised();
             assert_eq!(all, moved, "{name}, {views} views");
             if whole {
                 for ((all, others), alone) in all.iter().zip(&others).zip(&alone) {
                     assert_eq!(all - others, *alone, "{name}, {views} views");
                 }
             }
+        }
+    }
+}
+
+/// More samples than whole numbers of 32 bits hold: all at once, cut otherwise and on other threads they make the same sum, which is that of
+/// what small parts of them add, each alone where that does not take too long.
+#[test]
+fn many_samples_add_up_to_what_each_adds() {
+    let mut graphs: Vec<(&str, Graph, usize)> =
+        specimens().into_iter().take(5).map(|(name, graph)| (name, graph, 1)).collect();
+    graphs.push(("deferred", layers(None, true, 3, Op::Tanh), 1));
+    // A layer whose gradients stay pending for a while.
+    graphs.push(("vast", flat_linear(1040, 1040), 500));
+    // A bound that every gradient exceeds, so that counts are as large as they get.
+    let clipping = Clipping::Flat { max_norm: 1e-4 };
+    for (name, graph, part) in graphs {
+        let samples = 1500;
+        let data = Data::new(&graph, samples, 1);
+        let (values, size) = (parameters(&graph), data.inputs.len() / samples);
+        let of = |parts: &[(usize, usize)], options: Options| -> Vec<i64> {
+            let mut executor = CpuExecutor::new(&graph, options).unwrap();
+            let rule = ClippingRule::new(&clipping, executor.layout()).unwrap();
+            let mut sum = executor.gradient_sum();
+            let mut loaded = executor.load(&values).unwrap();
+            for &(first, end) in parts {
+                loaded.clipped_sum(&data.part(first..end, size), &rule, &mut sum).unwrap();
+            }
+            loaded.total(sum).unwrap().counts().unwrap().0.collect()
+        };
+        let one = Options { threads: 1, ..Options::default() };
+        let whole = of(&[(0, samples)], one);
+        assert_eq!(of(&[(1023, samples), (1000, 1023), (0, 1000)], one), whole, "{name}");
+        assert_eq!(of(&[(0, samples)], Options { threads: 2, group: 700, ..one }), whole, "{name}");
+        if Layout::new(&graph).standardised() {
+            continue;
+        }
+        let mut executor = CpuExecutor::new(&graph, one).unwrap();
+        let rule = ClippingRule::new(&clipping, executor.layout()).unwrap();
+        let mut want = vec![0i128; whole.len()];
+        for first in (0..samples).step_by(part) {
+            let mut sum = executor.gradient_sum();
+            let mut loaded = executor.load(&values).unwrap();
+            loaded.clipped_sum(&data.part(first..first + part, size), &rule, &mut sum).unwrap();
+            let alone = loaded.total(sum).unwrap();
+            want.iter_mut().zip(alone.counts().unwrap().0).for_each(|(want, own)| *want += i128::from(own));
+        }
+        assert!(want.iter().zip(&whole).all(|(want, whole)| *want == i128::from(*whole)), "{name}");
+    }
+}
+
+/// The same sample as often as one sum in 32 bits holds it, and beyond, with its whole bound in one coordinate.
+#[test]
+fn samples_of_one_mind_do_not_overflow() {
+    let mut builder = GraphBuilder::new(&[1]);
+    let input = builder.input();
+    let output = builder.linear("head", input, 1, Init::Constant(0.0), Init::Constant(0.0)).unwrap();
+    let graph = builder.finish(output, Loss::SquaredError).unwrap();
+    // The largest number of units, just below a power of two.
+    let clipping = Clipping::Flat { max_norm: 1.0f64.next_down() };
+    for sign in [1.0, -1.0] {
+        for samples in [1, 1024, 1025, 5000] {
+            let (inputs, targets) = (vec![1e6; samples], vec![sign * 1e6; samples]);
+            let batch = Batch::new(&inputs, Targets::Values(&targets));
+            let (sum, _) = clipped(&graph, &Parameters::zeros(&graph), &batch, &clipping);
+            // Its bias takes a millionth of it, and single precision a few more.
+            let share = f64::from(sum[0]) / samples as f64 / -f64::from(sign);
+            assert!(share <= 1.0 && share > 1.0 - 1e-5, "{samples}: {share}");
         }
     }
 }
@@ -180,7 +247,7 @@ fn samples_that_are_not_finite_add_nothing() {
             if stats.not_finite == 1 {
                 let mut executor =
                     CpuExecutor::new(&graph, Options { threads: 2, ..Options::default() }).unwrap();
-                let rule = ClippingRule::new(&clipping, executor.layout(), 1000).unwrap();
+                let rule = ClippingRule::new(&clipping, executor.layout()).unwrap();
                 let mut others = executor.gradient_sum();
                 let mut loaded = executor.load(&values).unwrap();
                 for part in [0..2, 3..5] {

@@ -11,7 +11,7 @@ fn step(graph: &Graph, batch: &Batch<'_>, clipping: &Clipping) -> EngineError {
     let parameters = parameters(graph);
     let mut executor = CpuExecutor::new(graph, Options { threads: 1, ..Options::default() }).unwrap();
     let mut sum = executor.gradient_sum();
-    match ClippingRule::new(clipping, executor.layout(), 2) {
+    match ClippingRule::new(clipping, executor.layout()) {
         Ok(rule) => executor.load(&parameters).unwrap().clipped_sum(batch, &rule, &mut sum).unwrap_err(),
         Err(error) => error,
     }
@@ -53,21 +53,18 @@ fn inputs_that_are_not_finite_cannot_be_evaluated() {
 }
 
 #[test]
-fn more_samples_than_a_sum_holds_or_another_rule() {
+fn a_sum_has_one_rule() {
     let graph = specimen("smoothing");
     let parameters = parameters(&graph);
     let mut executor = CpuExecutor::new(&graph, Options::default()).unwrap();
-    let rule =
-        |capacity| ClippingRule::new(&CLIPPING, &dapple_engine::Layout::new(&graph), capacity).unwrap();
+    let rule = |max_norm| common::rule(&Clipping::Flat { max_norm }, &dapple_engine::Layout::new(&graph));
     let mut sum = executor.gradient_sum();
     let mut loaded = executor.load(&parameters).unwrap();
     let batch = Batch::new(&[0.5; 12], Targets::Classes(&[0, 1]));
-    loaded.clipped_sum(&batch, &rule(3), &mut sum).unwrap();
-    let full = loaded.clipped_sum(&batch, &rule(3), &mut sum).unwrap_err();
-    assert_eq!(full, EngineError::Sum { capacity: 3 });
-    // Room for a million leaves other units.
-    let other = loaded.clipped_sum(&batch, &rule(1 << 20), &mut sum).unwrap_err();
-    assert_eq!(other, EngineError::Sum { capacity: 1 << 20 });
+    loaded.clipped_sum(&batch, &rule(1.0), &mut sum).unwrap();
+    // Twice the bound has other units.
+    let other = loaded.clipped_sum(&batch, &rule(2.0), &mut sum).unwrap_err();
+    assert_eq!(other, EngineError::Sum { capacity: rule(2.0).capacity() });
 }
 
 #[test]

@@ -79,8 +79,7 @@ fn engine(graph: &Graph, sizes: &[usize]) -> (f64, f64) {
     let most = sizes.iter().copied().max().unwrap_or(1);
     let inputs: Vec<f32> = (0..most * len).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
     let classes: Vec<u32> = (0..most as u32).map(|i| i % 10).collect();
-    let rule =
-        ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout(), most).expect("it fits");
+    let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout()).expect("it fits");
     let mut gradient = Vec::new();
     let (mut began, mut cpu) = (Instant::now(), cpu_seconds());
     for (step, &size) in sizes.iter().enumerate() {
@@ -174,7 +173,8 @@ fn main() {
         });
         times.fold(f64::INFINITY, f64::min)
     };
-    let noise_seconds = best(&mut |step| noise.add(&mut gradient, 1.0, &key.step(step)).expect("a unit"));
+    let noise_seconds =
+        best(&mut |step| noise.add(&mut gradient, &[], 1.0, &key.step(step)).expect("a unit"));
     let spec = PlanSpec::from_toml("[optimiser]\nlearning_rate = 0.01\nmomentum = 0.9").expect("a plan");
     let mut optimiser = Optimiser::new(&spec.optimiser, &layout, &parameters).expect("settings");
     let optimiser_seconds = best(&mut |_| optimiser.update(&mut parameters, &gradient, 0.01));

@@ -47,34 +47,33 @@ impl Learned {
         Ok(Self { parameters, optimiser, mean })
     }
 
-    /// Takes in a sum of clipped gradients; gives its memory back.
+    /// Takes in a sum of clipped gradients, whose memory is left with plain numbers.
     ///
     /// # Guarantee
     /// What is learned changes by a function of the noisy sum alone, rounded to a lattice and divided by the expected batch.
     ///
     /// # Errors
     /// A weight that is not finite any more, which is public.
-    pub(crate) fn update(&mut self, mut sum: Total, update: &Update<'_>) -> Result<Vec<f32>, TrainError> {
-        let mut sum = match (update.noise, sum.whole_mut()) {
-            (Some((noise, key)), Some((bits, unit))) => {
-                noise.add(bits, unit, key)?;
-                sum.into_memory()
-            }
-            (None, _) => sum.into_gradient(),
+    pub(crate) fn update(&mut self, sum: &mut Total, update: &Update<'_>) -> Result<(), TrainError> {
+        let sum = match update.noise {
             // Sums by a rule with a bound are in whole numbers; nothing else may be noised.
-            (Some(_), None) => return Err(dapple_engine::EngineError::Parameters.into()),
+            Some(_) if sum.counts().is_none() => return Err(dapple_engine::EngineError::Parameters.into()),
+            Some((noise, key)) => {
+                sum.make_plain(|bits, carried, unit| noise.add(bits, carried, unit, key))?
+            }
+            None => sum.to_single(),
         };
         let share = update.share();
         let trainable = sum.len();
         let pieces = sum.chunks_mut(PIECE).collect();
         let scale = |piece: &mut [f32]| piece.iter_mut().for_each(|value| *value *= share);
         parallel::for_each(trainable, pieces, scale);
-        self.optimiser.update(&mut self.parameters, &sum, update.learning_rate);
+        self.optimiser.update(&mut self.parameters, sum, update.learning_rate);
         self.check()?;
         if let Some(mean) = &mut self.mean {
             mean.update(&self.parameters, self.optimiser.state().updates);
         }
-        Ok(sum)
+        Ok(())
     }
 
     /// The weights to evaluate and to keep: the running mean where there is one.

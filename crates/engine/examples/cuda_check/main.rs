@@ -31,9 +31,6 @@ use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options,
 use dapple_graph::{Graph, Parameters, zoo};
 use report::Report;
 
-/// Samples of the largest sum.
-const CAPACITY: usize = 3000;
-
 fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&value| f64::from(value)).collect()
 }
@@ -48,9 +45,9 @@ fn apart(a: &[f32], b: &[f32]) -> f64 {
     length(a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)))
 }
 
-/// A rule for sums of at most so many samples as any part adds up.
+/// A rule that fits.
 fn rule(clipping: &Clipping, layout: &Layout) -> ClippingRule {
-    ClippingRule::new(clipping, layout, CAPACITY).unwrap()
+    ClippingRule::new(clipping, layout).unwrap()
 }
 
 fn run(

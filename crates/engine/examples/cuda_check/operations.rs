@@ -35,10 +35,10 @@ pub(crate) fn agree(
 }
 
 /// What rounding to whole units moves a coordinate by at the most: half a unit a sample on both sides, and half behind a projection. A unit
-/// is at most 2^-18 of the bound on the whole, in sums of at most [`crate::CAPACITY`] samples.
+/// is at most 2^-20 of the bound on the whole.
 fn grain(clipping: &Clipping, samples: usize) -> f64 {
     let bound = if *clipping == Clipping::Off { 0.0 } else { clipping.sensitivity() };
-    bound * (samples + 1) as f64 * 2f64.powi(-18)
+    bound * (samples + 1) as f64 * 2f64.powi(-20)
 }
 
 pub(crate) fn check(report: &mut Report, _: bool) {

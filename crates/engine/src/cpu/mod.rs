@@ -25,7 +25,7 @@ use dapple_graph::{Graph, Parameters};
 use rayon::prelude::*;
 
 use crate::batch::{self, Batch};
-use crate::clipping::ClippingRule;
+use crate::clipping::{ClippingRule, FRACTION};
 use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::stats::StepStats;
@@ -36,7 +36,7 @@ use pulp::bytemuck;
 use sum::Numbers;
 pub use sum::{GradientSum, Total};
 use together::Together;
-use worker::{Work, Worker};
+use worker::{Work, Worker, grow};
 
 /// How an executor uses the machine. Nothing but `checkpoints` changes a result by a single bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,7 +68,9 @@ pub struct CpuExecutor {
     together: Together,
     pending: Pending,
     /// Where a parameter's sum lies while it is put into order.
-    spare: Vec<f32>,
+    spare: Vec<i64>,
+    /// Memory for what is carried over of a sum.
+    carried: Vec<i64>,
 }
 
 /// An executor with a set of parameters arranged for it.
@@ -108,6 +110,7 @@ impl CpuExecutor {
             together: Together::default(),
             pending: Pending::default(),
             spare: Vec::new(),
+            carried: Vec::new(),
         })
     }
 
@@ -124,6 +127,15 @@ impl CpuExecutor {
     /// An empty sum in the memory of an earlier gradient.
     pub fn gradient_sum_in(&self, buffer: Vec<f32>) -> GradientSum {
         GradientSum::new(&self.layout, buffer)
+    }
+
+    /// Takes a total's memory back, for the next sum. The numbers in what is left are the total's, plain ones where they were made so.
+    pub fn recycle(&mut self, total: Total) -> Vec<f32> {
+        let (memory, carried) = total.into_memory();
+        if carried.len() > self.carried.len() {
+            self.carried = carried;
+        }
+        memory
     }
 
     /// Floating-point operations of the matrix products of one sample, forward and backward.
@@ -215,8 +227,19 @@ impl Loaded<'_, '_> {
             executor.workers.clear();
             self.training_ready = false;
         }
-        let CpuExecutor { graph, options, lanes, pool, layout, training, workers, together, pending, .. } =
-            executor;
+        let CpuExecutor {
+            graph,
+            options,
+            lanes,
+            pool,
+            layout,
+            training,
+            workers,
+            together,
+            pending,
+            carried,
+            ..
+        } = executor;
         let Some((_, program)) = training else { return Ok(StepStats::default()) };
         let sharing = program.sharing(options);
         pool.install(|| sum.reserve(rule, samples))?;
@@ -233,7 +256,7 @@ impl Loaded<'_, '_> {
         };
         let mut start = 0;
         while start < samples {
-            let chunk = (samples - start).min(sharing.chunk());
+            let chunk = (samples - start).min(sharing.chunk()).min(sum.room());
             let shares = sharing.shares(chunk);
             let parallel = shares.parallel;
             workers.resize_with(workers.len().max(shares.workers), Worker::default);
@@ -249,7 +272,15 @@ impl Loaded<'_, '_> {
                 shared.run(active, scratch, work, clip, together);
             });
             program.report(active, rule, views, &mut stats);
-            pool.install(|| program.accumulate(active, layout, views, sum, pending));
+            pool.install(|| {
+                if sum.is_full_for(chunk) {
+                    // What is pending was counted among the samples in the memory.
+                    program.settle(layout, views, sum, pending);
+                    sum.carry(carried, 0);
+                }
+                sum.hold(chunk);
+                program.accumulate(active, layout, views, sum, pending);
+            });
             start += chunk;
         }
         pool.install(|| program.settle(layout, views, sum, pending));
@@ -261,16 +292,26 @@ impl Loaded<'_, '_> {
     /// # Errors
     /// If the sum belongs to another graph.
     pub fn total(&mut self, mut sum: GradientSum) -> Result<Total, EngineError> {
-        let CpuExecutor { pool, layout, training, spare, .. } = &mut *self.executor;
+        let CpuExecutor { pool, layout, training, spare, carried, .. } = &mut *self.executor;
         sum.check(layout)?;
-        if let Some((_, program)) = training {
-            spare.resize(program.spare(layout), 0.0);
-            pool.install(|| match sum.numbers() {
+        // A projection is rounded behind the point.
+        let digits = if layout.standardised() { FRACTION } else { 0 };
+        let whole = matches!(sum.numbers(), Numbers::Whole(_));
+        pool.install(|| {
+            let wide = whole && (digits > 0 || !sum.carried().is_empty());
+            if wide {
+                sum.carry(carried, digits);
+            }
+            let Some((_, program)) = training else { return };
+            let len = program.spare(layout);
+            grow(spare, if wide { len } else { len.div_ceil(2) });
+            match sum.numbers() {
+                Numbers::Whole(_) if wide => program.export(layout, sum.carried(), spare),
                 Numbers::Whole(values) => program.export(layout, values, bytemuck::cast_slice_mut(spare)),
-                Numbers::Plain(values) => program.export(layout, values, spare),
-            });
-        }
-        Ok(sum.into_total().unwrap_or_else(Total::zero))
+                Numbers::Plain(values) => program.export(layout, values, bytemuck::cast_slice_mut(spare)),
+            }
+        });
+        Ok(sum.into_total(digits))
     }
 
     /// As [`Loaded::total`], in single precision.
@@ -278,7 +319,8 @@ impl Loaded<'_, '_> {
     /// # Errors
     /// As [`Loaded::total`].
     pub fn gradient(&mut self, sum: GradientSum) -> Result<Vec<f32>, EngineError> {
-        let total = self.total(sum)?;
-        Ok(self.executor.pool.install(|| total.into_gradient()))
+        let mut total = self.total(sum)?;
+        self.executor.pool.install(|| _ = total.to_single());
+        Ok(self.executor.recycle(total))
     }
 }

@@ -3,7 +3,7 @@
 use pulp::bytemuck;
 use rayon::prelude::*;
 
-use crate::clipping::ClippingRule;
+use crate::clipping::{ClippingRule, HELD};
 use crate::error::EngineError;
 use crate::layout::Layout;
 
@@ -13,10 +13,14 @@ pub struct GradientSum {
     /// The trainable parameters one after the other, each in the order in which the kernels make it: whole numbers, or without clipping
     /// plain ones.
     memory: Vec<f32>,
+    /// What was carried over of whole numbers, which the memory comes on top of; empty while it holds all samples.
+    carried: Vec<i64>,
     /// What a whole number stands for, or that they are plain; `None` while nothing was added: the memory then stands for zeros, whatever
     /// it holds.
     unit: Option<Option<f64>>,
     samples: usize,
+    /// Samples in the memory.
+    held: usize,
 }
 
 /// Numbers that one thread works on at a time.
@@ -26,7 +30,7 @@ impl GradientSum {
     /// An empty sum in a buffer that is kept if it is large enough.
     pub(crate) fn new(layout: &Layout, mut buffer: Vec<f32>) -> Self {
         buffer.resize(layout.len(), 0.0);
-        Self { memory: buffer, unit: None, samples: 0 }
+        Self { memory: buffer, carried: Vec::new(), unit: None, samples: 0, held: 0 }
     }
 
     /// Makes ready for so many more samples by a rule.
@@ -47,6 +51,47 @@ impl GradientSum {
         if self.memory.len() == layout.len() { Ok(()) } else { Err(EngineError::Parameters) }
     }
 
+    /// Samples that may join the memory at once.
+    pub(crate) fn room(&self) -> usize {
+        if self.unit.flatten().is_some() { HELD } else { usize::MAX }
+    }
+
+    /// Whether whole numbers must be carried over before so many more samples join the memory.
+    pub(crate) fn is_full_for(&self, samples: usize) -> bool {
+        self.held.saturating_add(samples) > self.room()
+    }
+
+    /// So many more samples join the memory.
+    ///
+    /// # Guarantee
+    /// With no more than [`HELD`] samples in it, no number in the memory overflows; see [`ClippingRule`].
+    pub(crate) fn hold(&mut self, samples: usize) {
+        debug_assert!(!self.is_full_for(samples), "carried over before");
+        self.held += samples;
+    }
+
+    /// Carries the whole numbers in the memory over, and leaves zeros there; `spare` is memory for them. What was carried over is then moved
+    /// up by so many binary digits.
+    ///
+    /// # Guarantee
+    /// Nothing is rounded: memory and what was carried over stand for the same sum as before, times a power of two. The latter overflows
+    /// for no sum within a rule's capacity.
+    pub(crate) fn carry(&mut self, spare: &mut Vec<i64>, digits: u32) {
+        if self.carried.is_empty() {
+            self.carried = std::mem::take(spare);
+            self.carried.resize(self.memory.len(), 0);
+            self.carried.par_chunks_mut(BLOCK).for_each(|block| block.fill(0));
+        }
+        let blocks = self.carried.par_chunks_mut(BLOCK).zip(self.memory.par_chunks_mut(BLOCK));
+        blocks.for_each(|(carried, memory)| {
+            for (carried, low) in carried.iter_mut().zip(memory) {
+                *carried = count(*low, *carried) << digits;
+                *low = 0.0;
+            }
+        });
+        self.held = 0;
+    }
+
     /// The memory, as whole numbers or as plain ones.
     pub(crate) fn numbers(&mut self) -> Numbers<'_> {
         match self.unit.flatten() {
@@ -55,13 +100,27 @@ impl GradientSum {
         }
     }
 
-    /// The memory and the unit of whole numbers in it; `None` while it is empty.
-    pub(crate) fn into_total(self) -> Result<Total, Vec<f32>> {
-        match self.unit {
-            Some(unit) => Ok(Total::new(self.memory, unit)),
-            None => Err(self.memory),
-        }
+    /// What was carried over.
+    pub(crate) fn carried(&mut self) -> &mut [i64] {
+        &mut self.carried
     }
+
+    /// The sum as a total whose whole numbers, if any, have so many binary digits behind the point of a unit.
+    pub(crate) fn into_total(self, digits: u32) -> Total {
+        let Self { mut memory, carried, unit, .. } = self;
+        let Some(unit) = unit else {
+            // The bits of zero are the same in whole numbers and in plain ones.
+            memory.fill(0.0);
+            return Total::new(memory, carried, Some(1.0));
+        };
+        Total::new(memory, carried, unit.map(|unit| unit / f64::from(1 << digits)))
+    }
+}
+
+/// A whole number: its bits in a memory, and what was carried over.
+#[inline(always)]
+fn count(low: f32, carried: i64) -> i64 {
+    carried + i64::from(low.to_bits() as i32)
 }
 
 /// The numbers of a sum.
@@ -94,6 +153,7 @@ impl Summand for f32 {
     }
 }
 
+/// Numbers of 32 bits are only put into order: sums are carried over before their filters are projected.
 impl Summand for u32 {
     const CLIPPED: bool = true;
 
@@ -108,17 +168,34 @@ impl Summand for u32 {
     }
 }
 
+impl Summand for i64 {
+    const CLIPPED: bool = true;
+
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self as f64
+    }
+
+    #[inline(always)]
+    fn narrow(value: f64) -> Self {
+        value.round_ties_even() as i64
+    }
+}
+
 /// A finished sum in the order of the layout.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Total {
+    /// The bits of whole numbers, or plain ones.
     memory: Vec<f32>,
+    /// What was carried over of whole numbers, which their bits come on top of; empty where nothing was.
+    carried: Vec<i64>,
     unit: Option<f64>,
 }
 
 impl Total {
-    /// Numbers in the order of a layout: the bits of whole ones and what one stands for, or plain ones.
-    pub(crate) fn new(memory: Vec<f32>, unit: Option<f64>) -> Self {
-        Self { memory, unit }
+    /// Numbers in the order of a layout: the bits of whole ones, what was carried over of them and what one stands for, or plain ones.
+    pub(crate) fn new(memory: Vec<f32>, carried: Vec<i64>, unit: Option<f64>) -> Self {
+        Self { memory, carried, unit }
     }
 
     /// Adds another of the same rule. Whole numbers add up without rounding; of plain ones the order counts.
@@ -127,45 +204,184 @@ impl Total {
         if (self.memory.len(), self.unit) != (other.memory.len(), other.unit) {
             return Err(EngineError::Parameters);
         }
-        let whole = self.unit.is_some();
-        for (to, from) in self.memory.iter_mut().zip(&other.memory) {
-            *to = if whole { f32::from_bits(to.to_bits().wrapping_add(from.to_bits())) } else { *to + *from };
+        if self.unit.is_none() {
+            self.memory.iter_mut().zip(&other.memory).for_each(|(to, from)| *to += *from);
+            return Ok(());
         }
+        self.carried = self.whole().zip(other.whole()).map(|(one, other)| one + other).collect();
+        self.memory.fill(0.0);
         Ok(())
     }
 
-    /// The numbers: the bits of whole ones, or plain ones.
+    /// The bits of whole numbers that were not carried over, or plain numbers; and what was carried over.
     #[cfg(feature = "cuda")]
-    pub(crate) fn numbers(&self) -> &[f32] {
-        &self.memory
+    pub(crate) fn numbers(&self) -> (&[f32], &[i64]) {
+        (&self.memory, &self.carried)
     }
 
-    /// A total of zero, whatever the rule: the bits of zero are the same in whole numbers and in plain ones.
-    pub(crate) fn zero(mut memory: Vec<f32>) -> Self {
-        memory.fill(0.0);
-        Self { memory, unit: Some(1.0) }
+    /// The whole numbers, and what one stands for; `None` where the total is of plain ones.
+    pub fn counts(&self) -> Option<(impl Iterator<Item = i64>, f64)> {
+        self.unit.map(|unit| (self.whole(), unit))
     }
 
-    /// The bits of whole numbers in memory that can hold plain ones afterwards, and what one stands for; `None` where the total is of plain
-    /// numbers.
-    pub fn whole_mut(&mut self) -> Option<(&mut [f32], f64)> {
-        self.unit.map(|unit| (&mut self.memory[..], unit))
+    fn whole(&self) -> impl Iterator<Item = i64> {
+        let carried = self.carried.iter().copied().chain(std::iter::repeat(0));
+        self.memory.iter().zip(carried).map(|(&low, carried)| count(low, carried))
     }
 
-    /// The memory, with whatever was made of the whole numbers in it.
-    pub fn into_memory(self) -> Vec<f32> {
-        self.memory
+    /// The total as plain numbers, which `plain` makes of the whole ones: of their bits, in the same memory, of what was carried over,
+    /// which is empty or comes on top, and of what one stands for. A total of plain numbers is left alone.
+    ///
+    /// # Errors
+    /// What `plain` says; then the total must not be used.
+    pub fn make_plain<E>(
+        &mut self,
+        plain: impl FnOnce(&mut [f32], &[i64], f64) -> Result<(), E>,
+    ) -> Result<&mut [f32], E> {
+        if let Some(unit) = self.unit.take() {
+            plain(&mut self.memory, &self.carried, unit)?;
+        }
+        Ok(&mut self.memory)
+    }
+
+    /// The memory of the numbers, and that of what was carried over.
+    pub(crate) fn into_memory(self) -> (Vec<f32>, Vec<i64>) {
+        (self.memory, self.carried)
+    }
+
+    /// Makes single-precision numbers of whole ones, in the same memory.
+    pub fn to_single(&mut self) -> &mut [f32] {
+        let single = |low: f32, carried: i64, unit: f64| (count(low, carried) as f64 * unit) as f32;
+        let made = self.make_plain(|memory, carried, unit| -> Result<(), std::convert::Infallible> {
+            if carried.is_empty() {
+                let blocks = memory.par_chunks_mut(BLOCK);
+                blocks.for_each(|block| block.iter_mut().for_each(|value| *value = single(*value, 0, unit)));
+            } else {
+                let blocks = memory.par_chunks_mut(BLOCK).zip(carried.par_chunks(BLOCK));
+                blocks.for_each(|(block, carried)| {
+                    let both = block.iter_mut().zip(carried);
+                    both.for_each(|(value, &carried)| *value = single(*value, carried, unit));
+                });
+            }
+            Ok(())
+        });
+        match made {
+            Ok(numbers) => numbers,
+            Err(never) => match never {},
+        }
     }
 
     /// The total in single precision, in its own memory.
     pub fn into_gradient(mut self) -> Vec<f32> {
-        if let Some(unit) = self.unit {
-            self.memory.par_chunks_mut(BLOCK).for_each(|block| {
-                for value in block {
-                    *value = (f64::from(value.to_bits() as i32) * unit) as f32;
-                }
-            });
-        }
+        self.to_single();
         self.memory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Clipping;
+    use crate::clipping::FRACTION;
+    use dapple_graph::{GraphBuilder, Init, Loss};
+    use proptest::prelude::*;
+
+    fn layout() -> Layout {
+        let mut builder = GraphBuilder::new(&[3]);
+        let head =
+            builder.linear("head", builder.input(), 2, Init::Constant(0.0), Init::Constant(0.0)).unwrap();
+        Layout::new(&builder.finish(head, Loss::SquaredError).unwrap())
+    }
+
+    fn rule(max_norm: f64) -> ClippingRule {
+        ClippingRule::new(&Clipping::Flat { max_norm }, &layout()).unwrap()
+    }
+
+    /// Adds so many samples of the same counts at once.
+    fn add(sum: &mut GradientSum, samples: usize, counts: &[i32]) {
+        if sum.is_full_for(samples) {
+            sum.carry(&mut Vec::new(), 0);
+        }
+        sum.hold(samples);
+        let Numbers::Whole(values) = sum.numbers() else { panic!("whole numbers") };
+        for (value, count) in values.iter_mut().zip(counts) {
+            let added = i64::from(*count) * samples as i64;
+            *value = i32::try_from(i64::from(*value as i32) + added).expect("an overflow") as u32;
+        }
+    }
+
+    proptest! {
+        /// Against whole numbers that hold anything: sums of any samples in any parts, up to the largest counts, in and out of order.
+        #[test]
+        fn sums_are_exact(
+            parts in prop::collection::vec((1usize..=HELD, prop::collection::vec(-2_097_151i32..=2_097_151, 8)), 1..40),
+            digits in prop::sample::select(vec![0, FRACTION]),
+        ) {
+            let rule = rule(1.0f64.next_down());
+            let mut want = [0i128; 8];
+            let mut forward = GradientSum::new(&layout(), Vec::new());
+            let mut backward = forward.clone();
+            for (samples, counts) in &parts {
+                want.iter_mut().zip(counts).for_each(|(want, &count)| *want += i128::from(count) * *samples as i128);
+                forward.reserve(&rule, *samples).unwrap();
+                add(&mut forward, *samples, counts);
+            }
+            for (samples, counts) in parts.iter().rev() {
+                backward.reserve(&rule, *samples).unwrap();
+                (0..*samples).for_each(|_| add(&mut backward, 1, counts));
+            }
+            // Finished in what was carried over, and as it is.
+            forward.carry(&mut vec![7; 3], digits);
+            let (forward, backward) = (forward.into_total(digits), backward.into_total(0));
+            let unit = rule.unit().unwrap();
+            let (counts, fine) = forward.counts().unwrap();
+            prop_assert_eq!(fine, unit / f64::from(1 << digits));
+            prop_assert_eq!(counts.map(i128::from).collect::<Vec<_>>(), want.map(|want| want << digits).to_vec());
+            let (counts, coarse) = backward.counts().unwrap();
+            prop_assert_eq!(coarse, unit);
+            prop_assert_eq!(counts.map(i128::from).collect::<Vec<_>>(), want.to_vec());
+            // What they stand for is below 2^53 and rounded once.
+            let single = want.map(|want| (want as f64 * unit) as f32).to_vec();
+            prop_assert_eq!(forward.into_gradient(), single.clone());
+            prop_assert_eq!(backward.into_gradient(), single);
+        }
+    }
+
+    /// Every sample with its whole bound in one coordinate, as many as the memory holds, carried over as often as the capacity allows.
+    #[test]
+    fn the_largest_sum_does_not_overflow() {
+        for max_norm in [1.0, 1.0f64.next_down()] {
+            for sign in [1, -1] {
+                let rule = rule(max_norm);
+                let largest = sign * (max_norm / rule.unit().unwrap()).floor() as i32;
+                let mut sum = GradientSum::new(&layout(), Vec::new());
+                sum.reserve(&rule, rule.capacity()).unwrap();
+                for _ in 0..rule.capacity() / HELD {
+                    add(&mut sum, HELD, &[largest; 8]);
+                }
+                sum.carry(&mut Vec::new(), FRACTION);
+                let want = (i128::from(largest) * rule.capacity() as i128) << FRACTION;
+                let total = sum.into_total(FRACTION);
+                assert!(total.counts().unwrap().0.all(|count| i128::from(count) == want));
+                // Exact in double precision, where noise is added.
+                assert_eq!(want as f64 as i128, want);
+            }
+        }
+    }
+
+    #[test]
+    fn more_samples_than_any_sum_holds_are_refused() {
+        let rule = rule(1.0);
+        let capacity = rule.capacity();
+        let mut sum = GradientSum::new(&layout(), Vec::new());
+        sum.reserve(&rule, capacity - 1).unwrap();
+        assert_eq!(sum.reserve(&rule, 2), Err(EngineError::Sum { capacity }));
+        sum.reserve(&rule, 1).unwrap();
+    }
+
+    #[test]
+    fn a_sum_of_nothing_is_zero() {
+        let sum = GradientSum::new(&layout(), vec![f32::NAN; 8]);
+        assert_eq!(sum.into_total(0).into_gradient(), [0.0; 8]);
     }
 }

@@ -10,7 +10,7 @@ use super::Precision;
 use super::error::{CudaError, call};
 
 /// The kernels' sources, compiled together when a device is opened.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     include_str!("kernels/common.cu"),
     include_str!("kernels/pointwise.cu"),
     include_str!("kernels/norm.cu"),
@@ -20,6 +20,7 @@ const SOURCES: [&str; 11] = [
     include_str!("kernels/product.cu"),
     include_str!("kernels/convolve.cu"),
     include_str!("kernels/image.cu"),
+    include_str!("kernels/carry.cu"),
     include_str!("kernels/noise.cu"),
     include_str!("kernels/update.cu"),
 ];
@@ -80,6 +81,7 @@ const KERNELS: [&str; 49] = [
     "unfold",
     "standardise",
     "standardise_backward",
+    "carry",
     "project_filters",
     "part_norms",
     "add_partials",

@@ -6,9 +6,9 @@ use super::kind::Kind;
 use super::memory::Work;
 use super::run::Run;
 use super::step::Step;
-use super::{CudaExecutor, CudaGradientSum};
+use super::{CudaExecutor, CudaGradientSum, MOST_SAMPLES};
 use crate::batch::{self, Batch};
-use crate::clipping::ClippingRule;
+use crate::clipping::{ClippingRule, FRACTION};
 use crate::cpu::Total;
 use crate::error::EngineError;
 use crate::stats::StepStats;
@@ -27,7 +27,7 @@ impl CudaLoaded<'_> {
     pub fn forward(&mut self, inputs: &[f32]) -> Result<Vec<f32>, CudaError> {
         let executor = &mut *self.executor;
         let samples = batch::samples(&executor.graph, inputs, 1)?;
-        let group = executor.group(&executor.inference, samples);
+        let group = executor.group(&executor.inference, samples, MOST_SAMPLES);
         if executor.inference_work.as_ref().is_none_or(|work| work.samples < group) {
             executor.inference_work = None;
             executor.inference_work = Some(Work::new(&executor.device, &executor.inference, group, 0)?);
@@ -84,7 +84,7 @@ impl CudaLoaded<'_> {
         if sum.len != executor.layout.len() || sum.finished {
             return Err(EngineError::Parameters.into());
         }
-        sum.reserve(rule, samples)?;
+        sum.reserve(&executor.device, rule, samples)?;
         let mut stats = StepStats::default();
         if samples == 0 {
             return Ok(stats);
@@ -107,7 +107,6 @@ impl CudaLoaded<'_> {
             ..
         } = executor;
         let (Some(program), Some(work)) = (training, work) else { return Ok(stats) };
-        let sum = address(&sum.values, &device.stream);
         let mut step = Step {
             graph,
             layout,
@@ -133,14 +132,7 @@ impl CudaLoaded<'_> {
     /// If the sum belongs to another graph, or the card fails.
     pub fn total(&mut self, mut sum: CudaGradientSum) -> Result<Total, CudaError> {
         self.finish(&mut sum)?;
-        // Zeros while nothing was added, of which the bits are the same in whole numbers and in plain ones.
-        let unit = sum.unit.unwrap_or(Some(1.0));
-        let CudaExecutor { device, layout, whole, .. } = &mut *self.executor;
-        let base = address(&sum.values, &device.stream);
-        let mut numbers = sum.buffer;
-        numbers.resize(layout.len(), 0.0);
-        whole.fetch(device, base, &mut numbers)?;
-        Ok(Total::new(numbers, unit))
+        sum.read(self.executor)
     }
 
     /// As [`CudaLoaded::total`], in single precision.
@@ -148,14 +140,18 @@ impl CudaLoaded<'_> {
     /// # Errors
     /// As [`CudaLoaded::total`].
     pub fn gradient(&mut self, sum: CudaGradientSum) -> Result<Vec<f32>, CudaError> {
+        // The card makes single precision of whole numbers, so that fewer bytes travel.
+        let mut sum = sum;
+        self.convert(&mut sum)?;
         self.total(sum).map(Total::into_gradient)
     }
 
     /// Takes the sum back through the standardisation of weights, once.
     ///
     /// # Guarantee
-    /// Of whole numbers, two results are no farther apart than their sums, and a unit a coordinate: what was clipped is already less its
-    /// mean and over the deviation, what is left is a projection, and it is rounded to whole numbers.
+    /// Whole numbers are all carried over. Where weights are standardised, two results are no farther apart than their sums, a fraction of a
+    /// unit a coordinate, and what double precision rounds, for which a clipping rule makes room: what was clipped is already less its mean
+    /// and over the deviation, what is left is a projection, and it is rounded behind the point of a unit.
     pub(super) fn finish(&mut self, sum: &mut CudaGradientSum) -> Result<(), CudaError> {
         let CudaExecutor { device, model, layout, inference, .. } = &*self.executor;
         if sum.len != layout.len() {
@@ -164,18 +160,22 @@ impl CudaLoaded<'_> {
         if std::mem::replace(&mut sum.finished, true) {
             return Ok(());
         }
-        let base = address(&sum.values, &device.stream);
+        sum.carry(device, if layout.standardised() { FRACTION } else { 0 })?;
+        let (base, wide) = (address(&sum.values, &device.stream), sum.wide(device));
         for kind in inference.steps.kinds.iter().flatten() {
             let Kind::Conv(conv) = kind else { continue };
             let (Some((used, inverses)), Some(position)) = (conv.used, layout.position(conv.weight)) else {
                 continue;
             };
-            let (d, used) = (base.at(layout.entries()[position].range.start), model.used.at(used));
+            let (start, used) = (layout.entries()[position].range.start, model.used.at(used));
             let (grid, inner) = (Grid::blocks(conv.geometry.out, 128), conv.geometry.inner());
-            match sum.unit() {
-                Some(_) => device.launch("project_filters", grid, arguments![d, used, inner])?,
+            match wide {
+                Some(wide) => {
+                    // Numbers of 64 bits take twice the room.
+                    device.launch("project_filters", grid, arguments![wide.at(2 * start), used, inner])?;
+                }
                 None => {
-                    let list = arguments![d, used, model.inverses.at(inverses), inner];
+                    let list = arguments![base.at(start), used, model.inverses.at(inverses), inner];
                     device.launch("standardise_backward", grid, list)?;
                 }
             }

@@ -31,20 +31,20 @@ mod run;
 mod sharing;
 mod staging;
 mod step;
+mod sum;
 mod tile;
 mod update;
 mod ways;
 mod weights;
 
-use cudarc::driver::CudaSlice;
 use dapple_graph::{Graph, Op, Parameters};
 
-use crate::clipping::ClippingRule;
+use crate::clipping::HELD;
 use crate::error::EngineError;
 use crate::layout::Layout;
 use convolution::{Card, Choices};
 pub use device::device_count;
-use device::{Device, Grid, address, arguments};
+use device::{Device, Grid, arguments};
 pub use error::CudaError;
 use error::call;
 pub use group::{CudaAddition, CudaGroup, CudaGroupError, CudaGroupState, CudaGroupSum};
@@ -56,6 +56,8 @@ pub use options::{Convolutions, CudaOptions, Precision};
 use program::Program;
 use run::Marks;
 use staging::Staging;
+pub use sum::CudaGradientSum;
+use sum::sum_bytes;
 pub use update::{CudaState, LatticeNoise, StateValues, Update, UpdateRule};
 
 /// More samples than this do not fit an axis of a grid of blocks.
@@ -97,39 +99,6 @@ impl Drop for CudaExecutor {
     fn drop(&mut self) {
         let _ = self.device.bind();
         self.device.settle();
-    }
-}
-
-/// A sum of clipped gradients on the card, in the order of the executor's layout.
-#[derive(Debug)]
-pub struct CudaGradientSum {
-    /// Whole numbers, or without clipping plain ones.
-    values: CudaSlice<f32>,
-    /// Host memory that the gradient will come back in.
-    buffer: Vec<f32>,
-    len: usize,
-    /// What a whole number stands for, or that they are plain; `None` while nothing was added: all are zero then.
-    unit: Option<Option<f64>>,
-    samples: usize,
-    /// Whether it is the gradient of the parameters themselves rather than of standardised weights; then nothing is added any more.
-    finished: bool,
-}
-
-impl CudaGradientSum {
-    /// Makes ready for so many more samples by a rule.
-    fn reserve(&mut self, rule: &ClippingRule, samples: usize) -> Result<(), EngineError> {
-        let total = self.samples.saturating_add(samples);
-        if total > rule.capacity() || self.unit.is_some_and(|unit| unit != rule.unit()) {
-            return Err(EngineError::Sum { capacity: rule.capacity() });
-        }
-        self.samples = total;
-        self.unit = Some(rule.unit());
-        Ok(())
-    }
-
-    /// What a whole number stands for; `None` where they are plain.
-    fn unit(&self) -> Option<f64> {
-        self.unit.flatten()
     }
 }
 
@@ -216,39 +185,6 @@ impl CudaExecutor {
         .collect()
     }
 
-    /// An empty sum for [`CudaLoaded::clipped_sum`] to add to.
-    ///
-    /// # Errors
-    /// If the card has too little memory.
-    pub fn gradient_sum(&mut self) -> Result<CudaGradientSum, CudaError> {
-        self.gradient_sum_in(Vec::new())
-    }
-
-    /// An empty sum whose gradient will come back in the memory of an earlier one.
-    ///
-    /// # Errors
-    /// If the card has too little memory.
-    pub fn gradient_sum_in(&mut self, buffer: Vec<f32>) -> Result<CudaGradientSum, CudaError> {
-        let len = self.layout.len();
-        let values = self.device.allocate(len)?;
-        self.device.clear(address(&values, &self.device.stream), len)?;
-        self.count(4 * len);
-        Ok(CudaGradientSum { values, buffer, len, unit: None, samples: 0, finished: false })
-    }
-
-    /// A sum that starts from the gradient of the parameters themselves, which nothing is added to any more.
-    ///
-    /// # Errors
-    /// If the gradient belongs to another graph, or the card has too little memory.
-    pub fn gradient_sum_of(&mut self, gradient: &[f32]) -> Result<CudaGradientSum, CudaError> {
-        if gradient.len() != self.layout.len() {
-            return Err(EngineError::Parameters.into());
-        }
-        let sum = self.gradient_sum()?;
-        self.device.upload(gradient, address(&sum.values, &self.device.stream))?;
-        Ok(CudaGradientSum { unit: Some(None), finished: true, ..sum })
-    }
-
     /// Puts parameters on the card and arranges them for the kernels.
     ///
     /// # Errors
@@ -312,9 +248,9 @@ impl CudaExecutor {
         self.peak = self.peak.max(self.model.bytes + self.held + work + more);
     }
 
-    /// Samples that run together: what was asked for or what fits the pool, in equal parts of so many samples rather than with a small one
-    /// at the end.
-    fn group(&self, program: &Program, samples: usize) -> usize {
+    /// Samples that run together, up to a limit: what was asked for or what fits the pool, in equal parts of so many samples rather than
+    /// with a small one at the end.
+    fn group(&self, program: &Program, samples: usize, limit: usize) -> usize {
         let held = self.work.as_ref().map_or(0, |work| work.bytes);
         let free = self.device.context.mem_get_info().map_or(POOL, |(free, _)| free + held);
         let fixed = Work::bytes(program, 0, WORKSPACE);
@@ -329,7 +265,7 @@ impl CudaExecutor {
         };
         // Kernels count a tensor's values in 32 bits.
         let largest = program.steps.lens.iter().max().copied().unwrap_or(1) * program.views;
-        let most = most.min((i32::MAX as usize) / largest.max(1)).clamp(1, MOST_SAMPLES);
+        let most = most.min((i32::MAX as usize) / largest.max(1)).clamp(1, limit);
         samples.div_ceil(samples.div_ceil(most).max(1)).max(1)
     }
 
@@ -352,7 +288,7 @@ impl CudaExecutor {
 
 impl CudaExecutor {
     /// Plans a step of this many views, and allocates and measures where that is new. How many samples run together follows from the
-    /// options and the memory at the first step, and not from any batch.
+    /// options and the memory at the first step, and not from any batch; whole numbers of 32 bits hold them.
     fn plan(&mut self, views: usize) -> Result<(), CudaError> {
         if self.training.as_ref().is_none_or(|program| program.views != views) {
             within_32_bits(&self.graph, views)?;
@@ -362,12 +298,12 @@ impl CudaExecutor {
         let Some(program) = &self.training else { return Ok(()) };
         if self.work.is_none() {
             let samples = if self.options.batch == 0 { MOST_SAMPLES } else { self.options.batch };
-            let work = Work::new(&self.device, program, self.group(program, samples), WORKSPACE)?;
+            let work = Work::new(&self.device, program, self.group(program, samples, HELD), WORKSPACE)?;
             let card = Card { device: &self.device, model: &self.model, work: &work };
             self.choices.measure(card, program)?;
             self.work = Some(work);
         }
-        self.count(4 * self.layout.len());
+        self.count(sum_bytes(self.layout.len()));
         Ok(())
     }
 }

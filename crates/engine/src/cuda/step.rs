@@ -6,12 +6,13 @@ use dapple_graph::{Graph, Loss};
 
 use super::clip::Target;
 use super::convolution::Choices;
-use super::device::{Device, Grid, Pointer, arguments};
+use super::device::{Device, Grid, arguments};
 use super::error::{CudaError, call};
 use super::memory::{Model, Work};
 use super::program::Program;
 use super::run::{Marks, Run};
 use super::staging::Staging;
+use super::sum::CudaGradientSum;
 use crate::batch::{Batch, Targets};
 use crate::clipping::ClippingRule;
 use crate::layout::Layout;
@@ -39,7 +40,7 @@ impl Step<'_> {
     pub(crate) fn run(
         &mut self,
         samples: usize,
-        sum: Pointer,
+        total: &mut CudaGradientSum,
         stats: &mut StepStats,
     ) -> Result<(), CudaError> {
         let each = self.work.samples;
@@ -82,6 +83,7 @@ impl Step<'_> {
             let mut run =
                 Run { device, program, model, work, choices, marks, inputs, samples: each, dropout, norms };
             part.factors(&mut run, stats)?;
+            let sum = total.hold(device, samples_here)?;
             run.sum(self.layout, Target { sum, whole: norms, samples: samples_here })?;
         }
         Ok(())

@@ -15,7 +15,7 @@
 use cudarc::driver::CudaSlice;
 use dapple_graph::Parameters;
 
-use super::device::{Device, Grid, address, arguments};
+use super::device::{Device, Grid, Pointer, address, arguments};
 use super::error::CudaError;
 use super::{CudaExecutor, CudaGradientSum, CudaLoaded};
 use crate::error::EngineError;
@@ -264,7 +264,7 @@ impl CudaLoaded<'_> {
         }
         let device = &self.executor.device;
         let (values, failed) = (address(&sum.values, &device.stream), address(&state.failed, &device.stream));
-        let whole = sum.unit().is_some();
+        let wide = sum.wide(device);
         // Both are powers of two.
         let scale = sum.unit().unwrap_or(1.0) / lattice;
         device.clear(failed, 1)?;
@@ -273,10 +273,19 @@ impl CudaLoaded<'_> {
         device.launch(
             "add_noise",
             Grid::warps(sum.len.div_ceil(STREAM)),
-            arguments![values, sum.len, &words, lattice, deviation, scale, whole, failed],
+            arguments![
+                values,
+                wide.unwrap_or(Pointer::NULL),
+                sum.len,
+                &words,
+                lattice,
+                deviation,
+                scale,
+                failed
+            ],
         )?;
-        sum.unit = Some(None);
-        if whole {
+        sum.made_plain();
+        if wide.is_some() {
             return Ok(());
         }
         let mut flag = [0i32];
@@ -288,13 +297,13 @@ impl CudaLoaded<'_> {
     }
 
     /// Turns a sum into what it stands for, in single precision.
-    fn convert(&mut self, sum: &mut CudaGradientSum) -> Result<(), CudaError> {
+    pub(super) fn convert(&mut self, sum: &mut CudaGradientSum) -> Result<(), CudaError> {
         self.finish(sum)?;
-        if let Some(unit) = sum.unit() {
-            let device = &self.executor.device;
-            let list = arguments![address(&sum.values, &device.stream), unit, sum.len];
+        let device = &self.executor.device;
+        if let (Some(unit), Some(wide)) = (sum.unit(), sum.wide(device)) {
+            let list = arguments![address(&sum.values, &device.stream), wide, unit, sum.len];
             device.launch("to_single", Grid::each(sum.len), list)?;
-            sum.unit = Some(None);
+            sum.made_plain();
         }
         Ok(())
     }

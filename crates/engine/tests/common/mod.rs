@@ -129,9 +129,9 @@ pub fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-/// A rule for sums of at most a hundred samples.
+/// A rule that fits.
 pub fn rule(clipping: &Clipping, layout: &Layout) -> ClippingRule {
-    ClippingRule::new(clipping, layout, 100).unwrap()
+    ClippingRule::new(clipping, layout).unwrap()
 }
 
 /// What rounding to whole units moves a coordinate of a sum by at the most: half a unit a sample, and half a unit behind a projection.

@@ -83,7 +83,7 @@ fn data(graph: &Graph, samples: usize) -> (Vec<f32>, Vec<u32>) {
 
 /// Each gradient to a norm of one, in sums of any batch here.
 fn rule(layout: &Layout) -> Result<ClippingRule, Fault> {
-    Ok(ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, layout, 64)?)
+    Ok(ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, layout)?)
 }
 
 /// The steps on one card, without a group.

@@ -89,7 +89,7 @@ fn executor(graph: &Graph, precision: Precision, batch: usize, sizes: &[usize]) 
     let most = sizes.iter().copied().max().unwrap_or(1);
     let inputs: Vec<f32> = (0..most * len).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
     let classes: Vec<u32> = (0..most as u32).map(|i| i % 10).collect();
-    let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout(), most)?;
+    let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout())?;
     let mut began = Instant::now();
     for (step, &size) in sizes.iter().enumerate() {
         let mut sum = executor.gradient_sum()?;

@@ -82,7 +82,8 @@ impl FirstWeights {
 ///
 /// # Guarantee
 /// Beside the clip norm, a record moves a sum by at most `rho` clip norms. Clipping bounds the very numbers that are added, and they are whole
-/// multiples of one unit, which add up without rounding; so `rho` is zero.
+/// multiples of one unit, which add up without rounding. What rounding to whole multiples moves, and what a projection of standardised
+/// filters rounds of the whole sum, is taken off the clip norm beforehand; so `rho` is zero.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rounding {
     /// In clip norms. The price is that of a sensitivity of `C (1 + rho)`.

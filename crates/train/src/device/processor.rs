@@ -61,11 +61,12 @@ impl Processor {
         pool: &rayon::ThreadPool,
     ) -> Result<(), TrainError> {
         let small = self.layout().len() < WORTH_THREADS;
-        let total = self.executor.load(&learned.parameters)?.total(sum)?;
-        self.gradient = match small {
-            true => learned.update(total, update)?,
-            false => pool.install(|| learned.update(total, update))?,
-        };
+        let mut total = self.executor.load(&learned.parameters)?.total(sum)?;
+        match small {
+            true => learned.update(&mut total, update)?,
+            false => pool.install(|| learned.update(&mut total, update))?,
+        }
+        self.gradient = self.executor.recycle(total);
         Ok(())
     }
 }

@@ -67,26 +67,36 @@ impl Noise {
         self.deviation
     }
 
-    /// Adds noise to every coordinate of a sum of whole numbers, and rounds to the lattice. The sum comes as their bits, each standing for
-    /// `unit`, and leaves in single precision.
+    /// Adds noise to every coordinate of a sum of whole numbers, and rounds to the lattice. The sum comes as the bits of whole numbers, and of
+    /// what was carried over, which is empty or comes on top; each stands for `unit`. It leaves in single precision.
     ///
     /// # Guarantee
     /// Coordinate by coordinate the result is `s round((x + z) / s)` with `x` the exact sum, where `z` is a real number with the normal
     /// distribution of mean zero and at least the stated standard deviation, independent of everything else, except with probability at
     /// most 2^-90 for each coordinate, and provided the key's stream is uniform; what has more than 24 bits is then rounded to single
-    /// precision. It is a function of `x` and the key alone: neither threads nor the processor change a bit of it.
+    /// precision. No whole number may reach 2^53, which none of a clipping rule's sums does. It is a function of `x` and the key alone: neither threads nor the processor change a bit of it.
     ///
     /// # Errors
-    /// A unit that is not a power of two.
-    pub fn add(&self, sum: &mut [f32], unit: f64, key: &StepKey) -> Result<(), TrainError> {
+    /// A unit that is not a power of two, or another number of coordinates in what was carried over.
+    pub fn add(&self, sum: &mut [f32], carried: &[i64], unit: f64, key: &StepKey) -> Result<(), TrainError> {
+        if !carried.is_empty() && carried.len() != sum.len() {
+            return Err(dapple_engine::EngineError::Parameters.into());
+        }
         let power_of_two = unit.is_normal() && unit > 0.0 && unit.to_bits() << 12 == 0;
         if !power_of_two {
             return Err(TrainError::Noise { deviation: unit });
         }
         // Powers of two have exact quotients.
         let per_step = unit / self.step;
-        let one = |block: &mut Box<Block>, (index, chunk): (usize, &mut [f32])| {
-            self.add_chunk(block, index as u64, chunk, per_step, key);
+        let one = |block: &mut Box<Block>, (index, chunk): (usize, &mut [f32])| match carried
+            .chunks(CHUNK)
+            .nth(index)
+        {
+            Some(carried) => {
+                let high = |at: usize| carried[at] as f64;
+                self.add_chunk(block, index as u64, chunk, high, per_step, key);
+            }
+            None => self.add_chunk(block, index as u64, chunk, |_| 0.0, per_step, key),
         };
         if sum.len() < WORTH_THREADS {
             let mut block = Block::new();
@@ -97,17 +107,27 @@ impl Noise {
         Ok(())
     }
 
-    fn add_chunk(&self, block: &mut Block, index: u64, chunk: &mut [f32], per_step: f64, key: &StepKey) {
-        // Exact: a whole number of 32 bits times a power of two.
-        let steps = |bits: f32| f64::from(bits.to_bits() as i32) * per_step;
+    /// Adds noise to some coordinates; `high` is what was carried over of each.
+    fn add_chunk(
+        &self,
+        block: &mut Block,
+        index: u64,
+        chunk: &mut [f32],
+        high: impl Fn(usize) -> f64,
+        per_step: f64,
+        key: &StepKey,
+    ) {
+        // Exact: a whole number below 2^53 times a power of two.
+        let steps = |at: usize, bits: f32| (f64::from(bits.to_bits() as i32) + high(at)) * per_step;
         block.draw(&mut key.stream(index));
         let vectors = Arch::new();
         vectors.dispatch(|| {
             let (first, second) = chunk.split_at(chunk.len().min(PAIRS));
-            for (half, offset) in [first, second].into_iter().zip(&mut block.offset) {
+            for ((half, offset), start) in [first, second].into_iter().zip(&mut block.offset).zip([0, PAIRS])
+            {
                 offset[half.len()..].fill(0.0);
-                for (offset, &value) in offset.iter_mut().zip(half) {
-                    let steps = steps(value);
+                for (at, (offset, &value)) in offset.iter_mut().zip(half).enumerate() {
+                    let steps = steps(start + at, value);
                     *offset = steps - steps.round_ties_even();
                 }
             }
@@ -123,9 +143,9 @@ impl Noise {
         }
         vectors.dispatch(|| {
             let (first, second) = chunk.split_at_mut(chunk.len().min(PAIRS));
-            for (half, rounded) in [first, second].into_iter().zip(&block.rounded) {
-                for (value, &rounded) in half.iter_mut().zip(rounded) {
-                    let whole = steps(*value).round_ties_even();
+            for ((half, rounded), start) in [first, second].into_iter().zip(&block.rounded).zip([0, PAIRS]) {
+                for (at, (value, &rounded)) in half.iter_mut().zip(rounded).enumerate() {
+                    let whole = steps(start + at, *value).round_ties_even();
                     *value = ((whole + rounded) * self.step) as f32;
                 }
             }

@@ -14,7 +14,7 @@ fn key(seed: u64, step: u64) -> StepKey {
 
 fn noise_of(deviation: f64, len: usize, key: &StepKey) -> Vec<f64> {
     let mut values = vec![0.0; len];
-    Noise::new(deviation).unwrap().add(&mut values, 1.0, key).unwrap();
+    Noise::new(deviation).unwrap().add(&mut values, &[], 1.0, key).unwrap();
     values.into_iter().map(f64::from).collect()
 }
 
@@ -61,7 +61,7 @@ fn what_is_released_lies_on_the_lattice_whatever_the_gradient() {
         // Whole numbers of a unit far finer than the lattice, and far coarser.
         for unit in [2f64.powi(-30), 2f64.powi(9)] {
             let mut values: Vec<f32> = (0..5000).map(|i| bits(i * 7919 - 20_000_000)).collect();
-            noise.add(&mut values, unit, &key(2, 0)).unwrap();
+            noise.add(&mut values, &[], unit, &key(2, 0)).unwrap();
             for value in values {
                 assert_eq!((f64::from(value) / noise.step()).fract(), 0.0, "{value}");
             }
@@ -133,11 +133,44 @@ fn the_sum_is_kept() {
     let noise = Noise::new(1.0).unwrap();
     let mut far = vec![bits(2_000_000); 3000];
     let mut near = vec![bits(0); 3000];
-    noise.add(&mut far, 0.5, &key(6, 0)).unwrap();
-    noise.add(&mut near, 0.5, &key(6, 0)).unwrap();
+    noise.add(&mut far, &[], 0.5, &key(6, 0)).unwrap();
+    noise.add(&mut near, &[], 0.5, &key(6, 0)).unwrap();
     // The same whole number of steps is added; single precision holds a million to 1/16.
     for (far, near) in far.iter().zip(&near) {
         assert!((far - near - 1.0e6).abs() <= 0.0625, "{far} {near}");
+    }
+}
+
+/// What was carried over counts as the bits do, in any division between both; the largest sums are noised without rounding before.
+#[test]
+fn what_was_carried_over_is_part_of_the_sum() {
+    let noise = Noise::new(1.0).unwrap();
+    let len = WORTH_THREADS + 700;
+    for unit in [2f64.powi(-33), 2f64.powi(-10), 4.0] {
+        let whole = |i: usize| i as i32 * 7919 - 1_000_000_000;
+        let mut bits_alone: Vec<f32> = (0..len).map(|i| bits(whole(i))).collect();
+        noise.add(&mut bits_alone, &[], unit, &key(10, 0)).unwrap();
+        for taken in [0, 12_345, -1_000_000_000] {
+            let mut divided: Vec<f32> = (0..len).map(|i| bits(taken / (1 + i as i32 % 3))).collect();
+            let carried: Vec<i64> =
+                (0..len).map(|i| i64::from(whole(i)) - i64::from(taken / (1 + i as i32 % 3))).collect();
+            noise.add(&mut divided, &carried, unit, &key(10, 0)).unwrap();
+            assert_eq!(divided, bits_alone);
+        }
+    }
+    // An odd number just below 2^53 of half a step each: the half decides which multiple it is rounded to.
+    let half = noise.step() / 2.0;
+    let largest = (1i64 << 53) - 1;
+    for high in [largest, -largest] {
+        let (mut far, mut near) = (vec![bits(0); 3000], vec![bits(high.signum() as i32); 3000]);
+        noise.add(&mut far, &vec![high; 3000], half, &key(11, 0)).unwrap();
+        noise.add(&mut near, &[], half, &key(11, 0)).unwrap();
+        for (far, near) in far.iter().zip(&near) {
+            // What is released is a function of the exact sum: single precision of 2^52 steps and those of the noise, here less one.
+            let rest = ((high - high.signum()) / 2) as f64;
+            let want = ((rest + f64::from(*near) / noise.step()) * noise.step()) as f32;
+            assert_eq!(*far, want);
+        }
     }
 }
 
@@ -155,7 +188,8 @@ fn what_cannot_be_noised_is_refused() {
     for deviation in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300] {
         assert!(Noise::new(deviation).is_err());
     }
+    assert!(Noise::new(1.0).unwrap().add(&mut [0.0; 3], &[0; 2], 1.0, &key(9, 0)).is_err());
     for unit in [0.0, -1.0, 3.0, f64::NAN, f64::INFINITY] {
-        assert!(Noise::new(1.0).unwrap().add(&mut [0.0], unit, &key(9, 0)).is_err());
+        assert!(Noise::new(1.0).unwrap().add(&mut [0.0], &[], unit, &key(9, 0)).is_err());
     }
 }

@@ -16,9 +16,6 @@ use crate::schedule::Schedule;
 // What the loader leaves out of the loss is what the engine leaves out.
 const _: () = assert!(dapple_data::IGNORED == dapple_graph::IGNORED);
 
-/// A share of the clip norm that users should hear of when it is lost.
-const NOTABLE: f64 = 0.03;
-
 /// A model in training.
 pub(crate) struct Trainer {
     parts: Vec<Part>,
@@ -65,13 +62,10 @@ impl Trainer {
         let mut machine =
             Machine::new(&spec.performance, Some(Planned::of(prepared)), prepared.deterministic());
         let executor = machine.executor(&parts[0].graph, notes)?;
-        let capacity = parts.iter().map(|part| capacity(part.batch, prepared.plan.records())).max();
-        let rule = ClippingRule::new(&clipping, executor.layout(), capacity.unwrap_or(1))?;
-        if rule.taken_off() > NOTABLE {
-            notes.push(format!(
-                "adding up as many records of as many parameters in whole numbers takes {:.1}% off the clip norm; smaller batches take less",
-                100.0 * rule.taken_off()
-            ));
+        let rule = ClippingRule::new(&clipping, executor.layout())?;
+        let capacity = rule.capacity();
+        if parts.iter().any(|part| most_drawn(part.batch, prepared.plan.records()) > capacity as u64) {
+            return Err(dapple_engine::EngineError::Sum { capacity }.into());
         }
         let learned = Learned::new(&spec.optimiser, executor.layout(), prepared.parameters.clone())?;
         let schedule = Schedule::new(&spec.optimiser, prepared.plan.steps())?;
@@ -194,11 +188,10 @@ impl Trainer {
     }
 }
 
-/// Records that a sum of clipped gradients has room for where this many are expected: all, or so many that Poisson sampling never draws
-/// more. By Chernoff's bound `P(X >= b + l) <= exp(-l^2 / (2 (b + l / 3)))`, which is below e^-140 for `l = 40 sqrt(b) + 100`.
-fn capacity(batch: u64, records: u64) -> usize {
-    let most = batch as f64 + 40.0 * (batch as f64).sqrt() + 100.0;
-    records.min(most as u64) as usize
+/// Records that a step draws at the most where this many are expected: all, or so many that Poisson sampling never draws more. By Chernoff's
+/// bound `P(X >= b + l) <= exp(-l^2 / (2 (b + l / 3)))`, which is below e^-140 for `l = 40 sqrt(b) + 100`.
+fn most_drawn(batch: u64, records: u64) -> u64 {
+    records.min((batch as f64 + 40.0 * (batch as f64).sqrt() + 100.0) as u64)
 }
 
 /// What a step leaves to tell.

@@ -170,7 +170,8 @@ impl Gemm {
     ///
     /// # Guarantee
     /// `d - w mean(w d)` is never longer than `d`, since the squares of `w` are one in the mean at the most; taken of whole numbers in
-    /// double precision and rounded to whole numbers, two results are no farther apart than their sums, and a unit a coordinate.
+    /// double precision and rounded to whole numbers, two results are no farther apart than their sums, one for each coordinate, and
+    /// what double precision rounds, for which a clipping rule makes room.
     #[inline(always)]
     fn export_filters<T: Summand>(
         &self,

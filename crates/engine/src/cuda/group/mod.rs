@@ -330,16 +330,14 @@ impl Rank for CudaExecutor {
         self.synchronize()
     }
 
-    fn read(&mut self, sum: &CudaGradientSum) -> Result<Total, CudaError> {
+    fn read(&mut self, sum: &mut CudaGradientSum) -> Result<Total, CudaError> {
         self.device.bind()?;
-        let mut values = vec![0.0; sum.len];
-        self.whole.fetch(&self.device, address(&sum.values, &self.device.stream), &mut values)?;
-        Ok(Total::new(values, sum.unit()))
+        sum.read(self)
     }
 
     fn write(&mut self, sum: &mut CudaGradientSum, total: &Total) -> Result<(), CudaError> {
         self.device.bind()?;
-        self.device.upload(total.numbers(), address(&sum.values, &self.device.stream))
+        sum.write(&self.device, total)
     }
 
     fn update(
@@ -358,8 +356,14 @@ impl Addition<CudaExecutor> for Communicators {
         if sums.iter().any(|sum| sum.unit().is_some() != whole) {
             return Err(CudaError::from(EngineError::Parameters).into());
         }
-        let places =
-            ranks.iter().zip(sums).map(|(rank, sum)| (&rank.device, &sum.values)).collect::<Vec<_>>();
-        Ok(self.all_reduce(&places, whole)?)
+        let len = sums.first().map_or(0, |sum| sum.len);
+        let mut places = Vec::with_capacity(ranks.len());
+        for (CudaExecutor { device, .. }, sum) in ranks.iter().zip(sums) {
+            device.bind()?;
+            sum.carry(device, 0)?;
+            let narrow = || address(&sum.values, &device.stream);
+            places.push((device, sum.wide(device).unwrap_or_else(narrow)));
+        }
+        Ok(self.all_reduce(&places, len, whole)?)
     }
 }

@@ -31,7 +31,7 @@ pub(super) trait Rank: Send {
     fn settle(&mut self) -> Result<(), CudaError>;
 
     /// Its own sum, before any projection.
-    fn read(&mut self, sum: &Self::Sum) -> Result<Total, CudaError>;
+    fn read(&mut self, sum: &mut Self::Sum) -> Result<Total, CudaError>;
 
     /// Replaces its own sum.
     fn write(&mut self, sum: &mut Self::Sum, total: &Total) -> Result<(), CudaError>;
@@ -138,7 +138,7 @@ pub(super) struct OnHost;
 
 impl<R: Rank> Addition<R> for OnHost {
     fn add_up(&mut self, ranks: &mut [R], sums: &mut [R::Sum]) -> Result<(), Failed> {
-        let mut parts = each(ranks.iter_mut().zip(&*sums), |(rank, sum)| rank.read(sum))?.into_iter();
+        let mut parts = each(ranks.iter_mut().zip(&mut *sums), |(rank, sum)| rank.read(sum))?.into_iter();
         let Some(mut whole) = parts.next() else { return Ok(()) };
         for part in parts {
             whole.add(&part).map_err(CudaError::from)?;

@@ -73,7 +73,7 @@ impl Rank for StandIn {
         self.begin(Work::Settle)
     }
 
-    fn read(&mut self, sum: &Total) -> Result<Total, CudaError> {
+    fn read(&mut self, sum: &mut Total) -> Result<Total, CudaError> {
         self.begin(Work::Read)?;
         Ok(sum.clone())
     }
@@ -142,8 +142,8 @@ impl Team {
             mean_rest: 0.0,
         };
         let layout = self.ranks[0].executor.layout();
-        let rule = ClippingRule::new(&CLIPPING, layout, 100).unwrap();
-        let mut sums = vec![Total::new(vec![0.0; layout.len()], rule.unit()); self.ranks.len()];
+        let rule = ClippingRule::new(&CLIPPING, layout).unwrap();
+        let mut sums = vec![Total::new(vec![0.0; layout.len()], Vec::new(), rule.unit()); self.ranks.len()];
         let stats = team::clipped_sum(&mut self.ranks, &self.graph, &batch, &rule, &mut sums)?;
         team::add_up(&mut self.ranks, &mut sums, &mut self.additions)?;
         let mut states = vec![0; self.ranks.len()];
@@ -246,9 +246,10 @@ fn samples_that_are_not_finite_are_counted_over_all_cards() {
 #[test]
 fn sums_that_would_overflow_together_are_refused() {
     let graph = zoo::small_cnn(&[1, 28, 28], 4).unwrap();
-    let rule = ClippingRule::new(&CLIPPING, &Layout::new(&graph), 100).unwrap();
-    assert_eq!(fits(&rule, [60, 30].into_iter(), 10), Ok(()));
-    assert_eq!(fits(&rule, [60, 30].into_iter(), 11), Err(EngineError::Sum { capacity: 100 }));
+    let rule = ClippingRule::new(&CLIPPING, &Layout::new(&graph)).unwrap();
+    let capacity = rule.capacity();
+    assert_eq!(fits(&rule, [capacity - 90, 30].into_iter(), 60), Ok(()));
+    assert_eq!(fits(&rule, [capacity - 90, 30].into_iter(), 61), Err(EngineError::Sum { capacity }));
 }
 
 #[test]

@@ -31,18 +31,6 @@ KERNEL standardise_backward(float* d, const float* used, const float* inverses, 
     for (int i = threadIdx.x; i < n; i += blockDim.x) d[i] = (float)((d[i] - total - used[i] * along) * inverses[blockIdx.x]);
 }
 
-// The same of a sum of whole numbers, which are already less their mean and over the deviation: what is left is the part along the filter.
-// `d - hat mean(hat d)` is never longer than d, since the squares of `hat` are one in the mean at the most.
-KERNEL project_filters(int* d, const float* used, int n) {
-    __shared__ double scratch[32];
-    d += (i64)blockIdx.x * n;
-    used += (i64)blockIdx.x * n;
-    double along = 0.0;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) along += (double)d[i] * used[i];
-    along = block_sum(along, scratch) / n;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) d[i] = (int)rint(d[i] - used[i] * along);
-}
-
 // What double precision may have rounded off a sum of n exact products and what follows from it, as a share of the sum of their sizes.
 __device__ __forceinline__ double rounded_off(int n) { return 8.0 * (n + 32) * 2.220446049250313e-16; }
 

@@ -178,10 +178,11 @@ __device__ double2 round_pair(const Key& key, u64 pair, u32 radius_word, u32 ang
     return certain ? rounded : round_exactly(key, pair, radius_word, angle_word, offset, deviation);
 }
 
-// sum = step round((sum + deviation noise) / step), where the deviation counts steps, a power of two. The sum is of whole numbers or of plain
-// ones, and `scale` says how many steps one is: a power of two, so that nothing is rounded. One warp per 1024 coordinates: every lane
-// makes a block of radii and a block of angles. A plain value that is not finite sets `failed`.
-KERNEL add_noise(float* sum, i64 n, const __grid_constant__ Key key, double step, double deviation, double scale, int whole,
+// sum = step round((x + deviation noise) / step), where the deviation counts steps, a power of two. x is whole numbers below 2^53 that were
+// carried over, or where there are none the plain ones of the sum, and `scale` says how many steps one is: a power of two, so that nothing
+// is rounded. One warp per 1024 coordinates: every lane makes a block of radii and a block of angles. A plain value that is not finite sets
+// `failed`.
+KERNEL add_noise(float* sum, const i64* carried, i64 n, const __grid_constant__ Key key, double step, double deviation, double scale,
                  int* failed) {
     i64 chunk = global_index() >> 5, start = chunk * 2 * PAIRS;
     if (start >= n) return;
@@ -189,14 +190,14 @@ KERNEL add_noise(float* sum, i64 n, const __grid_constant__ Key key, double step
     u32 radius[16], angle[16];
     chacha20(key, chunk, lane, radius);
     chacha20(key, chunk, PAIRS / 16 + lane, angle);
-    auto steps = [&](float value) { return (whole ? (double)__float_as_int(value) : (double)value) * scale; };
+    auto steps = [&](i64 at) { return (carried ? (double)carried[at] : (double)sum[at]) * scale; };
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
         i64 pair = 16 * lane + i;
-        float *first = sum + start + pair, *second = first + PAIRS;
-        bool has_first = start + pair < n, has_second = start + pair + PAIRS < n;
+        i64 first = start + pair, second = first + PAIRS;
+        bool has_first = first < n, has_second = second < n;
         if (!has_first) break;
-        double x = steps(*first), y = has_second ? steps(*second) : 0.0;
+        double x = steps(first), y = has_second ? steps(second) : 0.0;
         if (!isfinite(x) || !isfinite(y)) {
             *failed = 1;
             continue;
@@ -204,7 +205,7 @@ KERNEL add_noise(float* sum, i64 n, const __grid_constant__ Key key, double step
         double2 nearest_step = make_double2(rint(x), rint(y));
         double2 offset = make_double2(x - nearest_step.x, y - nearest_step.y);
         double2 rounded = round_pair(key, (u64)chunk * PAIRS + pair, radius[i], angle[i], offset, deviation);
-        *first = (float)((nearest_step.x + rounded.x) * step);
-        if (has_second) *second = (float)((nearest_step.y + rounded.y) * step);
+        sum[first] = (float)((nearest_step.x + rounded.x) * step);
+        if (has_second) sum[second] = (float)((nearest_step.y + rounded.y) * step);
     }
 }

@@ -48,9 +48,3 @@ KERNEL exchange(float* a, float* b, i64 n) {
     a[i] = b[i];
     b[i] = kept;
 }
-
-// Whole numbers as what they stand for, in the same memory.
-KERNEL to_single(float* sum, double unit, i64 n) {
-    i64 i = global_index();
-    if (i < n) sum[i] = (float)(__float_as_int(sum[i]) * unit);
-}

@@ -9,7 +9,7 @@ use super::super::error::CudaError;
 const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 
 /// Codes of `nccl.h`, which are part of its binary interface.
-pub(super) const INT: c_int = 2;
+pub(super) const INT_64: c_int = 4;
 pub(super) const FLOAT: c_int = 7;
 pub(super) const SUM: c_int = 0;
 const SUCCESS: c_int = 0;

@@ -4,11 +4,9 @@ mod library;
 
 use std::time::{Duration, Instant};
 
-use cudarc::driver::CudaSlice;
-
-use super::device::{Device, address};
+use super::device::{Device, Pointer};
 use super::error::{CudaError, call};
-use library::{FLOAT, Handle, INT, Nccl, SUM};
+use library::{FLOAT, Handle, INT_64, Nccl, SUM};
 
 /// What an error of NCCL's names.
 const CALL: &str = "adding over the cards";
@@ -48,20 +46,21 @@ impl Communicators {
         Ok(Self { nccl, handles })
     }
 
-    /// Replaces every card's numbers, whole or plain ones, by the sum over all cards, which is the same bits on each, and waits for it. Every
+    /// Replaces every card's `len` numbers, whole ones of 64 bits or plain ones, by the sum over all cards, which is the same bits on each, and waits for it. Every
     /// card must have finished what it did before.
     ///
     /// A card that is lost in the middle would leave the others waiting for it: so the wait watches all of them, and the first error, or
     /// a wait without end, takes the sum back from every card. The communicators cannot be used after that.
     pub(crate) fn all_reduce(
         &mut self,
-        places: &[(&Device, &CudaSlice<f32>)],
+        places: &[(&Device, Pointer)],
+        len: usize,
         whole: bool,
     ) -> Result<(), CudaError> {
         if self.handles.len() != places.len() {
             return Err(CudaError::Call { call: CALL, reason: "an earlier sum failed".into() });
         }
-        let done = self.start(places, whole).and_then(|()| self.wait(places));
+        let done = self.start(places, len, whole).and_then(|()| self.wait(places));
         if done.is_err() {
             for handle in self.handles.drain(..) {
                 // SAFETY: each was made by `new` and ends here, once. What it says adds nothing to the error that is told.
@@ -71,12 +70,12 @@ impl Communicators {
         done
     }
 
-    fn start(&self, places: &[(&Device, &CudaSlice<f32>)], whole: bool) -> Result<(), CudaError> {
-        let (nccl, numbers) = (self.nccl, if whole { INT } else { FLOAT });
+    fn start(&self, places: &[(&Device, Pointer)], len: usize, whole: bool) -> Result<(), CudaError> {
+        let (nccl, numbers) = (self.nccl, if whole { INT_64 } else { FLOAT });
         // SAFETY: opens a list of calls, which is closed below whatever comes of them.
         nccl.checked(CALL, unsafe { (nccl.group_start)() })?;
-        let each = places.iter().zip(&self.handles).try_for_each(|((device, values), &handle)| {
-            let (start, len) = (address(values, &device.stream).0, values.len());
+        let each = places.iter().zip(&self.handles).try_for_each(|((device, start), &handle)| {
+            let start = start.0;
             let stream = device.stream.cu_stream().cast();
             // SAFETY: the sums have the same length on every card; streams and communicators are those of the cards.
             nccl.checked(CALL, unsafe {
@@ -88,7 +87,7 @@ impl Communicators {
         each.and(ended)
     }
 
-    fn wait(&self, places: &[(&Device, &CudaSlice<f32>)]) -> Result<(), CudaError> {
+    fn wait(&self, places: &[(&Device, Pointer)]) -> Result<(), CudaError> {
         let began = Instant::now();
         let mut ends = places.iter().map(|(device, _)| device.event()).collect::<Result<Vec<_>, _>>()?;
         loop {
