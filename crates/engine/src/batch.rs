@@ -29,14 +29,14 @@ pub(crate) enum Target<'a> {
     Values(&'a [f32]),
 }
 
-/// Where dropout takes its randomness: a seed for the step, and the index of the first sample, so that a split batch drops what the
-/// whole batch would.
+/// Where dropout takes its randomness: a seed for the step, and which records the samples are. So what a sample drops follows from its
+/// record and the view, and not from who else was drawn or where it lies in the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dropout {
+pub struct Dropout<'a> {
     /// Seed of the step.
     pub seed: u64,
-    /// Index of the batch's first sample.
-    pub first_sample: u64,
+    /// The record of each sample.
+    pub records: &'a [usize],
 }
 
 /// A batch. Sample after sample, each with all its views, each in the row-major order of the input shape.
@@ -49,7 +49,7 @@ pub struct Batch<'a> {
     /// Views per sample; a sample's gradient is the mean over its views.
     pub views: usize,
     /// Dropout while training; `None` switches it off.
-    pub dropout: Option<Dropout>,
+    pub dropout: Option<Dropout<'a>>,
 }
 
 impl<'a> Batch<'a> {
@@ -88,6 +88,9 @@ impl<'a> Batch<'a> {
         if found != expected {
             return Err(EngineError::Length { what: format!("target {kind}"), expected, found });
         }
+        if let Some(found) = self.dropout.map(|dropout| dropout.records.len()).filter(|&len| len != samples) {
+            return Err(EngineError::Length { what: "records".into(), expected: samples, found });
+        }
         Ok(samples)
     }
 
@@ -116,10 +119,15 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Key of one view's dropout.
+    /// Key of one view's dropout; `view` counts through all samples.
+    ///
+    /// # Guarantee
+    /// It is a function of the step's seed, the sample's record and the number of the view among the sample's own. Views of one record have
+    /// keys of their own.
     pub(crate) fn dropout_key(&self, view: usize) -> Option<u64> {
-        let Dropout { seed, first_sample } = self.dropout?;
-        let index = first_sample.wrapping_mul(self.views as u64).wrapping_add(view as u64);
+        let Dropout { seed, records } = self.dropout?;
+        let (record, own) = (records[view / self.views] as u64, (view % self.views) as u64);
+        let index = record.wrapping_mul(self.views as u64).wrapping_add(own);
         Some(mix(seed ^ mix(index)))
     }
 }

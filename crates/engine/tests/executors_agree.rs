@@ -314,18 +314,78 @@ fn frozen_parameters_leave_the_rest_unchanged() {
     assert!(needs[..lowest].iter().all(|needs| !needs) && needs[lowest]);
 }
 
-#[test]
-fn dropout_is_the_same_in_both_and_in_a_split_batch() {
+fn dropping(op: dapple_graph::Op) -> Graph {
     let mut builder = dapple_graph::GraphBuilder::new(&[3, 4, 4]);
     let input = builder.input();
     let spec = dapple_graph::ConvSpec::new(6, dapple_graph::Window::square(3)).bias();
     let x = builder.conv("conv", input, spec).unwrap();
-    let x = builder.add("drop", dapple_graph::Op::Dropout(0.4), &[x]).unwrap();
+    let x = builder.add("drop", op, &[x]).unwrap();
     let x = builder.add("flat", dapple_graph::Op::Reshape(vec![24]), &[x]).unwrap();
-    let graph = builder.finish(x, common::CLASSES).unwrap();
+    builder.finish(x, common::CLASSES).unwrap()
+}
+
+#[test]
+fn dropout_is_the_same_in_both() {
+    let graph = dropping(dapple_graph::Op::Dropout(0.4));
     let data = Data::new(&graph, 4, 2);
-    let batch = Batch { dropout: Some(Dropout { seed: 5, first_sample: 3 }), ..data.batch() };
+    let dropout = Some(Dropout { seed: 5, records: &[3, 141, 59, 26] });
+    let batch = Batch { dropout, ..data.batch() };
     agree("dropout", &graph, &batch, &Clipping::Flat { max_norm: 0.5 }, Options::default());
     let plain = clipped(&graph, &data.batch(), &Clipping::Off, Options::default()).0;
     assert_ne!(plain, clipped(&graph, &batch, &Clipping::Off, Options::default()).0);
+}
+
+/// What a record drops, and so what it adds, has the same bits alone, at two places, and in two companies.
+#[test]
+fn dropout_follows_the_record() {
+    let clipping = Clipping::Flat { max_norm: 0.5 };
+    for op in [dapple_graph::Op::Dropout(0.4), dapple_graph::Op::ChannelDropout(0.4)] {
+        let graph = dropping(op);
+        let (values, views, size) = (parameters(&graph), 2, 2 * 3 * 4 * 4);
+        let data = Data::new(&graph, 6, views);
+        let mut executor = CpuExecutor::new(&graph, Options { threads: 2, ..Options::default() }).unwrap();
+        let rule = rule(&clipping, executor.layout());
+        // A batch of some of the six samples, in this order, which are records of these numbers.
+        let mut counts = |samples: &[usize], records: &[usize], seed: u64| {
+            let inputs: Vec<f32> =
+                samples.iter().flat_map(|&i| &data.inputs[i * size..(i + 1) * size]).copied().collect();
+            let classes: Vec<u32> = samples.iter().flat_map(|&i| [i as u32, i as u32 + 7]).collect();
+            let dropout = Some(Dropout { seed, records });
+            let batch = Batch { views, dropout, ..Batch::new(&inputs, Targets::Classes(&classes)) };
+            let mut sum = executor.gradient_sum();
+            let mut loaded = executor.load(&values).unwrap();
+            loaded.clipped_sum(&batch, &rule, &mut sum).unwrap();
+            let own: Vec<i64> = loaded.total(sum).unwrap().counts().unwrap().0.collect();
+            let place = samples.iter().position(|&i| i == 2).unwrap_or(0);
+            (own, Reference::new(&graph, &values).unwrap().gradient(&batch, place).unwrap())
+        };
+        let less = |a: &[i64], b: &[i64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>();
+        let (alone, reference) = counts(&[2], &[700], 5);
+        let (first, at_first) = counts(&[2, 0, 1], &[700, 8, 31], 5);
+        let (last, at_last) = counts(&[4, 0, 5, 3, 2], &[12, 8, 900, 1, 700], 5);
+        assert_eq!(less(&first, &counts(&[0, 1], &[8, 31], 5).0), alone);
+        assert_eq!(less(&last, &counts(&[4, 0, 5, 3], &[12, 8, 900, 1], 5).0), alone);
+        assert_eq!([&at_first, &at_last], [&reference; 2]);
+        // Another record, or another step, drops otherwise.
+        assert_ne!(counts(&[2], &[701], 5).0, alone);
+        assert_ne!(counts(&[2], &[700], 6).0, alone);
+    }
+}
+
+/// Of one view some channels are dropped, and their biases have no gradient; of many equal views of one record none is dropped in all.
+#[test]
+fn views_of_a_record_drop_each_for_itself() {
+    let graph = dropping(dapple_graph::Op::ChannelDropout(0.4));
+    let values = parameters(&graph);
+    let reference = Reference::new(&graph, &values).unwrap();
+    let bias = Layout::new(&graph).entries()[1].range.clone();
+    let dropped = |views: usize, record: usize| {
+        let (inputs, classes) = (vec![0.5; views * 48], vec![3; views]);
+        let dropout = Some(Dropout { seed: 5, records: &[record] });
+        let batch = Batch { views, dropout, ..Batch::new(&inputs, Targets::Classes(&classes)) };
+        let gradient = reference.gradient(&batch, 0).unwrap().1;
+        gradient[bias.clone()].iter().filter(|&&value| value == 0.0).count()
+    };
+    assert!((0..5).map(|record| dropped(1, record)).sum::<usize>() > 5);
+    assert_eq!((0..5).map(|record| dropped(32, record)).sum::<usize>(), 0);
 }

@@ -224,7 +224,8 @@ proptest! {
             2 => Targets::Probabilities(&values),
             _ => Targets::Values(&values),
         };
-        let dropout = dropout.map(|_| Dropout { seed: 3, first_sample: 11 });
+        let records: Vec<usize> = (0..samples).map(|sample| 11 + 3 * sample).collect();
+        let dropout = dropout.map(|_| Dropout { seed: 3, records: &records });
         agree_on(&graph, &Batch { views, dropout, ..Batch::new(&inputs, targets) }, options)?;
     }
 }

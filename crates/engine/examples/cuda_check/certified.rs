@@ -1,10 +1,11 @@
 //! What a sample adds to a sum: never more than the bound, the same bits in any company, nothing if it is not finite.
 
 use dapple_engine::cuda::{Convolutions, CudaError, CudaExecutor, CudaOptions, Precision};
-use dapple_engine::{Batch, Clipping, Targets};
+use dapple_engine::{Batch, Clipping, Dropout, Targets};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, Op, Parameters, Window, zoo};
 
 use crate::common::{self, Data, parameters, specimens, uniform};
+use crate::operations::dropout;
 use crate::report::Report;
 use crate::{length, rule, run, wide};
 
@@ -21,6 +22,7 @@ pub(crate) fn check(report: &mut Report, quick: bool) {
         company(report, options);
         let options = CudaOptions { convolutions: Convolutions::Own, ..options };
         company(report, options);
+        many(report, options);
         not_finite(report, options);
     }
 }
@@ -194,6 +196,7 @@ fn graphs() -> Vec<(&'static str, Graph)> {
         ("resnet-18 on odd images", zoo::resnet(zoo::ResNet::R18, &[3, 50, 50], 10, zoo::Norm::Group(32))),
     ];
     graphs.extend(models.map(|(name, graph)| (name, graph.unwrap())));
+    graphs.push(("dropout", dropout(Op::Dropout(0.4))));
     graphs.push(("deferred", common::layers(None, true, 3, Op::Tanh)));
     // A ReLU makes zeros of what is no number.
     graphs.push(("deferred, rectified", common::layers(None, true, 1, Op::Relu)));
@@ -212,9 +215,59 @@ fn sum_of(
     let mut sum = executor.gradient_sum()?;
     let mut loaded = executor.load(&parameters(graph))?;
     for &(first, end) in parts {
-        loaded.clipped_sum(&data.part(first..end, data.inputs.len() / SAMPLES), &rule, &mut sum)?;
+        // Whatever the batch, a sample is the same record, and drops the same.
+        let records: Vec<usize> = (first..end).map(|sample| 3 + 10 * sample).collect();
+        let dropout = Some(Dropout { seed: 5, records: &records });
+        let batch = Batch { dropout, ..data.part(first..end, data.inputs.len() / SAMPLES) };
+        loaded.clipped_sum(&batch, &rule, &mut sum)?;
     }
     loaded.gradient(sum)
+}
+
+/// More samples than whole numbers of 32 bits hold add up to what parts of them do that fit, in whole numbers that hold anything.
+fn many(report: &mut Report, options: CudaOptions) {
+    const MANY: usize = 2500;
+    for (name, graph) in [
+        ("deferred", common::layers(None, true, 3, Op::Tanh)),
+        ("written", common::layers(None, false, 3, Op::Tanh)),
+        ("linear", common::flat_linear(64, 10)),
+    ] {
+        let data = Data::new(&graph, MANY, 1);
+        let size = data.inputs.len() / MANY;
+        // In microbatches that fill 32 bits, and in others.
+        for microbatch in [0, 700] {
+            let options = CudaOptions { microbatch, batch: MANY, ..options };
+            let mut executor = CudaExecutor::new(&graph, options).expect("the card opened before");
+            let mut counts = |parts: &[(usize, usize)]| -> Result<Vec<i128>, CudaError> {
+                // Nearly every gradient is longer than this.
+                let rule = rule(&Clipping::Flat { max_norm: 1e-4 }, executor.layout());
+                let mut sum = executor.gradient_sum()?;
+                let mut loaded = executor.load(&parameters(&graph))?;
+                for &(first, end) in parts {
+                    loaded.clipped_sum(&data.part(first..end, size), &rule, &mut sum)?;
+                }
+                let total = loaded.total(sum)?;
+                Ok(total.counts().map(|(counts, _)| counts.map(i128::from).collect()).unwrap_or_default())
+            };
+            let mut same = || -> Result<bool, CudaError> {
+                let whole = counts(&[(0, MANY)])?;
+                let mut added = vec![0; whole.len()];
+                for first in (0..MANY).step_by(500) {
+                    let part = counts(&[(first, first + 500)])?;
+                    added.iter_mut().zip(part).for_each(|(added, part)| *added += part);
+                }
+                let turned = counts(&[(1100, MANY), (0, 1100)])?;
+                Ok(!whole.is_empty() && whole == added && whole == turned)
+            };
+            let same = same();
+            report.expect(same == Ok(true), || {
+                format!(
+                    "sums of {MANY} samples, {name}, {microbatch} together, {:?}: {same:?}",
+                    options.precision
+                )
+            });
+        }
+    }
 }
 
 /// What a sample adds is the same whoever shares its microbatch, at whatever place, and however the microbatch is filled up.

@@ -65,7 +65,7 @@ pub(crate) fn check(report: &mut Report, _: bool) {
             }
             for views in [1, 3] {
                 let data = Data::new(graph, 5, views);
-                let dropout = Some(Dropout { seed: 5, first_sample: 3 });
+                let dropout = Some(Dropout { seed: 5, records: &[3, 14, 15, 92, 6] });
                 let batch = Batch { dropout: dropout.filter(|_| name.ends_with("dropout")), ..data.batch() };
                 for clipping in [
                     Clipping::Off,
@@ -165,7 +165,8 @@ pub(crate) fn check_shapes(report: &mut Report, quick: bool) {
     }
 }
 
-fn dropout(op: Op) -> Graph {
+/// A layer behind which something is dropped.
+pub(crate) fn dropout(op: Op) -> Graph {
     let mut builder = GraphBuilder::new(&[3, 4, 4]);
     let input = builder.input();
     let x = builder.conv("conv", input, ConvSpec::new(6, Window::square(3)).bias()).unwrap();

@@ -63,10 +63,7 @@ impl Trainer {
             Machine::new(&spec.performance, Some(Planned::of(prepared)), prepared.deterministic());
         let executor = machine.executor(&parts[0].graph, notes)?;
         let rule = ClippingRule::new(&clipping, executor.layout())?;
-        let capacity = rule.capacity();
-        if parts.iter().any(|part| most_drawn(part.batch, prepared.plan.records()) > capacity as u64) {
-            return Err(dapple_engine::EngineError::Sum { capacity }.into());
-        }
+        parts.iter().try_for_each(|part| fits(&rule, part.batch, prepared.plan.records()))?;
         let learned = Learned::new(&spec.optimiser, executor.layout(), prepared.parameters.clone())?;
         let schedule = Schedule::new(&spec.optimiser, prepared.plan.steps())?;
         let pool = rayon::ThreadPoolBuilder::new()
@@ -110,7 +107,7 @@ impl Trainer {
                 inputs: &microbatch.inputs,
                 targets: Targets::Classes(&microbatch.labels),
                 views: microbatch.views,
-                dropout: Some(Dropout { seed: dropout_seed, first_sample: microbatch.first as u64 }),
+                dropout: Some(Dropout { seed: dropout_seed, records: &microbatch.records }),
             };
             let part = loaded.clipped_sum(&batch, rule, &mut sum)?;
             stats.losses.extend(part.losses);
@@ -188,10 +185,12 @@ impl Trainer {
     }
 }
 
-/// Records that a step draws at the most where this many are expected: all, or so many that Poisson sampling never draws more. By Chernoff's
-/// bound `P(X >= b + l) <= exp(-l^2 / (2 (b + l / 3)))`, which is below e^-140 for `l = 40 sqrt(b) + 100`.
-fn most_drawn(batch: u64, records: u64) -> u64 {
-    records.min((batch as f64 + 40.0 * (batch as f64).sqrt() + 100.0) as u64)
+/// Refuses batches of which a sum does not hold all records. That is every record of the data set, or as many as Poisson sampling ever draws:
+/// by Chernoff's bound `P(X >= b + l) <= exp(-l^2 / (2 (b + l / 3)))`, which is below e^-140 for `l = 40 sqrt(b) + 100`.
+fn fits(rule: &ClippingRule, batch: u64, records: u64) -> Result<(), TrainError> {
+    let most = records.min((batch as f64 + 40.0 * (batch as f64).sqrt() + 100.0) as u64);
+    let capacity = rule.capacity();
+    if most > capacity as u64 { Err(dapple_engine::EngineError::Sum { capacity }.into()) } else { Ok(()) }
 }
 
 /// What a step leaves to tell.

@@ -44,3 +44,19 @@ fn clipped_gradients_follow_pytorch() {
     // With the noise the curve is another one.
     assert_ne!(super::tests::losses(&request, |_| {}), ours);
 }
+
+#[test]
+fn batches_that_no_sum_holds_cost_no_step() {
+    let graph = dapple_graph::zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+    let layout = dapple_engine::Layout::new(&graph);
+    let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, &layout).unwrap();
+    for (batch, records, held) in [
+        (1 << 24, u64::MAX, true),
+        (1 << 26, u64::MAX, false),
+        // No more are drawn than there are.
+        (1 << 26, 1 << 26, true),
+        (1, (1 << 26) + 1, true),
+    ] {
+        assert_eq!(fits(&rule, batch, records).is_ok(), held, "{batch} of {records}");
+    }
+}

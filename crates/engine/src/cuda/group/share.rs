@@ -37,16 +37,15 @@ pub(super) fn shares<'a>(
         Targets::Classes(classes) => classes.len() == views * positions,
         Targets::Probabilities(values) | Targets::Values(values) => values.len() == views * output,
     };
-    if batch.views == 0 || batch.inputs.len() != views * input || !targets_fit {
+    let records_fit = batch.dropout.is_none_or(|dropout| dropout.records.len() == samples);
+    if batch.views == 0 || batch.inputs.len() != views * input || !targets_fit || !records_fit {
         // Names what is wrong.
         batch.check(graph)?;
     }
     let share = |range: Range<usize>| {
         let of = |size: usize| range.start * batch.views * size..range.end * batch.views * size;
-        let dropout = batch.dropout.map(|Dropout { seed, first_sample }| Dropout {
-            seed,
-            first_sample: first_sample + range.start as u64,
-        });
+        let dropout =
+            batch.dropout.map(|Dropout { seed, records }| Dropout { seed, records: &records[range.clone()] });
         let targets = match batch.targets {
             Targets::Classes(classes) => Targets::Classes(&classes[of(positions)]),
             Targets::Probabilities(values) => Targets::Probabilities(&values[of(output)]),
@@ -99,6 +98,9 @@ mod tests {
             let error = shares(&batch, &graph, 2).unwrap_err();
             assert!(matches!(error, EngineError::Length { .. }), "{error}");
         }
+        let (inputs, dropout) = (vec![0.0; 784], Some(Dropout { seed: 1, records: &[3, 4] }));
+        let records = Batch { dropout, ..Batch::new(&inputs, Targets::Classes(&[1])) };
+        assert!(matches!(shares(&records, &graph, 2).unwrap_err(), EngineError::Length { found: 2, .. }));
         let none = Batch { views: 0, ..Batch::new(&[], Targets::Classes(&[])) };
         assert!(shares(&none, &graph, 2).is_err());
     }
