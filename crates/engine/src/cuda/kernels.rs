@@ -26,7 +26,7 @@ const SOURCES: [&str; 12] = [
 ];
 
 /// Kernels that use more shared memory than a block gets unasked.
-const LARGE_KERNELS: [&str; 13] = [
+const LARGE_KERNELS: &[&str] = &[
     "weight_gradient",
     "image_weight_gradient_1",
     "image_weight_gradient_5",
@@ -46,7 +46,7 @@ pub(crate) const SHARED_LIMIT: usize = 99 << 10;
 /// Bytes that kernels may declare themselves.
 pub(crate) const DECLARED: usize = 4 << 10;
 /// All other kernels.
-const KERNELS: [&str; 49] = [
+const KERNELS: &[&str] = &[
     "unary",
     "unary_backward",
     "add",
@@ -107,7 +107,7 @@ pub(super) fn load(
 ) -> Result<BTreeMap<&'static str, CudaFunction>, CudaError> {
     let module = module(context, precision)?;
     let mut kernels = BTreeMap::new();
-    for name in KERNELS.into_iter().chain(LARGE_KERNELS) {
+    for &name in KERNELS.iter().chain(LARGE_KERNELS) {
         let kernel = call("loading the kernels", module.load_function(name))?;
         if LARGE_KERNELS.contains(&name) {
             let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
