@@ -18,6 +18,8 @@ mod segments;
 mod share;
 mod step;
 mod sum;
+#[cfg(test)]
+mod tests;
 mod together;
 mod worker;
 
