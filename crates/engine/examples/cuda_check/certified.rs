@@ -1,5 +1,7 @@
 //! What a sample adds to a sum: never more than the bound, the same bits in any company, nothing if it is not finite.
 
+use std::ops::Range;
+
 use dapple_engine::cuda::{Convolutions, CudaError, CudaExecutor, CudaOptions, Precision};
 use dapple_engine::{Batch, Clipping, Dropout, Targets};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, Op, Parameters, Window, zoo};
@@ -205,6 +207,11 @@ fn graphs() -> Vec<(&'static str, Graph)> {
 }
 
 /// The sum over some parts of the data, one call for each.
+/// Whatever the batch, a sample is the same record, and drops the same.
+fn records(samples: Range<usize>) -> Vec<usize> {
+    samples.map(|sample| 3 + 10 * sample).collect()
+}
+
 fn sum_of(
     executor: &mut CudaExecutor,
     graph: &Graph,
@@ -215,8 +222,7 @@ fn sum_of(
     let mut sum = executor.gradient_sum()?;
     let mut loaded = executor.load(&parameters(graph))?;
     for &(first, end) in parts {
-        // Whatever the batch, a sample is the same record, and drops the same.
-        let records: Vec<usize> = (first..end).map(|sample| 3 + 10 * sample).collect();
+        let records = records(first..end);
         let dropout = Some(Dropout { seed: 5, records: &records });
         let batch = Batch { dropout, ..data.part(first..end, data.inputs.len() / SAMPLES) };
         loaded.clipped_sum(&batch, &rule, &mut sum)?;
@@ -326,7 +332,9 @@ fn not_finite(report: &mut Report, options: CudaOptions) {
             for all in [true, false] {
                 let mut inputs = data.inputs.clone();
                 inputs[2 * size..if all { 3 * size } else { 2 * size + 1 }].fill(poison);
-                let batch = Batch { inputs: &inputs, ..data.batch() };
+                let records = records(0..SAMPLES);
+                let dropout = Some(Dropout { seed: 5, records: &records });
+                let batch = Batch { inputs: &inputs, dropout, ..data.batch() };
                 let title = format!("{name} with {poison}, {options:?}");
                 let clipping = Clipping::Flat { max_norm: 0.7 };
                 match run(&mut executor, &values, &batch, &clipping) {

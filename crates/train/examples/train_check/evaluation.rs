@@ -7,6 +7,7 @@ use dapple_plan::PlanSpec;
 use dapple_plan::spec::EvaluationKind;
 use dapple_train::{Evaluation, Look, Prediction, Predictor, Request, Silent, evaluate_with, start};
 
+use crate::common::write_data;
 use crate::{CPU, Fault, GPU, expect, plan};
 
 /// Scores of the two agree to a ten-thousandth of the largest, as `cuda_check` holds them to, so a pixel is called otherwise only where
@@ -28,8 +29,9 @@ pub(crate) fn check(folder: &Path) -> Result<(), Fault> {
 /// A class an image.
 fn classes(folder: &Path) -> Result<(), Fault> {
     let mut request = plan(folder, "small-cnn", "learning_rate = 0.05\nmomentum = 0.9", &CPU);
-    request.spec.data.test = Some("train.npy".to_owned());
-    request.spec.data.test_labels = Some("train-labels.npy".to_owned());
+    write_data(folder, "test", 200, 28);
+    request.spec.data.test = Some("test.npy".to_owned());
+    request.spec.data.test_labels = Some("test-labels.npy".to_owned());
     let out = folder.join("classes");
     start(&request, &out, &mut Silent)?;
     agree("small-cnn", &out, Look::default())

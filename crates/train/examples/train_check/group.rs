@@ -135,8 +135,8 @@ fn compare(name: &str, got: &Learned, want: &Learned) -> Result<(), Fault> {
 
 /// A group whose cards have too little memory says so, and no card waits for another.
 fn out_of_memory() -> Result<(), Fault> {
-    let graph = zoo::wide_resnet(zoo::WideResNet::W40x4, &[1, 32, 32], 10)?;
-    let options = CudaOptions { microbatch: 1 << 15, ..OPTIONS };
+    let graph = zoo::wide_resnet(zoo::WideResNet::W40x4, &[1, 160, 160], 10)?;
+    let options = CudaOptions { microbatch: 1024, batch: 1024, ..OPTIONS };
     let mut group = CudaGroup::new(&graph, &[0, 0], options, CudaAddition::Host)?;
     group.load(&Parameters::init(&graph, 1))?;
     let (inputs, classes) = data(&graph, 64);

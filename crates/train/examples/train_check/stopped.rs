@@ -34,12 +34,12 @@ pub(crate) fn check(folder: &Path) -> Result<(), Fault> {
 
 /// A card that runs out of memory in the first step: that step is spent, and the run goes on with less at once.
 pub(crate) fn check_memory(folder: &Path) -> Result<(), Fault> {
-    let records = 33_000;
-    write_data(folder, "large", records, 32);
-    // The deeper network: more activations than any card holds at the most samples that kernels can count.
+    let records = 1030;
+    write_data(folder, "large", records, 160);
+    // A deep network on large images: more activations than a card holds at the most samples that it is shown at once.
     let text = "[model]\nname = 'wrn-40-4'\n[optimiser]\nlearning_rate = 0.1\n[privacy]\nrelation = 'replace'\nnoise_multiplier = 1.0\n\
-        delta = 1e-5\n[sampling]\nscheme = 'without-replacement'\nbatch = 32767\nsteps = 3\n\
-        [performance]\ndevice = 'cuda'\nmicrobatch = 32767\n";
+        delta = 1e-5\n[sampling]\nscheme = 'without-replacement'\nbatch = 1024\nsteps = 3\n\
+        [performance]\ndevice = 'cuda'\nmicrobatch = 1024\n";
     let mut request = request(folder, text);
     request.spec.data.train = Some("large.npy".to_owned());
     request.spec.data.train_labels = Some("large-labels.npy".to_owned());
@@ -54,7 +54,7 @@ pub(crate) fn check_memory(folder: &Path) -> Result<(), Fault> {
     expect((certificate.status, certificate.steps_spent) == (Status::Stopped, 1), || {
         format!("{:?} with {} steps spent", certificate.status, certificate.steps_spent)
     })?;
-    let smaller = Performance { microbatch: Some(1024), ..Performance::default() };
+    let smaller = Performance { microbatch: Some(64), ..Performance::default() };
     let outcome = resume_with(&out, &smaller, &mut Recorder::default())?;
     expect((outcome.updates, outcome.certificate.steps_spent) == (2, 3), || {
         format!("{} updates, {} steps spent", outcome.updates, outcome.certificate.steps_spent)
