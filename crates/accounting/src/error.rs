@@ -53,6 +53,12 @@ pub enum AccountingError {
         /// The most that are computed.
         limit: f64,
     },
+    /// Answers that belong together, such as those of a search, take more work than they may.
+    #[error("the answer takes more than {limit:.1e} units of work")]
+    TooMuchWork {
+        /// The most they may take, in points of transforms.
+        limit: f64,
+    },
     /// The privacy loss is so large that no useful bound exists.
     #[error("epsilon is above {limit}: the plan gives no privacy at delta {delta}")]
     EpsilonTooLarge {
@@ -85,6 +91,9 @@ impl AccountingError {
             Self::NotPure => "ask at a delta above 0, commonly 1e-5 or one over the number of records",
             Self::LatticeTooLong { .. } => {
                 "compose fewer different mechanisms, or give distributions with fewer losses"
+            }
+            Self::TooMuchWork { .. } => {
+                "ask for less precision, e.g. --precision 0.01; or give the value and price it by `dapple account`"
             }
             Self::EpsilonTooLarge { .. } => "raise the noise multiplier or lower the steps",
         }

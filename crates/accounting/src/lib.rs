@@ -33,12 +33,14 @@ mod pld;
 pub mod rdp;
 pub mod search;
 pub mod selection;
+mod work;
 
 pub use bracket::Bracket;
 pub use error::{AccountingError, Result};
 pub use pair::{Distances, Participation, Substitution};
 pub use partition::{Allocation, AllocationAnswer, AllocationBound, Partition};
 pub use pld::{GivenLosses, Pld, Precision};
+pub use work::{Effort, Work};
 
 /// The README's examples are tests of this crate.
 #[cfg(doctest)]

@@ -4,8 +4,8 @@ use crate::axis::{AxisStep, Reads};
 use crate::propagate::{propagate, turn};
 use crate::{CropDistribution, Error, Mask, Operation, PaddingMode, Size, footprint};
 
-/// Longest axis for pipelines that have no closed form.
-const MAX_AXIS: u32 = 1 << 24;
+/// Longest axis for pipelines that have no closed form, whose tables take about 56 bytes a pixel of it.
+const MAX_AXIS: u32 = 1 << 20;
 
 /// The way of an image to the model: operations before the crop, the crop, and operations behind it.
 ///

@@ -9,7 +9,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dapple_geometry::{
-    CropDistribution, Mask, Operation, Padding, PaddingMode, Pipeline, Placement, Region, Size, inclusion,
+    CropDistribution, Error, Mask, Operation, Padding, PaddingMode, Pipeline, Placement, Region, Size,
+    inclusion,
 };
 
 struct Counting;
@@ -85,4 +86,15 @@ fn below_twelve_bytes_a_pixel() {
             );
         }
     }
+    // One line of a plan, an image of the longest side that is priced, must not take a gigabyte; a longer one is refused.
+    let patch = Region::Rectangle(Size::new(2, 2).unwrap());
+    let blurred = &pipelines[4];
+    let long = |side| inclusion(&patch, Placement::Anywhere, Size::new(side, 900).unwrap(), blurred);
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    assert!(long(1 << 20).is_ok());
+    let refused = long((1 << 20) + 1).unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { .. }) && refused.hint().is_some(), "{refused}");
+    let peak = PEAK.load(Ordering::Relaxed) - before;
+    assert!(peak < 1 << 27, "{peak} bytes");
 }

@@ -1,18 +1,24 @@
 //! Solves a plan for one unknown.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use dapple_accounting::search::Strides;
-use dapple_accounting::{Precision, search};
+use dapple_accounting::{Effort, Precision, Work, search};
 use dapple_geometry::{CropDistribution, Mask, Size};
 use serde::Serialize;
 
 use crate::certificate::Certificate;
 use crate::error::PlanError;
+use crate::loss;
 use crate::plan::Plan;
 use crate::spec::{Accountant, Pixels, PlanSpec};
 use crate::{Sampling, Scheme};
 
 /// The range of noise multipliers that is searched.
 const NOISE: (f64, f64) = (0.05, 1e4);
+/// Units of work that a search may take: less than five seconds.
+const MOST_WORK: f64 = 6e7;
 /// The most steps of a run.
 const MAX_STEPS: u64 = 10_000_000;
 
@@ -93,12 +99,40 @@ pub struct Calibrated {
 /// The certificate is that of the plan returned, and its `epsilon.upper` is at most the target.
 ///
 /// # Errors
-/// A plan that is wrong apart from the unknown, or a target that no value reaches.
+/// A plan that is wrong apart from the unknown, a target that no value reaches, or more work than a search may take.
 pub fn calibrate(
     spec: &PlanSpec,
     masks: &[Mask],
     unknown: Unknown,
     precision: Precision,
+) -> Result<Calibrated, PlanError> {
+    calibrate_watched(spec, masks, unknown, precision, &|_| {})
+}
+
+/// A price on the way to an answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trial {
+    /// Which one, from 1.
+    pub number: u32,
+    /// What it gave; infinite where epsilon is too large to report.
+    pub epsilon: f64,
+    /// The share of the work that a search may take, up to here.
+    pub share: f64,
+}
+
+/// [`calibrate`], which tells of each price.
+///
+/// # Guarantee
+/// That of [`calibrate`].
+///
+/// # Errors
+/// As for [`calibrate`].
+pub fn calibrate_watched(
+    spec: &PlanSpec,
+    masks: &[Mask],
+    unknown: Unknown,
+    precision: Precision,
+    watch: &dyn Fn(Trial),
 ) -> Result<Calibrated, PlanError> {
     let target = spec.privacy.epsilon.ok_or(PlanError::Missing {
         key: "privacy.epsilon",
@@ -113,7 +147,17 @@ pub fn calibrate(
             "solve for the noise-multiplier of the phases that give none, or price schedules one by one with `dapple account`",
         ));
     }
-    Problem { spec, masks, target, precision }.solve(unknown)
+    let problem = Problem {
+        spec,
+        masks,
+        target,
+        precision,
+        watch,
+        work: Work::at_most(MOST_WORK),
+        prices: RefCell::default(),
+        bounds: RefCell::default(),
+    };
+    problem.solve(unknown)
 }
 
 /// The precision of a first search.
@@ -134,6 +178,12 @@ struct Problem<'a> {
     masks: &'a [Mask],
     target: f64,
     precision: Precision,
+    watch: &'a dyn Fn(Trial),
+    work: Work,
+    /// What plans cost, by their hash: a search comes back to the same plan more than once.
+    prices: RefCell<BTreeMap<String, Option<loss::Answer>>>,
+    /// Upper ends on first grids, by hash and precision.
+    bounds: RefCell<BTreeMap<(String, u64), f64>>,
 }
 
 type Answer = (Plan, Value, Option<Pixels>);
@@ -148,14 +198,14 @@ impl Problem<'_> {
             Unknown::Crop => self.crop()?,
             Unknown::Patch => self.patch()?,
         };
-        let certificate = plan.price(self.precision)?;
+        let certificate = self.price(&plan)?;
         Ok(Calibrated { solved: Solved { name: unknown.name(), value, size }, plan, certificate })
     }
 
     /// The noise with its certificate, by a quick search, and by whole brackets where that did not meet the target.
     fn priced_noise(&self) -> Result<Calibrated, PlanError> {
         let priced = |(plan, noise): (Plan, f64)| {
-            let certificate = plan.price(self.precision)?;
+            let certificate = self.price(&plan)?;
             let solved =
                 Solved { name: Unknown::NoiseMultiplier.name(), value: Value::Real(noise), size: None };
             Ok(Calibrated { solved, plan, certificate })
@@ -176,7 +226,35 @@ impl Problem<'_> {
 
     /// Epsilon as a certificate would state it, or infinity where it is too large to report.
     fn epsilon(&self, plan: &Plan) -> Result<f64, PlanError> {
-        finite(plan.epsilon_bracket(self.precision).map(|bracket| bracket.upper))
+        Ok(self.answer(plan)?.map_or(f64::INFINITY, |answer| answer.epsilon.upper))
+    }
+
+    /// Epsilon with both ends; nothing where it is too large to report.
+    fn answer(&self, plan: &Plan) -> Result<Option<loss::Answer>, PlanError> {
+        if let Some(known) = self.prices.borrow().get(plan.hash()) {
+            return Ok(*known);
+        }
+        let answer = plan.answer(plan.accountant(), self.effort(self.precision));
+        let answer = answer.map(Some).or_else(PlanError::or_none)?;
+        self.tell(answer.map_or(f64::INFINITY, |answer| answer.epsilon.upper));
+        self.prices.borrow_mut().insert(plan.hash().to_owned(), answer);
+        Ok(answer)
+    }
+
+    fn price(&self, plan: &Plan) -> Result<Certificate, PlanError> {
+        let answer = self.answer(plan)?.ok_or_else(|| PlanError::too_large(plan.delta))?;
+        Certificate::new(plan, answer, plan.accountant())
+    }
+
+    fn effort(&self, precision: Precision) -> Effort<'_> {
+        Effort::counted(precision, &self.work)
+    }
+
+    /// Tells whoever watches of a price.
+    fn tell(&self, epsilon: f64) {
+        let number = self.prices.borrow().len() + self.bounds.borrow().len() + 1;
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        (self.watch)(Trial { number, epsilon, share: self.work.spent() / MOST_WORK });
     }
 
     /// The same from a first grid, in half the time; a certificate only ever refines it downwards.
@@ -186,10 +264,27 @@ impl Problem<'_> {
 
     /// The same from a first grid of any precision.
     fn epsilon_to(&self, plan: &Plan, precision: Precision) -> Result<f64, PlanError> {
-        match plan.accountant() {
-            Accountant::Pld => finite(plan.epsilon_upper(precision)),
-            Accountant::Rdp => self.epsilon(plan),
+        if plan.accountant() == Accountant::Rdp {
+            return self.epsilon(plan);
         }
+        self.bound((plan.hash().to_owned(), precision.relative.to_bits()), || {
+            finite(plan.epsilon_upper(self.effort(precision)))
+        })
+    }
+
+    /// An upper end that may be known already.
+    fn bound(
+        &self,
+        key: (String, u64),
+        compute: impl FnOnce() -> Result<f64, PlanError>,
+    ) -> Result<f64, PlanError> {
+        if let Some(known) = self.bounds.borrow().get(&key) {
+            return Ok(*known);
+        }
+        let epsilon = compute()?;
+        self.tell(epsilon);
+        self.bounds.borrow_mut().insert(key, epsilon);
+        Ok(epsilon)
     }
 
     /// The largest number in `low..=high` whose plan meets the target.
@@ -277,9 +372,11 @@ impl Problem<'_> {
         let with = |epochs| base.changed(|plan| plan.steps = length * epochs);
         let found = if let (Accountant::Pld, Ok(epoch)) = (base.accountant(), with(1).pld()) {
             // The distribution of an epoch is made once; other bounds may only be better.
-            let quick = |epochs, precision| {
-                let upper = epoch.self_compose(epochs).epsilon_upper(base.delta, precision);
-                finite(upper.map_err(PlanError::from))
+            let quick = |epochs: u64, precision: Precision| {
+                self.bound((epochs.to_string(), precision.relative.to_bits()), || {
+                    let run = epoch.self_compose(epochs);
+                    finite(run.epsilon_upper(base.delta, self.effort(precision)).map_err(PlanError::from))
+                })
             };
             self.largest_by(1, most, |epochs| Ok(with(epochs)), quick)?
         } else {
@@ -352,14 +449,19 @@ impl Problem<'_> {
             Some(_) => {
                 let batch_of = |parts: u64| records.div_ceil(parts).max(least);
                 let most_parts = records.div_ceil(least);
-                let meets = |parts| self.quick_epsilon(&with(batch_of(parts)));
+                let meets = |parts, precision| self.epsilon_to(&with(batch_of(parts)), precision);
                 let unreachable = || self.unreachable(Unknown::Batch, least as f64, records as f64);
-                let parts = search::smallest(1, most_parts, self.target, meets)?.ok_or_else(unreachable)?;
-                // With whole brackets perhaps fewer: the more are left out, the larger epsilon.
+                let rough = |parts| meets(parts, self.rough());
+                let near = search::smallest(1, most_parts, self.target, rough)?.unwrap_or(most_parts);
+                // With more precision perhaps fewer: the more are left out, the larger epsilon.
+                let range = (0, most_parts - 1);
+                let strides = Strides { first: near / 100, growth: 2 };
+                let quick = |left_out| meets(most_parts - left_out, self.precision);
+                let left_out =
+                    search::largest_from(most_parts - near, strides, range, self.target, quick)?.unwrap_or(0);
                 let strides = Strides { first: 1, growth: 2 };
                 let full = |left_out| self.epsilon(&with(batch_of(most_parts - left_out)));
-                let range = (0, most_parts - 1);
-                let left_out = search::largest_from(most_parts - parts, strides, range, self.target, full)?;
+                let left_out = search::largest_from(left_out, strides, range, self.target, full)?;
                 let parts = most_parts - left_out.ok_or_else(unreachable)?;
                 let low = batch_of(parts);
                 let high = if parts > 1 { (batch_of(parts - 1) - 1).max(low) } else { records };

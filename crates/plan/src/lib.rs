@@ -71,7 +71,7 @@ mod substituted;
 pub mod sweep;
 mod theorem;
 
-pub use calibrate::{Calibrated, Solved, Unknown, Value, calibrate};
+pub use calibrate::{Calibrated, Solved, Trial, Unknown, Value, calibrate, calibrate_watched};
 pub use certificate::{Certificate, EpsilonBracket, Phase};
 pub use choice::Choice;
 pub use composition::{Composed, Release, Rule, compose};

@@ -1,7 +1,7 @@
 //! What is known about the privacy loss of a run, and epsilon from it.
 
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{Allocation, AllocationBound, Pld, Precision, limits};
+use dapple_accounting::{Allocation, AllocationBound, Effort, Pld, limits};
 
 use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
@@ -117,15 +117,15 @@ impl Loss {
     ///
     /// # Guarantee
     /// The run is (upper end, delta)-private. The best of several bounds counts.
-    pub(crate) fn epsilon(&self, delta: f64, precision: Precision) -> Result<Answer, PlanError> {
+    pub(crate) fn epsilon<'a>(&self, delta: f64, effort: impl Into<Effort<'a>>) -> Result<Answer, PlanError> {
         match self {
             Self::Distribution { pld, bound } => {
-                let bracket = pld.epsilon(delta, precision)?;
+                let bracket = pld.epsilon(delta, effort)?;
                 let epsilon = EpsilonBracket { lower: Some(bracket.lower), upper: bracket.upper };
                 Ok(Answer { epsilon, bound: *bound })
             }
             Self::Allocation(allocation) => {
-                let answer = allocation.epsilon(delta, precision)?;
+                let answer = allocation.epsilon(delta, effort)?;
                 let lower = match answer.bound {
                     AllocationBound::Exact | AllocationBound::Composition => Some(answer.epsilon.lower),
                     AllocationBound::RenyiExact | AllocationBound::RenyiBound => None,
@@ -153,11 +153,11 @@ impl Loss {
     }
 
     /// The upper end alone, for searches.
-    pub(crate) fn epsilon_upper(&self, delta: f64, precision: Precision) -> Result<f64, PlanError> {
+    pub(crate) fn epsilon_upper(&self, delta: f64, effort: Effort<'_>) -> Result<f64, PlanError> {
         match self {
-            Self::Distribution { pld, .. } => Ok(pld.epsilon_upper(delta, precision)?),
-            Self::Allocation(allocation) => Ok(allocation.epsilon_upper(delta, precision)?),
-            Self::Renyi(_) => Ok(self.epsilon(delta, precision)?.epsilon.upper),
+            Self::Distribution { pld, .. } => Ok(pld.epsilon_upper(delta, effort)?),
+            Self::Allocation(allocation) => Ok(allocation.epsilon_upper(delta, effort)?),
+            Self::Renyi(_) => Ok(self.epsilon(delta, effort)?.epsilon.upper),
         }
     }
 }

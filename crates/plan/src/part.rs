@@ -64,10 +64,7 @@ impl Step {
             Self::Nothing => Pld::identity(),
             Self::PoissonGaussian { rate, sigma } => Pld::poisson_gaussian(rate, sigma)?,
             // Both parts of the model share the record's coin: composed first, then sampled.
-            Self::PoissonSplit { rate, sigma, ref split } => {
-                Pld::split_mixture(split.partitions(), split.split_norm(), split.nonsplit_norm(), sigma)?
-                    .subsample_poisson(rate)?
-            }
+            Self::PoissonSplit { rate, sigma, ref split } => split.pld(sigma)?.subsample_poisson(rate)?,
             Self::Substitution(step) => Pld::substitution(step),
         })
     }

@@ -1,6 +1,6 @@
 //! From a plan to its privacy-loss distribution: one arm, one theorem.
 
-use dapple_accounting::{Bracket, Distances, Participation, Pld, Precision, Substitution};
+use dapple_accounting::{Bracket, Distances, Effort, Participation, Pld, Precision, Substitution};
 
 use crate::certificate::{Certificate, EpsilonBracket};
 use crate::error::PlanError;
@@ -135,11 +135,15 @@ impl Plan {
     }
 
     /// Epsilon by an accountant, and for balanced sampling the bound that gave it.
-    fn answer(&self, accountant: Accountant, precision: Precision) -> Result<Answer, PlanError> {
+    pub(crate) fn answer<'a>(
+        &self,
+        accountant: Accountant,
+        effort: impl Into<Effort<'a>>,
+    ) -> Result<Answer, PlanError> {
         if self.is_two_moves()? {
-            return self.substituted(accountant, precision);
+            return self.substituted(accountant, effort.into());
         }
-        self.loss(accountant)?.epsilon(self.delta, precision)
+        self.loss(accountant)?.epsilon(self.delta, effort)
     }
 
     /// Epsilon at the plan's delta by privacy-loss distributions, in a certified bracket. Under balanced sampling other bounds may be
@@ -157,11 +161,11 @@ impl Plan {
     }
 
     /// The upper end alone, for searches.
-    pub(crate) fn epsilon_upper(&self, precision: Precision) -> Result<f64, PlanError> {
+    pub(crate) fn epsilon_upper(&self, effort: Effort<'_>) -> Result<f64, PlanError> {
         if self.is_two_moves()? {
-            return self.substituted_upper(precision);
+            return self.substituted_upper(effort);
         }
-        self.loss(Accountant::Pld)?.epsilon_upper(self.delta, precision)
+        self.loss(Accountant::Pld)?.epsilon_upper(self.delta, effort)
     }
 
     /// An upper bound on epsilon at the plan's delta by Rényi divergences: a second opinion, without a lower end.
@@ -224,7 +228,7 @@ impl Plan {
         let mut found = Vec::new();
         for loss in losses {
             let answer = match two_moves {
-                true => substituted::two_moves(&loss, self.delta, precision)?,
+                true => substituted::two_moves(&loss, self.delta, precision.into())?,
                 false => loss.epsilon(self.delta, precision).map(Some).or_else(PlanError::or_none)?,
             };
             let bound = loss.bound().map(|bound| if two_moves { bound.in_two_moves() } else { bound });

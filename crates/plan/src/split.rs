@@ -1,6 +1,8 @@
 //! Model splitting: a record updates one submodel, drawn at random.
 
-use dapple_accounting::Partition;
+use std::sync::{Arc, OnceLock};
+
+use dapple_accounting::{Partition, Pld};
 
 use crate::error::PlanError;
 use crate::spec::{Partition as PartitionSpec, PartitionShare};
@@ -26,6 +28,18 @@ pub struct Split {
     by_dropout: bool,
     split_norm: f64,
     nonsplit_norm: f64,
+    known: Known,
+}
+
+/// The distribution of one step at the noise multiplier it was first asked for, shared by all copies of a split: a search over
+/// batches or steps makes its law once. It follows from the rest, so that it tells no two splits apart.
+#[derive(Debug, Clone, Default)]
+struct Known(Arc<OnceLock<(f64, Pld)>>);
+
+impl PartialEq for Known {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Split {
@@ -73,7 +87,24 @@ impl Split {
 
     /// The same gradients, with the submodel of each record known.
     pub(crate) fn revealed(&self) -> Self {
-        Self { partitions: vec![one(1)], ..self.clone() }
+        Self { partitions: vec![one(1)], known: Known::default(), ..self.clone() }
+    }
+
+    /// One step of everybody, at this noise multiplier.
+    ///
+    /// # Guarantee
+    /// That of [`Pld::split_mixture`].
+    pub(crate) fn pld(&self, noise_multiplier: f64) -> Result<Pld, PlanError> {
+        if let Some((at, pld)) = self.known.0.get()
+            && *at == noise_multiplier
+        {
+            return Ok(pld.clone());
+        }
+        let pld =
+            Pld::split_mixture(&self.partitions, self.split_norm, self.nonsplit_norm, noise_multiplier)?;
+        // Where another noise multiplier is known, that one stays.
+        self.known.0.get_or_init(|| (noise_multiplier, pld.clone()));
+        Ok(pld)
     }
 
     /// `None` where nothing is split, or into one part only.
@@ -103,7 +134,7 @@ impl Split {
             }
         };
         let (split_norm, nonsplit_norm) = norms(spec)?;
-        let split = Self { partitions, by_dropout, split_norm, nonsplit_norm };
+        let split = Self { partitions, by_dropout, split_norm, nonsplit_norm, known: Known::default() };
         if averaged.shares_clip() {
             return Err(PlanError::NoTheorem {
                 combination: "split models with microbatches".to_owned(),

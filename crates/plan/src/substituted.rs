@@ -1,6 +1,6 @@
 //! Substitutions under balanced sampling, where no theorem counts the hidden steps for both contents at once.
 
-use dapple_accounting::{Precision, limits};
+use dapple_accounting::{Effort, limits};
 
 use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
@@ -18,11 +18,11 @@ impl Plan {
     pub(crate) fn substituted(
         &self,
         accountant: Accountant,
-        precision: Precision,
+        effort: Effort<'_>,
     ) -> Result<Answer, PlanError> {
-        let moves = two_moves(&self.one_move().loss(accountant)?, self.delta, precision)?;
+        let moves = two_moves(&self.one_move().loss(accountant)?, self.delta, effort)?;
         let known = match self.known_steps(accountant) {
-            Some(loss) => loss.epsilon(self.delta, precision).map(Some).or_else(PlanError::or_none)?,
+            Some(loss) => loss.epsilon(self.delta, effort).map(Some).or_else(PlanError::or_none)?,
             None => None,
         };
         let best = [moves, known].into_iter().flatten();
@@ -31,11 +31,11 @@ impl Plan {
     }
 
     /// The upper end alone, from first grids: for searches.
-    pub(crate) fn substituted_upper(&self, precision: Precision) -> Result<f64, PlanError> {
+    pub(crate) fn substituted_upper(&self, effort: Effort<'_>) -> Result<f64, PlanError> {
         let loss = self.one_move().loss(Accountant::Pld)?;
-        let moves = best_share(&loss, self.delta, precision)?.map(|(_, upper)| upper);
+        let moves = best_share(&loss, self.delta, effort)?.map(|(_, upper)| upper);
         let known = match self.known_steps(Accountant::Pld) {
-            Some(loss) => loss.epsilon_upper(self.delta, precision).map(Some).or_else(PlanError::or_none)?,
+            Some(loss) => loss.epsilon_upper(self.delta, effort).map(Some).or_else(PlanError::or_none)?,
             None => None,
         };
         let best = [moves, known].into_iter().flatten();
@@ -79,9 +79,9 @@ impl Plan {
 /// Let `M` be the run's output without the record, `P` and `Q` those with the one and with the other content. For every event
 /// `P - e^(e1+e2) Q = (P - e^e1 M) + e^e1 (M - e^e2 Q) <= delta1 + e^e1 delta2`, so that `(e1, delta1)` for removal and
 /// `(e2, delta2)` for addition with `delta1 + e^e1 delta2 = delta` give `(e1 + e2, delta)`.
-pub(crate) fn two_moves(loss: &Loss, delta: f64, precision: Precision) -> Result<Option<Answer>, PlanError> {
-    let Some((share, _)) = best_share(loss, delta, precision)? else { return Ok(None) };
-    let at = |delta: f64| loss.epsilon(delta, precision).map(Some).or_else(PlanError::or_none);
+pub(crate) fn two_moves(loss: &Loss, delta: f64, effort: Effort<'_>) -> Result<Option<Answer>, PlanError> {
+    let Some((share, _)) = best_share(loss, delta, effort)? else { return Ok(None) };
+    let at = |delta: f64| loss.epsilon(delta, effort).map(Some).or_else(PlanError::or_none);
     let Some(removed) = at(share * delta)? else { return Ok(None) };
     let Some(added) = at(rest(share, delta, removed.epsilon.upper))? else { return Ok(None) };
     let upper = removed.epsilon.upper + added.epsilon.upper;
@@ -96,9 +96,9 @@ fn rest(share: f64, delta: f64, removed: f64) -> f64 {
 }
 
 /// The share of delta that is best spent on removal, by first grids, and the epsilon it gives.
-fn best_share(loss: &Loss, delta: f64, precision: Precision) -> Result<Option<(f64, f64)>, PlanError> {
+fn best_share(loss: &Loss, delta: f64, effort: Effort<'_>) -> Result<Option<(f64, f64)>, PlanError> {
     let at = |delta: f64| match limits::delta(delta) {
-        Ok(delta) => loss.epsilon_upper(delta, precision).map(Some).or_else(PlanError::or_none),
+        Ok(delta) => loss.epsilon_upper(delta, effort).map(Some).or_else(PlanError::or_none),
         Err(_) => Ok(None),
     };
     let mut best: Option<(f64, f64)> = None;

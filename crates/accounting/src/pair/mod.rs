@@ -147,6 +147,15 @@ impl Pair {
         }
     }
 
+    /// The work of the laws that have been made for it so far.
+    pub(crate) fn work(&self) -> f64 {
+        match self {
+            Self::Ratio(pair) => pair.work(),
+            Self::Subsampled { base, .. } | Self::Mirrored(base) | Self::Reversed(base) => base.work(),
+            _ => 0.0,
+        }
+    }
+
     /// Where its losses end.
     pub(crate) fn support(&self) -> Support {
         match self {

@@ -8,6 +8,7 @@ use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
 use crate::pld::{Pld, Precision};
 use crate::rdp::Conversion;
+use crate::work::Effort;
 
 impl Pld {
     /// `steps` Gaussian steps of which each record takes part in exactly `per_record`, drawn uniformly and independently of
@@ -132,8 +133,8 @@ impl Allocation {
     ///
     /// # Errors
     /// A delta out of range, or an epsilon beyond [`limits::MAX_EPSILON`].
-    pub fn epsilon(&self, delta: f64, precision: Precision) -> Result<AllocationAnswer> {
-        let composed = match self.pld().epsilon(delta, precision) {
+    pub fn epsilon<'a>(&self, delta: f64, effort: impl Into<Effort<'a>>) -> Result<AllocationAnswer> {
+        let composed = match self.pld().epsilon(delta, effort) {
             Ok(bracket) => Some(bracket),
             Err(AccountingError::EpsilonTooLarge { .. }) => None,
             Err(error) => return Err(error),
@@ -155,8 +156,8 @@ impl Allocation {
     ///
     /// # Errors
     /// As for [`Allocation::epsilon`].
-    pub fn epsilon_upper(&self, delta: f64, precision: Precision) -> Result<f64> {
-        let mut best = match self.pld().epsilon_upper(delta, precision) {
+    pub fn epsilon_upper<'a>(&self, delta: f64, effort: impl Into<Effort<'a>>) -> Result<f64> {
+        let mut best = match self.pld().epsilon_upper(delta, effort) {
             Err(AccountingError::EpsilonTooLarge { .. }) => f64::INFINITY,
             other => other?,
         };

@@ -17,6 +17,8 @@ pub(super) struct Law {
     pub(super) escaped: f64,
     /// Bound on the relative rounding error of each mass.
     pub(super) rounding: f64,
+    /// Pairs of atoms that were added or multiplied on the way.
+    pub(super) terms: f64,
 }
 
 /// Tail that trimming may move: of the mass at the low end, of the mean at the high end.
@@ -62,8 +64,8 @@ impl<'a> Gathered<'a> {
     ///
     /// # Guarantee
     /// Lower: each cell becomes one atom at its barycentre, a contraction.
-    pub(super) fn law(self, escaped: f64, rounding: f64) -> Law {
-        let mut law = Law { values: vec![], masses: vec![], escaped, rounding };
+    pub(super) fn law(self, escaped: f64, rounding: f64, terms: f64) -> Law {
+        let mut law = Law { values: vec![], masses: vec![], escaped, rounding, terms };
         let last = self.bounds.len().saturating_sub(1);
         for (k, (&bound, (&mass, &excess))) in
             self.bounds.iter().zip(self.mass.iter().zip(&self.excess)).enumerate()
@@ -90,19 +92,20 @@ impl Law {
     /// The law of `X + Y` for independent `X` and `Y`, rounded onto `bounds`.
     pub(super) fn plus(&self, other: &Self, bounds: &[f64], side: Side) -> Self {
         let gathered = self.gather(other, bounds, side, |x, y| x + y);
-        gathered.law(self.escaped + other.escaped, self.joint_rounding(other))
+        gathered.law(self.escaped + other.escaped, self.joint_rounding(other), self.joint_terms(other))
     }
 
     /// The law of `X Y` for independent `X` and `Y` of mean 1, rounded onto `bounds`.
     pub(super) fn times(&self, other: &Self, bounds: &[f64], side: Side) -> Self {
         let gathered = self.gather(other, bounds, side, |x, y| x * y);
-        gathered.law(self.escaped + other.escaped, self.joint_rounding(other))
+        gathered.law(self.escaped + other.escaped, self.joint_rounding(other), self.joint_terms(other))
     }
 
     /// One of several laws, each with its probability.
     pub(super) fn mixture(parts: Vec<(f64, Self)>) -> Self {
         let rounding = parts.iter().map(|(_, law)| law.rounding).fold(0.0, f64::max) + UNIT_ROUNDOFF;
         let escaped = parts.iter().map(|(probability, law)| probability * law.escaped).sum();
+        let terms = parts.iter().map(|(_, law)| law.terms).sum();
         let mut atoms: Vec<(f64, f64)> = parts
             .into_iter()
             .flat_map(|(probability, law)| {
@@ -111,7 +114,16 @@ impl Law {
             .collect();
         atoms.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (values, masses) = atoms.into_iter().unzip();
-        Self { values, masses, escaped, rounding }
+        Self { values, masses, escaped, rounding, terms }
+    }
+
+    /// The terms of both, once where they are the same, and those of joining them.
+    fn joint_terms(&self, other: &Self) -> f64 {
+        let terms = self.values.len() as f64 * other.values.len() as f64;
+        match std::ptr::eq(self, other) {
+            true => self.terms + 0.5 * terms,
+            false => self.terms + other.terms + terms,
+        }
     }
 
     /// Every mass of the result is a sum of at most one term for each pair.
@@ -270,7 +282,7 @@ mod tests {
     fn rounded_sums_and_products_enclose_the_exact_ones_in_convex_order() {
         let exact = |values: Vec<f64>| {
             let masses = vec![1.0 / values.len() as f64; values.len()];
-            Law { values, masses, escaped: 0.0, rounding: 0.0 }
+            Law { values, masses, escaped: 0.0, rounding: 0.0, terms: 0.0 }
         };
         let x = exact((1..=40).map(|i| 0.05 * f64::from(i)).collect());
         let y = exact((1..=30).map(|i| 0.002 * f64::from(i * i)).collect());

@@ -108,7 +108,7 @@ impl Mean {
                 gathered.add(k, mass, (moment - mass * bound).max(0.0));
             }
         }
-        gathered.law(0.0, MASS_ROUNDING)
+        gathered.law(0.0, MASS_ROUNDING, bounds.len() as f64)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use super::law::Law;
 use super::lognormal::Mean;
 use crate::pair::{Cell, Cells, Probe, Side};
+use crate::work::Work;
 
 /// `(P, Q)` through laws of `R = dP/dQ` under `Q` that lie above and below the exact one in convex order.
 ///
@@ -43,6 +44,8 @@ struct Outcomes {
     cells: Vec<Cell>,
     /// `P`-mass where `Q` has none.
     infinite: f64,
+    /// Terms of the sums that made them.
+    terms: f64,
 }
 
 impl Ratio {
@@ -58,6 +61,13 @@ impl Ratio {
     pub(crate) fn rough(&self) -> Arc<Self> {
         let rough = |part: &Part| Part { mean: part.mean.rough(), ..*part };
         self.rough.get_or_init(|| Arc::new(Self::mixture(self.parts.iter().map(rough).collect()))).clone()
+    }
+
+    /// The work of all that has been made so far, rough or not.
+    pub(crate) fn work(&self) -> f64 {
+        let made = [&self.upper, &self.lower].into_iter().filter_map(OnceLock::get);
+        let own: f64 = made.map(|outcomes| outcomes.terms).sum();
+        own / Work::TERMS_A_UNIT + self.rough.get().map_or(0.0, |rough| rough.work())
     }
 
     fn outcomes(&self, side: Side) -> &Outcomes {
@@ -121,6 +131,7 @@ impl Outcomes {
             losses: law.values.iter().map(|r| r.ln().max(f64::MIN)).collect(),
             cells: cells.collect(),
             infinite: if sign > 0.0 { scale * law.escaped } else { 0.0 },
+            terms: law.terms,
         }
     }
 }

@@ -24,12 +24,13 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Errors shrink with the square of the resolution; `ratio` is the allowed error over the one seen.
-    pub(super) fn refine(&mut self, ratio: f64) {
+    /// Errors shrink with the square of the resolution; `ratio` is the allowed error over the one seen. The factor of all steps.
+    pub(super) fn refine(&mut self, ratio: f64) -> f64 {
         let factor = (0.9 * ratio.sqrt()).clamp(0.15, 0.8);
         self.resolution *= factor;
         self.finest *= factor;
         self.enough *= factor;
+        factor
     }
 }
 

@@ -7,6 +7,7 @@ use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
 use crate::pair::{Distances, Gaussian, Laplace, Mixture, Pair, Participation, Substitution};
+use crate::work::Effort;
 
 /// How narrow a bracket must be.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -220,14 +221,15 @@ impl Pld {
     /// At delta 0 it is the largest loss, of mechanisms whose losses are bounded.
     ///
     /// # Errors
-    /// A delta that is neither 0 nor in [1e-15, 1), 0 for a mechanism whose losses are not bounded, or an epsilon beyond
-    /// [`limits::MAX_EPSILON`].
-    pub fn epsilon(&self, delta: f64, precision: Precision) -> Result<Bracket> {
+    /// A delta that is neither 0 nor in [1e-15, 1), 0 for a mechanism whose losses are not bounded, an epsilon beyond
+    /// [`limits::MAX_EPSILON`], or more work than `effort` allows.
+    pub fn epsilon<'a>(&self, delta: f64, effort: impl Into<Effort<'a>>) -> Result<Bracket> {
         limits::any_delta(delta)?;
-        let mut solver = Solver::new(precision);
+        let effort = effort.into();
+        let mut solver = Solver::new(effort);
         let mut result = Bracket::exact(0.0);
         for factors in self.directions() {
-            result = result.max(solver.epsilon(factors, delta, result)?);
+            result = result.max(counted(effort, factors, || solver.epsilon(factors, delta, result))?);
         }
         if result.upper > limits::MAX_EPSILON {
             return Err(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta });
@@ -239,12 +241,13 @@ impl Pld {
     ///
     /// # Errors
     /// As for [`Pld::epsilon`].
-    pub fn epsilon_upper(&self, delta: f64, precision: Precision) -> Result<f64> {
+    pub fn epsilon_upper<'a>(&self, delta: f64, effort: impl Into<Effort<'a>>) -> Result<f64> {
         limits::any_delta(delta)?;
-        let mut solver = Solver::new(precision);
+        let effort = effort.into();
+        let mut solver = Solver::new(effort);
         let mut result = 0.0_f64;
         for factors in self.directions() {
-            result = result.max(solver.epsilon_upper(factors, delta)?);
+            result = result.max(counted(effort, factors, || solver.epsilon_upper(factors, delta))?);
         }
         if result > limits::MAX_EPSILON {
             return Err(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta });
@@ -304,7 +307,7 @@ impl Pld {
         for &epsilon in epsilons {
             limits::epsilon(epsilon)?;
         }
-        let mut solver = Solver::new(precision);
+        let mut solver = Solver::new(precision.into());
         let mut result = vec![Bracket::exact(0.0); epsilons.len()];
         for factors in self.directions() {
             for (total, part) in result.iter_mut().zip(solver.profile(factors, epsilons)?) {
@@ -313,6 +316,15 @@ impl Pld {
         }
         Ok(result)
     }
+}
+
+/// An answer with the laws made for it counted, whether it succeeds or not.
+fn counted<T>(effort: Effort<'_>, factors: &Factors, answer: impl FnOnce() -> Result<T>) -> Result<T> {
+    let made = || factors.iter().map(|(pair, _)| pair.work()).sum::<f64>();
+    let before = made();
+    let answer = answer();
+    effort.count(made() - before)?;
+    answer
 }
 
 /// Joins unsampled Gaussian steps into one (their squared distances add) and equal neighbours into one count.
@@ -339,5 +351,5 @@ fn single(factors: &Factors) -> Result<Pair> {
     if let [(pair, 1)] = factors.as_slice() {
         return Ok(pair.clone());
     }
-    Ok(Pair::Discrete(Arc::new(Solver::new(Precision::default()).materialise(factors)?)))
+    Ok(Pair::Discrete(Arc::new(Solver::new(Precision::default().into()).materialise(factors)?)))
 }

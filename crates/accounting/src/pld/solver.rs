@@ -11,10 +11,12 @@ use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
 use crate::numerics::fft::Convolver;
 use crate::pair::{Atoms, Discrete, Pair, Side, Support};
+use crate::work::Effort;
 
 /// Answers questions about products of pairs; keeps Fourier plans between them.
-pub(super) struct Solver {
+pub(super) struct Solver<'a> {
     convolver: Convolver,
+    effort: Effort<'a>,
     precision: Precision,
     /// Points of all transforms since the last question.
     work: f64,
@@ -40,9 +42,9 @@ const ROUGH: f64 = 1e-2;
 /// Refinements of the grid before the bracket is returned as it is.
 const MAX_REFINEMENTS: usize = 5;
 
-impl Solver {
-    pub(super) fn new(precision: Precision) -> Self {
-        Self { convolver: Convolver::new(), precision, work: 0.0 }
+impl<'a> Solver<'a> {
+    pub(super) fn new(effort: Effort<'a>) -> Self {
+        Self { convolver: Convolver::new(), effort, precision: effort.precision(), work: 0.0 }
     }
 
     /// Epsilon of one direction. Where it stays below the upper end of `known`, another direction's bracket, an
@@ -62,6 +64,8 @@ impl Solver {
         }
         let mut grid = self.epsilon_grid(factors, finite);
         let mut best = Bracket { lower: 0.0, upper: f64::INFINITY };
+        // What another refinement without end would gain, over what the last one did.
+        let mut gained = f64::INFINITY;
         self.work = 0.0;
         for _ in 0..MAX_REFINEMENTS {
             let last = best.width();
@@ -80,12 +84,19 @@ impl Solver {
             if best.width() <= allowed || gap <= 0.3 * allowed {
                 break;
             }
-            // Refining is over where it took long, where lattices are as long as they may be, or where it gained little for its cost.
-            let in_vain = best.width() > 0.8 * last && self.work > MOST_WORK / 16.0;
-            if in_vain || above.limited && below.limited || self.work > MOST_WORK {
+            // Refining is over where it took long, where lattices are as long as they may be, or where it gains little for its cost: a
+            // bracket that is two thirds as wide as before, or what would stay of it on the finest grid.
+            let floor = best.width() - (last - best.width()) * gained;
+            let in_vain = best.width() > 0.8 * last || floor > allowed.max(0.75 * best.width());
+            if in_vain && self.work > MOST_WORK / 16.0
+                || above.limited && below.limited
+                || self.work > MOST_WORK
+            {
                 break;
             }
-            grid.refine(allowed / best.width());
+            let factor = grid.refine(allowed / best.width());
+            // The width is about `a + b h^2` for a grid step `h`, with `a` that of laws and errors that no grid narrows.
+            gained = factor * factor / (1.0 - factor * factor);
         }
         if best.upper.is_infinite() {
             return Err(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta });
@@ -208,6 +219,7 @@ impl Solver {
         in_range("steps", steps, 0.0, MOST_STEPS, "[0, 1e9]: those of all mechanisms together")?;
         let composed = compose(&mut self.convolver, factors, grid, side)?;
         self.work += composed.work;
+        self.effort.count(composed.work)?;
         Ok(composed)
     }
 
@@ -302,7 +314,7 @@ mod tests {
             (sampled(4.6e-5, 0.85), 1_279_995),
             (sampled(4.4e-4, 0.0946), 6_804),
         ] {
-            let mut solver = Solver::new(Precision::default());
+            let mut solver = Solver::new(Precision::default().into());
             let factors = [(pair, steps)];
             let known = Bracket::exact(0.0);
             let top = solver.epsilon(&factors, 1e-6, known).map_or(100.0, |bracket| bracket.upper);

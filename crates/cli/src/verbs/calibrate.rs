@@ -1,7 +1,11 @@
 //! `dapple calibrate`: solves a plan for one unknown.
 
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
 use clap::{Args, ValueEnum};
-use dapple_plan::{Certificate, Solved, Unknown, Value, number};
+use dapple_plan::{Certificate, Solved, Trial, Unknown, Value, number};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::args::{Common, Width};
@@ -48,6 +52,41 @@ impl From<UnknownName> for Unknown {
     }
 }
 
+/// How long a search goes on before it shows itself.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A line on a terminal for searches that take longer.
+struct Waiting {
+    since: Instant,
+    line: Option<ProgressBar>,
+}
+
+impl Waiting {
+    fn new(quiet: bool) -> Self {
+        let shown = !quiet && std::io::stderr().is_terminal();
+        Self { since: Instant::now(), line: shown.then(ProgressBar::new_spinner) }
+    }
+
+    fn tell(&self, Trial { number, epsilon, share }: Trial) {
+        if let Some(line) = self.line.as_ref().filter(|_| self.since.elapsed() > PATIENCE) {
+            line.set_message(format!(
+                "searching: {number} plans priced, the last at epsilon {}, {:.0}% of the work a search may take",
+                number::up(epsilon, 4),
+                100.0 * share
+            ));
+            line.tick();
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(line) = &self.line {
+            line.finish_and_clear();
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
@@ -57,7 +96,11 @@ struct Answer<'a> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Request { spec, masks } = Request::load(&arguments.common)?;
-    let found = dapple_plan::calibrate(&spec, &masks, arguments.unknown.into(), arguments.width.precision())?;
+    let (unknown, precision) = (arguments.unknown.into(), arguments.width.precision());
+    let waiting = Waiting::new(arguments.common.quiet);
+    let watch = |trial: Trial| waiting.tell(trial);
+    let found = dapple_plan::calibrate_watched(&spec, &masks, unknown, precision, &watch)?;
+    drop(waiting);
     if arguments.common.json {
         return output::print_json(&Answer { certificate: &found.certificate, solved: found.solved });
     }
