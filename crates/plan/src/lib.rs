@@ -77,6 +77,7 @@ pub use choice::Choice;
 pub use composition::{Composed, Release, Rule, compose};
 pub use dapple_accounting::selection::Repetitions;
 pub use dapple_accounting::{AllocationBound, Bracket, Pld, Precision};
+pub use dapple_geometry::{HeatMap, Mask};
 pub use error::PlanError;
 pub use loss::BalancedBound;
 pub use masked::PublicTokens;

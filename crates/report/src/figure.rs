@@ -44,7 +44,13 @@ impl Figure {
     pub fn single(mut chart: Chart) -> Self {
         let title = std::mem::take(&mut chart.title);
         let subtitle = std::mem::take(&mut chart.subtitle);
-        Self { subtitle, columns: 1, ..Self::new(title) }.panel(chart).panel_size(680.0, 380.0)
+        Self::new(title).subtitle(subtitle).large(chart)
+    }
+
+    /// Adds one large chart, which is all there is.
+    #[must_use]
+    pub fn large(self, chart: Chart) -> Self {
+        self.columns(1).panel_size(680.0, 380.0).panel(chart)
     }
 
     /// A line of explanation beneath the title.

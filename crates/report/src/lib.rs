@@ -38,4 +38,4 @@ pub use figure::Figure;
 pub use page::{Card, Page, Section};
 pub use paint::{Rgb, Theme};
 pub use raster::{LabelPicture, Picture, class_colour};
-pub use table::{Cell, Column, Table, TextStyle};
+pub use table::{Cell, Column, Rows, Table, TextStyle};

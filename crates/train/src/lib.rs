@@ -64,6 +64,7 @@ mod prepare;
 #[doc(hidden)]
 pub mod readers;
 mod recover;
+mod results;
 mod run;
 mod schedule;
 mod step;
@@ -85,6 +86,7 @@ pub use certificate::{
     FirstWeights, Known, LabelStatus, Origin, RecordLevel, Rounding, RunCertificate, Status, Warning,
 };
 pub use choice::{ChoiceCertificate, choose_price, draw, reserve_choice};
+pub use dapple_data as data;
 pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
 pub use evaluation::{Evaluation, Look, Measure, Overlap, Score};
@@ -94,6 +96,7 @@ pub use observer::{Event, Observer, Silent, StepReport};
 pub use optimiser::{Ema, Optimiser, Rule, State as OptimiserState};
 pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
+pub use results::{EvaluationLine, evaluations, plan_of_run};
 pub use run::{
     Completed, Outcome, Rehearsal, certify, complete, evaluate, evaluate_with, resume, resume_with,
     resume_within, start, start_within,

@@ -29,6 +29,12 @@ pub struct Request {
 }
 
 impl Request {
+    /// A plan that names its files in full, and no picture.
+    #[must_use]
+    pub fn of(spec: PlanSpec) -> Self {
+        Self { spec, base: PathBuf::new(), masks: Vec::new() }
+    }
+
     /// The same with files named in full, so that it means the same from everywhere.
     #[must_use]
     pub fn in_full(mut self) -> Self {

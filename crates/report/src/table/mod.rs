@@ -3,7 +3,10 @@
 mod csv;
 mod html;
 mod markdown;
+mod rows;
 mod text;
+
+pub use rows::Rows;
 
 use crate::{ReportError, escape::clean, number};
 
@@ -32,7 +35,25 @@ impl From<String> for Cell {
     }
 }
 
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Empty, Into::into)
+    }
+}
+
 impl Cell {
+    /// A whole number; nothing where it is too large to be one of a table.
+    #[must_use]
+    pub fn whole(value: u64) -> Self {
+        i64::try_from(value).map_or(Self::Empty, Self::Integer)
+    }
+
+    /// A number with all its digits.
+    #[must_use]
+    pub fn full(value: f64) -> Self {
+        Self::Number(value, 17)
+    }
+
     /// The cell in characters that every terminal and parser knows.
     fn plain(&self) -> String {
         match self {

@@ -1,0 +1,39 @@
+//! What a run has released, for those who read it.
+
+use std::path::Path;
+
+use dapple_plan::PlanSpec;
+use serde::Deserialize;
+
+use crate::error::TrainError;
+use crate::evaluation::Evaluation;
+use crate::files;
+use crate::folder::Folder;
+
+/// An evaluation in the course of a run: a line of `metrics.jsonl`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct EvaluationLine {
+    /// Steps taken.
+    pub step: u64,
+    /// How good the model was.
+    #[serde(flatten)]
+    pub evaluation: Evaluation,
+}
+
+/// The plan of the run in a folder, with everything filled in.
+///
+/// # Errors
+/// A folder without a run, a plan that cannot be read.
+pub fn plan_of_run(folder: &Path) -> Result<PlanSpec, TrainError> {
+    Ok(Folder::new(folder).read_request()?.0)
+}
+
+/// The evaluations of the run in a folder, in order.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn evaluations(folder: &Path) -> Result<Vec<EvaluationLine>, TrainError> {
+    let text = files::read_text(&Folder::new(folder).metrics())?;
+    // A run that was killed may have left half a line behind, which nobody was told of.
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
