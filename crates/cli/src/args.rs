@@ -7,10 +7,9 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 use dapple_plan::Precision;
 use dapple_plan::spec::keys::{KEYS, Key};
 
-use crate::reproduce;
 use crate::verbs::{
     account, audit, budget, calibrate, choose, completions, demo, eval, inclusion, man, predict, profile,
-    report, sweep, sweep_train, train, verify,
+    report, reproduce, sweep, sweep_train, train, verify,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.

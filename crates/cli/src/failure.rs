@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use dapple_audit::AuditError;
-use dapple_data::DataError;
 use dapple_plan::PlanError;
 use dapple_report::ReportError;
+use dapple_reproduce::ReproduceError;
+use dapple_train::data::DataError;
 use dapple_train::{BudgetError, TrainError};
 
 use crate::args::Cli;
@@ -146,6 +147,25 @@ impl From<AuditError> for Failure {
                 let hint = other.hint().unwrap_or_else(|| "see `dapple help audit`".to_owned());
                 Self::request(other.to_string(), hint)
             }
+        }
+    }
+}
+
+impl From<ReproduceError> for Failure {
+    fn from(error: ReproduceError) -> Self {
+        match error {
+            ReproduceError::Request { message, hint } => Self::Request { message, hint },
+            ReproduceError::Failed { message, hint } => Self::Run { message, hint },
+            ReproduceError::Interrupted => Self::Interrupted,
+            ReproduceError::Plan(error) => error.into(),
+            ReproduceError::Train(error) => error.into(),
+            ReproduceError::Run { run, source } => match (*source).into() {
+                Self::Run { message, hint } => Self::Run { message: format!("{run}: {message}"), hint },
+                // What is wrong with the plan is wrong with all runs.
+                other => other,
+            },
+            ReproduceError::Report(error) => error.into(),
+            other => Self::run(other.to_string()),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Images and label maps as pictures.
 
-use dapple_data::{Image, LabelMap, Values};
 use dapple_report::{LabelPicture, Picture, ReportError, Rgb, class_colour};
 use dapple_train::ClassDescription;
+use dapple_train::data::{Image, LabelMap, Values};
 
 /// Colours of classes: their own, or else one for each number.
 pub(crate) fn palette(classes: &[ClassDescription]) -> Vec<Rgb> {

@@ -4,9 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use dapple_data::{Limits, formats};
-use dapple_geometry::Mask;
-use dapple_plan::{Plan, PlanSpec};
+use dapple_plan::{Mask, Plan, PlanSpec};
+use dapple_train::data::{Limits, formats};
 
 use crate::args::Common;
 use crate::failure::Failure;

@@ -6,7 +6,6 @@
 
 mod args;
 mod budget;
-mod experiment;
 mod failure;
 mod interrupt;
 mod label_pictures;
@@ -16,8 +15,6 @@ mod machine;
 mod output;
 mod pictures;
 mod progress;
-mod reproduce;
-mod rows;
 mod run_page;
 mod verbs;
 

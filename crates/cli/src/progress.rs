@@ -2,9 +2,11 @@
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use dapple_plan::number;
+use dapple_reproduce::Watch;
 use dapple_train::{Event, Observer, Score, StepReport};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
@@ -14,6 +16,48 @@ use crate::{interrupt, output};
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Epsilon so far is computed again after this many times the time that it took.
 const EPSILON_PATIENCE: u32 = 50;
+
+/// What goes on, on a terminal where a person looks: a bar for each run, or one for the questions of a figure.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    quiet: bool,
+    runs: MultiProgress,
+    questions: OnceLock<ProgressBar>,
+}
+
+impl Screen {
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self { quiet, runs: MultiProgress::new(), questions: OnceLock::new() }
+    }
+}
+
+impl Watch for Screen {
+    fn begin(&self, questions: usize) {
+        if self.quiet || !std::io::stderr().is_terminal() {
+            return;
+        }
+        self.questions.get_or_init(|| {
+            let bar = ProgressBar::new(questions as u64);
+            // The template is a constant; without it the bar is plain.
+            match ProgressStyle::with_template("{bar:40} {pos}/{len} {eta}") {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }
+        });
+    }
+
+    fn answered(&self) {
+        self.questions.get().inspect(|bar| bar.inc(1));
+    }
+
+    fn end(&self) {
+        self.questions.get().inspect(|bar| bar.finish_and_clear());
+    }
+
+    fn run(&self, name: &str) -> Box<dyn Observer + '_> {
+        Box::new(Progress::among(&self.runs, name, self.quiet))
+    }
+}
 
 /// Shows a run, and ends it in order when interrupted.
 #[derive(Debug)]
@@ -39,7 +83,7 @@ impl Progress {
     }
 
     /// The same beside the bars of others.
-    pub(crate) fn among(bars: &MultiProgress, name: impl Into<String>, quiet: bool) -> Self {
+    fn among(bars: &MultiProgress, name: impl Into<String>, quiet: bool) -> Self {
         interrupt::ask_first();
         let now = Instant::now();
         Self {

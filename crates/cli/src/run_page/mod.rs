@@ -10,21 +10,10 @@ use dapple_plan::spec::Pixels;
 use dapple_plan::{EpsilonBracket, PlanSpec, number};
 use dapple_report::crop::{CropPicture, crop_scene};
 use dapple_report::{Card, Page, Section};
-use dapple_train::{Evaluation, LabelStatus, ModelDescription, RunCertificate};
-use serde::Deserialize;
+use dapple_train::{EvaluationLine, LabelStatus, ModelDescription, RunCertificate};
 
 use crate::failure::Failure;
 use crate::{load, output};
-
-/// A line of `metrics.jsonl`.
-#[derive(Deserialize)]
-pub(crate) struct Line {
-    /// Steps taken.
-    pub(crate) step: u64,
-    /// How good the model was.
-    #[serde(flatten)]
-    pub(crate) evaluation: Evaluation,
-}
 
 /// The page of the run in a folder, with this certificate.
 pub(crate) fn page(folder: &Path, certificate: &RunCertificate) -> Result<Page, Failure> {
@@ -51,7 +40,7 @@ pub(crate) fn page(folder: &Path, certificate: &RunCertificate) -> Result<Page, 
     Ok(page.section(plan).command(output::command_line()))
 }
 
-fn headline(certificate: &RunCertificate, last: Option<&Line>) -> Section {
+fn headline(certificate: &RunCertificate, last: Option<&EvaluationLine>) -> Section {
     let mut cards = Vec::new();
     match (&certificate.spent, certificate.private) {
         (Some(spent), _) => {
@@ -146,13 +135,7 @@ pub(crate) fn crop_of(spec: &PlanSpec) -> Option<CropPicture> {
 }
 
 /// The evaluations of a run, in order.
-pub(crate) fn evaluations(folder: &Path) -> Result<Vec<Line>, Failure> {
-    let text = read(&folder.join("metrics.jsonl"))?;
-    // A run that was killed may have left half a line behind, which nobody was told of.
-    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Failure::request(format!("{}: {error}", path.display()), "give the folder of a run"))
+pub(crate) fn evaluations(folder: &Path) -> Result<Vec<EvaluationLine>, Failure> {
+    dapple_train::evaluations(folder)
+        .map_err(|error| Failure::request(error.to_string(), "give the folder of a run"))
 }

@@ -1,12 +1,13 @@
 //! How good the model of a run is: curves, and what became of each class.
 
 use dapple_report::{Axis, Cell, Chart, Column, Figure, LegendPlace, ReportError, Section, Series, Table};
-use dapple_train::{ClassDescription, Evaluation, Measure};
-
-use super::Line;
+use dapple_train::{ClassDescription, Evaluation, EvaluationLine, Measure};
 
 /// The section; none before the first evaluation.
-pub(super) fn section(lines: &[Line], classes: &[ClassDescription]) -> Result<Option<Section>, ReportError> {
+pub(super) fn section(
+    lines: &[EvaluationLine],
+    classes: &[ClassDescription],
+) -> Result<Option<Section>, ReportError> {
     let Some(last) = lines.last().map(|line| &line.evaluation) else { return Ok(None) };
     let mut section = Section::new("How good the model is");
     if lines.len() > 1 {
@@ -29,7 +30,7 @@ pub(super) fn section(lines: &[Line], classes: &[ClassDescription]) -> Result<Op
     Ok(Some(section.details("What was taken for what", confusion)))
 }
 
-fn curves(measure: Measure, lines: &[Line]) -> Figure {
+fn curves(measure: Measure, lines: &[EvaluationLine]) -> Figure {
     let curve = |title: &str, name: &str, value: fn(&Evaluation) -> f64| {
         let points = lines.iter().map(|line| (line.step as f64, value(&line.evaluation)));
         Chart::new(format!("{title} on the test set"))

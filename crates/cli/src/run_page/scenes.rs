@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use dapple_data::{Dataset, Target};
 use dapple_plan::PlanSpec;
 use dapple_plan::spec::Performance;
 use dapple_report::{Section, class_colour};
+use dapple_train::data::{self, Dataset, Target};
 use dapple_train::{Answers, Look, ModelDescription, Prediction, Predictor};
 
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ pub(super) fn section(
     let Ok(mut predictor) = Predictor::open(folder, Look::default(), &Performance::default()) else {
         return Ok(None);
     };
-    let test = match dapple_data::open(spec, Path::new("")) {
+    let test = match data::open(spec, Path::new("")) {
         Ok(data) => data.test,
         // The page can be made where the data is not.
         Err(error) => return Ok(Some(section.paragraph(format!("The test set is not at hand: {error}.")))),

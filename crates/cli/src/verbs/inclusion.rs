@@ -4,8 +4,7 @@ use std::io::Cursor;
 use std::path::PathBuf;
 
 use clap::Args;
-use dapple_geometry::HeatMap;
-use dapple_plan::{Seen, Spatial, number};
+use dapple_plan::{HeatMap, Seen, Spatial, number};
 use image::{ImageFormat, Rgb, RgbImage};
 
 use crate::args::Common;

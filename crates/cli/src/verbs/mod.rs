@@ -14,6 +14,7 @@ pub(crate) mod man;
 pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod report;
+pub(crate) mod reproduce;
 pub(crate) mod sweep;
 pub(crate) mod sweep_train;
 pub(crate) mod train;
@@ -41,7 +42,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Report(arguments) => report::run(&arguments),
         Verb::Verify(arguments) => verify::run(&arguments),
         Verb::Audit(arguments) => audit::run(&arguments),
-        Verb::Reproduce(arguments) => crate::reproduce::run(&arguments),
+        Verb::Reproduce(arguments) => reproduce::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments),
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dapple_data::{DataError, Image, LabelMap, Limits, formats};
 use dapple_report::{Cell, Column, Table, TextStyle};
+use dapple_train::data::{DataError, Image, LabelMap, Limits, formats};
 use dapple_train::{Answers, ClassDescription, Prediction, Predictor};
 use serde::Serialize;
 

@@ -9,12 +9,13 @@ use std::time::Instant;
 use clap::Args;
 use dapple_plan::{PlanSpec, number};
 use dapple_report::{Cell, Column, ReportError, Table, TextStyle};
+use dapple_reproduce::experiment::{Experiment, Finished, Level, Planned, moments, scenes};
 use serde::Serialize;
 
-use crate::experiment::{self, Finished, Level, Planned, moments, scenes};
 use crate::failure::Failure;
 use crate::machine::MachineFlags;
 use crate::output;
+use crate::progress::Screen;
 
 /// Trains the embedded example at record level and at patch level, and compares them
 #[derive(Debug, Args)]
@@ -97,7 +98,8 @@ fn measure(arguments: &Arguments) -> Result<Vec<Measured>, Failure> {
         Ok(Planned::of(format!("{}-{seed}", level.name()), spec))
     };
     let runs = settings.map(planned).collect::<Result<Vec<_>, Failure>>()?;
-    let finished = experiment::carry_out(&runs, &arguments.out, None, arguments.quiet)?;
+    let finished = Experiment { place: &arguments.out, jobs: None, watch: &Screen::new(arguments.quiet) }
+        .carry_out(&runs)?;
     let together = finished.chunks(usize::try_from(arguments.seeds).unwrap_or(usize::MAX));
     Level::ALL.into_iter().zip(together).map(|(level, runs)| measured(level, runs)).collect()
 }

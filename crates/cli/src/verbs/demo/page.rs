@@ -2,14 +2,14 @@
 
 use std::io::Cursor;
 
-use dapple_data::scenes::{FashionScenes, Part, SCENE_SIDE};
 use dapple_plan::{PlanSpec, number};
 use dapple_report::crop::crop_scene;
 use dapple_report::{Axis, Card, Chart, Figure, Page, Section};
+use dapple_reproduce::experiment::means_line;
+use dapple_train::data::scenes::{FashionScenes, Part, SCENE_SIDE};
 use image::{GrayImage, ImageFormat, Luma};
 
 use super::{Measured, table};
-use crate::experiment::means_line;
 use crate::failure::Failure;
 use crate::{output, run_page};
 

@@ -5,10 +5,9 @@ mod picture;
 use std::path::Path;
 
 use clap::Args;
-use dapple_geometry::Mask;
 use dapple_plan::ranges::Written;
 use dapple_plan::sweep::{self, Axis, Measure, Priced};
-use dapple_plan::{Plan, PlanError, PlanSpec, Precision, Unknown, number};
+use dapple_plan::{Mask, Plan, PlanError, PlanSpec, Precision, Unknown, number};
 use dapple_report::{Cell, Column, Table, TextStyle};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;

@@ -7,14 +7,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dapple_plan::spec::{DataFormat, RegionSpec};
+use dapple_reproduce::experiment::{Experiment, Level, Method, Setting};
 use dapple_train::Request;
 
 use crate::args::Common;
 use crate::budget::BudgetFlags;
-use crate::experiment::{self, Level, Method, Setting};
 use crate::failure::Failure;
 use crate::load;
 use crate::machine::MachineFlags;
+use crate::progress::Screen;
 use own::Own;
 
 /// Trains a plan for every budget, method and seed, and compares what comes out
@@ -68,14 +69,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let epsilons = budgets(&arguments.epsilons, &base)?;
     let settings = Setting::grid(&epsilons, &arguments.methods, arguments.seeds);
     refuse(arguments, &base, &epsilons)?;
-    let runs = experiment::measure(
-        &settings,
-        |setting| request(&base, setting, &arguments.set_for),
-        &arguments.out,
-        arguments.jobs.map(usize::from),
-        arguments.budget.within(),
-        arguments.common.quiet,
-    )?;
+    let experiment = Experiment {
+        place: &arguments.out,
+        jobs: arguments.jobs.map(usize::from),
+        watch: &Screen::new(arguments.common.quiet),
+    };
+    let runs = experiment.measure(&settings, arguments.budget.within().as_ref(), |setting| {
+        request(&base, setting, &arguments.set_for)
+    })?;
     show::show(&runs, &base.spec, arguments)
 }
 

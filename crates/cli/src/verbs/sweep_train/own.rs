@@ -4,8 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::ValueEnum;
-
-use crate::experiment::{Method, Setting};
+use dapple_reproduce::experiment::{Method, Setting};
 
 /// `METHOD[@EPSILON]:KEY=VALUE`
 #[derive(Debug, Clone)]

@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use dapple_plan::{PlanSpec, number};
-use dapple_report::{Figure, Page, Section, Table, TextStyle, Theme};
+use dapple_report::{Figure, Page, Rows, Section, Table, TextStyle, Theme};
+use dapple_reproduce::experiment::{Group, Measured, group_rows, groups, run_rows, sweep_chart, sweep_table};
 use serde::Serialize;
 
 use super::Arguments;
-use crate::experiment::{self, Group, Measured, sweep_chart, sweep_table};
 use crate::failure::Failure;
 use crate::output;
-use crate::rows::JsonRows;
 
 /// Pixels a unit of the PNG.
 const SCALE: f64 = 2.0;
@@ -19,8 +18,8 @@ const SCALE: f64 = 2.0;
 struct Answer {
     measure: &'static str,
     #[serde(flatten)]
-    runs: JsonRows,
-    summary: JsonRows,
+    runs: Rows,
+    summary: Rows,
     seeds: Vec<u64>,
     report: String,
 }
@@ -28,9 +27,9 @@ struct Answer {
 /// Writes tables, figure and page into the folder of the sweep, and prints.
 pub(super) fn show(runs: &[Measured], plan: &PlanSpec, arguments: &Arguments) -> Result<(), Failure> {
     let Some(first) = runs.first() else { return Err(Failure::run("the sweep has no runs")) };
-    let groups = experiment::groups(runs);
+    let groups = groups(runs);
     let (out, quiet) = (arguments.out.as_path(), arguments.common.quiet);
-    let (all, summary) = (experiment::run_rows(runs, first.measure), experiment::group_rows(&groups));
+    let (all, summary) = (run_rows(runs, first.measure), group_rows(&groups));
     let figure = figure(first, &groups);
     let shown = sweep_table(first.measure, &groups)?;
     let write = |name: &str, bytes: &[u8]| output::write_file(&out.join(name), bytes, quiet);
@@ -43,8 +42,8 @@ pub(super) fn show(runs: &[Measured], plan: &PlanSpec, arguments: &Arguments) ->
     if arguments.common.json {
         return output::print_json(&Answer {
             measure: first.measure.name(),
-            runs: all.json(),
-            summary: summary.json(),
+            runs: all,
+            summary,
             seeds: (1..=arguments.seeds).collect(),
             report: report(out),
         });

@@ -1,0 +1,45 @@
+//! What a paper says, checked against what is computed here.
+
+use serde::Serialize;
+
+use crate::error::Result;
+
+/// What comes out here, in words, and whether the statement holds.
+pub type Verdict = (String, bool);
+
+type Check<'a, R> = dyn Fn(&R) -> Result<Verdict> + 'a;
+
+/// A statement of a paper and how it is checked against the results of a reproduction. Its source is the section of the paper
+/// that the reproduction's [`Entry`](crate::Entry) names.
+pub struct Claim<'a, R> {
+    says: &'static str,
+    check: Box<Check<'a, R>>,
+}
+
+impl<'a, R> Claim<'a, R> {
+    pub(crate) fn new(says: &'static str, check: impl Fn(&R) -> Result<Verdict> + 'a) -> Self {
+        Self { says, check: Box::new(check) }
+    }
+
+    pub(crate) fn find(&self, results: &R) -> Result<Finding> {
+        let (here, holds) = (self.check)(results)?;
+        Ok(Finding { paper: self.says, here, holds })
+    }
+}
+
+/// A statement about a part of what is computed.
+pub(crate) struct Statement<T: ?Sized> {
+    pub(crate) says: &'static str,
+    pub(crate) check: fn(&T) -> Verdict,
+}
+
+/// A statement beside what was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// The statement, in our words.
+    pub paper: &'static str,
+    /// What comes out here.
+    pub here: String,
+    /// Whether it holds here.
+    pub holds: bool,
+}

@@ -1,0 +1,54 @@
+//! What came of the settings of an experiment.
+
+use dapple_plan::Certificate;
+use dapple_train::{Measure, Request, Within};
+
+use super::{Experiment, Finished, Planned, Setting};
+use crate::ReproduceError;
+
+/// One run.
+#[derive(Debug)]
+pub struct Measured {
+    /// What was asked for.
+    pub setting: Setting,
+    /// What quality is.
+    pub measure: Measure,
+    /// After the last step.
+    pub quality: f64,
+    /// The price of its steps; none without privacy.
+    pub spent: Option<Certificate>,
+    /// Steps taken.
+    pub steps: u64,
+}
+
+impl Experiment<'_> {
+    /// Carries out a run for each setting, by the plan that it asks for and from initial weights of its seed, counted in a budget if
+    /// one is given.
+    ///
+    /// # Errors
+    /// A plan that cannot be made, a run that fails or is stopped.
+    pub fn measure<E: From<ReproduceError>>(
+        &self,
+        settings: &[Setting],
+        budget: Option<&Within>,
+        plan: impl Fn(&Setting) -> Result<Request, E>,
+    ) -> Result<Vec<Measured>, E> {
+        let planned = |setting: &Setting| {
+            let mut request = plan(setting)?;
+            request.spec.model.seed = Some(setting.seed);
+            Ok(Planned { budget: budget.cloned(), ..Planned::new(setting.name(), request) })
+        };
+        let runs = settings.iter().map(planned).collect::<Result<Vec<_>, E>>()?;
+        let finished = self.carry_out(&runs)?;
+        let measured = |(&setting, run): (&Setting, Finished)| {
+            Ok(Measured {
+                setting,
+                measure: run.measure,
+                quality: run.quality()?,
+                steps: run.certificate.steps_spent,
+                spent: run.certificate.spent,
+            })
+        };
+        settings.iter().zip(finished).map(measured).collect()
+    }
+}

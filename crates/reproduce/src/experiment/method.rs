@@ -1,0 +1,195 @@
+//! What runs are compared by: what their price protects, and how a step draws its records.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use dapple_plan::spec::RegionSpec;
+use dapple_plan::{PlanSpec, Relation, Scheme};
+
+/// What the price of a training protects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Whole records, one substituted for another.
+    Record,
+    /// The region that the plan names.
+    Patch,
+}
+
+impl Level {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Record, Self::Patch];
+
+    /// The name in files and folders.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Record => "record",
+            Self::Patch => "patch",
+        }
+    }
+
+    /// The same training, priced at this level.
+    pub fn of(self, mut spec: PlanSpec) -> PlanSpec {
+        match self {
+            Self::Record => {
+                spec.privacy.relation = Some(Relation::Replace);
+                spec.region = RegionSpec::default();
+            }
+            Self::Patch => spec.privacy.relation = Some(Relation::Patch),
+        }
+        spec
+    }
+}
+
+/// A neighbouring relation and a way to draw records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// One record substituted for another; batches of fixed size
+    Record,
+    /// One record substituted for another; Poisson sampling
+    RecordPoisson,
+    /// One record added or removed; Poisson sampling
+    AddRemove,
+    /// The content of a region substituted; batches of fixed size
+    Patch,
+    /// The content of a region substituted; Poisson sampling
+    PatchPoisson,
+    /// The same steps without clipping and noise
+    NonPrivate,
+}
+
+impl Method {
+    /// The name in flags, files and folders.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Record => "record",
+            Self::RecordPoisson => "record-poisson",
+            Self::AddRemove => "add-remove",
+            Self::Patch => "patch",
+            Self::PatchPoisson => "patch-poisson",
+            Self::NonPrivate => "non-private",
+        }
+    }
+
+    /// All names, as a sentence has them.
+    pub fn list() -> String {
+        let names: Vec<&str> = Self::value_variants().iter().map(|method| method.name()).collect();
+        names.join(", ")
+    }
+
+    /// The name in tables and figures.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Record => "record level, without replacement",
+            Self::RecordPoisson => "record level, Poisson",
+            Self::AddRemove => "record level (add or remove), Poisson",
+            Self::Patch => "patch level, without replacement",
+            Self::PatchPoisson => "patch level, Poisson",
+            Self::NonPrivate => "without privacy",
+        }
+    }
+
+    /// What is protected; nothing without privacy.
+    pub fn level(self) -> Option<Level> {
+        match self {
+            Self::Record | Self::RecordPoisson | Self::AddRemove => Some(Level::Record),
+            Self::Patch | Self::PatchPoisson => Some(Level::Patch),
+            Self::NonPrivate => None,
+        }
+    }
+
+    /// Of patch level, record level drawn alike.
+    pub fn counterpart(self) -> Option<Self> {
+        match self {
+            Self::Patch => Some(Self::Record),
+            Self::PatchPoisson => Some(Self::RecordPoisson),
+            _ => None,
+        }
+    }
+
+    /// How records are drawn, in words.
+    pub fn drawn(self) -> &'static str {
+        match self.scheme() {
+            Some(Scheme::WithoutReplacement) => "without replacement",
+            Some(Scheme::Poisson) => "Poisson",
+            _ => "as the plan says",
+        }
+    }
+
+    /// How records are drawn; without privacy as the plan says.
+    pub fn scheme(self) -> Option<Scheme> {
+        match self {
+            Self::Record | Self::Patch => Some(Scheme::WithoutReplacement),
+            Self::RecordPoisson | Self::AddRemove | Self::PatchPoisson => Some(Scheme::Poisson),
+            Self::NonPrivate => None,
+        }
+    }
+
+    /// The place in a chart's colours: patch level in blues first, record level in warm ones, as the patch-level paper draws them.
+    pub fn color(self) -> usize {
+        match self {
+            Self::Patch => 0,
+            Self::Record => 1,
+            Self::PatchPoisson => 2,
+            Self::RecordPoisson => 3,
+            Self::AddRemove => 4,
+            Self::NonPrivate => 5,
+        }
+    }
+
+    /// The same training by this method. Batches of fixed size hold as many records as Poisson batches do in expectation.
+    pub fn of(self, spec: PlanSpec) -> PlanSpec {
+        let mut spec = match self.level() {
+            Some(level) => level.of(spec),
+            None => spec,
+        };
+        match self {
+            Self::AddRemove => spec.privacy.relation = Some(Relation::AddRemove),
+            Self::NonPrivate => {
+                spec.train.private = Some(false);
+                spec.privacy.epsilon = None;
+            }
+            _ => {}
+        }
+        spec.sampling.scheme = self.scheme().or(spec.sampling.scheme);
+        spec
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dapple_plan::{Plan, Precision};
+
+    #[test]
+    fn names_are_those_of_the_flag() {
+        for method in Method::value_variants() {
+            assert_eq!(method.to_possible_value().unwrap().get_name(), method.name());
+        }
+    }
+
+    #[test]
+    fn methods_order_by_what_they_must_hide() {
+        let spec = PlanSpec::from_toml(
+            "[privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[region]\npatch = [10, 10]\n\
+             [pipeline]\nimage = [100, 100]\ncrop = [30, 30]\n\
+             [sampling]\nbatch = 10\nrecords = 1000\nsteps = 100\n",
+        )
+        .unwrap();
+        let epsilon = |method: Method| {
+            let plan = Plan::check(&method.of(spec.clone())).unwrap();
+            plan.price(Precision::default()).unwrap().epsilon.upper
+        };
+        let [record, record_poisson, add_remove, patch, patch_poisson] =
+            [Method::Record, Method::RecordPoisson, Method::AddRemove, Method::Patch, Method::PatchPoisson]
+                .map(epsilon);
+        // The same noise promises more about a patch, and more where each record has its own coin.
+        assert!(patch < record && patch_poisson < record_poisson);
+        assert!(patch_poisson < patch && record_poisson < record && add_remove < record_poisson);
+    }
+}

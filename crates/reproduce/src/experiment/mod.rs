@@ -1,0 +1,86 @@
+//! Experiments that train: several runs in one folder, each carried out once and read ever after.
+//!
+//! An experiment is a list of [`Setting`]s, a plan for each, and a [`Place`]. [`Experiment::measure`] carries the runs out, several at once where
+//! cores and memory allow, and [`groups()`] takes means over seeds. `dapple sweep-train`, `dapple demo` and the figures of
+//! `dapple reproduce` that train are all made of this.
+
+mod groups;
+mod measured;
+mod memory;
+mod method;
+mod rows;
+mod run;
+pub mod scenes;
+mod setting;
+mod show;
+mod together;
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::Watch;
+use crate::error::{ReproduceError, Result};
+
+pub use groups::{Group, groups, moments};
+pub use measured::Measured;
+pub use method::{Level, Method};
+pub use rows::{group_rows, run_rows};
+pub use run::{Finished, Planned, full_path};
+pub use setting::Setting;
+pub use show::{means_line, sweep_chart, sweep_table};
+
+/// Several runs that are carried out together.
+#[derive(Clone, Copy)]
+pub struct Experiment<'a> {
+    /// The folder that has one of each run's name.
+    pub place: &'a Path,
+    /// Runs at once; none for as many as cores and memory allow.
+    pub jobs: Option<usize>,
+    /// Told of every run.
+    pub watch: &'a dyn Watch,
+}
+
+impl Experiment<'_> {
+    /// Finishes runs in folders of their names: starts them, goes on with them, or reads them where they are finished already.
+    ///
+    /// # Errors
+    /// A folder with a run of another plan, a run that fails or is stopped.
+    pub fn carry_out(&self, runs: &[Planned]) -> Result<Vec<Finished>> {
+        together::carry_out(self, runs)
+    }
+}
+
+/// Where the runs of an experiment lie: a folder that stays, or one that goes away with the experiment.
+#[derive(Debug)]
+pub enum Place {
+    /// A folder that stays.
+    Kept(PathBuf),
+    /// A folder that goes away with this.
+    Passing(TempDir),
+}
+
+impl Place {
+    /// The folder that was asked for, or a passing one.
+    ///
+    /// # Errors
+    /// Where no passing folder can be made.
+    pub fn new(kept: Option<&Path>) -> Result<Self> {
+        match kept {
+            Some(path) => Ok(Self::Kept(path.to_owned())),
+            None => TempDir::with_prefix("dapple-").map(Self::Passing).map_err(|error| {
+                ReproduceError::failed(format!("no temporary folder can be made: {error}"))
+                    .with_hint("give --out DIR")
+            }),
+        }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Kept(path) => path,
+            Self::Passing(folder) => folder.path(),
+        }
+    }
+}

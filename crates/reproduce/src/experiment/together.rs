@@ -1,0 +1,196 @@
+//! Runs carried out, several at once.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+
+use dapple_plan::spec::DeviceChoice;
+use dapple_train::{Event, Observer, Request, Status};
+
+use super::run::{self, Finished, Planned};
+use super::{Experiment, memory};
+use crate::error::{ReproduceError, Result};
+use crate::watch::Watch;
+
+/// Finishes runs in folders of their names: starts them, goes on with them, or reads them where they are finished already. All
+/// folders are looked at before anything is trained, so that a run of another plan is refused at once.
+///
+/// As many runs go on at once as there are cores, or `jobs`; each takes its share of the threads. Without `jobs`, memory is a limit
+/// too: the first run begins alone, and what it takes after a step tells how many fit. An interrupt or a failure ends all runs in
+/// order, ready to be gone on with.
+pub(super) fn carry_out(experiment: &Experiment<'_>, runs: &[Planned]) -> Result<Vec<Finished>> {
+    let Experiment { place, jobs, watch } = *experiment;
+    let mut finished: Vec<Option<Finished>> = Vec::new();
+    let mut waiting = VecDeque::new();
+    for (number, planned) in runs.iter().enumerate() {
+        let folder = place.join(&planned.name);
+        let begun = run::begun(planned, &folder)?;
+        let is_begun = begun.is_some();
+        finished.push(match begun.filter(|certificate| certificate.status == Status::Finished) {
+            Some(certificate) => Some(Finished::read(certificate, &folder)?),
+            None => {
+                waiting.push_back((number, is_begun));
+                None
+            }
+        });
+    }
+    let crew = Crew {
+        runs,
+        place,
+        watch,
+        waiting: Mutex::new(waiting),
+        stop: AtomicBool::new(false),
+        results: Mutex::new(Vec::new()),
+    };
+    crew.work(jobs);
+    let results = crew.results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut interrupted = false;
+    for (number, result) in results {
+        match result {
+            Ok(run) => finished[number] = Some(run),
+            // What went wrong comes before what was ended because of it.
+            Err(ReproduceError::Interrupted) => interrupted = true,
+            Err(error) => return Err(error),
+        }
+    }
+    let all: Option<Vec<Finished>> = finished.into_iter().collect();
+    all.filter(|_| !interrupted).ok_or(ReproduceError::Interrupted)
+}
+
+/// What the threads that carry out runs share.
+struct Crew<'a> {
+    runs: &'a [Planned],
+    place: &'a Path,
+    watch: &'a dyn Watch,
+    /// Runs to carry out, and whether they were begun before.
+    waiting: Mutex<VecDeque<(usize, bool)>>,
+    /// Whether all are to end in order.
+    stop: AtomicBool,
+    results: Mutex<Vec<(usize, Result<Finished>)>>,
+}
+
+impl Crew<'_> {
+    fn work(&self, jobs: Option<usize>) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let left = lock(&self.waiting).len();
+        let wanted = jobs.unwrap_or_else(|| if self.needs_card() { 1 } else { cores }).clamp(1, left.max(1));
+        let before = memory::resident();
+        let (stepped, first) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || self.take_runs(cores.div_ceil(wanted), Some(stepped)));
+            let together = match jobs {
+                None if wanted > 1 => fitting(&first, wanted, before),
+                _ => wanted,
+            };
+            for _ in 1..together {
+                scope.spawn(move || self.take_runs(cores.div_ceil(together), None));
+            }
+        });
+    }
+
+    /// Whether the plan asks for a card.
+    fn needs_card(&self) -> bool {
+        let mut devices = self.runs.iter().filter_map(|run| run.request.spec.performance.device.as_ref());
+        devices.any(DeviceChoice::needs_gpu)
+    }
+
+    /// Carries out one run after another; tells when the first has taken a step.
+    fn take_runs(&self, threads: usize, mut stepped: Option<Sender<Stepped>>) {
+        loop {
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            let Some((number, begun)) = lock(&self.waiting).pop_front() else { return };
+            let run = &self.runs[number];
+            let mut observer = Watched {
+                progress: self.watch.run(&run.name),
+                stop: &self.stop,
+                stepped: stepped.take(),
+                on_card: false,
+            };
+            let own = with_threads(run, threads);
+            let result = run::carry_through(&own, begun, &self.place.join(&run.name), &mut observer)
+                .map_err(|error| naming(error, &run.name));
+            if result.is_err() {
+                self.stop.store(true, Ordering::SeqCst);
+            }
+            lock(&self.results).push((number, result));
+        }
+    }
+}
+
+/// The same failure, and which of the runs it stopped.
+fn naming(error: ReproduceError, run: &str) -> ReproduceError {
+    match error {
+        ReproduceError::Train(source) => {
+            ReproduceError::Run { run: run.to_owned(), source: Box::new(source) }
+        }
+        ReproduceError::Failed { message, hint } => {
+            ReproduceError::Failed { message: format!("{run}: {message}"), hint }
+        }
+        other => other,
+    }
+}
+
+/// What a lock guards; a thread that panicked while it held one has already failed the test or the program.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs that can go on at once, the first included, once that has taken a step. The memory of a card is not known here, so its runs come
+/// one after another.
+fn fitting(first: &Receiver<Stepped>, wanted: usize, before: Option<u64>) -> usize {
+    match first.recv() {
+        Ok(Stepped { on_card: true }) => 1,
+        Ok(Stepped { on_card: false }) => {
+            let each = memory::resident().zip(before).map(|(now, before)| now.saturating_sub(before));
+            memory::allows(wanted, each)
+        }
+        // It ended without a step.
+        Err(_) => wanted,
+    }
+}
+
+/// The first run has taken a step.
+struct Stepped {
+    /// On a GPU, whether the plan asked for it or not.
+    on_card: bool,
+}
+
+/// The same run with its share of the threads, unless the plan says how many.
+fn with_threads(run: &Planned, threads: usize) -> Planned {
+    let Request { spec, base, masks } = &run.request;
+    let mut spec = spec.clone();
+    spec.performance.threads = spec.performance.threads.or(u32::try_from(threads).ok());
+    let request = Request { spec, base: base.clone(), masks: masks.clone() };
+    Planned { name: run.name.clone(), request, budget: run.budget.clone() }
+}
+
+/// Shows a run, and ends it when another has failed.
+struct Watched<'a> {
+    progress: Box<dyn Observer + 'a>,
+    stop: &'a AtomicBool,
+    /// Told of the first step, then dropped.
+    stepped: Option<Sender<Stepped>>,
+    on_card: bool,
+}
+
+impl Observer for Watched<'_> {
+    fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Begins { machine, .. } => self.on_card = machine.starts_with("cuda"),
+            Event::Step(_) => {
+                if let Some(stepped) = self.stepped.take() {
+                    // Whoever waited may have gone.
+                    let _ = stepped.send(Stepped { on_card: self.on_card });
+                }
+            }
+            _ => {}
+        }
+        let flow = self.progress.notice(event);
+        if self.stop.load(Ordering::SeqCst) { ControlFlow::Break(()) } else { flow }
+    }
+}

@@ -1,0 +1,135 @@
+//! What may be asked for beside the name of a figure.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::patch::setting::{BATCH, MAX_RECORDS, Reading};
+
+/// What may be changed about a figure or table; each has some of it.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// What the paper's σ stands for
+    #[arg(long, value_name = "READING", default_value = "std")]
+    pub(crate) sigma_is: Reading,
+    /// Takes this many records in place of the paper's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(BATCH..=MAX_RECORDS))]
+    pub(crate) records: Option<u64>,
+    /// Computes at most this many points a line
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=2000))]
+    points: Option<u32>,
+    #[command(flatten)]
+    pub(crate) training: Training,
+}
+
+impl Options {
+    /// At most this many points a line.
+    pub(crate) fn points(&self) -> Option<usize> {
+        self.points.map(|points| points as usize)
+    }
+
+    /// The first option that is given and has to do with pricing only.
+    pub(crate) fn for_pricing(&self) -> Option<&'static str> {
+        first_given(&[("--records", self.records.is_some()), ("--points", self.points.is_some())])
+    }
+
+    /// The first option that is given and has to do with training only.
+    pub(crate) fn for_training(&self) -> Option<&'static str> {
+        let Training { scale, data, model, weights, seeds, steps, jobs, out } = &self.training;
+        first_given(&[
+            ("--scale", scale.is_some()),
+            ("--data", data.is_some()),
+            ("--model", model.is_some()),
+            ("--weights", weights.is_some()),
+            ("--seeds", seeds.is_some()),
+            ("--steps", steps.is_some()),
+            ("--jobs", jobs.is_some()),
+            ("--out", out.is_some()),
+        ])
+    }
+}
+
+/// The first of these flags that is given.
+pub(crate) fn first_given(flags: &[(&'static str, bool)]) -> Option<&'static str> {
+    flags.iter().find_map(|&(flag, given)| given.then_some(flag))
+}
+
+/// What may be changed about what is trained.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Training {
+    /// How much is trained: minutes, hours or days on a few cores [default: tiny]
+    #[arg(long, value_name = "SCALE", help_heading = "Training")]
+    pub(crate) scale: Option<Scale>,
+    /// The data: IDX files of MNIST for patch/table1, train/ and test/ for patch/fig13 and patch/fig5, Cityscapes for patch/fig5 in full
+    #[arg(long, value_name = "DIR", help_heading = "Training")]
+    pub(crate) data: Option<PathBuf>,
+    /// Trains this model of the paper's classifiers only
+    #[arg(long, value_name = "MODEL", help_heading = "Training")]
+    pub(crate) model: Option<Model>,
+    /// First weights of patch/fig13, or of the backbone of patch/fig5, under torchvision's names
+    #[arg(long, value_name = "FILE.safetensors", help_heading = "Training")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Times that each setting is trained, from other initial weights
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100), help_heading = "Training")]
+    pub(crate) seeds: Option<u64>,
+    /// Steps of each run in place of the scale's
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..=10_000_000), help_heading = "Training")]
+    pub(crate) steps: Option<u64>,
+    /// Runs at once [default: as many as cores and memory allow]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Training")]
+    pub(crate) jobs: Option<u16>,
+    /// Keeps the runs in this folder; those that are there already are read, or gone on with
+    #[arg(long, value_name = "DIR", help_heading = "Training")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// How much is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Scale {
+    /// Minutes on two cores
+    #[default]
+    Tiny,
+    /// Hours
+    Small,
+    /// About as much as the paper, which does not always say
+    Full,
+}
+
+/// The classifiers of the patch-level paper (section C.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Model {
+    #[value(name = "resnet-18")]
+    Resnet18,
+    #[value(name = "vgg-11")]
+    Vgg11,
+}
+
+impl Model {
+    pub(crate) const ALL: [Self; 2] = [Self::Resnet18, Self::Vgg11];
+
+    /// The name in plans.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Resnet18 => "resnet-18",
+            Self::Vgg11 => "vgg-11",
+        }
+    }
+
+    /// The name in papers.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Resnet18 => "ResNet-18",
+            Self::Vgg11 => "VGG-11",
+        }
+    }
+}
+
+impl Training {
+    pub(crate) fn jobs(&self) -> Option<usize> {
+        self.jobs.map(usize::from)
+    }
+
+    pub(crate) fn scale(&self) -> Scale {
+        self.scale.unwrap_or_default()
+    }
+}

@@ -1,0 +1,283 @@
+//! The figures of the partitioning paper (D): their panels, lines and settings.
+
+use dapple_accounting::partition::rdp::Bound;
+use dapple_report::Dash;
+
+use super::claims::{self, Check};
+use super::price::{self, Model, Price, Sampling};
+
+/// A figure of D.
+pub(super) struct Spec {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    pub(super) section: &'static str,
+    pub(super) panels: Vec<Panel>,
+    pub(super) lines: Vec<Line>,
+    pub(super) checks: &'static [Check],
+    /// What the paper leaves open, and what is drawn here.
+    pub(super) open: &'static [&'static str],
+}
+
+pub(super) struct Panel {
+    pub(super) title: &'static str,
+    pub(super) question: Question,
+    pub(super) values: Vec<f64>,
+    /// What the paper's lines share: a sample rate, or the share of steps a record takes part in.
+    pub(super) rate: f64,
+}
+
+/// What a panel draws over what.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Question {
+    EpsilonOverNoise { steps: u64, delta: f64 },
+    NoiseOverSteps { epsilon: f64, delta: f64 },
+    DivergenceOverOrder { steps: u64, noise_multiplier: f64 },
+    DeltaOverSteps { noise_multiplier: f64, epsilon: f64 },
+}
+
+impl Question {
+    pub(super) fn x(self) -> &'static str {
+        match self {
+            Self::EpsilonOverNoise { .. } => "noise multiplier",
+            Self::NoiseOverSteps { .. } | Self::DeltaOverSteps { .. } => "steps",
+            Self::DivergenceOverOrder { .. } => "order α",
+        }
+    }
+
+    pub(super) fn y(self) -> &'static str {
+        match self {
+            Self::EpsilonOverNoise { .. } => "ε",
+            Self::NoiseOverSteps { .. } => "noise multiplier",
+            Self::DeltaOverSteps { .. } => "δ",
+            Self::DivergenceOverOrder { .. } => "Rényi ε(α)",
+        }
+    }
+}
+
+/// One line of every panel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Line {
+    pub(super) label: &'static str,
+    pub(super) price: Price,
+    who: Who,
+    pub(super) color: usize,
+    pub(super) dash: Dash,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Who {
+    Submodels(u64),
+    Balanced,
+    Epochs,
+}
+
+impl Line {
+    /// How a record takes part, in a panel of this rate.
+    pub(super) fn sampling(&self, rate: f64) -> Sampling {
+        match self.who {
+            Who::Submodels(submodels) => Sampling::Poisson { rate, model: Model::split(submodels) },
+            Who::Balanced => Sampling::Balanced { share: rate },
+            // D Figure 4: 4 of each 10 steps.
+            Who::Epochs => Sampling::Epochs { length: 10, per_record: 4 },
+        }
+    }
+
+    /// How many submodels, where records are sampled by coins.
+    pub(super) fn submodels(&self) -> Option<u64> {
+        match self.who {
+            Who::Submodels(submodels) => Some(submodels),
+            _ => None,
+        }
+    }
+}
+
+const TWO: Price = Price::Published(Bound::Exact);
+const THREE: Price = Price::Published(Bound::Convexity);
+
+fn line(label: &'static str, price: Price, who: Who, color: usize) -> Line {
+    let dash = match price {
+        Price::Certified => Dash::Solid,
+        TWO => Dash::Dotted,
+        _ => Dash::Dashed,
+    };
+    Line { label, price, who, color, dash }
+}
+
+/// The baseline and 2 to 8 submodels, by the paper's bound and certified.
+fn splits() -> Vec<Line> {
+    let labels = [
+        (1, "paper, baseline", "certified, baseline"),
+        (2, "paper, 2 submodels", "certified, 2 submodels"),
+        (4, "paper, 4 submodels", "certified, 4 submodels"),
+        (6, "paper, 6 submodels", "certified, 6 submodels"),
+        (8, "paper, 8 submodels", "certified, 8 submodels"),
+    ];
+    let of = |price: Price| {
+        labels.into_iter().enumerate().map(move |(color, (submodels, paper, certified))| {
+            let label = if price == Price::Certified { certified } else { paper };
+            Line {
+                dash: if price == Price::Certified { Dash::Solid } else { Dash::Dashed },
+                ..line(label, price, Who::Submodels(submodels), color)
+            }
+        })
+    };
+    of(TWO).chain(of(Price::Certified)).collect()
+}
+
+/// Leaves out certified lines that lie between others: each of their points is a search.
+fn is_cheap(line: &Line) -> bool {
+    line.price != Price::Certified || !matches!(line.who, Who::Submodels(4 | 6))
+}
+
+/// Poisson sampling and the two forms of the theorem.
+fn divergences() -> Vec<Line> {
+    vec![
+        line("Poisson", TWO, Who::Submodels(1), 1),
+        line("balanced, eq. (3)", THREE, Who::Balanced, 0),
+        line("balanced, eq. (2)", TWO, Who::Balanced, 2),
+    ]
+}
+
+/// Poisson and balanced sampling, by the paper's bound and certified.
+fn samplings() -> Vec<Line> {
+    vec![
+        Line { dash: Dash::Dashed, ..line("paper, Poisson", TWO, Who::Submodels(1), 1) },
+        line("paper, balanced", THREE, Who::Balanced, 0),
+        line("certified, Poisson", Price::Certified, Who::Submodels(1), 1),
+        line("certified, balanced", Price::Certified, Who::Balanced, 0),
+    ]
+}
+
+fn noise(title: &'static str, rate: f64, steps: u64, delta: f64, values: &[f64]) -> Panel {
+    Panel { title, question: Question::EpsilonOverNoise { steps, delta }, values: values.to_vec(), rate }
+}
+
+fn iterations(title: &'static str, rate: f64, epsilon: f64, delta: f64) -> Panel {
+    let values = vec![500.0, 1000.0, 2000.0];
+    Panel { title, question: Question::NoiseOverSteps { epsilon, delta }, values, rate }
+}
+
+fn orders(title: &'static str, steps: u64, rate: f64, noise_multiplier: f64) -> Panel {
+    let question = Question::DivergenceOverOrder { steps, noise_multiplier };
+    Panel { title, question, values: price::orders(), rate }
+}
+
+const NOISES: &[f64] = &[1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
+const AXES: &str = "The ranges of the axes are not stated in the text; the values drawn are in the data.";
+const SIGMA: &str = "The paper's standard deviation is a noise multiplier, at clip norm 1.";
+const EQUATION: &str = "The paper's lines are equation (2) of its Theorem 3.1, sampled by its Theorem 3.11, orders 2 to 100 and the classic conversion; certified lines are privacy-loss distributions.";
+const BALANCED: &str = "The paper's lines are equation (3) of its Theorem 3.1 and its Theorem 3.11, orders 2 to 100 and the classic conversion; certified lines are the best bound known for the allocation, and the privacy-loss distribution of Poisson sampling.";
+const REACH: &str = "Equation (2) is drawn at the orders at which it can be computed.";
+pub(super) const REVERSE: &str = "The second term of the paper's Theorem 3.1 (Corollary 3.19) is no bound on the reverse divergence (two places, σ = 1, α = 2: 0.5502 printed, 0.5690 by integration). The theorem holds without it, since the forward divergence is the larger one at every order.";
+
+/// Every figure, in the paper's order.
+pub(super) fn all() -> Vec<Spec> {
+    let split = &[claims::AMPLIFIES, claims::MORE_SUBMODELS][..];
+    let split_open = &[EQUATION, SIGMA, AXES, REVERSE][..];
+    vec![
+        Spec {
+            id: "partition/fig1",
+            title: "Noise and privacy of split models",
+            section: "3.2.1",
+            panels: vec![noise("1200 steps at rate 0.1", 0.1, 1200, 1e-5, NOISES)],
+            lines: splits(),
+            checks: split,
+            open: split_open,
+        },
+        Spec {
+            id: "partition/fig2",
+            title: "Rényi privacy of balanced and Poisson sampling, many steps",
+            section: "3.3",
+            panels: vec![orders("100 of 1000 steps, σ = 2", 1000, 0.1, 2.0)],
+            lines: divergences(),
+            checks: &[claims::NEARLY_THE_SAME, claims::EXACT_BELOW_POISSON],
+            open: &[REACH, SIGMA, REVERSE],
+        },
+        Spec {
+            id: "partition/fig3",
+            title: "Rényi privacy of balanced and Poisson sampling, few steps",
+            section: "3.3",
+            panels: vec![orders("4 of 10 steps, σ = 2", 10, 0.4, 2.0)],
+            lines: divergences(),
+            checks: &[
+                claims::MUCH_BETTER_AT_LARGE_ORDERS,
+                claims::EXACT_BELOW_POISSON,
+                claims::BOUND_BELOW_POISSON,
+            ],
+            open: &[REACH, SIGMA, REVERSE],
+        },
+        Spec {
+            id: "partition/fig4",
+            title: "Delta over the number of steps",
+            section: "3.3",
+            panels: vec![Panel {
+                title: "ε = 10, rate 0.4, σ = 2",
+                question: Question::DeltaOverSteps { noise_multiplier: 2.0, epsilon: 10.0 },
+                values: (2..=10).map(|tens| 10.0 * f64::from(tens)).collect(),
+                rate: 0.4,
+            }],
+            lines: [
+                samplings(),
+                vec![
+                    line("paper, balanced composed", THREE, Who::Epochs, 2),
+                    line("certified, balanced composed", Price::Certified, Who::Epochs, 2),
+                ],
+            ]
+            .concat(),
+            checks: &[claims::TEN_MORE_STEPS, claims::BELOW_EXACT_POISSON, claims::COMPOSED_COSTS_MORE],
+            open: &[BALANCED, SIGMA, REVERSE],
+        },
+        Spec {
+            id: "partition/fig5",
+            title: "Noise and privacy of split models, further settings",
+            section: "B",
+            panels: vec![
+                noise("(a) 400 steps at rate 0.1, δ = 1e-5", 0.1, 400, 1e-5, &[1.0, 1.5, 2.0, 3.0, 5.0]),
+                noise("(b) 2000 steps at rate 0.1, δ = 1e-5", 0.1, 2000, 1e-5, &[1.5, 2.0, 3.0, 5.0, 8.0]),
+                noise("(c) 1500 steps at rate 0.08, δ = 1e-6", 0.08, 1500, 1e-6, &[1.5, 2.0, 3.0, 5.0, 8.0]),
+                noise("(d) 600 steps at rate 0.15, δ = 1e-5", 0.15, 600, 1e-5, &[1.5, 2.0, 3.0, 5.0, 8.0]),
+            ],
+            lines: splits(),
+            checks: split,
+            open: split_open,
+        },
+        Spec {
+            id: "partition/fig6",
+            title: "Noise that split models need, over the number of steps",
+            section: "B",
+            panels: vec![
+                iterations("(a) rate 0.1, ε = 1, δ = 1e-5", 0.1, 1.0, 1e-5),
+                iterations("(b) rate 0.1, ε = 3, δ = 1e-5", 0.1, 3.0, 1e-5),
+                iterations("(c) rate 0.15, ε = 5, δ = 1e-6", 0.15, 5.0, 1e-6),
+                iterations("(d) rate 0.3, ε = 8, δ = 1e-6", 0.3, 8.0, 1e-6),
+            ],
+            lines: splits().into_iter().filter(is_cheap).collect(),
+            checks: split,
+            open: split_open,
+        },
+        Spec {
+            id: "partition/fig7",
+            title: "Rényi privacy of balanced and Poisson sampling, further settings",
+            section: "B",
+            panels: vec![
+                orders("(a) 100 of 1000 steps, σ = 2", 1000, 0.1, 2.0),
+                orders("(b) 100 of 200 steps, σ = 4", 200, 0.5, 4.0),
+            ],
+            lines: divergences(),
+            checks: &[claims::NEARLY_THE_SAME, claims::EXACT_BELOW_POISSON, claims::BOUND_BELOW_POISSON],
+            open: &[REACH, SIGMA, REVERSE],
+        },
+        Spec {
+            id: "partition/fig8",
+            title: "Noise and privacy of balanced and Poisson sampling",
+            section: "B",
+            panels: vec![
+                noise("(a) 5 of 10 steps, δ = 1e-6", 0.5, 10, 1e-6, &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0]),
+                noise("(b) 120 of 1500 steps, δ = 1e-4", 0.08, 1500, 1e-4, &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0]),
+            ],
+            lines: samplings(),
+            checks: &[claims::LESS_NOISE_FOR_FEW_STEPS, claims::IDENTICAL_FOR_MANY_STEPS],
+            open: &[BALANCED, SIGMA, AXES, REVERSE],
+        },
+    ]
+}

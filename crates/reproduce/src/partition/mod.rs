@@ -1,0 +1,160 @@
+//! `partition/*`: the figures of *Leveraging Randomness in Model and Data Partitioning for Privacy Amplification* (D in what follows), and
+//! the noise of its tables.
+
+mod claims;
+mod compute;
+mod draw;
+mod figures;
+mod price;
+mod tables;
+
+use dapple_plan::number;
+use dapple_report::{Cell, Column, Figure, Rows, Table};
+
+use crate::claim::Claim;
+use crate::error::Result;
+use crate::grid::thinned;
+use crate::registry::Registered;
+use crate::{Digest, Entry, Kind, Options, Paper, Reproduction, Watch};
+use compute::{Curve, Point};
+use figures::{Question, Spec};
+use price::Sampling;
+
+/// Points of a line that the digest shows.
+const DIGEST_POINTS: usize = 6;
+/// Significant digits of the digest.
+const DIGITS: usize = 4;
+
+const COLUMNS: &[&str] = &[
+    "panel",
+    "line",
+    "price",
+    "submodels",
+    "sample_rate",
+    "steps",
+    "per_record",
+    "noise_multiplier",
+    "order",
+    "divergence",
+    "epsilon_lower",
+    "epsilon",
+    "delta_lower",
+    "delta",
+];
+
+/// The figures of D, then its tables.
+pub(crate) fn all() -> impl Iterator<Item = Registered> {
+    figures::all().into_iter().map(Registered::new).chain(tables::all())
+}
+
+impl Reproduction for Spec {
+    type Results = Vec<Curve>;
+
+    fn entry(&self) -> Entry {
+        Entry { id: self.id, title: self.title, section: self.section, paper: Paper::Partitioning }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Priced { records: false }
+    }
+
+    fn compute(&self, options: &Options, _: &dyn Watch) -> Result<Vec<Curve>> {
+        compute::compute(self, options.points())
+    }
+
+    fn subtitle(&self, _: &Vec<Curve>) -> String {
+        "Leveraging Randomness in Model and Data Partitioning, beside certified bounds".to_owned()
+    }
+
+    fn digest(&self, curves: &Vec<Curve>) -> Result<Digest> {
+        let says = match self.panels.first().map(|panel| panel.question) {
+            Some(Question::EpsilonOverNoise { .. }) => "epsilon, rounded up",
+            Some(Question::NoiseOverSteps { .. }) => "noise multiplier, rounded up",
+            Some(Question::DeltaOverSteps { .. }) => "delta, rounded up",
+            _ => "Rényi divergence, rounded up",
+        };
+        Ok(Digest { table: digest(self, curves)?, says })
+    }
+
+    fn numbers(&self, curves: &Vec<Curve>) -> Rows {
+        let points = curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
+        let rows = points.filter_map(|(curve, point)| row(self, curve, point)).collect();
+        Rows { columns: COLUMNS, rows }
+    }
+
+    fn claims(&self, _: &Vec<Curve>) -> Vec<Claim<'_, Vec<Curve>>> {
+        self.checks.iter().map(|check| check.of(self)).collect()
+    }
+
+    fn draw(&self, curves: &Vec<Curve>, figure: Figure) -> Figure {
+        draw::draw(self, curves, figure)
+    }
+
+    fn notes(&self, _: &Vec<Curve>) -> Vec<String> {
+        self.open.iter().map(|note| (*note).to_owned()).collect()
+    }
+}
+
+/// A number, or nothing where there is none.
+fn full(value: f64) -> Cell {
+    value.is_finite().then(|| Cell::full(value)).into()
+}
+
+fn row(spec: &Spec, curve: &Curve, point: &Point) -> Option<Vec<Cell>> {
+    let panel = spec.panels.get(curve.panel)?;
+    let value = point.value;
+    let given = |given: f64| [full(given), full(given)];
+    let nothing = || [Cell::Empty, Cell::Empty];
+    let asked = [full(value.lower), full(value.upper)];
+    let (order, divergence, epsilon, delta) = match panel.question {
+        Question::EpsilonOverNoise { delta, .. } => (Cell::Empty, Cell::Empty, asked, given(delta)),
+        Question::NoiseOverSteps { epsilon, delta } => {
+            (Cell::Empty, Cell::Empty, given(epsilon), given(delta))
+        }
+        Question::DeltaOverSteps { epsilon, .. } => (Cell::Empty, Cell::Empty, given(epsilon), asked),
+        Question::DivergenceOverOrder { .. } => (full(point.x), full(value.upper), nothing(), nothing()),
+    };
+    let rate = match point.run.sampling {
+        Sampling::Poisson { rate, .. } => full(rate),
+        _ => Cell::Empty,
+    };
+    let [epsilon_lower, epsilon] = epsilon;
+    let [delta_lower, delta] = delta;
+    Some(vec![
+        panel.title.into(),
+        curve.line.label.into(),
+        curve.line.price.name().into(),
+        curve.line.submodels().map(Cell::whole).into(),
+        rate,
+        Cell::whole(point.run.steps),
+        point.run.per_record().map(Cell::whole).into(),
+        full(point.run.noise_multiplier),
+        order,
+        divergence,
+        epsilon_lower,
+        epsilon,
+        delta_lower,
+        delta,
+    ])
+}
+
+/// One row a place on the x axis, one column a line.
+fn digest(spec: &Spec, curves: &[Curve]) -> Result<Table> {
+    let x = spec.panels.first().map_or("", |panel| panel.question.x());
+    let names = spec.lines.iter().map(|line| Column::number(line.label));
+    let mut table = Table::new([Column::text("panel"), Column::number(x)].into_iter().chain(names));
+    for (index, panel) in spec.panels.iter().enumerate() {
+        let of_panel: Vec<&Curve> = curves.iter().filter(|curve| curve.panel == index).collect();
+        let Some(first) = of_panel.first() else { continue };
+        let places: Vec<f64> = first.points.iter().map(|point| point.x).collect();
+        for x in thinned(&places, Some(DIGEST_POINTS)) {
+            let cell = |curve: &&Curve| {
+                let point = curve.points.iter().find(|point| point.x == x);
+                Cell::from(point.map(|point| number::up(point.value.upper, DIGITS)))
+            };
+            let head: [Cell; 2] = [panel.title.into(), number::exact(x).into()];
+            table.push(head.into_iter().chain(of_panel.iter().map(cell)))?;
+        }
+    }
+    Ok(table)
+}

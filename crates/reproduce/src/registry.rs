@@ -1,0 +1,128 @@
+//! Every figure and table that can be asked for.
+
+use serde::Serialize;
+
+use crate::error::{ReproduceError, Result};
+use crate::options::Options;
+use crate::reproduction::{Entry, Kind, Reproduction};
+use crate::{Outcome, Watch, mask, mix, partition, patch, trained};
+
+type Compute = dyn Fn(&Options, &dyn Watch) -> Result<Outcome>;
+
+/// A figure or table of the registry, whatever it computes.
+pub struct Registered {
+    entry: Entry,
+    kind: Kind,
+    outcome: Box<Compute>,
+}
+
+/// A figure or table as a list names it.
+#[derive(Debug, Serialize)]
+pub struct Listed {
+    /// Its name.
+    pub id: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Where the paper describes it.
+    pub section: &'static str,
+}
+
+impl Registered {
+    pub(crate) fn new(reproduction: impl Reproduction + 'static) -> Self {
+        Self {
+            entry: reproduction.entry(),
+            kind: reproduction.kind(),
+            outcome: Box::new(move |options, watch| reproduction.outcome(options, watch)),
+        }
+    }
+
+    /// What a list says about it.
+    #[must_use]
+    pub fn listed(&self) -> Listed {
+        let Entry { id, title, section, .. } = self.entry;
+        Listed { id, title, section }
+    }
+
+    /// Computes it. Options that it does not have are refused before anything is computed.
+    ///
+    /// # Errors
+    /// Options that it does not have, numbers that cannot be computed, runs that fail.
+    pub fn outcome(&self, options: &Options, watch: &dyn Watch) -> Result<Outcome> {
+        self.refuse(options)?;
+        (self.outcome)(options, watch)
+    }
+
+    fn refuse(&self, options: &Options) -> Result<()> {
+        let id = self.entry.id;
+        let (kind, flag, hint) = match (self.kind, options.for_training(), options.for_pricing()) {
+            (Kind::Priced { .. }, Some(flag), _) => {
+                let trained: Vec<&str> = registry()
+                    .iter()
+                    .filter(|other| other.kind == Kind::Trained)
+                    .map(|other| other.entry.id)
+                    .collect();
+                ("priced, not trained", flag, format!("it is for {}", trained.join(", ")))
+            }
+            (Kind::Trained, _, Some(flag)) => (
+                "trained, not priced",
+                flag,
+                "--scale, --seeds and --steps say how much is trained".to_owned(),
+            ),
+            (Kind::Priced { records: false }, ..) if options.records.is_some() => {
+                return Err(ReproduceError::request(
+                    format!("{id} has no number of records to change"),
+                    "leave --records away; it is for patch/* and mask/*",
+                ));
+            }
+            _ => return Ok(()),
+        };
+        Err(ReproduceError::request(
+            format!("{id} is {kind}: it has no {flag}"),
+            format!("leave {flag} away; {hint}"),
+        ))
+    }
+}
+
+/// Every figure and table, paper by paper.
+#[must_use]
+pub fn registry() -> Vec<Registered> {
+    patch::all().chain(trained::all()).chain(mask::all()).chain(partition::all()).chain(mix::all()).collect()
+}
+
+/// The figure or table of a name, in letters of either case.
+///
+/// # Errors
+/// A name that none has.
+pub fn find(id: &str) -> Result<Registered> {
+    let wanted = id.to_lowercase();
+    let mut all = registry();
+    if let Some(place) = all.iter().position(|one| one.entry.id == wanted) {
+        return Ok(all.swap_remove(place));
+    }
+    let like: Vec<&str> =
+        all.iter().map(|one| one.entry.id).filter(|id| !wanted.is_empty() && id.contains(&wanted)).collect();
+    let hint = match like.as_slice() {
+        [] => "see `dapple reproduce --list`; figures are written as patch/fig3".to_owned(),
+        like => format!("did you mean {}?", like.join(", ")),
+    };
+    Err(ReproduceError::request(format!("there is no figure `{id}`"), hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Paper;
+
+    #[test]
+    fn names_are_unique_and_begin_with_their_paper() {
+        let all = registry();
+        for (place, one) in all.iter().enumerate() {
+            let Entry { id, paper, .. } = one.entry;
+            assert!(id.starts_with(&format!("{}/", paper.prefix())), "{id}");
+            assert!(all[..place].iter().all(|other| other.entry.id != id), "{id} stands there twice");
+        }
+        for paper in Paper::ALL {
+            assert!(all.iter().any(|one| one.entry.paper == paper), "{paper:?} has no figure");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The figures and tables of the patch-level paper (P) that train: Figures 5 and 13 and Table 1. The others only price.
+
+mod fig13;
+mod fig5;
+mod single_crop;
+mod table1;
+mod trade_off;
+
+use std::path::Path;
+
+use crate::error::{ReproduceError, Result};
+use crate::registry::Registered;
+
+/// Everything that trains.
+pub(crate) fn all() -> [Registered; 3] {
+    [Registered::new(fig5::FIGURE), Registered::new(fig13::FIGURE), Registered::new(table1::Digits)]
+}
+
+/// The folder behind `--data`, refused where there is none.
+fn existing(data: &Path) -> Result<&Path> {
+    if data.is_dir() {
+        return Ok(data);
+    }
+    Err(ReproduceError::request(
+        format!("--data: there is no folder {}", data.display()),
+        "give the folder that holds the data",
+    ))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", 100.0 * share)
+}

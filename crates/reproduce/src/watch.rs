@@ -1,0 +1,18 @@
+//! How far a computation is.
+
+use dapple_train::Observer;
+
+/// Told how far a reproduction is. A program shows it, or does not.
+pub trait Watch: Sync {
+    /// So many questions are going to be answered.
+    fn begin(&self, questions: usize);
+
+    /// One more question was answered.
+    fn answered(&self);
+
+    /// All questions were answered.
+    fn end(&self);
+
+    /// Watches a training run, and may end it.
+    fn run(&self, name: &str) -> Box<dyn Observer + '_>;
+}
