@@ -9,9 +9,9 @@
 use std::time::Instant;
 
 use dapple_engine::cuda::{
-    Convolutions, CudaExecutor, CudaOptions, LatticeNoise, Precision, StateValues, Update, UpdateRule,
+    Convolutions, CudaExecutor, CudaOptions, LatticeNoise, Precision, StateValues, Update,
 };
-use dapple_engine::{Batch, Clipping, ClippingRule, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, Targets, UpdateRule};
 use dapple_graph::{Graph, Parameters, zoo};
 
 /// Steps that do not count, of which the first measures algorithms, and how few and how many are measured after them.
@@ -42,9 +42,9 @@ fn model(name: &str) -> Graph {
 fn update(batch: usize, step: usize) -> Update<'static> {
     static KEYS: [[u8; 32]; 2] = [[3; 32], [5; 32]];
     let noise = LatticeNoise { key: &KEYS[step % 2], lattice: (-10f64).exp2(), deviation: 1100.0 };
-    let (betas, rest) = ([0.9, 0.999], [0.1, 0.001]);
-    let rule = UpdateRule::Adam { rate: 1e-6, root: 1.0, betas, rest, eps: 1e-8 };
-    Update { noise: Some(noise), share: 1.0 / batch as f32, keep: 1.0, rule, mean_rest: 0.0 }
+    let rule = UpdateRule::Adam { betas: [0.9, 0.999], eps: 1e-8 };
+    let numbers = rule.numbers(1e-6, 0.0, batch as u64, 1 + step as u64);
+    Update { noise: Some(noise), rule, numbers, mean_rest: 0.0 }
 }
 
 fn main() {

@@ -34,6 +34,7 @@ mod layout;
 mod loss;
 pub mod reference;
 mod stats;
+mod update;
 
 pub use batch::{Batch, Dropout, Targets};
 pub use clipping::{Clipping, ClippingRule};
@@ -41,3 +42,4 @@ pub use cpu::{CpuExecutor, GradientSum, Loaded, Options, Total};
 pub use error::EngineError;
 pub use layout::{Entry, Layout};
 pub use stats::StepStats;
+pub use update::{UpdateNumbers, UpdateRule};

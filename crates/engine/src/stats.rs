@@ -10,3 +10,12 @@ pub struct StepStats {
     /// Samples whose gradient was not finite. They added nothing.
     pub not_finite: usize,
 }
+
+impl StepStats {
+    /// Takes in what another part of the same step reports.
+    pub fn join(&mut self, part: Self) {
+        self.losses.extend(part.losses);
+        self.norms.extend(part.norms);
+        self.not_finite += part.not_finite;
+    }
+}

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use dapple_graph::Parameters;
+use dapple_private::{Learned, OptimiserState};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use crate::digest;
 use crate::error::{TrainError, one_line};
 use crate::files;
-use crate::optimiser::State;
 
 /// Bytes that the head of a checkpoint may have: it names four tensors and a place.
 const LARGEST_HEAD: u64 = 1 << 20;
@@ -26,7 +26,7 @@ const NO_CHECKSUM: &str = "00000000000000000000000000000000000000000000000000000
 pub(crate) struct Checkpoint {
     pub(crate) place: Place,
     pub(crate) parameters: Vec<f32>,
-    pub(crate) optimiser: State,
+    pub(crate) optimiser: OptimiserState,
     pub(crate) mean: Option<Vec<f32>>,
 }
 
@@ -46,6 +46,32 @@ pub(crate) struct Place {
 }
 
 impl Checkpoint {
+    /// What a run goes on from at this place.
+    ///
+    /// # Errors
+    /// A weight that is not finite.
+    pub(crate) fn of(learned: &Learned, place: Place) -> Result<Self, TrainError> {
+        learned.check()?;
+        Ok(Self {
+            place,
+            parameters: learned.parameters.values().to_vec(),
+            optimiser: learned.optimiser.state().clone(),
+            mean: learned.mean.as_ref().map(|mean| mean.parameters().values().to_vec()),
+        })
+    }
+
+    /// Fills in what was learned; false if it does not fit.
+    pub(crate) fn restore(self, learned: &mut Learned) -> bool {
+        let mean_fits = match (&mut learned.mean, &self.mean) {
+            (Some(mean), Some(values)) => Self::fill(values, mean.parameters_mut()),
+            (None, None) => true,
+            _ => false,
+        };
+        mean_fits
+            && Self::fill(&self.parameters, &mut learned.parameters)
+            && learned.optimiser.restore(self.optimiser)
+    }
+
     /// The bytes of a safetensors file that holds its own checksum: SHA-256 of the file with zeros in its place.
     fn to_bytes(&self) -> Result<Vec<u8>, String> {
         let tensors = [
@@ -100,7 +126,7 @@ impl Checkpoint {
         let has_mean = file.names().contains(&"mean");
         Ok(Self {
             parameters: values("parameters")?,
-            optimiser: State {
+            optimiser: OptimiserState {
                 updates: place.optimiser_updates,
                 first: values("optimiser.first")?,
                 second: values("optimiser.second")?,
@@ -230,7 +256,7 @@ mod tests {
                 ledger_hash: "hash".into(),
             },
             parameters: values(7, 0.1),
-            optimiser: State { updates: step, first: values(5, 0.2), second: Vec::new() },
+            optimiser: OptimiserState { updates: step, first: values(5, 0.2), second: Vec::new() },
             mean: mean.then(|| values(7, 0.3)),
         }
     }

@@ -7,6 +7,7 @@ use dapple_data::DataError;
 use dapple_engine::EngineError;
 use dapple_graph::GraphError;
 use dapple_plan::PlanError;
+use dapple_private::StepError;
 
 use crate::budget::BudgetError;
 use crate::ledger::LedgerError;
@@ -150,6 +151,19 @@ pub(crate) fn one_line(problem: impl ToString) -> String {
 fn no_room(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+impl From<StepError> for TrainError {
+    fn from(error: StepError) -> Self {
+        match error {
+            StepError::Noise { deviation } => Self::Noise { deviation },
+            StepError::NotFinite { what } => Self::NotFinite { what },
+            StepError::Device { device, problem, hint } => Self::Device { device, problem, hint },
+            StepError::Data(error) => Self::Data(error),
+            StepError::Engine(error) => Self::Engine(error),
+            StepError::Threads { threads, reason } => Self::Threads { threads, reason },
+        }
+    }
 }
 
 impl TrainError {

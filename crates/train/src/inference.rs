@@ -3,8 +3,9 @@
 use dapple_graph::Parameters;
 use dapple_plan::PlanSpec;
 use dapple_plan::spec::ModelSpec;
+use dapple_private::Executor;
 
-use crate::device::{Executor, Machine, one_card};
+use crate::device::{Machine, one_card};
 use crate::error::TrainError;
 use crate::model;
 
@@ -17,7 +18,7 @@ pub(crate) struct Inference {
     classes: usize,
     machine: Machine,
     /// The one used last comes last.
-    executors: Vec<(Vec<usize>, Executor)>,
+    executors: Vec<(Vec<usize>, Box<dyn Executor>)>,
 }
 
 impl Inference {
@@ -55,6 +56,6 @@ impl Inference {
             self.executors.remove(0);
         }
         self.executors.push((shape, executor));
-        outputs
+        Ok(outputs?)
     }
 }

@@ -4,7 +4,7 @@ mod paths;
 
 use std::path::{Path, PathBuf};
 
-pub use paths::paths;
+pub(crate) use paths::paths;
 
 /// Modules of `std` that reach outside a computation.
 const OUTSIDE: [&str; 8] = ["env", "fs", "io", "net", "os", "process", "thread", "time"];
@@ -26,7 +26,7 @@ const ALLOWED: [&str; 11] = [
 ];
 
 /// The first path in a source text that reaches outside. All of `std` under another name, or by a glob, could reach anywhere.
-pub fn impurity(source: &str) -> Option<String> {
+pub(crate) fn impurity(source: &str) -> Option<String> {
     let reaches = |path: &Vec<String>| {
         let segments: Vec<&str> = path.iter().map(String::as_str).collect();
         match segments[..] {
@@ -40,7 +40,7 @@ pub fn impurity(source: &str) -> Option<String> {
 }
 
 /// Holds the sources and the dependencies of a crate of the workspace to it.
-pub fn assert_pure(name: &str) {
+pub(crate) fn assert_pure(name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(name);
     let mut files = vec![];
     sources(&folder.join("src"), &mut files);

@@ -2,7 +2,7 @@
 
 /// Every path of two names or more, and every one that `use` or `extern crate` brings in: `use a::{b, c as d}` names `a::b` and `a::c`.
 /// Comments and literals name nothing.
-pub fn paths(source: &str) -> Vec<Vec<String>> {
+pub(crate) fn paths(source: &str) -> Vec<Vec<String>> {
     let tokens = tokens(source);
     let mut found = Vec::new();
     let mut rest = &tokens[..];

@@ -1,10 +1,9 @@
 //! What follows the sum: noise, the optimisers' rules, and a group of cards.
 
-use dapple_engine::Clipping;
 use dapple_engine::cuda::{
     Convolutions, CudaAddition, CudaExecutor, CudaGroup, CudaOptions, LatticeNoise, StateValues, Update,
-    UpdateRule,
 };
+use dapple_engine::{Clipping, UpdateRule};
 use dapple_graph::{Graph, GraphBuilder, Init, Parameters, zoo};
 
 use crate::common::{self, Data, uniform};
@@ -68,23 +67,26 @@ impl Host {
     /// One update from the formulas. Every value of the small network trains, in the order of its parameters.
     fn update(&mut self, gradient: &[f32], update: &Update<'_>) {
         for (i, sum) in gradient.iter().enumerate() {
-            let g = f64::from(*sum) * f64::from(update.share);
+            let numbers = &update.numbers;
+            let rate = f64::from(numbers.rate);
+            let g = f64::from(*sum) * f64::from(numbers.share);
             let direction = match update.rule {
-                UpdateRule::Plain { rate } => f64::from(rate) * g,
-                UpdateRule::Momentum { rate, momentum, nesterov } => {
-                    let momentum = f64::from(momentum);
+                UpdateRule::Sgd { momentum: 0.0, .. } => rate * g,
+                UpdateRule::Sgd { nesterov, .. } => {
+                    let momentum = f64::from(numbers.momentum);
                     self.first[i] = momentum * self.first[i] + g;
-                    f64::from(rate) * if nesterov { g + momentum * self.first[i] } else { self.first[i] }
+                    rate * if nesterov { g + momentum * self.first[i] } else { self.first[i] }
                 }
-                UpdateRule::Adam { rate, root, betas, rest, eps } => {
-                    let [b1, b2, r1, r2] = [betas[0], betas[1], rest[0], rest[1]].map(f64::from);
+                UpdateRule::Adam { .. } => {
+                    let [b1, b2] = numbers.betas.map(f64::from);
+                    let [r1, r2] = numbers.rest.map(f64::from);
                     self.first[i] = b1 * self.first[i] + r1 * g;
                     self.second[i] = b2 * self.second[i] + r2 * g * g;
-                    let scale = self.second[i].sqrt() * f64::from(root) + f64::from(eps);
-                    f64::from(rate) * self.first[i] / scale
+                    let scale = self.second[i].sqrt() * f64::from(numbers.root) + f64::from(numbers.eps);
+                    rate * self.first[i] / scale
                 }
             };
-            self.values[i] = self.values[i] * f64::from(update.keep) - direction;
+            self.values[i] = self.values[i] * f64::from(numbers.keep) - direction;
             self.mean[i] += f64::from(update.mean_rest) * (self.values[i] - self.mean[i]);
         }
     }
@@ -94,19 +96,16 @@ fn rules(report: &mut Report) {
     let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
     let data = Data::new(&graph, 6, 1);
     let clipping = Clipping::Flat { max_norm: 0.7 };
-    let adam = UpdateRule::Adam { rate: 0.01, root: 1.2, betas: [0.9, 0.99], rest: [0.1, 0.01], eps: 1e-6 };
-    let momentum = |nesterov| UpdateRule::Momentum { rate: 0.3, momentum: 0.8, nesterov };
-    for rule in [UpdateRule::Plain { rate: 0.3 }, momentum(false), momentum(true), adam] {
+    let adam = UpdateRule::Adam { betas: [0.9, 0.99], eps: 1e-6 };
+    let sgd = |momentum, nesterov| UpdateRule::Sgd { momentum, nesterov };
+    for (rule, rate) in [(sgd(0.0, false), 0.3), (sgd(0.8, false), 0.3), (sgd(0.8, true), 0.3), (adam, 0.01)]
+    {
         let options = CudaOptions { batch: 6, ..CudaOptions::default() };
         let mut executor = CudaExecutor::new(&graph, options).expect("the card opened before");
         let clipped = crate::rule(&clipping, executor.layout());
         let mut parameters = Parameters::init(&graph, 5);
         let len = executor.layout().len();
-        let lens = match rule {
-            UpdateRule::Plain { .. } => (0, 0),
-            UpdateRule::Momentum { .. } => (len, 0),
-            UpdateRule::Adam { .. } => (len, len),
-        };
+        let lens = rule.state_len(len);
         let start: Vec<f32> = parameters.values().to_vec();
         let numbers = |name, len| (0..len).map(|i| 0.01 * uniform(name, i).abs() as f32).collect::<Vec<_>>();
         let values = StateValues {
@@ -128,7 +127,8 @@ fn rules(report: &mut Report) {
         let mut state = executor.state(&values).unwrap();
         executor.load(&parameters).unwrap();
         for count in 0..3 {
-            let update = Update { noise: None, share: 1.0 / 6.0, keep: 0.999, rule, mean_rest: 0.1 };
+            let numbers = rule.numbers(rate, 0.001 / rate, 6, count + 1);
+            let update = Update { noise: None, rule, numbers, mean_rest: 0.1 };
             let mut sums = [executor.gradient_sum().unwrap(), executor.gradient_sum().unwrap()];
             let mut loaded = executor.resident().unwrap();
             for sum in &mut sums {
@@ -182,8 +182,9 @@ fn group(report: &mut Report) {
     // Noise once: the update is the gradient plus what one key gives, be it to whole numbers or to what they stand for.
     let key = [7; 32];
     let noise = LatticeNoise { key: &key, lattice: 0.0009765625, deviation: 1500.0 };
-    let plain = UpdateRule::Plain { rate: 1.0 };
-    let update = Update { noise: Some(noise), share: 1.0, keep: 1.0, rule: plain, mean_rest: 0.0 };
+    let plain = UpdateRule::Sgd { momentum: 0.0, nesterov: false };
+    let numbers = plain.numbers(1.0, 0.0, 1, 1);
+    let update = Update { noise: Some(noise), rule: plain, numbers, mean_rest: 0.0 };
     let mut state = group.state(&StateValues::default()).unwrap();
     let mut sum = group.gradient_sum().unwrap();
     group.clipped_sum(&data.batch(), &rule, &mut sum).unwrap();

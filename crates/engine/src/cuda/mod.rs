@@ -58,7 +58,7 @@ use run::Marks;
 use staging::Staging;
 pub use sum::CudaGradientSum;
 use sum::sum_bytes;
-pub use update::{CudaState, LatticeNoise, StateValues, Update, UpdateRule};
+pub use update::{CudaState, LatticeNoise, StateValues, Update};
 
 /// More samples than this do not fit an axis of a grid of blocks.
 const MOST_SAMPLES: usize = 1 << 15;

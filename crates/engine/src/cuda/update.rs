@@ -20,6 +20,7 @@ use super::error::CudaError;
 use super::{CudaExecutor, CudaGradientSum, CudaLoaded};
 use crate::error::EngineError;
 use crate::layout::Layout;
+use crate::update::{UpdateNumbers, UpdateRule};
 
 /// Values that one block of threads updates.
 const BLOCK: usize = 1024;
@@ -50,61 +51,17 @@ impl std::fmt::Debug for LatticeNoise<'_> {
     }
 }
 
-/// The numbers of one update by an optimiser's rule.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum UpdateRule {
-    /// `w -= rate g`
-    Plain {
-        /// Learning rate.
-        rate: f32,
-    },
-    /// `b = momentum b + g`, and `w -= rate b`, or `w -= rate (g + momentum b)` where it looks ahead.
-    Momentum {
-        /// Learning rate.
-        rate: f32,
-        /// Share of the last update that is kept.
-        momentum: f32,
-        /// Whether the momentum looks ahead.
-        nesterov: bool,
-    },
-    /// `m = betas[0] m + rest[0] g`, `v = betas[1] v + rest[1] g^2`, and `w -= rate m / (sqrt(v) root + eps)`.
-    Adam {
-        /// Learning rate over the correction of the first moment.
-        rate: f32,
-        /// One over the root of the correction of the second moment.
-        root: f32,
-        /// Decay of both moments.
-        betas: [f32; 2],
-        /// One minus each decay.
-        rest: [f32; 2],
-        /// Keeps the quotient finite.
-        eps: f32,
-    },
-}
-
-impl UpdateRule {
-    /// Numbers remembered for `len` values: of the first kind, and of the second.
-    fn state_len(self, len: usize) -> (usize, usize) {
-        match self {
-            Self::Plain { .. } => (0, 0),
-            Self::Momentum { .. } => (len, 0),
-            Self::Adam { .. } => (len, len),
-        }
-    }
-
-    /// The kernel's code of the rule, and its structure of numbers.
-    fn encode(self, keep: f32, share: f32) -> (i32, Vec<i32>) {
-        let (kind, rate, momentum, adam, nesterov) = match self {
-            Self::Plain { rate } => (0, rate, 0.0, [0.0; 6], false),
-            Self::Momentum { rate, momentum, nesterov } => (1, rate, momentum, [0.0; 6], nesterov),
-            Self::Adam { rate, root, betas, rest, eps } => {
-                (2, rate, 0.0, [root, betas[0], betas[1], rest[0], rest[1], eps], false)
-            }
-        };
-        let numbers = [rate, keep, share, momentum].into_iter().chain(adam);
-        let words = numbers.map(|number| number.to_bits() as i32).chain([i32::from(nesterov)]);
-        (kind, words.collect())
-    }
+/// The kernel's code of a rule, and its structure of numbers.
+fn encode(rule: UpdateRule, numbers: &UpdateNumbers) -> (i32, Vec<i32>) {
+    let code = match rule {
+        UpdateRule::Sgd { momentum: 0.0, .. } => 0,
+        UpdateRule::Sgd { .. } => 1,
+        UpdateRule::Adam { .. } => 2,
+    };
+    let UpdateNumbers { rate, keep, share, momentum, root, betas, rest, eps, nesterov } = *numbers;
+    let singles = [rate, keep, share, momentum, root, betas[0], betas[1], rest[0], rest[1], eps];
+    let words = singles.map(f32::to_bits).into_iter().chain([nesterov]);
+    (code, words.map(|word| word as i32).collect())
 }
 
 /// What turns a sum of clipped gradients into new parameters.
@@ -112,12 +69,10 @@ impl UpdateRule {
 pub struct Update<'k> {
     /// Noise that is added to the sum; `None` only where the plan has none.
     pub noise: Option<LatticeNoise<'k>>,
-    /// One over the expected batch, which the noisy sum is multiplied by.
-    pub share: f32,
-    /// What weight decay leaves of a value, `1 - rate decay`.
-    pub keep: f32,
     /// The optimiser's rule.
     pub rule: UpdateRule,
+    /// Its numbers for this update.
+    pub numbers: UpdateNumbers,
     /// Share of the way to the new parameters that their running mean takes; without effect where the state has no mean.
     pub mean_rest: f32,
 }
@@ -334,7 +289,7 @@ impl CudaLoaded<'_> {
         }
         let CudaExecutor { device, model, inference, .. } = &*self.executor;
         let pointer = |slice: &CudaSlice<f32>| address(slice, &device.stream);
-        let (kind, rule) = update.rule.encode(update.keep, update.share);
+        let (kind, rule) = encode(update.rule, &update.numbers);
         device.launch(
             "update_values",
             Grid::blocks(state.block_count, 256),

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use dapple_engine::cuda::{
     Convolutions, CudaAddition, CudaError, CudaExecutor, CudaGroup, CudaGroupError, CudaOptions,
-    LatticeNoise, StateValues, Update, UpdateRule, device_count,
+    LatticeNoise, StateValues, Update, device_count,
 };
-use dapple_engine::{Batch, Clipping, ClippingRule, Layout, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, Layout, Targets, UpdateRule};
 use dapple_graph::{Graph, Parameters, zoo};
 use dapple_plan::spec::{DeviceChoice, Performance};
 use dapple_train::{Silent, TrainError, start};
@@ -28,8 +28,7 @@ const STEPS: [usize; 4] = [37, 0, 1, 64];
 /// Noise of standard deviation 1.5 on a lattice of 2^-10, and the rule it goes through.
 const LATTICE: f64 = 1.0 / 1024.0;
 const DEVIATION: f64 = 1536.0;
-const SHARE: f32 = 0.02;
-const RULE: UpdateRule = UpdateRule::Momentum { rate: 0.1, momentum: 0.9, nesterov: false };
+const RULE: UpdateRule = UpdateRule::Sgd { momentum: 0.9, nesterov: false };
 
 pub(crate) fn check(folder: &Path) -> Result<(), Fault> {
     let graph = graph("wrn-16-4", &[3, 32, 32], 10)?;
@@ -71,7 +70,7 @@ fn first_state(graph: &Graph, trainable: usize) -> StateValues {
 
 fn update(key: &[u8; 32]) -> Update<'_> {
     let noise = Some(LatticeNoise { key, lattice: LATTICE, deviation: DEVIATION });
-    Update { noise, share: SHARE, keep: 0.999, rule: RULE, mean_rest: 0.1 }
+    Update { noise, rule: RULE, numbers: RULE.numbers(0.1, 0.01, 50, 1), mean_rest: 0.1 }
 }
 
 /// The samples of a step.

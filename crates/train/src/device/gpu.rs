@@ -6,15 +6,16 @@ use dapple_engine::cuda::{
 use dapple_graph::Graph;
 use dapple_plan::spec::{DeviceChoice, FactorPrecision};
 
-use super::cards::{Cards, failed};
-use super::{Executor, Machine, Unusable};
+use dapple_private::{Cards, Executor, failed};
+
+use super::{Machine, Unusable};
 
 /// Samples that a GPU runs together where every process must come to the same bits.
 const REPEATABLE: usize = 64;
 
 impl Machine {
     /// An executor on the GPUs that were asked for.
-    pub(super) fn gpu(&mut self, graph: &Graph) -> Result<Executor, Box<Unusable>> {
+    pub(super) fn gpu(&mut self, graph: &Graph) -> Result<Box<dyn Executor>, Box<Unusable>> {
         let numbers = self.numbers().map_err(|error| unusable(&self.device.to_string(), error.into()))?;
         let names: Vec<String> = numbers.iter().map(ToString::to_string).collect();
         let device = format!("cuda:{}", names.join(","));
@@ -26,7 +27,7 @@ impl Machine {
             .map_err(|error| unusable(&device, error))?;
         self.words = format!("{device} ({}, {})", cards.names(), self.precision.name());
         self.cards = numbers.len();
-        Ok(Executor::Cuda(Box::new(cards)))
+        Ok(Box::new(cards))
     }
 
     /// The numbers of the cards.
@@ -63,5 +64,5 @@ fn unusable(device: &str, error: CudaGroupError) -> Box<Unusable> {
             CudaError::Library { library: "the CUDA driver" } | CudaError::NoDevice { count: 0, .. }
         )
     );
-    Box::new(Unusable { worth_telling: !none, error: failed(device, error) })
+    Box::new(Unusable { worth_telling: !none, error: failed(device, error).into() })
 }

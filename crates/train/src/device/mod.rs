@@ -1,19 +1,15 @@
 //! Where a run computes.
 
 #[cfg(feature = "cuda")]
-mod cards;
-mod executor;
-#[cfg(feature = "cuda")]
 mod gpu;
-mod processor;
 
 use dapple_graph::Graph;
 use dapple_plan::spec::{DeviceChoice, FactorPrecision, Performance};
 use dapple_plan::{Plan, Sampling};
+use dapple_private::{Executor, Processor};
 
 use crate::error::TrainError;
 use crate::prepare::Prepared;
-pub(crate) use executor::Executor;
 
 /// Bytes of views that one microbatch may take for each card unless told otherwise.
 const MICROBATCH_BYTES: usize = 64 << 20;
@@ -62,7 +58,7 @@ impl Machine {
         &mut self,
         graph: &Graph,
         notes: &mut Vec<String>,
-    ) -> Result<Executor, TrainError> {
+    ) -> Result<Box<dyn Executor>, TrainError> {
         if self.device == DeviceChoice::Cpu {
             return self.processor(graph, notes);
         }
@@ -95,7 +91,7 @@ impl Machine {
         self.cards
     }
 
-    fn processor(&mut self, graph: &Graph, notes: &mut Vec<String>) -> Result<Executor, TrainError> {
+    fn processor(&mut self, graph: &Graph, notes: &mut Vec<String>) -> Result<Box<dyn Executor>, TrainError> {
         self.device = DeviceChoice::Cpu;
         self.words = "cpu".to_owned();
         if self.precision != FactorPrecision::F32 {
@@ -103,11 +99,11 @@ impl Machine {
             notes.push(format!("performance.precision = {name} is for GPUs; the processor computes in f32"));
             self.precision = FactorPrecision::F32;
         }
-        Executor::new(graph, self.threads)
+        Ok(Box::new(Processor::new(graph, self.threads)?))
     }
 
     #[cfg(not(feature = "cuda"))]
-    fn gpu(&mut self, _: &Graph) -> Result<Executor, Box<Unusable>> {
+    fn gpu(&mut self, _: &Graph) -> Result<Box<dyn Executor>, Box<Unusable>> {
         let error = TrainError::Device {
             device: self.device.to_string(),
             problem: "this program was built without CUDA".to_owned(),

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use dapple_data::{Dataset, Loader, LoaderOptions, Views};
 use dapple_graph::Parameters;
+use dapple_private::Executor;
 
 use super::Evaluation;
 use super::confusion::Confusion;
-use crate::device::Executor;
 use crate::error::TrainError;
 
 /// Evaluates a model. Where the views crop, `grid * grid` crops of each image are seen and their probabilities averaged.
 pub(crate) fn evaluate(
-    executor: &mut Executor,
+    executor: &mut dyn Executor,
     parameters: &Parameters,
     dataset: &Arc<dyn Dataset>,
     views: &Views,

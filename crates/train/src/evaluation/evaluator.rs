@@ -5,9 +5,10 @@ use std::sync::Arc;
 use dapple_data::{Dataset, TargetKind, Views};
 use dapple_graph::Parameters;
 use dapple_plan::spec::{EvaluationKind, TrainSpec};
+use dapple_private::Executor;
 
 use super::{Evaluation, Method, Segmenter, classify};
-use crate::device::{Executor, Machine, one_card};
+use crate::device::{Machine, one_card};
 use crate::error::TrainError;
 use crate::inference::Inference;
 use crate::prepare::Prepared;
@@ -121,7 +122,7 @@ impl Evaluator {
                 let mut machine =
                     Machine::new(&one_card(&prepared.spec.performance), None, prepared.deterministic());
                 let mut executor = machine.executor(graph, &mut Vec::new())?;
-                self.classify(prepared, &mut executor, parameters, dataset)
+                self.classify(prepared, &mut *executor, parameters, dataset)
             }
             TargetKind::LabelMap => self.segment(prepared, parameters, dataset),
         }
@@ -130,7 +131,7 @@ impl Evaluator {
     fn classify(
         &self,
         prepared: &Prepared,
-        executor: &mut Executor,
+        executor: &mut dyn Executor,
         parameters: &Parameters,
         dataset: &Arc<dyn Dataset>,
     ) -> Result<Evaluation, TrainError> {

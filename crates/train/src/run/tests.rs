@@ -1,5 +1,9 @@
 //! Devices that fail, and runs that go on on another.
 
+use dapple_engine::{ClippingRule, Layout, StepStats};
+use dapple_graph::Parameters;
+use dapple_private::{Executor, Forward, Learned, Microbatches, StepError, Update};
+
 use super::*;
 use crate::certify;
 use crate::ledger::UsedMachine;
@@ -10,6 +14,43 @@ const PLAN: &str = "[model]\nname = 'linear'\n[optimiser]\nlearning_rate = 0.5\n
     [privacy]\nnoise_multiplier = 2.0\ndelta = 1e-5\n[sampling]\nbatch = 10\nsteps = 12\n\
     [performance]\ndevice = 'cpu'\n";
 
+/// A device that fails after so many steps.
+#[derive(Debug)]
+struct Failing {
+    device: Box<dyn Executor>,
+    steps: u64,
+}
+
+impl Executor for Failing {
+    fn layout(&self) -> &Layout {
+        self.device.layout()
+    }
+
+    fn clipped_sum(
+        &mut self,
+        learned: &Learned,
+        microbatches: &mut dyn Microbatches,
+        rule: &ClippingRule,
+    ) -> Result<StepStats, StepError> {
+        let problem = "out of memory, for a test".to_owned();
+        let failed = StepError::Device { device: "cpu".to_owned(), problem, hint: None };
+        self.steps = self.steps.checked_sub(1).ok_or(failed)?;
+        self.device.clipped_sum(learned, microbatches, rule)
+    }
+
+    fn update(&mut self, learned: &mut Learned, update: &Update<'_>) -> Result<(), StepError> {
+        self.device.update(learned, update)
+    }
+
+    fn fetch(&mut self, learned: &mut Learned) -> Result<(), StepError> {
+        self.device.fetch(learned)
+    }
+
+    fn load<'e>(&'e mut self, parameters: &'e Parameters) -> Result<Box<dyn Forward + 'e>, StepError> {
+        self.device.load(parameters)
+    }
+}
+
 /// What a device's failure after so many steps leaves: the error, what the folder certifies, and the outcome of going on.
 fn fail(seed: &str, after: u64) -> (TrainError, RunCertificate, Outcome) {
     let folder = tempfile::tempdir().unwrap();
@@ -17,7 +58,7 @@ fn fail(seed: &str, after: u64) -> (TrainError, RunCertificate, Outcome) {
     let request = common::request(folder.path(), &format!("{PLAN}[train]\ncheckpoint_every = 3\n{seed}"));
     let out = folder.path().join("run");
     let mut run = Run::create(Prepared::new(&request).unwrap(), &out, None).unwrap();
-    run.trainer.fail_after(after);
+    run.trainer.replace_device(|device| Box::new(Failing { device, steps: after }));
     let error = run.carry_through(&mut Silent).unwrap_err();
     (error, certify(&out).unwrap(), resume(&out, &mut Silent).unwrap())
 }

@@ -4,12 +4,12 @@ use dapple_data::rand_core::Rng;
 use dapple_data::{DataError, Loader, Microbatch, PurposeKey};
 use dapple_engine::{Batch, Clipping, ClippingRule, Dropout, StepStats, Targets};
 use dapple_graph::{Graph, Parameters};
+use dapple_private::{Executor, Learned, Microbatches, Noise, StepError, Update, private_step};
 
 use crate::checkpoint::{Checkpoint, Place};
-use crate::device::{Executor, Machine, Planned};
+use crate::device::{Machine, Planned};
 use crate::error::TrainError;
-use crate::learned::{Learned, Update};
-use crate::noise::Noise;
+use crate::optimiser::optimiser_settings;
 use crate::prepare::Prepared;
 use crate::schedule::Schedule;
 
@@ -20,14 +20,13 @@ const _: () = assert!(dapple_data::IGNORED == dapple_graph::IGNORED);
 pub(crate) struct Trainer {
     parts: Vec<Part>,
     machine: Machine,
-    executor: Executor,
+    executor: Box<dyn Executor>,
     /// Shape of the views that the executor takes.
     shape: Vec<usize>,
     /// Behind what a GPU has learned, until it is fetched.
     learned: Learned,
     schedule: Schedule,
     rule: ClippingRule,
-    pool: rayon::ThreadPool,
 }
 
 /// What a part of the plan does differently.
@@ -58,18 +57,14 @@ impl Trainer {
         });
         let parts = parts.collect::<Result<Vec<_>, TrainError>>()?;
         let spec = &prepared.spec;
-        let threads = spec.performance.threads.unwrap_or(0) as usize;
         let mut machine =
             Machine::new(&spec.performance, Some(Planned::of(prepared)), prepared.deterministic());
         let executor = machine.executor(&parts[0].graph, notes)?;
         let rule = ClippingRule::new(&clipping, executor.layout())?;
         parts.iter().try_for_each(|part| fits(&rule, part.batch, prepared.plan.records()))?;
-        let learned = Learned::new(&spec.optimiser, executor.layout(), prepared.parameters.clone())?;
+        let settings = optimiser_settings(&spec.optimiser)?;
+        let learned = Learned::new(&settings, executor.layout(), prepared.parameters.clone());
         let schedule = Schedule::new(&spec.optimiser, prepared.plan.steps())?;
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .map_err(|error| TrainError::Threads { threads, reason: error.to_string() })?;
         Ok(Self {
             shape: parts[0].graph.input_shape().to_vec(),
             parts,
@@ -78,52 +73,30 @@ impl Trainer {
             learned,
             schedule,
             rule,
-            pool,
         })
     }
 
     /// Takes one step with the next microbatches of the loader.
     ///
     /// # Guarantee
-    /// The parameters change by a function of the noisy sum alone: the sum, without any rounding, of one vector for each record drawn, each
-    /// of norm at most the clip norm and dependent on no other record, plus noise of standard deviation noise multiplier times clip norm, rounded to a
-    /// lattice, divided by the expected batch, never by the number drawn. An empty batch is a sum of zero; it is noised and used.
+    /// That of [`private_step`], with the plan's rule, its noise multiplier times the rule's sensitivity, and its expected batch.
     pub(crate) fn step(
         &mut self,
         loader: &mut Loader,
         keys: &StepKeys,
         step: u64,
     ) -> Result<Taken, TrainError> {
-        let dropout_seed = keys.dropout.step(step).stream(0).next_u64();
-        let mut microbatch = next(loader)?;
-        self.enter(microbatch.phase)?;
-        let Self { parts, executor, learned, schedule, rule, pool, .. } = self;
-        let part = &parts[microbatch.phase];
-        let mut stats = StepStats::default();
-        let mut sum = executor.sum()?;
-        let mut loaded = executor.train(learned)?;
-        loop {
-            let batch = Batch {
-                inputs: &microbatch.inputs,
-                targets: Targets::Classes(&microbatch.labels),
-                views: microbatch.views,
-                dropout: Some(Dropout { seed: dropout_seed, records: &microbatch.records }),
-            };
-            let part = loaded.clipped_sum(&batch, rule, &mut sum)?;
-            stats.losses.extend(part.losses);
-            stats.norms.extend(part.norms);
-            stats.not_finite += part.not_finite;
-            let last = microbatch.is_last();
-            loader.recycle(microbatch);
-            if last {
-                break;
-            }
-            microbatch = next(loader)?;
-        }
-        let learning_rate = schedule.rate(step);
+        let first = next(loader)?;
+        self.enter(first.phase)?;
+        let Self { parts, executor, learned, schedule, rule, .. } = self;
+        let part = &parts[first.phase];
         let key = keys.noise.step(step);
         let noise = part.noise.as_ref().map(|noise| (noise, &key));
-        executor.update(sum, learned, &Update { noise, batch: part.batch, learning_rate }, pool)?;
+        let learning_rate = schedule.rate(step);
+        let update = Update { noise, batch: part.batch, learning_rate };
+        let dropout_seed = keys.dropout.step(step).stream(0).next_u64();
+        let mut drawn = Drawn { loader, microbatch: Some(first), shown: false, dropout_seed };
+        let stats = private_step(&mut **executor, learned, &mut drawn, rule, &update)?;
         Ok(Taken { learning_rate, stats, bound: rule.sensitivity() })
     }
 
@@ -156,10 +129,10 @@ impl Trainer {
     }
 
     /// The executor of the last part, and the weights to run it with.
-    pub(crate) fn evaluator(&mut self) -> Result<(&mut Executor, &Parameters), TrainError> {
+    pub(crate) fn evaluator(&mut self) -> Result<(&mut dyn Executor, &Parameters), TrainError> {
         self.enter(self.parts.len() - 1)?;
         self.executor.fetch(&mut self.learned)?;
-        Ok((&mut self.executor, self.learned.weights()))
+        Ok((&mut *self.executor, self.learned.weights()))
     }
 
     /// Updates so far.
@@ -170,18 +143,20 @@ impl Trainer {
     /// What the run goes on from.
     pub(crate) fn checkpoint(&mut self, place: Place) -> Result<Checkpoint, TrainError> {
         self.executor.fetch(&mut self.learned)?;
-        self.learned.checkpoint(place)
+        Checkpoint::of(&self.learned, place)
     }
 
     /// Goes on from a checkpoint, before the first step; false if it does not fit.
     pub(crate) fn restore(&mut self, checkpoint: Checkpoint) -> bool {
-        self.learned.restore(checkpoint)
+        checkpoint.restore(&mut self.learned)
     }
 
-    /// Lets the device fail after so many steps.
+    /// Lets the device be another that is made of this one.
     #[cfg(test)]
-    pub(crate) fn fail_after(&mut self, steps: u64) {
-        self.executor.fail_after(steps);
+    pub(crate) fn replace_device(&mut self, make: impl FnOnce(Box<dyn Executor>) -> Box<dyn Executor>) {
+        let graph = &self.parts[0].graph;
+        let none = dapple_private::Processor::new(graph, 1).expect("a processor");
+        self.executor = make(std::mem::replace(&mut self.executor, Box::new(none)));
     }
 }
 
@@ -225,9 +200,41 @@ impl Taken {
     }
 }
 
-fn next(loader: &mut Loader) -> Result<Microbatch, TrainError> {
+fn next(loader: &mut Loader) -> Result<Microbatch, DataError> {
     let ended = || DataError::Threads { problem: "the loader ended before its last step".to_owned() };
-    Ok(loader.next().ok_or_else(ended)??)
+    loader.next().ok_or_else(ended)?
+}
+
+/// The records of a step as the loader brings them.
+struct Drawn<'l> {
+    loader: &'l mut Loader,
+    /// The part that is shown next, or was shown last.
+    microbatch: Option<Microbatch>,
+    shown: bool,
+    dropout_seed: u64,
+}
+
+impl Microbatches for Drawn<'_> {
+    fn next(&mut self) -> Result<Option<Batch<'_>>, StepError> {
+        if self.shown {
+            let last = self.microbatch.take().is_none_or(|microbatch| {
+                let last = microbatch.is_last();
+                self.loader.recycle(microbatch);
+                last
+            });
+            if last {
+                return Ok(None);
+            }
+            self.microbatch = Some(next(self.loader)?);
+        }
+        self.shown = true;
+        Ok(self.microbatch.as_ref().map(|microbatch| Batch {
+            inputs: &microbatch.inputs,
+            targets: Targets::Classes(&microbatch.labels),
+            views: microbatch.views,
+            dropout: Some(Dropout { seed: self.dropout_seed, records: &microbatch.records }),
+        }))
+    }
 }
 
 #[cfg(test)]

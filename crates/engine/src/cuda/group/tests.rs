@@ -2,9 +2,10 @@
 
 use dapple_graph::zoo;
 
-use super::super::{LatticeNoise, UpdateRule};
+use super::super::LatticeNoise;
 use super::*;
 use crate::batch::{Dropout, Targets};
+use crate::update::UpdateRule;
 use crate::{Clipping, CpuExecutor, Options};
 
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.5 };
@@ -93,7 +94,7 @@ impl Rank for StandIn {
         for entry in self.executor.layout().entries() {
             let values = self.parameters.get_mut(entry.id);
             for (index, value) in entry.range.clone().zip(values) {
-                *value -= update.share * (sum[index] + f32::from(key[index % 32]) / 256.0);
+                *value -= update.numbers.share * (sum[index] + f32::from(key[index % 32]) / 256.0);
             }
         }
         Ok(())
@@ -135,13 +136,9 @@ impl Team {
         let dropout = Some(Dropout { seed: step.into(), records: &records });
         let batch = Batch { inputs, targets: Targets::Classes(classes), views: VIEWS, dropout };
         let key = [step + 1; 32];
-        let update = Update {
-            noise: Some(LatticeNoise { key: &key, lattice: 0.5, deviation: 1500.0 }),
-            share: 0.1,
-            keep: 1.0,
-            rule: UpdateRule::Plain { rate: 1.0 },
-            mean_rest: 0.0,
-        };
+        let rule = UpdateRule::Sgd { momentum: 0.0, nesterov: false };
+        let noise = Some(LatticeNoise { key: &key, lattice: 0.5, deviation: 1500.0 });
+        let update = Update { noise, rule, numbers: rule.numbers(1.0, 0.0, 10, 1), mean_rest: 0.0 };
         let layout = self.ranks[0].executor.layout();
         let rule = ClippingRule::new(&CLIPPING, layout).unwrap();
         let mut sums = vec![Total::new(vec![0.0; layout.len()], Vec::new(), rule.unit()); self.ranks.len()];

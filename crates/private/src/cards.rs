@@ -1,23 +1,25 @@
 //! A GPU, or several of one machine, that keep what a run has learned.
 
-use dapple_engine::Layout;
 use dapple_engine::cuda::{
     CudaAddition, CudaError, CudaGroup, CudaGroupError, CudaGroupState, CudaGroupSum, CudaOptions,
     LatticeNoise, StateValues,
 };
+use dapple_engine::{ClippingRule, EngineError, Layout, StepStats};
 use dapple_graph::{Graph, Parameters};
 
-use super::executor::Loaded;
-use crate::error::TrainError;
+use crate::error::StepError;
+use crate::executor::{Executor, Forward, Microbatches};
 use crate::learned::{Learned, Update};
-use crate::optimiser::State;
+use crate::optimiser::OptimiserState;
 
 /// Executors on GPUs, and where the newest state of the run lies.
 #[derive(Debug)]
-pub(crate) struct Cards {
+pub struct Cards {
     group: CudaGroup,
     /// What the optimiser remembers, once training has begun.
     state: Option<CudaGroupState>,
+    /// The sum of the step under way.
+    sum: Option<CudaGroupSum>,
     /// Whether the parameters in the cards' memory are those of the run.
     holds_parameters: bool,
     /// Whether the cards have learned what the host does not know yet.
@@ -27,7 +29,11 @@ pub(crate) struct Cards {
 }
 
 impl Cards {
-    pub(crate) fn new(
+    /// Executors on these cards, by number; `device` is what a user calls them.
+    ///
+    /// # Errors
+    /// Cards that cannot be used, together or at all.
+    pub fn new(
         graph: &Graph,
         cards: &[usize],
         options: CudaOptions,
@@ -35,11 +41,12 @@ impl Cards {
         device: String,
     ) -> Result<Self, CudaGroupError> {
         let group = CudaGroup::new(graph, cards, options, addition)?;
-        Ok(Self { group, state: None, holds_parameters: false, ahead: false, device })
+        Ok(Self { group, state: None, sum: None, holds_parameters: false, ahead: false, device })
     }
 
     /// The cards' own names, each once with how often it is there.
-    pub(crate) fn names(&self) -> String {
+    #[must_use]
+    pub fn names(&self) -> String {
         let mut counted: Vec<(String, usize)> = Vec::new();
         for name in self.group.device_names() {
             match counted.iter_mut().find(|(known, _)| *known == name) {
@@ -54,25 +61,8 @@ impl Cards {
         words.collect::<Vec<_>>().join(", ")
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
-        self.group.layout()
-    }
-
-    pub(crate) fn sum(&mut self) -> Result<CudaGroupSum, TrainError> {
-        self.group.gradient_sum().map_err(|error| failed(&self.device, error))
-    }
-
-    /// Puts parameters on the cards that are not the run's own; those must be fetched before.
-    pub(crate) fn load<'e, 'p>(&'e mut self, parameters: &Parameters) -> Result<Loaded<'e, 'p>, TrainError> {
-        debug_assert!(!self.ahead, "what was learned is fetched before the cards hold something else");
-        self.holds_parameters = false;
-        let Self { group, device, .. } = self;
-        group.load(parameters).map_err(|error| failed(device, error))?;
-        Ok(Loaded::Cuda { group, device })
-    }
-
     /// Puts on the cards what the host knows and they do not.
-    pub(crate) fn train<'e, 'p>(&'e mut self, learned: &Learned) -> Result<Loaded<'e, 'p>, TrainError> {
+    fn train(&mut self, learned: &Learned) -> Result<(), StepError> {
         let Self { group, state, holds_parameters, device, .. } = self;
         let failed = |error| failed(device, error);
         if state.is_none() {
@@ -88,63 +78,100 @@ impl Cards {
             group.load(&learned.parameters).map_err(failed)?;
             *holds_parameters = true;
         }
-        Ok(Loaded::Cuda { group, device })
+        Ok(())
+    }
+}
+
+impl Executor for Cards {
+    fn layout(&self) -> &Layout {
+        self.group.layout()
+    }
+
+    fn clipped_sum(
+        &mut self,
+        learned: &Learned,
+        microbatches: &mut dyn Microbatches,
+        rule: &ClippingRule,
+    ) -> Result<StepStats, StepError> {
+        self.train(learned)?;
+        let Self { group, device, .. } = self;
+        let failed = |error| failed(device, error);
+        let mut sum = group.gradient_sum().map_err(failed)?;
+        let mut stats = StepStats::default();
+        while let Some(batch) = microbatches.next()? {
+            stats.join(group.clipped_sum(&batch, rule, &mut sum).map_err(failed)?);
+        }
+        self.sum = Some(sum);
+        Ok(stats)
     }
 
     /// Noise, division and optimiser on the cards; the host only counts the update.
-    pub(crate) fn update(
-        &mut self,
-        sum: CudaGroupSum,
-        learned: &mut Learned,
-        update: &Update<'_>,
-    ) -> Result<(), TrainError> {
-        let Self { group, state, device, ahead, .. } = self;
-        let failed = |error| failed(device, error);
-        let Some(state) = state else { return Err(dapple_engine::EngineError::Parameters.into()) };
-        let (keep, rule) = learned.optimiser.advance(update.learning_rate);
-        let updates = learned.optimiser.state().updates;
+    fn update(&mut self, learned: &mut Learned, update: &Update<'_>) -> Result<(), StepError> {
+        let Self { group, state, sum, device, ahead, .. } = self;
+        let (Some(state), Some(sum)) = (state, sum.take()) else {
+            return Err(EngineError::Parameters.into());
+        };
+        let optimiser = &mut learned.optimiser;
+        let (rule, numbers) = (optimiser.rule(), optimiser.advance(update.learning_rate, update.batch));
+        let updates = optimiser.state().updates;
         let noise = update.noise.map(|(noise, key)| LatticeNoise {
             key: key.bytes(),
             lattice: noise.step(),
             deviation: noise.deviation_in_steps(),
         });
-        let numbers = dapple_engine::cuda::Update {
-            noise,
-            share: update.share(),
-            keep,
-            rule: rule.into(),
-            mean_rest: learned.mean.as_ref().map_or(0.0, |mean| mean.rest(updates)),
-        };
-        group.update(sum, state, &numbers).map_err(failed)?;
+        let mean_rest = learned.mean.as_ref().map_or(0.0, |mean| mean.rest(updates));
+        let update = dapple_engine::cuda::Update { noise, rule, numbers, mean_rest };
+        group.update(sum, state, &update).map_err(|error| failed(device, error))?;
         *ahead = true;
         Ok(())
     }
 
-    /// Brings what the cards have learned to the host.
-    pub(crate) fn fetch(&mut self, learned: &mut Learned) -> Result<(), TrainError> {
+    fn fetch(&mut self, learned: &mut Learned) -> Result<(), StepError> {
         let Self { group, state, ahead, device, .. } = self;
         let failed = |error| failed(device, error);
         let Some(state) = state.as_ref().filter(|_| *ahead) else { return Ok(()) };
         let StateValues { first, second, mean } =
             group.fetch(&mut learned.parameters, state).map_err(failed)?;
         let updates = learned.optimiser.state().updates;
-        learned.optimiser.restore(State { updates, first, second });
+        learned.optimiser.restore(OptimiserState { updates, first, second });
         if let (Some(mean), Some(values)) = (&mut learned.mean, mean) {
             mean.parameters_mut().values_mut().copy_from_slice(&values);
         }
         *ahead = false;
         Ok(())
     }
+
+    /// Puts parameters on the cards that are not the run's own; those must be fetched before.
+    fn load<'e>(&'e mut self, parameters: &'e Parameters) -> Result<Box<dyn Forward + 'e>, StepError> {
+        debug_assert!(!self.ahead, "what was learned is fetched before the cards hold something else");
+        self.holds_parameters = false;
+        let Self { group, device, .. } = self;
+        group.load(parameters).map_err(|error| failed(device, error))?;
+        Ok(Box::new(Evaluated { group, device }))
+    }
+}
+
+/// Cards with parameters to evaluate.
+struct Evaluated<'e> {
+    group: &'e mut CudaGroup,
+    device: &'e str,
+}
+
+impl Forward for Evaluated<'_> {
+    fn forward(&mut self, inputs: &[f32]) -> Result<Vec<f32>, StepError> {
+        self.group.forward(inputs).map_err(|error| failed(self.device, error))
+    }
 }
 
 /// What went wrong on a device, as a run tells it: a card of several by its own name.
-pub(super) fn failed(device: &str, error: CudaGroupError) -> TrainError {
+#[must_use]
+pub fn failed(device: &str, error: CudaGroupError) -> StepError {
     let (device, error) = match error {
         CudaGroupError::Card { device, source } => (format!("cuda:{device}"), source),
         CudaGroupError::Together(error) => (device.to_owned(), error),
         CudaGroupError::Empty | CudaGroupError::Twice { .. } | CudaGroupError::Apart { .. } => {
             let hint = error.hint();
-            return TrainError::Device { device: device.to_owned(), problem: error.to_string(), hint };
+            return StepError::Device { device: device.to_owned(), problem: error.to_string(), hint };
         }
     };
     let hint = match error {
@@ -155,8 +182,8 @@ pub(super) fn failed(device: &str, error: CudaGroupError) -> TrainError {
     };
     match error {
         CudaError::Engine(error) => error.into(),
-        CudaError::NotFinite { what } => TrainError::NotFinite { what },
-        other => TrainError::Device { device, problem: other.to_string(), hint },
+        CudaError::NotFinite { what } => StepError::NotFinite { what },
+        other => StepError::Device { device, problem: other.to_string(), hint },
     }
 }
 
@@ -170,7 +197,11 @@ mod tests {
         let of = |error| failed("cuda:0,1", error);
         let one = of(CudaGroupError::Card { device: 1, source: memory });
         assert_eq!(one.to_string(), "cuda:1: out of memory on the GPU: 9000 MB wanted, 80 MB free");
-        assert!(one.hint().is_some_and(|hint| hint.starts_with("set performance.microbatch")));
+        let hint = |error: &StepError| match error {
+            StepError::Device { hint, .. } => *hint,
+            _ => None,
+        };
+        assert!(hint(&one).is_some_and(|hint| hint.starts_with("set performance.microbatch")));
         for (error, words) in [
             (CudaError::Library { library: "NCCL" }.into(), "cuda:0,1: NCCL was not found"),
             (CudaGroupError::Twice { device: 1 }, "cuda:0,1: card 1 is named twice"),
@@ -181,10 +212,10 @@ mod tests {
         ] {
             let error = of(error);
             assert_eq!(error.to_string(), words);
-            assert!(error.hint().is_some(), "{words}");
+            assert!(hint(&error).is_some(), "{words}");
         }
         let diverged =
             of(CudaGroupError::Card { device: 1, source: CudaError::NotFinite { what: "the sum" } });
-        assert!(matches!(diverged, TrainError::NotFinite { what: "the sum" }));
+        assert!(matches!(diverged, StepError::NotFinite { what: "the sum" }));
     }
 }

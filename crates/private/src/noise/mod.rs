@@ -12,7 +12,7 @@ use dapple_data::StepKey;
 use pulp::Arch;
 use rayon::prelude::*;
 
-use crate::error::TrainError;
+use crate::error::StepError;
 use crate::parallel::WORTH_THREADS;
 use exact::Bits;
 use fast::{Block, PAIRS};
@@ -39,9 +39,9 @@ impl Noise {
     ///
     /// # Errors
     /// A standard deviation that is not positive, or beyond what single precision can hold.
-    pub fn new(deviation: f64) -> Result<Self, TrainError> {
+    pub fn new(deviation: f64) -> Result<Self, StepError> {
         if !(1e-20..=1e20).contains(&deviation) {
-            return Err(TrainError::Noise { deviation });
+            return Err(StepError::Noise { deviation });
         }
         // The product of noise multiplier and clip norm may have been rounded down.
         let deviation = deviation.next_up();
@@ -78,13 +78,13 @@ impl Noise {
     ///
     /// # Errors
     /// A unit that is not a power of two, or another number of coordinates in what was carried over.
-    pub fn add(&self, sum: &mut [f32], carried: &[i64], unit: f64, key: &StepKey) -> Result<(), TrainError> {
+    pub fn add(&self, sum: &mut [f32], carried: &[i64], unit: f64, key: &StepKey) -> Result<(), StepError> {
         if !carried.is_empty() && carried.len() != sum.len() {
             return Err(dapple_engine::EngineError::Parameters.into());
         }
         let power_of_two = unit.is_normal() && unit > 0.0 && unit.to_bits() << 12 == 0;
         if !power_of_two {
-            return Err(TrainError::Noise { deviation: unit });
+            return Err(StepError::Noise { deviation: unit });
         }
         // Powers of two have exact quotients.
         let per_step = unit / self.step;

@@ -2,7 +2,6 @@
 
 use dapple_graph::Parameters;
 
-use crate::error::TrainError;
 use crate::parallel::{self, PIECE};
 
 /// The exponential moving average of the parameters: smoother than the last weights, and free, since it only uses released ones.
@@ -13,19 +12,10 @@ pub struct Ema {
 }
 
 impl Ema {
-    /// A mean that begins at these parameters.
-    ///
-    /// # Errors
-    /// A decay outside [0, 1).
-    pub fn new(decay: f64, parameters: &Parameters) -> Result<Self, TrainError> {
-        if !(0.0..1.0).contains(&decay) {
-            return Err(TrainError::setting(
-                "optimiser.ema",
-                format!("{decay} is not in [0, 1)"),
-                "give a decay such as 0.999, or leave it out",
-            ));
-        }
-        Ok(Self { decay, values: parameters.clone() })
+    /// A mean that begins at these parameters, of a decay in [0, 1).
+    #[must_use]
+    pub fn new(decay: f64, parameters: &Parameters) -> Self {
+        Self { decay, values: parameters.clone() }
     }
 
     /// Takes in the parameters after the `count`-th update, from 1. The decay grows to its value as `(1 + n) / (10 + n)`, so that the
@@ -42,7 +32,7 @@ impl Ema {
     }
 
     /// The share of the way to the parameters that the mean goes at the `count`-th update.
-    pub(crate) fn rest(&self, count: u64) -> f32 {
+    pub fn rest(&self, count: u64) -> f32 {
         let n = count as f64;
         (1.0 - self.decay.min((1.0 + n) / (10.0 + n))) as f32
     }
@@ -54,7 +44,7 @@ impl Ema {
     }
 
     /// The mean, to be filled from a checkpoint.
-    pub(crate) fn parameters_mut(&mut self) -> &mut Parameters {
+    pub fn parameters_mut(&mut self) -> &mut Parameters {
         &mut self.values
     }
 }

@@ -1,34 +1,40 @@
 //! What happens to the noisy gradient. Everything here is post-processing: it costs no privacy.
 
 mod ema;
-mod rule;
 
 use std::ops::Range;
 
-use dapple_engine::Layout;
+use dapple_engine::{Layout, UpdateNumbers, UpdateRule};
 use dapple_graph::Parameters;
-use dapple_plan::spec::OptimiserSpec;
 
-use crate::error::TrainError;
 use crate::parallel::{self, PIECE};
 
 pub use ema::Ema;
-pub use rule::Rule;
-pub(crate) use rule::Step;
+
+/// How a noisy gradient moves the parameters, in numbers that were checked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OptimiserSettings {
+    /// The rule.
+    pub rule: UpdateRule,
+    /// Share of a value that is taken off it, times the learning rate, before every update.
+    pub weight_decay: f64,
+    /// Decay of the running mean of the parameters, in [0, 1), if there is to be one.
+    pub mean_decay: Option<f64>,
+}
 
 /// An optimiser with its state: one number, or two, for every trainable value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Optimiser {
-    rule: Rule,
+    rule: UpdateRule,
     weight_decay: f64,
     /// Where each trainable parameter lies among all values, in the order of the gradient.
     places: Vec<Range<usize>>,
-    state: State,
+    state: OptimiserState,
 }
 
 /// What an optimiser remembers.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct State {
+pub struct OptimiserState {
     /// Updates so far.
     pub updates: u64,
     /// Running mean of gradients.
@@ -38,26 +44,24 @@ pub struct State {
 }
 
 impl Optimiser {
-    /// The optimiser of a plan for the trainable values of a model.
-    ///
-    /// # Errors
-    /// Settings outside their range.
-    pub fn new(spec: &OptimiserSpec, layout: &Layout, parameters: &Parameters) -> Result<Self, TrainError> {
-        let (rule, weight_decay) = Rule::new(spec)?;
+    /// An optimiser for the trainable values of a model.
+    #[must_use]
+    pub fn new(settings: &OptimiserSettings, layout: &Layout, parameters: &Parameters) -> Self {
+        let OptimiserSettings { rule, weight_decay, .. } = *settings;
         let places = layout.entries().iter().map(|entry| parameters.range(entry.id)).collect();
         let (first, second) = rule.state_len(layout.len());
-        let state = State { updates: 0, first: vec![0.0; first], second: vec![0.0; second] };
-        Ok(Self { rule, weight_decay, places, state })
+        let state = OptimiserState { updates: 0, first: vec![0.0; first], second: vec![0.0; second] };
+        Self { rule, weight_decay, places, state }
     }
 
     /// What it remembers.
     #[must_use]
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &OptimiserState {
         &self.state
     }
 
     /// Goes on from what was remembered; false if it does not fit.
-    pub fn restore(&mut self, state: State) -> bool {
+    pub fn restore(&mut self, state: OptimiserState) -> bool {
         let fits =
             state.first.len() == self.state.first.len() && state.second.len() == self.state.second.len();
         if fits {
@@ -66,16 +70,21 @@ impl Optimiser {
         fits
     }
 
-    /// Counts an update, and gives its numbers: what weight decay leaves of a value, and the rule.
-    pub(crate) fn advance(&mut self, rate: f64) -> (f32, Step) {
-        self.state.updates += 1;
-        ((1.0 - rate * self.weight_decay) as f32, self.rule.step(rate, self.state.updates))
+    /// The rule.
+    #[must_use]
+    pub fn rule(&self) -> UpdateRule {
+        self.rule
     }
 
-    /// Moves the parameters against the gradient. Weight decay is decoupled, `w (1 - rate decay)` before the update: it never enters
-    /// a clipped gradient, where it would be clipped and noised with it.
+    /// Counts an update of a sum over an expected batch, and gives its numbers.
+    pub(crate) fn advance(&mut self, rate: f64, batch: u64) -> UpdateNumbers {
+        self.state.updates += 1;
+        self.rule.numbers(rate, self.weight_decay, batch, self.state.updates)
+    }
+
+    /// Moves the parameters against a gradient, which is divided by the expected batch already.
     pub fn update(&mut self, parameters: &mut Parameters, gradient: &[f32], rate: f64) {
-        let (keep, step) = self.advance(rate);
+        let (rule, numbers) = (self.rule, self.advance(rate, 1));
         let (mut values, mut position) = (parameters.values_mut(), 0);
         let (mut gradient, mut first, mut second) =
             (gradient, &mut self.state.first[..], &mut self.state.second[..]);
@@ -97,7 +106,10 @@ impl Optimiser {
                 });
             }
         }
-        parallel::for_each(position, pieces, |piece| step.update(keep, piece));
+        parallel::for_each(position, pieces, |piece| {
+            let Piece { values, gradient, first, second } = piece;
+            rule.update(&numbers, values, gradient, first, second);
+        });
     }
 }
 

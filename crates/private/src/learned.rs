@@ -3,48 +3,48 @@
 use dapple_data::StepKey;
 use dapple_engine::{Layout, Total};
 use dapple_graph::Parameters;
-use dapple_plan::spec::OptimiserSpec;
 
-use crate::checkpoint::{Checkpoint, Place};
-use crate::error::TrainError;
+use crate::error::StepError;
 use crate::noise::Noise;
-use crate::optimiser::{Ema, Optimiser};
+use crate::optimiser::{Ema, Optimiser, OptimiserSettings};
 use crate::parallel::{self, PIECE};
 
 /// Everything that steps change: the parameters, what the optimiser remembers, the running mean of the parameters.
 #[derive(Debug)]
-pub(crate) struct Learned {
-    pub(crate) parameters: Parameters,
-    pub(crate) optimiser: Optimiser,
-    pub(crate) mean: Option<Ema>,
+pub struct Learned {
+    /// The parameters that steps move.
+    pub parameters: Parameters,
+    /// What moves them.
+    pub optimiser: Optimiser,
+    /// Their running mean, if there is one.
+    pub mean: Option<Ema>,
 }
 
 /// What turns a sum of clipped gradients into a change of the parameters.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Update<'s> {
+pub struct Update<'s> {
     /// The noise and the key of the step; none where nothing is private.
-    pub(crate) noise: Option<(&'s Noise, &'s StepKey)>,
+    pub noise: Option<(&'s Noise, &'s StepKey)>,
     /// The expected batch.
-    pub(crate) batch: u64,
-    pub(crate) learning_rate: f64,
+    pub batch: u64,
+    /// The learning rate.
+    pub learning_rate: f64,
 }
 
 impl Update<'_> {
     /// What the noisy sum is multiplied by.
-    pub(crate) fn share(&self) -> f32 {
+    fn share(&self) -> f32 {
         1.0 / self.batch as f32
     }
 }
 
 impl Learned {
-    pub(crate) fn new(
-        spec: &OptimiserSpec,
-        layout: &Layout,
-        parameters: Parameters,
-    ) -> Result<Self, TrainError> {
-        let optimiser = Optimiser::new(spec, layout, &parameters)?;
-        let mean = spec.ema.map(|decay| Ema::new(decay, &parameters)).transpose()?;
-        Ok(Self { parameters, optimiser, mean })
+    /// Before the first step.
+    #[must_use]
+    pub fn new(settings: &OptimiserSettings, layout: &Layout, parameters: Parameters) -> Self {
+        let optimiser = Optimiser::new(settings, layout, &parameters);
+        let mean = settings.mean_decay.map(|decay| Ema::new(decay, &parameters));
+        Self { parameters, optimiser, mean }
     }
 
     /// Takes in a sum of clipped gradients, whose memory is left with plain numbers.
@@ -54,7 +54,7 @@ impl Learned {
     ///
     /// # Errors
     /// A weight that is not finite any more, which is public.
-    pub(crate) fn update(&mut self, sum: &mut Total, update: &Update<'_>) -> Result<(), TrainError> {
+    pub(crate) fn update(&mut self, sum: &mut Total, update: &Update<'_>) -> Result<(), StepError> {
         let sum = match update.noise {
             // Sums by a rule with a bound are in whole numbers; nothing else may be noised.
             Some(_) if sum.counts().is_none() => return Err(dapple_engine::EngineError::Parameters.into()),
@@ -77,39 +77,20 @@ impl Learned {
     }
 
     /// The weights to evaluate and to keep: the running mean where there is one.
-    pub(crate) fn weights(&self) -> &Parameters {
+    #[must_use]
+    pub fn weights(&self) -> &Parameters {
         self.mean.as_ref().map_or(&self.parameters, Ema::parameters)
     }
 
-    /// Weights are released: whether they are finite tells nothing more.
-    fn check(&self) -> Result<(), TrainError> {
+    /// Whether all weights are finite. They are released, so that tells nothing more.
+    ///
+    /// # Errors
+    /// A weight that is not.
+    pub fn check(&self) -> Result<(), StepError> {
         // Without a way out in the middle, which would keep the compiler from making vectors of it.
         match self.parameters.values().iter().fold(true, |finite, value| finite & value.is_finite()) {
             true => Ok(()),
-            false => Err(TrainError::NotFinite { what: "a weight" }),
+            false => Err(StepError::NotFinite { what: "a weight" }),
         }
-    }
-
-    /// What the run goes on from.
-    pub(crate) fn checkpoint(&self, place: Place) -> Result<Checkpoint, TrainError> {
-        self.check()?;
-        Ok(Checkpoint {
-            place,
-            parameters: self.parameters.values().to_vec(),
-            optimiser: self.optimiser.state().clone(),
-            mean: self.mean.as_ref().map(|mean| mean.parameters().values().to_vec()),
-        })
-    }
-
-    /// Goes on from a checkpoint; false if it does not fit.
-    pub(crate) fn restore(&mut self, checkpoint: Checkpoint) -> bool {
-        let mean_fits = match (&mut self.mean, &checkpoint.mean) {
-            (Some(mean), Some(values)) => Checkpoint::fill(values, mean.parameters_mut()),
-            (None, None) => true,
-            _ => false,
-        };
-        mean_fits
-            && Checkpoint::fill(&checkpoint.parameters, &mut self.parameters)
-            && self.optimiser.restore(checkpoint.optimiser)
     }
 }

@@ -1,0 +1,117 @@
+//! The rules by which a noisy gradient moves parameters, one for the host and for the card.
+
+/// The rule of an optimiser, in the same symbols and with the same defaults as PyTorch's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum UpdateRule {
+    /// `b = momentum b + g`, and `w -= rate b`, or `w -= rate (g + momentum b)` where it looks ahead.
+    Sgd {
+        /// Share of the last update that is kept.
+        momentum: f64,
+        /// Whether the momentum looks ahead.
+        nesterov: bool,
+    },
+    /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, and `w -= rate m' / (sqrt(v') + eps)` with both corrected for their start.
+    Adam {
+        /// Decay of both moments.
+        betas: [f64; 2],
+        /// Keeps the quotient finite.
+        eps: f64,
+    },
+}
+
+/// The numbers of one update, as the card's kernel reads them; what a rule does not use is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[repr(C)]
+pub struct UpdateNumbers {
+    /// Learning rate; of Adam over the correction of the first moment.
+    pub rate: f32,
+    /// What weight decay leaves of a value, `1 - rate decay`. Decay is decoupled: it never enters a clipped gradient, where it would be
+    /// clipped and noised with it.
+    pub keep: f32,
+    /// One over the expected batch, which the noisy sum is multiplied by.
+    pub share: f32,
+    /// Share of the last update that is kept.
+    pub momentum: f32,
+    /// One over the root of the correction of Adam's second moment.
+    pub root: f32,
+    /// Decay of both moments.
+    pub betas: [f32; 2],
+    /// One minus each decay.
+    pub rest: [f32; 2],
+    /// Keeps the quotient finite.
+    pub eps: f32,
+    /// One where the momentum looks ahead.
+    pub nesterov: u32,
+}
+
+impl UpdateRule {
+    /// Numbers remembered for `len` values: of the first kind, and of the second.
+    #[must_use]
+    pub fn state_len(self, len: usize) -> (usize, usize) {
+        match self {
+            Self::Sgd { momentum: 0.0, .. } => (0, 0),
+            Self::Sgd { .. } => (len, 0),
+            Self::Adam { .. } => (len, len),
+        }
+    }
+
+    /// The numbers of the `count`-th update, from 1, at this learning rate and weight decay, of a sum over an expected batch.
+    #[must_use]
+    pub fn numbers(self, rate: f64, weight_decay: f64, batch: u64, count: u64) -> UpdateNumbers {
+        let always = UpdateNumbers {
+            rate: rate as f32,
+            keep: (1.0 - rate * weight_decay) as f32,
+            share: 1.0 / batch as f32,
+            ..UpdateNumbers::default()
+        };
+        match self {
+            Self::Sgd { momentum, nesterov } => {
+                UpdateNumbers { momentum: momentum as f32, nesterov: nesterov.into(), ..always }
+            }
+            Self::Adam { betas, eps } => {
+                let power = |beta: f64| 1.0 - beta.powf(count as f64);
+                UpdateNumbers {
+                    rate: (rate / power(betas[0])) as f32,
+                    root: (1.0 / power(betas[1]).sqrt()) as f32,
+                    betas: betas.map(|beta| beta as f32),
+                    rest: betas.map(|beta| (1.0 - beta) as f32),
+                    eps: eps as f32,
+                    ..always
+                }
+            }
+        }
+    }
+
+    /// Moves values against their gradient, which is divided by the expected batch already. `first` and `second` are what the rule
+    /// remembers, as long as [`UpdateRule::state_len`] says.
+    pub fn update(
+        self,
+        numbers: &UpdateNumbers,
+        values: &mut [f32],
+        gradient: &[f32],
+        first: &mut [f32],
+        second: &mut [f32],
+    ) {
+        let UpdateNumbers { rate, keep, momentum, root, betas, rest, eps, .. } = *numbers;
+        let pairs = values.iter_mut().zip(gradient);
+        match self {
+            Self::Sgd { momentum: 0.0, .. } => {
+                pairs.for_each(|(value, g)| *value = *value * keep - rate * g);
+            }
+            Self::Sgd { nesterov, .. } => {
+                for ((value, &g), b) in pairs.zip(first) {
+                    *b = momentum * *b + g;
+                    let direction = if nesterov { g + momentum * *b } else { *b };
+                    *value = *value * keep - rate * direction;
+                }
+            }
+            Self::Adam { .. } => {
+                for (((value, &g), m), v) in pairs.zip(first).zip(second) {
+                    *m = betas[0] * *m + rest[0] * g;
+                    *v = betas[1] * *v + rest[1] * g * g;
+                    *value = *value * keep - rate * *m / (v.sqrt() * root + eps);
+                }
+            }
+        }
+    }
+}

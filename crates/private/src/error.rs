@@ -1,0 +1,45 @@
+//! Why a step cannot be taken.
+
+use dapple_data::DataError;
+use dapple_engine::EngineError;
+
+/// What stops a step. The message is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// A standard deviation no noise can have.
+    #[error("noise of standard deviation {deviation} cannot be drawn")]
+    Noise {
+        /// The standard deviation.
+        deviation: f64,
+    },
+    /// A number that is infinite or not a number.
+    #[error("{what} is not finite")]
+    NotFinite {
+        /// What it is.
+        what: &'static str,
+    },
+    /// A device that cannot be used, or that failed.
+    #[error("{device}: {problem}")]
+    Device {
+        /// The device as a plan names it.
+        device: String,
+        /// What is wrong with it.
+        problem: String,
+        /// The way out, where one is known.
+        hint: Option<&'static str>,
+    },
+    /// The records cannot be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The engine cannot carry out a step.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The threads could not be started.
+    #[error("cannot start {threads} threads: {reason}")]
+    Threads {
+        /// Threads asked for.
+        threads: usize,
+        /// What the system said.
+        reason: String,
+    },
+}

@@ -1,0 +1,34 @@
+//! The private step: everything between the records that were drawn and the parameters that may be released.
+//!
+//! 1. An [`Executor`] adds up the clipped gradients of the records drawn: whole numbers, exactly, each of a norm that its
+//!    [`ClippingRule`](dapple_engine::ClippingRule) bounds and a function of that record alone.
+//! 2. [`Noise`] is added to the sum, on a lattice that depends on the plan alone.
+//! 3. The noisy sum is divided by the *expected* batch, never by the number drawn.
+//! 4. The [`Optimiser`] moves the parameters. From here on everything is post-processing.
+//!
+//! [`private_step`] is these four in order, for the processor ([`Processor`]) and for GPUs (`Cards`) alike; nothing else in the workspace
+//! turns records into parameters. Which records are drawn, and how often, is not decided here: that is the plan's, and what the
+//! accountant prices.
+
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "cuda")]
+mod cards;
+mod error;
+mod executor;
+mod learned;
+mod noise;
+mod optimiser;
+mod parallel;
+mod processor;
+mod step;
+
+#[cfg(feature = "cuda")]
+pub use cards::{Cards, failed};
+pub use error::StepError;
+pub use executor::{Executor, Forward, Microbatches};
+pub use learned::{Learned, Update};
+pub use noise::Noise;
+pub use optimiser::{Ema, Optimiser, OptimiserSettings, OptimiserState};
+pub use processor::Processor;
+pub use step::private_step;
