@@ -39,55 +39,24 @@
 
 #![forbid(unsafe_code)]
 
-mod balanced;
-pub mod baseline;
-mod calibrate;
 mod certificate;
 mod check;
-mod choice;
-mod composition;
 mod error;
-mod hash;
-mod loss;
-pub mod masked;
-mod mix;
 pub mod number;
-mod operations;
-mod part;
-mod plan;
-mod prefix;
-mod price;
-mod profile;
-mod promise;
+mod pricing;
 pub mod ranges;
-mod relation;
-mod sampling;
-mod schedule;
-mod seen;
-mod spatial;
 pub mod spec;
-mod split;
-mod substituted;
-pub mod sweep;
-mod theorem;
 
-pub use calibrate::{Calibrated, Solved, Trial, Unknown, Value, calibrate, calibrate_watched};
 pub use certificate::{Certificate, EpsilonBracket, Phase};
-pub use choice::Choice;
-pub use composition::{Composed, Release, Rule, compose};
+pub use check::{
+    Averaged, Plan, Protected, PublicTokens, Relation, Sampling, Scheme, Seen, Spatial, Split, masked,
+};
 pub use dapple_accounting::selection::Repetitions;
 pub use dapple_accounting::{AllocationBound, Bracket, Pld, Precision};
 pub use dapple_geometry::{HeatMap, Mask};
 pub use error::PlanError;
-pub use loss::BalancedBound;
-pub use masked::PublicTokens;
-pub use mix::Averaged;
-pub use plan::Plan;
-pub use profile::ProfilePoint;
-pub use promise::Promise;
-pub use relation::Relation;
-pub use sampling::{Sampling, Scheme};
-pub use seen::Seen;
-pub use spatial::{Protected, Spatial};
+pub use pricing::{
+    BalancedBound, Calibrated, Choice, Composed, ProfilePoint, Promise, Release, Rule, Solved, Trial,
+    Unknown, Value, baseline, calibrate, calibrate_watched, compose, sweep,
+};
 pub use spec::PlanSpec;
-pub use split::Split;

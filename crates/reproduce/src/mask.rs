@@ -91,7 +91,7 @@ impl Point {
             Price::Claimed => (None, claimed_epsilon(&plan)),
             Price::Certified(_) => {
                 let bracket = plan.epsilon(Precision::default())?;
-                (Some(bracket.lower), bracket.upper)
+                (bracket.lower, bracket.upper)
             }
         };
         Ok(Self { price, plan, lower, epsilon })

@@ -5,7 +5,7 @@ use dapple_accounting::calibrate::{self, Target};
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::search;
 use dapple_plan::spec::Delta;
-use dapple_plan::{Bracket, Plan, PlanSpec, Pld, Precision, number};
+use dapple_plan::{Bracket, EpsilonBracket, Plan, PlanSpec, Pld, Precision, number};
 use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Rows, Series, Table};
 use rayon::prelude::*;
 
@@ -268,7 +268,7 @@ fn views_are_free(found: &[Found]) -> Result<Verdict> {
 }
 
 /// A run with these many views, mixtures and synthetic images, priced as a plan.
-fn priced(found: &Found, (views, self_mix, synthetic): (u32, u32, u32)) -> Result<Bracket> {
+fn priced(found: &Found, (views, self_mix, synthetic): (u32, u32, u32)) -> Result<EpsilonBracket> {
     let question = found.question;
     let mut spec = PlanSpec::default();
     spec.privacy.delta = Some(Delta::Value(DELTA));

@@ -68,7 +68,7 @@ fn show(
     let spent = certificate.spent.as_ref();
     if arguments.json {
         // Nothing was released before the first step.
-        let nothing = certificate.private.then_some(EpsilonBracket { lower: Some(0.0), upper: 0.0 });
+        let nothing = certificate.private.then_some(EpsilonBracket::ZERO);
         return output::print_json(&Valid {
             valid: true,
             epsilon: spent.map(|price| price.epsilon).or(nothing),

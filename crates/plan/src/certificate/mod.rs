@@ -1,5 +1,6 @@
 //! What pricing a plan yields: numbers with their bracket, and what they mean.
 
+mod bracket;
 mod partition;
 mod statement;
 mod text;
@@ -7,21 +8,13 @@ mod words;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Plan;
 use crate::error::PlanError;
-use crate::loss::{Answer, BalancedBound};
-use crate::plan::Plan;
+use crate::pricing::loss::{Answer, BalancedBound};
 use crate::spec::Accountant;
 use crate::{Relation, Sampling, Scheme};
+pub use bracket::EpsilonBracket;
 pub(crate) use words::protects;
-
-/// Epsilon as the accountant knows it. Only `upper` is a guarantee.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct EpsilonBracket {
-    /// Never above the exact epsilon of the mechanism's dominating pair; `None` where the accountant only bounds from above.
-    pub lower: Option<f64>,
-    /// Never below it.
-    pub upper: f64,
-}
 
 /// A priced plan.
 ///

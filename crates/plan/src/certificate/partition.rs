@@ -3,7 +3,7 @@
 use dapple_accounting::{AllocationBound, Partition};
 
 use super::words::units;
-use crate::plan::Plan;
+use crate::Plan;
 use crate::{BalancedBound, Relation, Sampling, Split};
 
 /// What balanced sampling must do.

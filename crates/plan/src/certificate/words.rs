@@ -3,8 +3,8 @@
 use dapple_geometry::{Operation, PaddingMode, Placement};
 
 use super::partition;
+use crate::Plan;
 use crate::error::PlanError;
-use crate::plan::Plan;
 use crate::{Averaged, BalancedBound, PublicTokens, Relation, Sampling};
 
 /// What is protected.

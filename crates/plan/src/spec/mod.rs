@@ -10,7 +10,8 @@ mod values;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Relation, Scheme, hash};
+use crate::check::hash;
+use crate::{Relation, Scheme};
 
 pub use device::{CardList, DeviceChoice, NoSuchDevice};
 pub use performance::{FactorPrecision, Performance};

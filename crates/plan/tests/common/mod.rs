@@ -16,7 +16,8 @@ pub(crate) fn spec_of<'a, S: AsRef<str> + 'a>(
 }
 
 pub(crate) fn bracket(plan: &Plan) -> Bracket {
-    plan.epsilon(Precision::default()).unwrap()
+    let epsilon = plan.epsilon(Precision::default()).unwrap();
+    Bracket { lower: epsilon.lower.unwrap_or(0.0), upper: epsilon.upper }
 }
 
 /// Two brackets of one number.

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use dapple_geometry::{CropDistribution, Region};
 use sha2::{Digest, Sha256};
 
-use crate::plan::Plan;
-use crate::{Sampling, operations};
+use super::operations;
+use crate::Plan;
+use crate::Sampling;
 
 /// SHA-256 of the canonical form: one line a value, defaults filled in, `[performance]` left out. Spelling, key order and the
 /// name of a mask file do not matter; the pixels of a mask do.

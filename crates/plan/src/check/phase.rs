@@ -1,13 +1,13 @@
-//! From what a user wrote to what can be priced.
+//! The check of one phase, or of a run that has none.
 
 use dapple_accounting::{AccountingError, limits};
 use dapple_geometry::Mask;
 
-use crate::balanced::Balanced;
+use super::balanced::Balanced;
+use crate::Plan;
 use crate::error::PlanError;
-use crate::plan::Plan;
 use crate::spec::{Delta, PlanSpec, Privacy, SamplingSpec};
-use crate::{Averaged, PublicTokens, Relation, Sampling, Scheme, Spatial, Split, number, theorem};
+use crate::{Averaged, PublicTokens, Relation, Sampling, Scheme, Spatial, Split, number};
 
 /// Checks every value by itself and beside the others. The hash is left empty.
 pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
@@ -15,7 +15,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     let relation = relation(spec, &spatial)?;
     let Drawing { sampling, batch, records, steps } = drawing(&spec.sampling)?;
     let public_tokens = PublicTokens::check(&spec.masked, relation, sampling)?;
-    theorem::theorem(relation, sampling)?;
+    crate::pricing::theorem::theorem(relation, sampling)?;
     let averaged = Averaged::check(spec, relation, spatial.views(), batch)?;
     let split = Split::check(&spec.partition, averaged, sampling)?;
     let noise_multiplier = noise_multiplier(&spec.privacy)?;

@@ -2,9 +2,9 @@
 
 use dapple_geometry::Mask;
 
+use crate::Plan;
 use crate::Scheme;
 use crate::error::PlanError;
-use crate::plan::Plan;
 use crate::spec::PlanSpec;
 
 impl Plan {

@@ -3,8 +3,8 @@
 use dapple_geometry::Mask;
 use serde::{Deserialize, Serialize};
 
+use crate::Plan;
 use crate::error::PlanError;
-use crate::plan::Plan;
 use crate::spec::{PlanSpec, RegionSpec};
 use crate::{Relation, certificate};
 

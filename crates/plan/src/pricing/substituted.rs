@@ -2,11 +2,11 @@
 
 use dapple_accounting::{Effort, limits};
 
+use super::loss::{Answer, BalancedBound, Loss};
+use super::part::Part;
+use crate::Plan;
 use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
-use crate::loss::{Answer, BalancedBound, Loss};
-use crate::part::Part;
-use crate::plan::Plan;
 use crate::spec::Accountant;
 use crate::{Relation, Sampling};
 
@@ -86,8 +86,7 @@ pub(crate) fn two_moves(loss: &Loss, delta: f64, effort: Effort<'_>) -> Result<O
     let Some(added) = at(rest(share, delta, removed.epsilon.upper))? else { return Ok(None) };
     let upper = removed.epsilon.upper + added.epsilon.upper;
     let bound = removed.bound.map(BalancedBound::in_two_moves);
-    Ok((upper <= limits::MAX_EPSILON)
-        .then_some(Answer { epsilon: EpsilonBracket { lower: None, upper }, bound }))
+    Ok((upper <= limits::MAX_EPSILON).then_some(Answer { epsilon: EpsilonBracket::above(upper), bound }))
 }
 
 /// What removal leaves of delta to addition.

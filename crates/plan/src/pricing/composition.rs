@@ -5,11 +5,11 @@ use dapple_accounting::selection::Selection;
 use dapple_accounting::{Pld, Precision, limits};
 use serde::Serialize;
 
+use super::choice::Curve;
 use crate::Choice;
+use crate::Plan;
 use crate::certificate::EpsilonBracket;
-use crate::choice::Curve;
 use crate::error::PlanError;
-use crate::plan::Plan;
 use crate::spec::Accountant;
 
 /// How delta is shared out between two groups; the best counts.
@@ -92,28 +92,29 @@ struct Groups<'a> {
 pub fn compose(releases: &[Release], delta: f64, precision: Precision) -> Result<Composed, PlanError> {
     match releases {
         [] => {
-            return Ok(Composed {
-                epsilon: EpsilonBracket { lower: Some(0.0), upper: 0.0 },
-                rule: Rule::Nothing,
-            });
+            return Ok(Composed { epsilon: EpsilonBracket::ZERO, rule: Rule::Nothing });
         }
         [Release::Run(plan)] => {
             return Ok(Composed { epsilon: alone(plan, delta, precision)?, rule: Rule::Alone });
         }
         [Release::Choice(choice)] => {
-            return Ok(Composed { epsilon: above(choice.epsilon(delta)?), rule: Rule::Alone });
+            return Ok(Composed {
+                epsilon: EpsilonBracket::above(choice.epsilon(delta)?),
+                rule: Rule::Alone,
+            });
         }
         _ => {}
     }
     let groups = Groups::of(releases)?;
     let ways = [
         groups.product(delta, precision)?.map(|epsilon| Composed { epsilon, rule: Rule::Distributions }),
-        renyi(releases, delta)?.map(|epsilon| Composed { epsilon: above(epsilon), rule: Rule::Renyi }),
+        renyi(releases, delta)?
+            .map(|epsilon| Composed { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Renyi }),
         groups
             .added(delta, precision)?
-            .map(|epsilon| Composed { epsilon: above(epsilon), rule: Rule::Added }),
+            .map(|epsilon| Composed { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Added }),
         apart(releases, delta, precision)?
-            .map(|epsilon| Composed { epsilon: above(epsilon), rule: Rule::Added }),
+            .map(|epsilon| Composed { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Added }),
     ];
     let best = ways.into_iter().flatten().filter(|way| way.epsilon.upper <= limits::MAX_EPSILON);
     best.min_by(|a, b| a.epsilon.upper.total_cmp(&b.epsilon.upper)).ok_or_else(|| PlanError::too_large(delta))
@@ -151,7 +152,7 @@ impl<'a> Groups<'a> {
         };
         let bracket =
             known.epsilon(delta, precision).map_err(PlanError::from).map(Some).or_else(PlanError::or_none)?;
-        Ok(bracket.map(|bracket| EpsilonBracket { lower: Some(bracket.lower), upper: bracket.upper }))
+        Ok(bracket.map(EpsilonBracket::from))
     }
 
     /// Epsilon of all runs with a distribution.
@@ -257,10 +258,6 @@ fn renyi(releases: &[Release], delta: f64) -> Result<Option<f64>, PlanError> {
 
 fn plus(sum: Option<f64>, term: Option<f64>) -> Option<f64> {
     Some(sum? + term?)
-}
-
-fn above(upper: f64) -> EpsilonBracket {
-    EpsilonBracket { lower: None, upper }
 }
 
 /// A run at another delta, by the best of the bounds on distributions.

@@ -8,10 +8,10 @@ use dapple_accounting::{Effort, Precision, Work, search};
 use dapple_geometry::{CropDistribution, Mask, Size};
 use serde::Serialize;
 
+use super::loss;
+use crate::Plan;
 use crate::certificate::Certificate;
 use crate::error::PlanError;
-use crate::loss;
-use crate::plan::Plan;
 use crate::spec::{Accountant, Pixels, PlanSpec};
 use crate::{Sampling, Scheme};
 

@@ -3,10 +3,10 @@
 use dapple_accounting::limits;
 use dapple_geometry::Mask;
 
+use super::{hash, phase};
+use crate::Plan;
 use crate::error::PlanError;
-use crate::plan::Plan;
 use crate::spec::PlanSpec;
-use crate::{check, hash};
 
 /// Each phase is discretised by itself; a schedule that changes at every step is a slip of the pen.
 const MAX_PHASES: usize = 100;
@@ -25,7 +25,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     }
     let mut phases: Vec<Plan> = Vec::new();
     for (index, phase) in spec.phases.iter().enumerate() {
-        let plan = check::check(&spec.in_phase(phase), masks)
+        let plan = phase::check(&spec.in_phase(phase), masks)
             .map_err(|source| PlanError::Phase { number: index + 1, source: Box::new(source) })?;
         match phases.last_mut() {
             Some(last) if (Plan { steps: plan.steps, ..last.clone() }) == plan => last.steps += plan.steps,

@@ -3,9 +3,9 @@
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::{Allocation, AllocationBound, Effort, Pld, limits};
 
+use super::part::Part;
 use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
-use crate::part::Part;
 
 /// Epsilon, and for balanced sampling the bound that gave it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,8 +121,7 @@ impl Loss {
         match self {
             Self::Distribution { pld, bound } => {
                 let bracket = pld.epsilon(delta, effort)?;
-                let epsilon = EpsilonBracket { lower: Some(bracket.lower), upper: bracket.upper };
-                Ok(Answer { epsilon, bound: *bound })
+                Ok(Answer { epsilon: bracket.into(), bound: *bound })
             }
             Self::Allocation(allocation) => {
                 let answer = allocation.epsilon(delta, effort)?;
@@ -147,7 +146,7 @@ impl Loss {
                 if best.0 > limits::MAX_EPSILON {
                     return Err(PlanError::too_large(delta));
                 }
-                Ok(Answer { epsilon: EpsilonBracket { lower: None, upper: best.0 }, bound: best.1 })
+                Ok(Answer { epsilon: EpsilonBracket::above(best.0), bound: best.1 })
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use dapple_accounting::limits;
 
-use crate::check;
+use super::phase::batch_of;
 use crate::error::PlanError;
 use crate::spec::SamplingSpec;
 
@@ -34,7 +34,7 @@ impl Balanced {
             ));
         }
         if let Some(batch) = spec.batch {
-            check::batch_of(batch, records)?;
+            batch_of(batch, records)?;
         }
         let draws = u128::from(per_record) * u128::from(records);
         let (key, epochs, epoch_steps) = epoch(spec, draws)?;

@@ -2,9 +2,10 @@
 
 use dapple_geometry::Mask;
 
+use super::{hash, phase, schedule};
 use crate::error::PlanError;
 use crate::spec::{Accountant, PlanSpec};
-use crate::{Averaged, PublicTokens, Relation, Sampling, Spatial, Split, check, hash, schedule};
+use crate::{Averaged, PublicTokens, Relation, Sampling, Spatial, Split};
 
 /// A plan that holds together: the accountant prices it, the trainer executes it, and neither reads anything else.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +43,7 @@ impl Plan {
     /// The first thing that is missing or makes no sense, with its key and flag.
     pub fn check_with_masks(spec: &PlanSpec, masks: &[Mask]) -> Result<Self, PlanError> {
         let mut plan =
-            if spec.phases.is_empty() { check::check(spec, masks)? } else { schedule::check(spec, masks)? };
+            if spec.phases.is_empty() { phase::check(spec, masks)? } else { schedule::check(spec, masks)? };
         plan.hash = hash::of(&plan);
         Ok(plan)
     }

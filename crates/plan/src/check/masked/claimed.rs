@@ -1,6 +1,6 @@
 //! What the masked paper says a run costs, to be shown beside what it does cost.
 
-use crate::plan::Plan;
+use crate::Plan;
 
 /// The orders tried; the best one for an epsilon of 0.1 lies near 200.
 const ORDERS: std::ops::RangeInclusive<u32> = 2..=256;

@@ -2,9 +2,9 @@
 
 use dapple_accounting::{Bracket, Precision, baselines};
 
+use crate::Plan;
 use crate::Relation;
 use crate::error::PlanError;
-use crate::plan::Plan;
 
 /// Privacy of images to which Gaussian noise of standard deviation `pixel_sigma` (on the 0 to 255 scale) is added once, before
 /// any training, for a private region of `region_pixels` pixels in `channels` channels.

@@ -4,9 +4,9 @@ use dapple_accounting::rdp::{Conversion, Rdp};
 use dapple_accounting::selection::{Known, Repetitions, Selection};
 use dapple_accounting::{Pld, Precision, limits};
 
+use super::loss::Loss;
+use crate::Plan;
 use crate::error::PlanError;
-use crate::loss::Loss;
-use crate::plan::Plan;
 use crate::spec::Accountant;
 
 /// Rényi divergences of a run, each way a bound of its own.

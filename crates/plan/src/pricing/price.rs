@@ -1,15 +1,16 @@
 //! From a plan to its privacy-loss distribution: one arm, one theorem.
 
-use dapple_accounting::{Bracket, Distances, Effort, Participation, Pld, Precision, Substitution};
+use dapple_accounting::{Distances, Effort, Participation, Pld, Precision, Substitution};
 
+use super::loss::{Answer, BalancedBound, Loss};
+use super::part::{Allocated, Part, Step};
+use super::substituted;
+use super::theorem::{self, Theorem};
+use crate::Plan;
 use crate::certificate::{Certificate, EpsilonBracket};
 use crate::error::PlanError;
-use crate::loss::{Answer, BalancedBound, Loss};
-use crate::part::{Allocated, Part, Step};
-use crate::plan::Plan;
 use crate::spec::Accountant;
-use crate::theorem::{self, Theorem};
-use crate::{PublicTokens, Relation, Scheme, Split, substituted};
+use crate::{PublicTokens, Relation, Scheme, Split};
 
 impl Plan {
     pub(crate) fn theorem(&self) -> Result<Theorem, PlanError> {
@@ -148,16 +149,15 @@ impl Plan {
 
     /// Epsilon at the plan's delta by privacy-loss distributions, in a certified bracket. Under balanced sampling other bounds may be
     /// better where a record is seen more than once, and the best counts; the lower end then tells how exactly the bound is known,
-    /// and is 0 where that has none.
+    /// where that is known at all.
     ///
     /// # Guarantee
     /// The run is (upper end, delta)-private under the plan's relation and the certificate's assumptions.
     ///
     /// # Errors
     /// A combination that no theorem covers, or an epsilon too large to report.
-    pub fn epsilon(&self, precision: Precision) -> Result<Bracket, PlanError> {
-        let EpsilonBracket { lower, upper } = self.answer(Accountant::Pld, precision)?.epsilon;
-        Ok(Bracket { lower: lower.unwrap_or(0.0), upper })
+    pub fn epsilon(&self, precision: Precision) -> Result<EpsilonBracket, PlanError> {
+        Ok(self.answer(Accountant::Pld, precision)?.epsilon)
     }
 
     /// The upper end alone, for searches.

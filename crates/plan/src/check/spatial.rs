@@ -5,8 +5,8 @@ use dapple_geometry::{
     Region, Size, heatmap, inclusion, views,
 };
 
+use super::operations;
 use crate::error::PlanError;
-use crate::operations;
 use crate::spec::{PadModeSpec, PipelineSpec, Pixels, PlacementSpec, PlanSpec, RegionSpec};
 
 /// Torchvision's limits of a random resized crop.

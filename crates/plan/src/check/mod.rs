@@ -1,0 +1,25 @@
+//! From what a user wrote to what can be priced: the checked plan and its parts.
+
+mod balanced;
+pub(crate) mod hash;
+pub mod masked;
+mod mix;
+mod operations;
+mod phase;
+mod plan;
+mod prefix;
+mod relation;
+mod sampling;
+mod schedule;
+mod seen;
+mod spatial;
+mod split;
+
+pub use masked::PublicTokens;
+pub use mix::Averaged;
+pub use plan::Plan;
+pub use relation::Relation;
+pub use sampling::{Sampling, Scheme};
+pub use seen::Seen;
+pub use spatial::{Protected, Spatial};
+pub use split::Split;

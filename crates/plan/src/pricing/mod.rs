@@ -1,0 +1,21 @@
+//! From a checked plan to its privacy loss, and everything that is asked of that: prices, profiles, searches, sums of runs.
+
+pub mod baseline;
+mod calibrate;
+mod choice;
+mod composition;
+pub(crate) mod loss;
+mod part;
+mod price;
+mod profile;
+mod promise;
+mod substituted;
+pub mod sweep;
+pub(crate) mod theorem;
+
+pub use calibrate::{Calibrated, Solved, Trial, Unknown, Value, calibrate, calibrate_watched};
+pub use choice::Choice;
+pub use composition::{Composed, Release, Rule, compose};
+pub use loss::BalancedBound;
+pub use profile::ProfilePoint;
+pub use promise::Promise;
