@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueHint};
 use dapple_plan::Precision;
-use dapple_plan::spec::keys::{KEYS, Key};
+use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
-    account, audit, budget, calibrate, choose, completions, demo, eval, inclusion, man, predict, profile,
-    report, reproduce, sweep, sweep_train, train, verify,
+    account, audit, budget, calibrate, choose, completions, demo, eval, inclusion, keys, man, predict,
+    profile, report, reproduce, sweep, sweep_train, train, verify,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -47,6 +47,7 @@ pub(crate) enum Verb {
     Verify(verify::Arguments),
     Audit(audit::Arguments),
     Reproduce(reproduce::Arguments),
+    Keys(keys::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }
@@ -121,6 +122,9 @@ impl Args for PlanFlags {
             // Minus signs that are not plain numbers (-1e-5, -inf) reach the check of the plan, which says what is wrong.
             if key.path.starts_with("privacy.") && key.choices.is_empty() {
                 argument = argument.allow_hyphen_values(true);
+            }
+            if key.kind == Kind::File {
+                argument = argument.value_hint(ValueHint::AnyPath);
             }
             if !key.choices.is_empty() {
                 argument = argument.value_parser(PossibleValuesParser::new(key.choices));

@@ -1,7 +1,6 @@
 //! Keyword arguments: the keys of a plan under Python names, from the one table of keys.
 
-use dapple_plan::PlanSpec;
-use dapple_plan::spec::keys::{self, KEYS, Key};
+use dapple_plan::spec::keys::{self, KEYS, Key, Kind};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -35,10 +34,8 @@ pub(crate) fn unknown(py: Python<'_>, name: &str) -> PyErr {
 /// What a key is called as a keyword, but for its dashes: its flag, or its own name in a section that has flags. The other
 /// sections say what is trained, not what is priced, and are given by dotted keys.
 fn of(key: &Key) -> Option<&'static str> {
-    let (section, name) = key.path.split_once('.')?;
-    let in_section = |other: &&Key| other.path.split_once('.').is_some_and(|(own, _)| own == section);
-    let has_flags = || KEYS.iter().filter(in_section).any(|other| other.flag.is_some());
-    key.flag.or_else(|| has_flags().then_some(name))
+    let has_flags = || KEYS.iter().any(|other| other.section() == key.section() && other.flag.is_some());
+    key.flag.or_else(|| has_flags().then(|| key.name()))
 }
 
 fn python_name(name: &str) -> String {
@@ -70,7 +67,7 @@ pub(crate) fn keywords(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(all)
 }
 
-/// The Python type of a key, found out by offering the plan a value of each kind.
+/// The Python type of a key.
 fn annotation(key: &Key) -> String {
     if key.path == mask::KEY {
         return "str | PathLike[str] | Buffer | Sequence[Buffer]".to_owned();
@@ -79,17 +76,18 @@ fn annotation(key: &Key) -> String {
         let words: Vec<String> = key.choices.iter().map(|word| format!("\"{word}\"")).collect();
         return format!("Literal[{}]", words.join(", "));
     }
-    let takes = |value: &str| PlanSpec::default().set(key.path, value).is_ok();
-    let kinds = [
-        ("[\"word\"]", "Sequence[str]"),
-        ("[[2, 0.5]]", "Sequence[tuple[int, float]]"),
-        ("word", "str"),
-        ("2x3", "int | tuple[int, int] | str"),
-        ("0.5:1", "tuple[float, float] | str"),
-        ("1/n", "float | str"),
-        ("0.5", "float"),
-        ("1", "int"),
-        ("true", "bool"),
-    ];
-    kinds.into_iter().find(|(value, _)| takes(value)).map_or("Any", |(_, kind)| kind).to_owned()
+    let kind = match key.kind {
+        Kind::Word | Kind::Text | Kind::File | Kind::Device => "str",
+        Kind::Switch => "bool",
+        Kind::Whole => "int",
+        Kind::Real => "float",
+        Kind::Delta => "float | str",
+        Kind::Size => "int | tuple[int, int] | str",
+        Kind::Range => "tuple[float, float] | str",
+        Kind::Texts => "Sequence[str]",
+        Kind::Wholes => "Sequence[int]",
+        Kind::Reals => "Sequence[float]",
+        Kind::Shares => "Sequence[tuple[int, float]]",
+    };
+    kind.to_owned()
 }

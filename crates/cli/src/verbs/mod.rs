@@ -10,6 +10,7 @@ pub(crate) mod demo;
 pub(crate) mod eval;
 mod explain;
 pub(crate) mod inclusion;
+pub(crate) mod keys;
 pub(crate) mod man;
 pub(crate) mod predict;
 pub(crate) mod profile;
@@ -43,6 +44,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Verify(arguments) => verify::run(&arguments),
         Verb::Audit(arguments) => audit::run(&arguments),
         Verb::Reproduce(arguments) => reproduce::run(&arguments),
+        Verb::Keys(arguments) => keys::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments),
     }

@@ -2,40 +2,25 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use crate::spec::words;
 
-/// The neighbouring relation of a guarantee.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Relation {
-    /// One record more or less.
-    AddRemove,
-    /// One record substituted.
-    Replace,
-    /// The pixels, and the label pixels, of one region of one image substituted.
-    Patch,
-    /// The private tokens of one record substituted.
-    Masked,
-    /// All records of one user more or less.
-    User,
+words! {
+    /// The neighbouring relation of a guarantee.
+    pub enum Relation {
+        /// One record more or less.
+        AddRemove = "add-remove",
+        /// One record substituted.
+        Replace = "replace",
+        /// The pixels, and the label pixels, of one region of one image substituted.
+        Patch = "patch",
+        /// The private tokens of one record substituted.
+        Masked = "masked",
+        /// All records of one user more or less.
+        User = "user",
+    }
 }
 
 impl Relation {
-    /// Every relation.
-    pub const ALL: [Self; 5] = [Self::AddRemove, Self::Replace, Self::Patch, Self::Masked, Self::User];
-
-    /// The name in files and flags.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AddRemove => "add-remove",
-            Self::Replace => "replace",
-            Self::Patch => "patch",
-            Self::Masked => "masked",
-            Self::User => "user",
-        }
-    }
-
     /// How far the sum of clipped gradients moves between neighbours, in clip norms.
     #[must_use]
     pub fn sensitivity(self) -> f64 {

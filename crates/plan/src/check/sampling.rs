@@ -2,32 +2,17 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use crate::spec::words;
 
-/// The name of a sampling scheme, as written in a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scheme {
-    /// Each record joins each step by its own coin.
-    Poisson,
-    /// Each step takes a uniform subset of fixed size.
-    WithoutReplacement,
-    /// Each record joins a fixed number of steps, drawn for it alone.
-    Balanced,
-}
-
-impl Scheme {
-    /// Every scheme.
-    pub const ALL: [Self; 3] = [Self::Poisson, Self::WithoutReplacement, Self::Balanced];
-
-    /// The name in files and flags.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Poisson => "poisson",
-            Self::WithoutReplacement => "without-replacement",
-            Self::Balanced => "balanced",
-        }
+words! {
+    /// The name of a sampling scheme, as written in a plan.
+    pub enum Scheme {
+        /// Each record joins each step by its own coin.
+        Poisson = "poisson",
+        /// Each step takes a uniform subset of fixed size.
+        WithoutReplacement = "without-replacement",
+        /// Each record joins a fixed number of steps, drawn for it alone.
+        Balanced = "balanced",
     }
 }
 

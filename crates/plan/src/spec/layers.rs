@@ -1,17 +1,11 @@
-//! Plans in layers: flags over a file, single settings over both.
+//! Single settings, as flags and `--set` give them.
 
 use toml::{Table, Value};
 
-use super::{PlanSpec, keys};
+use super::PlanSpec;
+use super::keys::{self, Key};
 use crate::error::PlanError;
 use crate::spec::text::plain_words;
-
-/// Keys of which a plan takes one; a layer that gives one hides the others of the layers below.
-const ALTERNATIVES: [&[&[&str]]; 3] = [
-    &[&["sampling.epochs"], &["sampling.steps"]],
-    &[&["region.patch"], &["region.circle"], &["region.mask"]],
-    &[&["pipeline.crop"], &["pipeline.crop_scale", "pipeline.crop_ratio"]],
-];
 
 impl PlanSpec {
     /// Sets the value of a dotted key (or flag name), written as in TOML; a value that is not TOML is taken as a string.
@@ -21,7 +15,6 @@ impl PlanSpec {
     pub fn set(&mut self, path: &str, value: &str) -> Result<(), PlanError> {
         let unknown = || PlanError::UnknownKey { path: path.to_owned(), near: keys::near(path) };
         let key = keys::resolve(path).ok_or_else(unknown)?;
-        let (section, name) = key.path.split_once('.').ok_or_else(unknown)?;
         let wrong =
             |message: String| PlanError::Value { key: key.path.to_owned(), message: plain_words(&message) };
         if !value.is_empty()
@@ -31,35 +24,12 @@ impl PlanSpec {
             return Err(wrong(format!("{value} is too large")));
         }
         let mut table = self.to_table().map_err(wrong)?;
-        let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+        let section = table.entry(key.section()).or_insert_with(|| Value::Table(Table::new()));
         if let Value::Table(section) = section {
-            section.insert(name.to_owned(), read(key.path, value));
+            section.insert(key.name().to_owned(), read(key, value));
         }
         *self = Self::from_table(table).map_err(wrong)?;
         Ok(())
-    }
-
-    /// This plan with everything that `over` gives instead.
-    #[must_use]
-    pub fn merge(&self, over: &Self) -> Self {
-        let (Ok(mut base), Ok(over_table)) = (self.to_table(), over.to_table()) else { return over.clone() };
-        for group in ALTERNATIVES {
-            let given = |keys: &&[&str]| keys.iter().any(|key| get(&over_table, key).is_some());
-            if let Some(chosen) = group.iter().position(given) {
-                let others = group.iter().enumerate().filter(|(index, _)| *index != chosen);
-                others.flat_map(|(_, keys)| keys.iter()).for_each(|key| remove(&mut base, key));
-            }
-        }
-        for (section, values) in over_table {
-            let target = base.entry(section).or_insert_with(|| Value::Table(Table::new()));
-            match (target, values) {
-                (Value::Table(target), Value::Table(values)) => target.extend(values),
-                // The phases: a list is taken as a whole.
-                (target, values) => *target = values,
-            }
-        }
-        // Both tables came from plans, key by key, so their union is one.
-        Self::from_table(base).unwrap_or_else(|_| over.clone())
     }
 
     fn to_table(&self) -> Result<Table, String> {
@@ -71,33 +41,10 @@ impl PlanSpec {
     }
 }
 
-fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
-    let (section, name) = path.split_once('.')?;
-    table.get(section)?.as_table()?.get(name)
-}
-
-fn remove(table: &mut Table, path: &str) {
-    if let Some((section, name)) = path.split_once('.')
-        && let Some(Value::Table(section)) = table.get_mut(section)
-    {
-        section.remove(name);
-    }
-}
-
 /// A value as TOML would read it behind `key =`; names stay words whatever they look like.
-fn read(path: &str, text: &str) -> Value {
+fn read(key: &Key, text: &str) -> Value {
     let word = || Value::String(text.to_owned());
-    if matches!(
-        path,
-        "region.mask"
-            | "performance.device"
-            | "model.name"
-            | "model.weights"
-            | "data.train"
-            | "data.train_labels"
-            | "data.test"
-            | "data.test_labels"
-    ) {
+    if key.kind.is_verbatim() {
         return word();
     }
     // A second line would be a second key, and 0x10 is a size without width, not sixteen.

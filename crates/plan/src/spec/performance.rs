@@ -1,66 +1,37 @@
-//! What only changes speed and memory.
-
-use serde::{Deserialize, Serialize};
+//! `[performance]`: what only changes speed and memory.
 
 use super::DeviceChoice;
+use super::declare::{section, words};
 
-/// `[performance]`: nothing here can change epsilon, and nothing here is hashed.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Performance {
-    /// Worker threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<u32>,
-    /// Records computed at once, on each card where there are several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub microbatch: Option<u64>,
-    /// Batches decoded ahead.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefetch: Option<u64>,
-    /// Where gradients are computed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device: Option<DeviceChoice>,
-    /// How a GPU rounds the factors of products.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub precision: Option<FactorPrecision>,
-}
-
-impl Performance {
-    /// These settings with everything that `over` gives instead.
-    #[must_use]
-    pub fn merge(&self, over: &Self) -> Self {
-        Self {
-            threads: over.threads.or(self.threads),
-            microbatch: over.microbatch.or(self.microbatch),
-            prefetch: over.prefetch.or(self.prefetch),
-            device: over.device.clone().or_else(|| self.device.clone()),
-            precision: over.precision.or(self.precision),
-        }
+section! {
+    /// `[performance]`: nothing here can change epsilon, and nothing here is hashed.
+    pub struct Performance = "performance" {
+        threads: u32 =
+            ("the number of worker threads", "2");
+        microbatch: u64 =
+            ("the number of records computed at once", "16");
+        prefetch: u64 =
+            ("the number of batches decoded ahead", "2");
+        device: DeviceChoice =
+            ("where gradients are computed: auto, cpu, cuda, cuda:N, several cards cuda:N,M.. or cuda:all", "cuda:0")
+                .or("auto: a GPU where one can be used");
+        precision: FactorPrecision =
+            ("how a GPU rounds the factors of products", "f32")
+                .or("f32");
     }
 }
 
-/// How a GPU rounds the factors of products. Norms, sums, the noise and the optimiser are in single precision or better with each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FactorPrecision {
-    /// Not at all: single precision, as on the processor.
-    #[default]
-    F32,
-    /// To 11 significant bits, with the range of single precision.
-    Tf32,
-    /// To 8 significant bits, with the range of single precision.
-    Bf16,
-}
-
-impl FactorPrecision {
-    /// The name in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Tf32 => "tf32",
-            Self::Bf16 => "bf16",
-        }
+words! {
+    /// How a GPU rounds the factors of products. Norms, sums, the noise and the optimiser are in single precision or better with each.
+    #[derive(Default)]
+    pub enum FactorPrecision {
+        /// Not at all: single precision, as on the processor.
+        #[default]
+        F32 = "f32",
+        /// To 11 significant bits, with the range of single precision.
+        Tf32 = "tf32",
+        /// To 8 significant bits, with the range of single precision.
+        Bf16 = "bf16",
     }
 }
 

@@ -1,0 +1,91 @@
+//! `[data]`: where the records come from.
+
+use super::Pixels;
+use super::declare::{section, words};
+
+section! {
+    /// `[data]`: where the records come from.
+    pub struct DataSpec = "data" {
+        format: DataFormat =
+            ("how the records are stored", "image-folder");
+        train: String =
+            ("the folder or file of the records to train on", "photos/train")
+                .file();
+        train_labels: String =
+            ("the file of their labels, or the folder of their label maps", "train-labels.npy")
+                .file();
+        test: String =
+            ("the folder or file of the records to evaluate on", "photos/test")
+                .file();
+        test_labels: String =
+            ("the file of their labels, or the folder of their label maps", "test-labels.npy")
+                .file();
+        classes: u32 =
+            ("the number of classes the data set must have", "10");
+        class_ids: Vec<u32> =
+            ("the number of each class in label maps, for image-pairs", "[0, 1, 2]")
+                .or("0, 1, 2, ...");
+        ignore: Vec<u32> =
+            ("the numbers in label maps that count for nothing, for image-pairs", "[255]")
+                .or("255");
+        class_names: Vec<String> =
+            ("the names of the classes, for image-pairs", "[\"road\", \"sky\"]");
+        class_colours: Vec<String> =
+            ("the colours in which classes are shown, for image-pairs", "[\"#804080\", \"#4682b4\"]");
+        train_sessions: Vec<String> =
+            ("the sessions of A2D2 to train on", "[\"20180807_145028\"]")
+                .or("11 of them");
+        test_sessions: Vec<String> =
+            ("the sessions of A2D2 to evaluate on", "[\"20180925_101535\"]")
+                .or("3 others");
+        validation: f64 =
+            ("the share of the records split off where no test set is given", "0.1");
+        split_seed: u64 =
+            ("the seed of that split", "0")
+                .or("0");
+        max_pixels: u64 =
+            ("the most pixels an image may have", "67108864")
+                .or("67108864 (8192x8192)");
+        max_bytes: u64 =
+            ("the most bytes a file may take in memory, unpacked", "2147483648")
+                .or("2147483648 (2 GiB)");
+        check: bool =
+            ("whether every record is read once before a run begins", "false")
+                .or("true");
+        /// Constants, never computed from private records.
+        mean: Vec<f64> =
+            ("what is subtracted from each channel, of values from 0 to 1", "[0.5]");
+        std: Vec<f64> =
+            ("what each channel is divided by, of values from 0 to 1", "[0.25]");
+        flip: bool =
+            ("whether views are mirrored at random, after the crop", "true")
+                .or("false");
+        size: Pixels =
+            ("the size to which views are brought for the model", "[32, 32]")
+                .or("the size of the crop, or of the image");
+    }
+}
+
+words! {
+    /// How records are stored.
+    pub enum DataFormat {
+        /// One folder of pictures a class.
+        ImageFolder = "image-folder",
+        /// The files of the MNIST family.
+        Idx = "idx",
+        /// The binary files of CIFAR-10 and CIFAR-100.
+        Cifar = "cifar",
+        /// Numpy arrays.
+        Npy = "npy",
+        /// The embedded data of the demonstration.
+        FashionScenes = "fashion-scenes",
+        /// A folder of images and one of label maps.
+        ImagePairs = "image-pairs",
+        /// Cityscapes, with its 19 classes.
+        Cityscapes = "cityscapes",
+        /// A2D2, its colours grouped to 18 classes.
+        A2d2 = "a2d2",
+        /// Streets drawn by the program, with label maps.
+        StreetScenes = "street-scenes",
+    }
+}

@@ -1,0 +1,184 @@
+//! How keys and words of a plan are declared: once, with everything that is known about them.
+
+use super::key::Key;
+
+/// A section of a plan: its keys, and what layers do with them.
+pub(super) trait Section {
+    /// The keys in their order.
+    const KEYS: &'static [Key];
+
+    /// Whether the key of this name is given.
+    fn gives(&self, name: &str) -> bool;
+
+    /// Takes the value of the key of this name away.
+    fn clear(&mut self, name: &str);
+}
+
+/// Declares a section: a struct of optional values that TOML is read into, and the [`Key`] of each.
+///
+/// A line is `name: Type = (meaning, example)` and the methods of [`Key`]. Flags, help, `--set`, layers, phases, the Python keywords and
+/// `docs/plan.md` follow from it; nothing else needs to know the name.
+macro_rules! section {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident = $section:literal {
+            $(
+                $(#[$note:meta])*
+                $field:ident: $type:ty = ($meaning:literal, $example:literal) $(.$method:ident($($argument:expr),*))*;
+            )*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {
+            $(
+                #[doc = concat!("`", $section, ".", stringify!($field), "`: ", $meaning, ".\n")]
+                $(#[$note])*
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $field: Option<$type>,
+            )*
+        }
+
+        impl $name {
+            /// These values with everything that `over` gives instead.
+            #[must_use]
+            pub fn merge(&self, over: &Self) -> Self {
+                Self { $($field: over.$field.clone().or_else(|| self.$field.clone()),)* }
+            }
+        }
+
+        impl $crate::spec::declare::Section for $name {
+            const KEYS: &'static [$crate::spec::key::Key] = &[$(
+                $crate::spec::key::Key::new::<$type>(
+                    concat!($section, ".", stringify!($field)),
+                    $meaning,
+                    $example,
+                )
+                $(.$method($($argument),*))*,
+            )*];
+
+            fn gives(&self, name: &str) -> bool {
+                match name {
+                    $(stringify!($field) => self.$field.is_some(),)*
+                    _ => false,
+                }
+            }
+
+            fn clear(&mut self, name: &str) {
+                match name {
+                    $(stringify!($field) => self.$field = None,)*
+                    _ => {}
+                }
+            }
+        }
+    };
+}
+
+/// Declares an enum whose variants are words of a plan.
+macro_rules! words {
+    (
+        $(#[$attribute:meta])*
+        pub enum $name:ident {
+            $($(#[$note:meta])* $variant:ident = $word:literal,)*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        pub enum $name {
+            $($(#[$note])* #[serde(rename = $word)] $variant,)*
+        }
+
+        impl $name {
+            /// Every one of them.
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$variant),*];
+
+            /// The name in files and flags.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+
+        impl $crate::spec::key::Typed for $name {
+            const KIND: $crate::spec::key::Kind = $crate::spec::key::Kind::Word;
+            const WORDS: &'static [&'static str] = &[$($word),*];
+        }
+    };
+}
+
+/// Declares the plan itself: its sections, in their order, with what each is about.
+macro_rules! plan {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident {
+            $($section:ident: $type:ty = $about:literal;)*
+            ..
+            $(#[$note:meta])*
+            pub $rest:ident: $rest_type:ty,
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {
+            $(
+                #[doc = concat!("`[", stringify!($section), "]`: ", $about, ".")]
+                #[serde(skip_serializing_if = "is_default")]
+                pub $section: $type,
+            )*
+            $(#[$note])*
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            pub $rest: $rest_type,
+        }
+
+        /// The sections of a plan, in their order.
+        const SECTIONS: &[$crate::spec::key::KeySection] = &[$(
+            $crate::spec::key::KeySection {
+                name: stringify!($section),
+                about: $about,
+                keys: <$type as $crate::spec::declare::Section>::KEYS,
+            },
+        )*];
+
+        impl $name {
+            /// This plan with everything that `over` gives instead. A key hides those that it stands in the place of; phases are taken as
+            /// a whole.
+            #[must_use]
+            pub fn merge(&self, over: &Self) -> Self {
+                let mut base = self.clone();
+                for key in $crate::spec::keys::KEYS.iter().filter(|key| over.gives(key)) {
+                    key.instead_of.iter().for_each(|other| base.clear(other));
+                }
+                Self {
+                    $($section: base.$section.merge(&over.$section),)*
+                    $rest: if over.$rest.is_empty() { base.$rest } else { over.$rest.clone() },
+                }
+            }
+
+            /// Whether a key is given.
+            #[must_use]
+            pub fn gives(&self, key: &$crate::spec::key::Key) -> bool {
+                use $crate::spec::declare::Section;
+                match key.section() {
+                    $(stringify!($section) => self.$section.gives(key.name()),)*
+                    _ => false,
+                }
+            }
+
+            fn clear(&mut self, path: &str) {
+                use $crate::spec::declare::Section;
+                if let Some((section, name)) = path.split_once('.') {
+                    match section {
+                        $(stringify!($section) => self.$section.clear(name),)*
+                        _ => {}
+                    }
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {plan, section, words};

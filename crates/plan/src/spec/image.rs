@@ -1,0 +1,105 @@
+//! What is protected within an image, and the way of an image to the model.
+
+use super::declare::{section, words};
+use super::{Interval, Pixels};
+
+section! {
+    /// `[region]`
+    pub struct RegionSpec = "region" {
+        patch: Pixels =
+            ("the private rectangle in whole pixels, WIDTHxHEIGHT", "10x10")
+                .flag("patch", "WxH")
+                .instead_of(&["region.circle", "region.mask"]);
+        circle: f64 =
+            ("the radius of the private disc in pixels", "12")
+                .flag("circle", "RADIUS")
+                .instead_of(&["region.patch", "region.mask"]);
+        mask: String =
+            ("the name of a picture in which white is private", "mask.png")
+                .flag("region-mask", "FILE.png")
+                .file()
+                .instead_of(&["region.patch", "region.circle"]);
+        placement: PlacementSpec =
+            ("where the region may lie", "anywhere")
+                .flag("placement", "WHERE")
+                .or("anywhere");
+    }
+}
+
+words! {
+    /// Where the region may lie.
+    pub enum PlacementSpec {
+        /// The worst of all places.
+        Anywhere = "anywhere",
+        /// Where the mask says.
+        Annotated = "annotated",
+    }
+}
+
+section! {
+    /// `[pipeline]`
+    pub struct PipelineSpec = "pipeline" {
+        image: Pixels =
+            ("the size of an image in whole pixels, WIDTHxHEIGHT", "1000x1000")
+                .flag("image", "WxH");
+        operations: Vec<String> =
+            ("a list of operations before padding and crop", "[\"resize 512x256 bilinear\"]");
+        pad: Pixels =
+            ("the pixels added on each side, PX or PXxPY", "4")
+                .flag("pad", "PX[xPY]")
+                .or("0");
+        pad_mode: PadModeSpec =
+            ("what the padding shows", "zero")
+                .flag("pad-mode", "MODE")
+                .or("zero");
+        crop: Pixels =
+            ("the size of a crop in whole pixels, WIDTHxHEIGHT", "100x100")
+                .flag("crop", "WxH")
+                .or("no crop")
+                .instead_of(&["pipeline.crop_scale", "pipeline.crop_ratio"])
+                .in_phases();
+        crop_scale: Interval =
+            ("the share of the area a random resized crop takes", "0.08:1")
+                .flag("crop-scale", "A:B")
+                .or("0.08:1 if --crop-ratio is given")
+                .instead_of(&["pipeline.crop"]);
+        crop_ratio: Interval =
+            ("the width of a random resized crop over its height", "0.75:1.3333")
+                .flag("crop-ratio", "A:B")
+                .or("3/4 to 4/3 if --crop-scale is given")
+                .instead_of(&["pipeline.crop"]);
+        views: u32 =
+            ("the number of views of a record averaged before clipping", "1")
+                .flag("views", "K")
+                .or("1")
+                .in_phases();
+    }
+}
+
+words! {
+    /// What the padding shows.
+    pub enum PadModeSpec {
+        /// A constant.
+        Zero = "zero",
+        /// The image mirrored about its edge pixel.
+        Reflect = "reflect",
+        /// The edge pixel repeated.
+        Replicate = "replicate",
+        /// The opposite side.
+        Wrap = "wrap",
+    }
+}
+
+section! {
+    /// `[mix]`: `K_self` and `K_diff` of DP-Mix; `K_base` is `pipeline.views`.
+    pub struct MixSpec = "mix" {
+        self_mix: u32 =
+            ("the number of mixtures of two of a record's own views", "18")
+                .flag("self-mix", "K")
+                .or("0");
+        synthetic: u32 =
+            ("the number of synthetic images beside each record, from a model not trained on the data set", "2")
+                .flag("synthetic", "K")
+                .or("0");
+    }
+}

@@ -1,0 +1,205 @@
+//! A key of a plan: everything that is known about it.
+
+use super::{Delta, DeviceChoice, Interval, PartitionShare, Pixels};
+
+/// A key of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// Dotted path in the file.
+    pub path: &'static str,
+    /// Name of the flag, without dashes.
+    pub flag: Option<&'static str>,
+    /// What stands behind the flag.
+    pub value: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// The words it may be; none where it is not a word.
+    pub choices: &'static [&'static str],
+    /// What it is, to be read after "it is".
+    pub meaning: &'static str,
+    /// A value, as written behind the flag.
+    pub example: &'static str,
+    /// What holds where it is not given.
+    pub default: Option<&'static str>,
+    /// Keys of which a plan takes one or the other: a layer that gives this one hides those of the layers below.
+    pub instead_of: &'static [&'static str],
+    /// Whether a phase of a schedule may change it.
+    pub in_phases: bool,
+}
+
+/// The keys of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeySection {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// What it is about, as part of a sentence.
+    pub about: &'static str,
+    /// Its keys in their order.
+    pub keys: &'static [Key],
+}
+
+/// What a key takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// One of its words.
+    Word,
+    /// Any text.
+    Text,
+    /// The name of a file or folder.
+    File,
+    /// Yes or no.
+    Switch,
+    /// A whole number.
+    Whole,
+    /// A number.
+    Real,
+    /// A number, or `1/n`.
+    Delta,
+    /// Width and height in pixels.
+    Size,
+    /// Two numbers, the lower first.
+    Range,
+    /// The name of a device.
+    Device,
+    /// A list of texts.
+    Texts,
+    /// A list of whole numbers.
+    Wholes,
+    /// A list of numbers.
+    Reals,
+    /// A list of `[submodels, probability]`.
+    Shares,
+}
+
+impl Kind {
+    /// The kind in words, to be read after "it takes".
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Word => "a word",
+            Self::Text => "text",
+            Self::File => "a path",
+            Self::Switch => "true or false",
+            Self::Whole => "a whole number",
+            Self::Real => "a number",
+            Self::Delta => "a number or \"1/n\"",
+            Self::Size => "[width, height] or \"WIDTHxHEIGHT\"",
+            Self::Range => "[low, high] or \"LOW:HIGH\"",
+            Self::Device => "a device",
+            Self::Texts => "a list of texts",
+            Self::Wholes => "a list of whole numbers",
+            Self::Reals => "a list of numbers",
+            Self::Shares => "a list of [submodels, probability]",
+        }
+    }
+
+    /// Whether a value set from outside a file is taken as it is written, whatever it looks like.
+    pub(super) fn is_verbatim(self) -> bool {
+        matches!(self, Self::Text | Self::File | Self::Device)
+    }
+}
+
+impl Key {
+    /// A key that can be given in a file and by `--set`.
+    pub(super) const fn new<T: Typed>(
+        path: &'static str,
+        meaning: &'static str,
+        example: &'static str,
+    ) -> Self {
+        Self {
+            path,
+            flag: None,
+            value: "VALUE",
+            kind: T::KIND,
+            choices: T::WORDS,
+            meaning,
+            example,
+            default: None,
+            instead_of: &[],
+            in_phases: false,
+        }
+    }
+
+    /// A flag of its own.
+    pub(super) const fn flag(self, flag: &'static str, value: &'static str) -> Self {
+        Self { flag: Some(flag), value, ..self }
+    }
+
+    /// The only texts it may be.
+    pub(super) const fn words(self, choices: &'static [&'static str]) -> Self {
+        Self { choices, ..self }
+    }
+
+    /// What holds where it is not given.
+    pub(super) const fn or(self, default: &'static str) -> Self {
+        Self { default: Some(default), ..self }
+    }
+
+    /// A text that names a file or folder.
+    pub(super) const fn file(self) -> Self {
+        Self { kind: Kind::File, ..self }
+    }
+
+    /// Keys that it stands in the place of.
+    pub(super) const fn instead_of(self, instead_of: &'static [&'static str]) -> Self {
+        Self { instead_of, ..self }
+    }
+
+    /// A phase may change it.
+    pub(super) const fn in_phases(self) -> Self {
+        Self { in_phases: true, ..self }
+    }
+
+    /// The section it stands in.
+    #[must_use]
+    pub fn section(&self) -> &'static str {
+        self.path.split_once('.').map_or(self.path, |(section, _)| section)
+    }
+
+    /// Its name within the section.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.path.split_once('.').map_or(self.path, |(_, name)| name)
+    }
+
+    /// The key with a value, as a line of a plan.
+    #[must_use]
+    pub fn toml_example(&self) -> String {
+        let (name, value) = (self.name(), self.example);
+        let bare = value.parse::<f64>().is_ok() || value.parse::<bool>().is_ok() || value.starts_with('[');
+        if bare { format!("`{name} = {value}`") } else { format!("`{name} = \"{value}\"`") }
+    }
+}
+
+/// A Rust type that values of a plan are read into.
+pub(crate) trait Typed {
+    /// What it takes.
+    const KIND: Kind;
+    /// The words it takes.
+    const WORDS: &'static [&'static str] = &[];
+}
+
+macro_rules! typed {
+    ($($type:ty => $kind:ident),* $(,)?) => {
+        $(impl Typed for $type {
+            const KIND: Kind = Kind::$kind;
+        })*
+    };
+}
+
+typed! {
+    bool => Switch,
+    u32 => Whole,
+    u64 => Whole,
+    f64 => Real,
+    String => Text,
+    Delta => Delta,
+    Pixels => Size,
+    Interval => Range,
+    DeviceChoice => Device,
+    Vec<String> => Texts,
+    Vec<u32> => Wholes,
+    Vec<f64> => Reals,
+    [f64; 2] => Reals,
+    Vec<PartitionShare> => Shares,
+}

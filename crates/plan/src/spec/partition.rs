@@ -1,0 +1,60 @@
+//! Which parts of the model a record updates, and what its public tokens do.
+
+use serde::{Deserialize, Serialize};
+
+use super::declare::{section, words};
+
+section! {
+    /// `[partition]`
+    pub struct Partition = "partition" {
+        submodels: u32 =
+            ("the number of disjoint submodels, of which each record updates one a step", "2")
+                .flag("submodels", "D");
+        mixture: Vec<PartitionShare> =
+            ("a list of [submodels, probability], partitions of which each record draws one a step", "[[2, 0.5], [4, 0.5]]");
+        split_fraction: f64 =
+            ("the share of the trained parameters that is split; sets both clip norms", "0.5")
+                .flag("split-fraction", "F")
+                .or("1 for a split model");
+        dropout: f64 =
+            ("the dropout rate that splits the model, 0.5", "0.5")
+                .flag("dropout", "RATE");
+        split_norm: f64 =
+            ("the clip norm of the split part, in clip norms", "1.0")
+                .flag("split-norm", "C")
+                .or("1 for a split model");
+        nonsplit_norm: f64 =
+            ("the clip norm of the part that is not split, in clip norms", "0.5")
+                .flag("nonsplit-norm", "C")
+                .or("0 for a split model");
+    }
+}
+
+section! {
+    /// `[masked]`
+    pub struct Masked = "masked" {
+        public_gradient: PublicGradient =
+            ("where the gradient of public tokens comes from", "decoupled")
+                .flag("public-gradient", "MODE")
+                .or("decoupled for the masked relation");
+        public_clip: f64 =
+            ("the clip norm of public gradients in private clip norms, for coupled-clipped", "1.0")
+                .flag("public-clip", "CU");
+    }
+}
+
+words! {
+    /// Where the gradient of the public tokens comes from.
+    pub enum PublicGradient {
+        /// An independently drawn batch.
+        Decoupled = "decoupled",
+        /// The same records, clipped as well.
+        CoupledClipped = "coupled-clipped",
+        /// The same records, not clipped.
+        Coupled = "coupled",
+    }
+}
+
+/// A way to split the model: its number of submodels, and the probability with which a record draws it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PartitionShare(pub u32, pub f64);

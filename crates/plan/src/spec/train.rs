@@ -1,0 +1,65 @@
+//! `[train]`: how the run is carried out.
+
+use super::declare::{section, words};
+
+section! {
+    /// `[train]`: how the run is carried out.
+    pub struct TrainSpec = "train" {
+        clipping: ClippingKind =
+            ("how a record's gradient is bounded", "flat")
+                .or("flat");
+        seed: u64 =
+            ("the seed of all randomness, for tests only: whoever knows it is promised nothing", "1");
+        evaluate_every: u64 =
+            ("the number of steps between two evaluations", "100")
+                .or("only at the end");
+        evaluation_grid: u32 =
+            ("the number of crops along each side of an image whose answers are averaged in evaluation", "4")
+                .or("1");
+        evaluation: EvaluationKind =
+            ("how images with label maps are looked at in evaluation", "sliding")
+                .or("whole");
+        evaluation_stride: f64 =
+            ("the step from one window to the next, as a share of the window, for sliding evaluation", "0.5")
+                .or("2/3");
+        checkpoint_every: u64 =
+            ("the number of steps between two checkpoints", "100");
+        /// For at most the plan's steps where those are given.
+        until_budget: bool =
+            ("whether to train until privacy.epsilon is spent", "true")
+                .or("false");
+        label_smoothing: f64 =
+            ("the weight of the uniform distribution in the labels", "0.1")
+                .or("0");
+        /// `false` trains by the same steps without clipping and noise.
+        private: bool =
+            ("whether gradients are clipped and noised", "true")
+                .or("true");
+    }
+}
+
+words! {
+    /// How images with label maps are looked at in evaluation.
+    #[derive(Default)]
+    pub enum EvaluationKind {
+        /// Each image at once.
+        #[default]
+        Whole = "whole",
+        /// Window by window, each of the size of a crop.
+        Sliding = "sliding",
+    }
+}
+
+words! {
+    /// How a record's gradient is bounded.
+    #[derive(Default)]
+    pub enum ClippingKind {
+        /// The whole gradient at once.
+        #[default]
+        Flat = "flat",
+        /// Every gradient to nearly the bound.
+        Automatic = "automatic",
+        /// Layer by layer, together within the bound.
+        PerLayer = "per-layer",
+    }
+}
