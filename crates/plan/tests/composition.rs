@@ -143,7 +143,7 @@ fn runs_that_are_only_bounded_are_added() {
 #[test]
 fn the_first_steps_are_priced_as_a_shorter_run() {
     let long = sampled(1.0, 300, "");
-    let first = |spec: &PlanSpec, steps| Plan::of_first_steps(spec, &[], steps).unwrap();
+    let first = |spec: &PlanSpec, steps| Plan::check(spec).unwrap().first(steps);
     assert_eq!(first(&long, 0), None);
     assert_eq!(first(&long, 120).unwrap().hash(), Plan::check(&sampled(1.0, 120, "")).unwrap().hash());
     assert_eq!(first(&long, 1000).unwrap().steps(), 300);
@@ -158,6 +158,10 @@ fn the_first_steps_are_priced_as_a_shorter_run() {
     assert_eq!(parts(20), [(20, 2.0)]);
     assert_eq!(parts(90), [(50, 2.0), (40, 1.0)]);
     assert_eq!(parts(149), [(50, 2.0), (70, 1.0), (29, 3.0)]);
+    // The same as a schedule that was written so.
+    let shorter = phases.replace("steps = 70", "steps = 40");
+    let shorter = &shorter[..shorter.rfind("[[phases]]").unwrap()];
+    assert_eq!(first(&spec(&phases), 90).unwrap(), Plan::check(&spec(shorter)).unwrap());
 }
 
 /// Theorem 2 of Papernot and Steinke for a Gaussian at distance `mu`, whose divergence is `a mu^2 / 2`, over a fine grid of both orders,

@@ -140,7 +140,7 @@ impl Prepared {
 
     /// What epsilon follows from.
     pub(crate) fn terms(&self) -> Terms<'_> {
-        Terms { spec: &self.spec, masks: &self.masks, plan: &self.plan, planned: self.planned.as_ref() }
+        Terms { spec: &self.spec, plan: &self.plan, planned: self.planned.as_ref() }
     }
 
     /// Reads every record once, unless the plan says not to or there is nothing to be wrong: what is wrong with one costs no step.

@@ -55,7 +55,7 @@ impl Recovered {
     }
 
     pub(crate) fn terms(&self) -> Terms<'_> {
-        Terms { spec: &self.spec, masks: &self.masks, plan: &self.plan, planned: self.planned.as_ref() }
+        Terms { spec: &self.spec, plan: &self.plan, planned: self.planned.as_ref() }
     }
 
     /// What the run has promised and spent, by its ledger.

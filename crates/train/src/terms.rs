@@ -1,6 +1,5 @@
 //! What a plan costs, and what the steps taken so far do.
 
-use dapple_geometry::Mask;
 use dapple_plan::spec::{DataFormat, DataSpec};
 use dapple_plan::{Certificate, EpsilonBracket, Plan, PlanSpec, Precision, Relation};
 
@@ -30,7 +29,6 @@ fn public_facts(data: &DataSpec) -> Option<&'static str> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms<'a> {
     pub(crate) spec: &'a PlanSpec,
-    pub(crate) masks: &'a [Mask],
     pub(crate) plan: &'a Plan,
     /// The price of the whole plan; none without privacy.
     pub(crate) planned: Option<&'a Certificate>,
@@ -58,9 +56,9 @@ impl Terms<'_> {
     /// joins, so there the first step costs as much as all.
     pub(crate) fn price(&self, steps: u64) -> Result<Option<Certificate>, TrainError> {
         let Some(planned) = self.planned.filter(|_| steps > 0) else { return Ok(None) };
-        match self.first_steps(steps)? {
+        match self.plan.first(steps).filter(|first| first.steps() < self.plan.steps()) {
             None => Ok(Some(planned.clone())),
-            Some(plan) => Ok(Some(price(&plan, self.spec)?)),
+            Some(first) => Ok(Some(price(&first, self.spec)?)),
         }
     }
 
@@ -69,9 +67,8 @@ impl Terms<'_> {
         let price = self.price(steps)?;
         let whole_record = match (&price, self.protects_less_than_records()) {
             (Some(_), true) => {
-                let plan = self.first_steps(steps)?;
-                let plan = plan.as_ref().unwrap_or(self.plan).at_relation(Relation::Replace);
-                plan.price(Precision::default()).ok().map(|price| price.epsilon)
+                let first = self.plan.first(steps).map(|plan| plan.at_relation(Relation::Replace));
+                first.and_then(|plan| plan.price(Precision::default()).ok()).map(|price| price.epsilon)
             }
             _ => None,
         };
@@ -80,13 +77,5 @@ impl Terms<'_> {
 
     pub(crate) fn protects_less_than_records(&self) -> bool {
         matches!(self.plan.relation(), Relation::Patch | Relation::Masked)
-    }
-
-    /// The plan cut off after so many steps; none where all of it counts.
-    fn first_steps(&self, steps: u64) -> Result<Option<Plan>, TrainError> {
-        if steps >= self.plan.steps() || self.plan.draws_ahead() {
-            return Ok(None);
-        }
-        Ok(Plan::of_first_steps(self.spec, self.masks, steps)?)
     }
 }

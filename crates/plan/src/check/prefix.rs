@@ -1,42 +1,33 @@
 //! The first steps of a plan.
 
-use dapple_geometry::Mask;
-
-use crate::Plan;
-use crate::Scheme;
-use crate::error::PlanError;
-use crate::spec::PlanSpec;
+use super::schedule;
+use crate::{Plan, Scheme};
 
 impl Plan {
-    /// The plan of the first `steps` steps of a run; none where it has taken none.
+    /// The plan of the first `steps` steps of the run; none where it has taken none.
     ///
     /// # Guarantee
     /// Its price covers everything that these steps release. Balanced sampling decides at the start which steps a record joins, so there
     /// the first step costs as much as all.
-    ///
-    /// # Errors
-    /// As [`Plan::check_with_masks`].
-    pub fn of_first_steps(spec: &PlanSpec, masks: &[Mask], steps: u64) -> Result<Option<Self>, PlanError> {
-        let whole = Self::check_with_masks(spec, masks)?;
-        match steps {
-            0 => return Ok(None),
-            steps if steps >= whole.steps || whole.draws_ahead() => return Ok(Some(whole)),
-            _ => {}
+    #[must_use]
+    pub fn first(&self, steps: u64) -> Option<Self> {
+        if steps == 0 {
+            return None;
         }
-        let mut spec = spec.clone();
-        if spec.phases.is_empty() {
-            (spec.sampling.epochs, spec.sampling.steps) = (None, Some(steps));
-        } else {
-            let mut left = steps;
-            let base = spec.clone();
-            for phase in &mut spec.phases {
-                let own = Self::check_with_masks(&base.in_phase(phase), masks)?.steps.min(left);
-                (phase.epochs, phase.steps) = (None, Some(own));
-                left -= own;
-            }
-            spec.phases.retain(|phase| phase.steps != Some(0));
+        if steps >= self.steps || self.draws_ahead() {
+            return Some(self.clone());
         }
-        Self::check_with_masks(&spec, masks).map(Some)
+        if self.phases.is_empty() {
+            return Some(self.changed(|plan| plan.steps = steps));
+        }
+        let mut left = steps;
+        let mut phases = Vec::new();
+        for phase in &self.phases {
+            let own = phase.steps.min(left);
+            left -= own;
+            phases.extend((own > 0).then(|| phase.changed(|phase| phase.steps = own)));
+        }
+        schedule::joined(phases).map(|plan| plan.changed(|_| {}))
     }
 
     /// Whether which steps a record joins was drawn once for the whole run.

@@ -32,17 +32,22 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
             _ => phases.push(plan),
         }
     }
-    let steps = phases.iter().map(|phase| phase.steps).sum();
+    let steps: u64 = phases.iter().map(|phase| phase.steps).sum();
     if limits::steps(steps).is_err() {
         return too_many(format!("{steps} steps are outside [1, 10000000]"), "shorten the phases");
     }
+    joined(phases).ok_or(PlanError::Missing { key: "phases", why: "a schedule has at least one phase" })
+}
+
+/// Phases as one run; none where there are none. The hash of the whole is left as it is.
+pub(super) fn joined(mut phases: Vec<Plan>) -> Option<Plan> {
+    let steps = phases.iter().map(|phase| phase.steps).sum();
     let most_seen = phases
         .iter()
         .max_by(|a, b| a.inclusion_probability().total_cmp(&b.inclusion_probability()))
-        .cloned()
-        .ok_or(PlanError::Missing { key: "phases", why: "a schedule has at least one phase" })?;
+        .cloned()?;
     if phases.len() == 1 {
-        return Ok(Plan { steps, ..most_seen });
+        return Some(Plan { steps, ..most_seen });
     }
     let batch = phases.iter().map(|phase| phase.batch).max().unwrap_or(most_seen.batch);
     let noise_multiplier = phases.iter().map(|phase| phase.noise_multiplier).fold(f64::INFINITY, f64::min);
@@ -54,5 +59,5 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     for phase in &mut phases {
         phase.hash = hash::of(phase);
     }
-    Ok(Plan { steps, batch, sampling, noise_multiplier, phases, ..most_seen })
+    Some(Plan { steps, batch, sampling, noise_multiplier, phases, ..most_seen })
 }

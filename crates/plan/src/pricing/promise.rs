@@ -63,7 +63,7 @@ impl Promise {
         let mut spec = spec.clone();
         spec.privacy.relation = Some(self.relation);
         spec.region = self.region.clone();
-        Plan::of_first_steps(&spec, masks, steps.unwrap_or(u64::MAX))
+        Ok(Plan::check_with_masks(&spec, masks)?.first(steps.unwrap_or(u64::MAX)))
     }
 
     /// What is protected, as a sentence; `plan` is any of the runs under this promise.
