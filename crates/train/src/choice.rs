@@ -105,7 +105,7 @@ pub fn draw(law: Repetitions, candidates: usize) -> Result<Vec<usize>, TrainErro
     let mut one = || loop {
         let drawn = random.next_u64();
         if drawn < limit {
-            return usize::try_from(drawn % many).unwrap_or(0);
+            return usize::try_from(drawn % many).expect("a remainder by the length of a list");
         }
     };
     Ok((0..law.quantile(uniform)).map(|_| one()).collect())

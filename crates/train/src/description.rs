@@ -78,7 +78,7 @@ impl ModelDescription {
 
     pub(crate) fn write(&self, folder: &Folder) -> Result<(), TrainError> {
         // Numbers and strings always have a JSON form.
-        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        let mut text = serde_json::to_string_pretty(self).expect("numbers, words and lists of them");
         text.push('\n');
         files::write_atomic(&folder.description(), text.as_bytes())
     }

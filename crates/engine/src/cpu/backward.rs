@@ -95,7 +95,7 @@ impl Backward<'_> {
         norms: Norms<'_>,
     ) {
         let step = &self.shared.steps.steps[self.action.step];
-        let Kernel::Gemm(gemm) = &step.kernel else { return };
+        let Kernel::Gemm(gemm) = &step.kernel else { unreachable!("asked for of products alone") };
         let len = step.form.len();
         let views = self.work.views;
         let entry = self.shared.layout.position(gemm.weight).filter(|_| self.work.norms);

@@ -242,7 +242,7 @@ impl Loaded<'_, '_> {
             carried,
             ..
         } = executor;
-        let Some((_, program)) = training else { return Ok(StepStats::default()) };
+        let (_, program) = training.as_mut().expect("the step was planned above");
         let sharing = program.sharing(options);
         pool.install(|| sum.reserve(rule, samples))?;
         pending.clear();

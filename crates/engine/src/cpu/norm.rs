@@ -285,7 +285,7 @@ impl Norm {
         let channels = self.channels;
         let (vectors, _) = scratch.split_at_mut(8 * channels);
         let mut parts = vectors.chunks_exact_mut(channels);
-        let mut next = || parts.next().unwrap_or_default();
+        let mut next = || parts.next().expect("scratch for eight vectors");
         let [scale, shift, sums, products] = [next(), next(), next(), next()];
         let [gain, slope, offset] = [next(), next(), next()];
         self.coefficients(parameters, saved, scale, shift);

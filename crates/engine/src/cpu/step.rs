@@ -133,8 +133,7 @@ struct Lowering {
 
 impl Lowering {
     fn value(&self, id: NodeId) -> usize {
-        // Inputs come before their readers in a checked graph.
-        self.values[id.index()].unwrap_or(0)
+        self.values[id.index()].expect("inputs come before their readers in a checked graph")
     }
 
     fn push(

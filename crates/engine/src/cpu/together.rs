@@ -20,7 +20,9 @@ pub(crate) struct Together {
 impl Together {
     /// Runs the forward pass of a vast layer, or makes its data gradient.
     pub(crate) fn run(&mut self, shared: &Shared<'_>, action: &Action, workers: &mut [Worker]) {
-        let Kernel::Gemm(gemm) = &shared.steps.steps[action.step].kernel else { return };
+        let Kernel::Gemm(gemm) = &shared.steps.steps[action.step].kernel else {
+            unreachable!("only products are vast");
+        };
         let weight = shared.parameters.get(gemm.weight);
         if action.kind == ActionKind::Forward {
             let bias = &shared.prepared[action.step].bias;

@@ -158,7 +158,8 @@ impl Worker {
     }
 
     fn loss(&mut self, shared: &Shared<'_>, work: &Work<'_>, action: &Action, items: Range<usize>) {
-        let (Some(batch), Some(slot)) = (work.batch, action.gradient) else { return };
+        let batch = work.batch.expect("a loss is taken of a batch");
+        let slot = action.gradient.expect("a loss has a gradient");
         let form = &shared.steps.steps[action.step].form;
         let classes = form.shape[0];
         let positions = form.len() / classes;
@@ -260,7 +261,7 @@ impl Worker {
     fn backward(&mut self, shared: &Shared<'_>, work: &Work<'_>, action: &Action, items: Range<usize>) {
         let step = &shared.steps.steps[action.step];
         let stride = |slot: usize| shared.schedule.stride(slot);
-        let Some(slot) = action.gradient else { return };
+        let slot = action.gradient.expect("a backward pass begins with a gradient");
         let mut gradient = std::mem::take(&mut self.buffers[slot]);
         let mut taken = std::mem::take(&mut self.taken);
         for wanted in &action.input_gradients {

@@ -44,7 +44,7 @@ impl Target {
             (blocks * shares).div_ceil(MULTIPROCESSORS) * (self.samples.div_ceil(shares) * steps + START)
         };
         let most = if self.whole { self.samples.clamp(1, MOST_SHARES) } else { 1 };
-        (1..=most).min_by_key(|&shares| time(shares)).unwrap_or(1) as u32
+        (1..=most).min_by_key(|&shares| time(shares)).expect("one share at the least") as u32
     }
 }
 
@@ -107,7 +107,7 @@ impl Run<'_> {
             let (g, x) = (self.gradient(node), self.value(self.input(node, 0)));
             match &program.steps.kinds[node] {
                 Some(Kind::Linear { weight, rows, features, out, .. }) => {
-                    let Some(position) = layout.position(*weight) else { continue };
+                    let position = layout.position(*weight).expect("a deferred weight trains");
                     let start = layout.entries()[position].range.start;
                     let target = Target { sum: sum.at(start), ..target };
                     let sizes = (*out, *features, rows * program.views);
@@ -115,7 +115,7 @@ impl Run<'_> {
                     self.mark("linear sum")?;
                 }
                 Some(Kind::Conv(conv)) => {
-                    let Some(position) = layout.position(conv.weight) else { continue };
+                    let position = layout.position(conv.weight).expect("a deferred weight trains");
                     let start = layout.entries()[position].range.start;
                     let target = Target { sum: sum.at(start), ..target };
                     self.convolution_sum(conv, (g, x), layout, position, target)?;
@@ -151,8 +151,8 @@ impl Run<'_> {
         position: usize,
         target: Target,
     ) -> Result<(), CudaError> {
-        // A deferred convolution has one.
-        let (geometry, Some(tiled)) = conv.deferred() else { return Ok(()) };
+        let (geometry, tiled) = conv.deferred();
+        let tiled = tiled.expect("a deferred convolution has a tiling");
         let (x, _) = self.read_positions(conv, x)?;
         let (columns, lines) = (tiled.tile.blocks, geometry.out.div_ceil(FILTERS));
         let shares = target.even_shares(columns * lines, geometry.positions().div_ceil(STEP));

@@ -34,7 +34,7 @@ impl CudaLoaded<'_> {
             executor.count(0);
         }
         let CudaExecutor { graph, device, model, inference: program, inference_work, choices, .. } = executor;
-        let Some(work) = inference_work else { return Ok(Vec::new()) };
+        let work = inference_work.as_mut().expect("made above");
         let (size, len) = (program.steps.lens[0], program.steps.lens[program.steps.output]);
         let mut outputs = vec![0.0; samples * len];
         let parts = inputs.chunks(group * size).zip(outputs.chunks_mut((group * len).max(1)));
@@ -106,7 +106,8 @@ impl CudaLoaded<'_> {
             targets,
             ..
         } = executor;
-        let (Some(program), Some(work)) = (training, work) else { return Ok(stats) };
+        let program = training.as_ref().expect("the step was planned above");
+        let work = work.as_mut().expect("a planned step has its memory");
         let mut step = Step {
             graph,
             layout,

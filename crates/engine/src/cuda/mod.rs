@@ -295,7 +295,7 @@ impl CudaExecutor {
             self.training = Some(Program::training(&self.graph, &self.layout, views));
             self.work = None;
         }
-        let Some(program) = &self.training else { return Ok(()) };
+        let program = self.training.as_ref().expect("planned above");
         if self.work.is_none() {
             let samples = if self.options.batch == 0 { MOST_SAMPLES } else { self.options.batch };
             let work = Work::new(&self.device, program, self.group(program, samples, HELD), WORKSPACE)?;

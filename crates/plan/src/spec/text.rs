@@ -28,7 +28,7 @@ impl PlanSpec {
     #[must_use]
     pub fn to_toml(&self) -> String {
         // Every value of a plan has a TOML form.
-        toml::to_string(self).unwrap_or_default()
+        toml::to_string(self).expect("a plan came from such a text, or holds what one may hold")
     }
 }
 

@@ -110,6 +110,6 @@ impl Entry {
     /// The line after one with the hash `previous`, with its own hash.
     pub(crate) fn to_line(&self, previous: &str) -> (String, String) {
         // Every entry has a JSON form.
-        chain::line(&serde_json::to_string(self).unwrap_or_default(), previous)
+        chain::line(&serde_json::to_string(self).expect("numbers, words and lists of them"), previous)
     }
 }

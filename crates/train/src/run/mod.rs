@@ -436,7 +436,7 @@ fn loader_options(prepared: &Prepared, cards: usize) -> LoaderOptions {
 
 fn json_line(line: &impl Serialize) -> String {
     // Numbers and strings always have a JSON form.
-    let mut text = serde_json::to_string(line).unwrap_or_default();
+    let mut text = serde_json::to_string(line).expect("numbers, words and lists of them");
     text.push('\n');
     text
 }

@@ -10,7 +10,7 @@ use super::{POINTS, Start, Tiles};
 /// The four lines of vectors that a transform passes through.
 fn lines<S: Simd>(buffer: &mut [f32], len: usize) -> [&mut [S::f32s]; 4] {
     let mut parts = buffer.chunks_exact_mut(len);
-    std::array::from_fn(|_| S::as_mut_simd_f32s(parts.next().unwrap_or_default()).0)
+    std::array::from_fn(|_| S::as_mut_simd_f32s(parts.next().expect("four parts")).0)
 }
 
 /// Four neighbouring planes, from a tile on.
@@ -22,7 +22,7 @@ fn planes_of<S: Simd>(
     len: usize,
 ) -> [&mut [S::f32s]; 4] {
     let mut parts = planes[row * 4 * plane..].chunks_exact_mut(plane);
-    std::array::from_fn(|_| S::as_mut_simd_f32s(&mut parts.next().unwrap_or_default()[start..][..len]).0)
+    std::array::from_fn(|_| S::as_mut_simd_f32s(&mut parts.next().expect("four parts")[start..][..len]).0)
 }
 
 /// `B^T d B` for every tile of some rows of tiles.
@@ -86,7 +86,7 @@ impl WithSimd for Spread<'_> {
                 let [v0, v1, v2, v3] = planes_of::<S>(planes, plane, row, start, columns * channels);
                 for column in 0..columns {
                     let mut parts = line[2 * column * vectors..][..4 * vectors].chunks_exact(vectors);
-                    let [a, b, c, d] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+                    let [a, b, c, d] = std::array::from_fn(|_| parts.next().expect("four parts"));
                     let (a, b, c, d) = (&a[..vectors], &b[..vectors], &c[..vectors], &d[..vectors]);
                     let range = column * vectors..(column + 1) * vectors;
                     let (v0, v1) = (&mut v0[range.clone()], &mut v1[range.clone()]);
@@ -212,7 +212,7 @@ impl WithSimd for Collect<'_> {
             for (row, line) in along.iter_mut().enumerate() {
                 let mut parts = planes[row * 4 * plane..].chunks_exact(plane);
                 let [m0, m1, m2, m3] = std::array::from_fn(|_| {
-                    let part = parts.next().unwrap_or_default();
+                    let part = parts.next().expect("four parts");
                     S::as_simd_f32s(&part[index * columns * out..][..columns * out]).0
                 });
                 for column in 0..columns {
@@ -285,10 +285,11 @@ impl WithSimd for AddFilters<'_> {
         let half = simd.splat_f32s(0.5);
         let mut points = self.points.chunks_exact(size);
         let points: [&[S::f32s]; POINTS] =
-            std::array::from_fn(|_| &S::as_simd_f32s(points.next().unwrap_or_default()).0[..n]);
+            std::array::from_fn(|_| &S::as_simd_f32s(points.next().expect("a part for each point")).0[..n]);
         let mut taps = self.sum.chunks_exact_mut(size);
-        let taps: [&mut [S::f32s]; 9] =
-            std::array::from_fn(|_| &mut S::as_mut_simd_f32s(taps.next().unwrap_or_default()).0[..n]);
+        let taps: [&mut [S::f32s]; 9] = std::array::from_fn(|_| {
+            &mut S::as_mut_simd_f32s(taps.next().expect("a part for each tap")).0[..n]
+        });
         for k in 0..n {
             let mut rows = [[half; 3]; 4];
             for (row, folded) in rows.iter_mut().enumerate() {
