@@ -164,7 +164,7 @@ fn coins(seed: Option<u64>, count: usize) -> Result<Vec<bool>, AuditError> {
 
 /// The length to which a record's gradient is clipped.
 fn clip_norm(plan: &Plan) -> f64 {
-    plan.max_grad_norm().unwrap_or(1.0)
+    plan.clip_norm()
 }
 
 fn learning_rate(plan: &Plan) -> f64 {

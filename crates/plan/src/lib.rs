@@ -46,6 +46,7 @@ pub mod number;
 mod pricing;
 pub mod ranges;
 pub mod spec;
+mod training;
 
 pub use certificate::{Certificate, EpsilonBracket, Phase};
 pub use check::{
@@ -60,3 +61,4 @@ pub use pricing::{
     Unknown, Value, baseline, calibrate, calibrate_watched, compose, sweep,
 };
 pub use spec::PlanSpec;
+pub use training::{Conduct, GradientBound, LearningRate, OptimiserPlan, OptimiserRule, TrainingPlan};

@@ -12,7 +12,7 @@ use std::time::Instant;
 use dapple_data::{Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views};
 use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
-use dapple_plan::{Plan, PlanSpec};
+use dapple_plan::{OptimiserPlan, Plan, PlanSpec};
 use dapple_private::{Noise, Optimiser};
 use dapple_train::{Event, Observer, Request, optimiser_settings, start};
 
@@ -177,8 +177,11 @@ fn main() {
     let noise_seconds =
         best(&mut |step| noise.add(&mut gradient, &[], 1.0, &key.step(step)).expect("a unit"));
     let spec = PlanSpec::from_toml("[optimiser]\nlearning_rate = 0.01\nmomentum = 0.9").expect("a plan");
-    let mut optimiser =
-        Optimiser::new(&optimiser_settings(&spec.optimiser).expect("settings"), &layout, &parameters);
+    let mut optimiser = Optimiser::new(
+        &optimiser_settings(&OptimiserPlan::check(&spec.optimiser).expect("settings")),
+        &layout,
+        &parameters,
+    );
     let optimiser_seconds = best(&mut |_| optimiser.update(&mut parameters, &gradient, 0.01));
     let step_seconds = seconds / (steps - 1) as f64;
     println!(

@@ -63,7 +63,6 @@ pub mod readers;
 mod recover;
 mod results;
 mod run;
-mod schedule;
 mod step;
 mod terms;
 mod verify;
@@ -97,5 +96,4 @@ pub use run::{
     Completed, Outcome, Rehearsal, certify, complete, evaluate, evaluate_with, resume, resume_with,
     resume_within, start, start_within,
 };
-pub use schedule::Schedule;
 pub use verify::{Verdict, verify};

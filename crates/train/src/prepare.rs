@@ -6,16 +6,16 @@ use dapple_data::{Dataset, Opened, Views, open};
 use dapple_engine::Clipping;
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, Parameters};
-use dapple_plan::spec::{ClippingKind, DataSpec, Delta, Performance, Pixels, PlanSpec};
-use dapple_plan::{Certificate, Plan, PlanError, Precision, Relation, Unknown, Value, calibrate};
+use dapple_plan::spec::{DataSpec, Delta, Performance, Pixels, PlanSpec};
+use dapple_plan::{
+    Certificate, Conduct, GradientBound, Plan, PlanError, Precision, Relation, TrainingPlan, Unknown, Value,
+    calibrate,
+};
 
 use crate::error::TrainError;
 use crate::evaluation::Look;
 use crate::model;
 use crate::terms::{Terms, price};
-
-/// Keeps short gradients short under automatic clipping (Bu et al. 2022).
-const STABILITY: f64 = 0.01;
 
 /// A plan to train, where its relative paths begin, and the pictures that it names.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ impl Request {
 pub(crate) struct Prepared {
     pub(crate) spec: PlanSpec,
     pub(crate) masks: Vec<Mask>,
-    pub(crate) plan: Plan,
+    pub(crate) training: TrainingPlan,
     /// The price of the whole plan; none without privacy.
     pub(crate) planned: Option<Certificate>,
     pub(crate) data: Opened,
@@ -94,9 +94,9 @@ impl Prepared {
         if plan.records() != records {
             return Err(dapple_data::DataError::Records { plan: plan.records(), data: records }.into());
         }
-        let parts = plan.parts();
-        let views = views(parts, &spec.data, &*data.train)?;
-        let smoothing = spec.train.label_smoothing.unwrap_or(0.0);
+        let views = views(plan.parts(), &spec.data, &*data.train)?;
+        let training = TrainingPlan::new(plan, &spec)?;
+        let smoothing = training.conduct.label_smoothing;
         let graphs = views
             .iter()
             .map(|views| model::build(&spec.model, &views.shape(), data.train.classes() as usize, smoothing))
@@ -111,36 +111,36 @@ impl Prepared {
                 "choose a model that ends in a global pooling (wrn, resnet), or set data.size",
             ));
         }
-        Ok(Self { spec, masks, plan, planned, data, views, graphs, parameters })
+        Ok(Self { spec, masks, training, planned, data, views, graphs, parameters })
     }
 
     /// The parts of the plan, in order.
     pub(crate) fn parts(&self) -> &[Plan] {
-        self.plan.parts()
+        self.plan().parts()
     }
 
-    pub(crate) fn private(&self) -> bool {
-        is_private(&self.spec)
+    /// What is priced of the plan.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.training.privacy
     }
 
     /// Whether every random number follows from a seed.
     pub(crate) fn deterministic(&self) -> bool {
-        self.spec.train.seed.is_some()
+        self.training.conduct.seed.is_some()
     }
 
     pub(crate) fn clipping(&self) -> Clipping {
-        let max_norm = self.plan.max_grad_norm().unwrap_or(1.0);
-        match (self.private(), self.spec.train.clipping.unwrap_or_default()) {
-            (false, _) => Clipping::Off,
-            (true, ClippingKind::Flat) => Clipping::Flat { max_norm },
-            (true, ClippingKind::Automatic) => Clipping::Automatic { max_norm, stability: STABILITY },
-            (true, ClippingKind::PerLayer) => Clipping::PerLayer { max_norm },
+        match self.training.bound {
+            GradientBound::Off => Clipping::Off,
+            GradientBound::Flat { max_norm } => Clipping::Flat { max_norm },
+            GradientBound::Automatic { max_norm, stability } => Clipping::Automatic { max_norm, stability },
+            GradientBound::PerLayer { max_norm } => Clipping::PerLayer { max_norm },
         }
     }
 
     /// What epsilon follows from.
     pub(crate) fn terms(&self) -> Terms<'_> {
-        Terms { spec: &self.spec, plan: &self.plan, planned: self.planned.as_ref() }
+        Terms { spec: &self.spec, plan: self.plan(), planned: self.planned.as_ref() }
     }
 
     /// Reads every record once, unless the plan says not to or there is nothing to be wrong: what is wrong with one costs no step.
@@ -182,10 +182,11 @@ pub(crate) fn views(
 
 /// The plan of a request in which nothing is open, and its price; none without privacy.
 pub(crate) fn checked(spec: &PlanSpec, masks: &[Mask]) -> Result<(Plan, Option<Certificate>), TrainError> {
-    refuse(spec)?;
+    refuse_performance(&spec.performance)?;
+    let conduct = Conduct::check(&spec.train)?;
     let plan = Plan::check_with_masks(spec, masks)?;
     refuse_plan(&plan)?;
-    let planned = match is_private(spec) {
+    let planned = match conduct.private {
         true => Some(price(&plan, spec)?),
         false => None,
     };
@@ -257,28 +258,6 @@ pub(crate) fn refuse_performance(performance: &Performance) -> Result<(), TrainE
         )),
         _ => Ok(()),
     }
-}
-
-/// Settings that are priced or read but not carried out here.
-fn refuse(spec: &PlanSpec) -> Result<(), TrainError> {
-    refuse_performance(&spec.performance)?;
-    let smoothing = spec.train.label_smoothing.unwrap_or(0.0);
-    if !(0.0..1.0).contains(&smoothing) {
-        return Err(TrainError::setting(
-            "train.label_smoothing",
-            format!("{smoothing} is not in [0, 1)"),
-            "give a small share such as 0.1",
-        ));
-    }
-    for (key, every) in [
-        ("train.evaluate_every", spec.train.evaluate_every),
-        ("train.checkpoint_every", spec.train.checkpoint_every),
-    ] {
-        if every == Some(0) {
-            return Err(TrainError::setting(key, "0 steps", "give at least 1, or leave it out"));
-        }
-    }
-    Ok(())
 }
 
 /// Plans that can be priced and not yet be trained.

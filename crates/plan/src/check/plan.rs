@@ -116,6 +116,12 @@ impl Plan {
         self.max_grad_norm
     }
 
+    /// The clip norm: the one given, or 1.
+    #[must_use]
+    pub fn clip_norm(&self) -> f64 {
+        self.max_grad_norm.unwrap_or(1.0)
+    }
+
     /// The failure probability.
     #[must_use]
     pub fn delta(&self) -> f64 {

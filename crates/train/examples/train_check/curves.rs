@@ -5,7 +5,7 @@ use std::path::Path;
 use dapple_graph::{Parameters, weights};
 use dapple_plan::spec::{FactorPrecision, Performance};
 
-use crate::{CPU, Fault, GPU, expect, graph, losses, plan};
+use crate::{Fault, cpu, expect, gpu, graph, losses, plan};
 
 /// The share by which first weights are moved to see how much a curve makes of a small difference.
 const MOVED: f32 = 1e-5;
@@ -41,14 +41,14 @@ fn compare(folder: &Path, model: &str, optimiser: &str) -> Result<(), Fault> {
         request.spec.model.weights = Some(first.to_owned());
         losses(folder, &format!("{model}-{name}"), &request)
     };
-    let processor = run("cpu", "first", CPU)?;
-    let moved = difference(&run("moved", "moved", CPU)?, &processor);
+    let processor = run("cpu", "first", cpu())?;
+    let moved = difference(&run("moved", "moved", cpu())?, &processor);
     let mut words = format!(
         "{model}: from first weights moved by {MOVED:.0e}, losses of 20 steps differ by {moved:.1e}; on the card"
     );
     let mut single = f64::NAN;
     for precision in [FactorPrecision::F32, FactorPrecision::Tf32, FactorPrecision::Bf16] {
-        let card = run(precision.name(), "first", Performance { precision: Some(precision), ..GPU })?;
+        let card = run(precision.name(), "first", Performance { precision: Some(precision), ..gpu() })?;
         let share = difference(&card, &processor);
         words += &format!(" by {share:.1e} in {}", precision.name());
         if precision == FactorPrecision::F32 {

@@ -8,7 +8,7 @@ use dapple_plan::spec::EvaluationKind;
 use dapple_train::{Evaluation, Look, Prediction, Predictor, Request, Silent, evaluate_with, start};
 
 use crate::common::write_data;
-use crate::{CPU, Fault, GPU, expect, plan};
+use crate::{Fault, cpu, expect, gpu, plan};
 
 /// Scores of the two agree to a ten-thousandth of the largest, as `cuda_check` holds them to, so a pixel is called otherwise only where
 /// its two likeliest classes are that near: fewer than one in a thousand, unless scores crowd there.
@@ -28,7 +28,7 @@ pub(crate) fn check(folder: &Path) -> Result<(), Fault> {
 
 /// A class an image.
 fn classes(folder: &Path) -> Result<(), Fault> {
-    let mut request = plan(folder, "small-cnn", "learning_rate = 0.05\nmomentum = 0.9", &CPU);
+    let mut request = plan(folder, "small-cnn", "learning_rate = 0.05\nmomentum = 0.9", &cpu());
     write_data(folder, "test", 200, 28);
     request.spec.data.test = Some("test.npy".to_owned());
     request.spec.data.test_labels = Some("test-labels.npy".to_owned());
@@ -51,7 +51,7 @@ fn maps(folder: &Path, model: &str, steps: u32) -> Result<(), Fault> {
     for kind in [EvaluationKind::Whole, EvaluationKind::Sliding] {
         let look = Look { kind: Some(kind), ..Look::default() };
         agree(&format!("{model}, {kind:?}"), &out, look)?;
-        let mut predictors = [Predictor::open(&out, look, &CPU)?, Predictor::open(&out, look, &GPU)?];
+        let mut predictors = [Predictor::open(&out, look, &cpu())?, Predictor::open(&out, look, &gpu())?];
         let test = open(predictors[0].spec(), Path::new(""))?.test.ok_or("streets to test on")?;
         let (mut pixels, mut otherwise) = (0, 0);
         for record in (0..test.len()).step_by(10) {
@@ -77,7 +77,7 @@ fn maps(folder: &Path, model: &str, steps: u32) -> Result<(), Fault> {
 
 /// Whether processor and card score a model alike.
 fn agree(name: &str, out: &Path, look: Look) -> Result<(), Fault> {
-    let (cpu, card) = (evaluate_with(out, look, &CPU)?, evaluate_with(out, look, &GPU)?);
+    let (cpu, card) = (evaluate_with(out, look, &cpu())?, evaluate_with(out, look, &gpu())?);
     let apart = |of: fn(&Evaluation) -> f64| (of(&cpu) - of(&card)).abs();
     let (accuracy, score) = (apart(|own| own.accuracy), apart(|own| own.score().value));
     let loss = apart(|own| own.loss) / cpu.loss;

@@ -12,7 +12,7 @@ use dapple_plan::spec::{DeviceChoice, Performance};
 use dapple_train::{Silent, TrainError, start};
 
 use crate::common::model_bytes;
-use crate::{Fault, GPU, expect, graph, losses, plan};
+use crate::{Fault, expect, gpu, graph, losses, plan};
 
 /// Every process chooses the same algorithms with these.
 const OPTIONS: CudaOptions = CudaOptions {
@@ -157,7 +157,7 @@ fn runs(folder: &Path, cards: usize) -> Result<(), Fault> {
     let on = |device: DeviceChoice| {
         plan(folder, "small-cnn", optimiser, &Performance { device: Some(device), ..Performance::default() })
     };
-    let first = losses(folder, "first", &plan(folder, "small-cnn", optimiser, &GPU))?;
+    let first = losses(folder, "first", &plan(folder, "small-cnn", optimiser, &gpu()))?;
     let all = losses(folder, "all", &on(DeviceChoice::AllCards))?;
     let again = losses(folder, "again", &on(DeviceChoice::AllCards))?;
     let same = |one: &str, other: &str| model_bytes(&folder.join(one)) == model_bytes(&folder.join(other));

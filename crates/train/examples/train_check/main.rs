@@ -21,11 +21,16 @@ use dapple_train::{Request, start};
 #[path = "../../tests/common/mod.rs"]
 mod common;
 
-const CPU: Performance = on(DeviceChoice::Cpu);
-const GPU: Performance = on(DeviceChoice::Cuda(0));
+fn cpu() -> Performance {
+    on(DeviceChoice::Cpu)
+}
 
-const fn on(device: DeviceChoice) -> Performance {
-    Performance { threads: None, microbatch: None, prefetch: None, device: Some(device), precision: None }
+fn gpu() -> Performance {
+    on(DeviceChoice::Cuda(0))
+}
+
+fn on(device: DeviceChoice) -> Performance {
+    Performance { device: Some(device), ..Performance::default() }
 }
 
 /// What a part found wrong.

@@ -10,7 +10,7 @@ use dapple_plan::spec::{FactorPrecision, Performance};
 use dapple_train::{Event, Observer, start};
 
 use crate::common::{npy, request};
-use crate::{Fault, GPU, expect, graph};
+use crate::{Fault, expect, gpu, graph};
 
 /// When each step ended, and how many records it drew.
 #[derive(Default)]
@@ -60,7 +60,7 @@ pub(crate) fn measure(
         );
         (request.spec.data.mean, request.spec.data.std) =
             (Some(vec![0.5; channels]), Some(vec![0.25; channels]));
-        request.spec.performance = Performance { precision: Some(name), ..GPU };
+        request.spec.performance = Performance { precision: Some(name), ..gpu() };
         let mut clock = Clock::default();
         let out = folder.path().join(name.name());
         start(&request, &out, &mut clock)?;

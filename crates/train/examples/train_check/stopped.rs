@@ -6,14 +6,14 @@ use dapple_plan::spec::Performance;
 use dapple_train::{Status, TrainError, certify, resume, resume_with, start};
 
 use crate::common::{Recorder, model_bytes, request, write_data};
-use crate::{CPU, Fault, GPU, expect, losses, plan};
+use crate::{Fault, cpu, expect, gpu, losses, plan};
 
 /// A run that is stopped on the card and goes on there ends as one that was not; one may also go on elsewhere.
 pub(crate) fn check(folder: &Path) -> Result<(), Fault> {
     let optimiser = "kind = 'adam'\nlearning_rate = 0.01\nema = 0.9";
-    let request = plan(folder, "small-cnn", optimiser, &GPU);
+    let request = plan(folder, "small-cnn", optimiser, &gpu());
     losses(folder, "whole", &request)?;
-    for (name, performance) in [("parts", &GPU), ("elsewhere", &CPU)] {
+    for (name, performance) in [("parts", &gpu()), ("elsewhere", &cpu())] {
         let out = folder.join(name);
         let mut recorder = Recorder { stop_after: Some(7), ..Recorder::default() };
         start(&request, &out, &mut recorder)?;

@@ -53,10 +53,10 @@ impl Reservation {
     }
 
     fn of_run(within: &Within, prepared: &Prepared) -> Result<Self, TrainError> {
-        if !prepared.private() {
+        if !prepared.training.is_private() {
             return Err(BudgetError::NotPrivate.at(&within.file));
         }
-        let (spec, masks, plan) = (&prepared.spec, prepared.masks.as_slice(), &prepared.plan);
+        let (spec, masks, plan) = (&prepared.spec, prepared.masks.as_slice(), prepared.plan());
         let file = opened(&within.file, &*prepared.data.train, spec, masks, plan)?;
         let counting = Counting::Run(reserved(spec, masks, plan));
         Ok(Self { file, total: None, counting, copy: false })
@@ -203,7 +203,7 @@ fn reserved(spec: &PlanSpec, masks: &[Mask], plan: &Plan) -> Reserved {
 }
 
 pub(super) fn reserved_of(prepared: &Prepared) -> Reserved {
-    reserved(&prepared.spec, &prepared.masks, &prepared.plan)
+    reserved(&prepared.spec, &prepared.masks, prepared.plan())
 }
 
 /// A total as an entry.

@@ -92,7 +92,7 @@ impl Share {
         prepared: &Prepared,
         history: &History,
     ) -> Result<Self, TrainError> {
-        if prepared.plan.draws_ahead() {
+        if prepared.plan().draws_ahead() {
             return Err(BudgetError::SharedAllocation.at(file.path()));
         }
         Reservation::of_copy(file, total, prepared)?.write(run, history.id())

@@ -145,7 +145,7 @@ impl RunCertificate {
                 planned: whole.whole_record,
             }),
             public_records: Some(terms.plan.records()),
-            clip_norm: terms.private().then(|| terms.plan.max_grad_norm().unwrap_or(1.0)),
+            clip_norm: terms.private().then(|| terms.plan.clip_norm()),
             rounding: terms.private().then(|| Rounding::of(history)),
             image: spatial.image().map(|size| [size.width(), size.height()]),
             crop,

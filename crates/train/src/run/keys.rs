@@ -51,7 +51,7 @@ impl Keys {
 
     /// Keys that nothing else was drawn from.
     pub(super) fn fresh(prepared: &Prepared) -> Result<Self, TrainError> {
-        let master = match prepared.spec.train.seed {
+        let master = match prepared.training.conduct.seed {
             Some(seed) => MasterKey::from_seed(seed),
             None => MasterKey::from_os()?,
         };

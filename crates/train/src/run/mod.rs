@@ -147,7 +147,7 @@ struct Run {
 
 impl Run {
     fn carry_through(mut self, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
-        let steps = self.prepared.plan.steps();
+        let steps = self.prepared.plan().steps();
         for note in &self.notes {
             // What a listener says to a warning is asked again at the first step.
             let _ = observer.notice(&Event::Warning(note));
@@ -199,7 +199,7 @@ impl Run {
 
     /// Whether all steps of the plan are taken.
     fn complete(&self) -> bool {
-        self.step >= self.prepared.plan.steps()
+        self.step >= self.prepared.plan().steps()
     }
 
     /// What is left to do after the last step, or on the wish to stop.
@@ -217,7 +217,7 @@ impl Run {
     }
 
     fn train(&mut self, observer: &mut dyn Observer, flow: &mut ControlFlow<()>) -> Result<(), TrainError> {
-        let steps = self.prepared.plan.steps();
+        let steps = self.prepared.plan().steps();
         let machine = self.trainer.machine();
         if self.ledger.history().machine() != Some(machine) {
             let entry = Entry::Machine { step: self.step, machine: machine.to_owned() };
@@ -236,7 +236,7 @@ impl Run {
         loader.prepare()?;
         let mut pace = self.pace();
         let checkpoint_every =
-            self.prepared.spec.train.checkpoint_every.unwrap_or_else(|| pace.checkpoint_every());
+            self.prepared.training.conduct.checkpoint_every.unwrap_or_else(|| pace.checkpoint_every());
         let mut asked = None;
         while self.step < steps && flow.is_continue() {
             let block = pace.block(self.steps_to_boundary(&sampler, checkpoint_every)?);
@@ -261,7 +261,13 @@ impl Run {
                 }
             }
             pace.grow();
-            if self.prepared.spec.train.evaluate_every.is_some_and(|every| self.step.is_multiple_of(every)) {
+            if self
+                .prepared
+                .training
+                .conduct
+                .evaluate_every
+                .is_some_and(|every| self.step.is_multiple_of(every))
+            {
                 self.evaluate(observer)?;
             }
             if self.step.is_multiple_of(checkpoint_every) || self.step == steps || flow.is_break() {
@@ -288,23 +294,23 @@ impl Run {
 
     /// Steps until something happens that must not lie inside a promise.
     fn steps_to_boundary(&self, sampler: &Sampler, checkpoint_every: u64) -> Result<u64, TrainError> {
-        let train = &self.prepared.spec.train;
+        let evaluate_every = self.prepared.training.conduct.evaluate_every;
         let to_multiple = |every: u64| every - self.step % every;
         let phase = sampler.phase(self.step)?;
         let phase_end: u64 = self.prepared.parts()[..=phase].iter().map(dapple_plan::Plan::steps).sum();
-        let regular = [Some(checkpoint_every), train.evaluate_every].into_iter().flatten().map(to_multiple);
+        let regular = [Some(checkpoint_every), evaluate_every].into_iter().flatten().map(to_multiple);
         let largest = self.ledger.history().start().largest_block;
         Ok(regular.fold((phase_end - self.step).min(largest), u64::min))
     }
 
     fn sampler(&self) -> Result<Sampler, TrainError> {
-        Ok(Sampler::new(&self.prepared.plan, self.prepared.data.train.len(), self.keys.sampling.clone())?)
+        Ok(Sampler::new(self.prepared.plan(), self.prepared.data.train.len(), self.keys.sampling.clone())?)
     }
 
     fn report(&self, taken: &Taken) -> StepReport<'_> {
         StepReport {
             step: self.step,
-            steps: self.prepared.plan.steps(),
+            steps: self.prepared.plan().steps(),
             learning_rate: taken.learning_rate,
             drawn: taken.drawn(),
             loss: taken.loss(),

@@ -106,7 +106,7 @@ impl Run {
         let evaluator = Evaluator::new(&prepared, Look::default())?;
         let metrics = Lines::open(&folder.metrics(), Access::Shared)?;
         let diagnostics = Lines::open(&folder.diagnostics(), Access::Owner)?;
-        let whole = prepared.terms().cost(prepared.plan.steps())?;
+        let whole = prepared.terms().cost(prepared.plan().steps())?;
         Ok(Self {
             folder,
             prepared,
@@ -227,13 +227,13 @@ fn newest_checkpoint(
 fn start_entry(prepared: &Prepared, data_key: &[u8]) -> Result<Start, TrainError> {
     Ok(Start {
         spec: prepared.spec.digest(),
-        plan: prepared.plan.hash().to_owned(),
+        plan: prepared.plan().hash().to_owned(),
         data: hidden_fingerprint(&*prepared.data.train, data_key)?,
         weights: digest::of_values(prepared.parameters.values()),
-        steps: prepared.plan.steps(),
+        steps: prepared.plan().steps(),
         largest_block: LARGEST_BLOCK,
         deterministic: prepared.deterministic(),
-        private: prepared.private(),
+        private: prepared.training.is_private(),
         sampling_key: None,
     })
 }

@@ -6,7 +6,7 @@ use dapple_data::{Dataset, Loader, Opened, Sampler, open};
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, GraphError, Parameters};
 use dapple_plan::spec::{DataSpec, OptimiserSpec, PlanSpec, TrainSpec};
-use dapple_plan::{Certificate, Plan};
+use dapple_plan::{Certificate, Plan, TrainingPlan};
 
 use super::keys::Keys;
 use super::loader_options;
@@ -78,10 +78,11 @@ impl Rehearsal {
             .iter()
             .map(|views| model(&views.shape()).map(|(graph, _)| graph))
             .collect::<Result<Vec<_>, _>>()?;
+        let spec = PlanSpec { data, optimiser, train, ..spec };
         let prepared = Prepared {
-            spec: PlanSpec { data, optimiser, train, ..spec },
+            training: TrainingPlan::new(plan, &spec)?,
+            spec,
             masks,
-            plan,
             planned: Some(certificate),
             data: Opened { train: records, test: None },
             views,
@@ -90,10 +91,10 @@ impl Rehearsal {
         };
         let trainer = Trainer::new(&prepared, &mut Vec::new())?;
         let keys = Keys::fresh(&prepared)?;
-        let steps = prepared.plan.steps();
+        let steps = prepared.plan().steps();
         let loader = Loader::train(
             Arc::clone(&prepared.data.train),
-            Sampler::new(&prepared.plan, prepared.data.train.len(), keys.sampling)?,
+            Sampler::new(prepared.plan(), prepared.data.train.len(), keys.sampling)?,
             prepared.views.clone(),
             keys.views,
             0..steps,

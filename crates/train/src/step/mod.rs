@@ -4,6 +4,7 @@ use dapple_data::rand_core::Rng;
 use dapple_data::{DataError, Loader, Microbatch, PurposeKey};
 use dapple_engine::{Batch, Clipping, ClippingRule, Dropout, StepStats, Targets};
 use dapple_graph::{Graph, Parameters};
+use dapple_plan::LearningRate;
 use dapple_private::{Executor, Learned, Microbatches, Noise, StepError, Update, private_step};
 
 use crate::checkpoint::{Checkpoint, Place};
@@ -11,7 +12,6 @@ use crate::device::{Machine, Planned};
 use crate::error::TrainError;
 use crate::optimiser::optimiser_settings;
 use crate::prepare::Prepared;
-use crate::schedule::Schedule;
 
 // What the loader leaves out of the loss is what the engine leaves out.
 const _: () = assert!(dapple_data::IGNORED == dapple_graph::IGNORED);
@@ -25,7 +25,7 @@ pub(crate) struct Trainer {
     shape: Vec<usize>,
     /// Behind what a GPU has learned, until it is fetched.
     learned: Learned,
-    schedule: Schedule,
+    rate: LearningRate,
     rule: ClippingRule,
 }
 
@@ -61,17 +61,16 @@ impl Trainer {
             Machine::new(&spec.performance, Some(Planned::of(prepared)), prepared.deterministic());
         let executor = machine.executor(&parts[0].graph, notes)?;
         let rule = ClippingRule::new(&clipping, executor.layout())?;
-        parts.iter().try_for_each(|part| fits(&rule, part.batch, prepared.plan.records()))?;
-        let settings = optimiser_settings(&spec.optimiser)?;
+        parts.iter().try_for_each(|part| fits(&rule, part.batch, prepared.plan().records()))?;
+        let settings = optimiser_settings(&prepared.training.optimiser);
         let learned = Learned::new(&settings, executor.layout(), prepared.parameters.clone());
-        let schedule = Schedule::new(&spec.optimiser, prepared.plan.steps())?;
         Ok(Self {
             shape: parts[0].graph.input_shape().to_vec(),
             parts,
             machine,
             executor,
             learned,
-            schedule,
+            rate: prepared.training.rate,
             rule,
         })
     }
@@ -88,11 +87,11 @@ impl Trainer {
     ) -> Result<Taken, TrainError> {
         let first = next(loader)?;
         self.enter(first.phase)?;
-        let Self { parts, executor, learned, schedule, rule, .. } = self;
+        let Self { parts, executor, learned, rate, rule, .. } = self;
         let part = &parts[first.phase];
         let key = keys.noise.step(step);
         let noise = part.noise.as_ref().map(|noise| (noise, &key));
-        let learning_rate = schedule.rate(step);
+        let learning_rate = rate.at(step);
         let update = Update { noise, batch: part.batch, learning_rate };
         let dropout_seed = keys.dropout.step(step).stream(0).next_u64();
         let mut drawn = Drawn { loader, microbatch: Some(first), shown: false, dropout_seed };

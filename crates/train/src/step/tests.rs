@@ -13,8 +13,8 @@ fn losses(request: &Request, change: impl Fn(&mut Trainer)) -> Vec<f64> {
     change(&mut trainer);
     let master = MasterKey::from_seed(1);
     let sampler =
-        Sampler::new(&prepared.plan, prepared.data.train.len(), master.purpose(Purpose::Sampling)).unwrap();
-    let steps = prepared.plan.steps();
+        Sampler::new(prepared.plan(), prepared.data.train.len(), master.purpose(Purpose::Sampling)).unwrap();
+    let steps = prepared.plan().steps();
     let (views, key) = (prepared.views.clone(), master.purpose(Purpose::Views));
     let options = LoaderOptions { microbatch: 7, ..LoaderOptions::default() };
     let mut loader =

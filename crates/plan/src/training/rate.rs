@@ -1,12 +1,11 @@
 //! How the learning rate changes over a run.
 
-use dapple_plan::spec::{OptimiserSpec, ScheduleKind};
-
-use crate::error::TrainError;
+use crate::error::PlanError;
+use crate::spec::{OptimiserSpec, ScheduleKind};
 
 /// The learning rate of every step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Schedule {
+pub struct LearningRate {
     kind: ScheduleKind,
     peak: f64,
     warmup: u64,
@@ -14,22 +13,22 @@ pub struct Schedule {
     power: f64,
 }
 
-impl Schedule {
-    /// The schedule of a plan with so many steps.
+impl LearningRate {
+    /// The learning rate of a plan with so many steps.
     ///
     /// # Errors
     /// A learning rate or power that is no positive number, or a warm-up longer than the run.
-    pub fn new(spec: &OptimiserSpec, steps: u64) -> Result<Self, TrainError> {
+    pub fn check(spec: &OptimiserSpec, steps: u64) -> Result<Self, PlanError> {
         let positive = |key, value: f64| match value > 0.0 && value.is_finite() {
             true => Ok(value),
-            false => Err(TrainError::setting(
+            false => Err(PlanError::invalid(
                 key,
                 format!("{value} is not a positive number"),
                 "give a positive number",
             )),
         };
         let rate = spec.learning_rate.ok_or_else(|| {
-            TrainError::setting(
+            PlanError::invalid(
                 "optimiser.learning_rate",
                 "it is missing",
                 "give e.g. `learning_rate = 0.5` in [optimiser]",
@@ -37,7 +36,7 @@ impl Schedule {
         })?;
         let warmup = spec.warmup.unwrap_or(0);
         if warmup >= steps.max(1) {
-            return Err(TrainError::setting(
+            return Err(PlanError::invalid(
                 "optimiser.warmup",
                 format!("{warmup} steps of a run of {steps}"),
                 "give fewer steps than the run has",
@@ -54,7 +53,7 @@ impl Schedule {
 
     /// The learning rate of a step, from 0: a linear rise over the warm-up, then the schedule from its peak to zero.
     #[must_use]
-    pub fn rate(&self, step: u64) -> f64 {
+    pub fn at(&self, step: u64) -> f64 {
         if step < self.warmup {
             return self.peak * (step + 1) as f64 / self.warmup as f64;
         }

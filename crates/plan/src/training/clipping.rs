@@ -1,0 +1,43 @@
+//! How a record's gradient is bounded.
+
+use crate::Plan;
+use crate::spec::ClippingKind;
+
+/// The bound on a record's gradient.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum GradientBound {
+    /// None: the run is not private.
+    Off,
+    /// The whole gradient at once.
+    Flat {
+        /// The clip norm.
+        max_norm: f64,
+    },
+    /// Every gradient to nearly the bound (Bu et al. 2022).
+    Automatic {
+        /// The clip norm.
+        max_norm: f64,
+        /// What keeps short gradients short.
+        stability: f64,
+    },
+    /// Layer by layer, together within the bound.
+    PerLayer {
+        /// The clip norm.
+        max_norm: f64,
+    },
+}
+
+/// Keeps short gradients short under automatic clipping (Bu et al. 2022).
+const STABILITY: f64 = 0.01;
+
+impl GradientBound {
+    pub(super) fn new(plan: &Plan, kind: ClippingKind, private: bool) -> Self {
+        let max_norm = plan.clip_norm();
+        match (private, kind) {
+            (false, _) => Self::Off,
+            (true, ClippingKind::Flat) => Self::Flat { max_norm },
+            (true, ClippingKind::Automatic) => Self::Automatic { max_norm, stability: STABILITY },
+            (true, ClippingKind::PerLayer) => Self::PerLayer { max_norm },
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! How a run is carried out, apart from what its steps compute.
+
+use crate::error::PlanError;
+use crate::spec::TrainSpec;
+
+/// How a run is carried out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Conduct {
+    /// Whether gradients are clipped and noised; the same steps without, otherwise.
+    pub private: bool,
+    /// Makes every random number a function of it: for tests, since whoever knows the seed is promised nothing.
+    pub seed: Option<u64>,
+    /// Steps between two evaluations; only at the end where there is none.
+    pub evaluate_every: Option<u64>,
+    /// Steps between two checkpoints; as fast as the machine allows where there is none.
+    pub checkpoint_every: Option<u64>,
+    /// Weight of the uniform distribution in the labels, in [0, 1).
+    pub label_smoothing: f64,
+}
+
+impl Conduct {
+    /// Fills in what is not given.
+    ///
+    /// # Errors
+    /// A setting that makes no sense, with its key.
+    pub fn check(spec: &TrainSpec) -> Result<Self, PlanError> {
+        let label_smoothing = spec.label_smoothing.unwrap_or(0.0);
+        if !(0.0..1.0).contains(&label_smoothing) {
+            return Err(PlanError::invalid(
+                "train.label_smoothing",
+                format!("{label_smoothing} is not in [0, 1)"),
+                "give a small share such as 0.1",
+            ));
+        }
+        let every = |key, every: Option<u64>| match every {
+            Some(0) => Err(PlanError::invalid(key, "0 steps", "give at least 1, or leave it out")),
+            every => Ok(every),
+        };
+        Ok(Self {
+            private: spec.private.unwrap_or(true),
+            seed: spec.seed,
+            evaluate_every: every("train.evaluate_every", spec.evaluate_every)?,
+            checkpoint_every: every("train.checkpoint_every", spec.checkpoint_every)?,
+            label_smoothing,
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! What happens to the noisy gradient. Everything here is post-processing: it costs no privacy.
+
+use crate::error::PlanError;
+use crate::spec::{OptimiserKind, OptimiserSpec};
+
+/// AdamW's decay where the plan gives none, as PyTorch has it.
+const ADAMW_DECAY: f64 = 0.01;
+
+/// An optimiser without its state.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OptimiserPlan {
+    /// The rule.
+    pub rule: OptimiserRule,
+    /// Decoupled weight decay, `w (1 - rate decay)` before the update: never part of a clipped gradient.
+    pub weight_decay: f64,
+    /// Decay of the running mean of the weights that is evaluated and kept, in [0, 1); none where the weights themselves are.
+    pub mean_decay: Option<f64>,
+}
+
+/// The rule of an optimiser, in the same symbols and with the same defaults as PyTorch's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum OptimiserRule {
+    /// `b = momentum b + g`, and `w -= rate b`, or `w -= rate (g + momentum b)` where it looks ahead.
+    Sgd {
+        /// Share of the last update that is kept.
+        momentum: f64,
+        /// Whether the momentum looks ahead.
+        nesterov: bool,
+    },
+    /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, and `w -= rate m' / (sqrt(v') + eps)` with both corrected for their start.
+    Adam {
+        /// Decay of both moments.
+        betas: [f64; 2],
+        /// Keeps the quotient finite.
+        eps: f64,
+    },
+}
+
+fn wrong(key: &'static str, problem: String) -> PlanError {
+    PlanError::invalid(key, problem, "see docs/training.md for its range")
+}
+
+fn share(key: &'static str, value: f64) -> Result<f64, PlanError> {
+    match (0.0..1.0).contains(&value) {
+        true => Ok(value),
+        false => Err(wrong(key, format!("{value} is not in [0, 1)"))),
+    }
+}
+
+impl OptimiserPlan {
+    /// Fills in what is not given.
+    ///
+    /// # Errors
+    /// Settings outside their range, or of another rule.
+    pub fn check(spec: &OptimiserSpec) -> Result<Self, PlanError> {
+        let kind = spec.kind.unwrap_or_default();
+        let default_decay = if kind == OptimiserKind::Adamw { ADAMW_DECAY } else { 0.0 };
+        let weight_decay = spec.weight_decay.unwrap_or(default_decay);
+        let rule = OptimiserRule::check(spec, kind)?;
+        if !(weight_decay >= 0.0 && weight_decay.is_finite()) {
+            return Err(wrong("optimiser.weight_decay", format!("{weight_decay} is negative or not finite")));
+        }
+        if let Some(decay) = spec.ema.filter(|decay| !(0.0..1.0).contains(decay)) {
+            return Err(PlanError::invalid(
+                "optimiser.ema",
+                format!("{decay} is not in [0, 1)"),
+                "give a decay such as 0.999, or leave it out",
+            ));
+        }
+        Ok(Self { rule, weight_decay, mean_decay: spec.ema })
+    }
+}
+
+impl OptimiserRule {
+    fn check(spec: &OptimiserSpec, kind: OptimiserKind) -> Result<Self, PlanError> {
+        let adam = kind != OptimiserKind::Sgd;
+        let misplaced = [
+            ("optimiser.momentum", adam && spec.momentum.is_some()),
+            ("optimiser.nesterov", adam && spec.nesterov.is_some()),
+            ("optimiser.betas", !adam && spec.betas.is_some()),
+            ("optimiser.eps", !adam && spec.eps.is_some()),
+        ];
+        if let Some((key, _)) = misplaced.into_iter().find(|(_, misplaced)| *misplaced) {
+            return Err(PlanError::invalid(
+                key,
+                "this optimiser has none",
+                "leave it out, or change optimiser.kind",
+            ));
+        }
+        if !adam {
+            let momentum = share("optimiser.momentum", spec.momentum.unwrap_or(0.0))?;
+            let nesterov = spec.nesterov.unwrap_or(false);
+            if nesterov && momentum == 0.0 {
+                return Err(wrong("optimiser.nesterov", "it needs a momentum".to_owned()));
+            }
+            return Ok(Self::Sgd { momentum, nesterov });
+        }
+        let betas = spec.betas.unwrap_or([0.9, 0.999]);
+        share("optimiser.betas", betas[0])?;
+        share("optimiser.betas", betas[1])?;
+        let eps = spec.eps.unwrap_or(1e-8);
+        if !(eps > 0.0 && eps.is_finite()) {
+            return Err(wrong("optimiser.eps", format!("{eps} is not a positive number")));
+        }
+        Ok(Self::Adam { betas, eps })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::PlanSpec;
+    use crate::training::{Conduct, LearningRate, OptimiserPlan};
+
+    #[test]
+    fn settings_out_of_range_name_their_key() {
+        let spec = |section: &str, text: &str| PlanSpec::from_toml(&format!("[{section}]\n{text}")).unwrap();
+        for (text, key) in [
+            ("momentum = 1.0", "optimiser.momentum"),
+            ("momentum = -0.1", "optimiser.momentum"),
+            ("nesterov = true", "optimiser.nesterov"),
+            ("kind = 'adam'\nmomentum = 0.9", "optimiser.momentum"),
+            ("kind = 'adam'\nbetas = [0.9, 1.0]", "optimiser.betas"),
+            ("betas = [0.9, 0.99]", "optimiser.betas"),
+            ("kind = 'adamw'\neps = 0.0", "optimiser.eps"),
+            ("weight_decay = nan", "optimiser.weight_decay"),
+            ("ema = 1.0", "optimiser.ema"),
+        ] {
+            let error = OptimiserPlan::check(&spec("optimiser", text).optimiser).unwrap_err();
+            assert!(error.to_string().starts_with(key) && error.hint().is_some(), "{text}: {error}");
+        }
+        for (text, key) in [
+            ("", "optimiser.learning_rate"),
+            ("learning_rate = 0", "optimiser.learning_rate"),
+            ("learning_rate = inf", "optimiser.learning_rate"),
+            ("learning_rate = 1\nwarmup = 12", "optimiser.warmup"),
+            ("learning_rate = 1\npoly_power = -1", "optimiser.poly_power"),
+        ] {
+            let error = LearningRate::check(&spec("optimiser", text).optimiser, 12).unwrap_err();
+            assert!(error.to_string().starts_with(key) && error.hint().is_some(), "{text}: {error}");
+        }
+        for (text, key) in [
+            ("label_smoothing = 1.0", "train.label_smoothing"),
+            ("evaluate_every = 0", "train.evaluate_every"),
+            ("checkpoint_every = 0", "train.checkpoint_every"),
+        ] {
+            let error = Conduct::check(&spec("train", text).train).unwrap_err();
+            assert!(error.to_string().starts_with(key) && error.hint().is_some(), "{text}: {error}");
+        }
+    }
+}
