@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use dapple_plan::number;
+use dapple_plan::spec::{Performance, ProgressKind};
 use dapple_reproduce::Watch;
 use dapple_train::{Event, Observer, Score, StepReport};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -63,6 +64,8 @@ impl Watch for Screen {
 #[derive(Debug)]
 pub(crate) struct Progress {
     quiet: bool,
+    /// Whether a bar may be drawn.
+    draws: bool,
     name: String,
     /// The bars of runs that go on at once.
     bars: MultiProgress,
@@ -77,9 +80,13 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A run under a name that stands before its lines.
-    pub(crate) fn new(name: impl Into<String>, quiet: bool) -> Self {
-        Self::among(&MultiProgress::new(), name, quiet)
+    /// A run under a name that stands before its lines, shown as its plan says.
+    pub(crate) fn new(name: impl Into<String>, quiet: bool, performance: &Performance) -> Self {
+        let kind = performance.progress.unwrap_or_default();
+        let quiet = quiet || kind == ProgressKind::Never;
+        let mut progress = Self::among(&MultiProgress::new(), name, quiet);
+        progress.draws = kind == ProgressKind::Auto;
+        progress
     }
 
     /// The same beside the bars of others.
@@ -88,6 +95,7 @@ impl Progress {
         let now = Instant::now();
         Self {
             quiet,
+            draws: true,
             name: name.into(),
             bars: bars.clone(),
             bar: None,
@@ -109,7 +117,7 @@ impl Progress {
             "{}: {steps} steps{from}, {trainable} parameters on {machine}, {promise}",
             self.name
         ));
-        if !self.quiet && std::io::stderr().is_terminal() {
+        if self.draws && !self.quiet && std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(steps).with_position(spent).with_prefix(self.name.clone());
             let bar = self.bars.add(bar);
             // The template is a constant; without it the bar is plain.

@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.no_dp {
         request.spec.train.private = Some(false);
     }
-    let mut progress = Progress::new(name(&arguments.out), common.quiet);
+    let mut progress = Progress::new(name(&arguments.out), common.quiet, &request.spec.performance);
     let budget = arguments.budget.within();
     let outcome = dapple_train::start_within(&request, &arguments.out, budget.as_ref(), &mut progress)?;
     drop(progress);
@@ -73,7 +73,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<(), Failure> {
-    let mut progress = Progress::new(name(&arguments.folder), arguments.quiet);
+    // A folder without a plan is refused below.
+    let shown = dapple_train::plan_of_run(&arguments.folder).map(|plan| plan.performance).unwrap_or_default();
+    let mut progress = Progress::new(name(&arguments.folder), arguments.quiet, &shown);
     let (performance, budget) = (arguments.machine.performance(), arguments.budget.within());
     let outcome =
         dapple_train::resume_within(&arguments.folder, &performance, budget.as_ref(), &mut progress)?;

@@ -32,7 +32,7 @@ pub use image::{MixSpec, PadModeSpec, PipelineSpec, PlacementSpec, RegionSpec};
 pub use model::{ModelSpec, NormSpec};
 pub use optimiser::{OptimiserKind, OptimiserSpec, ScheduleKind};
 pub use partition::{Masked, Partition, PartitionShare, PublicGradient};
-pub use performance::{FactorPrecision, Performance};
+pub use performance::{FactorPrecision, Performance, ProgressKind};
 pub use phase::PhaseSpec;
 pub use privacy::{Accountant, Privacy};
 pub use sampling::SamplingSpec;

@@ -18,6 +18,9 @@ section! {
         precision: FactorPrecision =
             ("how a GPU rounds the factors of products", "f32")
                 .or("f32");
+        progress: ProgressKind =
+            ("how a run shows itself on stderr: a bar on a terminal and lines elsewhere, lines everywhere, or not at all", "lines")
+                .or("auto");
     }
 }
 
@@ -32,6 +35,20 @@ words! {
         Tf32 = "tf32",
         /// To 8 significant bits, with the range of single precision.
         Bf16 = "bf16",
+    }
+}
+
+words! {
+    /// How a run shows itself.
+    #[derive(Default)]
+    pub enum ProgressKind {
+        /// A bar on a terminal, a line now and then elsewhere.
+        #[default]
+        Auto = "auto",
+        /// Lines everywhere: for logs.
+        Lines = "lines",
+        /// Not at all.
+        Never = "never",
     }
 }
 

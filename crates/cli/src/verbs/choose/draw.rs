@@ -123,8 +123,8 @@ impl Drawn {
 
 /// Trains one repetition to its end.
 fn repeat(candidate: &Candidate, folder: &Path, name: &str, quiet: bool) -> Result<Done, Failure> {
-    let mut progress = Progress::new(name, quiet);
     let request = &candidate.request;
+    let mut progress = Progress::new(name, quiet, &request.spec.performance);
     let outcome = match folder.join("ledger.jsonl").is_file() {
         true => dapple_train::resume_with(folder, &request.spec.performance, &mut progress),
         false => dapple_train::start(request, folder, &mut progress),
