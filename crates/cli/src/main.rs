@@ -1,11 +1,10 @@
 //! The `dapple` command line: results on stdout, talk on stderr.
 //!
 //! Exit codes: 0 done, 1 the run failed, 2 the request was wrong (with a `hint:` line), 130 interrupted.
+
 // What arrives here is never as expected.
 #![warn(clippy::expect_used)]
 #![forbid(unsafe_code)]
-// What arrives here is never as expected.
-#![warn(clippy::expect_used)]
 
 mod args;
 mod budget;

@@ -6,11 +6,10 @@
 //! (key, step, record).
 //!
 //! Formulas cite P (patch-level differential privacy by random crops) and D (model and data partitioning) by their numbers.
+
 // What arrives here is never as expected.
 #![warn(clippy::expect_used)]
 #![forbid(unsafe_code)]
-// What arrives here is never as expected.
-#![warn(clippy::expect_used)]
 
 mod check;
 mod dataset;

@@ -3,6 +3,7 @@
 //! The public package is `dapple` (the folder `python/dapple`), which gathers what is here. This crate only translates: keyword
 //! arguments are the keys of a plan, answers are those of `dapple-plan`, errors carry the same words and hints. What takes long runs
 //! on a thread of its own, without the interpreter's lock, so that other Python threads go on and an interrupt is heard.
+
 // What arrives here is never as expected.
 #![warn(clippy::expect_used)]
 

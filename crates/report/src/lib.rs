@@ -17,6 +17,7 @@
 //! let svg = Figure::single(chart).to_svg(Theme::Auto);
 //! assert!(svg.starts_with("<svg"));
 //! ```
+
 // What arrives here is never as expected.
 #![warn(clippy::expect_used)]
 

@@ -90,7 +90,8 @@ impl Program {
     /// Adds a parameter's written gradients, clipped, in whole numbers.
     fn count_written(&self, index: usize, workers: &[Worker], views: usize, part: &mut [u32]) {
         let source = &self.sources[index];
-        let place = source.place.as_ref().expect("what is not deferred is written");
+        // What is deferred is added elsewhere.
+        let Some(place) = &source.place else { return };
         let (groups, row) = match source.step.map(|step| &self.steps.steps[step].kernel) {
             Some(Kernel::Gemm(gemm)) if source.means.is_some() => (gemm.groups, gemm.out / gemm.groups),
             _ => (1, 1),
@@ -117,7 +118,8 @@ impl Program {
 
     /// Adds a parameter's written gradients as they are.
     fn add_written(&self, index: usize, workers: &[Worker], views: usize, part: &mut [f32]) {
-        let place = self.sources[index].place.as_ref().expect("what is not deferred is written");
+        // What is deferred is added elsewhere.
+        let Some(place) = &self.sources[index].place else { return };
         part.par_chunks_mut(BLOCK).enumerate().for_each(|(block, part)| {
             let start = place.start + block * BLOCK;
             for Clipped { worker, sample, .. } in self.samples(workers, views) {
