@@ -61,4 +61,6 @@ pub use pricing::{
     Unknown, Value, baseline, calibrate, calibrate_watched, compose, sweep,
 };
 pub use spec::PlanSpec;
-pub use training::{Conduct, GradientBound, LearningRate, OptimiserPlan, OptimiserRule, TrainingPlan};
+pub use training::{
+    Conduct, GradientBound, LearningRate, ModelPlan, OptimiserPlan, OptimiserRule, TrainingPlan, WeightSource,
+};

@@ -1,8 +1,8 @@
 //! A model that answers about views of any size.
 
 use dapple_graph::Parameters;
-use dapple_plan::PlanSpec;
-use dapple_plan::spec::ModelSpec;
+use dapple_plan::ModelPlan;
+use dapple_plan::spec::Performance;
 use dapple_private::Executor;
 
 use crate::device::{Machine, one_card};
@@ -14,7 +14,7 @@ const KEPT: usize = 4;
 
 /// Runs a model forward, with one executor for each shape of views.
 pub(crate) struct Inference {
-    spec: ModelSpec,
+    model: ModelPlan,
     classes: usize,
     machine: Machine,
     /// The one used last comes last.
@@ -22,10 +22,15 @@ pub(crate) struct Inference {
 }
 
 impl Inference {
-    /// The model of a plan, on the machine of the plan: on one card of several.
-    pub(crate) fn new(spec: &PlanSpec, classes: usize) -> Self {
-        let machine = Machine::new(&one_card(&spec.performance), None, spec.train.seed.is_some());
-        Self { spec: spec.model.clone(), classes, machine, executors: Vec::new() }
+    /// A model on the machine of its plan: on one card of several.
+    pub(crate) fn new(
+        model: &ModelPlan,
+        classes: usize,
+        performance: &Performance,
+        deterministic: bool,
+    ) -> Self {
+        let machine = Machine::new(&one_card(performance), None, deterministic);
+        Self { model: model.clone(), classes, machine, executors: Vec::new() }
     }
 
     pub(crate) fn classes(&self) -> usize {
@@ -46,7 +51,7 @@ impl Inference {
         let (shape, mut executor) = match known {
             Some(index) => self.executors.remove(index),
             None => {
-                let graph = model::build(&self.spec, shape, self.classes, 0.0)?;
+                let graph = model::build(&self.model, shape, self.classes, 0.0)?;
                 // What speaks against a GPU was told when the run began.
                 (shape.to_vec(), self.machine.executor(&graph, &mut Vec::new())?)
             }

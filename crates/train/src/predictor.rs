@@ -4,8 +4,8 @@ use std::path::Path;
 
 use dapple_data::{DataError, Image, LabelMap, Values, Views};
 use dapple_graph::{Parameters, weights};
-use dapple_plan::PlanSpec;
 use dapple_plan::spec::Performance;
+use dapple_plan::{ModelPlan, PlanSpec};
 
 use crate::checkpoint::Checkpoint;
 use crate::description::{Answers, ModelDescription};
@@ -58,8 +58,9 @@ impl Predictor {
         let views = Views::of_channels(spatial, &spec.data, description.channels, spatial.image())?;
         let classes = description.classes.len();
         let look = look.check(&spec.train, description.answers.into())?;
-        let parameters = newest_weights(&files, &spec, &views, classes)?;
-        let inference = Inference::new(&spec, classes);
+        let model = ModelPlan::check(&spec.model)?;
+        let parameters = newest_weights(&files, &model, &views, classes)?;
+        let inference = Inference::new(&model, classes, &spec.performance, spec.train.seed.is_some());
         let (grid, method) = (look.grid.unwrap_or(1), look.method());
         Ok(Self { spec, description, views, parameters, inference, grid, method })
     }
@@ -125,11 +126,11 @@ impl Predictor {
 /// The weights that a finished run left, or those of the newest checkpoint.
 fn newest_weights(
     folder: &Folder,
-    spec: &PlanSpec,
+    plan: &ModelPlan,
     views: &Views,
     classes: usize,
 ) -> Result<Parameters, TrainError> {
-    let graph = model::build(&spec.model, &views.shape(), classes, 0.0)?;
+    let graph = model::build(plan, &views.shape(), classes, 0.0)?;
     let path = folder.model();
     if path.exists() {
         return Ok(weights::load(&graph, &path)?);

@@ -99,11 +99,13 @@ impl Prepared {
         let smoothing = training.conduct.label_smoothing;
         let graphs = views
             .iter()
-            .map(|views| model::build(&spec.model, &views.shape(), data.train.classes() as usize, smoothing))
+            .map(|views| {
+                model::build(&training.model, &views.shape(), data.train.classes() as usize, smoothing)
+            })
             .collect::<Result<Vec<_>, _>>()?;
-        model::check_answers(&spec.model, &graphs[0], data.train.target_kind())?;
+        model::check_answers(&training.model, &graphs[0], data.train.target_kind())?;
         Look::default().check(&spec.train, data.train.target_kind())?;
-        let parameters = model::first_weights(&spec.model, &graphs[0], Path::new(""))?;
+        let parameters = model::first_weights(&training.model, &graphs[0], Path::new(""))?;
         if let Some(phase) = graphs.iter().position(|graph| !parameters.fit(graph)) {
             return Err(TrainError::setting(
                 "pipeline.crop",

@@ -2,11 +2,13 @@
 
 mod clipping;
 mod conduct;
+mod model;
 mod optimiser;
 mod rate;
 
 pub use clipping::GradientBound;
 pub use conduct::Conduct;
+pub use model::{ModelPlan, WeightSource};
 pub use optimiser::{OptimiserPlan, OptimiserRule};
 pub use rate::LearningRate;
 
@@ -19,6 +21,8 @@ use crate::spec::PlanSpec;
 pub struct TrainingPlan {
     /// What the accountant prices and the sampler carries out.
     pub privacy: Plan,
+    /// What is trained.
+    pub model: ModelPlan,
     /// How a record's gradient is bounded.
     pub bound: GradientBound,
     /// What the noisy gradient does.
@@ -37,6 +41,7 @@ impl TrainingPlan {
     pub fn new(privacy: Plan, spec: &PlanSpec) -> Result<Self, PlanError> {
         let conduct = Conduct::check(&spec.train)?;
         Ok(Self {
+            model: ModelPlan::check(&spec.model)?,
             bound: GradientBound::new(&privacy, spec.train.clipping.unwrap_or_default(), conduct.private),
             optimiser: OptimiserPlan::check(&spec.optimiser)?,
             rate: LearningRate::check(&spec.optimiser, privacy.steps())?,

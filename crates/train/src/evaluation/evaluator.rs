@@ -89,7 +89,12 @@ impl Evaluator {
         let train = &prepared.data.train;
         Ok(Self {
             look: look.check(&prepared.spec.train, train.target_kind())?,
-            inference: Inference::new(&prepared.spec, train.classes() as usize),
+            inference: Inference::new(
+                &prepared.training.model,
+                train.classes() as usize,
+                &prepared.spec.performance,
+                prepared.deterministic(),
+            ),
         })
     }
 

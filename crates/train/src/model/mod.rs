@@ -6,7 +6,8 @@ mod weights;
 use dapple_data::TargetKind;
 use dapple_graph::zoo::{self, Backbone, Norm, OutputStride, ResNet, Vgg, WideResNet};
 use dapple_graph::{Graph, GraphError, Loss};
-use dapple_plan::spec::{ModelSpec, NormSpec, keys};
+use dapple_plan::ModelPlan;
+use dapple_plan::spec::NormSpec;
 
 use crate::error::TrainError;
 pub(crate) use weights::first_weights;
@@ -18,16 +19,16 @@ const GROUPS: usize = 32;
 
 /// The model of a plan for views of this shape.
 pub(crate) fn build(
-    spec: &ModelSpec,
+    plan: &ModelPlan,
     shape: &[usize],
     classes: usize,
     label_smoothing: f64,
 ) -> Result<Graph, TrainError> {
-    let mut graph = architecture(spec, shape, classes)?;
+    let mut graph = architecture(plan, shape, classes)?;
     if label_smoothing != 0.0 {
         graph = graph.with_loss(Loss::CrossEntropy { label_smoothing: label_smoothing as f32 })?;
     }
-    if let Some(prefixes) = &spec.trainable {
+    if let Some(prefixes) = &plan.trainable {
         // What the architecture freezes stays frozen.
         let trains: Vec<String> =
             graph.parameters().iter().filter(|p| p.trainable).map(|p| p.name.clone()).collect();
@@ -61,7 +62,7 @@ pub(crate) fn build(
 }
 
 /// Whether a model answers as the data set asks: with one class an image, or with one a pixel.
-pub(crate) fn check_answers(spec: &ModelSpec, graph: &Graph, asked: TargetKind) -> Result<(), TrainError> {
+pub(crate) fn check_answers(plan: &ModelPlan, graph: &Graph, asked: TargetKind) -> Result<(), TrainError> {
     let answers = match graph.output_shape() {
         [_] => TargetKind::Class,
         _ => TargetKind::LabelMap,
@@ -69,7 +70,7 @@ pub(crate) fn check_answers(spec: &ModelSpec, graph: &Graph, asked: TargetKind) 
     if answers == asked {
         return Ok(());
     }
-    let name = spec.name.as_deref().unwrap_or_default();
+    let name = &plan.name;
     let (problem, hint) = match asked {
         TargetKind::LabelMap => (
             format!("{name} gives one class an image, but the data set has one a pixel"),
@@ -83,26 +84,23 @@ pub(crate) fn check_answers(spec: &ModelSpec, graph: &Graph, asked: TargetKind) 
     Err(TrainError::setting("model.name", problem, hint))
 }
 
-fn architecture(spec: &ModelSpec, shape: &[usize], classes: usize) -> Result<Graph, TrainError> {
-    let choices = keys::find("model.name").map_or(&[][..], |key| key.choices).join(", ");
-    let unknown =
-        |problem: String| TrainError::setting("model.name", problem, format!("models are {choices}"));
-    let name = spec.name.as_deref().ok_or_else(|| unknown("it is missing".to_owned()))?;
-    let norm = match spec.norm.unwrap_or_default() {
+fn architecture(plan: &ModelPlan, shape: &[usize], classes: usize) -> Result<Graph, TrainError> {
+    let name = plan.name.as_str();
+    let norm = match plan.norm.unwrap_or_default() {
         NormSpec::Group => Norm::Group(GROUPS),
         NormSpec::Frozen => Norm::Frozen,
         NormSpec::Removed => Norm::Removed,
     };
-    let fixed = |graph: Result<Graph, GraphError>| match spec.norm {
+    let fixed = |graph: Result<Graph, GraphError>| match plan.norm {
         None => Ok(graph?),
         Some(_) => {
             Err(TrainError::setting("model.norm", format!("{name} has no choice of norm"), "leave it out"))
         }
     };
     if let Some(backbone) = name.strip_prefix("deeplab-v3-plus-").and_then(backbone) {
-        return Ok(zoo::deeplab_v3_plus(backbone, output_stride(spec)?, shape, classes, norm)?);
+        return Ok(zoo::deeplab_v3_plus(backbone, output_stride(plan)?, shape, classes, norm)?);
     }
-    if spec.output_stride.is_some() {
+    if plan.output_stride.is_some() {
         let problem = format!("{name} has no choice of output stride");
         return Err(TrainError::setting("model.output_stride", problem, "leave it out"));
     }
@@ -120,7 +118,11 @@ fn architecture(spec: &ModelSpec, shape: &[usize], classes: usize) -> Result<Gra
         other => match backbone(other) {
             Some(Backbone::ResNet(depth)) => Ok(zoo::resnet(depth, shape, classes, norm)?),
             Some(Backbone::MobileNetV2) => Ok(zoo::mobilenet_v2(shape, classes, norm)?),
-            None => Err(unknown(format!("{other:?} is no model"))),
+            None => Err(TrainError::setting(
+                "model.name",
+                format!("{other:?} is no model"),
+                format!("models are {}", ModelPlan::names()),
+            )),
         },
     }
 }
@@ -137,8 +139,8 @@ fn backbone(name: &str) -> Option<Backbone> {
     })
 }
 
-fn output_stride(spec: &ModelSpec) -> Result<OutputStride, TrainError> {
-    match spec.output_stride {
+fn output_stride(plan: &ModelPlan) -> Result<OutputStride, TrainError> {
+    match plan.output_stride {
         Some(8) => Ok(OutputStride::Eight),
         Some(16) | None => Ok(OutputStride::Sixteen),
         Some(other) => {
@@ -162,32 +164,35 @@ fn layers(graph: &Graph) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use dapple_plan::spec::{ModelSpec, keys};
+
     use super::*;
 
-    fn spec(name: &str) -> ModelSpec {
-        ModelSpec { name: Some(name.to_owned()), ..ModelSpec::default() }
+    fn named(name: &str) -> ModelPlan {
+        let spec = ModelSpec { name: Some(name.to_owned()), ..ModelSpec::default() };
+        ModelPlan::check(&spec).unwrap()
     }
 
     #[test]
     fn every_name_is_a_model() {
         for name in keys::find("model.name").unwrap().choices {
-            assert!(build(&spec(name), &[3, 64, 64], 10, 0.0).is_ok(), "{name}");
+            assert!(build(&named(name), &[3, 64, 64], 10, 0.0).is_ok(), "{name}");
         }
-        let error = build(&spec("resnet-19"), &[3, 64, 64], 10, 0.0).unwrap_err();
+        let error = build(&named("resnet-19"), &[3, 64, 64], 10, 0.0).unwrap_err();
         assert!(error.hint().unwrap().contains("resnet-18"));
     }
 
     #[test]
     fn a_model_larger_than_memory_is_refused_before_it_is_made() {
-        let error = build(&spec("linear"), &[3, 10_000, 10_000], 1000, 0.0).unwrap_err();
+        let error = build(&named("linear"), &[3, 10_000, 10_000], 1000, 0.0).unwrap_err();
         assert!(error.to_string().contains("300000001000 parameters"), "{error}");
     }
 
     #[test]
     fn models_answer_as_the_data_asks() {
         let answers = |name: &str, asked| {
-            let graph = build(&spec(name), &[3, 64, 64], 5, 0.0).unwrap();
-            check_answers(&spec(name), &graph, asked)
+            let graph = build(&named(name), &[3, 64, 64], 5, 0.0).unwrap();
+            check_answers(&named(name), &graph, asked)
         };
         for (name, own, other) in [
             ("resnet-18", TargetKind::Class, TargetKind::LabelMap),
@@ -202,8 +207,8 @@ mod tests {
 
     #[test]
     fn strides_are_those_that_the_model_has() {
-        let strided = |name: &str, stride| ModelSpec { output_stride: Some(stride), ..spec(name) };
-        let build = |spec: &ModelSpec| build(spec, &[3, 40, 40], 5, 0.0);
+        let strided = |name: &str, stride| ModelPlan { output_stride: Some(stride), ..named(name) };
+        let build = |plan: &ModelPlan| build(plan, &[3, 40, 40], 5, 0.0);
         for stride in [8, 16] {
             build(&strided("deeplab-v3-plus-resnet-18", stride)).unwrap();
         }
@@ -216,9 +221,9 @@ mod tests {
 
     #[test]
     fn prefixes_choose_what_trains() {
-        let some = |prefixes: &[&str]| ModelSpec {
+        let some = |prefixes: &[&str]| ModelPlan {
             trainable: Some(prefixes.iter().map(|&prefix| prefix.to_owned()).collect()),
-            ..spec("small-cnn")
+            ..named("small-cnn")
         };
         let graph = build(&some(&["fc2", "conv1.bias"]), &[1, 28, 28], 10, 0.0).unwrap();
         assert_eq!(graph.trainable_len(), 32 * 10 + 10 + 16);

@@ -4,30 +4,27 @@ use std::path::Path;
 
 use dapple_data::MAX_CLASSES;
 use dapple_graph::{Graph, GraphError, Parameters, weights};
-use dapple_plan::spec::ModelSpec;
+use dapple_plan::{ModelPlan, WeightSource};
 
 use super::architecture;
 use crate::error::TrainError;
 
 /// The first weights: from the plan's file, or by its seed. A file for another number of classes gives all but the last layers, which the
 /// seed fills; the file of a classifier gives the backbone alone.
-pub(crate) fn first_weights(spec: &ModelSpec, graph: &Graph, base: &Path) -> Result<Parameters, TrainError> {
-    let fresh = || Parameters::init(graph, spec.seed.unwrap_or(0));
-    let (key, path) = match (&spec.weights, &spec.backbone_weights) {
-        (None, None) => return Ok(fresh()),
-        (Some(path), None) => ("model.weights", base.join(path)),
-        (None, Some(path)) => ("model.backbone_weights", base.join(path)),
-        (Some(_), Some(_)) => {
-            return Err(TrainError::setting(
-                "model.backbone_weights",
-                "the whole model has a file already",
-                "give either model.weights or model.backbone_weights",
-            ));
+pub(crate) fn first_weights(plan: &ModelPlan, graph: &Graph, base: &Path) -> Result<Parameters, TrainError> {
+    let fresh = || Parameters::init(graph, plan.seed);
+    let (key, path, loaded) = match &plan.first_weights {
+        WeightSource::Seed => return Ok(fresh()),
+        WeightSource::File(path) => {
+            let path = base.join(path);
+            let loaded = whole(plan, graph, &path, fresh);
+            ("model.weights", path, loaded)
         }
-    };
-    let loaded = match spec.weights {
-        Some(_) => whole(spec, graph, &path, fresh),
-        None => backbone(spec, graph, &path, fresh()),
+        WeightSource::Backbone(path) => {
+            let path = base.join(path);
+            let loaded = backbone(plan, graph, &path, fresh());
+            ("model.backbone_weights", path, loaded)
+        }
     };
     match loaded {
         Ok(parameters) if parameters.values().iter().all(|value| value.is_finite()) => Ok(parameters),
@@ -44,7 +41,7 @@ pub(crate) fn first_weights(spec: &ModelSpec, graph: &Graph, base: &Path) -> Res
 }
 
 fn backbone(
-    spec: &ModelSpec,
+    plan: &ModelPlan,
     graph: &Graph,
     path: &Path,
     mut parameters: Parameters,
@@ -53,7 +50,7 @@ fn backbone(
         Ok(_unused) => Ok(parameters),
         Err(GraphError::Unknown(_)) => Err(TrainError::setting(
             "model.backbone_weights",
-            format!("{} stands on no backbone", spec.name.as_deref().unwrap_or_default()),
+            format!("{} stands on no backbone", plan.name),
             "give model.weights instead",
         )),
         Err(other) => Err(other.into()),
@@ -61,7 +58,7 @@ fn backbone(
 }
 
 fn whole(
-    spec: &ModelSpec,
+    plan: &ModelPlan,
     graph: &Graph,
     path: &Path,
     fresh: impl FnOnce() -> Parameters,
@@ -69,7 +66,7 @@ fn whole(
     match weights::load(graph, path) {
         Ok(parameters) => Ok(parameters),
         Err(GraphError::Weights(mismatch)) => match other_classes(&mismatch, graph) {
-            Some(classes) => all_but_heads(spec, graph, path, classes, fresh()),
+            Some(classes) => all_but_heads(plan, graph, path, classes, fresh()),
             None => Err(GraphError::Weights(mismatch).into()),
         },
         Err(other) => Err(other.into()),
@@ -89,13 +86,13 @@ fn other_classes(mismatch: &weights::Mismatch, graph: &Graph) -> Option<usize> {
 
 /// What a file of the same model for another number of classes gives: every parameter whose shape does not depend on it.
 fn all_but_heads(
-    spec: &ModelSpec,
+    plan: &ModelPlan,
     graph: &Graph,
     path: &Path,
     classes: usize,
     mut fresh: Parameters,
 ) -> Result<Parameters, TrainError> {
-    let other = architecture(spec, graph.input_shape(), classes)?;
+    let other = architecture(plan, graph.input_shape(), classes)?;
     let stored = weights::load(&other, path)?;
     for parameter in other.parameters() {
         let (from, to) = (other.find_parameter(&parameter.name), graph.find_parameter(&parameter.name));
@@ -110,11 +107,18 @@ fn all_but_heads(
 
 #[cfg(test)]
 mod tests {
+    use dapple_plan::spec::ModelSpec;
+
     use super::*;
     use crate::model::build;
 
-    fn spec(name: &str) -> ModelSpec {
-        ModelSpec { name: Some(name.to_owned()), ..ModelSpec::default() }
+    fn named(name: &str) -> ModelPlan {
+        let spec = ModelSpec { name: Some(name.to_owned()), ..ModelSpec::default() };
+        ModelPlan::check(&spec).unwrap()
+    }
+
+    fn from_file(plan: ModelPlan) -> ModelPlan {
+        ModelPlan { first_weights: WeightSource::File("w.safetensors".into()), ..plan }
     }
 
     fn get(parameters: &Parameters, graph: &Graph, name: &str) -> Vec<f32> {
@@ -124,26 +128,26 @@ mod tests {
     #[test]
     fn a_file_for_other_classes_gives_all_but_the_head() {
         let folder = tempfile::tempdir().unwrap();
-        let stored_graph = build(&spec("small-cnn"), &[1, 28, 28], 7, 0.0).unwrap();
+        let stored_graph = build(&named("small-cnn"), &[1, 28, 28], 7, 0.0).unwrap();
         let stored = Parameters::init(&stored_graph, 5);
         weights::save(&stored_graph, &stored, &folder.path().join("w.safetensors")).unwrap();
-        let graph = build(&spec("small-cnn"), &[1, 28, 28], 10, 0.0).unwrap();
-        let spec = ModelSpec { weights: Some("w.safetensors".into()), ..spec("small-cnn") };
-        let loaded = first_weights(&spec, &graph, folder.path()).unwrap();
+        let graph = build(&named("small-cnn"), &[1, 28, 28], 10, 0.0).unwrap();
+        let plan = from_file(named("small-cnn"));
+        let loaded = first_weights(&plan, &graph, folder.path()).unwrap();
         assert_eq!(get(&loaded, &graph, "fc1.weight"), get(&stored, &stored_graph, "fc1.weight"));
         assert_eq!(
             get(&loaded, &graph, "fc2.weight"),
             get(&Parameters::init(&graph, 0), &graph, "fc2.weight")
         );
         std::fs::write(folder.path().join("w.safetensors"), b"rubbish").unwrap();
-        let error = first_weights(&spec, &graph, folder.path()).unwrap_err();
+        let error = first_weights(&plan, &graph, folder.path()).unwrap_err();
         assert!(error.to_string().contains("w.safetensors"), "{error}");
     }
 
     #[test]
     fn a_file_cannot_claim_more_classes_than_it_holds() {
         let folder = tempfile::tempdir().unwrap();
-        let graph = build(&spec("small-cnn"), &[1, 28, 28], 10, 0.0).unwrap();
+        let graph = build(&named("small-cnn"), &[1, 28, 28], 10, 0.0).unwrap();
         let path = folder.path().join("w.safetensors");
         weights::save(&graph, &Parameters::init(&graph, 5), &path).unwrap();
         // The last bias is moved to a shape without values whose first side is huge.
@@ -174,21 +178,21 @@ mod tests {
         let text = header.to_string();
         let file = [&(text.len() as u64).to_le_bytes()[..], text.as_bytes(), &kept].concat();
         std::fs::write(&path, file).unwrap();
-        let spec = ModelSpec { weights: Some("w.safetensors".into()), ..spec("small-cnn") };
-        let error = first_weights(&spec, &graph, folder.path()).unwrap_err();
+        let plan = from_file(named("small-cnn"));
+        let error = first_weights(&plan, &graph, folder.path()).unwrap_err();
         assert!(matches!(error, TrainError::Model(GraphError::Weights(_))), "{error}");
     }
 
     #[test]
     fn both_heads_of_a_segmentation_model_are_made_anew() {
         let folder = tempfile::tempdir().unwrap();
-        let plain = spec("psp-net-resnet-18");
+        let plain = named("psp-net-resnet-18");
         let stored_graph = build(&plain, &[3, 32, 32], 7, 0.0).unwrap();
         let stored = Parameters::init(&stored_graph, 5);
         weights::save(&stored_graph, &stored, &folder.path().join("w.safetensors")).unwrap();
         let graph = build(&plain, &[3, 40, 48], 4, 0.0).unwrap();
-        let spec = ModelSpec { weights: Some("w.safetensors".into()), ..plain };
-        let loaded = first_weights(&spec, &graph, folder.path()).unwrap();
+        let plan = from_file(plain);
+        let loaded = first_weights(&plan, &graph, folder.path()).unwrap();
         let fresh = Parameters::init(&graph, 0);
         for parameter in graph.parameters() {
             let expected = match parameter.name.contains("conv_seg") {
@@ -202,11 +206,13 @@ mod tests {
     #[test]
     fn a_classifier_gives_the_backbone() {
         let folder = tempfile::tempdir().unwrap();
-        let classifier = build(&spec("resnet-18"), &[3, 32, 32], 1000, 0.0).unwrap();
+        let classifier = build(&named("resnet-18"), &[3, 32, 32], 1000, 0.0).unwrap();
         let stored = Parameters::init(&classifier, 5);
         weights::save(&classifier, &stored, &folder.path().join("resnet18.safetensors")).unwrap();
-        let with =
-            |name: &str, path: &str| ModelSpec { backbone_weights: Some(path.to_owned()), ..spec(name) };
+        let with = |name: &str, path: &str| ModelPlan {
+            first_weights: WeightSource::Backbone(path.to_owned()),
+            ..named(name)
+        };
         let model = with("deeplab-v3-plus-resnet-18", "resnet18.safetensors");
         let graph = build(&model, &[3, 32, 32], 5, 0.0).unwrap();
         let loaded = first_weights(&model, &graph, folder.path()).unwrap();
@@ -215,13 +221,17 @@ mod tests {
         let fresh = Parameters::init(&graph, 0);
         let head = "classifier.classifier.3.weight";
         assert_eq!(get(&loaded, &graph, head), get(&fresh, &graph, head));
-        for (wrong, words) in [
-            (with("small-fcn", "resnet18.safetensors"), "stands on no backbone"),
-            (ModelSpec { weights: Some("w".into()), ..model.clone() }, "has a file already"),
-        ] {
-            let graph = build(&wrong, &[3, 32, 32], 5, 0.0).unwrap();
-            let error = first_weights(&wrong, &graph, folder.path()).unwrap_err();
-            assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
-        }
+        let wrong = with("small-fcn", "resnet18.safetensors");
+        let graph = build(&wrong, &[3, 32, 32], 5, 0.0).unwrap();
+        let error = first_weights(&wrong, &graph, folder.path()).unwrap_err();
+        assert!(error.to_string().contains("stands on no backbone") && error.hint().is_some(), "{error}");
+        let both = ModelSpec {
+            name: Some("small-fcn".into()),
+            weights: Some("w".into()),
+            backbone_weights: Some("b".into()),
+            ..ModelSpec::default()
+        };
+        let error = ModelPlan::check(&both).unwrap_err();
+        assert!(error.to_string().contains("has a file already") && error.hint().is_some(), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dapple_data::{Dataset, Loader, Opened, Sampler, open};
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, GraphError, Parameters};
-use dapple_plan::spec::{DataSpec, OptimiserSpec, PlanSpec, TrainSpec};
+use dapple_plan::spec::{DataSpec, ModelSpec, OptimiserSpec, PlanSpec, TrainSpec};
 use dapple_plan::{Certificate, Plan, TrainingPlan};
 
 use super::keys::Keys;
@@ -78,7 +78,9 @@ impl Rehearsal {
             .iter()
             .map(|views| model(&views.shape()).map(|(graph, _)| graph))
             .collect::<Result<Vec<_>, _>>()?;
-        let spec = PlanSpec { data, optimiser, train, ..spec };
+        // The model is the caller's; its name stands in messages.
+        let own = ModelSpec { name: Some("the model of a rehearsal".to_owned()), ..ModelSpec::default() };
+        let spec = PlanSpec { data, model: own, optimiser, train, ..spec };
         let prepared = Prepared {
             training: TrainingPlan::new(plan, &spec)?,
             spec,

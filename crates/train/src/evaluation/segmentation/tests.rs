@@ -1,7 +1,7 @@
 use super::*;
 use dapple_data::{Image, TargetKind, UNLABELLED, Values};
 use dapple_graph::Parameters;
-use dapple_plan::{Plan, PlanSpec};
+use dapple_plan::{ModelPlan, Plan, PlanSpec};
 use proptest::prelude::*;
 
 use crate::evaluation::Measure;
@@ -75,17 +75,23 @@ fn setting() -> (PlanSpec, Views, Parameters) {
     .unwrap();
     let plan = Plan::check(&spec).unwrap();
     let views = Views::of_channels(plan.spatial(), &spec.data, 3, None).unwrap();
-    let graph = crate::model::build(&spec.model, &views.shape(), CLASSES, 0.0).unwrap();
+    let graph =
+        crate::model::build(&ModelPlan::check(&spec.model).unwrap(), &views.shape(), CLASSES, 0.0).unwrap();
     let mut parameters = Parameters::init(&graph, 3);
     parameters.values_mut().iter_mut().for_each(|value| *value *= 3.0);
     (spec, views, parameters)
 }
 
+fn inference(spec: &PlanSpec) -> Inference {
+    let model = ModelPlan::check(&spec.model).unwrap();
+    Inference::new(&model, CLASSES, &spec.performance, spec.train.seed.is_some())
+}
+
 fn evaluate(pictures: Vec<Size>, method: Method) -> Result<Evaluation, TrainError> {
     let (spec, views, parameters) = setting();
-    let mut inference = Inference::new(&spec, CLASSES);
+    let mut model = inference(&spec);
     let mut segmenter =
-        Segmenter { inference: &mut inference, parameters: &parameters, views: &views, method };
+        Segmenter { inference: &mut model, parameters: &parameters, views: &views, method };
     segmenter.evaluate(&(Arc::new(Pictures(pictures)) as Arc<dyn Dataset>), 2)
 }
 
@@ -115,7 +121,7 @@ fn oracle(pictures: &Pictures, scores: impl Fn(usize, &Whole) -> Vec<f32>) -> (V
 fn forward(values: &[f32], size: Size) -> Vec<f32> {
     let (spec, _, parameters) = setting();
     let shape = [3, size.height() as usize, size.width() as usize];
-    Inference::new(&spec, CLASSES).forward(&shape, &parameters, values).unwrap()
+    inference(&spec).forward(&shape, &parameters, values).unwrap()
 }
 
 #[test]
@@ -172,9 +178,9 @@ fn labels_are_the_likeliest_classes() {
     let (spec, views, parameters) = setting();
     let pictures = Pictures(vec![size(25, 31)]);
     let whole = views.whole(&pictures.read(0).unwrap()).unwrap();
-    let mut inference = Inference::new(&spec, CLASSES);
+    let mut model = inference(&spec);
     let mut segmenter = Segmenter {
-        inference: &mut inference,
+        inference: &mut model,
         parameters: &parameters,
         views: &views,
         method: Method::Whole,

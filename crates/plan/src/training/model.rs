@@ -1,0 +1,70 @@
+//! What is trained.
+
+use crate::error::PlanError;
+use crate::spec::{ModelSpec, NormSpec, keys};
+
+/// A model before its shapes are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelPlan {
+    /// Its name in the zoo.
+    pub name: String,
+    /// What stands in the place of batch norm; none where the plan leaves it to the model.
+    pub norm: Option<NormSpec>,
+    /// Pixels between neighbouring positions of a backbone's last features; none where the plan leaves it to the model.
+    pub output_stride: Option<u32>,
+    /// Where the first weights come from.
+    pub first_weights: WeightSource,
+    /// Seed of the first weights that no file gives.
+    pub seed: u64,
+    /// Prefixes of the parameters that train; none where all do.
+    pub trainable: Option<Vec<String>>,
+}
+
+/// Where the first weights come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WeightSource {
+    /// The seed alone.
+    Seed,
+    /// A file of the whole model, but for a head of other classes.
+    File(String),
+    /// A file of a classifier, which gives the backbone.
+    Backbone(String),
+}
+
+impl ModelPlan {
+    /// Fills in what is not given.
+    ///
+    /// # Errors
+    /// No name, or two files for the first weights.
+    pub fn check(spec: &ModelSpec) -> Result<Self, PlanError> {
+        let name = spec.name.clone().ok_or_else(|| {
+            PlanError::invalid("model.name", "it is missing", format!("models are {}", Self::names()))
+        })?;
+        let first_weights = match (&spec.weights, &spec.backbone_weights) {
+            (None, None) => WeightSource::Seed,
+            (Some(path), None) => WeightSource::File(path.clone()),
+            (None, Some(path)) => WeightSource::Backbone(path.clone()),
+            (Some(_), Some(_)) => {
+                return Err(PlanError::invalid(
+                    "model.backbone_weights",
+                    "the whole model has a file already",
+                    "give either model.weights or model.backbone_weights",
+                ));
+            }
+        };
+        Ok(Self {
+            name,
+            norm: spec.norm,
+            output_stride: spec.output_stride,
+            first_weights,
+            seed: spec.seed.unwrap_or(0),
+            trainable: spec.trainable.clone(),
+        })
+    }
+
+    /// The names of all models, for messages.
+    #[must_use]
+    pub fn names() -> String {
+        keys::find("model.name").map_or(&[][..], |key| key.choices).join(", ")
+    }
+}
