@@ -38,19 +38,14 @@ impl Request {
     /// The same with files named in full, so that it means the same from everywhere.
     #[must_use]
     pub fn in_full(mut self) -> Self {
-        let (data, model) = (&mut self.spec.data, &mut self.spec.model);
-        let paths = [
-            &mut data.train,
-            &mut data.train_labels,
-            &mut data.test,
-            &mut data.test_labels,
-            &mut model.weights,
-            &mut model.backbone_weights,
-        ];
-        for path in paths.into_iter().flatten() {
-            let joined = self.base.join(&*path);
-            *path = std::path::absolute(&joined).unwrap_or(joined).display().to_string();
-        }
+        let base = &self.base;
+        self.spec.each_file(|key, path| {
+            // The mask was read already, from wherever it was named.
+            if key.path != "region.mask" {
+                let joined = base.join(&*path);
+                *path = std::path::absolute(&joined).unwrap_or(joined).display().to_string();
+            }
+        });
         Self { base: PathBuf::new(), ..self }
     }
 }

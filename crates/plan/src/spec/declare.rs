@@ -12,6 +12,9 @@ pub(super) trait Section {
 
     /// Takes the value of the key of this name away.
     fn clear(&mut self, name: &str);
+
+    /// The value of the key of this name, where it is given and text.
+    fn text(&mut self, name: &str) -> Option<&mut String>;
 }
 
 /// Declares a section: a struct of optional values that TOML is read into, and the [`Key`] of each.
@@ -69,6 +72,14 @@ macro_rules! section {
                 match name {
                     $(stringify!($field) => self.$field = None,)*
                     _ => {}
+                }
+            }
+
+            fn text(&mut self, name: &str) -> Option<&mut String> {
+                use $crate::spec::key::Typed;
+                match name {
+                    $(stringify!($field) => self.$field.as_mut().and_then(Typed::text),)*
+                    _ => None,
                 }
             }
         }
@@ -165,6 +176,21 @@ macro_rules! plan {
                 match key.section() {
                     $(stringify!($section) => self.$section.gives(key.name()),)*
                     _ => false,
+                }
+            }
+
+            /// The files and folders that the plan names, with their keys, to be changed.
+            pub fn each_file(&mut self, mut change: impl FnMut(&'static $crate::spec::key::Key, &mut String)) {
+                use $crate::spec::declare::Section;
+                let files = |key: &&$crate::spec::key::Key| key.kind == $crate::spec::key::Kind::File;
+                for key in $crate::spec::keys::KEYS.iter().filter(files) {
+                    let named = match key.section() {
+                        $(stringify!($section) => self.$section.text(key.name()),)*
+                        _ => None,
+                    };
+                    if let Some(name) = named {
+                        change(key, name);
+                    }
                 }
             }
 

@@ -177,6 +177,11 @@ pub(crate) trait Typed {
     const KIND: Kind;
     /// The words it takes.
     const WORDS: &'static [&'static str] = &[];
+
+    /// The value where it is text.
+    fn text(&mut self) -> Option<&mut String> {
+        None
+    }
 }
 
 macro_rules! typed {
@@ -187,12 +192,19 @@ macro_rules! typed {
     };
 }
 
+impl Typed for String {
+    const KIND: Kind = Kind::Text;
+
+    fn text(&mut self) -> Option<&mut String> {
+        Some(self)
+    }
+}
+
 typed! {
     bool => Switch,
     u32 => Whole,
     u64 => Whole,
     f64 => Real,
-    String => Text,
     Delta => Delta,
     Pixels => Size,
     Interval => Range,

@@ -93,6 +93,10 @@ fn declarations_hold() {
             below.set(other.path, other.example).unwrap();
             assert_eq!(below.merge(&example), example);
         }
+        let mut named = Vec::new();
+        example.clone().each_file(|key, name| named.push((key.path, name.clone())));
+        let file = (key.kind == Kind::File).then(|| (key.path, key.example.to_owned()));
+        assert_eq!(named, Vec::from_iter(file));
         assert!(!key.meaning.is_empty() && !key.meaning.ends_with('.'), "{}", key.path);
         // A flag belongs to one key, and no word is offered where any text will do.
         assert_eq!(

@@ -117,13 +117,12 @@ fn compare_beginning(folder: &Folder, run: &Recovered) -> Result<Vec<&'static st
             return Err(changed("key of balanced sampling"));
         }
     }
-    let (data, model) = (&run.spec.data, &run.spec.model);
-    let named = [&data.train, &data.train_labels, &data.test, &data.test_labels];
-    let elsewhere = |name: &Option<String>| name.as_ref().is_some_and(|name| !Path::new(name).exists());
-    if named.into_iter().any(elsewhere) {
-        return Ok(vec!["data set", "first weights"]);
-    }
-    if elsewhere(&model.weights) || elsewhere(&model.backbone_weights) {
+    let mut elsewhere = false;
+    // The mask lies in the folder, wherever it came from.
+    run.spec
+        .clone()
+        .each_file(|key, name| elsewhere |= key.path != "region.mask" && !Path::new(name).exists());
+    if elsewhere {
         return Ok(vec!["data set", "first weights"]);
     }
     let prepared = Prepared::again(run.spec.clone(), run.masks.clone()).map_err(|error| error.to_string())?;

@@ -90,8 +90,7 @@ fn inference(spec: &PlanSpec) -> Inference {
 fn evaluate(pictures: Vec<Size>, method: Method) -> Result<Evaluation, TrainError> {
     let (spec, views, parameters) = setting();
     let mut model = inference(&spec);
-    let mut segmenter =
-        Segmenter { inference: &mut model, parameters: &parameters, views: &views, method };
+    let mut segmenter = Segmenter { inference: &mut model, parameters: &parameters, views: &views, method };
     segmenter.evaluate(&(Arc::new(Pictures(pictures)) as Arc<dyn Dataset>), 2)
 }
 
@@ -179,12 +178,8 @@ fn labels_are_the_likeliest_classes() {
     let pictures = Pictures(vec![size(25, 31)]);
     let whole = views.whole(&pictures.read(0).unwrap()).unwrap();
     let mut model = inference(&spec);
-    let mut segmenter = Segmenter {
-        inference: &mut model,
-        parameters: &parameters,
-        views: &views,
-        method: Method::Whole,
-    };
+    let mut segmenter =
+        Segmenter { inference: &mut model, parameters: &parameters, views: &views, method: Method::Whole };
     let labels = segmenter.label(&whole).unwrap();
     let scores = forward(whole.values(), whole.size());
     assert_eq!(labels.len(), 25 * 31);
