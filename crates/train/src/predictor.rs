@@ -14,7 +14,6 @@ use crate::evaluation::{Look, Method, Segmenter, probabilities};
 use crate::folder::Folder;
 use crate::inference::Inference;
 use crate::model;
-use crate::prepare::refuse_performance;
 use crate::recover::Recovered;
 
 /// Weights of red, green and blue in a pixel's brightness (ITU-R BT.601), for models that see one value a pixel.
@@ -52,7 +51,7 @@ impl Predictor {
         recovered.check_model(&files)?;
         let Recovered { mut spec, plan, .. } = recovered;
         spec.performance = spec.performance.merge(performance);
-        refuse_performance(&spec.performance)?;
+        spec.performance.check()?;
         let description = ModelDescription::read(folder)?;
         let spatial = plan.parts()[plan.parts().len() - 1].spatial();
         let views = Views::of_channels(spatial, &spec.data, description.channels, spatial.image())?;

@@ -6,7 +6,7 @@ use dapple_data::{Dataset, Opened, Views, open};
 use dapple_engine::Clipping;
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, Parameters};
-use dapple_plan::spec::{DataSpec, Delta, Performance, Pixels, PlanSpec};
+use dapple_plan::spec::{DataSpec, Delta, Pixels, PlanSpec};
 use dapple_plan::{
     Certificate, Conduct, GradientBound, Plan, PlanError, Precision, Relation, TrainingPlan, Unknown, Value,
     calibrate,
@@ -148,7 +148,7 @@ impl Prepared {
         if self.spec.data.check == Some(false) {
             return Ok(());
         }
-        let threads = self.spec.performance.threads.unwrap_or(0) as usize;
+        let threads = self.spec.performance.worker_threads();
         let Opened { train, test } = &self.data;
         if !train.is_whole() {
             dapple_data::check_records(&**train, &self.views, threads)?;
@@ -179,7 +179,7 @@ pub(crate) fn views(
 
 /// The plan of a request in which nothing is open, and its price; none without privacy.
 pub(crate) fn checked(spec: &PlanSpec, masks: &[Mask]) -> Result<(Plan, Option<Certificate>), TrainError> {
-    refuse_performance(&spec.performance)?;
+    spec.performance.check()?;
     let conduct = Conduct::check(&spec.train)?;
     let plan = Plan::check_with_masks(spec, masks)?;
     refuse_plan(&plan)?;
@@ -240,21 +240,6 @@ pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainErro
         spec.privacy.noise_multiplier = Some(noise);
     }
     Ok(())
-}
-
-/// More threads than any machine has are a slip, and starting them takes minutes and gigabytes.
-const MAX_THREADS: u32 = 1024;
-
-/// Settings of speed and memory that no machine can carry out.
-pub(crate) fn refuse_performance(performance: &Performance) -> Result<(), TrainError> {
-    match performance.threads {
-        Some(threads) if threads > MAX_THREADS => Err(TrainError::setting(
-            "performance.threads",
-            format!("{threads} threads, more than {MAX_THREADS}"),
-            "leave it out to have one for each core",
-        )),
-        _ => Ok(()),
-    }
 }
 
 /// Plans that can be priced and not yet be trained.

@@ -41,7 +41,7 @@ impl Machine {
         Self {
             device: performance.device.clone().unwrap_or_default(),
             precision: performance.precision.unwrap_or_default(),
-            threads: performance.threads.unwrap_or(0) as usize,
+            threads: performance.worker_threads(),
             microbatch: performance.microbatch.map_or(0, whole),
             planned,
             repeatable,

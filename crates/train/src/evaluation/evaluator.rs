@@ -158,7 +158,7 @@ impl Evaluator {
 
 /// What the last part of the plan sees, and with how many threads.
 fn seen(prepared: &Prepared) -> (&Views, usize) {
-    let threads = prepared.spec.performance.threads.unwrap_or(0) as usize;
+    let threads = prepared.spec.performance.worker_threads();
     (&prepared.views[prepared.views.len() - 1], threads)
 }
 

@@ -279,7 +279,7 @@ impl Run {
 
     /// How fast this machine takes the plan's steps, by what is public about both.
     fn pace(&self) -> Pace {
-        let threads = self.prepared.spec.performance.threads.unwrap_or(0) as usize;
+        let threads = self.prepared.spec.performance.worker_threads();
         let engine = match (self.trainer.machine(), threads) {
             ("cpu", 0) => Engine::Threads(std::thread::available_parallelism().map_or(1, usize::from)),
             ("cpu", threads) => Engine::Threads(threads),
@@ -434,7 +434,7 @@ fn loader_options(prepared: &Prepared, cards: usize) -> LoaderOptions {
     let performance = &prepared.spec.performance;
     let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
     LoaderOptions {
-        threads: performance.threads.unwrap_or(0) as usize,
+        threads: performance.worker_threads(),
         prefetch: performance.prefetch.map_or(2, whole),
         microbatch: Planned::of(prepared).each(cards).saturating_mul(cards),
     }
