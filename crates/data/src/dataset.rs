@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dapple_geometry::Size;
+use dapple_plan::number::hexadecimal;
 use sha2::{Digest, Sha256};
 
 use crate::{DataError, Image, Target, TargetKind};
@@ -116,11 +117,6 @@ impl Subset {
 /// The entry of a record, or a typed error.
 pub(crate) fn within<T>(entries: &[T], record: usize) -> Result<&T, DataError> {
     entries.get(record).ok_or(DataError::Record { record, records: entries.len() })
-}
-
-/// The digits of a digest.
-pub(crate) fn hexadecimal(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Dataset for Subset {

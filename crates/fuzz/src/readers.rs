@@ -93,7 +93,7 @@ fn ledger(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
     let mut hash = "0".repeat(64);
     for body in bytes.split(|&byte| byte == b'\n') {
         let digest = Sha256::new().chain_update(&hash).chain_update(body).finalize();
-        hash = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        hash = dapple_plan::number::hexadecimal(&digest);
         chained.extend(format!("{{\"hash\":\"{hash}\",\"entry\":").into_bytes());
         chained.extend_from_slice(body);
         chained.extend(b"}\n");

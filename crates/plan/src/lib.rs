@@ -42,7 +42,6 @@
 mod certificate;
 mod check;
 mod error;
-pub mod number;
 mod pricing;
 pub mod ranges;
 pub mod spec;
@@ -55,6 +54,7 @@ pub use check::{
 pub use dapple_accounting::selection::Repetitions;
 pub use dapple_accounting::{AllocationBound, Bracket, Pld, Precision};
 pub use dapple_geometry::{HeatMap, Mask};
+pub use dapple_number as number;
 pub use error::PlanError;
 pub use pricing::{
     BalancedBound, Calibrated, Choice, Composed, ProfilePoint, Promise, Release, Rule, Solved, Trial,

@@ -27,7 +27,6 @@ mod error;
 mod escape;
 mod figure;
 mod font;
-pub mod number;
 pub mod page;
 pub mod paint;
 pub mod raster;

@@ -1,5 +1,6 @@
 //! SHA-256 in hexadecimal digits.
 
+use dapple_plan::number::hexadecimal;
 use sha2::{Digest, Sha256};
 
 /// The digits of the digest of some parts, one after the other.
@@ -23,9 +24,4 @@ pub(crate) fn of_values(values: &[f32]) -> String {
 
 fn digits(hash: Sha256) -> String {
     hexadecimal(&hash.finalize())
-}
-
-/// Bytes in hexadecimal digits.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use dapple_geometry::Size;
+use dapple_plan::number::hexadecimal;
 use image::{DynamicImage, ImageDecoder, ImageReader};
 use sha2::{Digest, Sha256};
 
 use super::hash_text;
-use crate::dataset::{hexadecimal, within};
+use crate::dataset::within;
 use crate::{DataError, Dataset, Image, Limits, MAX_CLASSES, Target, Values, file};
 
 /// Endings of the files that are read; others are passed over.

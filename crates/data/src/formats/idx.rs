@@ -82,7 +82,7 @@ impl Array {
             return Err(DataError::Magic {
                 path: path.to_owned(),
                 expected: "an IDX file",
-                found: crate::dataset::hexadecimal(&magic),
+                found: dapple_plan::number::hexadecimal(&magic),
             });
         };
         if kind != UNSIGNED_BYTE || rank == 0 || rank > 4 {

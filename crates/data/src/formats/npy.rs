@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use dapple_geometry::Size;
+use dapple_plan::number::hexadecimal;
 use sha2::{Digest, Sha256};
 
 use super::checked_classes;
-use crate::dataset::{hexadecimal, within};
+use crate::dataset::within;
 use crate::{DataError, Dataset, Image, Limits, Target, Values, file};
 
 mod header;

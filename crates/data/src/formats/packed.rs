@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use dapple_geometry::Size;
+use dapple_plan::number::hexadecimal;
 use sha2::{Digest, Sha256};
 
-use crate::dataset::{hexadecimal, within};
+use crate::dataset::within;
 use crate::{DataError, Dataset, Image, Target, Values};
 
 /// Images of one size as bytes in memory.

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use dapple_geometry::Size;
+use dapple_plan::number::hexadecimal;
 use sha2::{Digest, Sha256};
 
 use super::ClassMap;
-use crate::dataset::{hexadecimal, within};
+use crate::dataset::within;
 use crate::formats::{hash_text, pictures_below, read_picture};
 use crate::{DataError, Dataset, Image, Limits, Target, TargetKind, file};
 

@@ -9,7 +9,8 @@ mod scene;
 use dapple_geometry::Size;
 use sha2::{Digest, Sha256};
 
-use crate::dataset::hexadecimal;
+use dapple_plan::number::hexadecimal;
+
 use crate::keys::{MasterKey, Purpose, StepKey};
 use crate::{DataError, Dataset, Image, LabelMap, Target, TargetKind, Values};
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use dapple_geometry::{CropDistribution, Region};
+use dapple_number::hexadecimal;
 use sha2::{Digest, Sha256};
 
 use super::operations;
@@ -104,8 +105,4 @@ fn fingerprint(region: &Region) -> String {
 /// A number that tells every other number apart.
 fn exact(value: f64) -> String {
     format!("{value:?}")
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

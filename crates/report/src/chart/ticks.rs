@@ -1,7 +1,7 @@
 //! Where an axis is marked, and what the marks say.
 
 use super::scale::{Scale, ScaleKind};
-use crate::number::{group_digits, power_of_ten, pretty, superscript};
+use dapple_number::{group_digits, power_of_ten, pretty, superscript};
 
 /// A labelled mark.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,9 +6,10 @@
 mod chance;
 mod street;
 
+use dapple_number::pretty;
+
 use crate::{
     ReportError, Theme,
-    number::pretty,
     paint::{GRID, INK, MUTED, PALETTE, PAPER, Paint},
     scene::{Anchor, Fill, Rect, Scene, Stroke, Text},
 };

@@ -1,7 +1,7 @@
 //! Comma-separated values after RFC 4180.
 
 use super::{Cell, Table};
-use crate::number::exact;
+use dapple_number::full;
 
 pub(super) fn write(table: &Table) -> String {
     let head = line(table.columns.iter().map(|column| quoted(&column.name)));
@@ -16,7 +16,7 @@ fn line(fields: impl Iterator<Item = String>) -> String {
 fn field(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => quoted(text),
-        Cell::Number(value, _) => exact(*value),
+        Cell::Number(value, _) => full(*value),
         Cell::Integer(value) => value.to_string(),
         Cell::Empty => String::new(),
     }

@@ -8,7 +8,9 @@ mod text;
 
 pub use rows::Rows;
 
-use crate::{ReportError, escape::clean, number};
+use dapple_number as number;
+
+use crate::{ReportError, escape::clean};
 
 /// A value in a table.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use dapple_data::Dataset;
 use dapple_geometry::Mask;
+use dapple_plan::number::hexadecimal;
 use dapple_plan::{Plan, PlanError, PlanSpec, Promise, Release, Repetitions};
 
 use super::Within;
@@ -14,7 +15,6 @@ use super::file::BudgetFile;
 use super::link::Link;
 use super::running::Running;
 use super::share::Share;
-use crate::digest::hexadecimal;
 use crate::error::TrainError;
 use crate::files::{self, Access};
 use crate::prepare::Prepared;

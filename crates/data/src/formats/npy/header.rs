@@ -3,8 +3,9 @@
 use std::io::Read;
 use std::path::Path;
 
+use dapple_plan::number::hexadecimal;
+
 use crate::DataError;
-use crate::dataset::hexadecimal;
 
 /// Longest dictionary that is read; numpy writes about a hundred bytes.
 const MAX_DICTIONARY: u32 = 1 << 16;

@@ -1,5 +1,7 @@
 //! Numbers rounded to the safe side.
 
+use crate::{exact, scientific};
+
 /// A number with so many significant digits that is never below `value`: for upper bounds.
 #[must_use]
 pub fn up(value: f64, digits: usize) -> String {
@@ -10,16 +12,6 @@ pub fn up(value: f64, digits: usize) -> String {
 #[must_use]
 pub fn down(value: f64, digits: usize) -> String {
     directed(value, digits, |shown| shown <= value, -1)
-}
-
-/// A number in full, with a power of ten where that reads better.
-#[must_use]
-pub fn exact(value: f64) -> String {
-    if value != 0.0 && !(1e-3..1e9).contains(&value.abs()) {
-        format!("{value:e}")
-    } else {
-        format!("{value}")
-    }
 }
 
 /// A number in full where that is short, and otherwise rounded up to four digits.
@@ -35,12 +27,8 @@ fn directed(value: f64, digits: usize, safe: impl Fn(f64) -> bool, step: i64) ->
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
-    let scientific = format!("{value:.*e}", digits - 1);
-    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
-    let (Ok(whole), Ok(exponent)) = (mantissa.replace('.', "").parse::<i64>(), exponent.parse::<i32>())
-    else {
-        return scientific;
-    };
+    let (factor, exponent) = scientific(value, digits);
+    let Ok(whole) = factor.replace('.', "").parse::<i64>() else { return format!("{value:e}") };
     // value is about whole * 10^scale
     let scale = exponent - (digits as i32 - 1);
     let nearest = write(whole, scale, digits);

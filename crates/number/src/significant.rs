@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use crate::scientific;
+
 /// Below this size, and from [`LARGE`] on, a number is written with a power of ten.
 const SMALL: f64 = 1e-3;
 const LARGE: f64 = 1e6;
@@ -40,10 +42,10 @@ pub fn pretty(value: f64, digits: usize) -> String {
 }
 
 /// A number as a factor of so many significant digits and a power of ten, whatever its size.
-pub(crate) fn power_of_ten(value: f64, digits: usize) -> String {
-    let scientific = format!("{value:.*e}", digits.clamp(1, 17) - 1);
-    let (factor, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    join_power(factor, exponent.parse().unwrap_or(0))
+#[must_use]
+pub fn power_of_ten(value: f64, digits: usize) -> String {
+    let (factor, exponent) = scientific(value, digits.clamp(1, 17));
+    join_power(&factor, exponent)
 }
 
 fn join_power(factor: &str, exponent: i32) -> String {
@@ -70,17 +72,6 @@ pub fn plain(value: f64, digits: usize) -> String {
     }
 }
 
-/// A number that reads back as exactly the same number.
-#[must_use]
-pub fn exact(value: f64) -> String {
-    let size = value.abs();
-    if size != 0.0 && size.is_finite() && !(1e-5..1e15).contains(&size) {
-        format!("{value:e}")
-    } else {
-        value.to_string()
-    }
-}
-
 /// A whole number with commas between groups of three digits from five digits on.
 #[must_use]
 pub fn grouped(value: i64) -> String {
@@ -90,7 +81,8 @@ pub fn grouped(value: i64) -> String {
 }
 
 /// Commas between groups of three of a string of digits, when there are at least five.
-pub(crate) fn group_digits(digits: &str) -> String {
+#[must_use]
+pub fn group_digits(digits: &str) -> String {
     if digits.len() < 5 {
         return digits.to_owned();
     }
@@ -128,12 +120,10 @@ fn parts(value: f64, digits: usize) -> Parts {
         return Parts::Plain("0".to_owned());
     }
     // Rounding to the digits first settles the exponent: 9.999 with two digits is 10.
-    let scientific = format!("{value:.*e}", digits - 1);
-    let (factor, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let (factor, exponent) = scientific(value, digits);
     let size = 10f64.powi(exponent);
     if !(SMALL..LARGE).contains(&size) {
-        return Parts::Scientific(factor.to_owned(), exponent);
+        return Parts::Scientific(factor, exponent);
     }
     let decimals = usize::try_from(digits as i32 - 1 - exponent).unwrap_or(0);
     Parts::Plain(format!("{value:.decimals$}"))
@@ -179,14 +169,5 @@ mod tests {
         assert_eq!(grouped(10_000), "10,000");
         assert_eq!(grouped(-1_234_567), "-1,234,567");
         assert_eq!(grouped(i64::MIN), "-9,223,372,036,854,775,808");
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn exact_numbers_read_back(bits: u64) {
-            let value = f64::from_bits(bits);
-            let back: f64 = exact(value).parse().expect("a number");
-            proptest::prop_assert!(back.to_bits() == bits || (back.is_nan() && value.is_nan()));
-        }
     }
 }

@@ -1,0 +1,11 @@
+//! This crate touches nothing outside a computation.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+#[allow(dead_code, unused_imports, reason = "the checker is tested elsewhere")]
+#[path = "../../accounting/tests/pure/mod.rs"]
+mod pure;
+
+#[test]
+fn the_crate_stays_pure() {
+    pure::assert_pure("number");
+}
