@@ -11,7 +11,7 @@ const OUTSIDE: [&str; 8] = ["env", "fs", "io", "net", "os", "process", "thread",
 /// Crates that do.
 const CRATES: [&str; 5] = ["chacha20", "getrandom", "rand", "rand_core", "rayon"];
 /// What pure crates may depend on.
-const ALLOWED: [&str; 12] = [
+const ALLOWED: [&str; 13] = [
     "libm",
     "puruspe",
     "realfft",
@@ -20,6 +20,7 @@ const ALLOWED: [&str; 12] = [
     "serde_json",
     "serde_path_to_error",
     "sha2",
+    "strsim",
     "toml",
     "dapple-accounting",
     "dapple-geometry",

@@ -3,9 +3,10 @@
 //! The page needs no network and runs no script, and says so in a content policy, so that a report made from
 //! hostile names is still only text. Figures and tables are numbered in order.
 
-mod base64;
 mod block;
 mod inline;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
 
 use crate::{
     Figure, Table, Theme,
@@ -83,7 +84,7 @@ impl Section {
     /// Adds a PNG image, embedded in the page.
     #[must_use]
     pub fn png(self, bytes: &[u8], alternative: impl Into<String>, caption: impl Into<String>) -> Self {
-        let data = base64::encode(bytes);
+        let data = STANDARD.encode(bytes);
         self.with(Block::Image { data, alternative: alternative.into(), caption: caption.into() })
     }
 
@@ -94,7 +95,7 @@ impl Section {
         pictures: impl IntoIterator<Item = (N, &'a [u8])>,
         caption: impl Into<String>,
     ) -> Self {
-        let encoded = pictures.into_iter().map(|(name, bytes)| (name.into(), base64::encode(bytes)));
+        let encoded = pictures.into_iter().map(|(name, bytes)| (name.into(), STANDARD.encode(bytes)));
         self.with(Block::Gallery { pictures: encoded.collect(), caption: caption.into() })
     }
 
