@@ -18,19 +18,6 @@ pub(crate) enum AxisStep {
     Ranges(Vec<Range>),
 }
 
-/// Input pixel behind index `index` of an axis of `length` pixels extended by `mode`, and how often it wrapped around.
-pub(crate) fn extended(index: i64, length: i64, mode: PaddingMode) -> Option<(i64, i64)> {
-    match mode {
-        PaddingMode::Zero => (0..length).contains(&index).then_some((index, 0)),
-        PaddingMode::Replicate => Some((index.clamp(0, length - 1), 0)),
-        PaddingMode::Reflect => {
-            let folded = if index < 0 { -index } else { index };
-            Some((if folded >= length { 2 * (length - 1) - folded } else { folded }, 0))
-        }
-        PaddingMode::Wrap => Some((index.rem_euclid(length), index.div_euclid(length))),
-    }
-}
-
 impl AxisStep {
     /// For a step that only copies: the input pixel of every output pixel (`None`: a constant).
     pub(crate) fn picks(&self, length: u32) -> Option<Vec<Option<u32>>> {
@@ -38,7 +25,7 @@ impl AxisStep {
         match self {
             Self::Pad { pad, mode } => {
                 let pad = i64::from(*pad);
-                let pick = |index| extended(index, length, *mode).map(|(pixel, _)| pixel as u32);
+                let pick = |index| mode.source(index, length).map(|(pixel, _)| pixel as u32);
                 Some((-pad..length + pad).map(pick).collect())
             }
             Self::Flip => Some((0..length).rev().map(|index| Some(index as u32)).collect()),
@@ -80,7 +67,7 @@ impl Reads {
                     (i64::from(*pad), self.intervals.len() as i64, i64::from(self.source));
                 let round = if self.mirrored { -source } else { source };
                 let padded = (-pad..length + pad).map(|index| {
-                    let (pixel, turns) = extended(index, length, *mode)?;
+                    let (pixel, turns) = mode.source(index, length)?;
                     let (first, last) = self.intervals[pixel as usize]?;
                     Some((first + turns * round, last + turns * round))
                 });

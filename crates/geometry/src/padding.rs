@@ -37,6 +37,22 @@ pub enum PaddingMode {
 }
 
 impl PaddingMode {
+    /// The pixel that stands at `index` of an axis of `length` pixels continued on both ends, and how often the axis wrapped around to
+    /// get there; nothing where a constant stands. This is the one rule of padding: images are padded and masks are propagated by it.
+    #[must_use]
+    pub fn source(self, index: i64, length: i64) -> Option<(i64, i64)> {
+        match self {
+            Self::Zero => (0..length).contains(&index).then_some((index, 0)),
+            Self::Replicate => Some((index.clamp(0, length - 1), 0)),
+            // c b | a b c | b a
+            Self::Reflect => {
+                let folded = index.abs();
+                Some((if folded >= length { 2 * (length - 1) - folded } else { folded }, 0))
+            }
+            Self::Wrap => Some((index.rem_euclid(length), index.div_euclid(length))),
+        }
+    }
+
     /// Smallest image length along an axis that this mode can pad by `pad`.
     pub(crate) fn needed_length(self, pad: u32) -> u64 {
         match self {
@@ -81,6 +97,19 @@ impl FromStr for PaddingMode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modes_show_what_they_say() {
+        let letters = |mode: PaddingMode| -> String {
+            let letter =
+                |index| mode.source(index, 3).map_or('.', |(pixel, _)| char::from(b'a' + pixel as u8));
+            (-2..5).map(letter).collect()
+        };
+        assert_eq!(letters(PaddingMode::Zero), "..abc..");
+        assert_eq!(letters(PaddingMode::Reflect), "cbabcba");
+        assert_eq!(letters(PaddingMode::Replicate), "aaabccc");
+        assert_eq!(letters(PaddingMode::Wrap), "bcabcab");
+    }
 
     #[test]
     fn reads_what_it_writes() {

@@ -59,20 +59,8 @@ impl Mapping {
 
 /// An axis extended by `pad` pixels on both ends.
 fn padded(axis: &[Option<u32>], pad: u32, mode: PaddingMode) -> Vec<Option<u32>> {
-    let length = axis.len() as i64;
-    let pad = i64::from(pad);
-    let show = |index: i64| {
-        let inside = match mode {
-            PaddingMode::Zero => index,
-            PaddingMode::Replicate => index.clamp(0, length - 1),
-            PaddingMode::Wrap => index.rem_euclid(length),
-            // c b | a b c | b a
-            PaddingMode::Reflect if index < 0 => -index,
-            PaddingMode::Reflect if index >= length => 2 * (length - 1) - index,
-            PaddingMode::Reflect => index,
-        };
-        usize::try_from(inside).ok().and_then(|inside| axis.get(inside).copied().flatten())
-    };
+    let (length, pad) = (axis.len() as i64, i64::from(pad));
+    let show = |index| mode.source(index, length).and_then(|(pixel, _)| axis[pixel as usize]);
     (-pad..length + pad).map(show).collect()
 }
 
@@ -80,20 +68,16 @@ fn padded(axis: &[Option<u32>], pad: u32, mode: PaddingMode) -> Vec<Option<u32>>
 mod tests {
     use super::*;
 
-    fn letters(mode: PaddingMode) -> String {
-        let axis: Vec<Option<u32>> = (0..3).map(Some).collect();
-        padded(&axis, 2, mode)
-            .iter()
-            .map(|pick| pick.map_or('.', |pick| char::from(b'a' + pick as u8)))
-            .collect()
-    }
-
     #[test]
-    fn modes_show_what_they_say() {
-        assert_eq!(letters(PaddingMode::Zero), "..abc..");
-        assert_eq!(letters(PaddingMode::Reflect), "cbabcba");
-        assert_eq!(letters(PaddingMode::Replicate), "aaabccc");
-        assert_eq!(letters(PaddingMode::Wrap), "bcabcab");
+    fn what_is_padded_keeps_what_it_showed() {
+        let mut mapping = Mapping::identity(Size::new(3, 2).unwrap());
+        mapping.then(&Operation::FlipHorizontal);
+        mapping.then(&Operation::Pad { padding: Padding { x: 2, y: 1 }, mode: PaddingMode::Reflect });
+        // c b a, mirrored about its ends.
+        assert_eq!(mapping.x, [0, 1, 2, 1, 0, 1, 2].map(Some));
+        mapping.then(&Operation::Pad { padding: Padding { x: 1, y: 0 }, mode: PaddingMode::Zero });
+        assert_eq!((mapping.x[0], mapping.x[1], mapping.x[8]), (None, Some(0), None));
+        assert_eq!(mapping.y, [1, 0, 1, 0].map(Some));
     }
 
     #[test]
