@@ -64,12 +64,8 @@ pub(crate) struct Common {
     /// Sets any key of the plan, after file and flags; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Prints JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Says nothing on stderr but errors
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     #[command(flatten)]
     pub(crate) flags: PlanFlags,
 }
@@ -79,6 +75,17 @@ impl Common {
     pub(crate) fn plan(&self) -> Option<&Path> {
         self.file.as_deref().or(self.plan.as_deref())
     }
+}
+
+/// What every verb that answers takes.
+#[derive(Debug, Args)]
+pub(crate) struct OutputFlags {
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Says nothing on stderr but errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 /// How narrow brackets must be.

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .explain
         .then(|| explain(&plan, &certificate, arguments.baselines, precision))
         .transpose()?;
-    if arguments.common.json {
+    if arguments.common.output.json {
         return output::print_json(&Answer { certificate: &certificate, explanation: factors.as_deref() });
     }
     if arguments.statement {

@@ -58,14 +58,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     request.spec.performance = request.spec.performance.merge(&arguments.machine.performance());
     let &Arguments { canaries, confidence, pattern, .. } = arguments;
     let options = Options { canaries, confidence, pattern: pattern.into() };
-    let bar = bar(arguments.common.quiet);
+    let bar = bar(arguments.common.output.quiet);
     let found = audit(&request, &options, &mut |step, steps| {
         bar.set_length(steps);
         bar.set_position(step);
     });
     bar.finish_and_clear();
     let audit = found?;
-    if arguments.common.json {
+    if arguments.common.output.json {
         output::print_json(&audit)?;
     } else {
         output::print(&text(&audit))?;

@@ -8,6 +8,7 @@ use dapple_report::{Cell, Column, Table, TextStyle};
 use dapple_train::{BudgetStatement, Within};
 use serde::Serialize;
 
+use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::output;
 
@@ -29,12 +30,8 @@ pub(crate) struct Arguments {
     /// Counts a run that was trained without a budget, as a whole; may be repeated
     #[arg(long, value_name = "RUN")]
     add: Vec<PathBuf>,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
-    /// Says nothing on stderr but errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputFlags,
 }
 
 #[derive(Serialize)]
@@ -52,10 +49,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let budgets = dapple_train::budgets(&place)?;
     output::say(
-        arguments.quiet,
+        arguments.output.quiet,
         "this counts what was trained with --budget; other uses of these records are not seen",
     );
-    match (arguments.json, place.is_dir(), budgets.as_slice()) {
+    match (arguments.output.json, place.is_dir(), budgets.as_slice()) {
         (true, false, [only]) => output::print_json(only),
         (true, ..) => output::print_json(&Several { budgets }),
         (false, ..) => {

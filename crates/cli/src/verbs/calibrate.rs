@@ -97,11 +97,11 @@ struct Answer<'a> {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Request { spec, masks } = Request::load(&arguments.common)?;
     let (unknown, precision) = (arguments.unknown.into(), arguments.width.precision());
-    let waiting = Waiting::new(arguments.common.quiet);
+    let waiting = Waiting::new(arguments.common.output.quiet);
     let watch = |trial: Trial| waiting.tell(trial);
     let found = dapple_plan::calibrate_watched(&spec, &masks, unknown, precision, &watch)?;
     drop(waiting);
-    if arguments.common.json {
+    if arguments.common.output.json {
         return output::print_json(&Answer { certificate: &found.certificate, solved: found.solved });
     }
     let solved = words(&found.solved);

@@ -7,6 +7,7 @@ use dapple_report::{Cell, Column, ReportError, Table, TextStyle};
 use dapple_train::{Evaluation, ModelDescription};
 use serde::Serialize;
 
+use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::look::LookFlags;
 use crate::machine::MachineFlags;
@@ -24,12 +25,8 @@ pub(crate) struct Arguments {
     look: LookFlags,
     #[command(flatten)]
     machine: MachineFlags,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
-    /// Says nothing on stderr but errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputFlags,
 }
 
 #[derive(Serialize)]
@@ -44,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let evaluation = dapple_train::evaluate_with(&arguments.folder, (&arguments.look).into(), &performance)?;
     let description = ModelDescription::read(&arguments.folder)?;
     let class_names: Vec<&str> = description.classes.iter().map(|class| class.name.as_str()).collect();
-    if arguments.json {
+    if arguments.output.json {
         return output::print_json(&Answer { evaluation: &evaluation, class_names });
     }
     let mut lines = vec![("records", evaluation.records.to_string())];

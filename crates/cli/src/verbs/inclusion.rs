@@ -37,10 +37,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.heatmap {
         let map = spatial.heatmap()?;
         let most = map.values.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
-        output::write_file(path, &picture(&map, most)?, arguments.common.quiet)?;
-        output::say(arguments.common.quiet, &format!("dark is 0, light is {most:.4}, for one view"));
+        output::write_file(path, &picture(&map, most)?, arguments.common.output.quiet)?;
+        output::say(arguments.common.output.quiet, &format!("dark is 0, light is {most:.4}, for one view"));
     }
-    if arguments.common.json {
+    if arguments.common.output.json {
         return output::print_json(&seen);
     }
     output::print(&text(&seen))

@@ -9,6 +9,7 @@ use dapple_train::data::{DataError, Image, LabelMap, Limits, formats};
 use dapple_train::{Answers, ClassDescription, Prediction, Predictor};
 use serde::Serialize;
 
+use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::look::LookFlags;
 use crate::machine::MachineFlags;
@@ -35,12 +36,8 @@ pub(crate) struct Arguments {
     look: LookFlags,
     #[command(flatten)]
     machine: MachineFlags,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
-    /// Says nothing on stderr but errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputFlags,
 }
 
 #[derive(Serialize)]
@@ -79,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Prediction::Map(map) => said_map(arguments, path, &image, &map, &description.classes)?,
         });
     }
-    if arguments.json {
+    if arguments.output.json {
         let (answers, classes) = (description.answers, description.classes);
         return output::print_json(&Answer { answers, classes, images });
     }
@@ -129,7 +126,7 @@ fn said_map(
     let picture = label_pictures::map(map, &colours)?;
     let write = |ending: &str, bytes: &[u8]| -> Result<String, Failure> {
         let target = folder.join(format!("{}.{ending}.png", stem(path)));
-        output::write_file(&target, bytes, arguments.quiet)?;
+        output::write_file(&target, bytes, arguments.output.quiet)?;
         Ok(target.display().to_string())
     };
     let labels = write("labels", &picture.to_png()?)?;

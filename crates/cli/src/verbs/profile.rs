@@ -41,10 +41,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let plan = request.plan()?;
     let points = plan.profile(asked, arguments.width.precision())?;
     let figure = figure(&plan, &points, with_delta);
-    arguments
-        .pictures
-        .write(arguments.common.quiet, &numbers(&points)?, &figure, || page(&plan, &points, &figure))?;
-    if arguments.common.json {
+    arguments.pictures.write(arguments.common.output.quiet, &numbers(&points)?, &figure, || {
+        page(&plan, &points, &figure)
+    })?;
+    if arguments.common.output.json {
         return output::print_json(&Answer { points });
     }
     output::print(&shown(&points)?.to_text(TextStyle::default()))

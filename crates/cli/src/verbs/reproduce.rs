@@ -4,6 +4,7 @@ use clap::Args;
 use dapple_report::{Column, Table, TextStyle};
 use dapple_reproduce::{Options, find, registry};
 
+use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::output;
 use crate::pictures::Pictures;
@@ -23,24 +24,20 @@ pub(crate) struct Arguments {
     list: bool,
     #[command(flatten)]
     options: Options,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
-    /// Says nothing on stderr but errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputFlags,
     #[command(flatten)]
     pictures: Pictures,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Some(id) = &arguments.id else { return list(arguments.json) };
+    let Some(id) = &arguments.id else { return list(arguments.output.json) };
     let reproduction = find(id)?;
     arguments.pictures.check()?;
-    let outcome = reproduction.outcome(&arguments.options, &Screen::new(arguments.quiet))?;
+    let outcome = reproduction.outcome(&arguments.options, &Screen::new(arguments.output.quiet))?;
     let numbers = outcome.numbers().table()?;
-    arguments.pictures.write(arguments.quiet, &numbers, outcome.figure(), || outcome.page())?;
-    if arguments.json {
+    arguments.pictures.write(arguments.output.quiet, &numbers, outcome.figure(), || outcome.page())?;
+    if arguments.output.json {
         return output::print_json(&outcome);
     }
     output::print(&outcome.text())

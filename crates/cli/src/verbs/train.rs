@@ -8,6 +8,7 @@ use dapple_train::{Evaluation, Outcome, RunCertificate, Status};
 use serde::Serialize;
 
 use crate::args::Common;
+use crate::args::OutputFlags;
 use crate::budget::BudgetFlags;
 use crate::failure::Failure;
 use crate::load;
@@ -50,12 +51,8 @@ pub(crate) struct ResumeArguments {
     machine: MachineFlags,
     #[command(flatten)]
     budget: BudgetFlags,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
-    /// Says nothing on stderr but errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputFlags,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -65,22 +62,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.no_dp {
         request.spec.train.private = Some(false);
     }
-    let mut progress = Progress::new(name(&arguments.out), common.quiet, &request.spec.performance);
+    let mut progress = Progress::new(name(&arguments.out), common.output.quiet, &request.spec.performance);
     let budget = arguments.budget.within();
     let outcome = dapple_train::start_within(&request, &arguments.out, budget.as_ref(), &mut progress)?;
     drop(progress);
-    finish(&arguments.out, &outcome, common.json, common.quiet)
+    finish(&arguments.out, &outcome, common.output.json, common.output.quiet)
 }
 
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<(), Failure> {
     // A folder without a plan is refused below.
     let shown = dapple_train::plan_of_run(&arguments.folder).map(|plan| plan.performance).unwrap_or_default();
-    let mut progress = Progress::new(name(&arguments.folder), arguments.quiet, &shown);
+    let mut progress = Progress::new(name(&arguments.folder), arguments.output.quiet, &shown);
     let (performance, budget) = (arguments.machine.performance(), arguments.budget.within());
     let outcome =
         dapple_train::resume_within(&arguments.folder, &performance, budget.as_ref(), &mut progress)?;
     drop(progress);
-    finish(&arguments.folder, &outcome, arguments.json, arguments.quiet)
+    finish(&arguments.folder, &outcome, arguments.output.json, arguments.output.quiet)
 }
 
 /// The last part of a run's folder.

@@ -7,6 +7,7 @@ use dapple_plan::{EpsilonBracket, number};
 use dapple_train::{RunCertificate, Verdict};
 use serde::Serialize;
 
+use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::output;
 
@@ -23,12 +24,8 @@ pub(crate) struct Arguments {
     /// The hash of the ledger's last line, as it was kept elsewhere
     #[arg(long, value_name = "HASH")]
     expect_head: Option<String>,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
-    /// Says nothing on stderr but errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputFlags,
 }
 
 #[derive(Serialize)]
@@ -51,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match dapple_train::verify(&arguments.folder, arguments.expect_head.as_deref())? {
         Verdict::Valid { certificate, not_compared } => show(arguments, &certificate, &not_compared),
         Verdict::Invalid { reason } => {
-            match arguments.json {
+            match arguments.output.json {
                 true => output::print_json(&Invalid { valid: false, reason: &reason })?,
                 false => output::print(&format!("INVALID  {reason}"))?,
             }
@@ -66,7 +63,7 @@ fn show(
     not_compared: &[&'static str],
 ) -> Result<(), Failure> {
     let spent = certificate.spent.as_ref();
-    if arguments.json {
+    if arguments.output.json {
         // Nothing was released before the first step.
         let nothing = certificate.private.then_some(EpsilonBracket::ZERO);
         return output::print_json(&Valid {
@@ -97,7 +94,7 @@ fn show(
     let lines = lines.iter().map(|(name, value)| format!("{name:<16}  {value}").trim_end().to_owned() + "\n");
     output::print(&lines.collect::<String>())?;
     for warning in &certificate.warnings {
-        output::say(arguments.quiet, &format!("warning: {warning}"));
+        output::say(arguments.output.quiet, &format!("warning: {warning}"));
     }
     Ok(())
 }

@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let candidates = candidates(arguments)?;
     let completed: Vec<Completed> = candidates.iter().map(|candidate| candidate.completed.clone()).collect();
     let certificate = dapple_train::choose_price(&completed, law)?;
-    let (json, quiet) = (arguments.common.json, arguments.common.quiet);
+    let (json, quiet) = (arguments.common.output.json, arguments.common.output.quiet);
     let Some(out) = arguments.out.as_deref().filter(|_| !arguments.price) else {
         return match json {
             true => output::print_json(&Answer { certificate: &certificate, folder: None, chosen: None }),

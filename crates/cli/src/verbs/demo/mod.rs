@@ -12,6 +12,7 @@ use dapple_report::{Cell, Column, ReportError, Table, TextStyle};
 use dapple_reproduce::experiment::{Experiment, Finished, Level, Planned, moments, scenes};
 use serde::Serialize;
 
+use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::machine::MachineFlags;
 use crate::output;
@@ -33,12 +34,8 @@ pub(crate) struct Arguments {
     steps: Option<u64>,
     #[command(flatten)]
     machine: MachineFlags,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
-    /// Says nothing on stderr but errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputFlags,
 }
 
 /// What came of a method.
@@ -80,12 +77,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let page = page::page(&methods, &plan(Level::Patch, arguments)?)?;
     output::write_file(&report, page.to_html().as_bytes(), true)?;
     let seconds = began.elapsed().as_secs_f64();
-    if arguments.json {
+    if arguments.output.json {
         let report = report.display().to_string();
         return output::print_json(&Answer { methods: &methods, report, seconds });
     }
     output::print(&table(&methods)?.to_text(TextStyle::default()))?;
-    output::say(arguments.quiet, &format!("{seconds:.0} s; open {} in a browser", report.display()));
+    output::say(arguments.output.quiet, &format!("{seconds:.0} s; open {} in a browser", report.display()));
     Ok(())
 }
 
@@ -98,8 +95,9 @@ fn measure(arguments: &Arguments) -> Result<Vec<Measured>, Failure> {
         Ok(Planned::of(format!("{}-{seed}", level.name()), spec))
     };
     let runs = settings.map(planned).collect::<Result<Vec<_>, Failure>>()?;
-    let finished = Experiment { place: &arguments.out, jobs: None, watch: &Screen::new(arguments.quiet) }
-        .carry_out(&runs)?;
+    let finished =
+        Experiment { place: &arguments.out, jobs: None, watch: &Screen::new(arguments.output.quiet) }
+            .carry_out(&runs)?;
     let together = finished.chunks(usize::try_from(arguments.seeds).unwrap_or(usize::MAX));
     Level::ALL.into_iter().zip(together).map(|(level, runs)| measured(level, runs)).collect()
 }

@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .into_iter()
         .map(|values| Job::new(&base, &axes, values, unknown))
         .collect::<Result<Vec<_>, Failure>>()?;
-    let bar = progress(jobs.len() as u64, arguments.common.quiet);
+    let bar = progress(jobs.len() as u64, arguments.common.output.quiet);
     let precision = arguments.width.precision();
     // Collecting keeps the order of the combinations, whichever core is done first.
     let rows = jobs
@@ -88,8 +88,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let figure = picture::figure(&axes, &rows, unknown);
     let numbers = table(&axes, &rows, unknown, false)?;
     let shown = table(&axes, &rows, unknown, true)?;
-    arguments.pictures.write(arguments.common.quiet, &numbers, &figure, || picture::page(&figure, &shown))?;
-    if arguments.common.json {
+    arguments
+        .pictures
+        .write(arguments.common.output.quiet, &numbers, &figure, || picture::page(&figure, &shown))?;
+    if arguments.common.output.json {
         return output::print_json(&answer(&axes, &rows, unknown));
     }
     output::print(&shown.to_text(TextStyle::default()))

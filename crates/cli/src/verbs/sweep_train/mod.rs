@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let experiment = Experiment {
         place: &arguments.out,
         jobs: arguments.jobs.map(usize::from),
-        watch: &Screen::new(arguments.common.quiet),
+        watch: &Screen::new(arguments.common.output.quiet),
     };
     let runs = experiment.measure(&settings, arguments.budget.within().as_ref(), |setting| {
         request(&base, setting, &arguments.set_for)

@@ -28,7 +28,7 @@ struct Answer {
 pub(super) fn show(runs: &[Measured], plan: &PlanSpec, arguments: &Arguments) -> Result<(), Failure> {
     let Some(first) = runs.first() else { return Err(Failure::run("the sweep has no runs")) };
     let groups = groups(runs);
-    let (out, quiet) = (arguments.out.as_path(), arguments.common.quiet);
+    let (out, quiet) = (arguments.out.as_path(), arguments.common.output.quiet);
     let (all, summary) = (run_rows(runs, first.measure), group_rows(&groups));
     let figure = figure(first, &groups);
     let shown = sweep_table(first.measure, &groups)?;
@@ -39,7 +39,7 @@ pub(super) fn show(runs: &[Measured], plan: &PlanSpec, arguments: &Arguments) ->
     write("sweep.png", &figure.to_png(Theme::Light, SCALE)?)?;
     let page = page(runs, &figure, &shown, plan, arguments);
     write("report.html", page.command(output::command_line()).to_html().as_bytes())?;
-    if arguments.common.json {
+    if arguments.common.output.json {
         return output::print_json(&Answer {
             measure: first.measure.name(),
             runs: all,
