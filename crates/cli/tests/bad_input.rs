@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Run, dapple_with};
+use common::{Run, dapple_with, npy};
 
 /// A plan on pictures of two classes.
 const PICTURES: &str = r#"
@@ -45,18 +45,6 @@ fn photos(folder: &Path) {
         picture(&folder.join(format!("photos/{class}/{number:02}.png")), number, 8);
     }
     fs::write(folder.join("plan.toml"), PICTURES).unwrap();
-}
-
-/// An array of bytes as numpy writes it.
-fn npy(kind: &str, shape: &str, values: &[u8]) -> Vec<u8> {
-    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
-    header.push_str(&" ".repeat(63 - (10 + header.len()) % 64));
-    header.push('\n');
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.as_bytes());
-    bytes.extend(values);
-    bytes
 }
 
 /// The plan for arrays of twenty records with these labels.

@@ -4,40 +4,19 @@
 
 mod common;
 
-use common::{dapple, exact_snapshot, snapshot};
+use common::{dapple, exact_snapshot, rows, snapshot};
 use serde_json::Value;
 
 /// Reference figures computed with dp_accounting and brute force; see the README of the goldens.
 const GOLDENS: &str = include_str!("../../accounting/tests/goldens/patch_accounting.csv");
 
-/// Rows of a table as (column, value) lookups.
-struct Rows {
-    columns: Vec<String>,
-    rows: Vec<Vec<Value>>,
+fn number(row: &Value, column: &str) -> f64 {
+    row[column].as_f64().unwrap_or(f64::NAN)
 }
 
-impl Rows {
-    fn of(value: &Value) -> Self {
-        let columns: Vec<String> = serde_json::from_value(value["columns"].clone()).unwrap();
-        let rows: Vec<Vec<Value>> = serde_json::from_value(value["rows"].clone()).unwrap();
-        assert!(rows.iter().all(|row| row.len() == columns.len()));
-        Self { columns, rows }
-    }
-
-    fn get<'a>(&self, row: &'a [Value], column: &str) -> &'a Value {
-        &row[self.columns.iter().position(|name| name == column).unwrap()]
-    }
-
-    fn number(&self, row: &[Value], column: &str) -> f64 {
-        self.get(row, column).as_f64().unwrap_or(f64::NAN)
-    }
-
-    /// The rows in which all these columns have these values.
-    fn matching<'a>(&'a self, wanted: &'a [(&str, Value)]) -> impl Iterator<Item = &'a Vec<Value>> {
-        self.rows
-            .iter()
-            .filter(move |row| wanted.iter().all(|(column, value)| self.get(row, column) == value))
-    }
+/// The rows in which all these columns have these values.
+fn matching<'a>(rows: &'a [Value], wanted: &'a [(&str, Value)]) -> impl Iterator<Item = &'a Value> {
+    rows.iter().filter(move |row| wanted.iter().all(|(column, value)| row[*column] == *value))
 }
 
 /// One line of the goldens: setting, crop, records, noise multiplier, epsilon.
@@ -67,10 +46,10 @@ fn the_masked_theorem_is_shown_beside_what_holds() {
     let run = dapple("reproduce mask/theorem1 --points 3");
     snapshot("reproduce_mask", &run.report());
     let json = dapple("reproduce mask/theorem1 --points 3 --json").json();
-    let rows = Rows::of(&json);
+    let rows = rows(&json);
     let epsilons = |price: &str| -> Vec<f64> {
         let wanted = [("price", price.into())];
-        rows.matching(&wanted).map(|row| rows.number(row, "epsilon")).collect()
+        matching(&rows, &wanted).map(|row| number(row, "epsilon")).collect()
     };
     // The claim lies below every certified price, and the prices are in order; all fall with the noise.
     let prices = ["claimed", "decoupled", "coupled-clipped", "coupled"].map(epsilons);
@@ -90,17 +69,17 @@ fn the_masked_theorem_is_shown_beside_what_holds() {
 #[test]
 fn figure_2_meets_the_references_under_both_readings() {
     let text = dapple("reproduce patch/fig2 --sigma-is multiplier --points 3 --json").json();
-    let summary = Rows::of(&text["summary"]);
+    let summary = rows(&text["summary"]);
     let line = |sampling: &str, mechanism: &str| {
         let wanted = [
             ("panel", "(a) Patch 10 × 10".into()),
             ("mechanism", mechanism.into()),
             ("sampling", sampling.into()),
         ];
-        let row = summary.matching(&wanted).next().unwrap().clone();
-        assert_eq!((summary.number(&row, "sigma"), summary.number(&row, "noise_multiplier")), (1.0, 1.0));
-        assert!(summary.number(&row, "epsilon_lower") <= summary.number(&row, "epsilon"));
-        summary.number(&row, "epsilon")
+        let row = matching(&summary, &wanted).next().unwrap().clone();
+        assert_eq!((number(&row, "sigma"), number(&row, "noise_multiplier")), (1.0, 1.0));
+        assert!(number(&row, "epsilon_lower") <= number(&row, "epsilon"));
+        number(&row, "epsilon")
     };
     // Four digits each, so within half a digit more than the width of a bracket.
     for (sampling, mechanism, expected) in [
@@ -115,16 +94,16 @@ fn figure_2_meets_the_references_under_both_readings() {
     assert_eq!(text["paper"].as_array().unwrap().len(), 2);
 
     let figure = dapple("reproduce patch/fig2 --points 3 --json").json();
-    let summary = Rows::of(&figure["summary"]);
+    let summary = rows(&figure["summary"]);
     let wanted = [("mechanism", "patch".into())];
-    assert!(summary.matching(&wanted).all(|row| summary.number(row, "noise_multiplier") == 0.5));
+    assert!(matching(&summary, &wanted).all(|row| number(row, "noise_multiplier") == 0.5));
     assert!(figure["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().contains("σ / 2")));
 }
 
 #[test]
 fn figure_3_meets_the_references() {
     let figure = dapple("reproduce patch/fig3 --sigma-is multiplier --json").json();
-    let rows = Rows::of(&figure);
+    let rows = rows(&figure);
     let mut met = 0;
     for (setting, crop, _, noise_multiplier, epsilon) in goldens() {
         let mechanism = match setting {
@@ -133,12 +112,12 @@ fn figure_3_meets_the_references() {
             _ => continue,
         };
         let wanted = [("mechanism", mechanism.into()), ("sampling", "without-replacement".into())];
-        let found = rows.matching(&wanted).find(|row| {
-            let same_crop = mechanism == "minibatch" || rows.number(row, "crop") == crop;
-            same_crop && rows.number(row, "noise_multiplier") == noise_multiplier
+        let found = matching(&rows, &wanted).find(|row| {
+            let same_crop = mechanism == "minibatch" || number(row, "crop") == crop;
+            same_crop && number(row, "noise_multiplier") == noise_multiplier
         });
         if let Some(row) = found {
-            assert_meets(rows.number(row, "epsilon"), epsilon, &format!("crop {crop}, {noise_multiplier}"));
+            assert_meets(number(row, "epsilon"), epsilon, &format!("crop {crop}, {noise_multiplier}"));
             met += 1;
         }
     }
@@ -148,17 +127,17 @@ fn figure_3_meets_the_references() {
 
 #[test]
 fn the_papers_sigma_4_is_a_noise_multiplier_of_2() {
-    // P section D.1.1 at sigma 4 and appendix C.4's 3000 records.
+    // Section D.1.1 of the patch-level paper at sigma 4 and appendix C.4's 3000 records.
     let (.., expected) = goldens()
         .find(|golden| golden.0.starts_with("D.1.1") && golden.2 == 3000.0 && golden.3 == 2.0)
         .unwrap();
     let figure = dapple("reproduce patch/fig17 --points 2 --json").json();
-    let summary = Rows::of(&figure["summary"]);
+    let summary = rows(&figure["summary"]);
     let wanted =
         [("sigma", 4.0.into()), ("mechanism", "patch".into()), ("sampling", "without-replacement".into())];
-    let row = summary.matching(&wanted).next().unwrap();
-    assert_eq!(summary.number(row, "noise_multiplier"), 2.0);
-    assert_meets(summary.number(row, "epsilon"), expected, "sigma 4");
+    let row = matching(&summary, &wanted).next().unwrap();
+    assert_eq!(number(row, "noise_multiplier"), 2.0);
+    assert_meets(number(row, "epsilon"), expected, "sigma 4");
 }
 
 #[test]
@@ -170,14 +149,14 @@ fn profiles_fall_and_files_are_written() {
         (run.files(), run.stderr.as_str()),
         (["a.csv", "a.html", "a.png", "a.svg"].map(str::to_owned).to_vec(), "")
     );
-    let rows = Rows::of(&run.json());
-    assert_eq!(run.read("a.csv").lines().count(), rows.rows.len() + 1);
+    let rows = rows(&run.json());
+    assert_eq!(run.read("a.csv").lines().count(), rows.len() + 1);
     assert!(run.read("a.svg").contains("noise multiplier 0.5, 1, 2") && run.read("a.html").contains("σ / 2"));
-    let line = |row: &[Value]| ["panel", "mechanism", "sampling"].map(|column| rows.get(row, column).clone());
-    for pair in rows.rows.windows(2).filter(|pair| line(&pair[0]) == line(&pair[1])) {
-        assert!(rows.number(&pair[0], "epsilon") < rows.number(&pair[1], "epsilon"));
-        assert!(rows.number(&pair[0], "delta") >= rows.number(&pair[1], "delta"), "{pair:?}");
-        assert!(rows.number(&pair[1], "delta_lower") <= rows.number(&pair[1], "delta"));
+    let line = |row: &Value| ["panel", "mechanism", "sampling"].map(|column| row[column].clone());
+    for pair in rows.windows(2).filter(|pair| line(&pair[0]) == line(&pair[1])) {
+        assert!(number(&pair[0], "epsilon") < number(&pair[1], "epsilon"));
+        assert!(number(&pair[0], "delta") >= number(&pair[1], "delta"), "{pair:?}");
+        assert!(number(&pair[1], "delta_lower") <= number(&pair[1], "delta"));
     }
 }
 

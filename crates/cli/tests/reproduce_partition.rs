@@ -4,18 +4,11 @@
 
 mod common;
 
-use common::{dapple, snapshot};
+use common::{dapple, rows, snapshot};
 use serde_json::Value;
 
 /// The paper's formulas evaluated by themselves; see the README of the goldens.
 const GOLDENS: &str = include_str!("../../accounting/tests/goldens/partition/renyi.csv");
-
-/// Rows of an answer as objects.
-fn rows(answer: &Value) -> Vec<Value> {
-    let columns: Vec<String> = serde_json::from_value(answer["columns"].clone()).unwrap();
-    let rows: Vec<Vec<Value>> = serde_json::from_value(answer["rows"].clone()).unwrap();
-    rows.into_iter().map(|row| columns.iter().cloned().zip(row).collect()).collect()
-}
 
 fn number(row: &Value, column: &str) -> f64 {
     row[column].as_f64().unwrap_or(f64::NAN)
@@ -46,7 +39,7 @@ fn tables_of_noise_stand_beside_ours() {
 
 #[test]
 fn the_printed_noise_is_met() {
-    // What D prints, to half a unit of its last digit, and where that cannot be met.
+    // What the partitioning paper prints, to half a unit of its last digit, and where that cannot be met.
     for (id, printed, met) in [
         ("partition/section4.2", &[10.20, 10.17, 2.34, 2.36][..], &[true, true, true, true][..]),
         ("partition/table1-noise", &[6.62e-4, 5.44e-4, 4.96e-4], &[true, true, false]),

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{dapple_with, exact_snapshot, wait_until};
+use common::{dapple_with, exact_snapshot, npy, wait_until};
 
 const PLAN: &str = r#"
 [privacy]
@@ -43,27 +43,14 @@ evaluate_every = 6
 
 const RECORDS: usize = 100;
 
-/// An array of bytes as numpy writes it.
-fn npy(shape: &str, values: &[u8]) -> Vec<u8> {
-    let mut header = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({shape}), }}");
-    // The length of everything before the values is a multiple of 64.
-    header.push_str(&" ".repeat(63 - (10 + header.len()) % 64));
-    header.push('\n');
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.as_bytes());
-    bytes.extend(values);
-    bytes
-}
-
 /// Dark images of one class, bright ones of the other.
 fn prepare(folder: &Path) {
     let pixels: Vec<u8> = (0..RECORDS * 400)
         .map(|i| (40 + 150 * (i / 400 % 2) + i.wrapping_mul(2_654_435_761) % 32) as u8)
         .collect();
     let labels: Vec<u8> = (0..RECORDS).map(|i| (i % 2) as u8).collect();
-    std::fs::write(folder.join("images.npy"), npy(&format!("{RECORDS}, 20, 20"), &pixels)).unwrap();
-    std::fs::write(folder.join("labels.npy"), npy(&format!("{RECORDS},"), &labels)).unwrap();
+    std::fs::write(folder.join("images.npy"), npy("|u1", &format!("{RECORDS}, 20, 20"), &pixels)).unwrap();
+    std::fs::write(folder.join("labels.npy"), npy("|u1", &format!("{RECORDS},"), &labels)).unwrap();
     std::fs::write(folder.join("plan.toml"), PLAN).unwrap();
 }
 

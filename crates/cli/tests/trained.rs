@@ -6,18 +6,8 @@ mod common;
 
 use std::process::Command;
 
-use common::{dapple, dapple_with, digits, exact_snapshot};
+use common::{dapple, dapple_with, digits, exact_snapshot, rows};
 use serde_json::Value;
-
-/// The rows of an answer, each as an object.
-fn rows(answer: &Value) -> Vec<Value> {
-    let columns = answer["columns"].as_array().unwrap();
-    let row = |row: &Value| -> Value {
-        let cells = columns.iter().map(|column| column.as_str().unwrap().to_owned());
-        cells.zip(row.as_array().unwrap().iter().cloned()).collect::<serde_json::Map<_, _>>().into()
-    };
-    answer["rows"].as_array().unwrap().iter().map(row).collect()
-}
 
 #[test]
 fn digits_are_trained_whole_and_cropped_and_then_read_again() {

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
-/// P Figure 2a: images of 1000x1000, crops of 100x100, patches of 10x10, batch 100 of 3000, 100 epochs.
+/// Figure 2a of the patch-level paper: images of 1000x1000, crops of 100x100, patches of 10x10, batch 100 of 3000, 100 epochs.
 pub(crate) const FIGURE_2A: &str = "--image 1000x1000 --crop 100x100 --patch 10x10 --batch 100 --records 3000 \
                              --epochs 100 --noise-multiplier 1 --delta 1e-5";
 
@@ -34,7 +35,7 @@ impl Run {
         std::fs::read_to_string(self.folder.path().join(name)).unwrap()
     }
 
-    pub(crate) fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{}", self.stderr);
         serde_json::from_str(&self.stdout).unwrap()
     }
@@ -124,4 +125,25 @@ pub(crate) fn digits(folder: &Path) {
     std::fs::create_dir(folder.join("digits")).unwrap();
     idx(&folder.join("digits"), "train", 70);
     idx(&folder.join("digits"), "t10k", 20);
+}
+
+/// An array as numpy writes it.
+pub(crate) fn npy(kind: &str, shape: &str, values: &[u8]) -> Vec<u8> {
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+    // The length of everything before the values is a multiple of 64.
+    header.push_str(&" ".repeat(63 - (10 + header.len()) % 64));
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(values);
+    bytes
+}
+
+/// The rows of an answer, each as an object.
+pub(crate) fn rows(answer: &Value) -> Vec<Value> {
+    let columns: Vec<String> = serde_json::from_value(answer["columns"].clone()).unwrap();
+    let rows: Vec<Vec<Value>> = serde_json::from_value(answer["rows"].clone()).unwrap();
+    assert!(rows.iter().all(|row| row.len() == columns.len()));
+    rows.into_iter().map(|row| columns.iter().cloned().zip(row).collect()).collect()
 }
