@@ -150,7 +150,7 @@ impl Reproduction for Theorem {
 
     fn entry(&self) -> Entry {
         let title = "Claimed and certified privacy of masked training";
-        Entry { id: "mask/theorem1", title, section: "4", paper: Paper::Masked }
+        Entry::new(Paper::Masked, "mask/theorem1", title, "4")
     }
 
     fn kind(&self) -> Kind {

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use crate::claim::{Claim, Verdict};
 use crate::error::{ReproduceError, Result};
 use crate::registry::Registered;
-use crate::{Digest, Entry, Kind, Options, Paper, Reproduction, Watch};
+use crate::{Digest, Entry, Options, Paper, Reproduction, Watch};
 
 const DELTA: f64 = 1e-5;
 /// Significant digits of the digest.
@@ -20,9 +20,7 @@ const DIGITS: usize = 4;
 
 /// A table of X.
 struct Spec {
-    id: &'static str,
-    title: &'static str,
-    section: &'static str,
+    entry: Entry,
     subtitle: &'static str,
     batch: u64,
     runs: &'static [Run],
@@ -46,9 +44,7 @@ const fn run(data: &'static str, records: u64, epochs: u64) -> Run {
 /// X section 4: batches of 4096 for 200 epochs from scratch, of 1000 for 10 epochs (EuroSAT 20) in fine-tuning.
 static SPECS: [Spec; 3] = [
     Spec {
-        id: "mix/table1",
-        title: "Noise of microbatches",
-        section: "3",
+        entry: Entry::new(Paper::Mixing, "mix/table1", "Noise of microbatches", "3"),
         subtitle: "WRN-16-4 on CIFAR-10 from scratch: batch 4096, 200 epochs, ε = 8 at δ = 10⁻⁵",
         batch: 4096,
         runs: &[run("CIFAR-10", 50_000, 200)],
@@ -56,9 +52,7 @@ static SPECS: [Spec; 3] = [
         microbatches: &[1, 2],
     },
     Spec {
-        id: "mix/table2",
-        title: "Noise of training from scratch",
-        section: "5.1",
+        entry: Entry::new(Paper::Mixing, "mix/table2", "Noise of training from scratch", "5.1"),
         subtitle: "WRN-16-4: batch 4096, 200 epochs, δ = 10⁻⁵",
         batch: 4096,
         runs: &[run("CIFAR-10 and CIFAR-100", 50_000, 200), run("EuroSAT", 21_600, 200)],
@@ -66,9 +60,7 @@ static SPECS: [Spec; 3] = [
         microbatches: &[1],
     },
     Spec {
-        id: "mix/table3",
-        title: "Noise of fine-tuning",
-        section: "5.2",
+        entry: Entry::new(Paper::Mixing, "mix/table3", "Noise of fine-tuning", "5.2"),
         subtitle: "ViT-B-16 and ConvNext: batch 1000, 10 epochs (EuroSAT 20), δ = 10⁻⁵",
         batch: 1000,
         runs: &[
@@ -166,11 +158,7 @@ impl Reproduction for &'static Spec {
     type Results = Vec<Found>;
 
     fn entry(&self) -> Entry {
-        Entry { id: self.id, title: self.title, section: self.section, paper: Paper::Mixing }
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Priced { records: false }
+        self.entry
     }
 
     fn compute(&self, _: &Options, _: &dyn Watch) -> Result<Vec<Found>> {

@@ -16,7 +16,9 @@ pub trait Reproduction {
     fn entry(&self) -> Entry;
 
     /// What it takes to compute it, and so which options it has.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> Kind {
+        Kind::Priced { records: false }
+    }
 
     /// Computes it.
     ///
@@ -95,6 +97,15 @@ pub struct Entry {
 }
 
 impl Entry {
+    pub(crate) const fn new(
+        paper: Paper,
+        id: &'static str,
+        title: &'static str,
+        section: &'static str,
+    ) -> Self {
+        Self { id, title, section, paper }
+    }
+
     /// The title with the place in the paper: `Figure 3: Privacy over the crop size`.
     #[must_use]
     pub fn heading(&self) -> String {

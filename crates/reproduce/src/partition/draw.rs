@@ -1,4 +1,4 @@
-//! A figure of D as a picture.
+//! A figure of the partitioning paper as a picture.
 
 use dapple_report::{Axis, Chart, Dash, Figure, Reference, Series};
 

@@ -5,12 +5,11 @@ use dapple_report::Dash;
 
 use super::claims::{self, Check};
 use super::price::{self, Model, Price, Sampling};
+use crate::{Entry, Paper};
 
 /// A figure of D.
 pub(super) struct Spec {
-    pub(super) id: &'static str,
-    pub(super) title: &'static str,
-    pub(super) section: &'static str,
+    pub(super) entry: Entry,
     pub(super) panels: Vec<Panel>,
     pub(super) lines: Vec<Line>,
     pub(super) checks: &'static [Check],
@@ -176,27 +175,36 @@ pub(super) fn all() -> Vec<Spec> {
     let split_open = &[EQUATION, SIGMA, AXES, REVERSE][..];
     vec![
         Spec {
-            id: "partition/fig1",
-            title: "Noise and privacy of split models",
-            section: "3.2.1",
+            entry: Entry::new(
+                Paper::Partitioning,
+                "partition/fig1",
+                "Noise and privacy of split models",
+                "3.2.1",
+            ),
             panels: vec![noise("1200 steps at rate 0.1", 0.1, 1200, 1e-5, NOISES)],
             lines: splits(),
             checks: split,
             open: split_open,
         },
         Spec {
-            id: "partition/fig2",
-            title: "Rényi privacy of balanced and Poisson sampling, many steps",
-            section: "3.3",
+            entry: Entry::new(
+                Paper::Partitioning,
+                "partition/fig2",
+                "Rényi privacy of balanced and Poisson sampling, many steps",
+                "3.3",
+            ),
             panels: vec![orders("100 of 1000 steps, σ = 2", 1000, 0.1, 2.0)],
             lines: divergences(),
             checks: &[claims::NEARLY_THE_SAME, claims::EXACT_BELOW_POISSON],
             open: &[REACH, SIGMA, REVERSE],
         },
         Spec {
-            id: "partition/fig3",
-            title: "Rényi privacy of balanced and Poisson sampling, few steps",
-            section: "3.3",
+            entry: Entry::new(
+                Paper::Partitioning,
+                "partition/fig3",
+                "Rényi privacy of balanced and Poisson sampling, few steps",
+                "3.3",
+            ),
             panels: vec![orders("4 of 10 steps, σ = 2", 10, 0.4, 2.0)],
             lines: divergences(),
             checks: &[
@@ -207,9 +215,7 @@ pub(super) fn all() -> Vec<Spec> {
             open: &[REACH, SIGMA, REVERSE],
         },
         Spec {
-            id: "partition/fig4",
-            title: "Delta over the number of steps",
-            section: "3.3",
+            entry: Entry::new(Paper::Partitioning, "partition/fig4", "Delta over the number of steps", "3.3"),
             panels: vec![Panel {
                 title: "ε = 10, rate 0.4, σ = 2",
                 question: Question::DeltaOverSteps { noise_multiplier: 2.0, epsilon: 10.0 },
@@ -228,9 +234,12 @@ pub(super) fn all() -> Vec<Spec> {
             open: &[BALANCED, SIGMA, REVERSE],
         },
         Spec {
-            id: "partition/fig5",
-            title: "Noise and privacy of split models, further settings",
-            section: "B",
+            entry: Entry::new(
+                Paper::Partitioning,
+                "partition/fig5",
+                "Noise and privacy of split models, further settings",
+                "B",
+            ),
             panels: vec![
                 noise("(a) 400 steps at rate 0.1, δ = 1e-5", 0.1, 400, 1e-5, &[1.0, 1.5, 2.0, 3.0, 5.0]),
                 noise("(b) 2000 steps at rate 0.1, δ = 1e-5", 0.1, 2000, 1e-5, &[1.5, 2.0, 3.0, 5.0, 8.0]),
@@ -242,9 +251,12 @@ pub(super) fn all() -> Vec<Spec> {
             open: split_open,
         },
         Spec {
-            id: "partition/fig6",
-            title: "Noise that split models need, over the number of steps",
-            section: "B",
+            entry: Entry::new(
+                Paper::Partitioning,
+                "partition/fig6",
+                "Noise that split models need, over the number of steps",
+                "B",
+            ),
             panels: vec![
                 iterations("(a) rate 0.1, ε = 1, δ = 1e-5", 0.1, 1.0, 1e-5),
                 iterations("(b) rate 0.1, ε = 3, δ = 1e-5", 0.1, 3.0, 1e-5),
@@ -256,9 +268,12 @@ pub(super) fn all() -> Vec<Spec> {
             open: split_open,
         },
         Spec {
-            id: "partition/fig7",
-            title: "Rényi privacy of balanced and Poisson sampling, further settings",
-            section: "B",
+            entry: Entry::new(
+                Paper::Partitioning,
+                "partition/fig7",
+                "Rényi privacy of balanced and Poisson sampling, further settings",
+                "B",
+            ),
             panels: vec![
                 orders("(a) 100 of 1000 steps, σ = 2", 1000, 0.1, 2.0),
                 orders("(b) 100 of 200 steps, σ = 4", 200, 0.5, 4.0),
@@ -268,9 +283,12 @@ pub(super) fn all() -> Vec<Spec> {
             open: &[REACH, SIGMA, REVERSE],
         },
         Spec {
-            id: "partition/fig8",
-            title: "Noise and privacy of balanced and Poisson sampling",
-            section: "B",
+            entry: Entry::new(
+                Paper::Partitioning,
+                "partition/fig8",
+                "Noise and privacy of balanced and Poisson sampling",
+                "B",
+            ),
             panels: vec![
                 noise("(a) 5 of 10 steps, δ = 1e-6", 0.5, 10, 1e-6, &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0]),
                 noise("(b) 120 of 1500 steps, δ = 1e-4", 0.08, 1500, 1e-4, &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0]),

@@ -15,7 +15,7 @@ use crate::claim::Claim;
 use crate::error::Result;
 use crate::grid::thinned;
 use crate::registry::Registered;
-use crate::{Digest, Entry, Kind, Options, Paper, Reproduction, Watch};
+use crate::{Digest, Entry, Options, Reproduction, Watch};
 use compute::{Curve, Point};
 use figures::{Question, Spec};
 use price::Sampling;
@@ -51,11 +51,7 @@ impl Reproduction for Spec {
     type Results = Vec<Curve>;
 
     fn entry(&self) -> Entry {
-        Entry { id: self.id, title: self.title, section: self.section, paper: Paper::Partitioning }
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Priced { records: false }
+        self.entry
     }
 
     fn compute(&self, options: &Options, _: &dyn Watch) -> Result<Vec<Curve>> {

@@ -1,4 +1,4 @@
-//! The noise of the partitioning paper's Tables 1 and 2 and of its section 4.2; accuracies are training results.
+//! The noise of the partitioning paper's (D) Tables 1 and 2 and of its section 4.2; accuracies are training results.
 
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::{Conversion, Rdp};
@@ -12,15 +12,13 @@ use super::{DIGITS, figures, full};
 use crate::claim::{Claim, Verdict};
 use crate::error::{ReproduceError, Result};
 use crate::registry::Registered;
-use crate::{Digest, Entry, Kind, Options, Paper, Reproduction, Watch};
+use crate::{Digest, Entry, Options, Paper, Reproduction, Watch};
 
 const EPSILON: f64 = 8.0;
 const DELTA: f64 = 1e-5;
 
 struct Spec {
-    id: &'static str,
-    title: &'static str,
-    section: &'static str,
+    entry: Entry,
     subtitle: &'static str,
     entries: Vec<Printed>,
     notes: &'static [&'static str],
@@ -91,9 +89,12 @@ fn specs() -> Vec<Spec> {
     };
     vec![
         Spec {
-            id: "partition/table1-noise",
-            title: "Noise of central training with submodels",
-            section: "4.1",
+            entry: Entry::new(
+                Paper::Partitioning,
+                "partition/table1-noise",
+                "Noise of central training with submodels",
+                "4.1",
+            ),
             subtitle: "ResNet-101 on half of CIFAR-10: 1000 steps at rate 0.1 of 25000 records, ε = 8 at δ = 10⁻⁵, noise over the expected batch of 2500",
             entries: vec![
                 central("baseline, 3 or 8 submodels: 6.62e-4", 6.62e-4, 1),
@@ -107,9 +108,12 @@ fn specs() -> Vec<Spec> {
             ],
         },
         Spec {
-            id: "partition/table2-noise",
-            title: "Noise of federated training with submodels",
-            section: "4.1",
+            entry: Entry::new(
+                Paper::Partitioning,
+                "partition/table2-noise",
+                "Noise of federated training with submodels",
+                "4.1",
+            ),
             subtitle: "ResNet-101 on half of CIFAR-10: 12500 users with two records each, 250 sessions without sampling, ε = 8 at δ = 10⁻⁵, noise over the number of users",
             entries: vec![
                 federated("baseline, 3 or 8 submodels: 6.75e-4", 6.75e-4, 1, FITTED),
@@ -123,9 +127,12 @@ fn specs() -> Vec<Spec> {
             ],
         },
         Spec {
-            id: "partition/section4.2",
-            title: "Noise of balanced and Poisson sampling",
-            section: "4.2",
+            entry: Entry::new(
+                Paper::Partitioning,
+                "partition/section4.2",
+                "Noise of balanced and Poisson sampling",
+                "4.2",
+            ),
             subtitle: "ε = 8 at δ = 10⁻⁵",
             entries: vec![
                 run("655 of 2000 steps, Poisson: 10.20", 10.20, poisson(0.3275, 1, (1.0, 0.0)), 2000),
@@ -203,11 +210,7 @@ impl Reproduction for Spec {
     type Results = Vec<Found>;
 
     fn entry(&self) -> Entry {
-        Entry { id: self.id, title: self.title, section: self.section, paper: Paper::Partitioning }
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Priced { records: false }
+        self.entry
     }
 
     fn compute(&self, _: &Options, _: &dyn Watch) -> Result<Vec<Found>> {

@@ -4,14 +4,12 @@ use dapple_plan::spec::Pixels;
 
 use super::claims::Claim;
 use super::setting::{Setting, Shape};
+use crate::{Entry, Paper};
 
 /// A figure of the paper.
 #[derive(Debug, Clone)]
 pub(super) struct Spec {
-    pub(super) id: &'static str,
-    pub(super) title: &'static str,
-    /// Where the paper describes it.
-    pub(super) section: &'static str,
+    pub(super) entry: Entry,
     pub(super) body: Body,
     pub(super) claims: &'static [Claim],
     /// What the paper leaves open, and what is drawn here.
@@ -76,7 +74,7 @@ impl Over {
     }
 }
 
-/// The defaults of P appendix C.4 for privacy profiles.
+/// The defaults of the patch-level paper (P), appendix C.4, for privacy profiles.
 const PROFILE: Setting = Setting {
     image: Pixels { x: 1000, y: 1000 },
     crop: 100,
@@ -145,7 +143,14 @@ fn paddings(title: &str, crop: u32, patch: u32, sigmas: &'static [f64]) -> Sweep
 fn both(id: &'static str, title: &'static str, image: Pixels, sigmas: &'static [f64]) -> Spec {
     let claims = if image == PROFILE.image { SWEEP_CLAIMS } else { RECTANGULAR_CLAIMS };
     let sweeps = vec![crops("Patch 10 × 10", image, sigmas), patches("Crop 450 × 450", image, sigmas)];
-    Spec { id, title, section: "D.2", body: Body::Sweeps(sweeps), claims, open: &[CROP_GRID, PATCH_RANGE] }
+    let entry = Entry::new(Paper::PatchLevel, id, title, "D.2");
+    Spec { entry, body: Body::Sweeps(sweeps), claims, open: &[CROP_GRID, PATCH_RANGE] }
+}
+
+/// One of figures 29 to 31: panels over the padding.
+fn padded(id: &'static str, title: &'static str, sweeps: Vec<Sweep>) -> Spec {
+    let entry = Entry::new(Paper::PatchLevel, id, title, "D.3");
+    Spec { entry, body: Body::Sweeps(sweeps), claims: &[], open: &[PADDING, PADDING_RECORDS] }
 }
 
 fn profiles(
@@ -155,7 +160,8 @@ fn profiles(
     claims: &'static [Claim],
     panels: Vec<Panel>,
 ) -> Spec {
-    Spec { id, title, section, body: Body::Profiles(panels), claims, open: &[RANGE, EPOCH_SIZE] }
+    let entry = Entry::new(Paper::PatchLevel, id, title, section);
+    Spec { entry, body: Body::Profiles(panels), claims, open: &[RANGE, EPOCH_SIZE] }
 }
 
 /// Every figure, in the paper's order.
@@ -174,17 +180,18 @@ pub(super) fn all() -> Vec<Spec> {
             vec![panel("(a) Patch 10 × 10", patch(10)), panel("(b) Patch 20 × 20", patch(20))],
         ),
         Spec {
-            id: "patch/fig3",
-            title: "Privacy over the crop size",
-            section: "5.2",
+            entry: Entry::new(Paper::PatchLevel, "patch/fig3", "Privacy over the crop size", "5.2"),
             body: Body::Sweeps(vec![crops("Patch 10 × 10", plain, HIGH)]),
             claims: &[Claim::Saturates],
             open: &[CROP_GRID],
         },
         Spec {
-            id: "patch/fig4",
-            title: "Privacy over the size of the private patch",
-            section: "5.2",
+            entry: Entry::new(
+                Paper::PatchLevel,
+                "patch/fig4",
+                "Privacy over the size of the private patch",
+                "5.2",
+            ),
             body: Body::Sweeps(vec![patches("Crop 450 × 450", plain, HIGH)]),
             claims: SWEEP_CLAIMS,
             open: &[PATCH_RANGE],
@@ -259,42 +266,33 @@ pub(super) fn all() -> Vec<Spec> {
         both("patch/fig26", "Crop and patch size in images of 1000 × 2000, σ from 1 to 2", wide, LOW),
         both("patch/fig27", "Crop and patch size in images of 1000 × 2000, σ from 2.5 to 3.5", wide, MIDDLE),
         both("patch/fig28", "Crop and patch size in images of 1000 × 2000, σ from 4 to 5", wide, HIGH),
-        Spec {
-            id: "patch/fig29",
-            title: "Privacy over the padding, by crop size",
-            section: "D.3",
-            body: Body::Sweeps(vec![
+        padded(
+            "patch/fig29",
+            "Privacy over the padding, by crop size",
+            vec![
                 paddings("(a) Crop 400 × 400", 400, 10, HIGH),
                 paddings("(b) Crop 450 × 450", 450, 10, HIGH),
                 paddings("(c) Crop 500 × 500", 500, 10, HIGH),
-            ]),
-            claims: &[],
-            open: &[PADDING, PADDING_RECORDS],
-        },
-        Spec {
-            id: "patch/fig30",
-            title: "Privacy over the padding, by patch size",
-            section: "D.3",
-            body: Body::Sweeps(vec![
+            ],
+        ),
+        padded(
+            "patch/fig30",
+            "Privacy over the padding, by patch size",
+            vec![
                 paddings("(a) Patch 10 × 10", 500, 10, HIGH),
                 paddings("(b) Patch 20 × 20", 500, 20, HIGH),
                 paddings("(c) Patch 40 × 40", 500, 40, HIGH),
-            ]),
-            claims: &[],
-            open: &[PADDING, PADDING_RECORDS],
-        },
-        Spec {
-            id: "patch/fig31",
-            title: "Privacy over the padding, by noise",
-            section: "D.3",
-            body: Body::Sweeps(vec![
+            ],
+        ),
+        padded(
+            "patch/fig31",
+            "Privacy over the padding, by noise",
+            vec![
                 paddings("(a) σ from 1 to 2", 500, 20, LOW),
                 paddings("(b) σ from 2.5 to 3.5", 500, 20, MIDDLE),
                 paddings("(c) σ from 4 to 5", 500, 20, HIGH),
-            ]),
-            claims: &[],
-            open: &[PADDING, PADDING_RECORDS],
-        },
+            ],
+        ),
     ]
 }
 
@@ -308,7 +306,7 @@ mod tests {
     fn every_setting_is_a_plan() {
         let mut ids = Vec::new();
         for spec in all() {
-            ids.push(spec.id);
+            ids.push(spec.entry.id);
             let settings: Vec<Setting> = match &spec.body {
                 Body::Profiles(panels) => panels.iter().map(|panel| panel.setting).collect(),
                 Body::Sweeps(sweeps) => sweeps
@@ -317,7 +315,11 @@ mod tests {
                     .collect(),
             };
             for setting in settings {
-                assert!(setting.plan(Reading::Std, Scheme::Poisson).is_ok(), "{}: {setting:?}", spec.id);
+                assert!(
+                    setting.plan(Reading::Std, Scheme::Poisson).is_ok(),
+                    "{}: {setting:?}",
+                    spec.entry.id
+                );
             }
         }
         let expected: Vec<String> =

@@ -13,7 +13,7 @@ use dapple_report::{Figure, Rows};
 use crate::claim::Claim;
 use crate::error::Result;
 use crate::registry::Registered;
-use crate::{Digest, Entry, Kind, Options, Paper, Reproduction, Watch};
+use crate::{Digest, Entry, Kind, Options, Reproduction, Watch};
 use catalogue::Spec;
 use compute::Results;
 
@@ -26,7 +26,7 @@ impl Reproduction for Spec {
     type Results = Results;
 
     fn entry(&self) -> Entry {
-        Entry { id: self.id, title: self.title, section: self.section, paper: Paper::PatchLevel }
+        self.entry
     }
 
     fn kind(&self) -> Kind {

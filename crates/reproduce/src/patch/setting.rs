@@ -8,7 +8,7 @@ use dapple_plan::{Plan, PlanSpec, Pld, Relation, Scheme, number};
 
 use crate::error::{ReproduceError, Result};
 
-/// Records a step (P appendix C.4).
+/// Records a step (patch-level paper, P, appendix C.4).
 pub(crate) const BATCH: u64 = 100;
 /// Passes over the data set (P appendix C.4).
 pub(super) const EPOCHS: u64 = 100;

@@ -13,12 +13,8 @@ use crate::{Entry, Paper, Watch};
 
 pub(super) const FIGURE: TradeOff = TradeOff { entry: ENTRY, train, claims: CLAIMS };
 
-const ENTRY: Entry = Entry {
-    id: "patch/fig13",
-    title: "Accuracy on textures over the privacy budget",
-    section: "C.8",
-    paper: Paper::PatchLevel,
-};
+const ENTRY: Entry =
+    Entry::new(Paper::PatchLevel, "patch/fig13", "Accuracy on textures over the privacy budget", "C.8");
 
 const CLAIMS: &[Statement<[Gain]>] = &[
     Statement { says: "patch level is more accurate at every budget", check: always_gains },

@@ -17,12 +17,8 @@ use crate::{Entry, Paper, Watch};
 
 pub(super) const FIGURE: TradeOff = TradeOff { entry: ENTRY, train, claims: CLAIMS };
 
-const ENTRY: Entry = Entry {
-    id: "patch/fig5",
-    title: "Segmentation of streets over the privacy budget",
-    section: "5.3",
-    paper: Paper::PatchLevel,
-};
+const ENTRY: Entry =
+    Entry::new(Paper::PatchLevel, "patch/fig5", "Segmentation of streets over the privacy budget", "5.3");
 
 const CLAIMS: &[Statement<[Gain]>] = &[
     Statement { says: "patch level has the higher mIoU at every budget", check: always_gains },

@@ -14,12 +14,8 @@ use crate::{Digest, Entry, Kind, Options, Paper, Reproduction, Watch};
 /// The table.
 pub(super) struct Digits;
 
-const ENTRY: Entry = Entry {
-    id: "patch/table1",
-    title: "MNIST without privacy, with and without a crop",
-    section: "C.8",
-    paper: Paper::PatchLevel,
-};
+const ENTRY: Entry =
+    Entry::new(Paper::PatchLevel, "patch/table1", "MNIST without privacy, with and without a crop", "C.8");
 
 /// Side of the crop.
 const CROP: u32 = 10;
