@@ -8,7 +8,7 @@ use crate::pld::Pld;
 const PIXEL_RANGE: f64 = 255.0;
 
 /// The l2 sensitivity of an image under substitution of `pixels` pixels with `channels` channels of 8 bits
-/// (P section 5.1: `255 sqrt(3 H_R W_R)`).
+/// (patch-level paper, section 5.1: `255 sqrt(3 H_R W_R)`).
 #[must_use]
 pub fn pixel_sensitivity(pixels: u64, channels: u32) -> f64 {
     PIXEL_RANGE * (f64::from(channels) * pixels as f64).sqrt()

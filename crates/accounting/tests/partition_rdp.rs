@@ -15,7 +15,7 @@ fn subsets(d: u32, k: u32) -> Vec<u32> {
     (0..1_u32 << d).filter(|mask| mask.count_ones() == k).collect()
 }
 
-/// D equation (2) by its definition: the sum over all tuples of centres.
+/// Equation (2) of the partitioning paper (D) by its definition: the sum over all tuples of centres.
 fn brute(d: u32, k: u32, sigma: f64, order: u32) -> f64 {
     let centres = subsets(d, k);
     let mut total = 0.0;

@@ -1,4 +1,4 @@
-//! P Lemma 1 and Theorem 1, one axis at a time.
+//! Lemma 1 and Theorem 1 of the patch-level paper (P), one axis at a time.
 
 /// Number of crop origins along one axis that see a patch (P Lemma 1).
 ///

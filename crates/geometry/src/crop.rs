@@ -3,7 +3,7 @@ use crate::{Error, Size};
 /// How the crop is drawn from the image that reaches it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CropDistribution {
-    /// A fixed size, its origin uniform over all origins that keep it inside (P Definition 5).
+    /// A fixed size, its origin uniform over all origins that keep it inside (patch-level paper, Definition 5).
     Fixed(Size),
     /// A random size and place, drawn as torchvision's `RandomResizedCrop` does.
     Resized(ResizedCrop),

@@ -121,7 +121,7 @@ pub(crate) fn crop_origins(image: Size, crop: Size) -> u64 {
 
 /// The probability that a crop of `image` through `pipeline` depends on the private region.
 ///
-/// For crops of fixed size the answer is an exact count over all crop origins (P Definition 6), of the influence mask
+/// For crops of fixed size the answer is an exact count over all crop origins (patch-level paper, P, Definition 6), of the influence mask
 /// rather than of the region itself. Rectangles take O(1) (P Lemma 1, Theorem 1) or O(side) time; other
 /// regions O(pixels). Under [`Placement::Anywhere`] a non-rectangular region behind an operation that is not
 /// translation-invariant (a resize, JPEG) is enclosed in its bounding rectangle; the bracket tells what that costs.

@@ -39,7 +39,7 @@
 //! - **Influence, not position.** Operations before the crop spread private content: reflected padding copies it, a resize or a
 //!   blur smears it, JPEG spreads it over its block. What counts is the *influence mask*, the pixels that may depend on the
 //!   region ([`Pipeline::influence`]). Operations behind the crop are free.
-//! - **Rectangles** behind constant padding: closed form (P Lemma 1, Theorem 1). Behind anything else: every operation is
+//! - **Rectangles** behind constant padding: closed form (patch-level paper, Lemma 1 and Theorem 1). Behind anything else: every operation is
 //!   separable, so each axis is searched by itself in linear time.
 //! - **Any other set of pixels**: one pass with one counter a column, for a given place; for all places at once a moving box
 //!   sum over the set dilated by the crop. The centre is *not* always the worst place for such sets.

@@ -34,7 +34,7 @@ impl Axes {
     }
 }
 
-/// Zero padding and turns only: the case of P Lemma 1.
+/// Zero padding and turns only: the case of Lemma 1 of the patch-level paper.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlainPadding {
     /// Padding along the original axes.

@@ -6,7 +6,7 @@ const MAX_RADIUS: f64 = 65536.0;
 /// The set of pixels that is protected.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Region {
-    /// All pixels of a rectangle (P section 4: the private patch).
+    /// All pixels of a rectangle (patch-level paper, section 4: the private patch).
     Rectangle(Size),
     /// The pixels whose centre lies within `radius` of the centre of the middle pixel: `dx^2 + dy^2 <= radius^2`.
     /// Its extent is `2 floor(radius) + 1` on both sides; radius 0 is one pixel.

@@ -2,7 +2,7 @@ use crate::Error;
 
 /// The probability that at least one of `views` independent views sees the region: `c_K = 1 - (1 - c)^K`.
 ///
-/// The gradient of a record that averages K views (X eq. 4) is untouched by the region only if no view sees it.
+/// The gradient of a record that averages K views (DP-Mix, equation 4) is untouched by the region only if no view sees it.
 ///
 /// # Guarantee
 /// Never below the exact value for this `inclusion_probability`, and never above 1.

@@ -51,7 +51,7 @@ pub enum AllocationBound {
     Exact,
     /// One appearance in each of `k` blocks of the steps, composed.
     Composition,
-    /// D Theorem 3.1, equation (2), exact in Rényi divergences.
+    /// Theorem 3.1 of the partitioning paper (D), equation (2), exact in Rényi divergences.
     RenyiExact,
     /// D Theorem 3.1, equation (3).
     RenyiBound,

@@ -60,7 +60,7 @@ impl Norms {
 
 impl Pld {
     /// One step in which each record trains one of `submodels` disjoint submodels, drawn uniformly and independently of all
-    /// other records, under add/remove (D Theorem 3.4).
+    /// other records, under add/remove (partitioning paper, D, Theorem 3.4).
     ///
     /// # Guarantee
     /// The record's contribution is a vector of norm at most 1 in the coordinates of one submodel, so after a rotation

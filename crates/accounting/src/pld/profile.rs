@@ -196,7 +196,7 @@ impl Pld {
     /// probability `rate`.
     ///
     /// # Guarantee
-    /// For `a >= 1` the profile is that of `((1-q) Q + q P, Q)` (Balle et al. 2018; P Proposition 5), and the
+    /// For `a >= 1` the profile is that of `((1-q) Q + q P, Q)` (Balle et al. 2018; patch-level paper, Proposition 5), and the
     /// two-sided profile follows by symmetry.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ pub enum Conversion {
     /// `eps + ln((a-1)/a) - (ln delta + ln a)/(a-1)` (Canonne, Kamath and Steinke 2020).
     #[default]
     Tight,
-    /// `eps + ln(1/delta)/(a-1)` (Mironov 2017; D Proposition 2.3), which the partitioning paper's figures use.
+    /// `eps + ln(1/delta)/(a-1)` (Mironov 2017; partitioning paper, Proposition 2.3), which the figures of that paper use.
     Classic,
 }
 

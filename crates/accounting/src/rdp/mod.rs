@@ -45,7 +45,7 @@ impl Rdp {
         Ok(Self { factors: vec![(Step::Gaussian { mu }, 1.0)] })
     }
 
-    /// A Poisson-sampled Gaussian step under add/remove (D Theorem 3.11).
+    /// A Poisson-sampled Gaussian step under add/remove (partitioning paper, Theorem 3.11).
     ///
     /// # Guarantee
     /// The divergence of the removal direction is the larger one (Mironov, Talwar and Zhang 2019, Theorem 5).

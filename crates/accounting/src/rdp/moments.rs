@@ -11,7 +11,7 @@ pub(crate) fn log_sum(terms: impl Iterator<Item = f64> + Clone) -> f64 {
     largest + terms.map(|x| (x - largest).exp()).sum::<f64>().ln()
 }
 
-/// `ln E_Q (1 - q + q R)^a` at an integer order: `sum_l C(a, l) (1-q)^{a-l} q^l E_Q R^l` (D Theorem 3.11 for any ratio;
+/// `ln E_Q (1 - q + q R)^a` at an integer order: `sum_l C(a, l) (1-q)^{a-l} q^l E_Q R^l` (partitioning paper, Theorem 3.11, for any ratio;
 /// Mironov, Talwar and Zhang 2019, equation 10), from `ln E_Q R^l`.
 pub(crate) fn sampled_log_moment(rate: f64, order: u32, log_moment: impl Fn(u32) -> f64) -> f64 {
     let a = f64::from(order);

@@ -19,7 +19,7 @@ impl Allocation {
     /// Draws for each record by itself which `per_record` of the epoch's steps it joins.
     ///
     /// # Guarantee
-    /// Records are allocated independently (D Remark 3.9), each to a uniform subset; how many records meet in a step is random.
+    /// Records are allocated independently (partitioning paper, Remark 3.9), each to a uniform subset; how many records meet in a step is random.
     pub(super) fn draw(
         random: &mut impl Rng,
         epoch: u64,

@@ -32,7 +32,7 @@ impl Place {
 /// Draws a crop as the geometry prices it.
 ///
 /// # Guarantee
-/// Origins are exactly uniform (P Definition 5). Sizes of a random resized crop follow the law of [`ResizedCrop`], its draws
+/// Origins are exactly uniform (patch-level paper, Definition 5). Sizes of a random resized crop follow the law of [`ResizedCrop`], its draws
 /// being multiples of 2^-53 instead of real numbers.
 pub(super) fn draw(
     crop: &CropDistribution,

@@ -1,4 +1,4 @@
-//! Mixtures of a record's own views (X section 3.1).
+//! Mixtures of a record's own views (DP-Mix, section 3.1).
 
 use chacha20::rand_core::Rng;
 
@@ -6,7 +6,7 @@ use super::{MAX_PIXELS, Views};
 use crate::uniform::{below, unit};
 use crate::{DataError, TargetKind};
 
-/// Both parameters of the beta distribution of a mixture's share (X section 3).
+/// Both parameters of the beta distribution of a mixture's share (DP-Mix, section 3).
 const CONCENTRATION: f64 = 0.2;
 
 impl Views {

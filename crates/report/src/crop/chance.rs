@@ -24,7 +24,7 @@ pub(super) fn inclusion(sizes: &CropPicture) -> f64 {
     (hits_x as f64 / all_x as f64) * (hits_y as f64 / all_y as f64)
 }
 
-/// The largest share over all places of the patch; a rectangle is seen most often in the middle (P Theorem 1).
+/// The largest share over all places of the patch; a rectangle is seen most often in the middle (patch-level paper, Theorem 1).
 pub(super) fn worst_inclusion(sizes: &CropPicture) -> f64 {
     let middle = |image: u32, patch: u32| (image - patch) / 2;
     let patch_origin = (middle(sizes.image.0, sizes.patch.0), middle(sizes.image.1, sizes.patch.1));

@@ -9,7 +9,7 @@ const MOST_WORK: f64 = 1e7;
 /// Column weights may fall to e^-this of the largest, far from underflow.
 const MOST_EXPONENT: f64 = 300.0;
 
-/// D Theorem 3.1, first term of equation (2), for `ones` of `places`: `D_a(P || Q)` at the orders 2, 3, ... up to `most` or as
+/// Theorem 3.1 of the partitioning paper, first term of equation (2), for `ones` of `places`: `D_a(P || Q)` at the orders 2, 3, ... up to `most` or as
 /// far as they can be computed in a moment; order 2 always.
 ///
 /// `E_Q R^a` is the mean of `prod_t w(n_t)`, `w(n) = e^{n (n-1) / (2 sigma^2)}`, over `a` random subsets, `n_t` of which hold place `t`: the

@@ -2,7 +2,7 @@
 
 use crate::rdp::log_sum;
 
-/// D Theorem 3.1, first term of equation (2), for one of `places`: `D_a(P || Q)` at the orders `2..=most`, exact.
+/// Theorem 3.1 of the partitioning paper (D), first term of equation (2), for one of `places`: `D_a(P || Q)` at the orders `2..=most`, exact.
 ///
 /// `E_Q R^a = a! / d^a [x^a] (sum_n x^n / n! e^{n (n-1) / (2 sigma^2)})^d`, by squaring power series in logarithms: the
 /// coefficients of one power serve all orders.

@@ -1,6 +1,6 @@
 //! What the partitioning paper prints for the reverse divergence.
 
-/// The second term of D Theorem 3.1, from Corollaries 3.17 and 3.19, as printed: **not a bound** on `D_a(Q || P)`.
+/// The second term of Theorem 3.1 of the partitioning paper (D), from Corollaries 3.17 and 3.19, as printed: **not a bound** on `D_a(Q || P)`.
 ///
 /// D Lemma 3.18 replaces the mixture that is left after its mean by one Gaussian over all `d` dimensions. For two places, noise 1 and order 2 this gives
 /// 0.5502, where integration gives 0.5690. Counting the `d - 1` dimensions that the centres span does not repair it: the

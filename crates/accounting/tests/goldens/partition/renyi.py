@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes renyi.csv: the partitioning paper's Rényi bounds, deltas and noise, from its formulas alone (standard library, seconds).
+"""Writes renyi.csv: the Rényi bounds of the partitioning paper (D), its deltas and its noise, from its formulas alone (standard library, seconds).
 
 Poisson sampling is D Theorem 3.11, balanced sampling equation (3) of D Theorem 3.1 (forward term), with binomials by lgamma. Deltas and
 noise use orders 2 to 100 and the classic conversion; noise is bisected for epsilon 8 at delta 1e-5. In `split` rows a part clipped to 1/2 is
