@@ -124,7 +124,7 @@ fn epochs_compose() {
     let mut phases = spec(&[&base[..], &[("steps", "60")]].concat());
     phases.phases = vec![Default::default(); 3];
     assert_eq!(Plan::check(&phases).unwrap(), three);
-    // Longer epochs hide a record better (D Remark 3.10).
+    // Longer epochs hide a record better (partitioning paper, Remark 3.10).
     let long = with(&[("steps", "180"), ("per-record", "3")]);
     assert!(bracket(&long).upper <= bracket(&three).upper * 1.001);
     // Phases that differ: their distributions compose, and lie between those of the extremes.

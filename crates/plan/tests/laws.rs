@@ -6,7 +6,7 @@ use dapple_plan::spec::{Delta, Pixels, PlanSpec};
 use dapple_plan::{Plan, Precision, Relation, Scheme, Unknown, Value, calibrate};
 use proptest::prelude::*;
 
-/// The setting of P Figure 2a: images of 1000x1000, crops of 100x100, patches of 10x10, batch 100 of 3000.
+/// The setting of Figure 2a of the patch-level paper: images of 1000x1000, crops of 100x100, patches of 10x10, batch 100 of 3000.
 fn figure_2a(scheme: Scheme) -> PlanSpec {
     let mut spec = PlanSpec::default();
     spec.privacy.delta = Some(Delta::Value(1e-5));

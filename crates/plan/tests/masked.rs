@@ -50,7 +50,7 @@ fn coupled_gradients_are_a_mixture_of_gaussians_over_the_draws() {
 
 #[test]
 fn the_paper_s_runs_cost_more_than_it_says() {
-    // M section 5.3: batch 128, 150 epochs, clip norm 1, delta 1e-5, noise for epsilon 0.5 and 1. The paper does not state how many videos
+    // Section 5.3 of the masked paper (M): batch 128, 150 epochs, clip norm 1, delta 1e-5, noise for epsilon 0.5 and 1. The paper does not state how many videos
     // of UCF-101 it trains on; 9537 is the data set's first training split. Multipliers solve M Theorem 1, by the script of the
     // test above.
     for (sigma, claimed, honest) in [("10.95598", 0.5, 11.7967), ("5.820304", 1.0, 27.1439)] {

@@ -1,4 +1,4 @@
-//! The attack of docs/masked.md: M's algorithm reveals more than M Theorem 1 claims, and no more than is certified here.
+//! The attack of docs/masked.md: the algorithm of the masked paper (M) reveals more than its Theorem 1 claims, and no more than is certified here.
 //!
 //! One weight, records whose gradients are all zero but for one record. Its public gradient is `REACH`, huge and known; its
 //! private gradient is +C in one data set and -C in the other. A step that drew the record shows it, so the attacker keeps those

@@ -11,7 +11,7 @@ const MAX_IMAGES: u32 = 1 << 16;
 ///
 /// # Guarantee
 /// Mixtures and synthetic images leave the sensitivity as it is: they are averaged with the views of one record, and the
-/// average is clipped once (X equation 4). A mixture shows a private region only if one of the record's views does, so the
+/// average is clipped once (DP-Mix, equation 4). A mixture shows a private region only if one of the record's views does, so the
 /// inclusion probability counts the views alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Averaged {

@@ -187,7 +187,7 @@ impl Plan {
     }
 
     /// How far the sum of clipped gradients moves between neighbours, in clip norms. A record that shares its clip may turn the
-    /// whole microbatch around (X section 2); the parts of a split model are clipped apart.
+    /// whole microbatch around (DP-Mix, section 2); the parts of a split model are clipped apart.
     #[must_use]
     pub fn sensitivity(&self) -> f64 {
         let moved = if self.averaged.shares_clip() { 2.0 } else { self.relation.sensitivity() };

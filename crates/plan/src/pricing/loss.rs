@@ -84,7 +84,7 @@ impl Loss {
         Ok(Self::Renyi(ways))
     }
 
-    /// D Theorem 3.1 for all steps of an epoch, by equation (2) and by equation (3), where they apply.
+    /// Theorem 3.1 of the partitioning paper for all steps of an epoch, by equation (2) and by equation (3), where they apply.
     pub(crate) fn by_theorem(parts: &[Part]) -> Result<Vec<Self>, PlanError> {
         let mut losses = Vec::new();
         for bound in [AllocationBound::RenyiExact, AllocationBound::RenyiBound] {

@@ -121,7 +121,7 @@ impl Allocated {
     /// All steps together by Rényi divergences, in one of three ways; `None` where the way is the same as another.
     ///
     /// # Guarantee
-    /// D Theorem 3.1 by equation (2) or (3), or the bound of [`Allocated::pld`] with equation (2) for each appearance.
+    /// Theorem 3.1 of the partitioning paper by equation (2) or (3), or the bound of [`Allocated::pld`] with equation (2) for each appearance.
     pub(crate) fn rdp(self, bound: AllocationBound) -> Result<Option<Rdp>, PlanError> {
         let Self { per_record, epoch_steps, epochs, submodels, sigma } = self;
         let (places, ones, count, form) = match bound {

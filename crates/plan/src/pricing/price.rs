@@ -56,7 +56,7 @@ impl Plan {
         let (g, steps, sigma) = (self.sample_rate(), self.steps, self.sigma());
         let public = self.public_tokens.map_or(0.0, PublicTokens::reach) / self.norm();
         let substitution = |d0: f64| Ok(Part::Independent { step: self.substitution(g, c, d0)?, steps });
-        // A microbatch turned around moves the sum by two clip norms: half the noise in units of the movement (X section 2).
+        // A microbatch turned around moves the sum by two clip norms: half the noise in units of the movement (DP-Mix, section 2).
         let moved = if self.averaged.shares_clip() { 2.0 } else { 1.0 };
         match self.theorem()? {
             Theorem::PoissonAddRemove | Theorem::PoissonUser => {
@@ -85,7 +85,7 @@ impl Plan {
             // The amplification theorem with w = (1-g, g(1-c), gc): an absent record is one clip norm away, but in a
             // microbatch even an absent record leaves behind another clipped mean.
             Theorem::PoissonReplace | Theorem::PoissonPatch => substitution(moved),
-            // P Theorem 2: another record takes the place of an absent one, two clip norms away.
+            // Theorem 2 of the patch-level paper: another record takes the place of an absent one, two clip norms away.
             Theorem::WithoutReplacementReplace | Theorem::WithoutReplacementPatch => substitution(2.0),
             // The public gradient is the same in both data sets, but an absent record lacks it.
             Theorem::PoissonMasked => substitution(1.0 + public),

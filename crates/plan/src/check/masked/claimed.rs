@@ -5,7 +5,7 @@ use crate::Plan;
 /// The orders tried; the best one for an epsilon of 0.1 lies near 200.
 const ORDERS: std::ops::RangeInclusive<u32> = 2..=256;
 
-/// The epsilon that M Theorem 1 claims for the plan's noise, batch and steps: the least over orders `a` of
+/// The epsilon that Theorem 1 of the masked paper (M) claims for the plan's noise, batch and steps: the least over orders `a` of
 /// `T eps_a + ln((a-1)/a) - (ln delta + ln a)/(a-1)`, with the step's `eps_a` of M equation (5),
 ///
 /// ```text

@@ -21,7 +21,7 @@ pub enum PublicTokens {
         /// The clip norm of a record's public gradient over that of its private one.
         clip: f64,
     },
-    /// The sampled records themselves, not clipped: M Algorithm 1.
+    /// The sampled records themselves, not clipped: Algorithm 1 of the masked paper.
     Coupled,
 }
 
