@@ -7,32 +7,12 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{dapple_with, digits, snapshot, wait_until};
+use common::{DIGITS_PLAN, dapple_with, digits, snapshot, wait_until};
 use serde_json::Value;
-
-const PLAN: &str = r#"
-[privacy]
-delta = 1e-5
-noise_multiplier = 4.0
-
-[sampling]
-batch = 8
-steps = 3
-
-[data]
-format = "idx"
-train = "digits"
-
-[model]
-name = "linear"
-
-[optimiser]
-learning_rate = 1.0
-"#;
 
 fn prepare(folder: &Path) {
     digits(folder);
-    std::fs::write(folder.join("plan.toml"), PLAN).unwrap();
+    std::fs::write(folder.join("plan.toml"), DIGITS_PLAN).unwrap();
 }
 
 /// Exit code, stdout and stderr of `dapple` in a folder.
@@ -127,7 +107,7 @@ fn sweeps_are_counted_run_by_run_in_a_folder_of_budgets() {
     let run = dapple_with(&sweep.replace("  ", " "), |folder| {
         prepare(folder);
         std::fs::create_dir(folder.join("budgets")).unwrap();
-        let plan = PLAN.replace("noise_multiplier = 4.0\n", "");
+        let plan = DIGITS_PLAN.replace("noise_multiplier = 4.0\n", "");
         std::fs::write(folder.join("plan.toml"), plan).unwrap();
     });
     assert_eq!(run.code, 0, "{}", run.stderr);

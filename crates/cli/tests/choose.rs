@@ -7,35 +7,16 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{dapple_with, digits, snapshot};
-
-const PLAN: &str = r#"
-[privacy]
-delta = 1e-5
-noise_multiplier = 4.0
-
-[sampling]
-batch = 8
-steps = 3
-
-[data]
-format = "idx"
-train = "digits"
-test = "digits"
-
-[model]
-name = "linear"
-
-[optimiser]
-learning_rate = 1.0
-"#;
+use common::{DIGITS_PLAN, dapple_with, digits, snapshot};
 
 const CHOOSE: &str =
     "choose plan.toml --over optimiser.learning_rate=0.1,1 --repetitions 3 --out best --device cpu";
 
 fn prepare(folder: &Path) {
     digits(folder);
-    std::fs::write(folder.join("plan.toml"), PLAN).unwrap();
+    let data = "train = \"digits\"\n";
+    let plan = DIGITS_PLAN.replace(data, &format!("{data}test = \"digits\"\n"));
+    std::fs::write(folder.join("plan.toml"), plan).unwrap();
 }
 
 #[test]

@@ -147,3 +147,24 @@ pub(crate) fn rows(answer: &Value) -> Vec<Value> {
     assert!(rows.iter().all(|row| row.len() == columns.len()));
     rows.into_iter().map(|row| columns.iter().cloned().zip(row).collect()).collect()
 }
+
+/// A plan for the training images of [`digits`].
+pub(crate) const DIGITS_PLAN: &str = r#"
+[privacy]
+delta = 1e-5
+noise_multiplier = 4.0
+
+[sampling]
+batch = 8
+steps = 3
+
+[data]
+format = "idx"
+train = "digits"
+
+[model]
+name = "linear"
+
+[optimiser]
+learning_rate = 1.0
+"#;
