@@ -9,7 +9,7 @@ use dapple_plan::number;
 use dapple_plan::spec::{Performance, ProgressKind};
 use dapple_reproduce::Watch;
 use dapple_train::{Event, Observer, Score, StepReport};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{interrupt, output};
 
@@ -34,17 +34,7 @@ impl Screen {
 
 impl Watch for Screen {
     fn begin(&self, questions: usize) {
-        if self.quiet || !std::io::stderr().is_terminal() {
-            return;
-        }
-        self.questions.get_or_init(|| {
-            let bar = ProgressBar::new(questions as u64);
-            // The template is a constant; without it the bar is plain.
-            match ProgressStyle::with_template("{bar:40} {pos}/{len} {eta}") {
-                Ok(style) => bar.with_style(style),
-                Err(_) => bar,
-            }
-        });
+        self.questions.get_or_init(|| bar(questions, self.quiet, "{bar:40} {pos}/{len} {eta}"));
     }
 
     fn answered(&self) {
@@ -57,6 +47,17 @@ impl Watch for Screen {
 
     fn run(&self, name: &str) -> Box<dyn Observer + '_> {
         Box::new(Progress::among(&self.runs, name, self.quiet))
+    }
+}
+
+/// A bar of so many things in the form of a template; it is drawn on stderr, and only if that is a terminal.
+pub(crate) fn bar(length: usize, quiet: bool, template: &str) -> ProgressBar {
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(Some(length as u64), target);
+    // Templates are constants; without one the bar is plain.
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
     }
 }
 

@@ -1,15 +1,13 @@
 //! `dapple audit`: a measured lower bound beside the certified upper one.
 
-use std::io::IsTerminal;
-
 use clap::{Args, ValueEnum};
 use dapple_audit::{Attack, Audit, Options, Pattern, audit};
 use dapple_plan::number;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::MachineFlags;
+use crate::progress::bar;
 use crate::{load, output};
 
 /// Attacks the training of a plan: measures an epsilon that it has at least, beside the certified one that it has at most
@@ -58,7 +56,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     request.spec.performance = request.spec.performance.merge(&arguments.machine.performance());
     let &Arguments { canaries, confidence, pattern, .. } = arguments;
     let options = Options { canaries, confidence, pattern: pattern.into() };
-    let bar = bar(arguments.common.output.quiet);
+    let template = "audit {wide_bar:.cyan/dim} {pos}/{len}  {eta} left";
+    let bar = bar(0, arguments.common.output.quiet, template);
     let found = audit(&request, &options, &mut |step, steps| {
         bar.set_length(steps);
         bar.set_position(step);
@@ -77,18 +76,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ));
     }
     Ok(())
-}
-
-fn bar(quiet: bool) -> ProgressBar {
-    if quiet || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0);
-    // The template is a constant; without it the bar is plain.
-    match ProgressStyle::with_template("audit {wide_bar:.cyan/dim} {pos}/{len}  {eta} left") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 fn text(audit: &Audit) -> String {

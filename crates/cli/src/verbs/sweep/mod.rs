@@ -9,7 +9,6 @@ use dapple_plan::ranges::Written;
 use dapple_plan::sweep::{self, Axis, Measure, Priced};
 use dapple_plan::{Mask, Plan, PlanError, PlanSpec, Precision, Unknown, number};
 use dapple_report::{Cell, Column, Table, TextStyle};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -19,6 +18,7 @@ use crate::failure::Failure;
 use crate::load::{self, Request};
 use crate::output;
 use crate::pictures::Pictures;
+use crate::progress::bar;
 
 /// Prices a plan for every combination of some values, on all cores
 #[derive(Debug, Args)]
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .into_iter()
         .map(|values| Job::new(&base, &axes, values, unknown))
         .collect::<Result<Vec<_>, Failure>>()?;
-    let bar = progress(jobs.len() as u64, arguments.common.output.quiet);
+    let bar = bar(jobs.len(), arguments.common.output.quiet, "{bar:40} {pos}/{len} plans, {eta} left");
     let precision = arguments.width.precision();
     // Collecting keeps the order of the combinations, whichever core is done first.
     let rows = jobs
@@ -151,16 +151,6 @@ impl Job {
 
 fn at(axes: &[Axis<String>], values: &[String], error: PlanError) -> PlanError {
     sweep::at(axes, values, String::clone, error)
-}
-
-fn progress(length: u64, quiet: bool) -> ProgressBar {
-    // indicatif draws on stderr, and only if that is a terminal.
-    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(Some(length), target);
-    match ProgressStyle::with_template("{bar:40} {pos}/{len} plans, {eta} left") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 fn columns(axes: &[Axis<String>], unknown: Option<Unknown>) -> impl Iterator<Item = &'static str> {
