@@ -88,3 +88,15 @@ fn the_command_line_reaches_no_further() {
     found.sort();
     assert_eq!(found, ["audit", "plan", "report", "reproduce", "train"]);
 }
+
+/// The tour leads through files that are there, and is short.
+#[test]
+fn the_tour_leads_through_files_that_are_there() {
+    let tour = ARCHITECTURE.split("## A tour").nth(1).unwrap().split("\n## ").next().unwrap();
+    let stops = tour.lines().filter_map(|line| line.split_once(". `")?.1.split_once('`'));
+    let files: Vec<&str> = stops.map(|(file, _)| file).collect();
+    assert!((10..25).contains(&files.len()), "{} files", files.len());
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let missing: Vec<&&str> = files.iter().filter(|file| !crates.join(file).is_file()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
