@@ -1,14 +1,11 @@
 //! Small graphs that together hold every operation, and values that Rust and Python can both make.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
-use dapple_engine::reference::Reference;
-use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, Layout, Targets};
 use dapple_graph::{
     ConvSpec, Graph, GraphBuilder, GraphError, IGNORED, Init, Loss, NodeId, Op, Parameter, ParameterId,
     Parameters, Window,
 };
-use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 
 pub const CLASSES: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
 
@@ -119,106 +116,9 @@ impl Data {
     }
 }
 
-/// Random cases from a fixed seed: a value that rounding puts on the other side of an activation's kink, or that ties with another for
-/// a maximum, has a gradient of its own in each precision, so that new cases would fail now and then without an error.
-pub fn cases(cases: u32) -> ProptestConfig {
-    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
-    match config.rng_seed {
-        RngSeed::Random => ProptestConfig { rng_seed: RngSeed::Fixed(1), ..config },
-        RngSeed::Fixed(_) => config,
-    }
-}
-
 /// A rule that fits.
 pub fn rule(clipping: &Clipping, layout: &Layout) -> ClippingRule {
     ClippingRule::new(clipping, layout).unwrap()
-}
-
-/// What rounding to whole units moves a coordinate of a sum by at the most: half a unit a sample, and half a unit behind a projection.
-pub fn grain(rule: &ClippingRule, samples: usize) -> f64 {
-    rule.unit().map_or(0.0, |unit| 0.5 * unit * (samples + 1) as f64)
-}
-
-/// Losses, norms and the clipped sum of the CPU executor agree with the reference executor's.
-pub fn agree(graph: Graph, samples: usize, views: usize, options: Options) -> Result<(), TestCaseError> {
-    // A smoothed loss keeps its gradient: a saturated softmax would leave little but the rounding of its logits.
-    let graph = match graph.loss() {
-        Loss::CrossEntropy { .. } => graph.with_loss(Loss::CrossEntropy { label_smoothing: 0.2 }).unwrap(),
-        Loss::SquaredError => graph,
-    };
-    let data = Data::new(&graph, samples, views);
-    agree_on(&graph, &data.batch(), options)
-}
-
-/// Norms are upper bounds: where a gradient is never written down, they include what single precision may move it by, 6e-8 for each of at
-/// most some hundred positions times how much these cancel.
-pub const ROUNDED_UP: f32 = 1.0 + 1e-4;
-
-/// As [`agree`], on a batch. Losses and norms agree to 1e-5 of themselves: single precision rounds by 6e-8, and the longest sums here have a
-/// few hundred terms. Norms may be larger by [`ROUNDED_UP`], and gradients are then clipped by as much more.
-pub fn agree_on(graph: &Graph, batch: &Batch<'_>, options: Options) -> Result<(), TestCaseError> {
-    let parameters = parameters(graph);
-    let mut executor = CpuExecutor::new(graph, options).unwrap();
-    let rule = rule(&Clipping::Flat { max_norm: 0.5 }, executor.layout());
-    let (want, want_stats) = Reference::new(graph, &parameters).unwrap().clipped_sum(batch, &rule).unwrap();
-    let mut sum = executor.gradient_sum();
-    let mut loaded = executor.load(&parameters).unwrap();
-    let stats = loaded.clipped_sum(batch, &rule, &mut sum).unwrap();
-    let got = loaded.gradient(sum).unwrap();
-    prop_assert_eq!(got.len(), want.len());
-    prop_assert_eq!(
-        (stats.norms.len(), stats.losses.len()),
-        (want_stats.norms.len(), want_stats.losses.len())
-    );
-    let scale = want.iter().fold(1e-30f64, |max, g| max.max(g.abs()));
-    for (got, want) in got.iter().zip(&want) {
-        let near = (f64::from(ROUNDED_UP) - 1.0) * scale + grain(&rule, stats.losses.len());
-        prop_assert!((f64::from(*got) - want).abs() <= near, "{got} against {want}, scale {scale}");
-    }
-    for (got, want) in stats.norms.iter().zip(&want_stats.norms) {
-        let most = want * ROUNDED_UP + 1e-8;
-        prop_assert!(*got >= want - 1e-5 * want.max(1e-3) && *got <= most, "norm {got} against {want}");
-    }
-    for (got, want) in stats.losses.iter().zip(&want_stats.losses) {
-        prop_assert!((got - want).abs() <= 1e-5 * want.max(1e-2), "loss {got} against {want}");
-    }
-    Ok(())
-}
-
-/// One linear layer over all pixels, with weights of zero.
-pub fn flat_linear(pixels: usize, classes: usize) -> Graph {
-    let mut builder = GraphBuilder::new(&[pixels]);
-    let input = builder.input();
-    let zero = Init::Constant(0.0);
-    let output = builder.linear("head", input, classes, zero, zero).unwrap();
-    builder.finish(output, CLASSES).unwrap()
-}
-
-/// Two crops of one row of pixels that alternate: the views' gradients cancel but for one part in a million, and inner products in single
-/// precision lose all of it.
-pub fn cancelling_views() -> Vec<f32> {
-    let pixel = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 } * 1_048_576.0 + 64.0;
-    (0..64).chain(1..65).map(pixel).collect()
-}
-
-/// Columns of 8-bit grey values as an ordinary plan normalises them.
-pub fn stripes(low: f32, high: f32, size: usize, first: usize) -> Vec<f32> {
-    let value = |column: usize| if column.is_multiple_of(2) { high } else { low };
-    let normalised = |column: usize| (value(column) / 255.0 - 128.0 / 255.0) / 0.25;
-    (0..size * size).map(|i| normalised(first + i % size)).collect()
-}
-
-/// Layers of every kind that a sample's gradient may be written down for or not, with and without standardised weights.
-pub fn layers(standardise: Option<f32>, deferred: bool, window: usize, activation: Op) -> Graph {
-    let (channels, size) = if deferred { (96, 2) } else { (4, 12) };
-    let mut builder = GraphBuilder::new(&[channels, size, size]);
-    let input = builder.input();
-    let out = if deferred { 96 } else { 5 };
-    let mut spec = ConvSpec::new(out, Window::square(window).padding(window / 2));
-    spec.standardise = standardise;
-    let x = builder.conv("conv", input, spec).unwrap();
-    let x = builder.add("active", activation, &[x]).unwrap();
-    head(builder, x, CLASSES).unwrap()
 }
 
 type Specimen = (&'static str, Result<Graph, GraphError>);

@@ -1,10 +1,9 @@
-//! The reference executor's gradients against central differences of its own loss.
+//! The reference's gradients against central differences of its own loss.
 
-mod common;
-
-use common::{Data, parameters, specimens};
 use dapple_engine::Layout;
 use dapple_engine::reference::Reference;
+
+use crate::common::{Data, parameters, specimens};
 
 #[test]
 fn gradients_equal_central_differences() {

@@ -1,18 +1,14 @@
 //! Long sums: over many channels, many positions and many samples. The tensor cores cut sums off where they should round, so that errors
 //! add up with the length; kernels that left such a sum to them whole were 2e-4 off.
 
-use dapple_engine::cuda::{Convolutions, CudaExecutor, CudaOptions};
-use dapple_engine::reference::Reference;
-use dapple_engine::{Clipping, Layout};
+use dapple_engine::Clipping;
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, Op, Window};
 
-use crate::common::{self, Data, parameters};
-use crate::operations::agree;
-use crate::report::Report;
-use crate::{cpu, rule, run, run_on_cpu, wide};
+use crate::agreement::agree;
+use crate::common::{CLASSES, Data, head, parameters};
+use crate::subject::Subject;
 
-pub(crate) fn check(report: &mut Report, _: bool) {
-    let clipping = Clipping::Flat { max_norm: 0.7 };
+pub(crate) fn long_sums_agree(subjects: &[Subject]) {
     let graphs = [
         ("channels", many_channels(), 2),
         ("positions", many_positions(&[3, 255, 257]), 2),
@@ -20,26 +16,16 @@ pub(crate) fn check(report: &mut Report, _: bool) {
         ("samples", many_samples(), 3000),
     ];
     for (name, graph, samples) in graphs {
-        let data = Data::new(&graph, samples, 1);
-        let start = parameters(&graph);
-        // The reference is slow and exact; the CPU's executor adds samples up in parts.
-        let want = if samples < 10 {
-            {
-                let rule = rule(&clipping, &Layout::new(&graph));
-                Reference::new(&graph, &start).unwrap().clipped_sum(&data.batch(), &rule).unwrap()
-            }
-        } else {
-            let (gradient, stats) = run_on_cpu(&mut cpu(&graph), &start, &data.batch(), &clipping);
-            (wide(&gradient), stats)
-        };
-        for convolutions in [Convolutions::Own, Convolutions::Cudnn, Convolutions::Products] {
-            let options = CudaOptions { convolutions, batch: samples, ..CudaOptions::default() };
-            let got = CudaExecutor::new(&graph, options)
-                .and_then(|mut executor| run(&mut executor, &start, &data.batch(), &clipping));
-            let before = std::mem::take(&mut report.worst);
-            agree(report, &format!("sums over {name} {convolutions:?}"), got, &want, &clipping);
-            println!("sums over {name}, {convolutions:?}: largest difference {:.1e}", report.worst);
-            report.worst = report.worst.max(before);
+        let (data, values) = (Data::new(&graph, samples, 1), parameters(&graph));
+        // The reference is slow and exact; the processor adds samples up in whole numbers.
+        let oracle = if samples < 10 { Subject::Reference } else { Subject::threads(0) };
+        let mut oracle = oracle.open(&graph);
+        let rule = oracle.rule(&Clipping::Flat { max_norm: 0.7 });
+        let want = oracle.step(&values, &data.batch(), &rule);
+        for subject in subjects {
+            let subject = subject.planned_for(samples);
+            let got = subject.open(&graph).step(&values, &data.batch(), &rule);
+            agree(&format!("sums over {name}, {subject:?}"), subject, &got, &want, &rule);
         }
     }
 }
@@ -51,7 +37,7 @@ fn many_channels() -> Graph {
     let x = b.conv("first", b.input(), ConvSpec::new(16, Window::square(1)).bias()).unwrap();
     let x = b.conv("wide", x, ConvSpec::new(4096, three())).unwrap();
     let x = b.conv("narrow", x, ConvSpec::new(16, three())).unwrap();
-    common::head(b, x, common::CLASSES).unwrap()
+    head(b, x, CLASSES).unwrap()
 }
 
 /// Weight gradients over as many positions as the sample has.
@@ -64,7 +50,7 @@ fn many_positions(shape: &[usize]) -> Graph {
     let x = b.conv("second", x, spec()).unwrap();
     let x = b.add("second silu", Op::Silu, &[x]).unwrap();
     let x = b.add("pool", Op::AdaptiveAvgPool(vec![1; axes]), &[x]).unwrap();
-    common::head(b, x, common::CLASSES).unwrap()
+    head(b, x, CLASSES).unwrap()
 }
 
 /// Weights so many and positions so few that only norms are made of each sample, and sums over all of them at once.
@@ -74,5 +60,5 @@ fn many_samples() -> Graph {
     let x = b.conv("first", b.input(), spec()).unwrap();
     let x = b.add("silu", Op::Silu, &[x]).unwrap();
     let x = b.conv("second", x, spec()).unwrap();
-    common::head(b, x, common::CLASSES).unwrap()
+    head(b, x, CLASSES).unwrap()
 }

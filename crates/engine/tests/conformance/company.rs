@@ -1,0 +1,123 @@
+//! What a sample adds depends on no other: the same bits in any company, at any place, in sums of any size.
+
+use dapple_engine::{Batch, Clipping, Dropout, Layout, Targets};
+use dapple_graph::{Graph, Op, Parameters};
+
+use crate::common::{Data, parameters, specimens};
+use crate::graphs::{flat_linear, layers, layers_and_models, regression};
+use crate::subject::{Opened, Subject};
+
+/// Samples whose bits are compared.
+pub(crate) const SAMPLES: usize = 7;
+const FLAT: Clipping = Clipping::Flat { max_norm: 0.7 };
+
+/// The sum over some parts of the data, one call for each. Whatever the batch, a sample is the same record, and drops the same.
+pub(crate) fn sum_of(
+    opened: &mut Opened<'_>,
+    values: &Parameters,
+    data: &Data,
+    parts: &[(usize, usize)],
+) -> Vec<f64> {
+    let records: Vec<usize> = (0..SAMPLES).map(|sample| 3 + 10 * sample).collect();
+    let batches: Vec<Batch<'_>> = parts
+        .iter()
+        .map(|&(first, end)| {
+            let dropout = Some(Dropout { seed: 5, records: &records[first..end] });
+            Batch { dropout, ..data.part(first..end, data.inputs.len() / SAMPLES) }
+        })
+        .collect();
+    let rule = opened.rule(&FLAT);
+    opened.steps(values, &batches, &rule).gradient
+}
+
+pub(crate) fn a_sample_adds_the_same_bits_in_any_company(subjects: &[Subject]) {
+    for (name, graph) in layers_and_models(subjects.iter().any(|subject| subject.on_card())) {
+        let values = parameters(&graph);
+        for views in [1, 2] {
+            let data = Data::new(&graph, SAMPLES, views);
+            for subject in subjects {
+                let mut opened = subject.planned_for(SAMPLES).open(&graph);
+                let mut of = |parts: &[(usize, usize)]| sum_of(&mut opened, &values, &data, parts);
+                let title = format!("{name}, {views} views, {subject:?}");
+                // All at once; the last first, then the others from behind; one by one, each in the first place.
+                let all = of(&[(0, SAMPLES)]);
+                assert!(all == of(&[(6, SAMPLES), (3, 6), (0, 3)]), "{title}: turned round");
+                let singles: Vec<_> = (0..SAMPLES).map(|i| (i, i + 1)).collect();
+                assert!(all == of(&singles), "{title}: one by one");
+                // Whole numbers of a unit, so that differences are exact; where weights are standardised, a projection of the sum follows.
+                if !Layout::new(&graph).standardised() {
+                    let (others, alone) = (of(&[(0, 6)]), of(&[(6, SAMPLES)]));
+                    let same =
+                        all.iter().zip(&others).zip(&alone).all(|((all, others), own)| all - others == *own);
+                    assert!(same, "{title}: the last one adds something else among the others");
+                }
+            }
+        }
+    }
+}
+
+/// More samples than whole numbers of 32 bits hold: all at once and cut otherwise they make the same sum, which is that of what small parts
+/// of them add, each alone where that does not take too long. How a processor divides the work changes nothing.
+pub(crate) fn many_samples_add_up_to_what_each_adds(subjects: &[Subject]) {
+    let mut graphs: Vec<(&str, Graph, usize)> =
+        specimens().into_iter().take(5).map(|(name, graph)| (name, graph, 1)).collect();
+    graphs.push(("deferred", layers(None, true, 3, Op::Tanh), 1));
+    graphs.push(("written", layers(None, false, 3, Op::Tanh), 500));
+    // A layer whose gradients stay pending for a while.
+    graphs.push(("vast", flat_linear(1040, 1040), 500));
+    // A bound that every gradient exceeds, so that counts are as large as they get.
+    let clipping = Clipping::Flat { max_norm: 1e-4 };
+    for (name, graph, part) in graphs {
+        let values = parameters(&graph);
+        let mut divided: Option<Vec<i64>> = None;
+        for subject in subjects {
+            let (samples, part) = if subject.on_card() { (2500, 500) } else { (1500, part) };
+            let data = Data::new(&graph, samples, 1);
+            let size = data.inputs.len() / samples;
+            let mut opened = subject.planned_for(samples).open(&graph);
+            let rule = opened.rule(&clipping);
+            let mut of = |parts: &[(usize, usize)]| {
+                let batches: Vec<_> = parts.iter().map(|&(first, end)| data.part(first..end, size)).collect();
+                opened.counts(&values, &batches, &rule)
+            };
+            let whole = of(&[(0, samples)]);
+            assert!(whole.iter().any(|count| *count != 0), "{name}, {subject:?}");
+            if let Some(first) = divided.as_ref().filter(|_| !subject.on_card()) {
+                assert!(*first == whole, "{name}, {subject:?}: divided otherwise");
+                continue;
+            }
+            let turned = of(&[(1023, samples), (1000, 1023), (0, 1000)]);
+            assert!(turned == whole, "{name}, {subject:?}: cut otherwise");
+            if !Layout::new(&graph).standardised() {
+                let mut added = vec![0i128; whole.len()];
+                for first in (0..samples).step_by(part) {
+                    let own = of(&[(first, first + part)]);
+                    added.iter_mut().zip(own).for_each(|(added, own)| *added += i128::from(own));
+                }
+                let same = added.iter().zip(&whole).all(|(added, whole)| *added == i128::from(*whole));
+                assert!(same, "{name}, {subject:?}: not what the parts add");
+            }
+            divided = Some(whole);
+        }
+    }
+}
+
+/// The same sample as often as one sum in 32 bits holds it, and beyond, with its whole bound in one coordinate.
+pub(crate) fn samples_of_one_mind_do_not_overflow(subjects: &[Subject]) {
+    let graph = regression(1, 1);
+    // The largest number of units, just below a power of two.
+    let clipping = Clipping::Flat { max_norm: 1.0f64.next_down() };
+    for subject in subjects {
+        for sign in [1.0, -1.0] {
+            for samples in [1, 1024, 1025, 5000] {
+                let (inputs, targets) = (vec![1e6; samples], vec![sign * 1e6; samples]);
+                let batch = Batch::new(&inputs, Targets::Values(&targets));
+                let step =
+                    subject.planned_for(samples).step(&graph, &Parameters::zeros(&graph), &batch, &clipping);
+                // Its bias takes a millionth of it, and single precision a few more.
+                let share = step.gradient[0] / samples as f64 / -f64::from(sign);
+                assert!(share <= 1.0 && share > 1.0 - 1e-5, "{samples}, {subject:?}: {share}");
+            }
+        }
+    }
+}

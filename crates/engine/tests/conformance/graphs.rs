@@ -1,0 +1,214 @@
+//! Graphs that some laws need beside the specimens of every operation.
+
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, Init, Loss, Op, Window, zoo};
+
+use crate::common::{CLASSES, head, specimens};
+
+const ZERO: Init = Init::Constant(0.0);
+
+/// Graphs of every operation, alone and together.
+pub(crate) fn operations() -> Vec<(&'static str, Graph)> {
+    let mut graphs = specimens();
+    graphs.push(("dropout", dropping(Op::Dropout(0.4))));
+    graphs.push(("channel dropout", dropping(Op::ChannelDropout(0.4))));
+    graphs.push(("wide group", wide_group()));
+    graphs.push(("sums of norms", sums_of_norms()));
+    graphs.push(("joined boxes", joined_boxes()));
+    graphs.push(("a branch to nowhere", branch_to_nowhere()));
+    graphs
+}
+
+/// Graphs of every kind of layer, and models; larger ones on a card.
+pub(crate) fn layers_and_models(large: bool) -> Vec<(&'static str, Graph)> {
+    let mut graphs = specimens();
+    graphs.push(("dropout", dropping(Op::Dropout(0.4))));
+    graphs.push(("deferred", layers(None, true, 3, Op::Tanh)));
+    if !large {
+        graphs.push(("wide resnet", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 8, 8], 4).unwrap()));
+        return graphs;
+    }
+    let group = zoo::Norm::Group(32);
+    let models = [
+        ("small-cnn", zoo::small_cnn(&[1, 28, 28], 10)),
+        ("wrn-16-4", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10)),
+        ("resnet-18", zoo::resnet(zoo::ResNet::R18, &[3, 64, 64], 10, group)),
+        ("resnet-18 on odd images", zoo::resnet(zoo::ResNet::R18, &[3, 50, 50], 10, group)),
+    ];
+    graphs.extend(models.map(|(name, graph)| (name, graph.unwrap())));
+    // A ReLU makes zeros of what is no number.
+    graphs.push(("deferred, rectified", layers(None, true, 1, Op::Relu)));
+    graphs.push(("deferred, standardised", layers(Some(1e-5), true, 3, Op::Relu)));
+    graphs
+}
+
+/// One linear layer over all pixels, with weights of zero.
+pub(crate) fn flat_linear(pixels: usize, classes: usize) -> Graph {
+    let mut builder = GraphBuilder::new(&[pixels]);
+    let input = builder.input();
+    let output = builder.linear("head", input, classes, ZERO, ZERO).unwrap();
+    builder.finish(output, CLASSES).unwrap()
+}
+
+/// A linear layer whose loss has no bound.
+pub(crate) fn regression(inputs: usize, outputs: usize) -> Graph {
+    let mut builder = GraphBuilder::new(&[inputs]);
+    let input = builder.input();
+    let output = builder.linear("head", input, outputs, ZERO, ZERO).unwrap();
+    builder.finish(output, Loss::SquaredError).unwrap()
+}
+
+/// Layers of every kind that a sample's gradient may be written down for or not, with and without standardised weights.
+pub(crate) fn layers(standardise: Option<f32>, deferred: bool, window: usize, activation: Op) -> Graph {
+    let (channels, size) = if deferred { (96, 2) } else { (4, 12) };
+    let mut builder = GraphBuilder::new(&[channels, size, size]);
+    let input = builder.input();
+    let out = if deferred { 96 } else { 5 };
+    let mut spec = ConvSpec::new(out, Window::square(window).padding(window / 2));
+    spec.standardise = standardise;
+    let x = builder.conv("conv", input, spec).unwrap();
+    let x = builder.add("active", activation, &[x]).unwrap();
+    head(builder, x, CLASSES).unwrap()
+}
+
+/// A layer behind which something is dropped.
+pub(crate) fn dropping(op: Op) -> Graph {
+    let mut builder = GraphBuilder::new(&[3, 4, 4]);
+    let input = builder.input();
+    let x = builder.conv("conv", input, ConvSpec::new(6, Window::square(3)).bias()).unwrap();
+    let x = builder.add("drop", op, &[x]).unwrap();
+    let x = builder.add("flat", Op::Reshape(vec![24]), &[x]).unwrap();
+    builder.finish(x, CLASSES).unwrap()
+}
+
+/// Layers of more than a million weights that each sample reads once, the second beside a shortcut.
+pub(crate) fn vast() -> Graph {
+    let mut builder = GraphBuilder::new(&[1104]);
+    let input = builder.input();
+    let x = builder.linear("first", input, 8, ZERO, ZERO).unwrap();
+    let x = builder.linear("wide", x, 1104, ZERO, ZERO).unwrap();
+    let x = builder.add("relu", Op::Relu, &[x]).unwrap();
+    let x = builder.linear("vast", x, 1104, ZERO, ZERO).unwrap();
+    let x = builder.add("tanh", Op::Tanh, &[x]).unwrap();
+    let branch = builder.linear("branch", x, 1104, ZERO, ZERO).unwrap();
+    let x = builder.add("sum", Op::Add, &[x, branch]).unwrap();
+    let x = builder.linear("narrowing", x, 1001, ZERO, ZERO).unwrap();
+    let x = builder.linear("head", x, 4, ZERO, ZERO).unwrap();
+    builder.finish(x, CLASSES).unwrap()
+}
+
+/// Convolutions that are done by minimal filtering, one with its gradient written down and one deferred.
+pub(crate) fn filtered() -> Graph {
+    let mut builder = GraphBuilder::new(&[32, 13, 9]);
+    let mut x = builder.input();
+    for (name, out, stride) in [("first", 48, 1), ("second", 32, 2), ("third", 64, 1), ("fourth", 32, 1)] {
+        let window = Window::square(3).padding(1).stride(stride);
+        x = builder.conv(name, x, ConvSpec::new(out, window).bias()).unwrap();
+        x = builder.group_norm(&format!("{name}.norm"), x, 8).unwrap();
+        x = builder.add(&format!("{name}.relu"), Op::Relu, &[x]).unwrap();
+    }
+    x = builder.add("pool", Op::AdaptiveAvgPool(vec![1, 1]), &[x]).unwrap();
+    head(builder, x, CLASSES).unwrap()
+}
+
+/// Standardised layers over few positions, of which norms are made without writing a gradient down.
+pub(crate) fn deferred_standardised() -> Graph {
+    let mut builder = GraphBuilder::new(&[24, 2, 2]);
+    let mut x = builder.input();
+    for layer in 0..4 {
+        let spec = ConvSpec::new(24, Window::square(3).padding(1)).standardise(1e-5);
+        x = builder.conv(&format!("conv{layer}"), x, spec).unwrap();
+        x = builder.group_norm(&format!("norm{layer}"), x, 4).unwrap();
+        x = builder.add(&format!("relu{layer}"), Op::Relu, &[x]).unwrap();
+    }
+    head(builder, x, CLASSES).unwrap()
+}
+
+/// An activation before a maximum; shared with a second reader, it has to be taken before the maximum is.
+pub(crate) fn maxima(shared: bool) -> Graph {
+    let window = Window::square(3).stride(2).padding(1);
+    let mut builder = GraphBuilder::new(&[3, 9, 7]);
+    let spec = ConvSpec::new(5, Window::square(1)).bias();
+    let x = builder.conv("conv", builder.input(), spec).unwrap();
+    let active = builder.add("relu", Op::Relu, &[x]).unwrap();
+    let mut x = builder.add("max", Op::MaxPool(window), &[active]).unwrap();
+    if shared {
+        let average = builder.add("average", Op::AdaptiveAvgPool(vec![5, 4]), &[active]).unwrap();
+        x = builder.add("sum", Op::Add, &[x, average]).unwrap();
+    }
+    head(builder, x, CLASSES).unwrap()
+}
+
+/// Layers that no output depends on: they take no memory, and their gradients are zero.
+fn branch_to_nowhere() -> Graph {
+    let mut b = GraphBuilder::new(&[3, 9, 8]);
+    let three = || Window::square(3).padding(1);
+    let x = b.conv("conv", b.input(), ConvSpec::new(6, three())).unwrap();
+    let aside = b.conv("aside", x, ConvSpec::new(5, three()).bias()).unwrap();
+    b.conv("deeper aside", aside, ConvSpec::new(4, Window::square(1))).unwrap();
+    let x = b.conv("on", x, ConvSpec::new(4, three())).unwrap();
+    head(b, x, CLASSES).unwrap()
+}
+
+/// A norm with more channels in a group than a block's usual shared memory has room for.
+fn wide_group() -> Graph {
+    let mut builder = GraphBuilder::new(&[3, 2, 2]);
+    let input = builder.input();
+    let x = builder.conv("conv", input, ConvSpec::new(4000, Window::square(1))).unwrap();
+    let x = builder.group_norm("norm", x, 1).unwrap();
+    let x = builder.add("pool", Op::AdaptiveAvgPool(vec![1, 1]), &[x]).unwrap();
+    let x = builder.add("flat", Op::Reshape(vec![4000]), &[x]).unwrap();
+    builder.finish(x, CLASSES).unwrap()
+}
+
+/// Norms that add their residual, with and without an activation behind it, where gradients may share memory and where they may not.
+fn sums_of_norms() -> Graph {
+    let mut builder = GraphBuilder::new(&[3, 7, 5]);
+    let b = &mut builder;
+    let conv = |b: &mut GraphBuilder, name: &str, x| {
+        let x = b.conv(&format!("{name}.conv"), x, ConvSpec::new(8, Window::square(3).padding(1))).unwrap();
+        b.group_norm(&format!("{name}.norm"), x, 4).unwrap()
+    };
+    let sum = |b: &mut GraphBuilder, name: &str, x, y| b.add(name, Op::Add, &[x, y]).unwrap();
+    let relu = |b: &mut GraphBuilder, name: &str, x| b.add(name, Op::Relu, &[x]).unwrap();
+    let x = conv(b, "first", b.input());
+    let x = relu(b, "first.relu", x);
+    // A block with the input itself beside it, and one with a second norm.
+    let y = conv(b, "same", x);
+    let y = sum(b, "same.sum", y, x);
+    let x = relu(b, "same.relu", y);
+    let (y, z) = (conv(b, "other.left", x), conv(b, "other.right", x));
+    let y = sum(b, "other.sum", y, z);
+    let x = relu(b, "other.relu", y);
+    // Without an activation, read three times; and a norm of what it adds.
+    let y = conv(b, "plain", x);
+    let x = sum(b, "plain.sum", x, y);
+    let y = b.group_norm("of itself", x, 2).unwrap();
+    let y = sum(b, "of itself.sum", x, y);
+    let y = relu(b, "of itself.relu", y);
+    let x = sum(b, "chain", x, y);
+    let z = b.group_norm("last", x, 2).unwrap();
+    let x = sum(b, "twice", x, x);
+    let x = sum(b, "last.sum", x, z);
+    let x = b.add("pool", Op::AdaptiveAvgPool(vec![2, 1]), &[x]).unwrap();
+    let x = b.add("flat", Op::Reshape(vec![16]), &[x]).unwrap();
+    builder.finish(x, CLASSES).unwrap()
+}
+
+/// Boxes that are copied one value or four at a time, along every axis; and a maximum of windows with gaps and of strides beyond them.
+fn joined_boxes() -> Graph {
+    let mut builder = GraphBuilder::new(&[4, 9, 8]);
+    let b = &mut builder;
+    let x = b.conv("conv", b.input(), ConvSpec::new(4, Window::square(3).padding(1))).unwrap();
+    let x = b.add("channels", Op::Concat { axis: 0 }, &[x, x]).unwrap();
+    let x = b.add("rows", Op::Concat { axis: 1 }, &[x, x]).unwrap();
+    let x = b.add("columns", Op::Concat { axis: 2 }, &[x, x]).unwrap();
+    let x = b.add("slice", Op::Slice { axis: 2, start: 4, end: 13 }, &[x]).unwrap();
+    let gaps = Window { kernel: vec![3, 2], stride: vec![2, 1], padding: vec![1, 1], dilation: vec![2, 3] };
+    let x = b.add("gaps", Op::MaxPool(gaps), &[x]).unwrap();
+    let x = b.add("average", Op::AvgPool(Window::square(3).stride(2).padding(1)), &[x]).unwrap();
+    let x = b.add("larger", Op::Upsample([11, 7]), &[x]).unwrap();
+    let x = b.add("smaller", Op::Upsample([3, 5]), &[x]).unwrap();
+    let x = b.add("turned", Op::Permute(vec![1, 0, 2]), &[x]).unwrap();
+    let x = b.add("flat", Op::Reshape(vec![120]), &[x]).unwrap();
+    builder.finish(x, CLASSES).unwrap()
+}

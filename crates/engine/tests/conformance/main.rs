@@ -1,0 +1,87 @@
+//! One suite for every executor: each law is written once, and held by the double-precision reference, the processor and a card.
+//!
+//! What needs a card is ignored; `cargo test --release --features cuda -p dapple-engine --test conformance -- --ignored` runs it on one, a
+//! test at a time, since executors choose by the memory that is free.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod agreement;
+mod bounds;
+#[path = "../common/mod.rs"]
+mod common;
+mod company;
+mod differences;
+mod dropout;
+mod generated;
+mod generators;
+mod goldens;
+mod graphs;
+mod not_finite;
+mod operations;
+mod processor;
+mod subject;
+mod torchvision;
+mod update;
+
+/// What only cards have, or takes too long elsewhere.
+#[cfg(feature = "cuda")]
+mod card;
+
+use dapple_engine::Options;
+use subject::Subject;
+
+/// A test of each law for the subjects of this name.
+macro_rules! hold {
+    ($name:ident = $subjects:expr; $($place:ident: $($law:ident)+;)+) => {
+        mod $name {
+            use super::*;
+            $($(
+                #[test]
+                fn $law() {
+                    crate::$place::$law(&$subjects);
+                }
+            )+)+
+        }
+    };
+}
+
+const CPU: [Subject; 1] = [Subject::threads(2)];
+/// Computes activations twice rather than keep them.
+const CHECKPOINTS: [Subject; 1] =
+    [Subject::Cpu(Options { threads: 2, group: 2, memory: 0, checkpoints: true })];
+
+hold! { reference = [Subject::Reference];
+    goldens: gradients_equal_autograd gradients_of_whole_models_equal_autograd;
+    operations: an_empty_batch_adds_nothing;
+    bounds: views_that_cancel_stay_within_the_bound;
+    not_finite: pixels_that_are_no_numbers_are_not_swallowed;
+}
+
+hold! { cpu = CPU;
+    goldens: gradients_equal_autograd gradients_of_whole_models_equal_autograd;
+    torchvision: resnets_equal_torchvision vggs_equal_torchvision the_other_models_equal_pytorch
+        mobilenets_equal_torchvision deeplabs_equal_pytorch psp_nets_equal_pytorch;
+    operations: clipped_sums_agree_for_every_operation forward_passes_agree groups_of_parameters_are_clipped_apart
+        vast_layers_agree activations_of_maxima_agree filtered_convolutions_agree
+        deferred_standardised_layers_agree_over_views probabilities_agree frozen_parameters_leave_the_rest_unchanged
+        an_empty_batch_adds_nothing;
+    generated: clips depthwise_convolutions pooling upsampling group_and_batch_norms layer_norms_and_activations
+        attention matrix_products moves losses convolutions odd_convolutions wide_convolutions_over_few_positions
+        convolutions_by_minimal_filtering linear_layers_over_tokens;
+    bounds: views_that_cancel_stay_within_the_bound stripes_and_white_images_stay_within_the_bound
+        no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound;
+    company: a_sample_adds_the_same_bits_in_any_company samples_of_one_mind_do_not_overflow;
+    not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
+        gradients_that_overflow_add_nothing;
+    dropout: dropout_agrees dropout_follows_the_record;
+    update: rules_follow_their_formulas;
+}
+
+hold! { cpu_with_checkpoints = CHECKPOINTS;
+    goldens: gradients_of_whole_models_equal_autograd;
+    operations: sums_of_two_views_agree;
+}
+
+hold! { cpu_on_one_thread_and_on_two =
+    [Subject::threads(1), Subject::Cpu(Options { threads: 2, group: 700, memory: 0, checkpoints: false })];
+    company: many_samples_add_up_to_what_each_adds;
+}

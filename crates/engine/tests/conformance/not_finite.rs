@@ -1,0 +1,80 @@
+//! A sample of which a number is not finite adds nothing.
+
+use dapple_engine::{Batch, Clipping, Dropout, Targets};
+use dapple_graph::{Op, Parameters};
+
+use crate::common::{Data, parameters};
+use crate::company::{SAMPLES, sum_of};
+use crate::graphs::{layers, layers_and_models, regression};
+use crate::subject::Subject;
+
+/// A pixel that is no number, behind which a ReLU makes zeros of everything: the outputs' gradients there are zero, and zero times it is again
+/// no number. A norm that is taken to be finite would let it into the sum.
+pub(crate) fn pixels_that_are_no_numbers_are_not_swallowed(subjects: &[Subject]) {
+    for (standardise, deferred) in [(None, true), (Some(1e-5), true), (None, false), (Some(1e-5), false)] {
+        for window in [1, 3] {
+            let graph = layers(standardise, deferred, window, Op::Relu);
+            let (data, values) = (Data::new(&graph, 1, 1), parameters(&graph));
+            for subject in subjects {
+                let mut opened = subject.planned_for(1).open(&graph);
+                let rule = opened.rule(&Clipping::Flat { max_norm: 1.0 });
+                for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                    for place in [0, data.inputs.len() / 2] {
+                        let mut inputs = data.inputs.clone();
+                        inputs[place] = poison;
+                        let batch = Batch { inputs: &inputs, ..data.batch() };
+                        let length = opened.step(&values, &batch, &rule).length();
+                        assert!(
+                            length <= 1.0,
+                            "{standardise:?}, deferred {deferred}, {window}, {poison}, {subject:?}: {length}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// It leaves the sum as it is without it.
+pub(crate) fn samples_that_are_not_finite_add_nothing(subjects: &[Subject]) {
+    for (name, graph) in layers_and_models(subjects.iter().any(|subject| subject.on_card())) {
+        let (data, values) = (Data::new(&graph, SAMPLES, 1), parameters(&graph));
+        let size = data.inputs.len() / SAMPLES;
+        let records: Vec<usize> = (0..SAMPLES).map(|sample| 3 + 10 * sample).collect();
+        for subject in subjects {
+            let mut opened = subject.planned_for(SAMPLES).open(&graph);
+            let rule = opened.rule(&Clipping::Flat { max_norm: 0.7 });
+            let others = sum_of(&mut opened, &values, &data, &[(0, 2), (3, SAMPLES)]);
+            for poison in [f32::NAN, f32::INFINITY, f32::MAX] {
+                for poisoned in [size, 1] {
+                    let mut inputs = data.inputs.clone();
+                    inputs[2 * size..2 * size + poisoned].fill(poison);
+                    let dropout = Some(Dropout { seed: 5, records: &records });
+                    let batch = Batch { inputs: &inputs, dropout, ..data.batch() };
+                    let step = opened.step(&values, &batch, &rule);
+                    let title = format!("{name}, {poisoned} values of {poison}, {subject:?}");
+                    if step.stats.not_finite == 1 {
+                        assert!(step.gradient == others, "{title}: the others' sum changed");
+                    } else {
+                        // An activation may have swallowed it.
+                        let most = 0.7 * SAMPLES as f64;
+                        assert!(step.length() <= most && step.stats.not_finite == 0, "{title}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A loss without a bound: the gradient itself overflows.
+pub(crate) fn gradients_that_overflow_add_nothing(subjects: &[Subject]) {
+    let graph = regression(4, 2);
+    let targets = [1.0, 2.0, f32::MAX, f32::MAX];
+    let batch = Batch::new(&[1e30; 8], Targets::Values(&targets));
+    for subject in subjects {
+        let clipping = Clipping::Flat { max_norm: 0.7 };
+        let step = subject.planned_for(2).step(&graph, &Parameters::zeros(&graph), &batch, &clipping);
+        assert_eq!(step.stats.not_finite, 2, "{subject:?}");
+        assert!(step.gradient.iter().all(|&value| value == 0.0), "{subject:?}");
+    }
+}

@@ -1,0 +1,161 @@
+//! What follows the sum: the optimisers' rules against their formulas in double precision.
+
+use dapple_engine::{Batch, Clipping, UpdateNumbers, UpdateRule};
+use dapple_graph::{Parameters, zoo};
+
+use crate::agreement::close;
+use crate::common::{Data, uniform};
+use crate::subject::{Opened, Subject, wide};
+
+/// Share of the way to the new parameters that their running mean takes.
+const MEAN_REST: f32 = 0.1;
+const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.7 };
+const UPDATES: u64 = 3;
+/// A dozen roundings of single precision, of 6e-8 each, over three updates.
+const NEAR: f64 = 1e-6;
+
+/// A model in double precision.
+struct Exact {
+    values: Vec<f64>,
+    first: Vec<f64>,
+    second: Vec<f64>,
+    mean: Vec<f64>,
+}
+
+impl Exact {
+    /// One update from the formulas. Every value of the small network trains, in the order of its parameters.
+    fn update(&mut self, gradient: &[f64], rule: UpdateRule, numbers: &UpdateNumbers) {
+        for (i, sum) in gradient.iter().enumerate() {
+            let rate = f64::from(numbers.rate);
+            let g = sum * f64::from(numbers.share);
+            let direction = match rule {
+                UpdateRule::Sgd { momentum: 0.0, .. } => rate * g,
+                UpdateRule::Sgd { nesterov, .. } => {
+                    let momentum = f64::from(numbers.momentum);
+                    self.first[i] = momentum * self.first[i] + g;
+                    rate * if nesterov { g + momentum * self.first[i] } else { self.first[i] }
+                }
+                UpdateRule::Adam { .. } => {
+                    let [b1, b2] = numbers.betas.map(f64::from);
+                    let [r1, r2] = numbers.rest.map(f64::from);
+                    self.first[i] = b1 * self.first[i] + r1 * g;
+                    self.second[i] = b2 * self.second[i] + r2 * g * g;
+                    let scale = self.second[i].sqrt() * f64::from(numbers.root) + f64::from(numbers.eps);
+                    rate * self.first[i] / scale
+                }
+            };
+            self.values[i] = self.values[i] * f64::from(numbers.keep) - direction;
+            self.mean[i] += f64::from(MEAN_REST) * (self.values[i] - self.mean[i]);
+        }
+    }
+}
+
+/// What a subject has learned.
+struct Learned {
+    parameters: Parameters,
+    first: Vec<f32>,
+    second: Vec<f32>,
+    /// The running mean, which only cards keep themselves.
+    mean: Option<Vec<f32>>,
+}
+
+/// Takes the updates one after the other, and shows the sum that went into each and what came of it.
+fn learn(
+    opened: &mut Opened<'_>,
+    learned: &mut Learned,
+    batch: &Batch<'_>,
+    (rule, numbers): (UpdateRule, &dyn Fn(u64) -> UpdateNumbers),
+    seen: &mut dyn FnMut(&[f64], &[f32]),
+) {
+    let clipping = opened.rule(&CLIPPING);
+    match opened {
+        Opened::Reference(..) => panic!("the reference takes no updates"),
+        Opened::Cpu(_) => {
+            for count in 1..=UPDATES {
+                let (sum, numbers) =
+                    (opened.step(&learned.parameters, batch, &clipping).gradient, numbers(count));
+                let gradient: Vec<f32> = sum.iter().map(|&sum| sum as f32 * numbers.share).collect();
+                let Learned { parameters, first, second, .. } = learned;
+                rule.update(&numbers, parameters.values_mut(), &gradient, first, second);
+                seen(&sum, parameters.values());
+            }
+        }
+        #[cfg(feature = "cuda")]
+        Opened::Cuda(executor) => {
+            use dapple_engine::cuda::{StateValues, Update};
+            let Learned { parameters, first, second, mean } = learned;
+            *mean = Some(parameters.values().to_vec());
+            let values = StateValues { first: first.clone(), second: second.clone(), mean: mean.clone() };
+            let mut state = executor.state(&values).unwrap();
+            executor.load(parameters).unwrap();
+            for count in 1..=UPDATES {
+                let update = Update { noise: None, rule, numbers: numbers(count), mean_rest: MEAN_REST };
+                let mut sums = [executor.gradient_sum().unwrap(), executor.gradient_sum().unwrap()];
+                let mut loaded = executor.resident().unwrap();
+                for sum in &mut sums {
+                    loaded.clipped_sum(batch, &clipping, sum).unwrap();
+                }
+                let [shown, used] = sums;
+                let sum = wide(&loaded.gradient(shown).unwrap());
+                loaded.update(used, &mut state, &update).unwrap();
+                loaded.fetch(parameters).unwrap();
+                seen(&sum, parameters.values());
+            }
+            StateValues { first: *first, second: *second, mean: *mean } = state.fetch(executor).unwrap();
+            // Exchanged, the mean is where the parameters were.
+            executor.resident().unwrap().exchange_mean(&mut state).unwrap();
+            let mut exchanged = parameters.clone();
+            executor.resident().unwrap().fetch(&mut exchanged).unwrap();
+            assert_eq!(Some(exchanged.values()), mean.as_deref());
+        }
+    }
+}
+
+pub(crate) fn rules_follow_their_formulas(subjects: &[Subject]) {
+    let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+    let data = Data::new(&graph, 6, 1);
+    let adam = UpdateRule::Adam { betas: [0.9, 0.99], eps: 1e-6 };
+    let sgd = |momentum, nesterov| UpdateRule::Sgd { momentum, nesterov };
+    for (rule, rate) in [(sgd(0.0, false), 0.3), (sgd(0.8, false), 0.3), (sgd(0.8, true), 0.3), (adam, 0.01)]
+    {
+        for subject in subjects {
+            let mut opened = subject.planned_for(6).open(&graph);
+            let len = opened.layout().len();
+            let lens = rule.state_len(len);
+            let numbers =
+                |name, len| (0..len).map(|i| 0.01 * uniform(name, i).abs() as f32).collect::<Vec<_>>();
+            let mut learned = Learned {
+                parameters: Parameters::init(&graph, 5),
+                first: numbers("first", lens.0),
+                second: numbers("second", lens.1),
+                mean: None,
+            };
+            let padded = |values: &[f32]| {
+                let mut values = wide(values);
+                values.resize(len, 0.0);
+                values
+            };
+            let start = wide(learned.parameters.values());
+            let mut exact = Exact {
+                values: start.clone(),
+                first: padded(&learned.first),
+                second: padded(&learned.second),
+                mean: start,
+            };
+            let of = |count| rule.numbers(rate, 0.001 / rate, 6, count);
+            let title = format!("{rule:?}, {subject:?}");
+            let mut count = 0;
+            let mut seen = |sum: &[f64], values: &[f32]| {
+                count += 1;
+                exact.update(sum, rule, &of(count));
+                close(&format!("{title}, parameters {count}"), &wide(values), &exact.values, NEAR, 0.0);
+            };
+            learn(&mut opened, &mut learned, &data.batch(), (rule, &of), &mut seen);
+            close(&format!("{title}, first"), &wide(&learned.first), &exact.first[..lens.0], NEAR, 0.0);
+            close(&format!("{title}, second"), &wide(&learned.second), &exact.second[..lens.1], NEAR, 0.0);
+            if let Some(mean) = &learned.mean {
+                close(&format!("{title}, mean"), &wide(mean), &exact.mean, NEAR, 0.0);
+            }
+        }
+    }
+}
