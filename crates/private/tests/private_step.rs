@@ -1,0 +1,274 @@
+//! A private step is its four parts, one after the other: the clipped sum, noise, the division by the expected batch, the update. Here they are
+//! done by hand with what the engine offers, and every bit of what is learned must be the same.
+#![allow(clippy::unwrap_used)]
+
+use std::vec::IntoIter;
+
+use dapple_data::{MasterKey, Purpose, StepKey};
+use dapple_engine::{
+    Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, StepStats, Targets, Total, UpdateRule,
+};
+use dapple_graph::{Graph, GraphBuilder, Init, Loss, Parameters, zoo};
+use dapple_private::{
+    Executor, Learned, Microbatches, Noise, OptimiserSettings, Processor, StepError, Update, private_step,
+};
+
+/// Samples of each microbatch of each step: several, none at all, and one.
+const STEPS: [&[usize]; 4] = [&[5, 3, 4], &[], &[1], &[7]];
+/// The expected batch, which no step draws.
+const BATCH: u64 = 6;
+const RATE: f64 = 0.3;
+const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.7 };
+
+/// Records of one step.
+struct Records {
+    inputs: Vec<f32>,
+    classes: Vec<u32>,
+}
+
+impl Records {
+    fn new(graph: &Graph, samples: usize, step: usize) -> Self {
+        let size: usize = graph.input_shape().iter().product();
+        let pixel = |i: usize| ((i * 7919 + step * 131) % 1013) as f32 / 506.5 - 1.0;
+        let classes = (0..samples).map(|i| ((i + step) % 10) as u32).collect();
+        Self { inputs: (0..samples * size).map(pixel).collect(), classes }
+    }
+
+    fn microbatches(&self, sizes: &[usize]) -> Vec<Batch<'_>> {
+        let size = self.inputs.len() / self.classes.len().max(1);
+        let mut first = 0;
+        let part = |&count: &usize| {
+            let own = first..first + count;
+            first += count;
+            let inputs = &self.inputs[own.start * size..own.end * size];
+            Batch::new(inputs, Targets::Classes(&self.classes[own]))
+        };
+        sizes.iter().map(part).collect()
+    }
+}
+
+struct Parts<'r>(IntoIter<Batch<'r>>);
+
+impl Microbatches for Parts<'_> {
+    fn next(&mut self) -> Result<Option<Batch<'_>>, StepError> {
+        Ok(self.0.next())
+    }
+}
+
+/// What is learned, by hand.
+#[derive(Clone)]
+struct ByHand {
+    parameters: Parameters,
+    first: Vec<f32>,
+    second: Vec<f32>,
+    mean: Option<Vec<f32>>,
+}
+
+impl ByHand {
+    fn new(settings: &OptimiserSettings, layout: &Layout, parameters: &Parameters) -> Self {
+        let (first, second) = settings.rule.state_len(layout.len());
+        let mean = settings.mean_decay.map(|_| parameters.values().to_vec());
+        Self { parameters: parameters.clone(), first: vec![0.0; first], second: vec![0.0; second], mean }
+    }
+
+    /// The last three parts of the `count`-th step.
+    fn update(
+        &mut self,
+        settings: &OptimiserSettings,
+        layout: &Layout,
+        mut sum: Total,
+        noise: Option<(&Noise, &StepKey)>,
+        count: u64,
+    ) {
+        let noisy = noisy(&mut sum, noise);
+        let share = 1.0 / BATCH as f32;
+        let gradient: Vec<f32> = noisy.iter().map(|value| value * share).collect();
+        let numbers = settings.rule.numbers(RATE, settings.weight_decay, 1, count);
+        for entry in layout.entries() {
+            let own = |state: &[f32]| if state.is_empty() { 0..0 } else { entry.range.clone() };
+            let (first, second) = (own(&self.first), own(&self.second));
+            let values = self.parameters.get_mut(entry.id);
+            let (first, second) = (&mut self.first[first], &mut self.second[second]);
+            settings.rule.update(&numbers, values, &gradient[entry.range.clone()], first, second);
+        }
+        if let (Some(mean), Some(decay)) = (&mut self.mean, settings.mean_decay) {
+            let rest = mean_rest(decay, count);
+            let pairs = mean.iter_mut().zip(self.parameters.values());
+            pairs.for_each(|(mean, value)| *mean += rest * (value - *mean));
+        }
+    }
+}
+
+/// The sum with noise, or as it is.
+fn noisy<'t>(sum: &'t mut Total, noise: Option<(&Noise, &StepKey)>) -> &'t mut [f32] {
+    match noise {
+        Some((noise, key)) => {
+            sum.make_plain(|bits, carried, unit| noise.add(bits, carried, unit, key)).unwrap()
+        }
+        None => sum.to_single(),
+    }
+}
+
+/// The share of the way that a running mean goes: its decay grows to its value as `(1 + n) / (10 + n)`.
+fn mean_rest(decay: f64, count: u64) -> f32 {
+    let n = count as f64;
+    (1.0 - decay.min((1.0 + n) / (10.0 + n))) as f32
+}
+
+fn settings() -> [OptimiserSettings; 3] {
+    let sgd = |momentum, nesterov| UpdateRule::Sgd { momentum, nesterov };
+    let adam = UpdateRule::Adam { betas: [0.9, 0.99], eps: 1e-6 };
+    [(sgd(0.0, false), 0.0, None), (sgd(0.8, true), 0.01, Some(0.9)), (adam, 0.001, Some(0.5))]
+        .map(|(rule, weight_decay, mean_decay)| OptimiserSettings { rule, weight_decay, mean_decay })
+}
+
+/// A small model, one of which a part is frozen, and one so large that threads share what follows the sum.
+fn graphs() -> [Graph; 3] {
+    let small = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+    let mut frozen = small.clone();
+    let last = small.parameters().last().unwrap().name.clone();
+    frozen.set_trainable(|name| name.split('.').next() == last.split('.').next());
+    let mut builder = GraphBuilder::new(&[1000]);
+    let input = builder.input();
+    let large = builder.linear("linear", input, 100, Init::XavierUniform, Init::Constant(0.0)).unwrap();
+    [small, frozen, builder.finish(large, Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap()]
+}
+
+/// Bit by bit.
+fn same(title: &str, what: &str, got: &[f32], want: &[f32]) {
+    assert_eq!(got.len(), want.len(), "{title}: {what}");
+    let other = got.iter().zip(want).filter(|(got, want)| got.to_bits() != want.to_bits()).count();
+    assert_eq!(other, 0, "{title}: {what} of {} values", want.len());
+}
+
+fn compare(title: &str, learned: &Learned, want: &ByHand) {
+    same(title, "parameters", learned.parameters.values(), want.parameters.values());
+    let state = learned.optimiser.state();
+    same(title, "first moments", &state.first, &want.first);
+    same(title, "second moments", &state.second, &want.second);
+    let mean = learned.mean.as_ref().map(|mean| mean.parameters().values());
+    assert_eq!(mean.is_some(), want.mean.is_some(), "{title}");
+    same(title, "mean", mean.unwrap_or_default(), want.mean.as_deref().unwrap_or_default());
+}
+
+/// Takes all steps with an executor, and its parts by hand.
+fn hold<E: Executor>(
+    graph: &Graph,
+    title: &str,
+    settings: &OptimiserSettings,
+    private: bool,
+    executor: &mut E,
+    mut by_hand: impl FnMut(
+        &mut ByHand,
+        &[Batch<'_>],
+        &ClippingRule,
+        Option<(&Noise, &StepKey)>,
+        u64,
+    ) -> StepStats,
+) {
+    let layout = Layout::new(graph);
+    let rule = ClippingRule::new(&CLIPPING, &layout).unwrap();
+    let noise = Noise::new(0.7 * 1.1).unwrap();
+    let keys = MasterKey::from_seed(3).purpose(Purpose::Noise);
+    let start = Parameters::init(graph, 5);
+    let mut learned = Learned::new(settings, &layout, start.clone());
+    let mut want = ByHand::new(settings, &layout, &start);
+    for (step, sizes) in STEPS.into_iter().enumerate() {
+        let records = Records::new(graph, sizes.iter().sum(), step);
+        let microbatches = records.microbatches(sizes);
+        let key = keys.step(step as u64);
+        let before = learned.parameters.clone();
+        let noise = private.then_some((&noise, &key));
+        let stats = by_hand(&mut want, &microbatches, &rule, noise, step as u64 + 1);
+        let update = Update { noise, batch: BATCH, learning_rate: RATE };
+        let mut parts = Parts(microbatches.into_iter());
+        let got = private_step(executor, &mut learned, &mut parts, &rule, &update).unwrap();
+        executor.fetch(&mut learned).unwrap();
+        let title = format!("{title}, {settings:?}, private {private}, step {step}");
+        assert_eq!(got, stats, "{title}");
+        compare(&title, &learned, &want);
+        // Noise moves the parameters even where no record was drawn.
+        let moved = learned.parameters.values() != before.values();
+        assert!(moved || !private && sizes.is_empty(), "{title}: nothing was learned");
+    }
+}
+
+#[test]
+fn a_step_of_the_processor_is_its_four_parts() {
+    for (index, graph) in graphs().iter().enumerate() {
+        for settings in settings() {
+            for private in [true, false] {
+                let mut processor = Processor::new(graph, 2).unwrap();
+                // One thread by hand and two in the step: they change nothing.
+                let mut engine =
+                    CpuExecutor::new(graph, Options { threads: 1, ..Options::default() }).unwrap();
+                let layout = Layout::new(graph);
+                let title = format!("graph {index}");
+                hold(
+                    graph,
+                    &title,
+                    &settings,
+                    private,
+                    &mut processor,
+                    |own, batches, rule, noise, count| {
+                        let mut sum = engine.gradient_sum();
+                        let mut loaded = engine.load(&own.parameters).unwrap();
+                        let mut stats = StepStats::default();
+                        for batch in batches {
+                            stats.join(loaded.clipped_sum(batch, rule, &mut sum).unwrap());
+                        }
+                        let total = loaded.total(sum).unwrap();
+                        own.update(&settings, &layout, total, noise, count);
+                        stats
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// On a card the sum and the update are the card's, by hand as well; the noise by hand is the host's, which the card's must equal.
+#[cfg(feature = "cuda")]
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_step_of_a_card_is_its_four_parts() {
+    use dapple_engine::cuda::{Convolutions, CudaAddition, CudaExecutor, CudaOptions, StateValues};
+    use dapple_private::Cards;
+
+    // Where time decides nothing, both executors choose alike.
+    let options = CudaOptions { convolutions: Convolutions::Own, batch: 12, ..CudaOptions::default() };
+    for (index, graph) in graphs().iter().enumerate() {
+        for settings in settings() {
+            for private in [true, false] {
+                let mut cards =
+                    Cards::new(graph, &[0], options, CudaAddition::Host, "cuda:0".to_owned()).unwrap();
+                let mut engine = CudaExecutor::new(graph, options).unwrap();
+                let title = format!("graph {index}");
+                hold(graph, &title, &settings, private, &mut cards, |own, batches, rule, noise, count| {
+                    let ByHand { parameters, first, second, mean } = own;
+                    let mut sum = engine.gradient_sum().unwrap();
+                    let mut loaded = engine.load(parameters).unwrap();
+                    let mut stats = StepStats::default();
+                    for batch in batches {
+                        stats.join(loaded.clipped_sum(batch, rule, &mut sum).unwrap());
+                    }
+                    let mut total = loaded.total(sum).unwrap();
+                    let sum = engine.gradient_sum_of(noisy(&mut total, noise)).unwrap();
+                    let values =
+                        StateValues { first: first.clone(), second: second.clone(), mean: mean.clone() };
+                    let mut state = engine.state(&values).unwrap();
+                    let numbers = settings.rule.numbers(RATE, settings.weight_decay, BATCH, count);
+                    let mean_rest = settings.mean_decay.map_or(0.0, |decay| mean_rest(decay, count));
+                    let update =
+                        dapple_engine::cuda::Update { noise: None, rule: settings.rule, numbers, mean_rest };
+                    let mut loaded = engine.resident().unwrap();
+                    loaded.update(sum, &mut state, &update).unwrap();
+                    loaded.fetch(parameters).unwrap();
+                    StateValues { first: *first, second: *second, mean: *mean } =
+                        state.fetch(&mut engine).unwrap();
+                    stats
+                });
+            }
+        }
+    }
+}
