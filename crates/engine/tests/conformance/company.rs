@@ -35,7 +35,8 @@ pub(crate) fn a_sample_adds_the_same_bits_in_any_company(subjects: &[Subject]) {
         let values = parameters(&graph);
         for views in [1, 2] {
             let data = Data::new(&graph, SAMPLES, views);
-            for subject in subjects {
+            // Several views go the same ways: the first subject will do.
+            for subject in &subjects[..if views > 1 { 1 } else { subjects.len() }] {
                 let mut opened = subject.planned_for(SAMPLES).open(&graph);
                 let mut of = |parts: &[(usize, usize)]| sum_of(&mut opened, &values, &data, parts);
                 let title = format!("{name}, {views} views, {subject:?}");

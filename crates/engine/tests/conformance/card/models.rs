@@ -85,7 +85,11 @@ struct Host {
 
 /// All samples on the processor, each on one thread.
 fn on_processor(graph: &Graph, data: &Data, start: &Parameters) -> Vec<Host> {
-    let moved: Vec<Parameters> = (0..MOVES).map(|index| moved(graph, start, index)).collect();
+    let moved: Vec<Parameters> = std::thread::scope(|scope| {
+        let moving: Vec<_> =
+            (0..MOVES).map(|index| scope.spawn(move || moved(graph, start, index))).collect();
+        moving.into_iter().map(|moved| moved.join().unwrap()).collect()
+    });
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let work = |samples: &[usize]| -> Vec<Host> {
         let mut cpu = Subject::threads(1).open(graph);
