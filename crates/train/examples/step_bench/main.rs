@@ -1,5 +1,5 @@
 //! Measures the whole training step against the engine alone, and the parts of it that are not the engine:
-//! `step_bench MODEL SIDE CHANNELS BATCH STEPS`, e.g. `step_bench wrn-16-4 32 3 256 6`.
+//! `step_bench MODEL SIDE CHANNELS BATCH STEPS`, e.g. `step_bench wrn-16-4 32 3 256 6`; with `cuda` behind it, on a card in every precision.
 //!
 //! Data are random bytes in numpy files of 4 pixels more on each side, so that every step reads, crops and normalises; the engine alone
 //! runs the same number of samples per step from memory.
@@ -16,20 +16,22 @@ use dapple_plan::{OptimiserPlan, Plan, PlanSpec};
 use dapple_private::{Noise, Optimiser};
 use dapple_train::{Event, Observer, Request, optimiser_settings, start};
 
-#[path = "../tests/common/mod.rs"]
+#[cfg(feature = "cuda")]
+mod card;
+#[path = "../../tests/common/mod.rs"]
 mod common;
 
 const RECORDS: usize = 2000;
 
-fn write_data(folder: &Path, side: usize, channels: usize) {
+fn write_data(folder: &Path, records: usize, side: usize, channels: usize) {
     let outer = side + 8;
-    let len = RECORDS * outer * outer * channels;
+    let len = records * outer * outer * channels;
     let pixels: Vec<u8> =
         (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
-    let labels: Vec<u8> = (0..RECORDS).flat_map(|i| ((i % 10) as i64).to_le_bytes()).collect();
-    let shape = format!("{RECORDS}, {outer}, {outer}, {channels}");
+    let labels: Vec<u8> = (0..records).flat_map(|i| ((i % 10) as i64).to_le_bytes()).collect();
+    let shape = format!("{records}, {outer}, {outer}, {channels}");
     std::fs::write(folder.join("train.npy"), common::npy("|u1", &shape, &pixels)).expect("a writable folder");
-    std::fs::write(folder.join("labels.npy"), common::npy("<i8", &format!("{RECORDS},"), &labels))
+    std::fs::write(folder.join("train-labels.npy"), common::npy("<i8", &format!("{records},"), &labels))
         .expect("a writable folder");
 }
 
@@ -127,18 +129,25 @@ fn load_seconds(folder: &Path, batch: usize) -> f64 {
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let on_card = arguments.pop_if(|last| last == "cuda").is_some();
     let [model, side, channels, batch, steps] = &arguments[..] else {
-        println!("step_bench MODEL SIDE CHANNELS BATCH STEPS");
+        println!("step_bench MODEL SIDE CHANNELS BATCH STEPS [cuda]");
         return;
     };
     let number = |text: &String| text.parse::<usize>().expect("a number");
     let (side, channels, batch, steps) = (number(side), number(channels), number(batch), number(steps));
+    if on_card {
+        #[cfg(feature = "cuda")]
+        return card::measure(model, [side, channels, batch, steps]);
+        #[cfg(not(feature = "cuda"))]
+        return println!("built without the feature `cuda`");
+    }
     let folder = std::env::temp_dir().join(format!("dapple-step-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a writable folder");
-    write_data(&folder, side, channels);
+    write_data(&folder, RECORDS, side, channels);
     let text = format!(
-        "[data]\nformat = 'npy'\ntrain = 'train.npy'\ntrain_labels = 'labels.npy'\nmean = {0}\nstd = {0}\nflip = true\n\
+        "[data]\nformat = 'npy'\ntrain = 'train.npy'\ntrain_labels = 'train-labels.npy'\nmean = {0}\nstd = {0}\nflip = true\n\
          [model]\nname = '{model}'\n[optimiser]\nlearning_rate = 0.01\nmomentum = 0.9\nema = 0.999\n\
          [privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[pipeline]\ncrop = '{side}x{side}'\n\
          [sampling]\nbatch = {batch}\nsteps = {steps}\n",

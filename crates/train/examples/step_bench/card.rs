@@ -6,11 +6,11 @@ use std::time::Instant;
 use dapple_engine::cuda::{CudaExecutor, CudaOptions, Precision};
 use dapple_engine::{Batch, Clipping, ClippingRule, Targets};
 use dapple_graph::{Graph, Parameters};
-use dapple_plan::spec::{FactorPrecision, Performance};
+use dapple_plan::spec::{DeviceChoice, FactorPrecision, Performance};
 use dapple_train::{Event, Observer, start};
 
-use crate::common::{npy, request};
-use crate::{Fault, expect, gpu, graph};
+use crate::common::request;
+use crate::{graph, write_data};
 
 /// When each step ended, and how many records it drew.
 #[derive(Default)]
@@ -28,23 +28,10 @@ impl Observer for Clock {
 /// Steps that a rate leaves out: they measure algorithms and fill buffers.
 const WARM: usize = 10;
 
-pub(crate) fn measure(
-    model: &str,
-    side: usize,
-    channels: usize,
-    batch: usize,
-    steps: usize,
-) -> Result<(), Fault> {
-    expect(steps > WARM + 1, || format!("the first {WARM} steps are not counted; give more"))?;
-    let folder = tempfile::tempdir()?;
-    let (records, outer) = (20 * batch, side + 8);
-    let bytes = (0..(records * outer * outer * channels) as u64)
-        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
-    let labels: Vec<u8> = (0..records).flat_map(|i| ((i % 10) as i64).to_le_bytes()).collect();
-    let shape = format!("{records}, {outer}, {outer}, {channels}");
-    let write = |name: &str, bytes: Vec<u8>| std::fs::write(folder.path().join(name), bytes);
-    write("train.npy", npy("|u1", &shape, &bytes.collect::<Vec<u8>>()))?;
-    write("train-labels.npy", npy("<i8", &format!("{records},"), &labels))?;
+pub(crate) fn measure(model: &str, [side, channels, batch, steps]: [usize; 4]) {
+    assert!(steps > WARM + 1, "the first {WARM} steps are not counted; give more");
+    let folder = tempfile::tempdir().expect("a writable folder");
+    write_data(folder.path(), 20 * batch, side, channels);
     for (name, precision) in [
         (FactorPrecision::F32, Precision::F32),
         (FactorPrecision::Tf32, Precision::Tf32),
@@ -60,17 +47,21 @@ pub(crate) fn measure(
         );
         (request.spec.data.mean, request.spec.data.std) =
             (Some(vec![0.5; channels]), Some(vec![0.25; channels]));
-        request.spec.performance = Performance { precision: Some(name), ..gpu() };
+        request.spec.performance = Performance {
+            device: Some(DeviceChoice::Cuda(0)),
+            precision: Some(name),
+            ..Performance::default()
+        };
         let mut clock = Clock::default();
         let out = folder.path().join(name.name());
-        start(&request, &out, &mut clock)?;
+        start(&request, &out, &mut clock).expect("a run");
         let timed = &clock.0[WARM..];
         let seconds = (timed[timed.len() - 1].0 - timed[0].0).as_secs_f64();
         let drawn: Vec<usize> = clock.0.iter().map(|(_, drawn)| *drawn).collect();
         let whole = drawn[WARM + 1..].iter().sum::<usize>() as f64 / seconds;
         // As a run plans for Poisson batches of this size.
         let planned = (batch as f64 + 2.5 * (batch as f64).sqrt()).ceil() as usize;
-        let alone = executor(&graph(model, &[channels, side, side], 10)?, precision, planned, &drawn)?;
+        let alone = executor(&graph(model, &[channels, side, side]), precision, planned, &drawn);
         println!(
             "{{\"model\":\"{model}\",\"batch\":{batch},\"precision\":\"{}\",\"whole_samples_per_second\":{whole:.0},\
              \"executor_samples_per_second\":{alone:.0},\"share\":{:.3}}}",
@@ -78,27 +69,27 @@ pub(crate) fn measure(
             whole / alone
         );
     }
-    Ok(())
 }
 
 /// Samples a second of the executor alone on batches of these sizes, with parameters that stay on the card.
-fn executor(graph: &Graph, precision: Precision, batch: usize, sizes: &[usize]) -> Result<f64, Fault> {
-    let mut executor = CudaExecutor::new(graph, CudaOptions { precision, batch, ..CudaOptions::default() })?;
-    executor.load(&Parameters::init(graph, 1))?;
+fn executor(graph: &Graph, precision: Precision, batch: usize, sizes: &[usize]) -> f64 {
+    let mut executor =
+        CudaExecutor::new(graph, CudaOptions { precision, batch, ..CudaOptions::default() }).expect("a card");
+    executor.load(&Parameters::init(graph, 1)).expect("same graph");
     let len: usize = graph.input_shape().iter().product();
     let most = sizes.iter().copied().max().unwrap_or(1);
     let inputs: Vec<f32> = (0..most * len).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
     let classes: Vec<u32> = (0..most as u32).map(|i| i % 10).collect();
-    let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout())?;
+    let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout()).expect("it fits");
     let mut began = Instant::now();
     for (step, &size) in sizes.iter().enumerate() {
-        let mut sum = executor.gradient_sum()?;
+        let mut sum = executor.gradient_sum().expect("memory");
         let batch = Batch::new(&inputs[..size * len], Targets::Classes(&classes[..size]));
-        let mut loaded = executor.resident()?;
-        loaded.clipped_sum(&batch, &rule, &mut sum)?;
+        let mut loaded = executor.resident().expect("loaded");
+        loaded.clipped_sum(&batch, &rule, &mut sum).expect("a good batch");
         if step == WARM {
             began = Instant::now();
         }
     }
-    Ok(sizes[WARM + 1..].iter().sum::<usize>() as f64 / began.elapsed().as_secs_f64())
+    sizes[WARM + 1..].iter().sum::<usize>() as f64 / began.elapsed().as_secs_f64()
 }
