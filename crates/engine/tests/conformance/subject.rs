@@ -1,9 +1,11 @@
 //! The executors that are held to the laws, and how near to exact arithmetic each of them is.
 
 #[cfg(feature = "cuda")]
-use dapple_engine::cuda::{CudaExecutor, CudaOptions, Precision};
+use dapple_engine::cuda::{CudaExecutor, CudaGradientSum, CudaLoaded, CudaOptions, Precision};
 use dapple_engine::reference::Reference;
-use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, StepStats, Total};
+use dapple_engine::{
+    Batch, Clipping, ClippingRule, CpuExecutor, GradientSum, Layout, Loaded, Options, StepStats, Total,
+};
 use dapple_graph::{Graph, Parameters};
 
 /// An executor with its options.
@@ -192,35 +194,24 @@ impl Opened<'_> {
 
     /// The clipped sum of several batches, one call for each.
     pub(crate) fn steps(&mut self, values: &Parameters, batches: &[Batch<'_>], rule: &ClippingRule) -> Step {
-        let mut stats = StepStats::default();
-        let gradient = match self {
+        let (gradient, stats) = match self {
             Self::Reference(graph, layout) => {
                 let reference = Reference::new(graph, values).unwrap();
-                let mut sum = vec![0.0; layout.len()];
+                let (mut sum, mut stats) = (vec![0.0; layout.len()], StepStats::default());
                 for batch in batches {
                     let (part, own) = reference.clipped_sum(batch, rule).unwrap();
                     sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
                     stats.join(own);
                 }
-                sum
+                (sum, stats)
             }
-            Self::Cpu(executor) => {
-                let mut sum = executor.gradient_sum();
-                let mut loaded = executor.load(values).unwrap();
-                for batch in batches {
-                    stats.join(loaded.clipped_sum(batch, rule, &mut sum).unwrap());
-                }
+            Self::Cpu(executor) => sum_on_cpu(executor, values, batches, rule, |loaded, sum| {
                 wide(&loaded.gradient(sum).unwrap())
-            }
+            }),
             #[cfg(feature = "cuda")]
-            Self::Cuda(executor) => {
-                let mut sum = executor.gradient_sum().unwrap();
-                let mut loaded = executor.load(values).unwrap();
-                for batch in batches {
-                    stats.join(loaded.clipped_sum(batch, rule, &mut sum).unwrap());
-                }
+            Self::Cuda(executor) => sum_on_card(executor, values, batches, rule, |loaded, sum| {
                 wide(&loaded.gradient(sum).unwrap())
-            }
+            }),
         };
         Step { gradient, stats }
     }
@@ -232,26 +223,51 @@ impl Opened<'_> {
         batches: &[Batch<'_>],
         rule: &ClippingRule,
     ) -> Vec<i64> {
-        let total: Total = match self {
+        let (total, _): (Total, _) = match self {
             Self::Reference(..) => panic!("the reference adds up no whole numbers"),
             Self::Cpu(executor) => {
-                let mut sum = executor.gradient_sum();
-                let mut loaded = executor.load(values).unwrap();
-                for batch in batches {
-                    loaded.clipped_sum(batch, rule, &mut sum).unwrap();
-                }
-                loaded.total(sum).unwrap()
+                sum_on_cpu(executor, values, batches, rule, |loaded, sum| loaded.total(sum).unwrap())
             }
             #[cfg(feature = "cuda")]
             Self::Cuda(executor) => {
-                let mut sum = executor.gradient_sum().unwrap();
-                let mut loaded = executor.load(values).unwrap();
-                for batch in batches {
-                    loaded.clipped_sum(batch, rule, &mut sum).unwrap();
-                }
-                loaded.total(sum).unwrap()
+                sum_on_card(executor, values, batches, rule, |loaded, sum| loaded.total(sum).unwrap())
             }
         };
         total.counts().unwrap().0.collect()
     }
+}
+
+/// Adds up batches, and makes of the sum what is asked for.
+fn sum_on_cpu<T>(
+    executor: &mut CpuExecutor,
+    values: &Parameters,
+    batches: &[Batch<'_>],
+    rule: &ClippingRule,
+    finish: impl FnOnce(&mut Loaded<'_, '_>, GradientSum) -> T,
+) -> (T, StepStats) {
+    let mut sum = executor.gradient_sum();
+    let mut loaded = executor.load(values).unwrap();
+    let mut stats = StepStats::default();
+    for batch in batches {
+        stats.join(loaded.clipped_sum(batch, rule, &mut sum).unwrap());
+    }
+    (finish(&mut loaded, sum), stats)
+}
+
+/// The same on a card.
+#[cfg(feature = "cuda")]
+fn sum_on_card<T>(
+    executor: &mut CudaExecutor,
+    values: &Parameters,
+    batches: &[Batch<'_>],
+    rule: &ClippingRule,
+    finish: impl FnOnce(&mut CudaLoaded<'_>, CudaGradientSum) -> T,
+) -> (T, StepStats) {
+    let mut sum = executor.gradient_sum().unwrap();
+    let mut loaded = executor.load(values).unwrap();
+    let mut stats = StepStats::default();
+    for batch in batches {
+        stats.join(loaded.clipped_sum(batch, rule, &mut sum).unwrap());
+    }
+    (finish(&mut loaded, sum), stats)
 }

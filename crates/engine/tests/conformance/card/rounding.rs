@@ -1,5 +1,6 @@
 //! How far the sum of a deferred convolution is from the exact one: the figure that norms are raised by.
 
+use dapple_engine::cuda::{CudaOptions, Precision};
 use dapple_engine::{Batch, Clipping, Targets};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, Parameters, Window};
 
@@ -10,12 +11,12 @@ const CHANNELS: usize = 96;
 const OUT: usize = 128;
 const CASES: usize = 20;
 
-/// What is assumed of sums over so many positions, as a share of the sizes of what they are made of: twice what each factor is rounded by
-/// in TF32, four times in bf16, and the sum's own rounding.
+/// What the executor assumes of sums over so many positions, as a share of the sizes of what they are made of: what factors are rounded by,
+/// and the sum's own rounding.
 fn assumed(subject: Subject, positions: usize) -> f64 {
-    let factors = match subject.factor_rounding() {
-        rounding if rounding == (-10f64).exp2() => (-9f64).exp2(),
-        rounding if rounding == (-9f64).exp2() => (-7f64).exp2(),
+    let factors = match subject {
+        Subject::Cuda(CudaOptions { precision: Precision::Tf32, .. }) => (-9f64).exp2(),
+        Subject::Cuda(CudaOptions { precision: Precision::Bf16, .. }) => (-7f64).exp2(),
         _ => 0.0,
     };
     factors + (positions + 8) as f64 * (-20f64).exp2()
