@@ -141,8 +141,9 @@ pub(crate) fn a_long_gradient_is_clipped_to_the_bound(subjects: &[Subject]) {
         for subject in subjects {
             let mut opened = subject.planned_for(6).open(&graph);
             let rule = opened.rule(&Clipping::Flat { max_norm });
-            // Each of 64 positions may be raised by what its factors are rounded by.
-            let less = subject.tolerance().raised + 64.0 * subject.factor_rounding() + rule.taken_off();
+            // Each of 64 positions may be raised by what its factors are rounded by; and by twice what it is where positions add to the
+            // norm independently, since here some cancel.
+            let less = 2.0 * subject.tolerance().raised + 64.0 * subject.factor_rounding() + rule.taken_off();
             for sample in 0..4 {
                 let batch = data.part(sample..sample + 1, size);
                 let shares = opened.step(&values, &batch, &rule).length() / max_norm;

@@ -8,8 +8,11 @@ use crate::common::{names, parameters, uniform};
 use crate::subject::Subject;
 
 const CLASSES: usize = 5;
-/// Single precision through at most a hundred layers.
-const NEAR: f64 = 1e-4;
+/// Single precision through at most a hundred layers; a card cuts the sums of each off at 24 bits, always downwards, which adds up from layer
+/// to layer: 1.3e-4 were seen in ResNet-101.
+fn near(subject: &Subject) -> f64 {
+    if subject.on_card() { 4e-4 } else { 1e-4 }
+}
 
 fn numbers(list: &Value) -> Vec<f64> {
     list.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
@@ -26,19 +29,20 @@ fn equals(subjects: &[Subject], name: &str, graph: Result<Graph, GraphError>, go
     let stored = numbers(&golden[stored]);
     let scale = stored.iter().fold(0.0f64, |max, v| max.max(v.abs()));
     for subject in subjects {
+        let near = near(subject);
         let got = subject.planned_for(1).open(&graph).forward(&values, &inputs);
         let count = golden["values"].as_u64().map_or(stored.len(), |count| count as usize);
         assert_eq!(got.len(), count, "{name}, {subject:?}");
         for (index, want) in stored.iter().enumerate() {
             let got = got[index * count / stored.len()];
-            assert!((got - want).abs() <= NEAR * scale, "{name}, {subject:?}: {got}, not {want}");
+            assert!((got - want).abs() <= near * scale, "{name}, {subject:?}: {got}, not {want}");
         }
         if let Some(want) = golden["mean"].as_f64() {
             let mean = got.iter().sum::<f64>() / count as f64;
-            assert!((mean - want).abs() <= NEAR * scale, "{name}, {subject:?}: mean {mean}, not {want}");
+            assert!((mean - want).abs() <= near * scale, "{name}, {subject:?}: mean {mean}, not {want}");
             let want = golden["mean_square"].as_f64().unwrap();
             let square = got.iter().map(|value| value * value).sum::<f64>() / count as f64;
-            assert!((square - want).abs() <= 2.0 * NEAR * want, "{name}, {subject:?}: {square}, not {want}");
+            assert!((square - want).abs() <= 2.0 * near * want, "{name}, {subject:?}: {square}, not {want}");
         }
     }
 }
