@@ -244,37 +244,36 @@ impl Loaded<'_, '_> {
         } = executor;
         let (_, program) = training.as_mut().expect("the step was planned above");
         let sharing = program.sharing(options);
-        pool.install(|| sum.reserve(rule, samples))?;
-        pending.clear();
-        if !self.training_ready {
-            pool.install(|| program.prepare(*lanes, self.parameters));
-            self.training_ready = true;
-        }
-        let shared = program.shared(graph, layout, *lanes, self.parameters);
         let mut stats = StepStats {
             losses: Vec::with_capacity(samples),
             norms: Vec::with_capacity(samples),
             not_finite: 0,
         };
-        let mut start = 0;
-        while start < samples {
-            let chunk = (samples - start).min(sharing.chunk()).min(sum.room());
-            let shares = sharing.shares(chunk);
-            let parallel = shares.parallel;
-            workers.resize_with(workers.len().max(shares.workers), Worker::default);
-            let active = &mut workers[..shares.workers];
-            let scratch = program.scratch(*lanes, views, parallel);
-            let work = |index: usize| {
-                let first = (start + index * shares.each) * views;
-                let (items, norms) = (shares.of(index) * views, rule.unit().is_some());
-                Work { inputs: batch.inputs, batch: Some(batch), views, first, items, parallel, norms }
-            };
-            pool.install(|| {
+        pending.clear();
+        // One visit to the pool: where steps are short, waking it is what they wait for.
+        pool.install(|| {
+            sum.reserve(rule, samples)?;
+            if !self.training_ready {
+                program.prepare(*lanes, self.parameters);
+                self.training_ready = true;
+            }
+            let shared = program.shared(graph, layout, *lanes, self.parameters);
+            let mut start = 0;
+            while start < samples {
+                let chunk = (samples - start).min(sharing.chunk()).min(sum.room());
+                let shares = sharing.shares(chunk);
+                let parallel = shares.parallel;
+                workers.resize_with(workers.len().max(shares.workers), Worker::default);
+                let active = &mut workers[..shares.workers];
+                let scratch = program.scratch(*lanes, views, parallel);
+                let work = |index: usize| {
+                    let first = (start + index * shares.each) * views;
+                    let (items, norms) = (shares.of(index) * views, rule.unit().is_some());
+                    Work { inputs: batch.inputs, batch: Some(batch), views, first, items, parallel, norms }
+                };
                 let clip = |worker: &mut Worker| program.clip(worker, rule, views);
                 shared.run(active, scratch, work, clip, together);
-            });
-            program.report(active, rule, views, &mut stats);
-            pool.install(|| {
+                program.report(active, rule, views, &mut stats);
                 if sum.is_full_for(chunk) {
                     // What is pending was counted among the samples in the memory.
                     program.settle(layout, views, sum, pending);
@@ -282,10 +281,11 @@ impl Loaded<'_, '_> {
                 }
                 sum.hold(chunk);
                 program.accumulate(active, layout, views, sum, pending);
-            });
-            start += chunk;
-        }
-        pool.install(|| program.settle(layout, views, sum, pending));
+                start += chunk;
+            }
+            program.settle(layout, views, sum, pending);
+            Ok::<(), EngineError>(())
+        })?;
         Ok(stats)
     }
 
