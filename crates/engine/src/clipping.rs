@@ -92,9 +92,9 @@ impl Clipping {
 /// of at most `C`. Where weights are standardised, the sum passes a projection afterwards; what that rounds is taken off `C` too, see
 /// `PROJECTED`.
 ///
-/// No sum overflows. A coordinate of what a sample adds is a whole number of at most `C / u < 2^21`, so at most `2^21 - 1`; [`HELD`] of them
-/// make less than 2^31, and are carried over into whole numbers of 64 bits before there are more. Those hold [`CAPACITY`] samples: with
-/// [`FRACTION`] digits behind the point, less than 2^53, which double precision holds exactly as well.
+/// No sum overflows. A coordinate of what a sample adds is a whole number of at most `C / u < 2^21`, so at most `2^21 - 1`; `HELD` of them
+/// make less than 2^31, and are carried over into whole numbers of 64 bits before there are more. Those hold `CAPACITY` samples: with
+/// `FRACTION` digits behind the point, less than 2^53, which double precision holds exactly as well.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClippingRule {
     clipping: Clipping,

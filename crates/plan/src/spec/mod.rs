@@ -1,6 +1,6 @@
 //! What a user writes: an unchecked plan, with every value optional.
 //!
-//! A key is declared in one place, its section: see [`declare`].
+//! A key is declared in one place, its section: see `declare`.
 
 mod data;
 mod declare;
