@@ -12,7 +12,8 @@
 use std::time::Instant;
 
 use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, Targets};
-use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Op, Parameters, Window, zoo};
+use dapple_graph::op::{AdaptiveAvgPool, Gather, Reshape};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Parameters, Window, zoo};
 
 fn model(name: &str) -> Graph {
     let built = match name {
@@ -29,8 +30,8 @@ fn model(name: &str) -> Graph {
                 let name = format!("linear{layer}");
                 x = builder.linear(&name, x, 1024, Init::XavierUniform, Init::Constant(0.0)).expect("fits");
             }
-            x = builder.add("row", Op::Gather(vec![0]), &[x]).expect("fits");
-            x = builder.add("flatten", Op::Reshape(vec![1024]), &[x]).expect("fits");
+            x = builder.add("row", Gather(vec![0]), &[x]).expect("fits");
+            x = builder.add("flatten", Reshape(vec![1024]), &[x]).expect("fits");
             builder.finish(x, Loss::CrossEntropy { label_smoothing: 0.0 })
         }
         other => match other.split_once('@') {
@@ -90,8 +91,8 @@ fn convolutions(shape: &str) -> Result<Graph, GraphError> {
         let spec = ConvSpec::new(out, window).groups(groups);
         x = builder.conv(&format!("conv{layer}"), x, spec)?;
     }
-    x = builder.add("pool", Op::AdaptiveAvgPool(vec![1, 1]), &[x])?;
-    x = builder.add("flatten", Op::Reshape(vec![channels]), &[x])?;
+    x = builder.add("pool", AdaptiveAvgPool(vec![1, 1]), &[x])?;
+    x = builder.add("flatten", Reshape(vec![channels]), &[x])?;
     x = builder.linear("head", x, 10, Init::XavierUniform, Init::Constant(0.0))?;
     builder.finish(x, Loss::CrossEntropy { label_smoothing: 0.0 })
 }

@@ -1,7 +1,8 @@
 //! The graph: nodes in topological order, named parameters, an input shape, an output, a loss.
 
 use crate::init::Init;
-use crate::op::{Loss, Op};
+use crate::loss::Loss;
+use crate::op::Op;
 
 /// Index of a node in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

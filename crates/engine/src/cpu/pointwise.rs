@@ -1,6 +1,6 @@
 //! Activations, sums and products.
 
-use dapple_graph::Op;
+use dapple_graph::{Op, op};
 use pulp::Arch;
 
 use super::form::Form;
@@ -21,12 +21,12 @@ pub(crate) enum Activation {
 impl Activation {
     pub(crate) fn of(op: &Op) -> Option<Self> {
         match op {
-            Op::Relu => Some(Self::Relu),
-            Op::Relu6 => Some(Self::Relu6),
-            Op::Gelu => Some(Self::Gelu),
-            Op::Silu => Some(Self::Silu),
-            Op::Tanh => Some(Self::Tanh),
-            Op::Scale(factor) => Some(Self::Scale(*factor)),
+            Op::Activation(op::Activation::Relu) => Some(Self::Relu),
+            Op::Activation(op::Activation::Relu6) => Some(Self::Relu6),
+            Op::Activation(op::Activation::Gelu) => Some(Self::Gelu),
+            Op::Activation(op::Activation::Silu) => Some(Self::Silu),
+            Op::Activation(op::Activation::Tanh) => Some(Self::Tanh),
+            Op::Activation(op::Activation::Scale(factor)) => Some(Self::Scale(*factor)),
             _ => None,
         }
     }

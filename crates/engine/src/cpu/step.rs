@@ -1,6 +1,6 @@
 //! A graph as the CPU runs it: steps with their memory forms settled, activations folded in, and copies made explicit.
 
-use dapple_graph::{Graph, Node, NodeId, Op, ParameterId};
+use dapple_graph::{Graph, Node, NodeId, Op, ParameterId, op};
 
 use super::depthwise::Depthwise;
 use super::form::{Form, Transfer};
@@ -109,15 +109,15 @@ fn fused(graph: &Graph, reached: &[bool]) -> Vec<(usize, usize)> {
         [reader] => graph.nodes().get(reader).map(|node| (reader, &node.op)),
         _ => None,
     };
-    let relus = nodes().filter(|(_, node)| node.op == Op::Relu);
+    let relus = nodes().filter(|(_, node)| node.op == Op::Activation(op::Activation::Relu));
     let host = |(index, node): (usize, &Node)| {
         if let Some((reader, Op::MaxPool(_))) = only_reader(index) {
             return Some((reader, index));
         }
         let before = node.inputs[0].index();
         let foldable = match &graph.nodes()[before].op {
-            Op::Conv { standardise: None, groups, .. } => *groups == 1,
-            Op::Linear { .. } | Op::GroupNorm { .. } | Op::BatchNorm { .. } | Op::Add => true,
+            Op::Conv(op::Conv { standardise: None, groups, .. }) => *groups == 1,
+            Op::Linear(_) | Op::GroupNorm(_) | Op::BatchNorm(_) | Op::Add(_) => true,
             _ => false,
         };
         (foldable && only_reader(before).is_some()).then_some((before, index))
@@ -194,27 +194,29 @@ impl Lowering {
     fn node(&mut self, index: usize, node: &Node, relu: bool) -> usize {
         let shape = &node.shape;
         let channels_last = match &node.op {
-            Op::Conv { .. }
+            Op::Conv(_)
             | Op::MaxPool(_)
             | Op::AvgPool(_)
             | Op::AdaptiveAvgPool(_)
             | Op::Upsample(_)
-            | Op::GroupNorm { .. }
-            | Op::BatchNorm { .. } => Some(true),
-            Op::Linear { .. }
-            | Op::LayerNorm { .. }
-            | Op::Softmax
-            | Op::MatMul { .. }
-            | Op::Attention { .. }
+            | Op::GroupNorm(_)
+            | Op::BatchNorm(_) => Some(true),
+            Op::Linear(_)
+            | Op::LayerNorm(_)
+            | Op::Softmax(_)
+            | Op::MatMul(_)
+            | Op::Attention(_)
             | Op::Reshape(_) => Some(false),
             _ => None,
         };
         let inputs = self.inputs(node, channels_last);
         let forms: Vec<Form> = inputs.iter().map(|&value| self.steps[value].form.clone()).collect();
         let form = match (&node.op, channels_last) {
-            (Op::Input, _) if shape.len() > 2 => Form::channels_last(shape),
+            (Op::Input(_), _) if shape.len() > 2 => Form::channels_last(shape),
             (_, Some(true)) => Form::channels_last(shape),
-            (Op::Input | Op::Parameter(_) | Op::Permute(_), _) | (_, Some(false)) => Form::row_major(shape),
+            (Op::Input(_) | Op::ParameterValue(_) | Op::Permute(_), _) | (_, Some(false)) => {
+                Form::row_major(shape)
+            }
             (_, None) if forms[0].channels_last => Form::channels_last(shape),
             (_, None) => Form::row_major(shape),
         };
@@ -226,9 +228,11 @@ impl Lowering {
         let whole = |from: &Form, to: &Form| Transfer::new(&to.shape, (0, from.strides()), (0, to.strides()));
         let spatial = |form: &Form| form.shape[1..].to_vec();
         match &node.op {
-            Op::Input => Kernel::Input(whole(&Form::row_major(&node.shape), form)),
-            Op::Parameter(id) => Kernel::Parameter(*id, whole(&Form::row_major(&node.shape), form)),
-            Op::Conv { window, groups, weight, bias, standardise } => {
+            Op::Input(_) => Kernel::Input(whole(&Form::row_major(&node.shape), form)),
+            Op::ParameterValue(op::ParameterValue(id)) => {
+                Kernel::Parameter(*id, whole(&Form::row_major(&node.shape), form))
+            }
+            Op::Conv(op::Conv { window, groups, weight, bias, standardise }) => {
                 let (channels, out) = (forms[0].shape[0], form.shape[0]);
                 let (input, output) = (spatial(&forms[0]), spatial(form));
                 if *groups == channels && *groups == out && channels > 1 && standardise.is_none() {
@@ -241,18 +245,18 @@ impl Lowering {
                 gemm.relu = relu;
                 Kernel::Gemm(Box::new(gemm))
             }
-            Op::Linear { weight, bias } => {
+            Op::Linear(op::Linear { weight, bias }) => {
                 let (rows, channels) = forms[0].rows();
                 let mut gemm = Gemm::linear(*weight, *bias, rows, channels, form.rows().1);
                 gemm.relu = relu;
                 Kernel::Gemm(Box::new(gemm))
             }
-            Op::GroupNorm { groups, eps, affine } => {
+            Op::GroupNorm(op::GroupNorm { groups, eps, affine }) => {
                 let (positions, channels) = form.positions();
                 let kind = Kind::Group(*groups);
                 Kernel::Norm(Norm { kind, eps: *eps, affine: *affine, positions, channels, relu })
             }
-            Op::LayerNorm { eps, affine } => {
+            Op::LayerNorm(op::LayerNorm { eps, affine }) => {
                 let (positions, channels) = form.rows();
                 Kernel::Norm(Norm {
                     kind: Kind::Layer,
@@ -263,16 +267,16 @@ impl Lowering {
                     relu,
                 })
             }
-            Op::BatchNorm { eps, affine, mean, variance, .. } => {
+            Op::BatchNorm(op::BatchNorm { eps, affine, mean, variance, .. }) => {
                 let (positions, channels) = form.positions();
                 let kind = Kind::Batch { mean: *mean, variance: *variance };
                 Kernel::Norm(Norm { kind, eps: *eps, affine: Some(*affine), positions, channels, relu })
             }
-            Op::MaxPool(window) => {
+            Op::MaxPool(op::MaxPool(window)) => {
                 let (input, output) = (spatial(&forms[0]), spatial(form));
                 Kernel::MaxPool(MaxPool::new(window, form.shape[0], &input, &output, relu))
             }
-            Op::AvgPool(window) => Kernel::Resample(Resample::average(
+            Op::AvgPool(op::AvgPool(window)) => Kernel::Resample(Resample::average(
                 window,
                 form.shape[0],
                 &spatial(&forms[0]),
@@ -284,25 +288,34 @@ impl Lowering {
             Op::Upsample(_) => {
                 Kernel::Resample(Resample::bilinear(form.shape[0], &spatial(&forms[0]), &spatial(form)))
             }
-            Op::Add => Kernel::Add { relu },
-            Op::Mul => Kernel::Multiply,
-            Op::Concat { .. } | Op::Slice { .. } | Op::Permute(_) | Op::Reshape(_) | Op::Gather(_) => {
+            Op::Add(_) => Kernel::Add { relu },
+            Op::Mul(_) => Kernel::Multiply,
+            Op::Concat(_) | Op::Slice(_) | Op::Permute(_) | Op::Reshape(_) | Op::Gather(_) => {
                 Kernel::Move(transfers(&node.op, forms, form))
             }
-            Op::MatMul { transpose } => {
+            Op::MatMul(op::MatMul { transpose }) => {
                 let rank = form.shape.len();
                 let batches = form.shape[..rank - 2].iter().product();
                 let (m, k, n) = (form.shape[rank - 2], forms[0].shape[rank - 1], form.shape[rank - 1]);
                 Kernel::MatMul(MatMul::new(batches, m, k, n, *transpose))
             }
-            Op::Softmax => Kernel::Softmax { features: form.rows().1 },
-            Op::Attention { heads } => {
+            Op::Softmax(_) => Kernel::Softmax { features: form.rows().1 },
+            Op::Attention(op::Attention { heads }) => {
                 let (rows, features) = form.rows();
                 Kernel::Attention(Attention::new(*heads, rows, forms[1].shape[0], features))
             }
-            Op::Dropout(rate) => Kernel::Dropout(Drop { rate: *rate, node: index, channels: false }),
-            Op::ChannelDropout(rate) => Kernel::Dropout(Drop { rate: *rate, node: index, channels: true }),
-            Op::Relu | Op::Relu6 | Op::Gelu | Op::Silu | Op::Tanh | Op::Scale(_) => {
+            Op::Dropout(op::Dropout { rate, channels: false }) => {
+                Kernel::Dropout(Drop { rate: *rate, node: index, channels: false })
+            }
+            Op::Dropout(op::Dropout { rate, channels: true }) => {
+                Kernel::Dropout(Drop { rate: *rate, node: index, channels: true })
+            }
+            Op::Activation(op::Activation::Relu)
+            | Op::Activation(op::Activation::Relu6)
+            | Op::Activation(op::Activation::Gelu)
+            | Op::Activation(op::Activation::Silu)
+            | Op::Activation(op::Activation::Tanh)
+            | Op::Activation(op::Activation::Scale(_)) => {
                 Kernel::Activation(Activation::of(&node.op).unwrap_or(Activation::Scale(1.0)))
             }
         }
@@ -313,7 +326,7 @@ impl Lowering {
 fn transfers(op: &Op, forms: &[Form], form: &Form) -> Vec<Vec<Transfer>> {
     let strides = form.strides();
     match op {
-        Op::Concat { axis } => {
+        Op::Concat(op::Concat { axis }) => {
             let mut start = 0;
             let mut list = Vec::new();
             for input in forms {
@@ -323,16 +336,16 @@ fn transfers(op: &Op, forms: &[Form], form: &Form) -> Vec<Vec<Transfer>> {
             }
             list
         }
-        Op::Slice { axis, start, .. } => {
+        Op::Slice(op::Slice { axis, start, .. }) => {
             let from = forms[0].strides();
             vec![vec![Transfer::new(&form.shape, (start * from[*axis], from), (0, strides))]]
         }
-        Op::Permute(axes) => {
+        Op::Permute(op::Permute(axes)) => {
             let from = forms[0].strides();
             let from = axes.iter().map(|&axis| from[axis]).collect();
             vec![vec![Transfer::new(&form.shape, (0, from), (0, strides))]]
         }
-        Op::Gather(rows) => {
+        Op::Gather(op::Gather(rows)) => {
             let from = forms[0].strides();
             let row = |(to, &row): (usize, &usize)| {
                 let source = (row * from[0], from[1..].to_vec());

@@ -1,6 +1,6 @@
 //! A graph as the steps that run on the card: nodes with their sizes and tables, reshapes and activations folded away.
 
-use dapple_graph::{Graph, Op, Window};
+use dapple_graph::{Graph, Op, Window, op};
 
 use super::geometry::Geometry;
 use super::kind::{Conv, GELU, Kind, Move, RELU, RELU6, SCALE, SILU, TANH, Tiled};
@@ -74,10 +74,10 @@ impl Steps {
             let only = |before: usize| readers[before] == 1;
             let folded = match (&node.op, &before[..]) {
                 (Op::Reshape(_), [_]) => Some(inputs[0]),
-                (Op::Relu, &[before]) if only(before) => {
-                    steps.fold_relu(before, matches!(nodes[before].op, Op::Add))
+                (Op::Activation(op::Activation::Relu), &[before]) if only(before) => {
+                    steps.fold_relu(before, matches!(nodes[before].op, Op::Add(_)))
                 }
-                (Op::Add, &[a, b]) if only(a.max(b)) => steps.fold_sum(index, a.min(b), a.max(b)),
+                (Op::Add(_), &[a, b]) if only(a.max(b)) => steps.fold_sum(index, a.min(b), a.max(b)),
                 _ => None,
             };
             let kind =
@@ -147,9 +147,9 @@ impl Steps {
         let free = |size: &[usize]| Window::new(size.len(), 1);
         match op {
             // A reshape is always folded into its input.
-            Op::Input | Op::Reshape(_) => Kind::Input,
-            Op::Parameter(id) => Kind::Parameter(*id),
-            Op::Conv { window, groups, weight, bias, standardise } => {
+            Op::Input(_) | Op::Reshape(_) => Kind::Input,
+            Op::ParameterValue(op::ParameterValue(id)) => Kind::Parameter(*id),
+            Op::Conv(op::Conv { window, groups, weight, bias, standardise }) => {
                 let geometry = Geometry::new(window, *groups, x, shape);
                 let gradient_tile = Tile::weight_gradient(&geometry).map(|tile| self.tiled(tile, 0));
                 let read = geometry.read();
@@ -194,17 +194,17 @@ impl Steps {
                 }
                 Kind::Conv(Box::new(conv))
             }
-            Op::Linear { weight, bias } => {
+            Op::Linear(op::Linear { weight, bias }) => {
                 let (weight, bias) = (*weight, *bias);
                 Kind::Linear { weight, bias, rows: rows(x), features: last(x), out: last(shape) }
             }
-            Op::GroupNorm { groups, eps, affine } => {
+            Op::GroupNorm(op::GroupNorm { groups, eps, affine }) => {
                 let (groups, eps, affine) = (*groups, *eps, *affine);
                 let size = x[0] / groups;
                 let inner = positions(x);
                 Kind::Group { groups, size, inner, eps, affine, stored: None, residual: false, relu: false }
             }
-            Op::BatchNorm { eps, affine, mean, variance, .. } => Kind::Group {
+            Op::BatchNorm(op::BatchNorm { eps, affine, mean, variance, .. }) => Kind::Group {
                 groups: x[0],
                 size: 1,
                 inner: positions(x),
@@ -214,24 +214,28 @@ impl Steps {
                 residual: false,
                 relu: false,
             },
-            Op::LayerNorm { eps, affine } => {
+            Op::LayerNorm(op::LayerNorm { eps, affine }) => {
                 Kind::Layer { features: last(x), rows: rows(x), eps: *eps, affine: *affine }
             }
-            Op::Relu => Kind::Unary { code: RELU, factor: 1.0 },
-            Op::Relu6 => Kind::Unary { code: RELU6, factor: 1.0 },
-            Op::Gelu => Kind::Unary { code: GELU, factor: 1.0 },
-            Op::Silu => Kind::Unary { code: SILU, factor: 1.0 },
-            Op::Tanh => Kind::Unary { code: TANH, factor: 1.0 },
-            Op::Scale(factor) => Kind::Unary { code: SCALE, factor: *factor },
-            Op::MaxPool(window) => Kind::MaxPool(self.window(window, x, shape)),
-            Op::AvgPool(window) => Kind::AveragePool(self.window(window, x, shape)),
-            Op::AdaptiveAvgPool(size) => Kind::AdaptivePool(self.window(&free(size), x, shape)),
-            Op::Upsample(size) => Kind::Upsample(self.table(resampling::table(&x[1..], size))),
-            Op::Add => Kind::Add,
-            Op::Mul => Kind::Multiply,
-            Op::Dropout(rate) => Kind::Dropout { rate: *rate, together: 1 },
-            Op::ChannelDropout(rate) => Kind::Dropout { rate: *rate, together: positions(x) },
-            Op::Concat { axis } => {
+            Op::Activation(op::Activation::Relu) => Kind::Unary { code: RELU, factor: 1.0 },
+            Op::Activation(op::Activation::Relu6) => Kind::Unary { code: RELU6, factor: 1.0 },
+            Op::Activation(op::Activation::Gelu) => Kind::Unary { code: GELU, factor: 1.0 },
+            Op::Activation(op::Activation::Silu) => Kind::Unary { code: SILU, factor: 1.0 },
+            Op::Activation(op::Activation::Tanh) => Kind::Unary { code: TANH, factor: 1.0 },
+            Op::Activation(op::Activation::Scale(factor)) => Kind::Unary { code: SCALE, factor: *factor },
+            Op::MaxPool(op::MaxPool(window)) => Kind::MaxPool(self.window(window, x, shape)),
+            Op::AvgPool(op::AvgPool(window)) => Kind::AveragePool(self.window(window, x, shape)),
+            Op::AdaptiveAvgPool(op::AdaptiveAvgPool(size)) => {
+                Kind::AdaptivePool(self.window(&free(size), x, shape))
+            }
+            Op::Upsample(op::Upsample(size)) => Kind::Upsample(self.table(resampling::table(&x[1..], size))),
+            Op::Add(_) => Kind::Add,
+            Op::Mul(_) => Kind::Multiply,
+            Op::Dropout(op::Dropout { rate, channels: false }) => Kind::Dropout { rate: *rate, together: 1 },
+            Op::Dropout(op::Dropout { rate, channels: true }) => {
+                Kind::Dropout { rate: *rate, together: positions(x) }
+            }
+            Op::Concat(op::Concat { axis }) => {
                 let to = strides(shape);
                 let mut start = 0;
                 let moves = inputs.iter().map(|input| {
@@ -243,29 +247,29 @@ impl Steps {
                 });
                 Kind::Move(moves.collect())
             }
-            Op::Slice { axis, start, .. } => {
+            Op::Slice(op::Slice { axis, start, .. }) => {
                 let from = strides(x);
                 let source = (&from[..], x.iter().product(), start * from[*axis]);
                 Kind::Move(vec![self.moved(shape, source, (&strides(shape), shape.iter().product(), 0))])
             }
-            Op::Permute(axes) => {
+            Op::Permute(op::Permute(axes)) => {
                 let from = strides(x);
                 let from: Vec<usize> = axes.iter().map(|&axis| from[axis]).collect();
                 let len = shape.iter().product();
                 Kind::Move(vec![self.moved(shape, (&from, len, 0), (&strides(shape), len, 0))])
             }
-            Op::Gather(indices) => {
+            Op::Gather(op::Gather(indices)) => {
                 let table = self.table(indices.iter().map(|&index| index as i32).collect());
                 Kind::Gather { table, count: indices.len(), size: positions(x), rows: x[0] }
             }
-            Op::MatMul { transpose } => {
+            Op::MatMul(op::MatMul { transpose }) => {
                 let rank = shape.len();
                 let batches = shape[..rank - 2].iter().product();
                 let (m, k, n) = (shape[rank - 2], x[rank - 1], shape[rank - 1]);
                 Kind::MatMul { batches, m, k, n, transpose: *transpose }
             }
-            Op::Softmax => Kind::Softmax { features: last(x), rows: rows(x) },
-            Op::Attention { heads } => {
+            Op::Softmax(_) => Kind::Softmax { features: last(x), rows: rows(x) },
+            Op::Attention(op::Attention { heads }) => {
                 let keys = inputs.get(1).map_or(x[0], |key| key[0]);
                 Kind::Attention { heads: *heads, width: x[1] / heads, queries: x[0], keys }
             }

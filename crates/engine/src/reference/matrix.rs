@@ -1,6 +1,7 @@
 //! Linear layers, matrix products, softmax and attention.
 
 use dapple_graph::Op;
+use dapple_graph::op::{Attention, Linear, MatMul};
 
 use super::{Gradients, Tensor};
 
@@ -90,7 +91,7 @@ fn right(b: &[f64], k: usize, n: usize, transpose: bool) -> View<'_> {
 pub(super) fn forward(op: &Op, inputs: &[&Tensor], parameters: &[Vec<f64>], y: &mut Tensor) {
     let x = inputs[0];
     match op {
-        Op::Linear { weight, bias } => {
+        Op::Linear(Linear { weight, bias }) => {
             let (features, out) = (x.shape[x.shape.len() - 1], y.shape[y.shape.len() - 1]);
             let rows = x.data.len() / features;
             let weight = View::rows(&parameters[weight.index()], features).transposed();
@@ -100,7 +101,7 @@ pub(super) fn forward(op: &Op, inputs: &[&Tensor], parameters: &[Vec<f64>], y: &
                 y.data.iter_mut().enumerate().for_each(|(i, v)| *v += bias[i % out]);
             }
         }
-        Op::MatMul { transpose } => {
+        Op::MatMul(MatMul { transpose }) => {
             let (batches, m, k, n) = sizes(x, &y.shape);
             for batch in 0..batches {
                 let a = View::rows(&x.data[batch * m * k..], k);
@@ -108,7 +109,7 @@ pub(super) fn forward(op: &Op, inputs: &[&Tensor], parameters: &[Vec<f64>], y: &
                 y.data[batch * m * n..][..m * n].copy_from_slice(&product(m, k, n, a, b));
             }
         }
-        Op::Attention { heads } => {
+        Op::Attention(Attention { heads }) => {
             let width = x.shape[1] / heads;
             let (rows, keys) = (x.shape[0], inputs[1].shape[0]);
             for h in 0..*heads {
@@ -136,7 +137,7 @@ pub(super) fn backward(
     let mut gradients =
         Gradients { inputs: inputs.iter().map(|x| Tensor::zeros(&x.shape)).collect(), ..Default::default() };
     match op {
-        Op::Linear { weight, bias } => {
+        Op::Linear(Linear { weight, bias }) => {
             let (features, out) = (x.shape[x.shape.len() - 1], y.shape[y.shape.len() - 1]);
             let rows = x.data.len() / features;
             let upstream = View::rows(&g.data, out);
@@ -149,7 +150,7 @@ pub(super) fn backward(
                 gradients.parameters.push((*bias, db));
             }
         }
-        Op::MatMul { transpose } => {
+        Op::MatMul(MatMul { transpose }) => {
             let (batches, m, k, n) = sizes(x, &y.shape);
             for batch in 0..batches {
                 let a = View::rows(&x.data[batch * m * k..], k);
@@ -164,7 +165,7 @@ pub(super) fn backward(
                 gradients.inputs[1].data[batch * k * n..][..k * n].copy_from_slice(&db);
             }
         }
-        Op::Attention { heads } => {
+        Op::Attention(Attention { heads }) => {
             let width = x.shape[1] / heads;
             let (rows, keys) = (x.shape[0], inputs[1].shape[0]);
             for h in 0..*heads {

@@ -5,6 +5,7 @@ mod norm;
 mod pointwise;
 mod window;
 
+use dapple_graph::op::{Conv, ParameterValue};
 use dapple_graph::{Graph, Op, ParameterId, Parameters};
 
 use crate::batch::{self, Batch};
@@ -95,7 +96,7 @@ impl<'g> Reference<'g> {
     /// Takes the part along each standardised filter off a gradient, or off a sum of them.
     fn project(&self, gradient: &mut [f64]) {
         for node in self.graph.nodes() {
-            if let Op::Conv { weight, standardise: Some(eps), .. } = &node.op
+            if let Op::Conv(Conv { weight, standardise: Some(eps), .. }) = &node.op
                 && let Some(position) = self.layout.position(*weight)
             {
                 let range = self.layout.entries()[position].range.clone();
@@ -167,19 +168,17 @@ impl<'g> Reference<'g> {
             let inputs: Vec<&Tensor> = node.inputs.iter().map(|id| &values[id.index()]).collect();
             let mut output = Tensor::zeros(&node.shape);
             match &node.op {
-                Op::Input => output.data = input.iter().map(|&value| f64::from(value)).collect(),
-                Op::Parameter(id) => output.data.clone_from(&self.parameters[id.index()]),
-                Op::Conv { .. }
-                | Op::MaxPool(_)
-                | Op::AvgPool(_)
-                | Op::AdaptiveAvgPool(_)
-                | Op::Upsample(_) => {
+                Op::Input(_) => output.data = input.iter().map(|&value| f64::from(value)).collect(),
+                Op::ParameterValue(ParameterValue(id)) => {
+                    output.data.clone_from(&self.parameters[id.index()])
+                }
+                Op::Conv(_) | Op::MaxPool(_) | Op::AvgPool(_) | Op::AdaptiveAvgPool(_) | Op::Upsample(_) => {
                     window::forward(&node.op, inputs[0], &self.parameters, &mut output);
                 }
-                Op::GroupNorm { .. } | Op::LayerNorm { .. } | Op::BatchNorm { .. } => {
+                Op::GroupNorm(_) | Op::LayerNorm(_) | Op::BatchNorm(_) => {
                     norm::forward(&node.op, inputs[0], &self.parameters, &mut output);
                 }
-                Op::Linear { .. } | Op::MatMul { .. } | Op::Softmax | Op::Attention { .. } => {
+                Op::Linear(_) | Op::MatMul(_) | Op::Softmax(_) | Op::Attention(_) => {
                     matrix::forward(&node.op, &inputs, &self.parameters, &mut output);
                 }
                 op => pointwise::forward(op, &inputs, key.map(|key| (key, index)), &mut output),
@@ -220,17 +219,17 @@ impl<'g> Reference<'g> {
             let inputs: Vec<&Tensor> = node.inputs.iter().map(|id| &values[id.index()]).collect();
             let upstream = pending[index].clone();
             let gradients = match &node.op {
-                Op::Input => Gradients::default(),
-                Op::Parameter(id) => Gradients { inputs: Vec::new(), parameters: vec![(*id, upstream.data)] },
-                Op::Conv { .. }
-                | Op::MaxPool(_)
-                | Op::AvgPool(_)
-                | Op::AdaptiveAvgPool(_)
-                | Op::Upsample(_) => window::backward(&node.op, inputs[0], &self.parameters, &upstream),
-                Op::GroupNorm { .. } | Op::LayerNorm { .. } | Op::BatchNorm { .. } => {
+                Op::Input(_) => Gradients::default(),
+                Op::ParameterValue(ParameterValue(id)) => {
+                    Gradients { inputs: Vec::new(), parameters: vec![(*id, upstream.data)] }
+                }
+                Op::Conv(_) | Op::MaxPool(_) | Op::AvgPool(_) | Op::AdaptiveAvgPool(_) | Op::Upsample(_) => {
+                    window::backward(&node.op, inputs[0], &self.parameters, &upstream)
+                }
+                Op::GroupNorm(_) | Op::LayerNorm(_) | Op::BatchNorm(_) => {
                     norm::backward(&node.op, inputs[0], &self.parameters, &upstream)
                 }
-                Op::Linear { .. } | Op::MatMul { .. } | Op::Softmax | Op::Attention { .. } => {
+                Op::Linear(_) | Op::MatMul(_) | Op::Softmax(_) | Op::Attention(_) => {
                     matrix::backward(&node.op, &inputs, &values[index], &self.parameters, &upstream)
                 }
                 op => pointwise::backward(op, &inputs, key.map(|key| (key, index)), &upstream),

@@ -1,5 +1,6 @@
 //! Group, layer and frozen batch normalisation.
 
+use dapple_graph::op::{BatchNorm, GroupNorm, LayerNorm};
 use dapple_graph::{Affine, Op};
 
 use super::{Gradients, Tensor};
@@ -8,7 +9,7 @@ use super::{Gradients, Tensor};
 fn sets(op: &Op, shape: &[usize]) -> (usize, Box<dyn Fn(usize) -> usize>) {
     let len: usize = shape.iter().product();
     match op {
-        Op::GroupNorm { groups, .. } => {
+        Op::GroupNorm(GroupNorm { groups, .. }) => {
             let positions: usize = shape[1..].iter().product();
             (len / groups, Box::new(move |index| index / positions))
         }
@@ -21,7 +22,9 @@ fn sets(op: &Op, shape: &[usize]) -> (usize, Box<dyn Fn(usize) -> usize>) {
 
 fn statistics(op: &Op) -> (f64, Option<Affine>) {
     match op {
-        Op::GroupNorm { eps, affine, .. } | Op::LayerNorm { eps, affine } => (f64::from(*eps), *affine),
+        Op::GroupNorm(GroupNorm { eps, affine, .. }) | Op::LayerNorm(LayerNorm { eps, affine }) => {
+            (f64::from(*eps), *affine)
+        }
         _ => (0.0, None),
     }
 }
@@ -30,7 +33,7 @@ fn statistics(op: &Op) -> (f64, Option<Affine>) {
 fn normalise(op: &Op, x: &Tensor, parameters: &[Vec<f64>]) -> (Vec<f64>, Vec<f64>) {
     let mut hat = x.data.clone();
     let mut inverse = vec![0.0; hat.len()];
-    if let Op::BatchNorm { eps, mean, variance, .. } = op {
+    if let Op::BatchNorm(BatchNorm { eps, mean, variance, .. }) = op {
         let positions: usize = x.shape[1..].iter().product();
         for (index, value) in hat.iter_mut().enumerate() {
             let channel = index / positions;
@@ -53,7 +56,7 @@ fn normalise(op: &Op, x: &Tensor, parameters: &[Vec<f64>]) -> (Vec<f64>, Vec<f64
 /// Affine parameters and the affine index of every element.
 fn affine(op: &Op, shape: &[usize]) -> (Option<Affine>, Box<dyn Fn(usize) -> usize>) {
     match op {
-        Op::BatchNorm { affine, .. } => {
+        Op::BatchNorm(BatchNorm { affine, .. }) => {
             let positions: usize = shape[1..].iter().product();
             (Some(*affine), Box::new(move |index| index / positions))
         }
@@ -89,7 +92,7 @@ pub(super) fn backward(op: &Op, x: &Tensor, parameters: &[Vec<f64>], g: &Tensor)
         gradients = vec![(weight, dw), (bias, db)];
     }
     let mut dx = Tensor { shape: x.shape.clone(), data: dhat };
-    if matches!(op, Op::BatchNorm { .. }) {
+    if matches!(op, Op::BatchNorm(_)) {
         dx.data.iter_mut().zip(&inverse).for_each(|(d, r)| *d *= r);
     } else {
         let (size, _) = sets(op, &x.shape);

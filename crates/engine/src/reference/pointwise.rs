@@ -1,6 +1,7 @@
 //! Activations, sums, products, dropout, and operations that only move values.
 
 use dapple_graph::Op;
+use dapple_graph::op::{Activation, Concat, Dropout, Gather, Permute, Slice};
 
 use super::{Gradients, Tensor};
 use crate::batch::keeps;
@@ -15,7 +16,7 @@ fn sources(op: &Op, inputs: &[&[usize]], output: &[usize]) -> Option<Vec<(usize,
     let index = |flat: usize, axis: usize| flat / out_strides[axis] % output[axis];
     let source = |flat: usize| -> Option<(usize, usize)> {
         match op {
-            Op::Concat { axis } => {
+            Op::Concat(Concat { axis }) => {
                 let mut along = index(flat, *axis);
                 let mut input = 0;
                 while along >= inputs[input][*axis] {
@@ -28,17 +29,17 @@ fn sources(op: &Op, inputs: &[&[usize]], output: &[usize]) -> Option<Vec<(usize,
                     .sum();
                 Some((input, element))
             }
-            Op::Slice { axis, start, .. } => {
+            Op::Slice(Slice { axis, start, .. }) => {
                 let strides = strides(inputs[0]);
                 let shift = |a: usize| if a == *axis { *start } else { 0 };
                 Some((0, (0..output.len()).map(|a| (index(flat, a) + shift(a)) * strides[a]).sum()))
             }
-            Op::Permute(axes) => {
+            Op::Permute(Permute(axes)) => {
                 let strides = strides(inputs[0]);
                 Some((0, axes.iter().enumerate().map(|(to, &from)| index(flat, to) * strides[from]).sum()))
             }
             Op::Reshape(_) => Some((0, flat)),
-            Op::Gather(rows) => {
+            Op::Gather(Gather(rows)) => {
                 let size = len / rows.len();
                 Some((0, rows[flat / size] * size + flat % size))
             }
@@ -51,14 +52,14 @@ fn sources(op: &Op, inputs: &[&[usize]], output: &[usize]) -> Option<Vec<(usize,
 /// Value and derivative of an activation.
 fn activation(op: &Op, x: f64) -> (f64, f64) {
     match op {
-        Op::Relu => (x.max(0.0), if x > 0.0 { 1.0 } else { 0.0 }),
-        Op::Relu6 => (x.clamp(0.0, 6.0), if x > 0.0 && x < 6.0 { 1.0 } else { 0.0 }),
-        Op::Tanh => (x.tanh(), 1.0 - x.tanh().powi(2)),
-        Op::Silu => {
+        Op::Activation(Activation::Relu) => (x.max(0.0), if x > 0.0 { 1.0 } else { 0.0 }),
+        Op::Activation(Activation::Relu6) => (x.clamp(0.0, 6.0), if x > 0.0 && x < 6.0 { 1.0 } else { 0.0 }),
+        Op::Activation(Activation::Tanh) => (x.tanh(), 1.0 - x.tanh().powi(2)),
+        Op::Activation(Activation::Silu) => {
             let sigmoid = 1.0 / (1.0 + (-x).exp());
             (x * sigmoid, sigmoid * (1.0 + x * (1.0 - sigmoid)))
         }
-        Op::Scale(factor) => (x * f64::from(*factor), f64::from(*factor)),
+        Op::Activation(Activation::Scale(factor)) => (x * f64::from(*factor), f64::from(*factor)),
         _ => {
             let below = 0.5 * (1.0 + libm::erf(x / std::f64::consts::SQRT_2));
             let density = (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt();
@@ -85,10 +86,10 @@ pub(super) fn forward(op: &Op, inputs: &[&Tensor], key: Option<(u64, usize)>, y:
     for (index, value) in y.data.iter_mut().enumerate() {
         let x = inputs[0].data[index];
         *value = match op {
-            Op::Add => x + inputs[1].data[index],
-            Op::Mul => x * inputs[1].data[index],
-            Op::Dropout(rate) => x * dropout(*rate, key, index),
-            Op::ChannelDropout(rate) => x * dropout(*rate, key, index / channel),
+            Op::Add(_) => x + inputs[1].data[index],
+            Op::Mul(_) => x * inputs[1].data[index],
+            Op::Dropout(Dropout { rate, channels: false }) => x * dropout(*rate, key, index),
+            Op::Dropout(Dropout { rate, channels: true }) => x * dropout(*rate, key, index / channel),
             op => activation(op, x).0,
         };
     }
@@ -107,13 +108,15 @@ pub(super) fn backward(op: &Op, inputs: &[&Tensor], key: Option<(u64, usize)>, g
     for (index, upstream) in g.data.iter().enumerate() {
         let x = inputs[0].data[index];
         match op {
-            Op::Add => gradients.iter_mut().for_each(|d| d.data[index] = *upstream),
-            Op::Mul => {
+            Op::Add(_) => gradients.iter_mut().for_each(|d| d.data[index] = *upstream),
+            Op::Mul(_) => {
                 gradients[0].data[index] = upstream * inputs[1].data[index];
                 gradients[1].data[index] = upstream * x;
             }
-            Op::Dropout(rate) => gradients[0].data[index] = upstream * dropout(*rate, key, index),
-            Op::ChannelDropout(rate) => {
+            Op::Dropout(Dropout { rate, channels: false }) => {
+                gradients[0].data[index] = upstream * dropout(*rate, key, index)
+            }
+            Op::Dropout(Dropout { rate, channels: true }) => {
                 gradients[0].data[index] = upstream * dropout(*rate, key, index / channel)
             }
             op => gradients[0].data[index] = upstream * activation(op, x).1,

@@ -1,5 +1,6 @@
 //! Convolution, pooling and resampling, by walking every output position and every tap.
 
+use dapple_graph::op::{AvgPool, Conv, MaxPool};
 use dapple_graph::{Op, Window};
 
 use super::{Gradients, Tensor};
@@ -111,7 +112,7 @@ pub(super) fn project(weight: &[f64], out: usize, eps: f32, gradient: &mut [f64]
 pub(super) fn forward(op: &Op, x: &Tensor, parameters: &[Vec<f64>], y: &mut Tensor) {
     let (inside, outside): (usize, usize) = (x.shape[1..].iter().product(), y.shape[1..].iter().product());
     match op {
-        Op::Conv { window, groups, weight, bias, standardise } => {
+        Op::Conv(Conv { window, groups, weight, bias, standardise }) => {
             let out = y.shape[0];
             let weight = effective_weight(&parameters[weight.index()], out, *standardise);
             let (per_in, per_out, size) = (x.shape[0] / groups, out / groups, window.taps());
@@ -130,7 +131,7 @@ pub(super) fn forward(op: &Op, x: &Tensor, parameters: &[Vec<f64>], y: &mut Tens
                 }
             }
         }
-        Op::MaxPool(window) => {
+        Op::MaxPool(MaxPool(window)) => {
             y.data.fill(f64::NEG_INFINITY);
             for (position, _, place) in taps(window, &x.shape[1..], &y.shape[1..]) {
                 for c in 0..x.shape[0] {
@@ -139,7 +140,7 @@ pub(super) fn forward(op: &Op, x: &Tensor, parameters: &[Vec<f64>], y: &mut Tens
                 }
             }
         }
-        Op::AvgPool(window) => {
+        Op::AvgPool(AvgPool(window)) => {
             for (position, _, place) in taps(window, &x.shape[1..], &y.shape[1..]) {
                 for c in 0..x.shape[0] {
                     y.data[c * outside + position] += x.data[c * inside + place] / window.taps() as f64;
@@ -161,7 +162,7 @@ pub(super) fn backward(op: &Op, x: &Tensor, parameters: &[Vec<f64>], g: &Tensor)
     let mut dx = Tensor::zeros(&x.shape);
     let mut gradients = Vec::new();
     match op {
-        Op::Conv { window, groups, weight, bias, standardise } => {
+        Op::Conv(Conv { window, groups, weight, bias, standardise }) => {
             let out = g.shape[0];
             let stored = &parameters[weight.index()];
             let used = effective_weight(stored, out, *standardise);
@@ -183,7 +184,7 @@ pub(super) fn backward(op: &Op, x: &Tensor, parameters: &[Vec<f64>], g: &Tensor)
                 gradients.push((*bias, g.data.chunks_exact(outside).map(|row| row.iter().sum()).collect()));
             }
         }
-        Op::MaxPool(window) => {
+        Op::MaxPool(MaxPool(window)) => {
             // The first tap that holds the maximum receives the gradient, as in PyTorch.
             let mut best = vec![(f64::NEG_INFINITY, usize::MAX); g.data.len()];
             for (position, _, place) in taps(window, &x.shape[1..], &g.shape[1..]) {
@@ -199,7 +200,7 @@ pub(super) fn backward(op: &Op, x: &Tensor, parameters: &[Vec<f64>], g: &Tensor)
                 dx.data[place] += upstream;
             }
         }
-        Op::AvgPool(window) => {
+        Op::AvgPool(AvgPool(window)) => {
             for (position, _, place) in taps(window, &x.shape[1..], &g.shape[1..]) {
                 for c in 0..x.shape[0] {
                     dx.data[c * inside + place] += g.data[c * outside + position] / window.taps() as f64;

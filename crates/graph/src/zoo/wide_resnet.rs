@@ -5,7 +5,7 @@ use super::{CLASSIFIER_LOSS, default_linear, global_pool};
 use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
-use crate::op::{Op, Window};
+use crate::op::{Activation, Add, Window};
 
 /// Depth and width of a wide residual network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +59,12 @@ fn residual(
         true => input,
         false => conv(b, &format!("{name}.shortcut"), active, width, 1, stride)?,
     };
-    b.add(&format!("{name}.add"), Op::Add, &[x, shortcut])
+    b.add(&format!("{name}.add"), Add, &[x, shortcut])
 }
 
 fn norm_relu(b: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeId, GraphError> {
     let x = b.group_norm(name, input, GROUPS)?;
-    b.add(&format!("{name}.relu"), Op::Relu, &[x])
+    b.add(&format!("{name}.relu"), Activation::Relu, &[x])
 }
 
 fn conv(
