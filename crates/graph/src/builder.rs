@@ -65,6 +65,17 @@ impl ConvSpec {
     }
 }
 
+/// The names of a linear layer and of its parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct LinearNames<'a> {
+    /// Of the node.
+    pub node: &'a str,
+    /// Of the weight.
+    pub weight: &'a str,
+    /// Of the bias, where there is one.
+    pub bias: Option<&'a str>,
+}
+
 /// Collects nodes and parameters; [`GraphBuilder::finish`] checks the whole and returns a [`Graph`].
 #[derive(Debug)]
 pub struct GraphBuilder {
@@ -111,10 +122,21 @@ impl GraphBuilder {
             let reason = format!("a parameter of shape {shape:?} holds no values");
             return Err(GraphError::Shape { node: name.into(), op: "Parameter", reason });
         }
-        let parameter =
-            Parameter { name: name.into(), shape: shape.to_vec(), init, trainable: !buffer, buffer };
+        let parameter = Parameter {
+            name: name.into(),
+            shape: shape.to_vec(),
+            init,
+            trainable: !buffer,
+            buffer,
+            grid: None,
+        };
         self.parameters.push(parameter);
         Ok(ParameterId(self.parameters.len() - 1))
+    }
+
+    /// Says that the last rows of a parameter belong to the positions of a grid of this height and width.
+    pub fn positions(&mut self, id: ParameterId, grid: [usize; 2]) {
+        self.parameters[id.0].grid = Some(grid);
     }
 
     /// Adds a node for an operation whose output shape follows from its inputs.
@@ -152,7 +174,7 @@ impl GraphBuilder {
         self.add(name, Conv { window, groups, weight, bias, standardise }, &[input])
     }
 
-    /// Adds a linear layer with bias, initialised by `init` (its bias by `bias_init`).
+    /// Adds a linear layer with bias, initialised by `init` (its bias by `bias_init`), with its parameters `name.weight` and `name.bias`.
     ///
     /// # Errors
     /// If the shapes do not fit or the name is taken.
@@ -164,11 +186,28 @@ impl GraphBuilder {
         init: Init,
         bias_init: Init,
     ) -> Result<NodeId, GraphError> {
-        let refuse = |reason| GraphError::Shape { node: name.into(), op: "Linear", reason };
+        let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
+        let names = LinearNames { node: name, weight: &weight, bias: Some(&bias) };
+        self.linear_named(names, input, out, init, bias_init)
+    }
+
+    /// Adds a linear layer whose parameters have names of their own; without a name for it, there is no bias.
+    ///
+    /// # Errors
+    /// If the shapes do not fit or a name is taken.
+    pub fn linear_named(
+        &mut self,
+        names: LinearNames<'_>,
+        input: NodeId,
+        out: usize,
+        init: Init,
+        bias_init: Init,
+    ) -> Result<NodeId, GraphError> {
+        let refuse = |reason| GraphError::Shape { node: names.node.into(), op: "Linear", reason };
         let weight_shape = Linear::weight_shape(self.input_shapes(&[input])?[0], out).map_err(refuse)?;
-        let weight = self.parameter(&format!("{name}.weight"), &weight_shape, init, false)?;
-        let bias = Some(self.parameter(&format!("{name}.bias"), &[out], bias_init, false)?);
-        self.add(name, Linear { weight, bias }, &[input])
+        let weight = self.parameter(names.weight, &weight_shape, init, false)?;
+        let bias = names.bias.map(|bias| self.parameter(bias, &[out], bias_init, false)).transpose()?;
+        self.add(names.node, Linear { weight, bias }, &[input])
     }
 
     /// Adds scale one and shift zero under `name`.

@@ -25,7 +25,7 @@ mod validate;
 pub mod weights;
 pub mod zoo;
 
-pub use builder::{ConvSpec, GraphBuilder};
+pub use builder::{ConvSpec, GraphBuilder, LinearNames};
 pub use error::GraphError;
 pub use graph::{Auxiliary, Graph, Node, NodeId, Parameter, ParameterId};
 pub use init::{Init, Parameters};

@@ -8,6 +8,7 @@ mod psp_net;
 mod resnet;
 mod small_cnn;
 mod vgg;
+mod vit;
 mod wide_resnet;
 
 pub use backbone::{BACKBONE_NAMES, Backbone, OutputStride, backbone_name};
@@ -17,6 +18,7 @@ pub use psp_net::psp_net;
 pub use resnet::{ResNet, resnet};
 pub use small_cnn::small_cnn;
 pub use vgg::{Vgg, vgg};
+pub use vit::{TokenPooling, VisionTransformer, VitDialect, VitSize, vision_transformer};
 pub use wide_resnet::{WideResNet, wide_resnet};
 
 use crate::builder::GraphBuilder;

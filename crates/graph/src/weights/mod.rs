@@ -1,4 +1,6 @@
-//! Weights files: `.safetensors` under torchvision's names.
+//! Weights files: `.safetensors` under the names of the library that a model comes from.
+
+mod positions;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +9,7 @@ use std::path::Path;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::error::GraphError;
-use crate::graph::{Graph, ParameterId};
+use crate::graph::{Graph, Parameter, ParameterId};
 use crate::init::Parameters;
 use crate::zoo::backbone_name;
 
@@ -115,13 +117,47 @@ fn take(
             mismatch.missing.push(name);
             continue;
         };
-        if tensor.shape() != parameter.shape {
-            mismatch.wrong_shape.push((name, parameter.shape.clone(), tensor.shape().to_vec()));
-        } else if !decode(&tensor, parameters.get_mut(ParameterId(index))) {
+        let values = parameters.get_mut(ParameterId(index));
+        let read = match tensor.shape() == parameter.shape {
+            true => decode(&tensor, values),
+            false => match other_grid(parameter, tensor.shape()) {
+                Some(grid) => decode_resampled(&tensor, parameter, grid, values),
+                None => {
+                    mismatch.wrong_shape.push((name, parameter.shape.clone(), tensor.shape().to_vec()));
+                    continue;
+                }
+            },
+        };
+        if !read {
             mismatch.wrong_type.push((name, format!("{:?}", tensor.dtype())));
         }
     }
     mismatch
+}
+
+/// The grid of a file's position embeddings, where only their number differs from the model's. Files do not tell its sides: it is a square.
+fn other_grid(parameter: &Parameter, shape: &[usize]) -> Option<[usize; 2]> {
+    let [height, width] = parameter.grid?;
+    let [outer @ .., rows, features] = &parameter.shape[..] else { return None };
+    let [found_outer @ .., found_rows, found_features] = shape else { return None };
+    let before = rows - height * width;
+    let side = positions::square_side(found_rows.checked_sub(before)?)?;
+    (outer == found_outer && features == found_features).then_some([side, side])
+}
+
+/// Reads position embeddings of one grid for another; false where the numbers are of a type that cannot be read.
+fn decode_resampled(
+    tensor: &TensorView<'_>,
+    parameter: &Parameter,
+    from: [usize; 2],
+    values: &mut [f32],
+) -> bool {
+    let (Some(to), Some(&features)) = (parameter.grid, parameter.shape.last()) else { return false };
+    let before = parameter.len() / features - to[0] * to[1];
+    let mut stored = vec![0.0; tensor.shape().iter().product()];
+    let read = decode(tensor, &mut stored);
+    values.copy_from_slice(&positions::resample(&stored, features, before, from, to));
+    read
 }
 
 /// Reads parameters from a safetensors file.
@@ -316,6 +352,39 @@ mod tests {
         assert!(error.contains("wrong shape: layer1.0.conv1.weight"), "{error}");
         // A classifier has no backbone of its own.
         assert!(read_backbone(&deeper, &bytes, &mut Parameters::zeros(&deeper)).is_err());
+    }
+
+    #[test]
+    fn positions_of_another_size_are_resampled() {
+        use zoo::{TokenPooling, VisionTransformer, VitDialect, VitSize};
+        for dialect in [VitDialect::Timm, VitDialect::Torchvision, VitDialect::OpenClip { projection: 8 }] {
+            let model = VisionTransformer {
+                size: VitSize::Tiny,
+                patch: 16,
+                pooling: TokenPooling::ClassToken,
+                dialect,
+            };
+            let graph = |height, width| zoo::vision_transformer(model, &[3, height, width], 5).unwrap();
+            let (square, oblong, other) = (graph(32, 32), graph(48, 32), graph(48, 64));
+            let stored = Parameters::init(&square, 3);
+            let loaded = read(&oblong, &write(&square, &stored).unwrap()).unwrap();
+            let grids: Vec<_> =
+                oblong.parameters().iter().filter(|parameter| parameter.grid.is_some()).collect();
+            assert_eq!(grids.len(), 1);
+            for parameter in oblong.parameters() {
+                let [ours, theirs] =
+                    [&oblong, &square].map(|graph| graph.find_parameter(&parameter.name).unwrap());
+                let same = loaded.get(ours) == stored.get(theirs);
+                assert_eq!(same, parameter.grid.is_none(), "{}", parameter.name);
+            }
+            // The class token's position stays.
+            let [ours, theirs] =
+                [&oblong, &square].map(|graph| graph.find_parameter(&grids[0].name).unwrap());
+            assert_eq!(loaded.get(ours)[..192], stored.get(theirs)[..192]);
+            // Whether six positions were two by three or three by two, a file does not say.
+            let error = read(&other, &write(&oblong, &loaded).unwrap()).unwrap_err();
+            assert!(error.to_string().contains("wrong shape"), "{error}");
+        }
     }
 
     #[test]
