@@ -82,6 +82,7 @@ pub struct GraphBuilder {
     nodes: Vec<Node>,
     parameters: Vec<Parameter>,
     auxiliary: Vec<Auxiliary>,
+    blocks: Vec<NodeId>,
     names: BTreeSet<String>,
 }
 
@@ -91,7 +92,7 @@ impl GraphBuilder {
         let input =
             Node { name: "input".into(), op: Input.into(), inputs: Vec::new(), shape: input_shape.to_vec() };
         let names = BTreeSet::from(["input".to_owned()]);
-        Self { nodes: vec![input], parameters: Vec::new(), auxiliary: Vec::new(), names }
+        Self { nodes: vec![input], parameters: Vec::new(), auxiliary: Vec::new(), blocks: Vec::new(), names }
     }
 
     /// The input node.
@@ -263,17 +264,22 @@ impl GraphBuilder {
         self.auxiliary.push(Auxiliary { output, weight });
     }
 
+    /// Begins a block: the next node is its first. Models that are a sequence of blocks can train the last of them alone.
+    pub fn block(&mut self) {
+        self.blocks.push(NodeId(self.nodes.len()));
+    }
+
     /// Checks the whole and returns the graph.
     ///
     /// # Errors
     /// If a node mixes examples, the output does not suit the loss, or an auxiliary output has another shape.
     pub fn finish(self, output: NodeId, loss: Loss) -> Result<Graph, GraphError> {
-        let Self { nodes, parameters, auxiliary, .. } = self;
+        let Self { nodes, parameters, auxiliary, blocks, .. } = self;
         let outputs = auxiliary.iter().map(|auxiliary| auxiliary.output).chain([output]);
         if let Some(unknown) = outputs.into_iter().find(|id| id.0 >= nodes.len()) {
             return Err(GraphError::Unknown(format!("node {}", unknown.0)));
         }
-        let graph = Graph { nodes, parameters, output, auxiliary, loss };
+        let graph = Graph { nodes, parameters, output, auxiliary, loss, blocks };
         validate::check(&graph)?;
         Ok(graph)
     }

@@ -97,6 +97,8 @@ pub struct Graph {
     pub(crate) output: NodeId,
     pub(crate) auxiliary: Vec<Auxiliary>,
     pub(crate) loss: Loss,
+    /// First nodes of its blocks.
+    pub(crate) blocks: Vec<NodeId>,
 }
 
 impl Graph {

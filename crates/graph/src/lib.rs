@@ -21,6 +21,7 @@ mod loss;
 pub mod op;
 pub mod plan;
 mod print;
+pub mod tune;
 mod validate;
 pub mod weights;
 pub mod zoo;

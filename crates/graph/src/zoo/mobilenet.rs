@@ -67,6 +67,7 @@ fn modules(
     let mut reach = Reach::new(2, output_stride);
     for (expansion, channels, blocks, stride) in STAGES {
         for step in reach.stage(stride, blocks) {
+            b.block();
             x = inverted_residual(b, &name(outputs.len()), x, expansion, channels, step, norm)?;
             outputs.push(x);
         }

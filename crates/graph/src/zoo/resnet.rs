@@ -71,6 +71,7 @@ pub(super) fn stages(
     for (stage, &blocks) in depth.blocks().iter().enumerate() {
         let steps = reach.stage(if stage > 0 { 2 } else { 1 }, blocks);
         for (block, step) in steps.into_iter().enumerate() {
+            b.block();
             let name = format!("{prefix}layer{}.{block}", stage + 1);
             x = residual(b, &name, x, 64 << stage, step, depth, norm)?;
         }

@@ -264,6 +264,7 @@ fn block(
     let (names, eps) = (dialect.names(), dialect.eps());
     let at = |part: &str| format!("{name}.{part}");
     let features = b.shape(input)[1];
+    b.block();
     let y = b.layer_norm(&at(names.first_norm), input, eps)?;
     let (queries, joint) = names.queries;
     let queries = at(queries);

@@ -33,6 +33,7 @@ pub fn wide_resnet(model: WideResNet, input_shape: &[usize], classes: usize) -> 
     let mut x = conv(b, "conv1", b.input(), 16, 3, 1)?;
     for stage in 0..3 {
         for block in 0..blocks {
+            b.block();
             let stride = if stage > 0 && block == 0 { 2 } else { 1 };
             x = residual(b, &format!("block{}.{block}", stage + 1), x, 64 << stage, stride)?;
         }
