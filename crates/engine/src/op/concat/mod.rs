@@ -1,0 +1,5 @@
+//! Values joined along an axis.
+//!
+//! It only moves values; gradients go back the way they came.
+
+mod reference;

@@ -1,0 +1,5 @@
+//! Chosen rows, in a chosen order.
+//!
+//! It only moves values; a row that was chosen twice receives both gradients.
+
+mod reference;

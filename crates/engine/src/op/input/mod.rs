@@ -1,0 +1,5 @@
+//! The sample, where it enters the graph.
+//!
+//! It has no gradient.
+
+mod reference;

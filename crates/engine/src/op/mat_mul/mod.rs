@@ -1,0 +1,5 @@
+//! The product of two activations.
+//!
+//! Both sides are kept for the way back.
+
+mod reference;

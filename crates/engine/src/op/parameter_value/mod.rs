@@ -1,0 +1,5 @@
+//! A parameter as a value: a class token, a position embedding.
+//!
+//! Its gradient is the upstream gradient.
+
+mod reference;

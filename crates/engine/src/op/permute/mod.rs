@@ -1,0 +1,5 @@
+//! Reordered axes.
+//!
+//! It only moves values.
+
+mod reference;
