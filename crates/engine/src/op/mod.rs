@@ -28,6 +28,7 @@ mod upsample;
 
 use dapple_graph::Op;
 
+use crate::cpu::operation::CpuOperation;
 use crate::reference::ReferenceOperation;
 
 /// Makes the ways from any operation to what the executors ask of it.
@@ -35,6 +36,13 @@ macro_rules! dispatch {
     ($($operation:ident)+) => {
         /// An operation as the oracle runs it.
         pub(crate) fn reference(op: &Op) -> &dyn ReferenceOperation {
+            match op {
+                $(Op::$operation(operation) => operation,)+
+            }
+        }
+
+        /// An operation as the CPU runs it.
+        pub(crate) fn cpu(op: &Op) -> &dyn CpuOperation {
             match op {
                 $(Op::$operation(operation) => operation,)+
             }

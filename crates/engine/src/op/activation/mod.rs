@@ -2,4 +2,5 @@
 //!
 //! It keeps its input for the way back, where the upstream gradient is multiplied by the derivative there.
 
+mod cpu;
 mod reference;

@@ -2,4 +2,5 @@
 //!
 //! Both receive the upstream gradient as it is, so that one of them may take it over without a copy.
 
+mod cpu;
 mod reference;

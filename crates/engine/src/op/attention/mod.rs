@@ -2,4 +2,5 @@
 //!
 //! Scores are made a second time on the way back rather than kept.
 
+mod cpu;
 mod reference;

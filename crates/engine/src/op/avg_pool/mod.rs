@@ -2,4 +2,5 @@
 //!
 //! A linear map between positions, the same for every channel; the way back is its transpose and reads nothing.
 
+mod cpu;
 mod reference;

@@ -2,4 +2,5 @@
 //!
 //! It only moves values; gradients go back the way they came.
 
+mod cpu;
 mod reference;

@@ -3,4 +3,5 @@
 //! What falls follows from the key of the view, the node and the number of the value, so the way back makes the same choices and nothing is
 //! kept.
 
+mod cpu;
 mod reference;

@@ -2,4 +2,5 @@
 //!
 //! It only moves values; a row that was chosen twice receives both gradients.
 
+mod cpu;
 mod reference;

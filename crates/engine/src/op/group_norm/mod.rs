@@ -2,4 +2,5 @@
 //!
 //! Mean and one over the deviation of every group are kept for the way back.
 
+mod cpu;
 mod reference;

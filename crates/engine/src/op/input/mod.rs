@@ -2,4 +2,5 @@
 //!
 //! It has no gradient.
 
+mod cpu;
 mod reference;

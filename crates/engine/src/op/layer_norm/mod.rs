@@ -2,4 +2,5 @@
 //!
 //! Mean and one over the deviation of every row are kept for the way back.
 
+mod cpu;
 mod reference;

@@ -2,4 +2,5 @@
 //!
 //! Both sides are kept for the way back.
 
+mod cpu;
 mod reference;

@@ -2,4 +2,5 @@
 //!
 //! The first tap that holds it receives the gradient, as in PyTorch; which one that was is kept.
 
+mod cpu;
 mod reference;

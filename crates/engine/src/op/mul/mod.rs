@@ -2,4 +2,5 @@
 //!
 //! Each receives the upstream gradient times the other.
 
+mod cpu;
 mod reference;

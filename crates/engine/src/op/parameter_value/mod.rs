@@ -2,4 +2,5 @@
 //!
 //! Its gradient is the upstream gradient.
 
+mod cpu;
 mod reference;

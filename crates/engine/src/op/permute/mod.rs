@@ -2,4 +2,5 @@
 //!
 //! It only moves values.
 
+mod cpu;
 mod reference;

@@ -2,4 +2,5 @@
 //!
 //! Row-major order is what a reshape means, so the CPU brings its input into that form and copies.
 
+mod cpu;
 mod reference;

@@ -2,4 +2,5 @@
 //!
 //! It only moves values; the rest of its input receives no gradient.
 
+mod cpu;
 mod reference;
