@@ -32,6 +32,7 @@ pub mod cuda;
 mod error;
 mod layout;
 mod loss;
+mod op;
 pub mod reference;
 mod stats;
 mod update;
