@@ -1,6 +1,6 @@
 //! A trainable factor for each channel.
 
-use super::Operation;
+use super::GraphOperation;
 use super::shape::vector;
 use crate::graph::{Parameter, ParameterId};
 
@@ -13,7 +13,7 @@ pub struct ChannelScale {
     pub weight: ParameterId,
 }
 
-impl Operation for ChannelScale {
+impl GraphOperation for ChannelScale {
     fn name(&self) -> &'static str {
         "ChannelScale"
     }
