@@ -2,6 +2,7 @@
 
 use dapple_graph::op::Activation;
 
+use crate::cpu::functions::{below, density, sigmoid};
 use crate::cpu::operation::{BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardPass, LoweredNode};
 use crate::cpu::pointwise::{chain, map};
 
@@ -44,20 +45,8 @@ impl CpuKernel for Activation {
                     let s = sigmoid(x);
                     s * (1.0 + x * (1.0 - s))
                 }),
-                Self::Gelu => chain(x, g, dx, accumulate, |x| {
-                    let density = (-0.5 * x * x).exp() * (1.0 / std::f32::consts::TAU.sqrt());
-                    below(x) + x * density
-                }),
+                Self::Gelu => chain(x, g, dx, accumulate, |x| below(x) + x * density(x)),
             }
         });
     }
-}
-
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-/// The normal distribution function.
-fn below(x: f32) -> f32 {
-    0.5 * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2))
 }
