@@ -25,8 +25,8 @@ impl CpuKernel for Activation {
                 Self::Relu6 => map(x, y, |x| x.clamp(0.0, 6.0)),
                 Self::Scale(factor) => map(x, y, |x| x * factor),
                 Self::Tanh => map(x, y, f32::tanh),
-                Self::Silu => map(x, y, |x| x * sigmoid(x)),
-                Self::Gelu => map(x, y, |x| x * below(x)),
+                Self::Silu => map(x, y, silu),
+                Self::Gelu => map(x, y, gelu),
             }
         });
     }
@@ -41,12 +41,32 @@ impl CpuKernel for Activation {
                 Self::Relu6 => chain(x, g, dx, accumulate, |x| if x > 0.0 && x < 6.0 { 1.0 } else { 0.0 }),
                 Self::Scale(factor) => chain(x, g, dx, accumulate, |_| factor),
                 Self::Tanh => chain(x, g, dx, accumulate, |x| 1.0 - x.tanh().powi(2)),
-                Self::Silu => chain(x, g, dx, accumulate, |x| {
-                    let s = sigmoid(x);
-                    s * (1.0 + x * (1.0 - s))
-                }),
-                Self::Gelu => chain(x, g, dx, accumulate, |x| below(x) + x * density(x)),
+                Self::Silu => chain(x, g, dx, accumulate, silu_slope),
+                Self::Gelu => chain(x, g, dx, accumulate, gelu_slope),
             }
         });
     }
+}
+
+// Inlined into the loops over them, which run on lanes that functions of their own would not know of.
+
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    x * sigmoid(x)
+}
+
+#[inline(always)]
+fn silu_slope(x: f32) -> f32 {
+    let s = sigmoid(x);
+    s * (1.0 + x * (1.0 - s))
+}
+
+#[inline(always)]
+fn gelu(x: f32) -> f32 {
+    x * below(x)
+}
+
+#[inline(always)]
+fn gelu_slope(x: f32) -> f32 {
+    below(x) + x * density(x)
 }
