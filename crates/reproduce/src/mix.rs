@@ -1,7 +1,7 @@
 //! `mix/*`: the noise behind the accuracies of *DP-Mix: Mixup-based Data Augmentation for Differentially Private Learning* (X in what
 //! follows), which prints none.
 
-use dapple_accounting::calibrate::{self, Target};
+use dapple_accounting::calibrate::{self, PrivacyTarget};
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::search;
 use dapple_plan::spec::Delta;
@@ -116,7 +116,7 @@ impl Question {
 
     fn find(self) -> Result<Found> {
         let (rate, steps, sensitivity) = (self.rate(), self.steps(), self.sensitivity());
-        let target = Target { epsilon: self.epsilon, delta: DELTA };
+        let target = PrivacyTarget { epsilon: self.epsilon, delta: DELTA };
         let family =
             |noise| Ok(Pld::gaussian(sensitivity, noise)?.subsample_poisson(rate)?.self_compose(steps));
         let range = (0.1, 1e3);

@@ -1,6 +1,6 @@
 //! A pair given by finitely many losses.
 
-use super::{Atom, Cell, Cells, Probe, Side, Support};
+use super::{Atom, CellMasses, LossCells, Probe, Side, Support};
 use crate::numerics::{UNIT_ROUNDOFF, log_mix};
 
 /// Atoms of a loss distribution: increasing losses with their `P`-masses.
@@ -28,8 +28,8 @@ pub(crate) struct Discrete {
 }
 
 impl Atoms {
-    fn cells(&self) -> impl Iterator<Item = (f64, Cell)> {
-        self.losses.iter().zip(&self.masses).map(|(&loss, &p)| (loss, Cell { p, q: q_mass(loss, p) }))
+    fn cells(&self) -> impl Iterator<Item = (f64, CellMasses)> {
+        self.losses.iter().zip(&self.masses).map(|(&loss, &p)| (loss, CellMasses { p, q: q_mass(loss, p) }))
     }
 
     /// `Q`-mass that lies where `P` has none; none where rounding alone explains what is missing.
@@ -89,7 +89,7 @@ impl Atoms {
     }
 
     fn mirrored(&self) -> Self {
-        let positive: Vec<(f64, Cell)> = self.cells().filter(|&(loss, _)| loss > 0.0).collect();
+        let positive: Vec<(f64, CellMasses)> = self.cells().filter(|&(loss, _)| loss > 0.0).collect();
         let outside = positive.iter().map(|(_, cell)| cell.p + cell.q).sum::<f64>() + self.infinite;
         let zero = std::iter::once((0.0, (1.0 - outside).max(0.0)));
         let negative = positive.iter().rev().map(|(loss, cell)| (-loss, cell.q));
@@ -146,13 +146,13 @@ impl Discrete {
     pub(super) fn top(&self, side: Side) -> Option<Atom> {
         let Atoms { losses, masses, .. } = self.atoms(side);
         let (&loss, &p) = losses.last().zip(masses.last())?;
-        Some(Atom { loss, cell: Cell { p, q: q_mass(loss, p) } })
+        Some(Atom { loss, cell: CellMasses { p, q: q_mass(loss, p) } })
     }
 
     /// All losses but the highest.
-    pub(super) fn cells(&self, boundaries: &[f64], side: Side) -> Cells {
+    pub(super) fn cells(&self, boundaries: &[f64], side: Side) -> LossCells {
         let atoms = self.atoms(side);
-        let mut strips = vec![Cell::default(); boundaries.len() + 1];
+        let mut strips = vec![CellMasses::default(); boundaries.len() + 1];
         for (loss, cell) in atoms.cells().take(atoms.losses.len().saturating_sub(1)) {
             // The strip of (b_{i-1}, b_i] is the number of boundaries below the loss.
             let strip = &mut strips[boundaries.partition_point(|&b| b < loss)];
@@ -160,8 +160,8 @@ impl Discrete {
             strip.q += cell.q;
         }
         let above = strips.pop().unwrap_or_default();
-        let below = if strips.is_empty() { Cell::default() } else { strips.remove(0) };
-        Cells { below, inner: strips, above, infinite: atoms.infinite }
+        let below = if strips.is_empty() { CellMasses::default() } else { strips.remove(0) };
+        LossCells { below, inner: strips, above, infinite: atoms.infinite }
     }
 
     /// Neighbouring atoms together, but the outermost alone: probes tell where the lattice ends, and what lies beyond its ends is
@@ -185,7 +185,7 @@ impl Discrete {
                     [_, _, ..] if p > 0.0 && q > 0.0 => (p / q).ln(),
                     _ => losses[losses.len() / 2],
                 };
-                Probe { loss, cell: Cell { p, q } }
+                Probe { loss, cell: CellMasses { p, q } }
             })
             .collect()
     }

@@ -12,7 +12,7 @@ pub use law::Repetitions;
 const LEAST: f64 = 1e-3;
 
 /// What is known of the mechanism that is run.
-pub trait Known {
+pub trait BaseMechanism {
     /// A bound on the Rényi divergence of an order above 1, in both directions.
     fn divergence(&self, order: f64) -> f64;
     /// A bound on delta at an epsilon, in both directions.
@@ -24,7 +24,7 @@ pub trait Known {
 /// The best of a random number of outputs.
 pub struct Selection<'a> {
     law: Repetitions,
-    base: &'a dyn Known,
+    base: &'a dyn BaseMechanism,
     /// What the choice adds at every order, under a truncated negative binomial law.
     constant: f64,
 }
@@ -32,7 +32,7 @@ pub struct Selection<'a> {
 impl<'a> Selection<'a> {
     /// A mechanism, and how often it is run.
     #[must_use]
-    pub fn new(law: Repetitions, base: &'a dyn Known) -> Self {
+    pub fn new(law: Repetitions, base: &'a dyn BaseMechanism) -> Self {
         let constant = match law {
             Repetitions::Poisson { .. } => 0.0,
             // Theorem 2: (1 + eta) ((1 - 1/b) D_b + ln(1/gamma) / b) for any order b; the least counts, b = 1 among them.

@@ -2,7 +2,7 @@
 
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::{Conversion, Rdp};
-use dapple_accounting::{AccountingError, Allocation, Bracket, Pld, Precision, search};
+use dapple_accounting::{AccountingError, Bracket, Pld, Precision, RandomAllocation, search};
 
 /// How a record takes part.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -100,12 +100,12 @@ impl Run {
         Ok(step.subsample_poisson(rate)?.self_compose(steps))
     }
 
-    fn allocation(&self) -> Answer<Allocation> {
+    fn allocation(&self) -> Answer<RandomAllocation> {
         match self.sampling {
             Sampling::Epochs { length, per_record } => {
-                Allocation::new(length, per_record, self.noise_multiplier)?.epochs(self.steps / length)
+                RandomAllocation::new(length, per_record, self.noise_multiplier)?.epochs(self.steps / length)
             }
-            _ => Allocation::new(self.steps, self.per_record().unwrap_or(1), self.noise_multiplier),
+            _ => RandomAllocation::new(self.steps, self.per_record().unwrap_or(1), self.noise_multiplier),
         }
     }
 

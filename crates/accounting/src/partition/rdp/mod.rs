@@ -84,7 +84,7 @@ impl PartitionRdp {
         noise_multiplier: f64,
         bound: Bound,
     ) -> Result<Self> {
-        let norms = super::split::Norms::new(split_norm, nonsplit_norm, noise_multiplier)?;
+        let norms = super::split::SplitMultipliers::new(split_norm, nonsplit_norm, noise_multiplier)?;
         let mut split = match norms.split_multiplier {
             Some(sigma) => Self::new(submodels, 1, sigma, bound)?,
             None => Self { forward: vec![0.0; MOST_ORDERS as usize - 1] },
