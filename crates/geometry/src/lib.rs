@@ -11,7 +11,7 @@
 //!     CropDistribution, Operation, Padding, PaddingMode, Pipeline, Placement, Region, Size, inclusion, views,
 //! };
 //!
-//! # fn main() -> Result<(), dapple_geometry::Error> {
+//! # fn main() -> Result<(), dapple_geometry::GeometryError> {
 //! // Street scenes of 2048x1024, crops of 505x505, and a licence plate of at most 10x10 anywhere.
 //! let image = Size::new(2048, 1024)?;
 //! let plate = Region::Rectangle(Size::new(10, 10)?);
@@ -74,13 +74,13 @@ mod views;
 mod windows;
 
 pub use crop::{CropDistribution, ResizedCrop};
-pub use error::Error;
+pub use error::GeometryError;
 pub use heatmap::{HeatMap, heatmap};
 pub use inclusion::{Counts, Inclusion, Placement, inclusion, inclusion_of_masks};
 pub use mask::Mask;
 pub use operation::{Filter, GlobalOperation, Operation};
 pub use padding::{Padding, PaddingMode};
 pub use pipeline::Pipeline;
-pub use region::{Part, Region};
+pub use region::{Region, RegionPart};
 pub use size::{MAX_PIXELS, Size};
 pub use views::views;

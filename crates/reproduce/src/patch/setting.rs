@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use dapple_accounting::baselines;
-use dapple_geometry::{Mask, Part, Region, Size};
+use dapple_geometry::{Mask, Region, RegionPart, Size};
 use dapple_plan::spec::{Delta, Pixels};
 use dapple_plan::{Plan, PlanSpec, Pld, Relation, Scheme, number};
 
@@ -71,8 +71,8 @@ impl Shape {
             Self::Rectangle(width, height) => Region::Rectangle(Size::new(width, height).map_err(failed)?),
             Self::Circle(radius) => Region::Circle { radius },
             Self::Blob { radius, offset: (x, y) } => Region::Union(vec![
-                Part { x: 0, y: 0, region: Region::Circle { radius } },
-                Part { x, y, region: Region::Circle { radius } },
+                RegionPart { x: 0, y: 0, region: Region::Circle { radius } },
+                RegionPart { x, y, region: Region::Circle { radius } },
             ]),
         })
     }
@@ -82,7 +82,7 @@ impl Shape {
         self.region()?.to_mask().map_err(|error| self.failed(&error))
     }
 
-    fn failed(self, error: &dapple_geometry::Error) -> ReproduceError {
+    fn failed(self, error: &dapple_geometry::GeometryError) -> ReproduceError {
         ReproduceError::failed(format!("the region {self}: {error}"))
     }
 }
