@@ -3,7 +3,7 @@
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::spec::{Delta, PublicGradient};
 use dapple_plan::{Plan, PlanSpec, Precision, Relation, number};
-use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Rows, Series, Table};
+use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 
 use crate::claim::Claim;
 use crate::error::Result;
@@ -189,8 +189,8 @@ impl Reproduction for Theorem {
         Ok(Digest { table: digest(&results.points)?, says: "epsilon at delta 1e-5, rounded up" })
     }
 
-    fn numbers(&self, results: &Results) -> Rows {
-        Rows { columns: COLUMNS, rows: results.points.iter().map(Point::row).collect() }
+    fn numbers(&self, results: &Results) -> TableRows {
+        TableRows { columns: COLUMNS, rows: results.points.iter().map(Point::row).collect() }
     }
 
     fn claims(&self, _: &Results) -> Vec<Claim<'_, Results>> {

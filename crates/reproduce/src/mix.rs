@@ -6,7 +6,7 @@ use dapple_accounting::rdp::Rdp;
 use dapple_accounting::search;
 use dapple_plan::spec::Delta;
 use dapple_plan::{Bracket, EpsilonBracket, Plan, PlanSpec, Pld, Precision, number};
-use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Rows, Series, Table};
+use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 use rayon::prelude::*;
 
 use crate::claim::{Claim, Verdict};
@@ -185,8 +185,8 @@ impl Reproduction for &'static Spec {
         Ok(Digest { table: digest(found)?, says: "noise multiplier in clip norms, rounded up" })
     }
 
-    fn numbers(&self, found: &Vec<Found>) -> Rows {
-        Rows { columns: COLUMNS, rows: found.iter().map(row).collect() }
+    fn numbers(&self, found: &Vec<Found>) -> TableRows {
+        TableRows { columns: COLUMNS, rows: found.iter().map(row).collect() }
     }
 
     fn claims(&self, _: &Vec<Found>) -> Vec<Claim<'_, Vec<Found>>> {

@@ -1,6 +1,6 @@
 //! A figure or table that was computed, as text, JSON, a picture or a page.
 
-use dapple_report::{Column, Figure, Page, ReportError, Rows, Section, Table, TextStyle};
+use dapple_report::{Column, Figure, Page, ReportError, Section, Table, TableRows, TextStyle};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::claim::Finding;
@@ -12,8 +12,8 @@ pub struct Outcome {
     pub(crate) entry: Entry,
     pub(crate) subtitle: String,
     pub(crate) digest: Digest,
-    pub(crate) numbers: Rows,
-    pub(crate) summary: Option<Rows>,
+    pub(crate) numbers: TableRows,
+    pub(crate) summary: Option<TableRows>,
     pub(crate) findings: Vec<Finding>,
     /// The findings as a table, and which statements these are.
     pub(crate) checked: Digest,
@@ -32,7 +32,7 @@ pub struct Digest {
 impl Outcome {
     /// Every number, for machines.
     #[must_use]
-    pub fn numbers(&self) -> &Rows {
+    pub fn numbers(&self) -> &TableRows {
         &self.numbers
     }
 

@@ -1,6 +1,6 @@
 //! What every figure and table has, whichever paper it is of.
 
-use dapple_report::{Figure, Rows};
+use dapple_report::{Figure, TableRows};
 
 use crate::claim::{Claim, Finding};
 use crate::error::Result;
@@ -36,10 +36,10 @@ pub trait Reproduction {
     fn digest(&self, results: &Self::Results) -> Result<Digest>;
 
     /// Every number, for machines.
-    fn numbers(&self, results: &Self::Results) -> Rows;
+    fn numbers(&self, results: &Self::Results) -> TableRows;
 
     /// What sums the numbers up, where something does.
-    fn summary(&self, results: &Self::Results) -> Option<Rows> {
+    fn summary(&self, results: &Self::Results) -> Option<TableRows> {
         let _ = results;
         None
     }

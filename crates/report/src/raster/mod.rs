@@ -1,4 +1,4 @@
-//! Photographs and maps of classes, as they lie in files: pixel by pixel, without a scene.
+//! Photographs and maps of classes, as they lie in files: pixel by pixel, without shapes.
 
 mod labels;
 

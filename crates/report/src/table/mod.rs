@@ -6,7 +6,7 @@ mod markdown;
 mod rows;
 mod text;
 
-pub use rows::Rows;
+pub use rows::TableRows;
 
 use dapple_number as number;
 

@@ -1,7 +1,7 @@
 //! Runs and groups as rows for machines.
 
 use dapple_plan::Scheme;
-use dapple_report::{Cell, Rows};
+use dapple_report::{Cell, TableRows};
 use dapple_train::Measure;
 
 use super::{Group, Level, Measured, Setting};
@@ -25,14 +25,14 @@ const fn named(measure: &'static str) -> [&'static str; COLUMNS] {
 }
 
 /// A row for each run.
-pub fn run_rows(runs: &[Measured], measure: Measure) -> Rows {
+pub fn run_rows(runs: &[Measured], measure: Measure) -> TableRows {
     const ACCURACY: [&str; COLUMNS] = named(Measure::Accuracy.name());
     const MEAN_IOU: [&str; COLUMNS] = named(Measure::MeanIou.name());
     let columns = match measure {
         Measure::Accuracy => &ACCURACY,
         Measure::MeanIou => &MEAN_IOU,
     };
-    Rows { columns, rows: runs.iter().map(run_row).collect() }
+    TableRows { columns, rows: runs.iter().map(run_row).collect() }
 }
 
 fn run_row(run: &Measured) -> Vec<Cell> {
@@ -51,10 +51,10 @@ fn run_row(run: &Measured) -> Vec<Cell> {
 }
 
 /// A row for each group.
-pub fn group_rows(groups: &[Group<'_>]) -> Rows {
+pub fn group_rows(groups: &[Group<'_>]) -> TableRows {
     const COLUMNS: &[&str] =
         &["method", "level", "sampling", "epsilon_target", "noise_multiplier", "runs", "mean", "deviation"];
-    Rows { columns: COLUMNS, rows: groups.iter().map(group_row).collect() }
+    TableRows { columns: COLUMNS, rows: groups.iter().map(group_row).collect() }
 }
 
 fn group_row(group: &Group<'_>) -> Vec<Cell> {

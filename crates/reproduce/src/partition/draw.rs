@@ -1,6 +1,6 @@
 //! A figure of the partitioning paper as a picture.
 
-use dapple_report::{Axis, Chart, Dash, Figure, Reference, Series};
+use dapple_report::{Axis, Chart, Dash, Figure, ReferenceLine, Series};
 
 use super::compute::Curve;
 use super::figures::{Question, Spec};
@@ -16,7 +16,7 @@ pub(super) fn draw(spec: &Spec, curves: &[Curve], figure: Figure) -> Figure {
         };
         let mut chart = Chart::new(panel.title).x(Axis::linear(panel.question.x())).y(y);
         if matches!(panel.question, Question::DeltaOverSteps { .. }) {
-            chart = chart.reference(Reference::horizontal(1e-5, "δ = 10⁻⁵"));
+            chart = chart.reference(ReferenceLine::horizontal(1e-5, "δ = 10⁻⁵"));
         }
         for curve in curves.iter().filter(|curve| curve.panel == index) {
             let points = curve.points.iter().map(|point| (point.x, point.value.upper.max(1e-30)));

@@ -9,7 +9,7 @@ mod price;
 mod tables;
 
 use dapple_plan::number;
-use dapple_report::{Cell, Column, Figure, Rows, Table};
+use dapple_report::{Cell, Column, Figure, Table, TableRows};
 
 use crate::claim::Claim;
 use crate::error::Result;
@@ -72,10 +72,10 @@ impl Reproduction for Spec {
         Ok(Digest { table: digest(self, curves)?, says })
     }
 
-    fn numbers(&self, curves: &Vec<Curve>) -> Rows {
+    fn numbers(&self, curves: &Vec<Curve>) -> TableRows {
         let points = curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
         let rows = points.filter_map(|(curve, point)| row(self, curve, point)).collect();
-        Rows { columns: COLUMNS, rows }
+        TableRows { columns: COLUMNS, rows }
     }
 
     fn claims(&self, _: &Vec<Curve>) -> Vec<Claim<'_, Vec<Curve>>> {

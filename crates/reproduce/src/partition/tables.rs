@@ -4,7 +4,7 @@ use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::{Conversion, Rdp};
 use dapple_accounting::search;
 use dapple_plan::{Bracket, number};
-use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Rows, Series, Table};
+use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 use rayon::prelude::*;
 
 use super::price::{self, Model, Price, Run, Sampling};
@@ -226,8 +226,8 @@ impl Reproduction for Spec {
         Ok(Digest { table: digest(found)?, says })
     }
 
-    fn numbers(&self, found: &Vec<Found>) -> Rows {
-        Rows { columns: COLUMNS, rows: found.iter().map(row).collect() }
+    fn numbers(&self, found: &Vec<Found>) -> TableRows {
+        TableRows { columns: COLUMNS, rows: found.iter().map(row).collect() }
     }
 
     fn claims(&self, _: &Vec<Found>) -> Vec<Claim<'_, Vec<Found>>> {

@@ -1,7 +1,7 @@
 //! A computed figure as a picture.
 
 use dapple_plan::{Scheme, number};
-use dapple_report::{Axis, Chart, Dash, Figure, LegendPlace, Reference, Series};
+use dapple_report::{Axis, Chart, Dash, Figure, LegendPlace, ReferenceLine, Series};
 
 use super::catalogue::Over;
 use super::compute::{Curve, PanelHead, Results};
@@ -67,7 +67,7 @@ fn profiles(figure: Figure, results: &Results, range: (f64, f64)) -> Figure {
             .subtitle(profile_subtitle(results, panel, head))
             .x(Axis::log("ε").range(range.0, range.1))
             .y(Axis::log("δ").range(DELTAS.0, DELTAS.1))
-            .reference(Reference::horizontal(DELTA, "δ = 10⁻⁵"));
+            .reference(ReferenceLine::horizontal(DELTA, "δ = 10⁻⁵"));
         for curve in results.curves.iter().filter(|curve| curve.panel == panel) {
             let (label, color, dash) = match curve.mechanism {
                 Mechanism::Patch(Scheme::Poisson) => {

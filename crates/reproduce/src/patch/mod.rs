@@ -8,7 +8,7 @@ mod draw;
 mod rows;
 pub(crate) mod setting;
 
-use dapple_report::{Figure, Rows};
+use dapple_report::{Figure, TableRows};
 
 use crate::claim::Claim;
 use crate::error::Result;
@@ -45,11 +45,11 @@ impl Reproduction for Spec {
         Ok(Digest { table: rows::digest(results)?, says: "epsilon at delta 1e-5, rounded up" })
     }
 
-    fn numbers(&self, results: &Results) -> Rows {
+    fn numbers(&self, results: &Results) -> TableRows {
         rows::rows(results)
     }
 
-    fn summary(&self, results: &Results) -> Option<Rows> {
+    fn summary(&self, results: &Results) -> Option<TableRows> {
         results.epsilons.is_some().then(|| rows::summary(results))
     }
 

@@ -1,7 +1,7 @@
 //! A computed figure as tables: every number for machines, a digest for people.
 
 use dapple_plan::{Bracket, Scheme, number};
-use dapple_report::{Cell, Column, ReportError, Rows, Table};
+use dapple_report::{Cell, Column, ReportError, Table, TableRows};
 
 use super::compute::{Curve, Point, Results};
 use super::setting::{Mechanism, Run};
@@ -36,19 +36,19 @@ const COLUMNS: &[&str] = &[
 ];
 
 /// Every point of a figure.
-pub(super) fn rows(results: &Results) -> Rows {
+pub(super) fn rows(results: &Results) -> TableRows {
     let rows = results.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
-    Rows { columns: COLUMNS, rows: rows.map(|(curve, point)| row(results, curve, point)).collect() }
+    TableRows { columns: COLUMNS, rows: rows.map(|(curve, point)| row(results, curve, point)).collect() }
 }
 
 /// Epsilon at the delta of the figures, for every line of a profile.
-pub(super) fn summary(results: &Results) -> Rows {
+pub(super) fn summary(results: &Results) -> TableRows {
     let lines = results.curves.iter().filter_map(|curve| {
         let point = curve.points.first()?;
         let delta = Bracket::exact(super::setting::DELTA);
         Some((curve, Point { epsilon: curve.summary?, delta, ..point.clone() }))
     });
-    Rows { columns: COLUMNS, rows: lines.map(|(curve, point)| row(results, curve, &point)).collect() }
+    TableRows { columns: COLUMNS, rows: lines.map(|(curve, point)| row(results, curve, &point)).collect() }
 }
 
 fn row(results: &Results, curve: &Curve, point: &Point) -> Vec<Cell> {

@@ -2,7 +2,7 @@
 
 use dapple_plan::PlanSpec;
 use dapple_plan::spec::Pixels;
-use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Rows, Series, Table};
+use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 
 use super::{existing, percent, single_crop};
 use crate::claim::{Claim, Statement};
@@ -179,8 +179,8 @@ impl Reproduction for Digits {
         Ok(Digest { table: digest(&trained.pairs)?, says: "accuracy on the test images" })
     }
 
-    fn numbers(&self, trained: &Trained) -> Rows {
-        Rows { columns: COLUMNS, rows: trained.runs.iter().map(row).collect() }
+    fn numbers(&self, trained: &Trained) -> TableRows {
+        TableRows { columns: COLUMNS, rows: trained.runs.iter().map(row).collect() }
     }
 
     fn claims(&self, trained: &Trained) -> Vec<Claim<'_, Trained>> {

@@ -1,7 +1,7 @@
 //! Quality over the privacy budget, patch level against record level: what Figures 5 and 13 of the patch-level paper show.
 
 use dapple_plan::number;
-use dapple_report::{Figure, Rows};
+use dapple_report::{Figure, TableRows};
 use dapple_train::Measure;
 
 use crate::claim::{Claim, Statement, Verdict};
@@ -81,11 +81,11 @@ impl Reproduction for TradeOff {
         Ok(Digest { table: sweep_table(measure, &groups(&trained.runs))?, says })
     }
 
-    fn numbers(&self, trained: &Trained) -> Rows {
+    fn numbers(&self, trained: &Trained) -> TableRows {
         run_rows(&trained.runs, trained.first().measure)
     }
 
-    fn summary(&self, trained: &Trained) -> Option<Rows> {
+    fn summary(&self, trained: &Trained) -> Option<TableRows> {
         Some(group_rows(&groups(&trained.runs)))
     }
 

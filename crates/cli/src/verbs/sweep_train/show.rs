@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dapple_plan::{PlanSpec, number};
-use dapple_report::{Figure, Page, Rows, Section, Table, TextStyle, Theme};
+use dapple_report::{Figure, Page, Section, Table, TableRows, TextStyle, Theme};
 use dapple_reproduce::experiment::{Group, Measured, group_rows, groups, run_rows, sweep_chart, sweep_table};
 use serde::Serialize;
 
@@ -18,8 +18,8 @@ const SCALE: f64 = 2.0;
 struct Answer {
     measure: &'static str,
     #[serde(flatten)]
-    runs: Rows,
-    summary: Rows,
+    runs: TableRows,
+    summary: TableRows,
     seeds: Vec<u64>,
     report: String,
 }

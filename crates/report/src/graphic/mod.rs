@@ -7,7 +7,7 @@ pub use crate::font::Weight;
 use crate::{ReportError, Theme, escape::clean, font, paint::Paint};
 
 /// A point in the figure's units, y downwards.
-pub type Point = (f64, f64);
+pub type GraphicPoint = (f64, f64);
 
 /// An upright rectangle.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,7 +55,7 @@ impl Rect {
 
     /// Whether a point lies inside or on the edge.
     #[must_use]
-    pub fn contains(&self, (x, y): Point) -> bool {
+    pub fn contains(&self, (x, y): GraphicPoint) -> bool {
         x >= self.x && x <= self.right() && y >= self.y && y <= self.bottom()
     }
 }
@@ -123,7 +123,7 @@ pub enum Anchor {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Text {
     /// Position of the anchor on the baseline.
-    pub at: Point,
+    pub at: GraphicPoint,
     /// What is written; control characters have been removed.
     pub text: String,
     /// Font size.
@@ -143,7 +143,7 @@ pub struct Text {
 impl Text {
     /// A line of text in the regular weight, starting at `at`.
     #[must_use]
-    pub fn new(at: Point, text: &str, size: f64, paint: Paint) -> Self {
+    pub fn new(at: GraphicPoint, text: &str, size: f64, paint: Paint) -> Self {
         Self {
             at,
             text: clean(text),
@@ -215,18 +215,18 @@ impl Text {
 
 /// Something drawn.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Shape {
+pub enum GraphicShape {
     /// Connected straight lines.
     Line {
         /// The corners.
-        points: Vec<Point>,
+        points: Vec<GraphicPoint>,
         /// How they are drawn.
         stroke: Stroke,
     },
     /// A closed area.
     Polygon {
         /// The corners.
-        points: Vec<Point>,
+        points: Vec<GraphicPoint>,
         /// Its inside.
         fill: Option<Fill>,
         /// Its edge.
@@ -246,7 +246,7 @@ pub enum Shape {
     /// A circle.
     Circle {
         /// Its middle.
-        center: Point,
+        center: GraphicPoint,
         /// Its radius.
         radius: f64,
         /// Its inside.
@@ -260,7 +260,7 @@ pub enum Shape {
 
 /// Shapes on a sheet, with the words a screen reader speaks.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scene {
+pub struct Graphic {
     /// Width of the sheet.
     pub width: f64,
     /// Height of the sheet.
@@ -270,10 +270,10 @@ pub struct Scene {
     /// What is to be seen.
     pub description: String,
     /// What is drawn, from back to front.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<GraphicShape>,
 }
 
-impl Scene {
+impl Graphic {
     /// An empty sheet.
     #[must_use]
     pub fn new(width: f64, height: f64, title: &str, description: &str) -> Self {
@@ -287,39 +287,39 @@ impl Scene {
     }
 
     /// Draws connected lines.
-    pub fn line(&mut self, points: Vec<Point>, stroke: Stroke) {
-        self.shapes.push(Shape::Line { points, stroke });
+    pub fn line(&mut self, points: Vec<GraphicPoint>, stroke: Stroke) {
+        self.shapes.push(GraphicShape::Line { points, stroke });
     }
 
     /// Draws a filled polygon.
-    pub fn polygon(&mut self, points: Vec<Point>, fill: Fill) {
-        self.shapes.push(Shape::Polygon { points, fill: Some(fill), stroke: None });
+    pub fn polygon(&mut self, points: Vec<GraphicPoint>, fill: Fill) {
+        self.shapes.push(GraphicShape::Polygon { points, fill: Some(fill), stroke: None });
     }
 
     /// Draws a rectangle.
     pub fn rect(&mut self, rect: Rect, radius: f64, fill: Option<Fill>, stroke: Option<Stroke>) {
-        self.shapes.push(Shape::Rect { rect, radius, fill, stroke });
+        self.shapes.push(GraphicShape::Rect { rect, radius, fill, stroke });
     }
 
     /// Draws a circle.
-    pub fn circle(&mut self, center: Point, radius: f64, fill: Option<Fill>, stroke: Option<Stroke>) {
-        self.shapes.push(Shape::Circle { center, radius, fill, stroke });
+    pub fn circle(&mut self, center: GraphicPoint, radius: f64, fill: Option<Fill>, stroke: Option<Stroke>) {
+        self.shapes.push(GraphicShape::Circle { center, radius, fill, stroke });
     }
 
     /// Writes a line of text; an empty one is left out.
     pub fn text(&mut self, text: Text) {
         if !text.text.trim().is_empty() {
-            self.shapes.push(Shape::Text(text));
+            self.shapes.push(GraphicShape::Text(text));
         }
     }
 
-    /// The scene as an SVG document, which may also stand inside an HTML page.
+    /// The graphic as an SVG document, which may also stand inside an HTML page.
     #[must_use]
     pub fn to_svg(&self, theme: Theme) -> String {
         svg::write(self, theme)
     }
 
-    /// The scene as a PNG file of `scale` pixels a unit.
+    /// The graphic as a PNG file of `scale` pixels a unit.
     ///
     /// # Errors
     /// When the picture would be larger than 16384 pixels a side or the encoder fails.
