@@ -4,12 +4,12 @@ use dapple_report::{Column, Figure, Page, ReportError, Section, Table, TableRows
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::claim::Finding;
-use crate::reproduction::Entry;
+use crate::reproduction::CatalogueEntry;
 
 /// Everything there is to show.
 #[derive(Debug)]
 pub struct Outcome {
-    pub(crate) entry: Entry,
+    pub(crate) entry: CatalogueEntry,
     pub(crate) subtitle: String,
     pub(crate) digest: Digest,
     pub(crate) numbers: TableRows,

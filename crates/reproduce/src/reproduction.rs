@@ -5,7 +5,7 @@ use dapple_report::{Figure, TableRows};
 use crate::claim::{Claim, Finding};
 use crate::error::Result;
 use crate::outcome::{self, Digest, Outcome};
-use crate::{Options, Paper, Watch};
+use crate::{Paper, ReproductionOptions, Watch};
 
 /// A figure or a table of a paper, computed again.
 pub trait Reproduction {
@@ -13,18 +13,18 @@ pub trait Reproduction {
     type Results;
 
     /// Its name, and what it shows.
-    fn entry(&self) -> Entry;
+    fn entry(&self) -> CatalogueEntry;
 
     /// What it takes to compute it, and so which options it has.
-    fn kind(&self) -> Kind {
-        Kind::Priced { records: false }
+    fn kind(&self) -> ReproductionKind {
+        ReproductionKind::Priced { records: false }
     }
 
     /// Computes it.
     ///
     /// # Errors
     /// Options that it does not have, numbers that cannot be computed, runs that fail.
-    fn compute(&self, options: &Options, watch: &dyn Watch) -> Result<Self::Results>;
+    fn compute(&self, options: &ReproductionOptions, watch: &dyn Watch) -> Result<Self::Results>;
 
     /// The settings that all of it shares, in one line.
     fn subtitle(&self, results: &Self::Results) -> String;
@@ -62,7 +62,7 @@ pub trait Reproduction {
     ///
     /// # Errors
     /// As of the single parts.
-    fn outcome(&self, options: &Options, watch: &dyn Watch) -> Result<Outcome> {
+    fn outcome(&self, options: &ReproductionOptions, watch: &dyn Watch) -> Result<Outcome> {
         let results = self.compute(options, watch)?;
         let entry = self.entry();
         let notes = self.notes(&results);
@@ -85,7 +85,7 @@ pub trait Reproduction {
 
 /// The name of a figure or table, and what it shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// The paper and the place in it, such as `patch/fig3`.
     pub id: &'static str,
     /// What it shows.
@@ -96,7 +96,7 @@ pub struct Entry {
     pub paper: Paper,
 }
 
-impl Entry {
+impl CatalogueEntry {
     pub(crate) const fn new(
         paper: Paper,
         id: &'static str,
@@ -126,7 +126,7 @@ impl Entry {
 
 /// What it takes to compute a figure or table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ReproductionKind {
     /// An accountant answers.
     Priced {
         /// Whether it can be asked about another number of records.
@@ -148,7 +148,7 @@ mod tests {
             ("partition/section4.2", "Section 4.2: It"),
             ("mask/theorem1", "Theorem 1: It"),
         ] {
-            let entry = Entry { id, title: "It", section: "1", paper: Paper::PatchLevel };
+            let entry = CatalogueEntry { id, title: "It", section: "1", paper: Paper::PatchLevel };
             assert_eq!(entry.heading(), heading);
         }
     }

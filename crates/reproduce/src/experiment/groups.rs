@@ -1,12 +1,12 @@
 //! Runs that differ in nothing but their seed, taken together.
 
-use super::{Measured, Method};
+use super::{MeasuredRun, Method};
 
 /// Runs of one method at one budget.
 #[derive(Debug)]
-pub struct Group<'a> {
+pub struct RunGroup<'a> {
     /// One of them, for what they share.
-    pub one: &'a Measured,
+    pub one: &'a MeasuredRun,
     /// How many there are.
     pub runs: usize,
     /// The mean of their qualities.
@@ -15,7 +15,7 @@ pub struct Group<'a> {
     pub deviation: Option<f64>,
 }
 
-impl Group<'_> {
+impl RunGroup<'_> {
     /// What they are compared by.
     pub fn method(&self) -> Method {
         self.one.setting.method
@@ -44,8 +44,8 @@ impl Group<'_> {
 }
 
 /// Runs by setting, in the order of their first.
-pub fn groups(runs: &[Measured]) -> Vec<Group<'_>> {
-    let mut groups: Vec<(&Measured, Vec<f64>)> = Vec::new();
+pub fn groups(runs: &[MeasuredRun]) -> Vec<RunGroup<'_>> {
+    let mut groups: Vec<(&MeasuredRun, Vec<f64>)> = Vec::new();
     for run in runs {
         match groups.iter_mut().find(|(one, _)| one.setting.is_like(&run.setting)) {
             Some((_, qualities)) => qualities.push(run.quality),
@@ -54,7 +54,7 @@ pub fn groups(runs: &[Measured]) -> Vec<Group<'_>> {
     }
     let taken = |(one, qualities): (_, Vec<f64>)| {
         let (mean, deviation) = moments(&qualities);
-        Group { one, runs: qualities.len(), mean, deviation }
+        RunGroup { one, runs: qualities.len(), mean, deviation }
     };
     groups.into_iter().map(taken).collect()
 }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn seeds_are_taken_together_and_gains_have_errors() {
-        let run = |method, epsilon, seed, quality| Measured {
+        let run = |method, epsilon, seed, quality| MeasuredRun {
             setting: Setting { method, epsilon: Some(epsilon), seed },
             measure: Measure::Accuracy,
             quality,

@@ -1,6 +1,6 @@
 //! Experiments that train: several runs in one folder, each carried out once and read ever after.
 //!
-//! An experiment is a list of [`Setting`]s, a plan for each, and a [`Place`]. [`Experiment::measure`] carries the runs out, several at once where
+//! An experiment is a list of [`Setting`]s, a plan for each, and a [`ExperimentFolder`]. [`Experiment::measure`] carries the runs out, several at once where
 //! cores and memory allow, and [`groups()`] takes means over seeds. `dapple sweep-train`, `dapple demo` and the figures of
 //! `dapple reproduce` that train are all made of this.
 
@@ -22,11 +22,11 @@ use tempfile::TempDir;
 use crate::Watch;
 use crate::error::{ReproduceError, Result};
 
-pub use groups::{Group, groups, moments};
-pub use measured::Measured;
+pub use groups::{RunGroup, groups, moments};
+pub use measured::MeasuredRun;
 pub use method::{Level, Method};
 pub use rows::{group_rows, run_rows};
-pub use run::{Finished, Planned, full_path};
+pub use run::{FinishedRun, PlannedRun, full_path};
 pub use setting::Setting;
 pub use show::{means_line, sweep_chart, sweep_table};
 
@@ -46,21 +46,21 @@ impl Experiment<'_> {
     ///
     /// # Errors
     /// A folder with a run of another plan, a run that fails or is stopped.
-    pub fn carry_out(&self, runs: &[Planned]) -> Result<Vec<Finished>> {
+    pub fn carry_out(&self, runs: &[PlannedRun]) -> Result<Vec<FinishedRun>> {
         together::carry_out(self, runs)
     }
 }
 
 /// Where the runs of an experiment lie: a folder that stays, or one that goes away with the experiment.
 #[derive(Debug)]
-pub enum Place {
+pub enum ExperimentFolder {
     /// A folder that stays.
     Kept(PathBuf),
     /// A folder that goes away with this.
     Passing(TempDir),
 }
 
-impl Place {
+impl ExperimentFolder {
     /// The folder that was asked for, or a passing one.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::error::{ReproduceError, Result};
 
 /// A run to be carried out, in a folder of its name.
 #[derive(Debug)]
-pub struct Planned {
+pub struct PlannedRun {
     /// The name of the run and its folder.
     pub name: String,
     /// What is trained.
@@ -18,7 +18,7 @@ pub struct Planned {
     pub budget: Option<Within>,
 }
 
-impl Planned {
+impl PlannedRun {
     /// A run of a plan whose paths begin in a folder.
     pub fn new(name: impl Into<String>, request: Request) -> Self {
         Self { name: name.into(), request: request.in_full(), budget: None }
@@ -32,7 +32,7 @@ impl Planned {
 
 /// A run that is finished.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedRun {
     /// What it promised and spent.
     pub certificate: RunCertificate,
     /// What its quality is.
@@ -41,7 +41,7 @@ pub struct Finished {
     pub curve: Vec<(u64, f64)>,
 }
 
-impl Finished {
+impl FinishedRun {
     /// Reads a finished run.
     pub(super) fn read(certificate: RunCertificate, folder: &Path) -> Result<Self> {
         let lines = dapple_train::evaluations(folder)?;
@@ -63,11 +63,11 @@ impl Finished {
 
 /// Starts a run that was not begun, and goes on with one that was.
 pub(super) fn carry_through(
-    planned: &Planned,
+    planned: &PlannedRun,
     begun: bool,
     folder: &Path,
     observer: &mut dyn Observer,
-) -> Result<Finished> {
+) -> Result<FinishedRun> {
     let outcome = match begun {
         true => {
             let performance = &planned.request.spec.performance;
@@ -76,13 +76,13 @@ pub(super) fn carry_through(
         false => dapple_train::start_within(&planned.request, folder, planned.budget.as_ref(), observer)?,
     };
     match outcome.certificate.status {
-        Status::Finished => Finished::read(outcome.certificate, folder),
+        Status::Finished => FinishedRun::read(outcome.certificate, folder),
         Status::Running | Status::Stopped => Err(ReproduceError::Interrupted),
     }
 }
 
 /// The certificate of the run that is in a folder, if any; a run of another plan is refused.
-pub(super) fn begun(planned: &Planned, folder: &Path) -> Result<Option<RunCertificate>> {
+pub(super) fn begun(planned: &PlannedRun, folder: &Path) -> Result<Option<RunCertificate>> {
     if !folder.join("ledger.jsonl").is_file() {
         return Ok(None);
     }

@@ -2,17 +2,17 @@
 
 use dapple_plan::{Scheme, number};
 
-use super::compute::{Curve, Point, Results};
-use super::setting::{Mechanism, Setting};
+use super::compute::{PatchCurve, PatchPoint, PatchResults};
+use super::setting::{Mechanism, PatchSetting};
 use crate::claim;
-use crate::claim::Verdict;
+use crate::claim::ClaimVerdict;
 use crate::error::Result;
 
 const PAPER: Scheme = Scheme::WithoutReplacement;
 
 /// A statement of the paper that can be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
+pub(super) enum PatchClaim {
     BelowMinibatch,
     BelowDataLevel,
     RisesAcrossPanels,
@@ -22,7 +22,7 @@ pub(super) enum Claim {
     Linear,
 }
 
-impl Claim {
+impl PatchClaim {
     fn words(self) -> &'static str {
         match self {
             Self::BelowMinibatch => "patch level leaks less than minibatch sampling alone",
@@ -36,7 +36,7 @@ impl Claim {
     }
 
     /// The statement with its check, for sampling without replacement, which it is about.
-    pub(super) fn checked(self) -> claim::Claim<'static, Results> {
+    pub(super) fn checked(self) -> claim::Claim<'static, PatchResults> {
         claim::Claim::new(self.words(), move |results| {
             Ok(match self {
                 Self::BelowMinibatch => below(results, Mechanism::Minibatch(PAPER)),
@@ -52,7 +52,7 @@ impl Claim {
 }
 
 /// Where the paper's patch-level profile lies below another mechanism's.
-fn below(results: &Results, other: Mechanism) -> Verdict {
+fn below(results: &PatchResults, other: Mechanism) -> ClaimVerdict {
     let (mut compared, mut lower) = (0usize, 0usize);
     let mut exceptions = Vec::new();
     for (panel, head) in results.panels.iter().enumerate() {
@@ -61,10 +61,10 @@ fn below(results: &Results, other: Mechanism) -> Verdict {
             continue;
         };
         // Both start at the same epsilon; the one that ends first is below the other from there on.
-        let worse = |index: usize, point: &Point| {
+        let worse = |index: usize, point: &PatchPoint| {
             other.points.get(index).is_none_or(|other| point.delta.lower > other.delta.upper)
         };
-        let lost: Vec<&Point> = patch
+        let lost: Vec<&PatchPoint> = patch
             .points
             .iter()
             .enumerate()
@@ -87,7 +87,7 @@ fn below(results: &Results, other: Mechanism) -> Verdict {
 }
 
 /// Epsilon of the paper's patch level from panel to panel.
-fn across(results: &Results, sign: &str, ordered: impl Fn(f64, f64) -> bool) -> Verdict {
+fn across(results: &PatchResults, sign: &str, ordered: impl Fn(f64, f64) -> bool) -> ClaimVerdict {
     let epsilons: Vec<f64> = (0..results.panels.len())
         .filter_map(|panel| results.paper(panel)?.summary.map(|epsilon| epsilon.upper))
         .collect();
@@ -97,16 +97,16 @@ fn across(results: &Results, sign: &str, ordered: impl Fn(f64, f64) -> bool) -> 
     (format!("ε at δ = 1e-5: {}", list.join(&sign)), holds)
 }
 
-fn paper_curves(results: &Results) -> impl Iterator<Item = &Curve> {
+fn paper_curves(results: &PatchResults) -> impl Iterator<Item = &PatchCurve> {
     results.curves.iter().filter(|curve| curve.mechanism == Mechanism::Patch(PAPER))
 }
 
-fn inclusion(point: &Point) -> f64 {
+fn inclusion(point: &PatchPoint) -> f64 {
     point.run.map_or(1.0, |run| run.inclusion_probability)
 }
 
 /// The least size from which every crop sees the patch, and how far curves are from the baseline there.
-fn saturates(results: &Results) -> Result<Verdict> {
+fn saturates(results: &PatchResults) -> Result<ClaimVerdict> {
     let mut parts = Vec::new();
     let mut holds = true;
     for (panel, head) in results.panels.iter().enumerate() {
@@ -135,7 +135,7 @@ fn saturates(results: &Results) -> Result<Verdict> {
 }
 
 /// The least size between the ends of a sweep whose inclusion probability is 1.
-fn saturation(results: &Results, panel: usize) -> Result<Option<u32>> {
+fn saturation(results: &PatchResults, panel: usize) -> Result<Option<u32>> {
     let (Some(head), Some(curve)) = (results.panels.get(panel), results.paper(panel)) else {
         return Ok(None);
     };
@@ -143,7 +143,7 @@ fn saturation(results: &Results, panel: usize) -> Result<Option<u32>> {
         return Ok(None);
     };
     for value in first.x as u32..=last.x as u32 {
-        let setting: Setting = over.apply(head.base, value);
+        let setting: PatchSetting = over.apply(head.base, value);
         if setting.plan(results.reading, PAPER)?.inclusion_probability() == 1.0 {
             return Ok(Some(value));
         }
@@ -151,15 +151,18 @@ fn saturation(results: &Results, panel: usize) -> Result<Option<u32>> {
     Ok(None)
 }
 
-fn never_saturates(results: &Results) -> Verdict {
+fn never_saturates(results: &PatchResults) -> ClaimVerdict {
     let largest = paper_curves(results).flat_map(|curve| &curve.points).map(inclusion).fold(0.0, f64::max);
     (format!("the largest inclusion probability drawn is {}", number::up(largest, 4)), largest < 1.0)
 }
 
 /// The least share of variance that a straight line explains, over patch sides below saturation.
-fn linear(results: &Results) -> Verdict {
-    let over_patch = |curve: &&Curve| {
-        results.panels.get(curve.panel).is_some_and(|head| head.over == Some(super::catalogue::Over::Patch))
+fn linear(results: &PatchResults) -> ClaimVerdict {
+    let over_patch = |curve: &&PatchCurve| {
+        results
+            .panels
+            .get(curve.panel)
+            .is_some_and(|head| head.over == Some(super::catalogue::SweptSize::Patch))
     };
     let shares = paper_curves(results).filter(over_patch).map(|curve| {
         let rising = curve.points.iter().filter(|point| inclusion(point) < 1.0);
