@@ -11,7 +11,7 @@ use crate::search;
 pub struct PrivacyTarget {
     /// The largest epsilon allowed.
     pub epsilon: f64,
-    /// At this delta.
+    /// The delta at which it is asked for.
     pub delta: f64,
 }
 
@@ -26,12 +26,12 @@ impl PrivacyTarget {
     }
 }
 
-/// A solved unknown with the epsilon it reaches.
+/// A value that was solved for, with the epsilon that it reaches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CalibratedValue<T> {
     /// The value on the safe side.
     pub value: T,
-    /// What it reaches: the upper end is at most the target.
+    /// The epsilon that it reaches; the upper end is at most the target.
     pub epsilon: Bracket,
 }
 

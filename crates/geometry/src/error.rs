@@ -113,7 +113,7 @@ pub enum GeometryError {
         /// Its upper end.
         high: f64,
     },
-    /// A circle radius that is negative, not finite or absurd.
+    /// A circle radius that is negative, not finite or larger than any image.
     #[error("circle radius {radius} is not a usable number of pixels")]
     BadRadius {
         /// The radius.

@@ -52,7 +52,7 @@ fn expectation(
     }
 }
 
-/// For an influence mask of the image that reaches the crop.
+/// The expectation for an influence mask of the image that reaches the crop.
 pub(crate) fn annotated(influence: &Mask, crop: &ResizedCrop) -> Result<Inclusion, GeometryError> {
     let image = influence.size();
     let law = SizeLaw::new(crop, image, MAX_GROUPS);
@@ -76,7 +76,7 @@ pub(crate) fn annotated(influence: &Mask, crop: &ResizedCrop) -> Result<Inclusio
     Ok(Inclusion::from_bounds(found.lower, found.upper, None))
 }
 
-/// For a region that may lie anywhere: the expectation of the worst case of each size. For rectangles behind plain padding
+/// The expectation for a region that may lie anywhere, with the worst case of each size. For rectangles behind plain padding
 /// all sizes share the centre as the worst place, and the bound is exact.
 pub(crate) fn anywhere(
     shape: &RegionShape,
@@ -155,7 +155,7 @@ impl PlainAxis {
     }
 }
 
-/// The same for any axis: below, at the central position; above, at the worst one.
+/// The same shares for any axis: from below at the central position, from above at the worst one.
 fn shares(reads: &AxisReads, extent: u32, groups: &[SizeGroup]) -> Vec<Probability> {
     let middle = worst_position(reads.source, extent) as usize;
     let hits = |crop: u32| {

@@ -64,7 +64,7 @@ pub struct Counts {
 pub struct Inclusion {
     lower: f64,
     upper: f64,
-    /// The counts behind the probability, for a crop of fixed size. Where the bound is not exact, of the enclosing
+    /// The counts behind the probability, for a crop of fixed size. Where the bound is not exact, they are those of the enclosing
     /// rectangle.
     pub counts: Option<Counts>,
     /// The worst place for the first pixel of the region's bounding box, in the original image (`None` when the place

@@ -39,15 +39,14 @@
 //! - **Influence, not position.** Operations before the crop spread private content: reflected padding copies it, a resize or a
 //!   blur smears it, JPEG spreads it over its block. What counts is the *influence mask*, the pixels that may depend on the
 //!   region ([`Pipeline::influence`]). Operations behind the crop are free.
-//! - **Rectangles** behind constant padding: closed form (patch-level paper, Lemma 1 and Theorem 1). Behind anything else: every operation is
+//! - **Rectangles** behind constant padding have a closed form (P Lemma 1 and Theorem 1). Behind anything else every operation is
 //!   separable, so each axis is searched by itself in linear time.
-//! - **Any other set of pixels**: one pass with one counter a column, for a given place; for all places at once a moving box
+//! - **Any other set of pixels** takes one pass with one counter for each column at a given place, and for all places at once a moving box
 //!   sum over the set dilated by the crop. The centre is *not* always the worst place for such sets.
 //! - **Random resized crops**: the real-valued width and height before rounding are uniform on a set bounded by two hyperbolas and
 //!   two lines, so each size's probability is an area in closed form; the answer is a bracket whose upper end is used.
 //!
-//! P is *patch-level differential privacy by random crops*; X is *DP-Mix*. The crate is pure: no files, clock, randomness
-//! or threads.
+//! P is the patch-level paper. The crate is pure: it uses no files, clock, randomness or threads.
 
 mod axis;
 mod closed_form;

@@ -7,7 +7,7 @@ use crate::{CropDistribution, GeometryError, Mask, Operation, PaddingMode, Size,
 /// Longest axis for pipelines that have no closed form, whose tables take about 56 bytes a pixel of it.
 const MAX_AXIS: u32 = 1 << 20;
 
-/// The way of an image to the model: operations before the crop, the crop, and operations behind it.
+/// What happens to an image on its way to the model: operations before the crop, the crop, and operations behind it.
 ///
 /// What comes behind the crop sees only the crop and costs nothing; it is kept so that one value describes the whole
 /// way. Random operations before the crop (a flip by a coin) are priced by pricing each outcome and taking the larger.
@@ -34,7 +34,7 @@ impl Axes {
     }
 }
 
-/// Zero padding and turns only: the case of Lemma 1 of the patch-level paper.
+/// A pipeline of zero padding and turns only, which is the case of Lemma 1 of the patch-level paper.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlainPadding {
     /// Padding along the original axes.

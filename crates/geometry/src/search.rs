@@ -2,7 +2,7 @@
 //!
 //! A crop with window (a, b) sees the region S placed at t iff `A(a - t_x, b - t_y) = 1`, where A marks the windows that meet S
 //! at rest. So the count over all crops is a box sum of A, and the box moves with t. A is never stored: its rows are made
-//! twice, once when they enter the box and once when they leave it. Memory: a few counters a column.
+//! twice, once when they enter the box and once when they leave it, so that memory is a few counters for each column.
 
 use crate::segments::{Family, Segment};
 use crate::{Mask, Size};

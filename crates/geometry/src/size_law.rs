@@ -164,7 +164,7 @@ impl SizeLaw {
     }
 }
 
-/// The ten tries: bounds on the factor that turns the probability of one try into that of the outcome,
+/// What the ten tries make of one: bounds on the factor that turns the probability of one try into that of the outcome,
 /// `(1 - q^10) / (1 - q)`, and on the probability `q^10` of the centre crop, where `1 - q` is `accepted`.
 pub(crate) fn tries(accepted: Probability) -> (Probability, Probability) {
     let lower = accepted.lower.clamp(0.0, 1.0);

@@ -1,4 +1,4 @@
-//! Charts on one sheet.
+//! Figures: charts on one sheet, under a title.
 
 use crate::{
     ReportError, Theme,
@@ -47,7 +47,7 @@ impl Figure {
         Self::new(title).subtitle(subtitle).large(chart)
     }
 
-    /// Adds one large chart, which is all there is.
+    /// Adds one large chart as the only one of the figure.
     #[must_use]
     pub fn large(self, chart: Chart) -> Self {
         self.columns(1).panel_size(680.0, 380.0).panel(chart)

@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::claim::Finding;
 use crate::reproduction::CatalogueEntry;
 
-/// Everything there is to show.
+/// What came of a reproduction: everything there is to show.
 #[derive(Debug)]
 pub struct Outcome {
     pub(crate) entry: CatalogueEntry,
@@ -25,7 +25,7 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Digest {
     pub(crate) table: Table,
-    /// What stands in it.
+    /// What the table says.
     pub(crate) says: &'static str,
 }
 

@@ -16,7 +16,7 @@ pub struct RegisteredReproduction {
     outcome: Box<Compute>,
 }
 
-/// A figure or table as a list names it.
+/// A figure or table as a line of a list.
 #[derive(Debug, Serialize)]
 pub struct Listing {
     /// Its name.
@@ -89,10 +89,10 @@ pub fn registry() -> Vec<RegisteredReproduction> {
     patch::all().chain(trained::all()).chain(mask::all()).chain(partition::all()).chain(mix::all()).collect()
 }
 
-/// The figure or table of a name, in letters of either case.
+/// The figure or table with this name, in upper or lower case.
 ///
 /// # Errors
-/// A name that none has.
+/// A name that no figure or table has.
 pub fn find(id: &str) -> Result<RegisteredReproduction> {
     let wanted = id.to_lowercase();
     let mut all = registry();

@@ -1,4 +1,4 @@
-//! What every figure and table has, whichever paper it is of.
+//! What every figure and table has, whichever paper it comes from.
 
 use dapple_report::{Figure, TableRows};
 
@@ -47,7 +47,7 @@ pub trait Reproduction {
     /// What the paper says about what was computed.
     fn claims(&self, results: &Self::Results) -> Vec<Claim<'_, Self::Results>>;
 
-    /// Which statements the claims are.
+    /// A heading that says which statements the claims are.
     fn claims_say(&self) -> &'static str {
         "What the paper says of it"
     }
@@ -61,7 +61,7 @@ pub trait Reproduction {
     /// Computes it, checks what the paper says, and draws it.
     ///
     /// # Errors
-    /// As of the single parts.
+    /// As for the single parts.
     fn outcome(&self, options: &ReproductionOptions, watch: &dyn Watch) -> Result<Outcome> {
         let results = self.compute(options, watch)?;
         let entry = self.entry();

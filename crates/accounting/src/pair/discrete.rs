@@ -23,7 +23,7 @@ pub(crate) struct Discrete {
     pub(crate) upper: Atoms,
     /// Never overestimates delta; `None` where `upper` is the pair itself, up to the errors of its atoms.
     pub(crate) lower: Option<Atoms>,
-    /// Of the exact pair.
+    /// Where the losses of the exact pair end.
     pub(crate) support: Support,
 }
 
@@ -45,8 +45,8 @@ impl Atoms {
         if missing > noise { missing } else { 0.0 }
     }
 
-    /// The same with other losses and masses, in increasing order of losses: each was computed with a few roundings, the masses
-    /// from losses that may be off.
+    /// These atoms with other losses and masses, in increasing order of losses. Each was computed with a few roundings, the masses
+    /// from losses that may be off themselves.
     fn mapped(&self, atoms: impl Iterator<Item = (f64, f64)>, infinite: f64) -> Self {
         let (losses, masses): (Vec<f64>, Vec<f64>) = atoms.filter(|&(_, mass)| mass > 0.0).unzip();
         let reach = losses
@@ -118,7 +118,7 @@ impl Discrete {
         }
     }
 
-    /// On a Poisson sample, side by side.
+    /// The pair on a Poisson sample: both enclosing distributions are sampled.
     pub(super) fn subsampled(&self, rate: f64) -> Self {
         Self {
             upper: self.upper.subsampled(rate, self.upper.vanishing()),
@@ -128,8 +128,8 @@ impl Discrete {
         }
     }
 
-    /// Under an operation that exchanges `P` and `Q`. A lower bound may have lowered losses, which raises masses of `Q`: read
-    /// backwards it bounds nothing.
+    /// The pair under an operation that exchanges `P` and `Q`. A lower bound may have lowered losses, which raises masses of `Q`, so
+    /// that it bounds nothing when it is read backwards.
     fn turned(&self, turn: impl Fn(&Atoms) -> Atoms, support: Support) -> Self {
         Self { upper: turn(&self.upper), lower: self.lower.as_ref().map(|_| Atoms::default()), support }
     }
@@ -142,7 +142,7 @@ impl Discrete {
         self.turned(Atoms::mirrored, self.support.mirrored())
     }
 
-    /// The highest loss alone: what lies at the end of the support is put on a lattice as it is.
+    /// The highest loss alone, because what lies at the end of the support is put on a lattice as it is.
     pub(super) fn top(&self, side: Side) -> Option<Atom> {
         let Atoms { losses, masses, .. } = self.atoms(side);
         let (&loss, &p) = losses.last().zip(masses.last())?;
@@ -164,8 +164,8 @@ impl Discrete {
         LossCells { below, inner: strips, above, infinite: atoms.infinite }
     }
 
-    /// Neighbouring atoms together, but the outermost alone: probes tell where the lattice ends, and what lies beyond its ends is
-    /// infinite or lost.
+    /// Neighbouring atoms are taken together, but the outermost ones stay alone: probes tell where the lattice ends, and what lies beyond
+    /// its ends becomes infinite or is lost.
     pub(super) fn probe(&self) -> Vec<Probe> {
         const COUNT: usize = 2000;
         let Atoms { losses, masses, .. } = &self.upper;

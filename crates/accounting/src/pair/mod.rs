@@ -36,14 +36,14 @@ impl CellMasses {
         Self { p: self.q, q: self.p }
     }
 
-    /// Of `((1-q) Q + q P, Q)`.
+    /// The masses of the same outcomes in `((1-q) Q + q P, Q)`.
     fn sampled(self, rate: f64) -> Self {
         Self { p: (1.0 - rate) * self.q + rate * self.p, q: self.q }
     }
 }
 
 impl Atom {
-    /// Of `(Q, P)`.
+    /// The same atom in `(Q, P)`.
     fn turned(self) -> Self {
         Self { loss: -self.loss, cell: self.cell.swapped() }
     }
@@ -52,11 +52,11 @@ impl Atom {
 /// The masses of the loss intervals cut by increasing boundaries `b_0 < .. < b_n`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LossCells {
-    /// Loss at most `b_0`.
+    /// The mass of losses of at most `b_0`.
     pub(crate) below: CellMasses,
-    /// Loss in `(b_i, b_{i+1}]`.
+    /// The mass of losses in `(b_i, b_{i+1}]`.
     pub(crate) inner: Vec<CellMasses>,
-    /// Loss above `b_n`.
+    /// The mass of losses above `b_n`.
     pub(crate) above: CellMasses,
     /// `P`-mass at infinite loss where a pair states it, counted nowhere else.
     pub(crate) infinite: f64,
@@ -136,7 +136,7 @@ impl DominatingPair {
         }
     }
 
-    /// The same, with laws of ratios that are quick to make: upper bounds for searches.
+    /// The same pair with laws of ratios that are quick to make. Their upper bounds are good enough for searches.
     pub(crate) fn rough(&self) -> Self {
         match self {
             Self::Ratio(pair) => Self::Ratio(pair.rough()),

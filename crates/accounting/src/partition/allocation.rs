@@ -81,7 +81,7 @@ pub struct AllocationAnswer {
 }
 
 impl RandomAllocation {
-    /// `per_record` of `steps`, once.
+    /// A record takes part in `per_record` of `steps`, for one epoch.
     ///
     /// # Errors
     /// As for [`Pld::random_allocation`].
@@ -152,7 +152,7 @@ impl RandomAllocation {
         best.ok_or(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta })
     }
 
-    /// The upper end alone, from a first grid: for searches.
+    /// The upper end alone, from a first grid, which is what searches need.
     ///
     /// # Errors
     /// As for [`RandomAllocation::epsilon`].

@@ -57,7 +57,7 @@ impl Ratio {
         Self { parts, upper: OnceLock::new(), lower: OnceLock::new(), rough: OnceLock::new() }
     }
 
-    /// The same from wider cells: bounds in the same order, in a fraction of the time.
+    /// The same ratio from wider cells, which bound it in the same order in a fraction of the time.
     pub(crate) fn rough(&self) -> Arc<Self> {
         let rough = |part: &RatioPart| RatioPart { mean: part.mean.rough(), ..*part };
         self.rough.get_or_init(|| Arc::new(Self::mixture(self.parts.iter().map(rough).collect()))).clone()

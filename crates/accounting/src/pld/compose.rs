@@ -9,7 +9,7 @@ use crate::numerics::UNIT_ROUNDOFF;
 use crate::numerics::fft::Convolver;
 use crate::pair::{Atom, DominatingPair, MASS_ERROR, Side};
 
-/// How finely and with which tilt to compose.
+/// How finely, and with which tilt, to compose.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CompositionGrid {
     /// Grid step over the standard deviation of what is being composed.
@@ -24,7 +24,8 @@ pub(super) struct CompositionGrid {
 }
 
 impl CompositionGrid {
-    /// Errors shrink with the square of the resolution; `ratio` is the allowed error over the one seen. The factor of all steps.
+    /// The factor by which all steps shrink or grow for another precision: errors shrink with the square of the resolution, and `ratio` is the
+    /// allowed error over the one seen.
     pub(super) fn refine(&mut self, ratio: f64) -> f64 {
         let factor = (0.9 * ratio.sqrt()).clamp(0.15, 0.8);
         self.resolution *= factor;
@@ -45,7 +46,7 @@ pub(super) struct Composition {
     pub(super) error: MassError,
     /// `P`-mass at infinite loss: `1 - prod (1 - m)` over all steps.
     pub(super) infinite: f64,
-    /// What of it was cut off.
+    /// The part of it that was cut off.
     pub(super) cut: f64,
     /// How far rounded cell boundaries may have moved the composed loss.
     pub(super) slack: f64,

@@ -59,7 +59,7 @@ impl<'a> DeltaCurve<'a> {
         self.untilt(s) * (self.delta[j] - (loss - s).exp_m1() * self.weight[j])
     }
 
-    /// The same with the infinite losses that the steps themselves have.
+    /// The same delta with the infinite losses that the steps themselves have.
     fn ideal(&self, loss: f64) -> f64 {
         self.computed(loss) + (self.composed.infinite - self.composed.cut).max(0.0)
     }

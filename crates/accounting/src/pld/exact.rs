@@ -1,4 +1,4 @@
-//! Products of distributions with finitely many losses, loss by loss.
+//! Products of distributions with finitely many losses, multiplied out loss by loss.
 
 use crate::numerics::UNIT_ROUNDOFF;
 use crate::pair::{Atoms, DominatingPair, Side};
@@ -29,7 +29,7 @@ pub(super) fn product(factors: &[(DominatingPair, u64)]) -> Option<Atoms> {
     total
 }
 
-/// By repeated squaring.
+/// The product of `count` equal distributions, by repeated squaring; `None` where it has too many losses.
 fn power(atoms: &Atoms, mut count: u64) -> Option<Atoms> {
     let mut square = atoms.clone();
     let mut result: Option<Atoms> = None;

@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(delta(&pld), delta(&alone));
     }
 
-    /// Losses on a lattice, most of the mass at one end: what removing, or turned around what adding, a rarely sampled record gives.
+    /// Losses on a lattice with most of the mass at one end. Removing a rarely sampled record gives such a distribution, and adding one gives its mirror image.
     /// The first atom lies at `sign * end`, the others towards the other side.
     fn skewed(sign: f64, end: f64) -> (Vec<f64>, GivenLosses) {
         let h = 1e-3;

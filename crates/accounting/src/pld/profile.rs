@@ -218,7 +218,7 @@ impl Pld {
 
     /// The least epsilon for which the mechanism is `(epsilon, delta)`-private, in a certified bracket.
     ///
-    /// At delta 0 it is the largest loss, of mechanisms whose losses are bounded.
+    /// At delta 0 it is the largest loss, which only mechanisms with bounded losses have.
     ///
     /// # Errors
     /// A delta that is neither 0 nor in [1e-15, 1), 0 for a mechanism whose losses are not bounded, an epsilon beyond
@@ -237,7 +237,7 @@ impl Pld {
         Ok(result)
     }
 
-    /// An upper bound on epsilon alone, without the lower end that tells how good it is: for searches.
+    /// An upper bound on epsilon alone, for searches, which do not need the lower end that tells how good it is.
     ///
     /// # Errors
     /// As for [`Pld::epsilon`].

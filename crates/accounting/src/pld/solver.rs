@@ -22,7 +22,7 @@ pub(super) struct Solver<'a> {
     work: f64,
 }
 
-/// Epsilons below this are only as precise in absolute terms as this one in relative.
+/// Epsilons below this are as precise in absolute terms as this one is in relative terms, and no more.
 const SMALL_EPSILON: f64 = 1e-3;
 /// The ends of losses and the masses beyond them are good to a few dozen roundings.
 const FEW: f64 = 64.0 * f64::EPSILON;
@@ -33,7 +33,7 @@ const NEGLIGIBLE_DELTA: f64 = 1e-20;
 /// Chernoff bounds are convex in the tilt and at least `ln delta`, above -35, at their best: a tilt of `NATS / width` that is below
 /// the best one leaves at most 35 nats to gain, 23 of which truncation and rounding leave room for, and the rest is worth 12 / NATS of the width.
 const NATS: f64 = 50.0;
-/// Points that all transforms of a question may have together, before what is known is the answer: a second or two.
+/// Points that all transforms of a question may have together, which takes a second or two. After that, what is known is the answer.
 const MOST_WORK: f64 = (1 << 23) as f64;
 /// Steps that are composed on lattices, a hundred times those of one plan.
 const MOST_STEPS: f64 = 1e9;
@@ -288,7 +288,7 @@ fn pure(support: Support) -> Result<Bracket> {
     Ok(Bracket { lower: upper * (1.0 - FEW), upper })
 }
 
-/// An epsilon of losses that end: not above the last of them.
+/// An epsilon where losses end, which is never above the last of them.
 fn bounded(epsilon: Bracket, support: Support) -> Bracket {
     let upper = epsilon.upper.min(support.high.max(0.0));
     Bracket { lower: epsilon.lower.min(upper), upper }

@@ -144,7 +144,7 @@ fn log_moment(probes: &[Probe], lambda: f64) -> f64 {
     largest + sum.ln()
 }
 
-/// Location and scale of one step's tilted loss, for choosing its grid.
+/// Location and scale of one step's tilted loss, by which its grid is chosen.
 #[derive(Debug, Clone)]
 pub(super) struct LossShape {
     pub(super) mean: f64,

@@ -68,7 +68,7 @@ impl Rdp {
         Ok(Self { factors: vec![(RenyiStep::Laplace { epsilon }, 1.0)] })
     }
 
-    /// A step under a substitution relation, two-sided.
+    /// A step under a substitution relation, by its two-sided profile.
     #[must_use]
     pub fn substitution(step: Substitution) -> Self {
         let step = match step.into_pair() {
@@ -139,7 +139,7 @@ impl Rdp {
         Ok(deltas.fold(1.0, f64::min))
     }
 
-    /// The curve of Rényi divergences: one at each of the orders.
+    /// The Rényi divergence at each of the orders.
     ///
     /// # Errors
     /// No order, or one that is not above 1.

@@ -11,7 +11,7 @@ pub use law::Repetitions;
 /// The least order that is asked about, less 1.
 const LEAST: f64 = 1e-3;
 
-/// What is known of the mechanism that is run.
+/// The mechanism that is run several times, by what is known of it.
 pub trait BaseMechanism {
     /// A bound on the Rényi divergence of an order above 1, in both directions.
     fn divergence(&self, order: f64) -> f64;
@@ -30,7 +30,7 @@ pub struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// A mechanism, and how often it is run.
+    /// The best output of a mechanism that is run as often as the law says.
     #[must_use]
     pub fn new(law: Repetitions, base: &'a dyn BaseMechanism) -> Self {
         let constant = match law {

@@ -25,7 +25,7 @@ pub(crate) struct Heading {
 }
 
 impl Heading {
-    /// A title of a size, with an explanation beneath.
+    /// A title in a font size, with an explanation beneath.
     pub(crate) fn new(title: &str, subtitle: &str, size: f64, limit: f64) -> Self {
         let style = |text: &str, size: f64, weight: Weight| {
             wrap(&crate::escape::clean(text), size, weight, limit)
@@ -172,7 +172,7 @@ impl<'a> FittedChart<'a> {
         }
     }
 
-    /// Draws the lines and gives back their names, which go on top of everything.
+    /// Draws the reference lines and returns their names, which go on top of everything.
     fn draw_references(
         &self,
         graphic: &mut Graphic,

@@ -1,4 +1,4 @@
-//! What each series looks like, in words.
+//! The legend: what each series looks like, and what it is called.
 
 use super::{Chart, Dash, SeriesMarks};
 use crate::{
@@ -29,7 +29,7 @@ impl Marker {
         [Self::Circle, Self::Square, Self::Triangle, Self::Diamond][index % 4]
     }
 
-    /// Draws the marker with a rim of paper so that it stands out of its line.
+    /// Draws the marker with a rim in the colour of the paper, so that it stands out from its line.
     pub(crate) fn draw(self, graphic: &mut Graphic, (x, y): GraphicPoint, paint: Paint) {
         let (fill, rim) = (Some(Fill::solid(paint)), Some(Stroke::solid(PAPER, 1.0)));
         let corners = match self {
@@ -101,7 +101,7 @@ fn draw_entry(graphic: &mut Graphic, entry: &LegendEntry, x: f64, y: f64, limit:
     graphic.text(Text::new((x + SWATCH + SWATCH_GAP, y + TEXT_SIZE * 0.36), &label, TEXT_SIZE, INK));
 }
 
-/// Places of entries in rows of a width: (row, x).
+/// The place of each entry, as (row, x), in rows of a width.
 fn rows(entries: &[LegendEntry], limit: f64) -> Vec<(usize, f64)> {
     let (mut row, mut x) = (0, 0.0);
     entries

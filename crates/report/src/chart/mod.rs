@@ -12,7 +12,7 @@ pub(crate) use draw::{FittedChart, Heading, notes};
 pub(crate) use legend::{draw_rows, entries, rows_height};
 pub use scale::ScaleKind;
 
-/// One axis: what it measures and how.
+/// One axis of a chart: what it measures, and on which scale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     pub(crate) label: String,
@@ -70,9 +70,9 @@ pub struct ErrorPoint {
     pub x: f64,
     /// The value.
     pub y: f64,
-    /// Lower end of the bar; `y` itself for none.
+    /// Lower end of the bar; `y` itself where there is no bar.
     pub lower: f64,
-    /// Upper end of the bar; `y` itself for none.
+    /// Upper end of the bar; `y` itself where there is no bar.
     pub upper: f64,
 }
 

@@ -40,8 +40,8 @@ impl AxisScale {
         Some(share.clamp(-FAR, FAR))
     }
 
-    /// As [`share`](Self::share), with everything below the drawable (zero on a log axis, minus infinity) at
-    /// the start and everything above at the end.
+    /// As [`share`](Self::share), with everything too small to be drawn (zero on a log axis, minus infinity) at
+    /// the start and everything too large at the end.
     pub(crate) fn bounded_share(&self, value: f64) -> Option<f64> {
         if value.is_nan() {
             return None;
@@ -50,7 +50,7 @@ impl AxisScale {
     }
 }
 
-/// Which values a range is taken from.
+/// Which of a chart's two axes is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AxisDirection {
     X,

@@ -213,7 +213,7 @@ impl Text {
     }
 }
 
-/// Something drawn.
+/// One thing that is drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GraphicShape {
     /// Connected straight lines.
@@ -267,7 +267,7 @@ pub struct Graphic {
     pub height: f64,
     /// Short name of the picture.
     pub title: String,
-    /// What is to be seen.
+    /// What the picture shows, for readers who cannot see it.
     pub description: String,
     /// What is drawn, from back to front.
     pub shapes: Vec<GraphicShape>,

@@ -18,7 +18,7 @@ pub(super) enum PageBlock {
     Details { summary: String, blocks: Vec<PageBlock> },
 }
 
-/// Numbers given out so far.
+/// The numbers of figures and tables given out so far.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     figures: usize,

@@ -15,7 +15,7 @@ pub struct TableRows {
 }
 
 impl TableRows {
-    /// The same as a table. A column with a word in it is a column of words.
+    /// These rows as a table, where a column with a word in it is a column of words.
     ///
     /// # Errors
     /// When a row has more or fewer cells than there are columns.

@@ -11,7 +11,7 @@ pub struct RunGroup<'a> {
     pub runs: usize,
     /// The mean of their qualities.
     pub mean: f64,
-    /// Of single runs; none for a single run.
+    /// The standard deviation of single runs; there is none for a single run.
     pub deviation: Option<f64>,
 }
 
@@ -26,19 +26,19 @@ impl RunGroup<'_> {
         self.one.setting.epsilon
     }
 
-    /// None without privacy.
+    /// The noise multiplier of their steps; there is none without privacy.
     pub fn noise_multiplier(&self) -> Option<f64> {
         self.one.spent.as_ref().map(|spent| spent.noise_multiplier)
     }
 
-    /// The variance of the mean.
-    fn error(&self) -> Option<f64> {
+    /// The variance of the mean of the group.
+    fn variance(&self) -> Option<f64> {
         Some(self.deviation?.powi(2) / self.runs as f64)
     }
 
     /// How much higher the mean is than another, and the standard error of that.
     pub fn gain_over(&self, other: &Self) -> (f64, Option<f64>) {
-        let error = self.error().zip(other.error()).map(|(own, other)| (own + other).sqrt());
+        let error = self.variance().zip(other.variance()).map(|(own, other)| (own + other).sqrt());
         (self.mean - other.mean, error)
     }
 }

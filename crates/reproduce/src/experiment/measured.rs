@@ -6,16 +6,16 @@ use dapple_train::{Measure, Request, Within};
 use super::{Experiment, FinishedRun, PlannedRun, Setting};
 use crate::ReproduceError;
 
-/// One run.
+/// A run of an experiment, with what came of it.
 #[derive(Debug)]
 pub struct MeasuredRun {
     /// What was asked for.
     pub setting: Setting,
-    /// What quality is.
+    /// What its quality is measured by.
     pub measure: Measure,
-    /// After the last step.
+    /// Its quality after the last step.
     pub quality: f64,
-    /// The price of its steps; none without privacy.
+    /// The price of its steps; there is none without privacy.
     pub spent: Option<Certificate>,
     /// Steps taken.
     pub steps: u64,

@@ -1,4 +1,4 @@
-//! One run of an experiment: begun, gone on with, or read where it is finished.
+//! One run of an experiment: started, resumed, or read where it is finished.
 
 use std::path::Path;
 
@@ -30,12 +30,12 @@ impl PlannedRun {
     }
 }
 
-/// A run that is finished.
+/// A finished run.
 #[derive(Debug)]
 pub struct FinishedRun {
     /// What it promised and spent.
     pub certificate: RunCertificate,
-    /// What its quality is.
+    /// What its quality is measured by.
     pub measure: Measure,
     /// Steps and quality of every evaluation, in order.
     pub curve: Vec<(u64, f64)>,
@@ -61,7 +61,7 @@ impl FinishedRun {
     }
 }
 
-/// Starts a run that was not begun, and goes on with one that was.
+/// Starts a run that was not begun, and resumes one that was.
 pub(super) fn carry_through(
     planned: &PlannedRun,
     begun: bool,

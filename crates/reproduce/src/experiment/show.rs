@@ -6,7 +6,7 @@ use dapple_train::Measure;
 
 use super::{Method, RunGroup};
 
-/// Means for people, in percent.
+/// The means in percent, for people.
 pub fn sweep_table(measure: Measure, groups: &[RunGroup<'_>]) -> Result<Table, ReportError> {
     let mut table = Table::new([
         Column::number("ε"),

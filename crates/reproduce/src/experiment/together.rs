@@ -1,4 +1,4 @@
-//! Runs carried out, several at once.
+//! Carries out several runs at once.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -15,12 +15,12 @@ use super::{Experiment, memory};
 use crate::error::{ReproduceError, Result};
 use crate::watch::Watch;
 
-/// Finishes runs in folders of their names: starts them, goes on with them, or reads them where they are finished already. All
+/// Finishes runs in folders of their names: starts them, resumes them, or reads them where they are finished already. All
 /// folders are looked at before anything is trained, so that a run of another plan is refused at once.
 ///
-/// As many runs go on at once as there are cores, or `jobs`; each takes its share of the threads. Without `jobs`, memory is a limit
+/// As many runs train at once as there are cores, or `jobs`; each takes its share of the threads. Without `jobs`, memory is a limit
 /// too: the first run begins alone, and what it takes after a step tells how many fit. An interrupt or a failure ends all runs in
-/// order, ready to be gone on with.
+/// order, so that they can be resumed.
 pub(super) fn carry_out(experiment: &Experiment<'_>, runs: &[PlannedRun]) -> Result<Vec<FinishedRun>> {
     let Experiment { place, jobs, watch } = *experiment;
     let mut finished: Vec<Option<FinishedRun>> = Vec::new();
@@ -140,7 +140,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs that can go on at once, the first included, once that has taken a step. The memory of a card is not known here, so its runs come
+/// How many runs can train at once, the first included, once that has taken a step. The memory of a card is not known here, so its runs come
 /// one after another.
 fn fitting(first: &Receiver<FirstStep>, wanted: usize, before: Option<u64>) -> usize {
     match first.recv() {
@@ -154,7 +154,7 @@ fn fitting(first: &Receiver<FirstStep>, wanted: usize, before: Option<u64>) -> u
     }
 }
 
-/// The first run has taken a step.
+/// The message that the first run has taken a step.
 struct FirstStep {
     /// On a GPU, whether the plan asked for it or not.
     on_card: bool,
@@ -173,7 +173,7 @@ fn with_threads(run: &PlannedRun, threads: usize) -> PlannedRun {
 struct WatchedRun<'a> {
     progress: Box<dyn Observer + 'a>,
     stop: &'a AtomicBool,
-    /// Told of the first step, then dropped.
+    /// Is told of the first step, then dropped.
     stepped: Option<Sender<FirstStep>>,
     on_card: bool,
 }

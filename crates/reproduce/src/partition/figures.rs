@@ -25,7 +25,7 @@ pub(super) struct PartitionPanel {
     pub(super) rate: f64,
 }
 
-/// What a panel draws over what.
+/// What a panel shows, and over what.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PanelQuestion {
     EpsilonOverNoise { steps: u64, delta: f64 },

@@ -30,7 +30,7 @@ impl ModelSplit {
     }
 }
 
-/// Whose bound.
+/// Whose bound prices a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PartitionPricing {
     /// D's Rényi bound, by this form of its Theorem 3.1, or Theorem 3.11 where nothing is partitioned.

@@ -53,7 +53,7 @@ struct NoiseRow {
     epsilon: Bracket,
 }
 
-/// One part clipped to 1/2 each: D states neither norm.
+/// Both parts clipped to 1/2: D states neither norm.
 const HALVES: (f64, f64) = (0.5, 0.5);
 /// Split and shared norms that meet Table 2.
 const FITTED: (f64, f64) = (0.5, 0.585);

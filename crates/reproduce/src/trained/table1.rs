@@ -53,20 +53,20 @@ schedule = "cosine"
 private = false
 "#;
 
-/// One run.
+/// A run of one classifier, with or without the crop.
 #[derive(Debug, Clone, Copy)]
 struct ClassifierRun {
     model: Classifier,
     cropped: bool,
     seed: u64,
     steps: u64,
-    /// On what training sees: the whole image, or one random crop.
+    /// The accuracy on what training sees: the whole image, or one random crop.
     accuracy: f64,
-    /// On the answers for several crops of an image, averaged.
+    /// The accuracy of the averaged answers for several crops of an image.
     averaged: Option<f64>,
 }
 
-/// Whole images and crops of one model.
+/// The runs of one classifier on whole images and on crops.
 struct ClassifierPair {
     model: Classifier,
     accuracies: [Vec<f64>; 2],

@@ -12,7 +12,7 @@ use crate::experiment::{
 use crate::options::Training;
 use crate::{CatalogueEntry, Digest, Reproduction, ReproductionKind, ReproductionOptions, Watch};
 
-/// A figure of this kind.
+/// A figure of quality over the budget.
 pub(super) struct TradeOff {
     pub(super) entry: CatalogueEntry,
     pub(super) train: fn(&Training, &dyn Watch) -> Result<TradeOffRuns>,
@@ -22,9 +22,9 @@ pub(super) struct TradeOff {
 
 /// What was trained.
 pub(super) struct TradeOffRuns {
-    /// At least one.
+    /// The runs, of which there is at least one.
     pub(super) runs: Vec<MeasuredRun>,
-    /// In words.
+    /// The task in words.
     pub(super) task: String,
     pub(super) notes: Vec<String>,
 }
@@ -42,7 +42,7 @@ pub(super) struct Gain {
     pub(super) epsilon: f64,
     pub(super) gain: f64,
     error: Option<f64>,
-    /// In record level's means.
+    /// The gain as a share of record level's mean.
     pub(super) relative: f64,
 }
 
@@ -120,7 +120,7 @@ fn gains(groups: &[RunGroup<'_>]) -> Vec<Gain> {
     groups.iter().filter_map(gain).collect()
 }
 
-/// That patch level is better at every budget.
+/// Whether patch level is better at every budget.
 pub(super) fn always_gains(gains: &[Gain]) -> ClaimVerdict {
     (in_points(gains), gains.iter().all(|gain| gain.gain > 0.0))
 }

@@ -27,7 +27,7 @@ pub use columns::forward_exact_several;
 pub use forward::{forward_bound, forward_exact};
 pub use printed::printed_reverse;
 
-/// Which form of D Theorem 3.1.
+/// Which form of D Theorem 3.1 is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// Equation (2): the exact forward divergence; for several appearances only at the orders within reach.
@@ -53,7 +53,7 @@ pub struct PartitionRdp {
 const MOST_ORDERS: u32 = 256;
 
 impl PartitionRdp {
-    /// `ones` of `places`, at deviation `noise_multiplier` (D Theorems 3.1, 3.4, 3.8).
+    /// A mean that hides in `ones` of `places`, at deviation `noise_multiplier` (D Theorems 3.1, 3.4, 3.8).
     ///
     /// # Errors
     /// More ones than places, none, or a noise multiplier out of range.
