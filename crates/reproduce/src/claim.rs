@@ -27,10 +27,17 @@ impl<'a, R> Claim<'a, R> {
     }
 }
 
-/// A statement about a part of what is computed.
+/// A statement of a paper about what is computed, or about a part of it, written down once for all figures that it is about.
 pub(crate) struct Statement<T: ?Sized> {
     pub(crate) says: &'static str,
-    pub(crate) check: fn(&T) -> ClaimVerdict,
+    pub(crate) check: fn(&T) -> Result<ClaimVerdict>,
+}
+
+impl<R: 'static> Statement<R> {
+    /// The statement as a claim about the whole of the results.
+    pub(crate) fn claim(&self) -> Claim<'static, R> {
+        Claim::new(self.says, self.check)
+    }
 }
 
 /// A statement beside what was found.

@@ -8,6 +8,13 @@ use super::price::{PartitionPricing, PartitionRun, RecordSampling};
 use crate::error::Result;
 use crate::grid::thinned;
 
+/// A computed figure.
+pub(super) struct PartitionResults {
+    pub(super) panels: Vec<PartitionPanel>,
+    pub(super) lines: Vec<PartitionLine>,
+    pub(super) curves: Vec<PartitionCurve>,
+}
+
 /// One line of one panel.
 pub(super) struct PartitionCurve {
     pub(super) panel: usize,
@@ -26,20 +33,21 @@ pub(super) struct PartitionPoint {
 }
 
 /// Computes a figure.
-pub(super) fn compute(spec: &PartitionFigure, points: Option<usize>) -> Result<Vec<PartitionCurve>> {
-    let lines: Vec<(usize, &PartitionPanel, PartitionLine)> = spec
+pub(super) fn compute(figure: &PartitionFigure, points: Option<usize>) -> Result<PartitionResults> {
+    let lines: Vec<(usize, &PartitionPanel, PartitionLine)> = figure
         .panels
         .iter()
         .enumerate()
-        .flat_map(|(index, panel)| spec.lines.iter().map(move |line| (index, panel, *line)))
+        .flat_map(|(index, panel)| figure.lines.iter().map(move |line| (index, panel, *line)))
         .collect();
-    lines
+    let curves = lines
         .par_iter()
         .map(|&(panel, head, line)| {
             let points = answers(head, line, &thinned(&head.values, points))?;
             Ok(PartitionCurve { panel, line, points })
         })
-        .collect()
+        .collect::<Result<_>>()?;
+    Ok(PartitionResults { panels: figure.panels.clone(), lines: figure.lines.clone(), curves })
 }
 
 fn answers(panel: &PartitionPanel, line: PartitionLine, values: &[f64]) -> Result<Vec<PartitionPoint>> {

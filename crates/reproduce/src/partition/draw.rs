@@ -2,14 +2,14 @@
 
 use dapple_report::{Axis, Chart, Dash, Figure, ReferenceLine, Series};
 
-use super::compute::PartitionCurve;
-use super::figures::{PanelQuestion, PartitionFigure};
+use super::compute::PartitionResults;
+use super::figures::PanelQuestion;
 use super::price::PartitionPricing;
 
 /// Adds the charts to a figure.
-pub(super) fn draw(spec: &PartitionFigure, curves: &[PartitionCurve], figure: Figure) -> Figure {
-    let mut figure = figure.columns(spec.panels.len().min(2)).panel_size(430.0, 320.0);
-    for (index, panel) in spec.panels.iter().enumerate() {
+pub(super) fn draw(results: &PartitionResults, figure: Figure) -> Figure {
+    let mut figure = figure.columns(results.panels.len().min(2)).panel_size(430.0, 320.0);
+    for (index, panel) in results.panels.iter().enumerate() {
         let y = match panel.question {
             PanelQuestion::NoiseOverSteps { .. } => Axis::linear(panel.question.y()),
             _ => Axis::log(panel.question.y()),
@@ -18,7 +18,7 @@ pub(super) fn draw(spec: &PartitionFigure, curves: &[PartitionCurve], figure: Fi
         if matches!(panel.question, PanelQuestion::DeltaOverSteps { .. }) {
             chart = chart.reference(ReferenceLine::horizontal(1e-5, "δ = 10⁻⁵"));
         }
-        for curve in curves.iter().filter(|curve| curve.panel == index) {
+        for curve in results.curves.iter().filter(|curve| curve.panel == index) {
             let points = curve.points.iter().map(|point| (point.x, point.value.upper.max(1e-30)));
             let series = Series::line(curve.line.label, points).color(curve.line.color);
             let dash =

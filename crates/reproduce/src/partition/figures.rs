@@ -3,8 +3,10 @@
 use dapple_accounting::partition::rdp::Bound;
 use dapple_report::Dash;
 
-use super::claims::{self, PartitionStatement};
+use super::claims;
+use super::compute::PartitionResults;
 use super::price::{self, ModelSplit, PartitionPricing, RecordSampling};
+use crate::claim::Statement;
 use crate::{CatalogueEntry, Paper};
 
 /// A figure of D.
@@ -12,11 +14,13 @@ pub(super) struct PartitionFigure {
     pub(super) entry: CatalogueEntry,
     pub(super) panels: Vec<PartitionPanel>,
     pub(super) lines: Vec<PartitionLine>,
-    pub(super) checks: &'static [PartitionStatement],
+    pub(super) claims: &'static [Statement<PartitionResults>],
     /// What the paper leaves open, and what is drawn here.
     pub(super) open: &'static [&'static str],
 }
 
+/// What one panel of a figure shows.
+#[derive(Clone)]
 pub(super) struct PartitionPanel {
     pub(super) title: &'static str,
     pub(super) question: PanelQuestion,
@@ -90,6 +94,11 @@ impl PartitionLine {
             _ => None,
         }
     }
+}
+
+/// The entry of a figure or table of D.
+pub(super) fn entry(id: &'static str, title: &'static str, section: &'static str) -> CatalogueEntry {
+    CatalogueEntry::new(Paper::Partitioning, id, title, section)
 }
 
 const TWO: PartitionPricing = PartitionPricing::Published(Bound::Exact);
@@ -182,39 +191,32 @@ pub(super) fn all() -> Vec<PartitionFigure> {
     let split_open = &[EQUATION, SIGMA, AXES, REVERSE][..];
     vec![
         PartitionFigure {
-            entry: CatalogueEntry::new(
-                Paper::Partitioning,
-                "partition/fig1",
-                "Noise and privacy of split models",
-                "3.2.1",
-            ),
+            entry: entry("partition/fig1", "Noise and privacy of split models", "3.2.1"),
             panels: vec![noise("1200 steps at rate 0.1", 0.1, 1200, 1e-5, NOISES)],
             lines: splits(),
-            checks: split,
+            claims: split,
             open: split_open,
         },
         PartitionFigure {
-            entry: CatalogueEntry::new(
-                Paper::Partitioning,
+            entry: entry(
                 "partition/fig2",
                 "Rényi privacy of balanced and Poisson sampling, many steps",
                 "3.3",
             ),
             panels: vec![orders("100 of 1000 steps, σ = 2", 1000, 0.1, 2.0)],
             lines: divergences(),
-            checks: &[claims::NEARLY_THE_SAME, claims::EXACT_BELOW_POISSON],
+            claims: &[claims::NEARLY_THE_SAME, claims::EXACT_BELOW_POISSON],
             open: &[REACH, SIGMA, REVERSE],
         },
         PartitionFigure {
-            entry: CatalogueEntry::new(
-                Paper::Partitioning,
+            entry: entry(
                 "partition/fig3",
                 "Rényi privacy of balanced and Poisson sampling, few steps",
                 "3.3",
             ),
             panels: vec![orders("4 of 10 steps, σ = 2", 10, 0.4, 2.0)],
             lines: divergences(),
-            checks: &[
+            claims: &[
                 claims::MUCH_BETTER_AT_LARGE_ORDERS,
                 claims::EXACT_BELOW_POISSON,
                 claims::BOUND_BELOW_POISSON,
@@ -222,12 +224,7 @@ pub(super) fn all() -> Vec<PartitionFigure> {
             open: &[REACH, SIGMA, REVERSE],
         },
         PartitionFigure {
-            entry: CatalogueEntry::new(
-                Paper::Partitioning,
-                "partition/fig4",
-                "Delta over the number of steps",
-                "3.3",
-            ),
+            entry: entry("partition/fig4", "Delta over the number of steps", "3.3"),
             panels: vec![PartitionPanel {
                 title: "ε = 10, rate 0.4, σ = 2",
                 question: PanelQuestion::DeltaOverSteps { noise_multiplier: 2.0, epsilon: 10.0 },
@@ -247,16 +244,11 @@ pub(super) fn all() -> Vec<PartitionFigure> {
                 ],
             ]
             .concat(),
-            checks: &[claims::TEN_MORE_STEPS, claims::BELOW_EXACT_POISSON, claims::COMPOSED_COSTS_MORE],
+            claims: &[claims::TEN_MORE_STEPS, claims::BELOW_EXACT_POISSON, claims::COMPOSED_COSTS_MORE],
             open: &[BALANCED, SIGMA, REVERSE],
         },
         PartitionFigure {
-            entry: CatalogueEntry::new(
-                Paper::Partitioning,
-                "partition/fig5",
-                "Noise and privacy of split models, further settings",
-                "B",
-            ),
+            entry: entry("partition/fig5", "Noise and privacy of split models, further settings", "B"),
             panels: vec![
                 noise("(a) 400 steps at rate 0.1, δ = 1e-5", 0.1, 400, 1e-5, &[1.0, 1.5, 2.0, 3.0, 5.0]),
                 noise("(b) 2000 steps at rate 0.1, δ = 1e-5", 0.1, 2000, 1e-5, &[1.5, 2.0, 3.0, 5.0, 8.0]),
@@ -264,16 +256,11 @@ pub(super) fn all() -> Vec<PartitionFigure> {
                 noise("(d) 600 steps at rate 0.15, δ = 1e-5", 0.15, 600, 1e-5, &[1.5, 2.0, 3.0, 5.0, 8.0]),
             ],
             lines: splits(),
-            checks: split,
+            claims: split,
             open: split_open,
         },
         PartitionFigure {
-            entry: CatalogueEntry::new(
-                Paper::Partitioning,
-                "partition/fig6",
-                "Noise that split models need, over the number of steps",
-                "B",
-            ),
+            entry: entry("partition/fig6", "Noise that split models need, over the number of steps", "B"),
             panels: vec![
                 iterations("(a) rate 0.1, ε = 1, δ = 1e-5", 0.1, 1.0, 1e-5),
                 iterations("(b) rate 0.1, ε = 3, δ = 1e-5", 0.1, 3.0, 1e-5),
@@ -281,12 +268,11 @@ pub(super) fn all() -> Vec<PartitionFigure> {
                 iterations("(d) rate 0.3, ε = 8, δ = 1e-6", 0.3, 8.0, 1e-6),
             ],
             lines: splits().into_iter().filter(is_cheap).collect(),
-            checks: split,
+            claims: split,
             open: split_open,
         },
         PartitionFigure {
-            entry: CatalogueEntry::new(
-                Paper::Partitioning,
+            entry: entry(
                 "partition/fig7",
                 "Rényi privacy of balanced and Poisson sampling, further settings",
                 "B",
@@ -296,22 +282,17 @@ pub(super) fn all() -> Vec<PartitionFigure> {
                 orders("(b) 100 of 200 steps, σ = 4", 200, 0.5, 4.0),
             ],
             lines: divergences(),
-            checks: &[claims::NEARLY_THE_SAME, claims::EXACT_BELOW_POISSON, claims::BOUND_BELOW_POISSON],
+            claims: &[claims::NEARLY_THE_SAME, claims::EXACT_BELOW_POISSON, claims::BOUND_BELOW_POISSON],
             open: &[REACH, SIGMA, REVERSE],
         },
         PartitionFigure {
-            entry: CatalogueEntry::new(
-                Paper::Partitioning,
-                "partition/fig8",
-                "Noise and privacy of balanced and Poisson sampling",
-                "B",
-            ),
+            entry: entry("partition/fig8", "Noise and privacy of balanced and Poisson sampling", "B"),
             panels: vec![
                 noise("(a) 5 of 10 steps, δ = 1e-6", 0.5, 10, 1e-6, &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0]),
                 noise("(b) 120 of 1500 steps, δ = 1e-4", 0.08, 1500, 1e-4, &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0]),
             ],
             lines: samplings(),
-            checks: &[claims::LESS_NOISE_FOR_FEW_STEPS, claims::IDENTICAL_FOR_MANY_STEPS],
+            claims: &[claims::LESS_NOISE_FOR_FEW_STEPS, claims::IDENTICAL_FOR_MANY_STEPS],
             open: &[BALANCED, SIGMA, AXES, REVERSE],
         },
     ]

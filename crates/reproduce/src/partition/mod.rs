@@ -11,12 +11,12 @@ mod tables;
 use dapple_plan::number;
 use dapple_report::{Cell, Column, Figure, Table, TableRows};
 
-use crate::claim::Claim;
+use crate::claim::{Claim, Statement};
 use crate::error::Result;
 use crate::grid::thinned;
 use crate::registry::RegisteredReproduction;
 use crate::{CatalogueEntry, Digest, Reproduction, ReproductionOptions, Watch};
-use compute::{PartitionCurve, PartitionPoint};
+use compute::{PartitionCurve, PartitionPoint, PartitionResults};
 use figures::{PanelQuestion, PartitionFigure};
 use price::RecordSampling;
 
@@ -48,45 +48,46 @@ pub(crate) fn all() -> impl Iterator<Item = RegisteredReproduction> {
 }
 
 impl Reproduction for PartitionFigure {
-    type Results = Vec<PartitionCurve>;
+    type Results = PartitionResults;
 
     fn entry(&self) -> CatalogueEntry {
         self.entry
     }
 
-    fn compute(&self, options: &ReproductionOptions, _: &dyn Watch) -> Result<Vec<PartitionCurve>> {
+    fn compute(&self, options: &ReproductionOptions, _: &dyn Watch) -> Result<PartitionResults> {
         compute::compute(self, options.points())
     }
 
-    fn subtitle(&self, _: &Vec<PartitionCurve>) -> String {
+    fn subtitle(&self, _: &PartitionResults) -> String {
         "Leveraging Randomness in Model and Data Partitioning, beside certified bounds".to_owned()
     }
 
-    fn digest(&self, curves: &Vec<PartitionCurve>) -> Result<Digest> {
+    fn digest(&self, results: &PartitionResults) -> Result<Digest> {
         let says = match self.panels.first().map(|panel| panel.question) {
             Some(PanelQuestion::EpsilonOverNoise { .. }) => "epsilon, rounded up",
             Some(PanelQuestion::NoiseOverSteps { .. }) => "noise multiplier, rounded up",
             Some(PanelQuestion::DeltaOverSteps { .. }) => "delta, rounded up",
             _ => "Rényi divergence, rounded up",
         };
-        Ok(Digest { table: digest(self, curves)?, says })
+        Ok(Digest { table: digest(results)?, says })
     }
 
-    fn numbers(&self, curves: &Vec<PartitionCurve>) -> TableRows {
-        let points = curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
-        let rows = points.filter_map(|(curve, point)| row(self, curve, point)).collect();
+    fn numbers(&self, results: &PartitionResults) -> TableRows {
+        let points =
+            results.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
+        let rows = points.filter_map(|(curve, point)| row(results, curve, point)).collect();
         TableRows { columns: COLUMNS, rows }
     }
 
-    fn claims(&self, _: &Vec<PartitionCurve>) -> Vec<Claim<'_, Vec<PartitionCurve>>> {
-        self.checks.iter().map(|check| check.of(self)).collect()
+    fn claims(&self, _: &PartitionResults) -> Vec<Claim<'_, PartitionResults>> {
+        self.claims.iter().map(Statement::claim).collect()
     }
 
-    fn draw(&self, curves: &Vec<PartitionCurve>, figure: Figure) -> Figure {
-        draw::draw(self, curves, figure)
+    fn draw(&self, results: &PartitionResults, figure: Figure) -> Figure {
+        draw::draw(results, figure)
     }
 
-    fn notes(&self, _: &Vec<PartitionCurve>) -> Vec<String> {
+    fn notes(&self, _: &PartitionResults) -> Vec<String> {
         self.open.iter().map(|note| (*note).to_owned()).collect()
     }
 }
@@ -96,8 +97,8 @@ fn full(value: f64) -> Cell {
     value.is_finite().then(|| Cell::full(value)).into()
 }
 
-fn row(spec: &PartitionFigure, curve: &PartitionCurve, point: &PartitionPoint) -> Option<Vec<Cell>> {
-    let panel = spec.panels.get(curve.panel)?;
+fn row(results: &PartitionResults, curve: &PartitionCurve, point: &PartitionPoint) -> Option<Vec<Cell>> {
+    let panel = results.panels.get(curve.panel)?;
     let value = point.value;
     let given = |given: f64| [full(given), full(given)];
     let nothing = || [Cell::Empty, Cell::Empty];
@@ -135,12 +136,13 @@ fn row(spec: &PartitionFigure, curve: &PartitionCurve, point: &PartitionPoint) -
 }
 
 /// One row a place on the x axis, one column a line.
-fn digest(spec: &PartitionFigure, curves: &[PartitionCurve]) -> Result<Table> {
-    let x = spec.panels.first().map_or("", |panel| panel.question.x());
-    let names = spec.lines.iter().map(|line| Column::number(line.label));
+fn digest(results: &PartitionResults) -> Result<Table> {
+    let x = results.panels.first().map_or("", |panel| panel.question.x());
+    let names = results.lines.iter().map(|line| Column::number(line.label));
     let mut table = Table::new([Column::text("panel"), Column::number(x)].into_iter().chain(names));
-    for (index, panel) in spec.panels.iter().enumerate() {
-        let of_panel: Vec<&PartitionCurve> = curves.iter().filter(|curve| curve.panel == index).collect();
+    for (index, panel) in results.panels.iter().enumerate() {
+        let of_panel: Vec<&PartitionCurve> =
+            results.curves.iter().filter(|curve| curve.panel == index).collect();
         let Some(first) = of_panel.first() else { continue };
         let places: Vec<f64> = first.points.iter().map(|point| point.x).collect();
         for x in thinned(&places, Some(DIGEST_POINTS)) {

@@ -7,12 +7,13 @@ use dapple_plan::{Bracket, number};
 use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 use rayon::prelude::*;
 
+use super::figures::{self, entry};
 use super::price::{self, ModelSplit, PartitionPricing, PartitionRun, RecordSampling};
-use super::{DIGITS, figures, full};
+use super::{DIGITS, full};
 use crate::claim::{Claim, ClaimVerdict};
 use crate::error::{ReproduceError, Result};
 use crate::registry::RegisteredReproduction;
-use crate::{CatalogueEntry, Digest, Paper, Reproduction, ReproductionOptions, Watch};
+use crate::{CatalogueEntry, Digest, Reproduction, ReproductionOptions, Watch};
 
 const EPSILON: f64 = 8.0;
 const DELTA: f64 = 1e-5;
@@ -88,12 +89,7 @@ fn specs() -> Vec<PartitionTable> {
     };
     vec![
         PartitionTable {
-            entry: CatalogueEntry::new(
-                Paper::Partitioning,
-                "partition/table1-noise",
-                "Noise of central training with submodels",
-                "4.1",
-            ),
+            entry: entry("partition/table1-noise", "Noise of central training with submodels", "4.1"),
             subtitle: "ResNet-101 on half of CIFAR-10: 1000 steps at rate 0.1 of 25000 records, ε = 8 at δ = 10⁻⁵, noise over the expected batch of 2500",
             entries: vec![
                 central("baseline, 3 or 8 submodels: 6.62e-4", 6.62e-4, 1),
@@ -107,12 +103,7 @@ fn specs() -> Vec<PartitionTable> {
             ],
         },
         PartitionTable {
-            entry: CatalogueEntry::new(
-                Paper::Partitioning,
-                "partition/table2-noise",
-                "Noise of federated training with submodels",
-                "4.1",
-            ),
+            entry: entry("partition/table2-noise", "Noise of federated training with submodels", "4.1"),
             subtitle: "ResNet-101 on half of CIFAR-10: 12500 users with two records each, 250 sessions without sampling, ε = 8 at δ = 10⁻⁵, noise over the number of users",
             entries: vec![
                 federated("baseline, 3 or 8 submodels: 6.75e-4", 6.75e-4, 1, FITTED),
@@ -126,12 +117,7 @@ fn specs() -> Vec<PartitionTable> {
             ],
         },
         PartitionTable {
-            entry: CatalogueEntry::new(
-                Paper::Partitioning,
-                "partition/section4.2",
-                "Noise of balanced and Poisson sampling",
-                "4.2",
-            ),
+            entry: entry("partition/section4.2", "Noise of balanced and Poisson sampling", "4.2"),
             subtitle: "ε = 8 at δ = 10⁻⁵",
             entries: vec![
                 run("655 of 2000 steps, Poisson: 10.20", 10.20, poisson(0.3275, 1, (1.0, 0.0)), 2000),

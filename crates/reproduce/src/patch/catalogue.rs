@@ -2,16 +2,20 @@
 
 use dapple_plan::spec::Pixels;
 
-use super::claims::PatchClaim;
+use super::claims::{
+    BELOW_DATA_LEVEL, BELOW_MINIBATCH, FALLS_ACROSS_PANELS, LINEAR, NEVER_SATURATES, RISES_ACROSS_PANELS,
+    SATURATES,
+};
+use super::compute::PatchResults;
 use super::setting::{PatchSetting, PrivateShape};
+use crate::claim::Statement;
 use crate::{CatalogueEntry, Paper};
 
 /// A figure of the paper.
-#[derive(Debug, Clone)]
 pub(super) struct PatchFigure {
     pub(super) entry: CatalogueEntry,
     pub(super) body: Body,
-    pub(super) claims: &'static [PatchClaim],
+    pub(super) claims: &'static [Statement<PatchResults>],
     /// What the paper leaves open, and what is drawn here.
     pub(super) open: &'static [&'static str],
 }
@@ -94,13 +98,11 @@ const LOW: &[f64] = &[1.0, 1.5, 2.0];
 const MIDDLE: &[f64] = &[2.5, 3.0, 3.5];
 const HIGH: &[f64] = &[4.0, 4.5, 5.0];
 
-const PROFILE_CLAIMS: &[PatchClaim] = &[PatchClaim::BelowMinibatch, PatchClaim::BelowDataLevel];
-const GROWING: &[PatchClaim] =
-    &[PatchClaim::BelowMinibatch, PatchClaim::BelowDataLevel, PatchClaim::RisesAcrossPanels];
-const SHRINKING: &[PatchClaim] =
-    &[PatchClaim::BelowMinibatch, PatchClaim::BelowDataLevel, PatchClaim::FallsAcrossPanels];
-const SWEEP_CLAIMS: &[PatchClaim] = &[PatchClaim::Saturates, PatchClaim::Linear];
-const RECTANGULAR_CLAIMS: &[PatchClaim] = &[PatchClaim::NeverSaturates, PatchClaim::Linear];
+const PROFILE_CLAIMS: &[Statement<PatchResults>] = &[BELOW_MINIBATCH, BELOW_DATA_LEVEL];
+const GROWING: &[Statement<PatchResults>] = &[BELOW_MINIBATCH, BELOW_DATA_LEVEL, RISES_ACROSS_PANELS];
+const SHRINKING: &[Statement<PatchResults>] = &[BELOW_MINIBATCH, BELOW_DATA_LEVEL, FALLS_ACROSS_PANELS];
+const SWEEP_CLAIMS: &[Statement<PatchResults>] = &[SATURATES, LINEAR];
+const RECTANGULAR_CLAIMS: &[Statement<PatchResults>] = &[NEVER_SATURATES, LINEAR];
 
 const RANGE: &str = "The range of ε is not stated; it is drawn from below the smallest to above the largest ε at δ = 1e-5, each line until δ falls below 1e-12.";
 const EPOCH_SIZE: &str = "Profiles use the 3000 records of appendix C.4; the paper's own runs were made with 100000 (--records 100000).";
@@ -110,6 +112,11 @@ const PADDING: &str = "The amounts of padding are not stated; 0 to 100 in steps 
 const PADDING_RECORDS: &str =
     "Section D.3 gives the epoch size as 3000 and as 100000; 100000 is drawn (--records 3000).";
 const SHAPES: &str = "Neither sizes, crop nor σ of the shapes are stated; shapes of about 200 pixels, crop 100 and σ = 1 are drawn.";
+
+/// The entry of a figure of P.
+fn entry(id: &'static str, title: &'static str, section: &'static str) -> CatalogueEntry {
+    CatalogueEntry::new(Paper::PatchLevel, id, title, section)
+}
 
 fn panel(title: &str, setting: PatchSetting) -> ProfilePanel {
     ProfilePanel { title: title.to_owned(), setting }
@@ -158,25 +165,37 @@ fn paddings(title: &str, crop: u32, patch: u32, sigmas: &'static [f64]) -> Sweep
 fn both(id: &'static str, title: &'static str, image: Pixels, sigmas: &'static [f64]) -> PatchFigure {
     let claims = if image == PROFILE.image { SWEEP_CLAIMS } else { RECTANGULAR_CLAIMS };
     let sweeps = vec![crops("Patch 10 × 10", image, sigmas), patches("Crop 450 × 450", image, sigmas)];
-    let entry = CatalogueEntry::new(Paper::PatchLevel, id, title, "D.2");
-    PatchFigure { entry, body: Body::Sweeps(sweeps), claims, open: &[CROP_GRID, PATCH_RANGE] }
+    PatchFigure {
+        entry: entry(id, title, "D.2"),
+        body: Body::Sweeps(sweeps),
+        claims,
+        open: &[CROP_GRID, PATCH_RANGE],
+    }
 }
 
 /// One of figures 29 to 31: panels over the padding.
 fn padded(id: &'static str, title: &'static str, sweeps: Vec<Sweep>) -> PatchFigure {
-    let entry = CatalogueEntry::new(Paper::PatchLevel, id, title, "D.3");
-    PatchFigure { entry, body: Body::Sweeps(sweeps), claims: &[], open: &[PADDING, PADDING_RECORDS] }
+    PatchFigure {
+        entry: entry(id, title, "D.3"),
+        body: Body::Sweeps(sweeps),
+        claims: &[],
+        open: &[PADDING, PADDING_RECORDS],
+    }
 }
 
 fn profiles(
     id: &'static str,
     title: &'static str,
     section: &'static str,
-    claims: &'static [PatchClaim],
+    claims: &'static [Statement<PatchResults>],
     panels: Vec<ProfilePanel>,
 ) -> PatchFigure {
-    let entry = CatalogueEntry::new(Paper::PatchLevel, id, title, section);
-    PatchFigure { entry, body: Body::Profiles(panels), claims, open: &[RANGE, EPOCH_SIZE] }
+    PatchFigure {
+        entry: entry(id, title, section),
+        body: Body::Profiles(panels),
+        claims,
+        open: &[RANGE, EPOCH_SIZE],
+    }
 }
 
 /// Every figure, in the paper's order.
@@ -195,18 +214,13 @@ pub(super) fn all() -> Vec<PatchFigure> {
             vec![panel("(a) Patch 10 × 10", patch(10)), panel("(b) Patch 20 × 20", patch(20))],
         ),
         PatchFigure {
-            entry: CatalogueEntry::new(Paper::PatchLevel, "patch/fig3", "Privacy over the crop size", "5.2"),
+            entry: entry("patch/fig3", "Privacy over the crop size", "5.2"),
             body: Body::Sweeps(vec![crops("Patch 10 × 10", plain, HIGH)]),
-            claims: &[PatchClaim::Saturates],
+            claims: &[SATURATES],
             open: &[CROP_GRID],
         },
         PatchFigure {
-            entry: CatalogueEntry::new(
-                Paper::PatchLevel,
-                "patch/fig4",
-                "Privacy over the size of the private patch",
-                "5.2",
-            ),
+            entry: entry("patch/fig4", "Privacy over the size of the private patch", "5.2"),
             body: Body::Sweeps(vec![patches("Crop 450 × 450", plain, HIGH)]),
             claims: SWEEP_CLAIMS,
             open: &[PATCH_RANGE],

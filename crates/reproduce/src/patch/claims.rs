@@ -4,52 +4,38 @@ use dapple_plan::{Scheme, number};
 
 use super::compute::{PatchCurve, PatchPoint, PatchResults};
 use super::setting::{Mechanism, PatchSetting};
-use crate::claim;
-use crate::claim::ClaimVerdict;
+use crate::claim::{ClaimVerdict, Statement};
 use crate::error::Result;
 
+/// The sampling that the statements are about.
 const PAPER: Scheme = Scheme::WithoutReplacement;
 
-/// A statement of the paper that can be checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PatchClaim {
-    BelowMinibatch,
-    BelowDataLevel,
-    RisesAcrossPanels,
-    FallsAcrossPanels,
-    Saturates,
-    NeverSaturates,
-    Linear,
-}
-
-impl PatchClaim {
-    fn words(self) -> &'static str {
-        match self {
-            Self::BelowMinibatch => "patch level leaks less than minibatch sampling alone",
-            Self::BelowDataLevel => "data-level noise is less private than patch level at every ε",
-            Self::RisesAcrossPanels => "patch level moves up towards minibatch sampling from panel to panel",
-            Self::FallsAcrossPanels => "patch level gains from panel to panel",
-            Self::Saturates => "curves end at the minibatch baseline once every crop sees the patch",
-            Self::NeverSaturates => "in 1000 × 2000 images patch level keeps its advantage throughout",
-            Self::Linear => "ε grows nearly linearly with the patch side",
-        }
-    }
-
-    /// The statement with its check, for sampling without replacement, which it is about.
-    pub(super) fn checked(self) -> claim::Claim<'static, PatchResults> {
-        claim::Claim::new(self.words(), move |results| {
-            Ok(match self {
-                Self::BelowMinibatch => below(results, Mechanism::Minibatch(PAPER)),
-                Self::BelowDataLevel => below(results, Mechanism::DataLevel),
-                Self::RisesAcrossPanels => across(results, "<", |before, after| before < after),
-                Self::FallsAcrossPanels => across(results, ">", |before, after| before > after),
-                Self::Saturates => saturates(results)?,
-                Self::NeverSaturates => never_saturates(results),
-                Self::Linear => linear(results),
-            })
-        })
-    }
-}
+pub(super) const BELOW_MINIBATCH: Statement<PatchResults> = Statement {
+    says: "patch level leaks less than minibatch sampling alone",
+    check: |results| Ok(below(results, Mechanism::Minibatch(PAPER))),
+};
+pub(super) const BELOW_DATA_LEVEL: Statement<PatchResults> = Statement {
+    says: "data-level noise is less private than patch level at every ε",
+    check: |results| Ok(below(results, Mechanism::DataLevel)),
+};
+pub(super) const RISES_ACROSS_PANELS: Statement<PatchResults> = Statement {
+    says: "patch level moves up towards minibatch sampling from panel to panel",
+    check: |results| Ok(across(results, "<", |before, after| before < after)),
+};
+pub(super) const FALLS_ACROSS_PANELS: Statement<PatchResults> = Statement {
+    says: "patch level gains from panel to panel",
+    check: |results| Ok(across(results, ">", |before, after| before > after)),
+};
+pub(super) const SATURATES: Statement<PatchResults> = Statement {
+    says: "curves end at the minibatch baseline once every crop sees the patch",
+    check: saturates,
+};
+pub(super) const NEVER_SATURATES: Statement<PatchResults> = Statement {
+    says: "in 1000 × 2000 images patch level keeps its advantage throughout",
+    check: |results| Ok(never_saturates(results)),
+};
+pub(super) const LINEAR: Statement<PatchResults> =
+    Statement { says: "ε grows nearly linearly with the patch side", check: |results| Ok(linear(results)) };
 
 /// Where the paper's patch-level profile lies below another mechanism's.
 fn below(results: &PatchResults, other: Mechanism) -> ClaimVerdict {

@@ -10,7 +10,7 @@ pub(crate) mod setting;
 
 use dapple_report::{Figure, TableRows};
 
-use crate::claim::Claim;
+use crate::claim::{Claim, Statement};
 use crate::error::Result;
 use crate::registry::RegisteredReproduction;
 use crate::{CatalogueEntry, Digest, Reproduction, ReproductionKind, ReproductionOptions, Watch};
@@ -54,7 +54,7 @@ impl Reproduction for PatchFigure {
     }
 
     fn claims(&self, _: &PatchResults) -> Vec<Claim<'_, PatchResults>> {
-        self.claims.iter().map(|claim| claim.checked()).collect()
+        self.claims.iter().map(Statement::claim).collect()
     }
 
     fn claims_say(&self) -> &'static str {

@@ -26,10 +26,10 @@ const CLAIMS: &[Statement<[Gain]>] = &[
         says: "it gains most at low to moderate budgets, and less again at ε = 1",
         check: |gains| {
             let largest = gains.iter().max_by(|one, other| one.gain.total_cmp(&other.gain));
-            let Some(largest) = largest else { return (String::new(), false) };
+            let Some(largest) = largest else { return Ok((String::new(), false)) };
             let ends = [gains.first(), gains.last()].map(|end| end.map(|end| end.epsilon));
             let here = format!("it gains most at ε = {}", number::exact(largest.epsilon));
-            (here, !ends.contains(&Some(largest.epsilon)))
+            Ok((here, !ends.contains(&Some(largest.epsilon))))
         },
     },
 ];

@@ -32,7 +32,7 @@ const CLAIMS: &[Statement<[Gain]>] = &[
             let most = |one: &&Gain, other: &&Gain| one.relative.total_cmp(&other.relative);
             let smallest = gains.iter().map(|gain| gain.epsilon).fold(f64::INFINITY, f64::min);
             let holds = gains.iter().max_by(most).is_some_and(|largest| largest.epsilon == smallest);
-            (in_shares(gains), holds)
+            Ok((in_shares(gains), holds))
         },
     },
 ];

@@ -93,7 +93,7 @@ impl Reproduction for TradeOff {
 
     fn claims(&self, _: &TradeOffRuns) -> Vec<Claim<'_, TradeOffRuns>> {
         let claim = |&Statement { says, check }: &Statement<[Gain]>| {
-            Claim::new(says, move |trained: &TradeOffRuns| Ok(check(&gains(&groups(&trained.runs)))))
+            Claim::new(says, move |trained: &TradeOffRuns| check(&gains(&groups(&trained.runs))))
         };
         self.claims.iter().map(claim).collect()
     }
@@ -121,8 +121,8 @@ fn gains(groups: &[RunGroup<'_>]) -> Vec<Gain> {
 }
 
 /// Whether patch level is better at every budget.
-pub(super) fn always_gains(gains: &[Gain]) -> ClaimVerdict {
-    (in_points(gains), gains.iter().all(|gain| gain.gain > 0.0))
+pub(super) fn always_gains(gains: &[Gain]) -> Result<ClaimVerdict> {
+    Ok((in_points(gains), gains.iter().all(|gain| gain.gain > 0.0)))
 }
 
 /// Gains in points, with their standard errors where there are several runs.
