@@ -18,7 +18,7 @@
 //! assert!(svg.starts_with("<svg"));
 //! ```
 
-// What arrives here is never as expected.
+// Input arrives here, and nothing may be expected of it.
 #![warn(clippy::expect_used)]
 
 pub mod chart;

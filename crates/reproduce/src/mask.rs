@@ -29,9 +29,9 @@ const COLUMNS: &[&str] =
 /// A way of pricing a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MaskPricing {
-    /// By M Theorem 1.
+    /// M Theorem 1 prices it, as the paper claims.
     Claimed,
-    /// By its public gradient.
+    /// The accountant prices it, for this kind of public gradient.
     Certified(PublicGradient),
 }
 
@@ -130,7 +130,7 @@ struct ClaimedTarget {
     decoupled: f64,
 }
 
-/// Both kinds of numbers.
+/// Everything that is computed: points to draw, and the noise of the paper's targets.
 struct MaskResults {
     records: u64,
     points: Vec<MaskPoint>,

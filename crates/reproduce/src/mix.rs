@@ -79,17 +79,18 @@ pub(crate) fn all() -> impl Iterator<Item = RegisteredReproduction> {
     SPECS.iter().map(RegisteredReproduction::new)
 }
 
-/// One run at one target.
+/// What is asked: the noise that one run needs for one epsilon.
 #[derive(Debug, Clone, Copy)]
-struct MixTarget {
+struct MixQuestion {
     run: MixRun,
     batch: u64,
     microbatch: u64,
     epsilon: f64,
 }
 
+/// A row of a table: the question and its answers.
 struct MixRow {
-    question: MixTarget,
+    question: MixQuestion,
     /// Noise that a privacy-loss distribution asks for, in clip norms, and the epsilon it reaches.
     noise: f64,
     epsilon: Bracket,
@@ -99,7 +100,7 @@ struct MixRow {
     fixed: f64,
 }
 
-impl MixTarget {
+impl MixQuestion {
     fn rate(&self) -> f64 {
         self.batch as f64 / self.run.records as f64
     }
@@ -166,7 +167,7 @@ impl Reproduction for &'static MixTable {
         for &run in self.runs {
             for &microbatch in self.microbatches {
                 let asked = self.epsilons.iter();
-                questions.extend(asked.map(|&epsilon| MixTarget {
+                questions.extend(asked.map(|&epsilon| MixQuestion {
                     run,
                     batch: self.batch,
                     microbatch,
@@ -174,7 +175,7 @@ impl Reproduction for &'static MixTable {
                 }));
             }
         }
-        questions.into_par_iter().map(MixTarget::find).collect()
+        questions.into_par_iter().map(MixQuestion::find).collect()
     }
 
     fn subtitle(&self, _: &Vec<MixRow>) -> String {

@@ -23,7 +23,7 @@ pub struct ReproductionOptions {
 }
 
 impl ReproductionOptions {
-    /// At most this many points a line.
+    /// The most points that a line gets, where a limit is asked for.
     pub(crate) fn points(&self) -> Option<usize> {
         self.points.map(|points| points as usize)
     }
@@ -78,7 +78,7 @@ pub(crate) struct Training {
     /// Runs at once [default: as many as cores and memory allow]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Training")]
     pub(crate) jobs: Option<u16>,
-    /// Keeps the runs in this folder; those that are there already are read, or gone on with
+    /// Keeps the runs in this folder; those that are there already are read, or resumed
     #[arg(long, value_name = "DIR", help_heading = "Training")]
     pub(crate) out: Option<PathBuf>,
 }

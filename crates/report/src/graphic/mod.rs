@@ -134,9 +134,9 @@ pub struct Text {
     pub anchor: Anchor,
     /// Colour role.
     pub paint: Paint,
-    /// Turned to read from bottom to top.
+    /// Whether it is turned to read from bottom to top.
     pub upwards: bool,
-    /// Outlined with this colour so that lines beneath do not disturb.
+    /// The colour of its outline, which keeps lines beneath from disturbing.
     pub halo: Option<Paint>,
 }
 
@@ -156,28 +156,28 @@ impl Text {
         }
     }
 
-    /// The same with another anchor.
+    /// This text with another anchor.
     #[must_use]
     pub fn anchored(mut self, anchor: Anchor) -> Self {
         self.anchor = anchor;
         self
     }
 
-    /// The same in the heavier weight.
+    /// This text in the heavier weight.
     #[must_use]
     pub fn semibold(mut self) -> Self {
         self.weight = Weight::Semibold;
         self
     }
 
-    /// The same, reading from bottom to top.
+    /// This text, reading from bottom to top.
     #[must_use]
     pub fn upwards(mut self) -> Self {
         self.upwards = true;
         self
     }
 
-    /// The same with an outline in the colour of what lies behind.
+    /// This text with an outline in the colour of what lies behind it.
     #[must_use]
     pub fn halo(mut self, paint: Paint) -> Self {
         self.halo = Some(paint);

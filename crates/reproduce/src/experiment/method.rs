@@ -16,7 +16,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Both.
+    /// Both levels.
     pub const ALL: [Self; 2] = [Self::Record, Self::Patch];
 
     /// The name in files and folders.

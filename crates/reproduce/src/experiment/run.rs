@@ -103,7 +103,7 @@ pub(super) fn begun(planned: &PlannedRun, folder: &Path) -> Result<Option<RunCer
         ));
     }
     let certificate = dapple_train::certify(folder)?;
-    // A run that goes on compares its data itself.
+    // A run that is resumed compares its data itself.
     if certificate.status == Status::Finished
         && let Verdict::Invalid { reason } = dapple_train::verify(folder, None)?
     {

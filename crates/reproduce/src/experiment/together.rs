@@ -67,7 +67,7 @@ struct Crew<'a> {
     watch: &'a dyn Watch,
     /// Runs to carry out, and whether they were begun before.
     waiting: Mutex<VecDeque<(usize, bool)>>,
-    /// Whether all are to end in order.
+    /// Whether all runs are to end in order.
     stop: AtomicBool,
     results: Mutex<Vec<(usize, Result<FinishedRun>)>>,
 }
@@ -156,7 +156,7 @@ fn fitting(first: &Receiver<FirstStep>, wanted: usize, before: Option<u64>) -> u
 
 /// The message that the first run has taken a step.
 struct FirstStep {
-    /// On a GPU, whether the plan asked for it or not.
+    /// Whether it runs on a GPU, even if the plan did not ask for one.
     on_card: bool,
 }
 

@@ -7,11 +7,11 @@ use dapple_accounting::{Bracket, Pld, Precision, RandomAllocation, Result, searc
 /// How a record takes part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum RecordSampling {
-    /// In each step with probability `rate`, through one of `submodels`.
+    /// It takes part in each step with probability `rate`, through one of the submodels.
     Poisson { rate: f64, model: ModelSplit },
-    /// In a fixed share of all steps.
+    /// It takes part in a fixed share of all steps.
     Balanced { share: f64 },
-    /// In `per_record` of each `length` steps.
+    /// It takes part in `per_record` of each `length` steps.
     Epochs { length: u64, per_record: u64 },
 }
 

@@ -43,14 +43,14 @@ struct PrintedRow {
 /// What comes out for a row, in the units of the table.
 struct NoiseRow {
     entry: PrintedRow,
-    /// By equation (2), where its orders suffice.
+    /// The noise by equation (2), where its orders suffice.
     two: Option<f64>,
-    /// By equation (3).
+    /// The noise by equation (3).
     three: f64,
-    /// The parts sampled apart, where there are two: not a bound.
+    /// The noise if the parts were sampled apart, where there are two. It is not a bound.
     apart: Option<f64>,
     certified: f64,
-    /// Certified at the noise that is printed.
+    /// The epsilon that is certified at the noise that is printed.
     epsilon: Bracket,
 }
 
@@ -59,7 +59,7 @@ const HALVES: (f64, f64) = (0.5, 0.5);
 /// Split and shared norms that meet Table 2.
 const FITTED: (f64, f64) = (0.5, 0.585);
 
-fn specs() -> Vec<PartitionTable> {
+fn tables() -> Vec<PartitionTable> {
     let poisson = |rate: f64, submodels: u64, (split_norm, nonsplit_norm): (f64, f64)| {
         RecordSampling::Poisson { rate, model: ModelSplit { submodels, split_norm, nonsplit_norm } }
     };
@@ -138,7 +138,7 @@ fn specs() -> Vec<PartitionTable> {
 }
 
 pub(super) fn all() -> impl Iterator<Item = RegisteredReproduction> {
-    specs().into_iter().map(RegisteredReproduction::new)
+    tables().into_iter().map(RegisteredReproduction::new)
 }
 
 fn find(entry: &PrintedRow) -> Result<NoiseRow> {

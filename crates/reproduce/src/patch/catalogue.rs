@@ -88,7 +88,7 @@ const PROFILE: PatchSetting = PatchSetting {
     pixel_sigma: 1000.0,
     records: 3000,
 };
-/// The same with the epoch size of the sweeps.
+/// The defaults for sweeps, which have larger crops and epochs.
 const SWEEP: PatchSetting = PatchSetting { crop: 450, records: 100_000, ..PROFILE };
 /// P sections D.1.3 to D.1.5.
 const WIDE: PatchSetting =
@@ -337,9 +337,9 @@ mod tests {
     #[test]
     fn every_setting_is_a_plan() {
         let mut ids = Vec::new();
-        for spec in all() {
-            ids.push(spec.entry.id);
-            let settings: Vec<PatchSetting> = match &spec.body {
+        for figure in all() {
+            ids.push(figure.entry.id);
+            let settings: Vec<PatchSetting> = match &figure.body {
                 Body::Profiles(panels) => panels.iter().map(|panel| panel.setting).collect(),
                 Body::Sweeps(sweeps) => sweeps
                     .iter()
@@ -350,7 +350,7 @@ mod tests {
                 assert!(
                     setting.plan(Reading::Std, Scheme::Poisson).is_ok(),
                     "{}: {setting:?}",
-                    spec.entry.id
+                    figure.entry.id
                 );
             }
         }

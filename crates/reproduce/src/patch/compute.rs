@@ -83,11 +83,11 @@ impl PatchResults {
 
 /// Computes a figure.
 pub(super) fn compute(
-    spec: &PatchFigure,
+    figure: &PatchFigure,
     options: &ReproductionOptions,
     watch: &dyn Watch,
 ) -> Result<PatchResults> {
-    match &spec.body {
+    match &figure.body {
         Body::Profiles(panels) => profiles(panels, options, watch),
         Body::Sweeps(panels) => sweeps(panels, options, watch),
     }

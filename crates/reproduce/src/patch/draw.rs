@@ -99,7 +99,7 @@ fn profile_subtitle(results: &PatchResults, panel: usize, head: &PanelHead) -> S
 }
 
 fn sweeps(figure: Figure, results: &PatchResults) -> Figure {
-    // Three panels in the paper: one row a sampling scheme. One or two: one row a panel, schemes side by side.
+    // Three panels of the paper become one row for each sampling scheme; one or two become one row each, schemes side by side.
     let by_scheme = results.panels.len() > 2;
     let mut order: Vec<(usize, Scheme)> = Vec::new();
     for (panel, _) in results.panels.iter().enumerate() {

@@ -23,7 +23,7 @@ use crate::progress::Screen;
 #[command(after_help = "Example:
   dapple demo --out demo --seeds 2")]
 pub(crate) struct Arguments {
-    /// The folder of runs and report; runs that are there already are read, or gone on with
+    /// The folder of runs and report; runs that are there already are read, or resumed
     #[arg(long, value_name = "DIR", default_value = "dapple-demo")]
     out: PathBuf,
     /// Times that each method is trained, from other initial weights
