@@ -118,12 +118,12 @@ impl Canaries {
     }
 }
 
-fn impossible(error: dapple_geometry::Error) -> AuditError {
+fn impossible(error: dapple_geometry::GeometryError) -> AuditError {
     AuditError::Image { problem: error.to_string() }
 }
 
 /// The plan's region where crops see it most: of several that are annotated, the largest.
-fn region(part: &Plan, size: Size) -> Result<Option<Mask>, dapple_geometry::Error> {
+fn region(part: &Plan, size: Size) -> Result<Option<Mask>, dapple_geometry::GeometryError> {
     let spatial = part.spatial();
     let Some(protected) = spatial.protected() else { return Ok(None) };
     if protected.placement() == Placement::Annotated {

@@ -278,7 +278,7 @@ pub enum DataError {
         /// Which image, or which part of the plan.
         place: String,
         /// What the geometry says.
-        source: dapple_geometry::Error,
+        source: dapple_geometry::GeometryError,
     },
     /// The operating system gives no random bytes.
     #[error("the operating system gives no random bytes: {source}")]
@@ -304,7 +304,7 @@ impl DataError {
         Self::Malformed { path: path.to_owned(), problem: problem.into() }
     }
 
-    pub(crate) fn geometry(place: impl Into<String>) -> impl FnOnce(dapple_geometry::Error) -> Self {
+    pub(crate) fn geometry(place: impl Into<String>) -> impl FnOnce(dapple_geometry::GeometryError) -> Self {
         let place = place.into();
         move |source| Self::Geometry { place, source }
     }

@@ -88,7 +88,7 @@ pub enum PlanError {
         /// The dotted key that is most likely at fault.
         key: &'static str,
         /// What the geometry says.
-        source: dapple_geometry::Error,
+        source: dapple_geometry::GeometryError,
     },
     /// A combination that no theorem of this program covers.
     #[error("no theorem for {combination} is built in: {reason}")]

@@ -339,7 +339,7 @@ fn natural_size(
         (None, reaching) => Ok(reaching),
         (Some(CropDistribution::Resized(_)), _) => Ok(None),
         (Some(CropDistribution::Fixed(size)), Some(reaching)) if !reaching.contains(*size) => {
-            let source = dapple_geometry::Error::CropTooLarge { crop: *size, image: reaching };
+            let source = dapple_geometry::GeometryError::CropTooLarge { crop: *size, image: reaching };
             Err(DataError::Geometry { place: "`pipeline.crop`".to_owned(), source })
         }
         (Some(CropDistribution::Fixed(size)), _) => follow(after, *size).map(Some),
@@ -347,11 +347,11 @@ fn natural_size(
 }
 
 /// The size after some operations, each of which must give an image that memory can hold.
-fn follow(operations: &[Operation], from: Size) -> Result<Size, dapple_geometry::Error> {
+fn follow(operations: &[Operation], from: Size) -> Result<Size, dapple_geometry::GeometryError> {
     operations.iter().try_fold(from, |size, operation| {
         let next = Pipeline::new(vec![*operation], CropDistribution::Fixed(size))?.size_before_crop(size)?;
         if next.pixels() > MAX_PIXELS {
-            return Err(dapple_geometry::Error::TooLarge {
+            return Err(dapple_geometry::GeometryError::TooLarge {
                 what: "number of pixels of an image",
                 value: next.pixels().into(),
                 limit: MAX_PIXELS.into(),

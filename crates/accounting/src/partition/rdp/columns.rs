@@ -15,7 +15,7 @@ const MOST_EXPONENT: f64 = 300.0;
 /// `E_Q R^a` is the mean of `prod_t w(n_t)`, `w(n) = e^{n (n-1) / (2 sigma^2)}`, over `a` random subsets, `n_t` of which hold place `t`: the
 /// coefficient of `(z_1 .. z_a)^k` in `(sum_n w(n) e_n(z))^d`, `e_n` elementary symmetric, over `C(d, k)^a`. Since `w(0) = w(1) = 1` the sum is
 /// `prod_i (1 + z_i) + sum_{n >= 2} (w(n) - 1) e_n(z)`, and the power expands over the number of columns that at least two
-/// subsets share; those are gone through one by one, and rows are told apart by how often they were hit only. All terms are positive.
+/// subsets share. Those are gone through one by one, and rows are told apart only by how often they were hit. All terms are positive.
 /// For `k > d / 2` the complements are counted: `D_a(k) = D_a(d - k) + a (2 k - d) / (2 sigma^2)`.
 #[must_use]
 pub fn forward_exact_several(places: u64, ones: u64, noise_multiplier: f64, most: u32) -> Vec<f64> {
