@@ -25,8 +25,18 @@ impl CpuKernel for Activation {
                 Self::Relu6 => map(x, y, |x| x.clamp(0.0, 6.0)),
                 Self::Scale(factor) => map(x, y, |x| x * factor),
                 Self::Tanh => map(x, y, f32::tanh),
-                Self::Silu => map(x, y, silu),
-                Self::Gelu => map(x, y, gelu),
+                Self::Silu => map(
+                    x,
+                    y,
+                    #[inline(always)]
+                    |x| silu(x),
+                ),
+                Self::Gelu => map(
+                    x,
+                    y,
+                    #[inline(always)]
+                    |x| gelu(x),
+                ),
             }
         });
     }
@@ -41,8 +51,22 @@ impl CpuKernel for Activation {
                 Self::Relu6 => chain(x, g, dx, accumulate, |x| if x > 0.0 && x < 6.0 { 1.0 } else { 0.0 }),
                 Self::Scale(factor) => chain(x, g, dx, accumulate, |_| factor),
                 Self::Tanh => chain(x, g, dx, accumulate, |x| 1.0 - x.tanh().powi(2)),
-                Self::Silu => chain(x, g, dx, accumulate, silu_slope),
-                Self::Gelu => chain(x, g, dx, accumulate, gelu_slope),
+                Self::Silu => chain(
+                    x,
+                    g,
+                    dx,
+                    accumulate,
+                    #[inline(always)]
+                    |x| silu_slope(x),
+                ),
+                Self::Gelu => chain(
+                    x,
+                    g,
+                    dx,
+                    accumulate,
+                    #[inline(always)]
+                    |x| gelu_slope(x),
+                ),
             }
         });
     }

@@ -1,7 +1,7 @@
 //! How the CPU takes a softmax.
 
 use dapple_graph::op::Softmax;
-use pulp::Arch;
+use pulp::{Arch, NullaryFnOnce};
 
 use crate::cpu::functions::exp;
 use crate::cpu::operation::{
@@ -48,17 +48,28 @@ impl CpuKernel for SoftmaxKernel {
 
 /// Softmax of every row of so many features.
 pub(crate) fn softmax_rows(x: &[f32], y: &mut [f32], features: usize) {
-    Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            for (x, y) in x.chunks_exact(features).zip(y.chunks_exact_mut(features)) {
-                let max = fold(x, f32::NEG_INFINITY, |max, x| if x > max { x } else { max });
-                y.iter_mut().zip(x).for_each(|(y, x)| *y = exp(x - max));
-                let inverse = 1.0 / fold(y, 0.0, |sum, y| sum + y);
-                y.iter_mut().for_each(|y| *y *= inverse);
-            }
-        },
-    );
+    Arch::new().dispatch(SoftmaxRows { x, y, features });
+}
+
+struct SoftmaxRows<'a> {
+    x: &'a [f32],
+    y: &'a mut [f32],
+    features: usize,
+}
+
+impl NullaryFnOnce for SoftmaxRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { x, y, features } = self;
+        for (x, y) in x.chunks_exact(features).zip(y.chunks_exact_mut(features)) {
+            let max = fold(x, f32::NEG_INFINITY, |max, x| if x > max { x } else { max });
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = exp(x - max));
+            let inverse = 1.0 / fold(y, 0.0, |sum, y| sum + y);
+            y.iter_mut().for_each(|y| *y *= inverse);
+        }
+    }
 }
 
 /// All values by one operation that may take them in any order, several at once.
@@ -87,20 +98,33 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 /// Writes or adds the gradient of what went in, from what came out and its gradient.
 pub(crate) fn softmax_rows_backward(y: &[f32], g: &[f32], dx: &mut [f32], features: usize, accumulate: bool) {
-    Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            for ((y, g), dx) in
-                y.chunks_exact(features).zip(g.chunks_exact(features)).zip(dx.chunks_exact_mut(features))
-            {
-                let along = dot(y, g);
-                let terms = y.iter().zip(g).map(|(y, g)| y * (g - along));
-                if accumulate {
-                    dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx += term);
-                } else {
-                    dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx = term);
-                }
+    Arch::new().dispatch(SoftmaxRowsBackward { y, g, dx, features, accumulate });
+}
+
+struct SoftmaxRowsBackward<'a> {
+    y: &'a [f32],
+    g: &'a [f32],
+    dx: &'a mut [f32],
+    features: usize,
+    accumulate: bool,
+}
+
+impl NullaryFnOnce for SoftmaxRowsBackward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { y, g, dx, features, accumulate } = self;
+        for ((y, g), dx) in
+            y.chunks_exact(features).zip(g.chunks_exact(features)).zip(dx.chunks_exact_mut(features))
+        {
+            let along = dot(y, g);
+            let terms = y.iter().zip(g).map(|(y, g)| y * (g - along));
+            if accumulate {
+                dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx += term);
+            } else {
+                dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx = term);
             }
-        },
-    );
+        }
+    }
 }
