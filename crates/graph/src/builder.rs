@@ -7,7 +7,7 @@ use crate::graph::{Auxiliary, Graph, Node, NodeId, Parameter, ParameterId};
 use crate::init::Init;
 use crate::loss::Loss;
 use crate::op::shape::elements;
-use crate::op::{Affine, BatchNorm, Conv, GroupNorm, Input, LayerNorm, Linear, Op, Window};
+use crate::op::{Affine, BatchNorm, ChannelScale, Conv, GroupNorm, Input, LayerNorm, Linear, Op, Window};
 use crate::validate;
 
 /// What a convolution is made of, besides its input.
@@ -257,6 +257,25 @@ impl GraphBuilder {
             self.parameters[affine.bias.0].trainable = false;
         }
         self.add(name, BatchNorm { eps: 1e-5, training, affine, mean, variance }, &[input])
+    }
+
+    /// Multiplies each channel along an axis by a trainable factor, `name.weight`, that starts at `first`.
+    ///
+    /// # Errors
+    /// If there is no such axis or the name is taken.
+    pub fn channel_scale(
+        &mut self,
+        name: &str,
+        input: NodeId,
+        axis: usize,
+        first: f32,
+    ) -> Result<NodeId, GraphError> {
+        let Some(&channels) = self.shape(input).get(axis) else {
+            let reason = format!("{:?} has no axis {axis}", self.shape(input));
+            return Err(GraphError::Shape { node: name.into(), op: "ChannelScale", reason });
+        };
+        let weight = self.parameter(&format!("{name}.weight"), &[channels], Init::Constant(first), false)?;
+        self.add(name, ChannelScale { axis, weight }, &[input])
     }
 
     /// Makes a node an output that trains beside the main one, its loss multiplied by `weight`.

@@ -214,6 +214,7 @@ impl Steps {
                 residual: false,
                 relu: false,
             },
+            Op::ChannelScale(_) => unreachable!("refused before a graph is lowered"),
             Op::LayerNorm(op::LayerNorm { eps, affine }) => {
                 Kind::Layer { features: last(x), rows: rows(x), eps: *eps, affine: *affine }
             }

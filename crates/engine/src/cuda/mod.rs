@@ -116,6 +116,9 @@ impl CudaExecutor {
             let op = "a norm of more than 6336 channels in a group";
             return Err(CudaError::Unsupported { node: node.name.clone(), op });
         }
+        if let Some(node) = graph.nodes().iter().find(|node| matches!(node.op, Op::ChannelScale(_))) {
+            return Err(CudaError::Unsupported { node: node.name.clone(), op: node.op.name() });
+        }
         within_32_bits(graph, 1)?;
         let device = Device::open(options.device, options.precision)?;
         let inference = Program::inference(graph);
@@ -337,6 +340,15 @@ mod tests {
         let largest = small.nodes().iter().map(|node| node.shape.iter().product::<usize>()).max().unwrap();
         let most = i32::MAX as usize / largest;
         assert!(within_32_bits(&small, most).is_ok() && within_32_bits(&small, most + 1).is_err());
+    }
+
+    #[test]
+    fn an_operation_without_kernels_is_refused_by_name() {
+        let mut builder = dapple_graph::GraphBuilder::new(&[6, 4, 4]);
+        let x = builder.channel_scale("scale", builder.input(), 0, 1e-6).unwrap();
+        let graph = builder.finish(x, dapple_graph::Loss::SquaredError).unwrap();
+        let error = CudaExecutor::new(&graph, CudaOptions::default()).unwrap_err();
+        assert_eq!(error.to_string(), "scale (ChannelScale) cannot run on a GPU");
     }
 
     /// On a machine without a card, its driver or a library: what is missing, in one line, and the way to get it. No card has number 99.

@@ -8,6 +8,7 @@ mod add;
 mod attention;
 mod avg_pool;
 mod batch_norm;
+mod channel_scale;
 mod concat;
 pub(crate) mod conv;
 mod dropout;

@@ -4,10 +4,11 @@ use dapple_engine::Layout;
 use dapple_engine::reference::Reference;
 
 use crate::common::{Data, parameters, specimens};
+use crate::graphs::layer_scales;
 
 #[test]
 fn gradients_equal_central_differences() {
-    for (name, graph) in specimens() {
+    for (name, graph) in specimens().into_iter().chain([("layer scales", layer_scales())]) {
         let data = Data::new(&graph, 1, 2);
         let mut reference = Reference::new(&graph, &parameters(&graph)).unwrap();
         let (_, gradient) = reference.gradient(&data.batch(), 0).unwrap();

@@ -55,6 +55,7 @@ laws! {
     pooling 32 8;
     upsampling 32 8;
     group_and_batch_norms 32 8;
+    channel_scales 32 8;
     layer_norms_and_activations 32 8;
     attention 32 8;
     matrix_products 32 8;

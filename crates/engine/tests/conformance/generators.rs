@@ -176,6 +176,22 @@ pub(crate) fn group_and_batch_norms() -> impl Strategy<Value = Case> {
     )
 }
 
+/// Along every axis, between layers that want channels last and layers that want them first.
+pub(crate) fn channel_scales() -> impl Strategy<Value = Case> {
+    (prop::array::uniform3(1usize..12), 0usize..3, any::<bool>(), runs()).prop_map(
+        |(shape, axis, tokens, run)| {
+            let graph = image(&shape, |b, x| {
+                let x = match tokens {
+                    true => b.layer_norm("norm", x, 1e-5).unwrap(),
+                    false => x,
+                };
+                b.channel_scale("scale", x, axis, 1.0).unwrap()
+            });
+            Case::new(graph, run)
+        },
+    )
+}
+
 pub(crate) fn layer_norms_and_activations() -> impl Strategy<Value = Case> {
     use Activation::{Gelu, Relu, Relu6, Scale, Silu, Tanh};
     let mut ops: Vec<Op> = [Relu, Relu6, Gelu, Silu, Tanh, Scale(-0.4)].map(Op::from).to_vec();

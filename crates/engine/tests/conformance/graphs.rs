@@ -78,6 +78,22 @@ pub(crate) fn layers(
     head(builder, x, CLASSES).unwrap()
 }
 
+/// Branches that are scaled channel by channel before they join: an image as in ConvNeXt, then its pixels as tokens as in CaiT.
+pub(crate) fn layer_scales() -> Graph {
+    let mut b = GraphBuilder::new(&[6, 4, 3]);
+    let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(1)).bias()).unwrap();
+    let branch = b.conv("depthwise", x, ConvSpec::new(6, Window::square(3).padding(1)).groups(6)).unwrap();
+    let branch = b.channel_scale("image_scale", branch, 0, 0.1).unwrap();
+    let x = b.add("image_sum", Add, &[x, branch]).unwrap();
+    let x = b.add("turned", Permute(vec![1, 2, 0]), &[x]).unwrap();
+    let x = b.add("tokens", Reshape(vec![12, 6]), &[x]).unwrap();
+    let branch = b.layer_norm("norm", x, 1e-6).unwrap();
+    let branch = b.linear("linear", branch, 6, Init::XavierUniform, ZERO).unwrap();
+    let branch = b.channel_scale("token_scale", branch, 1, 0.1).unwrap();
+    let x = b.add("token_sum", Add, &[x, branch]).unwrap();
+    head(b, x, CLASSES).unwrap()
+}
+
 /// A layer behind which something is dropped.
 pub(crate) fn dropping(op: Dropout) -> Graph {
     let mut builder = GraphBuilder::new(&[3, 4, 4]);

@@ -5,7 +5,7 @@ use dapple_graph::Graph;
 
 use crate::agreement::{agree, close};
 use crate::common::{Data, parameters, specimen, uniform};
-use crate::graphs::{deferred_standardised, filtered, maxima, operations, vast};
+use crate::graphs::{deferred_standardised, filtered, layer_scales, maxima, operations, vast};
 use crate::subject::Subject;
 
 const FLAT: Clipping = Clipping::Flat { max_norm: 0.7 };
@@ -84,6 +84,14 @@ pub(crate) fn groups_of_parameters_are_clipped_apart(subjects: &[Subject]) {
     let clipping =
         Clipping::PerGroup { groups: (0..count).map(|i| i % 3).collect(), max_norms: vec![0.2, 0.4, 0.1] };
     all_agree(subjects, "groups", &graph, &data.batch(), &clipping);
+}
+
+pub(crate) fn layer_scales_agree(subjects: &[Subject]) {
+    let graph = layer_scales();
+    for (views, clipping) in [(1, Clipping::Off), (1, FLAT), (3, FLAT)] {
+        let data = Data::new(&graph, 5, views);
+        all_agree(subjects, "layer scales", &graph, &data.batch(), &clipping);
+    }
 }
 
 pub(crate) fn vast_layers_agree(subjects: &[Subject]) {

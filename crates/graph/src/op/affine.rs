@@ -1,6 +1,7 @@
 //! Scale and shift of a normalisation.
 
-use crate::graph::ParameterId;
+use super::shape::vector;
+use crate::graph::{Parameter, ParameterId};
 
 /// Affine parameters of a normalisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,5 +16,44 @@ impl Affine {
     /// Both, the scale first.
     pub(crate) fn parameters(self) -> Vec<ParameterId> {
         vec![self.weight, self.bias]
+    }
+
+    /// That both have a value for each of so many features, and are not the same.
+    pub(crate) fn check(self, features: usize, parameters: &[Parameter]) -> Result<(), String> {
+        vector("scale", self.weight, features, parameters)?;
+        vector("shift", self.bias, features, parameters)?;
+        if self.weight == self.bias { Err("scale and shift are the same parameter".into()) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{BatchNorm, GroupNorm, LayerNorm, Op};
+    use crate::{GraphBuilder, Init};
+
+    #[test]
+    fn scale_and_shift_of_another_size_are_refused() {
+        let mut builder = GraphBuilder::new(&[6, 4, 5]);
+        let input = builder.input();
+        let mut parameter =
+            |name: &str, len: usize| builder.parameter(name, &[len], Init::Constant(1.0), false).unwrap();
+        let (six, other, five) = (parameter("six", 6), parameter("other", 6), parameter("five", 5));
+        let norms = |weight, bias| -> [Op; 3] {
+            let affine = Affine { weight, bias };
+            [
+                GroupNorm { groups: 2, eps: 1e-5, affine: Some(affine) }.into(),
+                LayerNorm { eps: 1e-5, affine: Some(affine) }.into(),
+                BatchNorm { eps: 1e-5, training: false, affine, mean: six, variance: five }.into(),
+            ]
+        };
+        for (affine, fits) in
+            [((six, other), [true, false, false]), ((five, six), [false; 3]), ((six, six), [false; 3])]
+        {
+            for (number, (norm, fits)) in norms(affine.0, affine.1).into_iter().zip(fits).enumerate() {
+                let name = format!("{number} {affine:?}");
+                assert_eq!(builder.add(&name, norm, &[input]).is_ok(), fits, "{name}");
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Batch normalisation.
 
-use super::shape::channels;
+use super::shape::{channels, vector};
 use super::{Affine, Operation};
 use crate::graph::{Parameter, ParameterId};
 
@@ -29,8 +29,11 @@ impl Operation for BatchNorm {
         vec![self.affine.weight, self.affine.bias, self.mean, self.variance]
     }
 
-    fn shape(&self, inputs: &[&[usize]], _: &[Parameter]) -> Result<Vec<usize>, String> {
-        channels(inputs[0])?;
+    fn shape(&self, inputs: &[&[usize]], parameters: &[Parameter]) -> Result<Vec<usize>, String> {
+        let channels = channels(inputs[0])?;
+        self.affine.check(channels, parameters)?;
+        vector("mean", self.mean, channels, parameters)?;
+        vector("variance", self.variance, channels, parameters)?;
         Ok(inputs[0].to_vec())
     }
 

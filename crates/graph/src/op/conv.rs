@@ -1,6 +1,6 @@
 //! Convolutions.
 
-use super::shape::spatial;
+use super::shape::{spatial, vector};
 use super::{Operation, Window};
 use crate::graph::{Parameter, ParameterId};
 
@@ -58,6 +58,7 @@ impl Operation for Conv {
         if *weight != wanted {
             return Err(format!("a weight of shape {weight:?} is not of {wanted:?}"));
         }
+        self.bias.map_or(Ok(()), |bias| vector("bias", bias, out, parameters))?;
         self.window.shape(inputs[0], out)
     }
 }
@@ -80,6 +81,8 @@ mod tests {
             let weight =
                 builder.parameter(&format!("{name}.weight"), shape, Init::Constant(0.0), false).unwrap();
             let conv = Conv { window: window.clone(), groups: 1, weight, bias: None, standardise: None };
+            let biased = Conv { bias: Some(weight), ..conv.clone() };
+            assert!(builder.add("biased", biased, &[x]).is_err());
             let added = builder.add(&name, conv, &[x]);
             assert_eq!(added.is_ok(), fits, "{shape:?}");
             if let Ok(id) = added {

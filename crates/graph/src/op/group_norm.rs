@@ -24,11 +24,12 @@ impl Operation for GroupNorm {
         self.affine.map_or(Vec::new(), Affine::parameters)
     }
 
-    fn shape(&self, inputs: &[&[usize]], _: &[Parameter]) -> Result<Vec<usize>, String> {
+    fn shape(&self, inputs: &[&[usize]], parameters: &[Parameter]) -> Result<Vec<usize>, String> {
         let (channels, groups) = (channels(inputs[0])?, self.groups);
         if groups == 0 || channels % groups != 0 {
             return Err(format!("{channels} channels do not divide into {groups} groups"));
         }
+        self.affine.map_or(Ok(()), |affine| affine.check(channels, parameters))?;
         Ok(inputs[0].to_vec())
     }
 }

@@ -22,8 +22,9 @@ impl Operation for LayerNorm {
         self.affine.map_or(Vec::new(), Affine::parameters)
     }
 
-    fn shape(&self, inputs: &[&[usize]], _: &[Parameter]) -> Result<Vec<usize>, String> {
-        last(inputs[0])?;
+    fn shape(&self, inputs: &[&[usize]], parameters: &[Parameter]) -> Result<Vec<usize>, String> {
+        let features = last(inputs[0])?;
+        self.affine.map_or(Ok(()), |affine| affine.check(features, parameters))?;
         Ok(inputs[0].to_vec())
     }
 }

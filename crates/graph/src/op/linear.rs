@@ -1,6 +1,7 @@
 //! Linear layers.
 
 use super::Operation;
+use super::shape::vector;
 use crate::graph::{Parameter, ParameterId};
 
 /// `y = x W^T + b` along the last axis: `[.., in] -> [.., out]`.
@@ -38,6 +39,7 @@ impl Operation for Linear {
         if *weight != wanted {
             return Err(format!("a weight of shape {weight:?} is not of {wanted:?}"));
         }
+        self.bias.map_or(Ok(()), |bias| vector("bias", bias, out, parameters))?;
         let mut shape = inputs[0].to_vec();
         shape[inputs[0].len() - 1] = out;
         Ok(shape)

@@ -13,6 +13,7 @@ mod affine;
 mod attention;
 mod avg_pool;
 mod batch_norm;
+mod channel_scale;
 mod concat;
 mod conv;
 mod dropout;
@@ -40,6 +41,7 @@ pub use affine::Affine;
 pub use attention::Attention;
 pub use avg_pool::AvgPool;
 pub use batch_norm::BatchNorm;
+pub use channel_scale::ChannelScale;
 pub use concat::Concat;
 pub use conv::Conv;
 pub use dropout::Dropout;
@@ -156,6 +158,7 @@ operations! { $
     GroupNorm
     LayerNorm
     BatchNorm
+    ChannelScale
     Activation
     MaxPool
     AvgPool

@@ -1,5 +1,7 @@
 //! What shape inference asks of shapes again and again.
 
+use crate::graph::{Parameter, ParameterId};
+
 /// Channels and spatial shape of an image or clip.
 pub(crate) fn spatial(shape: &[usize]) -> Result<(usize, &[usize]), String> {
     match shape {
@@ -31,4 +33,15 @@ pub(crate) fn equal(left: &[usize], right: &[usize]) -> Result<Vec<usize>, Strin
         return Err(format!("the shapes {left:?} and {right:?} differ"));
     }
     Ok(left.to_vec())
+}
+
+/// That a parameter is a vector of so many values.
+pub(crate) fn vector(
+    what: &str,
+    id: ParameterId,
+    len: usize,
+    parameters: &[Parameter],
+) -> Result<(), String> {
+    let shape = &parameters[id.index()].shape;
+    if *shape == [len] { Ok(()) } else { Err(format!("a {what} of shape {shape:?} is not of {:?}", [len])) }
 }
