@@ -50,7 +50,7 @@ struct Matrices {
 }
 
 /// How one column may change the rows: from a state to a state, with a weight.
-struct Moves {
+struct ColumnMoves {
     states: Vec<Vec<usize>>,
     moves: Vec<(u32, u32, f64)>,
 }
@@ -58,7 +58,7 @@ struct Moves {
 impl Matrices {
     /// `ln E_Q R^a`.
     fn log_moment(&self, columns: u64) -> f64 {
-        let Moves { states, moves } = self.moves();
+        let ColumnMoves { states, moves } = self.moves();
         let tilt = self.tilt();
         let mut current = vec![0.0; states.len()];
         // The state with all rows at level 0 comes last.
@@ -129,7 +129,7 @@ impl Matrices {
     }
 
     /// Every state by its rank, and every move of a column that at least two rows share.
-    fn moves(&self) -> Moves {
+    fn moves(&self) -> ColumnMoves {
         let mut states = vec![];
         enumerate(self.order, self.hits, &mut vec![], &mut states);
         let ranks = Ranks::new(self.order, self.hits);
@@ -140,7 +140,7 @@ impl Matrices {
                 Walk { state, ranks: &ranks, weights: &weights, from: from as u32, found: &mut found };
             walk.level(0, Partial { rest: self.order, arrived: 0, ones: 0, rank: 0, ways: 1.0 });
         }
-        Moves { states, moves: found }
+        ColumnMoves { states, moves: found }
     }
 }
 
