@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use dapple_data::DataError;
 use dapple_engine::EngineError;
 use dapple_graph::GraphError;
-use dapple_plan::PlanError;
+use dapple_plan::{PlanError, SettingError};
 use dapple_private::StepError;
 
 use crate::budget::BudgetError;
@@ -151,6 +151,12 @@ pub(crate) fn one_line(problem: impl ToString) -> String {
 fn no_room(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+impl From<SettingError> for TrainError {
+    fn from(error: SettingError) -> Self {
+        Self::Data(error.into())
+    }
 }
 
 impl From<StepError> for TrainError {
