@@ -6,6 +6,8 @@ mod gpu;
 use dapple_graph::Graph;
 use dapple_plan::spec::{DeviceChoice, FactorPrecision};
 use dapple_plan::{PerformancePlan, Plan, Sampling, TrainingPlan};
+#[cfg(not(feature = "cuda"))]
+use dapple_private::StepError;
 use dapple_private::{Executor, Processor};
 
 use crate::error::TrainError;
@@ -114,12 +116,12 @@ impl Machine {
 
     #[cfg(not(feature = "cuda"))]
     fn gpu(&mut self, _: &Graph) -> Result<Box<dyn Executor>, Box<Unusable>> {
-        let error = TrainError::Device {
+        let error = StepError::Device {
             device: self.device.to_string(),
             problem: "this program was built without CUDA".to_owned(),
             hint: Some("build it with --features cuda, or compute on the processor: --device cpu"),
         };
-        Err(Box::new(Unusable { worth_telling: false, error }))
+        Err(Box::new(Unusable { worth_telling: false, error: error.into() }))
     }
 }
 

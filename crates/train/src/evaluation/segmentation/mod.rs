@@ -12,6 +12,7 @@ use dapple_data::{DataError, Dataset, LabelMap, Target, Views, Whole};
 use dapple_geometry::Size;
 use dapple_graph::Parameters;
 use dapple_plan::MapEvaluation;
+use dapple_private::StepError;
 use rayon::prelude::*;
 
 use super::Evaluation;
@@ -97,7 +98,7 @@ impl Segmenter<'_> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()
-            .map_err(|error| TrainError::Threads { threads, reason: error.to_string() })?;
+            .map_err(|error| StepError::Threads { threads, reason: error.to_string() })?;
         let classes = self.inference.classes();
         let mut tally = Tally::new(classes);
         let mut next = 0;

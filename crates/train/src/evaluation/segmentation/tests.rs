@@ -205,7 +205,7 @@ fn nothing_to_judge_by_is_an_error() {
     let mut tally = Tally::new(2);
     let map = LabelMap::new(size(2, 2), vec![0, 1, 1, UNLABELLED]).unwrap();
     tally.add(&Tally::of(&whole, &map, &[f32::NAN; 8], 2));
-    assert!(matches!(tally.finish(), Err(TrainError::NotFinite { .. })));
+    assert!(matches!(tally.finish(), Err(TrainError::Private(StepError::NotFinite { .. }))));
 }
 
 proptest! {
