@@ -205,7 +205,7 @@ impl Dataset for Canaries {
                 Values::Floats((0..pixels).map(value).collect())
             }
         };
-        let place = || DataError::Setting { key: "pipeline.image", problem: self.size.to_string() };
+        let place = || DataError::setting("pipeline.image", self.size.to_string());
         Image::new(self.size, self.channels(), values).ok_or_else(place)
     }
 

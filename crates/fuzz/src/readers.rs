@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use dapple_data::formats::{Npy, cifar, decode, decode_mask, idx};
 use dapple_data::segmentation::{ClassMap, a2d2};
-use dapple_data::{DataError, Dataset, Limits};
+use dapple_data::{DataError, DataLimits, Dataset};
 use dapple_graph::{Graph, GraphError, weights};
 use dapple_plan::{Plan, PlanError, PlanSpec};
 use dapple_train::{History, RunCertificate, readers};
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::corpus;
 
 /// What every reader may take here. It is so little that a file of a few bytes could ask for more.
-const LIMITS: Limits = Limits { pixels: 1 << 14, bytes: 1 << 16 };
+const LIMITS: DataLimits = DataLimits { pixels: 1 << 14, bytes: 1 << 16 };
 
 /// The largest side of an image for which a plan is checked and not only read.
 const LARGEST_SIDE: u32 = 1 << 12;

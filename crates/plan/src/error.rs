@@ -5,6 +5,7 @@ use thiserror::Error;
 
 use crate::number;
 use crate::spec::keys;
+use crate::training::SettingError;
 
 /// Why a plan was not read, checked or priced. The message is one line; [`PlanError::hint`] is the way out.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -82,6 +83,9 @@ pub enum PlanError {
         /// The way out.
         hint: String,
     },
+    /// A key that the data cannot go by.
+    #[error(transparent)]
+    Data(#[from] SettingError),
     /// A part of the spatial pipeline that cannot be priced.
     #[error("{}: {source}", keys::place(.key))]
     Geometry {
@@ -147,6 +151,7 @@ impl PlanError {
             }
             Self::Phase { source, .. } | Self::At { source, .. } => return source.hint(),
             Self::Invalid { hint, .. } | Self::Asked { hint, .. } => hint.clone(),
+            Self::Data(source) => source.hint(),
             Self::Geometry { source, .. } => return source.hint(),
             Self::NoTheorem { hint, .. } => (*hint).to_owned(),
             Self::Accounting { source, .. } => source.hint().to_owned(),

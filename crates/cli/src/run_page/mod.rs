@@ -7,7 +7,7 @@ mod scenes;
 use std::path::Path;
 
 use dapple_plan::spec::Pixels;
-use dapple_plan::{EpsilonBracket, PlanSpec, number};
+use dapple_plan::{DataPlan, EpsilonBracket, PlanError, PlanSpec, number};
 use dapple_report::crop::{CropPicture, crop_graphic};
 use dapple_report::{Headline, Page, Section};
 use dapple_train::{EvaluationLine, LabelStatus, ModelDescription, RunCertificate};
@@ -18,6 +18,7 @@ use crate::{load, output};
 /// The page of the run in a folder, with this certificate.
 pub(crate) fn page(folder: &Path, certificate: &RunCertificate) -> Result<Page, Failure> {
     let spec = load::read_plan(&folder.join("plan.toml"))?;
+    let data = DataPlan::check(&spec).map_err(PlanError::from)?;
     let lines = evaluations(folder)?;
     let name =
         folder.file_name().map_or_else(|| "Run".to_owned(), |name| name.to_string_lossy().into_owned());
@@ -33,7 +34,7 @@ pub(crate) fn page(folder: &Path, certificate: &RunCertificate) -> Result<Page, 
     if let Some(section) = quality::section(&lines, classes)? {
         page = page.section(section);
     }
-    if let Some(section) = scenes::section(folder, &spec, description.as_ref())? {
+    if let Some(section) = scenes::section(folder, &data, description.as_ref())? {
         page = page.section(section);
     }
     let plan = Section::new("The plan").code(spec.to_toml());

@@ -35,6 +35,15 @@ impl Protected {
         self.placement
     }
 
+    /// Width and height of the region, where it is a rectangle.
+    #[must_use]
+    pub fn patch(&self) -> Option<Size> {
+        match self.regions.as_slice() {
+            [Region::Rectangle(size)] => Some(*size),
+            _ => None,
+        }
+    }
+
     /// The number of pixels of the largest region.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::path::Path;
 use dapple_engine::{CpuExecutor, Options};
 use dapple_graph::zoo::{self, Norm, ResNet, Vgg};
 use dapple_graph::{Graph, GraphError, weights};
-use dapple_plan::Plan;
+use dapple_plan::{DataPlan, Plan};
 use dapple_train::data::{Dataset, MasterKey, Purpose, Views, open};
 use dapple_train::{TrainError, plan_of_run};
 
@@ -20,9 +20,10 @@ const TOGETHER: usize = 250;
 pub(super) fn accuracy(model: Classifier, folder: &Path) -> Result<f64> {
     let spec = plan_of_run(folder)?;
     let plan = Plan::check(&spec)?;
-    let data = open(&spec, Path::new("")).map_err(TrainError::from)?;
+    let data_plan = DataPlan::check(&spec).map_err(TrainError::from)?;
+    let data = open(&data_plan, Path::new("")).map_err(TrainError::from)?;
     let Some(test) = data.test else { return Err(ReproduceError::failed("there are no test images")) };
-    let views = Views::new(plan.spatial(), &spec.data, &*test).map_err(TrainError::from)?;
+    let views = Views::new(plan.spatial(), &data_plan.views, &*test).map_err(TrainError::from)?;
     let graph = graph(model, &views.shape(), test.classes() as usize).map_err(TrainError::from)?;
     let right = count(&graph, &folder.join("model.safetensors"), &*test, &views)?;
     Ok(right as f64 / test.len() as f64)
