@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use dapple_accounting::calibrate::{Target, largest_integer, smallest};
+use dapple_accounting::calibrate::{PrivacyTarget, largest_integer, smallest};
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::{Distances, Participation, Pld, Precision, Substitution, baselines};
 
@@ -53,7 +53,7 @@ fn answers(c: &mut Criterion) {
 }
 
 fn searches(c: &mut Criterion) {
-    let target = Target { epsilon: 8.0, delta: 1e-5 };
+    let target = PrivacyTarget { epsilon: 8.0, delta: 1e-5 };
     let rate = 4096.0 / 50_000.0;
     let mut group = c.benchmark_group("calibrate");
     group.bench_function("noise multiplier", |b| {

@@ -4,7 +4,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
-use dapple_accounting::{Allocation, Partition, Pld, Precision};
+use dapple_accounting::{Partition, Pld, Precision, RandomAllocation};
 
 const PRECISION: Precision = Precision { relative: 1e-3 };
 const DELTA: f64 = 1e-5;
@@ -21,7 +21,9 @@ fn allocations(c: &mut Criterion) {
         ("4 of 10, noise 2", 10, 4, 2.0),
     ] {
         group.bench_function(name, |b| {
-            b.iter(|| Allocation::new(steps, per_record, sigma).unwrap().epsilon(DELTA, PRECISION).unwrap());
+            b.iter(|| {
+                RandomAllocation::new(steps, per_record, sigma).unwrap().epsilon(DELTA, PRECISION).unwrap()
+            });
         });
     }
     group.finish();

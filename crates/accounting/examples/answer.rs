@@ -7,7 +7,7 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::panic, reason = "a benchmark program")]
 
-use dapple_accounting::calibrate::{Target, smallest};
+use dapple_accounting::calibrate::{PrivacyTarget, smallest};
 use dapple_accounting::{Bracket, Distances, Participation, Pld, Precision, Substitution};
 
 fn main() {
@@ -38,7 +38,7 @@ fn answer(question: &str, numbers: &[f64]) -> Bracket {
     match question {
         "epsilon" => poisson(numbers[0]).unwrap().epsilon(numbers[3], precision).unwrap(),
         "calibrate" => {
-            let target = Target { epsilon: numbers[0], delta: numbers[3] };
+            let target = PrivacyTarget { epsilon: numbers[0], delta: numbers[3] };
             Bracket::exact(
                 smallest("noise multiplier", (0.05, 1e4), target, precision, poisson).unwrap().value,
             )

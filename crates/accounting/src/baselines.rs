@@ -1,4 +1,4 @@
-//! What others would do: noise on the pixels, noise as augmentation, group privacy.
+//! What others would do instead: noise on the pixels, noise as augmentation, group privacy.
 
 use crate::error::{Result, in_range};
 use crate::numerics::normal;
@@ -14,7 +14,7 @@ pub fn pixel_sensitivity(pixels: u64, channels: u32) -> f64 {
     PIXEL_RANGE * (f64::from(channels) * pixels as f64).sqrt()
 }
 
-/// Gaussian noise of standard deviation `sigma` added once to every pixel before training: a single release, nothing
+/// Gaussian noise of standard deviation `sigma`, added once to every pixel before training. This is a single release, so there is nothing
 /// to compose.
 ///
 /// # Errors

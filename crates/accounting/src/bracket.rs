@@ -1,4 +1,4 @@
-//! A bound is a type: what lies between a proved lower and a proved upper end.
+//! A bound is a type of its own, with a proved lower and a proved upper end, so that no estimate can pass for one.
 
 /// A certified interval: the exact value lies in `[lower, upper]`.
 ///

@@ -8,14 +8,14 @@ use crate::search;
 
 /// The guarantee to reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Target {
+pub struct PrivacyTarget {
     /// The largest epsilon allowed.
     pub epsilon: f64,
-    /// At this delta.
+    /// The delta at which it is asked for.
     pub delta: f64,
 }
 
-impl Target {
+impl PrivacyTarget {
     fn check(self) -> Result<Self> {
         limits::epsilon(self.epsilon)?;
         limits::delta(self.delta)?;
@@ -26,12 +26,12 @@ impl Target {
     }
 }
 
-/// A solved unknown with the epsilon it reaches.
+/// A value that was solved for, with the epsilon that it reaches.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Solved<T> {
+pub struct CalibratedValue<T> {
     /// The value on the safe side.
     pub value: T,
-    /// What it reaches: the upper end is at most the target.
+    /// The epsilon that it reaches; the upper end is at most the target.
     pub epsilon: Bracket,
 }
 
@@ -54,15 +54,15 @@ fn upper(pld: &Pld, delta: f64, precision: Precision) -> Result<f64> {
 pub fn smallest(
     unknown: &'static str,
     range: (f64, f64),
-    target: Target,
+    target: PrivacyTarget,
     precision: Precision,
     family: impl Fn(f64) -> Result<Pld>,
-) -> Result<Solved<f64>> {
-    let Target { epsilon, delta } = target.check()?;
+) -> Result<CalibratedValue<f64>> {
+    let PrivacyTarget { epsilon, delta } = target.check()?;
     let (low, high) = range;
     let value = search::smallest_real(low, high, epsilon, |x| upper(&family(x)?, delta, precision))?
         .ok_or(AccountingError::Unreachable { unknown, low, high, epsilon })?;
-    Ok(Solved { value, epsilon: family(value)?.epsilon(delta, precision)? })
+    Ok(CalibratedValue { value, epsilon: family(value)?.epsilon(delta, precision)? })
 }
 
 /// The largest integer in `range` whose mechanism reaches the target, for a family in which epsilon grows with it
@@ -76,13 +76,13 @@ pub fn smallest(
 pub fn largest_integer(
     unknown: &'static str,
     range: (u64, u64),
-    target: Target,
+    target: PrivacyTarget,
     precision: Precision,
     family: impl Fn(u64) -> Result<Pld>,
-) -> Result<Solved<u64>> {
-    let Target { epsilon, delta } = target.check()?;
+) -> Result<CalibratedValue<u64>> {
+    let PrivacyTarget { epsilon, delta } = target.check()?;
     let (low, high) = range;
     let value = search::largest(low, high, epsilon, |n| upper(&family(n)?, delta, precision))?
         .ok_or(AccountingError::Unreachable { unknown, low: low as f64, high: high as f64, epsilon })?;
-    Ok(Solved { value, epsilon: family(value)?.epsilon(delta, precision)? })
+    Ok(CalibratedValue { value, epsilon: family(value)?.epsilon(delta, precision)? })
 }

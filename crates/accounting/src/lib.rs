@@ -38,7 +38,7 @@ mod work;
 pub use bracket::Bracket;
 pub use error::{AccountingError, Result};
 pub use pair::{Distances, Participation, Substitution};
-pub use partition::{Allocation, AllocationAnswer, AllocationBound, Partition};
+pub use partition::{AllocationAnswer, AllocationBound, Partition, RandomAllocation};
 pub use pld::{GivenLosses, Pld, Precision};
 pub use work::{Effort, Work};
 

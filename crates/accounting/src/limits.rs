@@ -29,7 +29,7 @@ pub fn delta(value: f64) -> Result<f64> {
     in_range("delta", value, 1e-15, 0.5, "[1e-15, 0.5]")
 }
 
-/// Checks a delta of which a distribution is asked: 0 too, where all losses are bounded, and anything below 1.
+/// Checks a delta that a distribution is asked about. It may be anything below 1, and also 0 where all losses are bounded.
 ///
 /// # Errors
 /// Neither 0 nor in [1e-15, 1).

@@ -27,16 +27,16 @@ pub fn largest<E>(
     largest_from(low, Strides { first: 1, growth: 8 }, (low, high), target, value)
 }
 
-/// Steps away from a start.
+/// How a search walks away from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Strides {
-    /// The first one.
+    /// The length of the first step.
     pub first: u64,
-    /// How many times as long each is as the one before.
+    /// How many times as long each step is as the one before.
     pub growth: u64,
 }
 
-/// The same, first looked for around `start`.
+/// The same number as [`largest`] finds, first looked for around `start`.
 ///
 /// # Guarantee
 /// As for [`largest`].
@@ -146,7 +146,7 @@ pub fn smallest_real<E>(
     smallest_real_from(1.0, 4.0, (low, high), target, value)
 }
 
-/// The same, first looked for around `start`, in steps of the given factor.
+/// The same number as [`smallest_real`] finds, first looked for around `start` in steps of the given factor.
 ///
 /// # Guarantee
 /// As for [`smallest_real`].

@@ -19,7 +19,7 @@ impl Work {
     /// Terms of a sum of two laws that take as long as a point of a transform.
     pub(crate) const TERMS_A_UNIT: f64 = 32.0;
 
-    /// No more than this many units, apart from the composition that passes the limit.
+    /// Allows this many units. Only the composition that passes the limit may exceed it.
     #[must_use]
     pub fn at_most(limit: f64) -> Self {
         Self { spent: Cell::new(0.0), limit }
@@ -58,7 +58,7 @@ impl From<Precision> for Effort<'_> {
 }
 
 impl<'a> Effort<'a> {
-    /// An answer whose work counts.
+    /// An answer of this precision, whose work is counted.
     #[must_use]
     pub fn counted(precision: Precision, work: &'a Work) -> Self {
         Self { precision, work: Some(work) }

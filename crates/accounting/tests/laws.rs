@@ -5,7 +5,7 @@
 mod common;
 
 use common::step;
-use dapple_accounting::calibrate::{Target, largest_integer, smallest};
+use dapple_accounting::calibrate::{PrivacyTarget, largest_integer, smallest};
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::{AccountingError, Bracket, Pld, Precision};
 use proptest::prelude::*;
@@ -131,7 +131,7 @@ proptest! {
         let family = |sigma: f64| Ok(step(kind, g, c, sigma).self_compose(steps));
         let reached = family(sigma)?.epsilon(delta, PRECISION).map_err(|e| TestCaseError::reject(e.to_string()))?;
         prop_assume!(reached.lower > 1e-2);
-        let target = Target { epsilon: reached.upper, delta };
+        let target = PrivacyTarget { epsilon: reached.upper, delta };
         let solved = smallest("noise multiplier", (0.05, 1e4), target, PRECISION, family).unwrap();
         prop_assert!(solved.epsilon.upper <= target.epsilon);
         prop_assert!(solved.value <= sigma * 1.02, "{solved:?} for {sigma}");

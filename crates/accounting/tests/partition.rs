@@ -4,7 +4,7 @@
 
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::Conversion;
-use dapple_accounting::{Allocation, AllocationBound, Bracket, Partition, Pld, Precision};
+use dapple_accounting::{AllocationBound, Bracket, Partition, Pld, Precision, RandomAllocation};
 
 const PRECISE: Precision = Precision { relative: 1e-3 };
 
@@ -281,7 +281,7 @@ fn monte_carlo_of_several_appearances_stays_below_the_bounds() {
             );
         }
         // The best bound at the least delta that the sample allows must still allow this epsilon.
-        let allocation = Allocation::new(steps.into(), per_record.into(), sigma).unwrap();
+        let allocation = RandomAllocation::new(steps.into(), per_record.into(), sigma).unwrap();
         let best = allocation.epsilon(larger - error, PRECISE).unwrap();
         assert!(best.epsilon.upper >= epsilon, "{steps} {per_record}: {best:?} below {epsilon}");
     }
@@ -293,7 +293,7 @@ fn one_place_is_the_gaussian_mechanism() {
     for pld in [Pld::split(1, 1.3).unwrap(), Pld::random_allocation(1, 1, 1.3).unwrap()] {
         assert_overlap(pld.epsilon(1e-6, PRECISE).unwrap(), gaussian, "one place");
     }
-    let all = Allocation::new(50, 50, 4.0).unwrap().epsilon(1e-6, PRECISE).unwrap();
+    let all = RandomAllocation::new(50, 50, 4.0).unwrap().epsilon(1e-6, PRECISE).unwrap();
     let plain = Pld::gaussian(1.0, 4.0).unwrap().self_compose(50).epsilon(1e-6, PRECISE).unwrap();
     assert_overlap(all.epsilon, plain, "k = T");
     assert_eq!(all.bound, AllocationBound::Exact);
@@ -307,7 +307,7 @@ fn published_brackets_are_met() {
         (234, 1, 0.8, 0.817, 0.835, 0.018),
         (1000, 10, 1.0, 1.690, 1.717, 0.03),
     ] {
-        let answer = Allocation::new(steps, per_record, sigma).unwrap().epsilon(1e-5, PRECISE).unwrap();
+        let answer = RandomAllocation::new(steps, per_record, sigma).unwrap().epsilon(1e-5, PRECISE).unwrap();
         assert_overlap(answer.epsilon, Bracket { lower, upper }, "published");
         assert!(answer.epsilon.width() <= width, "{answer:?} is wide");
         let expected = if per_record == 1 { AllocationBound::Exact } else { AllocationBound::Composition };
@@ -322,7 +322,7 @@ fn the_best_bound_wins_and_is_named() {
         (10, 4, 2.0, 1e-5, AllocationBound::Composition),
         (10, 9, 2.0, 1e-5, AllocationBound::Exact),
     ] {
-        let allocation = Allocation::new(steps, per_record, sigma).unwrap();
+        let allocation = RandomAllocation::new(steps, per_record, sigma).unwrap();
         let answer = allocation.epsilon(delta, PRECISE).unwrap();
         assert_eq!(answer.bound, expected, "{answer:?}");
         let composed = allocation.pld().epsilon(delta, PRECISE).unwrap();
@@ -355,7 +355,7 @@ fn more_steps_hide_better() {
 #[test]
 fn epochs_compose() {
     // Twice ten of fifty costs more than ten of fifty.
-    let once = Allocation::new(50, 10, 2.0).unwrap();
+    let once = RandomAllocation::new(50, 10, 2.0).unwrap();
     let twice = once.clone().epochs(2).unwrap();
     assert!(
         twice.epsilon(1e-5, PRECISE).unwrap().epsilon.upper
@@ -413,7 +413,7 @@ fn bad_questions_name_the_place() {
         (Pld::partial_split(2, -1.0, 1.0, 1.0).unwrap_err(), "split norm"),
         (Pld::partial_split(2, 1.0, f64::INFINITY, 1.0).unwrap_err(), "nonsplit norm"),
         (Pld::partial_split(2, 0.0, 0.0, 1.0).unwrap_err(), "sum of the norms"),
-        (Allocation::new(10, 1, 1.0).unwrap().epochs(0).unwrap_err(), "epochs"),
+        (RandomAllocation::new(10, 1, 1.0).unwrap().epochs(0).unwrap_err(), "epochs"),
         (
             Pld::split_mixture(&[], 1.0, 0.0, 1.0).unwrap_err(),
             "the probabilities of the partitions add up to 0",

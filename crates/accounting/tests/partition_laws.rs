@@ -4,7 +4,7 @@
 
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{AccountingError, Allocation, Bracket, Pld, Precision};
+use dapple_accounting::{AccountingError, Bracket, Pld, Precision, RandomAllocation};
 use proptest::prelude::*;
 
 const PRECISION: Precision = Precision { relative: 1e-3 };
@@ -76,7 +76,7 @@ proptest! {
     ) {
         let per_record = 1 + (share * (steps - 1) as f64) as u64;
         let best = |sigma: f64, epochs: u64| {
-            let allocation = Allocation::new(steps, per_record, sigma).unwrap().epochs(epochs).unwrap();
+            let allocation = RandomAllocation::new(steps, per_record, sigma).unwrap().epochs(epochs).unwrap();
             finite(allocation.epsilon(delta, PRECISION).map(|answer| answer.epsilon))
         };
         let here = best(sigma, 1);

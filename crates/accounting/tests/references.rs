@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Row, number, rows, step};
-use dapple_accounting::calibrate::{Target, smallest};
+use dapple_accounting::calibrate::{PrivacyTarget, smallest};
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::{Bracket, Pld, Precision, baselines};
 
@@ -183,7 +183,7 @@ fn published_answers_are_met() {
                 assert_meets(bracket, value, 1e-3 * value, kind);
             }
             "noise_multiplier_for_epsilon_8" => {
-                let target = Target { epsilon: 8.0, delta: number(&row, "delta") };
+                let target = PrivacyTarget { epsilon: 8.0, delta: number(&row, "delta") };
                 let solved =
                     smallest("noise multiplier", (0.05, 1e4), target, Precision::default(), |s| Ok(pld(s)))
                         .unwrap();

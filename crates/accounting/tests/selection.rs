@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::selection::{Known, Repetitions, Selection};
+use dapple_accounting::selection::{BaseMechanism, Repetitions, Selection};
 use proptest::prelude::*;
 
 /// A mechanism with a few outcomes, worst first, on two neighbouring data sets.
@@ -25,7 +25,7 @@ fn hockey_stick(p: &[f64], q: &[f64], epsilon: f64) -> f64 {
     p.iter().zip(q).map(|(p, q)| (p - epsilon.exp() * q).max(0.0)).sum()
 }
 
-impl Known for Finite {
+impl BaseMechanism for Finite {
     fn divergence(&self, order: f64) -> f64 {
         divergence(&self.here, &self.there, order).max(divergence(&self.there, &self.here, order))
     }
@@ -185,7 +185,7 @@ fn no_repetition_at_all_is_counted() {
 /// A mechanism that is known to be `epsilon`-private, and nothing else.
 struct Pure(f64);
 
-impl Known for Pure {
+impl BaseMechanism for Pure {
     fn divergence(&self, _: f64) -> f64 {
         self.0
     }
@@ -216,7 +216,7 @@ fn one_repetition_costs_what_the_mechanism_costs() {
     let rdp = Rdp::poisson_gaussian(0.01, 1.0).unwrap().self_compose(1000);
     let single = rdp.epsilon(1e-5).unwrap().epsilon;
     struct Sgd(Rdp);
-    impl Known for Sgd {
+    impl BaseMechanism for Sgd {
         fn divergence(&self, order: f64) -> f64 {
             self.0.divergence(order)
         }

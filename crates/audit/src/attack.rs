@@ -122,7 +122,7 @@ pub fn audit_completed(
     if canaries == 0 || canaries > most {
         return Err(AuditError::Canaries { canaries, most });
     }
-    let coins = coins(completed.spec.train.seed, canaries)?;
+    let coins = coins(completed.conduct.seed, canaries)?;
     let attacked = Canaries::new(plan, pattern, records, coins.clone())?;
     let learning_rate = learning_rate(plan);
     let mut rehearsal =
@@ -148,7 +148,7 @@ pub fn audit_completed(
         attack,
         steps: plan.steps(),
         machine: rehearsal.machine().to_owned(),
-        assumptions: assumptions(attack, dependence, completed.spec.train.seed.is_some()),
+        assumptions: assumptions(attack, dependence, completed.conduct.seed.is_some()),
         plan_hash: plan.hash().to_owned(),
     })
 }

@@ -118,12 +118,12 @@ impl Canaries {
     }
 }
 
-fn impossible(error: dapple_geometry::Error) -> AuditError {
+fn impossible(error: dapple_geometry::GeometryError) -> AuditError {
     AuditError::Image { problem: error.to_string() }
 }
 
 /// The plan's region where crops see it most: of several that are annotated, the largest.
-fn region(part: &Plan, size: Size) -> Result<Option<Mask>, dapple_geometry::Error> {
+fn region(part: &Plan, size: Size) -> Result<Option<Mask>, dapple_geometry::GeometryError> {
     let spatial = part.spatial();
     let Some(protected) = spatial.protected() else { return Ok(None) };
     if protected.placement() == Placement::Annotated {
@@ -205,7 +205,7 @@ impl Dataset for Canaries {
                 Values::Floats((0..pixels).map(value).collect())
             }
         };
-        let place = || DataError::Setting { key: "pipeline.image", problem: self.size.to_string() };
+        let place = || DataError::setting("pipeline.image", self.size.to_string());
         Image::new(self.size, self.channels(), values).ok_or_else(place)
     }
 

@@ -10,7 +10,7 @@ use dapple_plan::PlanError;
 use dapple_report::ReportError;
 use dapple_reproduce::ReproduceError;
 use dapple_train::data::DataError;
-use dapple_train::{BudgetError, TrainError};
+use dapple_train::{BudgetError, StepError, TrainError};
 
 use crate::args::Cli;
 
@@ -123,7 +123,7 @@ impl From<TrainError> for Failure {
             | TrainError::Setting { .. }
             | TrainError::Data(_)
             | TrainError::Model(_)
-            | TrainError::Device { .. }
+            | TrainError::Private(StepError::Device { .. } | StepError::Data(_))
             | TrainError::Exists { .. }
             | TrainError::InTheWay { .. }
             | TrainError::NoRun { .. } => {

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use dapple_plan::{Mask, Plan, PlanSpec};
-use dapple_train::data::{Limits, formats};
+use dapple_train::data::{DataLimits, formats};
 
 use crate::args::Common;
 use crate::failure::Failure;
@@ -102,7 +102,7 @@ pub(crate) fn read_plan(path: &Path) -> Result<PlanSpec, Failure> {
 
 /// The masks that a plan names; their names begin in `base`.
 pub(crate) fn masks(spec: &PlanSpec, base: &Path) -> Result<Vec<Mask>, Failure> {
-    let limits = Limits::of(&spec.data);
+    let limits = DataLimits::of(&spec.data);
     let read = |name: &String| formats::read_mask(&base.join(name), &limits);
     Ok(spec.region.mask.iter().map(read).collect::<Result<_, _>>()?)
 }

@@ -12,7 +12,8 @@ use dapple_data::scenes::{FashionScenes, Part};
 use dapple_data::segmentation::ClassMap;
 use dapple_data::street::StreetScenes;
 use dapple_data::{
-    Dataset, Image, LabelMap, Limits, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Values, Views,
+    DataLimits, Dataset, Image, LabelMap, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Values,
+    ViewPlan, Views,
 };
 use dapple_geometry::Size;
 use dapple_plan::{Plan, PlanSpec};
@@ -20,6 +21,10 @@ use image::{GrayImage, ImageFormat, Luma, Rgb, RgbImage};
 
 fn spec(text: &str) -> PlanSpec {
     PlanSpec::from_toml(&format!("[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n{text}")).unwrap()
+}
+
+fn view_plan(text: &str) -> ViewPlan {
+    ViewPlan::of(&spec(text).data)
 }
 
 fn plan(text: &str) -> Plan {
@@ -42,7 +47,7 @@ fn decoding(criterion: &mut Criterion) {
         picture(256).write_to(&mut bytes, format).unwrap();
         let bytes = bytes.into_inner();
         criterion.bench_function(&format!("decode {name} 256x256"), |bencher| {
-            bencher.iter(|| decode(black_box(&bytes), Path::new("bench"), &Limits::default()).unwrap());
+            bencher.iter(|| decode(black_box(&bytes), Path::new("bench"), &DataLimits::default()).unwrap());
         });
     }
 }
@@ -79,7 +84,7 @@ fn views(criterion: &mut Criterion) {
         let bytes: Vec<u8> = (0..side * side * channels).map(|value| (value * 31 % 251) as u8).collect();
         let dataset =
             Packed::new(Path::new("bench"), size, channels as usize, bytes.clone(), vec![0], 1).unwrap();
-        let views = Views::new(plan.spatial(), &spec(&format!("[data]\n{data}")).data, &dataset).unwrap();
+        let views = Views::new(plan.spatial(), &view_plan(&format!("[data]\n{data}")), &dataset).unwrap();
         let image = Image::new(size, channels as usize, Values::Bytes(bytes)).unwrap();
         let mut output = vec![0.0; views.view_length()];
         let mut random = MasterKey::from_seed(1).purpose(Purpose::Views).step(0).stream(0);
@@ -96,7 +101,7 @@ fn label_maps(criterion: &mut Criterion) {
     picture.write_to(&mut bytes, ImageFormat::Png).unwrap();
     let bytes = bytes.into_inner();
     criterion.bench_function("decode label map 1024x512", |bencher| {
-        bencher.iter(|| map.read(black_box(&bytes), Path::new("bench"), &Limits::default()).unwrap());
+        bencher.iter(|| map.read(black_box(&bytes), Path::new("bench"), &DataLimits::default()).unwrap());
     });
     let size = Size::new(2048, 1024).unwrap();
     let pixels = size.pixels() as usize;
@@ -104,7 +109,7 @@ fn label_maps(criterion: &mut Criterion) {
     let labels = LabelMap::new(size, vec![3; pixels]).unwrap();
     let plan = plan("[sampling]\nbatch = 1\nrecords = 10\nsteps = 1\n[pipeline]\ncrop = [505, 505]");
     let dataset = Packed::new(Path::new("bench"), size, 3, vec![7; 3 * pixels], vec![0], 1).unwrap();
-    let views = Views::new(plan.spatial(), &spec("[data]\nflip = true").data, &dataset).unwrap();
+    let views = Views::new(plan.spatial(), &view_plan("[data]\nflip = true"), &dataset).unwrap();
     let (mut output, mut shown) = (vec![0.0; views.view_length()], vec![0; views.positions()]);
     let mut random = MasterKey::from_seed(1).purpose(Purpose::Views).step(0).stream(0);
     criterion.bench_function("crop 505x505 of 2048x1024, 3 channels, flip", |bencher| {
@@ -160,7 +165,7 @@ fn scenes(criterion: &mut Criterion) {
     let dataset: Arc<dyn Dataset> = Arc::new(FashionScenes::new(Part::Train, 4000).unwrap());
     let plan = plan("[pipeline]\ncrop = [32, 32]\n[sampling]\nbatch = 256\nrecords = 4000\nsteps = 8");
     let keys = MasterKey::from_seed(1);
-    let views = Views::new(plan.spatial(), &spec("").data, &*dataset).unwrap();
+    let views = Views::new(plan.spatial(), &view_plan(""), &*dataset).unwrap();
     criterion.bench_function("load 8 batches of 256 crops 32x32 of scenes", |bencher| {
         bencher.iter(|| {
             let sampler = Sampler::new(&plan, 4000, keys.purpose(Purpose::Sampling)).unwrap();

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use dapple_geometry::Size;
+use dapple_plan::SettingError;
 use thiserror::Error;
 
 /// Why data was not read, drawn or transformed. The message is one line that names the file; [`DataError::hint`] is the way out.
@@ -216,22 +217,9 @@ pub enum DataError {
         /// The expected number.
         expected: usize,
     },
-    /// A value that is needed and not given.
-    #[error("`{key}` is missing: {why}")]
-    Missing {
-        /// The key of the plan.
-        key: &'static str,
-        /// What it is needed for.
-        why: String,
-    },
-    /// A value that makes no sense.
-    #[error("`{key}`: {problem}")]
-    Setting {
-        /// The key of the plan.
-        key: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
+    /// A key of the plan that the data cannot go by.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// A batch larger than the data set.
     #[error("a batch of {batch} cannot be drawn from {records} records")]
     BatchTooLarge {
@@ -278,7 +266,7 @@ pub enum DataError {
         /// Which image, or which part of the plan.
         place: String,
         /// What the geometry says.
-        source: dapple_geometry::Error,
+        source: dapple_geometry::GeometryError,
     },
     /// The operating system gives no random bytes.
     #[error("the operating system gives no random bytes: {source}")]
@@ -295,6 +283,18 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// A key of the plan that is needed and not given.
+    #[must_use]
+    pub fn missing(key: &'static str, why: impl Into<String>) -> Self {
+        SettingError::missing(key, why).into()
+    }
+
+    /// A key of the plan that makes no sense.
+    #[must_use]
+    pub fn setting(key: &'static str, problem: impl Into<String>) -> Self {
+        SettingError::refused(key, problem).into()
+    }
+
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { path, source }
@@ -304,7 +304,7 @@ impl DataError {
         Self::Malformed { path: path.to_owned(), problem: problem.into() }
     }
 
-    pub(crate) fn geometry(place: impl Into<String>) -> impl FnOnce(dapple_geometry::Error) -> Self {
+    pub(crate) fn geometry(place: impl Into<String>) -> impl FnOnce(dapple_geometry::GeometryError) -> Self {
         let place = place.into();
         move |source| Self::Geometry { place, source }
     }
@@ -367,8 +367,7 @@ impl DataError {
                 "a classifier needs one class an image, a segmentation model a label map an image".into()
             }
             Self::Channels { .. } => "give one value a channel in `data.mean` and `data.std`".into(),
-            Self::Missing { key, .. } => format!("set `{key}` in the plan"),
-            Self::Setting { key, .. } => format!("change `{key}` in the plan, or leave it out"),
+            Self::Setting(source) => source.hint(),
             Self::BatchTooLarge { records, .. } => format!("give a batch of at most {records}"),
             Self::Records { data, .. } => {
                 format!("set `sampling.records = {data}`, or leave it out")

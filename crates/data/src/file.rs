@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use crate::{DataError, Limits};
+use crate::{DataError, DataLimits};
 
 /// Opens a file and gives its length.
 ///
@@ -23,12 +23,12 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64), DataError> {
 ///
 /// # Errors
 /// As [`open`]; a file that is too long.
-pub(crate) fn read(path: &Path, limits: &Limits) -> Result<Vec<u8>, DataError> {
+pub(crate) fn read(path: &Path, limits: &DataLimits) -> Result<Vec<u8>, DataError> {
     let (file, length) = open(path)?;
-    limits.length(length, path)?;
+    crate::limits::length(limits, length, path)?;
     let mut bytes = Vec::with_capacity(length as usize);
     // A file that grows meanwhile is still read no farther.
     file.take(limits.bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(DataError::io(path))?;
-    limits.length(bytes.len() as u64, path)?;
+    crate::limits::length(limits, bytes.len() as u64, path)?;
     Ok(bytes)
 }

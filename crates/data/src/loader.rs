@@ -110,7 +110,7 @@ impl Loader {
             let last = sampler.phase(steps.end - 1)?;
             if last >= views.len() {
                 let problem = format!("phase {} has no views", last + 1);
-                return Err(DataError::Setting { key: "phases", problem });
+                return Err(DataError::setting("phases", problem));
             }
         }
         Self::start(options, move |worker| {
@@ -149,7 +149,7 @@ impl Loader {
         let record = views.evaluation_views(grid).saturating_mul(views.view_length());
         if record as u64 > MAX_PIXELS {
             let problem = format!("a grid of {grid} by {grid} crops");
-            return Err(DataError::Setting { key: "train.evaluation_grid", problem });
+            return Err(DataError::setting("train.evaluation_grid", problem));
         }
         let microbatch = match options.microbatch {
             0 => (EVALUATION_VALUES / record.max(1)).clamp(1, 256),

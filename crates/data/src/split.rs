@@ -24,7 +24,7 @@ pub fn split(
     seed: u64,
     relation: Relation,
 ) -> Result<(Subset, Subset), DataError> {
-    let wrong = |problem| DataError::Setting { key: "data.validation", problem };
+    let wrong = |problem| DataError::setting("data.validation", problem);
     if !(share > 0.0 && share < 1.0) {
         return Err(wrong(format!("a share of {share} leaves one side empty")));
     }

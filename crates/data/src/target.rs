@@ -11,15 +11,6 @@ pub const UNLABELLED: u8 = 255;
 /// Classes that a label map can tell apart.
 pub const MAX_MAP_CLASSES: u32 = UNLABELLED as u32;
 
-/// Which targets the records of a data set have, all of them the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TargetKind {
-    /// One class an image.
-    Class,
-    /// One class a pixel.
-    LabelMap,
-}
-
 /// What the model is to say of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {

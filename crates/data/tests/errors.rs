@@ -7,17 +7,17 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{idx_bytes, message, npy_bytes, plan, spec, write};
+use common::{idx_bytes, message, npy_bytes, open, plan, spec, view_plan, write};
 use dapple_data::formats::{ImageFolder, Npy, cifar, decode, idx};
 use dapple_data::{
-    DataError, Dataset, Limits, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views, open,
+    DataError, DataLimits, Dataset, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views,
 };
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
 /// The usual ones.
-const LIMITS: Limits = Limits { pixels: 1 << 26, bytes: 1 << 31 };
+const LIMITS: DataLimits = DataLimits { pixels: 1 << 26, bytes: 1 << 31 };
 
 fn gzipped(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -186,7 +186,7 @@ fn image_folders() {
     let resized = plan(
         "[sampling]\nbatch = 1\nrecords = 3\nsteps = 1\n[pipeline]\noperations = [\"pad 9 reflect\", \"resize 8x6\"]",
     );
-    assert_eq!(Views::new(resized.spatial(), &spec("").data, &pictures).unwrap().shape(), [3, 6, 8]);
+    assert_eq!(Views::new(resized.spatial(), &view_plan(""), &pictures).unwrap().shape(), [3, 6, 8]);
 
     let like =
         ImageFolder::open_like(&root.join("test"), &["ant".to_owned(), "bird".to_owned()], &LIMITS).unwrap();
@@ -239,7 +239,7 @@ fn what_memory_cannot_hold_is_refused() {
     let dataset = idx(&images, &labels, None, &LIMITS).unwrap();
     let views = |pipeline: &str, data: &str| {
         let plan = plan(&format!("[sampling]\nbatch = 1\nrecords = 10\nsteps = 1\n[pipeline]\n{pipeline}"));
-        Views::new(plan.spatial(), &spec(&format!("[data]\n{data}")).data, &dataset)
+        Views::new(plan.spatial(), &view_plan(&format!("[data]\n{data}")), &dataset)
     };
     assert!(views("crop = [2, 2]", "").is_ok());
     assert!(message(views("pad = 2000000000\ncrop = [2, 2]", ""), "operations").contains("too large"));
@@ -274,7 +274,7 @@ fn a_damaged_picture_reaches_the_trainer() {
     let plan =
         plan("[pipeline]\nimage = [8, 8]\ncrop = [4, 4]\n[sampling]\nbatch = 20\nrecords = 20\nsteps = 50");
     let keys = MasterKey::from_seed(1);
-    let views = Views::new(plan.spatial(), &spec("").data, &*dataset).unwrap();
+    let views = Views::new(plan.spatial(), &view_plan(""), &*dataset).unwrap();
     let start = |views: Views| {
         let sampler = Sampler::new(&plan, 20, keys.purpose(Purpose::Sampling)).unwrap();
         let options = LoaderOptions { threads: 2, prefetch: 3, microbatch: 6 };

@@ -5,14 +5,14 @@ mod common;
 
 use std::io::Write;
 
-use common::{idx_bytes, message, npy_bytes, spec, write};
+use common::{idx_bytes, message, npy_bytes, open, spec, write};
 use dapple_data::formats::{ImageFolder, Npy, cifar, idx, read_mask, read_picture};
-use dapple_data::{DataError, Dataset, Limits, open};
+use dapple_data::{DataError, DataLimits, Dataset};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
 /// Small enough that a file of a few thousand bytes is beyond it.
-const LIMITS: Limits = Limits { pixels: 100, bytes: 4000 };
+const LIMITS: DataLimits = DataLimits { pixels: 100, bytes: 4000 };
 
 fn gzipped(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -102,7 +102,7 @@ fn a_label_is_no_number_of_classes() {
     let labels = |label: i64| {
         let bytes: Vec<u8> = [0, label].iter().flat_map(|label| label.to_le_bytes()).collect();
         let labels = write(folder.path(), "labels.npy", &npy_bytes("<i8", &[2], &bytes));
-        Npy::open(&images, &labels, None, &Limits::default())
+        Npy::open(&images, &labels, None, &DataLimits::default())
     };
     assert_eq!(labels(65_535).unwrap().classes(), 65_536);
     for label in [65_536, 1 << 31, i64::MAX] {
@@ -123,7 +123,7 @@ fn files_that_could_be_either_cifar_need_a_word() {
     // 3074 records of 3073 bytes are as long as 3073 of 3074.
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "both.bin", &vec![1; 3073 * 3074]);
-    let error = message(cifar(std::slice::from_ref(&path), None, &Limits::default()), "data.classes");
+    let error = message(cifar(std::slice::from_ref(&path), None, &DataLimits::default()), "data.classes");
     assert!(error.contains("10 classes and 100"), "{error}");
-    assert_eq!(cifar(std::slice::from_ref(&path), Some(100), &Limits::default()).unwrap().len(), 3073);
+    assert_eq!(cifar(std::slice::from_ref(&path), Some(100), &DataLimits::default()).unwrap().len(), 3073);
 }

@@ -5,8 +5,8 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{idx_bytes, npy_bytes, plan, spec, write};
-use dapple_data::{Dataset, Loader, LoaderOptions, MasterKey, Microbatch, Purpose, Sampler, Views, open};
+use common::{idx_bytes, npy_bytes, open, plan, spec, view_plan, write};
+use dapple_data::{Dataset, Loader, LoaderOptions, MasterKey, Microbatch, Purpose, Sampler, Views};
 
 const PLAN: &str = "
     [region]
@@ -27,7 +27,7 @@ fn run(dataset: &Arc<dyn Dataset>, options: LoaderOptions) -> Vec<Microbatch> {
     let plan = plan(PLAN);
     let keys = MasterKey::from_seed(7);
     let sampler = Sampler::new(&plan, dataset.len(), keys.purpose(Purpose::Sampling)).unwrap();
-    let data = spec("[data]\nflip = true\nmean = [0.5]\nstd = [0.25]").data;
+    let data = view_plan("[data]\nflip = true\nmean = [0.5]\nstd = [0.25]");
     let views = Views::new(plan.spatial(), &data, &**dataset).unwrap();
     let key = keys.purpose(Purpose::Views);
     let loader = Loader::train(Arc::clone(dataset), sampler, vec![views], key, 0..9, options).unwrap();
@@ -41,8 +41,9 @@ fn threads_prefetch_and_microbatches_change_nothing() {
     let labels: Vec<u8> = (0..40).map(|record| record % 5).collect();
     let images = write(folder.path(), "images", &idx_bytes(&[40, 6, 8], &pixels));
     let labels = write(folder.path(), "labels", &idx_bytes(&[40], &labels));
-    let dataset: Arc<dyn Dataset> =
-        Arc::new(dapple_data::formats::idx(&images, &labels, None, &dapple_data::Limits::default()).unwrap());
+    let dataset: Arc<dyn Dataset> = Arc::new(
+        dapple_data::formats::idx(&images, &labels, None, &dapple_data::DataLimits::default()).unwrap(),
+    );
     let whole = run(&dataset, LoaderOptions { threads: 1, prefetch: 1, microbatch: 0 });
     assert_eq!(whole.len(), 9);
     for options in [

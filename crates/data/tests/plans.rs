@@ -6,7 +6,7 @@ use std::path::Path;
 
 use dapple_data::formats::Packed;
 use dapple_data::street::STREET_PATCH;
-use dapple_data::{Views, open};
+use dapple_data::{DataPlan, Views, open};
 use dapple_geometry::Size;
 use dapple_plan::spec::DataFormat;
 use dapple_plan::{Plan, PlanSpec, Precision, Unknown, Value, calibrate};
@@ -35,17 +35,18 @@ fn every_example_is_read_solved_and_priced() {
             let bytes = vec![0; 3 * size.pixels() as usize];
             Packed::new(&path, size, 3, bytes, vec![0], 1).unwrap()
         };
+        let checked = DataPlan::check(&spec).unwrap();
         let views = match spec.data.format.unwrap() {
             DataFormat::FashionScenes | DataFormat::StreetScenes => {
-                let data = open(&spec, &path).unwrap();
+                let data = open(&checked, &path).unwrap();
                 assert_eq!(
                     (data.train.len() as u64, data.train.image_size()),
                     (plan.records(), Some(size)),
                     "{name}"
                 );
-                Views::new(plan.spatial(), &spec.data, &*data.train)
+                Views::new(plan.spatial(), &checked.views, &*data.train)
             }
-            _ => Views::new(plan.spatial(), &spec.data, &photographs()),
+            _ => Views::new(plan.spatial(), &checked.views, &photographs()),
         };
         let crop = spec.pipeline.crop.unwrap();
         assert_eq!(views.unwrap().shape()[1..], [crop.y as usize, crop.x as usize], "{name}");

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{plan, spec};
+use common::{plan, view_plan};
 use dapple_data::{DataError, Dataset, Image, Loader, LoaderOptions, Target, Values, Views};
 use dapple_geometry::Size;
 
@@ -60,7 +60,7 @@ fn as_many_microbatches_are_made_ahead_as_asked_for_and_no_more() {
         let dataset = Arc::new(Counted { size: Size::new(4, 4).unwrap(), reads: AtomicUsize::new(0) });
         let plan = plan("[sampling]\nbatch = 4\nrecords = 60\nsteps = 1");
         let views =
-            Views::new(plan.spatial(), &spec("[data]\nmean = [0.0]\nstd = [1.0]").data, &*dataset).unwrap();
+            Views::new(plan.spatial(), &view_plan("[data]\nmean = [0.0]\nstd = [1.0]"), &*dataset).unwrap();
         let options = LoaderOptions { threads: 2, prefetch, microbatch };
         let mut loader = Loader::evaluate(Arc::clone(&dataset) as _, views, 1, options).unwrap();
         let mut labels = Vec::new();

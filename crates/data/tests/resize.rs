@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{plan, spec};
+use common::{plan, view_plan};
 use dapple_data::formats::Packed;
 use dapple_data::{Image, MasterKey, Purpose, Values, Views};
 use dapple_geometry::Size;
@@ -43,7 +43,7 @@ fn resizes_and_blurs_are_those_of_torch_and_pillow() {
     for Case { operation, size: [to_width, to_height], values } in &goldens.cases {
         let sampling = "[sampling]\nbatch = 1\nrecords = 10\nsteps = 1";
         let plan = plan(&format!("{sampling}\n[pipeline]\noperations = [\"{operation}\"]"));
-        let views = Views::new(plan.spatial(), &spec("").data, &dataset).unwrap();
+        let views = Views::new(plan.spatial(), &view_plan(""), &dataset).unwrap();
         assert_eq!(views.shape(), [2, *to_height, *to_width], "{operation}");
         let mut drawn = vec![0.0; views.view_length()];
         let mut random = MasterKey::from_seed(1).purpose(Purpose::Views).step(0).stream(0);

@@ -8,11 +8,11 @@ use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{message, plan, spec, write};
+use common::{message, open, plan, spec, view_plan, write};
 use dapple_data::segmentation::{ClassMap, Pairs};
 use dapple_data::{
-    DataError, Dataset, IGNORED, Limits, Loader, LoaderOptions, MasterKey, Opened, Purpose, Sampler, Target,
-    TargetKind, UNLABELLED, Views, open,
+    DataError, DataLimits, Dataset, IGNORED, Loader, LoaderOptions, MasterKey, Opened, Purpose, Sampler,
+    Target, TargetKind, UNLABELLED, Views,
 };
 use image::{GrayImage, ImageFormat, Luma, Rgb, RgbImage};
 use proptest::prelude::*;
@@ -94,7 +94,7 @@ fn the_fingerprint_covers_images_maps_and_what_they_mean() {
     write(root, "labels/a.png", &ids(4, 3, &[0, 1]));
     let print = |ignored: &[u32]| {
         let map = ClassMap::of_ids(&[0, 1], ignored).unwrap();
-        Pairs::open(&root.join("images"), &root.join("labels"), map, &Limits::default())
+        Pairs::open(&root.join("images"), &root.join("labels"), map, &DataLimits::default())
             .unwrap()
             .fingerprint()
             .unwrap()
@@ -111,7 +111,8 @@ fn the_fingerprint_covers_images_maps_and_what_they_mean() {
     // Where the folders lie says nothing.
     write(root, "elsewhere/a.png", &ids(4, 3, &[1, 0]));
     let map = ClassMap::of_ids(&[0, 1], &[]).unwrap();
-    let pairs = Pairs::open(&root.join("images"), &root.join("elsewhere"), map, &Limits::default()).unwrap();
+    let pairs =
+        Pairs::open(&root.join("images"), &root.join("elsewhere"), map, &DataLimits::default()).unwrap();
     assert_eq!(pairs.fingerprint().unwrap(), moved);
 }
 
@@ -157,7 +158,8 @@ fn damaged_label_pictures_are_refused_by_name() {
     let read = |bytes: &[u8]| {
         write(root, "labels/a.png", bytes);
         let pairs =
-            Pairs::open(&root.join("images"), &root.join("labels"), map.clone(), &Limits::default()).unwrap();
+            Pairs::open(&root.join("images"), &root.join("labels"), map.clone(), &DataLimits::default())
+                .unwrap();
         message(pairs.target(0), "labels/a.png")
     };
     assert!(read(&ids(4, 3, &[0, 1, 9])).contains("label 9 at column 0, row 2"));
@@ -178,7 +180,7 @@ const PLAN: &str =
 fn loader(dataset: &Arc<dyn Dataset>, text: &str, options: LoaderOptions) -> Result<Loader, DataError> {
     let plan = plan(text);
     let keys = MasterKey::from_seed(3);
-    let views = Views::new(plan.spatial(), &spec("[data]\nflip = true").data, &**dataset)?;
+    let views = Views::new(plan.spatial(), &view_plan("[data]\nflip = true"), &**dataset)?;
     let sampler = Sampler::new(&plan, dataset.len(), keys.purpose(Purpose::Sampling))?;
     Loader::train(
         Arc::clone(dataset),
@@ -199,8 +201,9 @@ fn pairs_reach_the_trainer_or_end_the_run_by_name() {
         write(root, &format!("labels/{record}.png"), &ids(4, 3, &[0, 1, 255]));
     }
     let map = ClassMap::of_ids(&[0, 1], &[255]).unwrap();
-    let dataset: Arc<dyn Dataset> =
-        Arc::new(Pairs::open(&root.join("images"), &root.join("labels"), map, &Limits::default()).unwrap());
+    let dataset: Arc<dyn Dataset> = Arc::new(
+        Pairs::open(&root.join("images"), &root.join("labels"), map, &DataLimits::default()).unwrap(),
+    );
     let failure = |text: &str, file: &str| {
         let mut loader = loader(&dataset, text, LoaderOptions::default()).unwrap();
         message(loader.find(Result::is_err).unwrap(), file)
@@ -326,14 +329,15 @@ fn read_as_labels(bytes: &[u8]) {
     let path = write(folder.path(), "s/label/c/a_label_b.png", bytes);
     write(folder.path(), "s/camera/c/a_camera_b.png", &photo(2, 2));
     let map = ClassMap::of_ids(&[0, 1, 2], &[255]).unwrap();
-    if let Ok(map) = map.read(bytes, &path, &Limits::default()) {
+    if let Ok(map) = map.read(bytes, &path, &DataLimits::default()) {
         assert_eq!(map.labels().len() as u64, map.size().pixels());
         assert!(map.labels().iter().all(|&label| label < 3 || label == UNLABELLED));
     }
     let sessions = ["s".to_owned()];
-    let _ = dapple_data::segmentation::a2d2(folder.path(), &sessions, &Limits::default()).unwrap().target(0);
+    let _ =
+        dapple_data::segmentation::a2d2(folder.path(), &sessions, &DataLimits::default()).unwrap().target(0);
     let list = write(folder.path(), "class_list.json", bytes);
-    let _ = dapple_data::segmentation::a2d2(folder.path(), &sessions, &Limits::default());
+    let _ = dapple_data::segmentation::a2d2(folder.path(), &sessions, &DataLimits::default());
     fs::remove_file(list).unwrap();
 }
 

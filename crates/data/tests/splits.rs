@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dapple_data::formats::{ImageFolder, Packed};
-use dapple_data::{Dataset, Limits, Subset, split};
+use dapple_data::{DataLimits, Dataset, Subset, split};
 use dapple_geometry::Size;
 use dapple_plan::Relation;
 
@@ -108,7 +108,7 @@ fn files_are_known_by_their_names() {
         std::fs::write(path, [b"P6 1 1 255\n", &[record; 3][..]].concat()).unwrap();
     }
     let sides = |relation| {
-        let whole = ImageFolder::open(folder.path(), &Limits::default()).unwrap();
+        let whole = ImageFolder::open(folder.path(), &DataLimits::default()).unwrap();
         let (train, validation) = split(&(Arc::new(whole) as Arc<dyn Dataset>), 0.3, 5, relation).unwrap();
         (members(&train), members(&validation))
     };

@@ -1,6 +1,6 @@
 //! Measures the CPU executor and prints one line of JSON per batch size: `engine_bench MODEL THREADS SECONDS BATCH..`.
 //!
-//! Models: small-cnn, wrn-16-4, resnet-18, vgg-11, resnet-50, each at the input size of the peer benches, and the segmentation models at a
+//! Models: small-cnn, wrn-16-4, resnet-18, vgg-11, resnet-50, vit-b-16 and its like, each at the input size of the peer benches, and the segmentation models at a
 //! side of their own, for example `deeplab-v3-plus-resnet-50@505`. `matmul` instead of a model measures the matrix-product rate of the
 //! kernels on one large product, and `conv:CHANNELS:OUT:SIZE:KERNEL` four convolutions of one layer shape, there and back twice; a fifth
 //! number is their dilation, a sixth their groups.
@@ -36,7 +36,10 @@ fn model(name: &str) -> Graph {
         }
         other => match other.split_once('@') {
             Some((name, side)) => segmentation(name, side.parse().expect("a side")),
-            None => convolutions(other),
+            None => match zoo::VisionTransformer::named(other) {
+                Some(model) => zoo::vision_transformer(model, &[3, 224, 224], 10),
+                None => convolutions(other),
+            },
         },
     };
     let mut graph = built.expect("the zoo's models fit their inputs");

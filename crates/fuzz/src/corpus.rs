@@ -36,7 +36,7 @@ pub(crate) struct RunFiles {
     pub(crate) certificate: Vec<u8>,
 }
 
-/// Those of a short run, begun, stopped and resumed.
+/// The files of a short run that was begun, stopped and resumed.
 pub(crate) fn run() -> &'static RunFiles {
     static FILES: OnceLock<RunFiles> = OnceLock::new();
     FILES.get_or_init(|| run_files().unwrap_or_default())

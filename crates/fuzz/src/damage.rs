@@ -20,7 +20,7 @@ const NUMBERS: [u64; 14] = [
     0x7fff_ffff_ffff_ffff,
     u64::MAX,
 ];
-/// The same as words in text.
+/// Numbers and words at which parsers of text go wrong.
 const WORDS: [&str; 16] = [
     "-1",
     "0",

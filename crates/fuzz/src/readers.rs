@@ -1,11 +1,11 @@
-//! The readers.
+//! Every reader of files, held to small limits.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
 use dapple_data::formats::{Npy, cifar, decode, decode_mask, idx};
 use dapple_data::segmentation::{ClassMap, a2d2};
-use dapple_data::{DataError, Dataset, Limits};
+use dapple_data::{DataError, DataLimits, Dataset};
 use dapple_graph::{Graph, GraphError, weights};
 use dapple_plan::{Plan, PlanError, PlanSpec};
 use dapple_train::{History, RunCertificate, readers};
@@ -14,16 +14,16 @@ use sha2::{Digest, Sha256};
 
 use crate::corpus;
 
-/// What every reader is held to here: so little that a file of a few bytes could ask for more.
-const LIMITS: Limits = Limits { pixels: 1 << 14, bytes: 1 << 16 };
+/// What every reader may take here. It is so little that a file of a few bytes could ask for more.
+const LIMITS: DataLimits = DataLimits { pixels: 1 << 14, bytes: 1 << 16 };
 
-/// Images of plans that are checked, not only read.
+/// The largest side of an image for which a plan is checked and not only read.
 const LARGEST_SIDE: u32 = 1 << 12;
 
 /// Why a file was refused.
 #[derive(Debug)]
 pub struct Refusal {
-    /// In one line.
+    /// The reason, in one line.
     pub message: String,
     /// The way out, where one is known.
     pub hint: Option<String>,
@@ -80,14 +80,14 @@ fn plan(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
     let spec = PlanSpec::from_toml(&String::from_utf8_lossy(bytes))?;
     let again = PlanSpec::from_toml(&spec.to_toml())?;
     assert_eq!(format!("{spec:?}"), format!("{again:?}"), "a plan is read back as it was written");
-    // The geometry takes memory by the side of an image, up to a limit of its own.
+    // The geometry takes memory for each pixel of a side, up to a limit of its own.
     if spec.pipeline.image.is_none_or(|image| image.x.max(image.y) <= LARGEST_SIDE) {
         Plan::check(&spec)?;
     }
     Ok(())
 }
 
-/// Lines whose hashes are right, so that what they say is looked at; and the bytes as they are.
+/// Reads the bytes as they are, and again as lines whose hashes are made right, so that what they say is looked at.
 fn ledger(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
     let mut chained = Vec::new();
     let mut hash = "0".repeat(64);
@@ -108,7 +108,7 @@ fn ledger(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// With the checksum that the bytes have, so that what they say is looked at; and as they are.
+/// Reads the bytes as they are, and again with their checksum made right, so that what they say is looked at.
 fn checkpoint(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
     let _ = readers::checkpoint(bytes);
     readers::sealed_checkpoint(bytes.to_vec()).map_err(|message| Refusal { message, hint: None })

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use dapple_geometry::{
-    CropDistribution, Filter, Mask, Operation, Padding, PaddingMode, Part, Pipeline, Placement, Region, Size,
-    heatmap, inclusion, inclusion_of_masks, views,
+    CropDistribution, Filter, Mask, Operation, Padding, PaddingMode, Pipeline, Placement, Region, RegionPart,
+    Size, heatmap, inclusion, inclusion_of_masks, views,
 };
 
 fn size(width: u32, height: u32) -> Size {
@@ -79,7 +79,7 @@ fn small(criterion: &mut Criterion) {
         bencher.iter(|| inclusion_of_masks(std::iter::repeat_n(black_box(&marked), 10), &plain).unwrap());
     });
     criterion.bench_function("union to mask", |bencher| {
-        let part = |x| Part { x, y: x / 2, region: Region::Circle { radius: 30.0 } };
+        let part = |x| RegionPart { x, y: x / 2, region: Region::Circle { radius: 30.0 } };
         let union = Region::Union(vec![part(0), part(100), part(200)]);
         bencher.iter(|| black_box(&union).to_mask().unwrap());
     });

@@ -39,7 +39,7 @@ impl AxisStep {
 /// Where a step skips pixels the interval is the hull of what is read, never less. On a `cyclic` axis intervals are
 /// written on the unrolled line: coordinate `i + k * source` is the original pixel `i`.
 #[derive(Debug, Clone)]
-pub(crate) struct Reads {
+pub(crate) struct AxisReads {
     pub(crate) intervals: Vec<Option<(i64, i64)>>,
     pub(crate) source: u32,
     pub(crate) cyclic: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Reads {
     unions: bool,
 }
 
-impl Reads {
+impl AxisReads {
     pub(crate) fn identity(length: u32) -> Self {
         let intervals = (0..i64::from(length)).map(|index| Some((index, index))).collect();
         Self { intervals, source: length, cyclic: false, mirrored: false, unions: true }

@@ -1,11 +1,11 @@
-//! Counting the crops that see a mask: one pass, one counter a column.
+//! Counting the crops that see a mask, in one pass with one counter for each column.
 
 use crate::{Mask, Size};
 
 /// Number of origins at which a crop of this size contains at least one set pixel; the caller keeps the crop inside.
 ///
 /// A crop sees the set iff one of its rows holds a set pixel within its columns. For each row and each origin column that
-/// is a matter of the next set pixel to the right; for each origin column the last row seen so decides all origins.
+/// depends on the next set pixel to the right; for each origin column, the last row seen in this way decides all origins.
 pub(crate) fn crops_that_see(mask: &Mask, crop: Size) -> u64 {
     let width = mask.size().width();
     let (crop_width, crop_height) = (crop.width(), crop.height());

@@ -1,4 +1,4 @@
-use crate::{Error, Size};
+use crate::{GeometryError, Size};
 
 /// How the crop is drawn from the image that reaches it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,13 +28,13 @@ pub(crate) const TRIES: i32 = 10;
 
 impl ResizedCrop {
     /// A crop whose share of the area lies in `scale` and whose width over height lies in `ratio`.
-    pub fn new(scale: (f64, f64), ratio: (f64, f64)) -> Result<Self, Error> {
+    pub fn new(scale: (f64, f64), ratio: (f64, f64)) -> Result<Self, GeometryError> {
         let check = |what, (low, high): (f64, f64), most: f64| {
             // Below 1e-9 of the area, or beyond a ratio of 1e6, every image gives crops of no area.
             if (1e-9..=most).contains(&low) && (low..=most).contains(&high) {
                 Ok(())
             } else {
-                Err(Error::BadRange { what, low, high })
+                Err(GeometryError::BadRange { what, low, high })
             }
         };
         check("crop scale", scale, 1.0)?;
@@ -53,7 +53,7 @@ impl ResizedCrop {
     }
 
     /// The centre crop taken when all tries fail: (x, y, size).
-    pub(crate) fn fallback(&self, image: Size) -> Result<(u32, u32, Size), Error> {
+    pub(crate) fn fallback(&self, image: Size) -> Result<(u32, u32, Size), GeometryError> {
         let (width, height) = (f64::from(image.width()), f64::from(image.height()));
         let shape = width / height;
         let side = |length: f64, most: u32| (length.round_ties_even() as u32).clamp(1, most);
@@ -70,12 +70,12 @@ impl ResizedCrop {
 
 impl CropDistribution {
     /// A crop of fixed size.
-    pub fn fixed(width: u32, height: u32) -> Result<Self, Error> {
+    pub fn fixed(width: u32, height: u32) -> Result<Self, GeometryError> {
         Ok(Self::Fixed(Size::named("crop", width, height)?))
     }
 
     /// A random resized crop.
-    pub fn resized(scale: (f64, f64), ratio: (f64, f64)) -> Result<Self, Error> {
+    pub fn resized(scale: (f64, f64), ratio: (f64, f64)) -> Result<Self, GeometryError> {
         Ok(Self::Resized(ResizedCrop::new(scale, ratio)?))
     }
 }
@@ -106,7 +106,7 @@ mod tests {
             ((0.5, 1.0), (1.0, f64::INFINITY)),
         ] {
             let error = ResizedCrop::new(scale, ratio).unwrap_err();
-            assert!(matches!(error, Error::BadRange { .. }) && error.hint().is_some());
+            assert!(matches!(error, GeometryError::BadRange { .. }) && error.hint().is_some());
         }
     }
 }

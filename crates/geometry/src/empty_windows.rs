@@ -12,7 +12,7 @@ pub(crate) struct EmptyWindows {
 }
 
 impl EmptyWindows {
-    /// O(pixels) time, four bytes for each size.
+    /// Counts the empty windows in O(pixels) time, with four bytes for each size.
     ///
     /// For each bottom row the empty heights above it form a histogram. Each node of its tree of maximal rectangles (an
     /// interval of `length` columns, empty up to `high`, with its surrounding interval empty up to `low`) holds

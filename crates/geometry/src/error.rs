@@ -3,7 +3,7 @@ use crate::{PaddingMode, Size};
 /// What the geometry cannot price, and where.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum GeometryError {
     /// A width or height of zero.
     #[error("{what} has size {width}x{height}; both sides must be at least 1")]
     ZeroSize {
@@ -113,7 +113,7 @@ pub enum Error {
         /// Its upper end.
         high: f64,
     },
-    /// A circle radius that is negative, not finite or absurd.
+    /// A circle radius that is negative, not finite or larger than any image.
     #[error("circle radius {radius} is not a usable number of pixels")]
     BadRadius {
         /// The radius.
@@ -143,7 +143,7 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl GeometryError {
     /// The way out, where there is one.
     pub fn hint(&self) -> Option<String> {
         Some(match self {

@@ -3,15 +3,15 @@
 //! Inclusion grows with the crop at every fixed place: a uniform origin of the smaller crop can be coupled with one of the
 //! larger so that the smaller lies inside. So a group of sizes is bracketed by its smallest and its largest.
 
-use crate::axis::Reads;
+use crate::axis::AxisReads;
 use crate::closed_form::{axis_hits, worst_position};
 use crate::empty_windows::EmptyWindows;
 use crate::inclusion::{Inclusion, placed};
-use crate::region::Shape;
+use crate::region::RegionShape;
 use crate::rounding::{ratio_down, ratio_up};
-use crate::size_law::{Group, MAX_GROUPS, Probability, SizeLaw, tries};
+use crate::size_law::{MAX_GROUPS, Probability, SizeGroup, SizeLaw, tries};
 use crate::windows::{interval_hits, windows};
-use crate::{Error, Mask, Pipeline, ResizedCrop, Size};
+use crate::{GeometryError, Mask, Pipeline, ResizedCrop, Size};
 
 /// Nested sums of at most 4096 + 4096 non-negative terms, each rounded a few times, are off by less than this, relatively.
 const SUMMATION: f64 = 1e-11;
@@ -52,11 +52,11 @@ fn expectation(
     }
 }
 
-/// For an influence mask of the image that reaches the crop.
-pub(crate) fn annotated(influence: &Mask, crop: &ResizedCrop) -> Result<Inclusion, Error> {
+/// The expectation for an influence mask of the image that reaches the crop.
+pub(crate) fn annotated(influence: &Mask, crop: &ResizedCrop) -> Result<Inclusion, GeometryError> {
     let image = influence.size();
     let law = SizeLaw::new(crop, image, MAX_GROUPS);
-    let first = |groups: &[Group]| groups.first().map_or(1, |group| group.first);
+    let first = |groups: &[SizeGroup]| groups.first().map_or(1, |group| group.first);
     let empty = EmptyWindows::of(influence, Size::new(first(&law.widths), first(&law.heights))?);
     // Plain division: its rounding is far below what the summation is widened by.
     let share = |width: u32, height: u32| {
@@ -64,7 +64,7 @@ pub(crate) fn annotated(influence: &Mask, crop: &ResizedCrop) -> Result<Inclusio
         (origins - empty.count(width, height)) as f64 / origins as f64
     };
     let inclusion = |i: usize, j: usize| {
-        let (width, height): (Group, Group) = (law.widths[i], law.heights[j]);
+        let (width, height): (SizeGroup, SizeGroup) = (law.widths[i], law.heights[j]);
         let upper = share(width.last, height.last);
         let single = width.first == width.last && height.first == height.last;
         Probability { lower: if single { upper } else { share(width.first, height.first) }, upper }
@@ -76,14 +76,14 @@ pub(crate) fn annotated(influence: &Mask, crop: &ResizedCrop) -> Result<Inclusio
     Ok(Inclusion::from_bounds(found.lower, found.upper, None))
 }
 
-/// For a region that may lie anywhere: the expectation of the worst case of each size. For rectangles behind plain padding
+/// The expectation for a region that may lie anywhere, with the worst case of each size. For rectangles behind plain padding
 /// all sizes share the centre as the worst place, and the bound is exact.
 pub(crate) fn anywhere(
-    shape: &Shape,
+    shape: &RegionShape,
     image: Size,
     pipeline: &Pipeline,
     crop: &ResizedCrop,
-) -> Result<Inclusion, Error> {
+) -> Result<Inclusion, GeometryError> {
     let reaching = pipeline.size_before_crop(image)?;
     let law = SizeLaw::new(crop, reaching, MAX_GROUPS);
     let extent = shape.extent();
@@ -120,8 +120,8 @@ pub(crate) fn anywhere(
     let exact = plain.is_some() || pipeline.axes(image)?.are_exact();
     let lower = if exact { found.lower } else { 0.0 };
     Ok(match shape {
-        Shape::Rectangle(_) => Inclusion::from_bounds(lower, found.upper, plain.map(|_| centre)),
-        Shape::Pixels(_) => {
+        RegionShape::Rectangle(_) => Inclusion::from_bounds(lower, found.upper, plain.map(|_| centre)),
+        RegionShape::Pixels(_) => {
             // The enclosing rectangle bounds from above; the region itself at the centre from below, where it fits in memory.
             let lower =
                 placed(shape, centre.0, centre.1, image, pipeline).map_or(0.0, |there| there.lower_bound());
@@ -140,7 +140,7 @@ struct PlainAxis {
 
 impl PlainAxis {
     /// Share of the origins that see the patch, for the smallest and the largest crop of each group.
-    fn shares(&self, groups: &[Group]) -> Vec<Probability> {
+    fn shares(&self, groups: &[SizeGroup]) -> Vec<Probability> {
         let share = |crop: u32| {
             let origins = u64::from(self.length) + 2 * u64::from(self.pad) - u64::from(crop) + 1;
             (axis_hits(self.length, self.pad, crop, self.patch, self.position), origins)
@@ -155,8 +155,8 @@ impl PlainAxis {
     }
 }
 
-/// The same for any axis: below, at the central position; above, at the worst one.
-fn shares(reads: &Reads, extent: u32, groups: &[Group]) -> Vec<Probability> {
+/// The same shares for any axis: from below at the central position, from above at the worst one.
+fn shares(reads: &AxisReads, extent: u32, groups: &[SizeGroup]) -> Vec<Probability> {
     let middle = worst_position(reads.source, extent) as usize;
     let hits = |crop: u32| {
         let windows = windows(reads, crop);

@@ -1,10 +1,10 @@
-use crate::axis::Reads;
+use crate::axis::AxisReads;
 use crate::inclusion::{CropWindows, crop_origins};
-use crate::region::Shape;
+use crate::region::RegionShape;
 use crate::search::for_each_placement;
-use crate::size_law::{Group, Probability, SizeLaw, tries};
+use crate::size_law::{Probability, SizeGroup, SizeLaw, tries};
 use crate::windows::{interval_hits, windows};
-use crate::{CropDistribution, Error, Pipeline, Region, ResizedCrop, Size};
+use crate::{CropDistribution, GeometryError, Pipeline, Region, ResizedCrop, Size};
 
 /// How likely a crop sees the region, for each place of the region.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,22 +23,22 @@ const STEPS: u32 = 32;
 ///
 /// Exact up to single precision where [`inclusion`](crate::inclusion()) is; otherwise from above (random resized crops are
 /// priced in 32 steps of size along each axis).
-pub fn heatmap(region: &Region, image: Size, pipeline: &Pipeline) -> Result<HeatMap, Error> {
+pub fn heatmap(region: &Region, image: Size, pipeline: &Pipeline) -> Result<HeatMap, GeometryError> {
     let shape = region.shape()?;
     let extent = shape.extent();
     if !image.contains(extent) {
-        return Err(Error::RegionTooLarge { region: extent, image });
+        return Err(GeometryError::RegionTooLarge { region: extent, image });
     }
-    let mut canvas = Canvas::new(image, extent)?;
+    let mut canvas = PlacementValues::new(image, extent)?;
     let reaching = pipeline.size_before_crop(image)?;
     match pipeline.crop_distribution() {
         CropDistribution::Fixed(crop) => {
             if !reaching.contains(*crop) {
-                return Err(Error::CropTooLarge { crop: *crop, image: reaching });
+                return Err(GeometryError::CropTooLarge { crop: *crop, image: reaching });
             }
             let share = 1.0 / crop_origins(reaching, *crop) as f64;
             let axes = CropWindows::new(image, pipeline, *crop)?;
-            if let Shape::Pixels(mask) = &shape
+            if let RegionShape::Pixels(mask) = &shape
                 && let Some((along_x, along_y)) = axes.families()
             {
                 let mut line = Vec::new();
@@ -63,12 +63,12 @@ pub fn heatmap(region: &Region, image: Size, pipeline: &Pipeline) -> Result<Heat
 }
 
 fn resized(
-    canvas: &mut Canvas,
+    canvas: &mut PlacementValues,
     extent: Size,
     image: Size,
     pipeline: &Pipeline,
     crop: &ResizedCrop,
-) -> Result<(), Error> {
+) -> Result<(), GeometryError> {
     let axes = pipeline.axes(image)?;
     let reaching = pipeline.size_before_crop(image)?;
     let law = SizeLaw::new(crop, reaching, STEPS);
@@ -76,7 +76,7 @@ fn resized(
     let (extent_x, extent_y) =
         if axes.swapped { (extent.height(), extent.width()) } else { (extent.width(), extent.height()) };
     // For each group, the share of origins that see each position; last, the single origin of the centre crop.
-    let lines = |reads: &Reads, groups: &[Group], extent, fallback_crop, fallback_origin: u32| {
+    let lines = |reads: &AxisReads, groups: &[SizeGroup], extent, fallback_crop, fallback_origin: u32| {
         let shares = |windows: &[_]| -> Vec<f32> {
             let hits = interval_hits(windows, reads.source, extent);
             hits.into_iter().map(|count| (f64::from(count) / windows.len() as f64) as f32).collect()
@@ -136,14 +136,14 @@ fn resized(
 }
 
 /// Values by placement, spread over the image at the end.
-struct Canvas {
+struct PlacementValues {
     image: Size,
     extent: Size,
     values: Vec<f32>,
 }
 
-impl Canvas {
-    fn new(image: Size, extent: Size) -> Result<Self, Error> {
+impl PlacementValues {
+    fn new(image: Size, extent: Size) -> Result<Self, GeometryError> {
         Ok(Self { image, extent, values: vec![0.0; image.buffer_length()?] })
     }
 

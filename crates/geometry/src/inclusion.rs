@@ -1,12 +1,12 @@
 use crate::closed_form::{axis_hits, worst_position};
 use crate::count::crops_that_see;
 use crate::expectation;
-use crate::region::Shape;
+use crate::region::RegionShape;
 use crate::rounding::{ratio_down, ratio_up};
 use crate::search::for_each_placement;
 use crate::segments::{Segment, segments};
-use crate::windows::{Window, central_maximum, interval_hits, windows};
-use crate::{CropDistribution, Error, Mask, Pipeline, Region, Size};
+use crate::windows::{AxisWindow, central_maximum, interval_hits, windows};
+use crate::{CropDistribution, GeometryError, Mask, Pipeline, Region, Size};
 
 /// Where the private region may lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +35,13 @@ impl std::fmt::Display for Placement {
 }
 
 impl std::str::FromStr for Placement {
-    type Err = Error;
+    type Err = GeometryError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, GeometryError> {
         match text {
             "anywhere" => Ok(Self::Anywhere),
             "annotated" => Ok(Self::Annotated),
-            _ => Err(Error::UnknownName {
+            _ => Err(GeometryError::UnknownName {
                 what: "placement",
                 found: text.to_owned(),
                 known: "anywhere, annotated",
@@ -64,7 +64,7 @@ pub struct Counts {
 pub struct Inclusion {
     lower: f64,
     upper: f64,
-    /// The counts behind the probability, for a crop of fixed size. Where the bound is not exact, of the enclosing
+    /// The counts behind the probability, for a crop of fixed size. Where the bound is not exact, they are those of the enclosing
     /// rectangle.
     pub counts: Option<Counts>,
     /// The worst place for the first pixel of the region's bounding box, in the original image (`None` when the place
@@ -135,20 +135,22 @@ pub fn inclusion(
     placement: Placement,
     image: Size,
     pipeline: &Pipeline,
-) -> Result<Inclusion, Error> {
+) -> Result<Inclusion, GeometryError> {
     let reaching = pipeline.size_before_crop(image)?;
     if let CropDistribution::Fixed(crop) = pipeline.crop_distribution()
         && !reaching.contains(*crop)
     {
-        return Err(Error::CropTooLarge { crop: *crop, image: reaching });
+        return Err(GeometryError::CropTooLarge { crop: *crop, image: reaching });
     }
     if placement == Placement::Annotated {
-        let Region::Mask(mask) = region else { return Err(Error::NotAnnotated { shape: region.kind() }) };
+        let Region::Mask(mask) = region else {
+            return Err(GeometryError::NotAnnotated { shape: region.kind() });
+        };
         return annotated(mask, image, pipeline);
     }
     let shape = region.shape()?;
     if !image.contains(shape.extent()) {
-        return Err(Error::RegionTooLarge { region: shape.extent(), image });
+        return Err(GeometryError::RegionTooLarge { region: shape.extent(), image });
     }
     if let Placement::At { x, y } = placement {
         return placed(&shape, x, y, image, pipeline);
@@ -166,7 +168,7 @@ pub fn inclusion(
 pub fn inclusion_of_masks<'a>(
     masks: impl IntoIterator<Item = &'a Mask>,
     pipeline: &Pipeline,
-) -> Result<Inclusion, Error> {
+) -> Result<Inclusion, GeometryError> {
     let mut worst: Option<Inclusion> = None;
     for mask in masks {
         let size = mask.size();
@@ -174,20 +176,20 @@ pub fn inclusion_of_masks<'a>(
         if let CropDistribution::Fixed(crop) = pipeline.crop_distribution()
             && !reaching.contains(*crop)
         {
-            return Err(Error::CropTooLarge { crop: *crop, image: reaching });
+            return Err(GeometryError::CropTooLarge { crop: *crop, image: reaching });
         }
         let this = annotated(mask, size, pipeline)?;
         worst = Some(worst.map_or(this, |worst| worst.worse(this)));
     }
-    worst.ok_or(Error::NoMasks)
+    worst.ok_or(GeometryError::NoMasks)
 }
 
-fn annotated(mask: &Mask, image: Size, pipeline: &Pipeline) -> Result<Inclusion, Error> {
+fn annotated(mask: &Mask, image: Size, pipeline: &Pipeline) -> Result<Inclusion, GeometryError> {
     if mask.size() != image {
-        return Err(Error::MaskSize { mask: mask.size(), image });
+        return Err(GeometryError::MaskSize { mask: mask.size(), image });
     }
     if mask.is_empty() {
-        return Err(Error::EmptyMask);
+        return Err(GeometryError::EmptyMask);
     }
     let propagated;
     let influence = if pipeline.before().is_empty() {
@@ -207,19 +209,19 @@ fn annotated(mask: &Mask, image: Size, pipeline: &Pipeline) -> Result<Inclusion,
 
 /// A region at a given place.
 pub(crate) fn placed(
-    shape: &Shape,
+    shape: &RegionShape,
     x: u32,
     y: u32,
     image: Size,
     pipeline: &Pipeline,
-) -> Result<Inclusion, Error> {
+) -> Result<Inclusion, GeometryError> {
     let extent = shape.extent();
     let inside =
         |start: u32, length: u32, limit: u32| start.checked_add(length).is_some_and(|end| end <= limit);
     if !inside(x, extent.width(), image.width()) || !inside(y, extent.height(), image.height()) {
-        return Err(Error::RegionOutside { region: extent, x, y, image });
+        return Err(GeometryError::RegionOutside { region: extent, x, y, image });
     }
-    if let (Shape::Rectangle(patch), Some(plain), CropDistribution::Fixed(crop)) =
+    if let (RegionShape::Rectangle(patch), Some(plain), CropDistribution::Fixed(crop)) =
         (shape, pipeline.plain_padding(), pipeline.crop_distribution())
     {
         let along = if plain.swapped { crop.transposed() } else { *crop };
@@ -236,9 +238,14 @@ pub(crate) fn placed(
     annotated(&mask, image, pipeline)
 }
 
-fn anywhere(shape: &Shape, image: Size, pipeline: &Pipeline, crop: Size) -> Result<Inclusion, Error> {
+fn anywhere(
+    shape: &RegionShape,
+    image: Size,
+    pipeline: &Pipeline,
+    crop: Size,
+) -> Result<Inclusion, GeometryError> {
     let origins = crop_origins(pipeline.size_before_crop(image)?, crop);
-    if let (Shape::Rectangle(patch), Some(plain)) = (shape, pipeline.plain_padding()) {
+    if let (RegionShape::Rectangle(patch), Some(plain)) = (shape, pipeline.plain_padding()) {
         let along = if plain.swapped { crop.transposed() } else { crop };
         let x = worst_position(image.width(), patch.width());
         let y = worst_position(image.height(), patch.height());
@@ -248,18 +255,18 @@ fn anywhere(shape: &Shape, image: Size, pipeline: &Pipeline, crop: Size) -> Resu
     }
     let axes = CropWindows::new(image, pipeline, crop)?;
     let (hits, worst_origin, searched) = match shape {
-        Shape::Pixels(mask) => match axes.families() {
+        RegionShape::Pixels(mask) => match axes.families() {
             Some((along_x, along_y)) => {
-                let mut worst = Worst::new(mask.size(), image);
+                let mut worst = WorstPlacement::new(mask.size(), image);
                 for_each_placement(mask, image, &along_x, &along_y, |y, hits| worst.see(y, hits));
                 (worst.hits, worst.origin, true)
             }
             None => axes.worst_rectangle(mask.size()),
         },
-        Shape::Rectangle(patch) => axes.worst_rectangle(*patch),
+        RegionShape::Rectangle(patch) => axes.worst_rectangle(*patch),
     };
     let mut found = Inclusion::from_counts(hits, origins, Some(worst_origin));
-    let enclosed = matches!(shape, Shape::Pixels(_)) && !searched;
+    let enclosed = matches!(shape, RegionShape::Pixels(_)) && !searched;
     if enclosed || !axes.exact {
         // An upper bound; the region itself, at the place found, bounds the worst case from below. Too large an image to draw it
         // into leaves only the trivial bound.
@@ -272,14 +279,14 @@ fn anywhere(shape: &Shape, image: Size, pipeline: &Pipeline, crop: Size) -> Resu
 /// The windows of all crop origins along the two axes of the original image.
 pub(crate) struct CropWindows {
     image: Size,
-    x: Vec<Window>,
-    y: Vec<Window>,
+    x: Vec<AxisWindow>,
+    y: Vec<AxisWindow>,
     exact: bool,
 }
 
 impl CropWindows {
     /// The caller keeps the crop inside the image that reaches it.
-    pub(crate) fn new(image: Size, pipeline: &Pipeline, crop: Size) -> Result<Self, Error> {
+    pub(crate) fn new(image: Size, pipeline: &Pipeline, crop: Size) -> Result<Self, GeometryError> {
         let axes = pipeline.axes(image)?;
         let (x, y) = (windows(&axes.x, crop.width()), windows(&axes.y, crop.height()));
         let (x, y) = if axes.swapped { (y, x) } else { (x, y) };
@@ -309,13 +316,13 @@ impl CropWindows {
 }
 
 /// The placement with the most hits; among equals one near the centre.
-struct Worst {
+struct WorstPlacement {
     centre: (u32, u32),
     hits: u64,
     origin: (u32, u32),
 }
 
-impl Worst {
+impl WorstPlacement {
     fn new(region: Size, image: Size) -> Self {
         let centre = ((image.width() - region.width()) / 2, (image.height() - region.height()) / 2);
         Self { centre, hits: 0, origin: centre }

@@ -11,7 +11,7 @@
 //!     CropDistribution, Operation, Padding, PaddingMode, Pipeline, Placement, Region, Size, inclusion, views,
 //! };
 //!
-//! # fn main() -> Result<(), dapple_geometry::Error> {
+//! # fn main() -> Result<(), dapple_geometry::GeometryError> {
 //! // Street scenes of 2048x1024, crops of 505x505, and a licence plate of at most 10x10 anywhere.
 //! let image = Size::new(2048, 1024)?;
 //! let plate = Region::Rectangle(Size::new(10, 10)?);
@@ -39,15 +39,14 @@
 //! - **Influence, not position.** Operations before the crop spread private content: reflected padding copies it, a resize or a
 //!   blur smears it, JPEG spreads it over its block. What counts is the *influence mask*, the pixels that may depend on the
 //!   region ([`Pipeline::influence`]). Operations behind the crop are free.
-//! - **Rectangles** behind constant padding: closed form (patch-level paper, Lemma 1 and Theorem 1). Behind anything else: every operation is
+//! - **Rectangles** behind constant padding have a closed form (P Lemma 1 and Theorem 1). Behind anything else every operation is
 //!   separable, so each axis is searched by itself in linear time.
-//! - **Any other set of pixels**: one pass with one counter a column, for a given place; for all places at once a moving box
+//! - **Any other set of pixels** takes one pass with one counter for each column at a given place, and for all places at once a moving box
 //!   sum over the set dilated by the crop. The centre is *not* always the worst place for such sets.
 //! - **Random resized crops**: the real-valued width and height before rounding are uniform on a set bounded by two hyperbolas and
 //!   two lines, so each size's probability is an area in closed form; the answer is a bracket whose upper end is used.
 //!
-//! P is *patch-level differential privacy by random crops*; X is *DP-Mix*. The crate is pure: no files, clock, randomness
-//! or threads.
+//! P is the patch-level paper. The crate is pure: it uses no files, clock, randomness or threads.
 
 mod axis;
 mod closed_form;
@@ -74,13 +73,13 @@ mod views;
 mod windows;
 
 pub use crop::{CropDistribution, ResizedCrop};
-pub use error::Error;
+pub use error::GeometryError;
 pub use heatmap::{HeatMap, heatmap};
 pub use inclusion::{Counts, Inclusion, Placement, inclusion, inclusion_of_masks};
 pub use mask::Mask;
 pub use operation::{Filter, GlobalOperation, Operation};
 pub use padding::{Padding, PaddingMode};
 pub use pipeline::Pipeline;
-pub use region::{Part, Region};
+pub use region::{Region, RegionPart};
 pub use size::{MAX_PIXELS, Size};
 pub use views::views;

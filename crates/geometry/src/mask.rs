@@ -1,4 +1,4 @@
-use crate::{Error, Size};
+use crate::{GeometryError, Size};
 
 /// A set of pixels of an image, one byte a pixel: `1` = in the set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,10 +13,14 @@ impl Mask {
     ///
     /// Counting every non-zero byte is the safe reading of an antialiased drawing. A mask may be empty; pricing one is
     /// an error.
-    pub fn from_bytes(size: Size, mut bytes: Vec<u8>) -> Result<Self, Error> {
+    pub fn from_bytes(size: Size, mut bytes: Vec<u8>) -> Result<Self, GeometryError> {
         let expected = size.buffer_length()?;
         if bytes.len() != expected {
-            return Err(Error::MaskLength { size, expected: expected as u64, found: bytes.len() as u64 });
+            return Err(GeometryError::MaskLength {
+                size,
+                expected: expected as u64,
+                found: bytes.len() as u64,
+            });
         }
         for byte in &mut bytes {
             *byte = u8::from(*byte != 0);
@@ -25,7 +29,7 @@ impl Mask {
     }
 
     /// A mask from a rule over (x, y).
-    pub fn from_fn(size: Size, mut belongs: impl FnMut(u32, u32) -> bool) -> Result<Self, Error> {
+    pub fn from_fn(size: Size, mut belongs: impl FnMut(u32, u32) -> bool) -> Result<Self, GeometryError> {
         let mut pixels = Vec::with_capacity(size.buffer_length()?);
         for y in 0..size.height() {
             pixels.extend((0..size.width()).map(|x| u8::from(belongs(x, y))));
@@ -34,7 +38,7 @@ impl Mask {
     }
 
     /// A mask without a pixel in the set.
-    pub fn empty(size: Size) -> Result<Self, Error> {
+    pub fn empty(size: Size) -> Result<Self, GeometryError> {
         Ok(Self { size, pixels: vec![0; size.buffer_length()?] })
     }
 
@@ -141,10 +145,10 @@ mod tests {
         let size = Size::new(3, 2).unwrap();
         assert!(matches!(
             Mask::from_bytes(size, vec![1; 5]),
-            Err(Error::MaskLength { expected: 6, found: 5, .. })
+            Err(GeometryError::MaskLength { expected: 6, found: 5, .. })
         ));
         let huge = Size::new(u32::MAX, u32::MAX).unwrap();
-        assert!(matches!(Mask::from_bytes(huge, vec![]), Err(Error::TooLarge { .. })));
-        assert!(matches!(Mask::empty(huge), Err(Error::TooLarge { .. })));
+        assert!(matches!(Mask::from_bytes(huge, vec![]), Err(GeometryError::TooLarge { .. })));
+        assert!(matches!(Mask::empty(huge), Err(GeometryError::TooLarge { .. })));
     }
 }

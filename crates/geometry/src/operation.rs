@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-use crate::{Error, Padding, PaddingMode, Size};
+use crate::{GeometryError, Padding, PaddingMode, Size};
 
 /// A step of the spatial pipeline, seen through what it does to the set of pixels that private content can reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,9 +71,9 @@ pub enum Filter {
 }
 
 impl FromStr for Filter {
-    type Err = Error;
+    type Err = GeometryError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, GeometryError> {
         Ok(match text {
             "nearest" => Self::Nearest,
             "nearest-exact" => Self::NearestExact,
@@ -82,7 +82,7 @@ impl FromStr for Filter {
             "bicubic" => Self::Bicubic,
             "lanczos" => Self::Lanczos,
             _ => {
-                return Err(Error::UnknownName {
+                return Err(GeometryError::UnknownName {
                     what: "filter",
                     found: text.to_owned(),
                     known: "nearest, nearest-exact, box, bilinear, bicubic, lanczos",
@@ -148,15 +148,15 @@ impl GlobalOperation {
     }
 
     /// The typed refusal.
-    pub(crate) fn refusal(self) -> Error {
-        Error::SpreadsOverImage { operation: self.name(), reason: self.reason() }
+    pub(crate) fn refusal(self) -> GeometryError {
+        GeometryError::SpreadsOverImage { operation: self.name(), reason: self.reason() }
     }
 }
 
 impl FromStr for GlobalOperation {
-    type Err = Error;
+    type Err = GeometryError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, GeometryError> {
         Ok(match text {
             "per-image-normalise" | "per-image-normalize" | "per_image_standardization" => {
                 Self::PerImageNormalise
@@ -168,7 +168,7 @@ impl FromStr for GlobalOperation {
             "cat_max_ratio" | "cat-max-ratio" | "label-crop" => Self::LabelCrop,
             "warp" | "rotate" | "affine" | "perspective" | "elastic" => Self::Warp,
             _ => {
-                return Err(Error::UnknownName {
+                return Err(GeometryError::UnknownName {
                     what: "operation",
                     found: text.to_owned(),
                     known: "per-image-normalise, autocontrast, equalize, contrast, content-crop, cat_max_ratio, warp",

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Error;
+use crate::GeometryError;
 
 /// Pixels added on each side of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -75,16 +75,16 @@ impl fmt::Display for PaddingMode {
 }
 
 impl FromStr for PaddingMode {
-    type Err = Error;
+    type Err = GeometryError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, GeometryError> {
         Ok(match text {
             "zero" => Self::Zero,
             "reflect" => Self::Reflect,
             "replicate" => Self::Replicate,
             "wrap" => Self::Wrap,
             _ => {
-                return Err(Error::UnknownName {
+                return Err(GeometryError::UnknownName {
                     what: "padding mode",
                     found: text.to_owned(),
                     known: "zero, reflect, replicate, wrap",

@@ -1,13 +1,13 @@
 use std::borrow::Cow;
 
-use crate::axis::{AxisStep, Reads};
+use crate::axis::{AxisReads, AxisStep};
 use crate::propagate::{propagate, turn};
-use crate::{CropDistribution, Error, Mask, Operation, PaddingMode, Size, footprint};
+use crate::{CropDistribution, GeometryError, Mask, Operation, PaddingMode, Size, footprint};
 
 /// Longest axis for pipelines that have no closed form, whose tables take about 56 bytes a pixel of it.
 const MAX_AXIS: u32 = 1 << 20;
 
-/// The way of an image to the model: operations before the crop, the crop, and operations behind it.
+/// What happens to an image on its way to the model: operations before the crop, the crop, and operations behind it.
 ///
 /// What comes behind the crop sees only the crop and costs nothing; it is kept so that one value describes the whole
 /// way. Random operations before the crop (a flip by a coin) are priced by pricing each outcome and taking the larger.
@@ -21,8 +21,8 @@ pub struct Pipeline {
 /// The two axes of an image after the operations before the crop.
 #[derive(Debug, Clone)]
 pub(crate) struct Axes {
-    pub(crate) x: Reads,
-    pub(crate) y: Reads,
+    pub(crate) x: AxisReads,
+    pub(crate) y: AxisReads,
     /// Whether the x axis that reaches the crop is the y axis of the original.
     pub(crate) swapped: bool,
 }
@@ -34,7 +34,7 @@ impl Axes {
     }
 }
 
-/// Zero padding and turns only: the case of Lemma 1 of the patch-level paper.
+/// A pipeline of zero padding and turns only, which is the case of Lemma 1 of the patch-level paper.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlainPadding {
     /// Padding along the original axes.
@@ -53,7 +53,7 @@ impl Pipeline {
     ///
     /// # Guarantee
     /// Refuses every operation that lets one pixel change the whole image, with its name and the reason.
-    pub fn new(before: Vec<Operation>, crop: CropDistribution) -> Result<Self, Error> {
+    pub fn new(before: Vec<Operation>, crop: CropDistribution) -> Result<Self, GeometryError> {
         for operation in &before {
             if let Operation::Global(global) = operation {
                 return Err(global.refusal());
@@ -84,7 +84,7 @@ impl Pipeline {
     }
 
     /// Size of the image from which crops are drawn.
-    pub fn size_before_crop(&self, image: Size) -> Result<Size, Error> {
+    pub fn size_before_crop(&self, image: Size) -> Result<Size, GeometryError> {
         self.before.iter().try_fold(image, |size, operation| output_size(operation, size))
     }
 
@@ -93,7 +93,7 @@ impl Pipeline {
     /// # Guarantee
     /// Every pixel outside the result has the same value whatever the pixels in `mask` show. For operations without
     /// interpolation the result is exact; for a resize it is the filter's footprint, closed at its border.
-    pub fn influence(&self, mask: &Mask) -> Result<Mask, Error> {
+    pub fn influence(&self, mask: &Mask) -> Result<Mask, GeometryError> {
         let mut current = Cow::Borrowed(mask);
         for operation in &self.before {
             let next = output_size(operation, current.size())?;
@@ -109,11 +109,14 @@ impl Pipeline {
     }
 
     /// What each pixel that reaches the crop reads, axis by axis.
-    pub(crate) fn axes(&self, image: Size) -> Result<Axes, Error> {
+    pub(crate) fn axes(&self, image: Size) -> Result<Axes, GeometryError> {
         let mut size = image;
         check_axes(size)?;
-        let mut axes =
-            Axes { x: Reads::identity(image.width()), y: Reads::identity(image.height()), swapped: false };
+        let mut axes = Axes {
+            x: AxisReads::identity(image.width()),
+            y: AxisReads::identity(image.height()),
+            swapped: false,
+        };
         for operation in &self.before {
             let next = output_size(operation, size)?;
             check_axes(next)?;
@@ -156,10 +159,10 @@ impl Pipeline {
     }
 }
 
-fn check_axes(size: Size) -> Result<(), Error> {
+fn check_axes(size: Size) -> Result<(), GeometryError> {
     let longest = size.width().max(size.height());
     if longest > MAX_AXIS {
-        return Err(Error::TooLarge {
+        return Err(GeometryError::TooLarge {
             what: "side of an image in this pipeline",
             value: longest.into(),
             limit: MAX_AXIS.into(),
@@ -168,16 +171,16 @@ fn check_axes(size: Size) -> Result<(), Error> {
     Ok(())
 }
 
-fn output_size(operation: &Operation, size: Size) -> Result<Size, Error> {
+fn output_size(operation: &Operation, size: Size) -> Result<Size, GeometryError> {
     match operation {
         Operation::Pad { padding, mode } => {
             let along = |axis, length: u32, pad: u32| {
                 let needed = mode.needed_length(pad);
                 if u64::from(length) < needed {
-                    return Err(Error::PaddingTooLarge { mode: *mode, pad, length, needed, axis });
+                    return Err(GeometryError::PaddingTooLarge { mode: *mode, pad, length, needed, axis });
                 }
                 let padded = u64::from(length) + 2 * u64::from(pad);
-                u32::try_from(padded).map_err(|_| Error::TooLarge {
+                u32::try_from(padded).map_err(|_| GeometryError::TooLarge {
                     what: "side of the padded image",
                     value: padded.into(),
                     limit: u32::MAX.into(),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::axis::AxisStep;
 use crate::footprint::Range;
-use crate::{Error, Mask, Size};
+use crate::{GeometryError, Mask, Size};
 
 /// Applies a step along x and a step along y to a mask.
 ///
@@ -14,7 +14,7 @@ pub(crate) fn propagate<'a>(
     mask: Cow<'a, Mask>,
     along_x: Option<&AxisStep>,
     along_y: Option<&AxisStep>,
-) -> Result<Cow<'a, Mask>, Error> {
+) -> Result<Cow<'a, Mask>, GeometryError> {
     let mask = match along_x {
         None => mask,
         Some(AxisStep::Ranges(ranges)) => Cow::Owned(gather_columns(&mask, ranges)?),
@@ -27,7 +27,7 @@ pub(crate) fn propagate<'a>(
     })
 }
 
-fn copy_columns(mask: &Mask, step: &AxisStep) -> Result<Mask, Error> {
+fn copy_columns(mask: &Mask, step: &AxisStep) -> Result<Mask, GeometryError> {
     let width = mask.size().width();
     let picks = step.picks(width).unwrap_or_default();
     let size = Size::new(picks.len() as u32, mask.size().height())?;
@@ -48,7 +48,7 @@ fn copy_columns(mask: &Mask, step: &AxisStep) -> Result<Mask, Error> {
     Ok(Mask::from_pixels(size, pixels))
 }
 
-fn copy_rows(mask: &Mask, step: &AxisStep) -> Result<Mask, Error> {
+fn copy_rows(mask: &Mask, step: &AxisStep) -> Result<Mask, GeometryError> {
     let picks = step.picks(mask.size().height()).unwrap_or_default();
     let width = mask.size().width();
     let size = Size::new(width, picks.len() as u32)?;
@@ -62,7 +62,7 @@ fn copy_rows(mask: &Mask, step: &AxisStep) -> Result<Mask, Error> {
     Ok(Mask::from_pixels(size, pixels))
 }
 
-fn gather_columns(mask: &Mask, ranges: &[Range]) -> Result<Mask, Error> {
+fn gather_columns(mask: &Mask, ranges: &[Range]) -> Result<Mask, GeometryError> {
     let size = Size::new(ranges.len() as u32, mask.size().height())?;
     let mut pixels = Vec::with_capacity(size.buffer_length()?);
     // Column of the first set pixel at or right of each column.
@@ -80,7 +80,7 @@ fn gather_columns(mask: &Mask, ranges: &[Range]) -> Result<Mask, Error> {
     Ok(Mask::from_pixels(size, pixels))
 }
 
-fn gather_rows(mask: &Mask, ranges: &[Range]) -> Result<Mask, Error> {
+fn gather_rows(mask: &Mask, ranges: &[Range]) -> Result<Mask, GeometryError> {
     let width = mask.size().width() as usize;
     let size = Size::new(mask.size().width(), ranges.len() as u32)?;
     let mut pixels = vec![0; size.buffer_length()?];
@@ -102,7 +102,7 @@ fn gather_rows(mask: &Mask, ranges: &[Range]) -> Result<Mask, Error> {
 }
 
 /// Turns a mask by 90 degrees.
-pub(crate) fn turn(mask: &Mask, clockwise: bool) -> Result<Mask, Error> {
+pub(crate) fn turn(mask: &Mask, clockwise: bool) -> Result<Mask, GeometryError> {
     let size = mask.size();
     let (width, height) = (size.width(), size.height());
     let source = mask.bytes();

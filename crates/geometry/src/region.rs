@@ -1,4 +1,4 @@
-use crate::{Error, Mask, Size};
+use crate::{GeometryError, Mask, Size};
 
 /// The largest circle radius, in pixels.
 const MAX_RADIUS: f64 = 65536.0;
@@ -18,12 +18,12 @@ pub enum Region {
     /// [`Placement::Annotated`](crate::Placement) it says where the region lies.
     Mask(Mask),
     /// Several regions at fixed offsets from each other, protected together.
-    Union(Vec<Part>),
+    Union(Vec<RegionPart>),
 }
 
 /// A member of a union.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Part {
+pub struct RegionPart {
     /// Column of the member's first pixel.
     pub x: u32,
     /// Row of the member's first pixel.
@@ -34,12 +34,12 @@ pub struct Part {
 
 /// A region reduced to what counting needs: its extent, and its pixels where it is not simply a rectangle.
 #[derive(Debug, Clone)]
-pub(crate) enum Shape {
+pub(crate) enum RegionShape {
     Rectangle(Size),
     Pixels(Mask),
 }
 
-impl Shape {
+impl RegionShape {
     pub(crate) fn extent(&self) -> Size {
         match self {
             Self::Rectangle(size) => *size,
@@ -47,7 +47,7 @@ impl Shape {
         }
     }
 
-    pub(crate) fn to_mask(&self) -> Result<Mask, Error> {
+    pub(crate) fn to_mask(&self) -> Result<Mask, GeometryError> {
         match self {
             Self::Rectangle(size) => Mask::from_fn(*size, |_, _| true),
             Self::Pixels(mask) => Ok(mask.clone()),
@@ -67,36 +67,36 @@ impl Region {
     }
 
     /// The extent of the region: the size of its bounding box.
-    pub fn extent(&self) -> Result<Size, Error> {
+    pub fn extent(&self) -> Result<Size, GeometryError> {
         Ok(self.shape()?.extent())
     }
 
     /// The region's pixels within its bounding box.
-    pub fn to_mask(&self) -> Result<Mask, Error> {
+    pub fn to_mask(&self) -> Result<Mask, GeometryError> {
         self.shape()?.to_mask()
     }
 
     /// The region cut to its bounding box. A mask that fills its bounding box becomes a rectangle.
-    pub(crate) fn shape(&self) -> Result<Shape, Error> {
+    pub(crate) fn shape(&self) -> Result<RegionShape, GeometryError> {
         let mask = match self {
-            Self::Rectangle(size) => return Ok(Shape::Rectangle(*size)),
+            Self::Rectangle(size) => return Ok(RegionShape::Rectangle(*size)),
             Self::Circle { radius } => circle(*radius)?,
             Self::Mask(mask) => {
-                let (x, y, size) = mask.bounding_box().ok_or(Error::EmptyMask)?;
+                let (x, y, size) = mask.bounding_box().ok_or(GeometryError::EmptyMask)?;
                 mask.cut(x, y, size)
             }
             Self::Union(parts) => union(parts)?,
         };
         if mask.count() == mask.size().pixels() {
-            return Ok(Shape::Rectangle(mask.size()));
+            return Ok(RegionShape::Rectangle(mask.size()));
         }
-        Ok(Shape::Pixels(mask))
+        Ok(RegionShape::Pixels(mask))
     }
 }
 
-fn circle(radius: f64) -> Result<Mask, Error> {
+fn circle(radius: f64) -> Result<Mask, GeometryError> {
     if !(0.0..=MAX_RADIUS).contains(&radius) {
-        return Err(Error::BadRadius { radius });
+        return Err(GeometryError::BadRadius { radius });
     }
     let reach = radius.floor() as u32;
     let side = 2 * reach + 1;
@@ -108,12 +108,12 @@ fn circle(radius: f64) -> Result<Mask, Error> {
     })
 }
 
-fn union(parts: &[Part]) -> Result<Mask, Error> {
+fn union(parts: &[RegionPart]) -> Result<Mask, GeometryError> {
     let shapes = parts.iter().map(|part| part.region.shape()).collect::<Result<Vec<_>, _>>()?;
-    let left = parts.iter().map(|part| part.x).min().ok_or(Error::EmptyMask)?;
-    let top = parts.iter().map(|part| part.y).min().ok_or(Error::EmptyMask)?;
+    let left = parts.iter().map(|part| part.x).min().ok_or(GeometryError::EmptyMask)?;
+    let top = parts.iter().map(|part| part.y).min().ok_or(GeometryError::EmptyMask)?;
     let end = |start: u32, length: u32| {
-        start.checked_add(length).ok_or(Error::TooLarge {
+        start.checked_add(length).ok_or(GeometryError::TooLarge {
             what: "union of regions",
             value: u128::from(start) + u128::from(length),
             limit: u32::MAX.into(),
@@ -144,7 +144,7 @@ mod tests {
         // Gauss's circle problem: N(2) = 13, N(5) = 81, N(10) = 317.
         assert_eq!((count(2.0), count(5.0), count(10.0)), (13, 81, 317));
         for radius in [-1.0, f64::NAN, f64::INFINITY, 1e9] {
-            assert!(matches!(Region::Circle { radius }.to_mask(), Err(Error::BadRadius { .. })));
+            assert!(matches!(Region::Circle { radius }.to_mask(), Err(GeometryError::BadRadius { .. })));
         }
     }
 
@@ -152,18 +152,18 @@ mod tests {
     fn unions_keep_their_offsets() {
         let pixel = || Region::Rectangle(Size::new(1, 1).unwrap());
         let union = Region::Union(vec![
-            Part { x: 7, y: 5, region: pixel() },
-            Part { x: 5, y: 9, region: Region::Rectangle(Size::new(2, 1).unwrap()) },
+            RegionPart { x: 7, y: 5, region: pixel() },
+            RegionPart { x: 5, y: 9, region: Region::Rectangle(Size::new(2, 1).unwrap()) },
         ]);
         let mask = union.to_mask().unwrap();
         assert_eq!(mask.size(), Size::new(3, 5).unwrap());
         assert!(mask.get(2, 0) && mask.get(0, 4) && mask.get(1, 4));
         assert_eq!(mask.count(), 3);
-        assert_eq!(Region::Union(vec![]).extent(), Err(Error::EmptyMask));
+        assert_eq!(Region::Union(vec![]).extent(), Err(GeometryError::EmptyMask));
         let far = Region::Union(vec![
-            Part { x: 0, y: 0, region: pixel() },
-            Part { x: u32::MAX, y: u32::MAX, region: pixel() },
+            RegionPart { x: 0, y: 0, region: pixel() },
+            RegionPart { x: u32::MAX, y: u32::MAX, region: pixel() },
         ]);
-        assert!(matches!(far.extent(), Err(Error::TooLarge { .. })));
+        assert!(matches!(far.extent(), Err(GeometryError::TooLarge { .. })));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A crop with window (a, b) sees the region S placed at t iff `A(a - t_x, b - t_y) = 1`, where A marks the windows that meet S
 //! at rest. So the count over all crops is a box sum of A, and the box moves with t. A is never stored: its rows are made
-//! twice, once when they enter the box and once when they leave it. Memory: a few counters a column.
+//! twice, once when they enter the box and once when they leave it, so that memory is a few counters for each column.
 
 use crate::segments::{Family, Segment};
 use crate::{Mask, Size};
@@ -17,10 +17,10 @@ pub(crate) fn for_each_placement(
 ) {
     let last_x = i64::from(image.width() - region.size().width());
     let last_y = i64::from(image.height() - region.size().height());
-    let mut layers: Vec<Layer<'_>> = Vec::new();
+    let mut layers: Vec<BoxLayer<'_>> = Vec::new();
     for x in along_x {
         for y in along_y {
-            layers.extend(Layer::new(region, *x, *y, last_x, last_y));
+            layers.extend(BoxLayer::new(region, *x, *y, last_x, last_y));
         }
     }
     let mut hits = vec![0u64; last_x as usize + 1];
@@ -38,7 +38,7 @@ pub(crate) fn for_each_placement(
 }
 
 /// The box sum for one segment along x and one along y.
-struct Layer<'a> {
+struct BoxLayer<'a> {
     x: Segment,
     y: Segment,
     /// First and last position b - t_y at which A has a row that is not zero.
@@ -49,11 +49,11 @@ struct Layer<'a> {
     column_sums: Vec<u32>,
     /// Running sums of the column sums, one longer.
     totals: Vec<u64>,
-    entering: Cursor<'a>,
-    leaving: Cursor<'a>,
+    entering: RowCursor<'a>,
+    leaving: RowCursor<'a>,
 }
 
-impl<'a> Layer<'a> {
+impl<'a> BoxLayer<'a> {
     fn new(region: &'a Mask, x: Segment, y: Segment, last_x: i64, last_y: i64) -> Option<Self> {
         let reach = |segment: Segment, last: i64, extent: u32| {
             let (first, last) = (segment.first - last, segment.last);
@@ -68,7 +68,7 @@ impl<'a> Layer<'a> {
             return None;
         }
         let columns = (end - start + 1) as usize;
-        let cursor = Cursor::new(region, x.family, y.family, start, columns, rows.0);
+        let cursor = RowCursor::new(region, x.family, y.family, start, columns, rows.0);
         Some(Self {
             x,
             y,
@@ -125,7 +125,7 @@ impl<'a> Layer<'a> {
 
 /// Makes the rows of A in ascending order.
 #[derive(Clone)]
-struct Cursor<'a> {
+struct RowCursor<'a> {
     region: &'a Mask,
     along_x: Family,
     start: i64,
@@ -143,7 +143,7 @@ enum Vertical {
     AllBut { gap: i64, first: Vec<u32>, last: Vec<u32> },
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> RowCursor<'a> {
     fn new(region: &'a Mask, x: Family, y: Family, start: i64, columns: usize, position: i64) -> Self {
         let vertical = match y {
             Family::Sliding(length) => Vertical::Sliding { length, entered: 0, last: vec![0; columns] },

@@ -1,6 +1,6 @@
 //! The windows of all crop origins along one axis, as a few families of windows that slide pixel by pixel.
 
-use crate::windows::Window;
+use crate::windows::AxisWindow;
 
 /// A family of windows over the same axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub(crate) struct Segment {
 /// A region never leaves the image, so a window that reaches the image's border may be continued beyond it: windows cut
 /// short by the border join the family of the interior ones. That makes plain padding one segment, and most reflected
 /// padding too.
-pub(crate) fn segments(windows: &[Window], source: u32) -> Option<Vec<Segment>> {
+pub(crate) fn segments(windows: &[AxisWindow], source: u32) -> Option<Vec<Segment>> {
     let source = i64::from(source);
     let mut interior = None;
     for window in windows {
-        if let Window::Span(first, last) = *window
+        if let AxisWindow::Span(first, last) = *window
             && first > 0
             && last < source - 1
         {
@@ -44,12 +44,12 @@ pub(crate) fn segments(windows: &[Window], source: u32) -> Option<Vec<Segment>> 
     let mut gap = 0;
     for window in windows {
         match *window {
-            Window::Empty => {}
-            Window::Span(first, last) if first <= 0 && last >= source - 1 => full += 1,
-            Window::Span(first, last) if last - first + 1 > length => return None,
-            Window::Span(first, last) if first <= 0 => sliding.push(last - length + 1),
-            Window::Span(first, _) => sliding.push(first),
-            Window::AllBut(first, last) => {
+            AxisWindow::Empty => {}
+            AxisWindow::Span(first, last) if first <= 0 && last >= source - 1 => full += 1,
+            AxisWindow::Span(first, last) if last - first + 1 > length => return None,
+            AxisWindow::Span(first, last) if first <= 0 => sliding.push(last - length + 1),
+            AxisWindow::Span(first, _) => sliding.push(first),
+            AxisWindow::AllBut(first, last) => {
                 if !all_but.is_empty() && gap != last - first + 1 {
                     return None;
                 }

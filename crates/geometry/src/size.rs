@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Error;
+use crate::GeometryError;
 
 /// The most pixels a mask may have (1 GiB at one byte a pixel).
 pub const MAX_PIXELS: u64 = 1 << 30;
@@ -15,14 +15,14 @@ pub struct Size {
 
 impl Size {
     /// A size with both sides at least 1.
-    pub fn new(width: u32, height: u32) -> Result<Self, Error> {
+    pub fn new(width: u32, height: u32) -> Result<Self, GeometryError> {
         Self::named("size", width, height)
     }
 
     /// A size whose error names the thing that has it.
-    pub fn named(what: &'static str, width: u32, height: u32) -> Result<Self, Error> {
+    pub fn named(what: &'static str, width: u32, height: u32) -> Result<Self, GeometryError> {
         if width == 0 || height == 0 {
-            return Err(Error::ZeroSize { what, width, height });
+            return Err(GeometryError::ZeroSize { what, width, height });
         }
         Ok(Self { width, height })
     }
@@ -53,10 +53,10 @@ impl Size {
     }
 
     /// Number of pixels as a buffer length, refused above [`MAX_PIXELS`].
-    pub(crate) fn buffer_length(self) -> Result<usize, Error> {
+    pub(crate) fn buffer_length(self) -> Result<usize, GeometryError> {
         let pixels = self.pixels();
         if pixels > MAX_PIXELS {
-            return Err(Error::TooLarge {
+            return Err(GeometryError::TooLarge {
                 what: "number of pixels of a mask",
                 value: pixels.into(),
                 limit: MAX_PIXELS.into(),
@@ -73,11 +73,11 @@ impl fmt::Display for Size {
 }
 
 impl FromStr for Size {
-    type Err = Error;
+    type Err = GeometryError;
 
     /// `WIDTHxHEIGHT`, or one number for a square.
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let unknown = || Error::UnknownName {
+    fn from_str(text: &str) -> Result<Self, GeometryError> {
+        let unknown = || GeometryError::UnknownName {
             what: "size",
             found: text.to_owned(),
             known: "WIDTHxHEIGHT, e.g. 640x480",
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn refuses_zero_and_nonsense() {
-        assert!(matches!(Size::new(0, 4), Err(Error::ZeroSize { .. })));
+        assert!(matches!(Size::new(0, 4), Err(GeometryError::ZeroSize { .. })));
         for text in ["", "x", "3x", "ax4", "-1x4", "1x2x3", "99999999999x1"] {
             let error = text.parse::<Size>().unwrap_err();
             assert!(error.hint().is_some(), "{text}");

@@ -13,7 +13,7 @@ pub(crate) const MAX_GROUPS: u32 = 4096;
 
 /// A group of sizes, `first ..= last` along one axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Group {
+pub(crate) struct SizeGroup {
     pub(crate) first: u32,
     pub(crate) last: u32,
 }
@@ -28,8 +28,8 @@ pub(crate) struct Probability {
 /// The law of the size of one try.
 #[derive(Debug, Clone)]
 pub(crate) struct SizeLaw {
-    pub(crate) widths: Vec<Group>,
-    pub(crate) heights: Vec<Group>,
+    pub(crate) widths: Vec<SizeGroup>,
+    pub(crate) heights: Vec<SizeGroup>,
     area: (f64, f64),
     ratio: (f64, f64),
     /// The density of (X, Y) and its relative rounding error, unless there is a single area or a single ratio.
@@ -48,7 +48,7 @@ impl SizeLaw {
             let step = (last - first + 1).div_ceil(max_groups);
             (first..=last)
                 .step_by(step as usize)
-                .map(|start| Group { first: start, last: last.min(start.saturating_add(step - 1)) })
+                .map(|start| SizeGroup { first: start, last: last.min(start.saturating_add(step - 1)) })
                 .collect()
         };
         let widths = groups((area.0 * ratio.0).sqrt(), (area.1 * ratio.1).sqrt(), image.width());
@@ -63,7 +63,7 @@ impl SizeLaw {
     }
 
     /// Probability that one try draws a size in the group.
-    pub(crate) fn of_one_try(&self, width: Group, height: Group) -> Probability {
+    pub(crate) fn of_one_try(&self, width: SizeGroup, height: SizeGroup) -> Probability {
         let (x0, x1) = (f64::from(width.first) - 0.5, f64::from(width.last) + 0.5);
         let (y0, y1) = (f64::from(height.first) - 0.5, f64::from(height.last) + 0.5);
         let ((a0, a1), (r0, r1)) = (self.area, self.ratio);
@@ -164,7 +164,7 @@ impl SizeLaw {
     }
 }
 
-/// The ten tries: bounds on the factor that turns the probability of one try into that of the outcome,
+/// What the ten tries make of one: bounds on the factor that turns the probability of one try into that of the outcome,
 /// `(1 - q^10) / (1 - q)`, and on the probability `q^10` of the centre crop, where `1 - q` is `accepted`.
 pub(crate) fn tries(accepted: Probability) -> (Probability, Probability) {
     let lower = accepted.lower.clamp(0.0, 1.0);
@@ -201,7 +201,7 @@ mod tests {
             for width in 1..600 {
                 for height in 1..600 {
                     let drawn =
-                        law.of_one_try(Group { first: width, last: width }, Group { first: height, last: height });
+                        law.of_one_try(SizeGroup { first: width, last: width }, SizeGroup { first: height, last: height });
                     total.lower += drawn.lower;
                     total.upper += drawn.upper;
                 }

@@ -1,4 +1,4 @@
-use crate::Error;
+use crate::GeometryError;
 
 /// The probability that at least one of `views` independent views sees the region: `c_K = 1 - (1 - c)^K`.
 ///
@@ -6,13 +6,13 @@ use crate::Error;
 ///
 /// # Guarantee
 /// Never below the exact value for this `inclusion_probability`, and never above 1.
-pub fn views(inclusion_probability: f64, views: u32) -> Result<f64, Error> {
+pub fn views(inclusion_probability: f64, views: u32) -> Result<f64, GeometryError> {
     let c = inclusion_probability;
     if !(0.0..=1.0).contains(&c) {
-        return Err(Error::BadProbability { value: c });
+        return Err(GeometryError::BadProbability { value: c });
     }
     if views == 0 {
-        return Err(Error::NoViews);
+        return Err(GeometryError::NoViews);
     }
     if views == 1 || c == 0.0 || c == 1.0 {
         return Ok(c);
@@ -31,9 +31,9 @@ mod tests {
     fn edges() {
         assert_eq!(views(0.0, 7), Ok(0.0));
         assert_eq!(views(1.0, 7), Ok(1.0));
-        assert_eq!(views(0.3, 0), Err(Error::NoViews));
+        assert_eq!(views(0.3, 0), Err(GeometryError::NoViews));
         for value in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-            assert!(matches!(views(value, 2), Err(Error::BadProbability { .. })));
+            assert!(matches!(views(value, 2), Err(GeometryError::BadProbability { .. })));
         }
         // 1 - (1 - 1e-12)^16 = 16e-12 - 120e-24 + ...; the plain formula has four digits left here.
         let tiny = views(1e-12, 16).unwrap();

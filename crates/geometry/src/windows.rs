@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::axis::Reads;
+use crate::axis::AxisReads;
 
 /// Hull of the intervals in each of the ranges, whose ends never decrease: two monotone queues, O(1) amortised.
 pub(crate) fn hulls(
@@ -40,7 +40,7 @@ pub(crate) fn hulls(
 
 /// The original pixels that one crop origin reads along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Window {
+pub(crate) enum AxisWindow {
     /// None: the crop lies in constant padding.
     Empty,
     /// The pixels from the first to the last, inclusive.
@@ -50,24 +50,24 @@ pub(crate) enum Window {
 }
 
 /// The window of every crop origin `0 ..= length - crop`; the caller keeps `1 <= crop <= length`.
-pub(crate) fn windows(reads: &Reads, crop: u32) -> Vec<Window> {
+pub(crate) fn windows(reads: &AxisReads, crop: u32) -> Vec<AxisWindow> {
     let crop = crop as usize;
     let origins = (reads.intervals.len() + 1).saturating_sub(crop);
     let source = i64::from(reads.source);
     hulls(&reads.intervals, (0..origins).map(|origin| (origin, origin + crop - 1)))
         .into_iter()
         .map(|hull| match hull {
-            None => Window::Empty,
-            Some((first, last)) if !reads.cyclic => Window::Span(first, last),
+            None => AxisWindow::Empty,
+            Some((first, last)) if !reads.cyclic => AxisWindow::Span(first, last),
             Some((first, last)) => {
                 let length = last - first + 1;
                 let start = first.rem_euclid(source);
                 if length >= source {
-                    Window::Span(0, source - 1)
+                    AxisWindow::Span(0, source - 1)
                 } else if start + length <= source {
-                    Window::Span(start, start + length - 1)
+                    AxisWindow::Span(start, start + length - 1)
                 } else {
-                    Window::AllBut(start + length - source, start - 1)
+                    AxisWindow::AllBut(start + length - source, start - 1)
                 }
             }
         })
@@ -76,7 +76,7 @@ pub(crate) fn windows(reads: &Reads, crop: u32) -> Vec<Window> {
 
 /// For each placement `t` of an interval of `extent` pixels (`0 <= t <= source - extent`), the number of windows that
 /// contain at least one of its pixels. O(source + windows): each window is missed on at most two ranges of `t`.
-pub(crate) fn interval_hits(windows: &[Window], source: u32, extent: u32) -> Vec<u32> {
+pub(crate) fn interval_hits(windows: &[AxisWindow], source: u32, extent: u32) -> Vec<u32> {
     let placements = i64::from(source) - i64::from(extent) + 1;
     let extent = i64::from(extent);
     let mut change = vec![0i64; placements.max(0) as usize + 1];
@@ -89,12 +89,12 @@ pub(crate) fn interval_hits(windows: &[Window], source: u32, extent: u32) -> Vec
     };
     for window in windows {
         match *window {
-            Window::Empty => miss(0, placements - 1),
-            Window::Span(first, last) => {
+            AxisWindow::Empty => miss(0, placements - 1),
+            AxisWindow::Span(first, last) => {
                 miss(0, first - extent);
                 miss(last + 1, placements - 1);
             }
-            Window::AllBut(first, last) => miss(first, last - extent + 1),
+            AxisWindow::AllBut(first, last) => miss(first, last - extent + 1),
         }
     }
     let mut missed = 0;

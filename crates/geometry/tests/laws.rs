@@ -6,8 +6,8 @@ mod common;
 
 use common::{Case, brute_force_hits, case, origins, placements, small_size, sparse_mask};
 use dapple_geometry::{
-    CropDistribution, Error, Mask, Operation, Padding, PaddingMode, Part, Pipeline, Placement, Region, Size,
-    heatmap, inclusion, inclusion_of_masks,
+    CropDistribution, GeometryError, Mask, Operation, Padding, PaddingMode, Pipeline, Placement, Region,
+    RegionPart, Size, heatmap, inclusion, inclusion_of_masks,
 };
 use proptest::prelude::*;
 
@@ -79,7 +79,7 @@ proptest! {
     #[test]
     fn unions(image in small_size(6..12), parts in proptest::collection::vec((0u32..4, 0u32..4, 1u32..3, 1u32..3), 1..4), crop in (1u32..6, 1u32..6)) {
         let pipeline = fixed(crop.0, crop.1);
-        let union = Region::Union(parts.iter().map(|&(x, y, width, height)| Part { x, y, region: rectangle(width, height) }).collect());
+        let union = Region::Union(parts.iter().map(|&(x, y, width, height)| RegionPart { x, y, region: rectangle(width, height) }).collect());
         let whole = inclusion(&union, Placement::Anywhere, image, &pipeline).unwrap();
         let part = |&(_, _, width, height): &(u32, u32, u32, u32)| inclusion(&rectangle(width, height), Placement::Anywhere, image, &pipeline).unwrap();
         let sum: f64 = parts.iter().map(|one| part(one).probability()).sum();
@@ -157,5 +157,5 @@ fn the_worst_image_counts() {
     let worst = inclusion_of_masks([&corner, &middle, &wide], &pipeline).unwrap();
     let most = [&corner, &middle, &wide].map(|mask| each(mask).probability()).into_iter().fold(0.0, f64::max);
     assert_eq!(worst.probability(), most);
-    assert_eq!(inclusion_of_masks([], &pipeline), Err(Error::NoMasks));
+    assert_eq!(inclusion_of_masks([], &pipeline), Err(GeometryError::NoMasks));
 }

@@ -9,8 +9,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dapple_geometry::{
-    CropDistribution, Error, Mask, Operation, Padding, PaddingMode, Pipeline, Placement, Region, Size,
-    inclusion,
+    CropDistribution, GeometryError, Mask, Operation, Padding, PaddingMode, Pipeline, Placement, Region,
+    Size, inclusion,
 };
 
 struct Counting;
@@ -94,7 +94,7 @@ fn below_twelve_bytes_a_pixel() {
     PEAK.store(before, Ordering::Relaxed);
     assert!(long(1 << 20).is_ok());
     let refused = long((1 << 20) + 1).unwrap_err();
-    assert!(matches!(refused, Error::TooLarge { .. }) && refused.hint().is_some(), "{refused}");
+    assert!(matches!(refused, GeometryError::TooLarge { .. }) && refused.hint().is_some(), "{refused}");
     let peak = PEAK.load(Ordering::Relaxed) - before;
     assert!(peak < 1 << 27, "{peak} bytes");
 }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use dapple_geometry::{
-    CropDistribution, Error, Filter, GlobalOperation, Mask, Operation, Padding, PaddingMode, Part, Pipeline,
-    Placement, Region, Size, heatmap, inclusion,
+    CropDistribution, Filter, GeometryError, GlobalOperation, Mask, Operation, Padding, PaddingMode,
+    Pipeline, Placement, Region, RegionPart, Size, heatmap, inclusion,
 };
 use proptest::prelude::*;
 
@@ -62,11 +62,11 @@ fn region() -> impl Strategy<Value = Region> {
             .prop_map(|radius| Region::Circle { radius }),
         mask,
     ];
-    let part = (amount(), amount(), leaf.clone()).prop_map(|(x, y, region)| Part { x, y, region });
+    let part = (amount(), amount(), leaf.clone()).prop_map(|(x, y, region)| RegionPart { x, y, region });
     prop_oneof![3 => leaf, 1 => proptest::collection::vec(part, 0..3).prop_map(Region::Union)]
 }
 
-fn crop() -> impl Strategy<Value = Result<CropDistribution, Error>> {
+fn crop() -> impl Strategy<Value = Result<CropDistribution, GeometryError>> {
     let number = || {
         prop_oneof![
             0.0f64..1.0,
@@ -99,8 +99,8 @@ fn attempt(
     placement: Placement,
     image: Size,
     before: Vec<Operation>,
-    crop: Result<CropDistribution, Error>,
-) -> Result<f64, Error> {
+    crop: Result<CropDistribution, GeometryError>,
+) -> Result<f64, GeometryError> {
     let pipeline = Pipeline::new(before, crop?)?;
     let found = inclusion(region, placement, image, &pipeline)?;
     assert!(found.lower_bound() <= found.probability());
@@ -146,37 +146,43 @@ fn every_mistake_has_its_error() {
     };
     let plain = Pipeline::crop(crop(5, 5));
 
-    assert!(matches!(CropDistribution::fixed(0, 5), Err(Error::ZeroSize { what: "crop", .. })));
+    assert!(matches!(CropDistribution::fixed(0, 5), Err(GeometryError::ZeroSize { what: "crop", .. })));
     assert!(matches!(
         ask(&patch, Placement::Anywhere, &Pipeline::crop(crop(21, 5))),
-        Error::CropTooLarge { .. }
+        GeometryError::CropTooLarge { .. }
     ));
     assert!(matches!(
         ask(&Region::Rectangle(size(4, 11)), Placement::Anywhere, &plain),
-        Error::RegionTooLarge { .. }
+        GeometryError::RegionTooLarge { .. }
     ));
-    assert!(matches!(ask(&patch, Placement::At { x: 17, y: 0 }, &plain), Error::RegionOutside { .. }));
-    assert!(matches!(ask(&patch, Placement::Annotated, &plain), Error::NotAnnotated { shape: "rectangle" }));
+    assert!(matches!(
+        ask(&patch, Placement::At { x: 17, y: 0 }, &plain),
+        GeometryError::RegionOutside { .. }
+    ));
+    assert!(matches!(
+        ask(&patch, Placement::Annotated, &plain),
+        GeometryError::NotAnnotated { shape: "rectangle" }
+    ));
     let blank = Region::Mask(Mask::empty(image).unwrap());
-    assert_eq!(ask(&blank, Placement::Annotated, &plain), Error::EmptyMask);
-    assert_eq!(ask(&blank, Placement::Anywhere, &plain), Error::EmptyMask);
+    assert_eq!(ask(&blank, Placement::Annotated, &plain), GeometryError::EmptyMask);
+    assert_eq!(ask(&blank, Placement::Anywhere, &plain), GeometryError::EmptyMask);
     let other = Region::Mask(Mask::from_fn(size(3, 3), |_, _| true).unwrap());
-    assert!(matches!(ask(&other, Placement::Annotated, &plain), Error::MaskSize { .. }));
+    assert!(matches!(ask(&other, Placement::Annotated, &plain), GeometryError::MaskSize { .. }));
 
     let padded = |x, y, mode| {
         Pipeline::new(vec![Operation::Pad { padding: Padding { x, y }, mode }], crop(5, 5)).unwrap()
     };
     let reflected = ask(&patch, Placement::Anywhere, &padded(0, 10, PaddingMode::Reflect));
-    assert!(matches!(reflected, Error::PaddingTooLarge { axis: "y", needed: 11, length: 10, .. }));
+    assert!(matches!(reflected, GeometryError::PaddingTooLarge { axis: "y", needed: 11, length: 10, .. }));
     assert!(inclusion(&patch, Placement::Anywhere, image, &padded(19, 9, PaddingMode::Reflect)).is_ok());
     assert!(inclusion(&patch, Placement::Anywhere, image, &padded(20, 10, PaddingMode::Wrap)).is_ok());
     assert!(matches!(
         ask(&patch, Placement::Anywhere, &padded(21, 0, PaddingMode::Wrap)),
-        Error::PaddingTooLarge { axis: "x", .. }
+        GeometryError::PaddingTooLarge { axis: "x", .. }
     ));
     assert!(matches!(
         ask(&patch, Placement::Anywhere, &padded(u32::MAX, 0, PaddingMode::Zero)),
-        Error::TooLarge { .. }
+        GeometryError::TooLarge { .. }
     ));
 }
 
@@ -194,7 +200,7 @@ fn operations_on_the_whole_image_are_refused_before_the_crop_only() {
         let global = Operation::Global(name.parse::<GlobalOperation>().unwrap());
         let error = Pipeline::new(vec![global], CropDistribution::fixed(5, 5).unwrap()).unwrap_err();
         assert!(
-            matches!(error, Error::SpreadsOverImage { .. })
+            matches!(error, GeometryError::SpreadsOverImage { .. })
                 && error.hint().unwrap().contains("behind the crop")
         );
         let behind = Pipeline::crop(CropDistribution::fixed(5, 5).unwrap()).then([global]);

@@ -1,4 +1,4 @@
-//! Nothing is rounded.
+//! Numbers in full, without any rounding.
 
 /// A number in full, with a power of ten where that reads better.
 #[must_use]

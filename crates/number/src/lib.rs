@@ -1,4 +1,4 @@
-//! Numbers and digests as text: rounded to the safe side, in full, or as people read them. There is no other place that rounds what is
+//! Numbers and digests as text: rounded to the safe side, in full, or as people read them. Nothing else in the workspace rounds what is
 //! printed.
 
 #![forbid(unsafe_code)]

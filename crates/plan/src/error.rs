@@ -5,6 +5,7 @@ use thiserror::Error;
 
 use crate::number;
 use crate::spec::keys;
+use crate::training::SettingError;
 
 /// Why a plan was not read, checked or priced. The message is one line; [`PlanError::hint`] is the way out.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -82,13 +83,16 @@ pub enum PlanError {
         /// The way out.
         hint: String,
     },
+    /// A key that the data cannot go by.
+    #[error(transparent)]
+    Data(#[from] SettingError),
     /// A part of the spatial pipeline that cannot be priced.
     #[error("{}: {source}", keys::place(.key))]
     Geometry {
         /// The dotted key that is most likely at fault.
         key: &'static str,
         /// What the geometry says.
-        source: dapple_geometry::Error,
+        source: dapple_geometry::GeometryError,
     },
     /// A combination that no theorem of this program covers.
     #[error("no theorem for {combination} is built in: {reason}")]
@@ -147,6 +151,7 @@ impl PlanError {
             }
             Self::Phase { source, .. } | Self::At { source, .. } => return source.hint(),
             Self::Invalid { hint, .. } | Self::Asked { hint, .. } => hint.clone(),
+            Self::Data(source) => source.hint(),
             Self::Geometry { source, .. } => return source.hint(),
             Self::NoTheorem { hint, .. } => (*hint).to_owned(),
             Self::Accounting { source, .. } => source.hint().to_owned(),

@@ -3,7 +3,7 @@
 use dapple_data::DataError;
 use dapple_engine::EngineError;
 
-/// What stops a step. The message is one line.
+/// What stops a step. The message is one line; [`StepError::hint`] is the way out.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// A standard deviation no noise can have.
@@ -42,4 +42,22 @@ pub enum StepError {
         /// What the system said.
         reason: String,
     },
+}
+
+impl StepError {
+    /// The way out, where one is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let words = match self {
+            Self::Noise { .. } => "check privacy.noise_multiplier and privacy.max_grad_norm",
+            Self::NotFinite { .. } => {
+                "training has diverged: lower optimiser.learning_rate or privacy.max_grad_norm"
+            }
+            Self::Device { hint, .. } => return hint.map(str::to_owned),
+            Self::Data(source) => return source.hint(),
+            Self::Engine(source) => return source.hint().map(str::to_owned),
+            Self::Threads { .. } => "set performance.threads to fewer",
+        };
+        Some(words.to_owned())
+    }
 }

@@ -1,7 +1,7 @@
 //! Errors as Python exceptions, with the same words and hints as on the command line.
 
 use dapple_data::DataError;
-use dapple_geometry::Error as GeometryError;
+use dapple_geometry::GeometryError;
 use dapple_plan::PlanError;
 use pyo3::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dapple_data::{Limits, formats};
+use dapple_data::{DataLimits, formats};
 use dapple_geometry::{Mask, Size};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple};
@@ -53,5 +53,5 @@ fn wrong(py: Python<'_>, problem: &str) -> PyErr {
 
 /// The mask of a PNG picture.
 pub(crate) fn read(py: Python<'_>, path: &Path) -> PyResult<Mask> {
-    formats::read_mask(path, &Limits::default()).map_err(|error| error.raise(py))
+    formats::read_mask(path, &DataLimits::default()).map_err(|error| error.raise(py))
 }

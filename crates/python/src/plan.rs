@@ -308,8 +308,9 @@ impl PyPlan {
     fn _restore(py: Python<'_>, text: &str, masks: Vec<Packed<'_>>) -> PyResult<Self> {
         let spec = PlanSpec::from_toml(text).map_err(|error| error.raise(py))?;
         let unpack = |((width, height), bytes): Packed<'_>| {
-            let wrong =
-                |error: dapple_geometry::Error| pyo3::exceptions::PyValueError::new_err(error.to_string());
+            let wrong = |error: dapple_geometry::GeometryError| {
+                pyo3::exceptions::PyValueError::new_err(error.to_string())
+            };
             let size = Size::named("mask", width, height).map_err(wrong)?;
             Mask::from_bytes(size, bytes.as_bytes().to_vec()).map_err(wrong)
         };

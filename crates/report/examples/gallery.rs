@@ -2,8 +2,8 @@
 //! `cargo run -p dapple-report --example gallery -- FOLDER`.
 
 use dapple_report::{
-    Axis, BandPoint, Card, Cell, Chart, Column, CropPicture, Dash, ErrorPoint, Figure, Page, Reference,
-    Section, Series, Table, TextStyle, Theme, crop,
+    Axis, BandPoint, Cell, Chart, Column, CropPicture, Dash, ErrorPoint, Figure, Headline, Page,
+    ReferenceLine, Section, Series, Table, TextStyle, Theme, crop,
 };
 use std::{error::Error, fs, path::Path};
 
@@ -11,19 +11,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::args().nth(1).ok_or("name a folder")?;
     let folder = Path::new(&folder);
     fs::create_dir_all(folder)?;
-    let crop_scene = crop::crop_scene(&CropPicture::default())?;
-    for (name, scene) in [
-        ("profile", profile().scene()),
-        ("sweep", sweep().scene()),
-        ("audit", audit().scene()),
-        ("edge", edge_cases().scene()),
-        ("crop", crop_scene.clone()),
+    let crop_graphic = crop::crop_graphic(&CropPicture::default())?;
+    for (name, graphic) in [
+        ("profile", profile().graphic()),
+        ("sweep", sweep().graphic()),
+        ("audit", audit().graphic()),
+        ("edge", edge_cases().graphic()),
+        ("crop", crop_graphic.clone()),
     ] {
-        fs::write(folder.join(format!("{name}.svg")), scene.to_svg(Theme::Auto))?;
-        fs::write(folder.join(format!("{name}-light.png")), scene.to_png(Theme::Light, 2.0)?)?;
-        fs::write(folder.join(format!("{name}-dark.png")), scene.to_png(Theme::Dark, 2.0)?)?;
+        fs::write(folder.join(format!("{name}.svg")), graphic.to_svg(Theme::Auto))?;
+        fs::write(folder.join(format!("{name}-light.png")), graphic.to_png(Theme::Light, 2.0)?)?;
+        fs::write(folder.join(format!("{name}-dark.png")), graphic.to_png(Theme::Dark, 2.0)?)?;
     }
-    fs::write(folder.join("page.html"), page(&crop_scene)?.to_html())?;
+    fs::write(folder.join("page.html"), page(&crop_graphic)?.to_html())?;
     fs::write(folder.join("table.txt"), table()?.to_text(TextStyle::default()))?;
     Ok(())
 }
@@ -49,7 +49,7 @@ fn profile() -> Figure {
         .series(line("patch level, without replacement", 1.4).dash(Dash::Dashed))
         .series(line("record level, Poisson", 0.95))
         .series(line("record level, without replacement", 0.7).dash(Dash::Dashed))
-        .reference(Reference::horizontal(1e-5, "δ = 10⁻⁵"));
+        .reference(ReferenceLine::horizontal(1e-5, "δ = 10⁻⁵"));
     Figure::single(chart).note("Each curve is the upper end of a certified bracket narrower than 0.1 %.")
 }
 
@@ -63,7 +63,7 @@ fn sweep() -> Figure {
         let mut chart = Chart::new(patch)
             .x(Axis::linear("crop side in pixels"))
             .y(Axis::log("ε"))
-            .reference(Reference::horizontal(1.0, "ε = 1"));
+            .reference(ReferenceLine::horizontal(1.0, "ε = 1"));
         for sigma in [4.0, 4.5, 5.0] {
             let points = (1..=14)
                 .map(|i| f64::from(i) * 50.0)
@@ -92,8 +92,8 @@ fn audit() -> Figure {
         .series(Series::band("certified bracket", band))
         .series(Series::line("certified, upper end", curve(0.0, 100.0, 100, |x| 1.1 * bound(x))).color(0))
         .series(Series::error_points("audited, 95 % interval", points).color(1))
-        .reference(Reference::vertical(40.0, "learning rate drops"))
-        .reference(Reference::horizontal(3.0, "budget"));
+        .reference(ReferenceLine::vertical(40.0, "learning rate drops"))
+        .reference(ReferenceLine::horizontal(3.0, "budget"));
     Figure::single(chart)
 }
 
@@ -144,12 +144,12 @@ fn table() -> Result<Table, Box<dyn Error>> {
     Ok(table)
 }
 
-fn page(crop_scene: &dapple_report::scene::Scene) -> Result<Page, Box<dyn Error>> {
-    let summary = Section::new("").cards([
-        Card::new("ε at patch level", "0.192").detail("certified between 0.1919 and 0.1920"),
-        Card::new("ε at record level", "2.737").detail("the same run, ordinary accounting"),
-        Card::new("δ", "10⁻⁵").detail("fixed by the plan"),
-        Card::new("noise multiplier", "4.5").detail("of the clip norm"),
+fn page(crop_graphic: &dapple_report::graphic::Graphic) -> Result<Page, Box<dyn Error>> {
+    let summary = Section::new("").headlines([
+        Headline::new("ε at patch level", "0.192").detail("certified between 0.1919 and 0.1920"),
+        Headline::new("ε at record level", "2.737").detail("the same run, ordinary accounting"),
+        Headline::new("δ", "10⁻⁵").detail("fixed by the plan"),
+        Headline::new("noise multiplier", "4.5").detail("of the clip norm"),
     ]);
     let result = Section::new("What the plan guarantees")
         .paragraph(
@@ -167,7 +167,7 @@ fn page(crop_scene: &dapple_report::scene::Scene) -> Result<Page, Box<dyn Error>
         .figure(&sweep(), "Sweep over the side of the crop for three patches.")
         .table(&table()?, "The same sweep in numbers.");
     let how = Section::new("How a crop protects")
-        .scene(crop_scene, "Random crops and a private patch, drawn to scale.")
+        .graphic(crop_graphic, "Random crops and a private patch, drawn to scale.")
         .png(
             &audit().to_png(Theme::Light, 1.0)?,
             "A chart of audited against certified epsilon",

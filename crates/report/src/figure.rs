@@ -1,12 +1,12 @@
-//! Charts on one sheet.
+//! Figures: charts on one sheet, under a title.
 
 use crate::{
     ReportError, Theme,
-    chart::{Chart, Heading, LegendPlace, Panel, draw_rows, entries, notes, rows_height},
+    chart::{Chart, FittedChart, Heading, LegendPlace, draw_rows, entries, notes, rows_height},
     escape::clean,
     font::{Weight, wrap},
+    graphic::{Graphic, Text},
     paint::MUTED,
-    scene::{Scene, Text},
 };
 
 const MARGIN: f64 = 20.0;
@@ -47,7 +47,7 @@ impl Figure {
         Self::new(title).subtitle(subtitle).large(chart)
     }
 
-    /// Adds one large chart, which is all there is.
+    /// Adds one large chart as the only one of the figure.
     #[must_use]
     pub fn large(self, chart: Chart) -> Self {
         self.columns(1).panel_size(680.0, 380.0).panel(chart)
@@ -92,7 +92,7 @@ impl Figure {
     /// The figure as an SVG document, which may also stand inside an HTML page.
     #[must_use]
     pub fn to_svg(&self, theme: Theme) -> String {
-        self.scene().to_svg(theme)
+        self.graphic().to_svg(theme)
     }
 
     /// The figure as a PNG file of `scale` pixels a unit; 2 suits screens and slides.
@@ -100,21 +100,24 @@ impl Figure {
     /// # Errors
     /// When the picture would be too large or the encoder fails.
     pub fn to_png(&self, theme: Theme, scale: f64) -> Result<Vec<u8>, ReportError> {
-        self.scene().to_png(theme, scale)
+        self.graphic().to_png(theme, scale)
     }
 
     /// The figure as a list of shapes.
     #[must_use]
-    pub fn scene(&self) -> Scene {
+    pub fn graphic(&self) -> Graphic {
         let columns = self.columns.min(self.panels.len()).max(1);
         let (panel_width, body_height) = self.panel_size;
         let inner = columns as f64 * (panel_width + GAP) - GAP;
         let shared = self.shared_legend();
-        let panels: Vec<Panel<'_>> =
-            self.panels.iter().map(|chart| Panel::new(chart, panel_width, body_height, !shared)).collect();
+        let panels: Vec<FittedChart<'_>> = self
+            .panels
+            .iter()
+            .map(|chart| FittedChart::new(chart, panel_width, body_height, !shared))
+            .collect();
         let header_heights: Vec<f64> = panels
             .chunks(columns)
-            .map(|row| row.iter().map(Panel::header_height).fold(0.0, f64::max))
+            .map(|row| row.iter().map(FittedChart::header_height).fold(0.0, f64::max))
             .collect();
         let heading = Heading::new(&self.title, &self.subtitle, 17.0, inner);
         let legend = match self.panels.first() {
@@ -130,23 +133,23 @@ impl Figure {
         let rows_height = (rows_height - GAP).max(0.0);
         let height = 2.0 * MARGIN + heading_height + legend_height + rows_height + notes_height;
 
-        let mut scene =
-            Scene::new(inner + 2.0 * MARGIN, height.ceil(), &self.spoken_title(), &self.description());
-        heading.draw(&mut scene, (MARGIN, MARGIN));
-        draw_rows(&mut scene, &legend, (MARGIN, MARGIN + heading_height), inner);
+        let mut graphic =
+            Graphic::new(inner + 2.0 * MARGIN, height.ceil(), &self.spoken_title(), &self.description());
+        heading.draw(&mut graphic, (MARGIN, MARGIN));
+        draw_rows(&mut graphic, &legend, (MARGIN, MARGIN + heading_height), inner);
         let mut top = MARGIN + heading_height + legend_height;
         for (row, header) in panels.chunks(columns).zip(&header_heights) {
             for (column, panel) in row.iter().enumerate() {
                 let left = MARGIN + column as f64 * (panel_width + GAP);
-                panel.draw(&mut scene, (left, top), *header);
+                panel.draw(&mut graphic, (left, top), *header);
             }
             top += header + body_height + GAP;
         }
         let first = MARGIN + heading_height + legend_height + rows_height + 10.0 + NOTE_LINE * 0.8;
         for (index, line) in notes.iter().enumerate() {
-            scene.text(Text::new((MARGIN, first + index as f64 * NOTE_LINE), line, NOTE_SIZE, MUTED));
+            graphic.text(Text::new((MARGIN, first + index as f64 * NOTE_LINE), line, NOTE_SIZE, MUTED));
         }
-        scene
+        graphic
     }
 
     /// Whether all panels would show the same legend.

@@ -4,7 +4,7 @@
 //! becomes terminal text, Markdown, CSV or HTML, a [`Page`] becomes one HTML file that needs no network.
 //! Nothing is written to disk, and equal input gives equal output, byte for byte.
 //!
-//! A figure is first laid out as a [`scene::Scene`], a flat list of shapes; the SVG and the PNG writer both
+//! A figure is first laid out as a [`graphic::Graphic`], a flat list of shapes; the SVG and the PNG writer both
 //! draw that list, so the two always agree.
 //!
 //! ```
@@ -18,7 +18,7 @@
 //! assert!(svg.starts_with("<svg"));
 //! ```
 
-// What arrives here is never as expected.
+// Input arrives here, and nothing may be expected of it.
 #![warn(clippy::expect_used)]
 
 pub mod chart;
@@ -27,17 +27,17 @@ mod error;
 mod escape;
 mod figure;
 mod font;
+pub mod graphic;
 pub mod page;
 pub mod paint;
 pub mod raster;
-pub mod scene;
 pub mod table;
 
-pub use chart::{Axis, BandPoint, Chart, Dash, ErrorPoint, LegendPlace, Reference, Series};
+pub use chart::{Axis, BandPoint, Chart, Dash, ErrorPoint, LegendPlace, ReferenceLine, Series};
 pub use crop::{CropPicture, crop_picture};
 pub use error::ReportError;
 pub use figure::Figure;
-pub use page::{Card, Page, Section};
+pub use page::{Headline, Page, Section};
 pub use paint::{Rgb, Theme};
 pub use raster::{LabelPicture, Picture, class_colour};
-pub use table::{Cell, Column, Rows, Table, TextStyle};
+pub use table::{Cell, Column, Table, TableRows, TextStyle};

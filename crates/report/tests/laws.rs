@@ -1,9 +1,9 @@
 //! Laws that hold for every figure: it is well-formed, finite, inside its sheet, and always the same.
 
 use dapple_report::{
-    Axis, BandPoint, Chart, CropPicture, Dash, ErrorPoint, Figure, LegendPlace, Reference, Series, Theme,
-    crop::crop_scene,
-    scene::{Rect, Scene, Shape},
+    Axis, BandPoint, Chart, CropPicture, Dash, ErrorPoint, Figure, LegendPlace, ReferenceLine, Series, Theme,
+    crop::crop_graphic,
+    graphic::{Graphic, GraphicShape, Rect},
 };
 use proptest::prelude::*;
 
@@ -64,9 +64,9 @@ fn chart() -> impl Strategy<Value = Chart> {
             let chart = series.into_iter().fold(chart, Chart::series);
             references.into_iter().fold(chart, |chart, (vertical, value, label)| {
                 let line = if vertical {
-                    Reference::vertical(value, label)
+                    ReferenceLine::vertical(value, label)
                 } else {
-                    Reference::horizontal(value, label)
+                    ReferenceLine::horizontal(value, label)
                 };
                 chart.reference(line)
             })
@@ -86,28 +86,28 @@ fn figure() -> impl Strategy<Value = Figure> {
 }
 
 /// The corners of everything drawn, text by the box it fills.
-fn corners(shape: &Shape) -> Vec<(f64, f64)> {
+fn corners(shape: &GraphicShape) -> Vec<(f64, f64)> {
     let of_rect = |rect: &Rect| vec![(rect.x, rect.y), (rect.right(), rect.bottom())];
     match shape {
-        Shape::Line { points, .. } | Shape::Polygon { points, .. } => points.clone(),
-        Shape::Rect { rect, .. } => of_rect(rect),
-        Shape::Circle { center: (x, y), radius, .. } => {
+        GraphicShape::Line { points, .. } | GraphicShape::Polygon { points, .. } => points.clone(),
+        GraphicShape::Rect { rect, .. } => of_rect(rect),
+        GraphicShape::Circle { center: (x, y), radius, .. } => {
             vec![(x - radius, y - radius), (x + radius, y + radius)]
         }
-        Shape::Text(text) => of_rect(&text.bounds()),
+        GraphicShape::Text(text) => of_rect(&text.bounds()),
     }
 }
 
-fn check(scene: &Scene) -> Result<(), TestCaseError> {
-    let sheet = Rect::new(0.0, 0.0, scene.width, scene.height);
-    for shape in &scene.shapes {
+fn check(graphic: &Graphic) -> Result<(), TestCaseError> {
+    let sheet = Rect::new(0.0, 0.0, graphic.width, graphic.height);
+    for shape in &graphic.shapes {
         for (x, y) in corners(shape) {
             prop_assert!(x.is_finite() && y.is_finite(), "{:?}", shape);
             // Half a unit of slack for the roundings of a layout.
             prop_assert!(sheet.grown(0.5).contains((x, y)), "({x}, {y}) is outside {sheet:?}: {shape:?}");
         }
     }
-    let svg = scene.to_svg(Theme::Auto);
+    let svg = graphic.to_svg(Theme::Auto);
     let document =
         roxmltree::Document::parse(&svg).map_err(|error| TestCaseError::fail(error.to_string()))?;
     let names = ["svg", "title", "desc", "style", "rect", "polyline", "polygon", "circle", "text"];
@@ -140,7 +140,7 @@ fn check(scene: &Scene) -> Result<(), TestCaseError> {
         }
     }
     prop_assert_eq!(document.root_element().attribute("role"), Some("img"));
-    prop_assert_eq!(svg, scene.to_svg(Theme::Auto));
+    prop_assert_eq!(svg, graphic.to_svg(Theme::Auto));
     Ok(())
 }
 
@@ -150,7 +150,7 @@ proptest! {
 
     #[test]
     fn every_figure_is_well_formed_and_inside_its_sheet(figure in figure()) {
-        check(&figure.scene())?;
+        check(&figure.graphic())?;
     }
 
     #[test]
@@ -163,8 +163,8 @@ proptest! {
         let patch = (within(image.0, shares[2]), within(image.1, shares[3]));
         let start = |image: u32, patch: u32, share: f64| (f64::from(image - patch) * share) as u32;
         let patch_origin = (start(image.0, patch.0, shares[4]), start(image.1, patch.1, shares[5]));
-        let scene = crop_scene(&CropPicture { image, crop, patch, patch_origin }).expect("sizes fit");
-        check(&scene)?;
+        let graphic = crop_graphic(&CropPicture { image, crop, patch, patch_origin }).expect("sizes fit");
+        check(&graphic)?;
     }
 }
 
@@ -174,7 +174,7 @@ fn small_figure() -> Figure {
         .y(Axis::log("δ"))
         .series(Series::line("Poisson", [(0.0, 1e-1), (1.0, 1e-3), (2.0, 1e-6)]))
         .series(Series::points("measured", [(0.5, 1e-2), (1.5, 0.0)]))
-        .reference(Reference::horizontal(1e-5, "δ = 10⁻⁵"));
+        .reference(ReferenceLine::horizontal(1e-5, "δ = 10⁻⁵"));
     Figure::single(chart).panel_size(300.0, 200.0)
 }
 
@@ -186,13 +186,13 @@ fn a_small_figure_stays_as_it_is() {
 #[test]
 fn png_is_the_same_every_time_and_as_large_as_asked() {
     let figure = small_figure();
-    let scene = figure.scene();
+    let graphic = figure.graphic();
     for theme in [Theme::Light, Theme::Dark] {
         let bytes = figure.to_png(theme, 2.0).expect("drawn");
         assert_eq!(bytes, figure.to_png(theme, 2.0).expect("drawn"));
         let side =
             |at: usize| f64::from(u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")));
-        assert_eq!((side(16), side(20)), ((scene.width * 2.0).round(), (scene.height * 2.0).round()));
+        assert_eq!((side(16), side(20)), ((graphic.width * 2.0).round(), (graphic.height * 2.0).round()));
     }
     assert_ne!(figure.to_png(Theme::Light, 1.0), figure.to_png(Theme::Dark, 1.0));
 }

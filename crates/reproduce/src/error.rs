@@ -5,7 +5,7 @@ use dapple_plan::PlanError;
 use dapple_report::ReportError;
 use dapple_train::TrainError;
 
-/// Why a figure, a table or an experiment did not come about. The message is one line.
+/// Why a figure, a table or an experiment could not be made. The message is one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReproduceError {
@@ -31,7 +31,7 @@ pub enum ReproduceError {
     /// A plan that cannot be checked or priced.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A run that does not start, go on or finish.
+    /// A run that does not start, resume or finish.
     #[error(transparent)]
     Train(#[from] TrainError),
     /// A run of several, and what stopped it.
@@ -56,7 +56,7 @@ impl ReproduceError {
         Self::Failed { message: message.into(), hint: None }
     }
 
-    /// The same with a way out.
+    /// The same failure with a way out.
     pub(crate) fn with_hint(self, hint: &str) -> Self {
         match self {
             Self::Failed { message, .. } => Self::Failed { message, hint: Some(hint.to_owned()) },
@@ -71,5 +71,5 @@ impl From<AccountingError> for ReproduceError {
     }
 }
 
-/// What this crate answers.
+/// The result of reproducing something.
 pub(crate) type Result<T> = std::result::Result<T, ReproduceError>;

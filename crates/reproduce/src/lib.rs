@@ -24,11 +24,11 @@ mod reproduction;
 mod trained;
 mod watch;
 
-pub use claim::{Claim, Finding, Verdict};
+pub use claim::{Claim, ClaimVerdict, Finding};
 pub use error::ReproduceError;
-pub use options::Options;
+pub use options::ReproductionOptions;
 pub use outcome::{Digest, Outcome};
 pub use paper::Paper;
-pub use registry::{Registered, find, registry};
-pub use reproduction::{Entry, Kind, Reproduction};
+pub use registry::{RegisteredReproduction, find, registry};
+pub use reproduction::{CatalogueEntry, Reproduction, ReproductionKind};
 pub use watch::Watch;

@@ -3,12 +3,12 @@
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::spec::{Delta, PublicGradient};
 use dapple_plan::{Plan, PlanSpec, Precision, Relation, number};
-use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Rows, Series, Table};
+use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 
 use crate::claim::Claim;
 use crate::error::Result;
-use crate::registry::Registered;
-use crate::{Digest, Entry, Kind, Options, Paper, Reproduction, Watch};
+use crate::registry::RegisteredReproduction;
+use crate::{CatalogueEntry, Digest, Paper, Reproduction, ReproductionKind, ReproductionOptions, Watch};
 
 /// M section 5.3.
 const BATCH: u64 = 128;
@@ -28,14 +28,14 @@ const COLUMNS: &[&str] =
 
 /// A way of pricing a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Price {
-    /// By M Theorem 1.
+enum MaskPricing {
+    /// M Theorem 1 prices it, as the paper claims.
     Claimed,
-    /// By its public gradient.
+    /// The accountant prices it, for this kind of public gradient.
     Certified(PublicGradient),
 }
 
-impl Price {
+impl MaskPricing {
     const ALL: [Self; 4] = [
         Self::Claimed,
         Self::Certified(PublicGradient::Decoupled),
@@ -77,19 +77,19 @@ impl Price {
     }
 }
 
-struct Point {
-    price: Price,
+struct MaskPoint {
+    price: MaskPricing,
     plan: Plan,
     lower: Option<f64>,
     epsilon: f64,
 }
 
-impl Point {
-    fn new(price: Price, records: u64, noise_multiplier: f64) -> Result<Self> {
+impl MaskPoint {
+    fn new(price: MaskPricing, records: u64, noise_multiplier: f64) -> Result<Self> {
         let plan = price.plan(records, noise_multiplier)?;
         let (lower, epsilon) = match price {
-            Price::Claimed => (None, claimed_epsilon(&plan)),
-            Price::Certified(_) => {
+            MaskPricing::Claimed => (None, claimed_epsilon(&plan)),
+            MaskPricing::Certified(_) => {
                 let bracket = plan.epsilon(Precision::default())?;
                 (bracket.lower, bracket.upper)
             }
@@ -116,87 +116,88 @@ fn noise_for(target: f64, records: u64) -> Result<f64> {
     let (mut low, mut high) = (0.3f64, 1e3f64);
     while high / low > 1.0 + 1e-9 {
         let middle = (low * high).sqrt();
-        let claimed = claimed_epsilon(&Price::Claimed.plan(records, middle)?);
+        let claimed = claimed_epsilon(&MaskPricing::Claimed.plan(records, middle)?);
         if claimed > target { low = middle } else { high = middle }
     }
     Ok(high)
 }
 
 /// What the paper claims for one epsilon, and what the same noise costs.
-struct Target {
+struct ClaimedTarget {
     claimed: f64,
     noise: f64,
     described: f64,
     decoupled: f64,
 }
 
-/// Both kinds of numbers.
-struct Results {
+/// Everything that is computed: points to draw, and the noise of the paper's targets.
+struct MaskResults {
     records: u64,
-    points: Vec<Point>,
+    points: Vec<MaskPoint>,
     /// One for each of [`TARGETS`].
-    targets: Vec<Target>,
+    targets: Vec<ClaimedTarget>,
 }
 
 /// The one entry of this paper.
-struct Theorem;
+struct MaskTheorem;
 
-pub(crate) fn all() -> [Registered; 1] {
-    [Registered::new(Theorem)]
+pub(crate) fn all() -> [RegisteredReproduction; 1] {
+    [RegisteredReproduction::new(MaskTheorem)]
 }
 
-impl Reproduction for Theorem {
-    type Results = Results;
+impl Reproduction for MaskTheorem {
+    type Results = MaskResults;
 
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> CatalogueEntry {
         let title = "Claimed and certified privacy of masked training";
-        Entry::new(Paper::Masked, "mask/theorem1", title, "4")
+        CatalogueEntry::new(Paper::Masked, "mask/theorem1", title, "4")
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Priced { records: true }
+    fn kind(&self) -> ReproductionKind {
+        ReproductionKind::Priced { records: true }
     }
 
-    fn compute(&self, options: &Options, _: &dyn Watch) -> Result<Results> {
+    fn compute(&self, options: &ReproductionOptions, _: &dyn Watch) -> Result<MaskResults> {
         let records = options.records.unwrap_or(RECORDS);
         let count = options.points().map_or(POINTS, |points| points.min(POINTS));
         let noises = (0..count).map(|index| {
             NOISE.0 * (NOISE.1 / NOISE.0).powf(index as f64 / count.saturating_sub(1).max(1) as f64)
         });
         let mut points = Vec::new();
-        for price in Price::ALL {
+        for price in MaskPricing::ALL {
             for noise in noises.clone() {
-                points.push(Point::new(price, records, noise)?);
+                points.push(MaskPoint::new(price, records, noise)?);
             }
         }
         let target = |&(claimed, _): &(f64, _)| {
             let noise = noise_for(claimed, records)?;
-            let epsilon =
-                |mode| Point::new(Price::Certified(mode), records, noise).map(|point| point.epsilon);
+            let epsilon = |mode| {
+                MaskPoint::new(MaskPricing::Certified(mode), records, noise).map(|point| point.epsilon)
+            };
             let (described, decoupled) =
                 (epsilon(PublicGradient::Coupled)?, epsilon(PublicGradient::Decoupled)?);
-            Ok(Target { claimed, noise, described, decoupled })
+            Ok(ClaimedTarget { claimed, noise, described, decoupled })
         };
         let targets = TARGETS.iter().map(target).collect::<Result<_>>()?;
-        Ok(Results { records, points, targets })
+        Ok(MaskResults { records, points, targets })
     }
 
-    fn subtitle(&self, results: &Results) -> String {
+    fn subtitle(&self, results: &MaskResults) -> String {
         format!("batch {BATCH} of {}, {EPOCHS} epochs, δ = 10⁻⁵, clip norm 1", results.records)
     }
 
-    fn digest(&self, results: &Results) -> Result<Digest> {
+    fn digest(&self, results: &MaskResults) -> Result<Digest> {
         Ok(Digest { table: digest(&results.points)?, says: "epsilon at delta 1e-5, rounded up" })
     }
 
-    fn numbers(&self, results: &Results) -> Rows {
-        Rows { columns: COLUMNS, rows: results.points.iter().map(Point::row).collect() }
+    fn numbers(&self, results: &MaskResults) -> TableRows {
+        TableRows { columns: COLUMNS, rows: results.points.iter().map(MaskPoint::row).collect() }
     }
 
-    fn claims(&self, _: &Results) -> Vec<Claim<'_, Results>> {
+    fn claims(&self, _: &MaskResults) -> Vec<Claim<'_, MaskResults>> {
         let claim = |(place, &(_, says)): (usize, &(f64, &'static str))| {
-            Claim::new(says, move |results: &Results| {
-                let Target { claimed, noise, described, decoupled } = results.targets[place];
+            Claim::new(says, move |results: &MaskResults| {
+                let ClaimedTarget { claimed, noise, described, decoupled } = results.targets[place];
                 let here = format!(
                     "{} as described, {} if decoupled, at noise multiplier {}",
                     number::up(described, 4),
@@ -213,18 +214,18 @@ impl Reproduction for Theorem {
         "The runs of the paper's Table 2"
     }
 
-    fn draw(&self, results: &Results, figure: Figure) -> Figure {
+    fn draw(&self, results: &MaskResults, figure: Figure) -> Figure {
         let chart = Chart::new("").x(Axis::log("noise multiplier")).y(Axis::log("ε"));
-        let line = |chart: Chart, price: Price| {
+        let line = |chart: Chart, price: MaskPricing| {
             let own = results.points.iter().filter(|point| point.price == price);
             let places = own.map(|point| (point.plan.noise_multiplier(), point.epsilon));
-            let dash = if price == Price::Claimed { Dash::Dashed } else { Dash::Solid };
+            let dash = if price == MaskPricing::Claimed { Dash::Dashed } else { Dash::Solid };
             chart.series(Series::line_points(price.label(), places).dash(dash))
         };
-        figure.subtitle(self.subtitle(results)).large(Price::ALL.into_iter().fold(chart, line))
+        figure.subtitle(self.subtitle(results)).large(MaskPricing::ALL.into_iter().fold(chart, line))
     }
 
-    fn notes(&self, results: &Results) -> Vec<String> {
+    fn notes(&self, results: &MaskResults) -> Vec<String> {
         let size = if results.records == RECORDS {
             "The number of training videos is not stated; the 9537 of the first training split of UCF-101 are taken (--records N).".to_owned()
         } else {
@@ -239,10 +240,10 @@ impl Reproduction for Theorem {
 }
 
 /// One row a noise multiplier, one column a price.
-fn digest(points: &[Point]) -> Result<Table> {
-    let names = Price::ALL.into_iter().map(|price| Column::number(price.name()));
+fn digest(points: &[MaskPoint]) -> Result<Table> {
+    let names = MaskPricing::ALL.into_iter().map(|price| Column::number(price.name()));
     let mut table = Table::new(std::iter::once(Column::number("noise multiplier")).chain(names));
-    for first in points.iter().filter(|point| point.price == Price::Claimed) {
+    for first in points.iter().filter(|point| point.price == MaskPricing::Claimed) {
         let noise = first.plan.noise_multiplier();
         let same = points.iter().filter(|point| point.plan.noise_multiplier() == noise);
         let cells = same.map(|point| Cell::from(number::up(point.epsilon, 4).as_str()));

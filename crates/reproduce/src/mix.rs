@@ -1,66 +1,66 @@
 //! `mix/*`: the noise behind the accuracies of *DP-Mix: Mixup-based Data Augmentation for Differentially Private Learning* (X in what
 //! follows), which prints none.
 
-use dapple_accounting::calibrate::{self, Target};
+use dapple_accounting::calibrate::{self, PrivacyTarget};
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::search;
 use dapple_plan::spec::Delta;
 use dapple_plan::{Bracket, EpsilonBracket, Plan, PlanSpec, Pld, Precision, number};
-use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Rows, Series, Table};
+use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 use rayon::prelude::*;
 
-use crate::claim::{Claim, Verdict};
+use crate::claim::{Claim, ClaimVerdict};
 use crate::error::{ReproduceError, Result};
-use crate::registry::Registered;
-use crate::{Digest, Entry, Options, Paper, Reproduction, Watch};
+use crate::registry::RegisteredReproduction;
+use crate::{CatalogueEntry, Digest, Paper, Reproduction, ReproductionOptions, Watch};
 
 const DELTA: f64 = 1e-5;
 /// Significant digits of the digest.
 const DIGITS: usize = 4;
 
 /// A table of X.
-struct Spec {
-    entry: Entry,
+struct MixTable {
+    entry: CatalogueEntry,
     subtitle: &'static str,
     batch: u64,
-    runs: &'static [Run],
+    runs: &'static [MixRun],
     epsilons: &'static [f64],
     /// Records clipped together, one line each.
     microbatches: &'static [u64],
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct MixRun {
     data: &'static str,
     /// Records to train on (X appendix C).
     records: u64,
     epochs: u64,
 }
 
-const fn run(data: &'static str, records: u64, epochs: u64) -> Run {
-    Run { data, records, epochs }
+const fn run(data: &'static str, records: u64, epochs: u64) -> MixRun {
+    MixRun { data, records, epochs }
 }
 
 /// X section 4: batches of 4096 for 200 epochs from scratch, of 1000 for 10 epochs (EuroSAT 20) in fine-tuning.
-static SPECS: [Spec; 3] = [
-    Spec {
-        entry: Entry::new(Paper::Mixing, "mix/table1", "Noise of microbatches", "3"),
+static SPECS: [MixTable; 3] = [
+    MixTable {
+        entry: CatalogueEntry::new(Paper::Mixing, "mix/table1", "Noise of microbatches", "3"),
         subtitle: "WRN-16-4 on CIFAR-10 from scratch: batch 4096, 200 epochs, ε = 8 at δ = 10⁻⁵",
         batch: 4096,
         runs: &[run("CIFAR-10", 50_000, 200)],
         epsilons: &[8.0],
         microbatches: &[1, 2],
     },
-    Spec {
-        entry: Entry::new(Paper::Mixing, "mix/table2", "Noise of training from scratch", "5.1"),
+    MixTable {
+        entry: CatalogueEntry::new(Paper::Mixing, "mix/table2", "Noise of training from scratch", "5.1"),
         subtitle: "WRN-16-4: batch 4096, 200 epochs, δ = 10⁻⁵",
         batch: 4096,
         runs: &[run("CIFAR-10 and CIFAR-100", 50_000, 200), run("EuroSAT", 21_600, 200)],
         epsilons: &[1.0, 2.0, 4.0, 8.0],
         microbatches: &[1],
     },
-    Spec {
-        entry: Entry::new(Paper::Mixing, "mix/table3", "Noise of fine-tuning", "5.2"),
+    MixTable {
+        entry: CatalogueEntry::new(Paper::Mixing, "mix/table3", "Noise of fine-tuning", "5.2"),
         subtitle: "ViT-B-16 and ConvNext: batch 1000, 10 epochs (EuroSAT 20), δ = 10⁻⁵",
         batch: 1000,
         runs: &[
@@ -75,21 +75,22 @@ static SPECS: [Spec; 3] = [
     },
 ];
 
-pub(crate) fn all() -> impl Iterator<Item = Registered> {
-    SPECS.iter().map(Registered::new)
+pub(crate) fn all() -> impl Iterator<Item = RegisteredReproduction> {
+    SPECS.iter().map(RegisteredReproduction::new)
 }
 
-/// One run at one target.
+/// What is asked: the noise that one run needs for one epsilon.
 #[derive(Debug, Clone, Copy)]
-struct Question {
-    run: Run,
+struct MixQuestion {
+    run: MixRun,
     batch: u64,
     microbatch: u64,
     epsilon: f64,
 }
 
-struct Found {
-    question: Question,
+/// A row of a table: the question and its answers.
+struct MixRow {
+    question: MixQuestion,
     /// Noise that a privacy-loss distribution asks for, in clip norms, and the epsilon it reaches.
     noise: f64,
     epsilon: Bracket,
@@ -99,7 +100,7 @@ struct Found {
     fixed: f64,
 }
 
-impl Question {
+impl MixQuestion {
     fn rate(&self) -> f64 {
         self.batch as f64 / self.run.records as f64
     }
@@ -114,9 +115,9 @@ impl Question {
         if self.microbatch > 1 { 2.0 } else { 1.0 }
     }
 
-    fn find(self) -> Result<Found> {
+    fn find(self) -> Result<MixRow> {
         let (rate, steps, sensitivity) = (self.rate(), self.steps(), self.sensitivity());
-        let target = Target { epsilon: self.epsilon, delta: DELTA };
+        let target = PrivacyTarget { epsilon: self.epsilon, delta: DELTA };
         let family =
             |noise| Ok(Pld::gaussian(sensitivity, noise)?.subsample_poisson(rate)?.self_compose(steps));
         let range = (0.1, 1e3);
@@ -126,7 +127,7 @@ impl Question {
             Ok::<f64, ReproduceError>(step.self_compose(steps).epsilon(DELTA)?.epsilon)
         })?;
         let fixed = Pld::gaussian(2.0, solved.value)?.subsample_without_replacement(rate)?;
-        Ok(Found {
+        Ok(MixRow {
             question: self,
             noise: solved.value,
             epsilon: solved.epsilon,
@@ -154,19 +155,19 @@ const COLUMNS: &[&str] = &[
     "without_replacement_epsilon",
 ];
 
-impl Reproduction for &'static Spec {
-    type Results = Vec<Found>;
+impl Reproduction for &'static MixTable {
+    type Results = Vec<MixRow>;
 
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> CatalogueEntry {
         self.entry
     }
 
-    fn compute(&self, _: &Options, _: &dyn Watch) -> Result<Vec<Found>> {
+    fn compute(&self, _: &ReproductionOptions, _: &dyn Watch) -> Result<Vec<MixRow>> {
         let mut questions = vec![];
         for &run in self.runs {
             for &microbatch in self.microbatches {
                 let asked = self.epsilons.iter();
-                questions.extend(asked.map(|&epsilon| Question {
+                questions.extend(asked.map(|&epsilon| MixQuestion {
                     run,
                     batch: self.batch,
                     microbatch,
@@ -174,30 +175,30 @@ impl Reproduction for &'static Spec {
                 }));
             }
         }
-        questions.into_par_iter().map(Question::find).collect()
+        questions.into_par_iter().map(MixQuestion::find).collect()
     }
 
-    fn subtitle(&self, _: &Vec<Found>) -> String {
+    fn subtitle(&self, _: &Vec<MixRow>) -> String {
         self.subtitle.to_owned()
     }
 
-    fn digest(&self, found: &Vec<Found>) -> Result<Digest> {
+    fn digest(&self, found: &Vec<MixRow>) -> Result<Digest> {
         Ok(Digest { table: digest(found)?, says: "noise multiplier in clip norms, rounded up" })
     }
 
-    fn numbers(&self, found: &Vec<Found>) -> Rows {
-        Rows { columns: COLUMNS, rows: found.iter().map(row).collect() }
+    fn numbers(&self, found: &Vec<MixRow>) -> TableRows {
+        TableRows { columns: COLUMNS, rows: found.iter().map(row).collect() }
     }
 
-    fn claims(&self, _: &Vec<Found>) -> Vec<Claim<'_, Vec<Found>>> {
+    fn claims(&self, _: &Vec<MixRow>) -> Vec<Claim<'_, Vec<MixRow>>> {
         vec![match self.microbatches.len() {
             1 => Claim::new(
                 "views, mixtures and synthetic images leave the noise as it is",
-                |found: &Vec<Found>| views_are_free(found),
+                |found: &Vec<MixRow>| views_are_free(found),
             ),
             _ => Claim::new(
                 "microbatches of two double the sensitivity, and with it the noise",
-                |found: &Vec<Found>| pairs_double(found),
+                |found: &Vec<MixRow>| pairs_double(found),
             ),
         }]
     }
@@ -206,7 +207,7 @@ impl Reproduction for &'static Spec {
         "What the paper says of the noise"
     }
 
-    fn draw(&self, found: &Vec<Found>, figure: Figure) -> Figure {
+    fn draw(&self, found: &Vec<MixRow>, figure: Figure) -> Figure {
         let mut chart = Chart::new("").x(Axis::log("ε")).y(Axis::log("noise multiplier"));
         for (color, run) in self.runs.iter().enumerate() {
             for &microbatch in self.microbatches {
@@ -224,7 +225,7 @@ impl Reproduction for &'static Spec {
         figure.subtitle(self.subtitle).large(chart)
     }
 
-    fn notes(&self, _: &Vec<Found>) -> Vec<String> {
+    fn notes(&self, _: &Vec<MixRow>) -> Vec<String> {
         [
             "The paper prints accuracies, which are training results, and no noise: its library solved for it. The other tables repeat these settings at some of the ε.",
             "Each record is drawn by its own coin at rate batch / records, for epochs × records / batch steps. The paper accounts for this sampling, but its code draws batches of a fixed size: the last column prices those at the same noise, drawn without replacement, with one record substituted.",
@@ -235,7 +236,7 @@ impl Reproduction for &'static Spec {
     }
 }
 
-fn pairs_double(found: &[Found]) -> Result<Verdict> {
+fn pairs_double(found: &[MixRow]) -> Result<ClaimVerdict> {
     let [single, pair] = found else {
         return Err(ReproduceError::failed("a single record and a pair were not both solved for"));
     };
@@ -244,7 +245,7 @@ fn pairs_double(found: &[Found]) -> Result<Verdict> {
     Ok((here, (pair.noise / single.noise - 2.0).abs() < 1e-3))
 }
 
-fn views_are_free(found: &[Found]) -> Result<Verdict> {
+fn views_are_free(found: &[MixRow]) -> Result<ClaimVerdict> {
     let Some(first) = found.first() else { return Err(ReproduceError::failed("nothing was solved for")) };
     let (alone, mixed) = (priced(first, (1, 0, 0))?, priced(first, (16, 18, 2))?);
     let here = format!(
@@ -256,7 +257,7 @@ fn views_are_free(found: &[Found]) -> Result<Verdict> {
 }
 
 /// A run with these many views, mixtures and synthetic images, priced as a plan.
-fn priced(found: &Found, (views, self_mix, synthetic): (u32, u32, u32)) -> Result<EpsilonBracket> {
+fn priced(found: &MixRow, (views, self_mix, synthetic): (u32, u32, u32)) -> Result<EpsilonBracket> {
     let question = found.question;
     let mut spec = PlanSpec::default();
     spec.privacy.delta = Some(Delta::Value(DELTA));
@@ -270,7 +271,7 @@ fn priced(found: &Found, (views, self_mix, synthetic): (u32, u32, u32)) -> Resul
     Ok(Plan::check(&spec)?.epsilon(Precision::default())?)
 }
 
-fn row(found: &Found) -> Vec<Cell> {
+fn row(found: &MixRow) -> Vec<Cell> {
     let (whole, full) = (Cell::whole, Cell::full);
     let question = found.question;
     vec![
@@ -292,7 +293,7 @@ fn row(found: &Found) -> Vec<Cell> {
     ]
 }
 
-fn digest(found: &[Found]) -> Result<Table> {
+fn digest(found: &[MixRow]) -> Result<Table> {
     let mut table = Table::new([
         Column::text("data"),
         Column::number("records per clip"),

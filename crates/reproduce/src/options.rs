@@ -8,7 +8,7 @@ use crate::patch::setting::{BATCH, MAX_RECORDS, Reading};
 
 /// What may be changed about a figure or table; each has some of it.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct ReproductionOptions {
     /// What the paper's σ stands for
     #[arg(long, value_name = "READING", default_value = "std")]
     pub(crate) sigma_is: Reading,
@@ -22,8 +22,8 @@ pub struct Options {
     pub(crate) training: Training,
 }
 
-impl Options {
-    /// At most this many points a line.
+impl ReproductionOptions {
+    /// The most points that a line gets, where a limit is asked for.
     pub(crate) fn points(&self) -> Option<usize> {
         self.points.map(|points| points as usize)
     }
@@ -59,13 +59,13 @@ pub(crate) fn first_given(flags: &[(&'static str, bool)]) -> Option<&'static str
 pub(crate) struct Training {
     /// How much is trained: minutes, hours or days on a few cores [default: tiny]
     #[arg(long, value_name = "SCALE", help_heading = "Training")]
-    pub(crate) scale: Option<Scale>,
+    pub(crate) scale: Option<TrainingScale>,
     /// The data: IDX files of MNIST for patch/table1, train/ and test/ for patch/fig13 and patch/fig5, Cityscapes for patch/fig5 in full
     #[arg(long, value_name = "DIR", help_heading = "Training")]
     pub(crate) data: Option<PathBuf>,
     /// Trains this model of the paper's classifiers only
     #[arg(long, value_name = "MODEL", help_heading = "Training")]
-    pub(crate) model: Option<Model>,
+    pub(crate) model: Option<Classifier>,
     /// First weights of patch/fig13, or of the backbone of patch/fig5, under torchvision's names
     #[arg(long, value_name = "FILE.safetensors", help_heading = "Training")]
     pub(crate) weights: Option<PathBuf>,
@@ -78,14 +78,14 @@ pub(crate) struct Training {
     /// Runs at once [default: as many as cores and memory allow]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Training")]
     pub(crate) jobs: Option<u16>,
-    /// Keeps the runs in this folder; those that are there already are read, or gone on with
+    /// Keeps the runs in this folder; those that are there already are read, or resumed
     #[arg(long, value_name = "DIR", help_heading = "Training")]
     pub(crate) out: Option<PathBuf>,
 }
 
 /// How much is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum Scale {
+pub(crate) enum TrainingScale {
     /// Minutes on two cores
     #[default]
     Tiny,
@@ -97,14 +97,14 @@ pub(crate) enum Scale {
 
 /// The classifiers of the patch-level paper (section C.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Model {
+pub(crate) enum Classifier {
     #[value(name = "resnet-18")]
     Resnet18,
     #[value(name = "vgg-11")]
     Vgg11,
 }
 
-impl Model {
+impl Classifier {
     pub(crate) const ALL: [Self; 2] = [Self::Resnet18, Self::Vgg11];
 
     /// The name in plans.
@@ -129,7 +129,7 @@ impl Training {
         self.jobs.map(usize::from)
     }
 
-    pub(crate) fn scale(&self) -> Scale {
+    pub(crate) fn scale(&self) -> TrainingScale {
         self.scale.unwrap_or_default()
     }
 }

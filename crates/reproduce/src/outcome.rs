@@ -1,19 +1,19 @@
 //! A figure or table that was computed, as text, JSON, a picture or a page.
 
-use dapple_report::{Column, Figure, Page, ReportError, Rows, Section, Table, TextStyle};
+use dapple_report::{Column, Figure, Page, ReportError, Section, Table, TableRows, TextStyle};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::claim::Finding;
-use crate::reproduction::Entry;
+use crate::reproduction::CatalogueEntry;
 
-/// Everything there is to show.
+/// What came of a reproduction: everything there is to show.
 #[derive(Debug)]
 pub struct Outcome {
-    pub(crate) entry: Entry,
+    pub(crate) entry: CatalogueEntry,
     pub(crate) subtitle: String,
     pub(crate) digest: Digest,
-    pub(crate) numbers: Rows,
-    pub(crate) summary: Option<Rows>,
+    pub(crate) numbers: TableRows,
+    pub(crate) summary: Option<TableRows>,
     pub(crate) findings: Vec<Finding>,
     /// The findings as a table, and which statements these are.
     pub(crate) checked: Digest,
@@ -25,14 +25,14 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Digest {
     pub(crate) table: Table,
-    /// What stands in it.
+    /// What the table says.
     pub(crate) says: &'static str,
 }
 
 impl Outcome {
     /// Every number, for machines.
     #[must_use]
-    pub fn numbers(&self) -> &Rows {
+    pub fn numbers(&self) -> &TableRows {
         &self.numbers
     }
 

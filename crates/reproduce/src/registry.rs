@@ -3,22 +3,22 @@
 use serde::Serialize;
 
 use crate::error::{ReproduceError, Result};
-use crate::options::Options;
-use crate::reproduction::{Entry, Kind, Reproduction};
+use crate::options::ReproductionOptions;
+use crate::reproduction::{CatalogueEntry, Reproduction, ReproductionKind};
 use crate::{Outcome, Watch, mask, mix, partition, patch, trained};
 
-type Compute = dyn Fn(&Options, &dyn Watch) -> Result<Outcome>;
+type Compute = dyn Fn(&ReproductionOptions, &dyn Watch) -> Result<Outcome>;
 
 /// A figure or table of the registry, whatever it computes.
-pub struct Registered {
-    entry: Entry,
-    kind: Kind,
+pub struct RegisteredReproduction {
+    entry: CatalogueEntry,
+    kind: ReproductionKind,
     outcome: Box<Compute>,
 }
 
-/// A figure or table as a list names it.
+/// A figure or table as a line of a list.
 #[derive(Debug, Serialize)]
-pub struct Listed {
+pub struct Listing {
     /// Its name.
     pub id: &'static str,
     /// What it shows.
@@ -27,7 +27,7 @@ pub struct Listed {
     pub section: &'static str,
 }
 
-impl Registered {
+impl RegisteredReproduction {
     pub(crate) fn new(reproduction: impl Reproduction + 'static) -> Self {
         Self {
             entry: reproduction.entry(),
@@ -38,37 +38,37 @@ impl Registered {
 
     /// What a list says about it.
     #[must_use]
-    pub fn listed(&self) -> Listed {
-        let Entry { id, title, section, .. } = self.entry;
-        Listed { id, title, section }
+    pub fn listed(&self) -> Listing {
+        let CatalogueEntry { id, title, section, .. } = self.entry;
+        Listing { id, title, section }
     }
 
     /// Computes it. Options that it does not have are refused before anything is computed.
     ///
     /// # Errors
     /// Options that it does not have, numbers that cannot be computed, runs that fail.
-    pub fn outcome(&self, options: &Options, watch: &dyn Watch) -> Result<Outcome> {
+    pub fn outcome(&self, options: &ReproductionOptions, watch: &dyn Watch) -> Result<Outcome> {
         self.refuse(options)?;
         (self.outcome)(options, watch)
     }
 
-    fn refuse(&self, options: &Options) -> Result<()> {
+    fn refuse(&self, options: &ReproductionOptions) -> Result<()> {
         let id = self.entry.id;
         let (kind, flag, hint) = match (self.kind, options.for_training(), options.for_pricing()) {
-            (Kind::Priced { .. }, Some(flag), _) => {
+            (ReproductionKind::Priced { .. }, Some(flag), _) => {
                 let trained: Vec<&str> = registry()
                     .iter()
-                    .filter(|other| other.kind == Kind::Trained)
+                    .filter(|other| other.kind == ReproductionKind::Trained)
                     .map(|other| other.entry.id)
                     .collect();
                 ("priced, not trained", flag, format!("it is for {}", trained.join(", ")))
             }
-            (Kind::Trained, _, Some(flag)) => (
+            (ReproductionKind::Trained, _, Some(flag)) => (
                 "trained, not priced",
                 flag,
                 "--scale, --seeds and --steps say how much is trained".to_owned(),
             ),
-            (Kind::Priced { records: false }, ..) if options.records.is_some() => {
+            (ReproductionKind::Priced { records: false }, ..) if options.records.is_some() => {
                 return Err(ReproduceError::request(
                     format!("{id} has no number of records to change"),
                     "leave --records away; it is for patch/* and mask/*",
@@ -85,15 +85,15 @@ impl Registered {
 
 /// Every figure and table, paper by paper.
 #[must_use]
-pub fn registry() -> Vec<Registered> {
+pub fn registry() -> Vec<RegisteredReproduction> {
     patch::all().chain(trained::all()).chain(mask::all()).chain(partition::all()).chain(mix::all()).collect()
 }
 
-/// The figure or table of a name, in letters of either case.
+/// The figure or table with this name, in upper or lower case.
 ///
 /// # Errors
-/// A name that none has.
-pub fn find(id: &str) -> Result<Registered> {
+/// A name that no figure or table has.
+pub fn find(id: &str) -> Result<RegisteredReproduction> {
     let wanted = id.to_lowercase();
     let mut all = registry();
     if let Some(place) = all.iter().position(|one| one.entry.id == wanted) {
@@ -117,7 +117,7 @@ mod tests {
     fn names_are_unique_and_begin_with_their_paper() {
         let all = registry();
         for (place, one) in all.iter().enumerate() {
-            let Entry { id, paper, .. } = one.entry;
+            let CatalogueEntry { id, paper, .. } = one.entry;
             assert!(id.starts_with(&format!("{}/", paper.prefix())), "{id}");
             assert!(all[..place].iter().all(|other| other.entry.id != id), "{id} stands there twice");
         }

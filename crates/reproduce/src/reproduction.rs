@@ -1,11 +1,11 @@
-//! What every figure and table has, whichever paper it is of.
+//! What every figure and table has, whichever paper it comes from.
 
-use dapple_report::{Figure, Rows};
+use dapple_report::{Figure, TableRows};
 
 use crate::claim::{Claim, Finding};
 use crate::error::Result;
 use crate::outcome::{self, Digest, Outcome};
-use crate::{Options, Paper, Watch};
+use crate::{Paper, ReproductionOptions, Watch};
 
 /// A figure or a table of a paper, computed again.
 pub trait Reproduction {
@@ -13,18 +13,18 @@ pub trait Reproduction {
     type Results;
 
     /// Its name, and what it shows.
-    fn entry(&self) -> Entry;
+    fn entry(&self) -> CatalogueEntry;
 
     /// What it takes to compute it, and so which options it has.
-    fn kind(&self) -> Kind {
-        Kind::Priced { records: false }
+    fn kind(&self) -> ReproductionKind {
+        ReproductionKind::Priced { records: false }
     }
 
     /// Computes it.
     ///
     /// # Errors
     /// Options that it does not have, numbers that cannot be computed, runs that fail.
-    fn compute(&self, options: &Options, watch: &dyn Watch) -> Result<Self::Results>;
+    fn compute(&self, options: &ReproductionOptions, watch: &dyn Watch) -> Result<Self::Results>;
 
     /// The settings that all of it shares, in one line.
     fn subtitle(&self, results: &Self::Results) -> String;
@@ -36,10 +36,10 @@ pub trait Reproduction {
     fn digest(&self, results: &Self::Results) -> Result<Digest>;
 
     /// Every number, for machines.
-    fn numbers(&self, results: &Self::Results) -> Rows;
+    fn numbers(&self, results: &Self::Results) -> TableRows;
 
     /// What sums the numbers up, where something does.
-    fn summary(&self, results: &Self::Results) -> Option<Rows> {
+    fn summary(&self, results: &Self::Results) -> Option<TableRows> {
         let _ = results;
         None
     }
@@ -47,7 +47,7 @@ pub trait Reproduction {
     /// What the paper says about what was computed.
     fn claims(&self, results: &Self::Results) -> Vec<Claim<'_, Self::Results>>;
 
-    /// Which statements the claims are.
+    /// A heading that says which statements the claims are.
     fn claims_say(&self) -> &'static str {
         "What the paper says of it"
     }
@@ -61,8 +61,8 @@ pub trait Reproduction {
     /// Computes it, checks what the paper says, and draws it.
     ///
     /// # Errors
-    /// As of the single parts.
-    fn outcome(&self, options: &Options, watch: &dyn Watch) -> Result<Outcome> {
+    /// As for the single parts.
+    fn outcome(&self, options: &ReproductionOptions, watch: &dyn Watch) -> Result<Outcome> {
         let results = self.compute(options, watch)?;
         let entry = self.entry();
         let notes = self.notes(&results);
@@ -85,7 +85,7 @@ pub trait Reproduction {
 
 /// The name of a figure or table, and what it shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// The paper and the place in it, such as `patch/fig3`.
     pub id: &'static str,
     /// What it shows.
@@ -96,7 +96,7 @@ pub struct Entry {
     pub paper: Paper,
 }
 
-impl Entry {
+impl CatalogueEntry {
     pub(crate) const fn new(
         paper: Paper,
         id: &'static str,
@@ -126,7 +126,7 @@ impl Entry {
 
 /// What it takes to compute a figure or table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ReproductionKind {
     /// An accountant answers.
     Priced {
         /// Whether it can be asked about another number of records.
@@ -148,7 +148,7 @@ mod tests {
             ("partition/section4.2", "Section 4.2: It"),
             ("mask/theorem1", "Theorem 1: It"),
         ] {
-            let entry = Entry { id, title: "It", section: "1", paper: Paper::PatchLevel };
+            let entry = CatalogueEntry { id, title: "It", section: "1", paper: Paper::PatchLevel };
             assert_eq!(entry.heading(), heading);
         }
     }

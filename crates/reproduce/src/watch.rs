@@ -1,8 +1,8 @@
-//! How far a computation is.
+//! How far a computation has come.
 
 use dapple_train::Observer;
 
-/// Told how far a reproduction is. A program shows it, or does not.
+/// Is told how far a reproduction has come. A program may show it or not.
 pub trait Watch: Sync {
     /// So many questions are going to be answered.
     fn begin(&self, questions: usize);

@@ -5,8 +5,7 @@ use std::path::Path;
 use dapple_data::open;
 use dapple_data::rand_core::Rng;
 use dapple_data::{MasterKey, Purpose};
-use dapple_geometry::Mask;
-use dapple_plan::{Choice, Plan, PlanSpec, Promise, Repetitions};
+use dapple_plan::{Choice, Promise, Repetitions};
 use serde::Serialize;
 
 use crate::budget::{Reservation, Within};
@@ -126,8 +125,8 @@ pub fn reserve_choice(
 ) -> Result<(), TrainError> {
     let mut opened = Vec::new();
     for candidate in candidates {
-        if !opened.iter().any(|(data, _)| *data == &candidate.spec.data) {
-            opened.push((&candidate.spec.data, open(&candidate.spec, Path::new(""))?.train));
+        if !opened.iter().any(|(data, _)| *data == &candidate.data) {
+            opened.push((&candidate.data, open(&candidate.data, Path::new(""))?.train));
         }
     }
     let Some((_, records)) = opened.first() else {
@@ -147,9 +146,7 @@ pub fn reserve_choice(
             ));
         }
     }
-    let plans: Vec<(&PlanSpec, &[Mask], &Plan)> =
-        candidates.iter().map(|one| (&one.spec, one.masks.as_slice(), &one.plan)).collect();
-    Reservation::check_choice(within, &**records, &plans, law)?.write(folder, "").map(drop)
+    Reservation::check_choice(within, &**records, candidates, law)?.write(folder, "").map(drop)
 }
 
 #[cfg(test)]

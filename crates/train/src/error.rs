@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use dapple_data::DataError;
 use dapple_engine::EngineError;
 use dapple_graph::GraphError;
-use dapple_plan::PlanError;
+use dapple_plan::{PlanError, SettingError};
 use dapple_private::StepError;
 
 use crate::budget::BudgetError;
@@ -90,28 +90,6 @@ pub enum TrainError {
         /// The way out.
         hint: String,
     },
-    /// A standard deviation no noise can have.
-    #[error("noise of standard deviation {deviation} cannot be drawn")]
-    Noise {
-        /// The standard deviation.
-        deviation: f64,
-    },
-    /// A number that is infinite or not a number.
-    #[error("{what} is not finite")]
-    NotFinite {
-        /// What it is.
-        what: &'static str,
-    },
-    /// A device that cannot be used, or that failed.
-    #[error("{device}: {problem}")]
-    Device {
-        /// The device as a plan names it.
-        device: String,
-        /// What is wrong with it.
-        problem: String,
-        /// The way out, where one is known.
-        hint: Option<&'static str>,
-    },
     /// A step failed; what it cost stays in the ledger.
     #[error("step {step}: {source}")]
     Step {
@@ -129,17 +107,9 @@ pub enum TrainError {
     /// The model or its weights cannot be used.
     #[error(transparent)]
     Model(#[from] GraphError),
-    /// The engine cannot carry out a step.
+    /// A step cannot be taken, or what takes it cannot be made.
     #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// The threads could not be started.
-    #[error("cannot start {threads} threads: {reason}")]
-    Threads {
-        /// Threads asked for.
-        threads: usize,
-        /// What the system said.
-        reason: String,
-    },
+    Private(#[from] StepError),
 }
 
 /// What a reader says of a file, as part of one line: the file may hold line ends where it says a name.
@@ -153,16 +123,15 @@ fn no_room(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-impl From<StepError> for TrainError {
-    fn from(error: StepError) -> Self {
-        match error {
-            StepError::Noise { deviation } => Self::Noise { deviation },
-            StepError::NotFinite { what } => Self::NotFinite { what },
-            StepError::Device { device, problem, hint } => Self::Device { device, problem, hint },
-            StepError::Data(error) => Self::Data(error),
-            StepError::Engine(error) => Self::Engine(error),
-            StepError::Threads { threads, reason } => Self::Threads { threads, reason },
-        }
+impl From<SettingError> for TrainError {
+    fn from(error: SettingError) -> Self {
+        Self::Data(error.into())
+    }
+}
+
+impl From<EngineError> for TrainError {
+    fn from(error: EngineError) -> Self {
+        Self::Private(error.into())
     }
 }
 
@@ -198,17 +167,11 @@ impl TrainError {
                 "resume uses the newest checkpoint that is whole; remove this one to go on"
             }
             Self::Setting { hint, .. } => return Some(hint.clone()),
-            Self::Noise { .. } => "check privacy.noise_multiplier and privacy.max_grad_norm",
-            Self::NotFinite { .. } => {
-                "training has diverged: lower optimiser.learning_rate or privacy.max_grad_norm"
-            }
-            Self::Device { hint, .. } => return hint.map(str::to_owned),
             Self::Step { source, .. } => return source.hint(),
             Self::Plan(source) => return source.hint(),
             Self::Data(source) => return source.hint(),
             Self::Model(source) => return source.hint(),
-            Self::Engine(source) => return source.hint().map(str::to_owned),
-            Self::Threads { .. } => "set performance.threads to fewer",
+            Self::Private(source) => return source.hint(),
         };
         Some(words.to_owned())
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dapple_data::{Limits, formats};
+use dapple_data::{DataLimits, formats};
 use dapple_geometry::Mask;
 use dapple_plan::PlanSpec;
 
@@ -147,7 +147,7 @@ impl Folder {
 
     fn read_mask(&self) -> Result<Mask, TrainError> {
         let path = self.mask();
-        let picture = formats::decode(&files::read(&path)?, &path, &Limits::default())?;
+        let picture = formats::decode(&files::read(&path)?, &path, &DataLimits::default())?;
         let dapple_data::Values::Bytes(values) = picture.values() else {
             return Err(TrainError::Changed { folder: self.root.clone(), what: "mask" });
         };

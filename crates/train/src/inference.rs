@@ -1,11 +1,10 @@
 //! A model that answers about views of any size.
 
 use dapple_graph::Parameters;
-use dapple_plan::ModelPlan;
-use dapple_plan::spec::Performance;
+use dapple_plan::{ModelPlan, TrainingPlan};
 use dapple_private::Executor;
 
-use crate::device::{Machine, one_card};
+use crate::device::Machine;
 use crate::error::TrainError;
 use crate::model;
 
@@ -23,14 +22,9 @@ pub(crate) struct Inference {
 
 impl Inference {
     /// A model on the machine of its plan: on one card of several.
-    pub(crate) fn new(
-        model: &ModelPlan,
-        classes: usize,
-        performance: &Performance,
-        deterministic: bool,
-    ) -> Self {
-        let machine = Machine::new(&one_card(performance), None, deterministic);
-        Self { model: model.clone(), classes, machine, executors: Vec::new() }
+    pub(crate) fn new(plan: &TrainingPlan, classes: usize) -> Self {
+        let machine = Machine::for_inference(plan);
+        Self { model: plan.model.clone(), classes, machine, executors: Vec::new() }
     }
 
     pub(crate) fn classes(&self) -> usize {

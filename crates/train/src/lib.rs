@@ -83,9 +83,11 @@ pub use certificate::{
 };
 pub use choice::{ChoiceCertificate, choose_price, draw, reserve_choice};
 pub use dapple_data as data;
+pub use dapple_plan::Look;
+pub use dapple_private::StepError;
 pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
-pub use evaluation::{Evaluation, Look, Measure, Overlap, Score};
+pub use evaluation::{Evaluation, Measure, Overlap, Score};
 pub use ledger::{Entry, History, Ledger, LedgerError, Start, UsedMachine};
 pub use observer::{Event, Observer, Silent, StepReport};
 pub use optimiser::optimiser_settings;

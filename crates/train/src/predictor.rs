@@ -5,12 +5,12 @@ use std::path::Path;
 use dapple_data::{DataError, Image, LabelMap, Values, Views};
 use dapple_graph::{Parameters, weights};
 use dapple_plan::spec::Performance;
-use dapple_plan::{ModelPlan, PlanSpec};
+use dapple_plan::{EvaluationPlan, Look, ModelPlan, TrainingPlan};
 
 use crate::checkpoint::Checkpoint;
-use crate::description::{Answers, ModelDescription};
+use crate::description::ModelDescription;
 use crate::error::TrainError;
-use crate::evaluation::{Look, Method, Segmenter, probabilities};
+use crate::evaluation::{Segmenter, probabilities};
 use crate::folder::Folder;
 use crate::inference::Inference;
 use crate::model;
@@ -30,13 +30,12 @@ pub enum Prediction {
 
 /// The newest model of a run, ready to be asked. It reads the plan and the weights, never the data.
 pub struct Predictor {
-    spec: PlanSpec,
+    training: TrainingPlan,
     description: ModelDescription,
     views: Views,
     parameters: Parameters,
     inference: Inference,
-    grid: u32,
-    method: Method,
+    evaluation: EvaluationPlan,
 }
 
 impl Predictor {
@@ -49,25 +48,22 @@ impl Predictor {
         let files = Folder::new(folder);
         let recovered = Recovered::read(&files)?;
         recovered.check_model(&files)?;
-        let Recovered { mut spec, plan, .. } = recovered;
-        spec.performance = spec.performance.merge(performance);
-        spec.performance.check()?;
+        let training = recovered.with(performance)?.training;
         let description = ModelDescription::read(folder)?;
-        let spatial = plan.parts()[plan.parts().len() - 1].spatial();
-        let views = Views::of_channels(spatial, &spec.data, description.channels, spatial.image())?;
+        let parts = training.privacy.parts();
+        let spatial = parts[parts.len() - 1].spatial();
+        let views = Views::of_channels(spatial, &training.data.views, description.channels, spatial.image())?;
         let classes = description.classes.len();
-        let look = look.check(&spec.train, description.answers.into())?;
-        let model = ModelPlan::check(&spec.model)?;
-        let parameters = newest_weights(&files, &model, &views, classes)?;
-        let inference = Inference::new(&model, classes, &spec.performance, spec.train.seed.is_some());
-        let (grid, method) = (look.grid.unwrap_or(1), look.method());
-        Ok(Self { spec, description, views, parameters, inference, grid, method })
+        let evaluation = training.evaluation.with(look)?;
+        let parameters = newest_weights(&files, &training.model, &views, classes)?;
+        let inference = Inference::new(&training, classes);
+        Ok(Self { training, description, views, parameters, inference, evaluation })
     }
 
     /// The plan of the run, with everything filled in.
     #[must_use]
-    pub fn spec(&self) -> &PlanSpec {
-        &self.spec
+    pub fn plan(&self) -> &TrainingPlan {
+        &self.training
     }
 
     /// What the model sees and says.
@@ -84,18 +80,18 @@ impl Predictor {
         let named = |error: DataError| error.at(|| place.to_owned());
         let fitted = self.fitted(image);
         let image = fitted.as_ref().unwrap_or(image);
-        match self.description.answers {
-            Answers::Class => {
-                let count = self.views.evaluation_views(self.grid);
+        match self.evaluation {
+            EvaluationPlan::Crops { grid } => {
+                let count = self.views.evaluation_views(grid);
                 let mut inputs = vec![0.0; count * self.views.view_length()];
-                self.views.evaluate(image, self.grid, &mut inputs).map_err(named)?;
+                self.views.evaluate(image, grid, &mut inputs).map_err(named)?;
                 let outputs = self.inference.forward(&self.views.shape(), &self.parameters, &inputs)?;
                 Ok(Prediction::Class(probabilities(&outputs, self.inference.classes())))
             }
-            Answers::LabelMap => {
+            EvaluationPlan::Maps(method) => {
                 let whole = self.views.whole(image).map_err(named)?;
-                let Self { views, parameters, inference, method, .. } = self;
-                let labels = Segmenter { inference, parameters, views, method: *method }.label(&whole)?;
+                let Self { views, parameters, inference, .. } = self;
+                let labels = Segmenter { inference, parameters, views, method }.label(&whole)?;
                 let (found, expected) = (whole.original(), image.size());
                 let map = LabelMap::new(expected, labels).ok_or_else(|| DataError::LabelSize {
                     place: place.to_owned(),

@@ -6,14 +6,13 @@ use dapple_data::{Dataset, Opened, Views, open};
 use dapple_engine::Clipping;
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, Parameters};
-use dapple_plan::spec::{DataSpec, Delta, Pixels, PlanSpec};
+use dapple_plan::spec::{Delta, Pixels, PlanSpec};
 use dapple_plan::{
-    Certificate, Conduct, GradientBound, Plan, PlanError, Precision, Relation, TrainingPlan, Unknown, Value,
-    calibrate,
+    Certificate, Conduct, DataPlan, GradientBound, HeldOut, PerformancePlan, Plan, PlanError, Precision,
+    RecordOrigin, Relation, TrainingPlan, Unknown, Value, ViewPlan, calibrate,
 };
 
 use crate::error::TrainError;
-use crate::evaluation::Look;
 use crate::model;
 use crate::terms::{Terms, price};
 
@@ -68,8 +67,9 @@ impl Prepared {
     /// Opens the data and fills in what the plan leaves open.
     pub(crate) fn new(request: &Request) -> Result<Self, TrainError> {
         let Request { mut spec, base, masks } = request.clone().in_full();
-        let data = open(&spec, &base)?;
-        if spec.data.test.is_some() {
+        let plan = DataPlan::check(&spec)?;
+        let data = open(&plan, &base)?;
+        if matches!(plan.origin, RecordOrigin::Stored { held_out: HeldOut::Files(_), .. }) {
             data.check_disjoint()?;
         }
         read_from(&mut spec, &*data.train);
@@ -79,7 +79,7 @@ impl Prepared {
 
     /// The same from a plan that was completed before.
     pub(crate) fn again(spec: PlanSpec, masks: Vec<Mask>) -> Result<Self, TrainError> {
-        let data = open(&spec, Path::new(""))?;
+        let data = open(&DataPlan::check(&spec)?, Path::new(""))?;
         Self::assemble(spec, masks, data)
     }
 
@@ -89,8 +89,8 @@ impl Prepared {
         if plan.records() != records {
             return Err(dapple_data::DataError::Records { plan: plan.records(), data: records }.into());
         }
-        let views = views(plan.parts(), &spec.data, &*data.train)?;
         let training = TrainingPlan::new(plan, &spec)?;
+        let views = views(training.privacy.parts(), &training.data.views, &*data.train)?;
         let smoothing = training.conduct.label_smoothing;
         let graphs = views
             .iter()
@@ -99,7 +99,6 @@ impl Prepared {
             })
             .collect::<Result<Vec<_>, _>>()?;
         model::check_answers(&training.model, &graphs[0], data.train.target_kind())?;
-        Look::default().check(&spec.train, data.train.target_kind())?;
         let parameters = model::first_weights(&training.model, &graphs[0], Path::new(""))?;
         if let Some(phase) = graphs.iter().position(|graph| !parameters.fit(graph)) {
             return Err(TrainError::setting(
@@ -127,7 +126,7 @@ impl Prepared {
     }
 
     pub(crate) fn clipping(&self) -> Clipping {
-        match self.training.bound {
+        match self.training.clipping {
             GradientBound::Off => Clipping::Off,
             GradientBound::Flat { max_norm } => Clipping::Flat { max_norm },
             GradientBound::Automatic { max_norm, stability } => Clipping::Automatic { max_norm, stability },
@@ -137,7 +136,7 @@ impl Prepared {
 
     /// What epsilon follows from.
     pub(crate) fn terms(&self) -> Terms<'_> {
-        Terms { spec: &self.spec, plan: self.plan(), planned: self.planned.as_ref() }
+        Terms { training: &self.training, planned: self.planned.as_ref() }
     }
 
     /// Reads every record once, unless the plan says not to or there is nothing to be wrong: what is wrong with one costs no step.
@@ -145,10 +144,10 @@ impl Prepared {
     /// # Errors
     /// A record that training, or the evaluation, could not use.
     pub(crate) fn check_records(&self) -> Result<(), TrainError> {
-        if self.spec.data.check == Some(false) {
+        if !self.training.data.check_records {
             return Ok(());
         }
-        let threads = self.spec.performance.worker_threads();
+        let threads = self.training.performance.threads;
         let Opened { train, test } = &self.data;
         if !train.is_whole() {
             dapple_data::check_records(&**train, &self.views, threads)?;
@@ -160,31 +159,27 @@ impl Prepared {
     }
 }
 
-fn is_private(spec: &PlanSpec) -> bool {
-    spec.train.private.unwrap_or(true)
-}
-
 /// What each part of a plan shows of a record.
 pub(crate) fn views(
     parts: &[Plan],
-    data: &DataSpec,
+    plan: &ViewPlan,
     records: &dyn Dataset,
 ) -> Result<Vec<Views>, TrainError> {
     let of = |part: &Plan| {
         let mixtures = part.averaged().self_mix;
-        Views::new(part.spatial(), data, records)?.with_mixtures(mixtures, records.target_kind())
+        Views::new(part.spatial(), plan, records)?.with_mixtures(mixtures, records.target_kind())
     };
     Ok(parts.iter().map(of).collect::<Result<_, _>>()?)
 }
 
 /// The plan of a request in which nothing is open, and its price; none without privacy.
 pub(crate) fn checked(spec: &PlanSpec, masks: &[Mask]) -> Result<(Plan, Option<Certificate>), TrainError> {
-    spec.performance.check()?;
+    PerformancePlan::check(&spec.performance)?;
     let conduct = Conduct::check(&spec.train)?;
     let plan = Plan::check_with_masks(spec, masks)?;
     refuse_plan(&plan)?;
     let planned = match conduct.private {
-        true => Some(price(&plan, spec)?),
+        true => Some(price(&plan, &DataPlan::check(spec)?)?),
         false => None,
     };
     if let (Some(planned), Some(target)) = (&planned, spec.privacy.epsilon)
@@ -211,7 +206,7 @@ pub(crate) fn read_from(spec: &mut PlanSpec, records: &dyn Dataset) {
 
 /// Fills in what the target decides.
 pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainError> {
-    if !is_private(spec) {
+    if spec.train.private == Some(false) {
         // The sampler needs a whole plan; nothing is certified.
         spec.privacy.noise_multiplier = spec.privacy.noise_multiplier.or(Some(1.0));
         spec.privacy.delta = spec.privacy.delta.or(Some(Delta::Value(1e-5)));

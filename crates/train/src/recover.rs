@@ -1,7 +1,8 @@
 //! A run as its plan and its ledger tell it, without its data.
 
 use dapple_geometry::Mask;
-use dapple_plan::{Certificate, Plan, PlanSpec};
+use dapple_plan::spec::Performance;
+use dapple_plan::{Certificate, PerformancePlan, Plan, PlanSpec, TrainingPlan};
 
 use crate::certificate::{RunCertificate, Status};
 use crate::error::TrainError;
@@ -16,7 +17,7 @@ use crate::witness::Witness;
 pub(crate) struct Recovered {
     pub(crate) spec: PlanSpec,
     pub(crate) masks: Vec<Mask>,
-    pub(crate) plan: Plan,
+    pub(crate) training: TrainingPlan,
     pub(crate) planned: Option<Certificate>,
     pub(crate) history: History,
 }
@@ -40,22 +41,36 @@ impl Recovered {
             return Err(changed());
         }
         let (plan, planned) = checked(&spec, &masks)?;
-        let same = (plan.hash(), plan.steps(), planned.is_some(), spec.train.seed.is_some())
+        let training = TrainingPlan::new(plan, &spec)?;
+        let (plan, seeded) = (&training.privacy, training.conduct.seed.is_some());
+        let same = (plan.hash(), plan.steps(), planned.is_some(), seeded)
             == (start.plan.as_str(), start.steps, start.private, start.deterministic);
         if !same {
             return Err(changed());
         }
-        history.check_events(&plan).map_err(wrong)?;
+        history.check_events(plan).map_err(wrong)?;
         witnesses.iter().try_for_each(|witness| witness.check(&history)).map_err(wrong)?;
         if folder.model().exists() && history.spent() < start.steps {
             let witness = "model.safetensors".to_owned();
             return Err(wrong(LedgerError::Behind { witness, step: start.steps, spent: history.spent() }));
         }
-        Ok(Self { spec, masks, plan, planned, history })
+        Ok(Self { spec, masks, training, planned, history })
+    }
+
+    /// The same with other settings of speed and memory, where they are given.
+    pub(crate) fn with(mut self, performance: &Performance) -> Result<Self, TrainError> {
+        self.spec.performance = self.spec.performance.merge(performance);
+        self.training.performance = PerformancePlan::check(&self.spec.performance)?;
+        Ok(self)
+    }
+
+    /// What is priced of the plan.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.training.privacy
     }
 
     pub(crate) fn terms(&self) -> Terms<'_> {
-        Terms { spec: &self.spec, plan: &self.plan, planned: self.planned.as_ref() }
+        Terms { training: &self.training, planned: self.planned.as_ref() }
     }
 
     /// What the run has promised and spent, by its ledger.
@@ -66,7 +81,7 @@ impl Recovered {
     /// The same for a number of steps of the caller's.
     pub(crate) fn certificate_of(&self, status: Status, steps: u64) -> Result<RunCertificate, TrainError> {
         let terms = self.terms();
-        let (spent, whole) = (terms.cost(steps)?, terms.cost(self.plan.steps())?);
+        let (spent, whole) = (terms.cost(steps)?, terms.cost(self.plan().steps())?);
         Ok(RunCertificate::new(terms, &self.history, status, &spent, &whole))
     }
 

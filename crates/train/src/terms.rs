@@ -1,24 +1,27 @@
 //! What a plan costs, and what the steps taken so far do.
 
-use dapple_plan::spec::{DataFormat, DataSpec};
-use dapple_plan::{Certificate, EpsilonBracket, Plan, PlanSpec, Precision, Relation};
+use dapple_plan::{
+    Certificate, DataPlan, EpsilonBracket, Plan, Precision, RecordOrigin, Relation, StoredFormat,
+    TrainingPlan,
+};
 
 use crate::error::TrainError;
 
 /// The price of a plan. What a run makes public of its records, and no plan says, is among what is assumed.
-pub(crate) fn price(plan: &Plan, spec: &PlanSpec) -> Result<Certificate, TrainError> {
+pub(crate) fn price(plan: &Plan, data: &DataPlan) -> Result<Certificate, TrainError> {
     let mut certificate = plan.price(Precision::default())?;
-    certificate.assumptions.extend(public_facts(&spec.data).map(str::to_owned));
+    certificate.assumptions.extend(public_facts(data).map(str::to_owned));
     Ok(certificate)
 }
 
 /// What the released model tells of the records by its shape.
-fn public_facts(data: &DataSpec) -> Option<&'static str> {
-    match data.format? {
-        DataFormat::Idx | DataFormat::Npy if data.classes.is_none() => Some(
+fn public_facts(data: &DataPlan) -> Option<&'static str> {
+    let RecordOrigin::Stored { format, .. } = &data.origin else { return None };
+    match format {
+        StoredFormat::Idx | StoredFormat::Npy if data.classes.is_none() => Some(
             "The number of classes was counted from the training labels and is taken as public; with data.classes in the plan it does not depend on them.",
         ),
-        DataFormat::ImageFolder => Some(
+        StoredFormat::ImageFolder => Some(
             "Number and names of the classes are those of the training data's folders and are taken as public.",
         ),
         _ => None,
@@ -28,8 +31,7 @@ fn public_facts(data: &DataSpec) -> Option<&'static str> {
 /// A checked plan and its price: all that epsilon depends on beside the number of steps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms<'a> {
-    pub(crate) spec: &'a PlanSpec,
-    pub(crate) plan: &'a Plan,
+    pub(crate) training: &'a TrainingPlan,
     /// The price of the whole plan; none without privacy.
     pub(crate) planned: Option<&'a Certificate>,
 }
@@ -45,6 +47,11 @@ pub(crate) struct Cost {
 }
 
 impl Terms<'_> {
+    /// What is priced of the plan.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.training.privacy
+    }
+
     pub(crate) fn private(&self) -> bool {
         self.planned.is_some()
     }
@@ -56,9 +63,9 @@ impl Terms<'_> {
     /// joins, so there the first step costs as much as all.
     pub(crate) fn price(&self, steps: u64) -> Result<Option<Certificate>, TrainError> {
         let Some(planned) = self.planned.filter(|_| steps > 0) else { return Ok(None) };
-        match self.plan.first(steps).filter(|first| first.steps() < self.plan.steps()) {
+        match self.plan().first(steps).filter(|first| first.steps() < self.plan().steps()) {
             None => Ok(Some(planned.clone())),
-            Some(first) => Ok(Some(price(&first, self.spec)?)),
+            Some(first) => Ok(Some(price(&first, &self.training.data)?)),
         }
     }
 
@@ -67,7 +74,7 @@ impl Terms<'_> {
         let price = self.price(steps)?;
         let whole_record = match (&price, self.protects_less_than_records()) {
             (Some(_), true) => {
-                let first = self.plan.first(steps).map(|plan| plan.at_relation(Relation::Replace));
+                let first = self.plan().first(steps).map(|plan| plan.at_relation(Relation::Replace));
                 first.and_then(|plan| plan.price(Precision::default()).ok()).map(|price| price.epsilon)
             }
             _ => None,
@@ -76,6 +83,6 @@ impl Terms<'_> {
     }
 
     pub(crate) fn protects_less_than_records(&self) -> bool {
-        matches!(self.plan.relation(), Relation::Patch | Relation::Masked)
+        matches!(self.plan().relation(), Relation::Patch | Relation::Masked)
     }
 }

@@ -27,7 +27,7 @@ fn a_rehearsal_ends_where_a_run_does() {
     start(&request, &run, &mut Silent).unwrap();
     let completed = complete(&request).unwrap();
     assert!(completed.certificate.epsilon.upper <= 3.0);
-    let records = open(&completed.spec, folder.path()).unwrap().train;
+    let records = open(&completed.data, folder.path()).unwrap().train;
     let small_cnn = |shape: &[usize]| {
         let graph = zoo::small_cnn(shape, 4)?;
         let first = common::filled(&graph);

@@ -73,7 +73,7 @@ fn a_stopped_run_goes_on_and_its_model_can_be_asked() {
     let description = ModelDescription::read(&parts).unwrap();
     assert_eq!((description.answers, description.classes[0].name.as_str()), (Answers::LabelMap, "road"));
     let mut predictor = Predictor::open(&parts, Look::default(), &Performance::default()).unwrap();
-    let test = open(predictor.spec(), Path::new("")).unwrap().test.unwrap();
+    let test = open(&predictor.plan().data, Path::new("")).unwrap().test.unwrap();
     let mut confusion = vec![vec![0; 6]; 6];
     for record in 0..test.len() {
         let image = test.read(record).unwrap();

@@ -13,7 +13,7 @@ pub(crate) struct Convolver {
 }
 
 /// A circular convolution and the rounding error of all its entries together.
-pub(crate) struct Circular {
+pub(crate) struct CircularConvolution {
     pub(crate) values: Vec<f64>,
     /// A bound on the l2 norm of the rounding error.
     pub(crate) error: f64,
@@ -39,8 +39,8 @@ impl Convolver {
     /// The transform of a vector `w` has an error of at most `c u log2(N) |w|_2` in (unitary) norm with a constant `c`
     /// below 8 for the radices used (Higham 2002, Theorem 24.2, whose constant for radix 2 is below 6); since
     /// `|w^| <= 1` the power multiplies it by at most the count, and by Parseval the result has it in the l2 norm.
-    pub(crate) fn convolve(&mut self, factors: Vec<(Vec<f64>, u64)>, length: usize) -> Circular {
-        const FAILED: Circular = Circular { values: vec![], error: f64::INFINITY };
+    pub(crate) fn convolve(&mut self, factors: Vec<(Vec<f64>, u64)>, length: usize) -> CircularConvolution {
+        const FAILED: CircularConvolution = CircularConvolution { values: vec![], error: f64::INFINITY };
         let forward: Arc<dyn RealToComplex<f64>> = self.planner.plan_fft_forward(length);
         let inverse: Arc<dyn ComplexToReal<f64>> = self.planner.plan_fft_inverse(length);
         let norm = |values: &[f64]| values.iter().map(|w| w * w).sum::<f64>().sqrt();
@@ -87,7 +87,7 @@ impl Convolver {
         }
         let logarithm = 8.0 * (length as f64).log2();
         let error = UNIT_ROUNDOFF * (logarithm * transforms + (logarithm + roundings) * norm(&values));
-        Circular { values, error }
+        CircularConvolution { values, error }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A pair given by finitely many losses.
 
-use super::{Atom, Cell, Cells, Probe, Side, Support};
+use super::{Atom, CellMasses, LossCells, Probe, Side, Support};
 use crate::numerics::{UNIT_ROUNDOFF, log_mix};
 
 /// Atoms of a loss distribution: increasing losses with their `P`-masses.
@@ -23,13 +23,13 @@ pub(crate) struct Discrete {
     pub(crate) upper: Atoms,
     /// Never overestimates delta; `None` where `upper` is the pair itself, up to the errors of its atoms.
     pub(crate) lower: Option<Atoms>,
-    /// Of the exact pair.
+    /// Where the losses of the exact pair end.
     pub(crate) support: Support,
 }
 
 impl Atoms {
-    fn cells(&self) -> impl Iterator<Item = (f64, Cell)> {
-        self.losses.iter().zip(&self.masses).map(|(&loss, &p)| (loss, Cell { p, q: q_mass(loss, p) }))
+    fn cells(&self) -> impl Iterator<Item = (f64, CellMasses)> {
+        self.losses.iter().zip(&self.masses).map(|(&loss, &p)| (loss, CellMasses { p, q: q_mass(loss, p) }))
     }
 
     /// `Q`-mass that lies where `P` has none; none where rounding alone explains what is missing.
@@ -45,8 +45,8 @@ impl Atoms {
         if missing > noise { missing } else { 0.0 }
     }
 
-    /// The same with other losses and masses, in increasing order of losses: each was computed with a few roundings, the masses
-    /// from losses that may be off.
+    /// These atoms with other losses and masses, in increasing order of losses. Each was computed with a few roundings, the masses
+    /// from losses that may be off themselves.
     fn mapped(&self, atoms: impl Iterator<Item = (f64, f64)>, infinite: f64) -> Self {
         let (losses, masses): (Vec<f64>, Vec<f64>) = atoms.filter(|&(_, mass)| mass > 0.0).unzip();
         let reach = losses
@@ -89,7 +89,7 @@ impl Atoms {
     }
 
     fn mirrored(&self) -> Self {
-        let positive: Vec<(f64, Cell)> = self.cells().filter(|&(loss, _)| loss > 0.0).collect();
+        let positive: Vec<(f64, CellMasses)> = self.cells().filter(|&(loss, _)| loss > 0.0).collect();
         let outside = positive.iter().map(|(_, cell)| cell.p + cell.q).sum::<f64>() + self.infinite;
         let zero = std::iter::once((0.0, (1.0 - outside).max(0.0)));
         let negative = positive.iter().rev().map(|(loss, cell)| (-loss, cell.q));
@@ -118,7 +118,7 @@ impl Discrete {
         }
     }
 
-    /// On a Poisson sample, side by side.
+    /// The pair on a Poisson sample: both enclosing distributions are sampled.
     pub(super) fn subsampled(&self, rate: f64) -> Self {
         Self {
             upper: self.upper.subsampled(rate, self.upper.vanishing()),
@@ -128,8 +128,8 @@ impl Discrete {
         }
     }
 
-    /// Under an operation that exchanges `P` and `Q`. A lower bound may have lowered losses, which raises masses of `Q`: read
-    /// backwards it bounds nothing.
+    /// The pair under an operation that exchanges `P` and `Q`. A lower bound may have lowered losses, which raises masses of `Q`, so
+    /// that it bounds nothing when it is read backwards.
     fn turned(&self, turn: impl Fn(&Atoms) -> Atoms, support: Support) -> Self {
         Self { upper: turn(&self.upper), lower: self.lower.as_ref().map(|_| Atoms::default()), support }
     }
@@ -142,17 +142,17 @@ impl Discrete {
         self.turned(Atoms::mirrored, self.support.mirrored())
     }
 
-    /// The highest loss alone: what lies at the end of the support is put on a lattice as it is.
+    /// The highest loss alone, because what lies at the end of the support is put on a lattice as it is.
     pub(super) fn top(&self, side: Side) -> Option<Atom> {
         let Atoms { losses, masses, .. } = self.atoms(side);
         let (&loss, &p) = losses.last().zip(masses.last())?;
-        Some(Atom { loss, cell: Cell { p, q: q_mass(loss, p) } })
+        Some(Atom { loss, cell: CellMasses { p, q: q_mass(loss, p) } })
     }
 
     /// All losses but the highest.
-    pub(super) fn cells(&self, boundaries: &[f64], side: Side) -> Cells {
+    pub(super) fn cells(&self, boundaries: &[f64], side: Side) -> LossCells {
         let atoms = self.atoms(side);
-        let mut strips = vec![Cell::default(); boundaries.len() + 1];
+        let mut strips = vec![CellMasses::default(); boundaries.len() + 1];
         for (loss, cell) in atoms.cells().take(atoms.losses.len().saturating_sub(1)) {
             // The strip of (b_{i-1}, b_i] is the number of boundaries below the loss.
             let strip = &mut strips[boundaries.partition_point(|&b| b < loss)];
@@ -160,12 +160,12 @@ impl Discrete {
             strip.q += cell.q;
         }
         let above = strips.pop().unwrap_or_default();
-        let below = if strips.is_empty() { Cell::default() } else { strips.remove(0) };
-        Cells { below, inner: strips, above, infinite: atoms.infinite }
+        let below = if strips.is_empty() { CellMasses::default() } else { strips.remove(0) };
+        LossCells { below, inner: strips, above, infinite: atoms.infinite }
     }
 
-    /// Neighbouring atoms together, but the outermost alone: probes tell where the lattice ends, and what lies beyond its ends is
-    /// infinite or lost.
+    /// Neighbouring atoms are taken together, but the outermost ones stay alone: probes tell where the lattice ends, and what lies beyond
+    /// its ends becomes infinite or is lost.
     pub(super) fn probe(&self) -> Vec<Probe> {
         const COUNT: usize = 2000;
         let Atoms { losses, masses, .. } = &self.upper;
@@ -185,7 +185,7 @@ impl Discrete {
                     [_, _, ..] if p > 0.0 && q > 0.0 => (p / q).ln(),
                     _ => losses[losses.len() / 2],
                 };
-                Probe { loss, cell: Cell { p, q } }
+                Probe { loss, cell: CellMasses { p, q } }
             })
             .collect()
     }

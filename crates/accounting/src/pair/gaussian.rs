@@ -1,6 +1,6 @@
 //! Two normal distributions of one variance: the Gaussian mechanism.
 
-use super::{Cell, Cells, Probe};
+use super::{CellMasses, LossCells, Probe};
 use crate::numerics::normal;
 
 /// `P = N(mu, 1)`, `Q = N(0, 1)`; the loss at `t` is `mu t - mu^2 / 2`.
@@ -15,12 +15,12 @@ pub(super) const PROBE_REACH: f64 = 13.0;
 pub(super) const PROBE_STEP: f64 = 0.1;
 
 impl Gaussian {
-    pub(super) fn cells(&self, boundaries: &[f64]) -> Cells {
+    pub(super) fn cells(&self, boundaries: &[f64]) -> LossCells {
         let mu = self.mu;
         outcome_cells(
             boundaries,
             |b| b / mu + 0.5 * mu,
-            |from, to| Cell { p: normal::interval(from - mu, to - mu), q: normal::interval(from, to) },
+            |from, to| CellMasses { p: normal::interval(from - mu, to - mu), q: normal::interval(from, to) },
         )
     }
 
@@ -33,7 +33,10 @@ impl Gaussian {
                 let to = from + PROBE_STEP;
                 Probe {
                     loss: mu * 0.5 * (from + to) - 0.5 * mu * mu,
-                    cell: Cell { p: normal::interval(from - mu, to - mu), q: normal::interval(from, to) },
+                    cell: CellMasses {
+                        p: normal::interval(from - mu, to - mu),
+                        q: normal::interval(from, to),
+                    },
                 }
             })
             .collect()
@@ -44,11 +47,11 @@ impl Gaussian {
 pub(super) fn outcome_cells(
     boundaries: &[f64],
     mut outcome: impl FnMut(f64) -> f64,
-    mass: impl Fn(f64, f64) -> Cell,
-) -> Cells {
+    mass: impl Fn(f64, f64) -> CellMasses,
+) -> LossCells {
     let cuts: Vec<f64> = boundaries.iter().map(|&b| outcome(b)).collect();
-    let (Some(&first), Some(&last)) = (cuts.first(), cuts.last()) else { return Cells::default() };
-    Cells {
+    let (Some(&first), Some(&last)) = (cuts.first(), cuts.last()) else { return LossCells::default() };
+    LossCells {
         below: mass(f64::NEG_INFINITY, first),
         inner: cuts.windows(2).map(|w| mass(w[0], w[1])).collect(),
         above: mass(last, f64::INFINITY),

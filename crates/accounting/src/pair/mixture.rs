@@ -1,7 +1,7 @@
 //! A normal whose mean is drawn, against one at 0.
 
 use super::gaussian::{PROBE_REACH, PROBE_STEP, outcome_cells};
-use super::{Cell, Cells, Probe, Support};
+use super::{CellMasses, LossCells, Probe, Support};
 use crate::error::{Result, adds_up_to_one, in_range};
 use crate::numerics::normal;
 use crate::rdp::log_sum;
@@ -93,13 +93,13 @@ impl Mixture {
         t
     }
 
-    fn mass(&self, from: f64, to: f64) -> Cell {
+    fn mass(&self, from: f64, to: f64) -> CellMasses {
         let moving = self.moving.iter().map(|(p, c)| p * normal::interval(from - c, to - c)).sum::<f64>();
         let q = normal::interval(from, to);
-        Cell { p: self.still * q + moving, q }
+        CellMasses { p: self.still * q + moving, q }
     }
 
-    pub(super) fn cells(&self, boundaries: &[f64]) -> Cells {
+    pub(super) fn cells(&self, boundaries: &[f64]) -> LossCells {
         outcome_cells(boundaries, |b| self.outcome(b), |from, to| self.mass(from, to))
     }
 

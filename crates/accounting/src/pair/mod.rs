@@ -26,24 +26,24 @@ pub(crate) use support::Support;
 
 /// `P`-mass and `Q`-mass of one set of outcomes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Cell {
+pub(crate) struct CellMasses {
     pub(crate) p: f64,
     pub(crate) q: f64,
 }
 
-impl Cell {
+impl CellMasses {
     fn swapped(self) -> Self {
         Self { p: self.q, q: self.p }
     }
 
-    /// Of `((1-q) Q + q P, Q)`.
+    /// The masses of the same outcomes in `((1-q) Q + q P, Q)`.
     fn sampled(self, rate: f64) -> Self {
         Self { p: (1.0 - rate) * self.q + rate * self.p, q: self.q }
     }
 }
 
 impl Atom {
-    /// Of `(Q, P)`.
+    /// The same atom in `(Q, P)`.
     fn turned(self) -> Self {
         Self { loss: -self.loss, cell: self.cell.swapped() }
     }
@@ -51,13 +51,13 @@ impl Atom {
 
 /// The masses of the loss intervals cut by increasing boundaries `b_0 < .. < b_n`.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cells {
-    /// Loss at most `b_0`.
-    pub(crate) below: Cell,
-    /// Loss in `(b_i, b_{i+1}]`.
-    pub(crate) inner: Vec<Cell>,
-    /// Loss above `b_n`.
-    pub(crate) above: Cell,
+pub(crate) struct LossCells {
+    /// The mass of losses of at most `b_0`.
+    pub(crate) below: CellMasses,
+    /// The mass of losses in `(b_i, b_{i+1}]`.
+    pub(crate) inner: Vec<CellMasses>,
+    /// The mass of losses above `b_n`.
+    pub(crate) above: CellMasses,
     /// `P`-mass at infinite loss where a pair states it, counted nowhere else.
     pub(crate) infinite: f64,
 }
@@ -66,14 +66,14 @@ pub(crate) struct Cells {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Atom {
     pub(crate) loss: f64,
-    pub(crate) cell: Cell,
+    pub(crate) cell: CellMasses,
 }
 
 /// A coarse picture of a pair: representative losses with their masses, in no particular order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Probe {
     pub(crate) loss: f64,
-    pub(crate) cell: Cell,
+    pub(crate) cell: CellMasses,
 }
 
 /// Which discretisation of a [`Discrete`] pair an answer needs.
@@ -87,7 +87,7 @@ pub(crate) enum Side {
 
 /// A dominating pair.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Pair {
+pub(crate) enum DominatingPair {
     Gaussian(Gaussian),
     Laplace(Laplace),
     Mixture(Arc<Mixture>),
@@ -98,17 +98,17 @@ pub(crate) enum Pair {
     Ratio(Arc<Ratio>),
     /// `((1-q) Q + q P, Q)`: the record is seen with probability `q`.
     Subsampled {
-        base: Box<Pair>,
+        base: Box<DominatingPair>,
         rate: f64,
     },
     /// The two-sided profile of a symmetric relation (`h(a) = 1 - a + a h(1/a)` for `a < 1`): positive losses
     /// of the base, their mirror image with `P` and `Q` exchanged, and the rest of the mass at loss 0.
-    Mirrored(Box<Pair>),
+    Mirrored(Box<DominatingPair>),
     /// `(Q, P)`.
-    Reversed(Box<Pair>),
+    Reversed(Box<DominatingPair>),
 }
 
-impl Pair {
+impl DominatingPair {
     pub(crate) fn subsampled(self, rate: f64) -> Self {
         match self {
             _ if rate >= 1.0 => self,
@@ -136,7 +136,7 @@ impl Pair {
         }
     }
 
-    /// The same, with laws of ratios that are quick to make: upper bounds for searches.
+    /// The same pair with laws of ratios that are quick to make. Their upper bounds are good enough for searches.
     pub(crate) fn rough(&self) -> Self {
         match self {
             Self::Ratio(pair) => Self::Ratio(pair.rough()),
@@ -180,7 +180,7 @@ impl Pair {
         }
     }
 
-    /// Losses that have masses of their own, which [`Pair::cells`] does not count.
+    /// Losses that have masses of their own, which [`DominatingPair::cells`] does not count.
     pub(crate) fn atoms(&self, side: Side) -> Vec<Atom> {
         match self {
             Self::Gaussian(_) | Self::Mixture(_) | Self::Substitution(_) | Self::Ratio(_) => vec![],
@@ -202,18 +202,18 @@ impl Pair {
                 atoms.extend(mirrored);
                 // The common mass of P and Q.
                 let rest = (1.0 - positive).max(0.0);
-                atoms.push(Atom { loss: 0.0, cell: Cell { p: rest, q: rest } });
+                atoms.push(Atom { loss: 0.0, cell: CellMasses { p: rest, q: rest } });
                 atoms
             }
         }
     }
 
-    /// The masses of the intervals cut by `boundaries`, which must increase strictly, without those of [`Pair::atoms`].
+    /// The masses of the intervals cut by `boundaries`, which must increase strictly, without those of [`DominatingPair::atoms`].
     ///
     /// # Guarantee
     /// Each mass has a relative error of at most [`MASS_ERROR`]; an outcome is counted in the cell of its loss up to
     /// the rounding of the boundary.
-    pub(crate) fn cells(&self, boundaries: &[f64], side: Side) -> Cells {
+    pub(crate) fn cells(&self, boundaries: &[f64], side: Side) -> LossCells {
         match self {
             Self::Gaussian(pair) => pair.cells(boundaries),
             Self::Laplace(pair) => pair.cells(boundaries),
@@ -225,7 +225,7 @@ impl Pair {
                 // loss' = ln(1 - q + q e^loss), so loss = ln(1 + (e^loss' - 1) / q).
                 let inner: Vec<f64> = boundaries.iter().map(|b| log_unmix(*rate, *b)).collect();
                 let cells = base.cells(&inner, side);
-                Cells {
+                LossCells {
                     below: cells.below.sampled(*rate),
                     inner: cells.inner.into_iter().map(|cell| cell.sampled(*rate)).collect(),
                     above: cells.above.sampled(*rate),
@@ -236,9 +236,9 @@ impl Pair {
             Self::Reversed(base) => {
                 let negated: Vec<f64> = boundaries.iter().rev().map(|b| -b).collect();
                 let cells = base.cells(&negated, side);
-                Cells {
+                LossCells {
                     below: cells.above.swapped(),
-                    inner: cells.inner.into_iter().rev().map(Cell::swapped).collect(),
+                    inner: cells.inner.into_iter().rev().map(CellMasses::swapped).collect(),
                     above: cells.below.swapped(),
                     infinite: 0.0,
                 }
@@ -272,7 +272,7 @@ impl Pair {
                     .map(|probe| Probe { loss: -probe.loss, cell: probe.cell.swapped() })
                     .collect();
                 probes.extend(mirrored);
-                probes.push(Probe { loss: 0.0, cell: Cell { p: zero.max(0.0), q: zero.max(0.0) } });
+                probes.push(Probe { loss: 0.0, cell: CellMasses { p: zero.max(0.0), q: zero.max(0.0) } });
                 probes
             }
             Self::Reversed(base) => base
@@ -284,12 +284,12 @@ impl Pair {
     }
 }
 
-/// Relative error of the masses that [`Pair::cells`] returns: a few roundings on top of [`normal::interval`].
+/// Relative error of the masses that [`DominatingPair::cells`] returns: a few roundings on top of [`normal::interval`].
 ///
 /// [`normal::interval`]: crate::numerics::normal::interval
 pub(crate) const MASS_ERROR: f64 = 64.0 * f64::EPSILON;
 
-fn mirrored_cells(base: &Pair, boundaries: &[f64], side: Side) -> Cells {
+fn mirrored_cells(base: &DominatingPair, boundaries: &[f64], side: Side) -> LossCells {
     // Positive boundaries cut the base; the negative ones cut its mirror image. 0 is always a cut.
     let mut positive: Vec<f64> = boundaries.iter().copied().filter(|&b| b > 0.0).collect();
     positive.insert(0, 0.0);
@@ -299,7 +299,7 @@ fn mirrored_cells(base: &Pair, boundaries: &[f64], side: Side) -> Cells {
     let left = base.cells(&negative, side);
     let has_zero = boundaries.contains(&0.0);
 
-    let mut strips: Vec<Cell> = Vec::with_capacity(boundaries.len() + 2);
+    let mut strips: Vec<CellMasses> = Vec::with_capacity(boundaries.len() + 2);
     strips.push(left.above.swapped());
     strips.extend(left.inner.iter().rev().map(|c| c.swapped()));
     if has_zero {
@@ -307,22 +307,22 @@ fn mirrored_cells(base: &Pair, boundaries: &[f64], side: Side) -> Cells {
     } else if let Some((&first, rest)) = right.inner.split_first() {
         // No boundary at 0: the two strips that meet there are one cell.
         match strips.last_mut() {
-            Some(last) => *last = Cell { p: last.p + first.p, q: last.q + first.q },
+            Some(last) => *last = CellMasses { p: last.p + first.p, q: last.q + first.q },
             None => strips.push(first),
         }
         strips.extend(rest.iter().copied());
     } else if let Some(last) = strips.last_mut() {
-        *last = Cell { p: last.p + right.above.p, q: last.q + right.above.q };
+        *last = CellMasses { p: last.p + right.above.p, q: last.q + right.above.q };
         let above = strips.pop().unwrap_or_default();
         return split_ends(strips, above);
     }
     split_ends(strips, right.above)
 }
 
-fn split_ends(mut strips: Vec<Cell>, above: Cell) -> Cells {
+fn split_ends(mut strips: Vec<CellMasses>, above: CellMasses) -> LossCells {
     if strips.is_empty() {
-        return Cells { above, ..Cells::default() };
+        return LossCells { above, ..LossCells::default() };
     }
     let below = strips.remove(0);
-    Cells { below, inner: strips, above, infinite: 0.0 }
+    LossCells { below, inner: strips, above, infinite: 0.0 }
 }

@@ -1,7 +1,7 @@
 //! The pair of the amplification theorem: a record is absent, present but unaffected, or present and affected.
 
 use super::gaussian::{PROBE_REACH, PROBE_STEP, outcome_cells};
-use super::{Cell, Cells, Gaussian, Pair, Probe};
+use super::{CellMasses, DominatingPair, Gaussian, LossCells, Probe};
 use crate::error::{Result, adds_up_to_one, in_range};
 use crate::numerics::normal;
 
@@ -82,12 +82,12 @@ impl Substitution {
     }
 
     /// The pair whose positive losses bound the step; a Gaussian pair under sampling where all distances agree.
-    pub(crate) fn into_pair(self) -> Pair {
+    pub(crate) fn into_pair(self) -> DominatingPair {
         let same = |w: f64, d: f64| w == 0.0 || d == self.d2;
         if same(self.w0, self.d0) && same(self.w1, self.d1) {
-            Pair::Gaussian(Gaussian { mu: self.d2 }).subsampled(self.q)
+            DominatingPair::Gaussian(Gaussian { mu: self.d2 }).subsampled(self.q)
         } else {
-            Pair::Substitution(self)
+            DominatingPair::Substitution(self)
         }
     }
 
@@ -161,14 +161,14 @@ impl Substitution {
         t
     }
 
-    fn mass(&self, from: f64, to: f64) -> Cell {
+    fn mass(&self, from: f64, to: f64) -> CellMasses {
         let shifted = |d: f64| if d.is_finite() { normal::interval(from + d, to + d) } else { 0.0 };
         let common = self.w0 * shifted(self.d0) + self.w1 * shifted(self.d1);
-        Cell { p: common + self.q * normal::interval(from, to), q: common + self.q * shifted(self.d2) }
+        CellMasses { p: common + self.q * normal::interval(from, to), q: common + self.q * shifted(self.d2) }
     }
 
     /// Cells of the positive half; `boundaries` must not be negative, and what lies below the first is not counted.
-    pub(super) fn cells(&self, boundaries: &[f64]) -> Cells {
+    pub(super) fn cells(&self, boundaries: &[f64]) -> LossCells {
         let mut start = f64::NEG_INFINITY;
         let mut cells = outcome_cells(
             boundaries,
@@ -178,7 +178,7 @@ impl Substitution {
             },
             |from, to| self.mass(from, to),
         );
-        cells.below = Cell::default();
+        cells.below = CellMasses::default();
         cells
     }
 

@@ -29,13 +29,13 @@ impl Support {
         Self { low: -self.high, high: -self.low, infinite: self.vanishing, vanishing: self.infinite }
     }
 
-    /// Of the two-sided profile: positive losses, their mirror images, and 0.
+    /// The support of the two-sided profile, which has the positive losses, their mirror images, and 0.
     pub(super) fn mirrored(self) -> Self {
         let high = self.high.max(0.0);
         Self { low: -high, high, infinite: self.infinite, vanishing: self.infinite }
     }
 
-    /// Of `((1-q) Q + q P, Q)`, where `map` takes a loss to its new value.
+    /// The support of `((1-q) Q + q P, Q)`, where `map` takes a loss to its new value.
     pub(super) fn subsampled(self, rate: f64, map: impl Fn(f64) -> f64) -> Self {
         let floor = (-rate).ln_1p();
         let low = if self.vanishing > 0.0 { floor } else { map(self.low).max(floor) };
@@ -47,7 +47,7 @@ impl Support {
         }
     }
 
-    /// Of a product of pairs, each taken as often as its count says.
+    /// The support of a product of pairs, each taken as often as its count says.
     pub(crate) fn product(parts: impl Iterator<Item = (Self, u64)> + Clone) -> Self {
         let outside = |mass: fn(&Self) -> f64| {
             let inside: f64 = parts.clone().map(|(part, count)| count as f64 * (-mass(&part)).ln_1p()).sum();

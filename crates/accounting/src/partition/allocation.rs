@@ -28,13 +28,13 @@ impl Pld {
     /// # Errors
     /// More appearances than steps, no appearance, or a noise multiplier out of range.
     pub fn random_allocation(steps: u64, per_record: u64, noise_multiplier: f64) -> Result<Self> {
-        Ok(Allocation::new(steps, per_record, noise_multiplier)?.composed_pld)
+        Ok(RandomAllocation::new(steps, per_record, noise_multiplier)?.composed_pld)
     }
 }
 
 /// Random allocation with every bound that is known for it.
 #[derive(Debug, Clone)]
-pub struct Allocation {
+pub struct RandomAllocation {
     steps: u64,
     per_record: u64,
     noise_multiplier: f64,
@@ -80,8 +80,8 @@ pub struct AllocationAnswer {
     pub bound: AllocationBound,
 }
 
-impl Allocation {
-    /// `per_record` of `steps`, once.
+impl RandomAllocation {
+    /// A record takes part in `per_record` of `steps`, for one epoch.
     ///
     /// # Errors
     /// As for [`Pld::random_allocation`].
@@ -121,7 +121,7 @@ impl Allocation {
         self.composed_pld.self_compose(self.epochs)
     }
 
-    /// Whether [`Allocation::pld`] is the mechanism's own and not a bound on it.
+    /// Whether [`RandomAllocation::pld`] is the mechanism's own and not a bound on it.
     fn is_exact(&self) -> bool {
         self.per_record.min(self.steps - self.per_record) <= 1
     }
@@ -152,10 +152,10 @@ impl Allocation {
         best.ok_or(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta })
     }
 
-    /// The upper end alone, from a first grid: for searches.
+    /// The upper end alone, from a first grid, which is what searches need.
     ///
     /// # Errors
-    /// As for [`Allocation::epsilon`].
+    /// As for [`RandomAllocation::epsilon`].
     pub fn epsilon_upper<'a>(&self, delta: f64, effort: impl Into<Effort<'a>>) -> Result<f64> {
         let mut best = match self.pld().epsilon_upper(delta, effort) {
             Err(AccountingError::EpsilonTooLarge { .. }) => f64::INFINITY,
@@ -175,7 +175,7 @@ impl Allocation {
     /// The best of all bounds on delta at `epsilon`, and which it was.
     ///
     /// # Guarantee
-    /// As for [`Allocation::epsilon`].
+    /// As for [`RandomAllocation::epsilon`].
     ///
     /// # Errors
     /// An epsilon out of range.

@@ -9,7 +9,7 @@ use crate::pair::Side;
 
 /// A discrete law on `[0, infinity]` that stands for another one from above or below in convex order.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Law {
+pub(super) struct RatioLaw {
     /// Increasing values.
     pub(super) values: Vec<f64>,
     pub(super) masses: Vec<f64>,
@@ -27,7 +27,7 @@ const TAIL: f64 = 1e-19;
 const ROUNDINGS_A_TERM: f64 = 8.0;
 
 /// Masses of values gathered between increasing bounds `b_0 < .. < b_n`, and above `b_n`.
-pub(super) struct Gathered<'a> {
+pub(super) struct GatheredMasses<'a> {
     bounds: &'a [f64],
     widths: Vec<f64>,
     side: Side,
@@ -37,7 +37,7 @@ pub(super) struct Gathered<'a> {
     excess: Vec<f64>,
 }
 
-impl<'a> Gathered<'a> {
+impl<'a> GatheredMasses<'a> {
     pub(super) fn new(bounds: &'a [f64], side: Side) -> Self {
         let widths = bounds.windows(2).map(|w| w[1] - w[0]).collect();
         Self { bounds, widths, side, mass: vec![0.0; bounds.len()], excess: vec![0.0; bounds.len()] }
@@ -64,8 +64,8 @@ impl<'a> Gathered<'a> {
     ///
     /// # Guarantee
     /// Lower: each cell becomes one atom at its barycentre, a contraction.
-    pub(super) fn law(self, escaped: f64, rounding: f64, terms: f64) -> Law {
-        let mut law = Law { values: vec![], masses: vec![], escaped, rounding, terms };
+    pub(super) fn law(self, escaped: f64, rounding: f64, terms: f64) -> RatioLaw {
+        let mut law = RatioLaw { values: vec![], masses: vec![], escaped, rounding, terms };
         let last = self.bounds.len().saturating_sub(1);
         for (k, (&bound, (&mass, &excess))) in
             self.bounds.iter().zip(self.mass.iter().zip(&self.excess)).enumerate()
@@ -88,7 +88,7 @@ impl<'a> Gathered<'a> {
     }
 }
 
-impl Law {
+impl RatioLaw {
     /// The law of `X + Y` for independent `X` and `Y`, rounded onto `bounds`.
     pub(super) fn plus(&self, other: &Self, bounds: &[f64], side: Side) -> Self {
         let gathered = self.gather(other, bounds, side, |x, y| x + y);
@@ -140,8 +140,8 @@ impl Law {
         bounds: &'a [f64],
         side: Side,
         operation: impl Fn(f64, f64) -> f64,
-    ) -> Gathered<'a> {
-        let mut gathered = Gathered::new(bounds, side);
+    ) -> GatheredMasses<'a> {
+        let mut gathered = GatheredMasses::new(bounds, side);
         let same = std::ptr::eq(self, other);
         let last = bounds.len() - 1;
         for (i, (&x, &p)) in self.values.iter().zip(&self.masses).enumerate() {
@@ -273,7 +273,7 @@ impl Spacing {
 mod tests {
     use super::*;
 
-    fn expectation(law: &Law, f: impl Fn(f64) -> f64) -> f64 {
+    fn expectation(law: &RatioLaw, f: impl Fn(f64) -> f64) -> f64 {
         law.values.iter().zip(&law.masses).map(|(&v, &m)| m * f(v)).sum()
     }
 
@@ -282,13 +282,13 @@ mod tests {
     fn rounded_sums_and_products_enclose_the_exact_ones_in_convex_order() {
         let exact = |values: Vec<f64>| {
             let masses = vec![1.0 / values.len() as f64; values.len()];
-            Law { values, masses, escaped: 0.0, rounding: 0.0, terms: 0.0 }
+            RatioLaw { values, masses, escaped: 0.0, rounding: 0.0, terms: 0.0 }
         };
         let x = exact((1..=40).map(|i| 0.05 * f64::from(i)).collect());
         let y = exact((1..=30).map(|i| 0.002 * f64::from(i * i)).collect());
         let spacing = Spacing { resolution: 0.4, relative: 1.0 };
-        type Operation = fn(f64, f64) -> f64;
-        let operations: [(Operation, bool); 2] = [(|a, b| a + b, false), (|a, b| a * b, true)];
+        type Combination = fn(f64, f64) -> f64;
+        let operations: [(Combination, bool); 2] = [(|a, b| a + b, false), (|a, b| a * b, true)];
         for (operation, is_product) in operations {
             let pairs: Vec<f64> =
                 x.values.iter().flat_map(|&a| y.values.iter().map(move |&b| operation(a, b))).collect();

@@ -1,6 +1,6 @@
 //! The mean of independent log-normals: the likelihood ratio of a Gaussian whose mean hides in one of many places.
 
-use super::law::{Gathered, Law, Spacing};
+use super::law::{GatheredMasses, RatioLaw, Spacing};
 use crate::numerics::normal;
 use crate::pair::Side;
 
@@ -23,7 +23,7 @@ impl Mean {
         Self { mu, count, spacing: Spacing { resolution: RESOLUTION, relative: mu.max(1.0) } }
     }
 
-    /// The same in wider cells: brackets of about a thousandth of epsilon, at a sixth of the cost.
+    /// The same mean in wider cells, which give brackets of about a thousandth of epsilon at a sixth of the cost.
     pub(super) fn rough(self) -> Self {
         const WIDER: f64 = 2.5;
         let resolution = WIDER * self.spacing.resolution;
@@ -34,7 +34,7 @@ impl Mean {
     ///
     /// # Guarantee
     /// As for [`Mean::law`]: `f(x .)` is convex for `x >= 0`, so rounding either factor keeps the order of the product.
-    pub(super) fn law_beside(self, mu: f64, side: Side) -> Law {
+    pub(super) fn law_beside(self, mu: f64, side: Side) -> RatioLaw {
         let relative = self.spacing.relative.max(mu);
         let split = Self { spacing: Spacing { relative, ..self.spacing }, ..self };
         let shared = Self { mu, count: 1, spacing: split.spacing };
@@ -54,7 +54,7 @@ impl Mean {
     /// (upper) or contracted to its barycentre (lower). `S_{2m} = S_m + S'_m` and `S_{m+1} = S_m + X` are rounded
     /// the same way, and rounding one term of a sum of independent terms keeps the convex order of the sum. Division by
     /// `d` keeps it too. So the upper law dominates `R` and `R` dominates the lower one in convex order.
-    pub(super) fn law(&self, side: Side) -> Law {
+    pub(super) fn law(&self, side: Side) -> RatioLaw {
         let mut law = self.one(self.spacing, side);
         let mut copies = 1;
         for bit in (0..self.count.max(1).ilog2()).rev() {
@@ -84,7 +84,7 @@ impl Mean {
     }
 
     /// Bounds for the sum of two laws that together stand for `copies` log-normals.
-    fn bounds(&self, copies: u64, a: &Law, b: &Law) -> Vec<f64> {
+    fn bounds(&self, copies: u64, a: &RatioLaw, b: &RatioLaw) -> Vec<f64> {
         let (low, high) = (a.range().0 + b.range().0, a.range().1 + b.range().1);
         let mean = copies as f64;
         // Var X = e^{mu^2} - 1
@@ -92,13 +92,13 @@ impl Mean {
     }
 
     /// The law of one log-normal.
-    fn one(&self, spacing: Spacing, side: Side) -> Law {
+    fn one(&self, spacing: Spacing, side: Side) -> RatioLaw {
         let mu = self.mu;
         let value = |z: f64| (mu * z - 0.5 * mu * mu).exp();
         let outcome = |v: f64| v.ln() / mu + 0.5 * mu;
         let deviation = (mu * mu).exp_m1().sqrt();
         let bounds = spacing.bounds(1.0, deviation, value(-REACH), value(mu + REACH));
-        let mut gathered = Gathered::new(&bounds, side);
+        let mut gathered = GatheredMasses::new(&bounds, side);
         for (k, &bound) in bounds.iter().enumerate() {
             let (from, to) = (outcome(bound), bounds.get(k + 1).map_or(f64::INFINITY, |&b| outcome(b)));
             let mass = normal::interval(from, to);
@@ -125,17 +125,21 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::pair::Pair;
+    use crate::pair::DominatingPair;
     use crate::partition::Ratio;
-    use crate::partition::ratio::Part;
+    use crate::partition::ratio::RatioPart;
     use crate::partition::rdp::{Bound, PartitionRdp};
 
-    fn pair_of(mean: Mean) -> Pair {
-        Pair::Ratio(Arc::new(Ratio::mixture(vec![Part { probability: 1.0, mean, beside: None }])))
+    fn pair_of(mean: Mean) -> DominatingPair {
+        DominatingPair::Ratio(Arc::new(Ratio::mixture(vec![RatioPart {
+            probability: 1.0,
+            mean,
+            beside: None,
+        }])))
     }
 
     /// `H_{e^epsilon}` of a pair from one side.
-    fn delta(pair: &Pair, epsilon: f64, side: Side) -> f64 {
+    fn delta(pair: &DominatingPair, epsilon: f64, side: Side) -> f64 {
         let above = pair.cells(&[epsilon], side).above;
         above.p - epsilon.exp() * above.q
     }
@@ -167,7 +171,7 @@ mod tests {
     }
 
     /// `ln E f(R)^power / (a - 1)` over a law.
-    fn divergence(law: &Law, f: impl Fn(f64) -> f64, power: f64, a: f64) -> f64 {
+    fn divergence(law: &RatioLaw, f: impl Fn(f64) -> f64, power: f64, a: f64) -> f64 {
         let terms = law.values.iter().zip(&law.masses).map(|(&v, m)| m.ln() + power * f(v).ln());
         crate::rdp::log_sum(terms) / (a - 1.0)
     }

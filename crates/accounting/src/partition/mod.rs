@@ -11,6 +11,6 @@ mod ratio;
 pub mod rdp;
 mod split;
 
-pub use allocation::{Allocation, AllocationAnswer, AllocationBound};
+pub use allocation::{AllocationAnswer, AllocationBound, RandomAllocation};
 pub(crate) use ratio::Ratio;
 pub use split::Partition;

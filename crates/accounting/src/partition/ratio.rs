@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::law::Law;
+use super::law::RatioLaw;
 use super::lognormal::Mean;
-use crate::pair::{Cell, Cells, Probe, Side};
+use crate::pair::{CellMasses, LossCells, Probe, Side};
 use crate::work::Work;
 
 /// `(P, Q)` through laws of `R = dP/dQ` under `Q` that lie above and below the exact one in convex order.
@@ -15,7 +15,7 @@ use crate::work::Work;
 /// `R`) and in products (a product of convex functions of independent ratios is convex in each).
 #[derive(Debug, Clone)]
 pub(crate) struct Ratio {
-    parts: Vec<Part>,
+    parts: Vec<RatioPart>,
     /// Made when they are first asked for: a search asks for upper bounds alone.
     upper: OnceLock<Outcomes>,
     lower: OnceLock<Outcomes>,
@@ -24,7 +24,7 @@ pub(crate) struct Ratio {
 
 /// One of the laws that a ratio is drawn from.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Part {
+pub(super) struct RatioPart {
     pub(super) probability: f64,
     pub(super) mean: Mean,
     /// The distance of a Gaussian pair beside it.
@@ -41,7 +41,7 @@ impl PartialEq for Ratio {
 #[derive(Debug, Clone, PartialEq)]
 struct Outcomes {
     losses: Vec<f64>,
-    cells: Vec<Cell>,
+    cells: Vec<CellMasses>,
     /// `P`-mass where `Q` has none.
     infinite: f64,
     /// Terms of the sums that made them.
@@ -53,13 +53,13 @@ impl Ratio {
     ///
     /// # Guarantee
     /// `E f(R)` of a mixture is the mean of those of its parts, so that it keeps the convex order.
-    pub(super) fn mixture(parts: Vec<Part>) -> Self {
+    pub(super) fn mixture(parts: Vec<RatioPart>) -> Self {
         Self { parts, upper: OnceLock::new(), lower: OnceLock::new(), rough: OnceLock::new() }
     }
 
-    /// The same from wider cells: bounds in the same order, in a fraction of the time.
+    /// The same ratio from wider cells, which bound it in the same order in a fraction of the time.
     pub(crate) fn rough(&self) -> Arc<Self> {
-        let rough = |part: &Part| Part { mean: part.mean.rough(), ..*part };
+        let rough = |part: &RatioPart| RatioPart { mean: part.mean.rough(), ..*part };
         self.rough.get_or_init(|| Arc::new(Self::mixture(self.parts.iter().map(rough).collect()))).clone()
     }
 
@@ -76,18 +76,18 @@ impl Ratio {
             Side::Lower => &self.lower,
         };
         known.get_or_init(|| {
-            let law = |part: &Part| match part.beside {
+            let law = |part: &RatioPart| match part.beside {
                 Some(mu) => part.mean.law_beside(mu, side),
                 None => part.mean.law(side),
             };
             Outcomes::new(
-                Law::mixture(self.parts.iter().map(|part| (part.probability, law(part))).collect()),
+                RatioLaw::mixture(self.parts.iter().map(|part| (part.probability, law(part))).collect()),
                 side,
             )
         })
     }
 
-    pub(crate) fn cells(&self, boundaries: &[f64], side: Side) -> Cells {
+    pub(crate) fn cells(&self, boundaries: &[f64], side: Side) -> LossCells {
         let outcomes = self.outcomes(side);
         let mut cuts = boundaries.iter().map(|&b| outcomes.losses.partition_point(|&loss| loss <= b));
         let mut from = 0;
@@ -100,7 +100,7 @@ impl Ratio {
         let inner = cuts.map(&mut until).collect();
         let mut above = until(outcomes.cells.len());
         above.p += outcomes.infinite;
-        Cells { below, inner, above, infinite: 0.0 }
+        LossCells { below, inner, above, infinite: 0.0 }
     }
 
     pub(crate) fn probe(&self) -> Vec<Probe> {
@@ -119,13 +119,14 @@ impl Ratio {
 impl Outcomes {
     /// Rounding errors are relative errors of atoms, whose ratios are exact: scaling `P` and `Q` together by
     /// `1 + error` (upper) or `1 - error` (lower) covers them, since `H_a` is linear in that scale.
-    fn new(law: Law, side: Side) -> Self {
+    fn new(law: RatioLaw, side: Side) -> Self {
         let sign = match side {
             Side::Upper => 1.0,
             Side::Lower => -1.0,
         };
         let scale = (1.0 + sign * law.rounding).max(0.0);
-        let cells = law.values.iter().zip(&law.masses).map(|(r, m)| Cell { p: scale * r * m, q: scale * m });
+        let cells =
+            law.values.iter().zip(&law.masses).map(|(r, m)| CellMasses { p: scale * r * m, q: scale * m });
         Self {
             // A ratio of 0 stays above a boundary at minus infinity, which stands for losses that sampling makes impossible.
             losses: law.values.iter().map(|r| r.ln().max(f64::MIN)).collect(),
@@ -137,13 +138,14 @@ impl Outcomes {
 }
 
 /// Sums by halves: an error of a few roundings, however many terms.
-fn sum(cells: &[Cell]) -> Cell {
+fn sum(cells: &[CellMasses]) -> CellMasses {
     if cells.len() <= 8 {
-        return cells
-            .iter()
-            .fold(Cell::default(), |total, cell| Cell { p: total.p + cell.p, q: total.q + cell.q });
+        return cells.iter().fold(CellMasses::default(), |total, cell| CellMasses {
+            p: total.p + cell.p,
+            q: total.q + cell.q,
+        });
     }
     let (left, right) = cells.split_at(cells.len() / 2);
     let (left, right) = (sum(left), sum(right));
-    Cell { p: left.p + right.p, q: left.q + right.q }
+    CellMasses { p: left.p + right.p, q: left.q + right.q }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::lognormal::Mean;
-use super::ratio::{Part, Ratio};
+use super::ratio::{Ratio, RatioPart};
 use crate::error::{Result, adds_up_to_one, in_range};
 use crate::limits;
-use crate::pair::Pair;
+use crate::pair::DominatingPair;
 use crate::pld::Pld;
 
 /// A way to split a model into disjoint submodels, and how often it is drawn.
@@ -35,12 +35,12 @@ fn merged(partitions: &[Partition]) -> Result<Vec<Partition>> {
 }
 
 /// The noise multipliers of the two parts of a partial split; `None` for a part that has no parameters.
-pub(super) struct Norms {
+pub(super) struct SplitMultipliers {
     pub(super) split_multiplier: Option<f64>,
     pub(super) nonsplit_multiplier: Option<f64>,
 }
 
-impl Norms {
+impl SplitMultipliers {
     pub(super) fn new(split_norm: f64, nonsplit_norm: f64, noise_multiplier: f64) -> Result<Self> {
         const RANGE: &str = "0 or [1e-9, 1e6]";
         let sigma = limits::noise_multiplier(noise_multiplier)?;
@@ -113,10 +113,10 @@ impl Pld {
         noise_multiplier: f64,
     ) -> Result<Self> {
         let partitions = merged(partitions)?;
-        let norms = Norms::new(split_norm, nonsplit_norm, noise_multiplier)?;
+        let norms = SplitMultipliers::new(split_norm, nonsplit_norm, noise_multiplier)?;
         let gaussian = |multiplier: f64| Self::gaussian(1.0, multiplier);
         let ratio = |sigma: f64, beside: Option<f64>| {
-            let part = |&Partition { probability, submodels }: &Partition| Part {
+            let part = |&Partition { probability, submodels }: &Partition| RatioPart {
                 probability,
                 mean: Mean::new(1.0 / sigma, submodels),
                 beside,
@@ -132,7 +132,7 @@ impl Pld {
             (Some(split), Some(shared)) => ratio(split, Some(1.0 / shared)),
             (Some(split), None) => ratio(split, None),
         };
-        Ok(Self::asymmetric(Pair::Ratio(Arc::new(ratio))))
+        Ok(Self::asymmetric(DominatingPair::Ratio(Arc::new(ratio))))
     }
 
     /// One step of a model with dropout, in which weights that touch a dropped node receive no gradient.

@@ -5,7 +5,7 @@ use crate::bracket::Bracket;
 use crate::limits;
 use crate::numerics::normal::log_gaussian_delta;
 use crate::numerics::root::bisect_condition;
-use crate::pair::{Cell, Gaussian, MASS_ERROR, Pair, Side};
+use crate::pair::{CellMasses, DominatingPair, Gaussian, MASS_ERROR, Side};
 
 /// Relative error of closed forms.
 const CLOSED_FORM_ERROR: f64 = 1e-11;
@@ -19,14 +19,14 @@ pub(super) enum ClosedForm<'a> {
     /// Finitely many losses.
     Exact(Exact),
     /// One step of any other pair.
-    Step(&'a Pair),
+    Step(&'a DominatingPair),
 }
 
 impl<'a> ClosedForm<'a> {
-    pub(super) fn of(factors: &'a [(Pair, u64)]) -> Option<Self> {
+    pub(super) fn of(factors: &'a [(DominatingPair, u64)]) -> Option<Self> {
         match factors {
             [] => Some(Self::Nothing),
-            [(Pair::Gaussian(Gaussian { mu }), 1)] => Some(Self::Gaussian { mu: *mu }),
+            [(DominatingPair::Gaussian(Gaussian { mu }), 1)] => Some(Self::Gaussian { mu: *mu }),
             _ => match (exact::product(factors), factors) {
                 (Some(atoms), _) => Some(Self::Exact(Exact::new(atoms))),
                 (None, [(pair, 1)]) => Some(Self::Step(pair)),
@@ -53,8 +53,8 @@ impl<'a> ClosedForm<'a> {
                     let cells = pair.cells(&[epsilon], side);
                     let high =
                         pair.atoms(side).into_iter().filter(|atom| atom.loss > epsilon).map(|atom| atom.cell);
-                    let above =
-                        high.fold(cells.above, |sum, cell| Cell { p: sum.p + cell.p, q: sum.q + cell.q });
+                    let above = high
+                        .fold(cells.above, |sum, cell| CellMasses { p: sum.p + cell.p, q: sum.q + cell.q });
                     let (loss_error, mass_error) = pair.errors(side);
                     let q = if above.q > 0.0 { (epsilon + above.q.ln()).exp() } else { 0.0 };
                     if q > 2.0 * above.p {

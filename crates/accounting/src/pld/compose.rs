@@ -2,16 +2,16 @@
 
 use super::discretise::discretise;
 use super::lattice::{Grain, Lattice, floor_exponent};
-use super::tilt::{Shape, tail};
-use super::window::Window;
+use super::tilt::{LossShape, tail};
+use super::window::ChernoffWindow;
 use crate::error::{AccountingError, Result};
 use crate::numerics::UNIT_ROUNDOFF;
 use crate::numerics::fft::Convolver;
-use crate::pair::{Atom, MASS_ERROR, Pair, Side};
+use crate::pair::{Atom, DominatingPair, MASS_ERROR, Side};
 
-/// How finely and with which tilt to compose.
+/// How finely, and with which tilt, to compose.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Grid {
+pub(super) struct CompositionGrid {
     /// Grid step over the standard deviation of what is being composed.
     pub(super) resolution: f64,
     pub(super) lambda: f64,
@@ -23,8 +23,9 @@ pub(super) struct Grid {
     pub(super) enough: f64,
 }
 
-impl Grid {
-    /// Errors shrink with the square of the resolution; `ratio` is the allowed error over the one seen. The factor of all steps.
+impl CompositionGrid {
+    /// The factor by which all steps shrink or grow for another precision: errors shrink with the square of the resolution, and `ratio` is the
+    /// allowed error over the one seen.
     pub(super) fn refine(&mut self, ratio: f64) -> f64 {
         let factor = (0.9 * ratio.sqrt()).clamp(0.15, 0.8);
         self.resolution *= factor;
@@ -38,14 +39,14 @@ impl Grid {
 ///
 /// `P(S = s) = e^{log_norm - lambda s} mass` at each lattice loss `s`, up to the errors.
 #[derive(Debug, Clone)]
-pub(super) struct Composed {
+pub(super) struct Composition {
     pub(super) lattice: Lattice,
     pub(super) lambda: f64,
     pub(super) log_norm: f64,
-    pub(super) error: Error,
+    pub(super) error: MassError,
     /// `P`-mass at infinite loss: `1 - prod (1 - m)` over all steps.
     pub(super) infinite: f64,
-    /// What of it was cut off.
+    /// The part of it that was cut off.
     pub(super) cut: f64,
     /// How far rounded cell boundaries may have moved the composed loss.
     pub(super) slack: f64,
@@ -59,7 +60,7 @@ pub(super) struct Composed {
 
 /// What truncation and Fourier rounding did to tilted masses.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Error {
+pub(super) struct MassError {
     /// Bound on the l1 norm of what was cut off.
     pub(super) truncated: f64,
     /// Bound on the l2 norm of the rounding error. It keeps its size under convolution with distributions
@@ -67,7 +68,7 @@ pub(super) struct Error {
     pub(super) rounding: f64,
 }
 
-impl Error {
+impl MassError {
     fn add(&mut self, other: Self, copies: f64) {
         self.truncated += copies * other.truncated;
         self.rounding += copies * other.rounding;
@@ -105,18 +106,18 @@ const MAX_POINTS: usize = 1 << 24;
 /// [`AccountingError::LatticeTooLong`].
 pub(super) fn compose(
     convolver: &mut Convolver,
-    factors: &[(Pair, u64)],
-    grid: Grid,
+    factors: &[(DominatingPair, u64)],
+    grid: CompositionGrid,
     side: Side,
-) -> Result<Composed> {
+) -> Result<Composition> {
     let tail = tail(factors, grid.delta);
-    let mut composer = Composer { convolver, grid, side, log_norm: 0.0, work: 0.0, limited: false };
+    let mut composer = StageComposer { convolver, grid, side, log_norm: 0.0, work: 0.0, limited: false };
     let (mut log_inside, mut cut, mut slack, mut rounding) = (0.0, 0.0, 0.0, 1e-11);
     let mut points = 0;
     let mut unit = None;
-    let mut parts: Vec<Part> = vec![];
+    let mut parts: Vec<CompositionPart> = vec![];
     for (pair, count) in factors {
-        let shape = Shape::new(pair, grid.lambda, tail);
+        let shape = LossShape::new(pair, grid.lambda, tail);
         let step = (grid.resolution * shape.deviation).max(grid.enough).min(grid.finest);
         let spacing = shape.spacing(step);
         let unit = *unit.get_or_insert_with(|| aligned(&pair.atoms(side), spacing));
@@ -137,10 +138,10 @@ pub(super) fn compose(
         }
         parts.push(composer.power(step.lattice, *count)?);
     }
-    let Part { lattice, error } = composer.combine(parts)?;
-    let Composer { log_norm, work, limited, .. } = composer;
+    let CompositionPart { lattice, error } = composer.combine(parts)?;
+    let StageComposer { log_norm, work, limited, .. } = composer;
     let (lambda, infinite) = (grid.lambda, -log_inside.exp_m1());
-    Ok(Composed { lattice, lambda, log_norm, error, infinite, cut, slack, rounding, work, limited })
+    Ok(Composition { lattice, lambda, log_norm, error, infinite, cut, slack, rounding, work, limited })
 }
 
 /// A step of at most `spacing` of which the least gap between single losses is a multiple, so that all of them lie on one lattice.
@@ -157,14 +158,14 @@ fn too_long(points: f64, limit: f64) -> AccountingError {
 }
 
 /// A distribution with what has gone wrong in it so far.
-struct Part {
+struct CompositionPart {
     lattice: Lattice,
-    error: Error,
+    error: MassError,
 }
 
-struct Composer<'a> {
+struct StageComposer<'a> {
     convolver: &'a mut Convolver,
-    grid: Grid,
+    grid: CompositionGrid,
     side: Side,
     /// Logarithm of all factors that normalisation took out.
     log_norm: f64,
@@ -186,11 +187,11 @@ fn radix(count: u64) -> u64 {
         .unwrap_or(ideal.round() as u64)
 }
 
-impl Composer<'_> {
+impl StageComposer<'_> {
     /// The `count`-fold convolution of `block`, as digits of the count in a mixed radix.
-    fn power(&mut self, lattice: Lattice, count: u64) -> Result<Part> {
-        let mut block = Part { lattice, error: Error::default() };
-        let mut rest: Option<Part> = None;
+    fn power(&mut self, lattice: Lattice, count: u64) -> Result<CompositionPart> {
+        let mut block = CompositionPart { lattice, error: MassError::default() };
+        let mut rest: Option<CompositionPart> = None;
         let mut remaining = count;
         loop {
             let radix = radix(remaining);
@@ -201,7 +202,8 @@ impl Composer<'_> {
                 return self.convolve(factors, budget, 1.0);
             }
             if digit > 0 || rest.is_some() {
-                let extra = (digit > 0).then(|| (Part { lattice: block.lattice.clone(), ..block }, digit));
+                let extra =
+                    (digit > 0).then(|| (CompositionPart { lattice: block.lattice.clone(), ..block }, digit));
                 let factors = rest.into_iter().map(|rest| (rest, 1)).chain(extra).collect();
                 rest = Some(self.convolve(factors, budget, 1.0)?);
             }
@@ -214,7 +216,7 @@ impl Composer<'_> {
     }
 
     /// Multiplies the results of different factors on the one lattice that fits their sum.
-    fn combine(&mut self, mut parts: Vec<Part>) -> Result<Part> {
+    fn combine(&mut self, mut parts: Vec<CompositionPart>) -> Result<CompositionPart> {
         if parts.len() == 1
             && let Some(part) = parts.pop()
         {
@@ -231,18 +233,23 @@ impl Composer<'_> {
         self.convolve(factors, TAIL_BUDGET / 4.0, 1.0)
     }
 
-    fn regrid(&self, part: Part, grain: Grain) -> Part {
+    fn regrid(&self, part: CompositionPart, grain: Grain) -> CompositionPart {
         let mut error = part.error;
         error.coarsen(grain.exponent - part.lattice.grain.exponent, self.grid.lambda * grain.step());
-        Part { lattice: part.lattice.regrid(grain, self.grid.lambda, self.side), error }
+        CompositionPart { lattice: part.lattice.regrid(grain, self.grid.lambda, self.side), error }
     }
 
     /// Convolves distributions, `count_i` times each, losing at most `budget` in each tail; the result will be used
     /// `copies` times.
-    fn convolve(&mut self, mut factors: Vec<(Part, u64)>, budget: f64, copies: f64) -> Result<Part> {
+    fn convolve(
+        &mut self,
+        mut factors: Vec<(CompositionPart, u64)>,
+        budget: f64,
+        copies: f64,
+    ) -> Result<CompositionPart> {
         let coarsest = factors.iter().map(|(part, _)| part.lattice.grain).max_by_key(|grain| grain.exponent);
         let Some(mut grain) = coarsest else {
-            return Ok(Part { lattice: Lattice::zero(), error: Error::default() });
+            return Ok(CompositionPart { lattice: Lattice::zero(), error: MassError::default() });
         };
         let (low, length) = loop {
             factors = factors.into_iter().map(|(part, count)| (self.regrid(part, grain), count)).collect();
@@ -255,10 +262,10 @@ impl Composer<'_> {
                 return Ok(part);
             }
             let h = grain.step();
-            let windows: Vec<Window> =
-                factors.iter().map(|(part, count)| Window::new(&part.lattice, *count)).collect();
-            let low = Window::reach(&windows, budget, -1.0) / h;
-            let high = Window::reach(&windows, budget, 1.0) / h;
+            let windows: Vec<ChernoffWindow> =
+                factors.iter().map(|(part, count)| ChernoffWindow::new(&part.lattice, *count)).collect();
+            let low = ChernoffWindow::reach(&windows, budget, -1.0) / h;
+            let high = ChernoffWindow::reach(&windows, budget, 1.0) / h;
             if high - low < MAX_LENGTH - 4.0 {
                 break (low, Convolver::good_length((high - low) as usize + 4));
             }
@@ -267,7 +274,7 @@ impl Composer<'_> {
         };
         self.work += length as f64;
 
-        let mut error = Error { truncated: 2.0 * budget, rounding: 0.0 };
+        let mut error = MassError { truncated: 2.0 * budget, rounding: 0.0 };
         let (mut offset, mut origin) = (0.0, 0);
         let mut dense = vec![];
         for (part, count) in factors {
@@ -297,7 +304,7 @@ impl Composer<'_> {
                 lattice.mass.push(mass);
             }
         }
-        Ok(Part { lattice, error })
+        Ok(CompositionPart { lattice, error })
     }
 }
 
@@ -307,9 +314,9 @@ mod tests {
 
     #[test]
     fn indices_that_overflow_are_refused() {
-        let grid = Grid { resolution: 0.03, lambda: 0.0, delta: 1e-5, finest: 1.0, enough: 0.0 };
+        let grid = CompositionGrid { resolution: 0.03, lambda: 0.0, delta: 1e-5, finest: 1.0, enough: 0.0 };
         let mut convolver = Convolver::new();
-        let mut composer = Composer {
+        let mut composer = StageComposer {
             convolver: &mut convolver,
             grid,
             side: Side::Upper,

@@ -1,6 +1,6 @@
 //! From a composed distribution to delta and epsilon.
 
-use super::compose::Composed;
+use super::compose::Composition;
 use crate::numerics::root::bisect_condition;
 use crate::pair::Side;
 
@@ -9,8 +9,8 @@ use crate::pair::Side;
 /// Between lattice points delta is linear in `e^eps`, so the profile is known everywhere from two running sums, kept
 /// tilted so that neither over- nor underflows: with `D_j = delta(s_j)` and `E_j = sum_{k >= j} P_k e^{s_j - s_k}`,
 /// `delta(eps) = D_j + (1 - e^{eps - s_j}) E_j` for `s_{j-1} <= eps <= s_j`.
-pub(super) struct Curve<'a> {
-    composed: &'a Composed,
+pub(super) struct DeltaCurve<'a> {
+    composed: &'a Composition,
     side: Side,
     /// `D_j e^{lambda s_j - log_norm}` for each lattice point.
     delta: Vec<f64>,
@@ -18,8 +18,8 @@ pub(super) struct Curve<'a> {
     weight: Vec<f64>,
 }
 
-impl<'a> Curve<'a> {
-    pub(super) fn new(composed: &'a Composed, side: Side) -> Self {
+impl<'a> DeltaCurve<'a> {
+    pub(super) fn new(composed: &'a Composition, side: Side) -> Self {
         let lattice = &composed.lattice;
         let count = lattice.index.len();
         let (mut delta, mut weight) = (vec![0.0; count], vec![0.0; count]);
@@ -59,7 +59,7 @@ impl<'a> Curve<'a> {
         self.untilt(s) * (self.delta[j] - (loss - s).exp_m1() * self.weight[j])
     }
 
-    /// The same with the infinite losses that the steps themselves have.
+    /// The same delta with the infinite losses that the steps themselves have.
     fn ideal(&self, loss: f64) -> f64 {
         self.computed(loss) + (self.composed.infinite - self.composed.cut).max(0.0)
     }
@@ -70,7 +70,7 @@ impl<'a> Curve<'a> {
     /// `x > 0`. The most of `g` is `(1 + 1/lambda)^-lambda / (1 + lambda)`; its squares on a lattice of step `h`, a unimodal
     /// function, add up to at most their integral over `h`, which is `2 / (a (a+1) (a+2) h)` for `a = 2 lambda`, and the most.
     fn error(&self, loss: f64) -> f64 {
-        let Composed { lattice, lambda, error, .. } = self.composed;
+        let Composition { lattice, lambda, error, .. } = self.composed;
         if *lambda == 0.0 {
             return self.untilt(loss) * error.total(lattice.index.len());
         }

@@ -2,13 +2,13 @@
 
 use super::lattice::{Grain, Lattice, floor_exponent, settle};
 use super::strips::Strips;
-use super::tilt::Shape;
+use super::tilt::LossShape;
 use crate::numerics::UNIT_ROUNDOFF;
-use crate::pair::{Atom, Cell, MASS_ERROR, Pair, Side};
+use crate::pair::{Atom, CellMasses, DominatingPair, MASS_ERROR, Side};
 
 /// One step on a lattice, tilted and normalised.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct LatticeStep {
     pub(super) lattice: Lattice,
     /// Logarithm of the factor that normalised the tilted masses.
     pub(super) log_norm: f64,
@@ -54,20 +54,26 @@ fn lattice_points(low: i64, high: i64, centre: i64, resolution: f64) -> Vec<i64>
 
 /// The loss to use as lattice point 0 where most of the mass is concentrated within one step of a point: the
 /// barycentre of that mass, a hair lower, so that neither discretisation spreads or moves it.
-fn concentration(pair: &Pair, atoms: &[Atom], shape: &Shape, h: f64, side: Side) -> Option<f64> {
+fn concentration(
+    pair: &DominatingPair,
+    atoms: &[Atom],
+    shape: &LossShape,
+    h: f64,
+    side: Side,
+) -> Option<f64> {
     settle(shape.mode(h)?, h, |centre| {
         let (from, to) = (centre - h, centre + h);
         let cell = pair.cells(&[from, to], side).inner.first().copied().unwrap_or_default();
         let inside = atoms.iter().filter(|atom| from < atom.loss && atom.loss <= to);
-        let Cell { p, q } =
-            inside.fold(cell, |sum, atom| Cell { p: sum.p + atom.cell.p, q: sum.q + atom.cell.q });
-        Cell { p, q: q * centre.exp() }
+        let CellMasses { p, q } =
+            inside.fold(cell, |sum, atom| CellMasses { p: sum.p + atom.cell.p, q: sum.q + atom.cell.q });
+        CellMasses { p, q: q * centre.exp() }
     })
 }
 
 /// The loss at which all losses end, where a good part of the tilted mass sits right there: as a lattice point it is neither
 /// spread nor moved, so that bounded losses stay within their bound.
-fn edge(atoms: &[Atom], shape: &Shape, lambda: f64) -> Option<f64> {
+fn edge(atoms: &[Atom], shape: &LossShape, lambda: f64) -> Option<f64> {
     const GOOD_PART: f64 = 0.1;
     let top = atoms.iter().max_by(|a, b| a.loss.total_cmp(&b.loss))?;
     let share = (lambda * top.loss + top.cell.p.ln() - shape.log_norm).exp();
@@ -80,13 +86,13 @@ fn edge(atoms: &[Atom], shape: &Shape, lambda: f64) -> Option<f64> {
 /// On `Side::Upper` no composition with this step underestimates delta once `infinite` is added for every step; on
 /// `Side::Lower` none overestimates it. Rounding errors of masses are moved to the safe side.
 pub(super) fn discretise(
-    pair: &Pair,
-    shape: &Shape,
+    pair: &DominatingPair,
+    shape: &LossShape,
     grain: Grain,
     resolution: f64,
     lambda: f64,
     side: Side,
-) -> Step {
+) -> LatticeStep {
     let h = grain.step();
     let atoms = pair.atoms(side);
     let anchored = concentration(pair, &atoms, shape, h, side);
@@ -151,5 +157,5 @@ pub(super) fn discretise(
         *mass *= (lambda * (offset + *k as f64 * h - shape.mean)).exp();
     }
     let log_norm = lattice.normalise() + lambda * shape.mean;
-    Step { lattice, log_norm, infinite: cells.infinite, cut, moved }
+    LatticeStep { lattice, log_norm, infinite: cells.infinite, cut, moved }
 }

@@ -1,7 +1,7 @@
-//! Products of distributions with finitely many losses, loss by loss.
+//! Products of distributions with finitely many losses, multiplied out loss by loss.
 
 use crate::numerics::UNIT_ROUNDOFF;
-use crate::pair::{Atoms, Pair, Side};
+use crate::pair::{Atoms, DominatingPair, Side};
 
 /// The most pairs of losses that are multiplied out.
 const MOST_PRODUCTS: usize = 1 << 21;
@@ -13,9 +13,9 @@ const LEAST_MASS: f64 = 1e-290;
 /// # Guarantee
 /// Losses are off by at most `loss_error` and masses by at most the share `mass_error`. Losses that differ by less than
 /// their rounding count as one.
-pub(super) fn product(factors: &[(Pair, u64)]) -> Option<Atoms> {
-    let exact = |(pair, count): &(Pair, u64)| match pair {
-        Pair::Discrete(pair) if pair.lower.is_none() => Some((pair.clone(), *count)),
+pub(super) fn product(factors: &[(DominatingPair, u64)]) -> Option<Atoms> {
+    let exact = |(pair, count): &(DominatingPair, u64)| match pair {
+        DominatingPair::Discrete(pair) if pair.lower.is_none() => Some((pair.clone(), *count)),
         _ => None,
     };
     let mut total: Option<Atoms> = None;
@@ -29,7 +29,7 @@ pub(super) fn product(factors: &[(Pair, u64)]) -> Option<Atoms> {
     total
 }
 
-/// By repeated squaring.
+/// The product of `count` equal distributions, by repeated squaring; `None` where it has too many losses.
 fn power(atoms: &Atoms, mut count: u64) -> Option<Atoms> {
     let mut square = atoms.clone();
     let mut result: Option<Atoms> = None;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Pld;
 use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
-use crate::pair::{Atoms, Discrete, Pair};
+use crate::pair::{Atoms, Discrete, DominatingPair};
 
 /// A privacy-loss distribution with finitely many losses.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -18,7 +18,7 @@ pub struct GivenLosses {
 
 impl GivenLosses {
     /// The pair of these losses. Mass that is missing to 1 counts as infinite loss.
-    fn pair(&self) -> Result<Pair> {
+    fn pair(&self) -> Result<DominatingPair> {
         let (losses, masses): (Vec<f64>, Vec<f64>) = self.losses.iter().copied().unzip();
         for &loss in &losses {
             in_range("loss", loss, -limits::MAX_EPSILON, limits::MAX_EPSILON, "[-10000, 10000]")?;
@@ -49,7 +49,7 @@ impl GivenLosses {
         let (missing, mass_error) = if missing > rounding { (missing, 0.0) } else { (0.0, 2.0 * rounding) };
         let infinite = self.infinite + missing;
         let atoms = Atoms { losses, masses, infinite, loss_error: 0.0, mass_error };
-        Ok(Pair::Discrete(Arc::new(Discrete::exact(atoms))))
+        Ok(DominatingPair::Discrete(Arc::new(Discrete::exact(atoms))))
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(delta(&pld), delta(&alone));
     }
 
-    /// Losses on a lattice, most of the mass at one end: what removing, or turned around what adding, a rarely sampled record gives.
+    /// Losses on a lattice with most of the mass at one end. Removing a rarely sampled record gives such a distribution, and adding one gives its mirror image.
     /// The first atom lies at `sign * end`, the others towards the other side.
     fn skewed(sign: f64, end: f64) -> (Vec<f64>, GivenLosses) {
         let h = 1e-3;

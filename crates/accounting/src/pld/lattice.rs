@@ -1,7 +1,7 @@
 //! Loss distributions on lattices whose steps differ by powers of two.
 
 use super::strips::Strips;
-use crate::pair::{Cell, Side};
+use crate::pair::{CellMasses, Side};
 
 /// Tilted masses on `offset + k step`.
 ///
@@ -113,9 +113,9 @@ impl Lattice {
         let centre = self.offset + self.heaviest() as f64 * h;
         let anchor = settle(centre, coarse, |middle| {
             let inside = (0..self.index.len()).filter(|&k| (loss(k) - middle).abs() <= coarse);
-            inside.fold(Cell::default(), |cell, k| {
+            inside.fold(CellMasses::default(), |cell, k| {
                 let p = self.mass[k] * (lambda * (centre - loss(k))).exp();
-                Cell { p: cell.p + p, q: cell.q + p * (middle - loss(k)).exp() }
+                CellMasses { p: cell.p + p, q: cell.q + p * (middle - loss(k)).exp() }
             })
         });
         let offset = anchor.filter(|_| side == Side::Lower).unwrap_or(centre);
@@ -165,7 +165,7 @@ impl Lattice {
 /// of the step so that rounding never leaves it below; `None` where the mass is spread out.
 ///
 /// `masses` gives, for a centre, the `P`-mass within one step of it and the `Q`-mass there times `e^centre`.
-pub(super) fn settle(start: f64, h: f64, masses: impl Fn(f64) -> Cell) -> Option<f64> {
+pub(super) fn settle(start: f64, h: f64, masses: impl Fn(f64) -> CellMasses) -> Option<f64> {
     let mut centre = start;
     for _ in 0..8 {
         let cell = masses(centre);

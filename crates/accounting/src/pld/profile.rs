@@ -6,7 +6,7 @@ use super::solver::{Solver, support};
 use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
-use crate::pair::{Distances, Gaussian, Laplace, Mixture, Pair, Participation, Substitution};
+use crate::pair::{Distances, DominatingPair, Gaussian, Laplace, Mixture, Participation, Substitution};
 use crate::work::Effort;
 
 /// How narrow a bracket must be.
@@ -23,7 +23,7 @@ impl Default for Precision {
 }
 
 /// One direction of a relation: pairs with the number of steps each takes.
-type Factors = Vec<(Pair, u64)>;
+type Factors = Vec<(DominatingPair, u64)>;
 
 /// The privacy-loss distribution of a mechanism: a dominating pair for each direction of its relation, kept as a
 /// product of one-step pairs until a question is asked.
@@ -61,7 +61,7 @@ impl Pld {
     /// A distance that is not positive and finite.
     pub fn gaussian_distance(mu: f64) -> Result<Self> {
         let mu = in_range("distance", mu, 1e-12, 1e6, "[1e-12, 1e6]")?;
-        Ok(Self { remove: vec![(Pair::Gaussian(Gaussian { mu }), 1)], add: None })
+        Ok(Self { remove: vec![(DominatingPair::Gaussian(Gaussian { mu }), 1)], add: None })
     }
 
     /// The Laplace mechanism with pure privacy parameter `epsilon`.
@@ -70,7 +70,7 @@ impl Pld {
     /// An epsilon out of range.
     pub fn laplace(epsilon: f64) -> Result<Self> {
         let epsilon = in_range("epsilon", epsilon, 1e-6, 1e3, "[1e-6, 1000]")?;
-        Ok(Self { remove: vec![(Pair::Laplace(Laplace { epsilon }), 1)], add: None })
+        Ok(Self { remove: vec![(DominatingPair::Laplace(Laplace { epsilon }), 1)], add: None })
     }
 
     /// One step of DP-SGD with Poisson sampling under add/remove: `((1-q) N(0) + q N(1), N(0))` and its reverse.
@@ -117,7 +117,7 @@ impl Pld {
         match mixture.single() {
             Some(0.0) => Ok(Self::identity()),
             Some(centre) => Self::gaussian_distance(centre),
-            None => Ok(Self::asymmetric(Pair::Mixture(Arc::new(mixture)))),
+            None => Ok(Self::asymmetric(DominatingPair::Mixture(Arc::new(mixture)))),
         }
     }
 
@@ -128,12 +128,12 @@ impl Pld {
     }
 
     /// A pair for removal and one for addition, or one for both.
-    pub(super) fn of_pairs(removal: Pair, addition: Option<Pair>) -> Self {
+    pub(super) fn of_pairs(removal: DominatingPair, addition: Option<DominatingPair>) -> Self {
         Self { remove: vec![(removal, 1)], add: addition.map(|pair| vec![(pair, 1)]) }
     }
 
     /// A pair for removal, and its reverse for addition.
-    pub(crate) fn asymmetric(removal: Pair) -> Self {
+    pub(crate) fn asymmetric(removal: DominatingPair) -> Self {
         Self { add: Some(vec![(removal.clone().reversed(), 1)]), remove: vec![(removal, 1)] }
     }
 
@@ -218,7 +218,7 @@ impl Pld {
 
     /// The least epsilon for which the mechanism is `(epsilon, delta)`-private, in a certified bracket.
     ///
-    /// At delta 0 it is the largest loss, of mechanisms whose losses are bounded.
+    /// At delta 0 it is the largest loss, which only mechanisms with bounded losses have.
     ///
     /// # Errors
     /// A delta that is neither 0 nor in [1e-15, 1), 0 for a mechanism whose losses are not bounded, an epsilon beyond
@@ -237,7 +237,7 @@ impl Pld {
         Ok(result)
     }
 
-    /// An upper bound on epsilon alone, without the lower end that tells how good it is: for searches.
+    /// An upper bound on epsilon alone, for searches, which do not need the lower end that tells how good it is.
     ///
     /// # Errors
     /// As for [`Pld::epsilon`].
@@ -328,11 +328,11 @@ fn counted<T>(effort: Effort<'_>, factors: &Factors, answer: impl FnOnce() -> Re
 }
 
 /// Joins unsampled Gaussian steps into one (their squared distances add) and equal neighbours into one count.
-fn merge(factors: impl Iterator<Item = (Pair, u64)>) -> Factors {
+fn merge(factors: impl Iterator<Item = (DominatingPair, u64)>) -> Factors {
     let mut merged: Factors = vec![];
     let mut squared = 0.0;
     for (pair, count) in factors {
-        if let Pair::Gaussian(Gaussian { mu }) = pair {
+        if let DominatingPair::Gaussian(Gaussian { mu }) = pair {
             squared += count as f64 * mu * mu;
         } else if let Some((_, n)) = merged.iter_mut().find(|(other, _)| *other == pair) {
             *n += count;
@@ -341,15 +341,15 @@ fn merge(factors: impl Iterator<Item = (Pair, u64)>) -> Factors {
         }
     }
     if squared > 0.0 {
-        merged.push((Pair::Gaussian(Gaussian { mu: squared.sqrt() }), 1));
+        merged.push((DominatingPair::Gaussian(Gaussian { mu: squared.sqrt() }), 1));
     }
     merged
 }
 
 /// The product of factors as one pair, composed numerically where there is more than one.
-fn single(factors: &Factors) -> Result<Pair> {
+fn single(factors: &Factors) -> Result<DominatingPair> {
     if let [(pair, 1)] = factors.as_slice() {
         return Ok(pair.clone());
     }
-    Ok(Pair::Discrete(Arc::new(Solver::new(Precision::default().into()).materialise(factors)?)))
+    Ok(DominatingPair::Discrete(Arc::new(Solver::new(Precision::default().into()).materialise(factors)?)))
 }

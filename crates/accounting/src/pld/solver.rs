@@ -1,16 +1,16 @@
 //! Chooses tilts and grids until the bracket is as narrow as asked.
 
 use super::closed::ClosedForm;
-use super::compose::{Composed, Grid, compose};
-use super::curve::Curve;
+use super::compose::{Composition, CompositionGrid, compose};
+use super::curve::DeltaCurve;
 use super::exact;
 use super::profile::Precision;
-use super::tilt::{Probes, Question};
+use super::tilt::{Probes, ProfileQuestion};
 use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
 use crate::numerics::fft::Convolver;
-use crate::pair::{Atoms, Discrete, Pair, Side, Support};
+use crate::pair::{Atoms, Discrete, DominatingPair, Side, Support};
 use crate::work::Effort;
 
 /// Answers questions about products of pairs; keeps Fourier plans between them.
@@ -22,7 +22,7 @@ pub(super) struct Solver<'a> {
     work: f64,
 }
 
-/// Epsilons below this are only as precise in absolute terms as this one in relative.
+/// Epsilons below this are as precise in absolute terms as this one is in relative terms, and no more.
 const SMALL_EPSILON: f64 = 1e-3;
 /// The ends of losses and the masses beyond them are good to a few dozen roundings.
 const FEW: f64 = 64.0 * f64::EPSILON;
@@ -33,7 +33,7 @@ const NEGLIGIBLE_DELTA: f64 = 1e-20;
 /// Chernoff bounds are convex in the tilt and at least `ln delta`, above -35, at their best: a tilt of `NATS / width` that is below
 /// the best one leaves at most 35 nats to gain, 23 of which truncation and rounding leave room for, and the rest is worth 12 / NATS of the width.
 const NATS: f64 = 50.0;
-/// Points that all transforms of a question may have together, before what is known is the answer: a second or two.
+/// Points that all transforms of a question may have together, which takes a second or two. After that, what is known is the answer.
 const MOST_WORK: f64 = (1 << 23) as f64;
 /// Steps that are composed on lattices, a hundred times those of one plan.
 const MOST_STEPS: f64 = 1e9;
@@ -49,7 +49,12 @@ impl<'a> Solver<'a> {
 
     /// Epsilon of one direction. Where it stays below the upper end of `known`, another direction's bracket, an
     /// upper bound is all that the larger of the two needs.
-    pub(super) fn epsilon(&mut self, factors: &[(Pair, u64)], delta: f64, known: Bracket) -> Result<Bracket> {
+    pub(super) fn epsilon(
+        &mut self,
+        factors: &[(DominatingPair, u64)],
+        delta: f64,
+        known: Bracket,
+    ) -> Result<Bracket> {
         let support = support(factors);
         if delta == 0.0 {
             return pure(support);
@@ -70,13 +75,13 @@ impl<'a> Solver<'a> {
         for _ in 0..MAX_REFINEMENTS {
             let last = best.width();
             let above = self.composed(factors, grid, Side::Upper)?;
-            let upper = Curve::new(&above, Side::Upper);
+            let upper = DeltaCurve::new(&above, Side::Upper);
             best.upper = best.upper.min(upper.epsilon(delta).unwrap_or(f64::INFINITY)).min(support.high);
             if best.upper <= known.upper {
                 return Ok(Bracket { lower: 0.0, upper: best.upper });
             }
             let below = self.composed(factors, grid, Side::Lower)?;
-            let lower = Curve::new(&below, Side::Lower);
+            let lower = DeltaCurve::new(&below, Side::Lower);
             best.lower = best.lower.max(lower.epsilon(delta).unwrap_or(0.0));
             let allowed = self.precision.relative * best.upper.max(SMALL_EPSILON);
             // A finer grid narrows the gap between the two distributions, but not the errors around them.
@@ -105,8 +110,8 @@ impl<'a> Solver<'a> {
     }
 
     /// The upper end of epsilon of one direction, on the first grid; where little precision is asked for, from rough laws.
-    pub(super) fn epsilon_upper(&mut self, factors: &[(Pair, u64)], delta: f64) -> Result<f64> {
-        let rough: Vec<(Pair, u64)>;
+    pub(super) fn epsilon_upper(&mut self, factors: &[(DominatingPair, u64)], delta: f64) -> Result<f64> {
+        let rough: Vec<(DominatingPair, u64)>;
         let factors = if self.precision.relative < ROUGH {
             factors
         } else {
@@ -128,12 +133,16 @@ impl<'a> Solver<'a> {
         let grid = self.epsilon_grid(factors, finite);
         let composed = self.composed(factors, grid, Side::Upper)?;
         let epsilon =
-            Curve::new(&composed, Side::Upper).epsilon(delta).unwrap_or(f64::INFINITY).min(support.high);
+            DeltaCurve::new(&composed, Side::Upper).epsilon(delta).unwrap_or(f64::INFINITY).min(support.high);
         if epsilon.is_finite() { Ok(epsilon) } else { Err(too_large) }
     }
 
     /// Delta of one direction at each epsilon. A composition answers all the points its tilt suits.
-    pub(super) fn profile(&mut self, factors: &[(Pair, u64)], epsilons: &[f64]) -> Result<Vec<Bracket>> {
+    pub(super) fn profile(
+        &mut self,
+        factors: &[(DominatingPair, u64)],
+        epsilons: &[f64],
+    ) -> Result<Vec<Bracket>> {
         let support = support(factors);
         let within = |Bracket { lower, upper }, epsilon: f64| {
             let upper = support.delta(epsilon).min(upper);
@@ -158,7 +167,7 @@ impl<'a> Solver<'a> {
             let grid = self.delta_grid(factors, epsilons[next], reach);
             let above = self.composed(factors, grid, Side::Upper)?;
             let below = self.composed(factors, grid, Side::Lower)?;
-            let (upper, lower) = (Curve::new(&above, Side::Upper), Curve::new(&below, Side::Lower));
+            let (upper, lower) = (DeltaCurve::new(&above, Side::Upper), DeltaCurve::new(&below, Side::Lower));
             // Every composition bounds delta everywhere.
             for (answer, &epsilon) in answers.iter_mut().zip(epsilons) {
                 answer.lower = answer.lower.max(lower.delta(epsilon));
@@ -177,20 +186,20 @@ impl<'a> Solver<'a> {
     }
 
     /// Tilt and grid for epsilon at `delta`.
-    fn epsilon_grid(&self, factors: &[(Pair, u64)], delta: f64) -> Grid {
+    fn epsilon_grid(&self, factors: &[(DominatingPair, u64)], delta: f64) -> CompositionGrid {
         let probes = Probes::new(factors, delta);
-        let lambda = probes.tilt(Question::Epsilon { delta });
+        let lambda = probes.tilt(ProfileQuestion::Epsilon { delta });
         self.grid_for(factors, lambda, delta, probes.epsilon(delta, lambda))
     }
 
     /// Tilt and grid for delta at `epsilon`, and for deltas down to `reach` times that one.
-    fn delta_grid(&self, factors: &[(Pair, u64)], epsilon: f64, reach: f64) -> Grid {
+    fn delta_grid(&self, factors: &[(DominatingPair, u64)], epsilon: f64, reach: f64) -> CompositionGrid {
         // The delta in question is unknown; a Chernoff bound on it is rarely a thousand times too large. The tilt must
         // fit what is cut off, which depends on that delta.
         let (mut lambda, mut delta) = (0.0, 1e-15);
         for _ in 0..4 {
             let probes = Probes::new(factors, delta);
-            lambda = probes.tilt(Question::Delta { epsilon });
+            lambda = probes.tilt(ProfileQuestion::Delta { epsilon });
             let next = (1e-3 * reach * probes.log_delta(epsilon, lambda).min(0.0).exp()).max(1e-100);
             if (0.03..30.0).contains(&(next / delta)) {
                 break;
@@ -200,7 +209,13 @@ impl<'a> Solver<'a> {
         self.grid_for(factors, lambda, delta, epsilon)
     }
 
-    fn grid_for(&self, factors: &[(Pair, u64)], lambda: f64, delta: f64, epsilon: f64) -> Grid {
+    fn grid_for(
+        &self,
+        factors: &[(DominatingPair, u64)],
+        lambda: f64,
+        delta: f64,
+        epsilon: f64,
+    ) -> CompositionGrid {
         // Splitting cells adds at most h^2 / 6 of variance a step; where rare large losses make the deviation of a step a
         // poor guide, keep that small against epsilon itself.
         let steps: f64 = factors.iter().map(|(_, count)| *count as f64).sum();
@@ -211,10 +226,21 @@ impl<'a> Solver<'a> {
         // A chord over a cell of length h raises E e^{lambda L} by at most the share lambda (lambda + 1) h^2 / 8, so all steps
         // together raise epsilon by (lambda + 1) h^2 / 8 each: a hundredth of the width.
         let enough = 0.3 * (width / (steps * (lambda + 1.0))).sqrt();
-        Grid { resolution: 0.03 * (self.precision.relative / 1e-3).sqrt(), lambda, delta, finest, enough }
+        CompositionGrid {
+            resolution: 0.03 * (self.precision.relative / 1e-3).sqrt(),
+            lambda,
+            delta,
+            finest,
+            enough,
+        }
     }
 
-    fn composed(&mut self, factors: &[(Pair, u64)], grid: Grid, side: Side) -> Result<Composed> {
+    fn composed(
+        &mut self,
+        factors: &[(DominatingPair, u64)],
+        grid: CompositionGrid,
+        side: Side,
+    ) -> Result<Composition> {
         let steps = factors.iter().map(|(_, count)| *count as f64).sum();
         in_range("steps", steps, 0.0, MOST_STEPS, "[0, 1e9]: those of all mechanisms together")?;
         let composed = compose(&mut self.convolver, factors, grid, side)?;
@@ -227,11 +253,17 @@ impl<'a> Solver<'a> {
     ///
     /// # Errors
     /// [`AccountingError::LatticeTooLong`].
-    pub(super) fn materialise(&mut self, factors: &[(Pair, u64)]) -> Result<Discrete> {
+    pub(super) fn materialise(&mut self, factors: &[(DominatingPair, u64)]) -> Result<Discrete> {
         if let Some(atoms) = exact::product(factors) {
             return Ok(Discrete::exact(atoms));
         }
-        let grid = Grid { resolution: 0.01, lambda: 0.0, delta: 1e-15, finest: f64::INFINITY, enough: 0.0 };
+        let grid = CompositionGrid {
+            resolution: 0.01,
+            lambda: 0.0,
+            delta: 1e-15,
+            finest: f64::INFINITY,
+            enough: 0.0,
+        };
         let upper = self.composed(factors, grid, Side::Upper)?;
         let lower = self.composed(factors, grid, Side::Lower)?;
         Ok(Discrete {
@@ -243,7 +275,7 @@ impl<'a> Solver<'a> {
 }
 
 /// Where the losses of a product end.
-pub(super) fn support(factors: &[(Pair, u64)]) -> Support {
+pub(super) fn support(factors: &[(DominatingPair, u64)]) -> Support {
     Support::product(factors.iter().map(|(pair, count)| (pair.support(), *count)))
 }
 
@@ -256,7 +288,7 @@ fn pure(support: Support) -> Result<Bracket> {
     Ok(Bracket { lower: upper * (1.0 - FEW), upper })
 }
 
-/// An epsilon of losses that end: not above the last of them.
+/// An epsilon where losses end, which is never above the last of them.
 fn bounded(epsilon: Bracket, support: Support) -> Bracket {
     let upper = epsilon.upper.min(support.high.max(0.0));
     Bracket { lower: epsilon.lower.min(upper), upper }
@@ -264,7 +296,7 @@ fn bounded(epsilon: Bracket, support: Support) -> Bracket {
 
 /// The atoms of an untilted composition with its errors moved to the safe side: added at infinity for the upper
 /// distribution, taken away from the top for the lower.
-fn atoms(composed: &Composed, side: Side) -> Atoms {
+fn atoms(composed: &Composition, side: Side) -> Atoms {
     let lattice = &composed.lattice;
     let scale = composed.log_norm.exp();
     let error = scale * composed.error.total(lattice.index.len());
@@ -307,7 +339,8 @@ mod tests {
     fn answers_take_a_bounded_number_of_transforms() {
         // Each composition makes a few transforms of at most 2^21 points; the last two may pass the bound.
         let most = MOST_WORK + 16.0 * (1 << 21) as f64;
-        let sampled = |rate: f64, sigma: f64| Pair::Gaussian(Gaussian { mu: 1.0 / sigma }).subsampled(rate);
+        let sampled =
+            |rate: f64, sigma: f64| DominatingPair::Gaussian(Gaussian { mu: 1.0 / sigma }).subsampled(rate);
         for (pair, steps) in [
             (sampled(1e-6, 0.4).mirrored(), 10_000_000),
             (sampled(9.8e-4, 0.0966), 20_320),

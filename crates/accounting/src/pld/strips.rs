@@ -5,7 +5,7 @@ use crate::pair::Side;
 
 /// Mass strictly between two neighbouring lattice points.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Inner {
+pub(super) struct InnerMass {
     /// `P`-mass.
     pub(super) mass: f64,
     /// `E_P[1 - e^{a - L}]` over the cell, `a` its lower end: 0 at the lower end, the most at the upper.
@@ -20,13 +20,13 @@ pub(super) struct Strips {
     index: Vec<i64>,
     pub(super) points: Vec<f64>,
     /// `inner[k]` lies between points `k` and `k + 1`; the last is empty.
-    pub(super) inner: Vec<Inner>,
+    pub(super) inner: Vec<InnerMass>,
 }
 
 impl Strips {
     pub(super) fn new(grain: Grain, offset: f64, index: Vec<i64>) -> Self {
         let count = index.len();
-        Self { grain, offset, index, points: vec![0.0; count], inner: vec![Inner::default(); count] }
+        Self { grain, offset, index, points: vec![0.0; count], inner: vec![InnerMass::default(); count] }
     }
 
     /// The position of the point `index`, at `from` or after it.
@@ -128,8 +128,8 @@ impl Strips {
     }
 
     /// The points and cells `from..to`.
-    fn block(&self, from: usize, to: usize, lambda: f64) -> Block {
-        let mut block = Block::default();
+    fn block(&self, from: usize, to: usize, lambda: f64) -> StripBlock {
+        let mut block = StripBlock::default();
         for k in from..to {
             let gap = self.gap(from, k);
             let untilt = (-lambda * gap).exp();
@@ -145,7 +145,7 @@ impl Strips {
     }
 
     /// Puts the mass of a block, tilted at its first point, onto lattice points.
-    fn place(&self, block: &Block, from: usize, lambda: f64, mass: &mut [f64]) {
+    fn place(&self, block: &StripBlock, from: usize, lambda: f64, mass: &mut [f64]) {
         if block.mass <= 0.0 {
             return;
         }
@@ -160,7 +160,7 @@ impl Strips {
 
 /// Consecutive cells, in the coordinate `y = 1 - e^{a - L}` from the block's first point `a`.
 #[derive(Debug, Default)]
-struct Block {
+struct StripBlock {
     /// `y` of the block's lattice points, the end point included.
     y: Vec<f64>,
     /// Mass on point `k`, then mass and first moment of the cell above it.
@@ -169,7 +169,7 @@ struct Block {
     moment: f64,
 }
 
-impl Block {
+impl StripBlock {
     /// Adds a point and the cell above it.
     fn push(&mut self, y: f64, point: f64, inner: f64, moment: f64) {
         self.y.push(y);

@@ -5,11 +5,11 @@
 //! valid answer; a good one gives a narrow bracket.
 
 use crate::numerics::root::minimise;
-use crate::pair::{Pair, Probe};
+use crate::pair::{DominatingPair, Probe};
 
 /// What is asked of a composition.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Question {
+pub(super) enum ProfileQuestion {
     /// Epsilon at this delta.
     Epsilon { delta: f64 },
     /// Delta at this epsilon.
@@ -30,7 +30,7 @@ const INFINITE_SHARE: f64 = 1e-5;
 impl Probes {
     /// Probes of a composition of which a delta of at least `delta` will be asked: what lies beyond is cut off, since
     /// it would only blur the picture.
-    pub(super) fn new(factors: &[(Pair, u64)], delta: f64) -> Self {
+    pub(super) fn new(factors: &[(DominatingPair, u64)], delta: f64) -> Self {
         let tail = tail(factors, delta);
         Self { factors: factors.iter().map(|(pair, count)| (probes(pair, tail).0, *count as f64)).collect() }
     }
@@ -42,26 +42,26 @@ impl Probes {
 
     /// What the question's Chernoff bound minimises over `ln lambda`: an epsilon, or the logarithm of a delta
     /// (the tight conversion from Rényi divergences).
-    fn objective(&self, question: Question, lambda: f64) -> f64 {
+    fn objective(&self, question: ProfileQuestion, lambda: f64) -> f64 {
         let moment = self.log_moment(lambda);
         let prefactor = -lambda.ln_1p() - lambda * (1.0 / lambda).ln_1p();
         match question {
-            Question::Epsilon { delta } => (moment - delta.ln() + prefactor) / lambda,
-            Question::Delta { epsilon } => moment - lambda * epsilon + prefactor,
+            ProfileQuestion::Epsilon { delta } => (moment - delta.ln() + prefactor) / lambda,
+            ProfileQuestion::Delta { epsilon } => moment - lambda * epsilon + prefactor,
         }
     }
 
     /// A tilt near the saddle point of the question: the least whose Chernoff bound is nearly the best. Where rare
     /// large losses are at play the bound is flat for a long way, and a smaller tilt keeps the mass together.
-    pub(super) fn tilt(&self, question: Question) -> f64 {
+    pub(super) fn tilt(&self, question: ProfileQuestion) -> f64 {
         const NEARLY: f64 = 0.7;
         let objective = |log_lambda: f64| {
             let value = self.objective(question, log_lambda.exp());
             match question {
                 _ if value.is_nan() => f64::INFINITY,
-                Question::Epsilon { .. } => value,
+                ProfileQuestion::Epsilon { .. } => value,
                 // Losses that cannot reach epsilon have no saddle point: stop where delta is nothing.
-                Question::Delta { .. } => value.max(LEAST_LOG_DELTA),
+                ProfileQuestion::Delta { .. } => value.max(LEAST_LOG_DELTA),
             }
         };
         let lowest = (1e-3_f64).ln();
@@ -70,8 +70,8 @@ impl Probes {
         let near = |log_lambda: f64| {
             // An epsilon is worth lambda times as many nats of delta.
             let nats = match question {
-                Question::Epsilon { .. } => log_lambda.exp(),
-                Question::Delta { .. } => 1.0,
+                ProfileQuestion::Epsilon { .. } => log_lambda.exp(),
+                ProfileQuestion::Delta { .. } => 1.0,
             };
             (objective(log_lambda) - least) * nats <= NEARLY
         };
@@ -88,24 +88,24 @@ impl Probes {
 
     /// The Chernoff bound on epsilon at `delta`.
     pub(super) fn epsilon(&self, delta: f64, lambda: f64) -> f64 {
-        self.objective(Question::Epsilon { delta }, lambda)
+        self.objective(ProfileQuestion::Epsilon { delta }, lambda)
     }
 
     /// The logarithm of the Chernoff bound on the delta in question.
     pub(super) fn log_delta(&self, epsilon: f64, lambda: f64) -> f64 {
-        self.objective(Question::Delta { epsilon }, lambda)
+        self.objective(ProfileQuestion::Delta { epsilon }, lambda)
     }
 }
 
 /// The `P`-mass of one step that may be sent to infinity.
-pub(super) fn tail(factors: &[(Pair, u64)], delta: f64) -> f64 {
+pub(super) fn tail(factors: &[(DominatingPair, u64)], delta: f64) -> f64 {
     let steps: f64 = factors.iter().map(|(_, count)| *count as f64).sum();
     INFINITE_SHARE * delta / steps.max(1.0)
 }
 
 /// Probes by increasing loss without the highest ones, whose `P`-masses together are at most `tail`; and the least
 /// loss cut off.
-fn probes(pair: &Pair, tail: f64) -> (Vec<Probe>, f64) {
+fn probes(pair: &DominatingPair, tail: f64) -> (Vec<Probe>, f64) {
     let mut probes = pair.probe();
     probes.retain(|probe| probe.cell.p > 0.0 && probe.loss.is_finite());
     probes.sort_by(|a, b| a.loss.total_cmp(&b.loss));
@@ -144,9 +144,9 @@ fn log_moment(probes: &[Probe], lambda: f64) -> f64 {
     largest + sum.ln()
 }
 
-/// Location and scale of one step's tilted loss, for choosing its grid.
+/// Location and scale of one step's tilted loss, by which its grid is chosen.
 #[derive(Debug, Clone)]
-pub(super) struct Shape {
+pub(super) struct LossShape {
     pub(super) mean: f64,
     pub(super) deviation: f64,
     /// Mean absolute loss.
@@ -161,9 +161,9 @@ pub(super) struct Shape {
     masses: Vec<(f64, f64)>,
 }
 
-impl Shape {
+impl LossShape {
     /// The shape of one step under the tilt, with `tail` the mass that may be cut off at either end.
-    pub(super) fn new(pair: &Pair, lambda: f64, tail: f64) -> Self {
+    pub(super) fn new(pair: &DominatingPair, lambda: f64, tail: f64) -> Self {
         let (probes, high) = probes(pair, tail);
         let log_norm = log_moment(&probes, lambda);
         let weights: Vec<f64> =

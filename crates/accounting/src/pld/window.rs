@@ -3,7 +3,7 @@
 use super::lattice::Lattice;
 
 /// The moment generating function of a lattice distribution, bounded from above by chords over short runs.
-pub(super) struct Window {
+pub(super) struct ChernoffWindow {
     /// Ends of each run with the masses that chords put on them, relative to the mean.
     ends: Vec<(f64, f64)>,
     count: f64,
@@ -11,7 +11,7 @@ pub(super) struct Window {
     deviation: f64,
 }
 
-impl Window {
+impl ChernoffWindow {
     pub(super) fn new(lattice: &Lattice, count: u64) -> Self {
         let h = lattice.step();
         let (mean, deviation) = lattice.moments();

@@ -9,7 +9,7 @@ use crate::error::{Result, in_range};
 use crate::limits;
 use crate::numerics::log_mix;
 use crate::numerics::root::minimise;
-use crate::pair::{Gaussian, Pair, Substitution};
+use crate::pair::{DominatingPair, Gaussian, Substitution};
 use crate::partition::rdp::PartitionRdp;
 pub use conversion::{Conversion, RdpAnswer};
 use moments::log_integral;
@@ -22,11 +22,11 @@ pub(crate) use moments::{log_sum, sampled_log_moment};
 /// about 1e-10. Epsilon follows by a conversion that holds at every order, so that any order gives an upper bound.
 #[derive(Debug, Clone, Default)]
 pub struct Rdp {
-    factors: Vec<(Step, f64)>,
+    factors: Vec<(RenyiStep, f64)>,
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum RenyiStep {
     Gaussian { mu: f64 },
     Laplace { epsilon: f64 },
     Poisson { mu: f64, rate: f64 },
@@ -42,7 +42,7 @@ impl Rdp {
     pub fn gaussian(sensitivity: f64, noise_multiplier: f64) -> Result<Self> {
         let sigma = limits::noise_multiplier(noise_multiplier)?;
         let mu = in_range("sensitivity", sensitivity, 1e-9, 1e6, "[1e-9, 1e6]")? / sigma;
-        Ok(Self { factors: vec![(Step::Gaussian { mu }, 1.0)] })
+        Ok(Self { factors: vec![(RenyiStep::Gaussian { mu }, 1.0)] })
     }
 
     /// A Poisson-sampled Gaussian step under add/remove (partitioning paper, Theorem 3.11).
@@ -55,7 +55,7 @@ impl Rdp {
     pub fn poisson_gaussian(sample_rate: f64, noise_multiplier: f64) -> Result<Self> {
         let rate = limits::sample_rate(sample_rate)?;
         let mu = 1.0 / limits::noise_multiplier(noise_multiplier)?;
-        let step = if rate == 1.0 { Step::Gaussian { mu } } else { Step::Poisson { mu, rate } };
+        let step = if rate == 1.0 { RenyiStep::Gaussian { mu } } else { RenyiStep::Poisson { mu, rate } };
         Ok(Self { factors: vec![(step, 1.0)] })
     }
 
@@ -65,15 +65,15 @@ impl Rdp {
     /// An epsilon out of range.
     pub fn laplace(epsilon: f64) -> Result<Self> {
         let epsilon = in_range("epsilon", epsilon, 1e-6, 1e3, "[1e-6, 1000]")?;
-        Ok(Self { factors: vec![(Step::Laplace { epsilon }, 1.0)] })
+        Ok(Self { factors: vec![(RenyiStep::Laplace { epsilon }, 1.0)] })
     }
 
-    /// A step under a substitution relation, two-sided.
+    /// A step under a substitution relation, by its two-sided profile.
     #[must_use]
     pub fn substitution(step: Substitution) -> Self {
         let step = match step.into_pair() {
-            Pair::Gaussian(Gaussian { mu }) => Step::Gaussian { mu },
-            _ => Step::Substitution(step),
+            DominatingPair::Gaussian(Gaussian { mu }) => RenyiStep::Gaussian { mu },
+            _ => RenyiStep::Substitution(step),
         };
         Self { factors: vec![(step, 1.0)] }
     }
@@ -85,7 +85,7 @@ impl Rdp {
     /// bounded by its chord; beyond the largest the divergence is infinite.
     #[must_use]
     pub fn partition(step: PartitionRdp) -> Self {
-        Self { factors: vec![(Step::Partition(Arc::new(step)), 1.0)] }
+        Self { factors: vec![(RenyiStep::Partition(Arc::new(step)), 1.0)] }
     }
 
     /// Both mechanisms on the same data.
@@ -139,7 +139,7 @@ impl Rdp {
         Ok(deltas.fold(1.0, f64::min))
     }
 
-    /// The curve of Rényi divergences: one at each of the orders.
+    /// The Rényi divergence at each of the orders.
     ///
     /// # Errors
     /// No order, or one that is not above 1.
@@ -171,7 +171,7 @@ pub fn epsilon_by(divergence: impl Fn(f64) -> f64, largest_order: f64, delta: f6
     Ok(RdpAnswer { epsilon: at(log_order), order: 1.0 + log_order.exp() })
 }
 
-impl Step {
+impl RenyiStep {
     /// Orders above this would need integrals over more than a hundred thousand panels; the best order lies far below, since
     /// divergences grow like `order mu^2 / 2`.
     fn largest_order(&self) -> f64 {

@@ -11,8 +11,8 @@ pub use law::Repetitions;
 /// The least order that is asked about, less 1.
 const LEAST: f64 = 1e-3;
 
-/// What is known of the mechanism that is run.
-pub trait Known {
+/// The mechanism that is run several times, by what is known of it.
+pub trait BaseMechanism {
     /// A bound on the Rényi divergence of an order above 1, in both directions.
     fn divergence(&self, order: f64) -> f64;
     /// A bound on delta at an epsilon, in both directions.
@@ -24,15 +24,15 @@ pub trait Known {
 /// The best of a random number of outputs.
 pub struct Selection<'a> {
     law: Repetitions,
-    base: &'a dyn Known,
+    base: &'a dyn BaseMechanism,
     /// What the choice adds at every order, under a truncated negative binomial law.
     constant: f64,
 }
 
 impl<'a> Selection<'a> {
-    /// A mechanism, and how often it is run.
+    /// The best output of a mechanism that is run as often as the law says.
     #[must_use]
-    pub fn new(law: Repetitions, base: &'a dyn Known) -> Self {
+    pub fn new(law: Repetitions, base: &'a dyn BaseMechanism) -> Self {
         let constant = match law {
             Repetitions::Poisson { .. } => 0.0,
             // Theorem 2: (1 + eta) ((1 - 1/b) D_b + ln(1/gamma) / b) for any order b; the least counts, b = 1 among them.

@@ -7,9 +7,9 @@ mod scenes;
 use std::path::Path;
 
 use dapple_plan::spec::Pixels;
-use dapple_plan::{EpsilonBracket, PlanSpec, number};
-use dapple_report::crop::{CropPicture, crop_scene};
-use dapple_report::{Card, Page, Section};
+use dapple_plan::{DataPlan, EpsilonBracket, PlanError, PlanSpec, number};
+use dapple_report::crop::{CropPicture, crop_graphic};
+use dapple_report::{Headline, Page, Section};
 use dapple_train::{EvaluationLine, LabelStatus, ModelDescription, RunCertificate};
 
 use crate::failure::Failure;
@@ -18,6 +18,7 @@ use crate::{load, output};
 /// The page of the run in a folder, with this certificate.
 pub(crate) fn page(folder: &Path, certificate: &RunCertificate) -> Result<Page, Failure> {
     let spec = load::read_plan(&folder.join("plan.toml"))?;
+    let data = DataPlan::check(&spec).map_err(PlanError::from)?;
     let lines = evaluations(folder)?;
     let name =
         folder.file_name().map_or_else(|| "Run".to_owned(), |name| name.to_string_lossy().into_owned());
@@ -33,7 +34,7 @@ pub(crate) fn page(folder: &Path, certificate: &RunCertificate) -> Result<Page, 
     if let Some(section) = quality::section(&lines, classes)? {
         page = page.section(section);
     }
-    if let Some(section) = scenes::section(folder, &spec, description.as_ref())? {
+    if let Some(section) = scenes::section(folder, &data, description.as_ref())? {
         page = page.section(section);
     }
     let plan = Section::new("The plan").code(spec.to_toml());
@@ -41,27 +42,29 @@ pub(crate) fn page(folder: &Path, certificate: &RunCertificate) -> Result<Page, 
 }
 
 fn headline(certificate: &RunCertificate, last: Option<&EvaluationLine>) -> Section {
-    let mut cards = Vec::new();
+    let mut headlines = Vec::new();
     match (&certificate.spent, certificate.private) {
         (Some(spent), _) => {
-            let epsilon = Card::new("epsilon spent, at most", number::up(spent.epsilon.upper, 4));
-            cards.push(epsilon.detail(format!("at delta {}", number::brief(spent.delta))));
+            let epsilon = Headline::new("epsilon spent, at most", number::up(spent.epsilon.upper, 4));
+            headlines.push(epsilon.detail(format!("at delta {}", number::brief(spent.delta))));
         }
-        (None, true) => cards.push(Card::new("epsilon spent", "0")),
-        (None, false) => cards.push(Card::new("epsilon", "none").detail("nothing is guaranteed")),
+        (None, true) => headlines.push(Headline::new("epsilon spent", "0")),
+        (None, false) => headlines.push(Headline::new("epsilon", "none").detail("nothing is guaranteed")),
     }
     if let Some(line) = last {
         let score = line.evaluation.score();
-        let card = Card::new(score.measure.words(), format!("{:.4}", score.value));
+        let headline = Headline::new(score.measure.words(), format!("{:.4}", score.value));
         let things = if line.evaluation.overlap.is_some() { "images" } else { "records" };
-        cards.push(card.detail(format!("on {} {things} after step {}", line.evaluation.records, line.step)));
+        headlines.push(
+            headline.detail(format!("on {} {things} after step {}", line.evaluation.records, line.step)),
+        );
     }
-    let steps = Card::new("steps", certificate.steps_spent.to_string());
-    cards.push(match &certificate.planned {
+    let steps = Headline::new("steps", certificate.steps_spent.to_string());
+    headlines.push(match &certificate.planned {
         Some(planned) => steps.detail(format!("of {} planned", planned.steps)),
         None => steps,
     });
-    certificate.warnings.iter().fold(Section::new("").cards(cards), |section, warning| {
+    certificate.warnings.iter().fold(Section::new("").headlines(headlines), |section, warning| {
         section.paragraph(format!("**Warning.** {warning}"))
     })
 }
@@ -110,7 +113,7 @@ fn privacy(certificate: &RunCertificate, spec: &PlanSpec) -> Result<Section, Fai
             true => "Most crops of an image do not show the private patch, wherever it lies.",
             false => "A crop of an image may miss the private patch.",
         };
-        section = section.scene(&crop_scene(&picture)?, caption);
+        section = section.graphic(&crop_graphic(&picture)?, caption);
     }
     Ok(section.facts(facts))
 }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use dapple_plan::PlanSpec;
+use dapple_plan::DataPlan;
 use dapple_plan::spec::Performance;
 use dapple_report::{Section, class_colour};
-use dapple_train::data::{self, Dataset, Target};
+use dapple_train::data::{Dataset, Target, open};
 use dapple_train::{Answers, Look, ModelDescription, Prediction, Predictor};
 
 use crate::failure::Failure;
@@ -20,22 +20,22 @@ const SIDE: u32 = 480;
 /// are never shown: nothing protects them, and the page is made to be passed on.
 pub(super) fn section(
     folder: &Path,
-    spec: &PlanSpec,
+    data: &DataPlan,
     description: Option<&ModelDescription>,
 ) -> Result<Option<Section>, Failure> {
     let Some(description) = description.filter(|found| found.answers == Answers::LabelMap) else {
         return Ok(None);
     };
     let section = Section::new("What the model sees");
-    if spec.data.validation.is_some() {
+    if data.origin.splits_records_off() {
         let words = "The model was evaluated on records split off the private ones. They are not shown here.";
         return Ok(Some(section.paragraph(words)));
     }
     let Ok(mut predictor) = Predictor::open(folder, Look::default(), &Performance::default()) else {
         return Ok(None);
     };
-    let test = match data::open(spec, Path::new("")) {
-        Ok(data) => data.test,
+    let test = match open(data, Path::new("")) {
+        Ok(opened) => opened.test,
         // The page can be made where the data is not.
         Err(error) => return Ok(Some(section.paragraph(format!("The test set is not at hand: {error}.")))),
     };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dapple_report::{Cell, Column, Table, TextStyle};
-use dapple_train::data::{DataError, Image, LabelMap, Limits, formats};
+use dapple_train::data::{DataError, Image, LabelMap, formats};
 use dapple_train::{Answers, ClassDescription, Prediction, Predictor};
 use serde::Serialize;
 
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if description.answers == Answers::LabelMap {
         check_names(&arguments.images)?;
     }
-    let limits = Limits::of(&predictor.spec().data);
+    let limits = predictor.plan().data.limits;
     let mut images = Vec::with_capacity(arguments.images.len());
     for path in &arguments.images {
         let image = formats::read_picture(path, &limits).map_err(|error| match error {

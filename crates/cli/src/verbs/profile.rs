@@ -2,7 +2,9 @@
 
 use clap::Args;
 use dapple_plan::{Plan, ProfilePoint, number, ranges};
-use dapple_report::{Axis, Cell, Chart, Column, Figure, Page, Reference, Section, Series, Table, TextStyle};
+use dapple_report::{
+    Axis, Cell, Chart, Column, Figure, Page, ReferenceLine, Section, Series, Table, TextStyle,
+};
 use serde::Serialize;
 
 use crate::args::{Common, Width};
@@ -95,8 +97,10 @@ fn figure(plan: &Plan, points: &[ProfilePoint], with_delta: bool) -> Figure {
         .y(Axis::log("δ(ε)"))
         .series(Series::line(label, curve));
     if with_delta {
-        chart = chart
-            .reference(Reference::horizontal(plan.delta(), format!("δ = {}", number::exact(plan.delta()))));
+        chart = chart.reference(ReferenceLine::horizontal(
+            plan.delta(),
+            format!("δ = {}", number::exact(plan.delta())),
+        ));
     }
     Figure::single(chart).note("The curve is the upper end of a certified bracket.")
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dapple_report::{Column, Table, TextStyle};
-use dapple_reproduce::{Options, find, registry};
+use dapple_reproduce::{ReproductionOptions, find, registry};
 
 use crate::args::OutputFlags;
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "id")]
     list: bool,
     #[command(flatten)]
-    options: Options,
+    options: ReproductionOptions,
     #[command(flatten)]
     output: OutputFlags,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use dapple_geometry::Size;
 
 use super::{checked_classes, gzip, packed::Packed};
-use crate::{DataError, Limits};
+use crate::{DataError, DataLimits};
 
 const SIDE: u32 = 32;
 const PLANE: usize = (SIDE * SIDE) as usize;
@@ -17,11 +17,11 @@ const PICTURE: usize = 3 * PLANE;
 /// # Errors
 /// Files that cannot be read, are no whole number of records, leave open which of the two they are, hold labels beyond the classes, or
 /// together more bytes than allowed.
-pub fn cifar(files: &[PathBuf], classes: Option<u32>, limits: &Limits) -> Result<Packed, DataError> {
+pub fn cifar(files: &[PathBuf], classes: Option<u32>, limits: &DataLimits) -> Result<Packed, DataError> {
     let mut contents = Vec::with_capacity(files.len());
     for path in files {
         let read: usize = contents.iter().map(|(_, bytes): &(_, Vec<u8>)| bytes.len()).sum();
-        let left = Limits { bytes: limits.bytes.saturating_sub(read as u64), ..*limits };
+        let left = DataLimits { bytes: limits.bytes.saturating_sub(read as u64), ..*limits };
         contents.push((path, gzip::read_all(path, &left)?));
     }
     let whole = |label_bytes: usize| {
@@ -32,13 +32,13 @@ pub fn cifar(files: &[PathBuf], classes: Option<u32>, limits: &Limits) -> Result
         Some(100) => 2,
         None if whole(1) && whole(2) && contents.iter().any(|(_, bytes)| !bytes.is_empty()) => {
             let why = "the length of the files fits 10 classes and 100".to_owned();
-            return Err(DataError::Missing { key: "data.classes", why });
+            return Err(DataError::missing("data.classes", why));
         }
         None if whole(1) => 1,
         None => 2,
         Some(classes) => {
             let problem = format!("{classes} classes, but CIFAR has 10 or 100");
-            return Err(DataError::Setting { key: "data.classes", problem });
+            return Err(DataError::setting("data.classes", problem));
         }
     };
     let classes = if label_bytes == 1 { 10 } else { 100 };

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::hash_text;
 use crate::dataset::within;
-use crate::{DataError, Dataset, Image, Limits, MAX_CLASSES, Target, Values, file};
+use crate::{DataError, DataLimits, Dataset, Image, MAX_CLASSES, Target, Values, file};
 
 /// Endings of the files that are read; others are passed over.
 const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "ppm", "pgm", "pbm", "pnm"];
@@ -31,7 +31,7 @@ pub struct ImageFolder {
     root: PathBuf,
     names: Vec<String>,
     pictures: Vec<(PathBuf, u32)>,
-    limits: Limits,
+    limits: DataLimits,
     fingerprint: OnceLock<String>,
 }
 
@@ -40,7 +40,7 @@ impl ImageFolder {
     ///
     /// # Errors
     /// A folder that cannot be read, has no class, or has a class without pictures; a picture that is there twice, by a link.
-    pub fn open(root: &Path, limits: &Limits) -> Result<Self, DataError> {
+    pub fn open(root: &Path, limits: &DataLimits) -> Result<Self, DataError> {
         let names = class_folders(root)?;
         if names.is_empty() {
             return Err(DataError::Empty { path: root.to_owned(), what: "folder of a class" });
@@ -52,7 +52,7 @@ impl ImageFolder {
     ///
     /// # Errors
     /// As [`ImageFolder::open`]; a folder that is none of the classes.
-    pub fn open_like(root: &Path, classes: &[String], limits: &Limits) -> Result<Self, DataError> {
+    pub fn open_like(root: &Path, classes: &[String], limits: &DataLimits) -> Result<Self, DataError> {
         if let Some(unknown) = class_folders(root)?.into_iter().find(|name| !classes.contains(name)) {
             return Err(DataError::malformed(
                 &root.join(unknown),
@@ -62,7 +62,7 @@ impl ImageFolder {
         Self::with_classes(root, classes.to_vec(), limits)
     }
 
-    fn with_classes(root: &Path, names: Vec<String>, limits: &Limits) -> Result<Self, DataError> {
+    fn with_classes(root: &Path, names: Vec<String>, limits: &DataLimits) -> Result<Self, DataError> {
         if names.len() > MAX_CLASSES as usize {
             let (path, label) = (root.to_owned(), names.len() as i64 - 1);
             return Err(DataError::TooManyClasses { path, record: 0, label, limit: MAX_CLASSES });
@@ -195,7 +195,7 @@ pub(crate) fn same_twice<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Result
 ///
 /// # Errors
 /// Anything but a file, a file that is too long, and as [`decode`].
-pub fn read_picture(path: &Path, limits: &Limits) -> Result<Image, DataError> {
+pub fn read_picture(path: &Path, limits: &DataLimits) -> Result<Image, DataError> {
     decode(&file::read(path, limits)?, path, limits)
 }
 
@@ -203,21 +203,21 @@ pub fn read_picture(path: &Path, limits: &Limits) -> Result<Image, DataError> {
 ///
 /// # Errors
 /// Bytes that are no picture of a known format, or a picture that is damaged or too large.
-pub fn decode(bytes: &[u8], path: &Path, limits: &Limits) -> Result<Image, DataError> {
+pub fn decode(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<Image, DataError> {
     let failed = |problem: String| DataError::Picture { path: path.to_owned(), problem: one_line(&problem) };
     let mut reader =
         ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(DataError::io(path))?;
     reader.limits(decoder_limits(limits));
     let decoder = reader.into_decoder().map_err(|error| failed(error.to_string()))?;
     let (width, height) = decoder.dimensions();
-    let size = limits.size(width, height, path)?;
+    let size = crate::limits::size(limits, width, height, path)?;
     let picture = DynamicImage::from_decoder(decoder).map_err(|error| failed(error.to_string()))?.into_rgb8();
     Image::new(size, 3, Values::Bytes(picture.into_raw()))
         .ok_or_else(|| failed("it has no pixels".to_owned()))
 }
 
 /// The same limits for a decoder.
-pub(super) fn decoder_limits(limits: &Limits) -> image::Limits {
+pub(super) fn decoder_limits(limits: &DataLimits) -> image::Limits {
     let mut bounds = image::Limits::default();
     bounds.max_alloc = Some(limits.pixels.saturating_mul(BYTES_A_PIXEL).saturating_add(BESIDE_PIXELS));
     bounds

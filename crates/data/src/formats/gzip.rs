@@ -5,7 +5,7 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::{DataError, Limits, file};
+use crate::{DataError, DataLimits, file};
 
 /// The content of a file, unpacked if it begins like gzip.
 pub(super) fn open(path: &Path) -> Result<Box<dyn Read>, DataError> {
@@ -27,11 +27,11 @@ pub(super) fn unpacked(mut reader: impl Read + 'static) -> io::Result<Box<dyn Re
 }
 
 /// Reads to the end, unless that is farther than allowed.
-pub(super) fn read_all(path: &Path, limits: &Limits) -> Result<Vec<u8>, DataError> {
+pub(super) fn read_all(path: &Path, limits: &DataLimits) -> Result<Vec<u8>, DataError> {
     let mut bytes = Vec::new();
     let read = open(path)?.take(limits.bytes.saturating_add(1)).read_to_end(&mut bytes);
     let read = read.map_err(|source| unpack_error(path, source))?;
-    limits.length(read as u64, path)?;
+    crate::limits::length(limits, read as u64, path)?;
     Ok(bytes)
 }
 
@@ -41,9 +41,9 @@ pub(super) fn read_rest(
     path: &Path,
     before: u64,
     length: u64,
-    limits: &Limits,
+    limits: &DataLimits,
 ) -> Result<Vec<u8>, DataError> {
-    limits.length(length, path)?;
+    crate::limits::length(limits, length, path)?;
     let mut bytes = Vec::new();
     let read = reader
         .take(length.saturating_add(1))

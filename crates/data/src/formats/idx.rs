@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::{checked_classes, gzip, packed::Packed};
-use crate::{DataError, Limits};
+use crate::{DataError, DataLimits};
 
 /// Reads images and labels; both may be compressed by gzip.
 ///
@@ -13,7 +13,12 @@ use crate::{DataError, Limits};
 ///
 /// # Errors
 /// Files that cannot be read, are not IDX, are cut short, do not belong together, hold labels beyond `classes`, or more than allowed.
-pub fn idx(images: &Path, labels: &Path, classes: Option<u32>, limits: &Limits) -> Result<Packed, DataError> {
+pub fn idx(
+    images: &Path,
+    labels: &Path,
+    classes: Option<u32>,
+    limits: &DataLimits,
+) -> Result<Packed, DataError> {
     parse((gzip::open(images)?, images), (gzip::open(labels)?, labels), classes, limits)
 }
 
@@ -25,14 +30,14 @@ pub(crate) fn idx_in_memory(
 ) -> Result<Packed, DataError> {
     let image_reader = gzip::unpacked(image_bytes).map_err(DataError::io(images))?;
     let label_reader = gzip::unpacked(label_bytes).map_err(DataError::io(labels))?;
-    parse((image_reader, images), (label_reader, labels), classes, &Limits::default())
+    parse((image_reader, images), (label_reader, labels), classes, &DataLimits::default())
 }
 
 fn parse(
     (mut image_reader, images): (Box<dyn Read>, &Path),
     (mut label_reader, labels): (Box<dyn Read>, &Path),
     classes: Option<u32>,
-    limits: &Limits,
+    limits: &DataLimits,
 ) -> Result<Packed, DataError> {
     let image_file = Array::read(&mut image_reader, images, limits)?;
     let label_file = Array::read(&mut label_reader, labels, limits)?;
@@ -55,7 +60,7 @@ fn parse(
     if records == 0 {
         return Err(DataError::Empty { path: images.to_owned(), what: "image" });
     }
-    let size = limits.size(width, height, images)?;
+    let size = crate::limits::size(limits, width, height, images)?;
     let values = label_file.bytes.iter().map(|&label| i64::from(label));
     let (values, classes) = checked_classes(labels, values, classes)?;
     Packed::new(images, size, channels as usize, image_file.bytes, values, classes)
@@ -76,7 +81,7 @@ struct Array {
 const UNSIGNED_BYTE: u8 = 8;
 
 impl Array {
-    fn read(reader: &mut dyn Read, path: &Path, limits: &Limits) -> Result<Self, DataError> {
+    fn read(reader: &mut dyn Read, path: &Path, limits: &DataLimits) -> Result<Self, DataError> {
         let magic: [u8; 4] = header(reader, path, 0, 4)?;
         let [0, 0, kind, rank] = magic else {
             return Err(DataError::Magic {

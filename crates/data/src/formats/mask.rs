@@ -7,7 +7,7 @@ use dapple_geometry::Mask;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader};
 
 use super::folder::decoder_limits;
-use crate::{DataError, Limits, file};
+use crate::{DataError, DataLimits, file};
 
 /// The mask of a PNG picture.
 ///
@@ -16,7 +16,7 @@ use crate::{DataError, Limits, file};
 ///
 /// # Errors
 /// A file that cannot be read or is no PNG picture of a size that is allowed.
-pub fn read_mask(path: &Path, limits: &Limits) -> Result<Mask, DataError> {
+pub fn read_mask(path: &Path, limits: &DataLimits) -> Result<Mask, DataError> {
     decode_mask(&file::read(path, limits).map_err(|error| in_plan(error, path))?, path, limits)
 }
 
@@ -24,14 +24,14 @@ pub fn read_mask(path: &Path, limits: &Limits) -> Result<Mask, DataError> {
 ///
 /// # Errors
 /// As [`read_mask`].
-pub fn decode_mask(bytes: &[u8], path: &Path, limits: &Limits) -> Result<Mask, DataError> {
+pub fn decode_mask(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<Mask, DataError> {
     let wrong =
         |problem: String| DataError::Mask { path: path.to_owned(), problem: super::one_line(&problem) };
     let mut reader = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png);
     reader.limits(decoder_limits(limits));
     let decoder = reader.into_decoder().map_err(|error| wrong(error.to_string()))?;
     let (width, height) = decoder.dimensions();
-    let size = limits.size(width, height, path).map_err(|error| in_plan(error, path))?;
+    let size = crate::limits::size(limits, width, height, path).map_err(|error| in_plan(error, path))?;
     let picture = DynamicImage::from_decoder(decoder).map_err(|error| wrong(error.to_string()))?;
     let bytes = match picture {
         DynamicImage::ImageLuma8(grey) => grey.into_raw(),
@@ -75,7 +75,7 @@ mod tests {
         picture.put_pixel(1, 0, pixel);
         let mut bytes = Cursor::new(Vec::new());
         picture.write_to(&mut bytes, ImageFormat::Png).unwrap();
-        let mask = decode_mask(&bytes.into_inner(), Path::new("mask.png"), &Limits::default()).unwrap();
+        let mask = decode_mask(&bytes.into_inner(), Path::new("mask.png"), &DataLimits::default()).unwrap();
         mask.bytes().iter().map(|&byte| u8::from(byte != 0)).collect()
     }
 
@@ -100,7 +100,7 @@ mod tests {
         let mut bytes = Cursor::new(Vec::new());
         black.write_to(&mut bytes, ImageFormat::Png).unwrap();
         assert!(
-            decode_mask(&bytes.into_inner(), Path::new("a.png"), &Limits::default())
+            decode_mask(&bytes.into_inner(), Path::new("a.png"), &DataLimits::default())
                 .map_or(true, |mask| { mask.bytes().iter().all(|&byte| byte == 0) })
         );
     }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::checked_classes;
 use crate::dataset::within;
-use crate::{DataError, Dataset, Image, Limits, Target, Values, file};
+use crate::{DataError, DataLimits, Dataset, Image, Target, Values, file};
 
 mod header;
 
@@ -46,7 +46,7 @@ impl Npy {
         images: &Path,
         labels: &Path,
         classes: Option<u32>,
-        limits: &Limits,
+        limits: &DataLimits,
     ) -> Result<Self, DataError> {
         let (mut file, length) = file::open(images)?;
         let header = Header::read(&mut file, images)?;
@@ -74,7 +74,7 @@ impl Npy {
             return Err(DataError::Length { path: images.to_owned(), expected, found: length });
         }
         let side = |length: u64| u32::try_from(length).unwrap_or(u32::MAX);
-        let size = limits.size(side(width), side(height), images)?;
+        let size = crate::limits::size(limits, side(width), side(height), images)?;
         let (labels, classes) = read_labels(labels, images, records, classes, limits)?;
         let (path, channels) = (images.to_owned(), channels as usize);
         Ok(Self { path, file, header, size, channels, labels, classes, fingerprint: OnceLock::new() })
@@ -86,7 +86,7 @@ fn read_labels(
     images: &Path,
     records: u64,
     classes: Option<u32>,
-    limits: &Limits,
+    limits: &DataLimits,
 ) -> Result<(Vec<u32>, u32), DataError> {
     let (mut file, _) = file::open(path)?;
     let header = Header::read(&mut file, path)?;
@@ -105,7 +105,7 @@ fn read_labels(
         });
     }
     let expected = header.file_length(path)?;
-    limits.length(expected, path)?;
+    crate::limits::length(limits, expected, path)?;
     let mut bytes = Vec::new();
     file.take(expected.saturating_sub(header.start) + 1)
         .read_to_end(&mut bytes)

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dapple_plan::spec::DataFormat;
+use dapple_plan::DataLimits;
 
 use crate::formats::{Npy, cifar, idx, named};
-use crate::{DataError, Dataset, Limits};
+use crate::{DataError, Dataset};
 
 /// Where the records of one part are.
 pub(super) struct Source {
@@ -21,39 +21,49 @@ pub(super) enum Part {
     Test,
 }
 
-/// Opens a format of one or two files a part.
-pub(super) fn files(
-    format: DataFormat,
-    source: &Source,
-    part: Part,
-    classes: Option<u32>,
-    limits: &Limits,
-) -> Result<Arc<dyn Dataset>, DataError> {
-    let path = &source.path;
-    let labels = || {
-        let key = match part {
-            Part::Train => "data.train_labels",
-            Part::Test => "data.test_labels",
+/// Formats of one or two files a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClassFiles {
+    Idx,
+    Cifar,
+    Npy,
+}
+
+impl ClassFiles {
+    /// Opens the records of one part.
+    pub(super) fn open(
+        self,
+        source: &Source,
+        part: Part,
+        classes: Option<u32>,
+        limits: &DataLimits,
+    ) -> Result<Arc<dyn Dataset>, DataError> {
+        let path = &source.path;
+        let labels = || {
+            let key = match part {
+                Part::Train => "data.train_labels",
+                Part::Test => "data.test_labels",
+            };
+            let why = format!("the labels of {}", path.display());
+            source.labels.clone().ok_or(DataError::missing(key, why))
         };
-        let why = format!("the labels of {}", path.display());
-        source.labels.clone().ok_or(DataError::Missing { key, why })
-    };
-    match format {
-        DataFormat::Idx if path.is_dir() => {
-            let prefix = match part {
-                Part::Train => "train",
-                Part::Test => "t10k",
-            };
-            let find = |kind: &str| {
-                let name = format!("{prefix}-{kind}-ubyte");
-                named(path, &name)
-                    .ok_or_else(|| DataError::malformed(path, format!("no {name} or {name}.gz in it")))
-            };
-            Ok(Arc::new(idx(&find("images-idx3")?, &find("labels-idx1")?, classes, limits)?))
+        match self {
+            Self::Idx if path.is_dir() => {
+                let prefix = match part {
+                    Part::Train => "train",
+                    Part::Test => "t10k",
+                };
+                let find = |kind: &str| {
+                    let name = format!("{prefix}-{kind}-ubyte");
+                    named(path, &name)
+                        .ok_or_else(|| DataError::malformed(path, format!("no {name} or {name}.gz in it")))
+                };
+                Ok(Arc::new(idx(&find("images-idx3")?, &find("labels-idx1")?, classes, limits)?))
+            }
+            Self::Idx => Ok(Arc::new(idx(path, &labels()?, classes, limits)?)),
+            Self::Cifar => Ok(Arc::new(cifar(&cifar_files(path, part)?, classes, limits)?)),
+            Self::Npy => Ok(Arc::new(Npy::open(path, &labels()?, classes, limits)?)),
         }
-        DataFormat::Idx => Ok(Arc::new(idx(path, &labels()?, classes, limits)?)),
-        DataFormat::Cifar => Ok(Arc::new(cifar(&cifar_files(path, part)?, classes, limits)?)),
-        _ => Ok(Arc::new(Npy::open(path, &labels()?, classes, limits)?)),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::pairs::Pair;
 use super::{ClassMap, Colour, Pairs, parse_colour};
 use crate::formats::{pictures_below, same_twice};
-use crate::{DataError, Limits, UNLABELLED, file};
+use crate::{DataError, DataLimits, UNLABELLED, file};
 
 /// Sessions to train on. P trains on 11 sessions with 18557 images and does not name them; these 17 are split 11 to 3 to 3 as there.
 pub const A2D2_TRAIN_SESSIONS: [&str; 11] = [
@@ -136,7 +136,7 @@ const COLOURS: [(Colour, &str); 55] = [
 ///
 /// # Errors
 /// A session that is not there or has no image, an image without labels, a list of classes that names an unknown kind.
-pub fn a2d2(root: &Path, sessions: &[String], limits: &Limits) -> Result<Pairs, DataError> {
+pub fn a2d2(root: &Path, sessions: &[String], limits: &DataLimits) -> Result<Pairs, DataError> {
     let mut sessions: Vec<&String> = sessions.iter().collect();
     sessions.sort();
     sessions.dedup();
@@ -163,7 +163,7 @@ fn partner(image: &Path, images: &Path, labels: &Path) -> PathBuf {
     labels.join(below.with_file_name(name))
 }
 
-fn class_map(root: &Path, limits: &Limits) -> Result<ClassMap, DataError> {
+fn class_map(root: &Path, limits: &DataLimits) -> Result<ClassMap, DataError> {
     let path = root.join("class_list.json");
     let code = match file::read(&path, limits) {
         Ok(bytes) => listed(&bytes, &path)?,

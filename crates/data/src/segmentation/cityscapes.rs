@@ -5,7 +5,7 @@ use std::path::Path;
 use super::pairs::Pair;
 use super::{ClassMap, Colour, Pairs};
 use crate::formats::pictures_below;
-use crate::{DataError, Limits};
+use crate::{DataError, DataLimits};
 
 const IMAGE_ENDING: &str = "_leftImg8bit.png";
 const LABELS_ENDING: &str = "_gtFine_labelIds.png";
@@ -50,7 +50,7 @@ pub enum CityscapesPart {
 ///
 /// # Errors
 /// A folder that cannot be read or has no image, an image without labels.
-pub fn cityscapes(root: &Path, part: CityscapesPart, limits: &Limits) -> Result<Pairs, DataError> {
+pub fn cityscapes(root: &Path, part: CityscapesPart, limits: &DataLimits) -> Result<Pairs, DataError> {
     let part = match part {
         CityscapesPart::Train => "train",
         CityscapesPart::Validation => "val",

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::id_picture;
 use crate::formats::decode;
 use crate::target::MAX_MAP_CLASSES;
-use crate::{DataError, LabelMap, Limits, UNLABELLED, Values};
+use crate::{DataError, DataLimits, LabelMap, UNLABELLED, Values};
 
 /// Red, green and blue.
 pub type Colour = [u8; 3];
@@ -42,7 +42,7 @@ impl ClassMap {
         let classed = ids.iter().enumerate().map(|(class, id)| (id, class as u8, "data.class_ids"));
         let unlabelled = ignored.iter().map(|id| (id, UNLABELLED, "data.ignore"));
         for (&id, class, key) in classed.chain(unlabelled) {
-            let wrong = |problem: String| DataError::Setting { key, problem };
+            let wrong = |problem: String| DataError::setting(key, problem);
             let short = u8::try_from(id).map_err(|_| wrong(format!("{id} does not fit in 8 bits")))?;
             if code.insert(short, class).is_some() {
                 return Err(wrong(format!("{id} is given twice, or is a class and ignored")));
@@ -83,7 +83,7 @@ impl ClassMap {
         if found == self.classes as usize {
             return Ok(());
         }
-        Err(DataError::Setting { key, problem: format!("{found} {what} for {} classes", self.classes) })
+        Err(DataError::setting(key, format!("{found} {what} for {} classes", self.classes)))
     }
 
     /// Number of classes.
@@ -108,7 +108,7 @@ impl ClassMap {
     ///
     /// # Errors
     /// A picture that does not decode, is of another kind or too large, a pixel that is neither a class nor ignored.
-    pub fn read(&self, bytes: &[u8], path: &Path, limits: &Limits) -> Result<LabelMap, DataError> {
+    pub fn read(&self, bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<LabelMap, DataError> {
         let damaged = || DataError::malformed(path, "it has no pixels");
         let (size, labels) = match &self.code {
             Code::Ids(code) => {
@@ -158,7 +158,7 @@ impl ClassMap {
 fn count(classes: usize) -> Result<u32, DataError> {
     u32::try_from(classes).ok().filter(|classes| (1..=MAX_MAP_CLASSES).contains(classes)).ok_or_else(|| {
         let problem = format!("{classes} classes where label maps tell from 1 to {MAX_MAP_CLASSES} apart");
-        DataError::Setting { key: "data.classes", problem }
+        DataError::setting("data.classes", problem)
     })
 }
 

@@ -7,7 +7,7 @@ use dapple_geometry::Size;
 use png::{BitDepth, ColorType, Decoder, Transformations};
 
 use crate::formats::one_line;
-use crate::{DataError, Limits};
+use crate::{DataError, DataLimits};
 
 /// What a decoder may take beside a byte a pixel.
 const BESIDE_PIXELS: usize = 1 << 20;
@@ -18,7 +18,7 @@ const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 ///
 /// # Errors
 /// Bytes that are no PNG picture or a damaged one, colours or 16 bits where numbers are expected, a picture too large for memory.
-pub(super) fn decode(bytes: &[u8], path: &Path, limits: &Limits) -> Result<(Size, Vec<u8>), DataError> {
+pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<(Size, Vec<u8>), DataError> {
     // Pictures of other kinds lose or blend numbers.
     if !bytes.is_empty() && !SIGNATURE.starts_with(&bytes[..bytes.len().min(SIGNATURE.len())]) {
         return Err(DataError::LabelFormat { path: path.to_owned(), found: "a file that is no PNG picture" });
@@ -39,7 +39,7 @@ pub(super) fn decode(bytes: &[u8], path: &Path, limits: &Limits) -> Result<(Size
         return Err(DataError::LabelFormat { path: path.to_owned(), found });
     }
     let info = reader.info();
-    let size = limits.size(info.width, info.height, path)?;
+    let size = crate::limits::size(limits, info.width, info.height, path)?;
     let length = reader.output_buffer_size().ok_or_else(|| failed("it is too large"))?;
     let mut packed = vec![0; length];
     let frame = reader.next_frame(&mut packed).map_err(|error| failed(&error.to_string()))?;
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_stored() {
-        let read = |bytes: &[u8]| decode(bytes, Path::new("a.png"), &Limits::default()).unwrap();
+        let read = |bytes: &[u8]| decode(bytes, Path::new("a.png"), &DataLimits::default()).unwrap();
         for colour in [ColorType::Grayscale, ColorType::Indexed] {
             let (size, ids) = read(&png(colour, BitDepth::Eight, 3, 2, &[0, 7, 255, 1, 2, 3]));
             assert_eq!((size.to_string().as_str(), ids), ("3x2", vec![0, 7, 255, 1, 2, 3]));
@@ -103,8 +103,8 @@ mod tests {
             (ColorType::Rgba, BitDepth::Eight, &[1, 2, 3, 4], "colours"),
             (ColorType::GrayscaleAlpha, BitDepth::Eight, &[1, 2], "transparency"),
         ] {
-            let error =
-                decode(&png(colour, depth, 1, 1, data), Path::new("a.png"), &Limits::default()).unwrap_err();
+            let error = decode(&png(colour, depth, 1, 1, data), Path::new("a.png"), &DataLimits::default())
+                .unwrap_err();
             let text = error.to_string();
             assert!(text.contains("a.png") && text.contains(what), "{text}");
             assert!(error.hint().is_some_and(|hint| hint.contains("8-bit")));
@@ -116,7 +116,7 @@ mod tests {
             (b"", "a.png: cannot decode"),
             (b"\xff\xd8\xff\xe0 a photograph", "a.png: a file that is no PNG picture"),
         ] {
-            let text = decode(bytes, Path::new("a.png"), &Limits::default()).unwrap_err().to_string();
+            let text = decode(bytes, Path::new("a.png"), &DataLimits::default()).unwrap_err().to_string();
             assert!(text.starts_with(what), "{text}");
         }
     }

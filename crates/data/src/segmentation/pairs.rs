@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::ClassMap;
 use crate::dataset::within;
 use crate::formats::{hash_text, pictures_below, read_picture};
-use crate::{DataError, Dataset, Image, Limits, Target, TargetKind, file};
+use crate::{DataError, DataLimits, Dataset, Image, Target, TargetKind, file};
 
 /// Images with label maps on disk, both decoded when they are read; images as red, green and blue.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Pairs {
     root: PathBuf,
     pairs: Vec<Pair>,
     map: ClassMap,
-    limits: Limits,
+    limits: DataLimits,
     fingerprint: OnceLock<String>,
 }
 
@@ -36,7 +36,7 @@ impl Pairs {
     ///
     /// # Errors
     /// A folder that cannot be read or has no picture, a picture without a partner, two pictures with the same partner.
-    pub fn open(images: &Path, labels: &Path, map: ClassMap, limits: &Limits) -> Result<Self, DataError> {
+    pub fn open(images: &Path, labels: &Path, map: ClassMap, limits: &DataLimits) -> Result<Self, DataError> {
         let mut partners = stems(labels)?;
         let mut pairs = Vec::new();
         for (stem, image) in stems(images)? {
@@ -60,7 +60,7 @@ impl Pairs {
         place: &Path,
         pairs: Vec<Pair>,
         map: ClassMap,
-        limits: &Limits,
+        limits: &DataLimits,
     ) -> Result<Self, DataError> {
         if pairs.is_empty() {
             return Err(DataError::Empty { path: place.to_owned(), what: "image with a label map" });

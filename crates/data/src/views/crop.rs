@@ -38,10 +38,12 @@ pub(super) fn draw(
     crop: &CropDistribution,
     image: Size,
     random: &mut impl Rng,
-) -> Result<Place, dapple_geometry::Error> {
+) -> Result<Place, dapple_geometry::GeometryError> {
     match crop {
         CropDistribution::Fixed(size) if image.contains(*size) => Ok(uniform(image, *size, random)),
-        CropDistribution::Fixed(size) => Err(dapple_geometry::Error::CropTooLarge { crop: *size, image }),
+        CropDistribution::Fixed(size) => {
+            Err(dapple_geometry::GeometryError::CropTooLarge { crop: *size, image })
+        }
         CropDistribution::Resized(resized) => {
             for _ in 0..TRIES {
                 if let Some(size) = one_try(resized, image, random) {
@@ -73,7 +75,7 @@ fn one_try(crop: &ResizedCrop, image: Size, random: &mut impl Rng) -> Option<Siz
 }
 
 /// The centre crop taken when all tries fail: as much of the image as the limits on the ratio allow.
-fn fallback(crop: &ResizedCrop, image: Size) -> Result<Place, dapple_geometry::Error> {
+fn fallback(crop: &ResizedCrop, image: Size) -> Result<Place, dapple_geometry::GeometryError> {
     let (width, height) = (f64::from(image.width()), f64::from(image.height()));
     let (narrow, wide) = crop.ratio();
     let side = |length: f64, most: u32| (length.round_ties_even() as u32).clamp(1, most);
@@ -92,7 +94,7 @@ fn fallback(crop: &ResizedCrop, image: Size) -> Result<Place, dapple_geometry::E
 pub(super) fn grid(crop: &CropDistribution, image: Size, grid: u32) -> Result<Vec<Place>, DataError> {
     let CropDistribution::Fixed(size) = *crop else { return Ok(vec![Place::whole(image)]) };
     if !image.contains(size) {
-        let source = dapple_geometry::Error::CropTooLarge { crop: size, image };
+        let source = dapple_geometry::GeometryError::CropTooLarge { crop: size, image };
         return Err(DataError::Geometry { place: "an image".to_owned(), source });
     }
     if grid <= 1 {

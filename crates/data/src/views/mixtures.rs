@@ -18,7 +18,7 @@ impl Views {
     /// # Errors
     /// One view alone, label maps, or more values than memory can hold.
     pub fn with_mixtures(mut self, mixtures: u32, of: TargetKind) -> Result<Self, DataError> {
-        let setting = |problem: String| DataError::Setting { key: "mix.self_mix", problem };
+        let setting = |problem: String| DataError::setting("mix.self_mix", problem);
         if mixtures > 0 && self.views < 2 {
             return Err(setting("one view alone has nothing to be mixed with".to_owned()));
         }

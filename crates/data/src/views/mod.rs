@@ -16,8 +16,8 @@ mod whole;
 
 use chacha20::rand_core::Rng;
 use dapple_geometry::{CropDistribution, Filter, Operation, Pipeline, Size};
-use dapple_plan::Spatial;
-use dapple_plan::spec::{DataSpec, Pixels};
+use dapple_plan::spec::Pixels;
+use dapple_plan::{Spatial, ViewPlan};
 
 use crate::{DataError, Dataset, Image};
 use buffer::Buffer;
@@ -64,14 +64,14 @@ impl Views {
     /// # Errors
     /// Images of another size than the plan's, an operation that says too little to be carried out, a missing output size,
     /// constants that do not fit the channels.
-    pub fn new(spatial: &Spatial, data: &DataSpec, dataset: &dyn Dataset) -> Result<Self, DataError> {
+    pub fn new(spatial: &Spatial, plan: &ViewPlan, dataset: &dyn Dataset) -> Result<Self, DataError> {
         let image = spatial.image().or(dataset.image_size());
         if let (Some(expected), Some(found)) = (image, dataset.image_size())
             && expected != found
         {
             return Err(DataError::ImageSize { place: dataset.place(0), found, expected });
         }
-        Self::of_channels(spatial, data, dataset.channels(), image)
+        Self::of_channels(spatial, plan, dataset.channels(), image)
     }
 
     /// The views of a plan on images with so many values a pixel, without a data set at hand; `image` is the size that all have, if they do.
@@ -80,7 +80,7 @@ impl Views {
     /// An operation that says too little to be carried out, a missing output size, constants that do not fit the channels.
     pub fn of_channels(
         spatial: &Spatial,
-        data: &DataSpec,
+        plan: &ViewPlan,
         channels: usize,
         image: Option<Size>,
     ) -> Result<Self, DataError> {
@@ -93,25 +93,25 @@ impl Views {
         for operation in before.iter().chain(&after) {
             refuse(operation)?;
         }
-        let asked = match data.size {
+        let asked = match plan.size {
             Some(Pixels { x, y }) => {
                 Some(Size::named("data.size", x, y).map_err(DataError::geometry("`data.size`"))?)
             }
             None => None,
         };
         let natural = natural_size(&before, crop.as_ref(), &after, image)?;
-        let output = asked.or(natural).ok_or_else(|| DataError::Missing {
-            key: "data.size",
-            why: "without a crop of fixed size the model needs a size to which images are brought".to_owned(),
+        let output = asked.or(natural).ok_or_else(|| {
+            let why = "without a crop of fixed size the model needs a size to which images are brought";
+            DataError::missing("data.size", why)
         })?;
         let views = spatial.views() as usize;
         let values = output.pixels().checked_mul(channels as u64 * views as u64);
         if channels == 0 || values.is_none_or(|values| values > MAX_PIXELS) {
             let problem = format!("{views} views of {output} with {channels} channels");
-            return Err(DataError::Setting { key: "pipeline.views", problem });
+            return Err(DataError::setting("pipeline.views", problem));
         }
-        let normalise = Normalise::new(channels, data.mean.as_deref(), data.std.as_deref())?;
-        let flip = data.flip.unwrap_or(false);
+        let normalise = Normalise::new(channels, plan.mean.as_deref(), plan.std.as_deref())?;
+        let flip = plan.flip;
         Ok(Self { image, before, crop, after, views, mixtures: 0, flip, output, normalise })
     }
 
@@ -339,7 +339,7 @@ fn natural_size(
         (None, reaching) => Ok(reaching),
         (Some(CropDistribution::Resized(_)), _) => Ok(None),
         (Some(CropDistribution::Fixed(size)), Some(reaching)) if !reaching.contains(*size) => {
-            let source = dapple_geometry::Error::CropTooLarge { crop: *size, image: reaching };
+            let source = dapple_geometry::GeometryError::CropTooLarge { crop: *size, image: reaching };
             Err(DataError::Geometry { place: "`pipeline.crop`".to_owned(), source })
         }
         (Some(CropDistribution::Fixed(size)), _) => follow(after, *size).map(Some),
@@ -347,11 +347,11 @@ fn natural_size(
 }
 
 /// The size after some operations, each of which must give an image that memory can hold.
-fn follow(operations: &[Operation], from: Size) -> Result<Size, dapple_geometry::Error> {
+fn follow(operations: &[Operation], from: Size) -> Result<Size, dapple_geometry::GeometryError> {
     operations.iter().try_fold(from, |size, operation| {
         let next = Pipeline::new(vec![*operation], CropDistribution::Fixed(size))?.size_before_crop(size)?;
         if next.pixels() > MAX_PIXELS {
-            return Err(dapple_geometry::Error::TooLarge {
+            return Err(dapple_geometry::GeometryError::TooLarge {
                 what: "number of pixels of an image",
                 value: next.pixels().into(),
                 limit: MAX_PIXELS.into(),

@@ -29,10 +29,7 @@ impl Normalise {
         };
         let mean = constants("data.mean", mean, 0.0)?;
         let std = constants("data.std", std, 1.0)?;
-        let bad = |key, value: f64, what: &str| DataError::Setting {
-            key,
-            problem: format!("{value} is not {what}"),
-        };
+        let bad = |key, value: f64, what: &str| DataError::setting(key, format!("{value} is not {what}"));
         if let Some(&value) = mean.iter().find(|value| !value.is_finite()) {
             return Err(bad("data.mean", value, "a number"));
         }

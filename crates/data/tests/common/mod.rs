@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dapple_data::DataError;
+use dapple_data::{DataError, DataPlan, Opened, ViewPlan};
 use dapple_plan::{Plan, PlanSpec};
 
 /// An IDX file of unsigned bytes.
@@ -45,6 +45,16 @@ pub(crate) fn plan(text: &str) -> Plan {
 
 pub(crate) fn spec(text: &str) -> PlanSpec {
     PlanSpec::from_toml(&format!("[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n{text}")).unwrap()
+}
+
+/// What the model sees behind the crop, from TOML.
+pub(crate) fn view_plan(text: &str) -> ViewPlan {
+    ViewPlan::of(&spec(text).data)
+}
+
+/// Opens the data of a plan that is not checked yet.
+pub(crate) fn open(spec: &PlanSpec, base: &Path) -> Result<Opened, DataError> {
+    dapple_data::open(&DataPlan::check(spec)?, base)
 }
 
 /// The message of the error; it names the file and has a way out.

@@ -5,6 +5,7 @@ pub(crate) mod affine;
 mod backward;
 mod form;
 mod forward;
+pub(crate) mod functions;
 mod gemm;
 pub(crate) mod kernel;
 pub(crate) mod matrix;

@@ -1,32 +1,57 @@
 //! Loops over single values that several operations share.
 
-use pulp::Arch;
+use pulp::{Arch, NullaryFnOnce};
 
 use super::kernel::MAGIC;
 
-/// `y = f(x)`.
+/// `y = f(x)`. A function of more than a few instructions must be marked to be inlined always, for it to run on all lanes.
 #[inline(always)]
 pub(crate) fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
-    Arch::new().dispatch(
-        #[inline(always)]
-        || y.iter_mut().zip(x).for_each(|(y, &x)| *y = f(x)),
-    );
+    Arch::new().dispatch(ValueMap { x, y, f });
 }
 
-/// `dx = g f(x)`, or `dx += g f(x)`.
+/// A loop as a type: a closure that is long would be called from the code for all lanes rather than become a part of it.
+struct ValueMap<'a, F> {
+    x: &'a [f32],
+    y: &'a mut [f32],
+    f: F,
+}
+
+impl<F: Fn(f32) -> f32> NullaryFnOnce for ValueMap<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.y.iter_mut().zip(self.x).for_each(|(y, &x)| *y = (self.f)(x));
+    }
+}
+
+/// `dx = g f(x)`, or `dx += g f(x)`, with a function as [`map`] has one.
 #[inline(always)]
 pub(crate) fn chain(x: &[f32], g: &[f32], dx: &mut [f32], accumulate: bool, f: impl Fn(f32) -> f32) {
-    Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let terms = x.iter().zip(g).map(|(&x, &g)| g * f(x));
-            if accumulate {
-                dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx += term);
-            } else {
-                dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx = term);
-            }
-        },
-    );
+    Arch::new().dispatch(Chaining { x, g, dx, accumulate, f });
+}
+
+struct Chaining<'a, F> {
+    x: &'a [f32],
+    g: &'a [f32],
+    dx: &'a mut [f32],
+    accumulate: bool,
+    f: F,
+}
+
+impl<F: Fn(f32) -> f32> NullaryFnOnce for Chaining<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let terms = self.x.iter().zip(self.g).map(|(&x, &g)| g * (self.f)(x));
+        if self.accumulate {
+            self.dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx += term);
+        } else {
+            self.dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx = term);
+        }
+    }
 }
 
 /// `y = max(y, 0)`.

@@ -1,7 +1,7 @@
 //! Vision transformers against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
 
 use dapple_graph::Graph;
-use dapple_graph::zoo::{TokenPooling, VisionTransformer, VitDialect, VitSize, vision_transformer};
+use dapple_graph::zoo::{TokenPooling, VisionTransformer, VitDialect, vision_transformer};
 use serde_json::Value;
 
 use crate::common::{Data, names, parameters};
@@ -18,21 +18,13 @@ fn named(name: &str) -> Graph {
         Some(model) => (model, TokenPooling::Mean),
         None => (model, TokenPooling::ClassToken),
     };
-    let [_, size, patch] = model.split('-').collect::<Vec<_>>()[..] else { panic!("{name}") };
-    let size = match size {
-        "ti" => VitSize::Tiny,
-        "s" => VitSize::Small,
-        "b" => VitSize::Base,
-        "l" => VitSize::Large,
-        other => panic!("{other}"),
-    };
     let dialect = match library {
         "timm" => VitDialect::Timm,
         "torchvision" => VitDialect::Torchvision,
         "open-clip" => VitDialect::OpenClip { projection: 512 },
         other => panic!("{other}"),
     };
-    let model = VisionTransformer { size, patch: patch.parse().unwrap(), pooling, dialect };
+    let model = VisionTransformer { pooling, dialect, ..VisionTransformer::named(model).unwrap() };
     vision_transformer(model, &[3, side, side], CLASSES).unwrap()
 }
 

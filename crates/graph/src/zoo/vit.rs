@@ -71,6 +71,27 @@ pub struct VisionTransformer {
     pub dialect: VitDialect,
 }
 
+impl VisionTransformer {
+    /// The model of a name such as `vit-b-16`, under timm's names and with a class token; `None` where there is no such model.
+    pub fn named(name: &str) -> Option<Self> {
+        let (size, patch) = name.strip_prefix("vit-")?.split_once('-')?;
+        let size = match size {
+            "ti" => VitSize::Tiny,
+            "s" => VitSize::Small,
+            "b" => VitSize::Base,
+            "l" => VitSize::Large,
+            _ => return None,
+        };
+        let patch = match patch {
+            "8" => 8,
+            "16" => 16,
+            "32" => 32,
+            _ => return None,
+        };
+        Some(Self { size, patch, pooling: TokenPooling::ClassToken, dialect: VitDialect::Timm })
+    }
+}
+
 /// The names of what a transformer is made of, in one dialect.
 struct VitNames {
     patches: &'static str,

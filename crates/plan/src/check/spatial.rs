@@ -1,8 +1,8 @@
 //! The spatial part of a plan: what is protected, and how likely a view sees it.
 
 use dapple_geometry::{
-    CropDistribution, Error, HeatMap, Inclusion, Mask, Operation, Padding, PaddingMode, Pipeline, Placement,
-    Region, Size, heatmap, inclusion, views,
+    CropDistribution, GeometryError, HeatMap, Inclusion, Mask, Operation, Padding, PaddingMode, Pipeline,
+    Placement, Region, Size, heatmap, inclusion, views,
 };
 
 use super::operations;
@@ -33,6 +33,15 @@ impl Protected {
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.placement
+    }
+
+    /// Width and height of the region, where it is a rectangle.
+    #[must_use]
+    pub fn patch(&self) -> Option<Size> {
+        match self.regions.as_slice() {
+            [Region::Rectangle(size)] => Some(*size),
+            _ => None,
+        }
     }
 
     /// The number of pixels of the largest region.
@@ -220,7 +229,7 @@ fn regions(spec: &RegionSpec, masks: &[Mask]) -> Result<Vec<Region>, PlanError> 
         return Ok(vec![region]);
     }
     if spec.mask.is_some() && masks.is_empty() {
-        return Err(at("region.mask")(Error::NoMasks));
+        return Err(at("region.mask")(GeometryError::NoMasks));
     }
     if spec.mask.is_none() && !masks.is_empty() {
         return Err(PlanError::Missing { key: "region.mask", why: "a mask is given without a name" });
@@ -278,7 +287,7 @@ fn pipeline(spec: &PipelineSpec, before: &[Operation]) -> Result<Option<Pipeline
 
 fn views_count(spec: &PipelineSpec) -> Result<u32, PlanError> {
     match spec.views.unwrap_or(1) {
-        0 => Err(at("pipeline.views")(Error::NoViews)),
+        0 => Err(at("pipeline.views")(GeometryError::NoViews)),
         count if count > MAX_VIEWS => Err(PlanError::invalid(
             "pipeline.views",
             format!("{count} views of each record"),
@@ -299,7 +308,7 @@ fn worst(
         let this = inclusion(region, placement, image, pipeline).map_err(|source| locate(source, region))?;
         worst = Some(worst.map_or(this, |worst| worst.worse(this)));
     }
-    worst.ok_or_else(|| at("region.mask")(Error::NoMasks))
+    worst.ok_or_else(|| at("region.mask")(GeometryError::NoMasks))
 }
 
 /// Whether the crop fits, for a plan without a region.
@@ -307,7 +316,7 @@ fn fits(pipeline: &Pipeline, image: Size) -> Result<(), PlanError> {
     let reaching = pipeline.size_before_crop(image).map_err(at("pipeline.pad"))?;
     match pipeline.crop_distribution() {
         CropDistribution::Fixed(crop) if !reaching.contains(*crop) => {
-            Err(at("pipeline.crop")(Error::CropTooLarge { crop: *crop, image: reaching }))
+            Err(at("pipeline.crop")(GeometryError::CropTooLarge { crop: *crop, image: reaching }))
         }
         _ => Ok(()),
     }
@@ -319,29 +328,28 @@ fn whole_image(regions: &[Region], placement: Placement, image: Size) -> Result<
     worst(regions, placement, image, &pipeline).map(|_| ())
 }
 
-fn at(key: &'static str) -> impl Fn(Error) -> PlanError {
+fn at(key: &'static str) -> impl Fn(GeometryError) -> PlanError {
     move |source| PlanError::Geometry { key, source }
 }
 
 /// Finds the key that an error of the geometry is about.
-fn locate(source: Error, region: &Region) -> PlanError {
+fn locate(source: GeometryError, region: &Region) -> PlanError {
     let region_key = match region {
         Region::Circle { .. } => "region.circle",
         Region::Mask(_) => "region.mask",
         Region::Rectangle(_) | Region::Union(_) => "region.patch",
     };
     let key = match &source {
-        Error::CropTooLarge { .. } => "pipeline.crop",
-        Error::RegionTooLarge { .. }
-        | Error::RegionOutside { .. }
-        | Error::EmptyMask
-        | Error::MaskSize { .. } => region_key,
-        Error::BadRadius { .. } => "region.circle",
-        Error::NotAnnotated { .. } => "region.placement",
-        Error::PaddingTooLarge { .. } | Error::TooLarge { what: "side of the padded image", .. } => {
-            "pipeline.pad"
-        }
-        Error::SpreadsOverImage { .. } => "pipeline.operations",
+        GeometryError::CropTooLarge { .. } => "pipeline.crop",
+        GeometryError::RegionTooLarge { .. }
+        | GeometryError::RegionOutside { .. }
+        | GeometryError::EmptyMask
+        | GeometryError::MaskSize { .. } => region_key,
+        GeometryError::BadRadius { .. } => "region.circle",
+        GeometryError::NotAnnotated { .. } => "region.placement",
+        GeometryError::PaddingTooLarge { .. }
+        | GeometryError::TooLarge { what: "side of the padded image", .. } => "pipeline.pad",
+        GeometryError::SpreadsOverImage { .. } => "pipeline.operations",
         _ => "pipeline.image",
     };
     PlanError::Geometry { key, source }

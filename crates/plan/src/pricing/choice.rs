@@ -1,7 +1,7 @@
 //! The best of several private runs, chosen privately.
 
 use dapple_accounting::rdp::{Conversion, Rdp};
-use dapple_accounting::selection::{Known, Repetitions, Selection};
+use dapple_accounting::selection::{BaseMechanism, Repetitions, Selection};
 use dapple_accounting::{Pld, Precision, limits};
 
 use super::loss::Loss;
@@ -107,7 +107,7 @@ impl Choice {
     }
 }
 
-impl Known for Choice {
+impl BaseMechanism for Choice {
     fn divergence(&self, order: f64) -> f64 {
         // ln sum_j w_j e^((a-1) D_j), with the largest exponent taken out.
         let exponent = |candidate: &Candidate| (order - 1.0) * candidate.curve.divergence(order);

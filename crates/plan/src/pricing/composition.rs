@@ -127,7 +127,7 @@ impl<'a> Groups<'a> {
         for release in releases {
             match release {
                 Release::Choice(choice) => {
-                    use dapple_accounting::selection::Known;
+                    use dapple_accounting::selection::BaseMechanism;
                     groups.largest_order = groups.largest_order.min(choice.largest_order());
                     groups.choices.push(choice.selection());
                 }
@@ -231,7 +231,7 @@ fn apart(releases: &[Release], delta: f64, precision: Precision) -> Result<Optio
 
 /// All by Rényi divergences, where all have them.
 fn renyi(releases: &[Release], delta: f64) -> Result<Option<f64>, PlanError> {
-    use dapple_accounting::selection::Known;
+    use dapple_accounting::selection::BaseMechanism;
     let (mut curves, mut choices, mut most) = (Vec::new(), Vec::new(), f64::INFINITY);
     for release in releases {
         match release {

@@ -1,7 +1,7 @@
 //! What is known about the privacy loss of a run, and epsilon from it.
 
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{Allocation, AllocationBound, Effort, Pld, limits};
+use dapple_accounting::{AllocationBound, Effort, Pld, RandomAllocation, limits};
 
 use super::part::Part;
 use crate::certificate::EpsilonBracket;
@@ -50,7 +50,7 @@ pub(crate) enum Loss {
     /// A distribution; for balanced sampling with the bound it stands for.
     Distribution { pld: Pld, bound: Option<BalancedBound> },
     /// Epochs of balanced sampling, about which more is known than a distribution.
-    Allocation(Allocation),
+    Allocation(RandomAllocation),
     /// Rényi divergences, for balanced sampling bounded in several ways; `None` where nothing is ever seen.
     Renyi(Vec<(Option<Rdp>, Option<BalancedBound>)>),
 }

@@ -2,7 +2,7 @@
 
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{Allocation, AllocationBound, Partition, Pld, Substitution};
+use dapple_accounting::{AllocationBound, Partition, Pld, RandomAllocation, Substitution};
 
 use crate::Split;
 use crate::error::PlanError;
@@ -90,7 +90,7 @@ impl Step {
 
 impl Allocated {
     /// # Guarantee
-    /// Without submodels that of [`Allocation::pld`]. With them: a record that is in `k` of `T` steps is in one step of each of `k` random
+    /// Without submodels that of [`RandomAllocation::pld`]. With them: a record that is in `k` of `T` steps is in one step of each of `k` random
     /// blocks of `floor(T / k)` steps or one more; given the blocks its appearances are independent, and a mixture of blocks costs
     /// no more than the worst (joint convexity). An appearance in one of `m` steps and one of `d` submodels is a Gaussian
     /// hidden in one of `m d` places.
@@ -114,8 +114,8 @@ impl Allocated {
         self.per_record == 1 || missed == 0 || (missed == 1 && self.submodels == 1)
     }
 
-    pub(crate) fn allocation(self) -> Result<Allocation, PlanError> {
-        Ok(Allocation::new(self.epoch_steps, self.per_record, self.sigma)?.epochs(self.epochs)?)
+    pub(crate) fn allocation(self) -> Result<RandomAllocation, PlanError> {
+        Ok(RandomAllocation::new(self.epoch_steps, self.per_record, self.sigma)?.epochs(self.epochs)?)
     }
 
     /// All steps together by Rényi divergences, in one of three ways; `None` where the way is the same as another.

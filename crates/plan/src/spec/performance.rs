@@ -2,7 +2,6 @@
 
 use super::DeviceChoice;
 use super::declare::{section, words};
-use crate::error::PlanError;
 
 section! {
     /// `[performance]`: nothing here can change epsilon, and nothing here is hashed.
@@ -22,32 +21,6 @@ section! {
         progress: ProgressKind =
             ("how a run shows itself on stderr: a bar on a terminal and lines elsewhere, lines everywhere, or not at all", "lines")
                 .or("auto");
-    }
-}
-
-/// More threads than any machine has are a slip, and starting them takes minutes and gigabytes.
-const MAX_THREADS: u32 = 1024;
-
-impl Performance {
-    /// Refuses what no machine can carry out.
-    ///
-    /// # Errors
-    /// Threads by the thousand.
-    pub fn check(&self) -> Result<(), PlanError> {
-        match self.threads {
-            Some(threads) if threads > MAX_THREADS => Err(PlanError::invalid(
-                "performance.threads",
-                format!("{threads} threads, more than {MAX_THREADS}"),
-                "leave it out to have one for each core",
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// Worker threads; 0 for one each core.
-    #[must_use]
-    pub fn worker_threads(&self) -> usize {
-        self.threads.unwrap_or(0) as usize
     }
 }
 

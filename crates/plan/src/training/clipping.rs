@@ -1,7 +1,7 @@
 //! How a record's gradient is bounded.
 
 use crate::Plan;
-use crate::spec::ClippingKind;
+use crate::spec::{ClippingKind, TrainSpec};
 
 /// The bound on a record's gradient.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,9 +31,11 @@ pub enum GradientBound {
 const STABILITY: f64 = 0.01;
 
 impl GradientBound {
-    pub(super) fn new(plan: &Plan, kind: ClippingKind, private: bool) -> Self {
+    /// The bound of a plan that is carried out like this.
+    #[must_use]
+    pub fn of(plan: &Plan, spec: &TrainSpec) -> Self {
         let max_norm = plan.clip_norm();
-        match (private, kind) {
+        match (spec.private.unwrap_or(true), spec.clipping.unwrap_or_default()) {
             (false, _) => Self::Off,
             (true, ClippingKind::Flat) => Self::Flat { max_norm },
             (true, ClippingKind::Automatic) => Self::Automatic { max_norm, stability: STABILITY },

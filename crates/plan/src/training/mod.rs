@@ -2,14 +2,23 @@
 
 mod clipping;
 mod conduct;
+mod data;
+mod evaluation;
 mod model;
 mod optimiser;
+mod performance;
 mod rate;
 
 pub use clipping::GradientBound;
 pub use conduct::Conduct;
+pub use data::{
+    ClassNumbers, DataLimits, DataPlan, HeldOut, MAX_CLASSES, ProgramScenes, RecordFiles, RecordOrigin,
+    SessionChoice, SettingError, StoredFormat, TargetKind, ViewPlan,
+};
+pub use evaluation::{EvaluationPlan, Look, MapEvaluation};
 pub use model::{ModelPlan, WeightSource};
 pub use optimiser::{OptimiserPlan, OptimiserRule};
+pub use performance::PerformancePlan;
 pub use rate::LearningRate;
 
 use crate::Plan;
@@ -21,14 +30,20 @@ use crate::spec::PlanSpec;
 pub struct TrainingPlan {
     /// What the accountant prices and the sampler carries out.
     pub privacy: Plan,
+    /// Where the records come from, and how they are shown.
+    pub data: DataPlan,
     /// What is trained.
     pub model: ModelPlan,
     /// How a record's gradient is bounded.
-    pub bound: GradientBound,
+    pub clipping: GradientBound,
     /// What the noisy gradient does.
     pub optimiser: OptimiserPlan,
     /// By how much, at each step.
-    pub rate: LearningRate,
+    pub schedule: LearningRate,
+    /// How the model is evaluated.
+    pub evaluation: EvaluationPlan,
+    /// How the machine is used.
+    pub performance: PerformancePlan,
     /// Everything else about how the run is carried out.
     pub conduct: Conduct,
 }
@@ -40,11 +55,17 @@ impl TrainingPlan {
     /// The first setting that is missing or makes no sense, with its key.
     pub fn new(privacy: Plan, spec: &PlanSpec) -> Result<Self, PlanError> {
         let conduct = Conduct::check(&spec.train)?;
+        let data = DataPlan::check(spec)?;
+        // Records of the caller's are not evaluated on; they may have any targets.
+        let targets = data.origin.targets().unwrap_or(TargetKind::Class);
         Ok(Self {
             model: ModelPlan::check(&spec.model)?,
-            bound: GradientBound::new(&privacy, spec.train.clipping.unwrap_or_default(), conduct.private),
+            clipping: GradientBound::of(&privacy, &spec.train),
             optimiser: OptimiserPlan::check(&spec.optimiser)?,
-            rate: LearningRate::check(&spec.optimiser, privacy.steps())?,
+            schedule: LearningRate::check(&spec.optimiser, privacy.steps())?,
+            evaluation: EvaluationPlan::check(&spec.train, targets)?,
+            performance: PerformancePlan::check(&spec.performance)?,
+            data,
             conduct,
             privacy,
         })

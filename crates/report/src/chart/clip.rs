@@ -1,9 +1,13 @@
 //! Cutting lines and areas at the edge of the plot.
 
-use crate::scene::{Point, Rect};
+use crate::graphic::{GraphicPoint, Rect};
 
 /// The part of a segment inside a rectangle, by narrowing its parameter interval at each edge (Liang-Barsky).
-pub(crate) fn segment(from: Point, to: Point, rect: &Rect) -> Option<(Point, Point)> {
+pub(crate) fn segment(
+    from: GraphicPoint,
+    to: GraphicPoint,
+    rect: &Rect,
+) -> Option<(GraphicPoint, GraphicPoint)> {
     let (dx, dy) = (to.0 - from.0, to.1 - from.1);
     let (mut start, mut end) = (0.0_f64, 1.0_f64);
     for (slope, distance) in [
@@ -31,8 +35,8 @@ pub(crate) fn segment(from: Point, to: Point, rect: &Rect) -> Option<(Point, Poi
 }
 
 /// The parts of connected lines inside a rectangle.
-pub(crate) fn polyline(points: &[Point], rect: &Rect) -> Vec<Vec<Point>> {
-    let mut parts: Vec<Vec<Point>> = Vec::new();
+pub(crate) fn polyline(points: &[GraphicPoint], rect: &Rect) -> Vec<Vec<GraphicPoint>> {
+    let mut parts: Vec<Vec<GraphicPoint>> = Vec::new();
     let mut open = false;
     for pair in points.windows(2) {
         let Some((from, to)) = segment(pair[0], pair[1], rect) else {

@@ -3,15 +3,15 @@
 use super::{
     Chart, LegendPlace,
     geometry::{Frame, SeriesShapes, skipped},
-    legend::{self, Entry},
+    legend::{self, LegendEntry},
     place,
-    scale::{Direction, given_range, scale},
+    scale::{AxisDirection, given_range, scale},
     ticks::{Ticks, fitting, ticks},
 };
 use crate::{
     font::{Weight, width, wrap},
+    graphic::{Anchor, Fill, Graphic, GraphicPoint, Rect, Stroke, Text},
     paint::{AXIS, GRID, INK, MINOR_GRID, MUTED, PAPER, REFERENCE},
-    scene::{Anchor, Fill, Point, Rect, Scene, Stroke, Text},
 };
 
 const TICK_SIZE: f64 = 11.5;
@@ -25,7 +25,7 @@ pub(crate) struct Heading {
 }
 
 impl Heading {
-    /// A title of a size, with an explanation beneath.
+    /// A title in a font size, with an explanation beneath.
     pub(crate) fn new(title: &str, subtitle: &str, size: f64, limit: f64) -> Self {
         let style = |text: &str, size: f64, weight: Weight| {
             wrap(&crate::escape::clean(text), size, weight, limit)
@@ -42,13 +42,13 @@ impl Heading {
         self.lines.iter().map(|(_, size, _)| size * 1.4).sum()
     }
 
-    pub(crate) fn draw(&self, scene: &mut Scene, (x, y): Point) {
+    pub(crate) fn draw(&self, graphic: &mut Graphic, (x, y): GraphicPoint) {
         let mut baseline = y;
         for (line, size, weight) in &self.lines {
             let paint = if *weight == Weight::Semibold { INK } else { MUTED };
             let mut text = Text::new((x, baseline + size * 1.02), line, *size, paint);
             text.weight = *weight;
-            scene.text(text);
+            graphic.text(text);
             baseline += size * 1.4;
         }
     }
@@ -57,12 +57,12 @@ impl Heading {
 /// Where this chart's legend goes.
 enum Legend {
     Nowhere,
-    Above(Vec<Entry>),
-    Inside(Vec<Entry>, Rect),
+    Above(Vec<LegendEntry>),
+    Inside(Vec<LegendEntry>, Rect),
 }
 
 /// A chart fitted to a size.
-pub(crate) struct Panel<'a> {
+pub(crate) struct FittedChart<'a> {
     chart: &'a Chart,
     width: f64,
     body_height: f64,
@@ -73,10 +73,10 @@ pub(crate) struct Panel<'a> {
     legend: Legend,
 }
 
-impl<'a> Panel<'a> {
+impl<'a> FittedChart<'a> {
     /// Fits a chart into a width; `body_height` is that of the plot with its axes, without what stands above.
     pub(crate) fn new(chart: &'a Chart, width: f64, body_height: f64, legend_wanted: bool) -> Self {
-        let (x, y) = (scale(chart, Direction::X), scale(chart, Direction::Y));
+        let (x, y) = (scale(chart, AxisDirection::X), scale(chart, AxisDirection::Y));
         let y_ticks = ticks(&y, ((body_height / 44.0) as usize).clamp(3, 9));
         let plot = plot_area(chart, width, body_height, &y_ticks);
         let x_ticks = fitting(&x, ((plot.width / 64.0) as usize).clamp(2, 9), plot.width, tick_width);
@@ -101,81 +101,81 @@ impl<'a> Panel<'a> {
     }
 
     /// Draws the chart with its plot starting `header_height` below `(x, y)`, so that neighbours line up.
-    pub(crate) fn draw(&self, scene: &mut Scene, (x, y): Point, header_height: f64) {
-        self.heading.draw(scene, (x, y));
+    pub(crate) fn draw(&self, graphic: &mut Graphic, (x, y): GraphicPoint, header_height: f64) {
+        self.heading.draw(graphic, (x, y));
         let top = y + header_height;
         if let Legend::Above(entries) = &self.legend {
-            legend::draw_rows(scene, entries, (x, top - self.legend_height()), self.width);
+            legend::draw_rows(graphic, entries, (x, top - self.legend_height()), self.width);
         }
         let shifted = |area: &Rect| Rect::new(area.x + x, area.y + top, area.width, area.height);
         let frame = Frame { plot: shifted(&self.frame.plot), ..self.frame };
         let shapes = frame.shapes(self.chart);
-        self.draw_grid(scene, &frame);
-        self.draw_areas(scene, &shapes);
-        let labels = self.draw_references(scene, &frame, &shapes, &shifted);
-        self.draw_series(scene, &shapes);
-        self.draw_axes(scene, &frame, (x, top));
+        self.draw_grid(graphic, &frame);
+        self.draw_areas(graphic, &shapes);
+        let labels = self.draw_references(graphic, &frame, &shapes, &shifted);
+        self.draw_series(graphic, &shapes);
+        self.draw_axes(graphic, &frame, (x, top));
         if shapes.iter().all(|series| *series == SeriesShapes::default()) {
             let middle = (frame.plot.x + frame.plot.width / 2.0, frame.plot.y + frame.plot.height / 2.0);
-            scene.text(
+            graphic.text(
                 Text::new(middle, "no data to draw", LABEL_SIZE, MUTED).anchored(Anchor::Middle).halo(PAPER),
             );
         }
         if let Legend::Inside(entries, area) = &self.legend {
-            legend::draw_box(scene, entries, &shifted(area));
+            legend::draw_box(graphic, entries, &shifted(area));
         }
-        labels.into_iter().for_each(|label| scene.text(label));
+        labels.into_iter().for_each(|label| graphic.text(label));
     }
 
-    fn draw_grid(&self, scene: &mut Scene, frame: &Frame) {
+    fn draw_grid(&self, graphic: &mut Graphic, frame: &Frame) {
         let plot = &frame.plot;
         let vertical =
             |share: f64| vec![(frame.at(share, 0.0).0, plot.y), (frame.at(share, 0.0).0, plot.bottom())];
         let horizontal =
             |share: f64| vec![(plot.x, frame.at(0.0, share).1), (plot.right(), frame.at(0.0, share).1)];
         for share in &self.x_ticks.minor {
-            scene.line(vertical(*share), Stroke::solid(MINOR_GRID, 1.0));
+            graphic.line(vertical(*share), Stroke::solid(MINOR_GRID, 1.0));
         }
         for share in &self.y_ticks.minor {
-            scene.line(horizontal(*share), Stroke::solid(MINOR_GRID, 1.0));
+            graphic.line(horizontal(*share), Stroke::solid(MINOR_GRID, 1.0));
         }
         for tick in &self.x_ticks.major {
-            scene.line(vertical(tick.share), Stroke::solid(GRID, 1.0));
+            graphic.line(vertical(tick.share), Stroke::solid(GRID, 1.0));
         }
         for tick in &self.y_ticks.major {
-            scene.line(horizontal(tick.share), Stroke::solid(GRID, 1.0));
+            graphic.line(horizontal(tick.share), Stroke::solid(GRID, 1.0));
         }
     }
 
-    fn draw_areas(&self, scene: &mut Scene, shapes: &[SeriesShapes]) {
+    fn draw_areas(&self, graphic: &mut Graphic, shapes: &[SeriesShapes]) {
         for (series, look) in shapes.iter().zip(legend::looks(self.chart)) {
             for area in &series.areas {
-                scene.polygon(area.clone(), Fill::tint(look.paint, 0.22));
+                graphic.polygon(area.clone(), Fill::tint(look.paint, 0.22));
             }
         }
     }
 
-    fn draw_series(&self, scene: &mut Scene, shapes: &[SeriesShapes]) {
+    fn draw_series(&self, graphic: &mut Graphic, shapes: &[SeriesShapes]) {
         for (series, look) in shapes.iter().zip(legend::looks(self.chart)) {
             for line in &series.lines {
-                scene.line(line.clone(), look.stroke());
+                graphic.line(line.clone(), look.stroke());
             }
             for bar in &series.bars {
                 let stroke = Stroke::solid(look.paint, 1.4);
-                scene.line(vec![(bar.x, bar.top), (bar.x, bar.bottom)], stroke);
+                graphic.line(vec![(bar.x, bar.top), (bar.x, bar.bottom)], stroke);
                 for end in [bar.top, bar.bottom] {
-                    scene.line(vec![(bar.x - 3.5, end), (bar.x + 3.5, end)], stroke);
+                    graphic.line(vec![(bar.x - 3.5, end), (bar.x + 3.5, end)], stroke);
                 }
             }
             let marker = look.marker.unwrap_or(legend::Marker::Circle);
-            series.markers.iter().for_each(|place| marker.draw(scene, *place, look.paint));
+            series.markers.iter().for_each(|place| marker.draw(graphic, *place, look.paint));
         }
     }
 
-    /// Draws the lines and gives back their names, which go on top of everything.
+    /// Draws the reference lines and returns their names, which go on top of everything.
     fn draw_references(
         &self,
-        scene: &mut Scene,
+        graphic: &mut Graphic,
         frame: &Frame,
         shapes: &[SeriesShapes],
         shifted: &impl Fn(&Rect) -> Rect,
@@ -196,7 +196,7 @@ impl<'a> Panel<'a> {
             } else {
                 (vec![(plot.x, place.1), (plot.right(), place.1)], place.1)
             };
-            scene.line(ends, Stroke::dashed(REFERENCE, 1.3, 5.0, 4.0));
+            graphic.line(ends, Stroke::dashed(REFERENCE, 1.3, 5.0, 4.0));
             if let Some(label) = place::reference_label(line, position, plot, shapes, &taken) {
                 taken.push(label.bounds());
                 labels.push(label);
@@ -205,37 +205,38 @@ impl<'a> Panel<'a> {
         labels
     }
 
-    fn draw_axes(&self, scene: &mut Scene, frame: &Frame, (x, top): Point) {
+    fn draw_axes(&self, graphic: &mut Graphic, frame: &Frame, (x, top): GraphicPoint) {
         let plot = &frame.plot;
         let axis = Stroke::solid(AXIS, 1.0);
-        scene.line(vec![(plot.x, plot.y), (plot.x, plot.bottom()), (plot.right(), plot.bottom())], axis);
+        graphic.line(vec![(plot.x, plot.y), (plot.x, plot.bottom()), (plot.right(), plot.bottom())], axis);
         for tick in &self.x_ticks.major {
             let at = frame.at(tick.share, 0.0).0;
-            scene.line(vec![(at, plot.bottom()), (at, plot.bottom() + TICK_LENGTH)], axis);
+            graphic.line(vec![(at, plot.bottom()), (at, plot.bottom() + TICK_LENGTH)], axis);
             let baseline = plot.bottom() + TICK_LENGTH + TICK_SIZE + 2.0;
             // The outermost labels stay inside the panel.
             let half = tick_width(&tick.label) / 2.0;
             let at = at.clamp(x + half, (x + self.width - half).max(x + half));
-            scene.text(Text::new((at, baseline), &tick.label, TICK_SIZE, MUTED).anchored(Anchor::Middle));
+            graphic.text(Text::new((at, baseline), &tick.label, TICK_SIZE, MUTED).anchored(Anchor::Middle));
         }
         for tick in &self.y_ticks.major {
             let at = frame.at(0.0, tick.share).1;
-            scene.line(vec![(plot.x - TICK_LENGTH, at), (plot.x, at)], axis);
+            graphic.line(vec![(plot.x - TICK_LENGTH, at), (plot.x, at)], axis);
             let place = (plot.x - TICK_LENGTH - 4.0, at + TICK_SIZE * 0.36);
-            scene.text(Text::new(place, &tick.label, TICK_SIZE, MUTED).anchored(Anchor::End));
+            graphic.text(Text::new(place, &tick.label, TICK_SIZE, MUTED).anchored(Anchor::End));
         }
-        let named = |label: &str, at: Point, room: f64| {
+        let named = |label: &str, at: GraphicPoint, room: f64| {
             let label = crate::font::shorten(&crate::escape::clean(label), LABEL_SIZE, Weight::Regular, room);
             Text::new(at, &label, LABEL_SIZE, INK).anchored(Anchor::Middle)
         };
         let middle = plot.x + plot.width / 2.0;
-        scene.text(named(&self.chart.x.label, (middle, top + self.body_height - 3.0), plot.width));
+        graphic.text(named(&self.chart.x.label, (middle, top + self.body_height - 3.0), plot.width));
         let middle = plot.y + plot.height / 2.0;
         let label = &self.chart.y.label;
         if stands_upright(label) {
-            scene.text(named(label, (x, middle + LABEL_SIZE * 0.36), UPRIGHT_WIDTH).anchored(Anchor::Start));
+            graphic
+                .text(named(label, (x, middle + LABEL_SIZE * 0.36), UPRIGHT_WIDTH).anchored(Anchor::Start));
         } else {
-            scene.text(named(label, (x + LABEL_SIZE * 0.9, middle), plot.height).upwards());
+            graphic.text(named(label, (x + LABEL_SIZE * 0.9, middle), plot.height).upwards());
         }
     }
 }
@@ -266,7 +267,7 @@ fn plot_area(chart: &Chart, width: f64, body_height: f64, y_ticks: &Ticks) -> Re
     Rect::new(left, top, (width - left - right).max(20.0), (body_height - top - bottom).max(20.0))
 }
 
-fn choose_legend(chart: &Chart, entries: Vec<Entry>, frame: &Frame) -> Legend {
+fn choose_legend(chart: &Chart, entries: Vec<LegendEntry>, frame: &Frame) -> Legend {
     if entries.is_empty() || chart.legend == LegendPlace::Hidden {
         return Legend::Nowhere;
     }

@@ -1,17 +1,17 @@
 //! The data of a chart as shapes inside its plot.
 
 use super::{
-    Chart, Marks, clip,
-    scale::{Scale, ScaleKind},
+    Chart, SeriesMarks, clip,
+    scale::{AxisScale, ScaleKind},
 };
-use crate::scene::{Point, Rect};
+use crate::graphic::{GraphicPoint, Rect};
 
 /// The plot's rectangle with the scales of its sides.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
     pub(crate) plot: Rect,
-    pub(crate) x: Scale,
-    pub(crate) y: Scale,
+    pub(crate) x: AxisScale,
+    pub(crate) y: AxisScale,
 }
 
 /// An error bar in the figure.
@@ -25,25 +25,25 @@ pub(crate) struct ErrorBar {
 /// What one series puts into the plot.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SeriesShapes {
-    pub(crate) lines: Vec<Vec<Point>>,
-    pub(crate) markers: Vec<Point>,
+    pub(crate) lines: Vec<Vec<GraphicPoint>>,
+    pub(crate) markers: Vec<GraphicPoint>,
     pub(crate) bars: Vec<ErrorBar>,
-    pub(crate) areas: Vec<Vec<Point>>,
+    pub(crate) areas: Vec<Vec<GraphicPoint>>,
 }
 
 /// How many values could not be drawn, and why.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Skipped {
+pub(crate) struct OmittedValues {
     pub(crate) without_place: usize,
     pub(crate) not_positive: usize,
 }
 
 impl Frame {
-    pub(crate) fn at(&self, x_share: f64, y_share: f64) -> Point {
+    pub(crate) fn at(&self, x_share: f64, y_share: f64) -> GraphicPoint {
         (self.plot.x + x_share * self.plot.width, self.plot.bottom() - y_share * self.plot.height)
     }
 
-    fn point(&self, x: f64, y: f64) -> Option<Point> {
+    fn point(&self, x: f64, y: f64) -> Option<GraphicPoint> {
         Some(self.at(self.x.share(x)?, self.y.share(y)?))
     }
 
@@ -52,26 +52,27 @@ impl Frame {
         chart.series.iter().map(|series| self.series_shapes(&series.marks)).collect()
     }
 
-    fn series_shapes(&self, marks: &Marks) -> SeriesShapes {
+    fn series_shapes(&self, marks: &SeriesMarks) -> SeriesShapes {
         let mut shapes = SeriesShapes::default();
         match marks {
-            Marks::Line(points) | Marks::LinePoints(points) => {
-                let drawn: Vec<Option<Point>> = points.iter().map(|(x, y)| self.point(*x, *y)).collect();
+            SeriesMarks::Line(points) | SeriesMarks::LinePoints(points) => {
+                let drawn: Vec<Option<GraphicPoint>> =
+                    points.iter().map(|(x, y)| self.point(*x, *y)).collect();
                 for run in drawn.split(Option::is_none) {
-                    let run: Vec<Point> = run.iter().flatten().copied().collect();
+                    let run: Vec<GraphicPoint> = run.iter().flatten().copied().collect();
                     shapes.lines.extend(clip::polyline(&run, &self.plot));
                     // A point alone between gaps would vanish without a marker.
-                    if run.len() == 1 && matches!(marks, Marks::Line(_)) {
+                    if run.len() == 1 && matches!(marks, SeriesMarks::Line(_)) {
                         shapes.markers.extend(run.into_iter().filter(|point| self.plot.contains(*point)));
                     }
                 }
-                if matches!(marks, Marks::LinePoints(_)) {
+                if matches!(marks, SeriesMarks::LinePoints(_)) {
                     shapes
                         .markers
                         .extend(drawn.into_iter().flatten().filter(|point| self.plot.contains(*point)));
                 }
             }
-            Marks::Points(points) => {
+            SeriesMarks::Points(points) => {
                 for point in points {
                     let Some(place) = self.point(point.x, point.y) else { continue };
                     if !self.plot.contains(place) {
@@ -87,7 +88,7 @@ impl Frame {
                     }
                 }
             }
-            Marks::Band(points) => {
+            SeriesMarks::Band(points) => {
                 let drawn: Vec<Option<(f64, f64, f64)>> = points
                     .iter()
                     .map(|point| {
@@ -102,7 +103,7 @@ impl Frame {
     }
 
     /// The outline of one unbroken stretch of a band, cut at the left and right side.
-    fn area(&self, run: &[Option<(f64, f64, f64)>]) -> Option<Vec<Point>> {
+    fn area(&self, run: &[Option<(f64, f64, f64)>]) -> Option<Vec<GraphicPoint>> {
         let mut columns: Vec<(f64, f64, f64)> = Vec::new();
         let run: Vec<(f64, f64, f64)> = run.iter().flatten().copied().collect();
         for pair in run.windows(2) {
@@ -128,10 +129,10 @@ impl Frame {
 }
 
 /// Counts the values that have no place on their axis; the ends of brackets always have one.
-pub(crate) fn skipped(chart: &Chart) -> Skipped {
-    let mut skipped = Skipped::default();
+pub(crate) fn skipped(chart: &Chart) -> OmittedValues {
+    let mut skipped = OmittedValues::default();
     let mut count = |kind: ScaleKind, value: f64| {
-        if Scale::measure(kind, value).is_none() {
+        if AxisScale::measure(kind, value).is_none() {
             match kind {
                 ScaleKind::Log if value <= 0.0 && value.is_finite() => skipped.not_positive += 1,
                 ScaleKind::Log | ScaleKind::Linear => skipped.without_place += 1,
@@ -140,19 +141,19 @@ pub(crate) fn skipped(chart: &Chart) -> Skipped {
     };
     for series in &chart.series {
         match &series.marks {
-            Marks::Line(points) | Marks::LinePoints(points) => {
+            SeriesMarks::Line(points) | SeriesMarks::LinePoints(points) => {
                 for (x, y) in points {
                     count(chart.x.kind, *x);
                     count(chart.y.kind, *y);
                 }
             }
-            Marks::Points(points) => {
+            SeriesMarks::Points(points) => {
                 for point in points {
                     count(chart.x.kind, point.x);
                     count(chart.y.kind, point.y);
                 }
             }
-            Marks::Band(points) => points.iter().for_each(|point| count(chart.x.kind, point.x)),
+            SeriesMarks::Band(points) => points.iter().for_each(|point| count(chart.x.kind, point.x)),
         }
     }
     skipped
@@ -161,7 +162,7 @@ pub(crate) fn skipped(chart: &Chart) -> Skipped {
 impl SeriesShapes {
     /// How much of this series lies within a box.
     pub(crate) fn within(&self, rect: &Rect) -> usize {
-        let hits = |points: &[Point]| {
+        let hits = |points: &[GraphicPoint]| {
             points.windows(2).filter(|pair| clip::segment(pair[0], pair[1], rect).is_some()).count()
         };
         let lines: usize = self.lines.iter().map(|line| hits(line)).sum();
@@ -189,7 +190,7 @@ mod tests {
     use crate::{Axis, BandPoint, ErrorPoint, Series};
 
     fn frame() -> Frame {
-        let scale = Scale { kind: ScaleKind::Linear, low: 0.0, high: 10.0 };
+        let scale = AxisScale { kind: ScaleKind::Linear, low: 0.0, high: 10.0 };
         Frame { plot: Rect::new(0.0, 0.0, 100.0, 100.0), x: scale, y: scale }
     }
 
@@ -214,7 +215,7 @@ mod tests {
         let chart = Chart::new("")
             .y(Axis::log(""))
             .series(Series::line("", [(1.0, 0.0), (2.0, -1.0), (3.0, f64::NAN), (4.0, 1.0)]));
-        assert_eq!(skipped(&chart), Skipped { without_place: 1, not_positive: 2 });
+        assert_eq!(skipped(&chart), OmittedValues { without_place: 1, not_positive: 2 });
     }
 
     #[test]

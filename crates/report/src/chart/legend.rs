@@ -1,10 +1,10 @@
-//! What each series looks like, in words.
+//! The legend: what each series looks like, and what it is called.
 
-use super::{Chart, Dash, Marks};
+use super::{Chart, Dash, SeriesMarks};
 use crate::{
     font::{Weight, shorten, width},
+    graphic::{Fill, Graphic, GraphicPoint, Rect, Stroke, Text},
     paint::{INK, PAPER, Paint, series_paint},
-    scene::{Fill, Point, Rect, Scene, Stroke, Text},
 };
 
 pub(crate) const TEXT_SIZE: f64 = 12.0;
@@ -29,22 +29,22 @@ impl Marker {
         [Self::Circle, Self::Square, Self::Triangle, Self::Diamond][index % 4]
     }
 
-    /// Draws the marker with a rim of paper so that it stands out of its line.
-    pub(crate) fn draw(self, scene: &mut Scene, (x, y): Point, paint: Paint) {
+    /// Draws the marker with a rim in the colour of the paper, so that it stands out from its line.
+    pub(crate) fn draw(self, graphic: &mut Graphic, (x, y): GraphicPoint, paint: Paint) {
         let (fill, rim) = (Some(Fill::solid(paint)), Some(Stroke::solid(PAPER, 1.0)));
         let corners = match self {
-            Self::Circle => return scene.circle((x, y), 3.8, fill, rim),
-            Self::Square => return scene.rect(Rect::new(x - 3.4, y - 3.4, 6.8, 6.8), 0.5, fill, rim),
+            Self::Circle => return graphic.circle((x, y), 3.8, fill, rim),
+            Self::Square => return graphic.rect(Rect::new(x - 3.4, y - 3.4, 6.8, 6.8), 0.5, fill, rim),
             Self::Triangle => vec![(x, y - 4.8), (x + 4.4, y + 3.2), (x - 4.4, y + 3.2)],
             Self::Diamond => vec![(x, y - 4.9), (x + 4.9, y), (x, y + 4.9), (x - 4.9, y)],
         };
-        scene.shapes.push(crate::scene::Shape::Polygon { points: corners, fill, stroke: rim });
+        graphic.shapes.push(crate::graphic::GraphicShape::Polygon { points: corners, fill, stroke: rim });
     }
 }
 
 /// How a series is drawn, in the plot and in the legend.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct LegendEntry {
     pub(crate) label: String,
     pub(crate) paint: Paint,
     pub(crate) dash: Dash,
@@ -53,56 +53,56 @@ pub(crate) struct Entry {
     pub(crate) area: bool,
 }
 
-impl Entry {
+impl LegendEntry {
     pub(crate) fn stroke(&self) -> Stroke {
         Stroke { paint: self.paint, width: LINE_WIDTH, dash: self.dash.lengths() }
     }
 }
 
 /// The look of every series of a chart, in order.
-pub(crate) fn looks(chart: &Chart) -> Vec<Entry> {
+pub(crate) fn looks(chart: &Chart) -> Vec<LegendEntry> {
     chart
         .series
         .iter()
         .enumerate()
-        .map(|(index, series)| Entry {
+        .map(|(index, series)| LegendEntry {
             label: crate::escape::clean(&series.label).trim().to_owned(),
             paint: series_paint(series.color.unwrap_or(index)),
             dash: series.dash,
-            line: matches!(series.marks, Marks::Line(_) | Marks::LinePoints(_)),
-            marker: matches!(series.marks, Marks::LinePoints(_) | Marks::Points(_))
+            line: matches!(series.marks, SeriesMarks::Line(_) | SeriesMarks::LinePoints(_)),
+            marker: matches!(series.marks, SeriesMarks::LinePoints(_) | SeriesMarks::Points(_))
                 .then(|| Marker::of(index)),
-            area: matches!(series.marks, Marks::Band(_)),
+            area: matches!(series.marks, SeriesMarks::Band(_)),
         })
         .collect()
 }
 
 /// The series that have a label.
-pub(crate) fn entries(chart: &Chart) -> Vec<Entry> {
+pub(crate) fn entries(chart: &Chart) -> Vec<LegendEntry> {
     looks(chart).into_iter().filter(|entry| !entry.label.is_empty()).collect()
 }
 
-fn entry_width(entry: &Entry) -> f64 {
+fn entry_width(entry: &LegendEntry) -> f64 {
     SWATCH + SWATCH_GAP + width(&entry.label, TEXT_SIZE, Weight::Regular)
 }
 
 /// Draws one entry whose row's middle is at `y`, no wider than `limit`.
-fn draw_entry(scene: &mut Scene, entry: &Entry, x: f64, y: f64, limit: f64) {
+fn draw_entry(graphic: &mut Graphic, entry: &LegendEntry, x: f64, y: f64, limit: f64) {
     if entry.area {
-        scene.rect(Rect::new(x, y - 5.0, SWATCH, 10.0), 2.0, Some(Fill::tint(entry.paint, 0.25)), None);
+        graphic.rect(Rect::new(x, y - 5.0, SWATCH, 10.0), 2.0, Some(Fill::tint(entry.paint, 0.25)), None);
     }
     if entry.line {
-        scene.line(vec![(x, y), (x + SWATCH, y)], entry.stroke());
+        graphic.line(vec![(x, y), (x + SWATCH, y)], entry.stroke());
     }
     if let Some(marker) = entry.marker {
-        marker.draw(scene, (x + SWATCH / 2.0, y), entry.paint);
+        marker.draw(graphic, (x + SWATCH / 2.0, y), entry.paint);
     }
     let label = shorten(&entry.label, TEXT_SIZE, Weight::Regular, limit - SWATCH - SWATCH_GAP);
-    scene.text(Text::new((x + SWATCH + SWATCH_GAP, y + TEXT_SIZE * 0.36), &label, TEXT_SIZE, INK));
+    graphic.text(Text::new((x + SWATCH + SWATCH_GAP, y + TEXT_SIZE * 0.36), &label, TEXT_SIZE, INK));
 }
 
-/// Places of entries in rows of a width: (row, x).
-fn rows(entries: &[Entry], limit: f64) -> Vec<(usize, f64)> {
+/// The place of each entry, as (row, x), in rows of a width.
+fn rows(entries: &[LegendEntry], limit: f64) -> Vec<(usize, f64)> {
     let (mut row, mut x) = (0, 0.0);
     entries
         .iter()
@@ -120,34 +120,39 @@ fn rows(entries: &[Entry], limit: f64) -> Vec<(usize, f64)> {
 }
 
 /// Number of rows that entries fill at a width.
-fn row_count(entries: &[Entry], limit: f64) -> usize {
+fn row_count(entries: &[LegendEntry], limit: f64) -> usize {
     rows(entries, limit).last().map_or(0, |(row, _)| row + 1)
 }
 
 /// Height of the rows that entries fill at a width.
-pub(crate) fn rows_height(entries: &[Entry], limit: f64) -> f64 {
+pub(crate) fn rows_height(entries: &[LegendEntry], limit: f64) -> f64 {
     row_count(entries, limit) as f64 * ROW_HEIGHT
 }
 
 /// Draws the entries in rows from the left upper corner.
-pub(crate) fn draw_rows(scene: &mut Scene, entries: &[Entry], (left, top): Point, limit: f64) {
+pub(crate) fn draw_rows(
+    graphic: &mut Graphic,
+    entries: &[LegendEntry],
+    (left, top): GraphicPoint,
+    limit: f64,
+) {
     for (entry, (row, x)) in entries.iter().zip(rows(entries, limit)) {
-        draw_entry(scene, entry, left + x, top + (row as f64 + 0.5) * ROW_HEIGHT, limit - x);
+        draw_entry(graphic, entry, left + x, top + (row as f64 + 0.5) * ROW_HEIGHT, limit - x);
     }
 }
 
 /// Size of the box that holds the entries in one column.
-pub(crate) fn box_size(entries: &[Entry]) -> (f64, f64) {
+pub(crate) fn box_size(entries: &[LegendEntry]) -> (f64, f64) {
     let widest = entries.iter().map(entry_width).fold(0.0, f64::max);
     (widest + 2.0 * BOX_PADDING, entries.len() as f64 * ROW_HEIGHT + BOX_PADDING)
 }
 
 /// Draws the entries in one column on a sheet of paper.
-pub(crate) fn draw_box(scene: &mut Scene, entries: &[Entry], area: &Rect) {
-    scene.rect(*area, 3.0, Some(Fill::tint(PAPER, 0.88)), None);
+pub(crate) fn draw_box(graphic: &mut Graphic, entries: &[LegendEntry], area: &Rect) {
+    graphic.rect(*area, 3.0, Some(Fill::tint(PAPER, 0.88)), None);
     for (index, entry) in entries.iter().enumerate() {
         let y = area.y + BOX_PADDING / 2.0 + (index as f64 + 0.5) * ROW_HEIGHT;
-        draw_entry(scene, entry, area.x + BOX_PADDING, y, area.width - 2.0 * BOX_PADDING);
+        draw_entry(graphic, entry, area.x + BOX_PADDING, y, area.width - 2.0 * BOX_PADDING);
     }
 }
 

@@ -8,11 +8,11 @@ mod place;
 mod scale;
 mod ticks;
 
-pub(crate) use draw::{Heading, Panel, notes};
+pub(crate) use draw::{FittedChart, Heading, notes};
 pub(crate) use legend::{draw_rows, entries, rows_height};
 pub use scale::ScaleKind;
 
-/// One axis: what it measures and how.
+/// One axis of a chart: what it measures, and on which scale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     pub(crate) label: String,
@@ -70,9 +70,9 @@ pub struct ErrorPoint {
     pub x: f64,
     /// The value.
     pub y: f64,
-    /// Lower end of the bar; `y` itself for none.
+    /// Lower end of the bar; `y` itself where there is no bar.
     pub lower: f64,
-    /// Upper end of the bar; `y` itself for none.
+    /// Upper end of the bar; `y` itself where there is no bar.
     pub upper: f64,
 }
 
@@ -89,7 +89,7 @@ pub struct BandPoint {
 
 /// What a series looks like.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Marks {
+pub(crate) enum SeriesMarks {
     Line(Vec<(f64, f64)>),
     LinePoints(Vec<(f64, f64)>),
     Points(Vec<ErrorPoint>),
@@ -100,26 +100,26 @@ pub(crate) enum Marks {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     pub(crate) label: String,
-    pub(crate) marks: Marks,
+    pub(crate) marks: SeriesMarks,
     pub(crate) dash: Dash,
     pub(crate) color: Option<usize>,
 }
 
 impl Series {
-    fn new(label: impl Into<String>, marks: Marks) -> Self {
+    fn new(label: impl Into<String>, marks: SeriesMarks) -> Self {
         Self { label: label.into(), marks, dash: Dash::Solid, color: None }
     }
 
     /// A line through points; a value that cannot be drawn leaves a gap.
     #[must_use]
     pub fn line(label: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        Self::new(label, Marks::Line(points.into_iter().collect()))
+        Self::new(label, SeriesMarks::Line(points.into_iter().collect()))
     }
 
     /// A line with a marker on each point.
     #[must_use]
     pub fn line_points(label: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        Self::new(label, Marks::LinePoints(points.into_iter().collect()))
+        Self::new(label, SeriesMarks::LinePoints(points.into_iter().collect()))
     }
 
     /// Markers alone.
@@ -131,13 +131,13 @@ impl Series {
     /// Markers with error bars.
     #[must_use]
     pub fn error_points(label: impl Into<String>, points: impl IntoIterator<Item = ErrorPoint>) -> Self {
-        Self::new(label, Marks::Points(points.into_iter().collect()))
+        Self::new(label, SeriesMarks::Points(points.into_iter().collect()))
     }
 
     /// The area between the two ends of a bracket.
     #[must_use]
     pub fn band(label: impl Into<String>, points: impl IntoIterator<Item = BandPoint>) -> Self {
-        Self::new(label, Marks::Band(points.into_iter().collect()))
+        Self::new(label, SeriesMarks::Band(points.into_iter().collect()))
     }
 
     /// How the line is broken up.
@@ -157,13 +157,13 @@ impl Series {
 
 /// A line across the plot at a value the reader compares with.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reference {
+pub struct ReferenceLine {
     pub(crate) value: f64,
     pub(crate) label: String,
     pub(crate) vertical: bool,
 }
 
-impl Reference {
+impl ReferenceLine {
     /// A line at a value of the y axis.
     #[must_use]
     pub fn horizontal(value: f64, label: impl Into<String>) -> Self {
@@ -199,7 +199,7 @@ pub struct Chart {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) series: Vec<Series>,
-    pub(crate) references: Vec<Reference>,
+    pub(crate) references: Vec<ReferenceLine>,
     pub(crate) legend: LegendPlace,
 }
 
@@ -248,7 +248,7 @@ impl Chart {
 
     /// Adds a reference line.
     #[must_use]
-    pub fn reference(mut self, reference: Reference) -> Self {
+    pub fn reference(mut self, reference: ReferenceLine) -> Self {
         self.references.push(reference);
         self
     }

@@ -1,10 +1,10 @@
 //! Finding room for the legend and for the names of reference lines.
 
-use super::{Reference, geometry::SeriesShapes, legend};
+use super::{ReferenceLine, geometry::SeriesShapes, legend};
 use crate::{
     font::{Weight, shorten},
+    graphic::{Anchor, Rect, Text},
     paint::{MUTED, PAPER},
-    scene::{Anchor, Rect, Text},
 };
 
 const INSET: f64 = 8.0;
@@ -18,7 +18,7 @@ fn data_within(shapes: &[SeriesShapes], area: &Rect) -> usize {
 /// The corner of the plot with the least data beneath a legend, and how much data that is; `None` if the
 /// legend would fill most of the plot.
 pub(crate) fn corner(
-    entries: &[legend::Entry],
+    entries: &[legend::LegendEntry],
     plot: &Rect,
     shapes: &[SeriesShapes],
 ) -> Option<(Rect, usize)> {
@@ -37,7 +37,7 @@ pub(crate) fn corner(
 
 /// Where the name of a reference line can stand with the least in its way; nothing if there is no room.
 pub(crate) fn reference_label(
-    line: &Reference,
+    line: &ReferenceLine,
     position: f64,
     plot: &Rect,
     shapes: &[SeriesShapes],

@@ -1,6 +1,6 @@
 //! Where an axis is marked, and what the marks say.
 
-use super::scale::{Scale, ScaleKind};
+use super::scale::{AxisScale, ScaleKind};
 use dapple_number::{group_digits, power_of_ten, pretty, superscript};
 
 /// A labelled mark.
@@ -19,7 +19,7 @@ pub(crate) struct Ticks {
 }
 
 /// Marks for a scale, about `count` of them labelled.
-pub(crate) fn ticks(scale: &Scale, count: usize) -> Ticks {
+pub(crate) fn ticks(scale: &AxisScale, count: usize) -> Ticks {
     let count = count.max(1);
     match scale.kind {
         ScaleKind::Linear => {
@@ -30,7 +30,12 @@ pub(crate) fn ticks(scale: &Scale, count: usize) -> Ticks {
 }
 
 /// The largest number of marks, starting from `count`, whose labels keep clear of each other.
-pub(crate) fn fitting(scale: &Scale, count: usize, length: f64, label_length: impl Fn(&str) -> f64) -> Ticks {
+pub(crate) fn fitting(
+    scale: &AxisScale,
+    count: usize,
+    length: f64,
+    label_length: impl Fn(&str) -> f64,
+) -> Ticks {
     for count in (2..=count.max(2)).rev() {
         let ticks = ticks(scale, count);
         let clear = ticks.major.windows(2).all(|pair| {
@@ -46,7 +51,7 @@ pub(crate) fn fitting(scale: &Scale, count: usize, length: f64, label_length: im
     sparse
 }
 
-fn place(scale: &Scale, labelled: Vec<(f64, String)>) -> Vec<Tick> {
+fn place(scale: &AxisScale, labelled: Vec<(f64, String)>) -> Vec<Tick> {
     labelled
         .into_iter()
         .filter_map(|(value, label)| Some(Tick { share: scale.share(value)?, label }))
@@ -98,7 +103,7 @@ fn linear_label(value: f64, step_exponent: i32, largest: f64) -> String {
     }
 }
 
-fn log(scale: &Scale, count: usize) -> Ticks {
+fn log(scale: &AxisScale, count: usize) -> Ticks {
     let (first, last) = ((scale.low - 1e-9).ceil() as i32, (scale.high + 1e-9).floor() as i32);
     let decades = last - first + 1;
     if decades < 3
@@ -145,7 +150,7 @@ fn power_label(exponent: i32, plain: bool) -> String {
 }
 
 /// Few powers of ten in sight: multiples of them if these give enough marks, linear ones if there is no power.
-fn narrow_log(scale: &Scale, count: usize) -> Option<Ticks> {
+fn narrow_log(scale: &AxisScale, count: usize) -> Option<Ticks> {
     let (low, high) = (10f64.powf(scale.low), 10f64.powf(scale.high));
     let start = scale.low.floor() as i32;
     let multiples = |factors: &[f64]| -> Vec<f64> {
@@ -177,7 +182,7 @@ mod tests {
     use super::*;
 
     fn labels(kind: ScaleKind, low: f64, high: f64, count: usize) -> Vec<String> {
-        ticks(&Scale { kind, low, high }, count).major.into_iter().map(|tick| tick.label).collect()
+        ticks(&AxisScale { kind, low, high }, count).major.into_iter().map(|tick| tick.label).collect()
     }
 
     #[test]
@@ -209,7 +214,7 @@ mod tests {
 
     #[test]
     fn fitting_labels_do_not_touch() {
-        let scale = Scale { kind: ScaleKind::Linear, low: 0.0, high: 1e5 };
+        let scale = AxisScale { kind: ScaleKind::Linear, low: 0.0, high: 1e5 };
         let ticks = fitting(&scale, 20, 200.0, |label| label.chars().count() as f64 * 7.0);
         assert!((2..=5).contains(&ticks.major.len()));
     }
@@ -217,7 +222,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn marks_are_in_order_and_inside(low in -1e6..1e6f64, span in 1e-3..1e6f64, count in 1usize..12) {
-            let scale = Scale { kind: ScaleKind::Linear, low, high: low + span };
+            let scale = AxisScale { kind: ScaleKind::Linear, low, high: low + span };
             let marks = ticks(&scale, count).major;
             proptest::prop_assert!(marks.len() <= count + 2);
             proptest::prop_assert!(marks.windows(2).all(|pair| pair[0].share < pair[1].share));

@@ -4,7 +4,7 @@ use super::CropPicture;
 
 /// A crop position to draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Window {
+pub(super) struct CropPosition {
     pub(super) origin: (u32, u32),
     pub(super) sees: bool,
 }
@@ -41,9 +41,9 @@ fn sees(sizes: &CropPicture, origin: (u32, u32)) -> bool {
 }
 
 /// Up to two crops that miss the patch, then one that sees it; the three lie apart where there is room.
-pub(super) fn windows(sizes: &CropPicture) -> Vec<Window> {
+pub(super) fn windows(sizes: &CropPicture) -> Vec<CropPosition> {
     let room = (sizes.image.0 - sizes.crop.0, sizes.image.1 - sizes.crop.1);
-    let seeing = Window { origin: seeing_origin(sizes, room), sees: true };
+    let seeing = CropPosition { origin: seeing_origin(sizes, room), sees: true };
     let steps = |room: u32| (0..=20u64).map(move |step| (u64::from(room) * step / 20) as u32);
     let candidates: Vec<(u32, u32)> = steps(room.0)
         .flat_map(|x| steps(room.1).map(move |y| (x, y)))
@@ -62,7 +62,7 @@ pub(super) fn windows(sizes: &CropPicture) -> Vec<Window> {
         if let Some(origin) = candidates.iter().copied().min_by(|a, b| cost(a).total_cmp(&cost(b)))
             && !chosen.iter().any(|window| window.origin == origin)
         {
-            chosen.push(Window { origin, sees: false });
+            chosen.push(CropPosition { origin, sees: false });
         }
     }
     chosen.rotate_left(1);
@@ -70,7 +70,7 @@ pub(super) fn windows(sizes: &CropPicture) -> Vec<Window> {
 }
 
 /// Where the crop that sees the patch lies.
-pub(super) fn seeing(windows: &[Window]) -> (u32, u32) {
+pub(super) fn seeing(windows: &[CropPosition]) -> (u32, u32) {
     windows.iter().find(|window| window.sees).map_or((0, 0), |window| window.origin)
 }
 

@@ -10,8 +10,8 @@ use dapple_number::pretty;
 
 use crate::{
     ReportError, Theme,
+    graphic::{Anchor, Fill, Graphic, Rect, Stroke, Text},
     paint::{GRID, INK, MUTED, PALETTE, PAPER, Paint},
-    scene::{Anchor, Fill, Rect, Scene, Stroke, Text},
 };
 
 const CLEAN: Paint = PALETTE[2];
@@ -72,21 +72,21 @@ impl CropPicture {
 /// # Errors
 /// When the crop is larger than the image, or the patch does not lie inside it, or a size is zero.
 pub fn crop_picture(sizes: &CropPicture) -> Result<String, ReportError> {
-    Ok(crop_scene(sizes)?.to_svg(Theme::Auto))
+    Ok(crop_graphic(sizes)?.to_svg(Theme::Auto))
 }
 
 /// The drawing as a list of shapes.
 ///
 /// # Errors
 /// As [`crop_picture`].
-pub fn crop_scene(sizes: &CropPicture) -> Result<Scene, ReportError> {
+pub fn crop_graphic(sizes: &CropPicture) -> Result<Graphic, ReportError> {
     sizes.check()?;
     let (image_width, image_height) = (f64::from(sizes.image.0), f64::from(sizes.image.1));
     let scale = (STREET_WIDTH / image_width).min(STREET_HEIGHT / image_height);
     let street = (image_width * scale, (image_height * scale).max(1.0));
     let height = street.1.max(SIDE_HEIGHT) + 2.0 * MARGIN;
     let frame = Rect::new(MARGIN, (height - street.1) / 2.0, street.0, street.1);
-    let to_scene = |(x, y): (u32, u32), (width, height): (u32, u32)| {
+    let to_graphic = |(x, y): (u32, u32), (width, height): (u32, u32)| {
         let [x, y, width, height] = [x, y, width, height].map(|length| f64::from(length) * scale);
         Rect::new(frame.x + x, frame.y + y, width, height)
     };
@@ -98,28 +98,33 @@ pub fn crop_scene(sizes: &CropPicture) -> Result<Scene, ReportError> {
         pretty(100.0 * probability, 3)
     );
     let width = frame.right() + SIDE_GAP + SIDE_WIDTH + MARGIN;
-    let mut scene = Scene::new(width, height, "Random crops and a private patch", &description);
-    let plate = to_scene(sizes.patch_origin, sizes.patch);
-    street::draw(&mut scene, &frame, &plate);
+    let mut graphic = Graphic::new(width, height, "Random crops and a private patch", &description);
+    let plate = to_graphic(sizes.patch_origin, sizes.patch);
+    street::draw(&mut graphic, &frame, &plate);
 
     let windows = chance::windows(sizes);
     for (index, window) in windows.iter().enumerate() {
-        let area = to_scene(window.origin, sizes.crop);
+        let area = to_graphic(window.origin, sizes.crop);
         let paint = if window.sees { SEES } else { CLEAN };
-        scene.rect(area, 2.0, Some(Fill::tint(paint, 0.10)), Some(Stroke::solid(PAPER, 4.0)));
-        scene.rect(area, 2.0, None, Some(Stroke::solid(paint, 2.2)));
+        graphic.rect(area, 2.0, Some(Fill::tint(paint, 0.10)), Some(Stroke::solid(PAPER, 4.0)));
+        graphic.rect(area, 2.0, None, Some(Stroke::solid(paint, 2.2)));
         let inset = |length: f64| 13.0_f64.min(length / 2.0);
-        draw_number(&mut scene, (area.x + inset(area.width), area.y + inset(area.height)), index + 1, paint);
+        draw_number(
+            &mut graphic,
+            (area.x + inset(area.width), area.y + inset(area.height)),
+            index + 1,
+            paint,
+        );
     }
-    scene.rect(plate.grown(1.5), 1.5, None, Some(Stroke::solid(SEES, 2.0)));
-    name_patch(&mut scene, &frame, &plate, &to_scene(chance::seeing(&windows), sizes.crop));
+    graphic.rect(plate.grown(1.5), 1.5, None, Some(Stroke::solid(SEES, 2.0)));
+    name_patch(&mut graphic, &frame, &plate, &to_graphic(chance::seeing(&windows), sizes.crop));
     let side = (frame.right() + SIDE_GAP, (height - SIDE_HEIGHT) / 2.0);
-    draw_side(&mut scene, side, sizes, &windows, probability);
-    Ok(scene)
+    draw_side(&mut graphic, side, sizes, &windows, probability);
+    Ok(graphic)
 }
 
 /// Writes what the plate stands for beside the crop that sees it, if the image has room there.
-fn name_patch(scene: &mut Scene, frame: &Rect, plate: &Rect, crop: &Rect) {
+fn name_patch(graphic: &mut Graphic, frame: &Rect, plate: &Rect, crop: &Rect) {
     let name = Text::new((0.0, plate.y + plate.height / 2.0 + 4.0), "private patch", 12.0, INK)
         .semibold()
         .halo(PAPER);
@@ -132,25 +137,26 @@ fn name_patch(scene: &mut Scene, frame: &Rect, plate: &Rect, crop: &Rect) {
     } else {
         return;
     };
-    scene.line(vec![(from, level), (to, level)], Stroke::solid(SEES, 1.4));
+    graphic.line(vec![(from, level), (to, level)], Stroke::solid(SEES, 1.4));
     let gap = if anchor == Anchor::Start { 6.0 } else { -6.0 };
-    scene.text(Text { at: (to + gap, name.at.1), ..name.anchored(anchor) });
+    graphic.text(Text { at: (to + gap, name.at.1), ..name.anchored(anchor) });
 }
 
-fn draw_number(scene: &mut Scene, (x, y): (f64, f64), number: usize, paint: Paint) {
-    scene.circle((x, y), 8.5, Some(Fill::solid(paint)), None);
-    scene.text(Text::new((x, y + 4.0), &number.to_string(), 11.5, PAPER).anchored(Anchor::Middle).semibold());
+fn draw_number(graphic: &mut Graphic, (x, y): (f64, f64), number: usize, paint: Paint) {
+    graphic.circle((x, y), 8.5, Some(Fill::solid(paint)), None);
+    graphic
+        .text(Text::new((x, y + 4.0), &number.to_string(), 11.5, PAPER).anchored(Anchor::Middle).semibold());
 }
 
 /// The words and the bar beside the image.
 fn draw_side(
-    scene: &mut Scene,
+    graphic: &mut Graphic,
     (x, y): (f64, f64),
     sizes: &CropPicture,
-    windows: &[chance::Window],
+    windows: &[chance::CropPosition],
     probability: f64,
 ) {
-    scene.text(Text::new((x, y + 16.0), "Every step trains on a random crop", 15.0, INK).semibold());
+    graphic.text(Text::new((x, y + 16.0), "Every step trains on a random crop", 15.0, INK).semibold());
     let mut top = y + 32.0;
     for (index, window) in windows.iter().enumerate() {
         let (paint, first, second) = if window.sees {
@@ -158,19 +164,19 @@ fn draw_side(
         } else {
             (CLEAN, "crop misses the plate: gradient is clean", "the same whatever the plate shows")
         };
-        draw_number(scene, (x + 9.0, top + 13.0), index + 1, paint);
-        scene.text(Text::new((x + 27.0, top + 13.0), first, 13.0, INK));
-        scene.text(Text::new((x + 27.0, top + 29.0), second, 11.5, MUTED));
+        draw_number(graphic, (x + 9.0, top + 13.0), index + 1, paint);
+        graphic.text(Text::new((x + 27.0, top + 13.0), first, 13.0, INK));
+        graphic.text(Text::new((x + 27.0, top + 29.0), second, 11.5, MUTED));
         top += 45.0;
     }
     let bar = y + 32.0 + 3.0 * 45.0 + 12.0;
-    scene.text(Text::new((x, bar + 13.0), "inclusion probability", 13.0, INK));
+    graphic.text(Text::new((x, bar + 13.0), "inclusion probability", 13.0, INK));
     let value = format!("c = {}", pretty(probability, 3));
-    scene.text(Text::new((x + SIDE_WIDTH, bar + 13.0), &value, 13.0, INK).anchored(Anchor::End).semibold());
+    graphic.text(Text::new((x + SIDE_WIDTH, bar + 13.0), &value, 13.0, INK).anchored(Anchor::End).semibold());
     let (top, height) = (bar + 22.0, 12.0);
-    scene.rect(Rect::new(x, top, SIDE_WIDTH, height), 6.0, Some(Fill::solid(GRID)), None);
+    graphic.rect(Rect::new(x, top, SIDE_WIDTH, height), 6.0, Some(Fill::solid(GRID)), None);
     let filled = (SIDE_WIDTH * probability).max(3.0);
-    scene.rect(Rect::new(x, top, filled, height), 6.0, Some(Fill::solid(SEES)), None);
+    graphic.rect(Rect::new(x, top, filled, height), 6.0, Some(Fill::solid(SEES)), None);
     let worst = chance::worst_inclusion(sizes);
     for (index, line) in [
         "share of all crop positions that see the private patch".to_owned(),
@@ -182,8 +188,8 @@ fn draw_side(
     .enumerate()
     {
         let at = (x, top + height + 19.0 + 17.0 * index as f64);
-        let line = crate::font::shorten(line, 11.5, crate::scene::Weight::Regular, SIDE_WIDTH);
-        scene.text(Text::new(at, &line, 11.5, MUTED));
+        let line = crate::font::shorten(line, 11.5, crate::graphic::Weight::Regular, SIDE_WIDTH);
+        graphic.text(Text::new(at, &line, 11.5, MUTED));
     }
 }
 

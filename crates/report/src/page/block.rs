@@ -1,11 +1,11 @@
 //! What a section is made of.
 
-use super::{Card, inline::render};
+use super::{Headline, inline::render};
 use crate::{escape::escape, paint::Rgb};
 use std::fmt::Write as _;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Block {
+pub(super) enum PageBlock {
     Paragraph(String),
     Drawing { svg: String, caption: String },
     Image { data: String, alternative: String, caption: String },
@@ -13,19 +13,19 @@ pub(super) enum Block {
     Legend(Vec<(Rgb, String)>),
     Table { html: String, caption: String },
     Facts(Vec<(String, String)>),
-    Cards(Vec<Card>),
+    Headlines(Vec<Headline>),
     Code(String),
-    Details { summary: String, blocks: Vec<Block> },
+    Details { summary: String, blocks: Vec<PageBlock> },
 }
 
-/// Numbers given out so far.
+/// The numbers of figures and tables given out so far.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     figures: usize,
     tables: usize,
 }
 
-impl Block {
+impl PageBlock {
     pub(super) fn write(&self, out: &mut String, counters: &mut Counters) {
         match self {
             Self::Paragraph(text) => {
@@ -84,9 +84,9 @@ impl Block {
                 }
                 out.push_str("</dl>\n");
             }
-            Self::Cards(cards) => {
+            Self::Headlines(headlines) => {
                 out.push_str("<div class=\"cards\">\n");
-                cards.iter().for_each(|card| write_card(out, card));
+                headlines.iter().for_each(|headline| write_headline(out, headline));
                 out.push_str("</div>\n");
             }
             Self::Code(text) => {
@@ -108,22 +108,22 @@ fn numbered(kind: &str, number: usize, caption: &str) -> String {
     format!("<figcaption><strong>{kind} {number}.</strong> {caption}</figcaption>")
 }
 
-fn write_card(out: &mut String, card: &Card) {
+fn write_headline(out: &mut String, headline: &Headline) {
     let _ = write!(
         out,
         "<div class=\"card\"><div class=\"label\">{}</div><div class=\"value\">{}</div>",
-        render(&card.label),
-        render(&card.value)
+        render(&headline.label),
+        render(&headline.value)
     );
-    if !card.detail.is_empty() {
-        let _ = write!(out, "<div class=\"detail\">{}</div>", render(&card.detail));
+    if !headline.detail.is_empty() {
+        let _ = write!(out, "<div class=\"detail\">{}</div>", render(&headline.detail));
     }
     out.push_str("</div>\n");
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Card, Cell, Column, Page, Section, Table};
+    use crate::{Cell, Column, Headline, Page, Section, Table};
 
     const HOSTILE: &str = "</title></code><script>alert(\"1\")</script>&'\u{0}\u{1b}";
 
@@ -139,7 +139,7 @@ mod tests {
             .figure(&figure, HOSTILE)
             .table(&table, HOSTILE)
             .facts([(HOSTILE, HOSTILE)])
-            .cards([Card::new(HOSTILE, HOSTILE).detail(HOSTILE)])
+            .headlines([Headline::new(HOSTILE, HOSTILE).detail(HOSTILE)])
             .png(b"png", HOSTILE, HOSTILE)
             .gallery([(HOSTILE, b"png".as_slice())], HOSTILE)
             .legend([(crate::Rgb(1, 2, 3), HOSTILE)])

@@ -13,7 +13,7 @@ use crate::{
     escape::escape,
     paint::{AXIS, GRID, INK, MUTED, PALETTE, PAPER, Paint, Rgb},
 };
-use block::{Block, Counters};
+use block::{Counters, PageBlock};
 use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("style.css");
@@ -21,13 +21,13 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 
 /// A headline number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Card {
+pub struct Headline {
     label: String,
     value: String,
     detail: String,
 }
 
-impl Card {
+impl Headline {
     /// A number under a label.
     #[must_use]
     pub fn new(label: impl Into<String>, value: impl Into<String>) -> Self {
@@ -48,7 +48,7 @@ impl Card {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
     heading: String,
-    blocks: Vec<Block>,
+    blocks: Vec<PageBlock>,
 }
 
 impl Section {
@@ -58,7 +58,7 @@ impl Section {
         Self { heading: heading.into(), blocks: Vec::new() }
     }
 
-    fn with(mut self, block: Block) -> Self {
+    fn with(mut self, block: PageBlock) -> Self {
         self.blocks.push(block);
         self
     }
@@ -66,26 +66,26 @@ impl Section {
     /// Adds a paragraph.
     #[must_use]
     pub fn paragraph(self, text: impl Into<String>) -> Self {
-        self.with(Block::Paragraph(text.into()))
+        self.with(PageBlock::Paragraph(text.into()))
     }
 
     /// Adds a figure as inline SVG.
     #[must_use]
     pub fn figure(self, figure: &Figure, caption: impl Into<String>) -> Self {
-        self.with(Block::Drawing { svg: figure.to_svg(Theme::Auto), caption: caption.into() })
+        self.with(PageBlock::Drawing { svg: figure.to_svg(Theme::Auto), caption: caption.into() })
     }
 
-    /// Adds any scene as inline SVG.
+    /// Adds any graphic as inline SVG.
     #[must_use]
-    pub fn scene(self, scene: &crate::scene::Scene, caption: impl Into<String>) -> Self {
-        self.with(Block::Drawing { svg: scene.to_svg(Theme::Auto), caption: caption.into() })
+    pub fn graphic(self, graphic: &crate::graphic::Graphic, caption: impl Into<String>) -> Self {
+        self.with(PageBlock::Drawing { svg: graphic.to_svg(Theme::Auto), caption: caption.into() })
     }
 
     /// Adds a PNG image, embedded in the page.
     #[must_use]
     pub fn png(self, bytes: &[u8], alternative: impl Into<String>, caption: impl Into<String>) -> Self {
         let data = STANDARD.encode(bytes);
-        self.with(Block::Image { data, alternative: alternative.into(), caption: caption.into() })
+        self.with(PageBlock::Image { data, alternative: alternative.into(), caption: caption.into() })
     }
 
     /// Adds PNG images side by side as one figure, each with its name beneath.
@@ -96,44 +96,46 @@ impl Section {
         caption: impl Into<String>,
     ) -> Self {
         let encoded = pictures.into_iter().map(|(name, bytes)| (name.into(), STANDARD.encode(bytes)));
-        self.with(Block::Gallery { pictures: encoded.collect(), caption: caption.into() })
+        self.with(PageBlock::Gallery { pictures: encoded.collect(), caption: caption.into() })
     }
 
     /// Adds a line of colours with their meaning.
     #[must_use]
     pub fn legend<N: Into<String>>(self, entries: impl IntoIterator<Item = (Rgb, N)>) -> Self {
-        self.with(Block::Legend(entries.into_iter().map(|(colour, name)| (colour, name.into())).collect()))
+        self.with(PageBlock::Legend(
+            entries.into_iter().map(|(colour, name)| (colour, name.into())).collect(),
+        ))
     }
 
     /// Adds a table.
     #[must_use]
     pub fn table(self, table: &Table, caption: impl Into<String>) -> Self {
-        self.with(Block::Table { html: table.to_html(), caption: caption.into() })
+        self.with(PageBlock::Table { html: table.to_html(), caption: caption.into() })
     }
 
     /// Adds a list of names with their values.
     #[must_use]
     pub fn facts<K: Into<String>, V: Into<String>>(self, facts: impl IntoIterator<Item = (K, V)>) -> Self {
         let facts = facts.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        self.with(Block::Facts(facts))
+        self.with(PageBlock::Facts(facts))
     }
 
     /// Adds a row of headline numbers.
     #[must_use]
-    pub fn cards(self, cards: impl IntoIterator<Item = Card>) -> Self {
-        self.with(Block::Cards(cards.into_iter().collect()))
+    pub fn headlines(self, headlines: impl IntoIterator<Item = Headline>) -> Self {
+        self.with(PageBlock::Headlines(headlines.into_iter().collect()))
     }
 
     /// Adds text in which every space and line break counts.
     #[must_use]
     pub fn code(self, text: impl Into<String>) -> Self {
-        self.with(Block::Code(text.into()))
+        self.with(PageBlock::Code(text.into()))
     }
 
     /// Adds the content of a section, folded away under a summary.
     #[must_use]
     pub fn details(self, summary: impl Into<String>, inner: Self) -> Self {
-        self.with(Block::Details { summary: summary.into(), blocks: inner.blocks })
+        self.with(PageBlock::Details { summary: summary.into(), blocks: inner.blocks })
     }
 }
 

@@ -19,7 +19,7 @@ impl LabelPicture {
     /// A map from the class of each pixel, row by row. A class beyond the palette is a pixel without one, and is drawn black.
     ///
     /// # Errors
-    /// Another number of pixels than width and height say; no colours, or more than a byte can count.
+    /// A number of pixels that is not width times height; no colours, or more than a byte can count.
     pub fn new(width: u32, height: u32, classes: Vec<u8>, palette: Vec<Rgb>) -> Result<Self, ReportError> {
         check_pixels(width, height, classes.len())?;
         if palette.is_empty() || palette.len() > 256 {
@@ -80,7 +80,7 @@ impl LabelPicture {
     }
 }
 
-/// A colour for a class that brings none: the bits of its number, counted from 1 so that black stays free, dealt to red, green and blue in turn from
+/// A colour for a class that has none of its own: the bits of its number, counted from 1 so that black stays free, dealt to red, green and blue in turn from
 /// the highest bit down. Near numbers get colours that differ most, as in the label maps of Pascal VOC.
 #[must_use]
 pub fn class_colour(class: usize) -> Rgb {

@@ -1,4 +1,4 @@
-//! Photographs and maps of classes, as they lie in files: pixel by pixel, without a scene.
+//! Photographs and maps of classes, as they lie in files: pixel by pixel, without shapes.
 
 mod labels;
 
@@ -18,7 +18,7 @@ impl Picture {
     /// A picture from its pixels.
     ///
     /// # Errors
-    /// Another number of pixels than width and height say, or none at all.
+    /// A number of pixels that is not width times height, or no pixels at all.
     pub fn new(width: u32, height: u32, pixels: Vec<Rgb>) -> Result<Self, ReportError> {
         check_pixels(width, height, pixels.len())?;
         Ok(Self { width, height, pixels })

@@ -1,4 +1,4 @@
-//! Tables: one description, four ways to write it.
+//! Tables: one description that can be written in four ways.
 
 mod csv;
 mod html;
@@ -6,7 +6,7 @@ mod markdown;
 mod rows;
 mod text;
 
-pub use rows::Rows;
+pub use rows::TableRows;
 
 use dapple_number as number;
 
@@ -44,7 +44,7 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 }
 
 impl Cell {
-    /// A whole number; nothing where it is too large to be one of a table.
+    /// A whole number, or an empty cell where it is too large for one.
     #[must_use]
     pub fn whole(value: u64) -> Self {
         i64::try_from(value).map_or(Self::Empty, Self::Integer)
@@ -181,7 +181,7 @@ pub struct TextStyle {
 }
 
 impl Default for TextStyle {
-    /// A rule, and no limit of the width.
+    /// A rule beneath the head, and no limit on the width.
     fn default() -> Self {
         Self { rule: true, max_width: None }
     }

@@ -7,15 +7,15 @@ use crate::ReportError;
 
 /// Named columns and their cells. It serialises as `{"columns": [..], "rows": [[..], ..]}`, with `null` for what is empty or not finite.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Rows {
+pub struct TableRows {
     /// The names of the columns.
     pub columns: &'static [&'static str],
     /// A cell for each column.
     pub rows: Vec<Vec<Cell>>,
 }
 
-impl Rows {
-    /// The same as a table. A column with a word in it is a column of words.
+impl TableRows {
+    /// These rows as a table, where a column with a word in it is a column of words.
     ///
     /// # Errors
     /// When a row has more or fewer cells than there are columns.
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn cells_keep_their_values_in_json() {
         let row = vec!["a".into(), Cell::full(0.1), Cell::whole(3), Cell::Empty, Cell::full(f64::INFINITY)];
-        let rows = Rows { columns: &["word", "number", "whole", "none", "infinite"], rows: vec![row] };
+        let rows = TableRows { columns: &["word", "number", "whole", "none", "infinite"], rows: vec![row] };
         let json = serde_json::to_string(&rows).expect("JSON");
         assert_eq!(
             json,

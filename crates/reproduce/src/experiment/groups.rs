@@ -1,21 +1,21 @@
 //! Runs that differ in nothing but their seed, taken together.
 
-use super::{Measured, Method};
+use super::{MeasuredRun, Method};
 
 /// Runs of one method at one budget.
 #[derive(Debug)]
-pub struct Group<'a> {
+pub struct RunGroup<'a> {
     /// One of them, for what they share.
-    pub one: &'a Measured,
+    pub one: &'a MeasuredRun,
     /// How many there are.
     pub runs: usize,
     /// The mean of their qualities.
     pub mean: f64,
-    /// Of single runs; none for a single run.
+    /// The standard deviation of single runs; there is none for a single run.
     pub deviation: Option<f64>,
 }
 
-impl Group<'_> {
+impl RunGroup<'_> {
     /// What they are compared by.
     pub fn method(&self) -> Method {
         self.one.setting.method
@@ -26,26 +26,26 @@ impl Group<'_> {
         self.one.setting.epsilon
     }
 
-    /// None without privacy.
+    /// The noise multiplier of their steps; there is none without privacy.
     pub fn noise_multiplier(&self) -> Option<f64> {
         self.one.spent.as_ref().map(|spent| spent.noise_multiplier)
     }
 
-    /// The variance of the mean.
-    fn error(&self) -> Option<f64> {
+    /// The variance of the mean of the group.
+    fn variance(&self) -> Option<f64> {
         Some(self.deviation?.powi(2) / self.runs as f64)
     }
 
     /// How much higher the mean is than another, and the standard error of that.
     pub fn gain_over(&self, other: &Self) -> (f64, Option<f64>) {
-        let error = self.error().zip(other.error()).map(|(own, other)| (own + other).sqrt());
+        let error = self.variance().zip(other.variance()).map(|(own, other)| (own + other).sqrt());
         (self.mean - other.mean, error)
     }
 }
 
 /// Runs by setting, in the order of their first.
-pub fn groups(runs: &[Measured]) -> Vec<Group<'_>> {
-    let mut groups: Vec<(&Measured, Vec<f64>)> = Vec::new();
+pub fn groups(runs: &[MeasuredRun]) -> Vec<RunGroup<'_>> {
+    let mut groups: Vec<(&MeasuredRun, Vec<f64>)> = Vec::new();
     for run in runs {
         match groups.iter_mut().find(|(one, _)| one.setting.is_like(&run.setting)) {
             Some((_, qualities)) => qualities.push(run.quality),
@@ -54,7 +54,7 @@ pub fn groups(runs: &[Measured]) -> Vec<Group<'_>> {
     }
     let taken = |(one, qualities): (_, Vec<f64>)| {
         let (mean, deviation) = moments(&qualities);
-        Group { one, runs: qualities.len(), mean, deviation }
+        RunGroup { one, runs: qualities.len(), mean, deviation }
     };
     groups.into_iter().map(taken).collect()
 }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn seeds_are_taken_together_and_gains_have_errors() {
-        let run = |method, epsilon, seed, quality| Measured {
+        let run = |method, epsilon, seed, quality| MeasuredRun {
             setting: Setting { method, epsilon: Some(epsilon), seed },
             measure: Measure::Accuracy,
             quality,

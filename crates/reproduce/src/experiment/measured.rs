@@ -3,19 +3,19 @@
 use dapple_plan::Certificate;
 use dapple_train::{Measure, Request, Within};
 
-use super::{Experiment, Finished, Planned, Setting};
+use super::{Experiment, FinishedRun, PlannedRun, Setting};
 use crate::ReproduceError;
 
-/// One run.
+/// A run of an experiment, with what came of it.
 #[derive(Debug)]
-pub struct Measured {
+pub struct MeasuredRun {
     /// What was asked for.
     pub setting: Setting,
-    /// What quality is.
+    /// What its quality is measured by.
     pub measure: Measure,
-    /// After the last step.
+    /// Its quality after the last step.
     pub quality: f64,
-    /// The price of its steps; none without privacy.
+    /// The price of its steps; there is none without privacy.
     pub spent: Option<Certificate>,
     /// Steps taken.
     pub steps: u64,
@@ -32,16 +32,16 @@ impl Experiment<'_> {
         settings: &[Setting],
         budget: Option<&Within>,
         plan: impl Fn(&Setting) -> Result<Request, E>,
-    ) -> Result<Vec<Measured>, E> {
+    ) -> Result<Vec<MeasuredRun>, E> {
         let planned = |setting: &Setting| {
             let mut request = plan(setting)?;
             request.spec.model.seed = Some(setting.seed);
-            Ok(Planned { budget: budget.cloned(), ..Planned::new(setting.name(), request) })
+            Ok(PlannedRun { budget: budget.cloned(), ..PlannedRun::new(setting.name(), request) })
         };
         let runs = settings.iter().map(planned).collect::<Result<Vec<_>, E>>()?;
         let finished = self.carry_out(&runs)?;
-        let measured = |(&setting, run): (&Setting, Finished)| {
-            Ok(Measured {
+        let measured = |(&setting, run): (&Setting, FinishedRun)| {
+            Ok(MeasuredRun {
                 setting,
                 measure: run.measure,
                 quality: run.quality()?,

@@ -1,4 +1,4 @@
-//! How much memory there is and how much this process takes, where the system tells.
+//! How much memory there is and how much this process takes, where the system says so.
 
 use std::fs;
 
@@ -33,8 +33,8 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Of so many runs at once, those that memory allows when one takes `each` bytes and is under way already. Where the system does
-/// not tell, memory is no limit.
+/// How many of the wanted runs memory allows at once when each takes `each` bytes and one is under way already. Where the system does
+/// not say how much is free, memory is no limit.
 pub(super) fn allows(wanted: usize, each: Option<u64>) -> usize {
     match each.zip(available()) {
         Some((each, available)) => fitting(wanted, each, available),

@@ -1,4 +1,4 @@
-//! What runs are compared by: what their price protects, and how a step draws its records.
+//! The methods that runs are compared by: what their price protects, and how a step draws its records.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Both.
+    /// Both levels.
     pub const ALL: [Self; 2] = [Self::Record, Self::Patch];
 
     /// The name in files and folders.
@@ -70,7 +70,7 @@ impl Method {
         }
     }
 
-    /// All names, as a sentence has them.
+    /// All names, as one writes them in a sentence.
     pub fn list() -> String {
         let names: Vec<&str> = Self::value_variants().iter().map(|method| method.name()).collect();
         names.join(", ")
@@ -88,7 +88,7 @@ impl Method {
         }
     }
 
-    /// What is protected; nothing without privacy.
+    /// The level that is protected; there is none without privacy.
     pub fn level(self) -> Option<Level> {
         match self {
             Self::Record | Self::RecordPoisson | Self::AddRemove => Some(Level::Record),
@@ -97,7 +97,7 @@ impl Method {
         }
     }
 
-    /// Of patch level, record level drawn alike.
+    /// The record-level method that draws records as this patch-level one does.
     pub fn counterpart(self) -> Option<Self> {
         match self {
             Self::Patch => Some(Self::Record),

@@ -1,6 +1,6 @@
 //! Experiments that train: several runs in one folder, each carried out once and read ever after.
 //!
-//! An experiment is a list of [`Setting`]s, a plan for each, and a [`Place`]. [`Experiment::measure`] carries the runs out, several at once where
+//! An experiment is a list of [`Setting`]s, a plan for each, and an [`ExperimentFolder`]. [`Experiment::measure`] carries the runs out, several at once where
 //! cores and memory allow, and [`groups()`] takes means over seeds. `dapple sweep-train`, `dapple demo` and the figures of
 //! `dapple reproduce` that train are all made of this.
 
@@ -22,49 +22,49 @@ use tempfile::TempDir;
 use crate::Watch;
 use crate::error::{ReproduceError, Result};
 
-pub use groups::{Group, groups, moments};
-pub use measured::Measured;
+pub use groups::{RunGroup, groups, moments};
+pub use measured::MeasuredRun;
 pub use method::{Level, Method};
 pub use rows::{group_rows, run_rows};
-pub use run::{Finished, Planned, full_path};
+pub use run::{FinishedRun, PlannedRun, full_path};
 pub use setting::Setting;
 pub use show::{means_line, sweep_chart, sweep_table};
 
 /// Several runs that are carried out together.
 #[derive(Clone, Copy)]
 pub struct Experiment<'a> {
-    /// The folder that has one of each run's name.
+    /// The folder that holds a folder for each run, under the run's name.
     pub place: &'a Path,
-    /// Runs at once; none for as many as cores and memory allow.
+    /// How many runs train at once; `None` for as many as cores and memory allow.
     pub jobs: Option<usize>,
-    /// Told of every run.
+    /// Is told of every run.
     pub watch: &'a dyn Watch,
 }
 
 impl Experiment<'_> {
-    /// Finishes runs in folders of their names: starts them, goes on with them, or reads them where they are finished already.
+    /// Finishes runs in folders of their names: starts them, resumes them, or reads them where they are finished already.
     ///
     /// # Errors
     /// A folder with a run of another plan, a run that fails or is stopped.
-    pub fn carry_out(&self, runs: &[Planned]) -> Result<Vec<Finished>> {
+    pub fn carry_out(&self, runs: &[PlannedRun]) -> Result<Vec<FinishedRun>> {
         together::carry_out(self, runs)
     }
 }
 
-/// Where the runs of an experiment lie: a folder that stays, or one that goes away with the experiment.
+/// Where the runs of an experiment lie: in a folder that stays, or in one that goes away with the experiment.
 #[derive(Debug)]
-pub enum Place {
+pub enum ExperimentFolder {
     /// A folder that stays.
     Kept(PathBuf),
-    /// A folder that goes away with this.
+    /// A folder that is removed together with this value.
     Passing(TempDir),
 }
 
-impl Place {
-    /// The folder that was asked for, or a passing one.
+impl ExperimentFolder {
+    /// The folder that was asked for, or a temporary one.
     ///
     /// # Errors
-    /// Where no passing folder can be made.
+    /// A temporary folder that cannot be made.
     pub fn new(kept: Option<&Path>) -> Result<Self> {
         match kept {
             Some(path) => Ok(Self::Kept(path.to_owned())),

@@ -1,10 +1,10 @@
 //! Runs and groups as rows for machines.
 
 use dapple_plan::Scheme;
-use dapple_report::{Cell, Rows};
+use dapple_report::{Cell, TableRows};
 use dapple_train::Measure;
 
-use super::{Group, Level, Measured, Setting};
+use super::{Level, MeasuredRun, RunGroup, Setting};
 
 const COLUMNS: usize = 11;
 
@@ -25,17 +25,17 @@ const fn named(measure: &'static str) -> [&'static str; COLUMNS] {
 }
 
 /// A row for each run.
-pub fn run_rows(runs: &[Measured], measure: Measure) -> Rows {
+pub fn run_rows(runs: &[MeasuredRun], measure: Measure) -> TableRows {
     const ACCURACY: [&str; COLUMNS] = named(Measure::Accuracy.name());
     const MEAN_IOU: [&str; COLUMNS] = named(Measure::MeanIou.name());
     let columns = match measure {
         Measure::Accuracy => &ACCURACY,
         Measure::MeanIou => &MEAN_IOU,
     };
-    Rows { columns, rows: runs.iter().map(run_row).collect() }
+    TableRows { columns, rows: runs.iter().map(run_row).collect() }
 }
 
-fn run_row(run: &Measured) -> Vec<Cell> {
+fn run_row(run: &MeasuredRun) -> Vec<Cell> {
     let spent = run.spent.as_ref();
     let mut cells = asked(&run.setting).to_vec();
     cells.extend([
@@ -51,13 +51,13 @@ fn run_row(run: &Measured) -> Vec<Cell> {
 }
 
 /// A row for each group.
-pub fn group_rows(groups: &[Group<'_>]) -> Rows {
+pub fn group_rows(groups: &[RunGroup<'_>]) -> TableRows {
     const COLUMNS: &[&str] =
         &["method", "level", "sampling", "epsilon_target", "noise_multiplier", "runs", "mean", "deviation"];
-    Rows { columns: COLUMNS, rows: groups.iter().map(group_row).collect() }
+    TableRows { columns: COLUMNS, rows: groups.iter().map(group_row).collect() }
 }
 
-fn group_row(group: &Group<'_>) -> Vec<Cell> {
+fn group_row(group: &RunGroup<'_>) -> Vec<Cell> {
     let mut cells = asked(&group.one.setting).to_vec();
     cells.extend([
         full(group.noise_multiplier()),

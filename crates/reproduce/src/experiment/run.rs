@@ -1,4 +1,4 @@
-//! One run of an experiment: begun, gone on with, or read where it is finished.
+//! One run of an experiment: started, resumed, or read where it is finished.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::error::{ReproduceError, Result};
 
 /// A run to be carried out, in a folder of its name.
 #[derive(Debug)]
-pub struct Planned {
+pub struct PlannedRun {
     /// The name of the run and its folder.
     pub name: String,
     /// What is trained.
@@ -18,7 +18,7 @@ pub struct Planned {
     pub budget: Option<Within>,
 }
 
-impl Planned {
+impl PlannedRun {
     /// A run of a plan whose paths begin in a folder.
     pub fn new(name: impl Into<String>, request: Request) -> Self {
         Self { name: name.into(), request: request.in_full(), budget: None }
@@ -30,18 +30,18 @@ impl Planned {
     }
 }
 
-/// A run that is finished.
+/// A finished run.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedRun {
     /// What it promised and spent.
     pub certificate: RunCertificate,
-    /// What its quality is.
+    /// What its quality is measured by.
     pub measure: Measure,
     /// Steps and quality of every evaluation, in order.
     pub curve: Vec<(u64, f64)>,
 }
 
-impl Finished {
+impl FinishedRun {
     /// Reads a finished run.
     pub(super) fn read(certificate: RunCertificate, folder: &Path) -> Result<Self> {
         let lines = dapple_train::evaluations(folder)?;
@@ -61,13 +61,13 @@ impl Finished {
     }
 }
 
-/// Starts a run that was not begun, and goes on with one that was.
+/// Starts a run that was not begun, and resumes one that was.
 pub(super) fn carry_through(
-    planned: &Planned,
+    planned: &PlannedRun,
     begun: bool,
     folder: &Path,
     observer: &mut dyn Observer,
-) -> Result<Finished> {
+) -> Result<FinishedRun> {
     let outcome = match begun {
         true => {
             let performance = &planned.request.spec.performance;
@@ -76,13 +76,13 @@ pub(super) fn carry_through(
         false => dapple_train::start_within(&planned.request, folder, planned.budget.as_ref(), observer)?,
     };
     match outcome.certificate.status {
-        Status::Finished => Finished::read(outcome.certificate, folder),
+        Status::Finished => FinishedRun::read(outcome.certificate, folder),
         Status::Running | Status::Stopped => Err(ReproduceError::Interrupted),
     }
 }
 
 /// The certificate of the run that is in a folder, if any; a run of another plan is refused.
-pub(super) fn begun(planned: &Planned, folder: &Path) -> Result<Option<RunCertificate>> {
+pub(super) fn begun(planned: &PlannedRun, folder: &Path) -> Result<Option<RunCertificate>> {
     if !folder.join("ledger.jsonl").is_file() {
         return Ok(None);
     }
@@ -103,7 +103,7 @@ pub(super) fn begun(planned: &Planned, folder: &Path) -> Result<Option<RunCertif
         ));
     }
     let certificate = dapple_train::certify(folder)?;
-    // A run that goes on compares its data itself.
+    // A run that is resumed compares its data itself.
     if certificate.status == Status::Finished
         && let Verdict::Invalid { reason } = dapple_train::verify(folder, None)?
     {

@@ -5,11 +5,11 @@ use super::Method;
 /// A method, a budget and a seed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Setting {
-    /// What is compared.
+    /// The method that is compared with others.
     pub method: Method,
-    /// The budget asked for; none without privacy.
+    /// The budget asked for; there is none without privacy.
     pub epsilon: Option<f64>,
-    /// Of the initial weights that no file gives.
+    /// The seed of the initial weights that no file gives.
     pub seed: u64,
 }
 

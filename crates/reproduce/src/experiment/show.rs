@@ -4,10 +4,10 @@ use dapple_plan::number;
 use dapple_report::{Axis, Cell, Chart, Column, Dash, ErrorPoint, ReportError, Series, Table};
 use dapple_train::Measure;
 
-use super::{Group, Method};
+use super::{Method, RunGroup};
 
-/// Means for people, in percent.
-pub fn sweep_table(measure: Measure, groups: &[Group<'_>]) -> Result<Table, ReportError> {
+/// The means in percent, for people.
+pub fn sweep_table(measure: Measure, groups: &[RunGroup<'_>]) -> Result<Table, ReportError> {
     let mut table = Table::new([
         Column::number("ε"),
         Column::text("method"),
@@ -31,7 +31,7 @@ pub fn sweep_table(measure: Measure, groups: &[Group<'_>]) -> Result<Table, Repo
 }
 
 /// A line through the budgets of each method; what is not private is a level of its own.
-pub fn sweep_chart(title: &str, measure: Measure, groups: &[Group<'_>]) -> Chart {
+pub fn sweep_chart(title: &str, measure: Measure, groups: &[RunGroup<'_>]) -> Chart {
     let quality = Axis::linear(measure.words());
     let quality = match measure {
         Measure::Accuracy => quality.range(0.0, 1.0),
@@ -39,17 +39,17 @@ pub fn sweep_chart(title: &str, measure: Measure, groups: &[Group<'_>]) -> Chart
         Measure::MeanIou => quality,
     };
     let chart = Chart::new(title).x(Axis::log("ε")).y(quality);
-    let mut methods: Vec<Method> = groups.iter().map(Group::method).collect();
+    let mut methods: Vec<Method> = groups.iter().map(RunGroup::method).collect();
     methods.sort_by_key(|method| method.color());
     methods.dedup();
     methods.into_iter().fold(chart, |chart, method| {
         let own = || groups.iter().filter(move |group| group.method() == method);
-        let at = |group: &Group<'_>| Some((group.epsilon()?, group.mean, group.deviation));
+        let at = |group: &RunGroup<'_>| Some((group.epsilon()?, group.mean, group.deviation));
         let means: Vec<_> = own().filter_map(at).collect();
         let label = method.words().to_owned();
         match own().next() {
             Some(open) if means.is_empty() => {
-                let level = groups.iter().filter_map(Group::epsilon).map(|epsilon| (epsilon, open.mean));
+                let level = groups.iter().filter_map(RunGroup::epsilon).map(|epsilon| (epsilon, open.mean));
                 chart.series(Series::line(label, level).color(method.color()).dash(Dash::Dotted))
             }
             _ => means_line(chart, label, method.color(), &means),

@@ -1,4 +1,4 @@
-//! Runs carried out, several at once.
+//! Carries out several runs at once.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -10,27 +10,27 @@ use std::sync::{Mutex, PoisonError};
 use dapple_plan::spec::DeviceChoice;
 use dapple_train::{Event, Observer, Request, Status};
 
-use super::run::{self, Finished, Planned};
+use super::run::{self, FinishedRun, PlannedRun};
 use super::{Experiment, memory};
 use crate::error::{ReproduceError, Result};
 use crate::watch::Watch;
 
-/// Finishes runs in folders of their names: starts them, goes on with them, or reads them where they are finished already. All
+/// Finishes runs in folders of their names: starts them, resumes them, or reads them where they are finished already. All
 /// folders are looked at before anything is trained, so that a run of another plan is refused at once.
 ///
-/// As many runs go on at once as there are cores, or `jobs`; each takes its share of the threads. Without `jobs`, memory is a limit
+/// As many runs train at once as there are cores, or `jobs`; each takes its share of the threads. Without `jobs`, memory is a limit
 /// too: the first run begins alone, and what it takes after a step tells how many fit. An interrupt or a failure ends all runs in
-/// order, ready to be gone on with.
-pub(super) fn carry_out(experiment: &Experiment<'_>, runs: &[Planned]) -> Result<Vec<Finished>> {
+/// order, so that they can be resumed.
+pub(super) fn carry_out(experiment: &Experiment<'_>, runs: &[PlannedRun]) -> Result<Vec<FinishedRun>> {
     let Experiment { place, jobs, watch } = *experiment;
-    let mut finished: Vec<Option<Finished>> = Vec::new();
+    let mut finished: Vec<Option<FinishedRun>> = Vec::new();
     let mut waiting = VecDeque::new();
     for (number, planned) in runs.iter().enumerate() {
         let folder = place.join(&planned.name);
         let begun = run::begun(planned, &folder)?;
         let is_begun = begun.is_some();
         finished.push(match begun.filter(|certificate| certificate.status == Status::Finished) {
-            Some(certificate) => Some(Finished::read(certificate, &folder)?),
+            Some(certificate) => Some(FinishedRun::read(certificate, &folder)?),
             None => {
                 waiting.push_back((number, is_begun));
                 None
@@ -56,20 +56,20 @@ pub(super) fn carry_out(experiment: &Experiment<'_>, runs: &[Planned]) -> Result
             Err(error) => return Err(error),
         }
     }
-    let all: Option<Vec<Finished>> = finished.into_iter().collect();
+    let all: Option<Vec<FinishedRun>> = finished.into_iter().collect();
     all.filter(|_| !interrupted).ok_or(ReproduceError::Interrupted)
 }
 
 /// What the threads that carry out runs share.
 struct Crew<'a> {
-    runs: &'a [Planned],
+    runs: &'a [PlannedRun],
     place: &'a Path,
     watch: &'a dyn Watch,
     /// Runs to carry out, and whether they were begun before.
     waiting: Mutex<VecDeque<(usize, bool)>>,
-    /// Whether all are to end in order.
+    /// Whether all runs are to end in order.
     stop: AtomicBool,
-    results: Mutex<Vec<(usize, Result<Finished>)>>,
+    results: Mutex<Vec<(usize, Result<FinishedRun>)>>,
 }
 
 impl Crew<'_> {
@@ -98,14 +98,14 @@ impl Crew<'_> {
     }
 
     /// Carries out one run after another; tells when the first has taken a step.
-    fn take_runs(&self, threads: usize, mut stepped: Option<Sender<Stepped>>) {
+    fn take_runs(&self, threads: usize, mut stepped: Option<Sender<FirstStep>>) {
         loop {
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
             let Some((number, begun)) = lock(&self.waiting).pop_front() else { return };
             let run = &self.runs[number];
-            let mut observer = Watched {
+            let mut observer = WatchedRun {
                 progress: self.watch.run(&run.name),
                 stop: &self.stop,
                 stepped: stepped.take(),
@@ -140,12 +140,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs that can go on at once, the first included, once that has taken a step. The memory of a card is not known here, so its runs come
+/// How many runs can train at once, the first included, once that has taken a step. The memory of a card is not known here, so its runs come
 /// one after another.
-fn fitting(first: &Receiver<Stepped>, wanted: usize, before: Option<u64>) -> usize {
+fn fitting(first: &Receiver<FirstStep>, wanted: usize, before: Option<u64>) -> usize {
     match first.recv() {
-        Ok(Stepped { on_card: true }) => 1,
-        Ok(Stepped { on_card: false }) => {
+        Ok(FirstStep { on_card: true }) => 1,
+        Ok(FirstStep { on_card: false }) => {
             let each = memory::resident().zip(before).map(|(now, before)| now.saturating_sub(before));
             memory::allows(wanted, each)
         }
@@ -154,38 +154,38 @@ fn fitting(first: &Receiver<Stepped>, wanted: usize, before: Option<u64>) -> usi
     }
 }
 
-/// The first run has taken a step.
-struct Stepped {
-    /// On a GPU, whether the plan asked for it or not.
+/// The message that the first run has taken a step.
+struct FirstStep {
+    /// Whether it runs on a GPU, even if the plan did not ask for one.
     on_card: bool,
 }
 
 /// The same run with its share of the threads, unless the plan says how many.
-fn with_threads(run: &Planned, threads: usize) -> Planned {
+fn with_threads(run: &PlannedRun, threads: usize) -> PlannedRun {
     let Request { spec, base, masks } = &run.request;
     let mut spec = spec.clone();
     spec.performance.threads = spec.performance.threads.or(u32::try_from(threads).ok());
     let request = Request { spec, base: base.clone(), masks: masks.clone() };
-    Planned { name: run.name.clone(), request, budget: run.budget.clone() }
+    PlannedRun { name: run.name.clone(), request, budget: run.budget.clone() }
 }
 
 /// Shows a run, and ends it when another has failed.
-struct Watched<'a> {
+struct WatchedRun<'a> {
     progress: Box<dyn Observer + 'a>,
     stop: &'a AtomicBool,
-    /// Told of the first step, then dropped.
-    stepped: Option<Sender<Stepped>>,
+    /// Is told of the first step, then dropped.
+    stepped: Option<Sender<FirstStep>>,
     on_card: bool,
 }
 
-impl Observer for Watched<'_> {
+impl Observer for WatchedRun<'_> {
     fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         match event {
             Event::Begins { machine, .. } => self.on_card = machine.starts_with("cuda"),
             Event::Step(_) => {
                 if let Some(stepped) = self.stepped.take() {
                     // Whoever waited may have gone.
-                    let _ = stepped.send(Stepped { on_card: self.on_card });
+                    let _ = stepped.send(FirstStep { on_card: self.on_card });
                 }
             }
             _ => {}

@@ -3,73 +3,61 @@
 use dapple_accounting::partition::rdp::Bound;
 use dapple_plan::number;
 
-use super::compute::{Curve, Point};
-use super::figures::{Line, Question, Spec};
-use super::price::{Price, Run};
-use crate::claim::{Claim, Verdict};
+use super::compute::{PartitionCurve, PartitionPoint, PartitionResults};
+use super::figures::{PanelQuestion, PartitionLine};
+use super::price::{PartitionPricing, PartitionRun};
+use crate::claim::{ClaimVerdict, Statement};
 use crate::error::Result;
 
-/// A statement and how it is checked.
-#[derive(Clone, Copy)]
-pub(super) struct Check {
-    paper: &'static str,
-    check: fn(&Figure<'_>) -> Result<Verdict>,
-}
-
-/// A computed figure.
-struct Figure<'a> {
-    spec: &'a Spec,
-    curves: &'a [Curve],
-}
-
-pub(super) const AMPLIFIES: Check = Check { paper: "counting the split gains throughout", check: amplifies };
-pub(super) const MORE_SUBMODELS: Check = Check { paper: "more submodels gain more", check: more_submodels };
-pub(super) const NEARLY_THE_SAME: Check =
-    Check { paper: "for 1000 steps both need almost the same noise", check: |figure| same_noise(figure, 0) };
-pub(super) const EXACT_BELOW_POISSON: Check = Check {
-    paper: "by equation (2) balanced sampling is always better than Poisson",
-    check: |figure| below_poisson(figure, "balanced, eq. (2)", 0.0),
+pub(super) const AMPLIFIES: Statement<PartitionResults> =
+    Statement { says: "counting the split gains throughout", check: amplifies };
+pub(super) const MORE_SUBMODELS: Statement<PartitionResults> =
+    Statement { says: "more submodels gain more", check: more_submodels };
+pub(super) const NEARLY_THE_SAME: Statement<PartitionResults> = Statement {
+    says: "for 1000 steps both need almost the same noise",
+    check: |results| same_noise(results, 0),
 };
-pub(super) const BOUND_BELOW_POISSON: Check = Check {
-    paper: "by equation (3) it is better from a share of about 0.2 on",
-    check: |figure| below_poisson(figure, "balanced, eq. (3)", 0.2),
+pub(super) const EXACT_BELOW_POISSON: Statement<PartitionResults> = Statement {
+    says: "by equation (2) balanced sampling is always better than Poisson",
+    check: |results| below_poisson(results, "balanced, eq. (2)", 0.0),
 };
-pub(super) const MUCH_BETTER_AT_LARGE_ORDERS: Check =
-    Check { paper: "at large orders balanced sampling is much better", check: large_orders };
-pub(super) const TEN_MORE_STEPS: Check =
-    Check { paper: "at δ = 1e-5 balanced sampling takes 10 more steps out of 60", check: ten_more_steps };
-pub(super) const BELOW_EXACT_POISSON: Check = Check {
-    paper: "balanced sampling has the smaller δ at every number of steps",
+pub(super) const BOUND_BELOW_POISSON: Statement<PartitionResults> = Statement {
+    says: "by equation (3) it is better from a share of about 0.2 on",
+    check: |results| below_poisson(results, "balanced, eq. (3)", 0.2),
+};
+pub(super) const MUCH_BETTER_AT_LARGE_ORDERS: Statement<PartitionResults> =
+    Statement { says: "at large orders balanced sampling is much better", check: large_orders };
+pub(super) const TEN_MORE_STEPS: Statement<PartitionResults> =
+    Statement { says: "at δ = 1e-5 balanced sampling takes 10 more steps out of 60", check: ten_more_steps };
+pub(super) const BELOW_EXACT_POISSON: Statement<PartitionResults> = Statement {
+    says: "balanced sampling has the smaller δ at every number of steps",
     check: below_exact_poisson,
 };
-pub(super) const COMPOSED_COSTS_MORE: Check =
-    Check { paper: "epochs of 10 steps cost slightly more than one run", check: composed_costs_more };
-pub(super) const LESS_NOISE_FOR_FEW_STEPS: Check = Check {
-    paper: "for few steps balanced sampling needs less noise",
-    check: |figure| less_noise(figure, 0),
+pub(super) const COMPOSED_COSTS_MORE: Statement<PartitionResults> =
+    Statement { says: "epochs of 10 steps cost slightly more than one run", check: composed_costs_more };
+pub(super) const LESS_NOISE_FOR_FEW_STEPS: Statement<PartitionResults> = Statement {
+    says: "for few steps balanced sampling needs less noise",
+    check: |results| less_noise(results, 0),
 };
-pub(super) const IDENTICAL_FOR_MANY_STEPS: Check =
-    Check { paper: "for many steps both need almost the same noise", check: |figure| same_noise(figure, 1) };
+pub(super) const IDENTICAL_FOR_MANY_STEPS: Statement<PartitionResults> = Statement {
+    says: "for many steps both need almost the same noise",
+    check: |results| same_noise(results, 1),
+};
 
-impl Check {
-    /// The statement about a figure.
-    pub(super) fn of(self, spec: &Spec) -> Claim<'_, Vec<Curve>> {
-        Claim::new(self.paper, move |curves: &Vec<Curve>| (self.check)(&Figure { spec, curves }))
-    }
-}
-
-impl Figure<'_> {
-    fn points(&self, panel: usize, label: &str) -> &[Point] {
+impl PartitionResults {
+    fn points(&self, panel: usize, label: &str) -> &[PartitionPoint] {
         let found = self.curves.iter().find(|curve| curve.panel == panel && curve.line.label == label);
         found.map_or(&[], |curve| &curve.points)
     }
 
     /// Curves of a panel that differ in the number of submodels only, the baseline first.
-    fn by_submodels(&self, panel: usize, certified: bool) -> Vec<&Curve> {
-        let mut curves: Vec<&Curve> = self
+    fn by_submodels(&self, panel: usize, certified: bool) -> Vec<&PartitionCurve> {
+        let mut curves: Vec<&PartitionCurve> = self
             .curves
             .iter()
-            .filter(|curve| curve.panel == panel && (curve.line.price == Price::Certified) == certified)
+            .filter(|curve| {
+                curve.panel == panel && (curve.line.price == PartitionPricing::Certified) == certified
+            })
             .collect();
         curves.sort_by_key(|curve| curve.line.submodels());
         curves
@@ -77,13 +65,13 @@ impl Figure<'_> {
 }
 
 /// Shares of the baseline that the most submodels leave, and whether all leave less than all of it.
-fn amplifies(figure: &Figure<'_>) -> Result<Verdict> {
+fn amplifies(results: &PartitionResults) -> Result<ClaimVerdict> {
     let mut holds = true;
     let mut parts = vec![];
     for (certified, name) in [(false, "by the paper's bound"), (true, "certified")] {
         let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
-        for panel in 0..figure.spec.panels.len() {
-            let curves = figure.by_submodels(panel, certified);
+        for panel in 0..results.panels.len() {
+            let curves = results.by_submodels(panel, certified);
             let [baseline, split @ ..] = &curves[..] else { continue };
             for (place, curve) in split.iter().enumerate() {
                 for (point, base) in curve.points.iter().zip(&baseline.points) {
@@ -101,11 +89,11 @@ fn amplifies(figure: &Figure<'_>) -> Result<Verdict> {
     Ok((parts.join("; "), holds))
 }
 
-fn more_submodels(figure: &Figure<'_>) -> Result<Verdict> {
+fn more_submodels(results: &PartitionResults) -> Result<ClaimVerdict> {
     let (mut compared, mut gained) = (0, 0);
-    for panel in 0..figure.spec.panels.len() {
+    for panel in 0..results.panels.len() {
         for certified in [false, true] {
-            for pair in figure.by_submodels(panel, certified).windows(2) {
+            for pair in results.by_submodels(panel, certified).windows(2) {
                 for (fewer, more) in pair[0].points.iter().zip(&pair[1].points) {
                     compared += 1;
                     gained += u32::from(more.value.upper < fewer.value.upper);
@@ -117,26 +105,27 @@ fn more_submodels(figure: &Figure<'_>) -> Result<Verdict> {
 }
 
 /// Noise for one guarantee by both samplings, by the paper's bounds and certified.
-fn same_noise(figure: &Figure<'_>, index: usize) -> Result<Verdict> {
-    let Some(panel) = figure.spec.panels.get(index) else { return Ok((String::new(), false)) };
+fn same_noise(results: &PartitionResults, index: usize) -> Result<ClaimVerdict> {
+    let Some(panel) = results.panels.get(index) else { return Ok((String::new(), false)) };
     let (steps, delta) = match panel.question {
-        Question::EpsilonOverNoise { steps, delta } => (steps, delta),
-        Question::DivergenceOverOrder { steps, .. } => (steps, 1e-5),
+        PanelQuestion::EpsilonOverNoise { steps, delta } => (steps, delta),
+        PanelQuestion::DivergenceOverOrder { steps, .. } => (steps, 1e-5),
         _ => return Ok((String::new(), false)),
     };
     const EPSILON: f64 = 8.0;
-    let noise = |label_of: fn(&Line) -> bool, price: Price| {
-        let line = figure.spec.lines.iter().find(|line| label_of(line));
+    let noise = |label_of: fn(&PartitionLine) -> bool, price: PartitionPricing| {
+        let line = results.lines.iter().find(|line| label_of(line));
         let sampling = line.map(|line| line.sampling(panel.rate));
         sampling.map_or(Ok(f64::NAN), |sampling| {
-            Result::Ok(Run::noise(sampling, steps, price, EPSILON, delta)?.unwrap_or(f64::NAN))
+            Result::Ok(PartitionRun::noise(sampling, steps, price, EPSILON, delta)?.unwrap_or(f64::NAN))
         })
     };
-    let is_poisson = |line: &Line| line.submodels().is_some();
-    let is_balanced = |line: &Line| line.submodels().is_none();
-    let published = Price::Published(Bound::Convexity);
+    let is_poisson = |line: &PartitionLine| line.submodels().is_some();
+    let is_balanced = |line: &PartitionLine| line.submodels().is_none();
+    let published = PartitionPricing::Published(Bound::Convexity);
     let paper = [noise(is_poisson, published)?, noise(is_balanced, published)?];
-    let certified = [noise(is_poisson, Price::Certified)?, noise(is_balanced, Price::Certified)?];
+    let certified =
+        [noise(is_poisson, PartitionPricing::Certified)?, noise(is_balanced, PartitionPricing::Certified)?];
     let shown =
         |pair: [f64; 2]| format!("{} Poisson, {} balanced", number::up(pair[0], 4), number::up(pair[1], 4));
     let here = format!(
@@ -150,11 +139,11 @@ fn same_noise(figure: &Figure<'_>, index: usize) -> Result<Verdict> {
 }
 
 /// Where a line of divergences lies below that of Poisson sampling, in panels with at least this share of steps.
-fn below_poisson(figure: &Figure<'_>, label: &str, least_share: f64) -> Result<Verdict> {
+fn below_poisson(results: &PartitionResults, label: &str, least_share: f64) -> Result<ClaimVerdict> {
     let mut parts = vec![];
     let mut holds = true;
-    for (panel, head) in figure.spec.panels.iter().enumerate().filter(|(_, head)| head.rate >= least_share) {
-        let (line, poisson) = (figure.points(panel, label), figure.points(panel, "Poisson"));
+    for (panel, head) in results.panels.iter().enumerate().filter(|(_, head)| head.rate >= least_share) {
+        let (line, poisson) = (results.points(panel, label), results.points(panel, "Poisson"));
         let below = line.iter().zip(poisson).filter(|(a, b)| a.value.upper <= b.value.upper).count();
         holds &= below == line.len();
         let last = line.last().map_or(2.0, |point| point.x);
@@ -163,19 +152,19 @@ fn below_poisson(figure: &Figure<'_>, label: &str, least_share: f64) -> Result<V
     Ok((parts.join("; "), holds))
 }
 
-fn large_orders(figure: &Figure<'_>) -> Result<Verdict> {
-    let last = |label: &str| figure.points(0, label).last().map_or(f64::NAN, |point| point.value.upper);
+fn large_orders(results: &PartitionResults) -> Result<ClaimVerdict> {
+    let last = |label: &str| results.points(0, label).last().map_or(f64::NAN, |point| point.value.upper);
     let (balanced, poisson) = (last("balanced, eq. (3)"), last("Poisson"));
     let here = format!("at α = 100: {} against {}", number::up(balanced, 4), number::up(poisson, 4));
     // "Much": at least a third less.
     Ok((here, balanced < poisson / 1.5))
 }
 
-fn ten_more_steps(figure: &Figure<'_>) -> Result<Verdict> {
+fn ten_more_steps(results: &PartitionResults) -> Result<ClaimVerdict> {
     // The paper's statement is read off a picture: a delta of 1.002e-5 lies on its line.
     const READING: f64 = 1.01e-5;
     let steps = |label: &str| {
-        let reached = figure.points(0, label).iter().filter(|point| point.value.upper <= READING);
+        let reached = results.points(0, label).iter().filter(|point| point.value.upper <= READING);
         reached.map(|point| point.x).fold(0.0, f64::max)
     };
     let paper = ["paper, Poisson", "paper, balanced", "paper, balanced composed"].map(steps);
@@ -187,10 +176,10 @@ fn ten_more_steps(figure: &Figure<'_>) -> Result<Verdict> {
 }
 
 /// Against the privacy-loss distribution of Poisson sampling, which D's Figure 4 shows too.
-fn below_exact_poisson(figure: &Figure<'_>) -> Result<Verdict> {
-    let poisson = figure.points(0, "certified, Poisson");
+fn below_exact_poisson(results: &PartitionResults) -> Result<ClaimVerdict> {
+    let poisson = results.points(0, "certified, Poisson");
     let below = |label: &str| {
-        let pairs = figure.points(0, label).iter().zip(poisson);
+        let pairs = results.points(0, label).iter().zip(poisson);
         pairs.filter(|(balanced, poisson)| balanced.value.upper < poisson.value.upper).count()
     };
     let (certified, paper) = (below("certified, balanced"), below("paper, balanced"));
@@ -201,10 +190,10 @@ fn below_exact_poisson(figure: &Figure<'_>) -> Result<Verdict> {
     Ok((here, certified == poisson.len()))
 }
 
-fn composed_costs_more(figure: &Figure<'_>) -> Result<Verdict> {
-    let one = figure.points(0, "paper, balanced").iter();
+fn composed_costs_more(results: &PartitionResults) -> Result<ClaimVerdict> {
+    let one = results.points(0, "paper, balanced").iter();
     let ratios: Vec<f64> = one
-        .zip(figure.points(0, "paper, balanced composed"))
+        .zip(results.points(0, "paper, balanced composed"))
         .map(|(one, composed)| composed.value.upper / one.value.upper)
         .collect();
     let most = ratios.iter().copied().fold(0.0, f64::max);
@@ -212,12 +201,12 @@ fn composed_costs_more(figure: &Figure<'_>) -> Result<Verdict> {
     Ok((format!("δ at most {most:.2} times as large"), holds))
 }
 
-fn less_noise(figure: &Figure<'_>, panel: usize) -> Result<Verdict> {
+fn less_noise(results: &PartitionResults, panel: usize) -> Result<ClaimVerdict> {
     let mut parts = vec![];
     let mut holds = true;
     for (kind, name) in [("paper", "by the paper's bounds"), ("certified", "certified")] {
-        let poisson = figure.points(panel, &format!("{kind}, Poisson"));
-        let balanced = figure.points(panel, &format!("{kind}, balanced"));
+        let poisson = results.points(panel, &format!("{kind}, Poisson"));
+        let balanced = results.points(panel, &format!("{kind}, balanced"));
         let shares: Vec<f64> =
             balanced.iter().zip(poisson).map(|(a, b)| a.value.upper / b.value.upper).collect();
         holds &= shares.iter().all(|share| *share < 1.0);

@@ -9,16 +9,16 @@ mod price;
 mod tables;
 
 use dapple_plan::number;
-use dapple_report::{Cell, Column, Figure, Rows, Table};
+use dapple_report::{Cell, Column, Figure, Table, TableRows};
 
-use crate::claim::Claim;
+use crate::claim::{Claim, Statement};
 use crate::error::Result;
 use crate::grid::thinned;
-use crate::registry::Registered;
-use crate::{Digest, Entry, Options, Reproduction, Watch};
-use compute::{Curve, Point};
-use figures::{Question, Spec};
-use price::Sampling;
+use crate::registry::RegisteredReproduction;
+use crate::{CatalogueEntry, Digest, Reproduction, ReproductionOptions, Watch};
+use compute::{PartitionCurve, PartitionPoint, PartitionResults};
+use figures::{PanelQuestion, PartitionFigure};
+use price::RecordSampling;
 
 /// Points of a line that the digest shows.
 const DIGEST_POINTS: usize = 6;
@@ -43,50 +43,51 @@ const COLUMNS: &[&str] = &[
 ];
 
 /// The figures of D, then its tables.
-pub(crate) fn all() -> impl Iterator<Item = Registered> {
-    figures::all().into_iter().map(Registered::new).chain(tables::all())
+pub(crate) fn all() -> impl Iterator<Item = RegisteredReproduction> {
+    figures::all().into_iter().map(RegisteredReproduction::new).chain(tables::all())
 }
 
-impl Reproduction for Spec {
-    type Results = Vec<Curve>;
+impl Reproduction for PartitionFigure {
+    type Results = PartitionResults;
 
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> CatalogueEntry {
         self.entry
     }
 
-    fn compute(&self, options: &Options, _: &dyn Watch) -> Result<Vec<Curve>> {
+    fn compute(&self, options: &ReproductionOptions, _: &dyn Watch) -> Result<PartitionResults> {
         compute::compute(self, options.points())
     }
 
-    fn subtitle(&self, _: &Vec<Curve>) -> String {
+    fn subtitle(&self, _: &PartitionResults) -> String {
         "Leveraging Randomness in Model and Data Partitioning, beside certified bounds".to_owned()
     }
 
-    fn digest(&self, curves: &Vec<Curve>) -> Result<Digest> {
+    fn digest(&self, results: &PartitionResults) -> Result<Digest> {
         let says = match self.panels.first().map(|panel| panel.question) {
-            Some(Question::EpsilonOverNoise { .. }) => "epsilon, rounded up",
-            Some(Question::NoiseOverSteps { .. }) => "noise multiplier, rounded up",
-            Some(Question::DeltaOverSteps { .. }) => "delta, rounded up",
+            Some(PanelQuestion::EpsilonOverNoise { .. }) => "epsilon, rounded up",
+            Some(PanelQuestion::NoiseOverSteps { .. }) => "noise multiplier, rounded up",
+            Some(PanelQuestion::DeltaOverSteps { .. }) => "delta, rounded up",
             _ => "Rényi divergence, rounded up",
         };
-        Ok(Digest { table: digest(self, curves)?, says })
+        Ok(Digest { table: digest(results)?, says })
     }
 
-    fn numbers(&self, curves: &Vec<Curve>) -> Rows {
-        let points = curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
-        let rows = points.filter_map(|(curve, point)| row(self, curve, point)).collect();
-        Rows { columns: COLUMNS, rows }
+    fn numbers(&self, results: &PartitionResults) -> TableRows {
+        let points =
+            results.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
+        let rows = points.filter_map(|(curve, point)| row(results, curve, point)).collect();
+        TableRows { columns: COLUMNS, rows }
     }
 
-    fn claims(&self, _: &Vec<Curve>) -> Vec<Claim<'_, Vec<Curve>>> {
-        self.checks.iter().map(|check| check.of(self)).collect()
+    fn claims(&self, _: &PartitionResults) -> Vec<Claim<'_, PartitionResults>> {
+        self.claims.iter().map(Statement::claim).collect()
     }
 
-    fn draw(&self, curves: &Vec<Curve>, figure: Figure) -> Figure {
-        draw::draw(self, curves, figure)
+    fn draw(&self, results: &PartitionResults, figure: Figure) -> Figure {
+        draw::draw(results, figure)
     }
 
-    fn notes(&self, _: &Vec<Curve>) -> Vec<String> {
+    fn notes(&self, _: &PartitionResults) -> Vec<String> {
         self.open.iter().map(|note| (*note).to_owned()).collect()
     }
 }
@@ -96,22 +97,22 @@ fn full(value: f64) -> Cell {
     value.is_finite().then(|| Cell::full(value)).into()
 }
 
-fn row(spec: &Spec, curve: &Curve, point: &Point) -> Option<Vec<Cell>> {
-    let panel = spec.panels.get(curve.panel)?;
+fn row(results: &PartitionResults, curve: &PartitionCurve, point: &PartitionPoint) -> Option<Vec<Cell>> {
+    let panel = results.panels.get(curve.panel)?;
     let value = point.value;
     let given = |given: f64| [full(given), full(given)];
     let nothing = || [Cell::Empty, Cell::Empty];
     let asked = [full(value.lower), full(value.upper)];
     let (order, divergence, epsilon, delta) = match panel.question {
-        Question::EpsilonOverNoise { delta, .. } => (Cell::Empty, Cell::Empty, asked, given(delta)),
-        Question::NoiseOverSteps { epsilon, delta } => {
+        PanelQuestion::EpsilonOverNoise { delta, .. } => (Cell::Empty, Cell::Empty, asked, given(delta)),
+        PanelQuestion::NoiseOverSteps { epsilon, delta } => {
             (Cell::Empty, Cell::Empty, given(epsilon), given(delta))
         }
-        Question::DeltaOverSteps { epsilon, .. } => (Cell::Empty, Cell::Empty, given(epsilon), asked),
-        Question::DivergenceOverOrder { .. } => (full(point.x), full(value.upper), nothing(), nothing()),
+        PanelQuestion::DeltaOverSteps { epsilon, .. } => (Cell::Empty, Cell::Empty, given(epsilon), asked),
+        PanelQuestion::DivergenceOverOrder { .. } => (full(point.x), full(value.upper), nothing(), nothing()),
     };
     let rate = match point.run.sampling {
-        Sampling::Poisson { rate, .. } => full(rate),
+        RecordSampling::Poisson { rate, .. } => full(rate),
         _ => Cell::Empty,
     };
     let [epsilon_lower, epsilon] = epsilon;
@@ -135,16 +136,17 @@ fn row(spec: &Spec, curve: &Curve, point: &Point) -> Option<Vec<Cell>> {
 }
 
 /// One row a place on the x axis, one column a line.
-fn digest(spec: &Spec, curves: &[Curve]) -> Result<Table> {
-    let x = spec.panels.first().map_or("", |panel| panel.question.x());
-    let names = spec.lines.iter().map(|line| Column::number(line.label));
+fn digest(results: &PartitionResults) -> Result<Table> {
+    let x = results.panels.first().map_or("", |panel| panel.question.x());
+    let names = results.lines.iter().map(|line| Column::number(line.label));
     let mut table = Table::new([Column::text("panel"), Column::number(x)].into_iter().chain(names));
-    for (index, panel) in spec.panels.iter().enumerate() {
-        let of_panel: Vec<&Curve> = curves.iter().filter(|curve| curve.panel == index).collect();
+    for (index, panel) in results.panels.iter().enumerate() {
+        let of_panel: Vec<&PartitionCurve> =
+            results.curves.iter().filter(|curve| curve.panel == index).collect();
         let Some(first) = of_panel.first() else { continue };
         let places: Vec<f64> = first.points.iter().map(|point| point.x).collect();
         for x in thinned(&places, Some(DIGEST_POINTS)) {
-            let cell = |curve: &&Curve| {
+            let cell = |curve: &&PartitionCurve| {
                 let point = curve.points.iter().find(|point| point.x == x);
                 Cell::from(point.map(|point| number::up(point.value.upper, DIGITS)))
             };

@@ -4,29 +4,30 @@ use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::{Conversion, Rdp};
 use dapple_accounting::search;
 use dapple_plan::{Bracket, number};
-use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Rows, Series, Table};
+use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 use rayon::prelude::*;
 
-use super::price::{self, Model, Price, Run, Sampling};
-use super::{DIGITS, figures, full};
-use crate::claim::{Claim, Verdict};
+use super::figures::{self, entry};
+use super::price::{self, ModelSplit, PartitionPricing, PartitionRun, RecordSampling};
+use super::{DIGITS, full};
+use crate::claim::{Claim, ClaimVerdict};
 use crate::error::{ReproduceError, Result};
-use crate::registry::Registered;
-use crate::{Digest, Entry, Options, Paper, Reproduction, Watch};
+use crate::registry::RegisteredReproduction;
+use crate::{CatalogueEntry, Digest, Reproduction, ReproductionOptions, Watch};
 
 const EPSILON: f64 = 8.0;
 const DELTA: f64 = 1e-5;
 
-struct Spec {
-    entry: Entry,
+struct PartitionTable {
+    entry: CatalogueEntry,
     subtitle: &'static str,
-    entries: Vec<Printed>,
+    entries: Vec<PrintedRow>,
     notes: &'static [&'static str],
 }
 
 /// A row of a table.
 #[derive(Clone, Copy)]
-struct Printed {
+struct PrintedRow {
     /// What the paper states, in one line.
     paper: &'static str,
     /// The noise it prints.
@@ -35,35 +36,34 @@ struct Printed {
     rounding: f64,
     /// The records or users that the printed noise is divided by.
     divisor: f64,
-    sampling: Sampling,
+    sampling: RecordSampling,
     steps: u64,
 }
 
 /// What comes out for a row, in the units of the table.
-struct Found {
-    entry: Printed,
-    /// By equation (2), where its orders suffice.
+struct NoiseRow {
+    entry: PrintedRow,
+    /// The noise by equation (2), where its orders suffice.
     two: Option<f64>,
-    /// By equation (3).
+    /// The noise by equation (3).
     three: f64,
-    /// The parts sampled apart, where there are two: not a bound.
+    /// The noise if the parts were sampled apart, where there are two. It is not a bound.
     apart: Option<f64>,
     certified: f64,
-    /// Certified at the noise that is printed.
+    /// The epsilon that is certified at the noise that is printed.
     epsilon: Bracket,
 }
 
-/// One part clipped to 1/2 each: D states neither norm.
+/// Both parts clipped to 1/2: D states neither norm.
 const HALVES: (f64, f64) = (0.5, 0.5);
 /// Split and shared norms that meet Table 2.
 const FITTED: (f64, f64) = (0.5, 0.585);
 
-fn specs() -> Vec<Spec> {
-    let poisson = |rate: f64, submodels: u64, (split_norm, nonsplit_norm): (f64, f64)| Sampling::Poisson {
-        rate,
-        model: Model { submodels, split_norm, nonsplit_norm },
+fn tables() -> Vec<PartitionTable> {
+    let poisson = |rate: f64, submodels: u64, (split_norm, nonsplit_norm): (f64, f64)| {
+        RecordSampling::Poisson { rate, model: ModelSplit { submodels, split_norm, nonsplit_norm } }
     };
-    let central = |paper, printed, submodels| Printed {
+    let central = |paper, printed, submodels| PrintedRow {
         paper,
         printed,
         rounding: 0.5e-6,
@@ -71,7 +71,7 @@ fn specs() -> Vec<Spec> {
         sampling: poisson(0.1, submodels, HALVES),
         steps: 1000,
     };
-    let federated = |paper, printed, submodels, norms| Printed {
+    let federated = |paper, printed, submodels, norms| PrintedRow {
         paper,
         printed,
         rounding: 0.5e-6,
@@ -79,7 +79,7 @@ fn specs() -> Vec<Spec> {
         sampling: poisson(1.0, submodels, norms),
         steps: 250,
     };
-    let run = |paper, printed, sampling, steps| Printed {
+    let run = |paper, printed, sampling, steps| PrintedRow {
         paper,
         printed,
         rounding: 0.005,
@@ -88,13 +88,8 @@ fn specs() -> Vec<Spec> {
         steps,
     };
     vec![
-        Spec {
-            entry: Entry::new(
-                Paper::Partitioning,
-                "partition/table1-noise",
-                "Noise of central training with submodels",
-                "4.1",
-            ),
+        PartitionTable {
+            entry: entry("partition/table1-noise", "Noise of central training with submodels", "4.1"),
             subtitle: "ResNet-101 on half of CIFAR-10: 1000 steps at rate 0.1 of 25000 records, ε = 8 at δ = 10⁻⁵, noise over the expected batch of 2500",
             entries: vec![
                 central("baseline, 3 or 8 submodels: 6.62e-4", 6.62e-4, 1),
@@ -107,13 +102,8 @@ fn specs() -> Vec<Spec> {
                 "For 8 submodels the printed noise is met by neither order of the two; it lies 0.5% below what the paper's own bound needs.",
             ],
         },
-        Spec {
-            entry: Entry::new(
-                Paper::Partitioning,
-                "partition/table2-noise",
-                "Noise of federated training with submodels",
-                "4.1",
-            ),
+        PartitionTable {
+            entry: entry("partition/table2-noise", "Noise of federated training with submodels", "4.1"),
             subtitle: "ResNet-101 on half of CIFAR-10: 12500 users with two records each, 250 sessions without sampling, ε = 8 at δ = 10⁻⁵, noise over the number of users",
             entries: vec![
                 federated("baseline, 3 or 8 submodels: 6.75e-4", 6.75e-4, 1, FITTED),
@@ -126,19 +116,19 @@ fn specs() -> Vec<Spec> {
                 "One update of a user, clipped and summed, is what a record's gradient is elsewhere: the relation is one user more or less.",
             ],
         },
-        Spec {
-            entry: Entry::new(
-                Paper::Partitioning,
-                "partition/section4.2",
-                "Noise of balanced and Poisson sampling",
-                "4.2",
-            ),
+        PartitionTable {
+            entry: entry("partition/section4.2", "Noise of balanced and Poisson sampling", "4.2"),
             subtitle: "ε = 8 at δ = 10⁻⁵",
             entries: vec![
                 run("655 of 2000 steps, Poisson: 10.20", 10.20, poisson(0.3275, 1, (1.0, 0.0)), 2000),
-                run("655 of 2000 steps, balanced: 10.17", 10.17, Sampling::Balanced { share: 0.3275 }, 2000),
+                run(
+                    "655 of 2000 steps, balanced: 10.17",
+                    10.17,
+                    RecordSampling::Balanced { share: 0.3275 },
+                    2000,
+                ),
                 run("100 of 1000 steps, Poisson: 2.34", 2.34, poisson(0.1, 1, (1.0, 0.0)), 1000),
-                run("100 of 1000 steps, balanced: 2.36", 2.36, Sampling::Balanced { share: 0.1 }, 1000),
+                run("100 of 1000 steps, balanced: 2.36", 2.36, RecordSampling::Balanced { share: 0.1 }, 1000),
             ],
             notes: &[
                 "The first two train WideResNet-40-4, the others tune ResNet-101. Equation (2) is out of reach beyond order 2 with so many appearances.",
@@ -147,29 +137,29 @@ fn specs() -> Vec<Spec> {
     ]
 }
 
-pub(super) fn all() -> impl Iterator<Item = Registered> {
-    specs().into_iter().map(Registered::new)
+pub(super) fn all() -> impl Iterator<Item = RegisteredReproduction> {
+    tables().into_iter().map(RegisteredReproduction::new)
 }
 
-fn find(entry: &Printed) -> Result<Found> {
-    let Printed { sampling, steps, divisor, printed, .. } = *entry;
-    let noise = |price: Price| -> Result<Option<f64>> {
-        Ok(Run::noise(sampling, steps, price, EPSILON, DELTA)?.map(|noise| noise / divisor))
+fn find(entry: &PrintedRow) -> Result<NoiseRow> {
+    let PrintedRow { sampling, steps, divisor, printed, .. } = *entry;
+    let noise = |price: PartitionPricing| -> Result<Option<f64>> {
+        Ok(PartitionRun::noise(sampling, steps, price, EPSILON, DELTA)?.map(|noise| noise / divisor))
     };
-    let at_printed = Run { sampling, steps, noise_multiplier: printed * divisor };
-    Ok(Found {
+    let at_printed = PartitionRun { sampling, steps, noise_multiplier: printed * divisor };
+    Ok(NoiseRow {
         entry: *entry,
-        two: noise(Price::Published(Bound::Exact))?,
-        three: noise(Price::Published(Bound::Convexity))?.unwrap_or(f64::NAN),
+        two: noise(PartitionPricing::Published(Bound::Exact))?,
+        three: noise(PartitionPricing::Published(Bound::Convexity))?.unwrap_or(f64::NAN),
         apart: apart(entry)?,
-        certified: noise(Price::Certified)?.unwrap_or(f64::NAN),
-        epsilon: at_printed.epsilon(Price::Certified, DELTA)?,
+        certified: noise(PartitionPricing::Certified)?.unwrap_or(f64::NAN),
+        epsilon: at_printed.epsilon(PartitionPricing::Certified, DELTA)?,
     })
 }
 
 /// The noise if each part were sampled by itself and the costs were added, as D section 3.2.2 may be read.
-fn apart(entry: &Printed) -> Result<Option<f64>> {
-    let Sampling::Poisson { rate, model } = entry.sampling else { return Ok(None) };
+fn apart(entry: &PrintedRow) -> Result<Option<f64>> {
+    let RecordSampling::Poisson { rate, model } = entry.sampling else { return Ok(None) };
     if rate == 1.0 || model.nonsplit_norm == 0.0 {
         return Ok(None);
     }
@@ -206,33 +196,33 @@ const COLUMNS: &[&str] = &[
     "delta",
 ];
 
-impl Reproduction for Spec {
-    type Results = Vec<Found>;
+impl Reproduction for PartitionTable {
+    type Results = Vec<NoiseRow>;
 
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> CatalogueEntry {
         self.entry
     }
 
-    fn compute(&self, _: &Options, _: &dyn Watch) -> Result<Vec<Found>> {
+    fn compute(&self, _: &ReproductionOptions, _: &dyn Watch) -> Result<Vec<NoiseRow>> {
         self.entries.par_iter().map(find).collect()
     }
 
-    fn subtitle(&self, _: &Vec<Found>) -> String {
+    fn subtitle(&self, _: &Vec<NoiseRow>) -> String {
         self.subtitle.to_owned()
     }
 
-    fn digest(&self, found: &Vec<Found>) -> Result<Digest> {
+    fn digest(&self, found: &Vec<NoiseRow>) -> Result<Digest> {
         let says = "noise standard deviation for ε = 8, and ε at the printed noise, rounded up";
         Ok(Digest { table: digest(found)?, says })
     }
 
-    fn numbers(&self, found: &Vec<Found>) -> Rows {
-        Rows { columns: COLUMNS, rows: found.iter().map(row).collect() }
+    fn numbers(&self, found: &Vec<NoiseRow>) -> TableRows {
+        TableRows { columns: COLUMNS, rows: found.iter().map(row).collect() }
     }
 
-    fn claims(&self, _: &Vec<Found>) -> Vec<Claim<'_, Vec<Found>>> {
-        let claim = |(place, printed): (usize, &Printed)| {
-            Claim::new(printed.paper, move |found: &Vec<Found>| Ok(verdict(&found[place])))
+    fn claims(&self, _: &Vec<NoiseRow>) -> Vec<Claim<'_, Vec<NoiseRow>>> {
+        let claim = |(place, printed): (usize, &PrintedRow)| {
+            Claim::new(printed.paper, move |found: &Vec<NoiseRow>| Ok(verdict(&found[place])))
         };
         self.entries.iter().enumerate().map(claim).collect()
     }
@@ -241,9 +231,9 @@ impl Reproduction for Spec {
         "The figures that are printed"
     }
 
-    fn draw(&self, found: &Vec<Found>, figure: Figure) -> Figure {
+    fn draw(&self, found: &Vec<NoiseRow>, figure: Figure) -> Figure {
         let places = || (1_u32..).map(f64::from);
-        let series = |label: &str, value: fn(&Found) -> f64| {
+        let series = |label: &str, value: fn(&NoiseRow) -> f64| {
             Series::line_points(label, places().zip(found.iter().map(value)))
         };
         let chart = Chart::new("")
@@ -255,7 +245,7 @@ impl Reproduction for Spec {
         figure.subtitle(self.subtitle).large(chart)
     }
 
-    fn notes(&self, _: &Vec<Found>) -> Vec<String> {
+    fn notes(&self, _: &Vec<NoiseRow>) -> Vec<String> {
         let always = [
             "The paper's bounds are taken at orders 2 to 100 with the classic conversion; certified is the noise that a privacy-loss distribution asks for, and the ε at the noise that is printed.",
             figures::REVERSE,
@@ -264,8 +254,8 @@ impl Reproduction for Spec {
     }
 }
 
-fn verdict(found: &Found) -> Verdict {
-    let Printed { printed, rounding, .. } = found.entry;
+fn verdict(found: &NoiseRow) -> ClaimVerdict {
+    let PrintedRow { printed, rounding, .. } = found.entry;
     let meets = |noise: f64| (noise - printed).abs() <= rounding;
     let three = format!("{} by eq. (3)", scientific(found.three));
     let here = match found.two {
@@ -284,11 +274,11 @@ fn scientific(value: f64) -> String {
     format!("{}e{exponent}", number::up(value / 10f64.powf(exponent), DIGITS))
 }
 
-fn row(found: &Found) -> Vec<Cell> {
+fn row(found: &NoiseRow) -> Vec<Cell> {
     let entry = found.entry;
-    let run = Run { sampling: entry.sampling, steps: entry.steps, noise_multiplier: entry.printed };
+    let run = PartitionRun { sampling: entry.sampling, steps: entry.steps, noise_multiplier: entry.printed };
     let (submodels, rate, norms) = match entry.sampling {
-        Sampling::Poisson { rate, model } => {
+        RecordSampling::Poisson { rate, model } => {
             (Cell::whole(model.submodels), full(rate), [full(model.split_norm), full(model.nonsplit_norm)])
         }
         _ => (Cell::Empty, Cell::Empty, [Cell::Empty, Cell::Empty]),
@@ -314,7 +304,7 @@ fn row(found: &Found) -> Vec<Cell> {
     ]
 }
 
-fn digest(found: &[Found]) -> Result<Table> {
+fn digest(found: &[NoiseRow]) -> Result<Table> {
     let mut table = Table::new([
         Column::text("row"),
         Column::number("paper"),

@@ -2,16 +2,20 @@
 
 use dapple_plan::spec::Pixels;
 
-use super::claims::Claim;
-use super::setting::{Setting, Shape};
-use crate::{Entry, Paper};
+use super::claims::{
+    BELOW_DATA_LEVEL, BELOW_MINIBATCH, FALLS_ACROSS_PANELS, LINEAR, NEVER_SATURATES, RISES_ACROSS_PANELS,
+    SATURATES,
+};
+use super::compute::PatchResults;
+use super::setting::{PatchSetting, PrivateShape};
+use crate::claim::Statement;
+use crate::{CatalogueEntry, Paper};
 
 /// A figure of the paper.
-#[derive(Debug, Clone)]
-pub(super) struct Spec {
-    pub(super) entry: Entry,
+pub(super) struct PatchFigure {
+    pub(super) entry: CatalogueEntry,
     pub(super) body: Body,
-    pub(super) claims: &'static [Claim],
+    pub(super) claims: &'static [Statement<PatchResults>],
     /// What the paper leaves open, and what is drawn here.
     pub(super) open: &'static [&'static str],
 }
@@ -19,35 +23,35 @@ pub(super) struct Spec {
 #[derive(Debug, Clone)]
 pub(super) enum Body {
     /// Delta over epsilon, one setting a panel.
-    Profiles(Vec<Panel>),
+    Profiles(Vec<ProfilePanel>),
     /// Epsilon over a size, one line a sigma.
     Sweeps(Vec<Sweep>),
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Panel {
+pub(super) struct ProfilePanel {
     pub(super) title: String,
-    pub(super) setting: Setting,
+    pub(super) setting: PatchSetting,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Sweep {
     pub(super) title: String,
-    pub(super) base: Setting,
+    pub(super) base: PatchSetting,
     pub(super) sigmas: &'static [f64],
-    pub(super) over: Over,
+    pub(super) over: SweptSize,
     pub(super) values: Vec<u32>,
 }
 
 /// What a sweep varies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum SweptSize {
     Crop,
     Patch,
     Padding,
 }
 
-impl Over {
+impl SweptSize {
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Crop => "crop side in pixels",
@@ -65,39 +69,40 @@ impl Over {
     }
 
     /// The setting with the varied size in place.
-    pub(super) fn apply(self, base: Setting, value: u32) -> Setting {
+    pub(super) fn apply(self, base: PatchSetting, value: u32) -> PatchSetting {
         match self {
-            Self::Crop => Setting { crop: value, ..base },
-            Self::Patch => Setting { shape: Shape::Rectangle(value, value), ..base },
-            Self::Padding => Setting { padding: value, ..base },
+            Self::Crop => PatchSetting { crop: value, ..base },
+            Self::Patch => PatchSetting { shape: PrivateShape::Rectangle(value, value), ..base },
+            Self::Padding => PatchSetting { padding: value, ..base },
         }
     }
 }
 
 /// The defaults of the patch-level paper (P), appendix C.4, for privacy profiles.
-const PROFILE: Setting = Setting {
+const PROFILE: PatchSetting = PatchSetting {
     image: Pixels { x: 1000, y: 1000 },
     crop: 100,
     padding: 0,
-    shape: Shape::Rectangle(10, 10),
+    shape: PrivateShape::Rectangle(10, 10),
     sigma: 1.0,
     pixel_sigma: 1000.0,
     records: 3000,
 };
-/// The same with the epoch size of the sweeps.
-const SWEEP: Setting = Setting { crop: 450, records: 100_000, ..PROFILE };
+/// The defaults for sweeps, which have larger crops and epochs.
+const SWEEP: PatchSetting = PatchSetting { crop: 450, records: 100_000, ..PROFILE };
 /// P sections D.1.3 to D.1.5.
-const WIDE: Setting = Setting { crop: 200, shape: Shape::Rectangle(20, 20), sigma: 2.0, ..PROFILE };
+const WIDE: PatchSetting =
+    PatchSetting { crop: 200, shape: PrivateShape::Rectangle(20, 20), sigma: 2.0, ..PROFILE };
 
 const LOW: &[f64] = &[1.0, 1.5, 2.0];
 const MIDDLE: &[f64] = &[2.5, 3.0, 3.5];
 const HIGH: &[f64] = &[4.0, 4.5, 5.0];
 
-const PROFILE_CLAIMS: &[Claim] = &[Claim::BelowMinibatch, Claim::BelowDataLevel];
-const GROWING: &[Claim] = &[Claim::BelowMinibatch, Claim::BelowDataLevel, Claim::RisesAcrossPanels];
-const SHRINKING: &[Claim] = &[Claim::BelowMinibatch, Claim::BelowDataLevel, Claim::FallsAcrossPanels];
-const SWEEP_CLAIMS: &[Claim] = &[Claim::Saturates, Claim::Linear];
-const RECTANGULAR_CLAIMS: &[Claim] = &[Claim::NeverSaturates, Claim::Linear];
+const PROFILE_CLAIMS: &[Statement<PatchResults>] = &[BELOW_MINIBATCH, BELOW_DATA_LEVEL];
+const GROWING: &[Statement<PatchResults>] = &[BELOW_MINIBATCH, BELOW_DATA_LEVEL, RISES_ACROSS_PANELS];
+const SHRINKING: &[Statement<PatchResults>] = &[BELOW_MINIBATCH, BELOW_DATA_LEVEL, FALLS_ACROSS_PANELS];
+const SWEEP_CLAIMS: &[Statement<PatchResults>] = &[SATURATES, LINEAR];
+const RECTANGULAR_CLAIMS: &[Statement<PatchResults>] = &[NEVER_SATURATES, LINEAR];
 
 const RANGE: &str = "The range of ε is not stated; it is drawn from below the smallest to above the largest ε at δ = 1e-5, each line until δ falls below 1e-12.";
 const EPOCH_SIZE: &str = "Profiles use the 3000 records of appendix C.4; the paper's own runs were made with 100000 (--records 100000).";
@@ -108,12 +113,17 @@ const PADDING_RECORDS: &str =
     "Section D.3 gives the epoch size as 3000 and as 100000; 100000 is drawn (--records 3000).";
 const SHAPES: &str = "Neither sizes, crop nor σ of the shapes are stated; shapes of about 200 pixels, crop 100 and σ = 1 are drawn.";
 
-fn panel(title: &str, setting: Setting) -> Panel {
-    Panel { title: title.to_owned(), setting }
+/// The entry of a figure of P.
+fn entry(id: &'static str, title: &'static str, section: &'static str) -> CatalogueEntry {
+    CatalogueEntry::new(Paper::PatchLevel, id, title, section)
 }
 
-fn square(side: u32) -> Shape {
-    Shape::Rectangle(side, side)
+fn panel(title: &str, setting: PatchSetting) -> ProfilePanel {
+    ProfilePanel { title: title.to_owned(), setting }
+}
+
+fn square(side: u32) -> PrivateShape {
+    PrivateShape::Rectangle(side, side)
 }
 
 /// An even grid and the size at which the curve bends.
@@ -125,52 +135,76 @@ fn sorted(grid: impl Iterator<Item = u32>, bend: u32) -> Vec<u32> {
 
 fn crops(title: &str, image: Pixels, sigmas: &'static [f64]) -> Sweep {
     let values = sorted((2..=28).map(|step| 25 * step), 496);
-    Sweep { title: title.to_owned(), base: Setting { image, ..SWEEP }, sigmas, over: Over::Crop, values }
+    Sweep {
+        title: title.to_owned(),
+        base: PatchSetting { image, ..SWEEP },
+        sigmas,
+        over: SweptSize::Crop,
+        values,
+    }
 }
 
 fn patches(title: &str, image: Pixels, sigmas: &'static [f64]) -> Sweep {
     let values = sorted((1..=24).map(|step| 5 * step).chain([1]), 102);
-    Sweep { title: title.to_owned(), base: Setting { image, ..SWEEP }, sigmas, over: Over::Patch, values }
+    Sweep {
+        title: title.to_owned(),
+        base: PatchSetting { image, ..SWEEP },
+        sigmas,
+        over: SweptSize::Patch,
+        values,
+    }
 }
 
 fn paddings(title: &str, crop: u32, patch: u32, sigmas: &'static [f64]) -> Sweep {
-    let base = Setting { crop, shape: square(patch), ..SWEEP };
+    let base = PatchSetting { crop, shape: square(patch), ..SWEEP };
     let values = (0..=20).map(|fives| 5 * fives).collect();
-    Sweep { title: title.to_owned(), base, sigmas, over: Over::Padding, values }
+    Sweep { title: title.to_owned(), base, sigmas, over: SweptSize::Padding, values }
 }
 
 /// One of figures 23 to 28: crop sizes and patch sizes at one resolution and three sigmas.
-fn both(id: &'static str, title: &'static str, image: Pixels, sigmas: &'static [f64]) -> Spec {
+fn both(id: &'static str, title: &'static str, image: Pixels, sigmas: &'static [f64]) -> PatchFigure {
     let claims = if image == PROFILE.image { SWEEP_CLAIMS } else { RECTANGULAR_CLAIMS };
     let sweeps = vec![crops("Patch 10 × 10", image, sigmas), patches("Crop 450 × 450", image, sigmas)];
-    let entry = Entry::new(Paper::PatchLevel, id, title, "D.2");
-    Spec { entry, body: Body::Sweeps(sweeps), claims, open: &[CROP_GRID, PATCH_RANGE] }
+    PatchFigure {
+        entry: entry(id, title, "D.2"),
+        body: Body::Sweeps(sweeps),
+        claims,
+        open: &[CROP_GRID, PATCH_RANGE],
+    }
 }
 
 /// One of figures 29 to 31: panels over the padding.
-fn padded(id: &'static str, title: &'static str, sweeps: Vec<Sweep>) -> Spec {
-    let entry = Entry::new(Paper::PatchLevel, id, title, "D.3");
-    Spec { entry, body: Body::Sweeps(sweeps), claims: &[], open: &[PADDING, PADDING_RECORDS] }
+fn padded(id: &'static str, title: &'static str, sweeps: Vec<Sweep>) -> PatchFigure {
+    PatchFigure {
+        entry: entry(id, title, "D.3"),
+        body: Body::Sweeps(sweeps),
+        claims: &[],
+        open: &[PADDING, PADDING_RECORDS],
+    }
 }
 
 fn profiles(
     id: &'static str,
     title: &'static str,
     section: &'static str,
-    claims: &'static [Claim],
-    panels: Vec<Panel>,
-) -> Spec {
-    let entry = Entry::new(Paper::PatchLevel, id, title, section);
-    Spec { entry, body: Body::Profiles(panels), claims, open: &[RANGE, EPOCH_SIZE] }
+    claims: &'static [Statement<PatchResults>],
+    panels: Vec<ProfilePanel>,
+) -> PatchFigure {
+    PatchFigure {
+        entry: entry(id, title, section),
+        body: Body::Profiles(panels),
+        claims,
+        open: &[RANGE, EPOCH_SIZE],
+    }
 }
 
 /// Every figure, in the paper's order.
-pub(super) fn all() -> Vec<Spec> {
+pub(super) fn all() -> Vec<PatchFigure> {
     let (plain, wide) = (PROFILE.image, Pixels { x: 2000, y: 1000 });
-    let sigma = |sigma: f64| Setting { sigma, ..PROFILE };
-    let patch = |side: u32| Setting { shape: square(side), ..PROFILE };
-    let crop = |crop: u32| Setting { crop, ..WIDE };
-    let shape = |shape: Shape| Setting { shape, ..PROFILE };
+    let sigma = |sigma: f64| PatchSetting { sigma, ..PROFILE };
+    let patch = |side: u32| PatchSetting { shape: square(side), ..PROFILE };
+    let crop = |crop: u32| PatchSetting { crop, ..WIDE };
+    let shape = |shape: PrivateShape| PatchSetting { shape, ..PROFILE };
     vec![
         profiles(
             "patch/fig2",
@@ -179,19 +213,14 @@ pub(super) fn all() -> Vec<Spec> {
             PROFILE_CLAIMS,
             vec![panel("(a) Patch 10 × 10", patch(10)), panel("(b) Patch 20 × 20", patch(20))],
         ),
-        Spec {
-            entry: Entry::new(Paper::PatchLevel, "patch/fig3", "Privacy over the crop size", "5.2"),
+        PatchFigure {
+            entry: entry("patch/fig3", "Privacy over the crop size", "5.2"),
             body: Body::Sweeps(vec![crops("Patch 10 × 10", plain, HIGH)]),
-            claims: &[Claim::Saturates],
+            claims: &[SATURATES],
             open: &[CROP_GRID],
         },
-        Spec {
-            entry: Entry::new(
-                Paper::PatchLevel,
-                "patch/fig4",
-                "Privacy over the size of the private patch",
-                "5.2",
-            ),
+        PatchFigure {
+            entry: entry("patch/fig4", "Privacy over the size of the private patch", "5.2"),
             body: Body::Sweeps(vec![patches("Crop 450 × 450", plain, HIGH)]),
             claims: SWEEP_CLAIMS,
             open: &[PATCH_RANGE],
@@ -232,7 +261,7 @@ pub(super) fn all() -> Vec<Spec> {
             SHRINKING,
             vec![
                 panel("Image 1000 × 1000", WIDE),
-                panel("Image 2000 × 2000", Setting { image: Pixels { x: 2000, y: 2000 }, ..WIDE }),
+                panel("Image 2000 × 2000", PatchSetting { image: Pixels { x: 2000, y: 2000 }, ..WIDE }),
             ],
         ),
         profiles(
@@ -242,10 +271,10 @@ pub(super) fn all() -> Vec<Spec> {
             PROFILE_CLAIMS,
             vec![
                 panel("Data-level noise 1000", WIDE),
-                panel("Data-level noise 2000", Setting { pixel_sigma: 2000.0, ..WIDE }),
+                panel("Data-level noise 2000", PatchSetting { pixel_sigma: 2000.0, ..WIDE }),
             ],
         ),
-        Spec {
+        PatchFigure {
             open: &[SHAPES, RANGE, EPOCH_SIZE],
             ..profiles(
                 "patch/fig22",
@@ -253,10 +282,13 @@ pub(super) fn all() -> Vec<Spec> {
                 "D.1.6",
                 PROFILE_CLAIMS,
                 vec![
-                    panel("Rectangle 20 × 10", shape(Shape::Rectangle(20, 10))),
-                    panel("Rectangle 40 × 5", shape(Shape::Rectangle(40, 5))),
-                    panel("Circle of radius 8", shape(Shape::Circle(8.0))),
-                    panel("Two circles of radius 6", shape(Shape::Blob { radius: 6.0, offset: (9, 6) })),
+                    panel("Rectangle 20 × 10", shape(PrivateShape::Rectangle(20, 10))),
+                    panel("Rectangle 40 × 5", shape(PrivateShape::Rectangle(40, 5))),
+                    panel("Circle of radius 8", shape(PrivateShape::Circle(8.0))),
+                    panel(
+                        "Two circles of radius 6",
+                        shape(PrivateShape::Blob { radius: 6.0, offset: (9, 6) }),
+                    ),
                 ],
             )
         },
@@ -305,9 +337,9 @@ mod tests {
     #[test]
     fn every_setting_is_a_plan() {
         let mut ids = Vec::new();
-        for spec in all() {
-            ids.push(spec.entry.id);
-            let settings: Vec<Setting> = match &spec.body {
+        for figure in all() {
+            ids.push(figure.entry.id);
+            let settings: Vec<PatchSetting> = match &figure.body {
                 Body::Profiles(panels) => panels.iter().map(|panel| panel.setting).collect(),
                 Body::Sweeps(sweeps) => sweeps
                     .iter()
@@ -318,7 +350,7 @@ mod tests {
                 assert!(
                     setting.plan(Reading::Std, Scheme::Poisson).is_ok(),
                     "{}: {setting:?}",
-                    spec.entry.id
+                    figure.entry.id
                 );
             }
         }

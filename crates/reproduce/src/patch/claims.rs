@@ -2,57 +2,43 @@
 
 use dapple_plan::{Scheme, number};
 
-use super::compute::{Curve, Point, Results};
-use super::setting::{Mechanism, Setting};
-use crate::claim;
-use crate::claim::Verdict;
+use super::compute::{PatchCurve, PatchPoint, PatchResults};
+use super::setting::{Mechanism, PatchSetting};
+use crate::claim::{ClaimVerdict, Statement};
 use crate::error::Result;
 
+/// The sampling that the statements are about.
 const PAPER: Scheme = Scheme::WithoutReplacement;
 
-/// A statement of the paper that can be checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
-    BelowMinibatch,
-    BelowDataLevel,
-    RisesAcrossPanels,
-    FallsAcrossPanels,
-    Saturates,
-    NeverSaturates,
-    Linear,
-}
-
-impl Claim {
-    fn words(self) -> &'static str {
-        match self {
-            Self::BelowMinibatch => "patch level leaks less than minibatch sampling alone",
-            Self::BelowDataLevel => "data-level noise is less private than patch level at every ε",
-            Self::RisesAcrossPanels => "patch level moves up towards minibatch sampling from panel to panel",
-            Self::FallsAcrossPanels => "patch level gains from panel to panel",
-            Self::Saturates => "curves end at the minibatch baseline once every crop sees the patch",
-            Self::NeverSaturates => "in 1000 × 2000 images patch level keeps its advantage throughout",
-            Self::Linear => "ε grows nearly linearly with the patch side",
-        }
-    }
-
-    /// The statement with its check, for sampling without replacement, which it is about.
-    pub(super) fn checked(self) -> claim::Claim<'static, Results> {
-        claim::Claim::new(self.words(), move |results| {
-            Ok(match self {
-                Self::BelowMinibatch => below(results, Mechanism::Minibatch(PAPER)),
-                Self::BelowDataLevel => below(results, Mechanism::DataLevel),
-                Self::RisesAcrossPanels => across(results, "<", |before, after| before < after),
-                Self::FallsAcrossPanels => across(results, ">", |before, after| before > after),
-                Self::Saturates => saturates(results)?,
-                Self::NeverSaturates => never_saturates(results),
-                Self::Linear => linear(results),
-            })
-        })
-    }
-}
+pub(super) const BELOW_MINIBATCH: Statement<PatchResults> = Statement {
+    says: "patch level leaks less than minibatch sampling alone",
+    check: |results| Ok(below(results, Mechanism::Minibatch(PAPER))),
+};
+pub(super) const BELOW_DATA_LEVEL: Statement<PatchResults> = Statement {
+    says: "data-level noise is less private than patch level at every ε",
+    check: |results| Ok(below(results, Mechanism::DataLevel)),
+};
+pub(super) const RISES_ACROSS_PANELS: Statement<PatchResults> = Statement {
+    says: "patch level moves up towards minibatch sampling from panel to panel",
+    check: |results| Ok(across(results, "<", |before, after| before < after)),
+};
+pub(super) const FALLS_ACROSS_PANELS: Statement<PatchResults> = Statement {
+    says: "patch level gains from panel to panel",
+    check: |results| Ok(across(results, ">", |before, after| before > after)),
+};
+pub(super) const SATURATES: Statement<PatchResults> = Statement {
+    says: "curves end at the minibatch baseline once every crop sees the patch",
+    check: saturates,
+};
+pub(super) const NEVER_SATURATES: Statement<PatchResults> = Statement {
+    says: "in 1000 × 2000 images patch level keeps its advantage throughout",
+    check: |results| Ok(never_saturates(results)),
+};
+pub(super) const LINEAR: Statement<PatchResults> =
+    Statement { says: "ε grows nearly linearly with the patch side", check: |results| Ok(linear(results)) };
 
 /// Where the paper's patch-level profile lies below another mechanism's.
-fn below(results: &Results, other: Mechanism) -> Verdict {
+fn below(results: &PatchResults, other: Mechanism) -> ClaimVerdict {
     let (mut compared, mut lower) = (0usize, 0usize);
     let mut exceptions = Vec::new();
     for (panel, head) in results.panels.iter().enumerate() {
@@ -61,10 +47,10 @@ fn below(results: &Results, other: Mechanism) -> Verdict {
             continue;
         };
         // Both start at the same epsilon; the one that ends first is below the other from there on.
-        let worse = |index: usize, point: &Point| {
+        let worse = |index: usize, point: &PatchPoint| {
             other.points.get(index).is_none_or(|other| point.delta.lower > other.delta.upper)
         };
-        let lost: Vec<&Point> = patch
+        let lost: Vec<&PatchPoint> = patch
             .points
             .iter()
             .enumerate()
@@ -87,7 +73,7 @@ fn below(results: &Results, other: Mechanism) -> Verdict {
 }
 
 /// Epsilon of the paper's patch level from panel to panel.
-fn across(results: &Results, sign: &str, ordered: impl Fn(f64, f64) -> bool) -> Verdict {
+fn across(results: &PatchResults, sign: &str, ordered: impl Fn(f64, f64) -> bool) -> ClaimVerdict {
     let epsilons: Vec<f64> = (0..results.panels.len())
         .filter_map(|panel| results.paper(panel)?.summary.map(|epsilon| epsilon.upper))
         .collect();
@@ -97,16 +83,16 @@ fn across(results: &Results, sign: &str, ordered: impl Fn(f64, f64) -> bool) -> 
     (format!("ε at δ = 1e-5: {}", list.join(&sign)), holds)
 }
 
-fn paper_curves(results: &Results) -> impl Iterator<Item = &Curve> {
+fn paper_curves(results: &PatchResults) -> impl Iterator<Item = &PatchCurve> {
     results.curves.iter().filter(|curve| curve.mechanism == Mechanism::Patch(PAPER))
 }
 
-fn inclusion(point: &Point) -> f64 {
+fn inclusion(point: &PatchPoint) -> f64 {
     point.run.map_or(1.0, |run| run.inclusion_probability)
 }
 
 /// The least size from which every crop sees the patch, and how far curves are from the baseline there.
-fn saturates(results: &Results) -> Result<Verdict> {
+fn saturates(results: &PatchResults) -> Result<ClaimVerdict> {
     let mut parts = Vec::new();
     let mut holds = true;
     for (panel, head) in results.panels.iter().enumerate() {
@@ -135,7 +121,7 @@ fn saturates(results: &Results) -> Result<Verdict> {
 }
 
 /// The least size between the ends of a sweep whose inclusion probability is 1.
-fn saturation(results: &Results, panel: usize) -> Result<Option<u32>> {
+fn saturation(results: &PatchResults, panel: usize) -> Result<Option<u32>> {
     let (Some(head), Some(curve)) = (results.panels.get(panel), results.paper(panel)) else {
         return Ok(None);
     };
@@ -143,7 +129,7 @@ fn saturation(results: &Results, panel: usize) -> Result<Option<u32>> {
         return Ok(None);
     };
     for value in first.x as u32..=last.x as u32 {
-        let setting: Setting = over.apply(head.base, value);
+        let setting: PatchSetting = over.apply(head.base, value);
         if setting.plan(results.reading, PAPER)?.inclusion_probability() == 1.0 {
             return Ok(Some(value));
         }
@@ -151,15 +137,18 @@ fn saturation(results: &Results, panel: usize) -> Result<Option<u32>> {
     Ok(None)
 }
 
-fn never_saturates(results: &Results) -> Verdict {
+fn never_saturates(results: &PatchResults) -> ClaimVerdict {
     let largest = paper_curves(results).flat_map(|curve| &curve.points).map(inclusion).fold(0.0, f64::max);
     (format!("the largest inclusion probability drawn is {}", number::up(largest, 4)), largest < 1.0)
 }
 
 /// The least share of variance that a straight line explains, over patch sides below saturation.
-fn linear(results: &Results) -> Verdict {
-    let over_patch = |curve: &&Curve| {
-        results.panels.get(curve.panel).is_some_and(|head| head.over == Some(super::catalogue::Over::Patch))
+fn linear(results: &PatchResults) -> ClaimVerdict {
+    let over_patch = |curve: &&PatchCurve| {
+        results
+            .panels
+            .get(curve.panel)
+            .is_some_and(|head| head.over == Some(super::catalogue::SweptSize::Patch))
     };
     let shares = paper_curves(results).filter(over_patch).map(|curve| {
         let rising = curve.points.iter().filter(|point| inclusion(point) < 1.0);

@@ -4,11 +4,11 @@ use dapple_accounting::limits::MAX_EPSILON;
 use dapple_plan::{Bracket, Precision, Scheme};
 use rayon::prelude::*;
 
-use super::catalogue::{Body, Over, Panel, Spec, Sweep};
-use super::setting::{DELTA, Mechanism, Priced, Reading, Run, Setting};
+use super::catalogue::{Body, PatchFigure, ProfilePanel, Sweep, SweptSize};
+use super::setting::{DELTA, Mechanism, PatchSetting, PricedMechanism, Reading, RunSampling};
 use crate::error::Result;
 use crate::grid::{logarithmic, thinned};
-use crate::{Options, Watch};
+use crate::{ReproductionOptions, Watch};
 
 /// Profiles end where delta falls below this: smaller deltas are not drawn, and cost more than all others together.
 pub(super) const LEAST_DELTA: f64 = 1e-12;
@@ -17,8 +17,8 @@ const PROFILE_POINTS: usize = 200;
 
 /// A computed figure.
 #[derive(Debug)]
-pub(super) struct Results {
-    pub(super) curves: Vec<Curve>,
+pub(super) struct PatchResults {
+    pub(super) curves: Vec<PatchCurve>,
     pub(super) panels: Vec<PanelHead>,
     /// The epsilons that profiles cover; `None` for sweeps.
     pub(super) epsilons: Option<(f64, f64)>,
@@ -32,68 +32,76 @@ pub(super) struct Results {
 #[derive(Debug, Clone)]
 pub(super) struct PanelHead {
     pub(super) title: String,
-    pub(super) base: Setting,
+    pub(super) base: PatchSetting,
     /// What varies along the x axis; `None` where it is epsilon.
-    pub(super) over: Option<Over>,
+    pub(super) over: Option<SweptSize>,
 }
 
 /// One line of a figure.
 #[derive(Debug)]
-pub(super) struct Curve {
+pub(super) struct PatchCurve {
     /// Index into the panels.
     pub(super) panel: usize,
     pub(super) mechanism: Mechanism,
     pub(super) sigma: f64,
     /// Epsilon at the delta of the figures, for profiles.
     pub(super) summary: Option<Bracket>,
-    pub(super) points: Vec<Point>,
+    pub(super) points: Vec<PatchPoint>,
 }
 
 /// One answered question.
 #[derive(Debug, Clone)]
-pub(super) struct Point {
+pub(super) struct PatchPoint {
     pub(super) x: f64,
-    pub(super) setting: Setting,
-    pub(super) run: Option<Run>,
+    pub(super) setting: PatchSetting,
+    pub(super) run: Option<RunSampling>,
     pub(super) epsilon: Bracket,
     pub(super) delta: Bracket,
 }
 
-impl Curve {
+impl PatchCurve {
     /// The value a figure shows at a point: the upper end of what was asked for.
-    pub(super) fn shown(&self, point: &Point) -> f64 {
+    pub(super) fn shown(&self, point: &PatchPoint) -> f64 {
         if self.summary.is_some() { point.delta.upper } else { point.epsilon.upper }
     }
 }
 
-impl Results {
+impl PatchResults {
     /// The line of a panel at a sigma.
-    pub(super) fn curve(&self, panel: usize, sigma: f64, mechanism: Mechanism) -> Option<&Curve> {
+    pub(super) fn curve(&self, panel: usize, sigma: f64, mechanism: Mechanism) -> Option<&PatchCurve> {
         self.curves
             .iter()
             .find(|curve| curve.panel == panel && curve.sigma == sigma && curve.mechanism == mechanism)
     }
 
     /// The paper's own line of a panel.
-    pub(super) fn paper(&self, panel: usize) -> Option<&Curve> {
+    pub(super) fn paper(&self, panel: usize) -> Option<&PatchCurve> {
         let own = Mechanism::Patch(Scheme::WithoutReplacement);
         self.curves.iter().find(|curve| curve.panel == panel && curve.mechanism == own)
     }
 }
 
 /// Computes a figure.
-pub(super) fn compute(spec: &Spec, options: &Options, watch: &dyn Watch) -> Result<Results> {
-    match &spec.body {
+pub(super) fn compute(
+    figure: &PatchFigure,
+    options: &ReproductionOptions,
+    watch: &dyn Watch,
+) -> Result<PatchResults> {
+    match &figure.body {
         Body::Profiles(panels) => profiles(panels, options, watch),
         Body::Sweeps(panels) => sweeps(panels, options, watch),
     }
 }
 
-fn adjusted(setting: Setting, options: &Options) -> Setting {
-    Setting { records: options.records.unwrap_or(setting.records), ..setting }
+fn adjusted(setting: PatchSetting, options: &ReproductionOptions) -> PatchSetting {
+    PatchSetting { records: options.records.unwrap_or(setting.records), ..setting }
 }
 
-fn profiles(panels: &[Panel], options: &Options, watch: &dyn Watch) -> Result<Results> {
+fn profiles(
+    panels: &[ProfilePanel],
+    options: &ReproductionOptions,
+    watch: &dyn Watch,
+) -> Result<PatchResults> {
     let heads: Vec<PanelHead> = panels
         .iter()
         .map(|panel| PanelHead {
@@ -109,7 +117,7 @@ fn profiles(panels: &[Panel], options: &Options, watch: &dyn Watch) -> Result<Re
         .collect();
     watch.begin(2 * lines.len());
     // Epsilon at the delta of the sweeps first: it says which epsilons are worth drawing.
-    let priced: Vec<(Priced, Bracket, f64)> = lines
+    let priced: Vec<(PricedMechanism, Bracket, f64)> = lines
         .par_iter()
         .map(|(panel, mechanism)| {
             let priced = mechanism.price(&heads[*panel].base, options.sigma_is)?;
@@ -131,7 +139,7 @@ fn profiles(panels: &[Panel], options: &Options, watch: &dyn Watch) -> Result<Re
             let epsilons = &epsilons[..wanted.min(epsilons.len())];
             let deltas = priced.pld.profile(epsilons, Precision::default())?;
             watch.answered();
-            let points = epsilons.iter().zip(deltas).map(|(&x, delta)| Point {
+            let points = epsilons.iter().zip(deltas).map(|(&x, delta)| PatchPoint {
                 x,
                 setting,
                 run: priced.run,
@@ -139,15 +147,15 @@ fn profiles(panels: &[Panel], options: &Options, watch: &dyn Watch) -> Result<Re
                 delta,
             });
             let points = points.collect();
-            Ok(Curve { panel, mechanism, sigma: setting.sigma, summary: Some(*summary), points })
+            Ok(PatchCurve { panel, mechanism, sigma: setting.sigma, summary: Some(*summary), points })
         })
         .collect::<Result<_>>()?;
     watch.end();
-    let Options { sigma_is: reading, records, .. } = *options;
-    Ok(Results { curves, panels: heads, epsilons: Some(range), reading, records })
+    let ReproductionOptions { sigma_is: reading, records, .. } = *options;
+    Ok(PatchResults { curves, panels: heads, epsilons: Some(range), reading, records })
 }
 
-fn sweeps(sweeps: &[Sweep], options: &Options, watch: &dyn Watch) -> Result<Results> {
+fn sweeps(sweeps: &[Sweep], options: &ReproductionOptions, watch: &dyn Watch) -> Result<PatchResults> {
     let heads: Vec<PanelHead> = sweeps
         .iter()
         .map(|sweep| PanelHead {
@@ -168,7 +176,7 @@ fn sweeps(sweeps: &[Sweep], options: &Options, watch: &dyn Watch) -> Result<Resu
         Mechanism::Minibatch(_) | Mechanism::DataLevel => 1,
     });
     watch.begin(questions.sum());
-    let answer = |mechanism: Mechanism, setting: Setting| -> Result<(Option<Run>, Bracket)> {
+    let answer = |mechanism: Mechanism, setting: PatchSetting| -> Result<(Option<RunSampling>, Bracket)> {
         let priced = mechanism.price(&setting, options.sigma_is)?;
         let epsilon = priced.pld.epsilon(DELTA, Precision::default())?;
         watch.answered();
@@ -177,7 +185,7 @@ fn sweeps(sweeps: &[Sweep], options: &Options, watch: &dyn Watch) -> Result<Resu
     let curves = lines
         .par_iter()
         .map(|&(panel, sigma, mechanism)| {
-            let base = Setting { sigma, ..heads[panel].base };
+            let base = PatchSetting { sigma, ..heads[panel].base };
             let over = sweeps[panel].over;
             // What protects whole records does not depend on sizes within an image: one answer for all.
             let common = match mechanism {
@@ -192,15 +200,21 @@ fn sweeps(sweeps: &[Sweep], options: &Options, watch: &dyn Watch) -> Result<Resu
                         Some(common) => common,
                         None => answer(mechanism, setting)?,
                     };
-                    Ok(Point { x: f64::from(value), setting, run, epsilon, delta: Bracket::exact(DELTA) })
+                    Ok(PatchPoint {
+                        x: f64::from(value),
+                        setting,
+                        run,
+                        epsilon,
+                        delta: Bracket::exact(DELTA),
+                    })
                 })
                 .collect::<Result<_>>()?;
-            Ok(Curve { panel, mechanism, sigma, summary: None, points })
+            Ok(PatchCurve { panel, mechanism, sigma, summary: None, points })
         })
         .collect::<Result<_>>()?;
     watch.end();
-    let Options { sigma_is: reading, records, .. } = *options;
-    Ok(Results { curves, panels: heads, epsilons: None, reading, records })
+    let ReproductionOptions { sigma_is: reading, records, .. } = *options;
+    Ok(PatchResults { curves, panels: heads, epsilons: None, reading, records })
 }
 
 /// From half the smallest to twice the largest, rounded outwards to 1, 2 or 5 times a power of ten.

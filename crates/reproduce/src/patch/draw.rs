@@ -1,11 +1,11 @@
 //! A computed figure as a picture.
 
 use dapple_plan::{Scheme, number};
-use dapple_report::{Axis, Chart, Dash, Figure, LegendPlace, Reference, Series};
+use dapple_report::{Axis, Chart, Dash, Figure, LegendPlace, ReferenceLine, Series};
 
-use super::catalogue::Over;
-use super::compute::{Curve, PanelHead, Results};
-use super::setting::{DELTA, Mechanism, Setting};
+use super::catalogue::SweptSize;
+use super::compute::{PanelHead, PatchCurve, PatchResults};
+use super::setting::{DELTA, Mechanism, PatchSetting};
 
 /// What a profile's axis of delta covers.
 const DELTAS: (f64, f64) = (1e-10, 1.0);
@@ -15,7 +15,7 @@ const MINIBATCH_COLOR: usize = 1;
 const DATA_COLOR: usize = 2;
 
 /// Adds the charts to a figure.
-pub(super) fn draw(results: &Results, figure: Figure) -> Figure {
+pub(super) fn draw(results: &PatchResults, figure: Figure) -> Figure {
     match results.epsilons {
         Some(range) => profiles(figure, results, range),
         None => sweeps(figure, results),
@@ -23,8 +23,8 @@ pub(super) fn draw(results: &Results, figure: Figure) -> Figure {
 }
 
 /// What all panels share, with sigma in both units.
-pub(super) fn subtitle(results: &Results) -> String {
-    let bases: Vec<&Setting> = results.panels.iter().map(|head| &head.base).collect();
+pub(super) fn subtitle(results: &PatchResults) -> String {
+    let bases: Vec<&PatchSetting> = results.panels.iter().map(|head| &head.base).collect();
     let Some(first) = bases.first() else { return String::new() };
     let mut sigmas: Vec<f64> = Vec::new();
     for curve in &results.curves {
@@ -42,15 +42,15 @@ pub(super) fn subtitle(results: &Results) -> String {
     if results.epsilons.is_none() {
         parts.push("δ = 10⁻⁵".to_owned());
     }
-    let common = |value: fn(&Setting) -> String| {
+    let common = |value: fn(&PatchSetting) -> String| {
         bases.iter().all(|base| value(base) == value(first)).then(|| value(first))
     };
-    let varied = |over: Over| results.panels.iter().any(|head| head.over == Some(over));
+    let varied = |over: SweptSize| results.panels.iter().any(|head| head.over == Some(over));
     parts.extend(common(|base| format!("image {} × {}", base.image.x, base.image.y)));
-    if !varied(Over::Crop) {
+    if !varied(SweptSize::Crop) {
         parts.extend(common(|base| format!("crop {} × {}", base.crop, base.crop)));
     }
-    if !varied(Over::Patch) {
+    if !varied(SweptSize::Patch) {
         parts.extend(common(|base| format!("patch {}", base.shape)).map(|text| text.replace('x', " × ")));
     }
     parts.extend(common(|base| {
@@ -59,7 +59,7 @@ pub(super) fn subtitle(results: &Results) -> String {
     parts.join("; ")
 }
 
-fn profiles(figure: Figure, results: &Results, range: (f64, f64)) -> Figure {
+fn profiles(figure: Figure, results: &PatchResults, range: (f64, f64)) -> Figure {
     let columns = if results.panels.len() == 3 { 3 } else { 2 };
     let mut figure = figure.columns(columns).panel_size(if columns == 3 { 360.0 } else { 430.0 }, 300.0);
     for (panel, head) in results.panels.iter().enumerate() {
@@ -67,7 +67,7 @@ fn profiles(figure: Figure, results: &Results, range: (f64, f64)) -> Figure {
             .subtitle(profile_subtitle(results, panel, head))
             .x(Axis::log("ε").range(range.0, range.1))
             .y(Axis::log("δ").range(DELTAS.0, DELTAS.1))
-            .reference(Reference::horizontal(DELTA, "δ = 10⁻⁵"));
+            .reference(ReferenceLine::horizontal(DELTA, "δ = 10⁻⁵"));
         for curve in results.curves.iter().filter(|curve| curve.panel == panel) {
             let (label, color, dash) = match curve.mechanism {
                 Mechanism::Patch(Scheme::Poisson) => {
@@ -88,7 +88,7 @@ fn profiles(figure: Figure, results: &Results, range: (f64, f64)) -> Figure {
 }
 
 /// Noise multiplier, inclusion probability, pixel noise.
-fn profile_subtitle(results: &Results, panel: usize, head: &PanelHead) -> String {
+fn profile_subtitle(results: &PatchResults, panel: usize, head: &PanelHead) -> String {
     let seen = results
         .paper(panel)
         .and_then(|curve| curve.points.first()?.run)
@@ -98,8 +98,8 @@ fn profile_subtitle(results: &Results, panel: usize, head: &PanelHead) -> String
     format!("noise multiplier {multiplier}, {seen}pixel noise {pixels}")
 }
 
-fn sweeps(figure: Figure, results: &Results) -> Figure {
-    // Three panels in the paper: one row a sampling scheme. One or two: one row a panel, schemes side by side.
+fn sweeps(figure: Figure, results: &PatchResults) -> Figure {
+    // Three panels of the paper become one row for each sampling scheme; one or two become one row each, schemes side by side.
     let by_scheme = results.panels.len() > 2;
     let mut order: Vec<(usize, Scheme)> = Vec::new();
     for (panel, _) in results.panels.iter().enumerate() {
@@ -118,14 +118,14 @@ fn sweeps(figure: Figure, results: &Results) -> Figure {
     figure
 }
 
-fn sweep_chart(results: &Results, panel: usize, head: &PanelHead, scheme: Scheme) -> Chart {
+fn sweep_chart(results: &PatchResults, panel: usize, head: &PanelHead, scheme: Scheme) -> Chart {
     let side = match scheme {
         Scheme::Poisson => "Poisson sampling (here)",
         _ => "sampling without replacement (paper)",
     };
     // Panels over the same size and sigmas share their axis, so that they can be compared by eye.
     let sigmas = sigmas_of(results, panel);
-    let alike = |curve: &&Curve| {
+    let alike = |curve: &&PatchCurve| {
         let same_size = results.panels.get(curve.panel).is_some_and(|other| other.over == head.over);
         same_size && sigmas_of(results, curve.panel) == sigmas
     };
@@ -140,7 +140,7 @@ fn sweep_chart(results: &Results, panel: usize, head: &PanelHead, scheme: Scheme
     } else {
         Axis::linear("ε").range(0.0, 1.05 * high)
     };
-    let x = Axis::linear(head.over.map_or("", Over::label));
+    let x = Axis::linear(head.over.map_or("", SweptSize::label));
     // One legend for all panels where they agree, else one above each.
     let agree = (0..results.panels.len()).all(|other| sigmas_of(results, other) == sigmas);
     let legend = if agree { LegendPlace::Auto } else { LegendPlace::Above };
@@ -165,14 +165,14 @@ fn sweep_chart(results: &Results, panel: usize, head: &PanelHead, scheme: Scheme
 }
 
 /// The sigmas of a panel, in order.
-fn sigmas_of(results: &Results, panel: usize) -> Vec<f64> {
+fn sigmas_of(results: &PatchResults, panel: usize) -> Vec<f64> {
     let mut sigmas: Vec<f64> =
         results.curves.iter().filter(|curve| curve.panel == panel).map(|curve| curve.sigma).collect();
     sigmas.dedup();
     sigmas
 }
 
-fn line(label: &str, curve: &Curve) -> Series {
+fn line(label: &str, curve: &PatchCurve) -> Series {
     // A log axis has no place for a delta of zero; what lies far below the axis is as good.
     let points = curve.points.iter().map(|point| (point.x, curve.shown(point).max(1e-30)));
     Series::line(label, points)

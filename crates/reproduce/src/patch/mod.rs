@@ -8,65 +8,65 @@ mod draw;
 mod rows;
 pub(crate) mod setting;
 
-use dapple_report::{Figure, Rows};
+use dapple_report::{Figure, TableRows};
 
-use crate::claim::Claim;
+use crate::claim::{Claim, Statement};
 use crate::error::Result;
-use crate::registry::Registered;
-use crate::{Digest, Entry, Kind, Options, Reproduction, Watch};
-use catalogue::Spec;
-use compute::Results;
+use crate::registry::RegisteredReproduction;
+use crate::{CatalogueEntry, Digest, Reproduction, ReproductionKind, ReproductionOptions, Watch};
+use catalogue::PatchFigure;
+use compute::PatchResults;
 
 /// Every figure of P that is priced.
-pub(crate) fn all() -> impl Iterator<Item = Registered> {
-    catalogue::all().into_iter().map(Registered::new)
+pub(crate) fn all() -> impl Iterator<Item = RegisteredReproduction> {
+    catalogue::all().into_iter().map(RegisteredReproduction::new)
 }
 
-impl Reproduction for Spec {
-    type Results = Results;
+impl Reproduction for PatchFigure {
+    type Results = PatchResults;
 
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> CatalogueEntry {
         self.entry
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Priced { records: true }
+    fn kind(&self) -> ReproductionKind {
+        ReproductionKind::Priced { records: true }
     }
 
-    fn compute(&self, options: &Options, watch: &dyn Watch) -> Result<Results> {
+    fn compute(&self, options: &ReproductionOptions, watch: &dyn Watch) -> Result<PatchResults> {
         compute::compute(self, options, watch)
     }
 
-    fn subtitle(&self, results: &Results) -> String {
+    fn subtitle(&self, results: &PatchResults) -> String {
         draw::subtitle(results)
     }
 
-    fn digest(&self, results: &Results) -> Result<Digest> {
+    fn digest(&self, results: &PatchResults) -> Result<Digest> {
         Ok(Digest { table: rows::digest(results)?, says: "epsilon at delta 1e-5, rounded up" })
     }
 
-    fn numbers(&self, results: &Results) -> Rows {
+    fn numbers(&self, results: &PatchResults) -> TableRows {
         rows::rows(results)
     }
 
-    fn summary(&self, results: &Results) -> Option<Rows> {
+    fn summary(&self, results: &PatchResults) -> Option<TableRows> {
         results.epsilons.is_some().then(|| rows::summary(results))
     }
 
-    fn claims(&self, _: &Results) -> Vec<Claim<'_, Results>> {
-        self.claims.iter().map(|claim| claim.checked()).collect()
+    fn claims(&self, _: &PatchResults) -> Vec<Claim<'_, PatchResults>> {
+        self.claims.iter().map(Statement::claim).collect()
     }
 
     fn claims_say(&self) -> &'static str {
         "What the paper says of it, for sampling without replacement"
     }
 
-    fn draw(&self, results: &Results, figure: Figure) -> Figure {
+    fn draw(&self, results: &PatchResults, figure: Figure) -> Figure {
         draw::draw(results, figure.subtitle(draw::subtitle(results)))
     }
 
     /// How sigma was read, what was left open, and what the numbers are.
-    fn notes(&self, results: &Results) -> Vec<String> {
+    fn notes(&self, results: &PatchResults) -> Vec<String> {
         let mut notes = vec![results.reading.words().to_owned()];
         notes.extend(self.open.iter().map(|open| (*open).to_owned()));
         if let Some(records) = results.records {

@@ -1,10 +1,10 @@
 //! A computed figure as tables: every number for machines, a digest for people.
 
 use dapple_plan::{Bracket, Scheme, number};
-use dapple_report::{Cell, Column, ReportError, Rows, Table};
+use dapple_report::{Cell, Column, ReportError, Table, TableRows};
 
-use super::compute::{Curve, Point, Results};
-use super::setting::{Mechanism, Run};
+use super::compute::{PatchCurve, PatchPoint, PatchResults};
+use super::setting::{Mechanism, RunSampling};
 use crate::grid::thinned;
 
 /// Sizes of a sweep that the digest shows.
@@ -36,25 +36,25 @@ const COLUMNS: &[&str] = &[
 ];
 
 /// Every point of a figure.
-pub(super) fn rows(results: &Results) -> Rows {
+pub(super) fn rows(results: &PatchResults) -> TableRows {
     let rows = results.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
-    Rows { columns: COLUMNS, rows: rows.map(|(curve, point)| row(results, curve, point)).collect() }
+    TableRows { columns: COLUMNS, rows: rows.map(|(curve, point)| row(results, curve, point)).collect() }
 }
 
 /// Epsilon at the delta of the figures, for every line of a profile.
-pub(super) fn summary(results: &Results) -> Rows {
+pub(super) fn summary(results: &PatchResults) -> TableRows {
     let lines = results.curves.iter().filter_map(|curve| {
         let point = curve.points.first()?;
         let delta = Bracket::exact(super::setting::DELTA);
-        Some((curve, Point { epsilon: curve.summary?, delta, ..point.clone() }))
+        Some((curve, PatchPoint { epsilon: curve.summary?, delta, ..point.clone() }))
     });
-    Rows { columns: COLUMNS, rows: lines.map(|(curve, point)| row(results, curve, &point)).collect() }
+    TableRows { columns: COLUMNS, rows: lines.map(|(curve, point)| row(results, curve, &point)).collect() }
 }
 
-fn row(results: &Results, curve: &Curve, point: &Point) -> Vec<Cell> {
+fn row(results: &PatchResults, curve: &PatchCurve, point: &PatchPoint) -> Vec<Cell> {
     let scheme = curve.mechanism.scheme();
     let trained = |value: f64| Cell::from(scheme.map(|_| Cell::full(value)));
-    let run = |value: fn(&Run) -> Cell| Cell::from(point.run.as_ref().map(value));
+    let run = |value: fn(&RunSampling) -> Cell| Cell::from(point.run.as_ref().map(value));
     let setting = point.setting;
     let panel = results.panels.get(curve.panel).map_or("", |head| &head.title);
     vec![
@@ -80,7 +80,7 @@ fn row(results: &Results, curve: &Curve, point: &Point) -> Vec<Cell> {
 }
 
 /// Mechanisms side by side, epsilon rounded up: at the delta of the figures, and for sweeps at a few sizes.
-pub(super) fn digest(results: &Results) -> Result<Table, ReportError> {
+pub(super) fn digest(results: &PatchResults) -> Result<Table, ReportError> {
     let profile = results.epsilons.is_some();
     let mut columns = vec![Column::text("panel"), Column::number("σ"), Column::number("noise multiplier")];
     if !profile {

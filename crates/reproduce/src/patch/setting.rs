@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use dapple_accounting::baselines;
-use dapple_geometry::{Mask, Part, Region, Size};
+use dapple_geometry::{Mask, Region, RegionPart, Size};
 use dapple_plan::spec::{Delta, Pixels};
 use dapple_plan::{Plan, PlanSpec, Pld, Relation, Scheme, number};
 
@@ -54,7 +54,7 @@ impl Reading {
 
 /// The private region.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Shape {
+pub(super) enum PrivateShape {
     Rectangle(u32, u32),
     Circle(f64),
     /// Two circles of this radius, the second moved by this many columns and rows.
@@ -64,15 +64,15 @@ pub(super) enum Shape {
     },
 }
 
-impl Shape {
+impl PrivateShape {
     fn region(self) -> Result<Region> {
         let failed = |error| self.failed(&error);
         Ok(match self {
             Self::Rectangle(width, height) => Region::Rectangle(Size::new(width, height).map_err(failed)?),
             Self::Circle(radius) => Region::Circle { radius },
             Self::Blob { radius, offset: (x, y) } => Region::Union(vec![
-                Part { x: 0, y: 0, region: Region::Circle { radius } },
-                Part { x, y, region: Region::Circle { radius } },
+                RegionPart { x: 0, y: 0, region: Region::Circle { radius } },
+                RegionPart { x, y, region: Region::Circle { radius } },
             ]),
         })
     }
@@ -82,12 +82,12 @@ impl Shape {
         self.region()?.to_mask().map_err(|error| self.failed(&error))
     }
 
-    fn failed(self, error: &dapple_geometry::Error) -> ReproduceError {
+    fn failed(self, error: &dapple_geometry::GeometryError) -> ReproduceError {
         ReproduceError::failed(format!("the region {self}: {error}"))
     }
 }
 
-impl std::fmt::Display for Shape {
+impl std::fmt::Display for PrivateShape {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Rectangle(width, height) => write!(formatter, "{width}x{height}"),
@@ -101,11 +101,11 @@ impl std::fmt::Display for Shape {
 
 /// One point of a figure, in the paper's terms.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Setting {
+pub(super) struct PatchSetting {
     pub(super) image: Pixels,
     pub(super) crop: u32,
     pub(super) padding: u32,
-    pub(super) shape: Shape,
+    pub(super) shape: PrivateShape,
     /// The paper's sigma; see [`Reading`].
     pub(super) sigma: f64,
     /// Noise on the pixels, for the data-level baseline.
@@ -113,7 +113,7 @@ pub(super) struct Setting {
     pub(super) records: u64,
 }
 
-impl Setting {
+impl PatchSetting {
     /// The plan of this setting.
     pub(super) fn plan(&self, reading: Reading, scheme: Scheme) -> Result<Plan> {
         let mut spec = PlanSpec::default();
@@ -130,9 +130,9 @@ impl Setting {
         spec.sampling.epochs = Some(EPOCHS);
         let mut masks = Vec::new();
         match self.shape {
-            Shape::Rectangle(x, y) => spec.region.patch = Some(Pixels { x, y }),
-            Shape::Circle(radius) => spec.region.circle = Some(radius),
-            Shape::Blob { .. } => {
+            PrivateShape::Rectangle(x, y) => spec.region.patch = Some(Pixels { x, y }),
+            PrivateShape::Circle(radius) => spec.region.circle = Some(radius),
+            PrivateShape::Blob { .. } => {
                 spec.region.mask = Some("two circles".to_owned());
                 masks.push(self.shape.mask()?);
             }
@@ -178,11 +178,11 @@ impl Mechanism {
     }
 
     /// A setting seen through this mechanism.
-    pub(super) fn price(self, setting: &Setting, reading: Reading) -> Result<Priced> {
-        let priced = |plan: &Plan| -> Result<Priced> {
-            Ok(Priced {
+    pub(super) fn price(self, setting: &PatchSetting, reading: Reading) -> Result<PricedMechanism> {
+        let priced = |plan: &Plan| -> Result<PricedMechanism> {
+            Ok(PricedMechanism {
                 pld: plan.pld()?,
-                run: Some(Run {
+                run: Some(RunSampling {
                     inclusion_probability: plan.inclusion_probability(),
                     effective_rate: plan.effective_rate(),
                     steps: plan.steps(),
@@ -195,7 +195,7 @@ impl Mechanism {
             Self::DataLevel => {
                 let pixels = setting.shape.mask()?.count();
                 let pld = baselines::data_level_noise(pixels, CHANNELS, setting.pixel_sigma)?;
-                Ok(Priced { pld, run: None })
+                Ok(PricedMechanism { pld, run: None })
             }
         }
     }
@@ -203,15 +203,15 @@ impl Mechanism {
 
 /// A mechanism ready to be asked.
 #[derive(Debug, Clone)]
-pub(super) struct Priced {
+pub(super) struct PricedMechanism {
     pub(super) pld: Pld,
     /// `None` where nothing is trained.
-    pub(super) run: Option<Run>,
+    pub(super) run: Option<RunSampling>,
 }
 
 /// How a training run samples.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
+pub(super) struct RunSampling {
     pub(super) inclusion_probability: f64,
     pub(super) effective_rate: f64,
     pub(super) steps: u64,

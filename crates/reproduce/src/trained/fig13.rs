@@ -4,17 +4,21 @@ use dapple_plan::{PlanSpec, number};
 use dapple_train::Request;
 
 use super::existing;
-use super::trade_off::{Gain, TradeOff, Trained, always_gains};
+use super::trade_off::{Gain, TradeOff, TradeOffRuns, always_gains};
 use crate::claim::Statement;
 use crate::error::{ReproduceError, Result};
-use crate::experiment::{Experiment, Level, Method, Place, Setting, full_path, scenes};
-use crate::options::{Model, Scale, Training, first_given};
-use crate::{Entry, Paper, Watch};
+use crate::experiment::{Experiment, ExperimentFolder, Level, Method, Setting, full_path, scenes};
+use crate::options::{Classifier, Training, TrainingScale, first_given};
+use crate::{CatalogueEntry, Paper, Watch};
 
 pub(super) const FIGURE: TradeOff = TradeOff { entry: ENTRY, train, claims: CLAIMS };
 
-const ENTRY: Entry =
-    Entry::new(Paper::PatchLevel, "patch/fig13", "Accuracy on textures over the privacy budget", "C.8");
+const ENTRY: CatalogueEntry = CatalogueEntry::new(
+    Paper::PatchLevel,
+    "patch/fig13",
+    "Accuracy on textures over the privacy budget",
+    "C.8",
+);
 
 const CLAIMS: &[Statement<[Gain]>] = &[
     Statement { says: "patch level is more accurate at every budget", check: always_gains },
@@ -22,10 +26,10 @@ const CLAIMS: &[Statement<[Gain]>] = &[
         says: "it gains most at low to moderate budgets, and less again at ε = 1",
         check: |gains| {
             let largest = gains.iter().max_by(|one, other| one.gain.total_cmp(&other.gain));
-            let Some(largest) = largest else { return (String::new(), false) };
+            let Some(largest) = largest else { return Ok((String::new(), false)) };
             let ends = [gains.first(), gains.last()].map(|end| end.map(|end| end.epsilon));
             let here = format!("it gains most at ε = {}", number::exact(largest.epsilon));
-            (here, !ends.contains(&Some(largest.epsilon)))
+            Ok((here, !ends.contains(&Some(largest.epsilon))))
         },
     },
 ];
@@ -74,14 +78,14 @@ schedule = "cosine"
 evaluation_grid = 3
 "#;
 
-fn train(flags: &Training, watch: &dyn Watch) -> Result<Trained> {
+fn train(flags: &Training, watch: &dyn Watch) -> Result<TradeOffRuns> {
     let epsilons = match flags.scale() {
-        Scale::Tiny => scenes::epsilons().collect(),
-        Scale::Small | Scale::Full => EPSILONS.to_vec(),
+        TrainingScale::Tiny => scenes::epsilons().collect(),
+        TrainingScale::Small | TrainingScale::Full => EPSILONS.to_vec(),
     };
-    let seeds = flags.seeds.unwrap_or(if flags.scale() == Scale::Tiny { 2 } else { 4 });
+    let seeds = flags.seeds.unwrap_or(if flags.scale() == TrainingScale::Tiny { 2 } else { 4 });
     let settings = Setting::grid(&epsilons, &[Method::RecordPoisson, Method::PatchPoisson], seeds);
-    let place = Place::new(flags.out.as_deref())?;
+    let place = ExperimentFolder::new(flags.out.as_deref())?;
     let spec = |setting: &Setting| {
         let Setting { method, epsilon, .. } = *setting;
         let level = method.level().unwrap_or(Level::Record);
@@ -91,14 +95,14 @@ fn train(flags: &Training, watch: &dyn Watch) -> Result<Trained> {
         Experiment { place: place.path(), jobs: flags.jobs(), watch }.measure(&settings, None, spec)?;
     let plan = plan(flags, Level::Patch, EPSILONS[0])?;
     let steps = runs.first().map_or(0, |run| run.steps);
-    Ok(Trained { runs, task: task(&plan, flags.scale()), notes: notes(&plan, flags.scale(), steps) })
+    Ok(TradeOffRuns { runs, task: task(&plan, flags.scale()), notes: notes(&plan, flags.scale(), steps) })
 }
 
 /// The training at a level and a budget.
 fn plan(flags: &Training, level: Level, epsilon: f64) -> Result<PlanSpec> {
     let mut spec = match flags.scale() {
-        Scale::Tiny => garments(flags, level, epsilon)?,
-        Scale::Small | Scale::Full => level.of(textures(flags, epsilon)?),
+        TrainingScale::Tiny => garments(flags, level, epsilon)?,
+        TrainingScale::Small | TrainingScale::Full => level.of(textures(flags, epsilon)?),
     };
     if let Some(steps) = flags.steps {
         (spec.sampling.epochs, spec.sampling.steps) = (None, Some(steps));
@@ -151,39 +155,41 @@ fn textures(flags: &Training, epsilon: f64) -> Result<PlanSpec> {
     spec.data.train = Some(full_path(&data.join("train")));
     spec.data.test = Some(full_path(&data.join("test")));
     spec.model.weights = Some(full_path(weights));
-    if flags.model == Some(Model::Vgg11) {
-        spec.model.name = Some(Model::Vgg11.key().to_owned());
+    if flags.model == Some(Classifier::Vgg11) {
+        spec.model.name = Some(Classifier::Vgg11.key().to_owned());
         spec.sampling.batch = Some(64);
         spec.optimiser.learning_rate = Some(0.002);
         spec.optimiser.weight_decay = Some(1e-4);
     }
-    spec.sampling.epochs = Some(if flags.scale() == Scale::Full { EPOCHS } else { EPOCHS / 5 });
+    spec.sampling.epochs = Some(if flags.scale() == TrainingScale::Full { EPOCHS } else { EPOCHS / 5 });
     Ok(spec)
 }
 
-fn task(plan: &PlanSpec, scale: Scale) -> String {
+fn task(plan: &PlanSpec, scale: TrainingScale) -> String {
     let model = plan.model.name.as_deref().unwrap_or_default();
     match scale {
-        Scale::Tiny => format!("{model} on 128 × 128 scenes, crop 32 × 32, patch 8 × 8"),
-        Scale::Small | Scale::Full => format!("{model} on 300 × 300 textures, crop 100 × 100, patch 5 × 5"),
+        TrainingScale::Tiny => format!("{model} on 128 × 128 scenes, crop 32 × 32, patch 8 × 8"),
+        TrainingScale::Small | TrainingScale::Full => {
+            format!("{model} on 300 × 300 textures, crop 100 × 100, patch 5 × 5")
+        }
     }
 }
 
-fn notes(plan: &PlanSpec, scale: Scale, steps: u64) -> Vec<String> {
+fn notes(plan: &PlanSpec, scale: TrainingScale, steps: u64) -> Vec<String> {
     let grid = plan.train.evaluation_grid.unwrap_or(1);
     let mut notes = vec![format!(
         "The paper draws its accuracies and prints none. Both levels are priced under Poisson sampling, record level as one record substituted; test images are told by {} crops, their answers averaged.",
         grid * grid
     )];
     notes.extend(match scale {
-        Scale::Tiny => [
+        TrainingScale::Tiny => [
             "Scenes of garments stand in for textures: most crops tell the label. The paper fine-tunes ResNet-18 and VGG-11 on the describable textures, --scale small or full.",
             "The learning rate at each ε and level was chosen on further scenes of the training garments, which the budget does not count; the paper chose one at ε = 10 for all.",
         ]
         .map(str::to_owned)
         .to_vec(),
-        Scale::Small | Scale::Full if plan.sampling.epochs == Some(EPOCHS) => Vec::new(),
-        Scale::Small | Scale::Full => {
+        TrainingScale::Small | TrainingScale::Full if plan.sampling.epochs == Some(EPOCHS) => Vec::new(),
+        TrainingScale::Small | TrainingScale::Full => {
             vec![format!("Trained for {steps} steps in place of the paper's {EPOCHS} epochs.")]
         }
     });
@@ -195,9 +201,9 @@ mod tests {
     use super::*;
     use dapple_plan::Plan;
 
-    fn flags(model: Option<Model>) -> Training {
+    fn flags(model: Option<Classifier>) -> Training {
         Training {
-            scale: Some(Scale::Full),
+            scale: Some(TrainingScale::Full),
             data: Some(".".into()),
             model,
             weights: Some("weights.safetensors".into()),
@@ -217,7 +223,7 @@ mod tests {
         assert_eq!((resnet.batch(), resnet.steps()), (128, 150 * 15));
         // 104 of 201 places along each side.
         assert!((resnet.inclusion_probability() - (104.0_f64 / 201.0).powi(2)).abs() < 1e-9);
-        let vgg = check(Level::Record, Some(Model::Vgg11));
+        let vgg = check(Level::Record, Some(Classifier::Vgg11));
         assert_eq!((vgg.batch(), vgg.steps(), vgg.inclusion_probability()), (64, 150 * 30, 1.0));
     }
 }

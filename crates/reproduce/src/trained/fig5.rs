@@ -8,17 +8,21 @@ use dapple_plan::spec::Pixels;
 use dapple_train::Request;
 
 use super::existing;
-use super::trade_off::{Gain, TradeOff, Trained, always_gains, in_shares};
+use super::trade_off::{Gain, TradeOff, TradeOffRuns, always_gains, in_shares};
 use crate::claim::Statement;
 use crate::error::{ReproduceError, Result};
-use crate::experiment::{Experiment, Level, Method, Place, Setting, full_path};
-use crate::options::{Scale, Training};
-use crate::{Entry, Paper, Watch};
+use crate::experiment::{Experiment, ExperimentFolder, Level, Method, Setting, full_path};
+use crate::options::{Training, TrainingScale};
+use crate::{CatalogueEntry, Paper, Watch};
 
 pub(super) const FIGURE: TradeOff = TradeOff { entry: ENTRY, train, claims: CLAIMS };
 
-const ENTRY: Entry =
-    Entry::new(Paper::PatchLevel, "patch/fig5", "Segmentation of streets over the privacy budget", "5.3");
+const ENTRY: CatalogueEntry = CatalogueEntry::new(
+    Paper::PatchLevel,
+    "patch/fig5",
+    "Segmentation of streets over the privacy budget",
+    "5.3",
+);
 
 const CLAIMS: &[Statement<[Gain]>] = &[
     Statement { says: "patch level has the higher mIoU at every budget", check: always_gains },
@@ -28,7 +32,7 @@ const CLAIMS: &[Statement<[Gain]>] = &[
             let most = |one: &&Gain, other: &&Gain| one.relative.total_cmp(&other.relative);
             let smallest = gains.iter().map(|gain| gain.epsilon).fold(f64::INFINITY, f64::min);
             let holds = gains.iter().max_by(most).is_some_and(|largest| largest.epsilon == smallest);
-            (in_shares(gains), holds)
+            Ok((in_shares(gains), holds))
         },
     },
 ];
@@ -47,13 +51,13 @@ const CAMVID: &str = include_str!("../../../../examples/plans/camvid.toml");
 /// P section C.4.
 const CITYSCAPES: &str = include_str!("../../../../examples/plans/cityscapes-full.toml");
 
-fn train(flags: &Training, watch: &dyn Watch) -> Result<Trained> {
+fn train(flags: &Training, watch: &dyn Watch) -> Result<TradeOffRuns> {
     let epsilons: &[f64] = match flags.scale() {
-        Scale::Tiny | Scale::Small => &EPSILONS,
-        Scale::Full => &PAPER_EPSILONS,
+        TrainingScale::Tiny | TrainingScale::Small => &EPSILONS,
+        TrainingScale::Full => &PAPER_EPSILONS,
     };
     let settings = Setting::grid(epsilons, &METHODS, flags.seeds.unwrap_or(4));
-    let place = Place::new(flags.out.as_deref())?;
+    let place = ExperimentFolder::new(flags.out.as_deref())?;
     let base = plan(flags)?;
     let spec = |setting: &Setting| {
         let mut spec = base.clone();
@@ -63,7 +67,7 @@ fn train(flags: &Training, watch: &dyn Watch) -> Result<Trained> {
     };
     let runs =
         Experiment { place: place.path(), jobs: flags.jobs(), watch }.measure(&settings, None, spec)?;
-    Ok(Trained { runs, task: task(&base), notes: notes(flags) })
+    Ok(TradeOffRuns { runs, task: task(&base), notes: notes(flags) })
 }
 
 /// The training of a scale, without budget and method.
@@ -75,15 +79,15 @@ fn plan(flags: &Training) -> Result<PlanSpec> {
         ));
     }
     let mut spec = match (flags.scale(), &flags.data) {
-        (Scale::Tiny, None) => streets(flags)?,
-        (Scale::Tiny, Some(_)) => camvid(flags)?,
-        (Scale::Small, _) => {
+        (TrainingScale::Tiny, None) => streets(flags)?,
+        (TrainingScale::Tiny, Some(_)) => camvid(flags)?,
+        (TrainingScale::Small, _) => {
             let mut spec = camvid(flags)?;
             spec.pipeline.crop = Some(SMALL_CROP);
             spec.sampling.steps = Some(SMALL_STEPS);
             spec
         }
-        (Scale::Full, _) => cityscapes(flags)?,
+        (TrainingScale::Full, _) => cityscapes(flags)?,
     };
     if let Some(steps) = flags.steps {
         (spec.sampling.epochs, spec.sampling.steps) = (None, Some(steps));
@@ -128,8 +132,8 @@ fn given(flags: &Training) -> Result<(&Path, &Path)> {
         ReproduceError::request(format!("{} on your data: {flag} is missing", ENTRY.id), hint)
     };
     let layout = match flags.scale() {
-        Scale::Full => "give --data the folder of Cityscapes, with leftImg8bit/ and gtFine/",
-        Scale::Tiny | Scale::Small => {
+        TrainingScale::Full => "give --data the folder of Cityscapes, with leftImg8bit/ and gtFine/",
+        TrainingScale::Tiny | TrainingScale::Small => {
             "give --data a folder with train/ and test/, each with images/ and labels/, or use --scale tiny without it"
         }
     };
@@ -144,9 +148,9 @@ fn given(flags: &Training) -> Result<(&Path, &Path)> {
 /// those of the test, of the same candidates for both (`docs/experiments/camvid.md`). Elsewhere one rate serves all, as in the paper.
 fn learning_rate(flags: &Training, setting: &Setting) -> Option<f64> {
     let [record, patch] = match (flags.scale(), &flags.data) {
-        (Scale::Tiny, Some(_)) => [0.06, 0.2],
-        (Scale::Small, _) => [0.01, 0.03],
-        (Scale::Tiny, None) | (Scale::Full, _) => return None,
+        (TrainingScale::Tiny, Some(_)) => [0.06, 0.2],
+        (TrainingScale::Small, _) => [0.01, 0.03],
+        (TrainingScale::Tiny, None) | (TrainingScale::Full, _) => return None,
     };
     Some(if setting.method.level() == Some(Level::Patch) { patch } else { record })
 }
@@ -169,15 +173,15 @@ fn notes(flags: &Training) -> Vec<String> {
         "The paper draws its scores and prints none but the gains. It samples without replacement; Poisson sampling is shown beside it. Record level is one record substituted for another.".to_owned(),
     ];
     notes.extend(match (flags.scale(), &flags.data) {
-        (Scale::Tiny, None) => vec![
+        (TrainingScale::Tiny, None) => vec![
             "Streets drawn by the program stand in for Cityscapes and A2D2, and a small network from random weights for DeepLabV3+ and PSPNet: --data and --weights train DeepLabV3+ on photographs, --scale full as the paper did.",
             "One learning rate serves all methods and budgets, as in the paper.",
         ],
-        (Scale::Tiny, Some(_)) | (Scale::Small, _) => vec![
+        (TrainingScale::Tiny, Some(_)) | (TrainingScale::Small, _) => vec![
             "The backbone is public and frozen; what stands on it is trained. The paper fine-tunes the whole model on Cityscapes and A2D2: --scale full.",
             "The learning rate of each level was chosen on other photographs than those of the test, which the budget does not count; the paper chose one for all.",
         ],
-        (Scale::Full, _) => vec![
+        (TrainingScale::Full, _) => vec![
             "The paper states neither the backbone nor how the learning rate falls: ResNet-50 and a constant rate here.",
         ],
     }.into_iter().map(str::to_owned));
@@ -192,7 +196,7 @@ mod tests {
     #[test]
     fn cityscapes_is_trained_as_the_paper_says() {
         let flags = Training {
-            scale: Some(Scale::Full),
+            scale: Some(TrainingScale::Full),
             data: Some(".".into()),
             weights: Some("weights.safetensors".into()),
             ..Training::default()

@@ -9,11 +9,15 @@ mod trade_off;
 use std::path::Path;
 
 use crate::error::{ReproduceError, Result};
-use crate::registry::Registered;
+use crate::registry::RegisteredReproduction;
 
 /// Everything that trains.
-pub(crate) fn all() -> [Registered; 3] {
-    [Registered::new(fig5::FIGURE), Registered::new(fig13::FIGURE), Registered::new(table1::Digits)]
+pub(crate) fn all() -> [RegisteredReproduction; 3] {
+    [
+        RegisteredReproduction::new(fig5::FIGURE),
+        RegisteredReproduction::new(fig13::FIGURE),
+        RegisteredReproduction::new(table1::Digits),
+    ]
 }
 
 /// The folder behind `--data`, refused where there is none.

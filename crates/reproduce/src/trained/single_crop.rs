@@ -5,33 +5,34 @@ use std::path::Path;
 use dapple_engine::{CpuExecutor, CpuOptions};
 use dapple_graph::zoo::{self, Norm, ResNet, Vgg};
 use dapple_graph::{Graph, GraphError, weights};
-use dapple_plan::Plan;
+use dapple_plan::{DataPlan, Plan};
 use dapple_train::data::{Dataset, MasterKey, Purpose, Views, open};
 use dapple_train::{TrainError, plan_of_run};
 
 use crate::error::{ReproduceError, Result};
-use crate::options::Model;
+use crate::options::Classifier;
 
 /// Images that are looked at together.
 const TOGETHER: usize = 250;
 
 /// The accuracy of a finished run without norms on one crop of each test image. Crops are drawn from the distribution of training,
 /// the same ones at every call.
-pub(super) fn accuracy(model: Model, folder: &Path) -> Result<f64> {
+pub(super) fn accuracy(model: Classifier, folder: &Path) -> Result<f64> {
     let spec = plan_of_run(folder)?;
     let plan = Plan::check(&spec)?;
-    let data = open(&spec, Path::new("")).map_err(TrainError::from)?;
+    let data_plan = DataPlan::check(&spec).map_err(TrainError::from)?;
+    let data = open(&data_plan, Path::new("")).map_err(TrainError::from)?;
     let Some(test) = data.test else { return Err(ReproduceError::failed("there are no test images")) };
-    let views = Views::new(plan.spatial(), &spec.data, &*test).map_err(TrainError::from)?;
+    let views = Views::new(plan.spatial(), &data_plan.views, &*test).map_err(TrainError::from)?;
     let graph = graph(model, &views.shape(), test.classes() as usize).map_err(TrainError::from)?;
     let right = count(&graph, &folder.join("model.safetensors"), &*test, &views)?;
     Ok(right as f64 / test.len() as f64)
 }
 
-fn graph(model: Model, shape: &[usize], classes: usize) -> std::result::Result<Graph, GraphError> {
+fn graph(model: Classifier, shape: &[usize], classes: usize) -> std::result::Result<Graph, GraphError> {
     match model {
-        Model::Resnet18 => zoo::resnet(ResNet::R18, shape, classes, Norm::Removed),
-        Model::Vgg11 => zoo::vgg(Vgg::V11, shape, classes, Norm::Removed),
+        Classifier::Resnet18 => zoo::resnet(ResNet::R18, shape, classes, Norm::Removed),
+        Classifier::Vgg11 => zoo::vgg(Vgg::V11, shape, classes, Norm::Removed),
     }
 }
 

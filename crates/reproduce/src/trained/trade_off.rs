@@ -1,35 +1,37 @@
 //! Quality over the privacy budget, patch level against record level: what Figures 5 and 13 of the patch-level paper show.
 
 use dapple_plan::number;
-use dapple_report::{Figure, Rows};
+use dapple_report::{Figure, TableRows};
 use dapple_train::Measure;
 
-use crate::claim::{Claim, Statement, Verdict};
+use crate::claim::{Claim, ClaimVerdict, Statement};
 use crate::error::{ReproduceError, Result};
-use crate::experiment::{Group, Measured, Method, group_rows, groups, run_rows, sweep_chart, sweep_table};
+use crate::experiment::{
+    MeasuredRun, Method, RunGroup, group_rows, groups, run_rows, sweep_chart, sweep_table,
+};
 use crate::options::Training;
-use crate::{Digest, Entry, Kind, Options, Reproduction, Watch};
+use crate::{CatalogueEntry, Digest, Reproduction, ReproductionKind, ReproductionOptions, Watch};
 
-/// A figure of this kind.
+/// A figure of quality over the budget.
 pub(super) struct TradeOff {
-    pub(super) entry: Entry,
-    pub(super) train: fn(&Training, &dyn Watch) -> Result<Trained>,
+    pub(super) entry: CatalogueEntry,
+    pub(super) train: fn(&Training, &dyn Watch) -> Result<TradeOffRuns>,
     /// The paper's statements about the gains.
     pub(super) claims: &'static [Statement<[Gain]>],
 }
 
 /// What was trained.
-pub(super) struct Trained {
-    /// At least one.
-    pub(super) runs: Vec<Measured>,
-    /// In words.
+pub(super) struct TradeOffRuns {
+    /// The runs, of which there is at least one.
+    pub(super) runs: Vec<MeasuredRun>,
+    /// The task in words.
     pub(super) task: String,
     pub(super) notes: Vec<String>,
 }
 
-impl Trained {
+impl TradeOffRuns {
     /// One of the runs, for what they share.
-    fn first(&self) -> &Measured {
+    fn first(&self) -> &MeasuredRun {
         &self.runs[0]
     }
 }
@@ -40,22 +42,22 @@ pub(super) struct Gain {
     pub(super) epsilon: f64,
     pub(super) gain: f64,
     error: Option<f64>,
-    /// In record level's means.
+    /// The gain as a share of record level's mean.
     pub(super) relative: f64,
 }
 
 impl Reproduction for TradeOff {
-    type Results = Trained;
+    type Results = TradeOffRuns;
 
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> CatalogueEntry {
         self.entry
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Trained
+    fn kind(&self) -> ReproductionKind {
+        ReproductionKind::Trained
     }
 
-    fn compute(&self, options: &Options, watch: &dyn Watch) -> Result<Trained> {
+    fn compute(&self, options: &ReproductionOptions, watch: &dyn Watch) -> Result<TradeOffRuns> {
         let trained = (self.train)(&options.training, watch)?;
         match trained.runs.is_empty() {
             true => Err(ReproduceError::failed("nothing was trained")),
@@ -63,14 +65,14 @@ impl Reproduction for TradeOff {
         }
     }
 
-    fn subtitle(&self, trained: &Trained) -> String {
+    fn subtitle(&self, trained: &TradeOffRuns) -> String {
         let first = trained.first();
         let delta = first.spent.as_ref().map_or_else(String::new, |spent| number::brief(spent.delta));
         let batch = first.spent.as_ref().map_or(0, |spent| spent.batch);
         format!("{}; {} steps of batch {batch}, δ = {delta}", trained.task, first.steps)
     }
 
-    fn digest(&self, trained: &Trained) -> Result<Digest> {
+    fn digest(&self, trained: &TradeOffRuns) -> Result<Digest> {
         let measure = trained.first().measure;
         let says = match measure {
             Measure::Accuracy => "accuracy on the test images, mean and standard deviation of single runs",
@@ -81,33 +83,33 @@ impl Reproduction for TradeOff {
         Ok(Digest { table: sweep_table(measure, &groups(&trained.runs))?, says })
     }
 
-    fn numbers(&self, trained: &Trained) -> Rows {
+    fn numbers(&self, trained: &TradeOffRuns) -> TableRows {
         run_rows(&trained.runs, trained.first().measure)
     }
 
-    fn summary(&self, trained: &Trained) -> Option<Rows> {
+    fn summary(&self, trained: &TradeOffRuns) -> Option<TableRows> {
         Some(group_rows(&groups(&trained.runs)))
     }
 
-    fn claims(&self, _: &Trained) -> Vec<Claim<'_, Trained>> {
+    fn claims(&self, _: &TradeOffRuns) -> Vec<Claim<'_, TradeOffRuns>> {
         let claim = |&Statement { says, check }: &Statement<[Gain]>| {
-            Claim::new(says, move |trained: &Trained| Ok(check(&gains(&groups(&trained.runs)))))
+            Claim::new(says, move |trained: &TradeOffRuns| check(&gains(&groups(&trained.runs))))
         };
         self.claims.iter().map(claim).collect()
     }
 
-    fn draw(&self, trained: &Trained, figure: Figure) -> Figure {
+    fn draw(&self, trained: &TradeOffRuns, figure: Figure) -> Figure {
         let chart = sweep_chart("", trained.first().measure, &groups(&trained.runs));
         figure.subtitle(self.subtitle(trained)).large(chart)
     }
 
-    fn notes(&self, trained: &Trained) -> Vec<String> {
+    fn notes(&self, trained: &TradeOffRuns) -> Vec<String> {
         trained.notes.clone()
     }
 }
 
-fn gains(groups: &[Group<'_>]) -> Vec<Gain> {
-    let gain = |patch: &Group<'_>| {
+fn gains(groups: &[RunGroup<'_>]) -> Vec<Gain> {
+    let gain = |patch: &RunGroup<'_>| {
         let method = patch.method();
         let (counterpart, epsilon) = (method.counterpart()?, patch.epsilon()?);
         let record =
@@ -118,9 +120,9 @@ fn gains(groups: &[Group<'_>]) -> Vec<Gain> {
     groups.iter().filter_map(gain).collect()
 }
 
-/// That patch level is better at every budget.
-pub(super) fn always_gains(gains: &[Gain]) -> Verdict {
-    (in_points(gains), gains.iter().all(|gain| gain.gain > 0.0))
+/// Whether patch level is better at every budget.
+pub(super) fn always_gains(gains: &[Gain]) -> Result<ClaimVerdict> {
+    Ok((in_points(gains), gains.iter().all(|gain| gain.gain > 0.0)))
 }
 
 /// Gains in points, with their standard errors where there are several runs.

@@ -12,7 +12,7 @@ use std::time::Instant;
 use dapple_data::{Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views};
 use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Layout, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
-use dapple_plan::{OptimiserPlan, Plan, PlanSpec};
+use dapple_plan::{DataPlan, OptimiserPlan, Plan, PlanSpec};
 use dapple_private::{Noise, Optimiser};
 use dapple_train::{Event, Observer, Request, optimiser_settings, start};
 
@@ -104,8 +104,9 @@ fn load_seconds(folder: &Path, batch: usize) -> f64 {
     let text = std::fs::read_to_string(folder.join("run/plan.toml")).expect("the run's plan");
     let spec = PlanSpec::from_toml(&text).expect("a plan");
     let plan = Plan::check(&spec).expect("a plan");
-    let data = dapple_data::open(&spec, Path::new("")).expect("data");
-    let views = Views::new(plan.spatial(), &spec.data, &*data.train).expect("views");
+    let data_plan = DataPlan::check(&spec).expect("a plan");
+    let data = dapple_data::open(&data_plan, Path::new("")).expect("data");
+    let views = Views::new(plan.spatial(), &data_plan.views, &*data.train).expect("views");
     let master = MasterKey::from_seed(1);
     let sampler = Sampler::new(&plan, RECORDS, master.purpose(Purpose::Sampling)).expect("a plan");
     let options = LoaderOptions { threads: 1, ..LoaderOptions::default() };

@@ -5,7 +5,7 @@ use std::path::Path;
 use dapple_data::Dataset;
 use dapple_geometry::Mask;
 use dapple_plan::number::hexadecimal;
-use dapple_plan::{Plan, PlanError, PlanSpec, Promise, Release, Repetitions};
+use dapple_plan::{Conduct, Plan, PlanError, PlanSpec, Promise, Release, Repetitions};
 
 use super::Within;
 use super::account::{Account, FORMAT};
@@ -18,7 +18,7 @@ use super::share::Share;
 use crate::error::TrainError;
 use crate::files::{self, Access};
 use crate::prepare::Prepared;
-use crate::run::{fresh_bytes, hidden_fingerprint};
+use crate::run::{Completed, fresh_bytes, hidden_fingerprint};
 
 /// What is to be counted.
 enum Counting {
@@ -58,7 +58,7 @@ impl Reservation {
         }
         let (spec, masks, plan) = (&prepared.spec, prepared.masks.as_slice(), prepared.plan());
         let file = opened(&within.file, &*prepared.data.train, spec, masks, plan)?;
-        let counting = Counting::Run(reserved(spec, masks, plan));
+        let counting = Counting::Run(reserved_of(prepared));
         Ok(Self { file, total: None, counting, copy: false })
     }
 
@@ -66,14 +66,15 @@ impl Reservation {
     pub(crate) fn check_choice(
         within: &Within,
         records: &dyn Dataset,
-        candidates: &[(&PlanSpec, &[Mask], &Plan)],
+        candidates: &[Completed],
         law: Repetitions,
     ) -> Result<Self, TrainError> {
-        let Some((spec, masks, plan)) = candidates.first() else {
+        let Some(Completed { spec, masks, plan, .. }) = candidates.first() else {
             return Err(BudgetError::Missing.at(&within.file));
         };
         let file = opened(&within.file, records, spec, masks, plan)?;
-        let candidates = candidates.iter().map(|(spec, masks, plan)| reserved(spec, masks, plan)).collect();
+        let of = |one: &Completed| reserved(&one.spec, &one.masks, &one.plan, one.conduct);
+        let candidates = candidates.iter().map(of).collect();
         let counting = Counting::Choice { candidates, law };
         let mut reservation = Self { file, total: None, counting, copy: false };
         reservation.must_fit(within.total)?;
@@ -193,17 +194,17 @@ fn is_about(account: &Account, records: &dyn Dataset) -> Result<bool, TrainError
     Ok(hidden_fingerprint(records, account.open.key.as_bytes())? == account.open.data)
 }
 
-fn reserved(spec: &PlanSpec, masks: &[Mask], plan: &Plan) -> Reserved {
+fn reserved(spec: &PlanSpec, masks: &[Mask], plan: &Plan, conduct: Conduct) -> Reserved {
     Reserved {
         spec: spec.to_toml(),
         masks: masks.iter().map(Into::into).collect(),
         plan: plan.hash().to_owned(),
-        seeded: spec.train.seed.is_some(),
+        seeded: conduct.seed.is_some(),
     }
 }
 
 pub(super) fn reserved_of(prepared: &Prepared) -> Reserved {
-    reserved(&prepared.spec, &prepared.masks, prepared.plan())
+    reserved(&prepared.spec, &prepared.masks, prepared.plan(), prepared.training.conduct)
 }
 
 /// A total as an entry.

@@ -1,7 +1,6 @@
 //! What a certificate states beside its prices.
 
-use dapple_plan::spec::DataFormat;
-use dapple_plan::{EpsilonBracket, PlanSpec, Relation};
+use dapple_plan::{EpsilonBracket, Relation, TargetKind, TrainingPlan, WeightSource};
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::History;
@@ -34,14 +33,13 @@ pub enum LabelStatus {
 
 impl LabelStatus {
     /// What a plan says of the labels of its data.
-    pub(super) fn of(spec: &PlanSpec, relation: Relation) -> Option<Self> {
-        Some(match (spec.data.format?, relation) {
-            (
-                DataFormat::ImagePairs | DataFormat::Cityscapes | DataFormat::A2d2 | DataFormat::StreetScenes,
-                _,
-            ) => Self::PixelsProtected,
-            (_, Relation::Patch | Relation::Masked) => Self::ClassPublic,
-            (_, Relation::AddRemove | Relation::Replace | Relation::User) => Self::ClassProtected,
+    pub(super) fn of(training: &TrainingPlan) -> Option<Self> {
+        Some(match (training.data.origin.targets()?, training.privacy.relation()) {
+            (TargetKind::LabelMap, _) => Self::PixelsProtected,
+            (TargetKind::Class, Relation::Patch | Relation::Masked) => Self::ClassPublic,
+            (TargetKind::Class, Relation::AddRemove | Relation::Replace | Relation::User) => {
+                Self::ClassProtected
+            }
         })
     }
 }
@@ -68,13 +66,12 @@ pub struct FirstWeights {
 }
 
 impl FirstWeights {
-    pub(super) fn of(spec: &PlanSpec, history: &History) -> Self {
-        let from_file = spec.model.weights.is_some() || spec.model.backbone_weights.is_some();
-        Self {
-            sha256: history.start().weights.clone(),
-            origin: if from_file { Origin::File } else { Origin::Initialisation },
-            assumed_public: true,
-        }
+    pub(super) fn of(training: &TrainingPlan, history: &History) -> Self {
+        let origin = match training.model.first_weights {
+            WeightSource::File(_) | WeightSource::Backbone(_) => Origin::File,
+            WeightSource::Seed => Origin::Initialisation,
+        };
+        Self { sha256: history.start().weights.clone(), origin, assumed_public: true }
     }
 }
 

@@ -5,7 +5,7 @@ mod facts;
 mod warning;
 
 use dapple_geometry::CropDistribution;
-use dapple_plan::{Certificate, Relation};
+use dapple_plan::{Certificate, Protected, Relation};
 use serde::{Deserialize, Serialize};
 
 use crate::error::one_line;
@@ -123,7 +123,7 @@ impl RunCertificate {
         spent: &Cost,
         whole: &Cost,
     ) -> Self {
-        let (spec, spatial) = (terms.spec, terms.plan.parts()[0].spatial());
+        let spatial = terms.plan().parts()[0].spatial();
         let crop = spatial.pipeline().and_then(|pipeline| match pipeline.crop_distribution() {
             CropDistribution::Fixed(size) => Some([size.width(), size.height()]),
             CropDistribution::Resized(_) => None,
@@ -144,15 +144,15 @@ impl RunCertificate {
                 spent: spent.whole_record,
                 planned: whole.whole_record,
             }),
-            public_records: Some(terms.plan.records()),
-            clip_norm: terms.private().then(|| terms.plan.clip_norm()),
+            public_records: Some(terms.plan().records()),
+            clip_norm: terms.private().then(|| terms.plan().clip_norm()),
             rounding: terms.private().then(|| Rounding::of(history)),
             image: spatial.image().map(|size| [size.width(), size.height()]),
             crop,
-            patch: spec.region.patch.map(|patch| [patch.x, patch.y]),
+            patch: spatial.protected().and_then(Protected::patch).map(|size| [size.width(), size.height()]),
             region: spatial.protected().map(|protected| protected.words()),
-            labels: LabelStatus::of(spec, terms.plan.relation()),
-            first_weights: Some(FirstWeights::of(spec, history)),
+            labels: LabelStatus::of(terms.training),
+            first_weights: Some(FirstWeights::of(terms.training, history)),
             model_sha256: history.model().map(str::to_owned),
             spec: history.start().spec.clone(),
             ledger: history.position().1.to_owned(),

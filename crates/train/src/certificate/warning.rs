@@ -52,7 +52,7 @@ impl Warning {
             Self::Seeded => history.start().deterministic,
             Self::CutLedger => history.torn(),
             Self::LargeDelta => planned.is_some_and(|price| price.delta * price.records as f64 >= 1.0),
-            Self::Validation => terms.spec.data.validation.is_some_and(|share| share > 0.0),
+            Self::Validation => terms.training.data.origin.splits_records_off(),
             Self::LargeEpsilon => planned.is_some_and(|price| price.epsilon.upper > LARGE_EPSILON),
             Self::CoveredByDelta => planned.is_some_and(|price| price.epsilon.lower == Some(0.0)),
             Self::Other(_) => false,

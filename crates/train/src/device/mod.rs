@@ -4,8 +4,10 @@
 mod gpu;
 
 use dapple_graph::Graph;
-use dapple_plan::spec::{DeviceChoice, FactorPrecision, Performance};
-use dapple_plan::{Plan, Sampling};
+use dapple_plan::spec::{DeviceChoice, FactorPrecision};
+use dapple_plan::{PerformancePlan, Plan, Sampling, TrainingPlan};
+#[cfg(not(feature = "cuda"))]
+use dapple_private::StepError;
 use dapple_private::{Executor, Processor};
 
 use crate::error::TrainError;
@@ -36,13 +38,23 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(performance: &Performance, planned: Option<Planned>, repeatable: bool) -> Self {
-        let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    /// The machine that takes a plan's steps.
+    pub(crate) fn for_training(prepared: &Prepared) -> Self {
+        let plan = &prepared.training;
+        Self::new(&plan.performance, Some(Planned::of(prepared)), plan.conduct.seed.is_some())
+    }
+
+    /// The machine that runs a plan's model on single images: one card of several, since cards cannot share them.
+    pub(crate) fn for_inference(plan: &TrainingPlan) -> Self {
+        Self::new(&plan.performance.on_one_card(), None, plan.conduct.seed.is_some())
+    }
+
+    fn new(performance: &PerformancePlan, planned: Option<Planned>, repeatable: bool) -> Self {
         Self {
-            device: performance.device.clone().unwrap_or_default(),
-            precision: performance.precision.unwrap_or_default(),
-            threads: performance.worker_threads(),
-            microbatch: performance.microbatch.map_or(0, whole),
+            device: performance.device.clone(),
+            precision: performance.precision,
+            threads: performance.threads,
+            microbatch: performance.microbatch.unwrap_or(0),
             planned,
             repeatable,
             cards: 1,
@@ -104,12 +116,12 @@ impl Machine {
 
     #[cfg(not(feature = "cuda"))]
     fn gpu(&mut self, _: &Graph) -> Result<Box<dyn Executor>, Box<Unusable>> {
-        let error = TrainError::Device {
+        let error = StepError::Device {
             device: self.device.to_string(),
             problem: "this program was built without CUDA".to_owned(),
             hint: Some("build it with --features cuda, or compute on the processor: --device cpu"),
         };
-        Err(Box::new(Unusable { worth_telling: false, error }))
+        Err(Box::new(Unusable { worth_telling: false, error: error.into() }))
     }
 }
 
@@ -127,8 +139,7 @@ impl Planned {
     pub(crate) fn of(prepared: &Prepared) -> Self {
         let record = prepared.views.iter().map(|views| 4 * views.count() * views.view_length()).max();
         let by_memory = (MICROBATCH_BYTES / record.unwrap_or(1).max(1)).max(SMALLEST_MICROBATCH);
-        let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-        let together = prepared.spec.performance.microbatch.map_or(by_memory, whole);
+        let together = prepared.training.performance.microbatch.unwrap_or(by_memory);
         let of =
             |part: &Plan| Self::new(part.batch(), part.sampling() != Sampling::WithoutReplacement, together);
         let parts = prepared.parts().iter().map(of);
@@ -147,12 +158,6 @@ impl Planned {
         let share = self.records.div_ceil(cards.max(1)).max(1);
         share.div_ceil(share.div_ceil(self.together))
     }
-}
-
-/// These settings with the first card where they name several: for single images, which cards cannot share.
-pub(crate) fn one_card(performance: &Performance) -> Performance {
-    let device = performance.device.as_ref().map(DeviceChoice::first);
-    Performance { device, ..performance.clone() }
 }
 
 /// Why a GPU is not used.

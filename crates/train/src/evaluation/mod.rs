@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use classification::{evaluate as classify, probabilities};
 pub(crate) use evaluator::Evaluator;
-pub use evaluator::Look;
-pub(crate) use segmentation::{Method, Segmenter};
+pub(crate) use segmentation::Segmenter;
 
 /// Accuracy and loss on a set of records. Where every pixel has a class, pixels are counted instead of records, those without a label left
 /// out, each at the size of its image.

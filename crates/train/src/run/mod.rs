@@ -279,7 +279,7 @@ impl Run {
 
     /// How fast this machine takes the plan's steps, by what is public about both.
     fn pace(&self) -> Pace {
-        let threads = self.prepared.spec.performance.worker_threads();
+        let threads = self.prepared.training.performance.threads;
         let engine = match (self.trainer.machine(), threads) {
             ("cpu", 0) => Engine::Threads(std::thread::available_parallelism().map_or(1, usize::from)),
             ("cpu", threads) => Engine::Threads(threads),
@@ -431,11 +431,10 @@ impl Run {
 
 /// How many records are read ahead, for so many cards that share them.
 fn loader_options(prepared: &Prepared, cards: usize) -> LoaderOptions {
-    let performance = &prepared.spec.performance;
-    let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    let performance = &prepared.training.performance;
     LoaderOptions {
-        threads: performance.worker_threads(),
-        prefetch: performance.prefetch.map_or(2, whole),
+        threads: performance.threads,
+        prefetch: performance.prefetch,
         microbatch: Planned::of(prepared).each(cards).saturating_mul(cards),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use dapple_data::rand_core::Rng;
 use dapple_data::{Dataset, MasterKey, Purpose};
+use dapple_plan::Look;
 use dapple_plan::spec::Performance;
 
 use super::Run;
@@ -15,7 +16,7 @@ use crate::checkpoint::Checkpoint;
 use crate::description::ModelDescription;
 use crate::digest;
 use crate::error::TrainError;
-use crate::evaluation::{Evaluation, Evaluator, Look};
+use crate::evaluation::{Evaluation, Evaluator};
 use crate::files::{self, Access};
 use crate::folder::Folder;
 use crate::ledger::{Entry, History, Ledger, LedgerError, Start};
@@ -194,9 +195,8 @@ fn verified(folder: &Folder, performance: &Performance) -> Result<(Prepared, Rec
     let changed = |what| TrainError::Changed { folder: folder.root().to_owned(), what };
     let recovered = Recovered::read(folder)?;
     recovered.check_model(folder)?;
-    let mut spec = recovered.spec.clone();
-    spec.performance = spec.performance.merge(performance);
-    let prepared = Prepared::again(spec, recovered.masks.clone())?;
+    let recovered = recovered.with(performance)?;
+    let prepared = Prepared::again(recovered.spec.clone(), recovered.masks.clone())?;
     let data_key = files::read(&folder.data_key())?;
     let (began, now) = (recovered.history.start(), start_entry(&prepared, &data_key)?);
     match () {

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use dapple_data::{Dataset, Loader, Opened, Sampler, open};
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, GraphError, Parameters};
-use dapple_plan::spec::{DataSpec, ModelSpec, OptimiserSpec, PlanSpec, TrainSpec};
-use dapple_plan::{Certificate, Plan, TrainingPlan};
+use dapple_plan::spec::{ModelSpec, OptimiserSpec, PlanSpec, TrainSpec};
+use dapple_plan::{
+    Certificate, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, LearningRate, ModelPlan,
+    OptimiserPlan, PerformancePlan, Plan, RecordOrigin, TrainingPlan, ViewPlan,
+};
 
 use super::keys::Keys;
 use super::loader_options;
@@ -25,6 +28,14 @@ pub struct Completed {
     pub plan: Plan,
     /// Its price.
     pub certificate: Certificate,
+    /// Where its records come from, and how they are shown.
+    pub data: DataPlan,
+    /// How a record's gradient is bounded.
+    pub clipping: GradientBound,
+    /// How the machine is used.
+    pub performance: PerformancePlan,
+    /// How the run is carried out.
+    pub conduct: Conduct,
 }
 
 /// Fills in what a request leaves open, as a run would. Only a request that names data has its data opened, to count and measure it.
@@ -33,8 +44,9 @@ pub struct Completed {
 /// A plan that cannot be trained privately.
 pub fn complete(request: &Request) -> Result<Completed, TrainError> {
     let Request { mut spec, base, masks } = request.clone().in_full();
-    if spec.data.format.is_some() {
-        let records = open(&spec, &base)?.train;
+    let data = DataPlan::check(&spec)?;
+    if data.origin != RecordOrigin::Caller {
+        let records = open(&data, &base)?.train;
         read_from(&mut spec, &*records);
     }
     solve(&mut spec, &masks)?;
@@ -42,7 +54,43 @@ pub fn complete(request: &Request) -> Result<Completed, TrainError> {
     let certificate = certificate.ok_or_else(|| {
         TrainError::setting("train.private", "a run without privacy promises nothing", "leave it out")
     })?;
-    Ok(Completed { spec, masks, plan, certificate })
+    Ok(Completed {
+        data,
+        clipping: GradientBound::of(&plan, &spec.train),
+        performance: PerformancePlan::check(&spec.performance)?,
+        conduct: Conduct::check(&spec.train)?,
+        spec,
+        masks,
+        plan,
+        certificate,
+    })
+}
+
+impl Completed {
+    /// The plan with records, a model and plain gradient descent of the caller's in the place of its own.
+    fn rehearsed(&self, records: &dyn Dataset, learning_rate: f64) -> Result<TrainingPlan, TrainError> {
+        // The model's name stands in messages.
+        let model = ModelSpec { name: Some("the model of a rehearsal".to_owned()), ..ModelSpec::default() };
+        let optimiser = OptimiserSpec { learning_rate: Some(learning_rate), ..OptimiserSpec::default() };
+        let ViewPlan { size, flip, .. } = self.data.views;
+        Ok(TrainingPlan {
+            privacy: self.plan.clone(),
+            data: DataPlan {
+                origin: RecordOrigin::Caller,
+                classes: None,
+                limits: DataLimits::default(),
+                check_records: false,
+                views: ViewPlan { size, flip, mean: None, std: None },
+            },
+            model: ModelPlan::check(&model)?,
+            clipping: self.clipping,
+            optimiser: OptimiserPlan::check(&optimiser)?,
+            schedule: LearningRate::check(&optimiser, self.plan.steps())?,
+            evaluation: EvaluationPlan::check(&TrainSpec::default(), records.target_kind())?,
+            performance: self.performance.clone(),
+            conduct: self.conduct,
+        })
+    }
 }
 
 /// The steps of a plan as [`start`](super::start) takes them (sampler, views, clipped sum, noise, gradient descent), without a folder, a
@@ -67,25 +115,18 @@ impl Rehearsal {
         learning_rate: f64,
         model: impl Fn(&[usize]) -> Result<(Graph, Parameters), GraphError>,
     ) -> Result<Self, TrainError> {
-        let Completed { spec, masks, plan, certificate } = completed.clone();
-        let data = DataSpec { size: spec.data.size, flip: spec.data.flip, ..DataSpec::default() };
-        let optimiser = OptimiserSpec { learning_rate: Some(learning_rate), ..OptimiserSpec::default() };
-        let train =
-            TrainSpec { clipping: spec.train.clipping, seed: spec.train.seed, ..TrainSpec::default() };
-        let views = views(plan.parts(), &data, &*records)?;
+        let training = completed.rehearsed(&*records, learning_rate)?;
+        let views = views(training.privacy.parts(), &training.data.views, &*records)?;
         let (_, parameters) = model(&views[0].shape())?;
         let graphs = views
             .iter()
             .map(|views| model(&views.shape()).map(|(graph, _)| graph))
             .collect::<Result<Vec<_>, _>>()?;
-        // The model is the caller's; its name stands in messages.
-        let own = ModelSpec { name: Some("the model of a rehearsal".to_owned()), ..ModelSpec::default() };
-        let spec = PlanSpec { data, model: own, optimiser, train, ..spec };
         let prepared = Prepared {
-            training: TrainingPlan::new(plan, &spec)?,
-            spec,
-            masks,
-            planned: Some(certificate),
+            training,
+            spec: completed.spec.clone(),
+            masks: completed.masks.clone(),
+            planned: Some(completed.certificate.clone()),
             data: Opened { train: records, test: None },
             views,
             graphs,

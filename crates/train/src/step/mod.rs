@@ -8,7 +8,7 @@ use dapple_plan::LearningRate;
 use dapple_private::{Executor, Learned, Microbatches, Noise, StepError, Update, private_step};
 
 use crate::checkpoint::{Checkpoint, Place};
-use crate::device::{Machine, Planned};
+use crate::device::Machine;
 use crate::error::TrainError;
 use crate::optimiser::optimiser_settings;
 use crate::prepare::Prepared;
@@ -56,9 +56,7 @@ impl Trainer {
             Ok(Part { graph: graph.clone(), batch: part.batch(), noise })
         });
         let parts = parts.collect::<Result<Vec<_>, TrainError>>()?;
-        let spec = &prepared.spec;
-        let mut machine =
-            Machine::new(&spec.performance, Some(Planned::of(prepared)), prepared.deterministic());
+        let mut machine = Machine::for_training(prepared);
         let executor = machine.executor(&parts[0].graph, notes)?;
         let rule = ClippingRule::new(&clipping, executor.layout())?;
         parts.iter().try_for_each(|part| fits(&rule, part.batch, prepared.plan().records()))?;
@@ -70,7 +68,7 @@ impl Trainer {
             machine,
             executor,
             learned,
-            rate: prepared.training.rate,
+            rate: prepared.training.schedule,
             rule,
         })
     }

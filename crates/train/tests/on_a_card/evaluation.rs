@@ -58,7 +58,7 @@ fn maps(folder: &Path, model: &str, steps: u32) {
         let look = Look { kind: Some(kind), ..Look::default() };
         agree(&format!("{model}, {kind:?}"), &out, look);
         let [mut on_cpu, mut on_card] = [cpu(), gpu()].map(|way| Predictor::open(&out, look, &way).unwrap());
-        let test = open(on_cpu.spec(), Path::new("")).unwrap().test.unwrap();
+        let test = open(&on_cpu.plan().data, Path::new("")).unwrap().test.unwrap();
         let (mut pixels, mut otherwise) = (0, 0);
         for record in (0..test.len()).step_by(10) {
             let image = test.read(record).unwrap();

@@ -2,7 +2,7 @@
 
 use dapple_engine::cuda::device_count;
 use dapple_plan::spec::{DeviceChoice, Performance};
-use dapple_train::{Silent, TrainError, start};
+use dapple_train::{Silent, StepError, TrainError, start};
 
 use crate::common::model_bytes;
 use crate::{alone, gpu, losses, on, plan};
@@ -35,7 +35,10 @@ fn cards_that_are_not_there_are_refused_before_anything_is_written() {
     for seed in [Some(1), None] {
         request.spec.train.seed = seed;
         let error = start(&request, &missing, &mut Silent).unwrap_err();
-        assert!(matches!(error, TrainError::Device { .. }) && error.hint().is_some(), "{error}");
+        assert!(
+            matches!(error, TrainError::Private(StepError::Device { .. })) && error.hint().is_some(),
+            "{error}"
+        );
         assert!(!missing.exists(), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Runs that end before their last step, by a wish or for want of memory.
 
 use dapple_plan::spec::Performance;
-use dapple_train::{Status, TrainError, certify, resume, resume_with, start};
+use dapple_train::{Status, StepError, TrainError, certify, resume, resume_with, start};
 
 use crate::common::{Recorder, model_bytes, request, write_data};
 use crate::{alone, cpu, gpu, losses, plan};
@@ -48,7 +48,7 @@ fn a_run_that_is_out_of_memory_goes_on_with_less() {
     request.spec.data.train_labels = Some("large-labels.npy".to_owned());
     let out = folder.join("large-run");
     let error = start(&request, &out, &mut Recorder::default()).unwrap_err();
-    let told = matches!(&error, TrainError::Step { step: 1, source } if matches!(**source, TrainError::Device { .. }));
+    let told = matches!(&error, TrainError::Step { step: 1, source } if matches!(**source, TrainError::Private(StepError::Device { .. })));
     assert!(told && error.hint().is_some(), "{error}");
     let certificate = certify(&out).unwrap();
     assert_eq!((certificate.status, certificate.steps_spent), (Status::Stopped, 1));

@@ -15,7 +15,7 @@ const MOST_EXPONENT: f64 = 300.0;
 /// `E_Q R^a` is the mean of `prod_t w(n_t)`, `w(n) = e^{n (n-1) / (2 sigma^2)}`, over `a` random subsets, `n_t` of which hold place `t`: the
 /// coefficient of `(z_1 .. z_a)^k` in `(sum_n w(n) e_n(z))^d`, `e_n` elementary symmetric, over `C(d, k)^a`. Since `w(0) = w(1) = 1` the sum is
 /// `prod_i (1 + z_i) + sum_{n >= 2} (w(n) - 1) e_n(z)`, and the power expands over the number of columns that at least two
-/// subsets share; those are gone through one by one, and rows are told apart by how often they were hit only. All terms are positive.
+/// subsets share. Those are gone through one by one, and rows are told apart only by how often they were hit. All terms are positive.
 /// For `k > d / 2` the complements are counted: `D_a(k) = D_a(d - k) + a (2 k - d) / (2 sigma^2)`.
 #[must_use]
 pub fn forward_exact_several(places: u64, ones: u64, noise_multiplier: f64, most: u32) -> Vec<f64> {
@@ -50,7 +50,7 @@ struct Matrices {
 }
 
 /// How one column may change the rows: from a state to a state, with a weight.
-struct Moves {
+struct ColumnMoves {
     states: Vec<Vec<usize>>,
     moves: Vec<(u32, u32, f64)>,
 }
@@ -58,7 +58,7 @@ struct Moves {
 impl Matrices {
     /// `ln E_Q R^a`.
     fn log_moment(&self, columns: u64) -> f64 {
-        let Moves { states, moves } = self.moves();
+        let ColumnMoves { states, moves } = self.moves();
         let tilt = self.tilt();
         let mut current = vec![0.0; states.len()];
         // The state with all rows at level 0 comes last.
@@ -129,7 +129,7 @@ impl Matrices {
     }
 
     /// Every state by its rank, and every move of a column that at least two rows share.
-    fn moves(&self) -> Moves {
+    fn moves(&self) -> ColumnMoves {
         let mut states = vec![];
         enumerate(self.order, self.hits, &mut vec![], &mut states);
         let ranks = Ranks::new(self.order, self.hits);
@@ -140,7 +140,7 @@ impl Matrices {
                 Walk { state, ranks: &ranks, weights: &weights, from: from as u32, found: &mut found };
             walk.level(0, Partial { rest: self.order, arrived: 0, ones: 0, rank: 0, ways: 1.0 });
         }
-        Moves { states, moves: found }
+        ColumnMoves { states, moves: found }
     }
 }
 

@@ -48,25 +48,25 @@ fn log_product(a: &[f64], b: &[f64]) -> Vec<f64> {
 /// random `ones`-subsets of `places` (hypergeometric).
 #[must_use]
 pub fn forward_bound(places: u64, ones: u64, noise_multiplier: f64, order: u32) -> f64 {
-    Overlap::new(places, ones).log_moment(0.5 * f64::from(order) / (noise_multiplier * noise_multiplier))
+    OverlapLaw::new(places, ones).log_moment(0.5 * f64::from(order) / (noise_multiplier * noise_multiplier))
 }
 
 /// [`forward_bound`] at the orders `2..=most`.
 pub(super) fn bounds(places: u64, ones: u64, noise_multiplier: f64, most: u32) -> Vec<f64> {
-    let overlap = Overlap::new(places, ones);
+    let overlap = OverlapLaw::new(places, ones);
     let factor = 0.5 / (noise_multiplier * noise_multiplier);
     (2..=most).map(|order| overlap.log_moment(f64::from(order) * factor)).collect()
 }
 
 /// The law of the overlap of two random subsets.
-struct Overlap {
+struct OverlapLaw {
     least: f64,
     /// Logarithms of probabilities, up to a common summand.
     log_masses: Vec<f64>,
     log_total: f64,
 }
 
-impl Overlap {
+impl OverlapLaw {
     fn new(places: u64, ones: u64) -> Self {
         let (d, k) = (places as f64, ones.min(places) as f64);
         let least = (2.0 * k - d).max(0.0);

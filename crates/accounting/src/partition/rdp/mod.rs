@@ -27,7 +27,7 @@ pub use columns::forward_exact_several;
 pub use forward::{forward_bound, forward_exact};
 pub use printed::printed_reverse;
 
-/// Which form of D Theorem 3.1.
+/// Which form of D Theorem 3.1 is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// Equation (2): the exact forward divergence; for several appearances only at the orders within reach.
@@ -53,7 +53,7 @@ pub struct PartitionRdp {
 const MOST_ORDERS: u32 = 256;
 
 impl PartitionRdp {
-    /// `ones` of `places`, at deviation `noise_multiplier` (D Theorems 3.1, 3.4, 3.8).
+    /// A mean that hides in `ones` of `places`, at deviation `noise_multiplier` (D Theorems 3.1, 3.4, 3.8).
     ///
     /// # Errors
     /// More ones than places, none, or a noise multiplier out of range.
@@ -84,7 +84,7 @@ impl PartitionRdp {
         noise_multiplier: f64,
         bound: Bound,
     ) -> Result<Self> {
-        let norms = super::split::Norms::new(split_norm, nonsplit_norm, noise_multiplier)?;
+        let norms = super::split::SplitMultipliers::new(split_norm, nonsplit_norm, noise_multiplier)?;
         let mut split = match norms.split_multiplier {
             Some(sigma) => Self::new(submodels, 1, sigma, bound)?,
             None => Self { forward: vec![0.0; MOST_ORDERS as usize - 1] },

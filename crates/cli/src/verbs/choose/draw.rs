@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dapple_plan::Repetitions;
-use dapple_train::{Measure, Status, TrainError};
+use dapple_train::{Measure, Status, StepError, TrainError};
 use serde::{Deserialize, Serialize};
 
 use super::Candidate;
@@ -139,7 +139,9 @@ fn repeat(candidate: &Candidate, folder: &Path, name: &str, quiet: bool) -> Resu
             Ok(Done { score: Some(score.value), mean_iou: score.measure == Measure::MeanIou })
         }
         // That training diverged is a result like another, and the worst.
-        Err(TrainError::Step { source, .. }) if matches!(*source, TrainError::NotFinite { .. }) => {
+        Err(TrainError::Step { source, .. })
+            if matches!(*source, TrainError::Private(StepError::NotFinite { .. })) =>
+        {
             Ok(Done { score: None, mean_iou: false })
         }
         Err(error) => Err(error.into()),

@@ -9,7 +9,7 @@ use std::time::Instant;
 use clap::Args;
 use dapple_plan::{PlanSpec, number};
 use dapple_report::{Cell, Column, ReportError, Table, TextStyle};
-use dapple_reproduce::experiment::{Experiment, Finished, Level, Planned, moments, scenes};
+use dapple_reproduce::experiment::{Experiment, FinishedRun, Level, PlannedRun, moments, scenes};
 use serde::Serialize;
 
 use crate::args::OutputFlags;
@@ -23,7 +23,7 @@ use crate::progress::Screen;
 #[command(after_help = "Example:
   dapple demo --out demo --seeds 2")]
 pub(crate) struct Arguments {
-    /// The folder of runs and report; runs that are there already are read, or gone on with
+    /// The folder of runs and report; runs that are there already are read, or resumed
     #[arg(long, value_name = "DIR", default_value = "dapple-demo")]
     out: PathBuf,
     /// Times that each method is trained, from other initial weights
@@ -92,7 +92,7 @@ fn measure(arguments: &Arguments) -> Result<Vec<Measured>, Failure> {
     let planned = |(level, seed): (Level, u64)| {
         let mut spec = plan(level, arguments)?;
         spec.model.seed = Some(seed);
-        Ok(Planned::of(format!("{}-{seed}", level.name()), spec))
+        Ok(PlannedRun::of(format!("{}-{seed}", level.name()), spec))
     };
     let runs = settings.map(planned).collect::<Result<Vec<_>, Failure>>()?;
     let finished =
@@ -102,7 +102,7 @@ fn measure(arguments: &Arguments) -> Result<Vec<Measured>, Failure> {
     Level::ALL.into_iter().zip(together).map(|(level, runs)| measured(level, runs)).collect()
 }
 
-fn measured(level: Level, runs: &[Finished]) -> Result<Measured, Failure> {
+fn measured(level: Level, runs: &[FinishedRun]) -> Result<Measured, Failure> {
     let spent = runs.first().and_then(|run| run.certificate.spent.clone());
     let Some(spent) = spent else { return Err(Failure::run("the demonstration spent nothing")) };
     let mut by_step: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
@@ -113,7 +113,7 @@ fn measured(level: Level, runs: &[Finished]) -> Result<Measured, Failure> {
         let (mean, deviation) = moments(accuracies);
         Point { step, mean, deviation }
     };
-    let accuracies = runs.iter().map(Finished::quality).collect::<Result<Vec<_>, _>>()?;
+    let accuracies = runs.iter().map(FinishedRun::quality).collect::<Result<Vec<_>, _>>()?;
     let (mean, deviation) = moments(&accuracies);
     Ok(Measured {
         method: level.name(),

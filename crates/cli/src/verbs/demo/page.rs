@@ -3,8 +3,8 @@
 use std::io::Cursor;
 
 use dapple_plan::{PlanSpec, number};
-use dapple_report::crop::crop_scene;
-use dapple_report::{Axis, Card, Chart, Figure, Page, Section};
+use dapple_report::crop::crop_graphic;
+use dapple_report::{Axis, Chart, Figure, Headline, Page, Section};
 use dapple_reproduce::experiment::means_line;
 use dapple_train::data::scenes::{FashionScenes, Part, SCENE_SIDE};
 use image::{GrayImage, ImageFormat, Luma};
@@ -20,12 +20,12 @@ const GAP: u32 = 8;
 
 /// The page: the idea, the two methods, what each promises.
 pub(super) fn page(methods: &[Measured], plan: &PlanSpec) -> Result<Page, Failure> {
-    let cards = methods.iter().map(|method| {
+    let headlines = methods.iter().map(|method| {
         let value = format!("{:.1}%", 100.0 * method.mean);
         let detail = method.deviation.map_or_else(String::new, |deviation| {
             format!("± {:.1} over {} runs", 100.0 * deviation, method.accuracies.len())
         });
-        Card::new(format!("accuracy, {} level", method.method), value).detail(detail)
+        Headline::new(format!("accuracy, {} level", method.method), value).detail(detail)
     });
     let epsilon = methods.iter().map(|method| method.epsilon).fold(0.0, f64::max);
     let mut idea = Section::new("The idea")
@@ -35,8 +35,8 @@ pub(super) fn page(methods: &[Measured], plan: &PlanSpec) -> Result<Page, Failur
              with less noise.",
         );
     if let Some(picture) = run_page::crop_of(plan) {
-        idea = idea.scene(
-            &crop_scene(&picture)?,
+        idea = idea.graphic(
+            &crop_graphic(&picture)?,
             "An image, its crops, and the patch that is protected, in the sizes of this run.",
         );
     }
@@ -59,7 +59,7 @@ pub(super) fn page(methods: &[Measured], plan: &PlanSpec) -> Result<Page, Failur
             number::up(epsilon, 4),
             methods.first().map_or_else(String::new, |method| number::brief(method.delta)),
         ))
-        .section(Section::new("").cards(cards))
+        .section(Section::new("").headlines(headlines))
         .section(idea)
         .section(data)
         .section(

@@ -25,7 +25,7 @@ use own::Own;
 Example:
   dapple sweep-train plan.toml --out sweep --epsilons 1,5,10 --methods record,patch --seeds 4")]
 pub(crate) struct Arguments {
-    /// The folder of runs, tables and figures; finished runs are read, interrupted ones are gone on with
+    /// The folder of runs, tables and figures; finished runs are read, interrupted ones are resumed
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// The budgets; the noise is solved for at each [default: the plan's epsilon]

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use dapple_plan::{PlanSpec, number};
-use dapple_report::{Figure, Page, Rows, Section, Table, TextStyle, Theme};
-use dapple_reproduce::experiment::{Group, Measured, group_rows, groups, run_rows, sweep_chart, sweep_table};
+use dapple_report::{Figure, Page, Section, Table, TableRows, TextStyle, Theme};
+use dapple_reproduce::experiment::{
+    MeasuredRun, RunGroup, group_rows, groups, run_rows, sweep_chart, sweep_table,
+};
 use serde::Serialize;
 
 use super::Arguments;
@@ -18,14 +20,14 @@ const SCALE: f64 = 2.0;
 struct Answer {
     measure: &'static str,
     #[serde(flatten)]
-    runs: Rows,
-    summary: Rows,
+    runs: TableRows,
+    summary: TableRows,
     seeds: Vec<u64>,
     report: String,
 }
 
 /// Writes tables, figure and page into the folder of the sweep, and prints.
-pub(super) fn show(runs: &[Measured], plan: &PlanSpec, arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn show(runs: &[MeasuredRun], plan: &PlanSpec, arguments: &Arguments) -> Result<(), Failure> {
     let Some(first) = runs.first() else { return Err(Failure::run("the sweep has no runs")) };
     let groups = groups(runs);
     let (out, quiet) = (arguments.out.as_path(), arguments.common.output.quiet);
@@ -57,14 +59,20 @@ fn report(out: &Path) -> String {
     out.join("report.html").display().to_string()
 }
 
-fn figure(first: &Measured, groups: &[Group<'_>]) -> Figure {
+fn figure(first: &MeasuredRun, groups: &[RunGroup<'_>]) -> Figure {
     let title = format!("{} over the privacy budget", first.measure.words());
     let runs = groups.iter().map(|group| group.runs).max().unwrap_or(1);
     let note = format!("Means of {runs} runs; bars are one standard deviation of single runs.");
     Figure::single(sweep_chart(&title, first.measure, groups)).note(note)
 }
 
-fn page(runs: &[Measured], figure: &Figure, table: &Table, plan: &PlanSpec, arguments: &Arguments) -> Page {
+fn page(
+    runs: &[MeasuredRun],
+    figure: &Figure,
+    table: &Table,
+    plan: &PlanSpec,
+    arguments: &Arguments,
+) -> Page {
     let mut promises = Section::new("What each protects");
     let mut told = Vec::new();
     for run in runs {

@@ -2,6 +2,7 @@
 
 use dapple_graph::op::Activation;
 
+use crate::cpu::functions::{below, density, sigmoid};
 use crate::cpu::operation::{BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardPass, LoweredNode};
 use crate::cpu::pointwise::{chain, map};
 
@@ -24,8 +25,18 @@ impl CpuKernel for Activation {
                 Self::Relu6 => map(x, y, |x| x.clamp(0.0, 6.0)),
                 Self::Scale(factor) => map(x, y, |x| x * factor),
                 Self::Tanh => map(x, y, f32::tanh),
-                Self::Silu => map(x, y, |x| x * sigmoid(x)),
-                Self::Gelu => map(x, y, |x| x * below(x)),
+                Self::Silu => map(
+                    x,
+                    y,
+                    #[inline(always)]
+                    |x| silu(x),
+                ),
+                Self::Gelu => map(
+                    x,
+                    y,
+                    #[inline(always)]
+                    |x| gelu(x),
+                ),
             }
         });
     }
@@ -40,24 +51,46 @@ impl CpuKernel for Activation {
                 Self::Relu6 => chain(x, g, dx, accumulate, |x| if x > 0.0 && x < 6.0 { 1.0 } else { 0.0 }),
                 Self::Scale(factor) => chain(x, g, dx, accumulate, |_| factor),
                 Self::Tanh => chain(x, g, dx, accumulate, |x| 1.0 - x.tanh().powi(2)),
-                Self::Silu => chain(x, g, dx, accumulate, |x| {
-                    let s = sigmoid(x);
-                    s * (1.0 + x * (1.0 - s))
-                }),
-                Self::Gelu => chain(x, g, dx, accumulate, |x| {
-                    let density = (-0.5 * x * x).exp() * (1.0 / std::f32::consts::TAU.sqrt());
-                    below(x) + x * density
-                }),
+                Self::Silu => chain(
+                    x,
+                    g,
+                    dx,
+                    accumulate,
+                    #[inline(always)]
+                    |x| silu_slope(x),
+                ),
+                Self::Gelu => chain(
+                    x,
+                    g,
+                    dx,
+                    accumulate,
+                    #[inline(always)]
+                    |x| gelu_slope(x),
+                ),
             }
         });
     }
 }
 
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
+// Inlined into the loops over them, which run on lanes that functions of their own would not know of.
+
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    x * sigmoid(x)
 }
 
-/// The normal distribution function.
-fn below(x: f32) -> f32 {
-    0.5 * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2))
+#[inline(always)]
+fn silu_slope(x: f32) -> f32 {
+    let s = sigmoid(x);
+    s * (1.0 + x * (1.0 - s))
+}
+
+#[inline(always)]
+fn gelu(x: f32) -> f32 {
+    x * below(x)
+}
+
+#[inline(always)]
+fn gelu_slope(x: f32) -> f32 {
+    below(x) + x * density(x)
 }

@@ -1,10 +1,15 @@
 //! How the CPU takes a softmax.
 
 use dapple_graph::op::Softmax;
+use pulp::{Arch, NullaryFnOnce};
 
+use crate::cpu::functions::exp;
 use crate::cpu::operation::{
     BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardPass, LoweredNode, Order,
 };
+
+/// Partial results of a row.
+const LANES: usize = 16;
 
 #[derive(Debug)]
 struct SoftmaxKernel {
@@ -43,23 +48,83 @@ impl CpuKernel for SoftmaxKernel {
 
 /// Softmax of every row of so many features.
 pub(crate) fn softmax_rows(x: &[f32], y: &mut [f32], features: usize) {
-    for (x, y) in x.chunks_exact(features).zip(y.chunks_exact_mut(features)) {
-        let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = (x - max).exp());
-        let inverse = 1.0 / y.iter().sum::<f32>();
-        y.iter_mut().for_each(|y| *y *= inverse);
+    Arch::new().dispatch(SoftmaxRows { x, y, features });
+}
+
+struct SoftmaxRows<'a> {
+    x: &'a [f32],
+    y: &'a mut [f32],
+    features: usize,
+}
+
+impl NullaryFnOnce for SoftmaxRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { x, y, features } = self;
+        for (x, y) in x.chunks_exact(features).zip(y.chunks_exact_mut(features)) {
+            let max = fold(x, f32::NEG_INFINITY, |max, x| if x > max { x } else { max });
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = exp(x - max));
+            let inverse = 1.0 / fold(y, 0.0, |sum, y| sum + y);
+            y.iter_mut().for_each(|y| *y *= inverse);
+        }
     }
+}
+
+/// All values by one operation that may take them in any order, several at once.
+#[inline(always)]
+fn fold(values: &[f32], first: f32, join: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [first; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, &value)| *lane = join(*lane, value));
+    }
+    lanes.iter_mut().zip(rest).for_each(|(lane, &value)| *lane = join(*lane, value));
+    lanes.into_iter().fold(first, &join)
+}
+
+/// The inner product of two rows.
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        lanes.iter_mut().zip(a.iter().zip(b)).for_each(|(lane, (a, b))| *lane += a * b);
+    }
+    lanes.iter_mut().zip(a_rest.iter().zip(b_rest)).for_each(|(lane, (a, b))| *lane += a * b);
+    lanes.into_iter().sum()
 }
 
 /// Writes or adds the gradient of what went in, from what came out and its gradient.
 pub(crate) fn softmax_rows_backward(y: &[f32], g: &[f32], dx: &mut [f32], features: usize, accumulate: bool) {
-    for ((y, g), dx) in
-        y.chunks_exact(features).zip(g.chunks_exact(features)).zip(dx.chunks_exact_mut(features))
-    {
-        let along: f32 = y.iter().zip(g).map(|(y, g)| y * g).sum();
-        for ((dx, y), g) in dx.iter_mut().zip(y).zip(g) {
-            let term = y * (g - along);
-            *dx = if accumulate { *dx + term } else { term };
+    Arch::new().dispatch(SoftmaxRowsBackward { y, g, dx, features, accumulate });
+}
+
+struct SoftmaxRowsBackward<'a> {
+    y: &'a [f32],
+    g: &'a [f32],
+    dx: &'a mut [f32],
+    features: usize,
+    accumulate: bool,
+}
+
+impl NullaryFnOnce for SoftmaxRowsBackward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { y, g, dx, features, accumulate } = self;
+        for ((y, g), dx) in
+            y.chunks_exact(features).zip(g.chunks_exact(features)).zip(dx.chunks_exact_mut(features))
+        {
+            let along = dot(y, g);
+            let terms = y.iter().zip(g).map(|(y, g)| y * (g - along));
+            if accumulate {
+                dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx += term);
+            } else {
+                dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx = term);
+            }
         }
     }
 }

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use dapple_data::{DataError, Dataset, LabelMap, Target, Views, Whole};
 use dapple_geometry::Size;
 use dapple_graph::Parameters;
+use dapple_plan::MapEvaluation;
+use dapple_private::StepError;
 use rayon::prelude::*;
 
 use super::Evaluation;
@@ -22,24 +24,12 @@ use tally::Tally;
 /// Values of views and answers that are in memory at once: 256 MiB.
 const VALUES: usize = 1 << 26;
 
-/// How a model looks at an image of any size.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Method {
-    /// All of it at once.
-    Whole,
-    /// Window by window of the size that the model was trained on; where windows overlap, their scores are averaged.
-    Sliding {
-        /// The step from one window to the next, as a share of the window.
-        stride: f64,
-    },
-}
-
 /// A model with weights that scores every class at every pixel.
 pub(crate) struct Segmenter<'a> {
     pub(crate) inference: &'a mut Inference,
     pub(crate) parameters: &'a Parameters,
     pub(crate) views: &'a Views,
-    pub(crate) method: Method,
+    pub(crate) method: MapEvaluation,
 }
 
 /// Where the model looks at one of several images.
@@ -76,7 +66,7 @@ impl Segmenter<'_> {
     }
 
     fn windows(&self, image: usize, whole: &Whole) -> Result<Vec<Window>, TrainError> {
-        let Method::Sliding { stride } = self.method else {
+        let MapEvaluation::Sliding { stride } = self.method else {
             return Ok(vec![Window { image, origin: [0, 0], size: whole.size() }]);
         };
         let [_, height, width] = self.views.shape();
@@ -108,7 +98,7 @@ impl Segmenter<'_> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()
-            .map_err(|error| TrainError::Threads { threads, reason: error.to_string() })?;
+            .map_err(|error| StepError::Threads { threads, reason: error.to_string() })?;
         let classes = self.inference.classes();
         let mut tally = Tally::new(classes);
         let mut next = 0;

@@ -1,6 +1,7 @@
 //! What was right and what was wrong, pixel by pixel.
 
 use dapple_data::{LabelMap, UNLABELLED, Whole};
+use dapple_private::StepError;
 
 use super::likeliest;
 use crate::error::TrainError;
@@ -64,7 +65,7 @@ impl Tally {
         };
         let loss = self.loss / self.labelled.max(1) as f64;
         if !loss.is_finite() {
-            return Err(TrainError::NotFinite { what: "a score of the model" });
+            return Err(StepError::NotFinite { what: "a score of the model" }.into());
         }
         let per_class_iou: Vec<Option<f64>> =
             (0..classes).map(|class| self.confusion.intersection_over_union(class)).collect();

@@ -1,7 +1,7 @@
 use super::*;
 use dapple_data::{Image, TargetKind, UNLABELLED, Values};
 use dapple_graph::Parameters;
-use dapple_plan::{ModelPlan, Plan, PlanSpec};
+use dapple_plan::{ModelPlan, Plan, PlanSpec, TrainingPlan, ViewPlan};
 use proptest::prelude::*;
 
 use crate::evaluation::Measure;
@@ -69,12 +69,12 @@ fn size(width: u32, height: u32) -> Size {
 /// A plan on crops of 16x12, its views, and weights that make different classes likely at different pixels.
 fn setting() -> (PlanSpec, Views, Parameters) {
     let spec = PlanSpec::from_toml(
-        "[model]\nname = 'small-fcn'\n[pipeline]\nimage = [20, 15]\ncrop = [16, 12]\n[data]\nmean = [0.5]\nstd = [0.25]\n\
+        "[model]\nname = 'small-fcn'\n[optimiser]\nlearning_rate = 1.0\n[pipeline]\nimage = [20, 15]\ncrop = [16, 12]\n[data]\nmean = [0.5]\nstd = [0.25]\n\
          [sampling]\nrecords = 10\nbatch = 2\nsteps = 1\n[privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n",
     )
     .unwrap();
     let plan = Plan::check(&spec).unwrap();
-    let views = Views::of_channels(plan.spatial(), &spec.data, 3, None).unwrap();
+    let views = Views::of_channels(plan.spatial(), &ViewPlan::of(&spec.data), 3, None).unwrap();
     let graph =
         crate::model::build(&ModelPlan::check(&spec.model).unwrap(), &views.shape(), CLASSES, 0.0).unwrap();
     let mut parameters = Parameters::init(&graph, 3);
@@ -83,11 +83,11 @@ fn setting() -> (PlanSpec, Views, Parameters) {
 }
 
 fn inference(spec: &PlanSpec) -> Inference {
-    let model = ModelPlan::check(&spec.model).unwrap();
-    Inference::new(&model, CLASSES, &spec.performance, spec.train.seed.is_some())
+    let plan = TrainingPlan::new(Plan::check(spec).unwrap(), spec).unwrap();
+    Inference::new(&plan, CLASSES)
 }
 
-fn evaluate(pictures: Vec<Size>, method: Method) -> Result<Evaluation, TrainError> {
+fn evaluate(pictures: Vec<Size>, method: MapEvaluation) -> Result<Evaluation, TrainError> {
     let (spec, views, parameters) = setting();
     let mut model = inference(&spec);
     let mut segmenter = Segmenter { inference: &mut model, parameters: &parameters, views: &views, method };
@@ -128,7 +128,7 @@ fn whole_images_of_several_sizes_are_counted_pixel_by_pixel() {
     let sizes = vec![size(20, 15), size(20, 15), size(33, 9), size(17, 22), size(20, 15)];
     let (confusion, loss) =
         oracle(&Pictures(sizes.clone()), |_, whole| forward(whole.values(), whole.size()));
-    let evaluation = evaluate(sizes, Method::Whole).unwrap();
+    let evaluation = evaluate(sizes, MapEvaluation::Whole).unwrap();
     assert_eq!(evaluation.confusion, confusion);
     // Sums of at most a thousand terms in another order.
     assert!((evaluation.loss - loss).abs() < 1e-6 * loss, "{} {loss}", evaluation.loss);
@@ -166,7 +166,7 @@ fn windows_are_averaged_where_they_overlap() {
         sums.into_iter().map(|(sum, seen)| (sum / f64::from(seen)) as f32).collect()
     };
     let (confusion, loss) = oracle(&Pictures(sizes.clone()), sliding);
-    let evaluation = evaluate(sizes, Method::Sliding { stride: 0.5 }).unwrap();
+    let evaluation = evaluate(sizes, MapEvaluation::Sliding { stride: 0.5 }).unwrap();
     assert_eq!(evaluation.confusion, confusion);
     // Means of up to nine scores in single precision.
     assert!((evaluation.loss - loss).abs() < 1e-5 * loss, "{} {loss}", evaluation.loss);
@@ -178,8 +178,12 @@ fn labels_are_the_likeliest_classes() {
     let pictures = Pictures(vec![size(25, 31)]);
     let whole = views.whole(&pictures.read(0).unwrap()).unwrap();
     let mut model = inference(&spec);
-    let mut segmenter =
-        Segmenter { inference: &mut model, parameters: &parameters, views: &views, method: Method::Whole };
+    let mut segmenter = Segmenter {
+        inference: &mut model,
+        parameters: &parameters,
+        views: &views,
+        method: MapEvaluation::Whole,
+    };
     let labels = segmenter.label(&whole).unwrap();
     let scores = forward(whole.values(), whole.size());
     assert_eq!(labels.len(), 25 * 31);
@@ -201,7 +205,7 @@ fn nothing_to_judge_by_is_an_error() {
     let mut tally = Tally::new(2);
     let map = LabelMap::new(size(2, 2), vec![0, 1, 1, UNLABELLED]).unwrap();
     tally.add(&Tally::of(&whole, &map, &[f32::NAN; 8], 2));
-    assert!(matches!(tally.finish(), Err(TrainError::NotFinite { .. })));
+    assert!(matches!(tally.finish(), Err(TrainError::Private(StepError::NotFinite { .. }))));
 }
 
 proptest! {

@@ -7,7 +7,7 @@ pub use crate::font::Weight;
 use crate::{ReportError, Theme, escape::clean, font, paint::Paint};
 
 /// A point in the figure's units, y downwards.
-pub type Point = (f64, f64);
+pub type GraphicPoint = (f64, f64);
 
 /// An upright rectangle.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,7 +55,7 @@ impl Rect {
 
     /// Whether a point lies inside or on the edge.
     #[must_use]
-    pub fn contains(&self, (x, y): Point) -> bool {
+    pub fn contains(&self, (x, y): GraphicPoint) -> bool {
         x >= self.x && x <= self.right() && y >= self.y && y <= self.bottom()
     }
 }
@@ -123,7 +123,7 @@ pub enum Anchor {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Text {
     /// Position of the anchor on the baseline.
-    pub at: Point,
+    pub at: GraphicPoint,
     /// What is written; control characters have been removed.
     pub text: String,
     /// Font size.
@@ -134,16 +134,16 @@ pub struct Text {
     pub anchor: Anchor,
     /// Colour role.
     pub paint: Paint,
-    /// Turned to read from bottom to top.
+    /// Whether it is turned to read from bottom to top.
     pub upwards: bool,
-    /// Outlined with this colour so that lines beneath do not disturb.
+    /// The colour of its outline, which keeps lines beneath from disturbing.
     pub halo: Option<Paint>,
 }
 
 impl Text {
     /// A line of text in the regular weight, starting at `at`.
     #[must_use]
-    pub fn new(at: Point, text: &str, size: f64, paint: Paint) -> Self {
+    pub fn new(at: GraphicPoint, text: &str, size: f64, paint: Paint) -> Self {
         Self {
             at,
             text: clean(text),
@@ -156,28 +156,28 @@ impl Text {
         }
     }
 
-    /// The same with another anchor.
+    /// This text with another anchor.
     #[must_use]
     pub fn anchored(mut self, anchor: Anchor) -> Self {
         self.anchor = anchor;
         self
     }
 
-    /// The same in the heavier weight.
+    /// This text in the heavier weight.
     #[must_use]
     pub fn semibold(mut self) -> Self {
         self.weight = Weight::Semibold;
         self
     }
 
-    /// The same, reading from bottom to top.
+    /// This text, reading from bottom to top.
     #[must_use]
     pub fn upwards(mut self) -> Self {
         self.upwards = true;
         self
     }
 
-    /// The same with an outline in the colour of what lies behind.
+    /// This text with an outline in the colour of what lies behind it.
     #[must_use]
     pub fn halo(mut self, paint: Paint) -> Self {
         self.halo = Some(paint);
@@ -213,20 +213,20 @@ impl Text {
     }
 }
 
-/// Something drawn.
+/// One thing that is drawn.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Shape {
+pub enum GraphicShape {
     /// Connected straight lines.
     Line {
         /// The corners.
-        points: Vec<Point>,
+        points: Vec<GraphicPoint>,
         /// How they are drawn.
         stroke: Stroke,
     },
     /// A closed area.
     Polygon {
         /// The corners.
-        points: Vec<Point>,
+        points: Vec<GraphicPoint>,
         /// Its inside.
         fill: Option<Fill>,
         /// Its edge.
@@ -246,7 +246,7 @@ pub enum Shape {
     /// A circle.
     Circle {
         /// Its middle.
-        center: Point,
+        center: GraphicPoint,
         /// Its radius.
         radius: f64,
         /// Its inside.
@@ -260,20 +260,20 @@ pub enum Shape {
 
 /// Shapes on a sheet, with the words a screen reader speaks.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scene {
+pub struct Graphic {
     /// Width of the sheet.
     pub width: f64,
     /// Height of the sheet.
     pub height: f64,
     /// Short name of the picture.
     pub title: String,
-    /// What is to be seen.
+    /// What the picture shows, for readers who cannot see it.
     pub description: String,
     /// What is drawn, from back to front.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<GraphicShape>,
 }
 
-impl Scene {
+impl Graphic {
     /// An empty sheet.
     #[must_use]
     pub fn new(width: f64, height: f64, title: &str, description: &str) -> Self {
@@ -287,39 +287,39 @@ impl Scene {
     }
 
     /// Draws connected lines.
-    pub fn line(&mut self, points: Vec<Point>, stroke: Stroke) {
-        self.shapes.push(Shape::Line { points, stroke });
+    pub fn line(&mut self, points: Vec<GraphicPoint>, stroke: Stroke) {
+        self.shapes.push(GraphicShape::Line { points, stroke });
     }
 
     /// Draws a filled polygon.
-    pub fn polygon(&mut self, points: Vec<Point>, fill: Fill) {
-        self.shapes.push(Shape::Polygon { points, fill: Some(fill), stroke: None });
+    pub fn polygon(&mut self, points: Vec<GraphicPoint>, fill: Fill) {
+        self.shapes.push(GraphicShape::Polygon { points, fill: Some(fill), stroke: None });
     }
 
     /// Draws a rectangle.
     pub fn rect(&mut self, rect: Rect, radius: f64, fill: Option<Fill>, stroke: Option<Stroke>) {
-        self.shapes.push(Shape::Rect { rect, radius, fill, stroke });
+        self.shapes.push(GraphicShape::Rect { rect, radius, fill, stroke });
     }
 
     /// Draws a circle.
-    pub fn circle(&mut self, center: Point, radius: f64, fill: Option<Fill>, stroke: Option<Stroke>) {
-        self.shapes.push(Shape::Circle { center, radius, fill, stroke });
+    pub fn circle(&mut self, center: GraphicPoint, radius: f64, fill: Option<Fill>, stroke: Option<Stroke>) {
+        self.shapes.push(GraphicShape::Circle { center, radius, fill, stroke });
     }
 
     /// Writes a line of text; an empty one is left out.
     pub fn text(&mut self, text: Text) {
         if !text.text.trim().is_empty() {
-            self.shapes.push(Shape::Text(text));
+            self.shapes.push(GraphicShape::Text(text));
         }
     }
 
-    /// The scene as an SVG document, which may also stand inside an HTML page.
+    /// The graphic as an SVG document, which may also stand inside an HTML page.
     #[must_use]
     pub fn to_svg(&self, theme: Theme) -> String {
         svg::write(self, theme)
     }
 
-    /// The scene as a PNG file of `scale` pixels a unit.
+    /// The graphic as a PNG file of `scale` pixels a unit.
     ///
     /// # Errors
     /// When the picture would be larger than 16384 pixels a side or the encoder fails.

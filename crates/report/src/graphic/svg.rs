@@ -4,7 +4,7 @@
 //! viewers without style variables still show the light version. There are no element ids: several figures
 //! can stand in one HTML page.
 
-use super::{Anchor, Fill, Point, Rect, Scene, Shape, Stroke, Text, Weight};
+use super::{Anchor, Fill, Graphic, GraphicPoint, GraphicShape, Rect, Stroke, Text, Weight};
 use crate::{
     Theme,
     escape::escape,
@@ -15,9 +15,9 @@ use std::fmt::Write as _;
 /// Fonts that look like the one the layout was measured with, and are no wider.
 const FONT_STACK: &str = "Inter,-apple-system,'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,system-ui,sans-serif";
 
-pub(super) fn write(scene: &Scene, theme: Theme) -> String {
+pub(super) fn write(graphic: &Graphic, theme: Theme) -> String {
     let mut out = String::new();
-    let (width, height) = (number(scene.width), number(scene.height));
+    let (width, height) = (number(graphic.width), number(graphic.height));
     // Writing into a String cannot fail, so the results of write! are dropped throughout.
     let _ = write!(
         out,
@@ -26,17 +26,17 @@ pub(super) fn write(scene: &Scene, theme: Theme) -> String {
     let _ = write!(
         out,
         "\n<title>{}</title>\n<desc>{}</desc>\n",
-        escape(&scene.title),
-        escape(&scene.description)
+        escape(&graphic.title),
+        escape(&graphic.description)
     );
-    out.push_str(&style(scene, theme));
-    let sheet = Shape::Rect {
-        rect: Rect::new(0.0, 0.0, scene.width, scene.height),
+    out.push_str(&style(graphic, theme));
+    let sheet = GraphicShape::Rect {
+        rect: Rect::new(0.0, 0.0, graphic.width, graphic.height),
         radius: 0.0,
         fill: Some(Fill::solid(PAPER)),
         stroke: None,
     };
-    for shape in std::iter::once(&sheet).chain(&scene.shapes) {
+    for shape in std::iter::once(&sheet).chain(&graphic.shapes) {
         write_shape(&mut out, shape, theme);
         out.push('\n');
     }
@@ -45,8 +45,8 @@ pub(super) fn write(scene: &Scene, theme: Theme) -> String {
 }
 
 /// The colour variables in use, their dark values, and the classes that apply them.
-fn style(scene: &Scene, theme: Theme) -> String {
-    let paints = paints_of(scene);
+fn style(graphic: &Graphic, theme: Theme) -> String {
+    let paints = paints_of(graphic);
     let variables = |theme: Theme| -> String {
         paints.iter().map(|paint| format!("--{}:{};", paint.name, paint.under(theme).hex())).collect()
     };
@@ -69,24 +69,24 @@ fn style(scene: &Scene, theme: Theme) -> String {
     out
 }
 
-/// Every paint of the scene once, in order of appearance.
-fn paints_of(scene: &Scene) -> Vec<Paint> {
+/// Every paint of the graphic once, in order of appearance.
+fn paints_of(graphic: &Graphic) -> Vec<Paint> {
     let mut paints = vec![PAPER];
     let mut add = |paint: Paint| {
         if !paints.contains(&paint) {
             paints.push(paint);
         }
     };
-    for shape in &scene.shapes {
+    for shape in &graphic.shapes {
         match shape {
-            Shape::Line { stroke, .. } => add(stroke.paint),
-            Shape::Polygon { fill, stroke, .. }
-            | Shape::Rect { fill, stroke, .. }
-            | Shape::Circle { fill, stroke, .. } => {
+            GraphicShape::Line { stroke, .. } => add(stroke.paint),
+            GraphicShape::Polygon { fill, stroke, .. }
+            | GraphicShape::Rect { fill, stroke, .. }
+            | GraphicShape::Circle { fill, stroke, .. } => {
                 fill.iter().for_each(|fill| add(fill.paint));
                 stroke.iter().for_each(|stroke| add(stroke.paint));
             }
-            Shape::Text(text) => {
+            GraphicShape::Text(text) => {
                 add(text.paint);
                 text.halo.iter().for_each(|halo| add(*halo));
             }
@@ -95,9 +95,9 @@ fn paints_of(scene: &Scene) -> Vec<Paint> {
     paints
 }
 
-fn write_shape(out: &mut String, shape: &Shape, theme: Theme) {
+fn write_shape(out: &mut String, shape: &GraphicShape, theme: Theme) {
     match shape {
-        Shape::Line { points, stroke } => {
+        GraphicShape::Line { points, stroke } => {
             let _ = write!(
                 out,
                 r#"<polyline points="{}" {}/>"#,
@@ -105,11 +105,11 @@ fn write_shape(out: &mut String, shape: &Shape, theme: Theme) {
                 look(None, Some(stroke), theme)
             );
         }
-        Shape::Polygon { points, fill, stroke } => {
+        GraphicShape::Polygon { points, fill, stroke } => {
             let look = look(fill.as_ref(), stroke.as_ref(), theme);
             let _ = write!(out, r#"<polygon points="{}" {look}/>"#, corners(points));
         }
-        Shape::Rect { rect, radius, fill, stroke } => {
+        GraphicShape::Rect { rect, radius, fill, stroke } => {
             let [x, y, width, height] = [rect.x, rect.y, rect.width, rect.height].map(number);
             let _ = write!(out, r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" "#);
             if *radius > 0.0 {
@@ -117,12 +117,12 @@ fn write_shape(out: &mut String, shape: &Shape, theme: Theme) {
             }
             let _ = write!(out, "{}/>", look(fill.as_ref(), stroke.as_ref(), theme));
         }
-        Shape::Circle { center, radius, fill, stroke } => {
+        GraphicShape::Circle { center, radius, fill, stroke } => {
             let [x, y, radius] = [center.0, center.1, *radius].map(number);
             let look = look(fill.as_ref(), stroke.as_ref(), theme);
             let _ = write!(out, r#"<circle cx="{x}" cy="{y}" r="{radius}" {look}/>"#);
         }
-        Shape::Text(text) => write_text(out, text, theme),
+        GraphicShape::Text(text) => write_text(out, text, theme),
     }
 }
 
@@ -184,7 +184,7 @@ fn look(fill: Option<&Fill>, stroke: Option<&Stroke>, theme: Theme) -> String {
     format!(r#"class="{}"{attributes}"#, classes.join(" "))
 }
 
-fn corners(points: &[Point]) -> String {
+fn corners(points: &[GraphicPoint]) -> String {
     points.iter().map(|(x, y)| format!("{},{}", number(*x), number(*y))).collect::<Vec<_>>().join(" ")
 }
 
@@ -210,12 +210,12 @@ mod tests {
 
     #[test]
     fn only_the_automatic_theme_asks_the_reader() {
-        let mut scene = Scene::new(100.0, 50.0, "a <title>", "b & c");
-        scene.text(Text::new((10.0, 20.0), "1 < 2 & \"3\"", 12.0, INK).halo(PAPER));
-        let auto = scene.to_svg(Theme::Auto);
+        let mut graphic = Graphic::new(100.0, 50.0, "a <title>", "b & c");
+        graphic.text(Text::new((10.0, 20.0), "1 < 2 & \"3\"", 12.0, INK).halo(PAPER));
+        let auto = graphic.to_svg(Theme::Auto);
         assert!(auto.contains("prefers-color-scheme:dark"));
         assert!(auto.contains("a &lt;title&gt;") && auto.contains("1 &lt; 2 &amp; &quot;3&quot;"));
-        let dark = scene.to_svg(Theme::Dark);
+        let dark = graphic.to_svg(Theme::Dark);
         assert!(!dark.contains("prefers-color-scheme"));
         assert!(dark.contains(&INK.dark.hex()) && !dark.contains(&INK.light.hex()));
     }

@@ -1,6 +1,6 @@
 //! The PNG writer: the same shapes through a software rasteriser, text as outlines of the embedded font.
 
-use super::{Fill, Point, Rect, Scene, Shape, Stroke, Text, svg::halo_width};
+use super::{Fill, Graphic, GraphicPoint, GraphicShape, Rect, Stroke, Text, svg::halo_width};
 use crate::{
     ReportError, Theme,
     font::{advance, face},
@@ -15,9 +15,9 @@ use ttf_parser::OutlineBuilder;
 /// Largest side of a picture: at four bytes a pixel a square one needs a gigabyte, more is a mistake.
 const LIMIT: u64 = 16_384;
 
-pub(super) fn encode(scene: &Scene, theme: Theme, scale: f64) -> Result<Vec<u8>, ReportError> {
+pub(super) fn encode(graphic: &Graphic, theme: Theme, scale: f64) -> Result<Vec<u8>, ReportError> {
     let pixels = |length: f64| (length * scale).round().max(0.0) as u64;
-    let (width, height) = (pixels(scene.width), pixels(scene.height));
+    let (width, height) = (pixels(graphic.width), pixels(graphic.height));
     let too_large = ReportError::PixelSize { width, height, limit: LIMIT };
     if width > LIMIT || height > LIMIT {
         return Err(too_large);
@@ -32,7 +32,7 @@ pub(super) fn encode(scene: &Scene, theme: Theme, scale: f64) -> Result<Vec<u8>,
     };
     let paper = PAPER.under(theme);
     sheet.pixels.fill(tiny_skia::Color::from_rgba8(paper.0, paper.1, paper.2, 255));
-    for shape in &scene.shapes {
+    for shape in &graphic.shapes {
         sheet.draw(shape)?;
     }
     sheet.pixels.encode_png().map_err(|error| ReportError::Encode(error.to_string()))
@@ -45,20 +45,22 @@ struct Sheet {
 }
 
 impl Sheet {
-    fn draw(&mut self, shape: &Shape) -> Result<(), ReportError> {
+    fn draw(&mut self, shape: &GraphicShape) -> Result<(), ReportError> {
         match shape {
-            Shape::Line { points, stroke } => self.outline(&polygon(points, false), None, Some(stroke)),
-            Shape::Polygon { points, fill, stroke } => {
+            GraphicShape::Line { points, stroke } => {
+                self.outline(&polygon(points, false), None, Some(stroke))
+            }
+            GraphicShape::Polygon { points, fill, stroke } => {
                 self.outline(&polygon(points, true), fill.as_ref(), stroke.as_ref());
             }
-            Shape::Rect { rect, radius, fill, stroke } => {
+            GraphicShape::Rect { rect, radius, fill, stroke } => {
                 self.outline(&rounded(*rect, *radius), fill.as_ref(), stroke.as_ref());
             }
-            Shape::Circle { center, radius, fill, stroke } => {
+            GraphicShape::Circle { center, radius, fill, stroke } => {
                 let path = PathBuilder::from_circle(center.0 as f32, center.1 as f32, *radius as f32);
                 self.outline(&path, fill.as_ref(), stroke.as_ref());
             }
-            Shape::Text(text) => {
+            GraphicShape::Text(text) => {
                 let path = glyphs(text)?;
                 if let Some(halo) = text.halo {
                     self.outline(&path, None, Some(&Stroke::solid(halo, halo_width(text.size))));
@@ -99,7 +101,7 @@ impl Sheet {
     }
 }
 
-fn polygon(points: &[Point], closed: bool) -> Option<Path> {
+fn polygon(points: &[GraphicPoint], closed: bool) -> Option<Path> {
     let mut path = PathBuilder::new();
     for (index, (x, y)) in points.iter().enumerate() {
         let (x, y) = (*x as f32, *y as f32);
@@ -153,7 +155,7 @@ struct GlyphPen {
     path: PathBuilder,
     scale: f64,
     along: f64,
-    at: Point,
+    at: GraphicPoint,
     upwards: bool,
 }
 
@@ -202,15 +204,15 @@ mod tests {
 
     #[test]
     fn size_follows_the_scale_and_has_a_limit() {
-        let mut scene = Scene::new(40.0, 30.0, "t", "d");
-        scene.text(Text::new((5.0, 20.0), "ε", 12.0, INK).halo(PAPER));
-        let bytes = scene.to_png(Theme::Dark, 2.0).expect("drawn");
+        let mut graphic = Graphic::new(40.0, 30.0, "t", "d");
+        graphic.text(Text::new((5.0, 20.0), "ε", 12.0, INK).halo(PAPER));
+        let bytes = graphic.to_png(Theme::Dark, 2.0).expect("drawn");
         // The IHDR chunk holds width and height as big-endian words at bytes 16 and 20.
         assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
         assert_eq!(bytes[16..24], [0, 0, 0, 80, 0, 0, 0, 60]);
         for scale in [1e6, f64::INFINITY, f64::NAN, 0.0, -1.0] {
             assert!(
-                matches!(scene.to_png(Theme::Light, scale), Err(ReportError::PixelSize { .. })),
+                matches!(graphic.to_png(Theme::Light, scale), Err(ReportError::PixelSize { .. })),
                 "{scale}"
             );
         }

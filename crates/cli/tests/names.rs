@@ -1,0 +1,163 @@
+//! A type's name means one thing in the workspace.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Names that several types share because they mean the same, and what that is.
+const SAME: &[(&str, &str)] = &[
+    ("Answer", "what answers a question; each verb of the command line has its own"),
+    ("Arguments", "what a verb of the command line is given; each verb has its own"),
+    ("Inclusion", "the geometry's, and what Python sees of it"),
+    ("Line", "a line of a log, with the fields that its reader or writer needs"),
+    ("Result", "a crate's shorthand for results with its own error"),
+    ("Sampler", "the data's, and what Python sees of it"),
+];
+
+/// Names that still mean several things. This list only ever becomes shorter: a new type gets a name of its own.
+const SEVERAL: &[(&str, &str)] = &[
+    ("Axis", "a key that a sweep varies; an axis of a chart"),
+    ("Candidate", "a combination of values that is tried; a plan of a choice"),
+    ("Choice", "how a convolution runs; plans of which one is drawn"),
+    ("Claim", "a statement of a paper; steps that a ledger promises"),
+    ("Conv", "an operation of graphs; what it is on a card"),
+    ("Drawn", "the repetitions of a choice; the records of a step"),
+    ("Entry", "a line of a budget; a line of a ledger"),
+    ("Event", "what the accountant prices; what an observer is told"),
+    ("Image", "a decoded picture; the sizes of a convolution"),
+    ("Job", "a combination of a sweep; work for a thread"),
+    ("Kind", "what a key takes; what a step on a card does"),
+    ("Known", "a distribution computed once; how a fact is known"),
+    ("Law", "of repetitions: as asked for, as written in a budget"),
+    ("Layout", "where a channel lies; where parameters lie"),
+    ("Link", "a run's tie to its budget; a line of a hash chain"),
+    ("Loss", "what training minimises; what privacy costs"),
+    ("Measure", "a number of a sweep; what a model is judged by"),
+    ("Measured", "a method of the demonstration; an algorithm of cuDNN"),
+    ("Outcome", "of a reproduction; of a run"),
+    ("Packed", "images as bytes; a mask as Python pickles it"),
+    ("Part", "of scenes; of a data set; of a batch; of a run's price; of a plan"),
+    ("Partition", "a way to split a model; the section of a plan that says how"),
+    ("Phase", "of a sampler; of a certificate"),
+    ("Place", "a rectangle in an image; where in a run a checkpoint lies"),
+    ("Precision", "of a bracket; of a card's arithmetic"),
+    ("Request", "of the command line; of Python; of the trainer"),
+    ("Rounding", "of noise; a fact of a certificate"),
+    ("Run", "a microbatch on a card; a run in a process's hands"),
+    ("Section", "of a plan; of a page"),
+    ("Seen", "what a crop sees; what a witness has seen"),
+    ("Share", "a card's part of a batch; a run's part of a budget"),
+    ("Shown", "a row of an audit; a pixel in a message; where a view lies"),
+    ("Side", "of a bracket; of a card's memory"),
+    ("Source", "of pixels; of records; of a gradient on a card"),
+    ("Step", "of a loader; of a program on a card; of a price"),
+    ("Tally", "of classes; of segmented pixels"),
+    ("Target", "of a record; of a sum on a card"),
+    ("Update", "on a card; of what is learned"),
+    ("Window", "of pixels that are read; of an operation; of an evaluation"),
+    ("Work", "of the accountant; of a card"),
+    ("Worker", "of the loader; of Python's calls"),
+    ("Written", "a release; a value of a list"),
+];
+
+/// Where types are declared, by their names.
+type Places = BTreeMap<String, BTreeSet<String>>;
+
+/// The name of the type that a line declares. An associated type is no type of its own, so aliases count at the margin alone.
+fn declared(line: &str) -> Option<&str> {
+    let code = line.trim_start();
+    let code = match code.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+        Some(rest) => rest.strip_prefix(' ')?,
+        None => code,
+    };
+    let (keyword, rest) = code.split_once(' ')?;
+    let counts = match keyword {
+        "struct" | "enum" | "trait" | "union" => true,
+        "type" => !line.starts_with(' '),
+        _ => false,
+    };
+    let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(rest.len());
+    let name = &rest[..end];
+    (counts && name.starts_with(|letter: char| letter.is_ascii_uppercase())).then_some(name)
+}
+
+/// The types of a file, but for those of its test module, which comes last.
+fn types(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    code.lines().filter_map(declared)
+}
+
+/// Every Rust file below a folder that is no module of tests.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") && !stem.ends_with("tests") {
+            found.push(path);
+        }
+    }
+}
+
+/// Where every type of the workspace is declared.
+fn places() -> Places {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut files = Vec::new();
+    for one in fs::read_dir(crates).unwrap() {
+        sources(&one.unwrap().path().join("src"), &mut files);
+    }
+    let mut places = Places::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let name = file.strip_prefix(crates).unwrap().display().to_string();
+        for declared in types(&text) {
+            places.entry(declared.to_owned()).or_default().insert(name.clone());
+        }
+    }
+    places
+}
+
+/// What is wrong: a name in several files that is not listed, a listed one that is not.
+fn complaints(places: &Places, listed: &[&str]) -> Vec<String> {
+    let shared: BTreeMap<&str, &BTreeSet<String>> = places
+        .iter()
+        .filter(|(_, files)| files.len() > 1)
+        .map(|(name, files)| (name.as_str(), files))
+        .collect();
+    let new = shared.iter().filter(|(name, _)| !listed.contains(name));
+    let new =
+        new.map(|(name, files)| format!("`{name}` is declared in {files:?}: give each a name of its own"));
+    let gone = listed.iter().filter(|name| !shared.contains_key(**name));
+    new.chain(gone.map(|name| format!("`{name}` is declared in one file at most: take it off the list")))
+        .collect()
+}
+
+#[test]
+fn a_name_means_one_thing() {
+    let listed: Vec<&str> = SAME.iter().chain(SEVERAL).map(|(name, _)| *name).collect();
+    let complaints = complaints(&places(), &listed);
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn new_homonyms_and_listed_names_that_are_none_are_found() {
+    let text = "pub(in crate::here) struct Window<'a> {\n    type Item = f64;\n}\ntype Short = f64;\n\n\
+                #[cfg(test)]\nmod tests {\n    struct Case;\n}\n";
+    let found: Vec<&str> = types(text).collect();
+    assert_eq!(found, ["Window", "Short"]);
+    let files = |files: &[&str]| files.iter().map(|file| (*file).to_owned()).collect();
+    let places: Places = [
+        ("Window".to_owned(), files(&["a.rs", "b.rs"])),
+        ("Result".to_owned(), files(&["a.rs", "b.rs"])),
+        ("Step".to_owned(), files(&["a.rs"])),
+    ]
+    .into();
+    let found = complaints(&places, &["Result", "Step"]);
+    assert_eq!(found.len(), 2);
+    assert!(found[0].starts_with("`Window` is declared in"), "{found:?}");
+    assert!(found[1].starts_with("`Step` is declared in one file at most"), "{found:?}");
+}

@@ -1,0 +1,78 @@
+//! Where the records come from, and how they are shown.
+
+mod error;
+mod limits;
+mod origin;
+#[cfg(test)]
+mod tests;
+
+pub use error::SettingError;
+pub use limits::{DataLimits, MAX_CLASSES};
+pub use origin::{
+    ClassNumbers, HeldOut, ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, StoredFormat, TargetKind,
+};
+
+use crate::spec::{DataSpec, Pixels, PlanSpec};
+
+/// The data of a run: every default is filled in, every choice made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataPlan {
+    /// Where the records come from.
+    pub origin: RecordOrigin,
+    /// The number of classes that the data set must have; none where it is counted.
+    pub classes: Option<u32>,
+    /// What one file may take.
+    pub limits: DataLimits,
+    /// Whether every record is read once before a run begins.
+    pub check_records: bool,
+    /// What the model sees of an image behind the crop.
+    pub views: ViewPlan,
+}
+
+/// What the model sees of an image behind the crop.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ViewPlan {
+    /// The size to which views are brought; none where they stay as the pipeline leaves them.
+    pub size: Option<Pixels>,
+    /// Whether views are mirrored at random.
+    pub flip: bool,
+    /// What is subtracted from each channel; none for nothing.
+    pub mean: Option<Vec<f64>>,
+    /// What each channel is divided by; none for one.
+    pub std: Option<Vec<f64>>,
+}
+
+impl DataPlan {
+    /// Fills in what is not given. The relation of the plan decides how records are split off. A plan that names no data is for records that
+    /// the caller holds.
+    ///
+    /// # Errors
+    /// A key that is missing for its format, says nothing about it, or makes no sense.
+    pub fn check(spec: &PlanSpec) -> Result<Self, SettingError> {
+        let data = &spec.data;
+        let origin = match data.format {
+            Some(format) => RecordOrigin::check(format, data, spec.relation())?,
+            None => RecordOrigin::Caller,
+        };
+        Ok(Self {
+            origin,
+            classes: data.classes,
+            limits: DataLimits::of(data),
+            check_records: data.check.unwrap_or(true),
+            views: ViewPlan::of(data),
+        })
+    }
+}
+
+impl ViewPlan {
+    /// Fills in what is not given.
+    #[must_use]
+    pub fn of(data: &DataSpec) -> Self {
+        Self {
+            size: data.size,
+            flip: data.flip.unwrap_or(false),
+            mean: data.mean.clone(),
+            std: data.std.clone(),
+        }
+    }
+}

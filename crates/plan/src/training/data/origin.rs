@@ -1,0 +1,263 @@
+//! Where the records come from: those to train on, and those to evaluate on.
+
+use super::{MAX_CLASSES, SettingError};
+use crate::Relation;
+use crate::spec::{DataFormat, DataSpec};
+
+/// The number in label maps that counts for nothing unless told otherwise.
+const IGNORED: u32 = 255;
+
+/// Where the records come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RecordOrigin {
+    /// The caller holds them: the plan names no data.
+    Caller,
+    /// They are part of the program, with records to evaluate on.
+    Program(ProgramScenes),
+    /// They lie on a disk.
+    Stored {
+        /// How.
+        format: StoredFormat,
+        /// Where those to train on are.
+        train: RecordFiles,
+        /// Those to evaluate on.
+        held_out: HeldOut,
+    },
+}
+
+/// Records that are part of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramScenes {
+    /// The embedded data of the demonstration.
+    Fashion,
+    /// Streets drawn by the program, with label maps.
+    Street,
+}
+
+/// How records are stored, with what else the format needs to be known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoredFormat {
+    /// One folder of pictures a class.
+    ImageFolder,
+    /// The files of the MNIST family.
+    Idx,
+    /// The binary files of CIFAR-10 and CIFAR-100.
+    Cifar,
+    /// Numpy arrays.
+    Npy,
+    /// A folder of images and one of label maps.
+    ImagePairs(ClassNumbers),
+    /// Cityscapes, with its 19 classes.
+    Cityscapes,
+    /// A2D2, its colours grouped to 18 classes.
+    A2d2 {
+        /// The sessions to train on.
+        train: SessionChoice,
+        /// The sessions to evaluate on.
+        test: SessionChoice,
+    },
+}
+
+/// The files of some records, relative to where the plan's paths begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordFiles {
+    /// The records.
+    pub path: String,
+    /// Their labels, where those are elsewhere.
+    pub labels: Option<String>,
+}
+
+/// The records to evaluate on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HeldOut {
+    /// There are none.
+    Nothing,
+    /// A test set of its own.
+    Files(RecordFiles),
+    /// Some of the records to train on.
+    Share {
+        /// The share that is split off.
+        share: f64,
+        /// The seed of the split.
+        seed: u64,
+        /// Neighbours by this relation are split into neighbours.
+        relation: Relation,
+    },
+}
+
+/// Sessions of A2D2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionChoice {
+    /// Those that are usual for the purpose.
+    Usual,
+    /// Those that the plan names.
+    Named(Vec<String>),
+}
+
+/// What the numbers in label maps mean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassNumbers {
+    /// The number of each class.
+    pub ids: Vec<u32>,
+    /// The numbers that count for nothing.
+    pub ignored: Vec<u32>,
+    /// The names of the classes, where they have some.
+    pub names: Option<Vec<String>>,
+    /// The colours in which classes are shown, where they are given, like `#804080`.
+    pub colours: Option<Vec<String>>,
+}
+
+/// Which targets the records of a data set have, all of them the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TargetKind {
+    /// One class an image.
+    Class,
+    /// One class a pixel.
+    LabelMap,
+}
+
+impl RecordOrigin {
+    pub(super) fn check(
+        format: DataFormat,
+        data: &DataSpec,
+        relation: Relation,
+    ) -> Result<Self, SettingError> {
+        refuse_keys(data, format)?;
+        if let Some(classes) = data.classes.filter(|classes| !(1..=MAX_CLASSES).contains(classes)) {
+            let problem = format!("{classes} classes, but from 1 to {MAX_CLASSES} are told apart");
+            return Err(SettingError::refused("data.classes", problem));
+        }
+        match format {
+            DataFormat::FashionScenes => {
+                Self::made(ProgramScenes::Fashion, "fashion-scenes are part of the program", data)
+            }
+            DataFormat::StreetScenes => {
+                Self::made(ProgramScenes::Street, "street-scenes are drawn by the program", data)
+            }
+            DataFormat::ImageFolder => Self::stored(Ok(StoredFormat::ImageFolder), "folder", data, relation),
+            DataFormat::Idx => Self::stored(Ok(StoredFormat::Idx), "files", data, relation),
+            DataFormat::Cifar => Self::stored(Ok(StoredFormat::Cifar), "files", data, relation),
+            DataFormat::Npy => Self::stored(Ok(StoredFormat::Npy), "files", data, relation),
+            DataFormat::ImagePairs => {
+                let classes = ClassNumbers::check(data).map(StoredFormat::ImagePairs);
+                Self::stored(classes, "folder", data, relation)
+            }
+            DataFormat::Cityscapes => Self::stored(Ok(StoredFormat::Cityscapes), "folder", data, relation),
+            DataFormat::A2d2 => {
+                let [train, test] = [&data.train_sessions, &data.test_sessions].map(SessionChoice::of);
+                Self::stored(Ok(StoredFormat::A2d2 { train, test }), "folder", data, relation)
+            }
+        }
+    }
+
+    fn made(scenes: ProgramScenes, problem: &str, data: &DataSpec) -> Result<Self, SettingError> {
+        match data {
+            DataSpec { train: None, test: None, validation: None, .. } => Ok(Self::Program(scenes)),
+            DataSpec { train: None, test: None, .. } => Err(HeldOut::twice()),
+            _ => Err(SettingError::refused("data.train", problem)),
+        }
+    }
+
+    /// What is wrong with the format itself is told last: where the records are comes first.
+    fn stored(
+        format: Result<StoredFormat, SettingError>,
+        what: &str,
+        data: &DataSpec,
+        relation: Relation,
+    ) -> Result<Self, SettingError> {
+        let held_out = HeldOut::check(data, relation)?;
+        let missing = || SettingError::missing("data.train", format!("the {what} to train on"));
+        let path = data.train.clone().ok_or_else(missing)?;
+        let train = RecordFiles { path, labels: data.train_labels.clone() };
+        Ok(Self::Stored { format: format?, train, held_out })
+    }
+
+    /// The targets of the records; none where the caller holds them.
+    #[must_use]
+    pub fn targets(&self) -> Option<TargetKind> {
+        match self {
+            Self::Caller => None,
+            Self::Program(ProgramScenes::Fashion) => Some(TargetKind::Class),
+            Self::Program(ProgramScenes::Street) => Some(TargetKind::LabelMap),
+            Self::Stored { format, .. } => Some(format.targets()),
+        }
+    }
+
+    /// Whether records to evaluate on are split off those to train on.
+    #[must_use]
+    pub fn splits_records_off(&self) -> bool {
+        matches!(self, Self::Stored { held_out: HeldOut::Share { .. }, .. })
+    }
+}
+
+impl StoredFormat {
+    fn targets(&self) -> TargetKind {
+        match self {
+            Self::ImageFolder | Self::Idx | Self::Cifar | Self::Npy => TargetKind::Class,
+            Self::ImagePairs(_) | Self::Cityscapes | Self::A2d2 { .. } => TargetKind::LabelMap,
+        }
+    }
+}
+
+impl HeldOut {
+    fn check(data: &DataSpec, relation: Relation) -> Result<Self, SettingError> {
+        match (&data.test, data.validation) {
+            (Some(_), Some(_)) => Err(Self::twice()),
+            (Some(path), None) => {
+                Ok(Self::Files(RecordFiles { path: path.clone(), labels: data.test_labels.clone() }))
+            }
+            (None, None | Some(0.0)) => Ok(Self::Nothing),
+            (None, Some(share)) => Ok(Self::Share { share, seed: data.split_seed.unwrap_or(0), relation }),
+        }
+    }
+
+    fn twice() -> SettingError {
+        SettingError::refused("data.validation", "there is a test set already")
+    }
+}
+
+impl SessionChoice {
+    fn of(named: &Option<Vec<String>>) -> Self {
+        named.clone().map_or(Self::Usual, Self::Named)
+    }
+}
+
+impl ClassNumbers {
+    fn check(data: &DataSpec) -> Result<Self, SettingError> {
+        let names = data.class_names.as_ref().map(|names| names.len() as u32);
+        let ids = match (&data.class_ids, data.classes.or(names)) {
+            (Some(ids), _) => ids.clone(),
+            // More than label maps can hold is refused with the maps, not made first.
+            (None, Some(classes)) => (0..classes.min(MAX_CLASSES)).collect(),
+            (None, None) => {
+                return Err(SettingError::missing("data.classes", "how many classes the label maps have"));
+            }
+        };
+        Ok(Self {
+            ids,
+            ignored: data.ignore.clone().unwrap_or_else(|| vec![IGNORED]),
+            names: data.class_names.clone(),
+            colours: data.class_colours.clone(),
+        })
+    }
+}
+
+/// Refuses keys that say nothing about this format: whoever wrote them expects something of them.
+fn refuse_keys(data: &DataSpec, format: DataFormat) -> Result<(), SettingError> {
+    let of_pairs = DataFormat::ImagePairs;
+    let of_sessions = DataFormat::A2d2;
+    for (given, key, meant) in [
+        (data.class_ids.is_some(), "data.class_ids", of_pairs),
+        (data.ignore.is_some(), "data.ignore", of_pairs),
+        (data.class_names.is_some(), "data.class_names", of_pairs),
+        (data.class_colours.is_some(), "data.class_colours", of_pairs),
+        (data.train_sessions.is_some(), "data.train_sessions", of_sessions),
+        (data.test_sessions.is_some(), "data.test_sessions", of_sessions),
+    ] {
+        if given && format != meant {
+            let problem = format!("it says nothing about {}, only about {}", format.name(), meant.name());
+            return Err(SettingError::refused(key, problem));
+        }
+    }
+    Ok(())
+}

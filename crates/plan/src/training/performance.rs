@@ -1,0 +1,75 @@
+//! What only changes speed and memory.
+
+use crate::error::PlanError;
+use crate::spec::{DeviceChoice, FactorPrecision, Performance, ProgressKind};
+
+/// More threads than any machine has are a slip, and starting them takes minutes and gigabytes.
+const MAX_THREADS: u32 = 1024;
+/// Batches decoded ahead unless told otherwise.
+const PREFETCH: usize = 2;
+
+/// How a run uses its machine. Nothing here can change epsilon, and nothing here is hashed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PerformancePlan {
+    /// Worker threads; 0 for one each core.
+    pub threads: usize,
+    /// Records computed at once; none where memory decides.
+    pub microbatch: Option<usize>,
+    /// Batches decoded ahead.
+    pub prefetch: usize,
+    /// Where gradients are computed.
+    pub device: DeviceChoice,
+    /// How a GPU rounds the factors of products.
+    pub precision: FactorPrecision,
+    /// How the run shows itself.
+    pub progress: ProgressKind,
+}
+
+impl PerformancePlan {
+    /// Fills in what is not given.
+    ///
+    /// # Errors
+    /// Threads by the thousand.
+    pub fn check(spec: &Performance) -> Result<Self, PlanError> {
+        let threads = spec.threads.unwrap_or(0);
+        if threads > MAX_THREADS {
+            return Err(PlanError::invalid(
+                "performance.threads",
+                format!("{threads} threads, more than {MAX_THREADS}"),
+                "leave it out to have one for each core",
+            ));
+        }
+        let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        Ok(Self {
+            threads: threads as usize,
+            microbatch: spec.microbatch.map(whole),
+            prefetch: spec.prefetch.map_or(PREFETCH, whole),
+            device: spec.device.clone().unwrap_or_default(),
+            precision: spec.precision.unwrap_or_default(),
+            progress: spec.progress.unwrap_or_default(),
+        })
+    }
+
+    /// The same with the first card where it names several: for single images, which cards cannot share.
+    #[must_use]
+    pub fn on_one_card(&self) -> Self {
+        Self { device: self.device.first(), ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_filled_in() {
+        let plan = PerformancePlan::check(&Performance::default()).unwrap();
+        assert_eq!((plan.threads, plan.microbatch, plan.prefetch), (0, None, 2));
+        assert_eq!((plan.device, plan.progress), (DeviceChoice::Auto, ProgressKind::Auto));
+        let most = Performance { threads: Some(MAX_THREADS), ..Performance::default() };
+        assert_eq!(PerformancePlan::check(&most).unwrap().threads, 1024);
+        let more = Performance { threads: Some(MAX_THREADS + 1), ..Performance::default() };
+        let error = PerformancePlan::check(&more).unwrap_err();
+        assert!(error.to_string().starts_with("performance.threads") && error.hint().is_some(), "{error}");
+    }
+}
