@@ -6,7 +6,7 @@ use std::vec::IntoIter;
 
 use dapple_data::{MasterKey, Purpose, StepKey};
 use dapple_engine::{
-    Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, StepStats, Targets, Total, UpdateRule,
+    Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Layout, StepStats, Targets, Total, UpdateRule,
 };
 use dapple_graph::{Graph, GraphBuilder, Init, Loss, Parameters, zoo};
 use dapple_private::{
@@ -201,7 +201,7 @@ fn a_step_of_the_processor_is_its_four_parts() {
                 let mut processor = Processor::new(graph, 2).unwrap();
                 // One thread by hand and two in the step: they change nothing.
                 let mut engine =
-                    CpuExecutor::new(graph, Options { threads: 1, ..Options::default() }).unwrap();
+                    CpuExecutor::new(graph, CpuOptions { threads: 1, ..CpuOptions::default() }).unwrap();
                 let layout = Layout::new(graph);
                 let title = format!("graph {index}");
                 hold(

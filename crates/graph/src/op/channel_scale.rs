@@ -1,6 +1,6 @@
 //! A trainable factor for each channel.
 
-use super::Operation;
+use super::GraphOperation;
 use crate::graph::{Parameter, ParameterId};
 
 /// Multiplies each channel by a trainable number: the layer scale of CaiT (Touvron et al. 2021) and of ConvNeXt (Liu et al. 2022).
@@ -12,7 +12,7 @@ pub struct ChannelScale {
     pub weight: ParameterId,
 }
 
-impl Operation for ChannelScale {
+impl GraphOperation for ChannelScale {
     fn name(&self) -> &'static str {
         "ChannelScale"
     }

@@ -6,7 +6,7 @@ use super::super::LatticeNoise;
 use super::*;
 use crate::batch::{DropoutSource, Targets};
 use crate::update::UpdateRule;
-use crate::{Clipping, CpuExecutor, Options};
+use crate::{Clipping, CpuExecutor, CpuOptions};
 
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.5 };
 const VIEWS: usize = 2;
@@ -120,7 +120,7 @@ struct Team {
 impl Team {
     fn new(cards: usize) -> Self {
         let graph = zoo::small_cnn(&[1, 28, 28], 4).unwrap();
-        let options = Options { threads: 1, ..Options::default() };
+        let options = CpuOptions { threads: 1, ..CpuOptions::default() };
         let rank = || StandIn {
             executor: CpuExecutor::new(&graph, options).unwrap(),
             parameters: Parameters::init(&graph, 3),
