@@ -7,11 +7,12 @@ use cudarc::driver::sys::CUevent_flags;
 
 use super::Convolutions;
 use super::cudnn::{Algorithm, Descriptors, Direction, Tensors};
-use super::device::{Device, Pointer};
+use super::device::Device;
 use super::error::{CudaError, call};
-use super::kind::{Conv, Kind};
 use super::memory::{Model, Work};
+use super::op::Conv;
 use super::program::Program;
+use super::slice::DeviceSlice;
 use super::ways::{run_own, run_product, run_subsampled, subsamples, tiled};
 use super::weights::{filter_gradients, sample_gradients, unfolds};
 
@@ -101,12 +102,14 @@ impl Choices {
         let items = work.samples * program.views;
         let steps = &program.steps;
         // What leads to no output does not run and has no memory.
-        for node in (0..steps.kinds.len()).filter(|&node| program.runs[node]) {
-            let Some(Kind::Conv(conv)) = &steps.kinds[node] else { continue };
+        for node in (0..steps.operations.len()).filter(|&node| program.runs[node]) {
+            let operation = steps.operations[node].as_ref();
+            let Some(conv) = operation.and_then(|operation| operation.convolution()) else { continue };
             let input = steps.inputs[node][0];
-            let value = |node: usize| match steps.kinds[node] {
-                Some(Kind::Input) => work.inputs[0],
-                _ => work.buffer(program.buffers[node].value),
+            let buffer = |slot| work.buffer(slot).expect("what runs is in memory");
+            let value = |node: usize| match &steps.operations[node] {
+                Some(operation) if operation.is_input() => work.inputs(0),
+                _ => buffer(program.buffers[node].value),
             };
             let weight = weight(steps.parameters[conv.weight.index()], conv, model);
             let tensors = Tensors { input: value(input), weight, output: value(node) };
@@ -114,14 +117,15 @@ impl Choices {
             if !steps.needs_gradient[node] {
                 continue;
             }
-            let output = work.buffer(program.buffers[node].gradient);
+            let output = buffer(program.buffers[node].gradient);
             if steps.needs_gradient[input] {
-                let tensors = Tensors { input: work.buffer(program.buffers[input].gradient), weight, output };
+                let input = buffer(program.buffers[input].gradient);
+                let tensors = Tensors { input, weight, output };
                 self.choose(card, node, conv, Direction::Data, tensors, items)?;
             }
             let written = !program.deferred[node] && program.written >= conv.geometry.weight_len();
             if written && self.who != Convolutions::Own {
-                let target = (work.written, program.written);
+                let target = (work.written(), program.written);
                 let sizes = (work.samples, program.views);
                 self.choose_gradients(card, (node, conv), (value(input), output), target, sizes)?;
             }
@@ -134,8 +138,8 @@ impl Choices {
         &mut self,
         card: Card<'_>,
         (node, conv): (usize, &Conv),
-        sides: (Pointer, Pointer),
-        target: (Pointer, usize),
+        sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+        target: (DeviceSlice<'_, f32>, usize),
         sizes: (usize, usize),
     ) -> Result<(), CudaError> {
         let Card { device, work, .. } = card;
@@ -161,7 +165,7 @@ impl Choices {
         if large || who == Convolutions::Cudnn {
             let descriptors = self.descriptors(node, conv, 1)?;
             let tensors = Tensors { input: sides.0, weight: target.0, output: sides.1 };
-            let workspace = (work.workspace, work.workspace_bytes);
+            let workspace = (work.workspace(), work.workspace_bytes());
             if let Some((algorithm, _, bytes)) =
                 device.cudnn.measure(Direction::Filter, descriptors, tensors, workspace, rounds)
             {
@@ -182,12 +186,12 @@ impl Choices {
         node: usize,
         conv: &Conv,
         direction: Direction,
-        tensors: Tensors,
+        tensors: Tensors<'_>,
         items: usize,
     ) -> Result<(), CudaError> {
         let Card { device, work, .. } = card;
         let (rounds, who) = (self.rounds, self.who);
-        let workspace = (work.workspace, work.workspace_bytes);
+        let workspace = (work.workspace(), work.workspace_bytes());
         let descriptors = self.descriptors(node, conv, items)?;
         // Where nobody's time decides, every process chooses alike.
         let measured = match who {
@@ -224,8 +228,8 @@ impl Choices {
         &mut self,
         card: Card<'_>,
         (node, conv): (usize, &Conv),
-        sides: (Pointer, Pointer),
-        target: (Pointer, usize),
+        sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+        target: (DeviceSlice<'_, f32>, usize),
         sizes: (usize, usize),
     ) -> Result<(), CudaError> {
         let choice =
@@ -233,7 +237,7 @@ impl Choices {
         if let Choice::Cudnn(algorithm) = choice {
             let descriptors = self.descriptors(node, conv, 1)?;
             let bytes = card.device.cudnn.workspace(algorithm, descriptors);
-            if let Some(bytes) = bytes.filter(|&bytes| bytes <= card.work.workspace_bytes) {
+            if let Some(bytes) = bytes.filter(|&bytes| bytes <= card.work.workspace_bytes()) {
                 let way = (algorithm, descriptors, bytes);
                 return filter_gradients(card, conv, way, sides, target, sizes);
             }
@@ -248,7 +252,7 @@ impl Choices {
         node: usize,
         conv: &Conv,
         direction: Direction,
-        tensors: Tensors,
+        tensors: Tensors<'_>,
         items: usize,
         accumulate: bool,
     ) -> Result<(), CudaError> {
@@ -271,7 +275,7 @@ impl Choices {
         let descriptors = self.descriptors(node, conv, items)?;
         // Measured for a step's microbatch: another size, or a forward pass alone, may have too little workspace.
         let fits = |algorithm| {
-            device.cudnn.workspace(algorithm, descriptors).filter(|&bytes| bytes <= work.workspace_bytes)
+            device.cudnn.workspace(algorithm, descriptors).filter(|&bytes| bytes <= work.workspace_bytes())
         };
         let (algorithm, bytes) = match fits(algorithm) {
             Some(bytes) => (algorithm, bytes),
@@ -281,7 +285,7 @@ impl Choices {
                 (plain, fits(plain).unwrap_or(0))
             }
         };
-        device.cudnn.run(algorithm, descriptors, tensors, (work.workspace, bytes), accumulate)
+        device.cudnn.run(algorithm, descriptors, tensors, (work.workspace(), bytes), accumulate)
     }
 }
 
@@ -296,9 +300,9 @@ fn time(device: &Device, run: impl Fn() -> Result<(), CudaError>) -> Result<f32,
 }
 
 /// The weights that a convolution multiplies by.
-pub(crate) fn weight(start: usize, conv: &Conv, model: &Model) -> Pointer {
+pub(crate) fn weight<'m>(start: usize, conv: &Conv, model: &'m Model) -> DeviceSlice<'m, f32> {
     match conv.used {
-        Some((used, _)) => model.used.at(used),
-        None => model.parameters.at(start),
+        Some((used, _)) => model.used().after(used),
+        None => model.parameters().after(start),
     }
 }

@@ -8,6 +8,7 @@
 //! Nothing here is needed to build: the driver, NVRTC, cuBLAS and cuDNN are looked for when [`CudaExecutor::new`] runs.
 #![allow(unsafe_code, reason = "calls into the driver and its libraries")]
 
+mod arrange;
 mod backward;
 mod clip;
 mod convolution;
@@ -17,18 +18,23 @@ mod error;
 mod geometry;
 mod ghost;
 mod group;
+mod image_window;
 mod kernels;
-mod kind;
+mod launch;
 mod loaded;
 mod lower;
 mod memory;
 mod nccl;
 mod norm;
+mod op;
 mod options;
+mod place;
+mod product;
 mod program;
-mod resampling;
 mod run;
 mod sharing;
+mod slice;
+mod sources;
 mod staging;
 mod step;
 mod sum;
@@ -43,13 +49,12 @@ use crate::clipping::HELD;
 use crate::error::EngineError;
 use crate::layout::Layout;
 use convolution::{Card, Choices};
+use device::Device;
 pub use device::device_count;
-use device::{Device, Grid, arguments};
 pub use error::CudaError;
 use error::call;
 pub use group::{CudaAddition, CudaGroup, CudaGroupError, CudaGroupState, CudaGroupSum};
 use kernels::SHARED_LIMIT;
-use kind::Kind;
 pub use loaded::CudaLoaded;
 use memory::{Model, WORKSPACE, Work};
 pub use options::{Convolutions, CudaOptions, Precision};
@@ -196,7 +201,8 @@ impl CudaExecutor {
         self.device.bind()?;
         // Nothing may still be read from where the parameters are staged.
         call("waiting for the GPU", self.device.stream.synchronize())?;
-        self.whole.send(&self.device.stream, parameters.values(), self.model.parameters)?;
+        // SAFETY: everything was just waited for, and an executor settles everything before its staging memory goes.
+        unsafe { self.whole.send(&self.device.stream, parameters.values(), self.model.parameters())? };
         self.filled = true;
         self.arrange()?;
         Ok(CudaLoaded { executor: self })
@@ -204,38 +210,10 @@ impl CudaExecutor {
 
     /// Arranges the parameters on the card for the kernels.
     fn arrange(&self) -> Result<(), CudaError> {
-        let (device, model, steps) = (&self.device, &self.model, &self.inference.steps);
-        for kind in steps.kinds.iter().flatten() {
-            let Kind::Conv(conv) = kind else { continue };
-            let geometry = &conv.geometry;
-            let start = steps.parameters[conv.weight.index()];
-            if let (Some(eps), Some((used, inverses))) = (conv.standardise, conv.used) {
-                let (weight, used, inverses) =
-                    (model.parameters.at(start), model.used.at(used), model.inverses.at(inverses));
-                let list = arguments![weight, used, inverses, geometry.inner(), eps];
-                device.launch("standardise", Grid::blocks(geometry.out, 128), list)?;
-            }
-            let weight = convolution::weight(start, conv, model);
-            let forward = conv.forward_tile.iter().map(|tiled| (tiled, false));
-            let backward = conv.backward_tiles.iter().flatten().map(|tiled| (tiled, true));
-            for (tiled, backward) in forward.chain(backward) {
-                let (out, channels) = (geometry.out / geometry.groups, geometry.channels / geometry.groups);
-                let (inner, taps) = (tiled.tile.inner, tiled.tile.taps.len());
-                let n = inner * if backward { geometry.channels } else { geometry.out };
-                let (target, list) = (model.arranged.at(tiled.arranged), model.tables.at(tiled.taps));
-                let list = arguments![
-                    weight,
-                    target,
-                    list,
-                    out,
-                    channels,
-                    geometry.taps(),
-                    taps,
-                    inner,
-                    backward,
-                    n
-                ];
-                device.launch("arrange_weights", Grid::each(n), list)?;
+        let steps = &self.inference.steps;
+        for operation in steps.operations.iter().flatten() {
+            if let Some(conv) = operation.convolution() {
+                arrange::convolution(&self.device, &self.model, conv, steps.parameters[conv.weight.index()])?;
             }
         }
         Ok(())

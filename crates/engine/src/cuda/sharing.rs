@@ -1,7 +1,7 @@
 //! How the gradients of a value's readers meet, and which gradients lie in one memory.
 
-use super::kind::Kind;
 use super::lower::Steps;
+use super::op::CardOperation;
 
 /// How an input's gradient meets those of its other readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,12 +72,16 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
-    /// `kinds` are those of the steps that run, and `read_until` says when each node's gradient is last read.
-    pub(crate) fn new(steps: &Steps, kinds: &[Option<&Kind>], read_until: &[usize]) -> Self {
+    /// `operations` are those of the steps that run, and `read_until` says when each node's gradient is last read.
+    pub(crate) fn new(
+        steps: &Steps,
+        operations: &[Option<&dyn CardOperation>],
+        read_until: &[usize],
+    ) -> Self {
         let Steps { inputs, needs_gradient: needs, outputs, .. } = steps;
-        let count = kinds.len();
+        let count = operations.len();
         let mut readers = vec![Vec::new(); count];
-        for node in (0..count).filter(|&node| kinds[node].is_some() && needs[node]) {
+        for node in (0..count).filter(|&node| operations[node].is_some() && needs[node]) {
             inputs[node].iter().for_each(|&input| readers[input].push(node));
         }
         let mut owner: Vec<usize> = (0..count).collect();
@@ -86,14 +90,14 @@ impl Sharing {
         outputs.iter().for_each(|(output, _)| started[*output] = Some(count));
         let mut contributions = vec![Vec::new(); count];
         for node in (0..count).rev() {
-            let Some(kind) = kinds[node].filter(|_| needs[node]) else { continue };
+            let Some(operation) = operations[node].filter(|_| needs[node]) else { continue };
             for (slot, &input) in inputs[node].iter().enumerate() {
                 let mut joins = || {
                     let once = readers[input].iter().filter(|&&reader| reader == node).count() == 1;
                     let next = readers[input].iter().copied().filter(|&reader| reader != node).max();
-                    let masks = kinds[input].is_some_and(Kind::masks).then_some(input);
+                    let masks = operations[input].is_some_and(CardOperation::masks).then_some(input);
                     let changed = next.or(masks).map(|next| backward(next, count));
-                    kind.passes_on(slot) && once && states.join(input, node, changed)
+                    operation.passes_on(slot) && once && states.join(input, node, changed)
                 };
                 let contribution = needs[input].then(|| match started[input] {
                     Some(_) => Contribution::Add,
@@ -130,8 +134,8 @@ mod tests {
         terms
     }
 
-    fn masked(mut terms: Terms, kind: &Kind, node: usize) -> Terms {
-        if kind.masks() {
+    fn masked(mut terms: Terms, operation: &dyn CardOperation, node: usize) -> Terms {
+        if operation.masks() {
             terms.iter_mut().for_each(|term| term.push(node));
         }
         terms
@@ -142,7 +146,7 @@ mod tests {
     fn check(graph: &Graph, views: usize) -> usize {
         let program = Program::training(graph, &Layout::new(graph), views);
         let steps = &program.steps;
-        let count = steps.kinds.len();
+        let count = steps.operations.len();
         let mut own: Vec<Terms> = vec![Vec::new(); count];
         let mut memory: Vec<Terms> = vec![Vec::new(); count * 8];
         let place = |node: usize| program.buffers[node].gradient.unwrap();
@@ -152,15 +156,15 @@ mod tests {
         }
         let mut shared = 0;
         for node in (0..count).rev().filter(|&node| steps.needs_gradient[node] && program.runs[node]) {
-            let Some(kind) = &steps.kinds[node] else { continue };
+            let Some(operation) = steps.operations[node].as_deref() else { continue };
             assert_eq!(sorted(&memory[place(node)]), sorted(&own[node]), "{node}");
-            let gradient = masked(own[node].clone(), kind, node);
-            memory[place(node)] = masked(memory[place(node)].clone(), kind, node);
+            let gradient = masked(own[node].clone(), operation, node);
+            memory[place(node)] = masked(memory[place(node)].clone(), operation, node);
             own[node].clone_from(&gradient);
             for (slot, &input) in steps.inputs[node].iter().enumerate() {
                 let Some(contribution) = program.contributions[node][slot] else { continue };
                 let term = vec![node * 8 + slot + 2 * count];
-                let terms = if kind.passes_on(slot) { gradient.clone() } else { vec![term] };
+                let terms = if operation.passes_on(slot) { gradient.clone() } else { vec![term] };
                 own[input].extend(terms.clone());
                 match contribution {
                     Contribution::Same => shared += 1,

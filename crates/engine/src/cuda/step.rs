@@ -6,8 +6,10 @@ use dapple_graph::{Graph, Loss};
 
 use super::clip::Target;
 use super::convolution::Choices;
-use super::device::{Device, Grid, arguments};
+use super::device::Device;
 use super::error::{CudaError, call};
+use super::kernels::{AddLosses, CLASSES, CountLabels, LossOfParts, PROBABILITIES, VALUES};
+use super::launch::LaunchGrid;
 use super::memory::{Model, Work};
 use super::program::Program;
 use super::run::{Marks, Run};
@@ -52,7 +54,7 @@ impl Step<'_> {
             idle = self.device.event()?;
             call("waiting for a copy", self.device.stream.wait(&ready))?;
             let (device, program, model, work) = (self.device, self.program, self.model, self.work);
-            let (inputs, dropout) = (work.inputs[index % 2], self.batch.dropout.is_some());
+            let (inputs, dropout) = (work.inputs(index), self.batch.dropout.is_some());
             let (choices, marks) = (&mut *self.choices, &mut *self.marks);
             let samples_here = end - first;
             let mut run =
@@ -83,7 +85,7 @@ impl Step<'_> {
             let mut run =
                 Run { device, program, model, work, choices, marks, inputs, samples: each, dropout, norms };
             part.factors(&mut run, stats)?;
-            let sum = total.hold(device, samples_here)?;
+            let sum = total.hold(device, samples_here)?.cast();
             run.sum(self.layout, Target { sum, whole: norms, samples: samples_here })?;
         }
         Ok(())
@@ -102,8 +104,9 @@ impl Step<'_> {
         let inputs = &self.batch.inputs[samples.start * size..samples.end * size];
         let copies = &self.device.copies;
         call("waiting for the GPU", copies.wait(idle))?;
-        // Two microbatches ago this staging memory was read by a copy that its microbatch's norms have since waited for.
-        self.staging[microbatch % 2].send(copies, inputs, self.work.inputs[microbatch % 2])?;
+        // SAFETY: two microbatches ago this staging memory was read by a copy that its microbatch's norms have since waited for, and an
+        // executor settles everything before its staging memory goes.
+        unsafe { self.staging[microbatch % 2].send(copies, inputs, self.work.inputs(microbatch))? };
         call("waiting for a copy", copies.record_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING)))
     }
 }
@@ -128,7 +131,7 @@ impl Part<'_> {
         let (first, count) = (self.first * self.batch.views, self.samples * self.batch.views);
         let views = first..first + count;
         let keys: Vec<u64> = views.filter_map(|view| self.batch.dropout_key(view)).collect();
-        run.device.upload(&keys, run.work.keys)
+        run.device.upload(&keys, run.work.keys())
     }
 
     /// Sends a microbatch's targets, which travel while the forward pass runs. Their last readers, and the last copy from the staging
@@ -137,13 +140,17 @@ impl Part<'_> {
         let shape = self.graph.output_shape();
         let (len, positions): (usize, usize) = (shape.iter().product(), shape[1..].iter().product());
         let (first, items) = (self.first * self.batch.views, self.samples * self.batch.views);
-        let (device, to) = (run.device, run.work.targets);
-        match self.batch.targets {
-            Targets::Classes(classes) => {
-                staging.send(&device.copies, &classes[first * positions..][..items * positions], to)?;
-            }
-            Targets::Probabilities(values) | Targets::Values(values) => {
-                staging.send(&device.copies, &values[first * len..][..items * len], to)?;
+        let (device, to) = (run.device, run.work.targets().cast());
+        // SAFETY: the last copy from this staging memory belongs to a microbatch whose norms were waited for, and an executor settles
+        // everything before its staging memory goes.
+        unsafe {
+            match self.batch.targets {
+                Targets::Classes(classes) => {
+                    staging.send(&device.copies, &classes[first * positions..][..items * positions], to)?;
+                }
+                Targets::Probabilities(values) | Targets::Values(values) => {
+                    staging.send(&device.copies, &values[first * len..][..items * len], to)?;
+                }
             }
         }
         let sent = device.copies.record_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING));
@@ -155,43 +162,43 @@ impl Part<'_> {
         let shape = self.graph.output_shape();
         let (classes, positions) = (shape[0], shape[1..].iter().product::<usize>());
         let kind = match self.batch.targets {
-            Targets::Classes(_) => 0,
-            Targets::Probabilities(_) => 1,
-            Targets::Values(_) => 2,
+            Targets::Classes(_) => CLASSES,
+            Targets::Probabilities(_) => PROBABILITIES,
+            Targets::Values(_) => VALUES,
         };
         let smoothing = match self.graph.loss() {
             Loss::CrossEntropy { label_smoothing } => label_smoothing,
             Loss::SquaredError => 0.0,
         };
         let scale = 1.0 / self.batch.views as f64;
-        let threads = positions.next_multiple_of(32).clamp(32, 256) as u32;
+        let threads = positions.next_multiple_of(32).clamp(32, 256);
         let (items, parts) = (run.items(), positions.div_ceil(LOSS_POSITIONS));
-        let grid = Grid { blocks: (items as u32, parts as u32, 1), threads, shared: 0 };
-        // Behind the parts' losses, which are in double precision.
-        let counts = run.work.workspace.at(2 * items * parts);
+        let grid = LaunchGrid { blocks: [items, parts, 1], threads, shared: 0 };
+        let (device, targets) = (run.device, run.work.targets());
+        let sums = run.work.workspace().cast::<f64>();
+        // Behind the parts' losses.
+        let counts = sums.after(items * parts).cast();
         if let Targets::Classes(_) = self.batch.targets {
-            run.device.launch("count_labels", grid, arguments![run.work.targets, counts, positions])?;
+            CountLabels { grid, labels: targets, counts, positions }.launch(device)?;
         }
         for (index, &(output, weight)) in run.program.steps.outputs.iter().enumerate() {
-            run.device.launch(
-                "loss",
+            LossOfParts {
                 grid,
-                arguments![
-                    kind,
-                    run.value(output),
-                    run.work.targets,
-                    counts,
-                    run.gradient(output),
-                    run.work.workspace,
-                    classes,
-                    positions,
-                    smoothing,
-                    f64::from(weight),
-                    scale,
-                ],
-            )?;
-            let list = arguments![run.work.workspace, run.work.losses, parts, items, index > 0];
-            run.device.launch("add_losses", Grid::each(items), list)?;
+                kind,
+                output: run.value(output),
+                targets,
+                counts,
+                gradient: run.gradient(output),
+                sums,
+                classes,
+                positions,
+                smoothing,
+                weight: f64::from(weight),
+                scale,
+            }
+            .launch(device)?;
+            AddLosses { sums, losses: run.work.losses(), parts, items, accumulate: index > 0 }
+                .launch(device)?;
         }
         run.mark("loss")
     }
@@ -201,9 +208,9 @@ impl Part<'_> {
         let (entries, views) = (self.layout.entries().len(), self.batch.views);
         let mut losses = vec![0.0f64; self.samples * views];
         let mut squared = vec![0.0f64; self.samples * entries];
-        run.device.download(run.work.losses, &mut losses)?;
+        run.device.download(run.work.losses(), &mut losses)?;
         if run.norms {
-            run.device.download(run.work.squared, &mut squared)?;
+            run.device.download(run.work.squared(), &mut squared)?;
         }
         let mut factors = vec![0.0f32; run.samples * entries];
         for sample in 0..self.samples {
@@ -214,7 +221,7 @@ impl Part<'_> {
             let finite = self.rule.factors(squared, &mut factors[sample * entries..][..entries]);
             stats.not_finite += usize::from(!finite);
         }
-        run.device.upload(&factors, run.work.factors)?;
+        run.device.upload(&factors, run.work.factors())?;
         run.mark("norms to factors")
     }
 }

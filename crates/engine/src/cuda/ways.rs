@@ -2,9 +2,11 @@
 
 use super::convolution::Card;
 use super::cudnn::{Direction, Tensors};
-use super::device::{Grid, Side, arguments};
 use super::error::CudaError;
-use super::kind::{Conv, Tiled};
+use super::kernels::{AveragePool, AveragePoolBackward, ImageConvolve};
+use super::launch::LaunchGrid;
+use super::op::{Conv, Tiled};
+use super::product::Side;
 use super::tile::{FILTERS, runs};
 
 /// The tilings of a direction; none where our kernels have no way.
@@ -20,7 +22,7 @@ pub(super) fn run_own(
     card: Card<'_>,
     conv: &Conv,
     direction: Direction,
-    tensors: Tensors,
+    tensors: Tensors<'_>,
     items: usize,
     accumulate: bool,
 ) -> Result<(), CudaError> {
@@ -33,16 +35,35 @@ pub(super) fn run_own(
     let tiles = tiled(conv, direction);
     // A stride larger than the window passes some inputs by.
     if direction == Direction::Data && !accumulate && tiles.len() < geometry.stride.iter().product() {
-        device.clear(target, items * rows * geometry.positions_in())?;
+        device.clear(target.first(items * rows * geometry.positions_in()))?;
     }
+    let planes = [geometry.channels * geometry.positions_in(), geometry.out * geometry.positions()];
+    let [input_len, output_len] = if direction == Direction::Data { [planes[1], planes[0]] } else { planes };
     let filters = (rows / geometry.groups).div_ceil(FILTERS);
     for tiled in tiles {
-        let blocks = (tiled.tile.tiles(items) as u32, filters as u32, geometry.groups as u32);
-        let grid = Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 };
-        let (weights, table) = (model.arranged.at(tiled.arranged), &tiled.tile.table);
-        for (first, last) in runs(device.precision, tiled.tile.steps, tiled.tile.step_products, 1) {
-            let list = arguments![weights, source, target, table, items, accumulate, first, last];
-            device.launch("image_convolve", grid, list)?;
+        let tile = &tiled.tile;
+        let grid = LaunchGrid {
+            blocks: [tile.tiles(items), filters, geometry.groups],
+            threads: 256,
+            shared: tile.shared,
+        };
+        for (first, last) in runs(device.precision, tile.steps, tile.step_products, 1) {
+            let convolve = ImageConvolve {
+                grid,
+                input_len,
+                output_len,
+                weight_len: tiled.rows * tile.inner,
+                weight: model.arranged().after(tiled.arranged),
+                x: source,
+                y: target,
+                image: tile.strip,
+                items,
+                accumulate,
+                first,
+                last,
+            };
+            // SAFETY: the tiling is of this direction of this convolution, and so are the weights that were arranged for it.
+            unsafe { convolve.launch(device)? };
         }
     }
     Ok(())
@@ -53,7 +74,7 @@ pub(super) fn run_product(
     card: Card<'_>,
     conv: &Conv,
     direction: Direction,
-    tensors: Tensors,
+    tensors: Tensors<'_>,
     items: usize,
     accumulate: bool,
 ) -> Result<(), CudaError> {
@@ -75,7 +96,7 @@ pub(super) fn run_product(
 pub(super) fn subsamples(card: Card<'_>, conv: &Conv, items: usize) -> bool {
     let geometry = &conv.geometry;
     geometry.is_subsampled()
-        && 4 * items * geometry.channels * geometry.positions() <= card.work.workspace_bytes
+        && 4 * items * geometry.channels * geometry.positions() <= card.work.workspace_bytes()
 }
 
 /// A direction of a convolution that passes positions by: those it reads are a pool of windows of one position.
@@ -83,23 +104,26 @@ pub(super) fn run_subsampled(
     card: Card<'_>,
     conv: &Conv,
     direction: Direction,
-    tensors: Tensors,
+    tensors: Tensors<'_>,
     items: usize,
     accumulate: bool,
 ) -> Result<(), CudaError> {
     let Card { device, model, work } = card;
-    let (geometry, window) = (&conv.geometry, model.tables.at(conv.windows.0));
-    let read = Tensors { input: work.workspace, ..tensors };
+    let (geometry, table) = (&conv.geometry, model.tables().after(conv.windows.0));
+    let read = Tensors { input: work.workspace(), ..tensors };
     match direction {
         Direction::Data => {
             run_product(card, conv, direction, read, items, false)?;
             let n = items * geometry.channels * geometry.positions_in();
-            let list = arguments![read.input, tensors.input, window, n, accumulate];
-            device.launch("average_pool_backward", Grid::each(n), list)
+            let spread = AveragePoolBackward { g: read.input, dx: tensors.input, table, n, accumulate };
+            // SAFETY: the table is of the convolution's own window, and `read` has as many planes as its input.
+            unsafe { spread.launch(device) }
         }
         _ => {
             let n = items * geometry.channels * geometry.positions();
-            device.launch("average_pool", Grid::each(n), arguments![tensors.input, read.input, window, n])?;
+            let taken = AveragePool { x: tensors.input, y: read.input, table, n };
+            // SAFETY: as above.
+            unsafe { taken.launch(device)? };
             run_product(card, conv, direction, read, items, accumulate)
         }
     }

@@ -138,8 +138,8 @@ __device__ __forceinline__ void move_of(const T* x, T* y, const int* table, i64 
     put_one(y + to, x[from]);
 }
 
-KERNEL move(const float* x, float* y, const int* table, i64 x_item, i64 y_item, int x_start, int y_start, int len, i64 n,
-            int accumulate) {
+KERNEL move_values(const float* x, float* y, const int* table, i64 x_item, i64 y_item, int x_start, int y_start, int len, i64 n,
+                   int accumulate) {
     move_of(x, y, table, x_item, y_item, x_start, y_start, len, n, [&](float* to, float value) { put(to, value, accumulate); });
 }
 

@@ -1,0 +1,51 @@
+//! Dropout.
+
+use super::CardOperation;
+use crate::cuda::backward::ParameterGradients;
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels;
+use crate::cuda::run::Run;
+use crate::cuda::slice::DeviceSlice;
+
+/// Drops each run of `together` values as a whole.
+#[derive(Debug)]
+pub(super) struct Dropout {
+    pub(super) rate: f32,
+    pub(super) together: usize,
+}
+
+impl Dropout {
+    /// Drops values, forward or backward; with dropout off it copies.
+    fn drop_values(
+        &self,
+        run: &Run<'_>,
+        node: usize,
+        (x, y): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+        accumulate: bool,
+    ) -> Result<(), CudaError> {
+        let Self { rate, together } = *self;
+        let len = run.len(node);
+        let n = run.items() * len;
+        if !run.dropout {
+            return kernels::Copy { x, y, n, accumulate }.launch(run.device);
+        }
+        let keys = run.work.keys();
+        kernels::Dropout { x, y, keys, node, len, together, rate, n, accumulate }.launch(run.device)
+    }
+}
+
+impl CardOperation for Dropout {
+    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+        self.drop_values(run, node, (run.read(node, 0), run.value(node)), false)
+    }
+
+    fn backward(
+        &self,
+        run: &mut Run<'_>,
+        node: usize,
+        _parameters: &mut ParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let Some(target) = run.target(node, 0) else { return Ok(()) };
+        self.drop_values(run, node, (run.gradient(node), target.values), target.accumulate)
+    }
+}

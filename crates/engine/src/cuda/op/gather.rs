@@ -1,0 +1,54 @@
+//! Rows in the order of a list.
+
+use super::CardOperation;
+use crate::cuda::backward::ParameterGradients;
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels;
+use crate::cuda::run::Run;
+
+/// Takes `count` of so many rows of this size. Its list lies there.
+#[derive(Debug)]
+pub(super) struct Gather {
+    pub(super) table: usize,
+    pub(super) count: usize,
+    pub(super) size: usize,
+    pub(super) rows: usize,
+}
+
+impl CardOperation for Gather {
+    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+        let Self { table, count, size, rows } = *self;
+        let gather = kernels::Gather {
+            x: run.read(node, 0),
+            y: run.value(node),
+            rows: run.table(table),
+            count,
+            size,
+            x_item: rows * size,
+            n: run.items() * run.len(node),
+        };
+        // SAFETY: a graph lists no row that its input does not have.
+        unsafe { gather.launch(run.device) }
+    }
+
+    fn backward(
+        &self,
+        run: &mut Run<'_>,
+        node: usize,
+        _parameters: &mut ParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let Self { table, count, size, rows } = *self;
+        let Some(target) = run.target(node, 0) else { return Ok(()) };
+        kernels::GatherBackward {
+            g: run.gradient(node),
+            dx: target.values,
+            rows: run.table(table),
+            count,
+            size,
+            in_rows: rows,
+            n: run.items() * run.input_len(node, 0),
+            accumulate: target.accumulate,
+        }
+        .launch(run.device)
+    }
+}

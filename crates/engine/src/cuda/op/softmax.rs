@@ -1,0 +1,47 @@
+//! Softmax.
+
+use super::CardOperation;
+use crate::cuda::backward::ParameterGradients;
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels;
+use crate::cuda::run::Run;
+
+#[derive(Debug)]
+pub(super) struct Softmax {
+    pub(super) features: usize,
+    pub(super) rows: usize,
+}
+
+impl CardOperation for Softmax {
+    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+        let (x, y, rows) = (run.read(node, 0), run.value(node), run.items() * self.rows);
+        kernels::Softmax { x, y, features: self.features, rows, scale: 1.0 }.launch(run.device)
+    }
+
+    fn backward(
+        &self,
+        run: &mut Run<'_>,
+        node: usize,
+        _parameters: &mut ParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let Some(target) = run.target(node, 0) else { return Ok(()) };
+        kernels::SoftmaxBackward {
+            y: run.value(node),
+            g: run.gradient(node),
+            dx: target.values,
+            features: self.features,
+            rows: run.items() * self.rows,
+            scale: 1.0,
+            accumulate: target.accumulate,
+        }
+        .launch(run.device)
+    }
+
+    fn name(&self, _backward: bool) -> &'static str {
+        "attention"
+    }
+
+    fn reads_output(&self) -> bool {
+        true
+    }
+}
