@@ -51,12 +51,15 @@ impl<'p> Lives<'p> {
         }
     }
 
-    /// A new buffer; none where it would hold nothing.
+    /// A new buffer.
     fn add(&mut self, len: usize, first: usize, last: usize) -> Option<usize> {
-        (len > 0).then(|| {
-            self.list.push(Lifetime { len, first, last });
-            self.list.len() - 1
-        })
+        self.list.push(Lifetime { len, first, last });
+        Some(self.list.len() - 1)
+    }
+
+    /// A new buffer where there is something to hold.
+    fn add_some(&mut self, len: usize, first: usize, last: usize) -> Option<usize> {
+        if len == 0 { None } else { self.add(len, first, last) }
     }
 }
 
@@ -81,8 +84,8 @@ impl Program {
             }
             let backward = lives.backward(node);
             if training && steps.needs_gradient[node] {
-                buffers.kept = lives.add(operation.kept(len), node, backward);
-                buffers.scratch = lives.add(operation.scratch(), backward, backward);
+                buffers.kept = lives.add_some(operation.kept(len), node, backward);
+                buffers.scratch = lives.add_some(operation.scratch(), backward, backward);
             } else if operation.works_in_kept() {
                 buffers.kept = lives.add(operation.kept(len), node, node);
             }

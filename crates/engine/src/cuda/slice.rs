@@ -13,15 +13,18 @@ pub(crate) unsafe trait Element: Copy + 'static {
     const READ: &'static str;
     /// An address of it that is written.
     const WRITTEN: &'static str;
+    /// Bytes that divide every address of it.
+    const ALIGNMENT: usize = align_of::<Self>();
 }
 
 /// Says how the kernels name a type.
 macro_rules! element {
-    ($($type:ty => $name:literal),* $(,)?) => {$(
-        // SAFETY: plain numbers without padding, which the kernels' sources declare alike; a test compares sizes where they are structs.
+    ($($type:ty => $name:literal $(aligned to $alignment:literal)?),* $(,)?) => {$(
+        // SAFETY: plain numbers without padding, which the kernels' sources declare alike; both sides assert the sizes of structures.
         unsafe impl $crate::cuda::slice::Element for $type {
             const READ: &'static str = concat!("const ", $name, "*");
             const WRITTEN: &'static str = concat!($name, "*");
+            $(const ALIGNMENT: usize = $alignment;)?
         }
     )*};
 }
@@ -34,8 +37,8 @@ element! {
     u32 => "u32",
     i64 => "i64",
     u64 => "u64",
-    [f32; 4] => "float4",
-    [i32; 4] => "int4",
+    [f32; 4] => "float4" aligned to 16,
+    [i32; 4] => "int4" aligned to 16,
 }
 
 /// Numbers that lie on the card for as long as `'m`.
@@ -83,7 +86,7 @@ impl<'m, T: Element> DeviceSlice<'m, T> {
     /// The same bytes as other numbers, as many as they are whole.
     pub(crate) fn cast<U: Element>(self) -> DeviceSlice<'m, U> {
         assert!(
-            self.address.is_multiple_of(align_of::<U>() as u64),
+            self.address.is_multiple_of(U::ALIGNMENT as u64),
             "planned memory is aligned for what lies in it"
         );
         DeviceSlice {
@@ -138,7 +141,8 @@ impl Carve {
 /// An allocation on the card.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
-    memory: CudaSlice<f32>,
+    /// Holds the memory until it is dropped.
+    _memory: CudaSlice<f32>,
     address: u64,
     len: usize,
 }
@@ -149,12 +153,11 @@ impl DeviceMemory {
         assert!(len <= memory.len(), "no more is used than was allocated");
         let (address, guard) = memory.device_ptr(stream);
         drop(guard);
-        Self { address, len, memory }
+        Self { address, len, _memory: memory }
     }
 
     /// All of it.
     pub(crate) fn slice<T: Element>(&self) -> DeviceSlice<'_, T> {
-        debug_assert!(self.len <= self.memory.len());
         DeviceSlice::<f32> { address: self.address, len: self.len, memory: PhantomData }.cast()
     }
 
