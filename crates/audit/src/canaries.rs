@@ -2,9 +2,8 @@
 
 use dapple_data::{DataError, Dataset, Image, Target, Values};
 use dapple_geometry::{Mask, Placement, Region, Size};
-use dapple_graph::{
-    ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Op, ParameterId, Parameters, Window,
-};
+use dapple_graph::op::{AdaptiveAvgPool, Concat, ParameterValue, Reshape};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, ParameterId, Parameters, Window};
 use dapple_plan::{Plan, Relation};
 use serde::Serialize;
 
@@ -88,18 +87,18 @@ impl Canaries {
         let scores = match self.pattern {
             Pattern::Plain => {
                 let colour = b.conv("colour", b.input(), ConvSpec::new(1, Window::square(1)))?;
-                let mean = b.add("mean", Op::AdaptiveAvgPool(vec![1, 1]), &[colour])?;
+                let mean = b.add("mean", AdaptiveAvgPool(vec![1, 1]), &[colour])?;
                 let scores = b.conv("canaries", mean, ConvSpec::new(coins, Window::square(1)))?;
-                b.add("scores", Op::Reshape(vec![coins]), &[scores])?
+                b.add("scores", Reshape(vec![coins]), &[scores])?
             }
             Pattern::Cancelling => {
-                let row = b.add("pixels", Op::Reshape(vec![pixels]), &[b.input()])?;
+                let row = b.add("pixels", Reshape(vec![pixels]), &[b.input()])?;
                 b.linear("canaries", row, coins, Init::Constant(0.0), Init::Constant(0.0))?
             }
         };
         let constant = b.parameter("background", &[1], Init::Constant(BACKGROUND), true)?;
-        let constant = b.add("background score", Op::Parameter(constant), &[])?;
-        let output = b.add("output", Op::Concat { axis: 0 }, &[scores, constant])?;
+        let constant = b.add("background score", ParameterValue(constant), &[])?;
+        let output = b.add("output", Concat { axis: 0 }, &[scores, constant])?;
         let mut graph = b.finish(output, Loss::CrossEntropy { label_smoothing: 0.0 })?;
         graph.set_trainable(|name| name == WEIGHTS);
         let mut parameters = Parameters::zeros(&graph);

@@ -33,7 +33,10 @@ fn model(name: &str) -> Graph {
             zoo::Norm::Group(32),
         ),
         "resnet-50" => zoo::resnet(zoo::ResNet::R50, &[3, 224, 224], 10, zoo::Norm::Group(32)),
-        other => panic!("unknown model {other}"),
+        other => match zoo::VisionTransformer::named(other) {
+            Some(model) => zoo::vision_transformer(model, &[3, 224, 224], 10),
+            None => panic!("unknown model {other}"),
+        },
     };
     built.expect("the zoo's models fit their inputs")
 }

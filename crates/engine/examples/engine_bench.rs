@@ -1,6 +1,6 @@
 //! Measures the CPU executor and prints one line of JSON per batch size: `engine_bench MODEL THREADS SECONDS BATCH..`.
 //!
-//! Models: small-cnn, wrn-16-4, resnet-18, vgg-11, resnet-50, each at the input size of the peer benches, and the segmentation models at a
+//! Models: small-cnn, wrn-16-4, resnet-18, vgg-11, resnet-50, vit-b-16 and its like, each at the input size of the peer benches, and the segmentation models at a
 //! side of their own, for example `deeplab-v3-plus-resnet-50@505`. `matmul` instead of a model measures the matrix-product rate of the
 //! kernels on one large product, and `conv:CHANNELS:OUT:SIZE:KERNEL` four convolutions of one layer shape, there and back twice; a fifth
 //! number is their dilation, a sixth their groups.
@@ -12,7 +12,8 @@
 use std::time::Instant;
 
 use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, Targets};
-use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Op, Parameters, Window, zoo};
+use dapple_graph::op::{AdaptiveAvgPool, Gather, Reshape};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Parameters, Window, zoo};
 
 fn model(name: &str) -> Graph {
     let built = match name {
@@ -29,13 +30,16 @@ fn model(name: &str) -> Graph {
                 let name = format!("linear{layer}");
                 x = builder.linear(&name, x, 1024, Init::XavierUniform, Init::Constant(0.0)).expect("fits");
             }
-            x = builder.add("row", Op::Gather(vec![0]), &[x]).expect("fits");
-            x = builder.add("flatten", Op::Reshape(vec![1024]), &[x]).expect("fits");
+            x = builder.add("row", Gather(vec![0]), &[x]).expect("fits");
+            x = builder.add("flatten", Reshape(vec![1024]), &[x]).expect("fits");
             builder.finish(x, Loss::CrossEntropy { label_smoothing: 0.0 })
         }
         other => match other.split_once('@') {
             Some((name, side)) => segmentation(name, side.parse().expect("a side")),
-            None => convolutions(other),
+            None => match zoo::VisionTransformer::named(other) {
+                Some(model) => zoo::vision_transformer(model, &[3, 224, 224], 10),
+                None => convolutions(other),
+            },
         },
     };
     let mut graph = built.expect("the zoo's models fit their inputs");
@@ -90,8 +94,8 @@ fn convolutions(shape: &str) -> Result<Graph, GraphError> {
         let spec = ConvSpec::new(out, window).groups(groups);
         x = builder.conv(&format!("conv{layer}"), x, spec)?;
     }
-    x = builder.add("pool", Op::AdaptiveAvgPool(vec![1, 1]), &[x])?;
-    x = builder.add("flatten", Op::Reshape(vec![channels]), &[x])?;
+    x = builder.add("pool", AdaptiveAvgPool(vec![1, 1]), &[x])?;
+    x = builder.add("flatten", Reshape(vec![channels]), &[x])?;
     x = builder.linear("head", x, 10, Init::XavierUniform, Init::Constant(0.0))?;
     builder.finish(x, Loss::CrossEntropy { label_smoothing: 0.0 })
 }

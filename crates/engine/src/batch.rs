@@ -32,7 +32,7 @@ pub(crate) enum Target<'a> {
 /// Where dropout takes its randomness: a seed for the step, and which records the samples are. So what a sample drops follows from its
 /// record and the view, and not from who else was drawn or where it lies in the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dropout<'a> {
+pub struct DropoutSource<'a> {
     /// Seed of the step.
     pub seed: u64,
     /// The record of each sample.
@@ -49,7 +49,7 @@ pub struct Batch<'a> {
     /// Views per sample; a sample's gradient is the mean over its views.
     pub views: usize,
     /// Dropout while training; `None` switches it off.
-    pub dropout: Option<Dropout<'a>>,
+    pub dropout: Option<DropoutSource<'a>>,
 }
 
 impl<'a> Batch<'a> {
@@ -125,7 +125,7 @@ impl<'a> Batch<'a> {
     /// It is a function of the step's seed, the sample's record and the number of the view among the sample's own. Views of one record have
     /// keys of their own.
     pub(crate) fn dropout_key(&self, view: usize) -> Option<u64> {
-        let Dropout { seed, records } = self.dropout?;
+        let DropoutSource { seed, records } = self.dropout?;
         let (record, own) = (records[view / self.views] as u64, (view % self.views) as u64);
         let index = record.wrapping_mul(self.views as u64).wrapping_add(own);
         Some(mix(seed ^ mix(index)))

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use dapple_graph::op::Conv;
 use dapple_graph::{Graph, Op, ParameterId};
 
 /// One trainable parameter.
@@ -42,7 +43,7 @@ impl Layout {
         let mut previous: Option<String> = None;
         let standardised = |id: ParameterId| {
             graph.nodes().iter().any(
-                |node| matches!(&node.op, Op::Conv { weight, standardise: Some(_), .. } if *weight == id),
+                |node| matches!(&node.op, Op::Conv(Conv { weight, standardise: Some(_), .. }) if *weight == id),
             )
         };
         for parameter in graph.parameters() {

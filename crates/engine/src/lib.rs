@@ -32,11 +32,12 @@ pub mod cuda;
 mod error;
 mod layout;
 mod loss;
+mod op;
 pub mod reference;
 mod stats;
 mod update;
 
-pub use batch::{Batch, Dropout, Targets};
+pub use batch::{Batch, DropoutSource, Targets};
 pub use clipping::{Clipping, ClippingRule};
 pub use cpu::{CpuExecutor, GradientSum, Loaded, Options, Total};
 pub use error::EngineError;

@@ -4,7 +4,9 @@
 mod common;
 
 use common::{parameters, specimen};
-use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Dropout, EngineError, Options, Targets};
+use dapple_engine::{
+    Batch, Clipping, ClippingRule, CpuExecutor, DropoutSource, EngineError, Options, Targets,
+};
 use dapple_graph::{Graph, Parameters};
 
 fn step(graph: &Graph, batch: &Batch<'_>, clipping: &Clipping) -> EngineError {
@@ -26,7 +28,7 @@ fn wrong_lengths() {
     assert_eq!(error.to_string(), "input: expected 12 values, found 7");
     let error = step(&graph, &Batch::new(&[0.0; 12], Targets::Classes(&[0])), &CLIPPING);
     assert_eq!(error.to_string(), "target classes: expected 2 values, found 1");
-    let dropout = Some(Dropout { seed: 1, records: &[7] });
+    let dropout = Some(DropoutSource { seed: 1, records: &[7] });
     let records = Batch { dropout, ..Batch::new(&[0.0; 12], Targets::Classes(&[0, 1])) };
     assert_eq!(step(&graph, &records, &CLIPPING).to_string(), "records: expected 2 values, found 1");
     let none = Batch { views: 0, ..Batch::new(&[0.0; 12], Targets::Classes(&[0, 1])) };

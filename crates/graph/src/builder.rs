@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use crate::error::GraphError;
 use crate::graph::{Auxiliary, Graph, Node, NodeId, Parameter, ParameterId};
 use crate::init::Init;
-use crate::op::{Affine, Loss, Op, Window};
-use crate::{shape, validate};
+use crate::loss::Loss;
+use crate::op::shape::elements;
+use crate::op::{Affine, BatchNorm, Conv, GroupNorm, Input, LayerNorm, Linear, Op, Window};
+use crate::validate;
 
 /// What a convolution is made of, besides its input.
 #[derive(Debug, Clone)]
@@ -63,12 +65,24 @@ impl ConvSpec {
     }
 }
 
+/// The names of a linear layer and of its parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct LinearNames<'a> {
+    /// Of the node.
+    pub node: &'a str,
+    /// Of the weight.
+    pub weight: &'a str,
+    /// Of the bias, where there is one.
+    pub bias: Option<&'a str>,
+}
+
 /// Collects nodes and parameters; [`GraphBuilder::finish`] checks the whole and returns a [`Graph`].
 #[derive(Debug)]
 pub struct GraphBuilder {
     nodes: Vec<Node>,
     parameters: Vec<Parameter>,
     auxiliary: Vec<Auxiliary>,
+    blocks: Vec<NodeId>,
     names: BTreeSet<String>,
 }
 
@@ -76,9 +90,9 @@ impl GraphBuilder {
     /// Starts a graph whose samples have this shape.
     pub fn new(input_shape: &[usize]) -> Self {
         let input =
-            Node { name: "input".into(), op: Op::Input, inputs: Vec::new(), shape: input_shape.to_vec() };
+            Node { name: "input".into(), op: Input.into(), inputs: Vec::new(), shape: input_shape.to_vec() };
         let names = BTreeSet::from(["input".to_owned()]);
-        Self { nodes: vec![input], parameters: Vec::new(), auxiliary: Vec::new(), names }
+        Self { nodes: vec![input], parameters: Vec::new(), auxiliary: Vec::new(), blocks: Vec::new(), names }
     }
 
     /// The input node.
@@ -105,29 +119,38 @@ impl GraphBuilder {
         if self.parameters.iter().any(|p| p.name == name) {
             return Err(GraphError::DuplicateName(name.into()));
         }
-        if shape::elements(shape).unwrap_or(0) == 0 {
+        if elements(shape).unwrap_or(0) == 0 {
             let reason = format!("a parameter of shape {shape:?} holds no values");
             return Err(GraphError::Shape { node: name.into(), op: "Parameter", reason });
         }
-        let parameter =
-            Parameter { name: name.into(), shape: shape.to_vec(), init, trainable: !buffer, buffer };
+        let parameter = Parameter {
+            name: name.into(),
+            shape: shape.to_vec(),
+            init,
+            trainable: !buffer,
+            buffer,
+            grid: None,
+        };
         self.parameters.push(parameter);
         Ok(ParameterId(self.parameters.len() - 1))
+    }
+
+    /// Says that the last rows of a parameter belong to the positions of a grid of this height and width.
+    pub fn positions(&mut self, id: ParameterId, grid: [usize; 2]) {
+        self.parameters[id.0].grid = Some(grid);
     }
 
     /// Adds a node for an operation whose output shape follows from its inputs.
     ///
     /// # Errors
-    /// If the name is taken, an input is unknown, or the shapes do not fit.
-    pub fn add(&mut self, name: &str, op: Op, inputs: &[NodeId]) -> Result<NodeId, GraphError> {
+    /// If the name is taken, an input or a parameter is unknown, or the shapes do not fit.
+    pub fn add(&mut self, name: &str, op: impl Into<Op>, inputs: &[NodeId]) -> Result<NodeId, GraphError> {
+        let op = op.into();
         let shapes = self.input_shapes(inputs)?;
-        let shape = match &op {
-            Op::Parameter(id) => match self.parameters.get(id.0) {
-                Some(parameter) => parameter.shape.clone(),
-                None => return Err(GraphError::Unknown(format!("parameter {}", id.0))),
-            },
-            op => shape::infer(op, &shapes).map_err(|reason| refuse(name, op, reason))?,
-        };
+        if let Some(unknown) = op.parameters().iter().find(|id| id.0 >= self.parameters.len()) {
+            return Err(GraphError::Unknown(format!("parameter {}", unknown.0)));
+        }
+        let shape = op.infer(&shapes, &self.parameters).map_err(|reason| refuse(name, &op, reason))?;
         self.push(name, op, inputs, shape)
     }
 
@@ -136,36 +159,23 @@ impl GraphBuilder {
     /// # Errors
     /// If the shapes do not fit or the name is taken.
     pub fn conv(&mut self, name: &str, input: NodeId, spec: ConvSpec) -> Result<NodeId, GraphError> {
-        let op_name = if spec.window.kernel.len() == 3 { "Conv3d" } else { "Conv2d" };
-        let refuse = |reason| GraphError::Shape { node: name.into(), op: op_name, reason };
-        let input_shape = self.input_shapes(&[input])?[0].to_vec();
-        let (channels, _) = shape::spatial(&input_shape).map_err(refuse)?;
-        if spec.groups == 0 || channels % spec.groups != 0 || !spec.out.is_multiple_of(spec.groups) {
-            let reason =
-                format!("{channels} -> {} channels do not divide into {} groups", spec.out, spec.groups);
-            return Err(refuse(reason));
-        }
-        let output_shape = shape::windowed(&input_shape, spec.out, &spec.window).map_err(refuse)?;
-        let weight_shape: Vec<usize> = [spec.out, channels / spec.groups]
-            .into_iter()
-            .chain(spec.window.kernel.iter().copied())
-            .collect();
+        let refuse = |reason| {
+            let op = Conv::name_of(&spec.window);
+            GraphError::Shape { node: name.into(), op, reason }
+        };
+        let input_shape = self.input_shapes(&[input])?[0];
+        let weight_shape =
+            Conv::weight_shape(&spec.window, spec.groups, spec.out, input_shape).map_err(refuse)?;
         let weight = self.parameter(&format!("{name}.weight"), &weight_shape, spec.init, false)?;
         let bias = match spec.bias {
             true => Some(self.parameter(&format!("{name}.bias"), &[spec.out], spec.bias_init, false)?),
             false => None,
         };
-        let op = Op::Conv {
-            window: spec.window,
-            groups: spec.groups,
-            weight,
-            bias,
-            standardise: spec.standardise,
-        };
-        self.push(name, op, &[input], output_shape)
+        let (window, groups, standardise) = (spec.window, spec.groups, spec.standardise);
+        self.add(name, Conv { window, groups, weight, bias, standardise }, &[input])
     }
 
-    /// Adds a linear layer with bias, initialised by `init` (its bias by `bias_init`).
+    /// Adds a linear layer with bias, initialised by `init` (its bias by `bias_init`), with its parameters `name.weight` and `name.bias`.
     ///
     /// # Errors
     /// If the shapes do not fit or the name is taken.
@@ -177,18 +187,28 @@ impl GraphBuilder {
         init: Init,
         bias_init: Init,
     ) -> Result<NodeId, GraphError> {
-        let mut output_shape = self.input_shapes(&[input])?[0].to_vec();
-        let Some(features) = output_shape.last_mut() else {
-            return Err(GraphError::Shape {
-                node: name.into(),
-                op: "Linear",
-                reason: "a scalar has no features".into(),
-            });
-        };
-        let weight = self.parameter(&format!("{name}.weight"), &[out, *features], init, false)?;
-        let bias = Some(self.parameter(&format!("{name}.bias"), &[out], bias_init, false)?);
-        *features = out;
-        self.push(name, Op::Linear { weight, bias }, &[input], output_shape)
+        let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
+        let names = LinearNames { node: name, weight: &weight, bias: Some(&bias) };
+        self.linear_named(names, input, out, init, bias_init)
+    }
+
+    /// Adds a linear layer whose parameters have names of their own; without a name for it, there is no bias.
+    ///
+    /// # Errors
+    /// If the shapes do not fit or a name is taken.
+    pub fn linear_named(
+        &mut self,
+        names: LinearNames<'_>,
+        input: NodeId,
+        out: usize,
+        init: Init,
+        bias_init: Init,
+    ) -> Result<NodeId, GraphError> {
+        let refuse = |reason| GraphError::Shape { node: names.node.into(), op: "Linear", reason };
+        let weight_shape = Linear::weight_shape(self.input_shapes(&[input])?[0], out).map_err(refuse)?;
+        let weight = self.parameter(names.weight, &weight_shape, init, false)?;
+        let bias = names.bias.map(|bias| self.parameter(bias, &[out], bias_init, false)).transpose()?;
+        self.add(names.node, Linear { weight, bias }, &[input])
     }
 
     /// Adds scale one and shift zero under `name`.
@@ -208,7 +228,7 @@ impl GraphBuilder {
     /// If the channels do not divide into the groups or the name is taken.
     pub fn group_norm(&mut self, name: &str, input: NodeId, groups: usize) -> Result<NodeId, GraphError> {
         let affine = Some(self.affine(name, self.shape(input).first().copied().unwrap_or(0))?);
-        self.add(name, Op::GroupNorm { groups, eps: 1e-5, affine }, &[input])
+        self.add(name, GroupNorm { groups, eps: 1e-5, affine }, &[input])
     }
 
     /// Adds a layer norm over the last axis with its affine parameters.
@@ -217,7 +237,7 @@ impl GraphBuilder {
     /// If the name is taken.
     pub fn layer_norm(&mut self, name: &str, input: NodeId, eps: f32) -> Result<NodeId, GraphError> {
         let affine = Some(self.affine(name, self.shape(input).last().copied().unwrap_or(0))?);
-        self.add(name, Op::LayerNorm { eps, affine }, &[input])
+        self.add(name, LayerNorm { eps, affine }, &[input])
     }
 
     /// Adds a batch norm: with `training`, one that the validator refuses; without, one that applies its stored statistics
@@ -236,7 +256,7 @@ impl GraphBuilder {
             self.parameters[affine.weight.0].trainable = false;
             self.parameters[affine.bias.0].trainable = false;
         }
-        self.add(name, Op::BatchNorm { eps: 1e-5, training, affine, mean, variance }, &[input])
+        self.add(name, BatchNorm { eps: 1e-5, training, affine, mean, variance }, &[input])
     }
 
     /// Makes a node an output that trains beside the main one, its loss multiplied by `weight`.
@@ -244,17 +264,22 @@ impl GraphBuilder {
         self.auxiliary.push(Auxiliary { output, weight });
     }
 
+    /// Begins a block: the next node is its first. Models that are a sequence of blocks can train the last of them alone.
+    pub fn block(&mut self) {
+        self.blocks.push(NodeId(self.nodes.len()));
+    }
+
     /// Checks the whole and returns the graph.
     ///
     /// # Errors
     /// If a node mixes examples, the output does not suit the loss, or an auxiliary output has another shape.
     pub fn finish(self, output: NodeId, loss: Loss) -> Result<Graph, GraphError> {
-        let Self { nodes, parameters, auxiliary, .. } = self;
+        let Self { nodes, parameters, auxiliary, blocks, .. } = self;
         let outputs = auxiliary.iter().map(|auxiliary| auxiliary.output).chain([output]);
         if let Some(unknown) = outputs.into_iter().find(|id| id.0 >= nodes.len()) {
             return Err(GraphError::Unknown(format!("node {}", unknown.0)));
         }
-        let graph = Graph { nodes, parameters, output, auxiliary, loss };
+        let graph = Graph { nodes, parameters, output, auxiliary, loss, blocks };
         validate::check(&graph)?;
         Ok(graph)
     }
@@ -276,7 +301,7 @@ impl GraphBuilder {
         inputs: &[NodeId],
         shape: Vec<usize>,
     ) -> Result<NodeId, GraphError> {
-        if shape::elements(&shape).unwrap_or(0) == 0 {
+        if elements(&shape).unwrap_or(0) == 0 {
             let reason = format!("its output {shape:?} holds no values");
             return Err(refuse(name, &op, reason));
         }

@@ -29,6 +29,9 @@ pub enum GraphError {
     /// A node or parameter that is not part of this graph.
     #[error("{0} is not part of this graph")]
     Unknown(String),
+    /// What is to train is not there.
+    #[error("{0}")]
+    Tuning(String),
     /// The output does not suit the loss.
     #[error("the output {shape:?} does not suit {loss}")]
     Loss {

@@ -1,7 +1,8 @@
 //! The graph: nodes in topological order, named parameters, an input shape, an output, a loss.
 
 use crate::init::Init;
-use crate::op::{Loss, Op};
+use crate::loss::Loss;
+use crate::op::Op;
 
 /// Index of a node in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,9 +54,9 @@ impl Node {
 /// A named tensor of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
-    /// Unique name, as in torchvision's state dictionary.
+    /// Unique name, as in the state dictionary of the library it comes from.
     pub name: String,
-    /// Shape, as in torchvision's state dictionary.
+    /// Shape, as there.
     pub shape: Vec<usize>,
     /// How a fresh model fills it.
     pub init: Init,
@@ -63,6 +64,8 @@ pub struct Parameter {
     pub trainable: bool,
     /// Whether it is a stored statistic rather than something to learn.
     pub buffer: bool,
+    /// Height and width of the grid whose positions its last rows belong to. A file with another grid is resampled.
+    pub grid: Option<[usize; 2]>,
 }
 
 impl Parameter {
@@ -94,6 +97,8 @@ pub struct Graph {
     pub(crate) output: NodeId,
     pub(crate) auxiliary: Vec<Auxiliary>,
     pub(crate) loss: Loss,
+    /// First nodes of its blocks.
+    pub(crate) blocks: Vec<NodeId>,
 }
 
 impl Graph {

@@ -40,14 +40,15 @@ impl fmt::Display for Graph {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ConvSpec, GraphBuilder, Loss, Op, Window};
+    use crate::op::Activation;
+    use crate::{ConvSpec, GraphBuilder, Loss, Window};
 
     #[test]
     fn one_line_per_node() {
         let mut builder = GraphBuilder::new(&[3, 8, 8]);
         let x = builder.conv("conv", builder.input(), ConvSpec::new(4, Window::square(3)).bias()).unwrap();
         builder.auxiliary(x, 0.4);
-        let x = builder.add("relu", Op::Relu, &[x]).unwrap();
+        let x = builder.add("relu", Activation::Relu, &[x]).unwrap();
         let text = builder.finish(x, Loss::SquaredError).unwrap().to_string();
         assert_eq!(
             text,

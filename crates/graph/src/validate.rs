@@ -2,7 +2,7 @@
 
 use crate::error::GraphError;
 use crate::graph::Graph;
-use crate::op::{Loss, Op};
+use crate::loss::Loss;
 
 /// Checks a whole graph.
 ///
@@ -15,7 +15,7 @@ pub(crate) fn check(graph: &Graph) -> Result<(), GraphError> {
         return Err(GraphError::Shape { node: "input".into(), op: "Input", reason });
     }
     for node in graph.nodes() {
-        if matches!(node.op, Op::BatchNorm { training: true, .. }) {
+        if node.op.operation().mixes_examples() {
             return Err(GraphError::MixesExamples { node: node.name.clone(), op: node.op.name() });
         }
     }
@@ -45,7 +45,8 @@ pub(crate) fn check(graph: &Graph) -> Result<(), GraphError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ConvSpec, GraphBuilder, GraphError, Loss, Op, Window};
+    use crate::op::{AdaptiveAvgPool, MatMul, Reshape, Upsample};
+    use crate::{ConvSpec, GraphBuilder, GraphError, Loss, Window};
 
     const LOSS: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
 
@@ -66,10 +67,10 @@ mod tests {
         let errors = [
             builder.conv("wide", input, ConvSpec::new(4, Window::square(9))).unwrap_err(),
             builder.conv("odd", input, ConvSpec::new(4, Window::square(3)).groups(2)).unwrap_err(),
-            builder.add("pool", Op::AdaptiveAvgPool(vec![0, 1]), &[input]).unwrap_err(),
-            builder.add("shape", Op::Reshape(vec![5]), &[input]).unwrap_err(),
+            builder.add("pool", AdaptiveAvgPool(vec![0, 1]), &[input]).unwrap_err(),
+            builder.add("shape", Reshape(vec![5]), &[input]).unwrap_err(),
             builder.group_norm("norm", input, 2).unwrap_err(),
-            builder.add("product", Op::MatMul { transpose: false }, &[input]).unwrap_err(),
+            builder.add("product", MatMul { transpose: false }, &[input]).unwrap_err(),
         ];
         for (error, name) in errors.iter().zip(["wide", "odd", "pool", "shape", "norm", "product"]) {
             assert!(matches!(error, GraphError::Shape { node, .. } if node == name), "{error}");
@@ -82,7 +83,7 @@ mod tests {
             let mut builder = GraphBuilder::new(&[3, 6, 6]);
             let x = builder.conv("main", builder.input(), ConvSpec::new(4, Window::square(1))).unwrap();
             let aside = builder.conv("aside", builder.input(), ConvSpec::new(4, Window::square(1))).unwrap();
-            let aside = builder.add("resize", Op::Upsample([side, side]), &[aside]).unwrap();
+            let aside = builder.add("resize", Upsample([side, side]), &[aside]).unwrap();
             builder.auxiliary(aside, weight);
             assert_eq!(builder.finish(x, LOSS).is_ok(), fits, "{side} {weight}");
         }

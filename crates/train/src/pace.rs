@@ -3,6 +3,7 @@
 //! Both stand in public files. The time that a step takes tells how many records it drew, so neither may follow from a clock: they
 //! follow from the plan, the model and the machine.
 
+use dapple_graph::op::{Conv, Linear};
 use dapple_graph::{Graph, Op};
 
 /// The most steps of one promise, and so the most that a crash makes the ledger count too many (beside those that a checkpoint lost).
@@ -62,7 +63,7 @@ impl Pace {
 /// Products of single numbers that one view takes forward and back.
 pub(crate) fn products(graph: &Graph) -> f64 {
     let weight = |node: &dapple_graph::Node| match &node.op {
-        Op::Conv { weight, .. } | Op::Linear { weight, .. } => {
+        Op::Conv(Conv { weight, .. }) | Op::Linear(Linear { weight, .. }) => {
             let weight = graph.parameter(*weight);
             node.len() as f64 * weight.len() as f64 / weight.shape[0].max(1) as f64
         }

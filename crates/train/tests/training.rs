@@ -6,6 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::{Recorder, request, write_data, write_small_cnn};
+use dapple_graph::op::Reshape;
 use dapple_graph::weights;
 use dapple_train::{Silent, start};
 use serde::Deserialize;
@@ -38,7 +39,7 @@ fn losses(folder: &Path, plan: &str) -> Vec<f64> {
 /// The linear model of the goldens as a weights file.
 fn write_linear(folder: &Path) {
     let mut builder = dapple_graph::GraphBuilder::new(&[1, 6, 6]);
-    let flat = builder.add("flatten", dapple_graph::Op::Reshape(vec![36]), &[builder.input()]).unwrap();
+    let flat = builder.add("flatten", Reshape(vec![36]), &[builder.input()]).unwrap();
     let zero = dapple_graph::Init::Constant(0.0);
     let output = builder.linear("fc", flat, 4, zero, zero).unwrap();
     let graph = builder.finish(output, dapple_graph::Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();

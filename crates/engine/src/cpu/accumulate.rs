@@ -5,8 +5,7 @@ use rayon::prelude::*;
 use super::gemm::Gemm;
 use super::kernel::{Filters, Sample};
 use super::pointwise;
-use super::program::{Deferred, Program};
-use super::step::Kernel;
+use super::program::{Deferred, Program, Source};
 use super::sum::{BLOCK, GradientSum, Numbers};
 use super::worker::{Worker, grow};
 use crate::layout::Layout;
@@ -92,8 +91,8 @@ impl Program {
         let source = &self.sources[index];
         // What is deferred is added elsewhere.
         let Some(place) = &source.place else { return };
-        let (groups, row) = match source.step.map(|step| &self.steps.steps[step].kernel) {
-            Some(Kernel::Gemm(gemm)) if source.means.is_some() => (gemm.groups, gemm.out / gemm.groups),
+        let (groups, row) = match self.gemm(source) {
+            Some(gemm) if source.means.is_some() => (gemm.groups, gemm.out / gemm.groups),
             _ => (1, 1),
         };
         let group_len = part.len() / groups;
@@ -197,10 +196,12 @@ impl Program {
     /// The layer of a trainable parameter whose gradient is deferred.
     fn deferred(&self, index: usize) -> Option<(&Gemm, Deferred)> {
         let source = &self.sources[index];
-        match &self.steps.steps[source.step?].kernel {
-            Kernel::Gemm(gemm) => Some((gemm, source.deferred?)),
-            _ => None,
-        }
+        Some((self.gemm(source)?, source.deferred?))
+    }
+
+    /// The matrix product that a trainable parameter is the weight of.
+    fn gemm(&self, source: &Source) -> Option<&Gemm> {
+        self.steps.steps[source.step?].kernel.product()
     }
 
     /// What a deferred layer has kept of a sample, and how it is clipped.

@@ -60,6 +60,11 @@ impl Transfer {
         Self { shape: pick(shape), source: (source.0, pick(&source.1)), target: (target.0, pick(&target.1)) }
     }
 
+    /// A whole value from one form into another.
+    pub(crate) fn whole(from: &Form, to: &Form) -> Self {
+        Self::new(&to.shape, (0, from.strides()), (0, to.strides()))
+    }
+
     /// Copies forward: overwrites the target.
     pub(crate) fn copy(&self, from: &[f32], to: &mut [f32]) {
         walk(

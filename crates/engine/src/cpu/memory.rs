@@ -2,7 +2,7 @@
 
 use dapple_graph::plan::{Lifetime, MemoryPlan};
 
-use super::schedule::{Stretch, Turn, saved_len};
+use super::schedule::{Stretch, Turn};
 use super::step::Step;
 
 /// Memory for values that are never alive together.
@@ -44,7 +44,7 @@ impl Planner {
             return index;
         }
         let len = match value {
-            Value::Saved(..) => saved_len(&step.kernel, step),
+            Value::Saved(..) => step.kernel.saved(),
             _ => step.form.len(),
         };
         self.values.push((value, Lifetime { len, first: time, last: time }));

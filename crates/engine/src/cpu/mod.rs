@@ -1,26 +1,32 @@
 //! The CPU executor: sample-parallel, with every buffer planned before the first sample arrives.
 
 mod accumulate;
+pub(crate) mod affine;
 mod backward;
-mod depthwise;
 mod form;
+mod forward;
+pub(crate) mod functions;
 mod gemm;
-mod kernel;
-mod matrix;
+pub(crate) mod kernel;
+pub(crate) mod matrix;
 mod memory;
-mod norm;
+pub(crate) mod operation;
 mod plan;
-mod pointwise;
-mod pool;
+pub(crate) mod pointwise;
 mod program;
+mod resample;
 mod schedule;
+mod scheduler;
 mod segments;
 mod share;
 mod step;
 mod sum;
+pub(crate) mod summand;
 #[cfg(test)]
 mod tests;
 mod together;
+mod transfers;
+mod values;
 mod worker;
 
 use dapple_graph::{Graph, Parameters};
@@ -32,12 +38,16 @@ use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::stats::StepStats;
 use accumulate::Pending;
+pub(crate) use form::{Form, Transfer};
+pub(crate) use gemm::{Gemm, PreparedWeights, window_pairs};
 use kernel::Lanes;
 use program::Program;
 use pulp::bytemuck;
+pub(crate) use resample::ResampleKernel;
 use sum::Numbers;
 pub use sum::{GradientSum, Total};
 use together::Together;
+pub(crate) use transfers::TransferKernel;
 use worker::{Work, Worker, grow};
 
 /// How an executor uses the machine. Nothing but `checkpoints` changes a result by a single bit.

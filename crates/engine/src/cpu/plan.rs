@@ -1,9 +1,10 @@
 //! Which schedule a graph gets, by the memory that samples take.
 
 use super::Options;
+use super::gemm::Gemm;
 use super::schedule::{Purpose, Schedule};
 use super::share::{Bytes, Sharing};
-use super::step::{Kernel, Step, Steps};
+use super::step::{Step, Steps};
 use crate::layout::Layout;
 
 /// A schedule and what it takes.
@@ -34,7 +35,8 @@ impl Plan {
         let plan = |checkpoints: bool| {
             let deferred = deferred(steps, layout, views, checkpoints);
             let weights = steps.steps.iter().zip(&deferred).filter(|(_, deferred)| **deferred);
-            let unwritten: usize = weights.map(|(step, _)| weight_len(step)).sum();
+            let unwritten: usize =
+                weights.filter_map(|(step, _)| step.kernel.product().map(Gemm::weight_len)).sum();
             let bytes = |schedule: &Schedule| {
                 let Bytes { worker, sample } = schedule.bytes(views);
                 Bytes { worker, sample: sample + 4 * layout.len().saturating_sub(unwritten) }
@@ -66,23 +68,15 @@ impl Plan {
 }
 
 fn deferred(steps: &Steps, layout: &Layout, views: usize, checkpoints: bool) -> Vec<bool> {
-    let of = |step: &Step| match &step.kernel {
-        Kernel::Gemm(gemm) => {
+    let of = |step: &Step| {
+        step.kernel.product().is_some_and(|gemm| {
             let trains = layout.position(gemm.weight).is_some() && step.needs_gradient;
             // With checkpoints memory comes first: a layer is deferred only if what it keeps is less than its gradient.
             let kept = gemm.rows_in * gemm.channels + gemm.rows_out * gemm.out;
             trains && gemm.prefers_ghost(views) && (!checkpoints || kept < gemm.weight_len())
-        }
-        _ => false,
+        })
     };
     steps.steps.iter().map(of).collect()
-}
-
-fn weight_len(step: &Step) -> usize {
-    match &step.kernel {
-        Kernel::Gemm(gemm) => gemm.weight_len(),
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

@@ -1,85 +1,21 @@
-//! Activations, sums and products.
+//! Loops over single values that several operations share.
 
-use dapple_graph::Op;
 use pulp::Arch;
 
-use super::form::Form;
 use super::kernel::MAGIC;
-use crate::batch::keeps;
 
-/// An elementwise function of one value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Activation {
-    Relu,
-    Relu6,
-    Gelu,
-    Silu,
-    Tanh,
-    Scale(f32),
-}
-
-impl Activation {
-    pub(crate) fn of(op: &Op) -> Option<Self> {
-        match op {
-            Op::Relu => Some(Self::Relu),
-            Op::Relu6 => Some(Self::Relu6),
-            Op::Gelu => Some(Self::Gelu),
-            Op::Silu => Some(Self::Silu),
-            Op::Tanh => Some(Self::Tanh),
-            Op::Scale(factor) => Some(Self::Scale(*factor)),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn forward(self, x: &[f32], y: &mut [f32]) {
-        match self {
-            Self::Relu => map(x, y, |x| x.max(0.0)),
-            Self::Relu6 => map(x, y, |x| x.clamp(0.0, 6.0)),
-            Self::Scale(factor) => map(x, y, |x| x * factor),
-            Self::Tanh => map(x, y, f32::tanh),
-            Self::Silu => map(x, y, |x| x * sigmoid(x)),
-            Self::Gelu => map(x, y, |x| x * below(x)),
-        }
-    }
-
-    /// Writes or adds `g f'(x)`.
-    pub(crate) fn backward(self, x: &[f32], g: &[f32], dx: &mut [f32], accumulate: bool) {
-        match self {
-            Self::Relu => chain(x, g, dx, accumulate, |x| if x > 0.0 { 1.0 } else { 0.0 }),
-            Self::Relu6 => chain(x, g, dx, accumulate, |x| if x > 0.0 && x < 6.0 { 1.0 } else { 0.0 }),
-            Self::Scale(factor) => chain(x, g, dx, accumulate, |_| factor),
-            Self::Tanh => chain(x, g, dx, accumulate, |x| 1.0 - x.tanh().powi(2)),
-            Self::Silu => chain(x, g, dx, accumulate, |x| {
-                let s = sigmoid(x);
-                s * (1.0 + x * (1.0 - s))
-            }),
-            Self::Gelu => chain(x, g, dx, accumulate, |x| {
-                let density = (-0.5 * x * x).exp() * (1.0 / std::f32::consts::TAU.sqrt());
-                below(x) + x * density
-            }),
-        }
-    }
-}
-
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-/// The normal distribution function.
-fn below(x: f32) -> f32 {
-    0.5 * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2))
-}
-
+/// `y = f(x)`.
 #[inline(always)]
-fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
+pub(crate) fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
     Arch::new().dispatch(
         #[inline(always)]
         || y.iter_mut().zip(x).for_each(|(y, &x)| *y = f(x)),
     );
 }
 
+/// `dx = g f(x)`, or `dx += g f(x)`.
 #[inline(always)]
-fn chain(x: &[f32], g: &[f32], dx: &mut [f32], accumulate: bool, f: impl Fn(f32) -> f32) {
+pub(crate) fn chain(x: &[f32], g: &[f32], dx: &mut [f32], accumulate: bool, f: impl Fn(f32) -> f32) {
     Arch::new().dispatch(
         #[inline(always)]
         || {
@@ -109,21 +45,6 @@ pub(crate) fn mask(y: &[f32], g: &mut [f32]) {
     );
 }
 
-/// `y = a + b`, then `max(y, 0)` if asked.
-pub(crate) fn add(a: &[f32], b: &[f32], y: &mut [f32], relu: bool) {
-    Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let terms = a.iter().zip(b).map(|(a, b)| a + b);
-            if relu {
-                y.iter_mut().zip(terms).for_each(|(y, term)| *y = term.max(0.0));
-            } else {
-                y.iter_mut().zip(terms).for_each(|(y, term)| *y = term);
-            }
-        },
-    );
-}
-
 /// `y = a b`, or `y += a b`.
 pub(crate) fn multiply(a: &[f32], b: &[f32], y: &mut [f32], accumulate: bool) {
     chain(b, a, y, accumulate, |b| b);
@@ -141,34 +62,6 @@ pub(crate) fn scale(x: &[f32], factor: f32, y: &mut [f32], accumulate: bool) {
             }
         },
     );
-}
-
-/// Dropout of a step's values.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Drop {
-    pub(crate) rate: f32,
-    /// The node, by which random choices differ.
-    pub(crate) node: usize,
-    /// Whether channels are dropped as a whole.
-    pub(crate) channels: bool,
-}
-
-impl Drop {
-    /// Drops or scales up each element, or each channel; they are numbered in row-major order whatever the form.
-    pub(crate) fn run(self, form: &Form, key: Option<u64>, from: &[f32], to: &mut [f32], accumulate: bool) {
-        let Some(key) = key else { return scale(from, 1.0, to, accumulate) };
-        let channels = if form.channels_last { form.shape[0] } else { 1 };
-        let positions = form.len() / channels;
-        // Row-major elements that fall together.
-        let together = if self.channels { form.len() / form.shape[0] } else { 1 };
-        let factor = 1.0 / (1.0 - self.rate);
-        for (index, (to, from)) in to.iter_mut().zip(from).enumerate() {
-            let element = index % channels * positions + index / channels;
-            let kept = keeps(key, self.node, element / together, self.rate);
-            let value = if kept { from * factor } else { 0.0 };
-            *to = if accumulate { *to + value } else { value };
-        }
-    }
 }
 
 /// Adds every row of `rows x sum.len()` to `sum`.

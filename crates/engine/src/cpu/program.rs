@@ -7,14 +7,15 @@ use rayon::prelude::*;
 
 use super::Options;
 use super::form::{Form, Transfer};
-use super::gemm::Prepared;
+use super::gemm::PreparedWeights;
 use super::kernel::Lanes;
 use super::plan::Plan;
 use super::pointwise;
-use super::schedule::{self, ActionKind, Schedule};
+use super::schedule::{ActionKind, Schedule};
 use super::share::{Bytes, Sharing, TOTAL_BYTES};
-use super::step::{Kernel, Step, Steps, lower};
-use super::sum::{BLOCK, Summand};
+use super::step::{Step, Steps, lower};
+use super::sum::BLOCK;
+use super::summand::Summand;
 use super::worker::{Scratch, Shared, Worker};
 use crate::clipping::ClippingRule;
 use crate::layout::{Entry, Layout};
@@ -26,7 +27,7 @@ pub(crate) struct Program {
     pub(crate) steps: Steps,
     pub(crate) schedule: Schedule,
     bytes: Bytes,
-    prepared: Vec<Prepared>,
+    prepared: Vec<PreparedWeights>,
     places: Vec<Option<Range<usize>>>,
     pub(crate) materialised: usize,
     /// For every trainable parameter, how its gradient is made.
@@ -59,14 +60,13 @@ pub(crate) struct Deferred {
 
 /// Floating-point operations of the matrix products of one sample: forward, data gradient and weight gradient.
 pub(crate) fn operations(steps: &Steps) -> usize {
-    let of = |step: &Step| match &step.kernel {
-        Kernel::Gemm(gemm) => {
-            let first = matches!(steps.steps[step.inputs[0]].kernel, Kernel::Input(_));
-            gemm.multiplications() * if first { 4 } else { 6 }
-        }
-        _ => 0,
+    let of = |step: &Step| {
+        let gemm = step.kernel.product()?;
+        // A sample has no gradient.
+        let passes = if Some(step.inputs[0]) == steps.input { 4 } else { 6 };
+        Some(gemm.multiplications() * passes)
     };
-    steps.steps.iter().map(of).sum()
+    steps.steps.iter().filter_map(of).sum()
 }
 
 impl Program {
@@ -89,11 +89,10 @@ impl Program {
         let (mut materialised, mut means) = (0, 0);
         let mut sources = Vec::new();
         for entry in layout.map_or(&[][..], Layout::entries) {
-            let step = steps.steps.iter().position(|step| match &step.kernel {
-                Kernel::Gemm(gemm) => gemm.weight == entry.id,
-                Kernel::Depthwise(depthwise) => depthwise.weight == entry.id,
-                _ => false,
-            });
+            let step = steps
+                .steps
+                .iter()
+                .position(|step| step.kernel.weighted().is_some_and(|kernel| kernel.weight() == entry.id));
             let deferred = step.filter(|&step| deferred[step]).and_then(|step| {
                 let action =
                     schedule.actions.iter().find(|a| a.step == step && a.kind == ActionKind::Backward)?;
@@ -105,14 +104,12 @@ impl Program {
                 places[entry.id.index()] = Some(place.clone());
                 place
             });
-            let arranged = step.is_some_and(|step| match &steps.steps[step].kernel {
-                Kernel::Gemm(gemm) => !gemm.natural(),
-                _ => true,
-            });
-            let filters = step.and_then(|step| match &steps.steps[step].kernel {
-                Kernel::Gemm(gemm) => gemm.standardise.map(|_| gemm.out),
-                _ => None,
-            });
+            let kernel = step.map(|step| &steps.steps[step].kernel);
+            let arranged =
+                kernel.and_then(|kernel| kernel.weighted()).is_some_and(|kernel| kernel.arranged());
+            let filters = kernel
+                .and_then(|kernel| kernel.product())
+                .and_then(|gemm| gemm.standardise.map(|_| gemm.out));
             let own = filters.map(|filters| means..means + filters);
             means += filters.unwrap_or(0);
             sources.push(Source { step, place, arranged, deferred, means: own });
@@ -120,9 +117,9 @@ impl Program {
         let last = schedule.actions.iter().rfind(|a| a.step == steps.output && a.kind == ActionKind::Forward);
         let form = &steps.steps[steps.output].form;
         let logical = Form::row_major(&form.shape);
-        let transfer = Transfer::new(&form.shape, (0, form.strides()), (0, logical.strides()));
+        let transfer = Transfer::whole(form, &logical);
         let output = (last.map_or(0, |action| action.output), transfer);
-        let prepared = vec![Prepared::default(); steps.steps.len()];
+        let prepared = vec![PreparedWeights::default(); steps.steps.len()];
         Self { steps, schedule, bytes, prepared, places, materialised, sources, means, output }
     }
 
@@ -134,18 +131,10 @@ impl Program {
     /// Arranges the weights of every layer.
     pub(crate) fn prepare(&mut self, lanes: Lanes, parameters: &Parameters) {
         let steps = &self.steps.steps;
-        steps.par_iter().zip(&mut self.prepared).for_each(|(step, prepared)| match &step.kernel {
-            Kernel::Gemm(gemm) => {
-                let gradient = steps[step.inputs[0]].needs_gradient;
-                let bias = gemm.bias.map(|id| parameters.get(id));
-                gemm.prepare(lanes, parameters.get(gemm.weight), bias, gradient, prepared);
+        steps.par_iter().zip(&mut self.prepared).for_each(|(step, prepared)| {
+            if let Some(kernel) = step.kernel.weighted() {
+                kernel.prepare(lanes, parameters, steps[step.inputs[0]].needs_gradient, prepared);
             }
-            Kernel::Depthwise(depthwise) => {
-                depthwise.prepare(parameters.get(depthwise.weight), &mut prepared.forward);
-                prepared.bias.clear();
-                prepared.bias.extend_from_slice(depthwise.bias.map_or(&[], |id| parameters.get(id)));
-            }
-            _ => {}
         });
     }
 
@@ -173,12 +162,11 @@ impl Program {
 
     /// Numbers of scratch a worker needs, with this many threads inside an item.
     pub(crate) fn scratch(&self, lanes: Lanes, views: usize, parallel: usize) -> Scratch {
-        let norms = self.sources.iter().filter_map(|source| match &self.steps.steps[source.step?].kernel {
-            Kernel::Gemm(gemm) if source.deferred.is_some() => Some(gemm.ghost_scratch(views)),
-            Kernel::Gemm(gemm) => Some(2 * gemm.out),
-            _ => None,
+        let norms = self.sources.iter().filter_map(|source| {
+            let gemm = self.steps.steps[source.step?].kernel.product()?;
+            Some(if source.deferred.is_some() { gemm.ghost_scratch(views) } else { 2 * gemm.out })
         });
-        let steps = self.steps.steps.iter().map(|step| schedule::scratch(&step.kernel, lanes, parallel));
+        let steps = self.steps.steps.iter().map(|step| step.kernel.scratch(lanes, parallel));
         Scratch { single: steps.max().unwrap_or(0), double: norms.max().unwrap_or(0) }
     }
 
@@ -200,8 +188,10 @@ impl Program {
             let squared = &mut squared[sample * entries..][..entries];
             if rule.unit().is_some() {
                 for (source, squared) in self.sources.iter().zip(&mut *squared) {
-                    let layer = source.step.map(|step| &self.steps.steps[step].kernel);
-                    if let (false, Some(place)) = (matches!(layer, Some(Kernel::Gemm(_))), &source.place) {
+                    // Matrix products have taken their own.
+                    let taken =
+                        source.step.is_some_and(|step| self.steps.steps[step].kernel.product().is_some());
+                    if let (false, Some(place)) = (taken, &source.place) {
                         let gradient = &materialised[sample * self.materialised..][place.clone()];
                         let computed = pointwise::squared_norm(gradient);
                         *squared = pointwise::squared_norm_rounding(gradient.len(), computed);
@@ -261,10 +251,8 @@ impl Program {
             sum.par_chunks_mut(BLOCK)
                 .zip(part.par_chunks(BLOCK))
                 .for_each(|(to, from)| to.copy_from_slice(from));
-            match &self.steps.steps[step].kernel {
-                Kernel::Gemm(gemm) => gemm.export(&self.prepared[step], sum, part),
-                Kernel::Depthwise(depthwise) => depthwise.export(sum, part),
-                _ => {}
+            if let Some(kernel) = self.steps.steps[step].kernel.weighted() {
+                kernel.export(&self.prepared[step], T::exported(sum, part));
             }
         }
     }

@@ -1,55 +1,38 @@
 //! A graph as the CPU runs it: steps with their memory forms settled, activations folded in, and copies made explicit.
 
-use dapple_graph::{Graph, Node, NodeId, Op, ParameterId};
+use dapple_graph::op::Activation;
+use dapple_graph::{Graph, Node, NodeId, Op};
 
-use super::depthwise::Depthwise;
 use super::form::{Form, Transfer};
 use super::gemm::Gemm;
-use super::matrix::{Attention, MatMul};
-use super::norm::{Kind, Norm};
-use super::pointwise::{Activation, Drop};
-use super::pool::{MaxPool, Resample};
-
-/// What a step does.
-#[derive(Debug, Clone)]
-pub(crate) enum Kernel {
-    Input(Transfer),
-    Parameter(ParameterId, Transfer),
-    Gemm(Box<Gemm>),
-    Depthwise(Depthwise),
-    Norm(Norm),
-    Activation(Activation),
-    MaxPool(MaxPool),
-    Resample(Resample),
-    Add {
-        relu: bool,
-    },
-    Multiply,
-    /// Every input by its transfers; together they cover the output once.
-    Move(Vec<Vec<Transfer>>),
-    MatMul(MatMul),
-    Softmax {
-        features: usize,
-    },
-    Attention(Attention),
-    Dropout(Drop),
-}
+use super::operation::{CpuKernel, LoweredNode, Order};
+use super::transfers::TransferKernel;
+use crate::op;
 
 /// One step: reads the values of earlier steps, makes one of its own.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) name: String,
-    pub(crate) kernel: Kernel,
+    pub(crate) kernel: Box<dyn CpuKernel>,
     pub(crate) inputs: Vec<usize>,
     pub(crate) form: Form,
     /// Whether a gradient must reach its value.
     pub(crate) needs_gradient: bool,
 }
 
+impl Step {
+    /// Whether all threads together multiply by its weight, which is read once for all of them.
+    pub(crate) fn vast(&self) -> bool {
+        self.kernel.product().is_some_and(Gemm::vast)
+    }
+}
+
 /// All steps, and which of them make the outputs.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Steps {
     pub(crate) steps: Vec<Step>,
+    /// Where the sample enters; `None` if nothing depends on it.
+    pub(crate) input: Option<usize>,
     pub(crate) output: usize,
     /// Auxiliary outputs and what their losses are multiplied by.
     pub(crate) auxiliary: Vec<(usize, f32)>,
@@ -82,7 +65,8 @@ pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> Steps {
     let output = lowering.value(graph.output());
     let wanted = graph.auxiliary().iter().filter(|_| auxiliary);
     let auxiliary = wanted.map(|auxiliary| (lowering.value(auxiliary.output), auxiliary.weight)).collect();
-    let mut steps = Steps { steps: lowering.steps, output, auxiliary };
+    let input = lowering.values[0];
+    let mut steps = Steps { steps: lowering.steps, input, output, auxiliary };
     // A copy inherits its source's need; drop it where no path leads on to an output.
     let mut reached = vec![false; steps.steps.len()];
     steps.outputs().for_each(|output| reached[output] = true);
@@ -95,8 +79,8 @@ pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> Steps {
     steps
 }
 
-/// Pairs of nodes and the activation that is folded into them: into the node before, if nothing else reads that, or into the maximum
-/// taken of it. A maximum of activations is the activation of the maximum; then the backward pass needs no values of before the pooling.
+/// Pairs of nodes and the ReLU that is folded into them: into the node that alone reads it, or else into the node before, if nothing else
+/// reads that; each if its operation says so.
 fn fused(graph: &Graph, reached: &[bool]) -> Vec<(usize, usize)> {
     let nodes = || graph.nodes().iter().enumerate().filter(|(index, _)| reached[*index]);
     let mut readers = vec![Vec::new(); graph.nodes().len()];
@@ -109,17 +93,15 @@ fn fused(graph: &Graph, reached: &[bool]) -> Vec<(usize, usize)> {
         [reader] => graph.nodes().get(reader).map(|node| (reader, &node.op)),
         _ => None,
     };
-    let relus = nodes().filter(|(_, node)| node.op == Op::Relu);
+    let relus = nodes().filter(|(_, node)| node.op == Op::Activation(Activation::Relu));
     let host = |(index, node): (usize, &Node)| {
-        if let Some((reader, Op::MaxPool(_))) = only_reader(index) {
+        if let Some((reader, op)) = only_reader(index)
+            && op::cpu(op).swaps_with_relu()
+        {
             return Some((reader, index));
         }
         let before = node.inputs[0].index();
-        let foldable = match &graph.nodes()[before].op {
-            Op::Conv { standardise: None, groups, .. } => *groups == 1,
-            Op::Linear { .. } | Op::GroupNorm { .. } | Op::BatchNorm { .. } | Op::Add => true,
-            _ => false,
-        };
+        let foldable = op::cpu(&graph.nodes()[before].op).folds_relu();
         (foldable && only_reader(before).is_some()).then_some((before, index))
     };
     relus.filter_map(host).collect()
@@ -139,7 +121,7 @@ impl Lowering {
     fn push(
         &mut self,
         name: &str,
-        kernel: Kernel,
+        kernel: Box<dyn CpuKernel>,
         inputs: Vec<usize>,
         form: Form,
         needs_gradient: bool,
@@ -167,20 +149,21 @@ impl Lowering {
 
     fn copy(&mut self, value: usize, wanted: Form) -> usize {
         let step = &self.steps[value];
-        let transfer = Transfer::new(&wanted.shape, (0, step.form.strides()), (0, wanted.strides()));
+        let kernel = TransferKernel::new(vec![vec![Transfer::whole(&step.form, &wanted)]]);
         let (name, needs) = (format!("{}.layout", step.name), step.needs_gradient);
-        self.push(&name, Kernel::Move(vec![vec![transfer]]), vec![value], wanted, needs)
+        self.push(&name, Box::new(kernel), vec![value], wanted, needs)
     }
 
     /// Values of a node's inputs; a value read twice is copied, so that every input has a gradient of its own.
-    fn inputs(&mut self, node: &Node, channels_last: Option<bool>) -> Vec<usize> {
+    fn inputs(&mut self, node: &Node, order: Order) -> Vec<usize> {
         let mut values: Vec<usize> = Vec::new();
         for id in &node.inputs {
             let mut value = self.value(*id);
-            let last = channels_last.unwrap_or_else(|| {
-                let first = values.first().copied().unwrap_or(value);
-                self.steps[first].form.channels_last
-            });
+            let last = match order {
+                Order::ChannelsLast => true,
+                Order::RowMajor => false,
+                Order::AsGiven => self.steps[values.first().copied().unwrap_or(value)].form.channels_last,
+            };
             value = self.converted(value, last);
             if values.contains(&value) {
                 let form = self.steps[value].form.clone();
@@ -192,155 +175,11 @@ impl Lowering {
     }
 
     fn node(&mut self, index: usize, node: &Node, relu: bool) -> usize {
-        let shape = &node.shape;
-        let channels_last = match &node.op {
-            Op::Conv { .. }
-            | Op::MaxPool(_)
-            | Op::AvgPool(_)
-            | Op::AdaptiveAvgPool(_)
-            | Op::Upsample(_)
-            | Op::GroupNorm { .. }
-            | Op::BatchNorm { .. } => Some(true),
-            Op::Linear { .. }
-            | Op::LayerNorm { .. }
-            | Op::Softmax
-            | Op::MatMul { .. }
-            | Op::Attention { .. }
-            | Op::Reshape(_) => Some(false),
-            _ => None,
-        };
-        let inputs = self.inputs(node, channels_last);
+        let operation = op::cpu(&node.op);
+        let inputs = self.inputs(node, operation.order());
         let forms: Vec<Form> = inputs.iter().map(|&value| self.steps[value].form.clone()).collect();
-        let form = match (&node.op, channels_last) {
-            (Op::Input, _) if shape.len() > 2 => Form::channels_last(shape),
-            (_, Some(true)) => Form::channels_last(shape),
-            (Op::Input | Op::Parameter(_) | Op::Permute(_), _) | (_, Some(false)) => Form::row_major(shape),
-            (_, None) if forms[0].channels_last => Form::channels_last(shape),
-            (_, None) => Form::row_major(shape),
-        };
-        let kernel = self.kernel(index, node, relu, &forms, &form);
+        let form = operation.form(&node.shape, &forms);
+        let kernel = operation.kernel(&LoweredNode { index, inputs: &forms, form: &form, relu });
         self.push(&node.name, kernel, inputs, form, self.needs[index])
-    }
-
-    fn kernel(&self, index: usize, node: &Node, relu: bool, forms: &[Form], form: &Form) -> Kernel {
-        let whole = |from: &Form, to: &Form| Transfer::new(&to.shape, (0, from.strides()), (0, to.strides()));
-        let spatial = |form: &Form| form.shape[1..].to_vec();
-        match &node.op {
-            Op::Input => Kernel::Input(whole(&Form::row_major(&node.shape), form)),
-            Op::Parameter(id) => Kernel::Parameter(*id, whole(&Form::row_major(&node.shape), form)),
-            Op::Conv { window, groups, weight, bias, standardise } => {
-                let (channels, out) = (forms[0].shape[0], form.shape[0]);
-                let (input, output) = (spatial(&forms[0]), spatial(form));
-                if *groups == channels && *groups == out && channels > 1 && standardise.is_none() {
-                    let parameters = (*weight, *bias);
-                    return Kernel::Depthwise(Depthwise::new(parameters, channels, window, &input, &output));
-                }
-                let mut gemm =
-                    Gemm::linear(*weight, *bias, 0, channels, out).over(window, &input, &output, *groups);
-                gemm.standardise = *standardise;
-                gemm.relu = relu;
-                Kernel::Gemm(Box::new(gemm))
-            }
-            Op::Linear { weight, bias } => {
-                let (rows, channels) = forms[0].rows();
-                let mut gemm = Gemm::linear(*weight, *bias, rows, channels, form.rows().1);
-                gemm.relu = relu;
-                Kernel::Gemm(Box::new(gemm))
-            }
-            Op::GroupNorm { groups, eps, affine } => {
-                let (positions, channels) = form.positions();
-                let kind = Kind::Group(*groups);
-                Kernel::Norm(Norm { kind, eps: *eps, affine: *affine, positions, channels, relu })
-            }
-            Op::LayerNorm { eps, affine } => {
-                let (positions, channels) = form.rows();
-                Kernel::Norm(Norm {
-                    kind: Kind::Layer,
-                    eps: *eps,
-                    affine: *affine,
-                    positions,
-                    channels,
-                    relu,
-                })
-            }
-            Op::BatchNorm { eps, affine, mean, variance, .. } => {
-                let (positions, channels) = form.positions();
-                let kind = Kind::Batch { mean: *mean, variance: *variance };
-                Kernel::Norm(Norm { kind, eps: *eps, affine: Some(*affine), positions, channels, relu })
-            }
-            Op::MaxPool(window) => {
-                let (input, output) = (spatial(&forms[0]), spatial(form));
-                Kernel::MaxPool(MaxPool::new(window, form.shape[0], &input, &output, relu))
-            }
-            Op::AvgPool(window) => Kernel::Resample(Resample::average(
-                window,
-                form.shape[0],
-                &spatial(&forms[0]),
-                &spatial(form),
-            )),
-            Op::AdaptiveAvgPool(_) => {
-                Kernel::Resample(Resample::adaptive(form.shape[0], &spatial(&forms[0]), &spatial(form)))
-            }
-            Op::Upsample(_) => {
-                Kernel::Resample(Resample::bilinear(form.shape[0], &spatial(&forms[0]), &spatial(form)))
-            }
-            Op::Add => Kernel::Add { relu },
-            Op::Mul => Kernel::Multiply,
-            Op::Concat { .. } | Op::Slice { .. } | Op::Permute(_) | Op::Reshape(_) | Op::Gather(_) => {
-                Kernel::Move(transfers(&node.op, forms, form))
-            }
-            Op::MatMul { transpose } => {
-                let rank = form.shape.len();
-                let batches = form.shape[..rank - 2].iter().product();
-                let (m, k, n) = (form.shape[rank - 2], forms[0].shape[rank - 1], form.shape[rank - 1]);
-                Kernel::MatMul(MatMul::new(batches, m, k, n, *transpose))
-            }
-            Op::Softmax => Kernel::Softmax { features: form.rows().1 },
-            Op::Attention { heads } => {
-                let (rows, features) = form.rows();
-                Kernel::Attention(Attention::new(*heads, rows, forms[1].shape[0], features))
-            }
-            Op::Dropout(rate) => Kernel::Dropout(Drop { rate: *rate, node: index, channels: false }),
-            Op::ChannelDropout(rate) => Kernel::Dropout(Drop { rate: *rate, node: index, channels: true }),
-            Op::Relu | Op::Relu6 | Op::Gelu | Op::Silu | Op::Tanh | Op::Scale(_) => {
-                Kernel::Activation(Activation::of(&node.op).unwrap_or(Activation::Scale(1.0)))
-            }
-        }
-    }
-}
-
-/// Transfers of an operation that only moves values, per input.
-fn transfers(op: &Op, forms: &[Form], form: &Form) -> Vec<Vec<Transfer>> {
-    let strides = form.strides();
-    match op {
-        Op::Concat { axis } => {
-            let mut start = 0;
-            let mut list = Vec::new();
-            for input in forms {
-                let target = (start * strides[*axis], strides.clone());
-                list.push(vec![Transfer::new(&input.shape, (0, input.strides()), target)]);
-                start += input.shape[*axis];
-            }
-            list
-        }
-        Op::Slice { axis, start, .. } => {
-            let from = forms[0].strides();
-            vec![vec![Transfer::new(&form.shape, (start * from[*axis], from), (0, strides))]]
-        }
-        Op::Permute(axes) => {
-            let from = forms[0].strides();
-            let from = axes.iter().map(|&axis| from[axis]).collect();
-            vec![vec![Transfer::new(&form.shape, (0, from), (0, strides))]]
-        }
-        Op::Gather(rows) => {
-            let from = forms[0].strides();
-            let row = |(to, &row): (usize, &usize)| {
-                let source = (row * from[0], from[1..].to_vec());
-                Transfer::new(&form.shape[1..], source, (to * strides[0], strides[1..].to_vec()))
-            };
-            vec![rows.iter().enumerate().map(row).collect()]
-        }
-        // A reshape of row-major values is a copy.
-        _ => vec![vec![Transfer::new(&[form.len()], (0, vec![1]), (0, vec![1]))]],
     }
 }

@@ -130,58 +130,6 @@ pub(crate) enum Numbers<'a> {
     Plain(&'a mut [f32]),
 }
 
-/// A number that sums are made of.
-pub(crate) trait Summand: Copy + Default + Send + Sync {
-    /// Whether gradients of standardised filters came into it less their mean and over the deviation.
-    const CLIPPED: bool;
-    fn wide(self) -> f64;
-    /// The nearest.
-    fn narrow(value: f64) -> Self;
-}
-
-impl Summand for f32 {
-    const CLIPPED: bool = false;
-
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        f64::from(self)
-    }
-
-    #[inline(always)]
-    fn narrow(value: f64) -> Self {
-        value as f32
-    }
-}
-
-/// Numbers of 32 bits are only put into order: sums are carried over before their filters are projected.
-impl Summand for u32 {
-    const CLIPPED: bool = true;
-
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        f64::from(self as i32)
-    }
-
-    #[inline(always)]
-    fn narrow(value: f64) -> Self {
-        value.round_ties_even() as i32 as u32
-    }
-}
-
-impl Summand for i64 {
-    const CLIPPED: bool = true;
-
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        self as f64
-    }
-
-    #[inline(always)]
-    fn narrow(value: f64) -> Self {
-        value.round_ties_even() as i64
-    }
-}
-
 /// A finished sum in the order of the layout.
 #[derive(Debug, Clone)]
 pub struct Total {

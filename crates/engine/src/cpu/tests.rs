@@ -1,6 +1,7 @@
 //! Sums as large as they get, which no batch of a test reaches.
 
-use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, Op, Parameters, Window};
+use dapple_graph::op::Reshape;
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, Parameters, Window};
 
 use super::*;
 use crate::{Clipping, Targets};
@@ -9,7 +10,7 @@ fn standardised() -> Graph {
     let mut builder = GraphBuilder::new(&[16, 4, 4]);
     let spec = ConvSpec::new(12, Window::square(3)).bias().standardise(1e-5);
     let x = builder.conv("conv", builder.input(), spec).unwrap();
-    let x = builder.add("flat", Op::Reshape(vec![48]), &[x]).unwrap();
+    let x = builder.add("flat", Reshape(vec![48]), &[x]).unwrap();
     builder.finish(x, Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap()
 }
 

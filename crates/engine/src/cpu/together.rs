@@ -5,7 +5,6 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::schedule::{Action, ActionKind};
-use super::step::Kernel;
 use super::worker::{Shared, Worker, grow};
 
 /// Rows of all workers' items.
@@ -20,9 +19,7 @@ pub(crate) struct Together {
 impl Together {
     /// Runs the forward pass of a vast layer, or makes its data gradient.
     pub(crate) fn run(&mut self, shared: &Shared<'_>, action: &Action, workers: &mut [Worker]) {
-        let Kernel::Gemm(gemm) = &shared.steps.steps[action.step].kernel else {
-            unreachable!("only products are vast");
-        };
+        let gemm = shared.steps.steps[action.step].kernel.product().expect("only products are vast");
         let weight = shared.parameters.get(gemm.weight);
         if action.kind == ActionKind::Forward {
             let bias = &shared.prepared[action.step].bias;

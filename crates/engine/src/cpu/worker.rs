@@ -2,17 +2,18 @@
 
 use std::ops::Range;
 
-use dapple_graph::{Graph, ParameterId, Parameters};
+use dapple_graph::{Graph, Parameters};
 use rayon::prelude::*;
 
-use super::backward::{Backward, Norms};
-use super::gemm::{Prepared, Run};
+use super::backward::{BackwardPass, GradientNorms};
+use super::forward::ForwardPass;
+use super::gemm::PreparedWeights;
 use super::kernel::Lanes;
-use super::pointwise;
 use super::program::Source;
 use super::schedule::{Action, ActionKind, Schedule, Stretch, Turn};
-use super::step::{Kernel, Steps};
+use super::step::Steps;
 use super::together::Together;
+use super::values::StepValues;
 use crate::batch::Batch;
 use crate::layout::Layout;
 use crate::loss::{self, Strides};
@@ -24,7 +25,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) schedule: &'a Schedule,
     pub(crate) lanes: Lanes,
     pub(crate) parameters: &'a Parameters,
-    pub(crate) prepared: &'a [Prepared],
+    pub(crate) prepared: &'a [PreparedWeights],
     /// Where a parameter's gradient lies in a sample's materialised gradient; `None` if it is frozen or deferred.
     pub(crate) places: &'a [Option<Range<usize>>],
     /// Numbers in a sample's materialised gradient.
@@ -183,75 +184,16 @@ impl Worker {
     }
 
     fn forward(&mut self, shared: &Shared<'_>, work: &Work<'_>, action: &Action, items: Range<usize>) {
-        let step = &shared.steps.steps[action.step];
-        let stride = |slot: usize| shared.schedule.stride(slot);
         let mut output = std::mem::take(&mut self.buffers[action.output]);
         let mut saved = action.saved.map(|slot| std::mem::take(&mut self.buffers[slot])).unwrap_or_default();
-        let len = step.form.len();
-        let out_stride = stride(action.output);
-        let parameter = |id: ParameterId| shared.parameters.get(id);
-        let buffers = &self.buffers;
-        let input = |index: usize, item: usize| {
-            let slot = action.inputs[index];
-            &buffers[slot][item * stride(slot)..][..shared.steps.steps[step.inputs[index]].form.len()]
-        };
-        if let Kernel::Gemm(gemm) = &step.kernel {
-            let slot = action.inputs[0];
-            let mut run = Run { items, scratch: &mut self.scratch, parallel: work.parallel };
-            let prepared = &shared.prepared[action.step];
-            gemm.forward(
-                shared.lanes,
-                prepared,
-                &buffers[slot],
-                &mut output,
-                (stride(slot), out_stride),
-                &mut run,
-            );
-        } else {
-            for item in items {
-                let y = &mut output[item * out_stride..][..len];
-                match &step.kernel {
-                    Kernel::Gemm(_) => {}
-                    Kernel::Input(transfer) => {
-                        transfer.copy(&work.inputs[(work.first + item) * len..][..len], y)
-                    }
-                    Kernel::Parameter(id, transfer) => transfer.copy(parameter(*id), y),
-                    Kernel::Depthwise(depthwise) => {
-                        let prepared = &shared.prepared[action.step];
-                        depthwise.forward(&prepared.forward, &prepared.bias, input(0, item), y);
-                    }
-                    Kernel::Norm(norm) => {
-                        let saved = &mut saved[item * action.saved.map_or(0, stride)..];
-                        norm.forward(&parameter, input(0, item), y, saved, &mut self.scratch);
-                    }
-                    Kernel::Activation(activation) => activation.forward(input(0, item), y),
-                    Kernel::MaxPool(pool) => {
-                        let winner = &mut saved[item * action.saved.map_or(0, stride)..][..len];
-                        pool.forward(input(0, item), y, winner);
-                    }
-                    Kernel::Resample(resample) => resample.forward(input(0, item), y),
-                    Kernel::Add { relu } => pointwise::add(input(0, item), input(1, item), y, *relu),
-                    Kernel::Multiply => pointwise::multiply(input(0, item), input(1, item), y, false),
-                    Kernel::Move(transfers) => {
-                        for (index, transfers) in transfers.iter().enumerate() {
-                            transfers.iter().for_each(|transfer| transfer.copy(input(index, item), y));
-                        }
-                    }
-                    Kernel::MatMul(matmul) => {
-                        matmul.forward(shared.lanes, input(0, item), input(1, item), y, &mut self.scratch);
-                    }
-                    Kernel::Softmax { features } => super::matrix::softmax(input(0, item), y, *features),
-                    Kernel::Attention(attention) => {
-                        let inputs = [0, 1, 2].map(|index| input(index, item));
-                        attention.forward(shared.lanes, inputs, y, &mut self.scratch);
-                    }
-                    Kernel::Dropout(dropout) => {
-                        let key = work.batch.and_then(|batch| batch.dropout_key(work.first + item));
-                        dropout.run(&step.form, key, input(0, item), y, false);
-                    }
-                }
-            }
-        }
+        let values = StepValues { shared, work, action, buffers: &self.buffers };
+        values.step().kernel.forward(ForwardPass {
+            values,
+            items,
+            output: &mut output,
+            saved: &mut saved,
+            scratch: &mut self.scratch,
+        });
         self.buffers[action.output] = output;
         if let Some(slot) = action.saved {
             self.buffers[slot] = saved;
@@ -259,25 +201,24 @@ impl Worker {
     }
 
     fn backward(&mut self, shared: &Shared<'_>, work: &Work<'_>, action: &Action, items: Range<usize>) {
-        let step = &shared.steps.steps[action.step];
-        let stride = |slot: usize| shared.schedule.stride(slot);
         let slot = action.gradient.expect("a backward pass begins with a gradient");
         let mut gradient = std::mem::take(&mut self.buffers[slot]);
         let mut taken = std::mem::take(&mut self.taken);
         for wanted in &action.input_gradients {
             taken.push(wanted.map(|(slot, _)| std::mem::take(&mut self.buffers[slot])).unwrap_or_default());
         }
-        let mut context =
-            Backward { shared, work, action, buffers: &self.buffers, materialised: &mut self.materialised };
-        if let Kernel::Gemm(_) = &step.kernel {
-            let norms = Norms { wide: &mut self.wide, squared: &mut self.squared, means: &mut self.means };
-            context.gemm(&mut gradient, &mut taken, items, &mut self.scratch, norms);
-        } else {
-            for item in items {
-                let g = &mut gradient[item * stride(slot)..][..step.form.len()];
-                context.item(g, &mut taken, item, &mut self.scratch);
-            }
-        }
+        let norms =
+            GradientNorms { wide: &mut self.wide, squared: &mut self.squared, means: &mut self.means };
+        let values = StepValues { shared, work, action, buffers: &self.buffers };
+        values.step().kernel.backward(BackwardPass {
+            values,
+            items,
+            gradient: &mut gradient,
+            input_gradients: &mut taken,
+            materialised: &mut self.materialised,
+            norms,
+            scratch: &mut self.scratch,
+        });
         for (wanted, buffer) in action.input_gradients.iter().zip(taken.drain(..)) {
             if let Some((slot, _)) = wanted {
                 self.buffers[*slot] = buffer;

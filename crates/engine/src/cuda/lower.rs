@@ -1,6 +1,6 @@
 //! A graph as the steps that run on the card: nodes with their sizes and tables, reshapes and activations folded away.
 
-use dapple_graph::{Graph, Op};
+use dapple_graph::{Graph, Op, op};
 
 use super::op::{CardOperation, lower};
 
@@ -67,10 +67,10 @@ impl Steps {
             let only = |before: usize| readers[before] == 1;
             let folded = match (&node.op, &before[..]) {
                 (Op::Reshape(_), [_]) => Some(inputs[0]),
-                (Op::Relu, &[before]) if only(before) => {
-                    steps.fold_relu(before, matches!(nodes[before].op, Op::Add))
+                (Op::Activation(op::Activation::Relu), &[before]) if only(before) => {
+                    steps.fold_relu(before, matches!(nodes[before].op, Op::Add(_)))
                 }
-                (Op::Add, &[a, b]) if only(a.max(b)) => steps.fold_sum(index, a.min(b), a.max(b)),
+                (Op::Add(_), &[a, b]) if only(a.max(b)) => steps.fold_sum(index, a.min(b), a.max(b)),
                 _ => None,
             };
             let first = inputs.first().copied();

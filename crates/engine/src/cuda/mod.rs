@@ -43,7 +43,7 @@ mod update;
 mod ways;
 mod weights;
 
-use dapple_graph::{Graph, Op, Parameters};
+use dapple_graph::{Graph, Op, Parameters, op as graph};
 
 use crate::clipping::HELD;
 use crate::error::EngineError;
@@ -114,7 +114,7 @@ impl CudaExecutor {
     /// If there is no such card, a library is missing or too old, or the card has too little memory for the model.
     pub fn new(graph: &Graph, options: CudaOptions) -> Result<Self, CudaError> {
         let too_wide = |op: &Op, channels: usize| match op {
-            Op::GroupNorm { groups, .. } => 16 * channels / groups > SHARED_LIMIT,
+            Op::GroupNorm(graph::GroupNorm { groups, .. }) => 16 * channels / groups > SHARED_LIMIT,
             _ => false,
         };
         if let Some(node) = graph.nodes().iter().find(|node| too_wide(&node.op, node.shape[0])) {
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn a_sample_that_32_bits_cannot_count_is_refused_by_name() {
         let mut builder = dapple_graph::GraphBuilder::new(&[64, 8192, 4096]);
-        let x = builder.add("huge", Op::Relu, &[builder.input()]).unwrap();
+        let x = builder.add("huge", graph::Activation::Relu, &[builder.input()]).unwrap();
         let graph = builder.finish(x, dapple_graph::Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();
         let error = CudaExecutor::new(&graph, CudaOptions::default()).unwrap_err();
         assert!(error.to_string().contains("(a layer of 2^31 values a sample or more)"), "{error}");
@@ -335,7 +335,7 @@ mod tests {
     fn a_norm_over_too_many_channels_is_refused_by_name() {
         let mut builder = dapple_graph::GraphBuilder::new(&[7000, 1, 1]);
         let x = builder.group_norm("wide", builder.input(), 1).unwrap();
-        let x = builder.add("flat", Op::Reshape(vec![7000]), &[x]).unwrap();
+        let x = builder.add("flat", graph::Reshape(vec![7000]), &[x]).unwrap();
         let graph = builder.finish(x, dapple_graph::Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();
         let error = CudaExecutor::new(&graph, CudaOptions::default()).unwrap_err();
         assert!(

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::cuda::program::Program;
     use crate::layout::Layout;
-    use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, NodeId, Op, Window, zoo};
+    use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, NodeId, Window, op, zoo};
     use proptest::prelude::*;
 
     /// A gradient as the terms it is a sum of: each was made by a reader, and went through the masks of others.
@@ -204,14 +204,14 @@ mod tests {
                 let [x, y] = [first, second].map(|back| ids[ids.len().saturating_sub(1 + back)]);
                 let id = match op {
                     0 => b.group_norm(&name, x, 2),
-                    1 => b.add(&name, Op::Relu, &[x]),
+                    1 => b.add(&name, op::Activation::Relu, &[x]),
                     2 => b.conv(&name, x, ConvSpec::new(4, Window::square(1))),
-                    _ => b.add(&name, Op::Add, &[x, y]),
+                    _ => b.add(&name, op::Add, &[x, y]),
                 };
                 ids.push(id.unwrap());
             }
             let last = ids[ids.len() - 1];
-            let flat = b.add("flat", Op::Reshape(vec![16]), &[last]).unwrap();
+            let flat = b.add("flat", op::Reshape(vec![16]), &[last]).unwrap();
             let graph = b.finish(flat, Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();
             check(&graph, 1);
         }

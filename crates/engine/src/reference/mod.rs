@@ -1,10 +1,12 @@
 //! The oracle: double precision, one sample at a time, one obvious loop per operation, row-major tensors, no speed.
 
 mod matrix;
-mod norm;
-mod pointwise;
+mod moves;
+mod normalised;
+mod tensor;
 mod window;
 
+use dapple_graph::op::Conv;
 use dapple_graph::{Graph, Op, ParameterId, Parameters};
 
 use crate::batch::{self, Batch};
@@ -12,26 +14,44 @@ use crate::clipping::ClippingRule;
 use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::loss::{self, Strides};
+use crate::op;
 use crate::stats::StepStats;
+pub(crate) use matrix::{MatrixView, product};
+pub(crate) use moves::Moves;
+pub(crate) use normalised::Normalised;
+pub(crate) use tensor::{Gradients, Tensor};
+use window::indices;
+pub(crate) use window::{Resampling, flat, taps};
 
-/// A value of the graph.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Tensor {
-    pub(crate) shape: Vec<usize>,
-    pub(crate) data: Vec<f64>,
+/// An operation as the oracle runs it.
+pub(crate) trait ReferenceOperation {
+    /// What it makes of its inputs; `y` is all zeros before.
+    fn forward(&self, inputs: &[&Tensor], context: &ReferenceContext<'_>, y: &mut Tensor);
+
+    /// Gradients of its inputs and of its parameters, from its value and that value's gradient.
+    fn backward(
+        &self,
+        inputs: &[&Tensor],
+        y: &Tensor,
+        context: &ReferenceContext<'_>,
+        g: &Tensor,
+    ) -> Gradients;
 }
 
-impl Tensor {
-    fn zeros(shape: &[usize]) -> Self {
-        Self { shape: shape.to_vec(), data: vec![0.0; shape.iter().product()] }
+/// What an operation may read besides its inputs.
+pub(crate) struct ReferenceContext<'a> {
+    parameters: &'a [Vec<f64>],
+    /// The sample itself.
+    pub(crate) sample: &'a [f32],
+    /// The key of this view's dropout and the number of the node; `None` where dropout is off.
+    pub(crate) dropout: Option<(u64, usize)>,
+}
+
+impl<'a> ReferenceContext<'a> {
+    /// The values of a parameter.
+    pub(crate) fn parameter(&self, id: ParameterId) -> &'a [f64] {
+        &self.parameters[id.index()]
     }
-}
-
-/// Gradients of an operation: one tensor per input, and what its parameters receive.
-#[derive(Default)]
-pub(crate) struct Gradients {
-    inputs: Vec<Tensor>,
-    parameters: Vec<(ParameterId, Vec<f64>)>,
 }
 
 /// A graph with its parameters in double precision.
@@ -95,12 +115,12 @@ impl<'g> Reference<'g> {
     /// Takes the part along each standardised filter off a gradient, or off a sum of them.
     fn project(&self, gradient: &mut [f64]) {
         for node in self.graph.nodes() {
-            if let Op::Conv { weight, standardise: Some(eps), .. } = &node.op
+            if let Op::Conv(Conv { weight, standardise: Some(eps), .. }) = &node.op
                 && let Some(position) = self.layout.position(*weight)
             {
                 let range = self.layout.entries()[position].range.clone();
                 let weight = &self.parameters[weight.index()];
-                window::project(weight, node.shape[0], *eps, &mut gradient[range]);
+                op::conv::project(weight, node.shape[0], *eps, &mut gradient[range]);
             }
         }
     }
@@ -166,27 +186,15 @@ impl<'g> Reference<'g> {
         for (index, node) in self.graph.nodes().iter().enumerate() {
             let inputs: Vec<&Tensor> = node.inputs.iter().map(|id| &values[id.index()]).collect();
             let mut output = Tensor::zeros(&node.shape);
-            match &node.op {
-                Op::Input => output.data = input.iter().map(|&value| f64::from(value)).collect(),
-                Op::Parameter(id) => output.data.clone_from(&self.parameters[id.index()]),
-                Op::Conv { .. }
-                | Op::MaxPool(_)
-                | Op::AvgPool(_)
-                | Op::AdaptiveAvgPool(_)
-                | Op::Upsample(_) => {
-                    window::forward(&node.op, inputs[0], &self.parameters, &mut output);
-                }
-                Op::GroupNorm { .. } | Op::LayerNorm { .. } | Op::BatchNorm { .. } => {
-                    norm::forward(&node.op, inputs[0], &self.parameters, &mut output);
-                }
-                Op::Linear { .. } | Op::MatMul { .. } | Op::Softmax | Op::Attention { .. } => {
-                    matrix::forward(&node.op, &inputs, &self.parameters, &mut output);
-                }
-                op => pointwise::forward(op, &inputs, key.map(|key| (key, index)), &mut output),
-            }
+            op::reference(&node.op).forward(&inputs, &self.context(input, key, index), &mut output);
             values.push(output);
         }
         values
+    }
+
+    /// What the operation of a node reads besides its inputs.
+    fn context<'a>(&'a self, sample: &'a [f32], key: Option<u64>, node: usize) -> ReferenceContext<'a> {
+        ReferenceContext { parameters: &self.parameters, sample, dropout: key.map(|key| (key, node)) }
     }
 
     /// Adds `share` times the gradient of one view; returns its loss.
@@ -205,6 +213,8 @@ impl<'g> Reference<'g> {
         let shape = self.graph.output_shape();
         let positions: usize = shape[1..].iter().product();
         let strides = Strides { classes: shape[0], positions, class_stride: positions, position_stride: 1 };
+        let len: usize = self.graph.input_shape().iter().product();
+        let sample = &batch.inputs[view * len..][..len];
         let target = batch.target(self.graph, view);
         let auxiliary = self.graph.auxiliary().iter().map(|a| (a.output, f64::from(a.weight)));
         let mut loss = 0.0;
@@ -219,22 +229,8 @@ impl<'g> Reference<'g> {
             }
             let inputs: Vec<&Tensor> = node.inputs.iter().map(|id| &values[id.index()]).collect();
             let upstream = pending[index].clone();
-            let gradients = match &node.op {
-                Op::Input => Gradients::default(),
-                Op::Parameter(id) => Gradients { inputs: Vec::new(), parameters: vec![(*id, upstream.data)] },
-                Op::Conv { .. }
-                | Op::MaxPool(_)
-                | Op::AvgPool(_)
-                | Op::AdaptiveAvgPool(_)
-                | Op::Upsample(_) => window::backward(&node.op, inputs[0], &self.parameters, &upstream),
-                Op::GroupNorm { .. } | Op::LayerNorm { .. } | Op::BatchNorm { .. } => {
-                    norm::backward(&node.op, inputs[0], &self.parameters, &upstream)
-                }
-                Op::Linear { .. } | Op::MatMul { .. } | Op::Softmax | Op::Attention { .. } => {
-                    matrix::backward(&node.op, &inputs, &values[index], &self.parameters, &upstream)
-                }
-                op => pointwise::backward(op, &inputs, key.map(|key| (key, index)), &upstream),
-            };
+            let context = self.context(sample, key, index);
+            let gradients = op::reference(&node.op).backward(&inputs, &values[index], &context, &upstream);
             for (id, input) in node.inputs.iter().zip(gradients.inputs) {
                 pending[id.index()].data.iter_mut().zip(input.data).for_each(|(sum, g)| *sum += g);
             }

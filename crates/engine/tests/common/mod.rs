@@ -2,8 +2,12 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use dapple_engine::{Batch, Clipping, ClippingRule, Layout, Targets};
+use dapple_graph::op::{
+    Activation, AdaptiveAvgPool, Add, Attention, AvgPool, Concat, Dropout, Gather, MatMul, MaxPool, Mul,
+    ParameterValue, Permute, Reshape, Slice, Softmax, Upsample,
+};
 use dapple_graph::{
-    ConvSpec, Graph, GraphBuilder, GraphError, IGNORED, Init, Loss, NodeId, Op, Parameter, ParameterId,
+    ConvSpec, Graph, GraphBuilder, GraphError, IGNORED, Init, Loss, NodeId, Parameter, ParameterId,
     Parameters, Window,
 };
 
@@ -171,7 +175,7 @@ pub fn linear(b: &mut GraphBuilder, name: &str, x: NodeId, out: usize) -> Result
 
 fn flatten(b: &mut GraphBuilder, x: NodeId) -> Result<NodeId, GraphError> {
     let len = b.shape(x).iter().product();
-    b.add("flatten", Op::Reshape(vec![len]), &[x])
+    b.add("flatten", Reshape(vec![len]), &[x])
 }
 
 /// A head that ends every specimen: flatten, linear layer to four classes.
@@ -195,10 +199,10 @@ fn deep() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[3, 4, 4]);
     let spec = |out| ConvSpec::new(out, Window::square(3).padding(1));
     let x = b.conv("conv1", b.input(), spec(32).bias())?;
-    let x = b.add("relu", Op::Relu, &[x])?;
+    let x = b.add("relu", Activation::Relu, &[x])?;
     let x = b.conv("conv2", x, spec(48).standardise(1e-5))?;
     let x = b.group_norm("norm", x, 4)?;
-    let x = b.add("relu2", Op::Relu, &[x])?;
+    let x = b.add("relu2", Activation::Relu, &[x])?;
     let window = Window::square(3).padding(1).stride(2);
     let x = b.conv("conv3", x, ConvSpec::new(40, window).bias())?;
     head(b, x, CLASSES)
@@ -208,10 +212,10 @@ fn norms() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[6, 4, 3]);
     let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(1)))?;
     let x = b.group_norm("group", x, 3)?;
-    let x = b.add("relu", Op::Relu, &[x])?;
+    let x = b.add("relu", Activation::Relu, &[x])?;
     let x = b.batch_norm("batch", x, false)?;
     let x = b.group_norm("instance", x, 6)?;
-    let x = b.add("tokens", Op::Permute(vec![1, 2, 0]), &[x])?;
+    let x = b.add("tokens", Permute(vec![1, 2, 0]), &[x])?;
     let x = b.layer_norm("layer", x, 1e-6)?;
     let mut graph = head(b, x, CLASSES)?;
     graph.set_trainable(|_| true);
@@ -221,16 +225,17 @@ fn norms() -> Result<Graph, GraphError> {
 fn pools() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[3, 11, 9]);
     let x = b.conv("conv", b.input(), ConvSpec::new(5, Window::square(1)))?;
-    let x = b.add("max", Op::MaxPool(Window::square(3).stride(2).padding(1)), &[x])?;
-    let x = b.add("average", Op::AvgPool(Window::square(2).padding(1)), &[x])?;
-    let x = b.add("adaptive", Op::AdaptiveAvgPool(vec![3, 4]), &[x])?;
+    let x = b.add("max", MaxPool(Window::square(3).stride(2).padding(1)), &[x])?;
+    let x = b.add("average", AvgPool(Window::square(2).padding(1)), &[x])?;
+    let x = b.add("adaptive", AdaptiveAvgPool(vec![3, 4]), &[x])?;
     head(b, x, CLASSES)
 }
 
 fn activations() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[9]);
     let mut x = b.input();
-    let ops = [Op::Relu, Op::Gelu, Op::Silu, Op::Tanh, Op::Scale(0.7)];
+    let ops =
+        [Activation::Relu, Activation::Gelu, Activation::Silu, Activation::Tanh, Activation::Scale(0.7)];
     for (index, op) in ops.into_iter().enumerate() {
         x = linear(&mut b, &format!("linear{index}"), x, 11)?;
         x = b.add(&format!("activation{index}"), op, &[x])?;
@@ -241,25 +246,25 @@ fn activations() -> Result<Graph, GraphError> {
 fn upsample() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[2, 3, 4]);
     let x = b.conv("conv", b.input(), ConvSpec::new(3, Window::square(1)))?;
-    let x = b.add("up", Op::Upsample([7, 6]), &[x])?;
-    let x = b.add("down", Op::Upsample([3, 5]), &[x])?;
+    let x = b.add("up", Upsample([7, 6]), &[x])?;
+    let x = b.add("down", Upsample([3, 5]), &[x])?;
     head(b, x, CLASSES)
 }
 
 fn structure() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[4, 3, 5]);
     let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(1)))?;
-    let low = b.add("low", Op::Slice { axis: 0, start: 0, end: 4 }, &[x])?;
-    let high = b.add("high", Op::Slice { axis: 0, start: 2, end: 6 }, &[x])?;
-    let product = b.add("product", Op::Mul, &[low, high])?;
-    let sum = b.add("sum", Op::Add, &[product, low])?;
-    let twice = b.add("twice", Op::Add, &[sum, sum])?;
-    let joined = b.add("joined", Op::Concat { axis: 0 }, &[twice, x])?;
-    let wide = b.add("wide", Op::Concat { axis: 2 }, &[joined, joined])?;
-    let cut = b.add("cut", Op::Slice { axis: 1, start: 1, end: 3 }, &[wide])?;
-    let moved = b.add("moved", Op::Permute(vec![2, 0, 1]), &[cut])?;
-    let rows = b.add("rows", Op::Gather(vec![3, 0, 3, 7]), &[moved])?;
-    let flat = b.add("flat", Op::Reshape(vec![8, 10]), &[rows])?;
+    let low = b.add("low", Slice { axis: 0, start: 0, end: 4 }, &[x])?;
+    let high = b.add("high", Slice { axis: 0, start: 2, end: 6 }, &[x])?;
+    let product = b.add("product", Mul, &[low, high])?;
+    let sum = b.add("sum", Add, &[product, low])?;
+    let twice = b.add("twice", Add, &[sum, sum])?;
+    let joined = b.add("joined", Concat { axis: 0 }, &[twice, x])?;
+    let wide = b.add("wide", Concat { axis: 2 }, &[joined, joined])?;
+    let cut = b.add("cut", Slice { axis: 1, start: 1, end: 3 }, &[wide])?;
+    let moved = b.add("moved", Permute(vec![2, 0, 1]), &[cut])?;
+    let rows = b.add("rows", Gather(vec![3, 0, 3, 7]), &[moved])?;
+    let flat = b.add("flat", Reshape(vec![8, 10]), &[rows])?;
     head(b, flat, CLASSES)
 }
 
@@ -268,18 +273,18 @@ fn attention() -> Result<Graph, GraphError> {
     let input = b.input();
     let x = linear(&mut b, "embed", input, 8)?;
     let token = b.parameter("token", &[1, 8], Init::Normal(0.02), false)?;
-    let token = b.add("class_token", Op::Parameter(token), &[])?;
-    let x = b.add("tokens", Op::Concat { axis: 0 }, &[token, x])?;
+    let token = b.add("class_token", ParameterValue(token), &[])?;
+    let x = b.add("tokens", Concat { axis: 0 }, &[token, x])?;
     let position = b.parameter("position", &[6, 8], Init::Normal(0.02), false)?;
-    let position = b.add("embedding", Op::Parameter(position), &[])?;
-    let x = b.add("placed", Op::Add, &[x, position])?;
+    let position = b.add("embedding", ParameterValue(position), &[])?;
+    let x = b.add("placed", Add, &[x, position])?;
     let y = b.layer_norm("norm", x, 1e-6)?;
     let query = linear(&mut b, "query", y, 8)?;
     let key = linear(&mut b, "key", y, 8)?;
     let value = linear(&mut b, "value", y, 8)?;
-    let y = b.add("attention", Op::Attention { heads: 2 }, &[query, key, value])?;
-    let x = b.add("residual", Op::Add, &[x, y])?;
-    let x = b.add("first", Op::Gather(vec![0]), &[x])?;
+    let y = b.add("attention", Attention { heads: 2 }, &[query, key, value])?;
+    let x = b.add("residual", Add, &[x, y])?;
+    let x = b.add("first", Gather(vec![0]), &[x])?;
     head(b, x, CLASSES)
 }
 
@@ -289,9 +294,9 @@ fn matmul() -> Result<Graph, GraphError> {
     let left = linear(&mut b, "left", input, 7)?;
     let input = b.input();
     let right = linear(&mut b, "right", input, 7)?;
-    let scores = b.add("scores", Op::MatMul { transpose: true }, &[left, right])?;
-    let weights = b.add("weights", Op::Softmax, &[scores])?;
-    let mixed = b.add("mixed", Op::MatMul { transpose: false }, &[weights, right])?;
+    let scores = b.add("scores", MatMul { transpose: true }, &[left, right])?;
+    let weights = b.add("weights", Softmax, &[scores])?;
+    let mixed = b.add("mixed", MatMul { transpose: false }, &[weights, right])?;
     head(b, mixed, CLASSES)
 }
 
@@ -305,8 +310,8 @@ fn pixels() -> Result<Graph, GraphError> {
 fn clipped() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[3, 5, 4]);
     let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(3).padding(1)).bias())?;
-    let x = b.add("scale", Op::Scale(5.0), &[x])?;
-    let x = b.add("relu6", Op::Relu6, &[x])?;
+    let x = b.add("scale", Activation::Scale(5.0), &[x])?;
+    let x = b.add("relu6", Activation::Relu6, &[x])?;
     head(b, x, CLASSES)
 }
 
@@ -314,13 +319,13 @@ fn clipped() -> Result<Graph, GraphError> {
 fn auxiliary() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[3, 9, 8]);
     let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(3).stride(2).padding(1)))?;
-    let x = b.add("relu", Op::Relu, &[x])?;
+    let x = b.add("relu", Activation::Relu, &[x])?;
     let aside = b.conv("aside", x, ConvSpec::new(4, Window::square(1)).bias())?;
-    let aside = b.add("aside.upsample", Op::Upsample([9, 8]), &[aside])?;
+    let aside = b.add("aside.upsample", Upsample([9, 8]), &[aside])?;
     let y = b.conv("deeper", x, ConvSpec::new(5, Window::square(3).dilation(2).padding(2)))?;
-    let y = b.add("dropout", Op::ChannelDropout(0.3), &[y])?;
+    let y = b.add("dropout", Dropout::of_channels(0.3), &[y])?;
     let y = b.conv("scores", y, ConvSpec::new(4, Window::square(1)).bias())?;
-    let y = b.add("upsample", Op::Upsample([9, 8]), &[y])?;
+    let y = b.add("upsample", Upsample([9, 8]), &[y])?;
     b.auxiliary(aside, 0.4);
     b.finish(y, CLASSES)
 }
@@ -329,6 +334,6 @@ fn mlp(loss: Loss) -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[6]);
     let input = b.input();
     let x = linear(&mut b, "hidden", input, 9)?;
-    let x = b.add("relu", Op::Relu, &[x])?;
+    let x = b.add("relu", Activation::Relu, &[x])?;
     head(b, x, loss)
 }

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use dapple_engine::{Batch, Clipping, Targets};
-use dapple_graph::{Graph, Op, Parameters, zoo};
+use dapple_graph::op::Activation;
+use dapple_graph::{Graph, Parameters, zoo};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -80,7 +81,7 @@ pub(crate) fn no_sample_adds_more_than_the_bound(subjects: &[Subject]) {
     let mut kind = 0;
     for deferred in [false, true] {
         for standardise in [None, Some(1e-5)] {
-            let graph = layers(standardise, deferred, 3, Op::Tanh);
+            let graph = layers(standardise, deferred, 3, Activation::Tanh);
             let values = parameters(&graph);
             for views in 1..4 {
                 let data = Data::new(&graph, 1, views);

@@ -1,7 +1,8 @@
 //! What a sample adds depends on no other: the same bits in any company, at any place, in sums of any size.
 
-use dapple_engine::{Batch, Clipping, Dropout, Layout, Targets};
-use dapple_graph::{Graph, Op, Parameters};
+use dapple_engine::{Batch, Clipping, DropoutSource, Layout, Targets};
+use dapple_graph::op::Activation;
+use dapple_graph::{Graph, Parameters};
 
 use crate::common::{Data, parameters, specimens};
 use crate::graphs::{flat_linear, layers, layers_and_models, regression};
@@ -22,7 +23,7 @@ pub(crate) fn sum_of(
     let batches: Vec<Batch<'_>> = parts
         .iter()
         .map(|&(first, end)| {
-            let dropout = Some(Dropout { seed: 5, records: &records[first..end] });
+            let dropout = Some(DropoutSource { seed: 5, records: &records[first..end] });
             Batch { dropout, ..data.part(first..end, data.inputs.len() / SAMPLES) }
         })
         .collect();
@@ -62,8 +63,8 @@ pub(crate) fn a_sample_adds_the_same_bits_in_any_company(subjects: &[Subject]) {
 pub(crate) fn many_samples_add_up_to_what_each_adds(subjects: &[Subject]) {
     let mut graphs: Vec<(&str, Graph, usize)> =
         specimens().into_iter().take(5).map(|(name, graph)| (name, graph, 1)).collect();
-    graphs.push(("deferred", layers(None, true, 3, Op::Tanh), 1));
-    graphs.push(("written", layers(None, false, 3, Op::Tanh), 500));
+    graphs.push(("deferred", layers(None, true, 3, Activation::Tanh), 1));
+    graphs.push(("written", layers(None, false, 3, Activation::Tanh), 500));
     // A layer whose gradients stay pending for a while.
     graphs.push(("vast", flat_linear(1040, 1040), 500));
     // A bound that every gradient exceeds, so that counts are as large as they get.

@@ -1,8 +1,8 @@
 //! What a record drops follows from the record and its view.
 
 use dapple_engine::reference::Reference;
-use dapple_engine::{Batch, Clipping, Dropout, Layout, Targets};
-use dapple_graph::Op;
+use dapple_engine::{Batch, Clipping, DropoutSource, Layout, Targets};
+use dapple_graph::op::Dropout;
 
 use crate::common::{Data, parameters};
 use crate::graphs::dropping;
@@ -10,9 +10,9 @@ use crate::operations::all_agree;
 use crate::subject::Subject;
 
 pub(crate) fn dropout_agrees(subjects: &[Subject]) {
-    let graph = dropping(Op::Dropout(0.4));
+    let graph = dropping(Dropout::of_values(0.4));
     let data = Data::new(&graph, 4, 2);
-    let dropout = Some(Dropout { seed: 5, records: &[3, 141, 59, 26] });
+    let dropout = Some(DropoutSource { seed: 5, records: &[3, 141, 59, 26] });
     let batch = Batch { dropout, ..data.batch() };
     all_agree(subjects, "dropout", &graph, &batch, &Clipping::Flat { max_norm: 0.5 });
     for subject in subjects {
@@ -43,14 +43,14 @@ impl Chosen {
     }
 
     fn batch(&self) -> Batch<'_> {
-        let dropout = Some(Dropout { seed: self.seed, records: &self.records });
+        let dropout = Some(DropoutSource { seed: self.seed, records: &self.records });
         Batch { views: VIEWS, dropout, ..Batch::new(&self.inputs, Targets::Classes(&self.classes)) }
     }
 }
 
 /// What a record drops, and so what it adds, has the same bits alone, at two places, and in two companies.
 pub(crate) fn dropout_follows_the_record(subjects: &[Subject]) {
-    for op in [Op::Dropout(0.4), Op::ChannelDropout(0.4)] {
+    for op in [Dropout::of_values(0.4), Dropout::of_channels(0.4)] {
         let graph = dropping(op);
         let (values, data) = (parameters(&graph), Data::new(&graph, 6, VIEWS));
         for subject in subjects {
@@ -75,7 +75,7 @@ pub(crate) fn dropout_follows_the_record(subjects: &[Subject]) {
 /// The same of the reference, which adds up no whole numbers but has the gradient of each sample.
 #[test]
 fn dropout_of_the_reference_follows_the_record() {
-    for op in [Op::Dropout(0.4), Op::ChannelDropout(0.4)] {
+    for op in [Dropout::of_values(0.4), Dropout::of_channels(0.4)] {
         let graph = dropping(op);
         let (values, data) = (parameters(&graph), Data::new(&graph, 6, VIEWS));
         let reference = Reference::new(&graph, &values).unwrap();
@@ -92,13 +92,13 @@ fn dropout_of_the_reference_follows_the_record() {
 /// Of one view some channels are dropped, and their biases have no gradient; of many equal views of one record none is dropped in all.
 #[test]
 fn views_of_a_record_drop_each_for_itself() {
-    let graph = dropping(Op::ChannelDropout(0.4));
+    let graph = dropping(Dropout::of_channels(0.4));
     let values = parameters(&graph);
     let reference = Reference::new(&graph, &values).unwrap();
     let bias = Layout::new(&graph).entries()[1].range.clone();
     let dropped = |views: usize, record: usize| {
         let (inputs, classes) = (vec![0.5; views * 48], vec![3; views]);
-        let dropout = Some(Dropout { seed: 5, records: &[record] });
+        let dropout = Some(DropoutSource { seed: 5, records: &[record] });
         let batch = Batch { views, dropout, ..Batch::new(&inputs, Targets::Classes(&classes)) };
         let gradient = reference.gradient(&batch, 0).unwrap().1;
         gradient[bias.clone()].iter().filter(|&&value| value == 0.0).count()

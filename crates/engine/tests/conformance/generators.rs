@@ -1,6 +1,10 @@
 //! Random graphs and batches: the same generators for every subject.
 
-use dapple_engine::{Batch, Dropout, Options, Targets};
+use dapple_engine::{Batch, DropoutSource, Options, Targets};
+use dapple_graph::op::{
+    Activation, AdaptiveAvgPool, Add, Attention, AvgPool, Concat, Dropout, Gather, MatMul, MaxPool, Mul,
+    Permute, Reshape, Slice, Softmax, Upsample,
+};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, IGNORED, Loss, NodeId, Op, Window};
 use proptest::prelude::*;
 
@@ -56,7 +60,7 @@ impl Case {
             Answers::Probabilities(values) => Targets::Probabilities(values),
             Answers::Values(values) => Targets::Values(values),
         };
-        let dropout = self.records.as_ref().map(|records| Dropout { seed: 3, records });
+        let dropout = self.records.as_ref().map(|records| DropoutSource { seed: 3, records });
         Batch { views: self.views, dropout, ..Batch::new(&self.inputs, targets) }
     }
 }
@@ -91,9 +95,9 @@ fn scaled_conv(shape: &[usize], spec: ConvSpec, relu: bool) -> Graph {
     image(shape, |b, x| {
         let mut x = b.conv("conv", x, spec).unwrap();
         if relu {
-            x = b.add("relu", Op::Relu, &[x]).unwrap();
+            x = b.add("relu", Activation::Relu, &[x]).unwrap();
         }
-        b.add("scale", Op::Scale(scale), &[x]).unwrap()
+        b.add("scale", Activation::Scale(scale), &[x]).unwrap()
     })
 }
 
@@ -139,9 +143,9 @@ pub(crate) fn pooling() -> impl Strategy<Value = Case> {
     ((1usize..20, 5usize..9, 5usize..9), window(), (1usize..6, 1usize..6), 0usize..3, runs()).prop_map(
         |((channels, height, width), window, (rows, columns), kind, run)| {
             let op = match kind {
-                0 => Op::MaxPool(window),
-                1 => Op::AvgPool(window),
-                _ => Op::AdaptiveAvgPool(vec![rows, columns]),
+                0 => Op::from(MaxPool(window)),
+                1 => AvgPool(window).into(),
+                _ => AdaptiveAvgPool(vec![rows, columns]).into(),
             };
             Case::new(image(&[channels, height, width], |b, x| b.add("pool", op, &[x]).unwrap()), run)
         },
@@ -151,7 +155,7 @@ pub(crate) fn pooling() -> impl Strategy<Value = Case> {
 pub(crate) fn upsampling() -> impl Strategy<Value = Case> {
     ((1usize..20, 1usize..6, 1usize..6), (1usize..9, 1usize..9), runs()).prop_map(
         |((channels, height, width), (rows, columns), run)| {
-            let up = Op::Upsample([rows, columns]);
+            let up = Upsample([rows, columns]);
             Case::new(image(&[channels, height, width], |b, x| b.add("up", up, &[x]).unwrap()), run)
         },
     )
@@ -165,7 +169,7 @@ pub(crate) fn group_and_batch_norms() -> impl Strategy<Value = Case> {
                     true => b.batch_norm("norm", x, false).unwrap(),
                     false => b.group_norm("norm", x, groups).unwrap(),
                 };
-                if relu { b.add("relu", Op::Relu, &[x]).unwrap() } else { x }
+                if relu { b.add("relu", Activation::Relu, &[x]).unwrap() } else { x }
             });
             Case::new(graph, run)
         },
@@ -173,7 +177,9 @@ pub(crate) fn group_and_batch_norms() -> impl Strategy<Value = Case> {
 }
 
 pub(crate) fn layer_norms_and_activations() -> impl Strategy<Value = Case> {
-    let ops = vec![Op::Relu, Op::Relu6, Op::Gelu, Op::Silu, Op::Tanh, Op::Scale(-0.4), Op::Softmax];
+    use Activation::{Gelu, Relu, Relu6, Scale, Silu, Tanh};
+    let mut ops: Vec<Op> = [Relu, Relu6, Gelu, Silu, Tanh, Scale(-0.4)].map(Op::from).to_vec();
+    ops.push(Softmax.into());
     ((1usize..6, 3usize..40), prop::sample::select(ops), runs()).prop_map(|((tokens, features), op, run)| {
         let mut b = GraphBuilder::new(&[tokens, features]);
         let input = b.input();
@@ -192,10 +198,10 @@ pub(crate) fn attention() -> impl Strategy<Value = Case> {
             let input = b.input();
             let mut side = |name: &str, end: usize| {
                 let x = linear(&mut b, name, input, features).unwrap();
-                b.add(&format!("{name}.cut"), Op::Slice { axis: 0, start: 0, end }, &[x]).unwrap()
+                b.add(&format!("{name}.cut"), Slice { axis: 0, start: 0, end }, &[x]).unwrap()
             };
             let (query, key, value) = (side("query", tokens), side("key", keys), side("value", keys));
-            let x = b.add("attention", Op::Attention { heads }, &[query, key, value]).unwrap();
+            let x = b.add("attention", Attention { heads }, &[query, key, value]).unwrap();
             Case::new(head(b, x, CLASSES).unwrap(), run)
         },
     )
@@ -209,11 +215,11 @@ pub(crate) fn matrix_products() -> impl Strategy<Value = Case> {
             let (height, width) = if transpose { (columns, inner) } else { (inner, columns) };
             let side = |b: &mut GraphBuilder, name: &str, height: usize, width: usize| {
                 let x = linear(b, name, input, width).unwrap();
-                b.add(&format!("{name}.cut"), Op::Slice { axis: 1, start: 0, end: height }, &[x]).unwrap()
+                b.add(&format!("{name}.cut"), Slice { axis: 1, start: 0, end: height }, &[x]).unwrap()
             };
             let left = side(&mut b, "left", rows, inner);
             let right = side(&mut b, "right", height, width);
-            let x = b.add("product", Op::MatMul { transpose }, &[left, right]).unwrap();
+            let x = b.add("product", MatMul { transpose }, &[left, right]).unwrap();
             Case::new(head(b, x, CLASSES).unwrap(), run)
         },
     )
@@ -225,13 +231,13 @@ pub(crate) fn moves() -> impl Strategy<Value = Case> {
     (prop::array::uniform3(2usize..7), axes, (0usize..3, 0usize..2, 0usize..4), rows, runs()).prop_map(
         |(shape, axes, (axis, start, end), rows, run)| {
             let graph = image(&shape, |b, x| {
-                let cut = Op::Slice { axis, start, end: (start + 1 + end).min(shape[axis]) };
+                let cut = Slice { axis, start, end: (start + 1 + end).min(shape[axis]) };
                 let cut = b.add("cut", cut, &[x]).unwrap();
-                let joined = b.add("joined", Op::Concat { axis }, &[cut, x, cut]).unwrap();
-                let moved = b.add("moved", Op::Permute(axes), &[joined]).unwrap();
-                let chosen = b.add("chosen", Op::Gather(rows), &[moved]).unwrap();
-                let product = b.add("product", Op::Mul, &[chosen, chosen]).unwrap();
-                b.add("sum", Op::Add, &[product, chosen]).unwrap()
+                let joined = b.add("joined", Concat { axis }, &[cut, x, cut]).unwrap();
+                let moved = b.add("moved", Permute(axes), &[joined]).unwrap();
+                let chosen = b.add("chosen", Gather(rows), &[moved]).unwrap();
+                let product = b.add("product", Mul, &[chosen, chosen]).unwrap();
+                b.add("sum", Add, &[product, chosen]).unwrap()
             });
             Case::new(graph, run)
         },
@@ -249,7 +255,7 @@ pub(crate) fn losses() -> impl Strategy<Value = Case> {
             let spec = || ConvSpec::new(classes, Window::square(1));
             let mut x = b.conv("conv", b.input(), spec().bias()).unwrap();
             if let Some((rate, channels)) = dropout {
-                let op = if channels { Op::ChannelDropout(rate) } else { Op::Dropout(rate) };
+                let op = Dropout { rate, channels };
                 x = b.add("dropout", op, &[x]).unwrap();
             }
             if let Some(weight) = auxiliary {
@@ -362,9 +368,9 @@ pub(crate) fn linear_layers_over_tokens() -> impl Strategy<Value = Case> {
             let mut b = GraphBuilder::new(&[tokens, features]);
             let input = b.input();
             let x = linear(&mut b, "first", input, hidden).unwrap();
-            let x = b.add("gelu", Op::Gelu, &[x]).unwrap();
+            let x = b.add("gelu", Activation::Gelu, &[x]).unwrap();
             let x = linear(&mut b, "second", x, 3).unwrap();
-            let x = b.add("flat", Op::Reshape(vec![tokens * 3]), &[x]).unwrap();
+            let x = b.add("flat", Reshape(vec![tokens * 3]), &[x]).unwrap();
             Case::new(b.finish(x, CLASSES).unwrap(), (samples, views, two_threads()))
         },
     )

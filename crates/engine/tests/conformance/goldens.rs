@@ -15,7 +15,7 @@ fn doubles(file: &SafeTensors<'_>, name: &str) -> Vec<f64> {
 }
 
 /// The gradient of the first sample and its loss, with all the digits there are.
-fn first(subject: Subject, graph: &Graph, data: &Data) -> Step {
+pub(crate) fn first(subject: Subject, graph: &Graph, data: &Data) -> Step {
     let size = data.views * graph.input_shape().iter().product::<usize>();
     subject.planned_for(1).step(graph, &parameters(graph), &data.part(0..1, size), &Clipping::Off)
 }
@@ -67,7 +67,7 @@ pub(crate) fn gradients_equal_autograd(subjects: &[Subject]) {
 
 /// Norm of every parameter's gradient and its inner product with a direction, each within `share` of the norm, or of a thousandth of the
 /// largest norm.
-fn equals(title: &str, golden: &Value, graph: &Graph, step: &Step, share: f64) {
+pub(crate) fn equals(title: &str, golden: &Value, graph: &Graph, step: &Step, share: f64) {
     let (loss, want) = (f64::from(step.stats.losses[0]), golden["loss"].as_f64().unwrap());
     // Losses are told in single precision.
     assert!((loss - want).abs() <= share.max(1e-7) * want, "{title}: loss {loss}, not {want}");

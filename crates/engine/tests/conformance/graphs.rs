@@ -1,6 +1,9 @@
 //! Graphs that some laws need beside the specimens of every operation.
 
-use dapple_graph::{ConvSpec, Graph, GraphBuilder, Init, Loss, Op, Window, zoo};
+use dapple_graph::op::{
+    Activation, AdaptiveAvgPool, Add, AvgPool, Concat, Dropout, MaxPool, Permute, Reshape, Slice, Upsample,
+};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, Init, Loss, Window, zoo};
 
 use crate::common::{CLASSES, head, specimens};
 
@@ -9,8 +12,8 @@ const ZERO: Init = Init::Constant(0.0);
 /// Graphs of every operation, alone and together.
 pub(crate) fn operations() -> Vec<(&'static str, Graph)> {
     let mut graphs = specimens();
-    graphs.push(("dropout", dropping(Op::Dropout(0.4))));
-    graphs.push(("channel dropout", dropping(Op::ChannelDropout(0.4))));
+    graphs.push(("dropout", dropping(Dropout::of_values(0.4))));
+    graphs.push(("channel dropout", dropping(Dropout::of_channels(0.4))));
     graphs.push(("wide group", wide_group()));
     graphs.push(("sums of norms", sums_of_norms()));
     graphs.push(("joined boxes", joined_boxes()));
@@ -21,8 +24,8 @@ pub(crate) fn operations() -> Vec<(&'static str, Graph)> {
 /// Graphs of every kind of layer, and models; larger ones on a card.
 pub(crate) fn layers_and_models(large: bool) -> Vec<(&'static str, Graph)> {
     let mut graphs = specimens();
-    graphs.push(("dropout", dropping(Op::Dropout(0.4))));
-    graphs.push(("deferred", layers(None, true, 3, Op::Tanh)));
+    graphs.push(("dropout", dropping(Dropout::of_values(0.4))));
+    graphs.push(("deferred", layers(None, true, 3, Activation::Tanh)));
     if !large {
         graphs.push(("wide resnet", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 8, 8], 4).unwrap()));
         return graphs;
@@ -36,8 +39,8 @@ pub(crate) fn layers_and_models(large: bool) -> Vec<(&'static str, Graph)> {
     ];
     graphs.extend(models.map(|(name, graph)| (name, graph.unwrap())));
     // A ReLU makes zeros of what is no number.
-    graphs.push(("deferred, rectified", layers(None, true, 1, Op::Relu)));
-    graphs.push(("deferred, standardised", layers(Some(1e-5), true, 3, Op::Relu)));
+    graphs.push(("deferred, rectified", layers(None, true, 1, Activation::Relu)));
+    graphs.push(("deferred, standardised", layers(Some(1e-5), true, 3, Activation::Relu)));
     graphs
 }
 
@@ -58,7 +61,12 @@ pub(crate) fn regression(inputs: usize, outputs: usize) -> Graph {
 }
 
 /// Layers of every kind that a sample's gradient may be written down for or not, with and without standardised weights.
-pub(crate) fn layers(standardise: Option<f32>, deferred: bool, window: usize, activation: Op) -> Graph {
+pub(crate) fn layers(
+    standardise: Option<f32>,
+    deferred: bool,
+    window: usize,
+    activation: Activation,
+) -> Graph {
     let (channels, size) = if deferred { (96, 2) } else { (4, 12) };
     let mut builder = GraphBuilder::new(&[channels, size, size]);
     let input = builder.input();
@@ -71,12 +79,12 @@ pub(crate) fn layers(standardise: Option<f32>, deferred: bool, window: usize, ac
 }
 
 /// A layer behind which something is dropped.
-pub(crate) fn dropping(op: Op) -> Graph {
+pub(crate) fn dropping(op: Dropout) -> Graph {
     let mut builder = GraphBuilder::new(&[3, 4, 4]);
     let input = builder.input();
     let x = builder.conv("conv", input, ConvSpec::new(6, Window::square(3)).bias()).unwrap();
     let x = builder.add("drop", op, &[x]).unwrap();
-    let x = builder.add("flat", Op::Reshape(vec![24]), &[x]).unwrap();
+    let x = builder.add("flat", Reshape(vec![24]), &[x]).unwrap();
     builder.finish(x, CLASSES).unwrap()
 }
 
@@ -86,11 +94,11 @@ pub(crate) fn vast() -> Graph {
     let input = builder.input();
     let x = builder.linear("first", input, 8, ZERO, ZERO).unwrap();
     let x = builder.linear("wide", x, 1104, ZERO, ZERO).unwrap();
-    let x = builder.add("relu", Op::Relu, &[x]).unwrap();
+    let x = builder.add("relu", Activation::Relu, &[x]).unwrap();
     let x = builder.linear("vast", x, 1104, ZERO, ZERO).unwrap();
-    let x = builder.add("tanh", Op::Tanh, &[x]).unwrap();
+    let x = builder.add("tanh", Activation::Tanh, &[x]).unwrap();
     let branch = builder.linear("branch", x, 1104, ZERO, ZERO).unwrap();
-    let x = builder.add("sum", Op::Add, &[x, branch]).unwrap();
+    let x = builder.add("sum", Add, &[x, branch]).unwrap();
     let x = builder.linear("narrowing", x, 1001, ZERO, ZERO).unwrap();
     let x = builder.linear("head", x, 4, ZERO, ZERO).unwrap();
     builder.finish(x, CLASSES).unwrap()
@@ -104,9 +112,9 @@ pub(crate) fn filtered() -> Graph {
         let window = Window::square(3).padding(1).stride(stride);
         x = builder.conv(name, x, ConvSpec::new(out, window).bias()).unwrap();
         x = builder.group_norm(&format!("{name}.norm"), x, 8).unwrap();
-        x = builder.add(&format!("{name}.relu"), Op::Relu, &[x]).unwrap();
+        x = builder.add(&format!("{name}.relu"), Activation::Relu, &[x]).unwrap();
     }
-    x = builder.add("pool", Op::AdaptiveAvgPool(vec![1, 1]), &[x]).unwrap();
+    x = builder.add("pool", AdaptiveAvgPool(vec![1, 1]), &[x]).unwrap();
     head(builder, x, CLASSES).unwrap()
 }
 
@@ -118,7 +126,7 @@ pub(crate) fn deferred_standardised() -> Graph {
         let spec = ConvSpec::new(24, Window::square(3).padding(1)).standardise(1e-5);
         x = builder.conv(&format!("conv{layer}"), x, spec).unwrap();
         x = builder.group_norm(&format!("norm{layer}"), x, 4).unwrap();
-        x = builder.add(&format!("relu{layer}"), Op::Relu, &[x]).unwrap();
+        x = builder.add(&format!("relu{layer}"), Activation::Relu, &[x]).unwrap();
     }
     head(builder, x, CLASSES).unwrap()
 }
@@ -129,11 +137,11 @@ pub(crate) fn maxima(shared: bool) -> Graph {
     let mut builder = GraphBuilder::new(&[3, 9, 7]);
     let spec = ConvSpec::new(5, Window::square(1)).bias();
     let x = builder.conv("conv", builder.input(), spec).unwrap();
-    let active = builder.add("relu", Op::Relu, &[x]).unwrap();
-    let mut x = builder.add("max", Op::MaxPool(window), &[active]).unwrap();
+    let active = builder.add("relu", Activation::Relu, &[x]).unwrap();
+    let mut x = builder.add("max", MaxPool(window), &[active]).unwrap();
     if shared {
-        let average = builder.add("average", Op::AdaptiveAvgPool(vec![5, 4]), &[active]).unwrap();
-        x = builder.add("sum", Op::Add, &[x, average]).unwrap();
+        let average = builder.add("average", AdaptiveAvgPool(vec![5, 4]), &[active]).unwrap();
+        x = builder.add("sum", Add, &[x, average]).unwrap();
     }
     head(builder, x, CLASSES).unwrap()
 }
@@ -155,8 +163,8 @@ fn wide_group() -> Graph {
     let input = builder.input();
     let x = builder.conv("conv", input, ConvSpec::new(4000, Window::square(1))).unwrap();
     let x = builder.group_norm("norm", x, 1).unwrap();
-    let x = builder.add("pool", Op::AdaptiveAvgPool(vec![1, 1]), &[x]).unwrap();
-    let x = builder.add("flat", Op::Reshape(vec![4000]), &[x]).unwrap();
+    let x = builder.add("pool", AdaptiveAvgPool(vec![1, 1]), &[x]).unwrap();
+    let x = builder.add("flat", Reshape(vec![4000]), &[x]).unwrap();
     builder.finish(x, CLASSES).unwrap()
 }
 
@@ -168,8 +176,8 @@ fn sums_of_norms() -> Graph {
         let x = b.conv(&format!("{name}.conv"), x, ConvSpec::new(8, Window::square(3).padding(1))).unwrap();
         b.group_norm(&format!("{name}.norm"), x, 4).unwrap()
     };
-    let sum = |b: &mut GraphBuilder, name: &str, x, y| b.add(name, Op::Add, &[x, y]).unwrap();
-    let relu = |b: &mut GraphBuilder, name: &str, x| b.add(name, Op::Relu, &[x]).unwrap();
+    let sum = |b: &mut GraphBuilder, name: &str, x, y| b.add(name, Add, &[x, y]).unwrap();
+    let relu = |b: &mut GraphBuilder, name: &str, x| b.add(name, Activation::Relu, &[x]).unwrap();
     let x = conv(b, "first", b.input());
     let x = relu(b, "first.relu", x);
     // A block with the input itself beside it, and one with a second norm.
@@ -189,8 +197,8 @@ fn sums_of_norms() -> Graph {
     let z = b.group_norm("last", x, 2).unwrap();
     let x = sum(b, "twice", x, x);
     let x = sum(b, "last.sum", x, z);
-    let x = b.add("pool", Op::AdaptiveAvgPool(vec![2, 1]), &[x]).unwrap();
-    let x = b.add("flat", Op::Reshape(vec![16]), &[x]).unwrap();
+    let x = b.add("pool", AdaptiveAvgPool(vec![2, 1]), &[x]).unwrap();
+    let x = b.add("flat", Reshape(vec![16]), &[x]).unwrap();
     builder.finish(x, CLASSES).unwrap()
 }
 
@@ -199,16 +207,16 @@ fn joined_boxes() -> Graph {
     let mut builder = GraphBuilder::new(&[4, 9, 8]);
     let b = &mut builder;
     let x = b.conv("conv", b.input(), ConvSpec::new(4, Window::square(3).padding(1))).unwrap();
-    let x = b.add("channels", Op::Concat { axis: 0 }, &[x, x]).unwrap();
-    let x = b.add("rows", Op::Concat { axis: 1 }, &[x, x]).unwrap();
-    let x = b.add("columns", Op::Concat { axis: 2 }, &[x, x]).unwrap();
-    let x = b.add("slice", Op::Slice { axis: 2, start: 4, end: 13 }, &[x]).unwrap();
+    let x = b.add("channels", Concat { axis: 0 }, &[x, x]).unwrap();
+    let x = b.add("rows", Concat { axis: 1 }, &[x, x]).unwrap();
+    let x = b.add("columns", Concat { axis: 2 }, &[x, x]).unwrap();
+    let x = b.add("slice", Slice { axis: 2, start: 4, end: 13 }, &[x]).unwrap();
     let gaps = Window { kernel: vec![3, 2], stride: vec![2, 1], padding: vec![1, 1], dilation: vec![2, 3] };
-    let x = b.add("gaps", Op::MaxPool(gaps), &[x]).unwrap();
-    let x = b.add("average", Op::AvgPool(Window::square(3).stride(2).padding(1)), &[x]).unwrap();
-    let x = b.add("larger", Op::Upsample([11, 7]), &[x]).unwrap();
-    let x = b.add("smaller", Op::Upsample([3, 5]), &[x]).unwrap();
-    let x = b.add("turned", Op::Permute(vec![1, 0, 2]), &[x]).unwrap();
-    let x = b.add("flat", Op::Reshape(vec![120]), &[x]).unwrap();
+    let x = b.add("gaps", MaxPool(gaps), &[x]).unwrap();
+    let x = b.add("average", AvgPool(Window::square(3).stride(2).padding(1)), &[x]).unwrap();
+    let x = b.add("larger", Upsample([11, 7]), &[x]).unwrap();
+    let x = b.add("smaller", Upsample([3, 5]), &[x]).unwrap();
+    let x = b.add("turned", Permute(vec![1, 0, 2]), &[x]).unwrap();
+    let x = b.add("flat", Reshape(vec![120]), &[x]).unwrap();
     builder.finish(x, CLASSES).unwrap()
 }

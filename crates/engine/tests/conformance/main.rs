@@ -20,6 +20,7 @@ mod operations;
 mod processor;
 mod subject;
 mod torchvision;
+mod transformers;
 mod update;
 
 /// What only cards have, or takes too long elsewhere.
@@ -51,6 +52,7 @@ const CHECKPOINTS: [Subject; 1] =
 
 hold! { reference = [Subject::Reference];
     goldens: gradients_equal_autograd gradients_of_whole_models_equal_autograd;
+    transformers: small_transformers_equal_their_libraries;
     operations: an_empty_batch_adds_nothing;
     bounds: views_that_cancel_stay_within_the_bound;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed;
@@ -60,6 +62,8 @@ hold! { cpu = CPU;
     goldens: gradients_equal_autograd gradients_of_whole_models_equal_autograd;
     torchvision: resnets_equal_torchvision vggs_equal_torchvision the_other_models_equal_pytorch
         mobilenets_equal_torchvision deeplabs_equal_pytorch psp_nets_equal_pytorch;
+    transformers: small_transformers_equal_their_libraries transformers_equal_their_libraries
+        large_transformers_equal_their_libraries;
     operations: clipped_sums_agree_for_every_operation forward_passes_agree groups_of_parameters_are_clipped_apart
         vast_layers_agree activations_of_maxima_agree filtered_convolutions_agree
         deferred_standardised_layers_agree_over_views probabilities_agree frozen_parameters_leave_the_rest_unchanged

@@ -1,7 +1,8 @@
 //! A sample of which a number is not finite adds nothing.
 
-use dapple_engine::{Batch, Clipping, Dropout, Targets};
-use dapple_graph::{Op, Parameters};
+use dapple_engine::{Batch, Clipping, DropoutSource, Targets};
+use dapple_graph::Parameters;
+use dapple_graph::op::Activation;
 
 use crate::common::{Data, parameters};
 use crate::company::{SAMPLES, sum_of};
@@ -13,7 +14,7 @@ use crate::subject::Subject;
 pub(crate) fn pixels_that_are_no_numbers_are_not_swallowed(subjects: &[Subject]) {
     for (standardise, deferred) in [(None, true), (Some(1e-5), true), (None, false), (Some(1e-5), false)] {
         for window in [1, 3] {
-            let graph = layers(standardise, deferred, window, Op::Relu);
+            let graph = layers(standardise, deferred, window, Activation::Relu);
             let (data, values) = (Data::new(&graph, 1, 1), parameters(&graph));
             for subject in subjects {
                 let mut opened = subject.planned_for(1).open(&graph);
@@ -49,7 +50,7 @@ pub(crate) fn samples_that_are_not_finite_add_nothing(subjects: &[Subject]) {
                 for poisoned in [size, 1] {
                     let mut inputs = data.inputs.clone();
                     inputs[2 * size..2 * size + poisoned].fill(poison);
-                    let dropout = Some(Dropout { seed: 5, records: &records });
+                    let dropout = Some(DropoutSource { seed: 5, records: &records });
                     let batch = Batch { inputs: &inputs, dropout, ..data.batch() };
                     let step = opened.step(&values, &batch, &rule);
                     let title = format!("{name}, {poisoned} values of {poison}, {subject:?}");

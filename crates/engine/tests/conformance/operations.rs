@@ -1,6 +1,6 @@
 //! Every operation against the double-precision reference.
 
-use dapple_engine::{Batch, Clipping, Dropout, StepStats, Targets};
+use dapple_engine::{Batch, Clipping, DropoutSource, StepStats, Targets};
 use dapple_graph::Graph;
 
 use crate::agreement::{agree, close};
@@ -38,7 +38,7 @@ pub(crate) fn clipped_sums_agree_for_every_operation(subjects: &[Subject]) {
         let count = graph.parameters().iter().filter(|p| p.trainable).count();
         for views in [1, 3] {
             let data = Data::new(&graph, 5, views);
-            let dropout = Some(Dropout { seed: 5, records: &[3, 14, 15, 92, 6] });
+            let dropout = Some(DropoutSource { seed: 5, records: &[3, 14, 15, 92, 6] });
             let batch = Batch { dropout: dropout.filter(|_| name.ends_with("dropout")), ..data.batch() };
             for clipping in [
                 Clipping::Off,

@@ -6,7 +6,7 @@ use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
 use crate::init::Init;
-use crate::op::{Op, Window};
+use crate::op::{Activation, AdaptiveAvgPool, Concat, Dropout, Upsample, Window};
 
 /// Channels of every branch of the pyramid, and of the decoder.
 const WIDTH: usize = 256;
@@ -35,7 +35,7 @@ pub fn deeplab_v3_plus(
     let low = active(b, "classifier.project", 0, features.low_level, low, norm)?;
     let x = pyramid(b, features.high_level, output_stride, norm)?;
     let x = resize_like(b, "classifier.upsample", x, low)?;
-    let x = b.add("classifier.concat", Op::Concat { axis: 0 }, &[low, x])?;
+    let x = b.add("classifier.concat", Concat { axis: 0 }, &[low, x])?;
     let decoder = ConvSpec::new(WIDTH, Window::square(3).padding(1));
     let x = active(b, "classifier.classifier", 0, x, decoder, norm)?;
     let x = b.conv("classifier.classifier.3", x, scores(classes))?;
@@ -61,12 +61,12 @@ fn pyramid(
         let window = Window::square(3).padding(dilation).dilation(dilation);
         branches.push(active(b, &name(index + 1), 0, input, ConvSpec::new(WIDTH, window), norm)?);
     }
-    let pooled = b.add("classifier.aspp.convs.4.0", Op::AdaptiveAvgPool(vec![1, 1]), &[input])?;
+    let pooled = b.add("classifier.aspp.convs.4.0", AdaptiveAvgPool(vec![1, 1]), &[input])?;
     let pooled = active(b, &name(4), 1, pooled, pointwise(), norm)?;
     branches.push(resize_like(b, "classifier.aspp.convs.4.upsample", pooled, input)?);
-    let x = b.add("classifier.aspp.concat", Op::Concat { axis: 0 }, &branches)?;
+    let x = b.add("classifier.aspp.concat", Concat { axis: 0 }, &branches)?;
     let x = active(b, "classifier.aspp.project", 0, x, pointwise(), norm)?;
-    b.add("classifier.aspp.project.3", Op::Dropout(0.1), &[x])
+    b.add("classifier.aspp.project.3", Dropout::of_values(0.1), &[x])
 }
 
 /// A convolution with its norm and activation, which stand in a sequence from `first` on.
@@ -80,7 +80,7 @@ fn active(
 ) -> Result<NodeId, GraphError> {
     let x = b.conv(&format!("{name}.{first}"), input, spec)?;
     let x = norm.add_fitted(b, &format!("{name}.{}", first + 1), x)?;
-    b.add(&format!("{name}.{}", first + 2), Op::Relu, &[x])
+    b.add(&format!("{name}.{}", first + 2), Activation::Relu, &[x])
 }
 
 /// The layer that scores every class. Small weights make the first predictions even.
@@ -98,7 +98,7 @@ pub(super) fn resize_like(
     other: NodeId,
 ) -> Result<NodeId, GraphError> {
     match *b.shape(other) {
-        [_, height, width] => b.add(name, Op::Upsample([height, width]), &[input]),
+        [_, height, width] => b.add(name, Upsample([height, width]), &[input]),
         ref shape => {
             let reason = format!("a sample of shape {shape:?} is no image");
             Err(GraphError::Shape { node: name.into(), op: "Upsample", reason })

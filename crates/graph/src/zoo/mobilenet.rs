@@ -6,7 +6,7 @@ use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
 use crate::init::Init;
-use crate::op::{Op, Window};
+use crate::op::{Activation, Add, Dropout, Window};
 
 /// Expansion, channels, blocks and stride of every stage.
 const STAGES: [(usize, usize, usize, usize); 7] = [
@@ -34,7 +34,7 @@ pub fn mobilenet_v2(input_shape: &[usize], classes: usize, norm: Norm) -> Result
     let x = modules.last().copied().unwrap_or(b.input());
     let x = active(b, "features.18", x, ConvSpec::new(1280, Window::square(1)), norm)?;
     let x = global_pool(b, x)?;
-    let x = b.add("classifier.0", Op::Dropout(0.2), &[x])?;
+    let x = b.add("classifier.0", Dropout::of_values(0.2), &[x])?;
     let x = b.linear("classifier.1", x, classes, Init::Normal(0.01), Init::Constant(0.0))?;
     builder.finish(x, CLASSIFIER_LOSS)
 }
@@ -67,6 +67,7 @@ fn modules(
     let mut reach = Reach::new(2, output_stride);
     for (expansion, channels, blocks, stride) in STAGES {
         for step in reach.stage(stride, blocks) {
+            b.block();
             x = inverted_residual(b, &name(outputs.len()), x, expansion, channels, step, norm)?;
             outputs.push(x);
         }
@@ -98,7 +99,7 @@ fn inverted_residual(
     x = b.conv(&format!("{name}.conv.{}", place + 1), x, ConvSpec::new(channels, Window::square(1)))?;
     x = norm.add_fitted(b, &format!("{name}.conv.{}", place + 2), x)?;
     match stride == 1 && inputs == channels {
-        true => b.add(&format!("{name}.add"), Op::Add, &[x, input]),
+        true => b.add(&format!("{name}.add"), Add, &[x, input]),
         false => Ok(x),
     }
 }
@@ -113,5 +114,5 @@ fn active(
 ) -> Result<NodeId, GraphError> {
     let x = b.conv(&format!("{name}.0"), input, spec)?;
     let x = norm.add_fitted(b, &format!("{name}.1"), x)?;
-    b.add(&format!("{name}.2"), Op::Relu6, &[x])
+    b.add(&format!("{name}.2"), Activation::Relu6, &[x])
 }

@@ -8,6 +8,7 @@ mod psp_net;
 mod resnet;
 mod small_cnn;
 mod vgg;
+mod vit;
 mod wide_resnet;
 
 pub use backbone::{BACKBONE_NAMES, Backbone, OutputStride, backbone_name};
@@ -17,13 +18,15 @@ pub use psp_net::psp_net;
 pub use resnet::{ResNet, resnet};
 pub use small_cnn::small_cnn;
 pub use vgg::{Vgg, vgg};
+pub use vit::{TokenPooling, VisionTransformer, VitDialect, VitSize, vision_transformer};
 pub use wide_resnet::{WideResNet, wide_resnet};
 
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::init::Init;
-use crate::op::{Loss, Op};
+use crate::loss::Loss;
+use crate::op::{AdaptiveAvgPool, Reshape};
 
 /// The loss of every classifier of the zoo; [`crate::Graph::with_loss`] changes it.
 const CLASSIFIER_LOSS: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
@@ -82,12 +85,12 @@ fn default_linear(
 /// All values of a node as one vector, in row-major order.
 fn flatten(builder: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeId, GraphError> {
     let len = builder.shape(input).iter().product();
-    builder.add(name, Op::Reshape(vec![len]), &[input])
+    builder.add(name, Reshape(vec![len]), &[input])
 }
 
 /// Mean over all positions, as one vector of channels.
 fn global_pool(builder: &mut GraphBuilder, input: NodeId) -> Result<NodeId, GraphError> {
     let rank = builder.shape(input).len().saturating_sub(1);
-    let pooled = builder.add("avgpool", Op::AdaptiveAvgPool(vec![1; rank]), &[input])?;
+    let pooled = builder.add("avgpool", AdaptiveAvgPool(vec![1; rank]), &[input])?;
     flatten(builder, "flatten", pooled)
 }

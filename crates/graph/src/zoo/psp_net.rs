@@ -6,7 +6,7 @@ use super::{CLASSIFIER_LOSS, Norm};
 use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
-use crate::op::{Op, Window};
+use crate::op::{Activation, AdaptiveAvgPool, Concat, Dropout, Window};
 
 /// Sides of the grids that the last features are averaged over.
 const PYRAMID: [usize; 4] = [1, 2, 3, 6];
@@ -41,11 +41,11 @@ pub fn psp_net(
     let mut levels = vec![last];
     for (index, side) in PYRAMID.into_iter().enumerate() {
         let name = format!("decode_head.psp_modules.{index}");
-        let x = b.add(&format!("{name}.0"), Op::AdaptiveAvgPool(vec![side, side]), &[last])?;
+        let x = b.add(&format!("{name}.0"), AdaptiveAvgPool(vec![side, side]), &[last])?;
         let x = active(b, &format!("{name}.1"), x, ConvSpec::new(width, Window::square(1)), norm)?;
         levels.push(resize_like(b, &format!("{name}.upsample"), x, last)?);
     }
-    let x = b.add("decode_head.concat", Op::Concat { axis: 0 }, &levels)?;
+    let x = b.add("decode_head.concat", Concat { axis: 0 }, &levels)?;
     let x = active(b, "decode_head.bottleneck", x, wide(width), norm)?;
     let output = head(b, "decode_head", x, classes)?;
     b.auxiliary(auxiliary, AUXILIARY_WEIGHT);
@@ -62,12 +62,12 @@ fn active(
 ) -> Result<NodeId, GraphError> {
     let x = b.conv(&format!("{name}.conv"), input, spec)?;
     let x = norm.add_fitted(b, &format!("{name}.bn"), x)?;
-    b.add(&format!("{name}.activate"), Op::Relu, &[x])
+    b.add(&format!("{name}.activate"), Activation::Relu, &[x])
 }
 
 /// Dropout of whole channels, the layer of scores, and its scores at the image's size.
 fn head(b: &mut GraphBuilder, name: &str, input: NodeId, classes: usize) -> Result<NodeId, GraphError> {
-    let x = b.add(&format!("{name}.dropout"), Op::ChannelDropout(DROPOUT), &[input])?;
+    let x = b.add(&format!("{name}.dropout"), Dropout::of_channels(DROPOUT), &[input])?;
     let x = b.conv(&format!("{name}.conv_seg"), x, scores(classes))?;
     resize_like(b, &format!("{name}.upsample"), x, b.input())
 }

@@ -5,7 +5,7 @@ use super::{CLASSIFIER_LOSS, Norm, default_linear, global_pool};
 use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
-use crate::op::{Op, Window};
+use crate::op::{Activation, Add, MaxPool, Window};
 
 /// The depth of a residual network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,14 +63,15 @@ pub(super) fn stages(
     let stem = ConvSpec::new(64, Window::square(7).stride(2).padding(3));
     let x = b.conv(&format!("{prefix}conv1"), b.input(), stem)?;
     let x = norm.add(b, &format!("{prefix}bn1"), x)?;
-    let x = b.add(&format!("{prefix}relu"), Op::Relu, &[x])?;
-    let pool = Op::MaxPool(Window::square(3).stride(2).padding(1));
+    let x = b.add(&format!("{prefix}relu"), Activation::Relu, &[x])?;
+    let pool = MaxPool(Window::square(3).stride(2).padding(1));
     let mut x = b.add(&format!("{prefix}maxpool"), pool, &[x])?;
     let mut outputs = [x; 4];
     let mut reach = Reach::new(4, output_stride);
     for (stage, &blocks) in depth.blocks().iter().enumerate() {
         let steps = reach.stage(if stage > 0 { 2 } else { 1 }, blocks);
         for (block, step) in steps.into_iter().enumerate() {
+            b.block();
             let name = format!("{prefix}layer{}.{block}", stage + 1);
             x = residual(b, &name, x, 64 << stage, step, depth, norm)?;
         }
@@ -103,7 +104,7 @@ fn residual(
         x = b.conv(&format!("{name}.conv{}", index + 1), x, ConvSpec::new(channels, window))?;
         x = norm.add(b, &format!("{name}.bn{}", index + 1), x)?;
         if index + 1 < count {
-            x = b.add(&format!("{name}.relu{}", index + 1), Op::Relu, &[x])?;
+            x = b.add(&format!("{name}.relu{}", index + 1), Activation::Relu, &[x])?;
         }
     }
     let mut shortcut = input;
@@ -112,6 +113,6 @@ fn residual(
         shortcut = b.conv(&format!("{name}.downsample.0"), input, ConvSpec::new(out, window))?;
         shortcut = norm.add(b, &format!("{name}.downsample.1"), shortcut)?;
     }
-    let sum = b.add(&format!("{name}.add"), Op::Add, &[x, shortcut])?;
-    b.add(&format!("{name}.relu"), Op::Relu, &[sum])
+    let sum = b.add(&format!("{name}.add"), Add, &[x, shortcut])?;
+    b.add(&format!("{name}.relu"), Activation::Relu, &[sum])
 }

@@ -5,7 +5,7 @@ use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
 use crate::init::Init;
-use crate::op::{Op, Window};
+use crate::op::{Activation, MaxPool, Window};
 
 /// Two convolutions (8x8 stride 2, 4x4 stride 2) with pooling, and two linear layers.
 ///
@@ -14,16 +14,16 @@ use crate::op::{Op, Window};
 pub fn small_cnn(input_shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;
-    let pool = || Op::MaxPool(Window::square(2).stride(1));
+    let pool = || MaxPool(Window::square(2).stride(1));
     let x = conv(b, "conv1", b.input(), 16, Window::square(8).stride(2).padding(2))?;
-    let x = b.add("relu1", Op::Relu, &[x])?;
+    let x = b.add("relu1", Activation::Relu, &[x])?;
     let x = b.add("pool1", pool(), &[x])?;
     let x = conv(b, "conv2", x, 32, Window::square(4).stride(2))?;
-    let x = b.add("relu2", Op::Relu, &[x])?;
+    let x = b.add("relu2", Activation::Relu, &[x])?;
     let x = b.add("pool2", pool(), &[x])?;
     let x = flatten(b, "flatten", x)?;
     let x = default_linear(b, "fc1", x, 32)?;
-    let x = b.add("relu3", Op::Relu, &[x])?;
+    let x = b.add("relu3", Activation::Relu, &[x])?;
     let x = default_linear(b, "fc2", x, classes)?;
     builder.finish(x, CLASSIFIER_LOSS)
 }

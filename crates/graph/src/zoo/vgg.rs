@@ -5,7 +5,7 @@ use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
 use crate::graph::Graph;
 use crate::init::Init;
-use crate::op::{Op, Window};
+use crate::op::{Activation, AdaptiveAvgPool, Dropout, MaxPool, Window};
 
 /// The depth of a VGG network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,20 +46,20 @@ pub fn vgg(depth: Vgg, input_shape: &[usize], classes: usize, norm: Norm) -> Res
                 x = norm.add(b, &format!("features.{module}"), x)?;
                 module += 1;
             }
-            x = b.add(&format!("features.{module}"), Op::Relu, &[x])?;
+            x = b.add(&format!("features.{module}"), Activation::Relu, &[x])?;
             module += 1;
         }
-        x = b.add(&format!("features.{module}"), Op::MaxPool(Window::square(2).stride(2)), &[x])?;
+        x = b.add(&format!("features.{module}"), MaxPool(Window::square(2).stride(2)), &[x])?;
         module += 1;
     }
-    x = b.add("avgpool", Op::AdaptiveAvgPool(vec![7, 7]), &[x])?;
+    x = b.add("avgpool", AdaptiveAvgPool(vec![7, 7]), &[x])?;
     x = flatten(b, "flatten", x)?;
     for (layer, out) in [(0, 4096), (3, 4096), (6, classes)] {
         let name = format!("classifier.{layer}");
         x = b.linear(&name, x, out, Init::Normal(0.01), Init::Constant(0.0))?;
         if layer < 6 {
-            x = b.add(&format!("classifier.{}", layer + 1), Op::Relu, &[x])?;
-            x = b.add(&format!("classifier.{}", layer + 2), Op::Dropout(0.5), &[x])?;
+            x = b.add(&format!("classifier.{}", layer + 1), Activation::Relu, &[x])?;
+            x = b.add(&format!("classifier.{}", layer + 2), Dropout::of_values(0.5), &[x])?;
         }
     }
     builder.finish(x, CLASSIFIER_LOSS)

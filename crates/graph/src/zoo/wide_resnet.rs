@@ -5,7 +5,7 @@ use super::{CLASSIFIER_LOSS, default_linear, global_pool};
 use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
-use crate::op::{Op, Window};
+use crate::op::{Activation, Add, Window};
 
 /// Depth and width of a wide residual network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub fn wide_resnet(model: WideResNet, input_shape: &[usize], classes: usize) -> 
     let mut x = conv(b, "conv1", b.input(), 16, 3, 1)?;
     for stage in 0..3 {
         for block in 0..blocks {
+            b.block();
             let stride = if stage > 0 && block == 0 { 2 } else { 1 };
             x = residual(b, &format!("block{}.{block}", stage + 1), x, 64 << stage, stride)?;
         }
@@ -59,12 +60,12 @@ fn residual(
         true => input,
         false => conv(b, &format!("{name}.shortcut"), active, width, 1, stride)?,
     };
-    b.add(&format!("{name}.add"), Op::Add, &[x, shortcut])
+    b.add(&format!("{name}.add"), Add, &[x, shortcut])
 }
 
 fn norm_relu(b: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeId, GraphError> {
     let x = b.group_norm(name, input, GROUPS)?;
-    b.add(&format!("{name}.relu"), Op::Relu, &[x])
+    b.add(&format!("{name}.relu"), Activation::Relu, &[x])
 }
 
 fn conv(

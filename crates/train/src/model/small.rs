@@ -1,13 +1,14 @@
 //! Models small enough to train from nothing in a minute.
 
-use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, NodeId, Op, Window};
+use dapple_graph::op::{Activation, Reshape, Upsample};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, NodeId, Window};
 
 const LOSS: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
 
 /// Softmax regression: one linear layer on all pixels, from zero. Its loss is convex.
 pub(super) fn linear(shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(shape);
-    let pixels = builder.add("flatten", Op::Reshape(vec![shape.iter().product()]), &[builder.input()])?;
+    let pixels = builder.add("flatten", Reshape(vec![shape.iter().product()]), &[builder.input()])?;
     let output = builder.linear("fc", pixels, classes, Init::Constant(0.0), Init::Constant(0.0))?;
     builder.finish(output, LOSS)
 }
@@ -23,7 +24,7 @@ pub(super) fn fully_convolutional(shape: &[usize], classes: usize) -> Result<Gra
     let x = active(b, "4", x, 64, Window::square(3).padding(4).dilation(4))?;
     let x = b.conv("classifier", x, ConvSpec::new(classes, Window::square(1)).bias())?;
     let output = match *b.shape(b.input()) {
-        [_, height, width] => b.add("upsample", Op::Upsample([height, width]), &[x])?,
+        [_, height, width] => b.add("upsample", Upsample([height, width]), &[x])?,
         _ => x,
     };
     builder.finish(output, LOSS)
@@ -42,5 +43,5 @@ fn active(
 ) -> Result<NodeId, GraphError> {
     let x = b.conv(&format!("conv{number}"), input, ConvSpec::new(channels, window))?;
     let x = b.group_norm(&format!("norm{number}"), x, channels / GROUP)?;
-    b.add(&format!("relu{number}"), Op::Relu, &[x])
+    b.add(&format!("relu{number}"), Activation::Relu, &[x])
 }

@@ -2,7 +2,7 @@
 
 use dapple_data::rand_core::Rng;
 use dapple_data::{DataError, Loader, Microbatch, PurposeKey};
-use dapple_engine::{Batch, Clipping, ClippingRule, Dropout, StepStats, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, DropoutSource, StepStats, Targets};
 use dapple_graph::{Graph, Parameters};
 use dapple_plan::LearningRate;
 use dapple_private::{Executor, Learned, Microbatches, Noise, StepError, Update, private_step};
@@ -231,7 +231,7 @@ impl Microbatches for Drawn<'_> {
             inputs: &microbatch.inputs,
             targets: Targets::Classes(&microbatch.labels),
             views: microbatch.views,
-            dropout: Some(Dropout { seed: self.dropout_seed, records: &microbatch.records }),
+            dropout: Some(DropoutSource { seed: self.dropout_seed, records: &microbatch.records }),
         }))
     }
 }

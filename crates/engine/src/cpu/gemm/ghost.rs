@@ -19,7 +19,7 @@
 //! standardised, a filter's gradient is added less its mean and times one over the filter's deviation: the same holds with `g` times those
 //! factors, and `(d - m)^2 = d^2 - 2 m (sum of d) + n m^2` for any number `m`, the sum being `sum over p of (sum of a_p) g_p`.
 
-use super::{Gemm, Prepared};
+use super::{Gemm, PreparedWeights};
 use crate::cpu::kernel::{Gram, pitch, widen};
 use crate::cpu::pointwise::{squared_norm, squared_norm_rounding};
 use pulp::Arch;
@@ -87,7 +87,7 @@ impl Gemm {
     /// finite if one of them is not.
     pub(crate) fn ghost_norm(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedWeights,
         views: &Views<'_>,
         means: &mut [f32],
         scratch: &mut [f64],
@@ -123,18 +123,7 @@ impl Gemm {
             }
         }
         Gram { rows: wide, count: rows_in, pitch: channels, out: inputs }.run();
-        // columns[p, q] = a_p . a_q = sum over taps of inputs[source(p), source(q)]
-        columns.fill(0.0);
-        for first in 0..count {
-            for second in 0..count {
-                let from = &inputs[first * self.rows_in * rows_in + second * self.rows_in..];
-                let to = &mut columns[first * self.rows_out * rows_out + second * self.rows_out..];
-                Arch::new().dispatch(
-                    #[inline(always)]
-                    || self.add_columns(from, rows_in, to, rows_out),
-                );
-            }
-        }
+        self.column_products(count, inputs, columns);
         let out = pitch(self.out);
         let factors = standardised.then_some(&prepared.inverses[..]);
         for (view, wide) in wide.chunks_mut(self.rows_out * out).take(count).enumerate() {
@@ -172,7 +161,7 @@ impl Gemm {
 
     /// Chooses what is taken off each filter, the mean in single precision, from sums that already have the filters' factors; what that
     /// changes the squared norm by.
-    fn without_means(&self, prepared: &Prepared, totals: &[f64], means: &mut [f32]) -> f64 {
+    fn without_means(&self, prepared: &PreparedWeights, totals: &[f64], means: &mut [f32]) -> f64 {
         let n = (self.channels / self.groups * self.taps.len()) as f64;
         let mut change = 0.0;
         for ((mean, &total), &inverse) in means.iter_mut().zip(totals).zip(&prepared.inverses) {
@@ -182,6 +171,22 @@ impl Gemm {
             change += off * (n * off - 2.0 * total);
         }
         change
+    }
+
+    /// `columns[p, q] = a_p . a_q`, the sum over taps of `inputs[source(p), source(q)]`.
+    fn column_products(&self, views: usize, inputs: &[f64], columns: &mut [f64]) {
+        let (rows_in, rows_out) = (self.rows_in * views, self.rows_out * views);
+        columns.fill(0.0);
+        for first in 0..views {
+            for second in 0..views {
+                let from = &inputs[first * self.rows_in * rows_in + second * self.rows_in..];
+                let to = &mut columns[first * self.rows_out * rows_out + second * self.rows_out..];
+                Arch::new().dispatch(
+                    #[inline(always)]
+                    || self.add_columns(from, rows_in, to, rows_out),
+                );
+            }
+        }
     }
 
     /// Adds, for the positions of two views, the inner products of their columns.
@@ -207,7 +212,7 @@ impl Gemm {
     /// Never less than the squared norm of the numbers that are turned into whole ones, divided by the factor.
     pub(crate) fn stored_norm(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedWeights,
         gradient: &[f32],
         means: &mut [f32],
         scratch: &mut [f64],

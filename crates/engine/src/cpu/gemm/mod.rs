@@ -1,6 +1,7 @@
 //! Convolutions and linear layers: sums over taps of matrix products.
 
 mod ghost;
+mod passes;
 mod split;
 mod vast;
 mod weights;
@@ -12,9 +13,9 @@ use std::ops::Range;
 use dapple_graph::{ParameterId, Window};
 
 use super::kernel::{Class, Lanes, Out, Pair, Right, RowShape, Rows, Sample, Shape, Start};
-pub(crate) use ghost::Views;
+use ghost::Views;
 use split::{Product, outer};
-pub(crate) use weights::Prepared;
+pub(crate) use weights::PreparedWeights;
 pub(crate) use window::window_pairs;
 use window::{CopyRun, copy_runs, pair_runs};
 use winograd::{Pass, Winograd};
@@ -134,15 +135,6 @@ impl Gemm {
         self.groups * channels * out * self.taps.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Numbers of scratch that any of the passes needs, with this many threads inside an item.
-    pub(crate) fn scratch(&self, lanes: Lanes, parallel: usize) -> usize {
-        match &self.winograd {
-            Some(winograd) => winograd.scratch(lanes, parallel),
-            None if self.narrow => self.rows_out * self.taps.len() * self.channels,
-            None => 0,
-        }
-    }
-
     /// Rows of one item with its taps gathered: `[rows_out, tap, channel]`.
     fn gather(&self, x: &[f32], columns: &mut [f32]) {
         let mut rest = columns;
@@ -157,10 +149,10 @@ impl Gemm {
     }
 
     /// `y = x * w + b`, for a range of items; `strides` are the numbers between items of `x` and `y`.
-    pub(crate) fn forward(
+    fn multiply(
         &self,
         lanes: Lanes,
-        prepared: &Prepared,
+        prepared: &PreparedWeights,
         x: &[f32],
         y: &mut [f32],
         strides: (usize, usize),
@@ -219,10 +211,10 @@ impl Gemm {
     }
 
     /// Adds the data gradient to `dx` (or writes it, unless `accumulate`).
-    pub(crate) fn backward_data(
+    fn backward_data(
         &self,
         lanes: Lanes,
-        prepared: &Prepared,
+        prepared: &PreparedWeights,
         g: &[f32],
         dx: &mut [f32],
         strides: (usize, usize),
@@ -260,7 +252,7 @@ impl Gemm {
     }
 
     /// Adds the weight gradient of one item, in the stored order, to `sum`.
-    pub(crate) fn item_weight_gradient(
+    fn item_weight_gradient(
         &self,
         x: &[f32],
         g: &[f32],
@@ -343,10 +335,10 @@ impl Gemm {
 }
 
 /// What a kernel call works on: a range of items, scratch, and the threads it may use inside an item.
-pub(crate) struct Run<'a> {
-    pub(crate) items: std::ops::Range<usize>,
-    pub(crate) scratch: &'a mut [f32],
-    pub(crate) parallel: usize,
+struct Run<'a> {
+    items: Range<usize>,
+    scratch: &'a mut [f32],
+    parallel: usize,
 }
 
 /// What the output starts from: the bias of a group, or zero.

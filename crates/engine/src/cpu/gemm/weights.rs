@@ -6,11 +6,11 @@ use rayon::prelude::*;
 use super::Gemm;
 use super::winograd::{self, Strides};
 use crate::cpu::kernel::{Lanes, pack_panel};
-use crate::cpu::sum::Summand;
+use crate::cpu::summand::Summand;
 
 /// The weights of one layer, arranged for the kernels.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedWeights {
     pub(crate) forward: Vec<f32>,
     pub(crate) backward: Vec<f32>,
     /// `[group, tap, channel, out]`: the weight as it is used; kept where standardisation needs it.
@@ -24,13 +24,13 @@ pub(crate) struct Prepared {
 
 impl Gemm {
     /// Arranges the weights for the kernels.
-    pub(crate) fn prepare(
+    pub(super) fn arrange_weights(
         &self,
         lanes: Lanes,
         weight: &[f32],
         bias: Option<&[f32]>,
         gradient: bool,
-        prepared: &mut Prepared,
+        prepared: &mut PreparedWeights,
     ) {
         prepared.bias.clear();
         prepared.bias.extend_from_slice(bias.unwrap_or(&[]));
@@ -93,7 +93,7 @@ impl Gemm {
     }
 
     /// Fills `used` and `inverses` with the standardised weight.
-    fn standardised(&self, weight: &[f32], eps: f32, prepared: &mut Prepared) {
+    fn standardised(&self, weight: &[f32], eps: f32, prepared: &mut PreparedWeights) {
         let (_, out) = self.group();
         let size = weight.len() / self.out;
         prepared.used.resize(weight.len(), 0.0);
@@ -146,7 +146,7 @@ impl Gemm {
     }
 
     /// Moves a sum of weight gradients from the stored order into the parameter's.
-    pub(crate) fn export<T: Summand>(&self, prepared: &Prepared, sum: &[T], to: &mut [T]) {
+    pub(super) fn export_sum<T: Summand>(&self, prepared: &PreparedWeights, sum: &[T], to: &mut [T]) {
         let (_, out) = self.group();
         let size = to.len() / self.out;
         // Neighbouring filters are neighbours in the sum: every cache line that is read is used up.
@@ -175,7 +175,7 @@ impl Gemm {
     #[inline(always)]
     fn export_filters<T: Summand>(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedWeights,
         sum: &[T],
         to: &mut [T],
         group: usize,

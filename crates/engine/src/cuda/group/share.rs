@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use dapple_graph::Graph;
 
-use crate::batch::{Batch, Dropout, Targets};
+use crate::batch::{Batch, DropoutSource, Targets};
 use crate::error::EngineError;
 
 /// A card's share of a batch.
@@ -44,8 +44,9 @@ pub(super) fn shares<'a>(
     }
     let share = |range: Range<usize>| {
         let of = |size: usize| range.start * batch.views * size..range.end * batch.views * size;
-        let dropout =
-            batch.dropout.map(|Dropout { seed, records }| Dropout { seed, records: &records[range.clone()] });
+        let dropout = batch
+            .dropout
+            .map(|DropoutSource { seed, records }| DropoutSource { seed, records: &records[range.clone()] });
         let targets = match batch.targets {
             Targets::Classes(classes) => Targets::Classes(&classes[of(positions)]),
             Targets::Probabilities(values) => Targets::Probabilities(&values[of(output)]),
@@ -98,7 +99,7 @@ mod tests {
             let error = shares(&batch, &graph, 2).unwrap_err();
             assert!(matches!(error, EngineError::Length { .. }), "{error}");
         }
-        let (inputs, dropout) = (vec![0.0; 784], Some(Dropout { seed: 1, records: &[3, 4] }));
+        let (inputs, dropout) = (vec![0.0; 784], Some(DropoutSource { seed: 1, records: &[3, 4] }));
         let records = Batch { dropout, ..Batch::new(&inputs, Targets::Classes(&[1])) };
         assert!(matches!(shares(&records, &graph, 2).unwrap_err(), EngineError::Length { found: 2, .. }));
         let none = Batch { views: 0, ..Batch::new(&[], Targets::Classes(&[])) };

@@ -4,7 +4,7 @@ use dapple_graph::zoo;
 
 use super::super::LatticeNoise;
 use super::*;
-use crate::batch::{Dropout, Targets};
+use crate::batch::{DropoutSource, Targets};
 use crate::update::UpdateRule;
 use crate::{Clipping, CpuExecutor, Options};
 
@@ -133,7 +133,7 @@ impl Team {
     /// A step over a batch.
     fn step(&mut self, (inputs, classes): &(Vec<f32>, Vec<u32>), step: u8) -> Result<StepStats, Failed> {
         let records: Vec<usize> = (0..inputs.len() / VIEWS / 784).map(|sample| 40 + 7 * sample).collect();
-        let dropout = Some(Dropout { seed: step.into(), records: &records });
+        let dropout = Some(DropoutSource { seed: step.into(), records: &records });
         let batch = Batch { inputs, targets: Targets::Classes(classes), views: VIEWS, dropout };
         let key = [step + 1; 32];
         let rule = UpdateRule::Sgd { momentum: 0.0, nesterov: false };

@@ -4,7 +4,9 @@ use dapple_engine::cuda::{Convolutions, CudaOptions, Precision};
 
 use super::{alone, models, precision, rounding, sums};
 use crate::subject::Subject;
-use crate::{bounds, company, dropout, generated, goldens, not_finite, operations, torchvision, update};
+use crate::{
+    bounds, company, dropout, generated, goldens, not_finite, operations, torchvision, transformers, update,
+};
 
 /// Who computes convolutions, and how many samples at once; zero leaves that to the executor.
 const fn way(convolutions: Convolutions, microbatch: usize, precision: Precision) -> Subject {
@@ -56,6 +58,8 @@ hold! { f32 {
     goldens: gradients_equal_autograd (WAYS);
     torchvision: resnets_equal_torchvision the_other_models_equal_pytorch
         mobilenets_equal_torchvision deeplabs_equal_pytorch psp_nets_equal_pytorch (FASTEST);
+    transformers: small_transformers_equal_their_libraries transformers_equal_their_libraries
+        large_transformers_equal_their_libraries (FASTEST);
     operations: clipped_sums_agree_for_every_operation forward_passes_agree (SMALL);
     operations: groups_of_parameters_are_clipped_apart vast_layers_agree activations_of_maxima_agree
         filtered_convolutions_agree deferred_standardised_layers_agree_over_views probabilities_agree

@@ -2,7 +2,8 @@
 
 use dapple_engine::cuda::{CudaError, CudaExecutor, CudaOptions};
 use dapple_engine::{Batch, Clipping};
-use dapple_graph::{ConvSpec, Graph, GraphBuilder, Op, Window};
+use dapple_graph::op::{Activation, AdaptiveAvgPool, Reshape, Upsample};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, Window};
 
 use super::alone;
 use crate::common::{CLASSES, Data, parameters, rule};
@@ -11,12 +12,12 @@ use crate::common::{CLASSES, Data, parameters, rule};
 fn huge() -> Graph {
     let mut b = GraphBuilder::new(&[1, 4, 4]);
     let mut x = b.conv("conv", b.input(), ConvSpec::new(1, Window::square(1))).unwrap();
-    x = b.add("large", Op::Upsample([4096, 4096]), &[x]).unwrap();
+    x = b.add("large", Upsample([4096, 4096]), &[x]).unwrap();
     for layer in 0..60 {
-        x = b.add(&format!("silu{layer}"), Op::Silu, &[x]).unwrap();
+        x = b.add(&format!("silu{layer}"), Activation::Silu, &[x]).unwrap();
     }
-    x = b.add("pool", Op::AdaptiveAvgPool(vec![2, 2]), &[x]).unwrap();
-    x = b.add("flat", Op::Reshape(vec![4]), &[x]).unwrap();
+    x = b.add("pool", AdaptiveAvgPool(vec![2, 2]), &[x]).unwrap();
+    x = b.add("flat", Reshape(vec![4]), &[x]).unwrap();
     b.finish(x, CLASSES).unwrap()
 }
 

@@ -10,6 +10,7 @@
 //! that is wrong is wrong for all samples.
 
 use dapple_engine::{Clipping, Layout};
+use dapple_graph::op::{Activation, AvgPool, Conv, GroupNorm, MaxPool};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, Init, NodeId, Op, Parameters, zoo};
 
 use crate::agreement::agree;
@@ -173,20 +174,22 @@ pub(crate) fn smoothed(graph: &Graph) -> Graph {
     for node in &graph.nodes()[1..] {
         let inputs: Vec<NodeId> = node.inputs.iter().map(|id| ids[id.index()]).collect();
         let id = match &node.op {
-            Op::Conv { window, groups, bias, standardise, .. } => {
+            Op::Conv(Conv { window, groups, bias, standardise, .. }) => {
                 let mut spec = ConvSpec::new(node.shape[0], window.clone()).groups(*groups);
                 spec.bias = bias.is_some();
                 spec.standardise = *standardise;
                 b.conv(&node.name, inputs[0], spec)
             }
-            Op::Linear { .. } => {
+            Op::Linear(_) => {
                 let (out, zero) = (node.shape[node.shape.len() - 1], Init::Constant(0.0));
                 b.linear(&node.name, inputs[0], out, zero, zero)
             }
-            Op::GroupNorm { groups, .. } => b.group_norm(&node.name, inputs[0], *groups),
-            Op::BatchNorm { .. } => b.batch_norm(&node.name, inputs[0], false),
-            Op::Relu | Op::Relu6 => b.add(&node.name, Op::Silu, &inputs),
-            Op::MaxPool(window) => b.add(&node.name, Op::AvgPool(window.clone()), &inputs),
+            Op::GroupNorm(GroupNorm { groups, .. }) => b.group_norm(&node.name, inputs[0], *groups),
+            Op::BatchNorm(_) => b.batch_norm(&node.name, inputs[0], false),
+            Op::Activation(Activation::Relu | Activation::Relu6) => {
+                b.add(&node.name, Activation::Silu, &inputs)
+            }
+            Op::MaxPool(MaxPool(window)) => b.add(&node.name, AvgPool(window.clone()), &inputs),
             op => b.add(&node.name, op.clone(), &inputs),
         };
         ids.push(id.unwrap());

@@ -10,7 +10,7 @@ use crate::subject::{Subject, apart};
 /// How far a gradient may be from single precision's, as a share of its length. Each layer rounds two factors, forward and again backward;
 /// roundings of different layers are independent, so they add up like a random walk. Four deviations.
 fn allowed(graph: &Graph, subject: Subject) -> f64 {
-    let layers = graph.nodes().iter().filter(|node| matches!(node.op, Op::Conv { .. } | Op::Linear { .. }));
+    let layers = graph.nodes().iter().filter(|node| matches!(node.op, Op::Conv(_) | Op::Linear(_)));
     4.0 * (4.0 * layers.count() as f64).sqrt() * subject.factor_rounding()
 }
 

@@ -2,7 +2,8 @@
 //! add up with the length; kernels that left such a sum to them whole were 2e-4 off.
 
 use dapple_engine::Clipping;
-use dapple_graph::{ConvSpec, Graph, GraphBuilder, Op, Window};
+use dapple_graph::op::{Activation, AdaptiveAvgPool};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, Window};
 
 use crate::agreement::agree;
 use crate::common::{CLASSES, Data, head, parameters};
@@ -46,10 +47,10 @@ fn many_positions(shape: &[usize]) -> Graph {
     let mut b = GraphBuilder::new(shape);
     let spec = || ConvSpec::new(8, Window { padding: vec![1; axes], ..Window::new(axes, 3) }).bias();
     let x = b.conv("first", b.input(), spec()).unwrap();
-    let x = b.add("first silu", Op::Silu, &[x]).unwrap();
+    let x = b.add("first silu", Activation::Silu, &[x]).unwrap();
     let x = b.conv("second", x, spec()).unwrap();
-    let x = b.add("second silu", Op::Silu, &[x]).unwrap();
-    let x = b.add("pool", Op::AdaptiveAvgPool(vec![1; axes]), &[x]).unwrap();
+    let x = b.add("second silu", Activation::Silu, &[x]).unwrap();
+    let x = b.add("pool", AdaptiveAvgPool(vec![1; axes]), &[x]).unwrap();
     head(b, x, CLASSES).unwrap()
 }
 
@@ -58,7 +59,7 @@ fn many_samples() -> Graph {
     let mut b = GraphBuilder::new(&[4, 4, 4]);
     let spec = || ConvSpec::new(192, Window::square(3).padding(1)).bias();
     let x = b.conv("first", b.input(), spec()).unwrap();
-    let x = b.add("silu", Op::Silu, &[x]).unwrap();
+    let x = b.add("silu", Activation::Silu, &[x]).unwrap();
     let x = b.conv("second", x, spec()).unwrap();
     head(b, x, CLASSES).unwrap()
 }

@@ -1,0 +1,37 @@
+//! Scale and shift of every channel, which normalisations end in.
+
+use pulp::Arch;
+
+/// Fills `scale` and `shift` so that a normalised and scaled value is `x scale + shift`. A channel's statistics are its mean and one over
+/// its deviation.
+pub(crate) fn coefficients(
+    affine: Option<(&[f32], &[f32])>,
+    statistics: impl Fn(usize) -> (f32, f32),
+    scale: &mut [f32],
+    shift: &mut [f32],
+) {
+    for (c, (scale, shift)) in scale.iter_mut().zip(shift).enumerate() {
+        let (mean, inverse) = statistics(c);
+        let (weight, bias) = affine.map_or((1.0, 0.0), |(weight, bias)| (weight[c], bias[c]));
+        *scale = weight * inverse;
+        *shift = bias - mean * *scale;
+    }
+}
+
+/// `y = x scale + shift` for every row of channels, then `max(y, 0)` if asked.
+pub(crate) fn scale_rows(x: &[f32], scale: &[f32], shift: &[f32], relu: bool, y: &mut [f32]) {
+    let channels = scale.len();
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for (y, x) in y.chunks_exact_mut(channels).zip(x.chunks_exact(channels)) {
+                let terms = x.iter().zip(scale).zip(shift).map(|((x, a), b)| x * a + b);
+                if relu {
+                    y.iter_mut().zip(terms).for_each(|(y, term)| *y = term.max(0.0));
+                } else {
+                    y.iter_mut().zip(terms).for_each(|(y, term)| *y = term);
+                }
+            }
+        },
+    );
+}

@@ -1,0 +1,6 @@
+//! Multi-head attention of query, key and value.
+//!
+//! Scores are made a second time on the way back rather than kept.
+
+mod cpu;
+mod reference;

@@ -1,0 +1,63 @@
+//! How the CPU drops values.
+
+use dapple_graph::op::Dropout;
+
+use crate::batch::keeps;
+use crate::cpu::operation::{
+    BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardPass, ItemValues, LoweredNode,
+};
+use crate::cpu::pointwise;
+
+#[derive(Debug)]
+struct DropoutKernel {
+    rate: f32,
+    /// The node, by which random choices differ.
+    node: usize,
+    /// Whether channels are dropped as a whole.
+    channels: bool,
+}
+
+impl CpuOperation for Dropout {
+    fn kernel(&self, node: &LoweredNode<'_>) -> Box<dyn CpuKernel> {
+        Box::new(DropoutKernel { rate: self.rate, node: node.index, channels: self.channels })
+    }
+}
+
+impl DropoutKernel {
+    /// Drops or scales up each element, or each channel; they are numbered in row-major order whatever the form.
+    fn run(&self, values: ItemValues<'_>, from: &[f32], to: &mut [f32], accumulate: bool) {
+        let Some(key) = values.dropout_key() else { return pointwise::scale(from, 1.0, to, accumulate) };
+        let form = values.form();
+        let channels = if form.channels_last { form.shape[0] } else { 1 };
+        let positions = form.len() / channels;
+        // Row-major elements that fall together.
+        let together = if self.channels { form.len() / form.shape[0] } else { 1 };
+        let factor = 1.0 / (1.0 - self.rate);
+        for (index, (to, from)) in to.iter_mut().zip(from).enumerate() {
+            let element = index % channels * positions + index / channels;
+            let kept = keeps(key, self.node, element / together, self.rate);
+            let value = if kept { from * factor } else { 0.0 };
+            *to = if accumulate { *to + value } else { value };
+        }
+    }
+}
+
+impl CpuKernel for DropoutKernel {
+    fn reads(&self, _: bool) -> BackwardReads {
+        BackwardReads::NOTHING
+    }
+
+    fn forward(&self, pass: ForwardPass<'_>) {
+        pass.for_items(|item| {
+            self.run(item.values, item.values.input(0), item.y, false);
+        });
+    }
+
+    fn backward(&self, pass: BackwardPass<'_>) {
+        pass.for_items(|mut item| {
+            if let Some((dx, accumulate)) = item.input_gradients.part(0) {
+                self.run(item.values, item.g, dx, accumulate);
+            }
+        });
+    }
+}

@@ -1,0 +1,6 @@
+//! Chosen rows, in a chosen order.
+//!
+//! It only moves values; a row that was chosen twice receives both gradients.
+
+mod cpu;
+mod reference;

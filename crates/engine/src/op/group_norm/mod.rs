@@ -1,0 +1,6 @@
+//! Group normalisation: every group of channels by its own mean and variance over all positions.
+//!
+//! Mean and one over the deviation of every group are kept for the way back.
+
+mod cpu;
+mod reference;

@@ -1,0 +1,6 @@
+//! The sample, where it enters the graph.
+//!
+//! It has no gradient.
+
+mod cpu;
+mod reference;

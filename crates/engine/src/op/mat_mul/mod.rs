@@ -1,0 +1,6 @@
+//! The product of two activations.
+//!
+//! Both sides are kept for the way back.
+
+mod cpu;
+mod reference;

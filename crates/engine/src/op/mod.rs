@@ -1,0 +1,53 @@
+//! The operations, one folder each: what it is and how every executor runs it.
+//!
+//! `dapple-graph` says which operations there are; whoever adds one there is told by the compiler what is missing here.
+
+mod activation;
+mod adaptive_avg_pool;
+mod add;
+mod attention;
+mod avg_pool;
+mod batch_norm;
+mod concat;
+pub(crate) mod conv;
+mod dropout;
+mod gather;
+mod group_norm;
+mod input;
+mod layer_norm;
+mod linear;
+mod mat_mul;
+mod max_pool;
+mod mul;
+mod parameter_value;
+mod permute;
+mod reshape;
+mod slice;
+pub(crate) mod softmax;
+mod upsample;
+
+use dapple_graph::Op;
+
+use crate::cpu::operation::CpuOperation;
+use crate::reference::ReferenceOperation;
+
+/// Makes the ways from any operation to what the executors ask of it.
+macro_rules! dispatch {
+    ($($operation:ident)+) => {
+        /// An operation as the oracle runs it.
+        pub(crate) fn reference(op: &Op) -> &dyn ReferenceOperation {
+            match op {
+                $(Op::$operation(operation) => operation,)+
+            }
+        }
+
+        /// An operation as the CPU runs it.
+        pub(crate) fn cpu(op: &Op) -> &dyn CpuOperation {
+            match op {
+                $(Op::$operation(operation) => operation,)+
+            }
+        }
+    };
+}
+
+dapple_graph::for_each_operation!(dispatch);

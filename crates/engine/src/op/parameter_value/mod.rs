@@ -1,0 +1,6 @@
+//! A parameter as a value: a class token, a position embedding.
+//!
+//! Its gradient is the upstream gradient.
+
+mod cpu;
+mod reference;

@@ -1,0 +1,6 @@
+//! Reordered axes.
+//!
+//! It only moves values.
+
+mod cpu;
+mod reference;

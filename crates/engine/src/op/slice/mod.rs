@@ -1,0 +1,6 @@
+//! A range of an axis.
+//!
+//! It only moves values; the rest of its input receives no gradient.
+
+mod cpu;
+mod reference;

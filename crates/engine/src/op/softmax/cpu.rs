@@ -1,0 +1,106 @@
+//! How the CPU takes a softmax.
+
+use dapple_graph::op::Softmax;
+use pulp::Arch;
+
+use crate::cpu::functions::exp;
+use crate::cpu::operation::{
+    BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardPass, LoweredNode, Order,
+};
+
+/// Partial results of a row.
+const LANES: usize = 16;
+
+#[derive(Debug)]
+struct SoftmaxKernel {
+    features: usize,
+}
+
+impl CpuOperation for Softmax {
+    fn order(&self) -> Order {
+        Order::RowMajor
+    }
+
+    fn kernel(&self, node: &LoweredNode<'_>) -> Box<dyn CpuKernel> {
+        Box::new(SoftmaxKernel { features: node.form.rows().1 })
+    }
+}
+
+impl CpuKernel for SoftmaxKernel {
+    fn reads(&self, _: bool) -> BackwardReads {
+        BackwardReads { inputs: false, output: true }
+    }
+
+    fn forward(&self, pass: ForwardPass<'_>) {
+        pass.for_items(|item| {
+            softmax_rows(item.values.input(0), item.y, self.features);
+        });
+    }
+
+    fn backward(&self, pass: BackwardPass<'_>) {
+        pass.for_items(|mut item| {
+            if let Some((dx, accumulate)) = item.input_gradients.part(0) {
+                softmax_rows_backward(item.values.output(), item.g, dx, self.features, accumulate);
+            }
+        });
+    }
+}
+
+/// Softmax of every row of so many features.
+pub(crate) fn softmax_rows(x: &[f32], y: &mut [f32], features: usize) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for (x, y) in x.chunks_exact(features).zip(y.chunks_exact_mut(features)) {
+                let max = fold(x, f32::NEG_INFINITY, |max, x| if x > max { x } else { max });
+                y.iter_mut().zip(x).for_each(|(y, x)| *y = exp(x - max));
+                let inverse = 1.0 / fold(y, 0.0, |sum, y| sum + y);
+                y.iter_mut().for_each(|y| *y *= inverse);
+            }
+        },
+    );
+}
+
+/// All values by one operation that may take them in any order, several at once.
+#[inline(always)]
+fn fold(values: &[f32], first: f32, join: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [first; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, &value)| *lane = join(*lane, value));
+    }
+    lanes.iter_mut().zip(rest).for_each(|(lane, &value)| *lane = join(*lane, value));
+    lanes.into_iter().fold(first, &join)
+}
+
+/// The inner product of two rows.
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        lanes.iter_mut().zip(a.iter().zip(b)).for_each(|(lane, (a, b))| *lane += a * b);
+    }
+    lanes.iter_mut().zip(a_rest.iter().zip(b_rest)).for_each(|(lane, (a, b))| *lane += a * b);
+    lanes.into_iter().sum()
+}
+
+/// Writes or adds the gradient of what went in, from what came out and its gradient.
+pub(crate) fn softmax_rows_backward(y: &[f32], g: &[f32], dx: &mut [f32], features: usize, accumulate: bool) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for ((y, g), dx) in
+                y.chunks_exact(features).zip(g.chunks_exact(features)).zip(dx.chunks_exact_mut(features))
+            {
+                let along = dot(y, g);
+                let terms = y.iter().zip(g).map(|(y, g)| y * (g - along));
+                if accumulate {
+                    dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx += term);
+                } else {
+                    dx.iter_mut().zip(terms).for_each(|(dx, term)| *dx = term);
+                }
+            }
+        },
+    );
+}

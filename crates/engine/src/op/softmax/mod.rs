@@ -1,0 +1,9 @@
+//! Softmax along the last axis.
+//!
+//! The way back reads what came out, not what went in.
+
+mod cpu;
+mod reference;
+
+pub(crate) use cpu::{softmax_rows, softmax_rows_backward};
+pub(crate) use reference::{softmax, softmax_backward};

@@ -1,0 +1,6 @@
+//! Bilinear resampling of an image.
+//!
+//! A linear map between positions, the same for every channel; the way back is its transpose and reads nothing.
+
+mod cpu;
+mod reference;

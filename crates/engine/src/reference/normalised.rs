@@ -1,0 +1,92 @@
+//! Normalised values, whatever shares statistics.
+
+use dapple_graph::Affine;
+
+use super::{Gradients, ReferenceContext, Tensor};
+
+/// A value less its mean and over its deviation.
+pub(crate) struct Normalised {
+    hat: Vec<f64>,
+    /// One over the deviation, for every element.
+    inverse: Vec<f64>,
+    /// Elements in a row whose statistics are their own; `None` where statistics are stored.
+    run: Option<usize>,
+}
+
+impl Normalised {
+    /// Every run of so many values by its own mean and variance.
+    pub(crate) fn in_runs(x: &Tensor, run: usize, eps: f32) -> Self {
+        let mut hat = x.data.clone();
+        let mut inverse = vec![0.0; hat.len()];
+        for (set, inverse) in hat.chunks_exact_mut(run).zip(inverse.chunks_exact_mut(run)) {
+            let mean = set.iter().sum::<f64>() / run as f64;
+            let variance = set.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / run as f64;
+            inverse.fill(1.0 / (variance + f64::from(eps)).sqrt());
+            set.iter_mut().zip(inverse).for_each(|(v, r)| *v = (*v - mean) * *r);
+        }
+        Self { hat, inverse, run: Some(run) }
+    }
+
+    /// Every channel by stored statistics.
+    pub(crate) fn by_statistics(x: &Tensor, mean: &[f64], variance: &[f64], eps: f32) -> Self {
+        let positions = x.positions();
+        let inverse = |index: usize| 1.0 / (variance[index / positions] + f64::from(eps)).sqrt();
+        let inverse: Vec<f64> = (0..x.data.len()).map(inverse).collect();
+        let hat = |(index, value): (usize, &f64)| (value - mean[index / positions]) * inverse[index];
+        Self { hat: x.data.iter().enumerate().map(hat).collect(), inverse, run: None }
+    }
+
+    /// Scaled and shifted; `feature` is the place of an element's scale.
+    pub(crate) fn affine(
+        self,
+        affine: Option<Affine>,
+        feature: impl Fn(usize) -> usize,
+        context: &ReferenceContext<'_>,
+    ) -> Vec<f64> {
+        let mut y = self.hat;
+        if let Some(Affine { weight, bias }) = affine {
+            let (weight, bias) = (context.parameter(weight), context.parameter(bias));
+            for (index, value) in y.iter_mut().enumerate() {
+                *value = *value * weight[feature(index)] + bias[feature(index)];
+            }
+        }
+        y
+    }
+
+    /// Gradients of what was normalised, and of scale and shift.
+    pub(crate) fn backward(
+        &self,
+        affine: Option<Affine>,
+        feature: impl Fn(usize) -> usize,
+        context: &ReferenceContext<'_>,
+        g: &Tensor,
+    ) -> Gradients {
+        let mut dx = g.clone();
+        let mut parameters = Vec::new();
+        if let Some(Affine { weight, bias }) = affine {
+            let scale = context.parameter(weight);
+            let (mut dw, mut db) = (vec![0.0; scale.len()], vec![0.0; scale.len()]);
+            for (index, value) in dx.data.iter_mut().enumerate() {
+                let feature = feature(index);
+                dw[feature] += *value * self.hat[index];
+                db[feature] += *value;
+                *value *= scale[feature];
+            }
+            parameters = vec![(weight, dw), (bias, db)];
+        }
+        match self.run {
+            None => dx.data.iter_mut().zip(&self.inverse).for_each(|(d, r)| *d *= r),
+            Some(run) => {
+                let sets = self.hat.chunks_exact(run).zip(self.inverse.chunks_exact(run));
+                for (set, (hat, inverse)) in dx.data.chunks_exact_mut(run).zip(sets) {
+                    let mean = set.iter().sum::<f64>() / run as f64;
+                    let along = set.iter().zip(hat).map(|(d, h)| d * h).sum::<f64>() / run as f64;
+                    for (d, h) in set.iter_mut().zip(hat) {
+                        *d = (*d - mean - h * along) * inverse[0];
+                    }
+                }
+            }
+        }
+        Gradients { inputs: vec![dx], parameters }
+    }
+}

@@ -1,0 +1,74 @@
+//! Vision transformers against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
+
+use dapple_graph::Graph;
+use dapple_graph::zoo::{TokenPooling, VisionTransformer, VitDialect, vision_transformer};
+use serde_json::Value;
+
+use crate::common::{Data, names, parameters};
+use crate::goldens::{equals, first};
+use crate::subject::Subject;
+
+const CLASSES: usize = 10;
+
+/// A model by the name that its figures have: the library, the model, and the side of the image.
+fn named(name: &str) -> Graph {
+    let [library, model, side] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
+    let side = side.parse().unwrap();
+    let (model, pooling) = match model.strip_suffix("-mean") {
+        Some(model) => (model, TokenPooling::Mean),
+        None => (model, TokenPooling::ClassToken),
+    };
+    let dialect = match library {
+        "timm" => VitDialect::Timm,
+        "torchvision" => VitDialect::Torchvision,
+        "open-clip" => VitDialect::OpenClip { projection: 512 },
+        other => panic!("{other}"),
+    };
+    let model = VisionTransformer { pooling, dialect, ..VisionTransformer::named(model).unwrap() };
+    vision_transformer(model, &[3, side, side], CLASSES).unwrap()
+}
+
+/// Names, outputs, losses and gradients of the models that are chosen.
+fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
+    let goldens: Value = serde_json::from_str(include_str!("../goldens/transformers.json")).unwrap();
+    for (name, golden) in goldens.as_object().unwrap().iter().filter(|(name, _)| chosen(name)) {
+        let graph = named(name);
+        let want = (golden["parameters"].as_u64().unwrap(), golden["checksum"].as_str().unwrap().to_owned());
+        assert_eq!(names(&graph), want, "names or shapes of {name}");
+        let (values, data) = (parameters(&graph), Data::new(&graph, 1, 1));
+        for subject in subjects {
+            let title = format!("{name}, {subject:?}");
+            // Both sides compute in double precision, of which nine digits are stored; or single precision rounds through up to 24 blocks.
+            let share = if matches!(subject, Subject::Reference) { 1e-8 } else { 1e-4 };
+            let outputs = subject.planned_for(1).open(&graph).forward(&values, &data.inputs);
+            let wanted: Vec<f64> =
+                golden["output"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
+            let scale = wanted.iter().fold(0.0f64, |max, value| max.max(value.abs()));
+            assert_eq!(outputs.len(), wanted.len(), "{title}");
+            for (got, want) in outputs.iter().zip(&wanted) {
+                assert!((got - want).abs() <= share * scale, "{title}: {got}, not {want}");
+            }
+            equals(&title, golden, &graph, &first(*subject, &graph, &data), share);
+        }
+    }
+}
+
+fn is_small(name: &str) -> bool {
+    name.contains("vit-ti-")
+}
+
+fn is_large(name: &str) -> bool {
+    name.contains("vit-l-")
+}
+
+pub(crate) fn small_transformers_equal_their_libraries(subjects: &[Subject]) {
+    equal(subjects, is_small);
+}
+
+pub(crate) fn transformers_equal_their_libraries(subjects: &[Subject]) {
+    equal(subjects, |name| !is_small(name) && !is_large(name));
+}
+
+pub(crate) fn large_transformers_equal_their_libraries(subjects: &[Subject]) {
+    equal(subjects, is_large);
+}

@@ -1,0 +1,89 @@
+"""Makes transformers.json beside this file with timm, torchvision and OpenCLIP, in double precision.
+
+    python -m venv venv && venv/bin/pip install torch==2.9.1 torchvision==0.24.1 timm==1.0.30 open_clip_torch numpy safetensors
+    venv/bin/python transformers.py
+
+Weights and inputs are made from names, as in `generate.py`. Of every model it stores the outputs for one image, the loss of one class, and
+for every parameter the length of its gradient and its product with a vector that is made from the parameter's name.
+"""
+
+import json
+
+import numpy as np
+import timm
+import torch
+import torchvision
+from generate import HERE, fnv, uniform, value
+from open_clip.transformer import VisionTransformer
+from torch import nn
+from torch.nn import functional as F
+
+CLASSES = 10
+LABEL = int((uniform("class", 1)[0] + 1.0) / 2.0 * CLASSES)
+torch.set_default_dtype(torch.float64)
+
+
+class OpenClip(nn.Module):
+    """OpenCLIP's image tower under a classifier of our own."""
+
+    def __init__(self, size, patch, width, layers, heads, projection):
+        super().__init__()
+        self.visual = VisionTransformer(size, patch, width, layers, heads, 4.0, output_dim=projection)
+        self.head = nn.Linear(projection, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.visual(x))
+
+
+def timm_model(name, size, **settings):
+    return lambda: timm.create_model(name, img_size=size, num_classes=CLASSES, **settings)
+
+
+def vision(name, **settings):
+    return lambda: getattr(torchvision.models, name)(num_classes=CLASSES, **settings)
+
+
+def cases():
+    for size in (32, 48):
+        for letter, name in [("ti", "tiny"), ("s", "small"), ("b", "base"), ("l", "large")]:
+            yield f"timm/vit-{letter}-16/{size}", (3, size, size), timm_model(f"vit_{name}_patch16_224", size)
+        yield f"timm/vit-ti-16-mean/{size}", (3, size, size), timm_model("vit_tiny_patch16_224", size, global_pool="avg")
+        yield f"timm/vit-s-8/{size}", (3, size, size), timm_model("vit_small_patch8_224", size)
+        for letter in "bl":
+            yield f"torchvision/vit-{letter}-16/{size}", (3, size, size), vision(f"vit_{letter}_16", image_size=size)
+        yield f"open-clip/vit-b-16/{size}", (3, size, size), lambda size=size: OpenClip(size, 16, 768, 12, 12, 512)
+    for size in (64, 96):
+        yield f"timm/vit-b-32/{size}", (3, size, size), timm_model("vit_base_patch32_224", size)
+        yield f"torchvision/vit-b-32/{size}", (3, size, size), vision("vit_b_32", image_size=size)
+
+
+def specimen(shape, make):
+    model = make().double().eval()
+    state = model.state_dict()
+    model.load_state_dict({key: value(key, tuple(tensor.shape)) for key, tensor in state.items()})
+    inputs = torch.from_numpy(uniform("input", int(np.prod(shape))).astype(np.float32).astype(np.float64))
+    output = model(inputs.reshape(1, *shape))
+    loss = F.cross_entropy(output, torch.tensor([LABEL]))
+    loss.backward()
+    gradients = {}
+    for name, parameter in model.named_parameters():
+        direction = torch.from_numpy(uniform(f"{name} direction", parameter.numel()))
+        gradient = parameter.grad.flatten()
+        gradients[name] = [float(f"{number:.9g}") for number in (gradient.norm(), gradient @ direction)]
+    lines = sorted(f"{key} {','.join(map(str, tensor.shape))}\n" for key, tensor in state.items())
+    return {
+        "output": output[0].tolist(),
+        "parameters": len(lines),
+        "checksum": f"{fnv(''.join(lines)):016x}",
+        "loss": loss.item(),
+        "gradients": gradients,
+    }
+
+
+if __name__ == "__main__":
+    results = {}
+    for name, shape, make in cases():
+        results[name] = specimen(shape, make)
+        print(name, max(map(abs, results[name]["output"])), results[name]["loss"], flush=True)
+    text = ",\n".join(f"{json.dumps(name)}: {json.dumps(case)}" for name, case in results.items())
+    (HERE / "transformers.json").write_text("{\n" + text + "\n}\n")

@@ -1,0 +1,18 @@
+//! Average pooling.
+
+use super::{Operation, Window};
+use crate::graph::Parameter;
+
+/// Mean of each window; padding counts as zeros.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AvgPool(pub Window);
+
+impl Operation for AvgPool {
+    fn name(&self) -> &'static str {
+        "AvgPool"
+    }
+
+    fn shape(&self, inputs: &[&[usize]], _: &[Parameter]) -> Result<Vec<usize>, String> {
+        self.0.pooled(inputs[0])
+    }
+}

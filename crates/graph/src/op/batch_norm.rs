@@ -1,0 +1,40 @@
+//! Batch normalisation.
+
+use super::shape::channels;
+use super::{Affine, Operation};
+use crate::graph::{Parameter, ParameterId};
+
+/// Batch normalisation. With `training` it takes its statistics from the batch, which mixes examples: the validator refuses it.
+/// Without, it applies the stored statistics.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BatchNorm {
+    /// Added to the variance.
+    pub eps: f32,
+    /// Whether the statistics come from the batch.
+    pub training: bool,
+    /// Scale and shift per channel.
+    pub affine: Affine,
+    /// Stored mean per channel.
+    pub mean: ParameterId,
+    /// Stored variance per channel.
+    pub variance: ParameterId,
+}
+
+impl Operation for BatchNorm {
+    fn name(&self) -> &'static str {
+        if self.training { "BatchNorm" } else { "FrozenBatchNorm" }
+    }
+
+    fn parameters(&self) -> Vec<ParameterId> {
+        vec![self.affine.weight, self.affine.bias, self.mean, self.variance]
+    }
+
+    fn shape(&self, inputs: &[&[usize]], _: &[Parameter]) -> Result<Vec<usize>, String> {
+        channels(inputs[0])?;
+        Ok(inputs[0].to_vec())
+    }
+
+    fn mixes_examples(&self) -> bool {
+        self.training
+    }
+}

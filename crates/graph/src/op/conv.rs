@@ -1,0 +1,90 @@
+//! Convolutions.
+
+use super::shape::spatial;
+use super::{Operation, Window};
+use crate::graph::{Parameter, ParameterId};
+
+/// Convolution (cross-correlation) over two or three spatial axes: `[c, ..] -> [out, ..]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conv {
+    /// The sliding window.
+    pub window: Window,
+    /// Number of channel groups; equal to the channels for a depthwise convolution.
+    pub groups: usize,
+    /// `[out, c / groups, kernel..]`.
+    pub weight: ParameterId,
+    /// `[out]`.
+    pub bias: Option<ParameterId>,
+    /// Weight standardisation: every output filter is shifted to mean zero and divided by its standard deviation,
+    /// `(w - mean) / sqrt(var + eps)`, before it is used. The value is eps.
+    pub standardise: Option<f32>,
+}
+
+impl Conv {
+    /// Its name, by the axes it slides over.
+    pub(crate) fn name_of(window: &Window) -> &'static str {
+        if window.kernel.len() == 3 { "Conv3d" } else { "Conv2d" }
+    }
+
+    /// Shape of the weight that makes `out` channels of this input.
+    pub(crate) fn weight_shape(
+        window: &Window,
+        groups: usize,
+        out: usize,
+        input: &[usize],
+    ) -> Result<Vec<usize>, String> {
+        let (channels, _) = spatial(input)?;
+        if groups == 0 || channels % groups != 0 || !out.is_multiple_of(groups) {
+            return Err(format!("{channels} -> {out} channels do not divide into {groups} groups"));
+        }
+        window.shape(input, out)?;
+        Ok([out, channels / groups].into_iter().chain(window.kernel.iter().copied()).collect())
+    }
+}
+
+impl Operation for Conv {
+    fn name(&self) -> &'static str {
+        Self::name_of(&self.window)
+    }
+
+    fn parameters(&self) -> Vec<ParameterId> {
+        std::iter::once(self.weight).chain(self.bias).collect()
+    }
+
+    fn shape(&self, inputs: &[&[usize]], parameters: &[Parameter]) -> Result<Vec<usize>, String> {
+        let weight = &parameters[self.weight.index()].shape;
+        let out = weight.first().copied().unwrap_or(0);
+        let wanted = Self::weight_shape(&self.window, self.groups, out, inputs[0])?;
+        if *weight != wanted {
+            return Err(format!("a weight of shape {weight:?} is not of {wanted:?}"));
+        }
+        self.window.shape(inputs[0], out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ConvSpec, GraphBuilder, Init};
+
+    #[test]
+    fn a_weight_of_another_convolution_is_refused() {
+        let mut builder = GraphBuilder::new(&[3, 8, 8]);
+        let input = builder.input();
+        let window = Window::square(3);
+        let x = builder.conv("fits", input, ConvSpec::new(4, window.clone())).unwrap();
+        let shapes: [(&[usize], bool); 4] =
+            [(&[5, 4, 3, 3], true), (&[5, 3, 3, 3], false), (&[5, 4, 1, 1], false), (&[], false)];
+        for (number, (shape, fits)) in shapes.into_iter().enumerate() {
+            let name = format!("conv{number}");
+            let weight =
+                builder.parameter(&format!("{name}.weight"), shape, Init::Constant(0.0), false).unwrap();
+            let conv = Conv { window: window.clone(), groups: 1, weight, bias: None, standardise: None };
+            let added = builder.add(&name, conv, &[x]);
+            assert_eq!(added.is_ok(), fits, "{shape:?}");
+            if let Ok(id) = added {
+                assert_eq!(builder.shape(id), [5, 4, 4]);
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Group normalisation.
+
+use super::shape::channels;
+use super::{Affine, Operation};
+use crate::graph::{Parameter, ParameterId};
+
+/// Group normalisation over channel groups and all positions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GroupNorm {
+    /// Number of groups.
+    pub groups: usize,
+    /// Added to the variance.
+    pub eps: f32,
+    /// Scale and shift per channel.
+    pub affine: Option<Affine>,
+}
+
+impl Operation for GroupNorm {
+    fn name(&self) -> &'static str {
+        "GroupNorm"
+    }
+
+    fn parameters(&self) -> Vec<ParameterId> {
+        self.affine.map_or(Vec::new(), Affine::parameters)
+    }
+
+    fn shape(&self, inputs: &[&[usize]], _: &[Parameter]) -> Result<Vec<usize>, String> {
+        let (channels, groups) = (channels(inputs[0])?, self.groups);
+        if groups == 0 || channels % groups != 0 {
+            return Err(format!("{channels} channels do not divide into {groups} groups"));
+        }
+        Ok(inputs[0].to_vec())
+    }
+}

@@ -1,0 +1,22 @@
+//! Where a sample enters.
+
+use super::Operation;
+use crate::graph::Parameter;
+
+/// The sample itself: the first node of every graph, and no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Input;
+
+impl Operation for Input {
+    fn name(&self) -> &'static str {
+        "Input"
+    }
+
+    fn arity(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    fn shape(&self, _: &[&[usize]], _: &[Parameter]) -> Result<Vec<usize>, String> {
+        Err("has no inferred shape".into())
+    }
+}

@@ -1,0 +1,45 @@
+//! Linear layers.
+
+use super::Operation;
+use crate::graph::{Parameter, ParameterId};
+
+/// `y = x W^T + b` along the last axis: `[.., in] -> [.., out]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Linear {
+    /// `[out, in]`.
+    pub weight: ParameterId,
+    /// `[out]`.
+    pub bias: Option<ParameterId>,
+}
+
+impl Linear {
+    /// Shape of the weight that makes `out` features of this input.
+    pub(crate) fn weight_shape(input: &[usize], out: usize) -> Result<Vec<usize>, String> {
+        match input.last() {
+            Some(features) => Ok(vec![out, *features]),
+            None => Err("a scalar has no features".into()),
+        }
+    }
+}
+
+impl Operation for Linear {
+    fn name(&self) -> &'static str {
+        "Linear"
+    }
+
+    fn parameters(&self) -> Vec<ParameterId> {
+        std::iter::once(self.weight).chain(self.bias).collect()
+    }
+
+    fn shape(&self, inputs: &[&[usize]], parameters: &[Parameter]) -> Result<Vec<usize>, String> {
+        let weight = &parameters[self.weight.index()].shape;
+        let out = weight.first().copied().unwrap_or(0);
+        let wanted = Self::weight_shape(inputs[0], out)?;
+        if *weight != wanted {
+            return Err(format!("a weight of shape {weight:?} is not of {wanted:?}"));
+        }
+        let mut shape = inputs[0].to_vec();
+        shape[inputs[0].len() - 1] = out;
+        Ok(shape)
+    }
+}

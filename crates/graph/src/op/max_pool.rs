@@ -1,0 +1,18 @@
+//! Maximum pooling.
+
+use super::{Operation, Window};
+use crate::graph::Parameter;
+
+/// Largest value of each window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MaxPool(pub Window);
+
+impl Operation for MaxPool {
+    fn name(&self) -> &'static str {
+        "MaxPool"
+    }
+
+    fn shape(&self, inputs: &[&[usize]], _: &[Parameter]) -> Result<Vec<usize>, String> {
+        self.0.pooled(inputs[0])
+    }
+}

@@ -1,0 +1,26 @@
+//! Parameters that are values of their own.
+
+use super::Operation;
+use crate::graph::{Parameter, ParameterId};
+
+/// The value of a parameter, for example a class token or a position embedding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParameterValue(pub ParameterId);
+
+impl Operation for ParameterValue {
+    fn name(&self) -> &'static str {
+        "Parameter"
+    }
+
+    fn parameters(&self) -> Vec<ParameterId> {
+        vec![self.0]
+    }
+
+    fn arity(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    fn shape(&self, _: &[&[usize]], parameters: &[Parameter]) -> Result<Vec<usize>, String> {
+        Ok(parameters[self.0.index()].shape.clone())
+    }
+}

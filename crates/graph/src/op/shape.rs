@@ -1,0 +1,34 @@
+//! What shape inference asks of shapes again and again.
+
+/// Channels and spatial shape of an image or clip.
+pub(crate) fn spatial(shape: &[usize]) -> Result<(usize, &[usize]), String> {
+    match shape {
+        [channels, spatial @ ..] if spatial.len() == 2 || spatial.len() == 3 => Ok((*channels, spatial)),
+        _ => Err(format!(
+            "{shape:?} is neither [channels, height, width] nor [channels, depth, height, width]"
+        )),
+    }
+}
+
+/// Size of the first axis.
+pub(crate) fn channels(shape: &[usize]) -> Result<usize, String> {
+    shape.first().copied().ok_or_else(|| "a scalar has no channels".into())
+}
+
+/// Size of the last axis.
+pub(crate) fn last(shape: &[usize]) -> Result<usize, String> {
+    shape.last().copied().ok_or_else(|| "a scalar has no last axis".into())
+}
+
+/// Number of values, `None` where it overflows.
+pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size))
+}
+
+/// The shape that both of two values have.
+pub(crate) fn equal(left: &[usize], right: &[usize]) -> Result<Vec<usize>, String> {
+    if left != right {
+        return Err(format!("the shapes {left:?} and {right:?} differ"));
+    }
+    Ok(left.to_vec())
+}

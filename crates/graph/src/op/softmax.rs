@@ -1,0 +1,20 @@
+//! Softmax.
+
+use super::Operation;
+use super::shape::last;
+use crate::graph::Parameter;
+
+/// Softmax along the last axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Softmax;
+
+impl Operation for Softmax {
+    fn name(&self) -> &'static str {
+        "Softmax"
+    }
+
+    fn shape(&self, inputs: &[&[usize]], _: &[Parameter]) -> Result<Vec<usize>, String> {
+        last(inputs[0])?;
+        Ok(inputs[0].to_vec())
+    }
+}
