@@ -64,13 +64,13 @@ impl Run<'_> {
     }
 
     /// Where the partial sums of a parameter's squared norm lie.
-    pub(super) fn partials(&self, layout: &Layout, id: ParameterId) -> DeviceSlice<'_, f64> {
+    pub(crate) fn partials(&self, layout: &Layout, id: ParameterId) -> DeviceSlice<'_, f64> {
         let start = layout.position(id).map_or(0, |position| self.program.sources[position].partials.start);
         self.work.partials().after(start)
     }
 
     /// The gradient of a bias over so many channels and positions, of which element `(c, p)` lies at `c along + p across`.
-    pub(super) fn bias_gradient(
+    pub(crate) fn bias_gradient(
         &self,
         g: DeviceSlice<'_, f32>,
         target: Option<GradientPlace<'_>>,

@@ -3,11 +3,11 @@
 use super::error::CudaError;
 use super::kernels::{AddPartials, ImageWeightSum, OuterSum, PartNorms, SumWritten};
 use super::launch::LaunchGrid;
-use super::op::Conv;
 use super::run::Run;
 use super::slice::DeviceSlice;
 use super::tile::{FILTERS, STEP};
 use crate::layout::{Entry, Layout};
+use crate::op::conv::ConvKernel;
 
 /// Multiprocessors of a large card, and blocks of threads that keep it busy with several on each.
 const MULTIPROCESSORS: usize = 132;
@@ -128,7 +128,7 @@ impl Run<'_> {
     }
 
     /// Adds what all samples add of a linear layer's gradient.
-    pub(super) fn linear_sum(
+    pub(crate) fn linear_sum(
         &self,
         (g, x): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         (out, features, rows): (usize, usize, usize),
@@ -154,9 +154,9 @@ impl Run<'_> {
     }
 
     /// Adds what all samples add of a convolution's gradient.
-    pub(super) fn convolution_sum(
+    pub(crate) fn convolution_sum(
         &self,
-        conv: &Conv,
+        conv: &ConvKernel,
         (g, x): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         layout: &Layout,
         position: usize,
@@ -202,7 +202,7 @@ impl Run<'_> {
     }
 
     /// Where a sample's first mean of a parameter's filters lies; nothing where it is not standardised.
-    pub(super) fn means(
+    pub(crate) fn means(
         &self,
         layout: &Layout,
         id: dapple_graph::ParameterId,

@@ -10,11 +10,11 @@ use super::cudnn::{Algorithm, Descriptors, Direction, Tensors};
 use super::device::Device;
 use super::error::{CudaError, call};
 use super::memory::{Model, Work};
-use super::op::Conv;
 use super::program::Program;
 use super::slice::DeviceSlice;
 use super::ways::{run_own, run_product, run_subsampled, subsamples, tiled};
 use super::weights::{filter_gradients, sample_gradients, unfolds};
+use crate::op::conv::ConvKernel;
 
 /// Batch sizes whose descriptors are kept.
 const KEPT_SIZES: usize = 8;
@@ -62,7 +62,7 @@ impl Choices {
     }
 
     /// Whether our kernels may run a direction.
-    fn allows_own(&self, conv: &Conv, direction: Direction) -> bool {
+    fn allows_own(&self, conv: &ConvKernel, direction: Direction) -> bool {
         !tiled(conv, direction).is_empty() && self.who != Convolutions::Cudnn
     }
 
@@ -72,7 +72,7 @@ impl Choices {
     }
 
     /// Whether a matrix product may stand for this one.
-    fn allows_product(&self, conv: &Conv) -> bool {
+    fn allows_product(&self, conv: &ConvKernel) -> bool {
         conv.geometry.is_pointwise() && self.multiplies()
     }
 
@@ -81,7 +81,12 @@ impl Choices {
         self.chosen.iter().map(|(&(node, direction), &(choice, time))| (node, direction, choice, time))
     }
 
-    fn descriptors(&mut self, node: usize, conv: &Conv, items: usize) -> Result<&Descriptors, CudaError> {
+    fn descriptors(
+        &mut self,
+        node: usize,
+        conv: &ConvKernel,
+        items: usize,
+    ) -> Result<&Descriptors, CudaError> {
         if self.descriptors.keys().filter(|(other, _)| *other == node).count() > KEPT_SIZES {
             self.descriptors.retain(|(other, _), _| *other != node);
         }
@@ -137,7 +142,7 @@ impl Choices {
     fn choose_gradients(
         &mut self,
         card: Card<'_>,
-        (node, conv): (usize, &Conv),
+        (node, conv): (usize, &ConvKernel),
         sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         target: (DeviceSlice<'_, f32>, usize),
         sizes: (usize, usize),
@@ -184,7 +189,7 @@ impl Choices {
         &mut self,
         card: Card<'_>,
         node: usize,
-        conv: &Conv,
+        conv: &ConvKernel,
         direction: Direction,
         tensors: Tensors<'_>,
         items: usize,
@@ -227,7 +232,7 @@ impl Choices {
     pub(crate) fn weight_gradient(
         &mut self,
         card: Card<'_>,
-        (node, conv): (usize, &Conv),
+        (node, conv): (usize, &ConvKernel),
         sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         target: (DeviceSlice<'_, f32>, usize),
         sizes: (usize, usize),
@@ -250,7 +255,7 @@ impl Choices {
         &mut self,
         card: Card<'_>,
         node: usize,
-        conv: &Conv,
+        conv: &ConvKernel,
         direction: Direction,
         tensors: Tensors<'_>,
         items: usize,
@@ -300,7 +305,7 @@ fn time(device: &Device, run: impl Fn() -> Result<(), CudaError>) -> Result<f32,
 }
 
 /// The weights that a convolution multiplies by.
-pub(crate) fn weight<'m>(start: usize, conv: &Conv, model: &'m Model) -> DeviceSlice<'m, f32> {
+pub(crate) fn weight<'m>(start: usize, conv: &ConvKernel, model: &'m Model) -> DeviceSlice<'m, f32> {
     match conv.used {
         Some((used, _)) => model.used().after(used),
         None => model.parameters().after(start),

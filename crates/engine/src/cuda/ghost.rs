@@ -21,11 +21,11 @@
 use super::error::CudaError;
 use super::kernels::{AveragePool, GhostNorm, Gram, OuterNorm};
 use super::launch::LaunchGrid;
-use super::op::Conv;
 use super::options::Precision;
 use super::run::Run;
 use super::slice::DeviceSlice;
 use crate::layout::Layout;
+use crate::op::conv::ConvKernel;
 
 /// Inner products are made in tiles of as many rows and columns, as their kernel has it.
 const TILE: usize = 64;
@@ -74,7 +74,7 @@ impl Run<'_> {
     /// # Guarantee
     /// Never less than the norm of what [`Run::linear_sum`] turns into whole numbers, divided by the factor; not finite if one of them is
     /// not.
-    pub(super) fn linear_norm(
+    pub(crate) fn linear_norm(
         &self,
         rows: usize,
         (x, features): (DeviceSlice<'_, f32>, usize),
@@ -98,9 +98,9 @@ impl Run<'_> {
     /// # Guarantee
     /// Never less than the norm of what [`Run::convolution_sum`] turns into whole numbers, divided by the factor, if tensor cores round as
     /// assumed; not finite if one of them is not.
-    pub(super) fn convolution_norm(
+    pub(crate) fn convolution_norm(
         &self,
-        conv: &Conv,
+        conv: &ConvKernel,
         x: DeviceSlice<'_, f32>,
         g: DeviceSlice<'_, f32>,
         layout: &Layout,
@@ -117,9 +117,9 @@ impl Run<'_> {
     }
 
     /// The input of a deferred convolution, and the workspace that is left: where positions are passed by, those that are read lie there.
-    pub(super) fn read_positions<'x>(
+    pub(crate) fn read_positions<'x>(
         &'x self,
-        conv: &Conv,
+        conv: &ConvKernel,
         x: DeviceSlice<'x, f32>,
     ) -> Result<(DeviceSlice<'x, f32>, DeviceSlice<'x, f32>), CudaError> {
         let (workspace, n) = (self.work.workspace(), self.samples * conv.read_len());
@@ -135,7 +135,7 @@ impl Run<'_> {
     fn ghost_norm(
         &self,
         (x, g): (Rows<'_>, Rows<'_>),
-        conv: Option<(&Conv, &Layout)>,
+        conv: Option<(&ConvKernel, &Layout)>,
         Errors { gamma, eta, lost }: Errors,
         (partials, workspace): (DeviceSlice<'_, f64>, DeviceSlice<'_, f32>),
     ) -> Result<(), CudaError> {

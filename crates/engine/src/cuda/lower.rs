@@ -1,14 +1,15 @@
 //! A graph as the steps that run on the card: nodes with their sizes and tables, reshapes and activations folded away.
 
-use dapple_graph::{Graph, Op, op};
+use dapple_graph::{Graph, Op, Window, op};
 
-use super::op::{CardOperation, lower};
+use super::geometry::Geometry;
+use super::operation::{CudaKernel, ShapedNode};
 
 /// A graph's steps, indexed like its nodes.
 #[derive(Debug)]
 pub(crate) struct Steps {
     /// What each node does; `None` where an earlier node's value is its own.
-    pub(crate) operations: Vec<Option<Box<dyn CardOperation>>>,
+    pub(crate) operations: Vec<Option<Box<dyn CudaKernel>>>,
     /// The node whose value each node's is.
     pub(crate) roots: Vec<usize>,
     /// Roots of the inputs.
@@ -73,9 +74,9 @@ impl Steps {
                 (Op::Add(_), &[a, b]) if only(a.max(b)) => steps.fold_sum(index, a.min(b), a.max(b)),
                 _ => None,
             };
-            let first = inputs.first().copied();
-            let operation =
-                folded.is_none().then(|| lower(&mut steps, &node.op, &shapes, &node.shape, first));
+            let wanted = inputs.first().is_some_and(|&before| steps.needs_gradient[before]);
+            let shaped = ShapedNode { inputs: &shapes, shape: &node.shape, wanted };
+            let operation = folded.is_none().then(|| crate::op::cuda(&node.op).kernel(&shaped, &mut steps));
             steps.roots.push(folded.unwrap_or(index));
             steps.operations.push(operation);
             steps.inputs.push(inputs);
@@ -109,5 +110,10 @@ impl Steps {
         let start = self.tables.len();
         self.tables.extend(values);
         start
+    }
+
+    /// Places the table of a window over a node's input.
+    pub(crate) fn window(&mut self, window: &Window, node: &ShapedNode<'_>) -> usize {
+        self.table(Geometry::new(window, 1, node.input(), node.shape).window_table())
     }
 }

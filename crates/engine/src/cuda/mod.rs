@@ -9,41 +9,42 @@
 #![allow(unsafe_code, reason = "calls into the driver and its libraries")]
 
 mod arrange;
-mod backward;
-mod clip;
+pub(crate) mod backward;
+pub(crate) mod clip;
 mod convolution;
-mod cudnn;
+pub(crate) mod cudnn;
 mod device;
-mod error;
-mod geometry;
+pub(crate) mod error;
+pub(crate) mod geometry;
 mod ghost;
 mod group;
 mod image_window;
-mod kernels;
+pub(crate) mod kernels;
 mod launch;
 mod loaded;
-mod lower;
+pub(crate) mod lower;
 mod memory;
+pub(crate) mod moved;
 mod nccl;
-mod norm;
-mod op;
+pub(crate) mod norm;
+pub(crate) mod operation;
 mod options;
 mod place;
-mod product;
-mod program;
-mod run;
+pub(crate) mod product;
+pub(crate) mod program;
+pub(crate) mod run;
 mod sharing;
-mod slice;
+pub(crate) mod slice;
 mod sources;
 mod staging;
 mod step;
 mod sum;
-mod tile;
+pub(crate) mod tile;
 mod update;
 mod ways;
 mod weights;
 
-use dapple_graph::{Graph, Op, Parameters, op as graph};
+use dapple_graph::{Graph, Op, Parameters, op};
 
 use crate::clipping::HELD;
 use crate::error::EngineError;
@@ -114,7 +115,7 @@ impl CudaExecutor {
     /// If there is no such card, a library is missing or too old, or the card has too little memory for the model.
     pub fn new(graph: &Graph, options: CudaOptions) -> Result<Self, CudaError> {
         let too_wide = |op: &Op, channels: usize| match op {
-            Op::GroupNorm(graph::GroupNorm { groups, .. }) => 16 * channels / groups > SHARED_LIMIT,
+            Op::GroupNorm(op::GroupNorm { groups, .. }) => 16 * channels / groups > SHARED_LIMIT,
             _ => false,
         };
         if let Some(node) = graph.nodes().iter().find(|node| too_wide(&node.op, node.shape[0])) {
@@ -306,7 +307,7 @@ mod tests {
     #[test]
     fn a_sample_that_32_bits_cannot_count_is_refused_by_name() {
         let mut builder = dapple_graph::GraphBuilder::new(&[64, 8192, 4096]);
-        let x = builder.add("huge", graph::Activation::Relu, &[builder.input()]).unwrap();
+        let x = builder.add("huge", op::Activation::Relu, &[builder.input()]).unwrap();
         let graph = builder.finish(x, dapple_graph::Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();
         let error = CudaExecutor::new(&graph, CudaOptions::default()).unwrap_err();
         assert!(error.to_string().contains("(a layer of 2^31 values a sample or more)"), "{error}");
@@ -335,7 +336,7 @@ mod tests {
     fn a_norm_over_too_many_channels_is_refused_by_name() {
         let mut builder = dapple_graph::GraphBuilder::new(&[7000, 1, 1]);
         let x = builder.group_norm("wide", builder.input(), 1).unwrap();
-        let x = builder.add("flat", graph::Reshape(vec![7000]), &[x]).unwrap();
+        let x = builder.add("flat", op::Reshape(vec![7000]), &[x]).unwrap();
         let graph = builder.finish(x, dapple_graph::Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();
         let error = CudaExecutor::new(&graph, CudaOptions::default()).unwrap_err();
         assert!(

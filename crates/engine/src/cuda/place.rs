@@ -3,7 +3,7 @@
 use dapple_graph::plan::Lifetime;
 
 use super::lower::Steps;
-use super::op::CardOperation;
+use super::operation::CudaKernel;
 use super::program::Program;
 use super::sharing::{Sharing, backward};
 
@@ -11,7 +11,7 @@ use super::sharing::{Sharing, backward};
 struct Lives<'p> {
     steps: &'p Steps,
     /// The operations that run.
-    operations: Vec<Option<&'p dyn CardOperation>>,
+    operations: Vec<Option<&'p dyn CudaKernel>>,
     deferred: &'p [bool],
     list: Vec<Lifetime>,
 }
@@ -32,7 +32,7 @@ impl<'p> Lives<'p> {
     }
 
     /// When a node's value is last read.
-    fn value_until(&self, node: usize, trains: &impl Fn(&dyn CardOperation) -> bool) -> usize {
+    fn value_until(&self, node: usize, trains: &impl Fn(&dyn CudaKernel) -> bool) -> usize {
         let Steps { inputs, needs_gradient: needs, outputs, .. } = self.steps;
         let count = self.operations.len();
         let is_output = outputs.iter().any(|(output, _)| *output == node);
@@ -65,7 +65,7 @@ impl<'p> Lives<'p> {
 
 impl Program {
     /// Decides how gradients meet, when everything is alive, and which buffer it lies in.
-    pub(super) fn place(&mut self, trains: impl Fn(&dyn CardOperation) -> bool, training: bool) {
+    pub(super) fn place(&mut self, trains: impl Fn(&dyn CudaKernel) -> bool, training: bool) {
         let steps = &self.steps;
         let runs = steps.operations.iter().zip(&self.runs);
         let operations: Vec<_> =

@@ -4,16 +4,16 @@ use dapple_graph::Graph;
 
 use super::kernels::{GradientBlock, GradientPart};
 use super::lower::Steps;
-use super::op::CardOperation;
+use super::operation::CudaKernel;
 use super::sharing::Contribution;
 use super::sources::Source;
 use crate::layout::Layout;
 
 /// Rough speeds of a large card, for choosing between two ways to a norm: operations in a second of inner products in double precision, of
 /// the sum of a linear layer's gradients that are not written down, and of products by the library; and bytes moved.
-pub(super) const PRODUCTS: f64 = 20e12;
-pub(super) const OUTER_PRODUCTS: f64 = 15e12;
-pub(super) const LIBRARY_PRODUCTS: f64 = 100e12;
+pub(crate) const PRODUCTS: f64 = 20e12;
+pub(crate) const OUTER_PRODUCTS: f64 = 15e12;
+pub(crate) const LIBRARY_PRODUCTS: f64 = 100e12;
 const BYTES: f64 = 3e12;
 /// Buffers of a node; `None` where there is nothing to hold.
 #[derive(Debug, Clone, Default)]
@@ -84,7 +84,7 @@ impl Program {
 
     fn new(steps: Steps, runs: Vec<bool>, views: usize, layout: Option<&Layout>) -> Self {
         let count = steps.operations.len();
-        let trains = |operation: &dyn CardOperation| {
+        let trains = |operation: &dyn CudaKernel| {
             operation.weight().is_some_and(|id| layout.is_some_and(|l| l.position(id).is_some()))
         };
         let deferred: Vec<bool> = (0..count)
@@ -124,7 +124,7 @@ impl Program {
 }
 
 /// Seconds that a sample's written-down weights take: they are written, read for the norm, and read for the sum.
-pub(super) fn written(weights: f64) -> f64 {
+pub(crate) fn written(weights: f64) -> f64 {
     12.0 * weights / BYTES
 }
 

@@ -9,10 +9,10 @@ use super::cudnn::{Direction, Tensors};
 use super::device::Device;
 use super::error::{CudaError, call};
 use super::memory::{Model, Work};
-use super::op::Conv;
 use super::program::Program;
 use super::sharing::Contribution;
 use super::slice::DeviceSlice;
+use crate::op::conv::ConvKernel;
 
 /// Events between operations, where the executor is asked to measure itself.
 pub(crate) type Marks = Option<Vec<(&'static str, CudaEvent)>>;
@@ -128,7 +128,7 @@ impl<'r> Run<'r> {
     pub(crate) fn convolve(
         &mut self,
         node: usize,
-        conv: &Conv,
+        conv: &ConvKernel,
         direction: Direction,
         tensors: Tensors<'_>,
         accumulate: bool,
@@ -141,7 +141,7 @@ impl<'r> Run<'r> {
     pub(crate) fn weight_gradient(
         &mut self,
         node: usize,
-        conv: &Conv,
+        conv: &ConvKernel,
         sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         target: DeviceSlice<'_, f32>,
     ) -> Result<(), CudaError> {
@@ -154,7 +154,7 @@ impl<'r> Run<'r> {
     }
 
     /// The weights that a convolution multiplies by.
-    pub(crate) fn weight(&self, conv: &Conv) -> DeviceSlice<'r, f32> {
+    pub(crate) fn weight(&self, conv: &ConvKernel) -> DeviceSlice<'r, f32> {
         convolution::weight(self.program.steps.parameters[conv.weight.index()], conv, self.model)
     }
 

@@ -1,7 +1,7 @@
 //! How the gradients of a value's readers meet, and which gradients lie in one memory.
 
 use super::lower::Steps;
-use super::op::CardOperation;
+use super::operation::CudaKernel;
 
 /// How an input's gradient meets those of its other readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,11 +73,7 @@ pub(crate) struct Sharing {
 
 impl Sharing {
     /// `operations` are those of the steps that run, and `read_until` says when each node's gradient is last read.
-    pub(crate) fn new(
-        steps: &Steps,
-        operations: &[Option<&dyn CardOperation>],
-        read_until: &[usize],
-    ) -> Self {
+    pub(crate) fn new(steps: &Steps, operations: &[Option<&dyn CudaKernel>], read_until: &[usize]) -> Self {
         let Steps { inputs, needs_gradient: needs, outputs, .. } = steps;
         let count = operations.len();
         let mut readers = vec![Vec::new(); count];
@@ -95,7 +91,7 @@ impl Sharing {
                 let mut joins = || {
                     let once = readers[input].iter().filter(|&&reader| reader == node).count() == 1;
                     let next = readers[input].iter().copied().filter(|&reader| reader != node).max();
-                    let masks = operations[input].is_some_and(CardOperation::masks).then_some(input);
+                    let masks = operations[input].is_some_and(CudaKernel::masks).then_some(input);
                     let changed = next.or(masks).map(|next| backward(next, count));
                     operation.passes_on(slot) && once && states.join(input, node, changed)
                 };
@@ -134,7 +130,7 @@ mod tests {
         terms
     }
 
-    fn masked(mut terms: Terms, operation: &dyn CardOperation, node: usize) -> Terms {
+    fn masked(mut terms: Terms, operation: &dyn CudaKernel, node: usize) -> Terms {
         if operation.masks() {
             terms.iter_mut().for_each(|term| term.push(node));
         }

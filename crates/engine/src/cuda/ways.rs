@@ -5,12 +5,12 @@ use super::cudnn::{Direction, Tensors};
 use super::error::CudaError;
 use super::kernels::{AveragePool, AveragePoolBackward, ImageConvolve};
 use super::launch::LaunchGrid;
-use super::op::{Conv, Tiled};
 use super::product::Side;
 use super::tile::{FILTERS, runs};
+use crate::op::conv::{ConvKernel, Tiled};
 
 /// The tilings of a direction; none where our kernels have no way.
-pub(super) fn tiled(conv: &Conv, direction: Direction) -> &[Tiled] {
+pub(super) fn tiled(conv: &ConvKernel, direction: Direction) -> &[Tiled] {
     match direction {
         Direction::Forward => conv.forward_tile.as_slice(),
         Direction::Data => conv.backward_tiles.as_deref().unwrap_or(&[]),
@@ -20,7 +20,7 @@ pub(super) fn tiled(conv: &Conv, direction: Direction) -> &[Tiled] {
 
 pub(super) fn run_own(
     card: Card<'_>,
-    conv: &Conv,
+    conv: &ConvKernel,
     direction: Direction,
     tensors: Tensors<'_>,
     items: usize,
@@ -72,7 +72,7 @@ pub(super) fn run_own(
 /// A direction as one matrix product for each item: `y = w x`, or `dx = w^T g`.
 pub(super) fn run_product(
     card: Card<'_>,
-    conv: &Conv,
+    conv: &ConvKernel,
     direction: Direction,
     tensors: Tensors<'_>,
     items: usize,
@@ -93,7 +93,7 @@ pub(super) fn run_product(
 }
 
 /// Whether the positions that are read fit the workspace.
-pub(super) fn subsamples(card: Card<'_>, conv: &Conv, items: usize) -> bool {
+pub(super) fn subsamples(card: Card<'_>, conv: &ConvKernel, items: usize) -> bool {
     let geometry = &conv.geometry;
     geometry.is_subsampled()
         && 4 * items * geometry.channels * geometry.positions() <= card.work.workspace_bytes()
@@ -102,7 +102,7 @@ pub(super) fn subsamples(card: Card<'_>, conv: &Conv, items: usize) -> bool {
 /// A direction of a convolution that passes positions by: those it reads are a pool of windows of one position.
 pub(super) fn run_subsampled(
     card: Card<'_>,
-    conv: &Conv,
+    conv: &ConvKernel,
     direction: Direction,
     tensors: Tensors<'_>,
     items: usize,

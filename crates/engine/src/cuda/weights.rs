@@ -5,10 +5,10 @@ use super::cudnn::{Algorithm, Descriptors, Tensors};
 use super::error::CudaError;
 use super::kernels::{ImageWeightGradient, SumParts, Unfold, WeightGradient};
 use super::launch::LaunchGrid;
-use super::op::Conv;
 use super::product::Side;
 use super::slice::DeviceSlice;
 use super::tile::{FILTERS, STEP, runs};
+use crate::op::conv::ConvKernel;
 
 /// Weights that one block of the weight gradient without a tiling computes for 64 filters.
 const TILE_COLUMNS: usize = 128;
@@ -25,7 +25,7 @@ const MOST_ROWS: usize = 65_535;
 /// Every sample's weight gradient as one matrix product for each view: `dw = g x^T`.
 fn weight_product(
     card: Card<'_>,
-    conv: &Conv,
+    conv: &ConvKernel,
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
@@ -47,7 +47,7 @@ fn weight_product(
 pub(crate) fn sample_gradients(
     choice: Choice,
     card: Card<'_>,
-    conv: &Conv,
+    conv: &ConvKernel,
     sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     target: (DeviceSlice<'_, f32>, usize),
     sizes: (usize, usize),
@@ -63,7 +63,7 @@ pub(crate) fn sample_gradients(
 /// bytes it works in.
 pub(crate) fn filter_gradients(
     card: Card<'_>,
-    conv: &Conv,
+    conv: &ConvKernel,
     (algorithm, descriptors, bytes): (Algorithm, &Descriptors, usize),
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (target, stride): (DeviceSlice<'_, f32>, usize),
@@ -84,7 +84,7 @@ pub(crate) fn filter_gradients(
 }
 
 /// Whether an image can be unfolded in the workspace.
-pub(crate) fn unfolds(card: Card<'_>, conv: &Conv) -> bool {
+pub(crate) fn unfolds(card: Card<'_>, conv: &ConvKernel) -> bool {
     let geometry = &conv.geometry;
     let rows = geometry.inner().max(geometry.out);
     geometry.groups == 1 && rows <= MOST_ROWS && 4 * geometry.unfolded_len() <= card.work.workspace_bytes()
@@ -94,7 +94,7 @@ pub(crate) fn unfolds(card: Card<'_>, conv: &Conv) -> bool {
 /// the workspace has room for.
 fn weight_unfolded(
     card: Card<'_>,
-    conv: &Conv,
+    conv: &ConvKernel,
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
@@ -147,7 +147,7 @@ fn weight_unfolded(
 /// Every sample's weight gradient by our own kernels.
 fn weight_gradient(
     card: Card<'_>,
-    conv: &Conv,
+    conv: &ConvKernel,
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
@@ -177,7 +177,7 @@ fn weight_gradient(
 /// Steps `first..last` of every part of a sample's positions.
 fn gradient_steps(
     card: Card<'_>,
-    conv: &Conv,
+    conv: &ConvKernel,
     (x, g): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (d, stride): (DeviceSlice<'_, f32>, usize),
     blocks: [usize; 3],

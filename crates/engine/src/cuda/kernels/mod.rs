@@ -22,27 +22,27 @@ use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 
 use super::Precision;
 use super::error::{CudaError, call};
-pub(super) use carry::{Carry, ProjectFilters, ToSingle};
-pub(super) use clip::{
+pub(crate) use carry::{Carry, ProjectFilters, ToSingle};
+pub(crate) use clip::{
     AddPartials, GhostNorm, GradientBlock, GradientPart, Gram, OuterNorm, OuterSum, PartNorms, PartialRange,
     Standardise, StandardiseBackward, SumWritten,
 };
-pub(super) use convolve::{SumParts, WeightGradient};
+pub(crate) use convolve::{SumParts, WeightGradient};
 use declare::Declaration;
-pub(super) use image::{
+pub(crate) use image::{
     ArrangeWeights, ImageConvolve, ImageStrip, ImageWeightGradient, ImageWeightSum, TAPS,
 };
-pub(super) use matrix::{
+pub(crate) use matrix::{
     AddLosses, CLASSES, CountLabels, LossOfParts, PROBABILITIES, Softmax, SoftmaxBackward, VALUES,
 };
-pub(super) use noise::{AddNoise, NoiseKey};
-pub(super) use norm::{GroupBackward, GroupForward, LayerAffine, LayerBackward, LayerForward};
-pub(super) use pointwise::{
+pub(crate) use noise::{AddNoise, NoiseKey};
+pub(crate) use norm::{GroupBackward, GroupForward, LayerAffine, LayerBackward, LayerForward};
+pub(crate) use pointwise::{
     Add, AddBias, BiasGradient, Broadcast, BroadcastBackward, Copy, Dropout, Gather, GatherBackward,
     MoveFour, MoveValues, Multiply, Unary, UnaryBackward,
 };
-pub(super) use update::{ADAM, Exchange, MOMENTUM, MoveMean, PLAIN, UpdateBlock, UpdateValues};
-pub(super) use window::{
+pub(crate) use update::{ADAM, Exchange, MOMENTUM, MoveMean, PLAIN, UpdateBlock, UpdateValues};
+pub(crate) use window::{
     AdaptivePool, AdaptivePoolBackward, AveragePool, AveragePoolBackward, MaxPool, MaxPoolBackward, Unfold,
     Upsample, UpsampleBackward,
 };

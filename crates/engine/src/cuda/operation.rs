@@ -1,22 +1,4 @@
-//! The operations of a graph as they run on the card: one file each, with everything that is particular to it.
-
-mod arithmetic;
-mod attention;
-mod convolution;
-mod dropout;
-mod gather;
-mod group_norm;
-mod input;
-mod layer_norm;
-mod linear;
-mod lower;
-mod matrix_product;
-mod moved;
-mod parameter;
-mod pool;
-mod resampling;
-mod softmax;
-mod unary;
+//! What the card asks of an operation, and of the kernel that it becomes.
 
 use std::fmt::Debug;
 
@@ -25,13 +7,60 @@ use dapple_graph::ParameterId;
 use super::backward::ParameterGradients;
 use super::clip::Target;
 use super::error::CudaError;
+use super::lower::Steps;
 use super::run::Run;
 use crate::layout::Layout;
-pub(super) use convolution::{Conv, Tiled};
-pub(super) use lower::lower;
+use crate::op::conv::ConvKernel;
+
+/// An operation of a graph, as the card lowers it.
+pub(crate) trait CudaOperation {
+    /// The kernel of a node, its tables placed among those of the steps.
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut Steps) -> Box<dyn CudaKernel>;
+}
+
+/// A node on its way to a kernel.
+pub(crate) struct ShapedNode<'a> {
+    /// Shapes of its inputs, and its own.
+    pub(crate) inputs: &'a [&'a [usize]],
+    pub(crate) shape: &'a [usize],
+    /// Whether the gradient of its first input is wanted.
+    pub(crate) wanted: bool,
+}
+
+/// Values of a row.
+pub(crate) fn last(shape: &[usize]) -> usize {
+    shape.last().copied().unwrap_or(1)
+}
+
+impl<'a> ShapedNode<'a> {
+    /// Shape of its first input.
+    pub(crate) fn input(&self) -> &'a [usize] {
+        self.inputs.first().copied().unwrap_or(&[])
+    }
+
+    /// The first axis of its first input.
+    pub(crate) fn channels(&self) -> usize {
+        self.input()[0]
+    }
+
+    /// Values of a channel of its first input.
+    pub(crate) fn positions(&self) -> usize {
+        self.input().iter().skip(1).product()
+    }
+
+    /// Values of a row of its first input.
+    pub(crate) fn features(&self) -> usize {
+        last(self.input())
+    }
+
+    /// Rows of its first input.
+    pub(crate) fn rows(&self) -> usize {
+        self.input().iter().product::<usize>() / self.features()
+    }
+}
 
 /// What a step of a program does, with its sizes and where its tables lie.
-pub(super) trait CardOperation: Debug + Send + Sync {
+pub(crate) trait CudaKernel: Debug + Send + Sync {
     /// Computes the node's values.
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError>;
 
@@ -104,7 +133,7 @@ pub(super) trait CardOperation: Debug + Send + Sync {
     }
 
     /// The convolution, where it is one: those are measured, arranged and standardised.
-    fn convolution(&self) -> Option<&Conv> {
+    fn convolution(&self) -> Option<&ConvKernel> {
         None
     }
 

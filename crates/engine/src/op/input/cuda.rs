@@ -1,14 +1,24 @@
-//! The samples themselves.
+//! The samples on the card, which lie in memory of their own.
 
-use super::CardOperation;
+use dapple_graph::op::Input;
+
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
+use crate::cuda::lower::Steps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::Run;
 
+/// Leaves the samples where they are.
 #[derive(Debug)]
-pub(super) struct Input;
+pub(crate) struct InputKernel;
 
-impl CardOperation for Input {
+impl CudaOperation for Input {
+    fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+        Box::new(InputKernel)
+    }
+}
+
+impl CudaKernel for InputKernel {
     fn forward(&self, _run: &mut Run<'_>, _node: usize) -> Result<(), CudaError> {
         Ok(())
     }

@@ -1,22 +1,25 @@
-//! Attention of several heads.
+//! Attention of several heads on the card.
 
-use super::CardOperation;
+use dapple_graph::op::Attention;
+
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Softmax, SoftmaxBackward};
+use crate::cuda::lower::Steps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::product::Side;
 use crate::cuda::run::Run;
 use crate::cuda::slice::DeviceSlice;
 
 #[derive(Debug)]
-pub(super) struct Attention {
-    pub(super) heads: usize,
-    pub(super) width: usize,
-    pub(super) queries: usize,
-    pub(super) keys: usize,
+struct AttentionKernel {
+    heads: usize,
+    width: usize,
+    queries: usize,
+    keys: usize,
 }
 
-impl Attention {
+impl AttentionKernel {
     /// A head's columns of so many rows.
     fn columns<'m>(&self, values: DeviceSlice<'m, f32>, head: usize, rows: usize) -> Side<'m> {
         let features = self.heads * self.width;
@@ -38,7 +41,16 @@ impl Attention {
     }
 }
 
-impl CardOperation for Attention {
+impl CudaOperation for Attention {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+        let (queries, features) = (node.channels(), node.input()[1]);
+        let keys = node.inputs.get(1).map_or(queries, |key| key[0]);
+        let heads = self.heads;
+        Box::new(AttentionKernel { heads, width: features / heads, queries, keys })
+    }
+}
+
+impl CudaKernel for AttentionKernel {
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
         let Self { heads, width, queries, keys } = *self;
         let (device, items, y) = (run.device, run.items(), run.value(node));

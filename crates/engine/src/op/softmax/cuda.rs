@@ -1,18 +1,27 @@
-//! Softmax.
+//! Softmax on the card.
 
-use super::CardOperation;
+use dapple_graph::op::Softmax;
+
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
+use crate::cuda::lower::Steps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::Run;
 
 #[derive(Debug)]
-pub(super) struct Softmax {
-    pub(super) features: usize,
-    pub(super) rows: usize,
+struct SoftmaxKernel {
+    features: usize,
+    rows: usize,
 }
 
-impl CardOperation for Softmax {
+impl CudaOperation for Softmax {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+        Box::new(SoftmaxKernel { features: node.features(), rows: node.rows() })
+    }
+}
+
+impl CudaKernel for SoftmaxKernel {
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, rows) = (run.read(node, 0), run.value(node), run.items() * self.rows);
         kernels::Softmax { x, y, features: self.features, rows, scale: 1.0 }.launch(run.device)

@@ -1,27 +1,38 @@
-//! Linear layers.
+//! Linear layers on the card.
 
 use dapple_graph::ParameterId;
+use dapple_graph::op::Linear;
 
-use super::CardOperation;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::clip::Target;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::AddBias;
+use crate::cuda::lower::Steps;
+use crate::cuda::operation::last;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::product::Side;
 use crate::cuda::program::{LIBRARY_PRODUCTS, OUTER_PRODUCTS, PRODUCTS, written};
 use crate::cuda::run::Run;
 use crate::layout::Layout;
 
 #[derive(Debug)]
-pub(super) struct Linear {
-    pub(super) weight: ParameterId,
-    pub(super) bias: Option<ParameterId>,
-    pub(super) rows: usize,
-    pub(super) features: usize,
-    pub(super) out: usize,
+struct LinearKernel {
+    weight: ParameterId,
+    bias: Option<ParameterId>,
+    rows: usize,
+    features: usize,
+    out: usize,
 }
 
-impl CardOperation for Linear {
+impl CudaOperation for Linear {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+        let Self { weight, bias } = *self;
+        let (rows, features, out) = (node.rows(), node.features(), last(node.shape));
+        Box::new(LinearKernel { weight, bias, rows, features, out })
+    }
+}
+
+impl CudaKernel for LinearKernel {
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
         let Self { weight, bias, rows, features, out } = *self;
         let (items, y) = (run.items(), run.value(node));

@@ -1,21 +1,33 @@
-//! Rows in the order of a list.
+//! How the card takes rows in the order of a list.
+#![allow(unsafe_code, reason = "tables on the card are the host's promise")]
 
-use super::CardOperation;
+use dapple_graph::op::Gather;
+
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
+use crate::cuda::lower::Steps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::Run;
 
 /// Takes `count` of so many rows of this size. Its list lies there.
 #[derive(Debug)]
-pub(super) struct Gather {
-    pub(super) table: usize,
-    pub(super) count: usize,
-    pub(super) size: usize,
-    pub(super) rows: usize,
+struct GatherKernel {
+    table: usize,
+    count: usize,
+    size: usize,
+    rows: usize,
 }
 
-impl CardOperation for Gather {
+impl CudaOperation for Gather {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut Steps) -> Box<dyn CudaKernel> {
+        let table = steps.table(self.0.iter().map(|&index| index as i32).collect());
+        let (count, size, rows) = (self.0.len(), node.positions(), node.channels());
+        Box::new(GatherKernel { table, count, size, rows })
+    }
+}
+
+impl CudaKernel for GatherKernel {
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
         let Self { table, count, size, rows } = *self;
         let gather = kernels::Gather {

@@ -1,20 +1,23 @@
-//! Dropout.
+//! Dropout on the card.
 
-use super::CardOperation;
+use dapple_graph::op::Dropout;
+
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
+use crate::cuda::lower::Steps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::Run;
 use crate::cuda::slice::DeviceSlice;
 
 /// Drops each run of `together` values as a whole.
 #[derive(Debug)]
-pub(super) struct Dropout {
-    pub(super) rate: f32,
-    pub(super) together: usize,
+struct DropoutKernel {
+    rate: f32,
+    together: usize,
 }
 
-impl Dropout {
+impl DropoutKernel {
     /// Drops values, forward or backward; with dropout off it copies.
     fn drop_values(
         &self,
@@ -34,7 +37,14 @@ impl Dropout {
     }
 }
 
-impl CardOperation for Dropout {
+impl CudaOperation for Dropout {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+        let together = if self.channels { node.positions() } else { 1 };
+        Box::new(DropoutKernel { rate: self.rate, together })
+    }
+}
+
+impl CudaKernel for DropoutKernel {
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
         self.drop_values(run, node, (run.read(node, 0), run.value(node)), false)
     }

@@ -1,8 +1,8 @@
-//! Convolutions.
+//! Convolutions on the card.
 
-use dapple_graph::{ParameterId, Window};
+use dapple_graph::ParameterId;
+use dapple_graph::op::Conv;
 
-use super::CardOperation;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::clip::Target;
 use crate::cuda::cudnn::{Direction, Tensors};
@@ -10,6 +10,7 @@ use crate::cuda::error::CudaError;
 use crate::cuda::geometry::Geometry;
 use crate::cuda::kernels::AddBias;
 use crate::cuda::lower::Steps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::program::{PRODUCTS, written};
 use crate::cuda::run::Run;
 use crate::cuda::tile::{STEP, Tile, one_run};
@@ -20,39 +21,39 @@ const MOST_POSITIONS: usize = 4096;
 
 /// A convolution.
 #[derive(Debug, Clone)]
-pub(in crate::cuda) struct Conv {
-    pub(in crate::cuda) geometry: Geometry,
-    pub(in crate::cuda) weight: ParameterId,
-    pub(in crate::cuda) bias: Option<ParameterId>,
-    pub(in crate::cuda) standardise: Option<f32>,
+pub(crate) struct ConvKernel {
+    pub(crate) geometry: Geometry,
+    pub(crate) weight: ParameterId,
+    pub(crate) bias: Option<ParameterId>,
+    pub(crate) standardise: Option<f32>,
     /// Tilings of each sample's weight gradient, of the forward pass and of the data gradient, where they have one. The data
     /// gradient has one for every remainder by the stride.
-    pub(in crate::cuda) gradient_tile: Option<Tiled>,
-    pub(in crate::cuda) forward_tile: Option<Tiled>,
-    pub(in crate::cuda) backward_tiles: Option<Vec<Tiled>>,
+    pub(crate) gradient_tile: Option<Tiled>,
+    pub(crate) forward_tile: Option<Tiled>,
+    pub(crate) backward_tiles: Option<Vec<Tiled>>,
     /// The convolution of the positions that are read, where others are passed by.
-    pub(in crate::cuda) read: Option<Geometry>,
+    pub(crate) read: Option<Geometry>,
     /// The tiling of the sum of all samples' weight gradients, of the positions that are read.
-    pub(in crate::cuda) sum_tile: Option<Tiled>,
+    pub(crate) sum_tile: Option<Tiled>,
     /// Tap and position tables of a weight gradient without a tiling.
-    pub(in crate::cuda) tables: (usize, usize),
+    pub(crate) tables: (usize, usize),
     /// Which input position each tap of each output position reads, where that may be asked.
-    pub(in crate::cuda) sources: usize,
+    pub(crate) sources: usize,
     /// The window, and that of the output's own positions.
-    pub(in crate::cuda) windows: (usize, usize),
+    pub(crate) windows: (usize, usize),
     /// Where the standardised weights and one over the deviations of their filters lie.
-    pub(in crate::cuda) used: Option<(usize, usize)>,
+    pub(crate) used: Option<(usize, usize)>,
 }
 
 /// A tiling on the card: itself, where its tables lie, and where its weights lie in the order it reads them.
 #[derive(Debug, Clone)]
-pub(in crate::cuda) struct Tiled {
-    pub(in crate::cuda) tile: Tile,
-    pub(in crate::cuda) offsets: usize,
-    pub(in crate::cuda) taps: usize,
-    pub(in crate::cuda) arranged: usize,
+pub(crate) struct Tiled {
+    pub(crate) tile: Tile,
+    pub(crate) offsets: usize,
+    pub(crate) taps: usize,
+    pub(crate) arranged: usize,
     /// Rows of weights that are arranged for it.
-    pub(in crate::cuda) rows: usize,
+    pub(crate) rows: usize,
 }
 
 impl Tiled {
@@ -66,16 +67,11 @@ impl Tiled {
     }
 }
 
-impl Conv {
-    /// Lowers a convolution with its tilings and tables; `wanted` says whether its input's gradient is.
-    pub(super) fn new(
-        steps: &mut Steps,
-        (window, groups): (&Window, usize),
-        (weight, bias, standardise): (ParameterId, Option<ParameterId>, Option<f32>),
-        (input, output): (&[usize], &[usize]),
-        wanted: bool,
-    ) -> Self {
-        let geometry = Geometry::new(window, groups, input, output);
+impl ConvKernel {
+    /// Lowers a convolution with its tilings and tables.
+    fn new(conv: &Conv, node: &ShapedNode<'_>, steps: &mut Steps) -> Self {
+        let Conv { window, groups, weight, bias, standardise } = conv;
+        let geometry = Geometry::new(window, *groups, node.input(), node.shape);
         let gradient_tile = Tile::weight_gradient(&geometry).map(|tile| Tiled::new(steps, tile, 0));
         let read = geometry.read();
         let sum_tile = Tile::weight_sum(read.as_ref().unwrap_or(&geometry));
@@ -88,7 +84,7 @@ impl Conv {
             }
         };
         let forward_tile = Tile::forward(&geometry).map(|tile| Tiled::new(steps, tile, geometry.out));
-        let tiles = Tile::backward(&geometry).filter(|_| wanted);
+        let tiles = Tile::backward(&geometry).filter(|_| node.wanted);
         let backward_tiles = tiles.map(|tiles| {
             tiles.into_iter().map(|tile| Tiled::new(steps, tile, geometry.channels)).collect::<Vec<_>>()
         });
@@ -101,9 +97,9 @@ impl Conv {
         let windows = (steps.table(geometry.window_table()), steps.table(geometry.output_table()));
         let mut conv = Self {
             geometry,
-            weight,
-            bias,
-            standardise,
+            weight: *weight,
+            bias: *bias,
+            standardise: *standardise,
             gradient_tile,
             forward_tile,
             backward_tiles,
@@ -121,17 +117,23 @@ impl Conv {
     }
 
     /// What a norm by inner products, and the sum of gradients that are never written down, are made of.
-    pub(in crate::cuda) fn deferred(&self) -> (&Geometry, Option<&Tiled>) {
+    pub(crate) fn deferred(&self) -> (&Geometry, Option<&Tiled>) {
         (self.read.as_ref().unwrap_or(&self.geometry), self.sum_tile.as_ref())
     }
 
     /// Numbers of a sample's input that are read apart from others, which are passed by.
-    pub(in crate::cuda) fn read_len(&self) -> usize {
+    pub(crate) fn read_len(&self) -> usize {
         self.read.as_ref().map_or(0, |geometry| geometry.channels * geometry.positions())
     }
 }
 
-impl CardOperation for Conv {
+impl CudaOperation for Conv {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut Steps) -> Box<dyn CudaKernel> {
+        Box::new(ConvKernel::new(self, node, steps))
+    }
+}
+
+impl CudaKernel for ConvKernel {
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
         let y = run.value(node);
         let tensors = Tensors { input: run.read(node, 0), weight: run.weight(self), output: y };
@@ -177,7 +179,7 @@ impl CardOperation for Conv {
         Some(self.weight)
     }
 
-    fn convolution(&self) -> Option<&Conv> {
+    fn convolution(&self) -> Option<&ConvKernel> {
         Some(self)
     }
 

@@ -1,22 +1,25 @@
-//! Products of two tensors as batches of matrices.
+//! Products of two tensors on the card, as batches of matrices.
 
-use super::CardOperation;
+use dapple_graph::op::MatMul;
+
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
+use crate::cuda::lower::Steps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::product::Side;
 use crate::cuda::run::Run;
 
 /// `batches` products per item, of an `m x k` by a `k x n` matrix, or by one that lies transposed.
 #[derive(Debug)]
-pub(super) struct MatrixProduct {
-    pub(super) batches: usize,
-    pub(super) m: usize,
-    pub(super) k: usize,
-    pub(super) n: usize,
-    pub(super) transpose: bool,
+struct MatMulKernel {
+    batches: usize,
+    m: usize,
+    k: usize,
+    n: usize,
+    transpose: bool,
 }
 
-impl MatrixProduct {
+impl MatMulKernel {
     /// Both factors.
     fn factors<'r>(&self, run: &Run<'r>, node: usize) -> (Side<'r>, Side<'r>) {
         let Self { m, k, n, transpose, .. } = *self;
@@ -27,7 +30,16 @@ impl MatrixProduct {
     }
 }
 
-impl CardOperation for MatrixProduct {
+impl CudaOperation for MatMul {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+        let (shape, rank) = (node.shape, node.shape.len());
+        let batches = shape[..rank - 2].iter().product();
+        let (m, k, n) = (shape[rank - 2], node.features(), shape[rank - 1]);
+        Box::new(MatMulKernel { batches, m, k, n, transpose: self.transpose })
+    }
+}
+
+impl CudaKernel for MatMulKernel {
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
         let Self { batches, m, k, n, .. } = *self;
         let to = Side::new(run.value(node), n, m * n);

@@ -1,22 +1,31 @@
-//! Layer norm.
+//! Layer norm on the card.
 
 use dapple_graph::Affine;
+use dapple_graph::op::LayerNorm;
 
-use super::CardOperation;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{LayerAffine, LayerBackward, LayerForward};
+use crate::cuda::lower::Steps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::Run;
 
 #[derive(Debug)]
-pub(super) struct LayerNorm {
-    pub(super) features: usize,
-    pub(super) rows: usize,
-    pub(super) eps: f32,
-    pub(super) affine: Option<Affine>,
+struct LayerNormKernel {
+    features: usize,
+    rows: usize,
+    eps: f32,
+    affine: Option<Affine>,
 }
 
-impl CardOperation for LayerNorm {
+impl CudaOperation for LayerNorm {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+        let Self { eps, affine } = *self;
+        Box::new(LayerNormKernel { features: node.features(), rows: node.rows(), eps, affine })
+    }
+}
+
+impl CudaKernel for LayerNormKernel {
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
         let Self { features, rows, eps, affine } = *self;
         LayerForward {

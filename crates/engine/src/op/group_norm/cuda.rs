@@ -1,17 +1,19 @@
-//! Group norm, and batch norm with stored statistics.
+//! Group norm on the card, which runs batch norm with stored statistics as well.
 
+use dapple_graph::op::GroupNorm;
 use dapple_graph::{Affine, ParameterId};
 
-use super::CardOperation;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Copy, GroupBackward, GroupForward};
+use crate::cuda::lower::Steps;
 use crate::cuda::norm::Group;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::Run;
 
 /// Group norm, or with `stored` batch norm; with `residual` a second input is added, and a ReLU may follow.
 #[derive(Debug)]
-pub(super) struct GroupNorm {
+pub(crate) struct GroupNormKernel {
     groups: usize,
     size: usize,
     inner: usize,
@@ -22,9 +24,9 @@ pub(super) struct GroupNorm {
     relu: bool,
 }
 
-impl GroupNorm {
+impl GroupNormKernel {
     /// A norm of so many groups of so many channels with so many positions each.
-    pub(super) fn new(
+    pub(crate) fn new(
         (groups, size, inner): (usize, usize, usize),
         eps: f32,
         affine: Option<Affine>,
@@ -38,7 +40,15 @@ impl GroupNorm {
     }
 }
 
-impl CardOperation for GroupNorm {
+impl CudaOperation for GroupNorm {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+        let Self { groups, eps, affine } = *self;
+        let sizes = (groups, node.channels() / groups, node.positions());
+        Box::new(GroupNormKernel::new(sizes, eps, affine, None))
+    }
+}
+
+impl CudaKernel for GroupNormKernel {
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
         let Self { groups, size, inner, eps, affine, stored, residual, relu } = *self;
         let (grid, holds) = self.group().forward(run.items() * groups, stored.is_some(), run.device.shared);

@@ -1,12 +1,12 @@
 //! Boxes of values that go from one tensor to another: concatenation, slices, permutations.
 
-use super::CardOperation;
-use crate::cuda::backward::ParameterGradients;
-use crate::cuda::error::CudaError;
-use crate::cuda::kernels::{MoveFour, MoveValues};
-use crate::cuda::lower::Steps;
-use crate::cuda::run::Run;
-use crate::cuda::slice::DeviceSlice;
+use super::backward::ParameterGradients;
+use super::error::CudaError;
+use super::kernels::{MoveFour, MoveValues};
+use super::lower::Steps;
+use super::operation::CudaKernel;
+use super::run::Run;
+use super::slice::DeviceSlice;
 
 /// Distances along the axes of a tensor.
 fn strides(shape: &[usize]) -> Vec<usize> {
@@ -113,11 +113,11 @@ impl MovedBox {
 
 /// One box per input.
 #[derive(Debug)]
-pub(super) struct Moved(Vec<MovedBox>);
+pub(crate) struct Moved(Vec<MovedBox>);
 
 impl Moved {
     /// Several tensors, one behind the other along an axis.
-    pub(super) fn concatenated(steps: &mut Steps, axis: usize, inputs: &[&[usize]], shape: &[usize]) -> Self {
+    pub(crate) fn concatenated(steps: &mut Steps, axis: usize, inputs: &[&[usize]], shape: &[usize]) -> Self {
         let to = strides(shape);
         let mut first = 0;
         let each = inputs.iter().map(|input| {
@@ -130,7 +130,7 @@ impl Moved {
     }
 
     /// A part of a tensor along an axis, from a place on.
-    pub(super) fn sliced(
+    pub(crate) fn sliced(
         steps: &mut Steps,
         (axis, start): (usize, usize),
         input: &[usize],
@@ -143,7 +143,7 @@ impl Moved {
     }
 
     /// A tensor with its axes in another order.
-    pub(super) fn permuted(steps: &mut Steps, axes: &[usize], input: &[usize], shape: &[usize]) -> Self {
+    pub(crate) fn permuted(steps: &mut Steps, axes: &[usize], input: &[usize], shape: &[usize]) -> Self {
         let (from, to) = (strides(input), strides(shape));
         let from: Vec<usize> = axes.iter().map(|&axis| from[axis]).collect();
         let target = Strided { strides: &to, len: shape.iter().product(), start: 0 };
@@ -151,7 +151,7 @@ impl Moved {
     }
 }
 
-impl CardOperation for Moved {
+impl CudaKernel for Moved {
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
         for (slot, moved) in self.0.iter().enumerate() {
             let from = (run.read(node, slot), run.input_len(node, slot), moved.from);

@@ -1,17 +1,25 @@
-//! A parameter as a value, the same for every item.
+//! How the card gives every item a parameter.
 
 use dapple_graph::ParameterId;
+use dapple_graph::op::ParameterValue;
 
-use super::CardOperation;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Broadcast, BroadcastBackward};
+use crate::cuda::lower::Steps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::Run;
 
 #[derive(Debug)]
-pub(super) struct ParameterValue(pub(super) ParameterId);
+struct ParameterKernel(ParameterId);
 
-impl CardOperation for ParameterValue {
+impl CudaOperation for ParameterValue {
+    fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+        Box::new(ParameterKernel(self.0))
+    }
+}
+
+impl CudaKernel for ParameterKernel {
     fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, len) = (run.parameter(self.0), run.value(node), run.len(node));
         Broadcast { x, y, len, n: run.items() * len }.launch(run.device)
