@@ -4,14 +4,14 @@ use super::convolution::weight;
 use super::device::Device;
 use super::error::CudaError;
 use super::kernels::{ArrangeWeights, Standardise};
-use super::memory::Model;
+use super::memory::CardModel;
 use crate::op::conv::ConvKernel;
 
 /// Standardises a convolution's weights where that is asked, and puts them in the order of its tilings. `start` is where its parameter
 /// lies.
 pub(super) fn convolution(
     device: &Device,
-    model: &Model,
+    model: &CardModel,
     conv: &ConvKernel,
     start: usize,
 ) -> Result<(), CudaError> {

@@ -4,7 +4,7 @@ use dapple_graph::{Affine, ParameterId};
 
 use super::error::CudaError;
 use super::kernels::BiasGradient;
-use super::run::{GradientPlace, Run};
+use super::run::{CardRun, GradientPlace};
 use super::slice::DeviceSlice;
 use crate::layout::Layout;
 
@@ -23,7 +23,7 @@ impl<'l> ParameterGradients<'l> {
     /// Where a parameter's per-sample gradients are written, and whether they are added to.
     pub(crate) fn written<'r>(
         &mut self,
-        run: &Run<'r>,
+        run: &CardRun<'r>,
         id: Option<ParameterId>,
     ) -> Option<GradientPlace<'r>> {
         let position = self.layout.position(id?)?;
@@ -35,7 +35,7 @@ impl<'l> ParameterGradients<'l> {
     /// Gradients of scale and shift, and whether they are added to.
     pub(crate) fn affine<'r>(
         &mut self,
-        run: &Run<'r>,
+        run: &CardRun<'r>,
         affine: Option<Affine>,
     ) -> (Option<DeviceSlice<'r, f32>>, Option<DeviceSlice<'r, f32>>, bool) {
         let weight = self.written(run, affine.map(|affine| affine.weight));
@@ -45,7 +45,7 @@ impl<'l> ParameterGradients<'l> {
     }
 }
 
-impl Run<'_> {
+impl CardRun<'_> {
     /// Gradients of all nodes, from that of the output.
     pub(crate) fn backward(&mut self, layout: &Layout) -> Result<(), CudaError> {
         let program = self.program;

@@ -3,7 +3,7 @@
 use super::error::CudaError;
 use super::kernels::{AddPartials, ImageWeightSum, OuterSum, PartNorms, SumWritten};
 use super::launch::LaunchGrid;
-use super::run::Run;
+use super::run::CardRun;
 use super::slice::DeviceSlice;
 use super::tile::{FILTERS, STEP};
 use crate::layout::{Entry, Layout};
@@ -25,7 +25,7 @@ const OUTER: usize = 64;
 
 /// A sum on the card, and how samples join it.
 #[derive(Clone, Copy)]
-pub(crate) struct Target<'s> {
+pub(crate) struct SumTarget<'s> {
     pub(crate) sum: DeviceSlice<'s, u32>,
     /// Whether it is of whole numbers.
     pub(crate) whole: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Target<'s> {
     pub(crate) samples: usize,
 }
 
-impl Target<'_> {
+impl SumTarget<'_> {
     /// The part of it that is a parameter's.
     pub(crate) fn of(&self, entry: &Entry) -> Self {
         Self { sum: self.sum.after(entry.range.start).first(entry.range.len()), ..*self }
@@ -55,7 +55,7 @@ impl Target<'_> {
     }
 }
 
-impl Run<'_> {
+impl CardRun<'_> {
     /// Squared norms of every sample's gradient, parameter by parameter, and what is taken off standardised filters.
     ///
     /// # Guarantee
@@ -97,9 +97,9 @@ impl Run<'_> {
     /// # Guarantee
     /// In whole numbers each sample adds `round(factor v)`, coordinate by coordinate, with `v` made of that sample alone, and of norm at
     /// most what its clipping factor was made from. A sample whose factor is zero adds nothing, whatever it holds.
-    pub(crate) fn sum(&mut self, layout: &Layout, target: Target<'_>) -> Result<(), CudaError> {
+    pub(crate) fn sum(&mut self, layout: &Layout, target: SumTarget<'_>) -> Result<(), CudaError> {
         let (work, program) = (self.work, self.program);
-        let Target { sum, whole, samples } = target;
+        let SumTarget { sum, whole, samples } = target;
         let shares = if whole { samples.div_ceil(WRITTEN_SAMPLES).max(1) } else { 1 };
         let blocks = [program.blocks.len(), shares, 1];
         let written = SumWritten {
@@ -133,7 +133,7 @@ impl Run<'_> {
         (g, x): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         (out, features, rows): (usize, usize, usize),
         position: usize,
-        target: Target<'_>,
+        target: SumTarget<'_>,
     ) -> Result<(), CudaError> {
         let (columns, lines) = (features.div_ceil(OUTER), out.div_ceil(OUTER));
         let shares = target.shares(columns * lines, SEVERAL_EACH);
@@ -160,7 +160,7 @@ impl Run<'_> {
         (g, x): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         layout: &Layout,
         position: usize,
-        target: Target<'_>,
+        target: SumTarget<'_>,
     ) -> Result<(), CudaError> {
         let (geometry, tiled) = conv.deferred();
         let tiled = tiled.expect("a deferred convolution has a tiling");

@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::driver::sys::CUevent_flags;
 
 use super::Convolutions;
-use super::cudnn::{Algorithm, Descriptors, Direction, Tensors};
+use super::cudnn::{Algorithm, ConvolutionDirection, Descriptors, Tensors};
 use super::device::Device;
 use super::error::{CudaError, call};
-use super::memory::{Model, Work};
-use super::program::Program;
+use super::memory::{CardModel, CardWork};
+use super::program::CardProgram;
 use super::slice::DeviceSlice;
 use super::ways::{run_own, run_product, run_subsampled, subsamples, tiled};
 use super::weights::{filter_gradients, sample_gradients, unfolds};
@@ -25,15 +25,15 @@ const LARGE: usize = 1000;
 
 /// A card with a model and memory to work in.
 #[derive(Clone, Copy)]
-pub(crate) struct Card<'c> {
+pub(crate) struct OpenCard<'c> {
     pub(crate) device: &'c Device,
-    pub(crate) model: &'c Model,
-    pub(crate) work: &'c Work,
+    pub(crate) model: &'c CardModel,
+    pub(crate) work: &'c CardWork,
 }
 
 /// The way one direction of a convolution runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum ConvolutionChoice {
     Own,
     Cudnn(Algorithm),
     /// A matrix product, of a window of one position.
@@ -46,9 +46,9 @@ pub(crate) enum Choice {
 
 /// All choices of a program, and descriptors of the batch sizes seen.
 #[derive(Debug, Default)]
-pub(crate) struct Choices {
+pub(crate) struct ConvolutionChoices {
     /// By node and direction, with milliseconds of the microbatch it was measured with.
-    chosen: BTreeMap<(usize, u8), (Choice, f32)>,
+    chosen: BTreeMap<(usize, u8), (ConvolutionChoice, f32)>,
     /// By node and items.
     descriptors: BTreeMap<(usize, usize), Descriptors>,
     /// Whether factors may be rounded.
@@ -56,13 +56,13 @@ pub(crate) struct Choices {
     who: Convolutions,
 }
 
-impl Choices {
+impl ConvolutionChoices {
     pub(crate) fn new(rounds: bool, who: Convolutions) -> Self {
         Self { rounds, who, ..Self::default() }
     }
 
     /// Whether our kernels may run a direction.
-    fn allows_own(&self, conv: &ConvKernel, direction: Direction) -> bool {
+    fn allows_own(&self, conv: &ConvKernel, direction: ConvolutionDirection) -> bool {
         !tiled(conv, direction).is_empty() && self.who != Convolutions::Cudnn
     }
 
@@ -77,7 +77,7 @@ impl Choices {
     }
 
     /// What was chosen, for reports: node, direction, choice and milliseconds.
-    pub(crate) fn list(&self) -> impl Iterator<Item = (usize, u8, Choice, f32)> + '_ {
+    pub(crate) fn list(&self) -> impl Iterator<Item = (usize, u8, ConvolutionChoice, f32)> + '_ {
         self.chosen.iter().map(|(&(node, direction), &(choice, time))| (node, direction, choice, time))
     }
 
@@ -99,10 +99,10 @@ impl Choices {
 
     /// Measures the ways of every convolution of a program, in memory that holds nothing yet. Executors of one process measure one after
     /// the other: each would time what the others put on the card, and cuDNN has failed where many searched at once.
-    pub(crate) fn measure(&mut self, card: Card<'_>, program: &Program) -> Result<(), CudaError> {
+    pub(crate) fn measure(&mut self, card: OpenCard<'_>, program: &CardProgram) -> Result<(), CudaError> {
         static MEASURING: Mutex<()> = Mutex::new(());
         let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
-        let Card { model, work, .. } = card;
+        let OpenCard { model, work, .. } = card;
         self.chosen.clear();
         let items = work.samples * program.views;
         let steps = &program.steps;
@@ -118,7 +118,7 @@ impl Choices {
             };
             let weight = weight(steps.parameters[conv.weight.index()], conv, model);
             let tensors = Tensors { input: value(input), weight, output: value(node) };
-            self.choose(card, node, conv, Direction::Forward, tensors, items)?;
+            self.choose(card, node, conv, ConvolutionDirection::Forward, tensors, items)?;
             if !steps.needs_gradient[node] {
                 continue;
             }
@@ -126,7 +126,7 @@ impl Choices {
             if steps.needs_gradient[input] {
                 let input = buffer(program.buffers[input].gradient);
                 let tensors = Tensors { input, weight, output };
-                self.choose(card, node, conv, Direction::Data, tensors, items)?;
+                self.choose(card, node, conv, ConvolutionDirection::Data, tensors, items)?;
             }
             let written = !program.deferred[node] && program.written >= conv.geometry.weight_len();
             if written && self.who != Convolutions::Own {
@@ -141,19 +141,19 @@ impl Choices {
     /// Measures the ways to every sample's weight gradient.
     fn choose_gradients(
         &mut self,
-        card: Card<'_>,
+        card: OpenCard<'_>,
         (node, conv): (usize, &ConvKernel),
         sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         target: (DeviceSlice<'_, f32>, usize),
         sizes: (usize, usize),
     ) -> Result<(), CudaError> {
-        let Card { device, work, .. } = card;
+        let OpenCard { device, work, .. } = card;
         let (rounds, who, pointwise) = (self.rounds, self.who, conv.geometry.is_pointwise());
-        let mut best = (Choice::Own, f32::INFINITY);
-        for choice in [Choice::Own, Choice::Product, Choice::Unfolded] {
+        let mut best = (ConvolutionChoice::Own, f32::INFINITY);
+        for choice in [ConvolutionChoice::Own, ConvolutionChoice::Product, ConvolutionChoice::Unfolded] {
             let possible = match choice {
-                Choice::Product => pointwise && self.multiplies(),
-                Choice::Unfolded => {
+                ConvolutionChoice::Product => pointwise && self.multiplies(),
+                ConvolutionChoice::Unfolded => {
                     (who == Convolutions::Fastest || who == Convolutions::Products && !pointwise)
                         && unfolds(card, conv)
                 }
@@ -161,7 +161,7 @@ impl Choices {
             };
             if possible {
                 let taken = time(device, || sample_gradients(choice, card, conv, sides, target, sizes))?;
-                let wanted = who == Convolutions::Products && choice != Choice::Own;
+                let wanted = who == Convolutions::Products && choice != ConvolutionChoice::Own;
                 best = if wanted || taken < best.1 { (choice, taken) } else { best };
             }
         }
@@ -172,29 +172,29 @@ impl Choices {
             let tensors = Tensors { input: sides.0, weight: target.0, output: sides.1 };
             let workspace = (work.workspace(), work.workspace_bytes());
             if let Some((algorithm, _, bytes)) =
-                device.cudnn.measure(Direction::Filter, descriptors, tensors, workspace, rounds)
+                device.cudnn.measure(ConvolutionDirection::Filter, descriptors, tensors, workspace, rounds)
             {
                 let way = (algorithm, descriptors, bytes);
                 let taken = time(device, || filter_gradients(card, conv, way, sides, target, sizes))?;
                 if taken < best.1 || who == Convolutions::Cudnn {
-                    best = (Choice::Cudnn(algorithm), taken);
+                    best = (ConvolutionChoice::Cudnn(algorithm), taken);
                 }
             }
         }
-        self.chosen.insert((node, Direction::Filter as u8), best);
+        self.chosen.insert((node, ConvolutionDirection::Filter as u8), best);
         Ok(())
     }
 
     fn choose(
         &mut self,
-        card: Card<'_>,
+        card: OpenCard<'_>,
         node: usize,
         conv: &ConvKernel,
-        direction: Direction,
+        direction: ConvolutionDirection,
         tensors: Tensors<'_>,
         items: usize,
     ) -> Result<(), CudaError> {
-        let Card { device, work, .. } = card;
+        let OpenCard { device, work, .. } = card;
         let (rounds, who) = (self.rounds, self.who);
         let workspace = (work.workspace(), work.workspace_bytes());
         let descriptors = self.descriptors(node, conv, items)?;
@@ -205,23 +205,23 @@ impl Choices {
         };
         let theirs = measured
             .map_or((Algorithm::plain(direction), f32::INFINITY), |(algorithm, time, _)| (algorithm, time));
-        let (mut choice, mut best) = (Choice::Cudnn(theirs.0), theirs.1);
+        let (mut choice, mut best) = (ConvolutionChoice::Cudnn(theirs.0), theirs.1);
         if self.allows_own(conv, direction) {
             let ours = time(device, || run_own(card, conv, direction, tensors, items, false))?;
             if ours < best || who == Convolutions::Own {
-                (choice, best) = (Choice::Own, ours);
+                (choice, best) = (ConvolutionChoice::Own, ours);
             }
         }
         if self.allows_product(conv) {
             let product = time(device, || run_product(card, conv, direction, tensors, items, false))?;
             if product < best || who == Convolutions::Products {
-                (choice, best) = (Choice::Product, product);
+                (choice, best) = (ConvolutionChoice::Product, product);
             }
         }
         if self.multiplies() && subsamples(card, conv, items) {
             let product = time(device, || run_subsampled(card, conv, direction, tensors, items, false))?;
             if product < best || who == Convolutions::Products {
-                (choice, best) = (Choice::Subsampled, product);
+                (choice, best) = (ConvolutionChoice::Subsampled, product);
             }
         }
         self.chosen.insert((node, direction as u8), (choice, best));
@@ -231,15 +231,17 @@ impl Choices {
     /// Writes down every sample's weight gradient.
     pub(crate) fn weight_gradient(
         &mut self,
-        card: Card<'_>,
+        card: OpenCard<'_>,
         (node, conv): (usize, &ConvKernel),
         sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         target: (DeviceSlice<'_, f32>, usize),
         sizes: (usize, usize),
     ) -> Result<(), CudaError> {
-        let choice =
-            self.chosen.get(&(node, Direction::Filter as u8)).map_or(Choice::Own, |(choice, _)| *choice);
-        if let Choice::Cudnn(algorithm) = choice {
+        let choice = self
+            .chosen
+            .get(&(node, ConvolutionDirection::Filter as u8))
+            .map_or(ConvolutionChoice::Own, |(choice, _)| *choice);
+        if let ConvolutionChoice::Cudnn(algorithm) = choice {
             let descriptors = self.descriptors(node, conv, 1)?;
             let bytes = card.device.cudnn.workspace(algorithm, descriptors);
             if let Some(bytes) = bytes.filter(|&bytes| bytes <= card.work.workspace_bytes()) {
@@ -253,29 +255,31 @@ impl Choices {
     /// Runs one direction of a convolution.
     pub(crate) fn run(
         &mut self,
-        card: Card<'_>,
+        card: OpenCard<'_>,
         node: usize,
         conv: &ConvKernel,
-        direction: Direction,
+        direction: ConvolutionDirection,
         tensors: Tensors<'_>,
         items: usize,
         accumulate: bool,
     ) -> Result<(), CudaError> {
-        let Card { device, work, .. } = card;
+        let OpenCard { device, work, .. } = card;
         let ours = || run_own(card, conv, direction, tensors, items, accumulate);
         let allows_own = self.allows_own(conv, direction);
         let algorithm = match self.chosen.get(&(node, direction as u8)).map(|(choice, _)| choice) {
-            Some(Choice::Own | Choice::Unfolded) => return ours(),
-            Some(Choice::Product) => return run_product(card, conv, direction, tensors, items, accumulate),
-            Some(Choice::Subsampled) if subsamples(card, conv, items) => {
+            Some(ConvolutionChoice::Own | ConvolutionChoice::Unfolded) => return ours(),
+            Some(ConvolutionChoice::Product) => {
+                return run_product(card, conv, direction, tensors, items, accumulate);
+            }
+            Some(ConvolutionChoice::Subsampled) if subsamples(card, conv, items) => {
                 return run_subsampled(card, conv, direction, tensors, items, accumulate);
             }
-            Some(Choice::Subsampled) if allows_own => return ours(),
-            Some(Choice::Subsampled) => Algorithm::plain(direction),
+            Some(ConvolutionChoice::Subsampled) if allows_own => return ours(),
+            Some(ConvolutionChoice::Subsampled) => Algorithm::plain(direction),
             // Never measured: a forward pass before any training.
             None if allows_own => return ours(),
             None => Algorithm::plain(direction),
-            Some(Choice::Cudnn(algorithm)) => *algorithm,
+            Some(ConvolutionChoice::Cudnn(algorithm)) => *algorithm,
         };
         let descriptors = self.descriptors(node, conv, items)?;
         // Measured for a step's microbatch: another size, or a forward pass alone, may have too little workspace.
@@ -305,7 +309,7 @@ fn time(device: &Device, run: impl Fn() -> Result<(), CudaError>) -> Result<f32,
 }
 
 /// The weights that a convolution multiplies by.
-pub(crate) fn weight<'m>(start: usize, conv: &ConvKernel, model: &'m Model) -> DeviceSlice<'m, f32> {
+pub(crate) fn weight<'m>(start: usize, conv: &ConvKernel, model: &'m CardModel) -> DeviceSlice<'m, f32> {
     match conv.used {
         Some((used, _)) => model.used().after(used),
         None => model.parameters().after(start),

@@ -33,7 +33,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// What is computed from the other two: the output, the data gradient or the sum of weight gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum ConvolutionDirection {
     Forward,
     Data,
     Filter,
@@ -49,15 +49,15 @@ pub(crate) enum Algorithm {
 
 impl Algorithm {
     /// An algorithm that takes every shape and always adds in the same order.
-    pub(crate) fn plain(direction: Direction) -> Self {
+    pub(crate) fn plain(direction: ConvolutionDirection) -> Self {
         match direction {
-            Direction::Forward => {
+            ConvolutionDirection::Forward => {
                 Self::Forward(sys::cudnnConvolutionFwdAlgo_t::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM)
             }
-            Direction::Data => {
+            ConvolutionDirection::Data => {
                 Self::Data(sys::cudnnConvolutionBwdDataAlgo_t::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1)
             }
-            Direction::Filter => {
+            ConvolutionDirection::Filter => {
                 Self::Filter(sys::cudnnConvolutionBwdFilterAlgo_t::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1)
             }
         }
@@ -189,7 +189,7 @@ impl Descriptors {
 const CANDIDATES: usize = 12;
 
 /// A measured algorithm: itself, milliseconds, bytes of workspace.
-pub(crate) type Measured = (Algorithm, f32, usize);
+pub(crate) type MeasuredAlgorithm = (Algorithm, f32, usize);
 
 /// Measures one direction's algorithms with cuDNN's function for it, and takes the fastest that adds in a fixed order, fits the workspace and
 /// keeps to the precision asked for.
@@ -236,27 +236,27 @@ impl Cudnn {
     /// Measures the algorithms of a direction. Overwrites what the direction computes.
     pub(crate) fn measure(
         &self,
-        direction: Direction,
+        direction: ConvolutionDirection,
         descriptors: &Descriptors,
         tensors: Tensors<'_>,
         (workspace, limit): (DeviceSlice<'_, f32>, usize),
         rounds: bool,
-    ) -> Option<Measured> {
+    ) -> Option<MeasuredAlgorithm> {
         let Descriptors { input, output, weight, convolution, .. } = *descriptors;
         let [x, w, y, workspace] = descriptors.addresses(tensors, workspace, limit).ok()?;
         let (handle, _alone) = (self.handle, alone());
         match direction {
-            Direction::Forward => fastest!(
+            ConvolutionDirection::Forward => fastest!(
                 cudnnFindConvolutionForwardAlgorithmEx(handle, input, x, weight, w, convolution, output, y)
                     -> Forward(sys::cudnnConvolutionFwdAlgoPerf_t),
                 workspace, limit, rounds
             ),
-            Direction::Data => fastest!(
+            ConvolutionDirection::Data => fastest!(
                 cudnnFindConvolutionBackwardDataAlgorithmEx(handle, weight, w, output, y, convolution, input, x)
                     -> Data(sys::cudnnConvolutionBwdDataAlgoPerf_t),
                 workspace, limit, rounds
             ),
-            Direction::Filter => fastest!(
+            ConvolutionDirection::Filter => fastest!(
                 cudnnFindConvolutionBackwardFilterAlgorithmEx(handle, input, x, output, y, convolution, weight, w)
                     -> Filter(sys::cudnnConvolutionBwdFilterAlgoPerf_t),
                 workspace, limit, rounds

@@ -10,7 +10,7 @@ use super::Precision;
 use super::cudnn::Cudnn;
 use super::error::{CudaError, call};
 use super::kernels::{self, DECLARED, SHARED_LIMIT};
-use super::slice::{DeviceMemory, DeviceSlice, Element};
+use super::slice::{DeviceElement, DeviceMemory, DeviceSlice};
 
 /// CUDA version of the driver interface that is used.
 const NEEDED: (i32, i32) = (12, 0);
@@ -132,7 +132,7 @@ impl Device {
     }
 
     /// Zeros.
-    pub(crate) fn clear<T: Element>(&self, target: DeviceSlice<'_, T>) -> Result<(), CudaError> {
+    pub(crate) fn clear<T: DeviceElement>(&self, target: DeviceSlice<'_, T>) -> Result<(), CudaError> {
         let bytes = target.len() * size_of::<T>();
         // SAFETY: the slice is memory of the card of so many bytes, which outlives what the stream has to do.
         call("clearing memory", unsafe {
@@ -149,7 +149,7 @@ impl Device {
     }
 
     /// Copies to the front of a slice. The driver has read `source` when this returns.
-    pub(crate) fn upload<T: Element>(
+    pub(crate) fn upload<T: DeviceElement>(
         &self,
         source: &[T],
         target: DeviceSlice<'_, T>,
@@ -162,7 +162,7 @@ impl Device {
     ///
     /// # Safety
     /// A source that is page-locked is neither changed nor freed before the stream has passed the copy.
-    pub(crate) unsafe fn upload_on<T: Element>(
+    pub(crate) unsafe fn upload_on<T: DeviceElement>(
         stream: &CudaStream,
         source: &[T],
         target: DeviceSlice<'_, T>,
@@ -178,7 +178,7 @@ impl Device {
     }
 
     /// Copies from the front of a slice, after everything before it has run.
-    pub(crate) fn download<T: Element>(
+    pub(crate) fn download<T: DeviceElement>(
         &self,
         source: DeviceSlice<'_, T>,
         target: &mut [T],

@@ -22,7 +22,7 @@ use super::error::CudaError;
 use super::kernels::{AveragePool, GhostNorm, Gram, OuterNorm};
 use super::launch::LaunchGrid;
 use super::options::Precision;
-use super::run::Run;
+use super::run::CardRun;
 use super::slice::DeviceSlice;
 use crate::layout::Layout;
 use crate::op::conv::ConvKernel;
@@ -32,13 +32,13 @@ const TILE: usize = 64;
 
 /// What a bound is raised by: a share of `S^2` for the inner products, one of `S` for the sum's own rounding, and what products too small
 /// for single precision lose, 2^-149 each.
-struct Errors {
+struct NormErrors {
     gamma: f64,
     eta: f64,
     lost: f64,
 }
 
-impl Errors {
+impl NormErrors {
     fn new(operations: usize, eta: f64, weights: usize) -> Self {
         let gamma = 8.0 * (operations + 32) as f64 * f64::EPSILON;
         Self { gamma, eta, lost: (weights as f64).sqrt() * 2f64.powi(-100) }
@@ -61,18 +61,18 @@ fn multiplied(precision: Precision, positions: usize) -> f64 {
 }
 
 /// The rows of a Gram matrix: where a sample's first lies, values of each, numbers from row to row and from value to value.
-struct Rows<'r> {
+struct GramRows<'r> {
     start: DeviceSlice<'r, f32>,
     count: usize,
     inner: usize,
     steps: (usize, usize),
 }
 
-impl Run<'_> {
+impl CardRun<'_> {
     /// A bound on the norm of a linear layer's weight gradient over so many rows of `x` and of `g`.
     ///
     /// # Guarantee
-    /// Never less than the norm of what [`Run::linear_sum`] turns into whole numbers, divided by the factor; not finite if one of them is
+    /// Never less than the norm of what [`CardRun::linear_sum`] turns into whole numbers, divided by the factor; not finite if one of them is
     /// not.
     pub(crate) fn linear_norm(
         &self,
@@ -82,21 +82,21 @@ impl Run<'_> {
         partials: DeviceSlice<'_, f64>,
     ) -> Result<(), CudaError> {
         let (samples, partial_stride) = (self.samples, self.program.partials);
-        let errors = Errors::new(features + out + rows * (rows + 2), chained(rows), features * out);
+        let errors = NormErrors::new(features + out + rows * (rows + 2), chained(rows), features * out);
         if rows == 1 {
-            let Errors { gamma, eta, lost } = errors;
+            let NormErrors { gamma, eta, lost } = errors;
             return OuterNorm { samples, x, g, features, out, gamma, eta, lost, partials, partial_stride }
                 .launch(self.device);
         }
-        let x = Rows { start: x, count: rows, inner: features, steps: (features, 1) };
-        let g = Rows { start: g, count: rows, inner: out, steps: (out, 1) };
+        let x = GramRows { start: x, count: rows, inner: features, steps: (features, 1) };
+        let g = GramRows { start: g, count: rows, inner: out, steps: (out, 1) };
         self.ghost_norm((x, g), None, errors, (partials, self.work.workspace()))
     }
 
     /// A bound on the norm of a convolution's weight gradient.
     ///
     /// # Guarantee
-    /// Never less than the norm of what [`Run::convolution_sum`] turns into whole numbers, divided by the factor, if tensor cores round as
+    /// Never less than the norm of what [`CardRun::convolution_sum`] turns into whole numbers, divided by the factor, if tensor cores round as
     /// assumed; not finite if one of them is not.
     pub(crate) fn convolution_norm(
         &self,
@@ -110,9 +110,9 @@ impl Run<'_> {
         let (inside, outside, taps) = (geometry.positions_in(), geometry.positions(), geometry.taps());
         let operations = geometry.channels + geometry.out + taps + outside * (outside + 2 * taps);
         let eta = multiplied(self.device.precision, outside);
-        let errors = Errors::new(operations, eta, geometry.weight_len());
-        let x = Rows { start: x, count: inside, inner: geometry.channels, steps: (1, inside) };
-        let g = Rows { start: g, count: outside, inner: geometry.out, steps: (1, outside) };
+        let errors = NormErrors::new(operations, eta, geometry.weight_len());
+        let x = GramRows { start: x, count: inside, inner: geometry.channels, steps: (1, inside) };
+        let g = GramRows { start: g, count: outside, inner: geometry.out, steps: (1, outside) };
         self.ghost_norm((x, g), Some((conv, layout)), errors, (self.partials(layout, conv.weight), workspace))
     }
 
@@ -134,9 +134,9 @@ impl Run<'_> {
 
     fn ghost_norm(
         &self,
-        (x, g): (Rows<'_>, Rows<'_>),
+        (x, g): (GramRows<'_>, GramRows<'_>),
         conv: Option<(&ConvKernel, &Layout)>,
-        Errors { gamma, eta, lost }: Errors,
+        NormErrors { gamma, eta, lost }: NormErrors,
         (partials, workspace): (DeviceSlice<'_, f64>, DeviceSlice<'_, f32>),
     ) -> Result<(), CudaError> {
         let (device, samples) = (self.device, self.samples);

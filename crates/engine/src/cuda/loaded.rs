@@ -2,9 +2,9 @@
 
 use super::error::CudaError;
 use super::kernels::{ProjectFilters, StandardiseBackward};
-use super::memory::Work;
-use super::run::Run;
-use super::step::Step;
+use super::memory::CardWork;
+use super::run::CardRun;
+use super::step::CardStep;
 use super::{CudaExecutor, CudaGradientSum, MOST_SAMPLES};
 use crate::batch::{self, Batch};
 use crate::clipping::{ClippingRule, FRACTION};
@@ -29,7 +29,7 @@ impl CudaLoaded<'_> {
         let group = executor.group(&executor.inference, samples, MOST_SAMPLES);
         if executor.inference_work.as_ref().is_none_or(|work| work.samples < group) {
             executor.inference_work = None;
-            executor.inference_work = Some(Work::new(&executor.device, &executor.inference, group, 0)?);
+            executor.inference_work = Some(CardWork::new(&executor.device, &executor.inference, group, 0)?);
             executor.count(0);
         }
         let CudaExecutor { graph, device, model, inference: program, inference_work, choices, .. } = executor;
@@ -42,7 +42,7 @@ impl CudaLoaded<'_> {
             let samples = inputs.len() / size;
             let inputs = work.inputs(0);
             let marks = &mut None;
-            let mut run = Run {
+            let mut run = CardRun {
                 device,
                 program,
                 model,
@@ -107,7 +107,7 @@ impl CudaLoaded<'_> {
         } = executor;
         let program = training.as_ref().expect("the step was planned above");
         let work = work.as_mut().expect("a planned step has its memory");
-        let mut step = Step {
+        let mut step = CardStep {
             graph,
             layout,
             device,

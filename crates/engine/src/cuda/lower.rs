@@ -7,7 +7,7 @@ use super::operation::{CudaKernel, ShapedNode};
 
 /// A graph's steps, indexed like its nodes.
 #[derive(Debug)]
-pub(crate) struct Steps {
+pub(crate) struct CardSteps {
     /// What each node does; `None` where an earlier node's value is its own.
     pub(crate) operations: Vec<Option<Box<dyn CudaKernel>>>,
     /// The node whose value each node's is.
@@ -31,7 +31,7 @@ pub(crate) struct Steps {
     pub(crate) parameters_len: usize,
 }
 
-impl Steps {
+impl CardSteps {
     /// Lowers a graph.
     pub(crate) fn new(graph: &Graph) -> Self {
         let nodes = graph.nodes();

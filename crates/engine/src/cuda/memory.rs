@@ -3,29 +3,29 @@
 use super::device::Device;
 use super::error::CudaError;
 use super::kernels::{GradientBlock, GradientPart, PartialRange};
-use super::lower::Steps;
-use super::program::Program;
-use super::slice::{Carve, DeviceMemory, DeviceSlice, Region};
-use super::sources::Source;
+use super::lower::CardSteps;
+use super::program::CardProgram;
+use super::slice::{Carve, DeviceMemory, DeviceSlice, MemoryRegion};
+use super::sources::GradientSource;
 
 /// Bytes that cuDNN's algorithms may work in.
 pub(crate) const WORKSPACE: usize = 512 << 20;
 
 /// The parameters as given and as used, and the kernels' tables.
 #[derive(Debug)]
-pub(crate) struct Model {
+pub(crate) struct CardModel {
     memory: DeviceMemory,
-    parameters: Region<f32>,
-    used: Region<f32>,
-    inverses: Region<f32>,
-    arranged: Region<f32>,
-    tables: Region<i32>,
+    parameters: MemoryRegion<f32>,
+    used: MemoryRegion<f32>,
+    inverses: MemoryRegion<f32>,
+    arranged: MemoryRegion<f32>,
+    tables: MemoryRegion<i32>,
     /// Bytes on the card.
     pub(crate) bytes: usize,
 }
 
-impl Model {
-    pub(crate) fn new(device: &Device, steps: &Steps) -> Result<Self, CudaError> {
+impl CardModel {
+    pub(crate) fn new(device: &Device, steps: &CardSteps) -> Result<Self, CudaError> {
         let mut carve = Carve::default();
         let parameters = carve.take(steps.parameters_len);
         let used = carve.take(steps.used_len);
@@ -64,26 +64,26 @@ impl Model {
 /// Where everything that a microbatch works on lies, before anything is allocated.
 #[derive(Debug)]
 struct Sketch {
-    pool: Region<f32>,
-    inputs: [Region<f32>; 2],
-    targets: Region<u32>,
-    keys: Region<u64>,
-    losses: Region<f64>,
-    written: Region<f32>,
-    partials: Region<f64>,
-    squared: Region<f64>,
-    factors: Region<f32>,
-    parts: Region<GradientPart>,
-    blocks: Region<GradientBlock>,
-    ranges: Region<PartialRange>,
-    means: Region<f32>,
-    workspace: Region<f32>,
+    pool: MemoryRegion<f32>,
+    inputs: [MemoryRegion<f32>; 2],
+    targets: MemoryRegion<u32>,
+    keys: MemoryRegion<u64>,
+    losses: MemoryRegion<f64>,
+    written: MemoryRegion<f32>,
+    partials: MemoryRegion<f64>,
+    squared: MemoryRegion<f64>,
+    factors: MemoryRegion<f32>,
+    parts: MemoryRegion<GradientPart>,
+    blocks: MemoryRegion<GradientBlock>,
+    ranges: MemoryRegion<PartialRange>,
+    means: MemoryRegion<f32>,
+    workspace: MemoryRegion<f32>,
     /// Numbers of four bytes in all.
     len: usize,
 }
 
 impl Sketch {
-    fn new(program: &Program, samples: usize, workspace_bytes: usize) -> Self {
+    fn new(program: &CardProgram, samples: usize, workspace_bytes: usize) -> Self {
         let mut carve = Carve::default();
         let items = samples * program.views;
         let input = program.steps.lens[0] * items;
@@ -112,7 +112,7 @@ impl Sketch {
 
 /// What a microbatch works on.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct CardWork {
     memory: DeviceMemory,
     sketch: Sketch,
     /// Samples it has room for.
@@ -123,15 +123,15 @@ pub(crate) struct Work {
     pub(crate) bytes: usize,
 }
 
-impl Work {
+impl CardWork {
     /// Bytes that this many samples need.
-    pub(crate) fn bytes(program: &Program, samples: usize, workspace: usize) -> usize {
+    pub(crate) fn bytes(program: &CardProgram, samples: usize, workspace: usize) -> usize {
         4 * Sketch::new(program, samples, workspace).len
     }
 
     pub(crate) fn new(
         device: &Device,
-        program: &Program,
+        program: &CardProgram,
         samples: usize,
         workspace: usize,
     ) -> Result<Self, CudaError> {
@@ -148,7 +148,7 @@ impl Work {
         device.clear(work.keys())?;
         device.upload(&program.parts, work.parts())?;
         device.upload(&program.blocks, work.blocks())?;
-        let range = |source: &Source| PartialRange {
+        let range = |source: &GradientSource| PartialRange {
             start: source.partials.start as i32,
             end: source.partials.end as i32,
         };

@@ -49,7 +49,7 @@ use dapple_graph::{Graph, Op, Parameters, op};
 use crate::clipping::HELD;
 use crate::error::EngineError;
 use crate::layout::Layout;
-use convolution::{Card, Choices};
+use convolution::{ConvolutionChoices, OpenCard};
 use device::Device;
 pub use device::device_count;
 pub use error::CudaError;
@@ -57,14 +57,14 @@ use error::call;
 pub use group::{CudaAddition, CudaGroup, CudaGroupError, CudaGroupState, CudaGroupSum};
 use kernels::SHARED_LIMIT;
 pub use loaded::CudaLoaded;
-use memory::{Model, WORKSPACE, Work};
+use memory::{CardModel, CardWork, WORKSPACE};
 pub use options::{Convolutions, CudaOptions, Precision};
-use program::Program;
+use program::CardProgram;
 use run::Marks;
 use staging::Staging;
 pub use sum::CudaGradientSum;
 use sum::sum_bytes;
-pub use update::{CudaState, LatticeNoise, StateValues, Update};
+pub use update::{CudaState, CudaUpdate, LatticeNoise, StateValues};
 
 /// More samples than this do not fit an axis of a grid of blocks.
 const MOST_SAMPLES: usize = 1 << 15;
@@ -79,12 +79,12 @@ pub struct CudaExecutor {
     graph: Graph,
     layout: Layout,
     options: CudaOptions,
-    model: Model,
-    inference: Program,
-    training: Option<Program>,
-    work: Option<Work>,
-    inference_work: Option<Work>,
-    choices: Choices,
+    model: CardModel,
+    inference: CardProgram,
+    training: Option<CardProgram>,
+    work: Option<CardWork>,
+    inference_work: Option<CardWork>,
+    choices: ConvolutionChoices,
     marks: Marks,
     shares: Vec<(&'static str, f64)>,
     peak: usize,
@@ -124,8 +124,8 @@ impl CudaExecutor {
         }
         within_32_bits(graph, 1)?;
         let device = Device::open(options.device, options.precision)?;
-        let inference = Program::inference(graph);
-        let model = Model::new(&device, &inference.steps)?;
+        let inference = CardProgram::inference(graph);
+        let model = CardModel::new(&device, &inference.steps)?;
         Ok(Self {
             graph: graph.clone(),
             layout: Layout::new(graph),
@@ -138,7 +138,7 @@ impl CudaExecutor {
             training: None,
             work: None,
             inference_work: None,
-            choices: Choices::new(options.precision != Precision::F32, options.convolutions),
+            choices: ConvolutionChoices::new(options.precision != Precision::F32, options.convolutions),
             marks: None,
             shares: Vec::new(),
             inputs: Default::default(),
@@ -229,11 +229,11 @@ impl CudaExecutor {
 
     /// Samples that run together, up to a limit: what was asked for or what fits the pool, in equal parts of so many samples rather than
     /// with a small one at the end.
-    fn group(&self, program: &Program, samples: usize, limit: usize) -> usize {
+    fn group(&self, program: &CardProgram, samples: usize, limit: usize) -> usize {
         let held = self.work.as_ref().map_or(0, |work| work.bytes);
         let free = self.device.context.mem_get_info().map_or(POOL, |(free, _)| free + held);
-        let fixed = Work::bytes(program, 0, WORKSPACE);
-        let each = (Work::bytes(program, 64, WORKSPACE) - fixed) / 64;
+        let fixed = CardWork::bytes(program, 0, WORKSPACE);
+        let each = (CardWork::bytes(program, 64, WORKSPACE) - fixed) / 64;
         let most = match self.options.microbatch {
             0 => {
                 let grown = GROWTH.map(|(enough, part)| (fixed + enough * each).min(free / part));
@@ -271,14 +271,14 @@ impl CudaExecutor {
     fn plan(&mut self, views: usize) -> Result<(), CudaError> {
         if self.training.as_ref().is_none_or(|program| program.views != views) {
             within_32_bits(&self.graph, views)?;
-            self.training = Some(Program::training(&self.graph, &self.layout, views));
+            self.training = Some(CardProgram::training(&self.graph, &self.layout, views));
             self.work = None;
         }
         let program = self.training.as_ref().expect("planned above");
         if self.work.is_none() {
             let samples = if self.options.batch == 0 { MOST_SAMPLES } else { self.options.batch };
-            let work = Work::new(&self.device, program, self.group(program, samples, HELD), WORKSPACE)?;
-            let card = Card { device: &self.device, model: &self.model, work: &work };
+            let work = CardWork::new(&self.device, program, self.group(program, samples, HELD), WORKSPACE)?;
+            let card = OpenCard { device: &self.device, model: &self.model, work: &work };
             self.choices.measure(card, program)?;
             self.work = Some(work);
         }

@@ -3,9 +3,9 @@
 use super::backward::ParameterGradients;
 use super::error::CudaError;
 use super::kernels::{MoveFour, MoveValues};
-use super::lower::Steps;
+use super::lower::CardSteps;
 use super::operation::CudaKernel;
-use super::run::Run;
+use super::run::CardRun;
 use super::slice::DeviceSlice;
 
 /// Distances along the axes of a tensor.
@@ -54,7 +54,7 @@ fn axes(size: &[usize], from: &[usize], to: &[usize]) -> Vec<Axis> {
 
 impl MovedBox {
     /// A box of this size on its way between two tensors.
-    fn new(steps: &mut Steps, size: &[usize], from: Strided<'_>, to: Strided<'_>) -> Self {
+    fn new(steps: &mut CardSteps, size: &[usize], from: Strided<'_>, to: Strided<'_>) -> Self {
         let mut axes = axes(size, from.strides, to.strides);
         let four = |value: &usize| value.is_multiple_of(4);
         let fours = match axes.split_last() {
@@ -81,7 +81,7 @@ impl MovedBox {
     /// Copies the box of every item, from and to tensors of which an item has so many values and the box begins there.
     fn launch(
         &self,
-        run: &Run<'_>,
+        run: &CardRun<'_>,
         table: usize,
         (x, x_item, x_start): (DeviceSlice<'_, f32>, usize, usize),
         (y, y_item, y_start): (DeviceSlice<'_, f32>, usize, usize),
@@ -117,7 +117,12 @@ pub(crate) struct Moved(Vec<MovedBox>);
 
 impl Moved {
     /// Several tensors, one behind the other along an axis.
-    pub(crate) fn concatenated(steps: &mut Steps, axis: usize, inputs: &[&[usize]], shape: &[usize]) -> Self {
+    pub(crate) fn concatenated(
+        steps: &mut CardSteps,
+        axis: usize,
+        inputs: &[&[usize]],
+        shape: &[usize],
+    ) -> Self {
         let to = strides(shape);
         let mut first = 0;
         let each = inputs.iter().map(|input| {
@@ -131,7 +136,7 @@ impl Moved {
 
     /// A part of a tensor along an axis, from a place on.
     pub(crate) fn sliced(
-        steps: &mut Steps,
+        steps: &mut CardSteps,
         (axis, start): (usize, usize),
         input: &[usize],
         shape: &[usize],
@@ -143,7 +148,7 @@ impl Moved {
     }
 
     /// A tensor with its axes in another order.
-    pub(crate) fn permuted(steps: &mut Steps, axes: &[usize], input: &[usize], shape: &[usize]) -> Self {
+    pub(crate) fn permuted(steps: &mut CardSteps, axes: &[usize], input: &[usize], shape: &[usize]) -> Self {
         let (from, to) = (strides(input), strides(shape));
         let from: Vec<usize> = axes.iter().map(|&axis| from[axis]).collect();
         let target = Strided { strides: &to, len: shape.iter().product(), start: 0 };
@@ -152,7 +157,7 @@ impl Moved {
 }
 
 impl CudaKernel for Moved {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         for (slot, moved) in self.0.iter().enumerate() {
             let from = (run.read(node, slot), run.input_len(node, slot), moved.from);
             let to = (run.value(node), run.len(node), moved.to);
@@ -163,7 +168,7 @@ impl CudaKernel for Moved {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

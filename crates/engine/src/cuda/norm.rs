@@ -9,12 +9,12 @@ const RESERVED: usize = 2 << 10;
 
 /// A norm's group: channels, and positions of each.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Group {
+pub(crate) struct NormGroup {
     pub(crate) size: usize,
     pub(crate) inner: usize,
 }
 
-impl Group {
+impl NormGroup {
     /// Threads that have enough to do: eight vectors of four values each. Many small blocks fill each other's waits better than few.
     fn threads(self) -> usize {
         (self.size * self.inner / 32).next_power_of_two().clamp(64, MOST_THREADS)
@@ -58,7 +58,7 @@ mod tests {
     proptest! {
         #[test]
         fn blocks_keep_to_their_limits(size in 1usize..6000, inner in 1usize..20_000, shared in 101_376usize..231_424) {
-            let group = Group { size, inner };
+            let group = NormGroup { size, inner };
             let (forward, holds) = group.forward(7, false, shared);
             prop_assert!(forward.shared <= shared && forward.threads.is_multiple_of(32));
             prop_assert!(forward.threads <= MOST_THREADS && (!holds || forward.shared >= 4 * (size * inner + 3)));

@@ -5,17 +5,17 @@ use std::fmt::Debug;
 use dapple_graph::ParameterId;
 
 use super::backward::ParameterGradients;
-use super::clip::Target;
+use super::clip::SumTarget;
 use super::error::CudaError;
-use super::lower::Steps;
-use super::run::Run;
+use super::lower::CardSteps;
+use super::run::CardRun;
 use crate::layout::Layout;
 use crate::op::conv::ConvKernel;
 
 /// An operation of a graph, as the card lowers it.
 pub(crate) trait CudaOperation {
     /// The kernel of a node, its tables placed among those of the steps.
-    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut Steps) -> Box<dyn CudaKernel>;
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel>;
 }
 
 /// A node on its way to a kernel.
@@ -62,12 +62,12 @@ impl<'a> ShapedNode<'a> {
 /// What a step of a program does, with its sizes and where its tables lie.
 pub(crate) trait CudaKernel: Debug + Send + Sync {
     /// Computes the node's values.
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError>;
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError>;
 
     /// Computes the gradients of its inputs and of its parameters from its own.
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError>;
@@ -153,10 +153,10 @@ pub(crate) trait CudaKernel: Debug + Send + Sync {
     /// Adds what all samples add of a weight gradient that is never written down.
     fn deferred_sum(
         &self,
-        _run: &mut Run<'_>,
+        _run: &mut CardRun<'_>,
         _node: usize,
         _layout: &Layout,
-        _target: Target<'_>,
+        _target: SumTarget<'_>,
     ) -> Result<(), CudaError> {
         Ok(())
     }

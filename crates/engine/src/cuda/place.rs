@@ -2,14 +2,14 @@
 
 use dapple_graph::plan::Lifetime;
 
-use super::lower::Steps;
+use super::lower::CardSteps;
 use super::operation::CudaKernel;
-use super::program::Program;
-use super::sharing::{Sharing, backward};
+use super::program::CardProgram;
+use super::sharing::{GradientSharing, backward};
 
 /// When everything is alive, in steps of a forward pass and the backward pass behind it.
 struct Lives<'p> {
-    steps: &'p Steps,
+    steps: &'p CardSteps,
     /// The operations that run.
     operations: Vec<Option<&'p dyn CudaKernel>>,
     deferred: &'p [bool],
@@ -33,7 +33,7 @@ impl<'p> Lives<'p> {
 
     /// When a node's value is last read.
     fn value_until(&self, node: usize, trains: &impl Fn(&dyn CudaKernel) -> bool) -> usize {
-        let Steps { inputs, needs_gradient: needs, outputs, .. } = self.steps;
+        let CardSteps { inputs, needs_gradient: needs, outputs, .. } = self.steps;
         let count = self.operations.len();
         let is_output = outputs.iter().any(|(output, _)| *output == node);
         let mut last = if is_output { count } else { node };
@@ -63,7 +63,7 @@ impl<'p> Lives<'p> {
     }
 }
 
-impl Program {
+impl CardProgram {
     /// Decides how gradients meet, when everything is alive, and which buffer it lies in.
     pub(super) fn place(&mut self, trains: impl Fn(&dyn CudaKernel) -> bool, training: bool) {
         let steps = &self.steps;
@@ -73,7 +73,8 @@ impl Program {
         let count = operations.len();
         let mut lives = Lives { steps, operations, deferred: &self.deferred, list: Vec::new() };
         let read_until: Vec<usize> = (0..count).map(|node| lives.read_until(node)).collect();
-        let Sharing { contributions, owner, started } = Sharing::new(steps, &lives.operations, &read_until);
+        let GradientSharing { contributions, owner, started } =
+            GradientSharing::new(steps, &lives.operations, &read_until);
         for node in 0..count {
             let Some(operation) = lives.operations[node] else { continue };
             let (buffers, len) = (&mut self.buffers[node], steps.lens[node]);

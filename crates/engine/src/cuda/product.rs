@@ -16,14 +16,14 @@ const NUMBER: sys::cudaDataType = sys::cudaDataType::CUDA_R_32F;
 
 /// A side of a matrix product: where it lies, its leading dimension, its distance between products, whether it is transposed.
 #[derive(Clone, Copy)]
-pub(crate) struct Side<'m> {
+pub(crate) struct MatrixSide<'m> {
     pub(crate) data: DeviceSlice<'m, f32>,
     pub(crate) leading: usize,
     pub(crate) stride: usize,
     pub(crate) transposed: bool,
 }
 
-impl<'m> Side<'m> {
+impl<'m> MatrixSide<'m> {
     pub(crate) fn new(data: DeviceSlice<'m, f32>, leading: usize, stride: usize) -> Self {
         Self { data, leading, stride, transposed: false }
     }
@@ -60,8 +60,8 @@ impl Device {
     pub(crate) fn product(
         &self,
         (m, k, n): (usize, usize, usize),
-        (a, b): (Side<'_>, Side<'_>),
-        c: Side<'_>,
+        (a, b): (MatrixSide<'_>, MatrixSide<'_>),
+        c: MatrixSide<'_>,
         (scale, keep): (f32, f32),
         count: usize,
     ) -> Result<(), CudaError> {

@@ -3,10 +3,10 @@
 use dapple_graph::Graph;
 
 use super::kernels::{GradientBlock, GradientPart};
-use super::lower::Steps;
+use super::lower::CardSteps;
 use super::operation::CudaKernel;
 use super::sharing::Contribution;
-use super::sources::Source;
+use super::sources::GradientSource;
 use crate::layout::Layout;
 
 /// Rough speeds of a large card, for choosing between two ways to a norm: operations in a second of inner products in double precision, of
@@ -26,8 +26,8 @@ pub(crate) struct Buffers {
 
 /// A planned graph.
 #[derive(Debug)]
-pub(crate) struct Program {
-    pub(crate) steps: Steps,
+pub(crate) struct CardProgram {
+    pub(crate) steps: CardSteps,
     /// Which nodes a pass visits: those that lead to an output it makes.
     pub(crate) runs: Vec<bool>,
     pub(crate) views: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Program {
     pub(crate) offsets: Vec<usize>,
     pub(crate) sizes: Vec<usize>,
     pub(crate) item_len: usize,
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<GradientSource>,
     /// Whether a node's weight gradient is never written down per sample.
     pub(crate) deferred: Vec<bool>,
     /// Numbers in a sample's written-down gradient.
@@ -58,10 +58,10 @@ pub(crate) struct Program {
     pub(crate) unreached: bool,
 }
 
-impl Program {
+impl CardProgram {
     /// The plan of a forward pass.
     pub(crate) fn inference(graph: &Graph) -> Self {
-        let mut steps = Steps::new(graph);
+        let mut steps = CardSteps::new(graph);
         steps.needs_gradient.fill(false);
         steps.outputs.truncate(1);
         Self::new(steps, graph.reached(false), 1, None)
@@ -69,7 +69,7 @@ impl Program {
 
     /// The plan of a forward and a backward pass over samples of this many views.
     pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize) -> Self {
-        let mut program = Self::new(Steps::new(graph), graph.reached(true), views, Some(layout));
+        let mut program = Self::new(CardSteps::new(graph), graph.reached(true), views, Some(layout));
         let needs = graph.needs_gradient();
         let reached: Vec<_> = graph
             .nodes()
@@ -82,7 +82,7 @@ impl Program {
         program
     }
 
-    fn new(steps: Steps, runs: Vec<bool>, views: usize, layout: Option<&Layout>) -> Self {
+    fn new(steps: CardSteps, runs: Vec<bool>, views: usize, layout: Option<&Layout>) -> Self {
         let count = steps.operations.len();
         let trains = |operation: &dyn CudaKernel| {
             operation.weight().is_some_and(|id| layout.is_some_and(|l| l.position(id).is_some()))
@@ -139,7 +139,7 @@ mod tests {
     fn small_positions_and_many_weights_are_deferred() {
         let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
         let layout = Layout::new(&graph);
-        let program = Program::training(&graph, &layout, 1);
+        let program = CardProgram::training(&graph, &layout, 1);
         let written = |name: &str| {
             let entry = layout.entries().iter().position(|entry| entry.name == name).unwrap();
             program.sources[entry].written.is_some()
@@ -154,7 +154,7 @@ mod tests {
     fn blocks_and_parts_keep_to_their_filters() {
         let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
         let layout = Layout::new(&graph);
-        let program = Program::training(&graph, &layout, 1);
+        let program = CardProgram::training(&graph, &layout, 1);
         let (mut written, mut summed) = (vec![0; program.written], vec![0; layout.len()]);
         let mut means = vec![0; program.means];
         for part in &program.parts {
@@ -197,7 +197,7 @@ mod tests {
         for views in [1, 2] {
             let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
             let layout = Layout::new(&graph);
-            let program = Program::training(&graph, &layout, views);
+            let program = CardProgram::training(&graph, &layout, views);
             let mut ranges: Vec<Range<usize>> = program.sources.iter().map(|s| s.partials.clone()).collect();
             ranges.sort_by_key(|range| range.start);
             let mut next = 0;

@@ -4,12 +4,12 @@ use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::CUevent_flags;
 use dapple_graph::ParameterId;
 
-use super::convolution::{self, Card, Choices};
-use super::cudnn::{Direction, Tensors};
+use super::convolution::{self, ConvolutionChoices, OpenCard};
+use super::cudnn::{ConvolutionDirection, Tensors};
 use super::device::Device;
 use super::error::{CudaError, call};
-use super::memory::{Model, Work};
-use super::program::Program;
+use super::memory::{CardModel, CardWork};
+use super::program::CardProgram;
 use super::sharing::Contribution;
 use super::slice::DeviceSlice;
 use crate::op::conv::ConvKernel;
@@ -18,12 +18,12 @@ use crate::op::conv::ConvKernel;
 pub(crate) type Marks = Option<Vec<(&'static str, CudaEvent)>>;
 
 /// One microbatch on the card.
-pub(crate) struct Run<'r> {
+pub(crate) struct CardRun<'r> {
     pub(crate) device: &'r Device,
-    pub(crate) program: &'r Program,
-    pub(crate) model: &'r Model,
-    pub(crate) work: &'r Work,
-    pub(crate) choices: &'r mut Choices,
+    pub(crate) program: &'r CardProgram,
+    pub(crate) model: &'r CardModel,
+    pub(crate) work: &'r CardWork,
+    pub(crate) choices: &'r mut ConvolutionChoices,
     pub(crate) marks: &'r mut Marks,
     /// The samples' inputs.
     pub(crate) inputs: DeviceSlice<'r, f32>,
@@ -48,7 +48,7 @@ impl GradientPlace<'_> {
     }
 }
 
-impl<'r> Run<'r> {
+impl<'r> CardRun<'r> {
     pub(crate) fn items(&self) -> usize {
         self.samples * self.program.views
     }
@@ -129,7 +129,7 @@ impl<'r> Run<'r> {
         &mut self,
         node: usize,
         conv: &ConvKernel,
-        direction: Direction,
+        direction: ConvolutionDirection,
         tensors: Tensors<'_>,
         accumulate: bool,
     ) -> Result<(), CudaError> {
@@ -149,8 +149,8 @@ impl<'r> Run<'r> {
         self.choices.weight_gradient(card, (node, conv), sides, (target, self.program.written), sizes)
     }
 
-    pub(crate) fn card(&self) -> Card<'r> {
-        Card { device: self.device, model: self.model, work: self.work }
+    pub(crate) fn card(&self) -> OpenCard<'r> {
+        OpenCard { device: self.device, model: self.model, work: self.work }
     }
 
     /// The weights that a convolution multiplies by.

@@ -1,6 +1,6 @@
 //! How the gradients of a value's readers meet, and which gradients lie in one memory.
 
-use super::lower::Steps;
+use super::lower::CardSteps;
 use super::operation::CudaKernel;
 
 /// How an input's gradient meets those of its other readers.
@@ -62,7 +62,7 @@ impl States {
 
 /// Where gradients lie and how they come about.
 #[derive(Debug)]
-pub(crate) struct Sharing {
+pub(crate) struct GradientSharing {
     /// For every node and input, how its gradient is added to others; `None` where it needs none.
     pub(crate) contributions: Vec<Vec<Option<Contribution>>>,
     /// The node in whose memory each node's gradient lies.
@@ -71,10 +71,14 @@ pub(crate) struct Sharing {
     pub(crate) started: Vec<Option<usize>>,
 }
 
-impl Sharing {
+impl GradientSharing {
     /// `operations` are those of the steps that run, and `read_until` says when each node's gradient is last read.
-    pub(crate) fn new(steps: &Steps, operations: &[Option<&dyn CudaKernel>], read_until: &[usize]) -> Self {
-        let Steps { inputs, needs_gradient: needs, outputs, .. } = steps;
+    pub(crate) fn new(
+        steps: &CardSteps,
+        operations: &[Option<&dyn CudaKernel>],
+        read_until: &[usize],
+    ) -> Self {
+        let CardSteps { inputs, needs_gradient: needs, outputs, .. } = steps;
         let count = operations.len();
         let mut readers = vec![Vec::new(); count];
         for node in (0..count).filter(|&node| operations[node].is_some() && needs[node]) {
@@ -116,21 +120,21 @@ impl Sharing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::program::Program;
+    use crate::cuda::program::CardProgram;
     use crate::layout::Layout;
     use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, NodeId, Window, op, zoo};
     use proptest::prelude::*;
 
     /// A gradient as the terms it is a sum of: each was made by a reader, and went through the masks of others.
-    type Terms = Vec<Vec<usize>>;
+    type GradientTerms = Vec<Vec<usize>>;
 
-    fn sorted(terms: &Terms) -> Terms {
+    fn sorted(terms: &GradientTerms) -> GradientTerms {
         let mut terms = terms.clone();
         terms.sort();
         terms
     }
 
-    fn masked(mut terms: Terms, operation: &dyn CudaKernel, node: usize) -> Terms {
+    fn masked(mut terms: GradientTerms, operation: &dyn CudaKernel, node: usize) -> GradientTerms {
         if operation.masks() {
             terms.iter_mut().for_each(|term| term.push(node));
         }
@@ -140,11 +144,11 @@ mod tests {
     /// Runs a backward pass on terms, once with every gradient in memory of its own and once where the plan puts it: every step must
     /// read what it would read without sharing, and what is read at the end must still be there. Says how many inputs share.
     fn check(graph: &Graph, views: usize) -> usize {
-        let program = Program::training(graph, &Layout::new(graph), views);
+        let program = CardProgram::training(graph, &Layout::new(graph), views);
         let steps = &program.steps;
         let count = steps.operations.len();
-        let mut own: Vec<Terms> = vec![Vec::new(); count];
-        let mut memory: Vec<Terms> = vec![Vec::new(); count * 8];
+        let mut own: Vec<GradientTerms> = vec![Vec::new(); count];
+        let mut memory: Vec<GradientTerms> = vec![Vec::new(); count * 8];
         let place = |node: usize| program.buffers[node].gradient.unwrap();
         for &(output, _) in &steps.outputs {
             own[output].push(vec![count + output]);

@@ -8,7 +8,7 @@ use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 ///
 /// # Safety
 /// Every pattern of bits is one, it has no padding, and it is laid out as the type that the kernels give the name to.
-pub(crate) unsafe trait Element: Copy + 'static {
+pub(crate) unsafe trait DeviceElement: Copy + 'static {
     /// An address of it that is only read.
     const READ: &'static str;
     /// An address of it that is written.
@@ -21,7 +21,7 @@ pub(crate) unsafe trait Element: Copy + 'static {
 macro_rules! element {
     ($($type:ty => $name:literal $(aligned to $alignment:literal)?),* $(,)?) => {$(
         // SAFETY: plain numbers without padding, which the kernels' sources declare alike; both sides assert the sizes of structures.
-        unsafe impl $crate::cuda::slice::Element for $type {
+        unsafe impl $crate::cuda::slice::DeviceElement for $type {
             const READ: &'static str = concat!("const ", $name, "*");
             const WRITTEN: &'static str = concat!($name, "*");
             $(const ALIGNMENT: usize = $alignment;)?
@@ -60,7 +60,7 @@ impl<T> Clone for DeviceSlice<'_, T> {
 
 impl<T> Copy for DeviceSlice<'_, T> {}
 
-impl<'m, T: Element> DeviceSlice<'m, T> {
+impl<'m, T: DeviceElement> DeviceSlice<'m, T> {
     /// Numbers in it.
     pub(crate) fn len(self) -> usize {
         self.len
@@ -84,7 +84,7 @@ impl<'m, T: Element> DeviceSlice<'m, T> {
     }
 
     /// The same bytes as other numbers, as many as they are whole.
-    pub(crate) fn cast<U: Element>(self) -> DeviceSlice<'m, U> {
+    pub(crate) fn cast<U: DeviceElement>(self) -> DeviceSlice<'m, U> {
         assert!(
             self.address.is_multiple_of(U::ALIGNMENT as u64),
             "planned memory is aligned for what lies in it"
@@ -99,7 +99,7 @@ impl<'m, T: Element> DeviceSlice<'m, T> {
 
 /// A stretch of some memory, before it is known where that lies.
 #[derive(Debug)]
-pub(crate) struct Region<T> {
+pub(crate) struct MemoryRegion<T> {
     /// In numbers of four bytes.
     start: usize,
     /// In its own.
@@ -107,13 +107,13 @@ pub(crate) struct Region<T> {
     element: PhantomData<T>,
 }
 
-impl<T> Clone for Region<T> {
+impl<T> Clone for MemoryRegion<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Region<T> {}
+impl<T> Copy for MemoryRegion<T> {}
 
 /// Numbers of four bytes to which every region is aligned: 256 bytes.
 const ALIGNMENT: usize = 64;
@@ -126,10 +126,10 @@ pub(crate) struct Carve {
 
 impl Carve {
     /// A region of so many elements behind all others.
-    pub(crate) fn take<T: Element>(&mut self, elements: usize) -> Region<T> {
+    pub(crate) fn take<T: DeviceElement>(&mut self, elements: usize) -> MemoryRegion<T> {
         let start = self.len;
         self.len += (elements * size_of::<T>()).div_ceil(4).next_multiple_of(ALIGNMENT);
-        Region { start, len: elements, element: PhantomData }
+        MemoryRegion { start, len: elements, element: PhantomData }
     }
 
     /// Numbers of four bytes that all of them take.
@@ -157,12 +157,12 @@ impl DeviceMemory {
     }
 
     /// All of it.
-    pub(crate) fn slice<T: Element>(&self) -> DeviceSlice<'_, T> {
+    pub(crate) fn slice<T: DeviceElement>(&self) -> DeviceSlice<'_, T> {
         DeviceSlice::<f32> { address: self.address, len: self.len, memory: PhantomData }.cast()
     }
 
     /// A region of it.
-    pub(crate) fn region<T: Element>(&self, region: Region<T>) -> DeviceSlice<'_, T> {
+    pub(crate) fn region<T: DeviceElement>(&self, region: MemoryRegion<T>) -> DeviceSlice<'_, T> {
         self.slice::<f32>().after(region.start).cast().first(region.len)
     }
 }

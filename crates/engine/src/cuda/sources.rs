@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::kernels::{GradientBlock, GradientPart};
-use super::program::Program;
+use super::program::CardProgram;
 use crate::layout::{Entry, Layout};
 
 /// Numbers of a written-down gradient that one block of threads squares, or adds up.
@@ -15,7 +15,7 @@ const MOST_UNFOLDED: usize = 2 << 30;
 
 /// How a trainable parameter's gradient is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct GradientSource {
     /// Where it lies in a sample's written-down gradient; `None` where only its norm is ever made.
     pub(crate) written: Option<usize>,
     /// Partial sums of its squared norm.
@@ -26,7 +26,7 @@ pub(crate) struct Source {
 
 /// Filters of a standardised layer: weights of each, where one over their deviations lies, and where their means do.
 #[derive(Debug, Clone, Copy)]
-struct Filters {
+struct StandardisedFilters {
     inner: usize,
     inverses: usize,
     means: usize,
@@ -41,7 +41,7 @@ fn pieces(len: usize, filter: usize, size: usize) -> impl Iterator<Item = (usize
     (0..len).step_by(filter).flat_map(within)
 }
 
-impl Program {
+impl CardProgram {
     /// Decides how each parameter's gradient is made, and where its norm is added up.
     pub(super) fn source(&mut self, layout: &Layout) {
         let multiplying = |id| {
@@ -49,7 +49,8 @@ impl Program {
             operations.position(|operation| operation.as_ref().and_then(|own| own.weight()) == Some(id))
         };
         let nodes: Vec<Option<usize>> = layout.entries().iter().map(|entry| multiplying(entry.id)).collect();
-        let filters: Vec<Option<Filters>> = nodes.iter().map(|node| self.filters(*node)).collect();
+        let filters: Vec<Option<StandardisedFilters>> =
+            nodes.iter().map(|node| self.filters(*node)).collect();
         for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
             if !node.is_some_and(|node| self.deferred[node]) {
                 self.write_down(index, entry, filters[index]);
@@ -74,21 +75,21 @@ impl Program {
             self.partials = partials.end;
             self.workspace = self.workspace.max(operation.ghost_workspace(self.views));
             let means = filters[index].map(|filters| filters.means);
-            self.sources.insert(index, Source { written: None, partials, means });
+            self.sources.insert(index, GradientSource { written: None, partials, means });
         }
     }
 
     /// The filters that a node multiplies by, where they are standardised, with room for their means.
-    fn filters(&mut self, node: Option<usize>) -> Option<Filters> {
+    fn filters(&mut self, node: Option<usize>) -> Option<StandardisedFilters> {
         let conv = self.steps.operations[node?].as_ref()?.convolution()?;
         let (_, inverses) = conv.used?;
         let means = self.means;
         self.means += conv.geometry.out;
-        Some(Filters { inner: conv.geometry.inner(), inverses, means })
+        Some(StandardisedFilters { inner: conv.geometry.inner(), inverses, means })
     }
 
     /// Gives a parameter a place in every sample's written-down gradient, and parts and blocks that cover it.
-    fn write_down(&mut self, index: usize, entry: &Entry, filters: Option<Filters>) {
+    fn write_down(&mut self, index: usize, entry: &Entry, filters: Option<StandardisedFilters>) {
         let start = self.written.next_multiple_of(4);
         let len = entry.range.len();
         self.written = start + len;
@@ -96,7 +97,9 @@ impl Program {
         // A part and a block lie within one filter, where filters are standardised.
         let filter = filters.map_or(len.max(1), |filters| filters.inner);
         let place = |offset: usize| {
-            let of = |own: Filters| [own.means, own.inverses].map(|first| (first + offset / filter) as i32);
+            let of = |own: StandardisedFilters| {
+                [own.means, own.inverses].map(|first| (first + offset / filter) as i32)
+            };
             filters.map_or([-1; 2], of)
         };
         for (offset, len) in pieces(len, filter, if filters.is_some() { filter } else { PART }) {
@@ -109,7 +112,7 @@ impl Program {
                 [start + offset, len, entry.range.start + offset, index].map(|value| value as i32);
             self.blocks.push(GradientBlock { start, len, target, entry, mean, inverse });
         }
-        self.sources.push(Source {
+        self.sources.push(GradientSource {
             written: Some(start),
             partials: first..self.parts.len(),
             means: filters.map(|filters| filters.means),

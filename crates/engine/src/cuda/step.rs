@@ -4,15 +4,15 @@ use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::CUevent_flags;
 use dapple_graph::{Graph, Loss};
 
-use super::clip::Target;
-use super::convolution::Choices;
+use super::clip::SumTarget;
+use super::convolution::ConvolutionChoices;
 use super::device::Device;
 use super::error::{CudaError, call};
 use super::kernels::{AddLosses, CLASSES, CountLabels, LossOfParts, PROBABILITIES, VALUES};
 use super::launch::LaunchGrid;
-use super::memory::{Model, Work};
-use super::program::Program;
-use super::run::{Marks, Run};
+use super::memory::{CardModel, CardWork};
+use super::program::CardProgram;
+use super::run::{CardRun, Marks};
 use super::staging::Staging;
 use super::sum::CudaGradientSum;
 use crate::batch::{Batch, Targets};
@@ -21,14 +21,14 @@ use crate::layout::Layout;
 use crate::stats::StepStats;
 
 /// A batch on its way through the card.
-pub(crate) struct Step<'s> {
+pub(crate) struct CardStep<'s> {
     pub(crate) graph: &'s Graph,
     pub(crate) layout: &'s Layout,
     pub(crate) device: &'s Device,
-    pub(crate) program: &'s Program,
-    pub(crate) model: &'s Model,
-    pub(crate) work: &'s Work,
-    pub(crate) choices: &'s mut Choices,
+    pub(crate) program: &'s CardProgram,
+    pub(crate) model: &'s CardModel,
+    pub(crate) work: &'s CardWork,
+    pub(crate) choices: &'s mut ConvolutionChoices,
     pub(crate) marks: &'s mut Marks,
     pub(crate) staging: &'s mut [Staging; 2],
     pub(crate) targets: &'s mut Staging,
@@ -36,7 +36,7 @@ pub(crate) struct Step<'s> {
     pub(crate) rule: &'s ClippingRule,
 }
 
-impl Step<'_> {
+impl CardStep<'_> {
     /// Adds the clipped gradients of all samples to a sum, microbatch by microbatch, each as large as there is room for: what the last one
     /// lacks is filled up with what lies there, and is not counted.
     pub(crate) fn run(
@@ -57,9 +57,19 @@ impl Step<'_> {
             let (inputs, dropout) = (work.inputs(index), self.batch.dropout.is_some());
             let (choices, marks) = (&mut *self.choices, &mut *self.marks);
             let samples_here = end - first;
-            let mut run =
-                Run { device, program, model, work, choices, marks, inputs, samples: each, dropout, norms };
-            let part = Part {
+            let mut run = CardRun {
+                device,
+                program,
+                model,
+                work,
+                choices,
+                marks,
+                inputs,
+                samples: each,
+                dropout,
+                norms,
+            };
+            let part = CardMicrobatch {
                 graph: self.graph,
                 layout: self.layout,
                 batch: self.batch,
@@ -82,11 +92,21 @@ impl Step<'_> {
                 ready = self.send(index + 1, end..(end + each).min(samples), &idle)?;
             }
             let (choices, marks) = (&mut *self.choices, &mut *self.marks);
-            let mut run =
-                Run { device, program, model, work, choices, marks, inputs, samples: each, dropout, norms };
+            let mut run = CardRun {
+                device,
+                program,
+                model,
+                work,
+                choices,
+                marks,
+                inputs,
+                samples: each,
+                dropout,
+                norms,
+            };
             part.factors(&mut run, stats)?;
             let sum = total.hold(device, samples_here)?.cast();
-            run.sum(self.layout, Target { sum, whole: norms, samples: samples_here })?;
+            run.sum(self.layout, SumTarget { sum, whole: norms, samples: samples_here })?;
         }
         Ok(())
     }
@@ -115,7 +135,7 @@ impl Step<'_> {
 const LOSS_POSITIONS: usize = 2048;
 
 /// A microbatch of a step.
-struct Part<'s> {
+struct CardMicrobatch<'s> {
     graph: &'s Graph,
     layout: &'s Layout,
     batch: &'s Batch<'s>,
@@ -125,9 +145,9 @@ struct Part<'s> {
     samples: usize,
 }
 
-impl Part<'_> {
+impl CardMicrobatch<'_> {
     /// Sends a microbatch's dropout keys.
-    fn keys(&self, run: &Run<'_>) -> Result<(), CudaError> {
+    fn keys(&self, run: &CardRun<'_>) -> Result<(), CudaError> {
         let (first, count) = (self.first * self.batch.views, self.samples * self.batch.views);
         let views = first..first + count;
         let keys: Vec<u64> = views.filter_map(|view| self.batch.dropout_key(view)).collect();
@@ -136,7 +156,7 @@ impl Part<'_> {
 
     /// Sends a microbatch's targets, which travel while the forward pass runs. Their last readers, and the last copy from the staging
     /// memory, belong to a microbatch whose norms were waited for.
-    fn targets(&self, run: &Run<'_>, staging: &mut Staging) -> Result<(), CudaError> {
+    fn targets(&self, run: &CardRun<'_>, staging: &mut Staging) -> Result<(), CudaError> {
         let shape = self.graph.output_shape();
         let (len, positions): (usize, usize) = (shape.iter().product(), shape[1..].iter().product());
         let (first, items) = (self.first * self.batch.views, self.samples * self.batch.views);
@@ -158,7 +178,7 @@ impl Part<'_> {
     }
 
     /// Losses, and the gradients of the outputs.
-    fn loss(&self, run: &mut Run<'_>) -> Result<(), CudaError> {
+    fn loss(&self, run: &mut CardRun<'_>) -> Result<(), CudaError> {
         let shape = self.graph.output_shape();
         let (classes, positions) = (shape[0], shape[1..].iter().product::<usize>());
         let kind = match self.batch.targets {
@@ -204,7 +224,7 @@ impl Part<'_> {
     }
 
     /// Reads losses and norms, and sends every sample's clipping factors: none where it is not finite, or only fills up.
-    fn factors(&self, run: &mut Run<'_>, stats: &mut StepStats) -> Result<(), CudaError> {
+    fn factors(&self, run: &mut CardRun<'_>, stats: &mut StepStats) -> Result<(), CudaError> {
         let (entries, views) = (self.layout.entries().len(), self.batch.views);
         let mut losses = vec![0.0f64; self.samples * views];
         let mut squared = vec![0.0f64; self.samples * entries];

@@ -19,7 +19,7 @@ use super::error::CudaError;
 use super::kernels::{
     ADAM, AddNoise, Exchange, MOMENTUM, MoveMean, NoiseKey, PLAIN, ToSingle, UpdateBlock, UpdateValues,
 };
-use super::slice::{DeviceMemory, Element};
+use super::slice::{DeviceElement, DeviceMemory};
 use super::{CudaExecutor, CudaGradientSum, CudaLoaded};
 use crate::error::EngineError;
 use crate::layout::Layout;
@@ -63,7 +63,7 @@ fn code(rule: UpdateRule) -> i32 {
 
 /// What turns a sum of clipped gradients into new parameters.
 #[derive(Debug, Clone, Copy)]
-pub struct Update<'k> {
+pub struct CudaUpdate<'k> {
     /// Noise that is added to the sum; `None` only where the plan has none.
     pub noise: Option<LatticeNoise<'k>>,
     /// The optimiser's rule.
@@ -164,7 +164,7 @@ impl CudaExecutor {
 }
 
 /// New memory with these numbers in it.
-fn filled<T: Element>(device: &Device, values: &[T]) -> Result<DeviceMemory, CudaError> {
+fn filled<T: DeviceElement>(device: &Device, values: &[T]) -> Result<DeviceMemory, CudaError> {
     let memory = device.allocate(size_of_val(values) / 4)?;
     device.upload(values, memory.slice())?;
     Ok(memory)
@@ -259,7 +259,7 @@ impl CudaLoaded<'_> {
         &mut self,
         mut sum: CudaGradientSum,
         state: &mut CudaState,
-        update: &Update<'_>,
+        update: &CudaUpdate<'_>,
     ) -> Result<(), CudaError> {
         let expected = update.rule.state_len(self.executor.layout.len());
         if state.lens != expected {

@@ -1,11 +1,11 @@
 //! Every sample's weight gradient of a convolution, written down: by our own kernels, or by matrix products.
 
-use super::convolution::{Card, Choice};
+use super::convolution::{ConvolutionChoice, OpenCard};
 use super::cudnn::{Algorithm, Descriptors, Tensors};
 use super::error::CudaError;
 use super::kernels::{ImageWeightGradient, SumParts, Unfold, WeightGradient};
 use super::launch::LaunchGrid;
-use super::product::Side;
+use super::product::MatrixSide;
 use super::slice::DeviceSlice;
 use super::tile::{FILTERS, STEP, runs};
 use crate::op::conv::ConvKernel;
@@ -24,7 +24,7 @@ const MOST_ROWS: usize = 65_535;
 
 /// Every sample's weight gradient as one matrix product for each view: `dw = g x^T`.
 fn weight_product(
-    card: Card<'_>,
+    card: OpenCard<'_>,
     conv: &ConvKernel,
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (target, stride): (DeviceSlice<'_, f32>, usize),
@@ -33,11 +33,11 @@ fn weight_product(
     let (out, channels, positions) = (conv.geometry.out, conv.geometry.channels, conv.geometry.positions());
     for view in 0..views {
         let (plane, image) = (out * positions, channels * positions);
-        let left = Side::new(gradient.after(view * plane), positions, views * plane);
-        let right = Side::new(input.after(view * image), positions, views * image);
+        let left = MatrixSide::new(gradient.after(view * plane), positions, views * plane);
+        let right = MatrixSide::new(input.after(view * image), positions, views * image);
         let sides = (left, right.transposed());
         let factors = (1.0, if view > 0 { 1.0 } else { 0.0 });
-        let target = Side::new(target, channels, stride);
+        let target = MatrixSide::new(target, channels, stride);
         card.device.product((out, positions, channels), sides, target, factors, samples)?;
     }
     Ok(())
@@ -45,16 +45,16 @@ fn weight_product(
 
 /// Every sample's weight gradient in one of the ways there are.
 pub(crate) fn sample_gradients(
-    choice: Choice,
-    card: Card<'_>,
+    choice: ConvolutionChoice,
+    card: OpenCard<'_>,
     conv: &ConvKernel,
     sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     target: (DeviceSlice<'_, f32>, usize),
     sizes: (usize, usize),
 ) -> Result<(), CudaError> {
     match choice {
-        Choice::Product => weight_product(card, conv, sides, target, sizes),
-        Choice::Unfolded => weight_unfolded(card, conv, sides, target, sizes),
+        ConvolutionChoice::Product => weight_product(card, conv, sides, target, sizes),
+        ConvolutionChoice::Unfolded => weight_unfolded(card, conv, sides, target, sizes),
         _ => weight_gradient(card, conv, sides, target, sizes),
     }
 }
@@ -62,7 +62,7 @@ pub(crate) fn sample_gradients(
 /// Every sample's weight gradient by one call of cuDNN for each view of each sample, with an algorithm, the shapes of one item, and the
 /// bytes it works in.
 pub(crate) fn filter_gradients(
-    card: Card<'_>,
+    card: OpenCard<'_>,
     conv: &ConvKernel,
     (algorithm, descriptors, bytes): (Algorithm, &Descriptors, usize),
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
@@ -84,7 +84,7 @@ pub(crate) fn filter_gradients(
 }
 
 /// Whether an image can be unfolded in the workspace.
-pub(crate) fn unfolds(card: Card<'_>, conv: &ConvKernel) -> bool {
+pub(crate) fn unfolds(card: OpenCard<'_>, conv: &ConvKernel) -> bool {
     let geometry = &conv.geometry;
     let rows = geometry.inner().max(geometry.out);
     geometry.groups == 1 && rows <= MOST_ROWS && 4 * geometry.unfolded_len() <= card.work.workspace_bytes()
@@ -93,13 +93,13 @@ pub(crate) fn unfolds(card: Card<'_>, conv: &ConvKernel) -> bool {
 /// Every sample's weight gradient as one matrix product of the output's gradient with the unfolded image, as many samples at a time as
 /// the workspace has room for.
 fn weight_unfolded(
-    card: Card<'_>,
+    card: OpenCard<'_>,
     conv: &ConvKernel,
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
 ) -> Result<(), CudaError> {
-    let Card { device, model, work } = card;
+    let OpenCard { device, model, work } = card;
     let geometry = &conv.geometry;
     let (inner, out, positions, pitch) =
         (geometry.inner(), geometry.out, geometry.positions(), geometry.unfolded_pitch());
@@ -129,14 +129,14 @@ fn weight_unfolded(
             let item = first * views + view;
             let taps = (conv.windows.0, geometry.taps());
             unfold(input.after(item * image), columns, taps, (inner, image), count)?;
-            let mut left = Side::new(gradient.after(item * plane), positions, views * plane);
+            let mut left = MatrixSide::new(gradient.after(item * plane), positions, views * plane);
             // Rows that four does not divide are multiplied slowly.
             if pitch != positions {
                 unfold(left.data, padded, (conv.windows.1, 1), (out, plane), count)?;
-                left = Side::new(padded, pitch, out * pitch);
+                left = MatrixSide::new(padded, pitch, out * pitch);
             }
-            let sides = (left, Side::new(columns, pitch, inner * pitch).transposed());
-            let to = Side::new(target.after(first * stride), inner, stride);
+            let sides = (left, MatrixSide::new(columns, pitch, inner * pitch).transposed());
+            let to = MatrixSide::new(target.after(first * stride), inner, stride);
             let factors = (1.0, if view > 0 { 1.0 } else { 0.0 });
             device.product((out, pitch, inner), sides, to, factors, count)?;
         }
@@ -146,13 +146,13 @@ fn weight_unfolded(
 
 /// Every sample's weight gradient by our own kernels.
 fn weight_gradient(
-    card: Card<'_>,
+    card: OpenCard<'_>,
     conv: &ConvKernel,
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
 ) -> Result<(), CudaError> {
-    let Card { device, work, .. } = card;
+    let OpenCard { device, work, .. } = card;
     let geometry = &conv.geometry;
     let filters = geometry.groups * (geometry.out / geometry.groups).div_ceil(FILTERS);
     let columns = match &conv.gradient_tile {
@@ -176,7 +176,7 @@ fn weight_gradient(
 
 /// Steps `first..last` of every part of a sample's positions.
 fn gradient_steps(
-    card: Card<'_>,
+    card: OpenCard<'_>,
     conv: &ConvKernel,
     (x, g): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (d, stride): (DeviceSlice<'_, f32>, usize),
@@ -184,7 +184,7 @@ fn gradient_steps(
     (views, parts): (usize, usize),
     (first, last): (usize, usize),
 ) -> Result<(), CudaError> {
-    let Card { device, model, .. } = card;
+    let OpenCard { device, model, .. } = card;
     let geometry = &conv.geometry;
     let table = |start: usize| model.tables().after(start);
     if let Some(tiled) = &conv.gradient_tile {

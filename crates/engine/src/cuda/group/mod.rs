@@ -17,7 +17,7 @@ use dapple_graph::{Graph, Parameters};
 use super::device::device_count;
 use super::error::CudaError;
 use super::nccl::{Communicators, Summed};
-use super::{CudaExecutor, CudaGradientSum, CudaOptions, CudaState, StateValues, Update};
+use super::{CudaExecutor, CudaGradientSum, CudaOptions, CudaState, CudaUpdate, StateValues};
 use crate::batch::{self, Batch};
 use crate::clipping::ClippingRule;
 use crate::cpu::Total;
@@ -207,7 +207,7 @@ impl CudaGroup {
         &mut self,
         mut sum: CudaGroupSum,
         state: &mut CudaGroupState,
-        update: &Update<'_>,
+        update: &CudaUpdate<'_>,
     ) -> Result<(), CudaGroupError> {
         self.in_agreement()?;
         self.own(sum.0.len())?;
@@ -344,7 +344,7 @@ impl Rank for CudaExecutor {
         &mut self,
         sum: CudaGradientSum,
         state: &mut CudaState,
-        update: &Update<'_>,
+        update: &CudaUpdate<'_>,
     ) -> Result<(), CudaError> {
         self.resident()?.update(sum, state, update)
     }

@@ -16,7 +16,7 @@
 
 use std::marker::PhantomData;
 
-use crate::cuda::slice::{DeviceSlice, Element};
+use crate::cuda::slice::{DeviceElement, DeviceSlice};
 
 /// A kernel by its name, with its parameters as its source should declare them.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ pub(crate) struct Declaration {
 }
 
 /// A type of parameter: what a caller gives for it, and what the kernel is passed, to the byte.
-pub(crate) trait Parameter {
+pub(crate) trait KernelParameter {
     /// The type in the kernel's source.
     const TYPE: &'static str;
     /// What a caller gives.
@@ -42,7 +42,7 @@ pub(crate) trait Parameter {
 }
 
 /// What a declaration may ask of a parameter.
-pub(crate) trait Holds<Wanted>: Parameter {
+pub(crate) trait Holds<Wanted>: KernelParameter {
     fn holds(given: &Self::Given<'_>, wanted: Wanted) -> bool;
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Flag;
 /// One of a few cases that the kernel numbers.
 pub(crate) struct Code;
 /// A structure that travels with the launch.
-pub(crate) struct Block<T>(PhantomData<T>);
+pub(crate) struct ByValue<T>(PhantomData<T>);
 
 /// A structure that travels with a launch.
 ///
@@ -73,7 +73,7 @@ pub(crate) unsafe trait Structure: Copy {
     const TYPE: &'static str;
 }
 
-impl<T: Element> Parameter for In<T> {
+impl<T: DeviceElement> KernelParameter for In<T> {
     const TYPE: &'static str = T::READ;
     type Given<'a> = DeviceSlice<'a, T>;
     type Passed = u64;
@@ -82,7 +82,7 @@ impl<T: Element> Parameter for In<T> {
     }
 }
 
-impl<T: Element> Parameter for Out<T> {
+impl<T: DeviceElement> KernelParameter for Out<T> {
     const TYPE: &'static str = T::WRITTEN;
     type Given<'a> = DeviceSlice<'a, T>;
     type Passed = u64;
@@ -91,7 +91,7 @@ impl<T: Element> Parameter for Out<T> {
     }
 }
 
-impl<P: Parameter<Passed = u64>> Parameter for Maybe<P> {
+impl<P: KernelParameter<Passed = u64>> KernelParameter for Maybe<P> {
     const TYPE: &'static str = P::TYPE;
     type Given<'a> = Option<P::Given<'a>>;
     type Passed = u64;
@@ -100,25 +100,25 @@ impl<P: Parameter<Passed = u64>> Parameter for Maybe<P> {
     }
 }
 
-impl<T: Element> Holds<usize> for In<T> {
+impl<T: DeviceElement> Holds<usize> for In<T> {
     fn holds(given: &DeviceSlice<'_, T>, elements: usize) -> bool {
         given.len() >= elements
     }
 }
 
-impl<T: Element> Holds<usize> for Out<T> {
+impl<T: DeviceElement> Holds<usize> for Out<T> {
     fn holds(given: &DeviceSlice<'_, T>, elements: usize) -> bool {
         given.len() >= elements
     }
 }
 
-impl<P: Holds<usize> + Parameter<Passed = u64>> Holds<usize> for Maybe<P> {
+impl<P: Holds<usize> + KernelParameter<Passed = u64>> Holds<usize> for Maybe<P> {
     fn holds(given: &Option<P::Given<'_>>, elements: usize) -> bool {
         given.as_ref().is_none_or(|given| P::holds(given, elements))
     }
 }
 
-impl Parameter for Count {
+impl KernelParameter for Count {
     const TYPE: &'static str = "int";
     type Given<'a> = usize;
     type Passed = i32;
@@ -127,7 +127,7 @@ impl Parameter for Count {
     }
 }
 
-impl Parameter for Long {
+impl KernelParameter for Long {
     const TYPE: &'static str = "i64";
     type Given<'a> = usize;
     type Passed = i64;
@@ -136,7 +136,7 @@ impl Parameter for Long {
     }
 }
 
-impl Parameter for Wide {
+impl KernelParameter for Wide {
     const TYPE: &'static str = "u64";
     type Given<'a> = usize;
     type Passed = u64;
@@ -145,7 +145,7 @@ impl Parameter for Wide {
     }
 }
 
-impl Parameter for Flag {
+impl KernelParameter for Flag {
     const TYPE: &'static str = "int";
     type Given<'a> = bool;
     type Passed = i32;
@@ -154,7 +154,7 @@ impl Parameter for Flag {
     }
 }
 
-impl Parameter for Code {
+impl KernelParameter for Code {
     const TYPE: &'static str = "int";
     type Given<'a> = i32;
     type Passed = i32;
@@ -163,7 +163,7 @@ impl Parameter for Code {
     }
 }
 
-impl Parameter for f32 {
+impl KernelParameter for f32 {
     const TYPE: &'static str = "float";
     type Given<'a> = Self;
     type Passed = Self;
@@ -172,7 +172,7 @@ impl Parameter for f32 {
     }
 }
 
-impl Parameter for f64 {
+impl KernelParameter for f64 {
     const TYPE: &'static str = "double";
     type Given<'a> = Self;
     type Passed = Self;
@@ -181,7 +181,7 @@ impl Parameter for f64 {
     }
 }
 
-impl<T: Structure> Parameter for Block<T> {
+impl<T: Structure> KernelParameter for ByValue<T> {
     const TYPE: &'static str = T::TYPE;
     type Given<'a> = T;
     type Passed = T;
@@ -223,13 +223,13 @@ macro_rules! kernels {
             &[$($crate::cuda::kernels::declare::Declaration {
                 names: &[$($c),+],
                 large: { let marks: &[&str] = &[$(stringify!($large))?]; !marks.is_empty() },
-                parameters: &[$(<$kind as $crate::cuda::kernels::declare::Parameter>::TYPE),*],
+                parameters: &[$(<$kind as $crate::cuda::kernels::declare::KernelParameter>::TYPE),*],
             }),*];
         $(
             $(#[$doc])*
             pub(crate) struct $name<'a> {
                 $($(pub(crate) $host: $host_type,)*)?
-                $(pub(crate) $field: <$kind as $crate::cuda::kernels::declare::Parameter>::Given<'a>,)*
+                $(pub(crate) $field: <$kind as $crate::cuda::kernels::declare::KernelParameter>::Given<'a>,)*
             }
 
             impl $name<'_> {
@@ -243,7 +243,7 @@ macro_rules! kernels {
                     self,
                     device: &$crate::cuda::device::Device,
                 ) -> Result<(), $crate::cuda::error::CudaError> {
-                    use $crate::cuda::kernels::declare::{Holds, Parameter};
+                    use $crate::cuda::kernels::declare::{Holds, KernelParameter};
                     use $crate::cuda::launch::{internal, start};
                     let Self { $($($host,)*)? $($field),* } = self;
                     let kernel = [$($c),+][0 $(+ $variant)?];
@@ -254,7 +254,7 @@ macro_rules! kernels {
                     $($(if !<$kind as Holds<_>>::holds(&$field, $wanted) {
                         return Err(internal(kernel, concat!(stringify!($field), " is too small").into()));
                     })?)*
-                    $(let $field = <$kind as Parameter>::pass($field).ok_or_else(|| {
+                    $(let $field = <$kind as KernelParameter>::pass($field).ok_or_else(|| {
                         internal(kernel, concat!(stringify!($field), " is too large").into())
                     })?;)*
                     let mut parameters = [$((&raw const $field).cast_mut().cast::<std::ffi::c_void>()),*];

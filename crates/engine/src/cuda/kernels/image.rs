@@ -1,6 +1,6 @@
 //! Convolutions over images as matrix products, with a strip of the image in shared memory.
 
-use super::declare::{Block, Count, Flag, In, Long, Maybe, Out, Structure, kernels, rows};
+use super::declare::{ByValue, Count, Flag, In, Long, Maybe, Out, Structure, kernels, rows};
 use crate::cuda::launch::LaunchGrid;
 
 /// Taps a strip has room for.
@@ -58,7 +58,7 @@ kernels! {
         g: In<f32>[grid.blocks[2] / parts * views * output_len],
         x: In<f32>[grid.blocks[2] / parts * views * input_len],
         d: Out<f32>[rows(grid.blocks[2], stride, weight_len)],
-        image: Block<ImageStrip>,
+        image: ByValue<ImageStrip>,
         offsets: In<i32>,
         stride: Long,
         views: Count,
@@ -76,7 +76,7 @@ kernels! {
     {
         g: In<f32>[samples * output_len],
         x: In<f32>[samples * input_len],
-        image: Block<ImageStrip>,
+        image: ByValue<ImageStrip>,
         offsets: In<i32>,
         factors: In<f32>[rows(samples, entries, 1)],
         entries: Count,
@@ -102,7 +102,7 @@ kernels! {
         weight: In<f32>[weight_len],
         x: In<f32>[items * input_len],
         y: Out<f32>[items * output_len],
-        image: Block<ImageStrip>,
+        image: ByValue<ImageStrip>,
         items: Count,
         accumulate: Flag,
         first: Count,

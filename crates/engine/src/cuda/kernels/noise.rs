@@ -1,6 +1,6 @@
 //! Gaussian noise on a lattice.
 
-use super::declare::{Block, In, Long, Maybe, Out, Structure, kernels};
+use super::declare::{ByValue, In, Long, Maybe, Out, Structure, kernels};
 use crate::cuda::launch::LaunchGrid;
 
 /// Coordinates that share a stream of random numbers: one warp's.
@@ -34,7 +34,7 @@ kernels! {
         sum: Out<f32>[n],
         carried: Maybe<In<i64>>[n],
         n: Long,
-        key: Block<NoiseKey>,
+        key: ByValue<NoiseKey>,
         step: f64,
         deviation: f64,
         scale: f64,

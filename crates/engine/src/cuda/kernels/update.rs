@@ -1,6 +1,6 @@
 //! The optimiser's updates.
 
-use super::declare::{Block, Code, In, Long, Out, Structure, kernels};
+use super::declare::{ByValue, Code, In, Long, Out, Structure, kernels};
 use crate::cuda::launch::LaunchGrid;
 use crate::cuda::slice::element;
 use crate::update::UpdateNumbers;
@@ -41,7 +41,7 @@ kernels! {
         first: Out<f32>,
         second: Out<f32>,
         blocks: In<UpdateBlock>[block_count],
-        rule: Block<UpdateNumbers>,
+        rule: ByValue<UpdateNumbers>,
     } given { block_count: usize } over LaunchGrid::blocks(block_count, 256), unsafe: "Every block lies in `sum` and in `values`, and in as many moments as the rule has.";
 
     /// `mean += rest (value - mean)`.

@@ -5,9 +5,9 @@ use dapple_graph::op::Activation;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Unary, UnaryBackward};
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 
 #[derive(Debug)]
 struct ActivationKernel {
@@ -19,7 +19,7 @@ struct ActivationKernel {
 }
 
 impl CudaOperation for Activation {
-    fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let (code, factor) = match *self {
             Self::Relu => (0, 1.0),
             Self::Gelu => (1, 1.0),
@@ -35,14 +35,14 @@ impl CudaOperation for Activation {
 }
 
 impl CudaKernel for ActivationKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, n) = (run.read(node, 0), run.value(node), run.items() * run.len(node));
         Unary { op: self.code, x, y, n, factor: self.factor }.launch(run.device)
     }
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

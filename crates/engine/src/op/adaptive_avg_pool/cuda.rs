@@ -7,21 +7,21 @@ use dapple_graph::op::AdaptiveAvgPool;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 /// The mean of each of so many equal parts. Its table lies there.
 #[derive(Debug)]
 struct AdaptiveAvgPoolKernel(usize);
 
 impl CudaOperation for AdaptiveAvgPool {
-    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         Box::new(AdaptiveAvgPoolKernel(steps.window(&Window::new(self.0.len(), 1), node)))
     }
 }
 
 impl CudaKernel for AdaptiveAvgPoolKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, table) = (run.read(node, 0), run.value(node), run.table(self.0));
         let pool = kernels::AdaptivePool { x, y, table, n: run.items() * run.len(node) };
         // SAFETY: the table was made from the shapes of the input and of this node.
@@ -30,7 +30,7 @@ impl CudaKernel for AdaptiveAvgPoolKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

@@ -5,21 +5,21 @@ use dapple_graph::op::Add;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 
 #[derive(Debug)]
 struct AddKernel;
 
 impl CudaOperation for Add {
-    fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         Box::new(AddKernel)
     }
 }
 
 impl CudaKernel for AddKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let n = run.items() * run.len(node);
         let (a, b, y) = (run.read(node, 0), run.read(node, 1), run.value(node));
         kernels::Add { a, b, y, n }.launch(run.device)
@@ -27,7 +27,7 @@ impl CudaKernel for AddKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

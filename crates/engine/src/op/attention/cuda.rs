@@ -5,10 +5,10 @@ use dapple_graph::op::Attention;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Softmax, SoftmaxBackward};
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::product::Side;
-use crate::cuda::run::Run;
+use crate::cuda::product::MatrixSide;
+use crate::cuda::run::CardRun;
 use crate::cuda::slice::DeviceSlice;
 
 #[derive(Debug)]
@@ -21,15 +21,15 @@ struct AttentionKernel {
 
 impl AttentionKernel {
     /// A head's columns of so many rows.
-    fn columns<'m>(&self, values: DeviceSlice<'m, f32>, head: usize, rows: usize) -> Side<'m> {
+    fn columns<'m>(&self, values: DeviceSlice<'m, f32>, head: usize, rows: usize) -> MatrixSide<'m> {
         let features = self.heads * self.width;
-        Side::new(values.after(head * self.width), features, rows * features)
+        MatrixSide::new(values.after(head * self.width), features, rows * features)
     }
 
     /// A head's scores, or what becomes of them.
-    fn scores<'m>(&self, values: DeviceSlice<'m, f32>, head: usize) -> Side<'m> {
+    fn scores<'m>(&self, values: DeviceSlice<'m, f32>, head: usize) -> MatrixSide<'m> {
         let square = self.queries * self.keys;
-        Side::new(values.after(head * square), self.keys, self.heads * square)
+        MatrixSide::new(values.after(head * square), self.keys, self.heads * square)
     }
 
     fn scale(&self) -> f32 {
@@ -42,7 +42,7 @@ impl AttentionKernel {
 }
 
 impl CudaOperation for Attention {
-    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let (queries, features) = (node.channels(), node.input()[1]);
         let keys = node.inputs.get(1).map_or(queries, |key| key[0]);
         let heads = self.heads;
@@ -51,7 +51,7 @@ impl CudaOperation for Attention {
 }
 
 impl CudaKernel for AttentionKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { heads, width, queries, keys } = *self;
         let (device, items, y) = (run.device, run.items(), run.value(node));
         let weights = run.kept(node).expect("attention works in what it keeps");
@@ -72,7 +72,7 @@ impl CudaKernel for AttentionKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

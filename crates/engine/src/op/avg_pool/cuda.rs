@@ -6,21 +6,21 @@ use dapple_graph::op::AvgPool;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 /// The mean of every window. Its window's table lies there.
 #[derive(Debug)]
 struct AvgPoolKernel(usize);
 
 impl CudaOperation for AvgPool {
-    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         Box::new(AvgPoolKernel(steps.window(&self.0, node)))
     }
 }
 
 impl CudaKernel for AvgPoolKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, table) = (run.read(node, 0), run.value(node), run.table(self.0));
         let pool = kernels::AveragePool { x, y, table, n: run.items() * run.len(node) };
         // SAFETY: the table was made from the shapes of the input and of this node.
@@ -29,7 +29,7 @@ impl CudaKernel for AvgPoolKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

@@ -4,15 +4,15 @@ use dapple_graph::ParameterId;
 use dapple_graph::op::Conv;
 
 use crate::cuda::backward::ParameterGradients;
-use crate::cuda::clip::Target;
-use crate::cuda::cudnn::{Direction, Tensors};
+use crate::cuda::clip::SumTarget;
+use crate::cuda::cudnn::{ConvolutionDirection, Tensors};
 use crate::cuda::error::CudaError;
 use crate::cuda::geometry::Geometry;
 use crate::cuda::kernels::AddBias;
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::program::{PRODUCTS, written};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 use crate::cuda::tile::{STEP, Tile, one_run};
 use crate::layout::Layout;
 
@@ -58,7 +58,7 @@ pub(crate) struct Tiled {
 
 impl Tiled {
     /// Places a tiling's tables, and weights for this many rows of products.
-    fn new(steps: &mut Steps, tile: Tile, rows: usize) -> Self {
+    fn new(steps: &mut CardSteps, tile: Tile, rows: usize) -> Self {
         let (offsets, taps) = (steps.table(tile.offsets.clone()), steps.table(tile.taps.clone()));
         let arranged = steps.arranged_len;
         // Rows are copied four numbers at a time.
@@ -69,7 +69,7 @@ impl Tiled {
 
 impl ConvKernel {
     /// Lowers a convolution with its tilings and tables.
-    fn new(conv: &Conv, node: &ShapedNode<'_>, steps: &mut Steps) -> Self {
+    fn new(conv: &Conv, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Self {
         let Conv { window, groups, weight, bias, standardise } = conv;
         let geometry = Geometry::new(window, *groups, node.input(), node.shape);
         let gradient_tile = Tile::weight_gradient(&geometry).map(|tile| Tiled::new(steps, tile, 0));
@@ -128,16 +128,16 @@ impl ConvKernel {
 }
 
 impl CudaOperation for Conv {
-    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         Box::new(ConvKernel::new(self, node, steps))
     }
 }
 
 impl CudaKernel for ConvKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let y = run.value(node);
         let tensors = Tensors { input: run.read(node, 0), weight: run.weight(self), output: y };
-        run.convolve(node, self, Direction::Forward, tensors, false)?;
+        run.convolve(node, self, ConvolutionDirection::Forward, tensors, false)?;
         let Some(bias) = self.bias else { return Ok(()) };
         let (channels, positions) = (self.geometry.out, self.geometry.positions());
         let (bias, n) = (run.parameter(bias), run.items() * run.len(node));
@@ -146,7 +146,7 @@ impl CudaKernel for ConvKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {
@@ -164,7 +164,7 @@ impl CudaKernel for ConvKernel {
         }
         let Some(target) = run.target(node, 0) else { return Ok(()) };
         let tensors = Tensors { input: target.values, weight: run.weight(self), output: g };
-        run.convolve(node, self, Direction::Data, tensors, target.accumulate)
+        run.convolve(node, self, ConvolutionDirection::Data, tensors, target.accumulate)
     }
 
     fn name(&self, backward: bool) -> &'static str {
@@ -208,10 +208,10 @@ impl CudaKernel for ConvKernel {
 
     fn deferred_sum(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         layout: &Layout,
-        target: Target<'_>,
+        target: SumTarget<'_>,
     ) -> Result<(), CudaError> {
         let position = layout.position(self.weight).expect("a deferred weight trains");
         let target = target.of(&layout.entries()[position]);

@@ -5,9 +5,9 @@ use dapple_graph::op::Dropout;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 use crate::cuda::slice::DeviceSlice;
 
 /// Drops each run of `together` values as a whole.
@@ -21,7 +21,7 @@ impl DropoutKernel {
     /// Drops values, forward or backward; with dropout off it copies.
     fn drop_values(
         &self,
-        run: &Run<'_>,
+        run: &CardRun<'_>,
         node: usize,
         (x, y): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         accumulate: bool,
@@ -38,20 +38,20 @@ impl DropoutKernel {
 }
 
 impl CudaOperation for Dropout {
-    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let together = if self.channels { node.positions() } else { 1 };
         Box::new(DropoutKernel { rate: self.rate, together })
     }
 }
 
 impl CudaKernel for DropoutKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         self.drop_values(run, node, (run.read(node, 0), run.value(node)), false)
     }
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

@@ -6,9 +6,9 @@ use dapple_graph::op::Gather;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 
 /// Takes `count` of so many rows of this size. Its list lies there.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ struct GatherKernel {
 }
 
 impl CudaOperation for Gather {
-    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let table = steps.table(self.0.iter().map(|&index| index as i32).collect());
         let (count, size, rows) = (self.0.len(), node.positions(), node.channels());
         Box::new(GatherKernel { table, count, size, rows })
@@ -28,7 +28,7 @@ impl CudaOperation for Gather {
 }
 
 impl CudaKernel for GatherKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { table, count, size, rows } = *self;
         let gather = kernels::Gather {
             x: run.read(node, 0),
@@ -45,7 +45,7 @@ impl CudaKernel for GatherKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

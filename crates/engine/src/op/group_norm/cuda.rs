@@ -6,10 +6,10 @@ use dapple_graph::{Affine, ParameterId};
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Copy, GroupBackward, GroupForward};
-use crate::cuda::lower::Steps;
-use crate::cuda::norm::Group;
+use crate::cuda::lower::CardSteps;
+use crate::cuda::norm::NormGroup;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 
 /// Group norm, or with `stored` batch norm; with `residual` a second input is added, and a ReLU may follow.
 #[derive(Debug)]
@@ -35,13 +35,13 @@ impl GroupNormKernel {
         Self { groups, size, inner, eps, affine, stored, residual: false, relu: false }
     }
 
-    fn group(&self) -> Group {
-        Group { size: self.size, inner: self.inner }
+    fn group(&self) -> NormGroup {
+        NormGroup { size: self.size, inner: self.inner }
     }
 }
 
 impl CudaOperation for GroupNorm {
-    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let Self { groups, eps, affine } = *self;
         let sizes = (groups, node.channels() / groups, node.positions());
         Box::new(GroupNormKernel::new(sizes, eps, affine, None))
@@ -49,7 +49,7 @@ impl CudaOperation for GroupNorm {
 }
 
 impl CudaKernel for GroupNormKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { groups, size, inner, eps, affine, stored, residual, relu } = *self;
         let (grid, holds) = self.group().forward(run.items() * groups, stored.is_some(), run.device.shared);
         GroupForward {
@@ -74,7 +74,7 @@ impl CudaKernel for GroupNormKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

@@ -6,9 +6,9 @@ use dapple_graph::op::LayerNorm;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{LayerAffine, LayerBackward, LayerForward};
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 
 #[derive(Debug)]
 struct LayerNormKernel {
@@ -19,14 +19,14 @@ struct LayerNormKernel {
 }
 
 impl CudaOperation for LayerNorm {
-    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let Self { eps, affine } = *self;
         Box::new(LayerNormKernel { features: node.features(), rows: node.rows(), eps, affine })
     }
 }
 
 impl CudaKernel for LayerNormKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { features, rows, eps, affine } = *self;
         LayerForward {
             x: run.read(node, 0),
@@ -43,7 +43,7 @@ impl CudaKernel for LayerNormKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

@@ -4,15 +4,15 @@ use dapple_graph::ParameterId;
 use dapple_graph::op::Linear;
 
 use crate::cuda::backward::ParameterGradients;
-use crate::cuda::clip::Target;
+use crate::cuda::clip::SumTarget;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::AddBias;
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::last;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::product::Side;
+use crate::cuda::product::MatrixSide;
 use crate::cuda::program::{LIBRARY_PRODUCTS, OUTER_PRODUCTS, PRODUCTS, written};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 use crate::layout::Layout;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct LinearKernel {
 }
 
 impl CudaOperation for Linear {
-    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let Self { weight, bias } = *self;
         let (rows, features, out) = (node.rows(), node.features(), last(node.shape));
         Box::new(LinearKernel { weight, bias, rows, features, out })
@@ -33,13 +33,13 @@ impl CudaOperation for Linear {
 }
 
 impl CudaKernel for LinearKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { weight, bias, rows, features, out } = *self;
         let (items, y) = (run.items(), run.value(node));
-        let left = Side::new(run.read(node, 0), features, 0);
-        let right = Side::new(run.parameter(weight), features, 0).transposed();
+        let left = MatrixSide::new(run.read(node, 0), features, 0);
+        let right = MatrixSide::new(run.parameter(weight), features, 0).transposed();
         let sizes = (items * rows, features, out);
-        run.device.product(sizes, (left, right), Side::new(y, out, 0), (1.0, 0.0), 1)?;
+        run.device.product(sizes, (left, right), MatrixSide::new(y, out, 0), (1.0, 0.0), 1)?;
         let Some(bias) = bias else { return Ok(()) };
         let (bias, n) = (run.parameter(bias), items * run.len(node));
         AddBias { y, bias, channels: out, positions: 1, n }.launch(run.device)
@@ -47,7 +47,7 @@ impl CudaKernel for LinearKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {
@@ -57,19 +57,19 @@ impl CudaKernel for LinearKernel {
         run.bias_gradient(g, bias, (out, rows), (1, out))?;
         let of_sample = rows * run.program.views;
         if let Some(target) = parameters.written(run, Some(weight)) {
-            let left = Side::new(g, out, of_sample * out);
-            let right = Side::new(x, features, of_sample * features);
+            let left = MatrixSide::new(g, out, of_sample * out);
+            let right = MatrixSide::new(x, features, of_sample * features);
             let sizes = (out, of_sample, features);
-            let target = Side::new(target.values, features, run.program.written);
+            let target = MatrixSide::new(target.values, features, run.program.written);
             run.device.product(sizes, (left.transposed(), right), target, (1.0, 0.0), run.samples)?;
         } else if run.norms && run.program.deferred[node] {
             let partials = run.partials(parameters.layout, weight);
             run.linear_norm(of_sample, (x, features), (g, out), partials)?;
         }
         let Some(target) = run.target(node, 0) else { return Ok(()) };
-        let sides = (Side::new(g, out, 0), Side::new(run.parameter(weight), features, 0));
+        let sides = (MatrixSide::new(g, out, 0), MatrixSide::new(run.parameter(weight), features, 0));
         let sizes = (run.items() * rows, out, features);
-        let to = Side::new(target.values, features, 0);
+        let to = MatrixSide::new(target.values, features, 0);
         run.device.product(sizes, sides, to, (1.0, target.keep()), 1)
     }
 
@@ -98,10 +98,10 @@ impl CudaKernel for LinearKernel {
 
     fn deferred_sum(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         layout: &Layout,
-        target: Target<'_>,
+        target: SumTarget<'_>,
     ) -> Result<(), CudaError> {
         let position = layout.position(self.weight).expect("a deferred weight trains");
         let target = target.of(&layout.entries()[position]);

@@ -6,22 +6,22 @@ use dapple_graph::op::MaxPool;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 
 /// Keeps the largest value of every window. Its window's table lies there.
 #[derive(Debug)]
 struct MaxPoolKernel(usize);
 
 impl CudaOperation for MaxPool {
-    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         Box::new(MaxPoolKernel(steps.window(&self.0, node)))
     }
 }
 
 impl CudaKernel for MaxPoolKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let pool = kernels::MaxPool {
             x: run.read(node, 0),
             y: run.value(node),
@@ -35,7 +35,7 @@ impl CudaKernel for MaxPoolKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

@@ -5,20 +5,20 @@ use dapple_graph::op::Mul;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 #[derive(Debug)]
 struct MulKernel;
 
 impl CudaOperation for Mul {
-    fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         Box::new(MulKernel)
     }
 }
 
 impl CudaKernel for MulKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let n = run.items() * run.len(node);
         let (a, b, y) = (run.read(node, 0), run.read(node, 1), run.value(node));
         kernels::Multiply { a, b, y, n, accumulate: false }.launch(run.device)
@@ -26,7 +26,7 @@ impl CudaKernel for MulKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

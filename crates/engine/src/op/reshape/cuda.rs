@@ -2,12 +2,12 @@
 
 use dapple_graph::op::Reshape;
 
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::op::input::InputKernel;
 
 impl CudaOperation for Reshape {
-    fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         Box::new(InputKernel)
     }
 }

@@ -5,9 +5,9 @@ use dapple_graph::op::Softmax;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 
 #[derive(Debug)]
 struct SoftmaxKernel {
@@ -16,20 +16,20 @@ struct SoftmaxKernel {
 }
 
 impl CudaOperation for Softmax {
-    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         Box::new(SoftmaxKernel { features: node.features(), rows: node.rows() })
     }
 }
 
 impl CudaKernel for SoftmaxKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, rows) = (run.read(node, 0), run.value(node), run.items() * self.rows);
         kernels::Softmax { x, y, features: self.features, rows, scale: 1.0 }.launch(run.device)
     }
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {

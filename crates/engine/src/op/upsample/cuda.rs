@@ -6,22 +6,22 @@ use dapple_graph::op::Upsample;
 use crate::cuda::backward::ParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
-use crate::cuda::lower::Steps;
+use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::Run;
+use crate::cuda::run::CardRun;
 
 /// Resamples. Its table lies there.
 #[derive(Debug)]
 struct UpsampleKernel(usize);
 
 impl CudaOperation for Upsample {
-    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut Steps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         Box::new(UpsampleKernel(steps.table(table(&node.input()[1..], &self.0))))
     }
 }
 
 impl CudaKernel for UpsampleKernel {
-    fn forward(&self, run: &mut Run<'_>, node: usize) -> Result<(), CudaError> {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, table) = (run.read(node, 0), run.value(node), run.table(self.0));
         let resampling = kernels::Upsample { x, y, table, n: run.items() * run.len(node) };
         // SAFETY: the table was made from the shapes of the input and of this node.
@@ -30,7 +30,7 @@ impl CudaKernel for UpsampleKernel {
 
     fn backward(
         &self,
-        run: &mut Run<'_>,
+        run: &mut CardRun<'_>,
         node: usize,
         _parameters: &mut ParameterGradients<'_>,
     ) -> Result<(), CudaError> {
