@@ -259,8 +259,12 @@ fn a_step_of_a_card_is_its_four_parts() {
                     let mut state = engine.state(&values).unwrap();
                     let numbers = settings.rule.numbers(RATE, settings.weight_decay, BATCH, count);
                     let mean_rest = settings.mean_decay.map_or(0.0, |decay| mean_rest(decay, count));
-                    let update =
-                        dapple_engine::cuda::Update { noise: None, rule: settings.rule, numbers, mean_rest };
+                    let update = dapple_engine::cuda::CudaUpdate {
+                        noise: None,
+                        rule: settings.rule,
+                        numbers,
+                        mean_rest,
+                    };
                     let mut loaded = engine.resident().unwrap();
                     loaded.update(sum, &mut state, &update).unwrap();
                     loaded.fetch(parameters).unwrap();

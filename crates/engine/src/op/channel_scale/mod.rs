@@ -3,6 +3,8 @@
 //! The input is kept for the way back, since a factor's gradient is the sum of upstream gradients times inputs over its channel.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;
 
 #[cfg(test)]
