@@ -1,8 +1,10 @@
 //! What can be written behind `dapple`.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueHint};
 use dapple_plan::Precision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
@@ -63,7 +65,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
     /// Sets any key of the plan, after file and flags; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = Setting, hide_possible_values = true)]
     pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
@@ -75,6 +77,36 @@ impl Common {
     /// The file of the plan, in whichever way it was given.
     pub(crate) fn plan(&self) -> Option<&Path> {
         self.file.as_deref().or(self.plan.as_deref())
+    }
+}
+
+/// How settings may begin: every key, with its words where it has some. They are kept because clap borrows them for good.
+static BEGINNINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let of = |key: &Key| match key.choices {
+        [] => vec![format!("{}=", key.path)],
+        words => words.iter().map(|word| format!("{}={word}", key.path)).collect(),
+    };
+    KEYS.iter().flat_map(of).collect()
+});
+
+/// A setting of any key: every text is taken, and checked with the plan. Shells are told how each may begin.
+#[derive(Debug, Clone, Copy)]
+struct Setting;
+
+impl TypedValueParser for Setting {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(BEGINNINGS.iter().map(|text| PossibleValue::new(text.as_str()))))
     }
 }
 

@@ -77,6 +77,23 @@ fn a_plan_is_given_with_and_without_its_flag() {
     assert_eq!(priced("account plan.toml --plan plan.toml").0, 2);
 }
 
+/// Shells complete what `--set` takes: every key, and the words of those that are words.
+#[test]
+fn every_key_is_completed() {
+    let listed: serde_json::Value = serde_json::from_str(&dapple("keys --json").stdout).unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = dapple(&format!("completions {shell}")).stdout;
+        for key in listed["keys"].as_array().unwrap() {
+            let path = key["key"].as_str().unwrap();
+            assert!(script.contains(&format!("{path}=")), "{shell} does not complete {path}");
+            for word in key["choices"].as_array().unwrap() {
+                let setting = format!("{path}={}", word.as_str().unwrap());
+                assert!(script.contains(&setting), "{shell} does not complete {setting}");
+            }
+        }
+    }
+}
+
 #[test]
 fn completions_and_manual_pages() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

@@ -9,7 +9,7 @@
 use std::time::Instant;
 
 use dapple_engine::cuda::{
-    Convolutions, CudaExecutor, CudaOptions, LatticeNoise, Precision, StateValues, Update,
+    Convolutions, CudaExecutor, CudaOptions, CudaUpdate, LatticeNoise, Precision, StateValues,
 };
 use dapple_engine::{Batch, Clipping, ClippingRule, Targets, UpdateRule};
 use dapple_graph::{Graph, Parameters, zoo};
@@ -42,12 +42,12 @@ fn model(name: &str) -> Graph {
 }
 
 /// Noise and Adam, so small that nothing diverges.
-fn update(batch: usize, step: usize) -> Update<'static> {
+fn update(batch: usize, step: usize) -> CudaUpdate<'static> {
     static KEYS: [[u8; 32]; 2] = [[3; 32], [5; 32]];
     let noise = LatticeNoise { key: &KEYS[step % 2], lattice: (-10f64).exp2(), deviation: 1100.0 };
     let rule = UpdateRule::Adam { betas: [0.9, 0.999], eps: 1e-8 };
     let numbers = rule.numbers(1e-6, 0.0, batch as u64, 1 + step as u64);
-    Update { noise: Some(noise), rule, numbers, mean_rest: 0.0 }
+    CudaUpdate { noise: Some(noise), rule, numbers, mean_rest: 0.0 }
 }
 
 fn main() {

@@ -11,7 +11,7 @@
 
 use std::time::Instant;
 
-use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Layout, Targets};
 use dapple_graph::op::{AdaptiveAvgPool, Gather, Reshape};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Parameters, Window, zoo};
 
@@ -128,7 +128,7 @@ fn main() {
     let graph = model(&name);
     let setting = |name: &str| std::env::var(name).ok().and_then(|g| g.parse::<usize>().ok()).unwrap_or(0);
     let (group, memory) = (setting("GROUP"), setting("MEMORY_MB") << 20);
-    let options = Options { threads, group, memory, checkpoints: setting("CHECKPOINTS") > 0 };
+    let options = CpuOptions { threads, group, memory, checkpoints: setting("CHECKPOINTS") > 0 };
     let mut executor = CpuExecutor::new(&graph, options).expect("threads");
     let parameters = Parameters::init(&graph, 1);
     let operations = executor.operations() as f64;

@@ -23,7 +23,7 @@ pub enum Targets<'a> {
 
 /// The target of one view.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target<'a> {
+pub(crate) enum ViewTarget<'a> {
     Classes(&'a [u32]),
     Probabilities(&'a [f32]),
     Values(&'a [f32]),
@@ -109,13 +109,13 @@ impl<'a> Batch<'a> {
     }
 
     /// Target of one view; `view` counts through all samples.
-    pub(crate) fn target(&self, graph: &Graph, view: usize) -> Target<'a> {
+    pub(crate) fn target(&self, graph: &Graph, view: usize) -> ViewTarget<'a> {
         let output: usize = graph.output_shape().iter().product();
         let positions = positions(graph);
         match self.targets {
-            Targets::Classes(classes) => Target::Classes(&classes[view * positions..][..positions]),
-            Targets::Probabilities(values) => Target::Probabilities(&values[view * output..][..output]),
-            Targets::Values(values) => Target::Values(&values[view * output..][..output]),
+            Targets::Classes(classes) => ViewTarget::Classes(&classes[view * positions..][..positions]),
+            Targets::Probabilities(values) => ViewTarget::Probabilities(&values[view * output..][..output]),
+            Targets::Values(values) => ViewTarget::Values(&values[view * output..][..output]),
         }
     }
 

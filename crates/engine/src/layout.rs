@@ -7,7 +7,7 @@ use dapple_graph::{Graph, Op, ParameterId};
 
 /// One trainable parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct LayoutEntry {
     /// The parameter.
     pub id: ParameterId,
     /// Its name.
@@ -20,7 +20,7 @@ pub struct Entry {
     pub filter: Option<usize>,
 }
 
-impl Entry {
+impl LayoutEntry {
     /// Whether it is standardised before it is used.
     pub fn standardised(&self) -> bool {
         self.filter.is_some()
@@ -30,7 +30,7 @@ impl Entry {
 /// The trainable parameters of a graph, one after the other in the graph's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    entries: Vec<Entry>,
+    entries: Vec<LayoutEntry>,
     positions: Vec<Option<usize>>,
     layers: usize,
     len: usize,
@@ -60,7 +60,7 @@ impl Layout {
             if let Some(id) = graph.find_parameter(&parameter.name) {
                 let range = layout.len..layout.len + parameter.len();
                 layout.len = range.end;
-                layout.entries.push(Entry {
+                layout.entries.push(LayoutEntry {
                     id,
                     name: parameter.name.clone(),
                     range,
@@ -73,7 +73,7 @@ impl Layout {
     }
 
     /// The trainable parameters, in order.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[LayoutEntry] {
         &self.entries
     }
 
@@ -84,7 +84,7 @@ impl Layout {
 
     /// Whether any parameter is standardised before it is used.
     pub fn standardised(&self) -> bool {
-        self.entries.iter().any(Entry::standardised)
+        self.entries.iter().any(LayoutEntry::standardised)
     }
 
     /// Number of layers.

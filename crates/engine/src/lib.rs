@@ -1,12 +1,12 @@
 //! Runs a graph: forward, and the clipped sum of per-sample gradients.
 //!
 //! ```
-//! use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Options, Targets};
+//! use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Targets};
 //! use dapple_graph::{Parameters, zoo};
 //!
 //! let graph = zoo::small_cnn(&[1, 28, 28], 10)?;
 //! let parameters = Parameters::init(&graph, 1);
-//! let mut executor = CpuExecutor::new(&graph, Options::default())?;
+//! let mut executor = CpuExecutor::new(&graph, CpuOptions::default())?;
 //! let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout())?;
 //! let mut sum = executor.gradient_sum();
 //!
@@ -22,7 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`CpuExecutor`] is the fast one; [`reference::Reference`] is the oracle it is tested against.
+//! [`CpuExecutor`] is the fast one; [`reference::ReferenceExecutor`] is the oracle it is tested against.
 
 mod batch;
 mod clipping;
@@ -39,8 +39,8 @@ mod update;
 
 pub use batch::{Batch, DropoutSource, Targets};
 pub use clipping::{Clipping, ClippingRule};
-pub use cpu::{CpuExecutor, GradientSum, Loaded, Options, Total};
+pub use cpu::{CpuExecutor, CpuOptions, GradientSum, Loaded, Total};
 pub use error::EngineError;
-pub use layout::{Entry, Layout};
+pub use layout::{Layout, LayoutEntry};
 pub use stats::StepStats;
 pub use update::{UpdateNumbers, UpdateRule};

@@ -2,7 +2,7 @@
 
 use dapple_graph::{IGNORED, Loss};
 
-use crate::batch::Target;
+use crate::batch::ViewTarget;
 
 /// A number type of an executor.
 pub(crate) trait Real: Copy {
@@ -38,7 +38,7 @@ impl Real for f64 {
 
 /// Where the value of a class at a position lies.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Strides {
+pub(crate) struct LossStrides {
     pub(crate) classes: usize,
     pub(crate) positions: usize,
     pub(crate) class_stride: usize,
@@ -48,15 +48,15 @@ pub(crate) struct Strides {
 /// The loss of one view. Writes the gradient times `scale`. Targets are in row-major order whatever the strides.
 pub(crate) fn evaluate<T: Real>(
     loss: Loss,
-    strides: Strides,
+    strides: LossStrides,
     output: &[T],
-    target: Target<'_>,
+    target: ViewTarget<'_>,
     scale: f64,
     gradient: &mut [T],
 ) -> f64 {
-    let Strides { classes, positions, class_stride, position_stride } = strides;
+    let LossStrides { classes, positions, class_stride, position_stride } = strides;
     match (loss, target) {
-        (Loss::CrossEntropy { label_smoothing }, Target::Classes(labels)) => {
+        (Loss::CrossEntropy { label_smoothing }, ViewTarget::Classes(labels)) => {
             let counted = labels.iter().filter(|&&label| label != IGNORED).count().max(1) as f64;
             let smoothing = f64::from(label_smoothing);
             let share = smoothing / classes as f64;
@@ -68,7 +68,7 @@ pub(crate) fn evaluate<T: Real>(
             };
             cross_entropy(strides, output, each, scale / counted, gradient) / counted
         }
-        (Loss::CrossEntropy { label_smoothing }, Target::Probabilities(mass)) => {
+        (Loss::CrossEntropy { label_smoothing }, ViewTarget::Probabilities(mass)) => {
             let smoothing = f64::from(label_smoothing);
             let share = smoothing / classes as f64;
             let each = |position: usize| {
@@ -78,7 +78,7 @@ pub(crate) fn evaluate<T: Real>(
             };
             cross_entropy(strides, output, each, scale / positions as f64, gradient) / positions as f64
         }
-        (_, Target::Values(values)) => {
+        (_, ViewTarget::Values(values)) => {
             let count = (classes * positions) as f64;
             let mut sum = 0.0;
             for class in 0..classes {
@@ -92,13 +92,13 @@ pub(crate) fn evaluate<T: Real>(
             sum / count
         }
         // Batch::check refuses every other pair.
-        (Loss::SquaredError, Target::Classes(_) | Target::Probabilities(_)) => f64::NAN,
+        (Loss::SquaredError, ViewTarget::Classes(_) | ViewTarget::Probabilities(_)) => f64::NAN,
     }
 }
 
 /// Sum over positions of the cross-entropy with `target(position)(class)`; a position without a target counts nothing.
 fn cross_entropy<T: Real, Mass: Fn(usize) -> f64>(
-    strides: Strides,
+    strides: LossStrides,
     output: &[T],
     target: impl Fn(usize) -> Option<Mass>,
     scale: f64,

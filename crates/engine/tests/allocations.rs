@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use common::{Data, parameters};
-use dapple_engine::{Clipping, CpuExecutor, Options};
+use dapple_engine::{Clipping, CpuExecutor, CpuOptions};
 use dapple_graph::{Graph, zoo};
 
 struct Counting;
@@ -72,7 +72,7 @@ fn a_step_allocates_only_its_statistics() {
     let mut executors = Vec::new();
     for (name, graph) in graphs {
         for (threads, samples, views) in [(1, 3, 1), (2, 5, 2), (4, 2, 1)] {
-            let options = Options { threads, ..Options::default() };
+            let options = CpuOptions { threads, ..CpuOptions::default() };
             executors.push(CpuExecutor::new(&graph, options).unwrap());
             let executor = executors.last_mut().unwrap();
             let (count, largest) = allocations(executor, &graph, samples, views);

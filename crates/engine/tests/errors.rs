@@ -5,13 +5,13 @@ mod common;
 
 use common::{parameters, specimen};
 use dapple_engine::{
-    Batch, Clipping, ClippingRule, CpuExecutor, DropoutSource, EngineError, Options, Targets,
+    Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, DropoutSource, EngineError, Targets,
 };
 use dapple_graph::{Graph, Parameters};
 
 fn step(graph: &Graph, batch: &Batch<'_>, clipping: &Clipping) -> EngineError {
     let parameters = parameters(graph);
-    let mut executor = CpuExecutor::new(graph, Options { threads: 1, ..Options::default() }).unwrap();
+    let mut executor = CpuExecutor::new(graph, CpuOptions { threads: 1, ..CpuOptions::default() }).unwrap();
     let mut sum = executor.gradient_sum();
     match ClippingRule::new(clipping, executor.layout()) {
         Ok(rule) => executor.load(&parameters).unwrap().clipped_sum(batch, &rule, &mut sum).unwrap_err(),
@@ -52,7 +52,7 @@ fn inputs_that_are_not_finite_cannot_be_evaluated() {
     let graph = specimen("smoothing");
     let mut inputs = [0.0; 12];
     inputs[8] = f32::NAN;
-    let mut executor = CpuExecutor::new(&graph, Options::default()).unwrap();
+    let mut executor = CpuExecutor::new(&graph, CpuOptions::default()).unwrap();
     let error = executor.load(&parameters(&graph)).unwrap().forward(&inputs).unwrap_err();
     assert_eq!(error, EngineError::NotFinite { place: "input".into(), sample: 1 });
 }
@@ -61,7 +61,7 @@ fn inputs_that_are_not_finite_cannot_be_evaluated() {
 fn a_sum_has_one_rule() {
     let graph = specimen("smoothing");
     let parameters = parameters(&graph);
-    let mut executor = CpuExecutor::new(&graph, Options::default()).unwrap();
+    let mut executor = CpuExecutor::new(&graph, CpuOptions::default()).unwrap();
     let rule = |max_norm| common::rule(&Clipping::Flat { max_norm }, &dapple_engine::Layout::new(&graph));
     let mut sum = executor.gradient_sum();
     let mut loaded = executor.load(&parameters).unwrap();
@@ -76,10 +76,10 @@ fn a_sum_has_one_rule() {
 fn foreign_parameters_and_sums() {
     let graph = specimen("smoothing");
     let other = specimen("deep");
-    let mut executor = CpuExecutor::new(&graph, Options::default()).unwrap();
+    let mut executor = CpuExecutor::new(&graph, CpuOptions::default()).unwrap();
     let foreign = Parameters::zeros(&other);
     assert_eq!(executor.load(&foreign).unwrap_err(), EngineError::Parameters);
-    let mut sum = CpuExecutor::new(&other, Options::default()).unwrap().gradient_sum();
+    let mut sum = CpuExecutor::new(&other, CpuOptions::default()).unwrap().gradient_sum();
     let own = parameters(&graph);
     let batch = Batch::new(&[0.0; 6], Targets::Classes(&[0]));
     let rule = common::rule(&CLIPPING, executor.layout());

@@ -47,7 +47,7 @@ pub mod ranges;
 pub mod spec;
 mod training;
 
-pub use certificate::{Certificate, EpsilonBracket, Phase};
+pub use certificate::{Certificate, CertificateDocument, EpsilonBracket, Phase};
 pub use check::{
     Averaged, Plan, Protected, PublicTokens, Relation, Sampling, Scheme, Seen, Spatial, Split, masked,
 };
@@ -63,7 +63,7 @@ pub use pricing::{
 pub use spec::PlanSpec;
 pub use training::{
     AdapterPlan, ClassNumbers, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, HeldOut,
-    LearningRate, Look, MAX_CLASSES, MapEvaluation, ModelPlan, OptimiserPlan, OptimiserRule, PerformancePlan,
-    ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, SettingError, StoredFormat, TargetKind,
-    TrainedPart, TrainingPlan, ViewPlan, WeightSource,
+    LearningRate, Look, MAX_CLASSES, MapEvaluation, ModelPlan, Momentum, OptimiserPlan, OptimiserRule,
+    PerformancePlan, ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, SettingError, StoredFormat,
+    TargetKind, TrainedPart, TrainingPlan, ViewPlan, WeightSource,
 };

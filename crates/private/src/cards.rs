@@ -120,7 +120,7 @@ impl Executor for Cards {
             deviation: noise.deviation_in_steps(),
         });
         let mean_rest = learned.mean.as_ref().map_or(0.0, |mean| mean.rest(updates));
-        let update = dapple_engine::cuda::Update { noise, rule, numbers, mean_rest };
+        let update = dapple_engine::cuda::CudaUpdate { noise, rule, numbers, mean_rest };
         group.update(sum, state, &update).map_err(|error| failed(device, error))?;
         *ahead = true;
         Ok(())

@@ -1,7 +1,7 @@
 //! The processor, which works on what the host holds.
 
 use dapple_engine::{
-    ClippingRule, CpuExecutor, EngineError, GradientSum, Layout, Loaded, Options, StepStats,
+    ClippingRule, CpuExecutor, CpuOptions, EngineError, GradientSum, Layout, Loaded, StepStats,
 };
 use dapple_graph::{Graph, Parameters};
 
@@ -29,7 +29,7 @@ impl Processor {
     /// # Errors
     /// A graph that cannot be run, or threads that cannot be started.
     pub fn new(graph: &Graph, threads: usize) -> Result<Self, StepError> {
-        let executor = CpuExecutor::new(graph, Options { threads, ..Options::default() })?;
+        let executor = CpuExecutor::new(graph, CpuOptions { threads, ..CpuOptions::default() })?;
         Ok(Self { executor, threads, pool: None, sum: None, gradient: Vec::new() })
     }
 

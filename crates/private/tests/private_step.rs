@@ -6,7 +6,7 @@ use std::vec::IntoIter;
 
 use dapple_data::{MasterKey, Purpose, StepKey};
 use dapple_engine::{
-    Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, StepStats, Targets, Total, UpdateRule,
+    Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Layout, StepStats, Targets, Total, UpdateRule,
 };
 use dapple_graph::{Graph, GraphBuilder, Init, Loss, Parameters, zoo};
 use dapple_private::{
@@ -201,7 +201,7 @@ fn a_step_of_the_processor_is_its_four_parts() {
                 let mut processor = Processor::new(graph, 2).unwrap();
                 // One thread by hand and two in the step: they change nothing.
                 let mut engine =
-                    CpuExecutor::new(graph, Options { threads: 1, ..Options::default() }).unwrap();
+                    CpuExecutor::new(graph, CpuOptions { threads: 1, ..CpuOptions::default() }).unwrap();
                 let layout = Layout::new(graph);
                 let title = format!("graph {index}");
                 hold(
@@ -259,8 +259,12 @@ fn a_step_of_a_card_is_its_four_parts() {
                     let mut state = engine.state(&values).unwrap();
                     let numbers = settings.rule.numbers(RATE, settings.weight_decay, BATCH, count);
                     let mean_rest = settings.mean_decay.map_or(0.0, |decay| mean_rest(decay, count));
-                    let update =
-                        dapple_engine::cuda::Update { noise: None, rule: settings.rule, numbers, mean_rest };
+                    let update = dapple_engine::cuda::CudaUpdate {
+                        noise: None,
+                        rule: settings.rule,
+                        numbers,
+                        mean_rest,
+                    };
                     let mut loaded = engine.resident().unwrap();
                     loaded.update(sum, &mut state, &update).unwrap();
                     loaded.fetch(parameters).unwrap();

@@ -91,7 +91,7 @@ impl Calibration {
 
     /// The certificate and what was solved for, as `dapple calibrate --json` prints them.
     fn to_json(&self) -> String {
-        let mut answer = json!(self.certificate);
+        let mut answer = json!(self.certificate.document());
         answer["solved"] = json!(self.solved);
         // Numbers and strings always have a JSON form.
         serde_json::to_string_pretty(&answer).unwrap_or_default()

@@ -1,7 +1,7 @@
 //! From a plan's optimiser to the one that the private step carries out.
 
 use dapple_engine::UpdateRule;
-use dapple_plan::{OptimiserPlan, OptimiserRule};
+use dapple_plan::{Momentum, OptimiserPlan, OptimiserRule};
 use dapple_private::OptimiserSettings;
 
 /// The same in the words of the private step.
@@ -9,7 +9,11 @@ use dapple_private::OptimiserSettings;
 pub fn optimiser_settings(plan: &OptimiserPlan) -> OptimiserSettings {
     let OptimiserPlan { rule, weight_decay, mean_decay } = *plan;
     let rule = match rule {
-        OptimiserRule::Sgd { momentum, nesterov } => UpdateRule::Sgd { momentum, nesterov },
+        OptimiserRule::Descent(Momentum::None) => UpdateRule::Sgd { momentum: 0.0, nesterov: false },
+        OptimiserRule::Descent(Momentum::Kept(momentum)) => UpdateRule::Sgd { momentum, nesterov: false },
+        OptimiserRule::Descent(Momentum::LooksAhead(momentum)) => {
+            UpdateRule::Sgd { momentum, nesterov: true }
+        }
         OptimiserRule::Adam { betas, eps } => UpdateRule::Adam { betas, eps },
     };
     OptimiserSettings { rule, weight_decay, mean_decay }

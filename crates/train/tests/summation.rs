@@ -1,14 +1,14 @@
 //! Sums of two neighbouring data sets differ by what the record that tells them apart adds, and by nothing else.
 #![allow(clippy::unwrap_used)]
 
-use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Options, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Targets};
 use dapple_graph::{Parameters, zoo};
 
 #[test]
 fn neighbours_differ_by_one_record_to_the_last_bit() {
     let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
     let parameters = Parameters::init(&graph, 1);
-    let mut executor = CpuExecutor::new(&graph, Options::default()).unwrap();
+    let mut executor = CpuExecutor::new(&graph, CpuOptions::default()).unwrap();
     let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1e-3 }, executor.layout()).unwrap();
     let unit = rule.unit().unwrap();
     // More than whole numbers of 32 bits hold.

@@ -1,7 +1,7 @@
 //! `dapple account`: the privacy of a plan.
 
 use clap::Args;
-use dapple_plan::{Certificate, number};
+use dapple_plan::{CertificateDocument, number};
 use serde::Serialize;
 
 use super::explain::{Baselines, Factor, explain};
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
-    certificate: &'a Certificate,
+    certificate: CertificateDocument<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     explanation: Option<&'a [Factor]>,
 }
@@ -49,7 +49,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .then(|| explain(&plan, &certificate, arguments.baselines, precision))
         .transpose()?;
     if arguments.common.output.json {
-        return output::print_json(&Answer { certificate: &certificate, explanation: factors.as_deref() });
+        return output::print_json(&Answer {
+            certificate: certificate.document(),
+            explanation: factors.as_deref(),
+        });
     }
     if arguments.statement {
         return output::print(&certificate.statement());

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use dapple_plan::{Certificate, Solved, Trial, Unknown, Value, number};
+use dapple_plan::{CertificateDocument, Solved, Trial, Unknown, Value, number};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -90,7 +90,7 @@ impl Drop for Waiting {
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
-    certificate: &'a Certificate,
+    certificate: CertificateDocument<'a>,
     solved: Solved,
 }
 
@@ -102,7 +102,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let found = dapple_plan::calibrate_watched(&spec, &masks, unknown, precision, &watch)?;
     drop(waiting);
     if arguments.common.output.json {
-        return output::print_json(&Answer { certificate: &found.certificate, solved: found.solved });
+        return output::print_json(&Answer {
+            certificate: found.certificate.document(),
+            solved: found.solved,
+        });
     }
     let solved = words(&found.solved);
     output::print(&format!("{:<16}  {solved}  (solved)\n{}", found.solved.name, found.certificate.text()))

@@ -59,7 +59,7 @@ impl From<&Key> for Declared {
             example: key.example,
             default: key.default,
             instead_of: key.instead_of,
-            in_phases: key.in_phases,
+            in_phases: key.in_phases(),
         }
     }
 }

@@ -5,9 +5,9 @@ use rayon::prelude::*;
 use super::gemm::Gemm;
 use super::kernel::{Filters, Sample};
 use super::pointwise;
-use super::program::{Deferred, Program, Source};
+use super::program::{CpuProgram, Deferred, GradientSource};
 use super::sum::{BLOCK, GradientSum, Numbers};
-use super::worker::{Worker, grow};
+use super::worker::{CpuWorker, grow};
 use crate::layout::Layout;
 
 /// Samples whose deferred gradients are summed in one product.
@@ -33,12 +33,12 @@ impl Pending {
 /// A worker's sample, with its clipping factors.
 #[derive(Clone, Copy)]
 struct Clipped<'w> {
-    worker: &'w Worker,
+    worker: &'w CpuWorker,
     sample: usize,
     factors: &'w [f32],
 }
 
-impl Program {
+impl CpuProgram {
     /// Adds the clipped gradients of all workers' samples to the sum, sample after sample. Those of vast layers may stay pending.
     ///
     /// # Guarantee
@@ -46,7 +46,7 @@ impl Program {
     /// most what its clipping factor was made from. A sample whose factor is zero adds nothing.
     pub(crate) fn accumulate(
         &self,
-        workers: &[Worker],
+        workers: &[CpuWorker],
         layout: &Layout,
         views: usize,
         sum: &mut GradientSum,
@@ -87,7 +87,7 @@ impl Program {
     }
 
     /// Adds a parameter's written gradients, clipped, in whole numbers.
-    fn count_written(&self, index: usize, workers: &[Worker], views: usize, part: &mut [u32]) {
+    fn count_written(&self, index: usize, workers: &[CpuWorker], views: usize, part: &mut [u32]) {
         let source = &self.sources[index];
         // What is deferred is added elsewhere.
         let Some(place) = &source.place else { return };
@@ -116,7 +116,7 @@ impl Program {
     }
 
     /// Adds a parameter's written gradients as they are.
-    fn add_written(&self, index: usize, workers: &[Worker], views: usize, part: &mut [f32]) {
+    fn add_written(&self, index: usize, workers: &[CpuWorker], views: usize, part: &mut [f32]) {
         // What is deferred is added elsewhere.
         let Some(place) = &self.sources[index].place else { return };
         part.par_chunks_mut(BLOCK).enumerate().for_each(|(block, part)| {
@@ -129,9 +129,9 @@ impl Program {
     }
 
     /// All samples of all workers that are to be added.
-    fn samples<'w>(&self, workers: &'w [Worker], views: usize) -> impl Iterator<Item = Clipped<'w>> {
+    fn samples<'w>(&self, workers: &'w [CpuWorker], views: usize) -> impl Iterator<Item = Clipped<'w>> {
         let entries = self.sources.len();
-        let of = move |worker: &'w Worker| {
+        let of = move |worker: &'w CpuWorker| {
             (0..worker.losses.len() / views).map(move |sample| {
                 let factors = &worker.factors[sample * entries..][..entries];
                 Clipped { worker, sample, factors }
@@ -200,7 +200,7 @@ impl Program {
     }
 
     /// The matrix product that a trainable parameter is the weight of.
-    fn gemm(&self, source: &Source) -> Option<&Gemm> {
+    fn gemm(&self, source: &GradientSource) -> Option<&Gemm> {
         self.steps.steps[source.step?].kernel.product()
     }
 

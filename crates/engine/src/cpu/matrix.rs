@@ -1,6 +1,6 @@
 //! Products of two activations.
 
-use super::kernel::{Class, Lanes, Pair, Right, RowProduct, RowShape, Rows, Start, pack};
+use super::kernel::{Lanes, Right, RowClass, RowPair, RowProduct, RowShape, RowSource, StartValue, pack};
 
 /// A matrix inside a slice: `at(i, j) = data[i * row + j * column]`.
 #[derive(Debug, Clone, Copy)]
@@ -21,9 +21,9 @@ impl<'a> Matrix<'a> {
 }
 
 /// Every row by itself.
-pub(crate) fn identity(rows: usize) -> Vec<Class> {
-    let pairs: Vec<Pair> = (0..rows as u32).map(|row| Pair { source: row, target: row }).collect();
-    Class::sort(&[pairs], rows)
+pub(crate) fn identity(rows: usize) -> Vec<RowClass> {
+    let pairs: Vec<RowPair> = (0..rows as u32).map(|row| RowPair { source: row, target: row }).collect();
+    RowClass::sort(&[pairs], rows)
 }
 
 /// Scratch that [`product`] needs.
@@ -39,20 +39,20 @@ pub(crate) fn product(
     b: Matrix<'_>,
     c: &mut [f32],
     row: usize,
-    classes: &[Class],
+    classes: &[RowClass],
     scratch: &mut [f32],
 ) {
     let (packed, rest) = scratch.split_at_mut(k * lanes.padded(n));
     pack(lanes, (1, k, n), b.data, (0, b.row, b.column), packed);
     let left = if a.column == 1 {
-        Rows { data: a.data, shape: RowShape { item: 0, row: a.row, column: 0 } }
+        RowSource { data: a.data, shape: RowShape { item: 0, row: a.row, column: 0 } }
     } else {
         for i in 0..m {
             for l in 0..k {
                 rest[i * k + l] = a.data[i * a.row + l * a.column];
             }
         }
-        Rows { data: &rest[..m * k], shape: RowShape { item: 0, row: k, column: 0 } }
+        RowSource { data: &rest[..m * k], shape: RowShape { item: 0, row: k, column: 0 } }
     };
     RowProduct {
         source: left,
@@ -60,7 +60,7 @@ pub(crate) fn product(
         right: Right::Packed(packed),
         taps: 1,
         columns: n,
-        start: Start::Existing,
+        start: StartValue::Existing,
         classes,
         target: c,
         target_shape: RowShape { item: 0, row, column: 0 },

@@ -3,18 +3,18 @@
 use dapple_graph::plan::{Lifetime, MemoryPlan};
 
 use super::schedule::{Stretch, Turn};
-use super::step::Step;
+use super::step::CpuStep;
 
 /// Memory for values that are never alive together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Buffer {
+pub(crate) struct ItemBuffer {
     /// Numbers of one item.
     pub(crate) len: usize,
     /// Numbers from one item to the next; zero if its values are gone before the next item comes.
     pub(crate) stride: usize,
 }
 
-impl Buffer {
+impl ItemBuffer {
     /// Numbers that so many items need.
     pub(crate) fn numbers(&self, items: usize) -> usize {
         if self.stride == 0 { self.len.min(self.len * items) } else { self.stride * items }
@@ -23,7 +23,7 @@ impl Buffer {
 
 /// A value whose buffer is planned: of a step, in the first forward pass or in one repeated for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Value {
+pub(crate) enum PlannedValue {
     Activation(usize, bool),
     Saved(usize, bool),
     Gradient(usize),
@@ -32,19 +32,19 @@ pub(crate) enum Value {
 /// Collects values and when they are used.
 #[derive(Default)]
 pub(crate) struct Planner {
-    values: Vec<(Value, Lifetime)>,
-    kept: Vec<Value>,
+    values: Vec<(PlannedValue, Lifetime)>,
+    kept: Vec<PlannedValue>,
 }
 
 impl Planner {
     /// The number of a value, which is used at this time.
-    pub(crate) fn touch(&mut self, value: Value, step: &Step, time: usize) -> usize {
+    pub(crate) fn touch(&mut self, value: PlannedValue, step: &CpuStep, time: usize) -> usize {
         if let Some(index) = self.values.iter().position(|(v, _)| *v == value) {
             self.values[index].1.last = time;
             return index;
         }
         let len = match value {
-            Value::Saved(..) => step.kernel.saved(),
+            PlannedValue::Saved(..) => step.kernel.saved(),
             _ => step.form.len(),
         };
         self.values.push((value, Lifetime { len, first: time, last: time }));
@@ -52,12 +52,12 @@ impl Planner {
     }
 
     /// Keeps a value until after the last action.
-    pub(crate) fn keep(&mut self, value: Value) {
+    pub(crate) fn keep(&mut self, value: PlannedValue) {
         self.kept.push(value);
     }
 
     /// The buffer of each value, and all buffers. What lives and dies within one item's turn of a stretch needs no room for other items.
-    pub(crate) fn assign(mut self, end: usize, stretches: &[Stretch]) -> (Vec<usize>, Vec<Buffer>) {
+    pub(crate) fn assign(mut self, end: usize, stretches: &[Stretch]) -> (Vec<usize>, Vec<ItemBuffer>) {
         for (value, lifetime) in &mut self.values {
             if self.kept.contains(value) {
                 lifetime.last = end;
@@ -83,7 +83,7 @@ impl Planner {
                 plan.buffers
                     .iter()
                     .map(|len| len.next_multiple_of(16))
-                    .map(|len| Buffer { len, stride: if passing { 0 } else { len } }),
+                    .map(|len| ItemBuffer { len, stride: if passing { 0 } else { len } }),
             );
         }
         (assignment, buffers)

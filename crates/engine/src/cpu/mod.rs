@@ -41,18 +41,18 @@ use accumulate::Pending;
 pub(crate) use form::{Form, Transfer};
 pub(crate) use gemm::{Gemm, PreparedWeights, window_pairs};
 use kernel::Lanes;
-use program::Program;
+use program::CpuProgram;
 use pulp::bytemuck;
 pub(crate) use resample::ResampleKernel;
 use sum::Numbers;
 pub use sum::{GradientSum, Total};
 use together::Together;
 pub(crate) use transfers::TransferKernel;
-use worker::{Work, Worker, grow};
+use worker::{CpuWorker, ItemWork, grow};
 
 /// How an executor uses the machine. Nothing but `checkpoints` changes a result by a single bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct CpuOptions {
     /// Threads; zero takes one per core.
     pub threads: usize,
     /// Samples a thread works on together; zero chooses by the memory they need.
@@ -70,13 +70,13 @@ pub struct Options {
 pub struct CpuExecutor {
     graph: Graph,
     layout: Layout,
-    options: Options,
+    options: CpuOptions,
     lanes: Lanes,
     pool: rayon::ThreadPool,
-    training: Option<(usize, Program)>,
-    inference: Program,
-    workers: Vec<Worker>,
-    inference_workers: Vec<Worker>,
+    training: Option<(usize, CpuProgram)>,
+    inference: CpuProgram,
+    workers: Vec<CpuWorker>,
+    inference_workers: Vec<CpuWorker>,
     together: Together,
     pending: Pending,
     /// Where a parameter's sum lies while it is put into order.
@@ -99,7 +99,7 @@ impl CpuExecutor {
     ///
     /// # Errors
     /// If the threads cannot be started.
-    pub fn new(graph: &Graph, options: Options) -> Result<Self, EngineError> {
+    pub fn new(graph: &Graph, options: CpuOptions) -> Result<Self, EngineError> {
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
@@ -108,7 +108,7 @@ impl CpuExecutor {
             .num_threads(threads)
             .build()
             .map_err(|error| EngineError::Threads { threads, reason: error.to_string() })?;
-        let options = Options { threads, ..options };
+        let options = CpuOptions { threads, ..options };
         Ok(Self {
             graph: graph.clone(),
             layout: Layout::new(graph),
@@ -116,7 +116,7 @@ impl CpuExecutor {
             lanes: Lanes::detect(),
             pool,
             training: None,
-            inference: Program::inference(graph, &options),
+            inference: CpuProgram::inference(graph, &options),
             workers: Vec::new(),
             inference_workers: Vec::new(),
             together: Together::default(),
@@ -197,12 +197,12 @@ impl Loaded<'_, '_> {
         for outputs in outputs.chunks_mut((sharing.chunk() * len).max(1)) {
             let shares = sharing.shares(outputs.len() / len);
             let parallel = shares.parallel;
-            workers.resize_with(workers.len().max(shares.workers), Worker::default);
+            workers.resize_with(workers.len().max(shares.workers), CpuWorker::default);
             let active = &mut workers[..shares.workers];
             let scratch = program.scratch(*lanes, 1, parallel);
             let work = |index: usize| {
                 let (first, items) = (start + index * shares.each, shares.of(index));
-                Work { inputs, batch: None, views: 1, first, items, parallel, norms: false }
+                ItemWork { inputs, batch: None, views: 1, first, items, parallel, norms: false }
             };
             pool.install(|| {
                 shared.run(active, scratch, work, |_| {}, together);
@@ -235,7 +235,7 @@ impl Loaded<'_, '_> {
         let views = batch.views;
         if executor.training.as_ref().is_none_or(|(planned, _)| *planned != views) {
             let CpuExecutor { graph, layout, options, .. } = &*executor;
-            executor.training = Some((views, Program::training(graph, layout, views, options)));
+            executor.training = Some((views, CpuProgram::training(graph, layout, views, options)));
             executor.workers.clear();
             self.training_ready = false;
         }
@@ -273,15 +273,15 @@ impl Loaded<'_, '_> {
                 let chunk = (samples - start).min(sharing.chunk()).min(sum.room());
                 let shares = sharing.shares(chunk);
                 let parallel = shares.parallel;
-                workers.resize_with(workers.len().max(shares.workers), Worker::default);
+                workers.resize_with(workers.len().max(shares.workers), CpuWorker::default);
                 let active = &mut workers[..shares.workers];
                 let scratch = program.scratch(*lanes, views, parallel);
                 let work = |index: usize| {
-                    let first = (start + index * shares.each) * views;
-                    let (items, norms) = (shares.of(index) * views, rule.unit().is_some());
-                    Work { inputs: batch.inputs, batch: Some(batch), views, first, items, parallel, norms }
+                    let (first, items) = ((start + index * shares.each) * views, shares.of(index) * views);
+                    let (inputs, batch, norms) = (batch.inputs, Some(batch), rule.unit().is_some());
+                    ItemWork { inputs, batch, views, first, items, parallel, norms }
                 };
-                let clip = |worker: &mut Worker| program.clip(worker, rule, views);
+                let clip = |worker: &mut CpuWorker| program.clip(worker, rule, views);
                 shared.run(active, scratch, work, clip, together);
                 program.report(active, rule, views, &mut stats);
                 if sum.is_full_for(chunk) {

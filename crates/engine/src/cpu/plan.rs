@@ -1,23 +1,23 @@
 //! Which schedule a graph gets, by the memory that samples take.
 
-use super::Options;
+use super::CpuOptions;
 use super::gemm::Gemm;
-use super::schedule::{Purpose, Schedule};
-use super::share::{Bytes, Sharing};
-use super::step::{Step, Steps};
+use super::schedule::{Schedule, SchedulePurpose};
+use super::share::{Bytes, SampleSharing};
+use super::step::{CpuStep, CpuSteps};
 use crate::layout::Layout;
 
 /// A schedule and what it takes.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct SchedulePlan {
     pub(crate) schedule: Schedule,
     pub(crate) bytes: Bytes,
     /// Steps whose weight gradients are summed after the backward pass instead of being written down for each sample.
     pub(crate) deferred: Vec<bool>,
 }
 
-impl Plan {
-    pub(crate) fn inference(steps: &Steps, options: &Options) -> Self {
+impl SchedulePlan {
+    pub(crate) fn inference(steps: &CpuSteps, options: &CpuOptions) -> Self {
         let deferred = vec![false; steps.steps.len()];
         let bytes = |schedule: &Schedule| schedule.bytes(1);
         Self::by_group(steps, options, (false, false), 1, deferred, bytes)
@@ -26,10 +26,10 @@ impl Plan {
     /// For a training step. Samples that take more than `limit` bytes compute activations twice, unless the options say how much memory
     /// samples may take.
     pub(crate) fn training(
-        steps: &Steps,
+        steps: &CpuSteps,
         layout: &Layout,
         views: usize,
-        options: &Options,
+        options: &CpuOptions,
         limit: usize,
     ) -> Self {
         let plan = |checkpoints: bool| {
@@ -50,25 +50,25 @@ impl Plan {
 
     /// The schedule for groups of items; where a worker would hold one item at a time, the one for that.
     fn by_group(
-        steps: &Steps,
-        options: &Options,
+        steps: &CpuSteps,
+        options: &CpuOptions,
         (training, checkpoints): (bool, bool),
         views: usize,
         deferred: Vec<bool>,
         bytes: impl Fn(&Schedule) -> Bytes,
     ) -> Self {
         let schedule = |single: bool| {
-            Schedule::new(steps, &Purpose { training, checkpoints, single, deferred: &deferred })
+            Schedule::new(steps, &SchedulePurpose { training, checkpoints, single, deferred: &deferred })
         };
         let groups = schedule(false);
-        let single = Sharing::new(options, bytes(&groups)).group() * views == 1;
+        let single = SampleSharing::new(options, bytes(&groups)).group() * views == 1;
         let schedule = if single { schedule(true) } else { groups };
         Self { bytes: bytes(&schedule), schedule, deferred }
     }
 }
 
-fn deferred(steps: &Steps, layout: &Layout, views: usize, checkpoints: bool) -> Vec<bool> {
-    let of = |step: &Step| {
+fn deferred(steps: &CpuSteps, layout: &Layout, views: usize, checkpoints: bool) -> Vec<bool> {
+    let of = |step: &CpuStep| {
         step.kernel.product().is_some_and(|gemm| {
             let trains = layout.position(gemm.weight).is_some() && step.needs_gradient;
             // With checkpoints memory comes first: a layer is deferred only if what it keeps is less than its gradient.
@@ -95,8 +95,8 @@ mod tests {
             let layout = Layout::new(&graph);
             let steps = lower(&graph, true);
             let bytes = |checkpoints| {
-                let options = Options { threads: 1, group: 1, checkpoints, ..Options::default() };
-                Plan::training(&steps, &layout, 1, &options, usize::MAX).bytes.sample
+                let options = CpuOptions { threads: 1, group: 1, checkpoints, ..CpuOptions::default() };
+                SchedulePlan::training(&steps, &layout, 1, &options, usize::MAX).bytes.sample
             };
             let (all, some) = (bytes(false), bytes(true));
             assert!(3 * some < 2 * all, "{some} of {all}");
@@ -107,9 +107,9 @@ mod tests {
     fn samples_beyond_the_limit_are_checkpointed_unless_memory_is_set() {
         let graph = resnet(ResNet::R50, &[3, 96, 96], 10, Norm::Group(32)).unwrap();
         let (layout, steps) = (Layout::new(&graph), lower(&graph, true));
-        let options = Options { threads: 2, ..Options::default() };
-        let plan = |options, limit| Plan::training(&steps, &layout, 1, &options, limit);
-        let forward = |plan: &Plan| {
+        let options = CpuOptions { threads: 2, ..CpuOptions::default() };
+        let plan = |options, limit| SchedulePlan::training(&steps, &layout, 1, &options, limit);
+        let forward = |plan: &SchedulePlan| {
             plan.schedule.actions.iter().filter(|action| action.kind == ActionKind::Forward).count()
         };
         let whole = plan(options, usize::MAX);
@@ -121,9 +121,9 @@ mod tests {
         assert!(checkpointed.bytes.sample < whole.bytes.sample);
         assert_eq!(
             forward(&checkpointed),
-            forward(&plan(Options { checkpoints: true, ..options }, usize::MAX))
+            forward(&plan(CpuOptions { checkpoints: true, ..options }, usize::MAX))
         );
         // Whoever says how much memory there is also says whether to compute activations twice.
-        assert_eq!(forward(&plan(Options { memory: 1, ..options }, needed - 1)), steps.steps.len());
+        assert_eq!(forward(&plan(CpuOptions { memory: 1, ..options }, needed - 1)), steps.steps.len());
     }
 }

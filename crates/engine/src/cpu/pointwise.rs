@@ -7,17 +7,17 @@ use super::kernel::MAGIC;
 /// `y = f(x)`. A function of more than a few instructions must be marked to be inlined always, for it to run on all lanes.
 #[inline(always)]
 pub(crate) fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
-    Arch::new().dispatch(Mapping { x, y, f });
+    Arch::new().dispatch(ValueMap { x, y, f });
 }
 
 /// A loop as a type: a closure that is long would be called from the code for all lanes rather than become a part of it.
-struct Mapping<'a, F> {
+struct ValueMap<'a, F> {
     x: &'a [f32],
     y: &'a mut [f32],
     f: F,
 }
 
-impl<F: Fn(f32) -> f32> NullaryFnOnce for Mapping<'_, F> {
+impl<F: Fn(f32) -> f32> NullaryFnOnce for ValueMap<'_, F> {
     type Output = ();
 
     #[inline(always)]

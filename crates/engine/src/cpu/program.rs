@@ -5,33 +5,33 @@ use std::ops::Range;
 use dapple_graph::{Graph, Parameters};
 use rayon::prelude::*;
 
-use super::Options;
+use super::CpuOptions;
 use super::form::{Form, Transfer};
 use super::gemm::PreparedWeights;
 use super::kernel::Lanes;
-use super::plan::Plan;
+use super::plan::SchedulePlan;
 use super::pointwise;
 use super::schedule::{ActionKind, Schedule};
-use super::share::{Bytes, Sharing, TOTAL_BYTES};
-use super::step::{Step, Steps, lower};
+use super::share::{Bytes, SampleSharing, TOTAL_BYTES};
+use super::step::{CpuStep, CpuSteps, lower};
 use super::sum::BLOCK;
 use super::summand::Summand;
-use super::worker::{Scratch, Shared, Worker};
+use super::worker::{CpuWorker, Scratch, Shared};
 use crate::clipping::ClippingRule;
-use crate::layout::{Entry, Layout};
+use crate::layout::{Layout, LayoutEntry};
 use crate::stats::StepStats;
 
 /// A compiled graph.
 #[derive(Debug)]
-pub(crate) struct Program {
-    pub(crate) steps: Steps,
+pub(crate) struct CpuProgram {
+    pub(crate) steps: CpuSteps,
     pub(crate) schedule: Schedule,
     bytes: Bytes,
     prepared: Vec<PreparedWeights>,
     places: Vec<Option<Range<usize>>>,
     pub(crate) materialised: usize,
     /// For every trainable parameter, how its gradient is made.
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<GradientSource>,
     /// Numbers in a sample's means of filters.
     pub(crate) means: usize,
     output: (usize, Transfer),
@@ -39,7 +39,7 @@ pub(crate) struct Program {
 
 /// How a parameter's gradient is made and stored.
 #[derive(Debug, Clone)]
-pub(crate) struct Source {
+pub(crate) struct GradientSource {
     /// The step whose stored order the gradient has; `None` where it is the parameter's own.
     pub(crate) step: Option<usize>,
     /// Where it lies in a sample's materialised gradient; `None` if it is deferred.
@@ -59,8 +59,8 @@ pub(crate) struct Deferred {
 }
 
 /// Floating-point operations of the matrix products of one sample: forward, data gradient and weight gradient.
-pub(crate) fn operations(steps: &Steps) -> usize {
-    let of = |step: &Step| {
+pub(crate) fn operations(steps: &CpuSteps) -> usize {
+    let of = |step: &CpuStep| {
         let gemm = step.kernel.product()?;
         // A sample has no gradient.
         let passes = if Some(step.inputs[0]) == steps.input { 4 } else { 6 };
@@ -69,22 +69,22 @@ pub(crate) fn operations(steps: &Steps) -> usize {
     steps.steps.iter().filter_map(of).sum()
 }
 
-impl Program {
-    pub(crate) fn inference(graph: &Graph, options: &Options) -> Self {
+impl CpuProgram {
+    pub(crate) fn inference(graph: &Graph, options: &CpuOptions) -> Self {
         let mut steps = lower(graph, false);
         steps.steps.iter_mut().for_each(|step| step.needs_gradient = false);
-        let plan = Plan::inference(&steps, options);
+        let plan = SchedulePlan::inference(&steps, options);
         Self::new(graph, steps, plan, None)
     }
 
-    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, options: &Options) -> Self {
+    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, options: &CpuOptions) -> Self {
         let steps = lower(graph, true);
-        let plan = Plan::training(&steps, layout, views, options, TOTAL_BYTES);
+        let plan = SchedulePlan::training(&steps, layout, views, options, TOTAL_BYTES);
         Self::new(graph, steps, plan, Some(layout))
     }
 
-    fn new(graph: &Graph, steps: Steps, plan: Plan, layout: Option<&Layout>) -> Self {
-        let Plan { schedule, bytes, deferred } = plan;
+    fn new(graph: &Graph, steps: CpuSteps, plan: SchedulePlan, layout: Option<&Layout>) -> Self {
+        let SchedulePlan { schedule, bytes, deferred } = plan;
         let mut places = vec![None; graph.parameters().len()];
         let (mut materialised, mut means) = (0, 0);
         let mut sources = Vec::new();
@@ -112,7 +112,7 @@ impl Program {
                 .and_then(|gemm| gemm.standardise.map(|_| gemm.out));
             let own = filters.map(|filters| means..means + filters);
             means += filters.unwrap_or(0);
-            sources.push(Source { step, place, arranged, deferred, means: own });
+            sources.push(GradientSource { step, place, arranged, deferred, means: own });
         }
         let last = schedule.actions.iter().rfind(|a| a.step == steps.output && a.kind == ActionKind::Forward);
         let form = &steps.steps[steps.output].form;
@@ -124,8 +124,8 @@ impl Program {
     }
 
     /// How samples are shared among threads.
-    pub(crate) fn sharing(&self, options: &Options) -> Sharing {
-        Sharing::new(options, self.bytes)
+    pub(crate) fn sharing(&self, options: &CpuOptions) -> SampleSharing {
+        SampleSharing::new(options, self.bytes)
     }
 
     /// Arranges the weights of every layer.
@@ -171,7 +171,7 @@ impl Program {
     }
 
     /// Copies a worker's outputs, in row-major order.
-    pub(crate) fn collect(&self, worker: &Worker, outputs: &mut [f32]) {
+    pub(crate) fn collect(&self, worker: &CpuWorker, outputs: &mut [f32]) {
         let (slot, transfer) = &self.output;
         let len = self.steps.steps[self.steps.output].form.len();
         let stride = self.schedule.stride(*slot);
@@ -181,9 +181,9 @@ impl Program {
     }
 
     /// Takes the norms that the layers have not taken yet, and decides the samples' clipping factors.
-    pub(crate) fn clip(&self, worker: &mut Worker, rule: &ClippingRule, views: usize) {
+    pub(crate) fn clip(&self, worker: &mut CpuWorker, rule: &ClippingRule, views: usize) {
         let entries = self.sources.len();
-        let Worker { materialised, losses, squared, factors, filter_factors, .. } = worker;
+        let CpuWorker { materialised, losses, squared, factors, filter_factors, .. } = worker;
         for sample in 0..losses.len() / views {
             let squared = &mut squared[sample * entries..][..entries];
             if rule.unit().is_some() {
@@ -214,7 +214,7 @@ impl Program {
     /// Appends losses and norms to the statistics.
     pub(crate) fn report(
         &self,
-        workers: &[Worker],
+        workers: &[CpuWorker],
         rule: &ClippingRule,
         views: usize,
         stats: &mut StepStats,
@@ -233,11 +233,14 @@ impl Program {
         }
     }
 
-    fn arranged<'s>(&'s self, layout: &'s Layout) -> impl Iterator<Item = (&'s Source, &'s Entry)> {
+    fn arranged<'s>(
+        &'s self,
+        layout: &'s Layout,
+    ) -> impl Iterator<Item = (&'s GradientSource, &'s LayoutEntry)> {
         self.sources.iter().zip(layout.entries()).filter(|(source, _)| source.arranged)
     }
 
-    /// Numbers of spare memory that [`Program::export`] needs.
+    /// Numbers of spare memory that [`CpuProgram::export`] needs.
     pub(crate) fn spare(&self, layout: &Layout) -> usize {
         self.arranged(layout).map(|(_, entry)| entry.range.len()).max().unwrap_or(0)
     }

@@ -3,19 +3,19 @@
 use pulp::Arch;
 
 use super::form::Form;
-use super::kernel::Pair;
+use super::kernel::RowPair;
 use super::operation::{BackwardPass, BackwardReads, CpuKernel, ForwardPass};
 
 /// A fixed linear map between positions, the same for every channel: average pooling, adaptive pooling, bilinear resampling.
 #[derive(Debug)]
 pub(crate) struct ResampleKernel {
     channels: usize,
-    terms: Vec<(Pair, f32)>,
+    terms: Vec<(RowPair, f32)>,
 }
 
 impl ResampleKernel {
     /// A map by its terms: rows read and written, and their factors.
-    pub(crate) fn new(channels: usize, terms: Vec<(Pair, f32)>) -> Self {
+    pub(crate) fn new(channels: usize, terms: Vec<(RowPair, f32)>) -> Self {
         Self { channels, terms }
     }
 
@@ -42,14 +42,14 @@ impl ResampleKernel {
                     .flat_map(|&(place, w)| along.iter().map(move |&(i, v)| (place * input[a] + i, w * v)))
                     .collect();
             }
-            let pair = |source: usize| Pair { source: source as u32, target: target as u32 };
+            let pair = |source: usize| RowPair { source: source as u32, target: target as u32 };
             terms.extend(places.into_iter().filter(|(_, w)| *w != 0.0).map(|(source, w)| (pair(source), w)));
         }
         Self { channels, terms }
     }
 
     #[inline(always)]
-    fn apply(&self, from: &[f32], to: &mut [f32], rows: impl Fn(&Pair) -> (u32, u32)) {
+    fn apply(&self, from: &[f32], to: &mut [f32], rows: impl Fn(&RowPair) -> (u32, u32)) {
         let channels = self.channels;
         Arch::new().dispatch(
             #[inline(always)]

@@ -1,9 +1,9 @@
 //! The order of work and the buffers it uses, settled before the first sample arrives.
 
-use super::memory::Buffer;
+use super::memory::ItemBuffer;
 use super::scheduler::Scheduler;
 use super::share::Bytes;
-use super::step::{Step, Steps};
+use super::step::{CpuStep, CpuSteps};
 
 /// Where an action has no buffer.
 pub(crate) const NO_BUFFER: usize = usize::MAX;
@@ -58,11 +58,11 @@ pub(crate) enum Turn {
 pub(crate) struct Schedule {
     pub(crate) actions: Vec<Action>,
     pub(crate) stretches: Vec<Stretch>,
-    pub(crate) buffers: Vec<Buffer>,
+    pub(crate) buffers: Vec<ItemBuffer>,
 }
 
 /// What to plan for.
-pub(crate) struct Purpose<'a> {
+pub(crate) struct SchedulePurpose<'a> {
     pub(crate) training: bool,
     /// Whether activations are computed a second time rather than kept.
     pub(crate) checkpoints: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Purpose<'a> {
 }
 
 impl Schedule {
-    pub(crate) fn new(steps: &Steps, purpose: &Purpose<'_>) -> Self {
+    pub(crate) fn new(steps: &CpuSteps, purpose: &SchedulePurpose<'_>) -> Self {
         let (mut actions, planner) = Scheduler::new(steps, purpose).actions();
         let stretches = stretches(steps, &actions);
         let passing: &[Stretch] = if purpose.single { &[] } else { &stretches };
@@ -112,8 +112,8 @@ const HEAVY: usize = 128 * 1024;
 /// Groups actions: the light front of the network runs item by item, so that an item's activations stay in the cache; from the
 /// first layer whose weights outweigh its activations on, each layer runs for all items of the group, so that its weights are read once
 /// for them; and the weights of vast layers once for all workers.
-fn stretches(steps: &Steps, actions: &[Action]) -> Vec<Stretch> {
-    let heavy = |step: &Step| {
+fn stretches(steps: &CpuSteps, actions: &[Action]) -> Vec<Stretch> {
+    let heavy = |step: &CpuStep| {
         step.kernel.product().is_some_and(|gemm| {
             let activations = gemm.rows_in * gemm.channels + gemm.rows_out * gemm.out;
             gemm.weight_len() > HEAVY && gemm.weight_len() > activations

@@ -1,9 +1,9 @@
 //! From steps to actions: in which order they run, and which values each of them touches.
 
-use super::memory::{Planner, Value};
-use super::schedule::{Action, ActionKind, NO_BUFFER, Purpose};
+use super::memory::{PlannedValue, Planner};
+use super::schedule::{Action, ActionKind, NO_BUFFER, SchedulePurpose};
 use super::segments::Segments;
-use super::step::{Step, Steps};
+use super::step::{CpuStep, CpuSteps};
 
 /// One action to come.
 #[derive(Debug, Clone, Copy)]
@@ -16,8 +16,8 @@ struct Upcoming {
 
 /// Turns upcoming actions into ones with buffers, which count values until the planner has assigned memory.
 pub(crate) struct Scheduler<'a> {
-    steps: &'a Steps,
-    purpose: &'a Purpose<'a>,
+    steps: &'a CpuSteps,
+    purpose: &'a SchedulePurpose<'a>,
     upcoming: Vec<Upcoming>,
     /// For every step, whether its value is made a second time.
     repeated: Vec<bool>,
@@ -29,7 +29,7 @@ pub(crate) struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    pub(crate) fn new(steps: &'a Steps, purpose: &'a Purpose<'a>) -> Self {
+    pub(crate) fn new(steps: &'a CpuSteps, purpose: &'a SchedulePurpose<'a>) -> Self {
         let segments = match purpose.training && purpose.checkpoints {
             true => Segments::choose(steps),
             false => Segments::whole(steps),
@@ -54,7 +54,7 @@ impl<'a> Scheduler<'a> {
         let actions = upcoming.iter().enumerate().map(|(time, &upcoming)| self.action(time, upcoming));
         let actions = actions.collect();
         if !self.purpose.training {
-            self.planner.keep(Value::Activation(self.steps.output, false));
+            self.planner.keep(PlannedValue::Activation(self.steps.output, false));
         }
         (actions, self.planner)
     }
@@ -100,7 +100,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// What the backward pass of a step reads.
-    fn backward_reads(&mut self, step: &Step, time: usize, action: &mut Action) {
+    fn backward_reads(&mut self, step: &CpuStep, time: usize, action: &mut Action) {
         let index = action.step;
         let deferred = self.purpose.deferred[index];
         let reads = step.kernel.reads(deferred);
@@ -121,7 +121,7 @@ impl<'a> Scheduler<'a> {
         action.saved = self.saved(index, true, time);
         action.gradient = Some(self.gradient(index, time));
         if deferred {
-            self.planner.keep(Value::Gradient(self.alias[index]));
+            self.planner.keep(PlannedValue::Gradient(self.alias[index]));
         }
     }
 
@@ -136,8 +136,8 @@ impl<'a> Scheduler<'a> {
     }
 
     /// In a repeated pass everything but what was kept is made anew.
-    fn activation_value(&self, step: usize, again: bool) -> Value {
-        Value::Activation(step, again && self.repeated[step])
+    fn activation_value(&self, step: usize, again: bool) -> PlannedValue {
+        PlannedValue::Activation(step, again && self.repeated[step])
     }
 
     fn activation(&mut self, step: usize, again: bool, time: usize) -> usize {
@@ -147,17 +147,17 @@ impl<'a> Scheduler<'a> {
     fn saved(&mut self, index: usize, again: bool, time: usize) -> Option<usize> {
         let steps = self.steps;
         let step = &steps.steps[index];
-        let value = Value::Saved(index, again && self.repeated[index]);
+        let value = PlannedValue::Saved(index, again && self.repeated[index]);
         (step.kernel.saved() > 0).then(|| self.planner.touch(value, step, time))
     }
 
     fn gradient(&mut self, step: usize, time: usize) -> usize {
-        self.planner.touch(Value::Gradient(self.alias[step]), &self.steps.steps[step], time)
+        self.planner.touch(PlannedValue::Gradient(self.alias[step]), &self.steps.steps[step], time)
     }
 }
 
 /// The order of all actions: forward, losses, and back, segment by segment, each but the last made again before.
-fn order(steps: &Steps, training: bool, segments: &Segments) -> Vec<Upcoming> {
+fn order(steps: &CpuSteps, training: bool, segments: &Segments) -> Vec<Upcoming> {
     let forward = |again: bool| move |step: usize| Upcoming { step, kind: ActionKind::Forward, again };
     let mut order: Vec<Upcoming> = (0..steps.steps.len()).map(forward(false)).collect();
     if !training {
@@ -182,7 +182,7 @@ fn order(steps: &Steps, training: bool, segments: &Segments) -> Vec<Upcoming> {
 
 /// For every step, the step whose gradient's memory it shares: a sum hands its gradient to one input without a copy, if that input has
 /// no other reader.
-fn aliases(steps: &Steps) -> Vec<usize> {
+fn aliases(steps: &CpuSteps) -> Vec<usize> {
     let mut readers = vec![0; steps.steps.len()];
     for input in steps.steps.iter().flat_map(|step| &step.inputs) {
         readers[*input] += 1;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::step::Steps;
+use super::step::CpuSteps;
 
 /// Segments of the steps, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,13 +14,13 @@ pub(crate) struct Segments {
 
 impl Segments {
     /// One segment.
-    pub(crate) fn whole(steps: &Steps) -> Self {
+    pub(crate) fn whole(steps: &CpuSteps) -> Self {
         let count = steps.steps.len();
         Self { ranges: std::iter::once(0..count).collect(), kept: vec![false; count] }
     }
 
     /// The cuts that hold the least at once: what is kept, and all of the largest segment.
-    pub(crate) fn choose(steps: &Steps) -> Self {
+    pub(crate) fn choose(steps: &CpuSteps) -> Self {
         let lengths: Vec<usize> = steps.steps.iter().map(|step| step.form.len()).collect();
         let total: usize = lengths.iter().sum();
         let mut last_reader: Vec<usize> = (0..lengths.len()).collect();

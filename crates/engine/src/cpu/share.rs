@@ -1,6 +1,6 @@
 //! How samples are shared among threads.
 
-use super::Options;
+use super::CpuOptions;
 
 /// Bytes of activations and gradients that one thread holds: enough samples to share every weight that is read, and no more.
 const THREAD_BYTES: usize = 64 << 20;
@@ -21,14 +21,14 @@ pub(crate) struct Bytes {
 /// Samples that run at once, and samples that one worker takes together. Samples so large that memory holds fewer of them than there
 /// are threads run on several threads each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sharing {
+pub(crate) struct SampleSharing {
     threads: usize,
     workers: usize,
     group: usize,
 }
 
-impl Sharing {
-    pub(crate) fn new(options: &Options, bytes: Bytes) -> Self {
+impl SampleSharing {
+    pub(crate) fn new(options: &CpuOptions, bytes: Bytes) -> Self {
         let threads = options.threads.max(1);
         let sample = bytes.sample.max(1);
         let (each, total) = match options.memory {
@@ -83,8 +83,11 @@ impl Shares {
 mod tests {
     use super::*;
 
-    fn sharing(threads: usize, memory: usize, sample: usize) -> Sharing {
-        Sharing::new(&Options { threads, memory, ..Options::default() }, Bytes { worker: 0, sample })
+    fn sharing(threads: usize, memory: usize, sample: usize) -> SampleSharing {
+        SampleSharing::new(
+            &CpuOptions { threads, memory, ..CpuOptions::default() },
+            Bytes { worker: 0, sample },
+        )
     }
 
     #[test]
@@ -96,8 +99,8 @@ mod tests {
 
     #[test]
     fn what_a_worker_needs_anyway_leaves_less_for_its_group() {
-        let options = Options { threads: 2, ..Options::default() };
-        let group = |worker| Sharing::new(&options, Bytes { worker, sample: 8 << 20 }).group();
+        let options = CpuOptions { threads: 2, ..CpuOptions::default() };
+        let group = |worker| SampleSharing::new(&options, Bytes { worker, sample: 8 << 20 }).group();
         assert_eq!([0, 8 << 20, 1 << 30].map(group), [8, 7, 1]);
     }
 

@@ -11,7 +11,7 @@ use crate::op;
 
 /// One step: reads the values of earlier steps, makes one of its own.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct CpuStep {
     pub(crate) name: String,
     pub(crate) kernel: Box<dyn CpuKernel>,
     pub(crate) inputs: Vec<usize>,
@@ -20,7 +20,7 @@ pub(crate) struct Step {
     pub(crate) needs_gradient: bool,
 }
 
-impl Step {
+impl CpuStep {
     /// Whether all threads together multiply by its weight, which is read once for all of them.
     pub(crate) fn vast(&self) -> bool {
         self.kernel.product().is_some_and(Gemm::vast)
@@ -29,8 +29,8 @@ impl Step {
 
 /// All steps, and which of them make the outputs.
 #[derive(Debug)]
-pub(crate) struct Steps {
-    pub(crate) steps: Vec<Step>,
+pub(crate) struct CpuSteps {
+    pub(crate) steps: Vec<CpuStep>,
     /// Where the sample enters; `None` if nothing depends on it.
     pub(crate) input: Option<usize>,
     pub(crate) output: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Steps {
     pub(crate) auxiliary: Vec<(usize, f32)>,
 }
 
-impl Steps {
+impl CpuSteps {
     /// All outputs, the main one first.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.output).chain(self.auxiliary.iter().map(|(step, _)| *step))
@@ -46,7 +46,7 @@ impl Steps {
 }
 
 /// The steps that lead to the output, and to auxiliary outputs where those are wanted.
-pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> Steps {
+pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> CpuSteps {
     let reached = graph.reached(auxiliary);
     let fused = fused(graph, &reached);
     let mut lowering = Lowering {
@@ -66,7 +66,7 @@ pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> Steps {
     let wanted = graph.auxiliary().iter().filter(|_| auxiliary);
     let auxiliary = wanted.map(|auxiliary| (lowering.value(auxiliary.output), auxiliary.weight)).collect();
     let input = lowering.values[0];
-    let mut steps = Steps { steps: lowering.steps, input, output, auxiliary };
+    let mut steps = CpuSteps { steps: lowering.steps, input, output, auxiliary };
     // A copy inherits its source's need; drop it where no path leads on to an output.
     let mut reached = vec![false; steps.steps.len()];
     steps.outputs().for_each(|output| reached[output] = true);
@@ -108,7 +108,7 @@ fn fused(graph: &Graph, reached: &[bool]) -> Vec<(usize, usize)> {
 }
 
 struct Lowering {
-    steps: Vec<Step>,
+    steps: Vec<CpuStep>,
     values: Vec<Option<usize>>,
     needs: Vec<bool>,
 }
@@ -126,7 +126,7 @@ impl Lowering {
         form: Form,
         needs_gradient: bool,
     ) -> usize {
-        self.steps.push(Step { name: name.into(), kernel, inputs, form, needs_gradient });
+        self.steps.push(CpuStep { name: name.into(), kernel, inputs, form, needs_gradient });
         self.steps.len() - 1
     }
 

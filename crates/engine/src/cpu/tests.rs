@@ -20,7 +20,7 @@ fn standardised() -> Graph {
 fn projections_of_the_largest_sums_have_room_to_round() {
     let graph = standardised();
     let parameters = Parameters::init(&graph, 1);
-    let mut executor = CpuExecutor::new(&graph, Options { threads: 1, ..Options::default() }).unwrap();
+    let mut executor = CpuExecutor::new(&graph, CpuOptions { threads: 1, ..CpuOptions::default() }).unwrap();
     let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout()).unwrap();
     let len = executor.layout().len();
     let mut loaded = executor.load(&parameters).unwrap();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::schedule::{Action, ActionKind};
-use super::worker::{Shared, Worker, grow};
+use super::worker::{CpuWorker, Shared, grow};
 
 /// Rows of all workers' items.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Together {
 
 impl Together {
     /// Runs the forward pass of a vast layer, or makes its data gradient.
-    pub(crate) fn run(&mut self, shared: &Shared<'_>, action: &Action, workers: &mut [Worker]) {
+    pub(crate) fn run(&mut self, shared: &Shared<'_>, action: &Action, workers: &mut [CpuWorker]) {
         let gemm = shared.steps.steps[action.step].kernel.product().expect("only products are vast");
         let weight = shared.parameters.get(gemm.weight);
         if action.kind == ActionKind::Forward {
@@ -42,7 +42,7 @@ impl Together {
         &mut self,
         shared: &Shared<'_>,
         ((from, inner), (to, width)): ((usize, usize), (usize, usize)),
-        workers: &mut [Worker],
+        workers: &mut [CpuWorker],
         accumulate: bool,
         columns: impl Fn(&[f32], Range<usize>, &mut [f32]) + Sync,
     ) {
@@ -78,7 +78,7 @@ impl Together {
 const VECTORS: usize = 64;
 
 /// Calls a function with every item of a buffer.
-fn for_rows(workers: &mut [Worker], slot: usize, stride: usize, mut each: impl FnMut(&mut [f32])) {
+fn for_rows(workers: &mut [CpuWorker], slot: usize, stride: usize, mut each: impl FnMut(&mut [f32])) {
     for worker in workers {
         let items = worker.losses.len();
         worker.buffers[slot].chunks_exact_mut(stride).take(items).for_each(&mut each);
@@ -87,7 +87,7 @@ fn for_rows(workers: &mut [Worker], slot: usize, stride: usize, mut each: impl F
 
 /// Calls a function with every part of a row in a buffer and its place in blocks of columns.
 fn exchange(
-    workers: &mut [Worker],
+    workers: &mut [CpuWorker],
     (slot, stride): (usize, usize),
     (block, width): (usize, usize),
     blocks: &mut [f32],

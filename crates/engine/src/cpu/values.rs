@@ -6,21 +6,21 @@ use super::form::Form;
 use super::gemm::PreparedWeights;
 use super::kernel::Lanes;
 use super::schedule::Action;
-use super::step::Step;
-use super::worker::{Shared, Work};
+use super::step::CpuStep;
+use super::worker::{ItemWork, Shared};
 
 /// What the kernel of an action reads, for all items of a worker.
 #[derive(Clone, Copy)]
 pub(crate) struct StepValues<'a> {
     pub(crate) shared: &'a Shared<'a>,
-    pub(crate) work: &'a Work<'a>,
+    pub(crate) work: &'a ItemWork<'a>,
     pub(crate) action: &'a Action,
     pub(crate) buffers: &'a [Vec<f32>],
 }
 
 impl<'a> StepValues<'a> {
     /// The step of the action.
-    pub(crate) fn step(self) -> &'a Step {
+    pub(crate) fn step(self) -> &'a CpuStep {
         &self.shared.steps.steps[self.action.step]
     }
 

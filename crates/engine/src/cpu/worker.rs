@@ -9,19 +9,19 @@ use super::backward::{BackwardPass, GradientNorms};
 use super::forward::ForwardPass;
 use super::gemm::PreparedWeights;
 use super::kernel::Lanes;
-use super::program::Source;
+use super::program::GradientSource;
 use super::schedule::{Action, ActionKind, Schedule, Stretch, Turn};
-use super::step::Steps;
+use super::step::CpuSteps;
 use super::together::Together;
 use super::values::StepValues;
 use crate::batch::Batch;
 use crate::layout::Layout;
-use crate::loss::{self, Strides};
+use crate::loss::{self, LossStrides};
 
 /// What all threads share.
 pub(crate) struct Shared<'a> {
     pub(crate) graph: &'a Graph,
-    pub(crate) steps: &'a Steps,
+    pub(crate) steps: &'a CpuSteps,
     pub(crate) schedule: &'a Schedule,
     pub(crate) lanes: Lanes,
     pub(crate) parameters: &'a Parameters,
@@ -33,7 +33,7 @@ pub(crate) struct Shared<'a> {
     /// Where the trainable parameters lie.
     pub(crate) layout: &'a Layout,
     /// How each of them has its gradient made.
-    pub(crate) sources: &'a [Source],
+    pub(crate) sources: &'a [GradientSource],
     /// Numbers in a sample's means of filters.
     pub(crate) means: usize,
 }
@@ -42,10 +42,10 @@ impl Shared<'_> {
     /// Runs the whole schedule: every worker its own work, with this much scratch, and at the end what is to be done with it.
     pub(crate) fn run<'w>(
         &self,
-        workers: &mut [Worker],
+        workers: &mut [CpuWorker],
         scratch: Scratch,
-        work: impl Fn(usize) -> Work<'w> + Sync,
-        finish: impl Fn(&mut Worker) + Sync,
+        work: impl Fn(usize) -> ItemWork<'w> + Sync,
+        finish: impl Fn(&mut CpuWorker) + Sync,
         together: &mut Together,
     ) {
         let alone = |stretch: &Stretch| stretch.turn != Turn::Together;
@@ -79,7 +79,7 @@ impl Shared<'_> {
 
 /// The buffers of one thread.
 #[derive(Debug, Default)]
-pub(crate) struct Worker {
+pub(crate) struct CpuWorker {
     pub(crate) buffers: Vec<Vec<f32>>,
     /// Gradients written down, sample after sample.
     pub(crate) materialised: Vec<f32>,
@@ -99,7 +99,7 @@ pub(crate) struct Worker {
 
 /// What a worker is to run: views `first .. first + items` of the inputs.
 #[derive(Clone, Copy)]
-pub(crate) struct Work<'a> {
+pub(crate) struct ItemWork<'a> {
     pub(crate) inputs: &'a [f32],
     pub(crate) batch: Option<&'a Batch<'a>>,
     pub(crate) views: usize,
@@ -110,9 +110,9 @@ pub(crate) struct Work<'a> {
     pub(crate) norms: bool,
 }
 
-impl Worker {
+impl CpuWorker {
     /// Makes room for the items, keeping what is there if it suffices, and clears what is added to.
-    fn begin(&mut self, shared: &Shared<'_>, work: &Work<'_>, scratch: Scratch) {
+    fn begin(&mut self, shared: &Shared<'_>, work: &ItemWork<'_>, scratch: Scratch) {
         let (samples, entries) = (work.items / work.views, shared.layout.entries().len());
         self.buffers.resize_with(shared.schedule.buffers.len(), Vec::new);
         for (buffer, planned) in self.buffers.iter_mut().zip(&shared.schedule.buffers) {
@@ -131,7 +131,7 @@ impl Worker {
     }
 
     /// Runs some stretches of the schedule.
-    fn run(&mut self, shared: &Shared<'_>, work: &Work<'_>, stretches: &[Stretch]) {
+    fn run(&mut self, shared: &Shared<'_>, work: &ItemWork<'_>, stretches: &[Stretch]) {
         for stretch in stretches {
             let actions = &shared.schedule.actions[stretch.actions.clone()];
             if stretch.turn == Turn::Item {
@@ -148,7 +148,7 @@ impl Worker {
         }
     }
 
-    fn action(&mut self, shared: &Shared<'_>, work: &Work<'_>, action: &Action, items: Range<usize>) {
+    fn action(&mut self, shared: &Shared<'_>, work: &ItemWork<'_>, action: &Action, items: Range<usize>) {
         match action.kind {
             ActionKind::Forward => self.forward(shared, work, action, items),
             ActionKind::Loss => self.loss(shared, work, action, items),
@@ -158,14 +158,14 @@ impl Worker {
         }
     }
 
-    fn loss(&mut self, shared: &Shared<'_>, work: &Work<'_>, action: &Action, items: Range<usize>) {
+    fn loss(&mut self, shared: &Shared<'_>, work: &ItemWork<'_>, action: &Action, items: Range<usize>) {
         let batch = work.batch.expect("a loss is taken of a batch");
         let slot = action.gradient.expect("a loss has a gradient");
         let form = &shared.steps.steps[action.step].form;
         let classes = form.shape[0];
         let positions = form.len() / classes;
         let (class_stride, position_stride) = if form.channels_last { (1, classes) } else { (positions, 1) };
-        let strides = Strides { classes, positions, class_stride, position_stride };
+        let strides = LossStrides { classes, positions, class_stride, position_stride };
         let mut gradient = std::mem::take(&mut self.buffers[slot]);
         let main = action.step == shared.steps.output;
         let auxiliary = shared.steps.auxiliary.iter().find(|(step, _)| *step == action.step);
@@ -183,7 +183,7 @@ impl Worker {
         self.buffers[slot] = gradient;
     }
 
-    fn forward(&mut self, shared: &Shared<'_>, work: &Work<'_>, action: &Action, items: Range<usize>) {
+    fn forward(&mut self, shared: &Shared<'_>, work: &ItemWork<'_>, action: &Action, items: Range<usize>) {
         let mut output = std::mem::take(&mut self.buffers[action.output]);
         let mut saved = action.saved.map(|slot| std::mem::take(&mut self.buffers[slot])).unwrap_or_default();
         let values = StepValues { shared, work, action, buffers: &self.buffers };
@@ -200,7 +200,7 @@ impl Worker {
         }
     }
 
-    fn backward(&mut self, shared: &Shared<'_>, work: &Work<'_>, action: &Action, items: Range<usize>) {
+    fn backward(&mut self, shared: &Shared<'_>, work: &ItemWork<'_>, action: &Action, items: Range<usize>) {
         let slot = action.gradient.expect("a backward pass begins with a gradient");
         let mut gradient = std::mem::take(&mut self.buffers[slot]);
         let mut taken = std::mem::take(&mut self.taken);

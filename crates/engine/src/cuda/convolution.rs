@@ -6,14 +6,15 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::driver::sys::CUevent_flags;
 
 use super::Convolutions;
-use super::cudnn::{Algorithm, Descriptors, Direction, Tensors};
-use super::device::{Device, Pointer};
+use super::cudnn::{Algorithm, ConvolutionDirection, Descriptors, Tensors};
+use super::device::Device;
 use super::error::{CudaError, call};
-use super::kind::{Conv, Kind};
-use super::memory::{Model, Work};
-use super::program::Program;
+use super::memory::{CardModel, CardWork};
+use super::program::CardProgram;
+use super::slice::DeviceSlice;
 use super::ways::{run_own, run_product, run_subsampled, subsamples, tiled};
 use super::weights::{filter_gradients, sample_gradients, unfolds};
+use crate::op::conv::ConvKernel;
 
 /// Batch sizes whose descriptors are kept.
 const KEPT_SIZES: usize = 8;
@@ -24,15 +25,15 @@ const LARGE: usize = 1000;
 
 /// A card with a model and memory to work in.
 #[derive(Clone, Copy)]
-pub(crate) struct Card<'c> {
+pub(crate) struct OpenCard<'c> {
     pub(crate) device: &'c Device,
-    pub(crate) model: &'c Model,
-    pub(crate) work: &'c Work,
+    pub(crate) model: &'c CardModel,
+    pub(crate) work: &'c CardWork,
 }
 
 /// The way one direction of a convolution runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum ConvolutionChoice {
     Own,
     Cudnn(Algorithm),
     /// A matrix product, of a window of one position.
@@ -45,9 +46,9 @@ pub(crate) enum Choice {
 
 /// All choices of a program, and descriptors of the batch sizes seen.
 #[derive(Debug, Default)]
-pub(crate) struct Choices {
+pub(crate) struct ConvolutionChoices {
     /// By node and direction, with milliseconds of the microbatch it was measured with.
-    chosen: BTreeMap<(usize, u8), (Choice, f32)>,
+    chosen: BTreeMap<(usize, u8), (ConvolutionChoice, f32)>,
     /// By node and items.
     descriptors: BTreeMap<(usize, usize), Descriptors>,
     /// Whether factors may be rounded.
@@ -55,13 +56,13 @@ pub(crate) struct Choices {
     who: Convolutions,
 }
 
-impl Choices {
+impl ConvolutionChoices {
     pub(crate) fn new(rounds: bool, who: Convolutions) -> Self {
         Self { rounds, who, ..Self::default() }
     }
 
     /// Whether our kernels may run a direction.
-    fn allows_own(&self, conv: &Conv, direction: Direction) -> bool {
+    fn allows_own(&self, conv: &ConvKernel, direction: ConvolutionDirection) -> bool {
         !tiled(conv, direction).is_empty() && self.who != Convolutions::Cudnn
     }
 
@@ -71,16 +72,21 @@ impl Choices {
     }
 
     /// Whether a matrix product may stand for this one.
-    fn allows_product(&self, conv: &Conv) -> bool {
+    fn allows_product(&self, conv: &ConvKernel) -> bool {
         conv.geometry.is_pointwise() && self.multiplies()
     }
 
     /// What was chosen, for reports: node, direction, choice and milliseconds.
-    pub(crate) fn list(&self) -> impl Iterator<Item = (usize, u8, Choice, f32)> + '_ {
+    pub(crate) fn list(&self) -> impl Iterator<Item = (usize, u8, ConvolutionChoice, f32)> + '_ {
         self.chosen.iter().map(|(&(node, direction), &(choice, time))| (node, direction, choice, time))
     }
 
-    fn descriptors(&mut self, node: usize, conv: &Conv, items: usize) -> Result<&Descriptors, CudaError> {
+    fn descriptors(
+        &mut self,
+        node: usize,
+        conv: &ConvKernel,
+        items: usize,
+    ) -> Result<&Descriptors, CudaError> {
         if self.descriptors.keys().filter(|(other, _)| *other == node).count() > KEPT_SIZES {
             self.descriptors.retain(|(other, _), _| *other != node);
         }
@@ -93,35 +99,38 @@ impl Choices {
 
     /// Measures the ways of every convolution of a program, in memory that holds nothing yet. Executors of one process measure one after
     /// the other: each would time what the others put on the card, and cuDNN has failed where many searched at once.
-    pub(crate) fn measure(&mut self, card: Card<'_>, program: &Program) -> Result<(), CudaError> {
+    pub(crate) fn measure(&mut self, card: OpenCard<'_>, program: &CardProgram) -> Result<(), CudaError> {
         static MEASURING: Mutex<()> = Mutex::new(());
         let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
-        let Card { model, work, .. } = card;
+        let OpenCard { model, work, .. } = card;
         self.chosen.clear();
         let items = work.samples * program.views;
         let steps = &program.steps;
         // What leads to no output does not run and has no memory.
-        for node in (0..steps.kinds.len()).filter(|&node| program.runs[node]) {
-            let Some(Kind::Conv(conv)) = &steps.kinds[node] else { continue };
+        for node in (0..steps.operations.len()).filter(|&node| program.runs[node]) {
+            let operation = steps.operations[node].as_ref();
+            let Some(conv) = operation.and_then(|operation| operation.convolution()) else { continue };
             let input = steps.inputs[node][0];
-            let value = |node: usize| match steps.kinds[node] {
-                Some(Kind::Input) => work.inputs[0],
-                _ => work.buffer(program.buffers[node].value),
+            let buffer = |slot| work.buffer(slot).expect("what runs is in memory");
+            let value = |node: usize| match &steps.operations[node] {
+                Some(operation) if operation.is_input() => work.inputs(0),
+                _ => buffer(program.buffers[node].value),
             };
             let weight = weight(steps.parameters[conv.weight.index()], conv, model);
             let tensors = Tensors { input: value(input), weight, output: value(node) };
-            self.choose(card, node, conv, Direction::Forward, tensors, items)?;
+            self.choose(card, node, conv, ConvolutionDirection::Forward, tensors, items)?;
             if !steps.needs_gradient[node] {
                 continue;
             }
-            let output = work.buffer(program.buffers[node].gradient);
+            let output = buffer(program.buffers[node].gradient);
             if steps.needs_gradient[input] {
-                let tensors = Tensors { input: work.buffer(program.buffers[input].gradient), weight, output };
-                self.choose(card, node, conv, Direction::Data, tensors, items)?;
+                let input = buffer(program.buffers[input].gradient);
+                let tensors = Tensors { input, weight, output };
+                self.choose(card, node, conv, ConvolutionDirection::Data, tensors, items)?;
             }
             let written = !program.deferred[node] && program.written >= conv.geometry.weight_len();
             if written && self.who != Convolutions::Own {
-                let target = (work.written, program.written);
+                let target = (work.written(), program.written);
                 let sizes = (work.samples, program.views);
                 self.choose_gradients(card, (node, conv), (value(input), output), target, sizes)?;
             }
@@ -132,19 +141,19 @@ impl Choices {
     /// Measures the ways to every sample's weight gradient.
     fn choose_gradients(
         &mut self,
-        card: Card<'_>,
-        (node, conv): (usize, &Conv),
-        sides: (Pointer, Pointer),
-        target: (Pointer, usize),
+        card: OpenCard<'_>,
+        (node, conv): (usize, &ConvKernel),
+        sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+        target: (DeviceSlice<'_, f32>, usize),
         sizes: (usize, usize),
     ) -> Result<(), CudaError> {
-        let Card { device, work, .. } = card;
+        let OpenCard { device, work, .. } = card;
         let (rounds, who, pointwise) = (self.rounds, self.who, conv.geometry.is_pointwise());
-        let mut best = (Choice::Own, f32::INFINITY);
-        for choice in [Choice::Own, Choice::Product, Choice::Unfolded] {
+        let mut best = (ConvolutionChoice::Own, f32::INFINITY);
+        for choice in [ConvolutionChoice::Own, ConvolutionChoice::Product, ConvolutionChoice::Unfolded] {
             let possible = match choice {
-                Choice::Product => pointwise && self.multiplies(),
-                Choice::Unfolded => {
+                ConvolutionChoice::Product => pointwise && self.multiplies(),
+                ConvolutionChoice::Unfolded => {
                     (who == Convolutions::Fastest || who == Convolutions::Products && !pointwise)
                         && unfolds(card, conv)
                 }
@@ -152,7 +161,7 @@ impl Choices {
             };
             if possible {
                 let taken = time(device, || sample_gradients(choice, card, conv, sides, target, sizes))?;
-                let wanted = who == Convolutions::Products && choice != Choice::Own;
+                let wanted = who == Convolutions::Products && choice != ConvolutionChoice::Own;
                 best = if wanted || taken < best.1 { (choice, taken) } else { best };
             }
         }
@@ -161,33 +170,33 @@ impl Choices {
         if large || who == Convolutions::Cudnn {
             let descriptors = self.descriptors(node, conv, 1)?;
             let tensors = Tensors { input: sides.0, weight: target.0, output: sides.1 };
-            let workspace = (work.workspace, work.workspace_bytes);
+            let workspace = (work.workspace(), work.workspace_bytes());
             if let Some((algorithm, _, bytes)) =
-                device.cudnn.measure(Direction::Filter, descriptors, tensors, workspace, rounds)
+                device.cudnn.measure(ConvolutionDirection::Filter, descriptors, tensors, workspace, rounds)
             {
                 let way = (algorithm, descriptors, bytes);
                 let taken = time(device, || filter_gradients(card, conv, way, sides, target, sizes))?;
                 if taken < best.1 || who == Convolutions::Cudnn {
-                    best = (Choice::Cudnn(algorithm), taken);
+                    best = (ConvolutionChoice::Cudnn(algorithm), taken);
                 }
             }
         }
-        self.chosen.insert((node, Direction::Filter as u8), best);
+        self.chosen.insert((node, ConvolutionDirection::Filter as u8), best);
         Ok(())
     }
 
     fn choose(
         &mut self,
-        card: Card<'_>,
+        card: OpenCard<'_>,
         node: usize,
-        conv: &Conv,
-        direction: Direction,
-        tensors: Tensors,
+        conv: &ConvKernel,
+        direction: ConvolutionDirection,
+        tensors: Tensors<'_>,
         items: usize,
     ) -> Result<(), CudaError> {
-        let Card { device, work, .. } = card;
+        let OpenCard { device, work, .. } = card;
         let (rounds, who) = (self.rounds, self.who);
-        let workspace = (work.workspace, work.workspace_bytes);
+        let workspace = (work.workspace(), work.workspace_bytes());
         let descriptors = self.descriptors(node, conv, items)?;
         // Where nobody's time decides, every process chooses alike.
         let measured = match who {
@@ -196,23 +205,23 @@ impl Choices {
         };
         let theirs = measured
             .map_or((Algorithm::plain(direction), f32::INFINITY), |(algorithm, time, _)| (algorithm, time));
-        let (mut choice, mut best) = (Choice::Cudnn(theirs.0), theirs.1);
+        let (mut choice, mut best) = (ConvolutionChoice::Cudnn(theirs.0), theirs.1);
         if self.allows_own(conv, direction) {
             let ours = time(device, || run_own(card, conv, direction, tensors, items, false))?;
             if ours < best || who == Convolutions::Own {
-                (choice, best) = (Choice::Own, ours);
+                (choice, best) = (ConvolutionChoice::Own, ours);
             }
         }
         if self.allows_product(conv) {
             let product = time(device, || run_product(card, conv, direction, tensors, items, false))?;
             if product < best || who == Convolutions::Products {
-                (choice, best) = (Choice::Product, product);
+                (choice, best) = (ConvolutionChoice::Product, product);
             }
         }
         if self.multiplies() && subsamples(card, conv, items) {
             let product = time(device, || run_subsampled(card, conv, direction, tensors, items, false))?;
             if product < best || who == Convolutions::Products {
-                (choice, best) = (Choice::Subsampled, product);
+                (choice, best) = (ConvolutionChoice::Subsampled, product);
             }
         }
         self.chosen.insert((node, direction as u8), (choice, best));
@@ -222,18 +231,20 @@ impl Choices {
     /// Writes down every sample's weight gradient.
     pub(crate) fn weight_gradient(
         &mut self,
-        card: Card<'_>,
-        (node, conv): (usize, &Conv),
-        sides: (Pointer, Pointer),
-        target: (Pointer, usize),
+        card: OpenCard<'_>,
+        (node, conv): (usize, &ConvKernel),
+        sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+        target: (DeviceSlice<'_, f32>, usize),
         sizes: (usize, usize),
     ) -> Result<(), CudaError> {
-        let choice =
-            self.chosen.get(&(node, Direction::Filter as u8)).map_or(Choice::Own, |(choice, _)| *choice);
-        if let Choice::Cudnn(algorithm) = choice {
+        let choice = self
+            .chosen
+            .get(&(node, ConvolutionDirection::Filter as u8))
+            .map_or(ConvolutionChoice::Own, |(choice, _)| *choice);
+        if let ConvolutionChoice::Cudnn(algorithm) = choice {
             let descriptors = self.descriptors(node, conv, 1)?;
             let bytes = card.device.cudnn.workspace(algorithm, descriptors);
-            if let Some(bytes) = bytes.filter(|&bytes| bytes <= card.work.workspace_bytes) {
+            if let Some(bytes) = bytes.filter(|&bytes| bytes <= card.work.workspace_bytes()) {
                 let way = (algorithm, descriptors, bytes);
                 return filter_gradients(card, conv, way, sides, target, sizes);
             }
@@ -244,34 +255,36 @@ impl Choices {
     /// Runs one direction of a convolution.
     pub(crate) fn run(
         &mut self,
-        card: Card<'_>,
+        card: OpenCard<'_>,
         node: usize,
-        conv: &Conv,
-        direction: Direction,
-        tensors: Tensors,
+        conv: &ConvKernel,
+        direction: ConvolutionDirection,
+        tensors: Tensors<'_>,
         items: usize,
         accumulate: bool,
     ) -> Result<(), CudaError> {
-        let Card { device, work, .. } = card;
+        let OpenCard { device, work, .. } = card;
         let ours = || run_own(card, conv, direction, tensors, items, accumulate);
         let allows_own = self.allows_own(conv, direction);
         let algorithm = match self.chosen.get(&(node, direction as u8)).map(|(choice, _)| choice) {
-            Some(Choice::Own | Choice::Unfolded) => return ours(),
-            Some(Choice::Product) => return run_product(card, conv, direction, tensors, items, accumulate),
-            Some(Choice::Subsampled) if subsamples(card, conv, items) => {
+            Some(ConvolutionChoice::Own | ConvolutionChoice::Unfolded) => return ours(),
+            Some(ConvolutionChoice::Product) => {
+                return run_product(card, conv, direction, tensors, items, accumulate);
+            }
+            Some(ConvolutionChoice::Subsampled) if subsamples(card, conv, items) => {
                 return run_subsampled(card, conv, direction, tensors, items, accumulate);
             }
-            Some(Choice::Subsampled) if allows_own => return ours(),
-            Some(Choice::Subsampled) => Algorithm::plain(direction),
+            Some(ConvolutionChoice::Subsampled) if allows_own => return ours(),
+            Some(ConvolutionChoice::Subsampled) => Algorithm::plain(direction),
             // Never measured: a forward pass before any training.
             None if allows_own => return ours(),
             None => Algorithm::plain(direction),
-            Some(Choice::Cudnn(algorithm)) => *algorithm,
+            Some(ConvolutionChoice::Cudnn(algorithm)) => *algorithm,
         };
         let descriptors = self.descriptors(node, conv, items)?;
         // Measured for a step's microbatch: another size, or a forward pass alone, may have too little workspace.
         let fits = |algorithm| {
-            device.cudnn.workspace(algorithm, descriptors).filter(|&bytes| bytes <= work.workspace_bytes)
+            device.cudnn.workspace(algorithm, descriptors).filter(|&bytes| bytes <= work.workspace_bytes())
         };
         let (algorithm, bytes) = match fits(algorithm) {
             Some(bytes) => (algorithm, bytes),
@@ -281,7 +294,7 @@ impl Choices {
                 (plain, fits(plain).unwrap_or(0))
             }
         };
-        device.cudnn.run(algorithm, descriptors, tensors, (work.workspace, bytes), accumulate)
+        device.cudnn.run(algorithm, descriptors, tensors, (work.workspace(), bytes), accumulate)
     }
 }
 
@@ -296,9 +309,9 @@ fn time(device: &Device, run: impl Fn() -> Result<(), CudaError>) -> Result<f32,
 }
 
 /// The weights that a convolution multiplies by.
-pub(crate) fn weight(start: usize, conv: &Conv, model: &Model) -> Pointer {
+pub(crate) fn weight<'m>(start: usize, conv: &ConvKernel, model: &'m CardModel) -> DeviceSlice<'m, f32> {
     match conv.used {
-        Some((used, _)) => model.used.at(used),
-        None => model.parameters.at(start),
+        Some((used, _)) => model.used().after(used),
+        None => model.parameters().after(start),
     }
 }

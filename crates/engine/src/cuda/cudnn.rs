@@ -6,9 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cudarc::cudnn::{result, sys};
 use cudarc::driver::CudaStream;
 
-use super::device::Pointer;
 use super::error::{CudaError, call};
 use super::geometry::Geometry;
+use super::slice::DeviceSlice;
+
+/// What a failure of a convolution is named.
+const CALL: &str = "convolution";
 
 /// An open handle.
 pub(crate) struct Cudnn {
@@ -30,7 +33,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// What is computed from the other two: the output, the data gradient or the sum of weight gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum ConvolutionDirection {
     Forward,
     Data,
     Filter,
@@ -46,15 +49,15 @@ pub(crate) enum Algorithm {
 
 impl Algorithm {
     /// An algorithm that takes every shape and always adds in the same order.
-    pub(crate) fn plain(direction: Direction) -> Self {
+    pub(crate) fn plain(direction: ConvolutionDirection) -> Self {
         match direction {
-            Direction::Forward => {
+            ConvolutionDirection::Forward => {
                 Self::Forward(sys::cudnnConvolutionFwdAlgo_t::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM)
             }
-            Direction::Data => {
+            ConvolutionDirection::Data => {
                 Self::Data(sys::cudnnConvolutionBwdDataAlgo_t::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1)
             }
-            Direction::Filter => {
+            ConvolutionDirection::Filter => {
                 Self::Filter(sys::cudnnConvolutionBwdFilterAlgo_t::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1)
             }
         }
@@ -62,11 +65,11 @@ impl Algorithm {
 }
 
 /// The three tensors of a convolution.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tensors {
-    pub(crate) input: Pointer,
-    pub(crate) weight: Pointer,
-    pub(crate) output: Pointer,
+#[derive(Clone, Copy)]
+pub(crate) struct Tensors<'m> {
+    pub(crate) input: DeviceSlice<'m, f32>,
+    pub(crate) weight: DeviceSlice<'m, f32>,
+    pub(crate) output: DeviceSlice<'m, f32>,
 }
 
 /// Shapes of a convolution over a number of items, as cuDNN wants them.
@@ -76,6 +79,8 @@ pub(crate) struct Descriptors {
     output: sys::cudnnTensorDescriptor_t,
     weight: sys::cudnnFilterDescriptor_t,
     convolution: sys::cudnnConvolutionDescriptor_t,
+    /// Numbers of the three tensors.
+    lens: [usize; 3],
 }
 
 // SAFETY: descriptors are plain data behind a pointer; nothing changes them after they are made.
@@ -103,6 +108,11 @@ impl Descriptors {
             output: call(what, result::create_tensor_descriptor())?,
             weight: call(what, result::create_filter_descriptor())?,
             convolution: call(what, result::create_convolution_descriptor())?,
+            lens: [
+                items * geometry.channels * geometry.positions_in(),
+                geometry.weight_len(),
+                items * geometry.out * geometry.positions(),
+            ],
         };
         let axes = 3 - geometry.rank..3;
         let ints =
@@ -156,18 +166,45 @@ impl Descriptors {
         }
         Ok(made)
     }
+
+    /// Where everything lies, if it has the numbers and the bytes it needs.
+    fn addresses(
+        &self,
+        tensors: Tensors<'_>,
+        workspace: DeviceSlice<'_, f32>,
+        bytes: usize,
+    ) -> Result<Addresses, CudaError> {
+        let slices = [tensors.input, tensors.weight, tensors.output];
+        let fits = slices.iter().zip(self.lens).all(|(slice, len)| slice.len() >= len);
+        if !fits || bytes > 4 * workspace.len() {
+            let reason = "a tensor or the workspace is too small".into();
+            return Err(CudaError::Call { call: CALL, reason });
+        }
+        let [x, w, y] = slices;
+        Ok([x, w, y, workspace].map(|slice| slice.address() as *mut c_void))
+    }
 }
 
 /// Results cuDNN is asked for when it measures its algorithms.
 const CANDIDATES: usize = 12;
 
 /// A measured algorithm: itself, milliseconds, bytes of workspace.
-pub(crate) type Measured = (Algorithm, f32, usize);
+pub(crate) type MeasuredAlgorithm = (Algorithm, f32, usize);
 
-/// The fastest of cuDNN's measurements that adds in a fixed order, fits the workspace and keeps to the precision asked for.
+/// Measures one direction's algorithms with cuDNN's function for it, and takes the fastest that adds in a fixed order, fits the workspace and
+/// keeps to the precision asked for.
 macro_rules! fastest {
-    ($variant:ident, $performance:expr, $count:expr, $limit:expr, $rounds:expr) => {
-        $performance[..$count.max(0) as usize]
+    ($find:ident($($argument:expr),*) -> $variant:ident($performance:ty), $workspace:expr, $limit:expr, $rounds:expr) => {{
+        let mut count = 0;
+        // SAFETY: a zeroed result is a valid one.
+        let mut results = [unsafe { std::mem::zeroed::<$performance>() }; CANDIDATES];
+        // SAFETY: the handle and the descriptors are open, the tensors and the workspace were seen to lie in slices of the card's memory,
+        // and the results have room for as many as are asked for.
+        let found = unsafe {
+            sys::$find($($argument,)* CANDIDATES as i32, &mut count, results.as_mut_ptr(), $workspace, $limit)
+        };
+        found.result().ok()?;
+        results[..count.max(0) as usize]
             .iter()
             .filter(|found| {
                 found.status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS
@@ -177,8 +214,11 @@ macro_rules! fastest {
             })
             .min_by(|a, b| a.time.total_cmp(&b.time))
             .map(|found| (Algorithm::$variant(found.algo), found.time, found.memory))
-    };
+    }};
 }
+
+/// Addresses of the three tensors and of the workspace.
+type Addresses = [*mut c_void; 4];
 
 impl Cudnn {
     pub(crate) fn open(stream: &CudaStream) -> Result<Self, CudaError> {
@@ -196,99 +236,39 @@ impl Cudnn {
     /// Measures the algorithms of a direction. Overwrites what the direction computes.
     pub(crate) fn measure(
         &self,
-        direction: Direction,
+        direction: ConvolutionDirection,
         descriptors: &Descriptors,
-        tensors: Tensors,
-        (workspace, limit): (Pointer, usize),
+        tensors: Tensors<'_>,
+        (workspace, limit): (DeviceSlice<'_, f32>, usize),
         rounds: bool,
-    ) -> Option<Measured> {
-        let Descriptors { input, output, weight, convolution } = *descriptors;
-        let [x, w, y, workspace] = [tensors.input, tensors.weight, tensors.output, workspace]
-            .map(|pointer| pointer.0 as *mut c_void);
-        let mut count = 0;
-        let _alone = alone();
-        let wanted = CANDIDATES as i32;
-        // SAFETY: the tensors have the shapes of the descriptors, the workspace has `limit` bytes, and the results have room for
-        // as many as are asked for; a zeroed result is a valid one.
-        unsafe {
-            match direction {
-                Direction::Forward => {
-                    let mut results = [std::mem::zeroed::<sys::cudnnConvolutionFwdAlgoPerf_t>(); CANDIDATES];
-                    let to = results.as_mut_ptr();
-                    sys::cudnnFindConvolutionForwardAlgorithmEx(
-                        self.handle,
-                        input,
-                        x,
-                        weight,
-                        w,
-                        convolution,
-                        output,
-                        y,
-                        wanted,
-                        &mut count,
-                        to,
-                        workspace,
-                        limit,
-                    )
-                    .result()
-                    .ok()?;
-                    fastest!(Forward, results, count, limit, rounds)
-                }
-                Direction::Data => {
-                    let mut results =
-                        [std::mem::zeroed::<sys::cudnnConvolutionBwdDataAlgoPerf_t>(); CANDIDATES];
-                    let to = results.as_mut_ptr();
-                    sys::cudnnFindConvolutionBackwardDataAlgorithmEx(
-                        self.handle,
-                        weight,
-                        w,
-                        output,
-                        y,
-                        convolution,
-                        input,
-                        x,
-                        wanted,
-                        &mut count,
-                        to,
-                        workspace,
-                        limit,
-                    )
-                    .result()
-                    .ok()?;
-                    fastest!(Data, results, count, limit, rounds)
-                }
-                Direction::Filter => {
-                    let mut results =
-                        [std::mem::zeroed::<sys::cudnnConvolutionBwdFilterAlgoPerf_t>(); CANDIDATES];
-                    let to = results.as_mut_ptr();
-                    sys::cudnnFindConvolutionBackwardFilterAlgorithmEx(
-                        self.handle,
-                        input,
-                        x,
-                        output,
-                        y,
-                        convolution,
-                        weight,
-                        w,
-                        wanted,
-                        &mut count,
-                        to,
-                        workspace,
-                        limit,
-                    )
-                    .result()
-                    .ok()?;
-                    fastest!(Filter, results, count, limit, rounds)
-                }
-            }
+    ) -> Option<MeasuredAlgorithm> {
+        let Descriptors { input, output, weight, convolution, .. } = *descriptors;
+        let [x, w, y, workspace] = descriptors.addresses(tensors, workspace, limit).ok()?;
+        let (handle, _alone) = (self.handle, alone());
+        match direction {
+            ConvolutionDirection::Forward => fastest!(
+                cudnnFindConvolutionForwardAlgorithmEx(handle, input, x, weight, w, convolution, output, y)
+                    -> Forward(sys::cudnnConvolutionFwdAlgoPerf_t),
+                workspace, limit, rounds
+            ),
+            ConvolutionDirection::Data => fastest!(
+                cudnnFindConvolutionBackwardDataAlgorithmEx(handle, weight, w, output, y, convolution, input, x)
+                    -> Data(sys::cudnnConvolutionBwdDataAlgoPerf_t),
+                workspace, limit, rounds
+            ),
+            ConvolutionDirection::Filter => fastest!(
+                cudnnFindConvolutionBackwardFilterAlgorithmEx(handle, input, x, output, y, convolution, weight, w)
+                    -> Filter(sys::cudnnConvolutionBwdFilterAlgoPerf_t),
+                workspace, limit, rounds
+            ),
         }
     }
 
     /// Bytes of workspace an algorithm needs; `None` where it does not take the shape.
     pub(crate) fn workspace(&self, algorithm: Algorithm, descriptors: &Descriptors) -> Option<usize> {
-        let Descriptors { input, output, weight, convolution } = *descriptors;
+        let Descriptors { input, output, weight, convolution, .. } = *descriptors;
         let _alone = alone();
-        // SAFETY: open handle and descriptors.
+        // SAFETY: the handle and the descriptors are open, and the call writes one size.
         unsafe {
             match algorithm {
                 Algorithm::Forward(algorithm) => result::get_convolution_forward_workspace_size(
@@ -325,18 +305,17 @@ impl Cudnn {
         &self,
         algorithm: Algorithm,
         descriptors: &Descriptors,
-        tensors: Tensors,
-        (workspace, bytes): (Pointer, usize),
+        tensors: Tensors<'_>,
+        (workspace, bytes): (DeviceSlice<'_, f32>, usize),
         accumulate: bool,
     ) -> Result<(), CudaError> {
-        let Descriptors { input, output, weight, convolution } = *descriptors;
-        let [x, w, y, workspace] = [tensors.input, tensors.weight, tensors.output, workspace]
-            .map(|pointer| pointer.0 as *mut c_void);
+        let Descriptors { input, output, weight, convolution, .. } = *descriptors;
+        let [x, w, y, workspace] = descriptors.addresses(tensors, workspace, bytes)?;
         let (one, keep) = (1.0f32, if accumulate { 1.0f32 } else { 0.0 });
         let _alone = alone();
         let (one, keep) = ((&raw const one).cast::<c_void>(), (&raw const keep).cast::<c_void>());
-        // SAFETY: the tensors have the shapes of the descriptors and the workspace the bytes the algorithm asked for; the two
-        // factors are read before the call returns.
+        // SAFETY: the tensors were seen to have the numbers of the descriptors' shapes, and the workspace the bytes the algorithm asked
+        // for; handle and descriptors are open, and the two factors are read before the call returns.
         let done = unsafe {
             match algorithm {
                 Algorithm::Forward(algorithm) => sys::cudnnConvolutionForward(
@@ -386,7 +365,7 @@ impl Cudnn {
                 ),
             }
         };
-        call("convolution", done.result())
+        call(CALL, done.result())
     }
 }
 

@@ -18,25 +18,27 @@
 //! With a weight that is standardised, a filter's gradient is added less its mean and times one over the filter's deviation: the same holds
 //! with `g` times those factors, and `(d - m)^2 = d^2 - 2 m (sum of d) + n m^2` for any number `m`.
 
-use super::device::{Grid, Pointer, arguments};
 use super::error::CudaError;
-use super::kind::Conv;
+use super::kernels::{AveragePool, GhostNorm, Gram, OuterNorm};
+use super::launch::LaunchGrid;
 use super::options::Precision;
-use super::run::Run;
+use super::run::CardRun;
+use super::slice::DeviceSlice;
 use crate::layout::Layout;
+use crate::op::conv::ConvKernel;
 
 /// Inner products are made in tiles of as many rows and columns, as their kernel has it.
 const TILE: usize = 64;
 
 /// What a bound is raised by: a share of `S^2` for the inner products, one of `S` for the sum's own rounding, and what products too small
 /// for single precision lose, 2^-149 each.
-struct Errors {
+struct NormErrors {
     gamma: f64,
     eta: f64,
     lost: f64,
 }
 
-impl Errors {
+impl NormErrors {
     fn new(operations: usize, eta: f64, weights: usize) -> Self {
         let gamma = 8.0 * (operations + 32) as f64 * f64::EPSILON;
         Self { gamma, eta, lost: (weights as f64).sqrt() * 2f64.powi(-100) }
@@ -59,47 +61,48 @@ fn multiplied(precision: Precision, positions: usize) -> f64 {
 }
 
 /// The rows of a Gram matrix: where a sample's first lies, values of each, numbers from row to row and from value to value.
-struct Rows {
-    start: Pointer,
+struct GramRows<'r> {
+    start: DeviceSlice<'r, f32>,
     count: usize,
     inner: usize,
     steps: (usize, usize),
 }
 
-impl Run<'_> {
+impl CardRun<'_> {
     /// A bound on the norm of a linear layer's weight gradient over so many rows of `x` and of `g`.
     ///
     /// # Guarantee
-    /// Never less than the norm of what [`Run::linear_sum`] turns into whole numbers, divided by the factor; not finite if one of them is
+    /// Never less than the norm of what [`CardRun::linear_sum`] turns into whole numbers, divided by the factor; not finite if one of them is
     /// not.
-    pub(super) fn linear_norm(
+    pub(crate) fn linear_norm(
         &self,
         rows: usize,
-        (x, features): (Pointer, usize),
-        (g, out): (Pointer, usize),
-        partials: Pointer,
+        (x, features): (DeviceSlice<'_, f32>, usize),
+        (g, out): (DeviceSlice<'_, f32>, usize),
+        partials: DeviceSlice<'_, f64>,
     ) -> Result<(), CudaError> {
-        let (device, samples, stride) = (self.device, self.samples, self.program.partials);
-        let errors = Errors::new(features + out + rows * (rows + 2), chained(rows), features * out);
+        let (samples, partial_stride) = (self.samples, self.program.partials);
+        let errors = NormErrors::new(features + out + rows * (rows + 2), chained(rows), features * out);
         if rows == 1 {
-            let Errors { gamma, eta, lost } = errors;
-            let list = arguments![x, g, features, out, gamma, eta, lost, partials, stride];
-            return device.launch("outer_norm", Grid::blocks(samples, 128), list);
+            let NormErrors { gamma, eta, lost } = errors;
+            return OuterNorm { samples, x, g, features, out, gamma, eta, lost, partials, partial_stride }
+                .launch(self.device);
         }
-        let of = |start, inner| Rows { start, count: rows, inner, steps: (inner, 1) };
-        self.ghost_norm((of(x, features), of(g, out)), None, errors, (partials, self.work.workspace))
+        let x = GramRows { start: x, count: rows, inner: features, steps: (features, 1) };
+        let g = GramRows { start: g, count: rows, inner: out, steps: (out, 1) };
+        self.ghost_norm((x, g), None, errors, (partials, self.work.workspace()))
     }
 
     /// A bound on the norm of a convolution's weight gradient.
     ///
     /// # Guarantee
-    /// Never less than the norm of what [`Run::convolution_sum`] turns into whole numbers, divided by the factor, if tensor cores round as
+    /// Never less than the norm of what [`CardRun::convolution_sum`] turns into whole numbers, divided by the factor, if tensor cores round as
     /// assumed; not finite if one of them is not.
-    pub(super) fn convolution_norm(
+    pub(crate) fn convolution_norm(
         &self,
-        conv: &Conv,
-        x: Pointer,
-        g: Pointer,
+        conv: &ConvKernel,
+        x: DeviceSlice<'_, f32>,
+        g: DeviceSlice<'_, f32>,
         layout: &Layout,
     ) -> Result<(), CudaError> {
         let (geometry, _) = conv.deferred();
@@ -107,73 +110,83 @@ impl Run<'_> {
         let (inside, outside, taps) = (geometry.positions_in(), geometry.positions(), geometry.taps());
         let operations = geometry.channels + geometry.out + taps + outside * (outside + 2 * taps);
         let eta = multiplied(self.device.precision, outside);
-        let errors = Errors::new(operations, eta, geometry.weight_len());
-        let of = |start, count: usize, inner| Rows { start, count, inner, steps: (1, count) };
-        let rows = (of(x, inside, geometry.channels), of(g, outside, geometry.out));
-        self.ghost_norm(rows, Some((conv, layout)), errors, (self.partials(layout, conv.weight), workspace))
+        let errors = NormErrors::new(operations, eta, geometry.weight_len());
+        let x = GramRows { start: x, count: inside, inner: geometry.channels, steps: (1, inside) };
+        let g = GramRows { start: g, count: outside, inner: geometry.out, steps: (1, outside) };
+        self.ghost_norm((x, g), Some((conv, layout)), errors, (self.partials(layout, conv.weight), workspace))
     }
 
     /// The input of a deferred convolution, and the workspace that is left: where positions are passed by, those that are read lie there.
-    pub(super) fn read_positions(&self, conv: &Conv, x: Pointer) -> Result<(Pointer, Pointer), CudaError> {
-        let (workspace, n) = (self.work.workspace, self.samples * conv.read_len());
+    pub(crate) fn read_positions<'x>(
+        &'x self,
+        conv: &ConvKernel,
+        x: DeviceSlice<'x, f32>,
+    ) -> Result<(DeviceSlice<'x, f32>, DeviceSlice<'x, f32>), CudaError> {
+        let (workspace, n) = (self.work.workspace(), self.samples * conv.read_len());
         if n == 0 {
             return Ok((x, workspace));
         }
-        let list = arguments![x, workspace, self.model.tables.at(conv.windows.0), n];
-        self.device.launch("average_pool", Grid::each(n), list)?;
-        Ok((workspace, workspace.at(n.next_multiple_of(2))))
+        let read = AveragePool { x, y: workspace, table: self.table(conv.windows.0), n };
+        // SAFETY: the table is of the convolution's own window, which reads one position of its input for each of its output.
+        unsafe { read.launch(self.device)? };
+        Ok((workspace, workspace.after(n.next_multiple_of(2))))
     }
 
     fn ghost_norm(
         &self,
-        (x, g): (Rows, Rows),
-        conv: Option<(&Conv, &Layout)>,
-        Errors { gamma, eta, lost }: Errors,
-        (partials, inputs): (Pointer, Pointer),
+        (x, g): (GramRows<'_>, GramRows<'_>),
+        conv: Option<(&ConvKernel, &Layout)>,
+        NormErrors { gamma, eta, lost }: NormErrors,
+        (partials, workspace): (DeviceSlice<'_, f64>, DeviceSlice<'_, f32>),
     ) -> Result<(), CudaError> {
         let (device, samples) = (self.device, self.samples);
-        let gradients = inputs.at(2 * samples * x.count * x.count);
+        let inputs = workspace.cast::<f64>();
+        let gradients = inputs.after(samples * x.count * x.count);
         let used = conv.and_then(|(conv, _)| conv.used);
-        let inverses = used.map_or(Pointer::NULL, |(_, start)| self.model.inverses.at(start));
+        let inverses = used.map(|(_, start)| self.model.inverses().after(start));
         let tiles = x.count.max(g.count).div_ceil(TILE);
-        for (kernel, blocks) in [("gram", tiles), ("gram_pairs", tiles * (tiles - 1) / 2)] {
-            if blocks == 0 {
-                continue;
-            }
-            let list = arguments![
-                x.start, x.count, x.inner, x.steps.0, x.steps.1, g.start, inverses, g.count, g.inner,
-                g.steps.0, g.steps.1, inputs, gradients,
-            ];
-            let blocks = (blocks as u32, samples as u32, 2);
-            device.launch(kernel, Grid { blocks, threads: 256, shared: 0 }, list)?;
-        }
-        let sources = conv.map_or(Pointer::NULL, |(conv, _)| self.table(conv.sources));
-        let taps = conv.map_or(1, |(conv, _)| conv.deferred().0.taps());
-        let means = conv.map_or(Pointer::NULL, |(conv, layout)| self.means(layout, conv.weight));
-        let shared = if used.is_some() { 8 * (x.count + g.count) } else { 0 };
-        device.launch(
-            "ghost_norm",
-            Grid { shared: shared as u32, ..Grid::blocks(samples, 1024) },
-            arguments![
+        for (pairs, blocks) in [tiles, tiles * (tiles - 1) / 2].into_iter().enumerate() {
+            Gram {
+                pairs,
+                grid: LaunchGrid { blocks: [blocks, samples, 2], threads: 256, shared: 0 },
+                x: x.start,
+                x_count: x.count,
+                x_inner: x.inner,
+                x_along: x.steps.0,
+                x_across: x.steps.1,
+                g: g.start,
+                scales: inverses,
+                g_count: g.count,
+                g_inner: g.inner,
+                g_along: g.steps.0,
+                g_across: g.steps.1,
                 inputs,
                 gradients,
-                sources,
-                x.count,
-                g.count,
-                taps,
-                x.start,
-                g.start,
-                inverses,
-                x.inner,
-                g.inner,
-                means,
-                self.program.means,
-                gamma,
-                eta,
-                lost,
-                partials,
-                self.program.partials,
-            ],
-        )
+            }
+            .launch(device)?;
+        }
+        let norm = GhostNorm {
+            samples,
+            inputs,
+            gradients,
+            sources: conv.map(|(conv, _)| self.table(conv.sources)),
+            positions_in: x.count,
+            positions: g.count,
+            taps: conv.map_or(1, |(conv, _)| conv.deferred().0.taps()),
+            x: x.start,
+            g: g.start,
+            inverses,
+            channels: x.inner,
+            out: g.inner,
+            means: conv.and_then(|(conv, layout)| self.means(layout, conv.weight)),
+            mean_stride: self.program.means,
+            gamma,
+            eta,
+            lost,
+            partials,
+            partial_stride: self.program.partials,
+        };
+        // SAFETY: a geometry lists no source behind its last input position.
+        unsafe { norm.launch(device) }
     }
 }

@@ -1,11 +1,10 @@
 //! What an executor does with the parameters on its card.
 
-use super::device::{Grid, address, arguments};
 use super::error::CudaError;
-use super::kind::Kind;
-use super::memory::Work;
-use super::run::Run;
-use super::step::Step;
+use super::kernels::{ProjectFilters, StandardiseBackward};
+use super::memory::CardWork;
+use super::run::CardRun;
+use super::step::CardStep;
 use super::{CudaExecutor, CudaGradientSum, MOST_SAMPLES};
 use crate::batch::{self, Batch};
 use crate::clipping::{ClippingRule, FRACTION};
@@ -30,7 +29,7 @@ impl CudaLoaded<'_> {
         let group = executor.group(&executor.inference, samples, MOST_SAMPLES);
         if executor.inference_work.as_ref().is_none_or(|work| work.samples < group) {
             executor.inference_work = None;
-            executor.inference_work = Some(Work::new(&executor.device, &executor.inference, group, 0)?);
+            executor.inference_work = Some(CardWork::new(&executor.device, &executor.inference, group, 0)?);
             executor.count(0);
         }
         let CudaExecutor { graph, device, model, inference: program, inference_work, choices, .. } = executor;
@@ -39,11 +38,11 @@ impl CudaLoaded<'_> {
         let mut outputs = vec![0.0; samples * len];
         let parts = inputs.chunks(group * size).zip(outputs.chunks_mut((group * len).max(1)));
         for (inputs, outputs) in parts {
-            device.upload(inputs, work.inputs[0])?;
+            device.upload(inputs, work.inputs(0))?;
             let samples = inputs.len() / size;
-            let inputs = work.inputs[0];
+            let inputs = work.inputs(0);
             let marks = &mut None;
-            let mut run = Run {
+            let mut run = CardRun {
                 device,
                 program,
                 model,
@@ -108,7 +107,7 @@ impl CudaLoaded<'_> {
         } = executor;
         let program = training.as_ref().expect("the step was planned above");
         let work = work.as_mut().expect("a planned step has its memory");
-        let mut step = Step {
+        let mut step = CardStep {
             graph,
             layout,
             device,
@@ -162,22 +161,18 @@ impl CudaLoaded<'_> {
             return Ok(());
         }
         sum.carry(device, if layout.standardised() { FRACTION } else { 0 })?;
-        let (base, wide) = (address(&sum.values, &device.stream), sum.wide(device));
-        for kind in inference.steps.kinds.iter().flatten() {
-            let Kind::Conv(conv) = kind else { continue };
+        for operation in inference.steps.operations.iter().flatten() {
+            let Some(conv) = operation.convolution() else { continue };
             let (Some((used, inverses)), Some(position)) = (conv.used, layout.position(conv.weight)) else {
                 continue;
             };
-            let (start, used) = (layout.entries()[position].range.start, model.used.at(used));
-            let (grid, inner) = (Grid::blocks(conv.geometry.out, 128), conv.geometry.inner());
-            match wide {
-                Some(wide) => {
-                    // Numbers of 64 bits take twice the room.
-                    device.launch("project_filters", grid, arguments![wide.at(2 * start), used, inner])?;
-                }
+            let (start, used) = (layout.entries()[position].range.start, model.used().after(used));
+            let (filters, n) = (conv.geometry.out, conv.geometry.inner());
+            match sum.wide() {
+                Some(wide) => ProjectFilters { filters, d: wide.after(start), used, n }.launch(device)?,
                 None => {
-                    let list = arguments![base.at(start), used, model.inverses.at(inverses), inner];
-                    device.launch("standardise_backward", grid, list)?;
+                    let (d, inverses) = (sum.values().after(start), model.inverses().after(inverses));
+                    StandardiseBackward { filters, d, used, inverses, n }.launch(device)?;
                 }
             }
         }

@@ -1,214 +1,234 @@
 //! Memory on the card: one allocation for the model, one pool for everything a step works on.
 
-use cudarc::driver::CudaSlice;
-
-use super::device::{Device, Pointer, address};
+use super::device::Device;
 use super::error::CudaError;
-use super::lower::Steps;
-use super::program::Program;
+use super::kernels::{GradientBlock, GradientPart, PartialRange};
+use super::lower::CardSteps;
+use super::program::CardProgram;
+use super::slice::{Carve, DeviceMemory, DeviceSlice, MemoryRegion};
+use super::sources::GradientSource;
 
-/// Numbers to which every buffer is aligned: 256 bytes.
-const ALIGNMENT: usize = 64;
 /// Bytes that cuDNN's algorithms may work in.
 pub(crate) const WORKSPACE: usize = 512 << 20;
 
-/// Lays out buffers one after the other.
-#[derive(Debug, Default)]
-struct Carve {
-    len: usize,
-}
-
-impl Carve {
-    fn take(&mut self, numbers: usize) -> usize {
-        let start = self.len;
-        self.len += numbers.next_multiple_of(ALIGNMENT);
-        start
-    }
-}
-
 /// The parameters as given and as used, and the kernels' tables.
 #[derive(Debug)]
-pub(crate) struct Model {
-    _memory: CudaSlice<f32>,
-    pub(crate) parameters: Pointer,
-    pub(crate) used: Pointer,
-    pub(crate) inverses: Pointer,
-    pub(crate) arranged: Pointer,
-    pub(crate) tables: Pointer,
+pub(crate) struct CardModel {
+    memory: DeviceMemory,
+    parameters: MemoryRegion<f32>,
+    used: MemoryRegion<f32>,
+    inverses: MemoryRegion<f32>,
+    arranged: MemoryRegion<f32>,
+    tables: MemoryRegion<i32>,
     /// Bytes on the card.
     pub(crate) bytes: usize,
 }
 
-impl Model {
-    pub(crate) fn new(device: &Device, steps: &Steps) -> Result<Self, CudaError> {
+impl CardModel {
+    pub(crate) fn new(device: &Device, steps: &CardSteps) -> Result<Self, CudaError> {
         let mut carve = Carve::default();
-        let sizes = [
-            steps.parameters_len,
-            steps.used_len,
-            steps.inverses_len,
-            steps.arranged_len,
-            steps.tables.len(),
-        ];
-        let [parameters, used, inverses, arranged, tables] = sizes.map(|numbers| carve.take(numbers));
-        let memory = device.allocate(carve.len)?;
-        let base = address(&memory, &device.stream);
-        device.upload(&steps.tables, base.at(tables))?;
-        Ok(Self {
-            parameters: base.at(parameters),
-            used: base.at(used),
-            inverses: base.at(inverses),
-            arranged: base.at(arranged),
-            tables: base.at(tables),
-            bytes: 4 * carve.len,
-            _memory: memory,
-        })
+        let parameters = carve.take(steps.parameters_len);
+        let used = carve.take(steps.used_len);
+        let inverses = carve.take(steps.inverses_len);
+        let arranged = carve.take(steps.arranged_len);
+        let tables = carve.take(steps.tables.len());
+        let memory = device.allocate(carve.len())?;
+        device.upload(&steps.tables, memory.region(tables))?;
+        Ok(Self { memory, parameters, used, inverses, arranged, tables, bytes: 4 * carve.len() })
+    }
+
+    pub(crate) fn parameters(&self) -> DeviceSlice<'_, f32> {
+        self.memory.region(self.parameters)
+    }
+
+    /// Standardised weights.
+    pub(crate) fn used(&self) -> DeviceSlice<'_, f32> {
+        self.memory.region(self.used)
+    }
+
+    /// One over the deviations of their filters.
+    pub(crate) fn inverses(&self) -> DeviceSlice<'_, f32> {
+        self.memory.region(self.inverses)
+    }
+
+    /// Weights in the order in which tilings read them.
+    pub(crate) fn arranged(&self) -> DeviceSlice<'_, f32> {
+        self.memory.region(self.arranged)
+    }
+
+    pub(crate) fn tables(&self) -> DeviceSlice<'_, i32> {
+        self.memory.region(self.tables)
+    }
+}
+
+/// Where everything that a microbatch works on lies, before anything is allocated.
+#[derive(Debug)]
+struct Sketch {
+    pool: MemoryRegion<f32>,
+    inputs: [MemoryRegion<f32>; 2],
+    targets: MemoryRegion<u32>,
+    keys: MemoryRegion<u64>,
+    losses: MemoryRegion<f64>,
+    written: MemoryRegion<f32>,
+    partials: MemoryRegion<f64>,
+    squared: MemoryRegion<f64>,
+    factors: MemoryRegion<f32>,
+    parts: MemoryRegion<GradientPart>,
+    blocks: MemoryRegion<GradientBlock>,
+    ranges: MemoryRegion<PartialRange>,
+    means: MemoryRegion<f32>,
+    workspace: MemoryRegion<f32>,
+    /// Numbers of four bytes in all.
+    len: usize,
+}
+
+impl Sketch {
+    fn new(program: &CardProgram, samples: usize, workspace_bytes: usize) -> Self {
+        let mut carve = Carve::default();
+        let items = samples * program.views;
+        let input = program.steps.lens[0] * items;
+        let output = program.steps.lens[program.steps.output] * items;
+        let entries = program.sources.len();
+        let workspace_bytes = workspace_bytes.max(4 * program.workspace * samples).max(program.unfolding);
+        Self {
+            pool: carve.take(program.item_len * items),
+            inputs: [carve.take(input), carve.take(input)],
+            targets: carve.take(output),
+            keys: carve.take(items),
+            losses: carve.take(items),
+            written: carve.take(program.written * samples),
+            partials: carve.take(program.partials * samples),
+            squared: carve.take(entries * samples),
+            factors: carve.take(entries * samples),
+            parts: carve.take(program.parts.len()),
+            blocks: carve.take(program.blocks.len()),
+            ranges: carve.take(entries),
+            means: carve.take(program.means * samples),
+            workspace: carve.take(workspace_bytes / 4),
+            len: carve.len(),
+        }
     }
 }
 
 /// What a microbatch works on.
 #[derive(Debug)]
-pub(crate) struct Work {
-    _memory: CudaSlice<f32>,
+pub(crate) struct CardWork {
+    memory: DeviceMemory,
+    sketch: Sketch,
     /// Samples it has room for.
     pub(crate) samples: usize,
-    /// The items' planned memory, where its buffers start in one item's, and items there is room for.
-    base: Pointer,
-    offsets: Vec<usize>,
-    items: usize,
-    /// Inputs of this microbatch and of the next.
-    pub(crate) inputs: [Pointer; 2],
-    pub(crate) targets: Pointer,
-    pub(crate) keys: Pointer,
-    pub(crate) losses: Pointer,
-    pub(crate) written: Pointer,
-    pub(crate) partials: Pointer,
-    pub(crate) squared: Pointer,
-    pub(crate) factors: Pointer,
-    pub(crate) parts: Pointer,
-    pub(crate) blocks: Pointer,
-    pub(crate) ranges: Pointer,
-    /// What is taken off every sample's standardised filters.
-    pub(crate) means: Pointer,
-    pub(crate) workspace: Pointer,
-    pub(crate) workspace_bytes: usize,
+    /// Where its buffers lie in the pool.
+    buffers: Vec<(usize, usize)>,
     /// Bytes on the card.
     pub(crate) bytes: usize,
 }
 
-/// Where everything lies, before anything is allocated.
-struct Sketch {
-    base: usize,
-    parts: [usize; 14],
-    workspace_bytes: usize,
-    len: usize,
-}
-
-fn output_len(program: &Program) -> usize {
-    program.steps.lens[program.steps.output]
-}
-
-fn sketch(program: &Program, samples: usize, workspace: usize) -> Sketch {
-    let mut carve = Carve::default();
-    let items = samples * program.views;
-    let input = program.steps.lens[0] * items;
-    let output = output_len(program) * items;
-    let entries = program.sources.len();
-    let workspace_bytes = workspace.max(4 * program.workspace * samples).max(program.unfolding);
-    let base = carve.take(program.item_len * items);
-    let parts = [
-        input,
-        input,
-        output,
-        2 * items,
-        2 * items,
-        program.written * samples,
-        2 * program.partials * samples,
-        2 * entries * samples,
-        entries * samples,
-        program.parts.len(),
-        program.blocks.len(),
-        2 * entries,
-        program.means * samples,
-        workspace_bytes / 4,
-    ]
-    .map(|numbers| carve.take(numbers));
-    Sketch { base, parts, workspace_bytes, len: carve.len }
-}
-
-impl Work {
+impl CardWork {
     /// Bytes that this many samples need.
-    pub(crate) fn bytes(program: &Program, samples: usize, workspace: usize) -> usize {
-        4 * sketch(program, samples, workspace).len
+    pub(crate) fn bytes(program: &CardProgram, samples: usize, workspace: usize) -> usize {
+        4 * Sketch::new(program, samples, workspace).len
     }
 
     pub(crate) fn new(
         device: &Device,
-        program: &Program,
+        program: &CardProgram,
         samples: usize,
         workspace: usize,
     ) -> Result<Self, CudaError> {
-        let Sketch { base: start, parts, workspace_bytes, len } = sketch(program, samples, workspace);
-        let memory = device.allocate(len)?;
-        let base = address(&memory, &device.stream);
-        let [
-            first,
-            second,
-            targets,
-            keys,
-            losses,
-            written,
-            partials,
-            squared,
-            factors,
-            parts,
-            blocks,
-            ranges,
-            means,
-            workspace,
-        ] = parts.map(|start| base.at(start));
+        let sketch = Sketch::new(program, samples, workspace);
+        let memory = device.allocate(sketch.len)?;
+        let items = samples * program.views;
+        let place = |(start, len): (&usize, &usize)| (start * items, len * items);
+        let buffers = program.offsets.iter().zip(&program.sizes).map(place).collect();
+        let work = Self { samples, buffers, bytes: 4 * sketch.len, sketch, memory };
         // What fills up a microbatch is zeros, or samples of an earlier one.
-        for (start, numbers) in [
-            (first, program.steps.lens[0]),
-            (second, program.steps.lens[0]),
-            (targets, output_len(program)),
-            (keys, 2),
-        ] {
-            device.clear(start, numbers * samples * program.views)?;
-        }
-        device.upload(&program.parts, parts)?;
-        device.upload(&program.blocks, blocks)?;
-        let bounds: Vec<i32> = program
-            .sources
-            .iter()
-            .flat_map(|source| [source.partials.start as i32, source.partials.end as i32])
-            .collect();
-        device.upload(&bounds, ranges)?;
-        Ok(Self {
-            samples,
-            base: base.at(start),
-            offsets: program.offsets.clone(),
-            items: samples * program.views,
-            inputs: [first, second],
-            targets,
-            keys,
-            losses,
-            written,
-            partials,
-            squared,
-            factors,
-            parts,
-            blocks,
-            ranges,
-            means,
-            workspace,
-            workspace_bytes,
-            bytes: 4 * len,
-            _memory: memory,
-        })
+        device.clear(work.inputs(0))?;
+        device.clear(work.inputs(1))?;
+        device.clear(work.targets())?;
+        device.clear(work.keys())?;
+        device.upload(&program.parts, work.parts())?;
+        device.upload(&program.blocks, work.blocks())?;
+        let range = |source: &GradientSource| PartialRange {
+            start: source.partials.start as i32,
+            end: source.partials.end as i32,
+        };
+        let bounds: Vec<PartialRange> = program.sources.iter().map(range).collect();
+        device.upload(&bounds, work.ranges())?;
+        Ok(work)
     }
 
     /// A planned buffer; nothing where none was planned.
-    pub(crate) fn buffer(&self, slot: Option<usize>) -> Pointer {
-        slot.map_or(Pointer::NULL, |slot| self.base.at(self.offsets[slot] * self.items))
+    pub(crate) fn buffer(&self, slot: Option<usize>) -> Option<DeviceSlice<'_, f32>> {
+        let (start, len) = self.buffers[slot?];
+        Some(self.memory.region(self.sketch.pool).after(start).first(len))
+    }
+
+    /// Inputs of this microbatch and of the next, by turns.
+    pub(crate) fn inputs(&self, microbatch: usize) -> DeviceSlice<'_, f32> {
+        self.memory.region(self.sketch.inputs[microbatch % 2])
+    }
+
+    /// Labels, or as many bits of numbers.
+    pub(crate) fn targets(&self) -> DeviceSlice<'_, u32> {
+        self.memory.region(self.sketch.targets)
+    }
+
+    /// Dropout keys of the items.
+    pub(crate) fn keys(&self) -> DeviceSlice<'_, u64> {
+        self.memory.region(self.sketch.keys)
+    }
+
+    /// Losses of the items.
+    pub(crate) fn losses(&self) -> DeviceSlice<'_, f64> {
+        self.memory.region(self.sketch.losses)
+    }
+
+    /// Every sample's written-down gradient.
+    pub(crate) fn written(&self) -> DeviceSlice<'_, f32> {
+        self.memory.region(self.sketch.written)
+    }
+
+    /// Partial sums of squared norms.
+    pub(crate) fn partials(&self) -> DeviceSlice<'_, f64> {
+        self.memory.region(self.sketch.partials)
+    }
+
+    /// Squared norms of every sample, parameter by parameter.
+    pub(crate) fn squared(&self) -> DeviceSlice<'_, f64> {
+        self.memory.region(self.sketch.squared)
+    }
+
+    /// Clipping factors of every sample, parameter by parameter.
+    pub(crate) fn factors(&self) -> DeviceSlice<'_, f32> {
+        self.memory.region(self.sketch.factors)
+    }
+
+    /// Parts of the written-down gradient that are squared together.
+    pub(crate) fn parts(&self) -> DeviceSlice<'_, GradientPart> {
+        self.memory.region(self.sketch.parts)
+    }
+
+    /// Blocks of the written-down gradient that are added up together.
+    pub(crate) fn blocks(&self) -> DeviceSlice<'_, GradientBlock> {
+        self.memory.region(self.sketch.blocks)
+    }
+
+    /// Where each parameter's partial sums begin and end.
+    pub(crate) fn ranges(&self) -> DeviceSlice<'_, PartialRange> {
+        self.memory.region(self.sketch.ranges)
+    }
+
+    /// What is taken off every sample's standardised filters.
+    pub(crate) fn means(&self) -> DeviceSlice<'_, f32> {
+        self.memory.region(self.sketch.means)
+    }
+
+    pub(crate) fn workspace(&self) -> DeviceSlice<'_, f32> {
+        self.memory.region(self.sketch.workspace)
+    }
+
+    /// Bytes of the workspace.
+    pub(crate) fn workspace_bytes(&self) -> usize {
+        4 * self.workspace().len()
     }
 }

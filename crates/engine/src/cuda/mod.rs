@@ -8,31 +8,38 @@
 //! Nothing here is needed to build: the driver, NVRTC, cuBLAS and cuDNN are looked for when [`CudaExecutor::new`] runs.
 #![allow(unsafe_code, reason = "calls into the driver and its libraries")]
 
-mod backward;
-mod clip;
+mod arrange;
+pub(crate) mod backward;
+pub(crate) mod clip;
 mod convolution;
-mod cudnn;
+pub(crate) mod cudnn;
 mod device;
-mod error;
-mod geometry;
+pub(crate) mod error;
+pub(crate) mod geometry;
 mod ghost;
 mod group;
-mod kernels;
-mod kind;
+mod image_window;
+pub(crate) mod kernels;
+mod launch;
 mod loaded;
-mod lower;
+pub(crate) mod lower;
 mod memory;
+pub(crate) mod moved;
 mod nccl;
-mod norm;
+pub(crate) mod norm;
+pub(crate) mod operation;
 mod options;
-mod program;
-mod resampling;
-mod run;
+mod place;
+pub(crate) mod product;
+pub(crate) mod program;
+pub(crate) mod run;
 mod sharing;
+pub(crate) mod slice;
+mod sources;
 mod staging;
 mod step;
 mod sum;
-mod tile;
+pub(crate) mod tile;
 mod update;
 mod ways;
 mod weights;
@@ -42,23 +49,22 @@ use dapple_graph::{Graph, Op, Parameters, op};
 use crate::clipping::HELD;
 use crate::error::EngineError;
 use crate::layout::Layout;
-use convolution::{Card, Choices};
+use convolution::{ConvolutionChoices, OpenCard};
+use device::Device;
 pub use device::device_count;
-use device::{Device, Grid, arguments};
 pub use error::CudaError;
 use error::call;
 pub use group::{CudaAddition, CudaGroup, CudaGroupError, CudaGroupState, CudaGroupSum};
 use kernels::SHARED_LIMIT;
-use kind::Kind;
 pub use loaded::CudaLoaded;
-use memory::{Model, WORKSPACE, Work};
+use memory::{CardModel, CardWork, WORKSPACE};
 pub use options::{Convolutions, CudaOptions, Precision};
-use program::Program;
+use program::CardProgram;
 use run::Marks;
 use staging::Staging;
 pub use sum::CudaGradientSum;
 use sum::sum_bytes;
-pub use update::{CudaState, LatticeNoise, StateValues, Update};
+pub use update::{CudaState, CudaUpdate, LatticeNoise, StateValues};
 
 /// More samples than this do not fit an axis of a grid of blocks.
 const MOST_SAMPLES: usize = 1 << 15;
@@ -73,12 +79,12 @@ pub struct CudaExecutor {
     graph: Graph,
     layout: Layout,
     options: CudaOptions,
-    model: Model,
-    inference: Program,
-    training: Option<Program>,
-    work: Option<Work>,
-    inference_work: Option<Work>,
-    choices: Choices,
+    model: CardModel,
+    inference: CardProgram,
+    training: Option<CardProgram>,
+    work: Option<CardWork>,
+    inference_work: Option<CardWork>,
+    choices: ConvolutionChoices,
     marks: Marks,
     shares: Vec<(&'static str, f64)>,
     peak: usize,
@@ -116,13 +122,10 @@ impl CudaExecutor {
             let op = "a norm of more than 6336 channels in a group";
             return Err(CudaError::Unsupported { node: node.name.clone(), op });
         }
-        if let Some(node) = graph.nodes().iter().find(|node| matches!(node.op, Op::ChannelScale(_))) {
-            return Err(CudaError::Unsupported { node: node.name.clone(), op: node.op.name() });
-        }
         within_32_bits(graph, 1)?;
         let device = Device::open(options.device, options.precision)?;
-        let inference = Program::inference(graph);
-        let model = Model::new(&device, &inference.steps)?;
+        let inference = CardProgram::inference(graph);
+        let model = CardModel::new(&device, &inference.steps)?;
         Ok(Self {
             graph: graph.clone(),
             layout: Layout::new(graph),
@@ -135,7 +138,7 @@ impl CudaExecutor {
             training: None,
             work: None,
             inference_work: None,
-            choices: Choices::new(options.precision != Precision::F32, options.convolutions),
+            choices: ConvolutionChoices::new(options.precision != Precision::F32, options.convolutions),
             marks: None,
             shares: Vec::new(),
             inputs: Default::default(),
@@ -199,7 +202,8 @@ impl CudaExecutor {
         self.device.bind()?;
         // Nothing may still be read from where the parameters are staged.
         call("waiting for the GPU", self.device.stream.synchronize())?;
-        self.whole.send(&self.device.stream, parameters.values(), self.model.parameters)?;
+        // SAFETY: everything was just waited for, and an executor settles everything before its staging memory goes.
+        unsafe { self.whole.send(&self.device.stream, parameters.values(), self.model.parameters())? };
         self.filled = true;
         self.arrange()?;
         Ok(CudaLoaded { executor: self })
@@ -207,38 +211,10 @@ impl CudaExecutor {
 
     /// Arranges the parameters on the card for the kernels.
     fn arrange(&self) -> Result<(), CudaError> {
-        let (device, model, steps) = (&self.device, &self.model, &self.inference.steps);
-        for kind in steps.kinds.iter().flatten() {
-            let Kind::Conv(conv) = kind else { continue };
-            let geometry = &conv.geometry;
-            let start = steps.parameters[conv.weight.index()];
-            if let (Some(eps), Some((used, inverses))) = (conv.standardise, conv.used) {
-                let (weight, used, inverses) =
-                    (model.parameters.at(start), model.used.at(used), model.inverses.at(inverses));
-                let list = arguments![weight, used, inverses, geometry.inner(), eps];
-                device.launch("standardise", Grid::blocks(geometry.out, 128), list)?;
-            }
-            let weight = convolution::weight(start, conv, model);
-            let forward = conv.forward_tile.iter().map(|tiled| (tiled, false));
-            let backward = conv.backward_tiles.iter().flatten().map(|tiled| (tiled, true));
-            for (tiled, backward) in forward.chain(backward) {
-                let (out, channels) = (geometry.out / geometry.groups, geometry.channels / geometry.groups);
-                let (inner, taps) = (tiled.tile.inner, tiled.tile.taps.len());
-                let n = inner * if backward { geometry.channels } else { geometry.out };
-                let (target, list) = (model.arranged.at(tiled.arranged), model.tables.at(tiled.taps));
-                let list = arguments![
-                    weight,
-                    target,
-                    list,
-                    out,
-                    channels,
-                    geometry.taps(),
-                    taps,
-                    inner,
-                    backward,
-                    n
-                ];
-                device.launch("arrange_weights", Grid::each(n), list)?;
+        let steps = &self.inference.steps;
+        for operation in steps.operations.iter().flatten() {
+            if let Some(conv) = operation.convolution() {
+                arrange::convolution(&self.device, &self.model, conv, steps.parameters[conv.weight.index()])?;
             }
         }
         Ok(())
@@ -253,11 +229,11 @@ impl CudaExecutor {
 
     /// Samples that run together, up to a limit: what was asked for or what fits the pool, in equal parts of so many samples rather than
     /// with a small one at the end.
-    fn group(&self, program: &Program, samples: usize, limit: usize) -> usize {
+    fn group(&self, program: &CardProgram, samples: usize, limit: usize) -> usize {
         let held = self.work.as_ref().map_or(0, |work| work.bytes);
         let free = self.device.context.mem_get_info().map_or(POOL, |(free, _)| free + held);
-        let fixed = Work::bytes(program, 0, WORKSPACE);
-        let each = (Work::bytes(program, 64, WORKSPACE) - fixed) / 64;
+        let fixed = CardWork::bytes(program, 0, WORKSPACE);
+        let each = (CardWork::bytes(program, 64, WORKSPACE) - fixed) / 64;
         let most = match self.options.microbatch {
             0 => {
                 let grown = GROWTH.map(|(enough, part)| (fixed + enough * each).min(free / part));
@@ -295,14 +271,14 @@ impl CudaExecutor {
     fn plan(&mut self, views: usize) -> Result<(), CudaError> {
         if self.training.as_ref().is_none_or(|program| program.views != views) {
             within_32_bits(&self.graph, views)?;
-            self.training = Some(Program::training(&self.graph, &self.layout, views));
+            self.training = Some(CardProgram::training(&self.graph, &self.layout, views));
             self.work = None;
         }
         let program = self.training.as_ref().expect("planned above");
         if self.work.is_none() {
             let samples = if self.options.batch == 0 { MOST_SAMPLES } else { self.options.batch };
-            let work = Work::new(&self.device, program, self.group(program, samples, HELD), WORKSPACE)?;
-            let card = Card { device: &self.device, model: &self.model, work: &work };
+            let work = CardWork::new(&self.device, program, self.group(program, samples, HELD), WORKSPACE)?;
+            let card = OpenCard { device: &self.device, model: &self.model, work: &work };
             self.choices.measure(card, program)?;
             self.work = Some(work);
         }
@@ -340,15 +316,6 @@ mod tests {
         let largest = small.nodes().iter().map(|node| node.shape.iter().product::<usize>()).max().unwrap();
         let most = i32::MAX as usize / largest;
         assert!(within_32_bits(&small, most).is_ok() && within_32_bits(&small, most + 1).is_err());
-    }
-
-    #[test]
-    fn an_operation_without_kernels_is_refused_by_name() {
-        let mut builder = dapple_graph::GraphBuilder::new(&[6, 4, 4]);
-        let x = builder.channel_scale("scale", builder.input(), 0, 1e-6).unwrap();
-        let graph = builder.finish(x, dapple_graph::Loss::SquaredError).unwrap();
-        let error = CudaExecutor::new(&graph, CudaOptions::default()).unwrap_err();
-        assert_eq!(error.to_string(), "scale (ChannelScale) cannot run on a GPU");
     }
 
     /// On a machine without a card, its driver or a library: what is missing, in one line, and the way to get it. No card has number 99.

@@ -1,6 +1,6 @@
 //! How blocks of threads share a group norm's work, and what of it they keep in shared memory.
 
-use super::device::Grid;
+use super::launch::LaunchGrid;
 
 /// Most threads of a block, as the kernels have it.
 const MOST_THREADS: usize = 1024;
@@ -9,12 +9,12 @@ const RESERVED: usize = 2 << 10;
 
 /// A norm's group: channels, and positions of each.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Group {
+pub(crate) struct NormGroup {
     pub(crate) size: usize,
     pub(crate) inner: usize,
 }
 
-impl Group {
+impl NormGroup {
     /// Threads that have enough to do: eight vectors of four values each. Many small blocks fill each other's waits better than few.
     fn threads(self) -> usize {
         (self.size * self.inner / 32).next_power_of_two().clamp(64, MOST_THREADS)
@@ -26,15 +26,15 @@ impl Group {
     }
 
     /// The blocks of the forward pass, one for each of `count` groups, and whether they hold theirs. `shared` is what a block may ask for.
-    pub(crate) fn forward(self, count: usize, stored: bool, shared: usize) -> (Grid, bool) {
+    pub(crate) fn forward(self, count: usize, stored: bool, shared: usize) -> (LaunchGrid, bool) {
         let holds = !stored && self.room() <= shared;
         let bytes = if holds { self.room() } else { 0 };
-        (Grid { shared: bytes as u32, ..Grid::blocks(count, self.threads() as u32) }, holds)
+        (LaunchGrid { shared: bytes, ..LaunchGrid::blocks(count, self.threads()) }, holds)
     }
 
     /// The blocks of the backward pass, and how many of values and gradients they hold. It is better to read gradients twice, the second
     /// time from the cache, than to leave a multiprocessor with one block, which then waits at every barrier.
-    pub(crate) fn backward(self, count: usize, shared: usize) -> (Grid, usize) {
+    pub(crate) fn backward(self, count: usize, shared: usize) -> (LaunchGrid, usize) {
         let warps = self.threads() / 32;
         let warps = if self.size < warps { warps / self.size * self.size } else { warps };
         let sums = 16 * self.size;
@@ -46,7 +46,7 @@ impl Group {
             () => 0,
         };
         let bytes = sums + holds * self.room();
-        (Grid { shared: bytes as u32, ..Grid::blocks(count, 32 * warps as u32) }, holds)
+        (LaunchGrid { shared: bytes, ..LaunchGrid::blocks(count, 32 * warps) }, holds)
     }
 }
 
@@ -58,16 +58,16 @@ mod tests {
     proptest! {
         #[test]
         fn blocks_keep_to_their_limits(size in 1usize..6000, inner in 1usize..20_000, shared in 101_376usize..231_424) {
-            let group = Group { size, inner };
+            let group = NormGroup { size, inner };
             let (forward, holds) = group.forward(7, false, shared);
-            prop_assert!(forward.shared as usize <= shared && forward.threads.is_multiple_of(32));
-            prop_assert!(forward.threads as usize <= MOST_THREADS && (!holds || forward.shared as usize >= 4 * (size * inner + 3)));
+            prop_assert!(forward.shared <= shared && forward.threads.is_multiple_of(32));
+            prop_assert!(forward.threads <= MOST_THREADS && (!holds || forward.shared >= 4 * (size * inner + 3)));
             let (backward, holds) = group.backward(7, shared);
-            prop_assert!(backward.shared as usize <= shared && backward.threads.is_multiple_of(32));
-            prop_assert!(backward.threads >= 32 && backward.threads as usize <= MOST_THREADS);
-            prop_assert!(backward.shared as usize >= 16 * size + holds * 4 * (size * inner + 3));
+            prop_assert!(backward.shared <= shared && backward.threads.is_multiple_of(32));
+            prop_assert!(backward.threads >= 32 && backward.threads <= MOST_THREADS);
+            prop_assert!(backward.shared >= 16 * size + holds * 4 * (size * inner + 3));
             // Where channels are fewer than warps, each has a team of its own and no warp is idle.
-            let warps = backward.threads as usize / 32;
+            let warps = backward.threads / 32;
             prop_assert!(size >= warps || warps.is_multiple_of(size));
         }
     }

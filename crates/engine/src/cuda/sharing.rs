@@ -1,7 +1,7 @@
 //! How the gradients of a value's readers meet, and which gradients lie in one memory.
 
-use super::kind::Kind;
-use super::lower::Steps;
+use super::lower::CardSteps;
+use super::operation::CudaKernel;
 
 /// How an input's gradient meets those of its other readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl States {
 
 /// Where gradients lie and how they come about.
 #[derive(Debug)]
-pub(crate) struct Sharing {
+pub(crate) struct GradientSharing {
     /// For every node and input, how its gradient is added to others; `None` where it needs none.
     pub(crate) contributions: Vec<Vec<Option<Contribution>>>,
     /// The node in whose memory each node's gradient lies.
@@ -71,13 +71,17 @@ pub(crate) struct Sharing {
     pub(crate) started: Vec<Option<usize>>,
 }
 
-impl Sharing {
-    /// `kinds` are those of the steps that run, and `read_until` says when each node's gradient is last read.
-    pub(crate) fn new(steps: &Steps, kinds: &[Option<&Kind>], read_until: &[usize]) -> Self {
-        let Steps { inputs, needs_gradient: needs, outputs, .. } = steps;
-        let count = kinds.len();
+impl GradientSharing {
+    /// `operations` are those of the steps that run, and `read_until` says when each node's gradient is last read.
+    pub(crate) fn new(
+        steps: &CardSteps,
+        operations: &[Option<&dyn CudaKernel>],
+        read_until: &[usize],
+    ) -> Self {
+        let CardSteps { inputs, needs_gradient: needs, outputs, .. } = steps;
+        let count = operations.len();
         let mut readers = vec![Vec::new(); count];
-        for node in (0..count).filter(|&node| kinds[node].is_some() && needs[node]) {
+        for node in (0..count).filter(|&node| operations[node].is_some() && needs[node]) {
             inputs[node].iter().for_each(|&input| readers[input].push(node));
         }
         let mut owner: Vec<usize> = (0..count).collect();
@@ -86,14 +90,14 @@ impl Sharing {
         outputs.iter().for_each(|(output, _)| started[*output] = Some(count));
         let mut contributions = vec![Vec::new(); count];
         for node in (0..count).rev() {
-            let Some(kind) = kinds[node].filter(|_| needs[node]) else { continue };
+            let Some(operation) = operations[node].filter(|_| needs[node]) else { continue };
             for (slot, &input) in inputs[node].iter().enumerate() {
                 let mut joins = || {
                     let once = readers[input].iter().filter(|&&reader| reader == node).count() == 1;
                     let next = readers[input].iter().copied().filter(|&reader| reader != node).max();
-                    let masks = kinds[input].is_some_and(Kind::masks).then_some(input);
+                    let masks = operations[input].is_some_and(CudaKernel::masks).then_some(input);
                     let changed = next.or(masks).map(|next| backward(next, count));
-                    kind.passes_on(slot) && once && states.join(input, node, changed)
+                    operation.passes_on(slot) && once && states.join(input, node, changed)
                 };
                 let contribution = needs[input].then(|| match started[input] {
                     Some(_) => Contribution::Add,
@@ -116,22 +120,22 @@ impl Sharing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::program::Program;
+    use crate::cuda::program::CardProgram;
     use crate::layout::Layout;
     use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, NodeId, Window, op, zoo};
     use proptest::prelude::*;
 
     /// A gradient as the terms it is a sum of: each was made by a reader, and went through the masks of others.
-    type Terms = Vec<Vec<usize>>;
+    type GradientTerms = Vec<Vec<usize>>;
 
-    fn sorted(terms: &Terms) -> Terms {
+    fn sorted(terms: &GradientTerms) -> GradientTerms {
         let mut terms = terms.clone();
         terms.sort();
         terms
     }
 
-    fn masked(mut terms: Terms, kind: &Kind, node: usize) -> Terms {
-        if kind.masks() {
+    fn masked(mut terms: GradientTerms, operation: &dyn CudaKernel, node: usize) -> GradientTerms {
+        if operation.masks() {
             terms.iter_mut().for_each(|term| term.push(node));
         }
         terms
@@ -140,11 +144,11 @@ mod tests {
     /// Runs a backward pass on terms, once with every gradient in memory of its own and once where the plan puts it: every step must
     /// read what it would read without sharing, and what is read at the end must still be there. Says how many inputs share.
     fn check(graph: &Graph, views: usize) -> usize {
-        let program = Program::training(graph, &Layout::new(graph), views);
+        let program = CardProgram::training(graph, &Layout::new(graph), views);
         let steps = &program.steps;
-        let count = steps.kinds.len();
-        let mut own: Vec<Terms> = vec![Vec::new(); count];
-        let mut memory: Vec<Terms> = vec![Vec::new(); count * 8];
+        let count = steps.operations.len();
+        let mut own: Vec<GradientTerms> = vec![Vec::new(); count];
+        let mut memory: Vec<GradientTerms> = vec![Vec::new(); count * 8];
         let place = |node: usize| program.buffers[node].gradient.unwrap();
         for &(output, _) in &steps.outputs {
             own[output].push(vec![count + output]);
@@ -152,15 +156,15 @@ mod tests {
         }
         let mut shared = 0;
         for node in (0..count).rev().filter(|&node| steps.needs_gradient[node] && program.runs[node]) {
-            let Some(kind) = &steps.kinds[node] else { continue };
+            let Some(operation) = steps.operations[node].as_deref() else { continue };
             assert_eq!(sorted(&memory[place(node)]), sorted(&own[node]), "{node}");
-            let gradient = masked(own[node].clone(), kind, node);
-            memory[place(node)] = masked(memory[place(node)].clone(), kind, node);
+            let gradient = masked(own[node].clone(), operation, node);
+            memory[place(node)] = masked(memory[place(node)].clone(), operation, node);
             own[node].clone_from(&gradient);
             for (slot, &input) in steps.inputs[node].iter().enumerate() {
                 let Some(contribution) = program.contributions[node][slot] else { continue };
                 let term = vec![node * 8 + slot + 2 * count];
-                let terms = if kind.passes_on(slot) { gradient.clone() } else { vec![term] };
+                let terms = if operation.passes_on(slot) { gradient.clone() } else { vec![term] };
                 own[input].extend(terms.clone());
                 match contribution {
                     Contribution::Same => shared += 1,

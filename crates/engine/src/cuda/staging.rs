@@ -5,8 +5,9 @@ use std::ffi::c_void;
 use cudarc::driver::result;
 use rayon::prelude::*;
 
-use super::device::{Device, Pointer};
+use super::device::Device;
 use super::error::{CudaError, call};
+use super::slice::DeviceSlice;
 
 /// Numbers that one thread copies at a time.
 const CHUNK: usize = 1 << 16;
@@ -64,28 +65,34 @@ impl Staging {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.start, len) })
     }
 
-    /// Starts a copy to the card. The buffer must not be used again before the stream has passed it.
-    pub(crate) fn send<T: Word>(
+    /// Starts a copy to the front of a slice.
+    ///
+    /// # Safety
+    /// No earlier copy from this buffer is still under way, and the buffer is not dropped before this one is through.
+    pub(crate) unsafe fn send<T: Word>(
         &mut self,
         stream: &cudarc::driver::CudaStream,
         source: &[T],
-        target: Pointer,
+        target: DeviceSlice<'_, f32>,
     ) -> Result<(), CudaError> {
         let numbers = self.numbers(source.len())?;
         for (index, (from, to)) in source.chunks(PART).zip(numbers.chunks_mut(PART)).enumerate() {
             copy(from, to, T::bits);
-            Device::upload_on(stream, to, target.at(index * PART))?;
+            // SAFETY: the caller uses this buffer again only once the copy is through.
+            unsafe { Device::upload_on(stream, to, target.after(index * PART))? };
         }
         Ok(())
     }
 
-    /// Copies from the card, after everything before it has run.
+    /// Copies from the front of a slice, after everything before it has run.
     pub(crate) fn fetch(
         &mut self,
         device: &Device,
-        source: Pointer,
+        source: DeviceSlice<'_, f32>,
         target: &mut [f32],
     ) -> Result<(), CudaError> {
+        // A copy from this buffer may be among what was started.
+        device.settle();
         let numbers = self.numbers(target.len())?;
         device.download(source, numbers)?;
         copy(numbers, target, |number| *number);

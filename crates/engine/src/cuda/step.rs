@@ -4,13 +4,15 @@ use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::CUevent_flags;
 use dapple_graph::{Graph, Loss};
 
-use super::clip::Target;
-use super::convolution::Choices;
-use super::device::{Device, Grid, arguments};
+use super::clip::SumTarget;
+use super::convolution::ConvolutionChoices;
+use super::device::Device;
 use super::error::{CudaError, call};
-use super::memory::{Model, Work};
-use super::program::Program;
-use super::run::{Marks, Run};
+use super::kernels::{AddLosses, CLASSES, CountLabels, LossOfParts, PROBABILITIES, VALUES};
+use super::launch::LaunchGrid;
+use super::memory::{CardModel, CardWork};
+use super::program::CardProgram;
+use super::run::{CardRun, Marks};
 use super::staging::Staging;
 use super::sum::CudaGradientSum;
 use crate::batch::{Batch, Targets};
@@ -19,14 +21,14 @@ use crate::layout::Layout;
 use crate::stats::StepStats;
 
 /// A batch on its way through the card.
-pub(crate) struct Step<'s> {
+pub(crate) struct CardStep<'s> {
     pub(crate) graph: &'s Graph,
     pub(crate) layout: &'s Layout,
     pub(crate) device: &'s Device,
-    pub(crate) program: &'s Program,
-    pub(crate) model: &'s Model,
-    pub(crate) work: &'s Work,
-    pub(crate) choices: &'s mut Choices,
+    pub(crate) program: &'s CardProgram,
+    pub(crate) model: &'s CardModel,
+    pub(crate) work: &'s CardWork,
+    pub(crate) choices: &'s mut ConvolutionChoices,
     pub(crate) marks: &'s mut Marks,
     pub(crate) staging: &'s mut [Staging; 2],
     pub(crate) targets: &'s mut Staging,
@@ -34,7 +36,7 @@ pub(crate) struct Step<'s> {
     pub(crate) rule: &'s ClippingRule,
 }
 
-impl Step<'_> {
+impl CardStep<'_> {
     /// Adds the clipped gradients of all samples to a sum, microbatch by microbatch, each as large as there is room for: what the last one
     /// lacks is filled up with what lies there, and is not counted.
     pub(crate) fn run(
@@ -52,12 +54,22 @@ impl Step<'_> {
             idle = self.device.event()?;
             call("waiting for a copy", self.device.stream.wait(&ready))?;
             let (device, program, model, work) = (self.device, self.program, self.model, self.work);
-            let (inputs, dropout) = (work.inputs[index % 2], self.batch.dropout.is_some());
+            let (inputs, dropout) = (work.inputs(index), self.batch.dropout.is_some());
             let (choices, marks) = (&mut *self.choices, &mut *self.marks);
             let samples_here = end - first;
-            let mut run =
-                Run { device, program, model, work, choices, marks, inputs, samples: each, dropout, norms };
-            let part = Part {
+            let mut run = CardRun {
+                device,
+                program,
+                model,
+                work,
+                choices,
+                marks,
+                inputs,
+                samples: each,
+                dropout,
+                norms,
+            };
+            let part = CardMicrobatch {
                 graph: self.graph,
                 layout: self.layout,
                 batch: self.batch,
@@ -80,11 +92,21 @@ impl Step<'_> {
                 ready = self.send(index + 1, end..(end + each).min(samples), &idle)?;
             }
             let (choices, marks) = (&mut *self.choices, &mut *self.marks);
-            let mut run =
-                Run { device, program, model, work, choices, marks, inputs, samples: each, dropout, norms };
+            let mut run = CardRun {
+                device,
+                program,
+                model,
+                work,
+                choices,
+                marks,
+                inputs,
+                samples: each,
+                dropout,
+                norms,
+            };
             part.factors(&mut run, stats)?;
-            let sum = total.hold(device, samples_here)?;
-            run.sum(self.layout, Target { sum, whole: norms, samples: samples_here })?;
+            let sum = total.hold(device, samples_here)?.cast();
+            run.sum(self.layout, SumTarget { sum, whole: norms, samples: samples_here })?;
         }
         Ok(())
     }
@@ -102,8 +124,9 @@ impl Step<'_> {
         let inputs = &self.batch.inputs[samples.start * size..samples.end * size];
         let copies = &self.device.copies;
         call("waiting for the GPU", copies.wait(idle))?;
-        // Two microbatches ago this staging memory was read by a copy that its microbatch's norms have since waited for.
-        self.staging[microbatch % 2].send(copies, inputs, self.work.inputs[microbatch % 2])?;
+        // SAFETY: two microbatches ago this staging memory was read by a copy that its microbatch's norms have since waited for, and an
+        // executor settles everything before its staging memory goes.
+        unsafe { self.staging[microbatch % 2].send(copies, inputs, self.work.inputs(microbatch))? };
         call("waiting for a copy", copies.record_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING)))
     }
 }
@@ -112,7 +135,7 @@ impl Step<'_> {
 const LOSS_POSITIONS: usize = 2048;
 
 /// A microbatch of a step.
-struct Part<'s> {
+struct CardMicrobatch<'s> {
     graph: &'s Graph,
     layout: &'s Layout,
     batch: &'s Batch<'s>,
@@ -122,28 +145,32 @@ struct Part<'s> {
     samples: usize,
 }
 
-impl Part<'_> {
+impl CardMicrobatch<'_> {
     /// Sends a microbatch's dropout keys.
-    fn keys(&self, run: &Run<'_>) -> Result<(), CudaError> {
+    fn keys(&self, run: &CardRun<'_>) -> Result<(), CudaError> {
         let (first, count) = (self.first * self.batch.views, self.samples * self.batch.views);
         let views = first..first + count;
         let keys: Vec<u64> = views.filter_map(|view| self.batch.dropout_key(view)).collect();
-        run.device.upload(&keys, run.work.keys)
+        run.device.upload(&keys, run.work.keys())
     }
 
     /// Sends a microbatch's targets, which travel while the forward pass runs. Their last readers, and the last copy from the staging
     /// memory, belong to a microbatch whose norms were waited for.
-    fn targets(&self, run: &Run<'_>, staging: &mut Staging) -> Result<(), CudaError> {
+    fn targets(&self, run: &CardRun<'_>, staging: &mut Staging) -> Result<(), CudaError> {
         let shape = self.graph.output_shape();
         let (len, positions): (usize, usize) = (shape.iter().product(), shape[1..].iter().product());
         let (first, items) = (self.first * self.batch.views, self.samples * self.batch.views);
-        let (device, to) = (run.device, run.work.targets);
-        match self.batch.targets {
-            Targets::Classes(classes) => {
-                staging.send(&device.copies, &classes[first * positions..][..items * positions], to)?;
-            }
-            Targets::Probabilities(values) | Targets::Values(values) => {
-                staging.send(&device.copies, &values[first * len..][..items * len], to)?;
+        let (device, to) = (run.device, run.work.targets().cast());
+        // SAFETY: the last copy from this staging memory belongs to a microbatch whose norms were waited for, and an executor settles
+        // everything before its staging memory goes.
+        unsafe {
+            match self.batch.targets {
+                Targets::Classes(classes) => {
+                    staging.send(&device.copies, &classes[first * positions..][..items * positions], to)?;
+                }
+                Targets::Probabilities(values) | Targets::Values(values) => {
+                    staging.send(&device.copies, &values[first * len..][..items * len], to)?;
+                }
             }
         }
         let sent = device.copies.record_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING));
@@ -151,59 +178,59 @@ impl Part<'_> {
     }
 
     /// Losses, and the gradients of the outputs.
-    fn loss(&self, run: &mut Run<'_>) -> Result<(), CudaError> {
+    fn loss(&self, run: &mut CardRun<'_>) -> Result<(), CudaError> {
         let shape = self.graph.output_shape();
         let (classes, positions) = (shape[0], shape[1..].iter().product::<usize>());
         let kind = match self.batch.targets {
-            Targets::Classes(_) => 0,
-            Targets::Probabilities(_) => 1,
-            Targets::Values(_) => 2,
+            Targets::Classes(_) => CLASSES,
+            Targets::Probabilities(_) => PROBABILITIES,
+            Targets::Values(_) => VALUES,
         };
         let smoothing = match self.graph.loss() {
             Loss::CrossEntropy { label_smoothing } => label_smoothing,
             Loss::SquaredError => 0.0,
         };
         let scale = 1.0 / self.batch.views as f64;
-        let threads = positions.next_multiple_of(32).clamp(32, 256) as u32;
+        let threads = positions.next_multiple_of(32).clamp(32, 256);
         let (items, parts) = (run.items(), positions.div_ceil(LOSS_POSITIONS));
-        let grid = Grid { blocks: (items as u32, parts as u32, 1), threads, shared: 0 };
-        // Behind the parts' losses, which are in double precision.
-        let counts = run.work.workspace.at(2 * items * parts);
+        let grid = LaunchGrid { blocks: [items, parts, 1], threads, shared: 0 };
+        let (device, targets) = (run.device, run.work.targets());
+        let sums = run.work.workspace().cast::<f64>();
+        // Behind the parts' losses.
+        let counts = sums.after(items * parts).cast();
         if let Targets::Classes(_) = self.batch.targets {
-            run.device.launch("count_labels", grid, arguments![run.work.targets, counts, positions])?;
+            CountLabels { grid, labels: targets, counts, positions }.launch(device)?;
         }
         for (index, &(output, weight)) in run.program.steps.outputs.iter().enumerate() {
-            run.device.launch(
-                "loss",
+            LossOfParts {
                 grid,
-                arguments![
-                    kind,
-                    run.value(output),
-                    run.work.targets,
-                    counts,
-                    run.gradient(output),
-                    run.work.workspace,
-                    classes,
-                    positions,
-                    smoothing,
-                    f64::from(weight),
-                    scale,
-                ],
-            )?;
-            let list = arguments![run.work.workspace, run.work.losses, parts, items, index > 0];
-            run.device.launch("add_losses", Grid::each(items), list)?;
+                kind,
+                output: run.value(output),
+                targets,
+                counts,
+                gradient: run.gradient(output),
+                sums,
+                classes,
+                positions,
+                smoothing,
+                weight: f64::from(weight),
+                scale,
+            }
+            .launch(device)?;
+            AddLosses { sums, losses: run.work.losses(), parts, items, accumulate: index > 0 }
+                .launch(device)?;
         }
         run.mark("loss")
     }
 
     /// Reads losses and norms, and sends every sample's clipping factors: none where it is not finite, or only fills up.
-    fn factors(&self, run: &mut Run<'_>, stats: &mut StepStats) -> Result<(), CudaError> {
+    fn factors(&self, run: &mut CardRun<'_>, stats: &mut StepStats) -> Result<(), CudaError> {
         let (entries, views) = (self.layout.entries().len(), self.batch.views);
         let mut losses = vec![0.0f64; self.samples * views];
         let mut squared = vec![0.0f64; self.samples * entries];
-        run.device.download(run.work.losses, &mut losses)?;
+        run.device.download(run.work.losses(), &mut losses)?;
         if run.norms {
-            run.device.download(run.work.squared, &mut squared)?;
+            run.device.download(run.work.squared(), &mut squared)?;
         }
         let mut factors = vec![0.0f32; run.samples * entries];
         for sample in 0..self.samples {
@@ -214,7 +241,7 @@ impl Part<'_> {
             let finite = self.rule.factors(squared, &mut factors[sample * entries..][..entries]);
             stats.not_finite += usize::from(!finite);
         }
-        run.device.upload(&factors, run.work.factors)?;
+        run.device.upload(&factors, run.work.factors())?;
         run.mark("norms to factors")
     }
 }

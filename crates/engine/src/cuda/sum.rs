@@ -1,10 +1,10 @@
 //! The running sum of clipped gradients on a card.
 
-use cudarc::driver::CudaSlice;
-
 use super::CudaExecutor;
-use super::device::{Device, Grid, Pointer, address, arguments};
+use super::device::Device;
 use super::error::CudaError;
+use super::kernels::Carry;
+use super::slice::{DeviceMemory, DeviceSlice};
 use crate::clipping::{ClippingRule, HELD};
 use crate::cpu::Total;
 use crate::error::EngineError;
@@ -13,9 +13,9 @@ use crate::error::EngineError;
 #[derive(Debug)]
 pub struct CudaGradientSum {
     /// Whole numbers of 32 bits, or without clipping plain ones.
-    pub(super) values: CudaSlice<f32>,
+    values: DeviceMemory,
     /// What was carried over of whole numbers, in 64 bits each, which the others come on top of; nothing where they are plain.
-    carried: Option<CudaSlice<f32>>,
+    carried: Option<DeviceMemory>,
     /// Host memory that the gradient will come back in.
     pub(super) buffer: Vec<f32>,
     pub(super) len: usize,
@@ -42,7 +42,7 @@ impl CudaGradientSum {
         }
         if rule.unit().is_some() && self.carried.is_none() {
             let carried = device.allocate(2 * self.len)?;
-            device.clear(address(&carried, &device.stream), 2 * self.len)?;
+            device.clear(carried.slice::<i64>())?;
             self.carried = Some(carried);
         }
         self.samples = total;
@@ -55,16 +55,20 @@ impl CudaGradientSum {
         self.unit.flatten()
     }
 
-    /// So many more samples, no more than [`HELD`], are about to join the numbers at the address that comes back.
+    /// So many more samples, no more than [`HELD`], are about to join the numbers that come back.
     ///
     /// # Guarantee
     /// With no more than [`HELD`] samples among them, no whole number of 32 bits overflows; see [`ClippingRule`].
-    pub(super) fn hold(&mut self, device: &Device, samples: usize) -> Result<Pointer, CudaError> {
+    pub(super) fn hold(
+        &mut self,
+        device: &Device,
+        samples: usize,
+    ) -> Result<DeviceSlice<'_, f32>, CudaError> {
         if self.unit().is_some() && self.held + samples > HELD {
             self.carry(device, 0)?;
         }
         self.held += samples;
-        Ok(address(&self.values, &device.stream))
+        Ok(self.values())
     }
 
     /// Carries whole numbers of 32 bits over, and leaves zeros there. What was carried over is then moved up by so many binary digits.
@@ -72,18 +76,23 @@ impl CudaGradientSum {
     /// # Guarantee
     /// Nothing is rounded: the sum is the same as before. Whole numbers of 64 bits overflow for no sum within a rule's capacity.
     pub(super) fn carry(&mut self, device: &Device, digits: u32) -> Result<(), CudaError> {
-        let (Some(Some(unit)), Some(carried)) = (self.unit, self.wide(device)) else { return Ok(()) };
-        let list = arguments![address(&self.values, &device.stream), carried, digits as i32, self.len];
-        device.launch("carry", Grid::each(self.len), list)?;
+        let (Some(Some(unit)), Some(carried)) = (self.unit, self.wide()) else { return Ok(()) };
+        let sum = self.values().cast();
+        Carry { sum, carried, digits: digits as usize, n: self.len }.launch(device)?;
         self.held = 0;
         self.unit = Some(Some(unit / f64::from(1 << digits)));
         Ok(())
     }
 
-    /// Where the whole numbers lie that were carried over; `None` where they are plain.
-    pub(super) fn wide(&self, device: &Device) -> Option<Pointer> {
+    /// The numbers themselves: whole ones of 32 bits, or plain ones.
+    pub(super) fn values(&self) -> DeviceSlice<'_, f32> {
+        self.values.slice()
+    }
+
+    /// The whole numbers that were carried over; `None` where they are plain.
+    pub(super) fn wide(&self) -> Option<DeviceSlice<'_, i64>> {
         self.unit()?;
-        self.carried.as_ref().map(|carried| address(carried, &device.stream))
+        self.carried.as_ref().map(DeviceMemory::slice)
     }
 
     /// What was carried over became plain numbers.
@@ -98,8 +107,8 @@ impl CudaGradientSum {
         self.carry(device, 0)?;
         let mut numbers = std::mem::take(&mut self.buffer);
         numbers.resize(self.len, 0.0);
-        let Some(place) = self.wide(device) else {
-            whole.fetch(device, address(&self.values, &device.stream), &mut numbers)?;
+        let Some(place) = self.wide() else {
+            whole.fetch(device, self.values(), &mut numbers)?;
             return Ok(match self.unit {
                 Some(_) => Total::new(numbers, Vec::new(), None),
                 // Zeros while nothing was added, of which the bits are the same in whole numbers and in plain ones.
@@ -115,9 +124,9 @@ impl CudaGradientSum {
     /// Replaces the numbers by others of the same kind; whole ones were carried over.
     pub(super) fn write(&mut self, device: &Device, total: &Total) -> Result<(), CudaError> {
         let (numbers, carried) = total.numbers();
-        match self.wide(device) {
+        match self.wide() {
             Some(place) => device.upload(carried, place),
-            None => device.upload(numbers, address(&self.values, &device.stream)),
+            None => device.upload(numbers, self.values()),
         }
     }
 }
@@ -138,7 +147,7 @@ impl CudaExecutor {
     pub fn gradient_sum_in(&mut self, buffer: Vec<f32>) -> Result<CudaGradientSum, CudaError> {
         let len = self.layout.len();
         let values = self.device.allocate(len)?;
-        self.device.clear(address(&values, &self.device.stream), len)?;
+        self.device.clear(values.slice::<f32>())?;
         self.count(sum_bytes(len));
         Ok(CudaGradientSum {
             values,
@@ -161,7 +170,7 @@ impl CudaExecutor {
             return Err(EngineError::Parameters.into());
         }
         let sum = self.gradient_sum()?;
-        self.device.upload(gradient, address(&sum.values, &self.device.stream))?;
+        self.device.upload(gradient, sum.values())?;
         Ok(CudaGradientSum { unit: Some(None), finished: true, ..sum })
     }
 }

@@ -12,11 +12,14 @@
 //! executor.resident()?.fetch(&mut parameters)?;            // for a checkpoint, with `state.fetch`
 //! ```
 
-use cudarc::driver::CudaSlice;
 use dapple_graph::Parameters;
 
-use super::device::{Device, Grid, Pointer, address, arguments};
+use super::device::Device;
 use super::error::CudaError;
+use super::kernels::{
+    ADAM, AddNoise, Exchange, MOMENTUM, MoveMean, NoiseKey, PLAIN, ToSingle, UpdateBlock, UpdateValues,
+};
+use super::slice::{DeviceElement, DeviceMemory};
 use super::{CudaExecutor, CudaGradientSum, CudaLoaded};
 use crate::error::EngineError;
 use crate::layout::Layout;
@@ -24,8 +27,6 @@ use crate::update::{UpdateNumbers, UpdateRule};
 
 /// Values that one block of threads updates.
 const BLOCK: usize = 1024;
-/// Coordinates that share a stream of random numbers: one warp's.
-const STREAM: usize = 1024;
 /// Steps of the lattice in a standard deviation for which rounding was shown to be settled.
 const MOST_STEPS: f64 = 2048.0;
 
@@ -51,22 +52,18 @@ impl std::fmt::Debug for LatticeNoise<'_> {
     }
 }
 
-/// The kernel's code of a rule, and its structure of numbers.
-fn encode(rule: UpdateRule, numbers: &UpdateNumbers) -> (i32, Vec<i32>) {
-    let code = match rule {
-        UpdateRule::Sgd { momentum: 0.0, .. } => 0,
-        UpdateRule::Sgd { .. } => 1,
-        UpdateRule::Adam { .. } => 2,
-    };
-    let UpdateNumbers { rate, keep, share, momentum, root, betas, rest, eps, nesterov } = *numbers;
-    let singles = [rate, keep, share, momentum, root, betas[0], betas[1], rest[0], rest[1], eps];
-    let words = singles.map(f32::to_bits).into_iter().chain([nesterov]);
-    (code, words.map(|word| word as i32).collect())
+/// The kernel's number of a rule.
+fn code(rule: UpdateRule) -> i32 {
+    match rule {
+        UpdateRule::Sgd { momentum: 0.0, .. } => PLAIN,
+        UpdateRule::Sgd { .. } => MOMENTUM,
+        UpdateRule::Adam { .. } => ADAM,
+    }
 }
 
 /// What turns a sum of clipped gradients into new parameters.
 #[derive(Debug, Clone, Copy)]
-pub struct Update<'k> {
+pub struct CudaUpdate<'k> {
     /// Noise that is added to the sum; `None` only where the plan has none.
     pub noise: Option<LatticeNoise<'k>>,
     /// The optimiser's rule.
@@ -80,13 +77,13 @@ pub struct Update<'k> {
 /// What an optimiser remembers, on the card.
 #[derive(Debug)]
 pub struct CudaState {
-    first: CudaSlice<f32>,
-    second: CudaSlice<f32>,
-    mean: Option<CudaSlice<f32>>,
-    /// Where every stretch of trainable values lies: in a sum, its length, among all parameters.
-    blocks: CudaSlice<f32>,
+    first: DeviceMemory,
+    second: DeviceMemory,
+    mean: Option<DeviceMemory>,
+    /// Where every stretch of trainable values lies.
+    blocks: DeviceMemory,
     block_count: usize,
-    failed: CudaSlice<f32>,
+    failed: DeviceMemory,
     lens: (usize, usize),
 }
 
@@ -101,16 +98,18 @@ pub struct StateValues {
     pub mean: Option<Vec<f32>>,
 }
 
-/// Rows of four: start in the sum, length, start among the parameters, and nothing.
-fn blocks(layout: &Layout, parameters: &[usize]) -> Vec<i32> {
+/// Stretches that cover every trainable value.
+fn blocks(layout: &Layout, parameters: &[usize]) -> Vec<UpdateBlock> {
     let pieces = layout.entries().iter().flat_map(|entry| {
-        let start = parameters[entry.id.index()];
+        let first = parameters[entry.id.index()];
         (0..entry.range.len()).step_by(BLOCK).map(move |offset| {
             let len = BLOCK.min(entry.range.len() - offset);
-            [entry.range.start + offset, len, start + offset, 0].map(|value| value as i32)
+            let [start, len, target] =
+                [entry.range.start + offset, len, first + offset].map(|value| value as i32);
+            UpdateBlock { start, len, target }
         })
     });
-    pieces.flatten().collect()
+    pieces.collect()
 }
 
 impl CudaExecutor {
@@ -137,7 +136,7 @@ impl CudaExecutor {
             second: filled(device, &values.second)?,
             mean: values.mean.as_deref().map(|mean| filled(device, mean)).transpose()?,
             blocks: filled(device, &rows)?,
-            block_count: rows.len() / 4,
+            block_count: rows.len(),
             failed: device.allocate(1)?,
             lens: (values.first.len(), values.second.len()),
         };
@@ -145,7 +144,7 @@ impl CudaExecutor {
             * (values.first.len()
                 + values.second.len()
                 + values.mean.as_ref().map_or(0, Vec::len)
-                + rows.len());
+                + size_of_val(rows.as_slice()) / 4);
         self.count(0);
         Ok(state)
     }
@@ -165,9 +164,9 @@ impl CudaExecutor {
 }
 
 /// New memory with these numbers in it.
-fn filled<T: Copy>(device: &Device, values: &[T]) -> Result<CudaSlice<f32>, CudaError> {
-    let memory = device.allocate(values.len())?;
-    device.upload(values, address(&memory, &device.stream))?;
+fn filled<T: DeviceElement>(device: &Device, values: &[T]) -> Result<DeviceMemory, CudaError> {
+    let memory = device.allocate(size_of_val(values) / 4)?;
+    device.upload(values, memory.slice())?;
     Ok(memory)
 }
 
@@ -180,13 +179,13 @@ impl CudaState {
         let mut values = StateValues {
             first: vec![0.0; self.lens.0],
             second: vec![0.0; self.lens.1],
-            mean: self.mean.as_ref().map(|mean| vec![0.0; mean.len()]),
+            mean: self.mean.as_ref().map(|mean| vec![0.0; mean.slice::<f32>().len()]),
         };
         let (device, staging) = (&executor.device, &mut executor.whole);
-        staging.fetch(device, address(&self.first, &device.stream), &mut values.first)?;
-        staging.fetch(device, address(&self.second, &device.stream), &mut values.second)?;
+        staging.fetch(device, self.first.slice(), &mut values.first)?;
+        staging.fetch(device, self.second.slice(), &mut values.second)?;
         if let (Some(from), Some(to)) = (&self.mean, &mut values.mean) {
-            staging.fetch(device, address(from, &device.stream), to)?;
+            staging.fetch(device, from.slice(), to)?;
         }
         Ok(values)
     }
@@ -218,29 +217,15 @@ impl CudaLoaded<'_> {
             return Err(CudaError::Noise { lattice, deviation });
         }
         let device = &self.executor.device;
-        let (values, failed) = (address(&sum.values, &device.stream), address(&state.failed, &device.stream));
-        let wide = sum.wide(device);
+        let (carried, failed) = (sum.wide(), state.failed.slice());
         // Both are powers of two.
         let scale = sum.unit().unwrap_or(1.0) / lattice;
-        device.clear(failed, 1)?;
-        let words = key.chunks_exact(4).map(|word| i32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-        let words: Vec<i32> = words.collect();
-        device.launch(
-            "add_noise",
-            Grid::warps(sum.len.div_ceil(STREAM)),
-            arguments![
-                values,
-                wide.unwrap_or(Pointer::NULL),
-                sum.len,
-                &words,
-                lattice,
-                deviation,
-                scale,
-                failed
-            ],
-        )?;
+        device.clear(failed)?;
+        let whole = carried.is_some();
+        let (values, n, key) = (sum.values(), sum.len, NoiseKey::new(key));
+        AddNoise { sum: values, carried, n, key, step: lattice, deviation, scale, failed }.launch(device)?;
         sum.made_plain();
-        if wide.is_some() {
+        if whole {
             return Ok(());
         }
         let mut flag = [0i32];
@@ -255,9 +240,8 @@ impl CudaLoaded<'_> {
     pub(super) fn convert(&mut self, sum: &mut CudaGradientSum) -> Result<(), CudaError> {
         self.finish(sum)?;
         let device = &self.executor.device;
-        if let (Some(unit), Some(wide)) = (sum.unit(), sum.wide(device)) {
-            let list = arguments![address(&sum.values, &device.stream), wide, unit, sum.len];
-            device.launch("to_single", Grid::each(sum.len), list)?;
+        if let (Some(unit), Some(carried)) = (sum.unit(), sum.wide()) {
+            ToSingle { sum: sum.values(), carried, unit, n: sum.len }.launch(device)?;
             sum.made_plain();
         }
         Ok(())
@@ -275,7 +259,7 @@ impl CudaLoaded<'_> {
         &mut self,
         mut sum: CudaGradientSum,
         state: &mut CudaState,
-        update: &Update<'_>,
+        update: &CudaUpdate<'_>,
     ) -> Result<(), CudaError> {
         let expected = update.rule.state_len(self.executor.layout.len());
         if state.lens != expected {
@@ -288,25 +272,21 @@ impl CudaLoaded<'_> {
             None => self.convert(&mut sum)?,
         }
         let CudaExecutor { device, model, inference, .. } = &*self.executor;
-        let pointer = |slice: &CudaSlice<f32>| address(slice, &device.stream);
-        let (kind, rule) = encode(update.rule, &update.numbers);
-        device.launch(
-            "update_values",
-            Grid::blocks(state.block_count, 256),
-            arguments![
-                kind,
-                model.parameters,
-                pointer(&sum.values),
-                pointer(&state.first),
-                pointer(&state.second),
-                pointer(&state.blocks),
-                &rule,
-            ],
-        )?;
+        let moved = UpdateValues {
+            block_count: state.block_count,
+            kind: code(update.rule),
+            values: model.parameters(),
+            sum: sum.values(),
+            first: state.first.slice(),
+            second: state.second.slice(),
+            blocks: state.blocks.slice(),
+            rule: update.numbers,
+        };
+        // SAFETY: the blocks cover the layout of this graph, as long as the sum is; so are the moments that the rule has, as was seen.
+        unsafe { moved.launch(device)? };
         if let Some(mean) = &state.mean {
-            let n = inference.steps.parameters_len;
-            let list = arguments![pointer(mean), model.parameters, update.mean_rest, n];
-            device.launch("move_mean", Grid::each(n), list)?;
+            let (values, n) = (model.parameters(), inference.steps.parameters_len);
+            MoveMean { mean: mean.slice(), values, rest: update.mean_rest, n }.launch(device)?;
         }
         self.executor.arrange()
     }
@@ -320,8 +300,7 @@ impl CudaLoaded<'_> {
         let CudaExecutor { device, model, inference, .. } = &*self.executor;
         let Some(mean) = &state.mean else { return Ok(()) };
         let n = inference.steps.parameters_len;
-        let list = arguments![address(mean, &device.stream), model.parameters, n];
-        device.launch("exchange", Grid::each(n), list)?;
+        Exchange { a: mean.slice(), b: model.parameters(), n }.launch(device)?;
         self.executor.arrange()
     }
 
@@ -334,7 +313,7 @@ impl CudaLoaded<'_> {
         if !parameters.fit(graph) {
             return Err(EngineError::Parameters.into());
         }
-        whole.fetch(device, model.parameters, parameters.values_mut())
+        whole.fetch(device, model.parameters(), parameters.values_mut())
     }
 }
 
@@ -353,8 +332,8 @@ mod tests {
             starts[entry.id.index()] = parameters.range(entry.id).start;
         }
         let mut seen = vec![0; layout.len()];
-        for row in blocks(&layout, &starts).chunks_exact(4) {
-            let (from, len, to) = (row[0] as usize, row[1] as usize, row[2] as usize);
+        for block in blocks(&layout, &starts) {
+            let (from, len, to) = (block.start as usize, block.len as usize, block.target as usize);
             let entry = layout.entries().iter().find(|entry| entry.range.contains(&from)).unwrap();
             assert_eq!(to - parameters.range(entry.id).start, from - entry.range.start);
             assert!(from + len <= entry.range.end);

@@ -1,48 +1,73 @@
 //! The ways of our own in which a direction of a convolution runs.
 
-use super::convolution::Card;
-use super::cudnn::{Direction, Tensors};
-use super::device::{Grid, Side, arguments};
+use super::convolution::OpenCard;
+use super::cudnn::{ConvolutionDirection, Tensors};
 use super::error::CudaError;
-use super::kind::{Conv, Tiled};
+use super::kernels::{AveragePool, AveragePoolBackward, ImageConvolve};
+use super::launch::LaunchGrid;
+use super::product::MatrixSide;
 use super::tile::{FILTERS, runs};
+use crate::op::conv::{ConvKernel, Tiled};
 
 /// The tilings of a direction; none where our kernels have no way.
-pub(super) fn tiled(conv: &Conv, direction: Direction) -> &[Tiled] {
+pub(super) fn tiled(conv: &ConvKernel, direction: ConvolutionDirection) -> &[Tiled] {
     match direction {
-        Direction::Forward => conv.forward_tile.as_slice(),
-        Direction::Data => conv.backward_tiles.as_deref().unwrap_or(&[]),
-        Direction::Filter => &[],
+        ConvolutionDirection::Forward => conv.forward_tile.as_slice(),
+        ConvolutionDirection::Data => conv.backward_tiles.as_deref().unwrap_or(&[]),
+        ConvolutionDirection::Filter => &[],
     }
 }
 
 pub(super) fn run_own(
-    card: Card<'_>,
-    conv: &Conv,
-    direction: Direction,
-    tensors: Tensors,
+    card: OpenCard<'_>,
+    conv: &ConvKernel,
+    direction: ConvolutionDirection,
+    tensors: Tensors<'_>,
     items: usize,
     accumulate: bool,
 ) -> Result<(), CudaError> {
-    let Card { device, model, .. } = card;
+    let OpenCard { device, model, .. } = card;
     let geometry = &conv.geometry;
     let (rows, source, target) = match direction {
-        Direction::Data => (geometry.channels, tensors.output, tensors.input),
+        ConvolutionDirection::Data => (geometry.channels, tensors.output, tensors.input),
         _ => (geometry.out, tensors.input, tensors.output),
     };
     let tiles = tiled(conv, direction);
     // A stride larger than the window passes some inputs by.
-    if direction == Direction::Data && !accumulate && tiles.len() < geometry.stride.iter().product() {
-        device.clear(target, items * rows * geometry.positions_in())?;
+    if direction == ConvolutionDirection::Data
+        && !accumulate
+        && tiles.len() < geometry.stride.iter().product()
+    {
+        device.clear(target.first(items * rows * geometry.positions_in()))?;
     }
+    let planes = [geometry.channels * geometry.positions_in(), geometry.out * geometry.positions()];
+    let [input_len, output_len] =
+        if direction == ConvolutionDirection::Data { [planes[1], planes[0]] } else { planes };
     let filters = (rows / geometry.groups).div_ceil(FILTERS);
     for tiled in tiles {
-        let blocks = (tiled.tile.tiles(items) as u32, filters as u32, geometry.groups as u32);
-        let grid = Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 };
-        let (weights, table) = (model.arranged.at(tiled.arranged), &tiled.tile.table);
-        for (first, last) in runs(device.precision, tiled.tile.steps, tiled.tile.step_products, 1) {
-            let list = arguments![weights, source, target, table, items, accumulate, first, last];
-            device.launch("image_convolve", grid, list)?;
+        let tile = &tiled.tile;
+        let grid = LaunchGrid {
+            blocks: [tile.tiles(items), filters, geometry.groups],
+            threads: 256,
+            shared: tile.shared,
+        };
+        for (first, last) in runs(device.precision, tile.steps, tile.step_products, 1) {
+            let convolve = ImageConvolve {
+                grid,
+                input_len,
+                output_len,
+                weight_len: tiled.rows * tile.inner,
+                weight: model.arranged().after(tiled.arranged),
+                x: source,
+                y: target,
+                image: tile.strip,
+                items,
+                accumulate,
+                first,
+                last,
+            };
+            // SAFETY: the tiling is of this direction of this convolution, and so are the weights that were arranged for it.
+            unsafe { convolve.launch(device)? };
         }
     }
     Ok(())
@@ -50,20 +75,20 @@ pub(super) fn run_own(
 
 /// A direction as one matrix product for each item: `y = w x`, or `dx = w^T g`.
 pub(super) fn run_product(
-    card: Card<'_>,
-    conv: &Conv,
-    direction: Direction,
-    tensors: Tensors,
+    card: OpenCard<'_>,
+    conv: &ConvKernel,
+    direction: ConvolutionDirection,
+    tensors: Tensors<'_>,
     items: usize,
     accumulate: bool,
 ) -> Result<(), CudaError> {
     let (out, channels, positions) = (conv.geometry.out, conv.geometry.channels, conv.geometry.positions());
-    let weight = Side::new(tensors.weight, channels, 0);
-    let input = Side::new(tensors.input, positions, channels * positions);
-    let output = Side::new(tensors.output, positions, out * positions);
+    let weight = MatrixSide::new(tensors.weight, channels, 0);
+    let input = MatrixSide::new(tensors.input, positions, channels * positions);
+    let output = MatrixSide::new(tensors.output, positions, out * positions);
     let factors = (1.0, if accumulate { 1.0 } else { 0.0 });
     match direction {
-        Direction::Data => {
+        ConvolutionDirection::Data => {
             let sides = (weight.transposed(), output);
             card.device.product((channels, out, positions), sides, input, factors, items)
         }
@@ -72,34 +97,37 @@ pub(super) fn run_product(
 }
 
 /// Whether the positions that are read fit the workspace.
-pub(super) fn subsamples(card: Card<'_>, conv: &Conv, items: usize) -> bool {
+pub(super) fn subsamples(card: OpenCard<'_>, conv: &ConvKernel, items: usize) -> bool {
     let geometry = &conv.geometry;
     geometry.is_subsampled()
-        && 4 * items * geometry.channels * geometry.positions() <= card.work.workspace_bytes
+        && 4 * items * geometry.channels * geometry.positions() <= card.work.workspace_bytes()
 }
 
 /// A direction of a convolution that passes positions by: those it reads are a pool of windows of one position.
 pub(super) fn run_subsampled(
-    card: Card<'_>,
-    conv: &Conv,
-    direction: Direction,
-    tensors: Tensors,
+    card: OpenCard<'_>,
+    conv: &ConvKernel,
+    direction: ConvolutionDirection,
+    tensors: Tensors<'_>,
     items: usize,
     accumulate: bool,
 ) -> Result<(), CudaError> {
-    let Card { device, model, work } = card;
-    let (geometry, window) = (&conv.geometry, model.tables.at(conv.windows.0));
-    let read = Tensors { input: work.workspace, ..tensors };
+    let OpenCard { device, model, work } = card;
+    let (geometry, table) = (&conv.geometry, model.tables().after(conv.windows.0));
+    let read = Tensors { input: work.workspace(), ..tensors };
     match direction {
-        Direction::Data => {
+        ConvolutionDirection::Data => {
             run_product(card, conv, direction, read, items, false)?;
             let n = items * geometry.channels * geometry.positions_in();
-            let list = arguments![read.input, tensors.input, window, n, accumulate];
-            device.launch("average_pool_backward", Grid::each(n), list)
+            let spread = AveragePoolBackward { g: read.input, dx: tensors.input, table, n, accumulate };
+            // SAFETY: the table is of the convolution's own window, and `read` has as many planes as its input.
+            unsafe { spread.launch(device) }
         }
         _ => {
             let n = items * geometry.channels * geometry.positions();
-            device.launch("average_pool", Grid::each(n), arguments![tensors.input, read.input, window, n])?;
+            let taken = AveragePool { x: tensors.input, y: read.input, table, n };
+            // SAFETY: as above.
+            unsafe { taken.launch(device)? };
             run_product(card, conv, direction, read, items, accumulate)
         }
     }

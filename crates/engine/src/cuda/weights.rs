@@ -1,16 +1,19 @@
 //! Every sample's weight gradient of a convolution, written down: by our own kernels, or by matrix products.
 
-use super::convolution::{Card, Choice};
+use super::convolution::{ConvolutionChoice, OpenCard};
 use super::cudnn::{Algorithm, Descriptors, Tensors};
-use super::device::{Grid, Pointer, Side, arguments};
 use super::error::CudaError;
-use super::kind::Conv;
+use super::kernels::{ImageWeightGradient, SumParts, Unfold, WeightGradient};
+use super::launch::LaunchGrid;
+use super::product::MatrixSide;
+use super::slice::DeviceSlice;
 use super::tile::{FILTERS, STEP, runs};
+use crate::op::conv::ConvKernel;
 
 /// Weights that one block of the weight gradient without a tiling computes for 64 filters.
 const TILE_COLUMNS: usize = 128;
 /// Bytes of its shared memory: two stages of tiles, padded as in the kernel.
-const WEIGHT_SHARED: u32 = 2 * 4 * (64 + 128) * 36;
+const WEIGHT_SHARED: usize = 2 * 4 * (64 + 128) * 36;
 /// Blocks of threads that keep a large card busy, and the fewest steps worth a block.
 const BUSY: usize = 800;
 const STEPS: usize = 8;
@@ -21,21 +24,20 @@ const MOST_ROWS: usize = 65_535;
 
 /// Every sample's weight gradient as one matrix product for each view: `dw = g x^T`.
 fn weight_product(
-    card: Card<'_>,
-    conv: &Conv,
-    (input, gradient): (Pointer, Pointer),
-    (target, stride): (Pointer, usize),
+    card: OpenCard<'_>,
+    conv: &ConvKernel,
+    (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+    (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
 ) -> Result<(), CudaError> {
     let (out, channels, positions) = (conv.geometry.out, conv.geometry.channels, conv.geometry.positions());
     for view in 0..views {
-        let side = |start: Pointer, rows: usize| {
-            let len = rows * positions;
-            Side::new(start.at(view * len), positions, views * len)
-        };
-        let sides = (side(gradient, out), side(input, channels).transposed());
+        let (plane, image) = (out * positions, channels * positions);
+        let left = MatrixSide::new(gradient.after(view * plane), positions, views * plane);
+        let right = MatrixSide::new(input.after(view * image), positions, views * image);
+        let sides = (left, right.transposed());
         let factors = (1.0, if view > 0 { 1.0 } else { 0.0 });
-        let target = Side::new(target, channels, stride);
+        let target = MatrixSide::new(target, channels, stride);
         card.device.product((out, positions, channels), sides, target, factors, samples)?;
     }
     Ok(())
@@ -43,16 +45,16 @@ fn weight_product(
 
 /// Every sample's weight gradient in one of the ways there are.
 pub(crate) fn sample_gradients(
-    choice: Choice,
-    card: Card<'_>,
-    conv: &Conv,
-    sides: (Pointer, Pointer),
-    target: (Pointer, usize),
+    choice: ConvolutionChoice,
+    card: OpenCard<'_>,
+    conv: &ConvKernel,
+    sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+    target: (DeviceSlice<'_, f32>, usize),
     sizes: (usize, usize),
 ) -> Result<(), CudaError> {
     match choice {
-        Choice::Product => weight_product(card, conv, sides, target, sizes),
-        Choice::Unfolded => weight_unfolded(card, conv, sides, target, sizes),
+        ConvolutionChoice::Product => weight_product(card, conv, sides, target, sizes),
+        ConvolutionChoice::Unfolded => weight_unfolded(card, conv, sides, target, sizes),
         _ => weight_gradient(card, conv, sides, target, sizes),
     }
 }
@@ -60,66 +62,81 @@ pub(crate) fn sample_gradients(
 /// Every sample's weight gradient by one call of cuDNN for each view of each sample, with an algorithm, the shapes of one item, and the
 /// bytes it works in.
 pub(crate) fn filter_gradients(
-    card: Card<'_>,
-    conv: &Conv,
+    card: OpenCard<'_>,
+    conv: &ConvKernel,
     (algorithm, descriptors, bytes): (Algorithm, &Descriptors, usize),
-    (input, gradient): (Pointer, Pointer),
-    (target, stride): (Pointer, usize),
+    (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+    (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
 ) -> Result<(), CudaError> {
     let geometry = &conv.geometry;
     let (image, plane) = (geometry.channels * geometry.positions_in(), geometry.out * geometry.positions());
     for item in 0..samples * views {
-        let weight = target.at(item / views * stride);
-        let tensors = Tensors { input: input.at(item * image), weight, output: gradient.at(item * plane) };
-        let workspace = (card.work.workspace, bytes);
+        let tensors = Tensors {
+            input: input.after(item * image),
+            weight: target.after(item / views * stride),
+            output: gradient.after(item * plane),
+        };
+        let workspace = (card.work.workspace(), bytes);
         card.device.cudnn.run(algorithm, descriptors, tensors, workspace, !item.is_multiple_of(views))?;
     }
     Ok(())
 }
 
 /// Whether an image can be unfolded in the workspace.
-pub(crate) fn unfolds(card: Card<'_>, conv: &Conv) -> bool {
+pub(crate) fn unfolds(card: OpenCard<'_>, conv: &ConvKernel) -> bool {
     let geometry = &conv.geometry;
     let rows = geometry.inner().max(geometry.out);
-    geometry.groups == 1 && rows <= MOST_ROWS && 4 * geometry.unfolded_len() <= card.work.workspace_bytes
+    geometry.groups == 1 && rows <= MOST_ROWS && 4 * geometry.unfolded_len() <= card.work.workspace_bytes()
 }
 
 /// Every sample's weight gradient as one matrix product of the output's gradient with the unfolded image, as many samples at a time as
 /// the workspace has room for.
 fn weight_unfolded(
-    card: Card<'_>,
-    conv: &Conv,
-    (input, gradient): (Pointer, Pointer),
-    (target, stride): (Pointer, usize),
+    card: OpenCard<'_>,
+    conv: &ConvKernel,
+    (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+    (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
 ) -> Result<(), CudaError> {
-    let Card { device, model, work } = card;
+    let OpenCard { device, model, work } = card;
     let geometry = &conv.geometry;
     let (inner, out, positions, pitch) =
         (geometry.inner(), geometry.out, geometry.positions(), geometry.unfolded_pitch());
-    let together = (work.workspace_bytes / (4 * geometry.unfolded_len())).clamp(1, MOST_ROWS);
+    let together = (work.workspace_bytes() / (4 * geometry.unfolded_len())).clamp(1, MOST_ROWS);
     let (image, plane) = (geometry.channels * geometry.positions_in(), out * positions);
-    let unfold = |from: Pointer, to: Pointer, window: usize, rows: usize, taps: usize, len: usize, count| {
-        let blocks = (pitch.div_ceil(256) as u32, rows.div_ceil(UNFOLDED_ROWS) as u32, count as u32);
-        let list = arguments![from, to, model.tables.at(window), views * len, taps, rows, positions, pitch];
-        device.launch("unfold", Grid { blocks, threads: 256, shared: 0 }, list)
+    let unfold = |x, columns, (window, taps): (usize, usize), (rows, len): (usize, usize), count| {
+        let blocks = [pitch.div_ceil(256), rows.div_ceil(UNFOLDED_ROWS), count];
+        let unfold = Unfold {
+            grid: LaunchGrid { blocks, threads: 256, shared: 0 },
+            x,
+            columns,
+            table: model.tables().after(window),
+            item_len: views * len,
+            taps,
+            rows,
+            positions,
+            pitch,
+        };
+        // SAFETY: both windows are the convolution's own, and the images of `count` samples lie behind the first.
+        unsafe { unfold.launch(device) }
     };
     for first in (0..samples).step_by(together) {
         let count = together.min(samples - first);
-        let columns = work.workspace;
-        let padded = columns.at(count * inner * pitch);
+        let columns = work.workspace();
+        let padded = columns.after(count * inner * pitch);
         for view in 0..views {
             let item = first * views + view;
-            unfold(input.at(item * image), columns, conv.windows.0, inner, geometry.taps(), image, count)?;
-            let mut left = Side::new(gradient.at(item * plane), positions, views * plane);
+            let taps = (conv.windows.0, geometry.taps());
+            unfold(input.after(item * image), columns, taps, (inner, image), count)?;
+            let mut left = MatrixSide::new(gradient.after(item * plane), positions, views * plane);
             // Rows that four does not divide are multiplied slowly.
             if pitch != positions {
-                unfold(left.data, padded, conv.windows.1, out, 1, plane, count)?;
-                left = Side::new(padded, pitch, out * pitch);
+                unfold(left.data, padded, (conv.windows.1, 1), (out, plane), count)?;
+                left = MatrixSide::new(padded, pitch, out * pitch);
             }
-            let sides = (left, Side::new(columns, pitch, inner * pitch).transposed());
-            let to = Side::new(target.at(first * stride), inner, stride);
+            let sides = (left, MatrixSide::new(columns, pitch, inner * pitch).transposed());
+            let to = MatrixSide::new(target.after(first * stride), inner, stride);
             let factors = (1.0, if view > 0 { 1.0 } else { 0.0 });
             device.product((out, pitch, inner), sides, to, factors, count)?;
         }
@@ -129,72 +146,92 @@ fn weight_unfolded(
 
 /// Every sample's weight gradient by our own kernels.
 fn weight_gradient(
-    card: Card<'_>,
-    conv: &Conv,
-    (input, gradient): (Pointer, Pointer),
-    (target, stride): (Pointer, usize),
+    card: OpenCard<'_>,
+    conv: &ConvKernel,
+    (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+    (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
 ) -> Result<(), CudaError> {
-    let Card { device, model, work } = card;
+    let OpenCard { device, work, .. } = card;
     let geometry = &conv.geometry;
-    let (out, channels) = (geometry.out / geometry.groups, geometry.channels / geometry.groups);
-    let filters = geometry.groups * out.div_ceil(FILTERS);
+    let filters = geometry.groups * (geometry.out / geometry.groups).div_ceil(FILTERS);
     let columns = match &conv.gradient_tile {
         Some(tiled) => tiled.tile.blocks,
         None => geometry.inner().div_ceil(TILE_COLUMNS),
     };
     let len = geometry.weight_len();
     let steps = views * geometry.positions().div_ceil(STEP);
-    let room = work.workspace_bytes / (4 * len * samples).max(1);
+    let room = work.workspace_bytes() / (4 * len * samples).max(1);
     let parts = parts(columns * filters * samples, steps).min(room.max(1));
-    let (to, to_stride) = if parts == 1 { (target, stride) } else { (work.workspace, len) };
-    let blocks = (columns as u32, filters as u32, (samples * parts) as u32);
-    for (first, last) in runs(device.precision, steps, STEP, parts) {
-        match &conv.gradient_tile {
-            Some(tiled) => {
-                let kernel = match tiled.tile.fragments {
-                    1 => "image_weight_gradient_1",
-                    5 => "image_weight_gradient_5",
-                    _ => "image_weight_gradient_9",
-                };
-                let grid = Grid { blocks, threads: 256, shared: tiled.tile.shared as u32 };
-                let (table, offsets) = (&tiled.tile.table, model.tables.at(tiled.offsets));
-                let list =
-                    arguments![gradient, input, to, table, offsets, to_stride, views, parts, first, last];
-                device.launch(kernel, grid, list)?;
-            }
-            None => device.launch(
-                "weight_gradient",
-                Grid { blocks, threads: 128, shared: WEIGHT_SHARED },
-                arguments![
-                    gradient,
-                    input,
-                    to,
-                    model.tables.at(conv.tables.0),
-                    model.tables.at(conv.tables.1),
-                    to_stride,
-                    out,
-                    geometry.inner(),
-                    geometry.positions(),
-                    geometry.positions_in(),
-                    geometry.input[0],
-                    geometry.input[1],
-                    geometry.input[2],
-                    geometry.groups,
-                    channels,
-                    views,
-                    parts,
-                    first,
-                    last,
-                ],
-            )?,
-        }
+    let (to, to_stride) = if parts == 1 { (target, stride) } else { (work.workspace(), len) };
+    let blocks = [columns, filters, samples * parts];
+    for span in runs(device.precision, steps, STEP, parts) {
+        gradient_steps(card, conv, (input, gradient), (to, to_stride), blocks, (views, parts), span)?;
     }
     if parts == 1 {
         return Ok(());
     }
-    let n = samples * len;
-    device.launch("sum_parts", Grid::each(n), arguments![to, target, stride, len, parts, n])
+    SumParts { partial: to, d: target, stride, len, parts, n: samples * len }.launch(device)
+}
+
+/// Steps `first..last` of every part of a sample's positions.
+fn gradient_steps(
+    card: OpenCard<'_>,
+    conv: &ConvKernel,
+    (x, g): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+    (d, stride): (DeviceSlice<'_, f32>, usize),
+    blocks: [usize; 3],
+    (views, parts): (usize, usize),
+    (first, last): (usize, usize),
+) -> Result<(), CudaError> {
+    let OpenCard { device, model, .. } = card;
+    let geometry = &conv.geometry;
+    let table = |start: usize| model.tables().after(start);
+    if let Some(tiled) = &conv.gradient_tile {
+        let gradient = ImageWeightGradient {
+            size: tiled.tile.size(),
+            grid: LaunchGrid { blocks, threads: 256, shared: tiled.tile.shared },
+            input_len: geometry.channels * geometry.positions_in(),
+            output_len: geometry.out * geometry.positions(),
+            weight_len: geometry.weight_len(),
+            g,
+            x,
+            d,
+            image: tiled.tile.strip,
+            offsets: table(tiled.offsets),
+            stride,
+            views,
+            parts,
+            first,
+            last,
+        };
+        // SAFETY: the tiling is of this convolution, and its weights, offsets and stages are what its own sizes say.
+        return unsafe { gradient.launch(device) };
+    }
+    let gradient = WeightGradient {
+        grid: LaunchGrid { blocks, threads: 128, shared: WEIGHT_SHARED },
+        g,
+        x,
+        d,
+        taps: table(conv.tables.0).cast(),
+        places: table(conv.tables.1).cast(),
+        stride,
+        out: geometry.out / geometry.groups,
+        inner: geometry.inner(),
+        positions: geometry.positions(),
+        plane: geometry.positions_in(),
+        depth: geometry.input[0],
+        height: geometry.input[1],
+        width: geometry.input[2],
+        groups: geometry.groups,
+        channels: geometry.channels / geometry.groups,
+        views,
+        parts,
+        first,
+        last,
+    };
+    // SAFETY: both tables are of this convolution, in whole tiles, and a block has two stages.
+    unsafe { gradient.launch(device) }
 }
 
 /// Into how many parts a sample's positions are cut, so that the card has work everywhere.

@@ -30,6 +30,8 @@ mod upsample;
 use dapple_graph::Op;
 
 use crate::cpu::operation::CpuOperation;
+#[cfg(feature = "cuda")]
+use crate::cuda::operation::CudaOperation;
 use crate::reference::ReferenceOperation;
 
 /// Makes the ways from any operation to what the executors ask of it.
@@ -37,6 +39,14 @@ macro_rules! dispatch {
     ($($operation:ident)+) => {
         /// An operation as the oracle runs it.
         pub(crate) fn reference(op: &Op) -> &dyn ReferenceOperation {
+            match op {
+                $(Op::$operation(operation) => operation,)+
+            }
+        }
+
+        /// An operation as the card runs it.
+        #[cfg(feature = "cuda")]
+        pub(crate) fn cuda(op: &Op) -> &dyn CudaOperation {
             match op {
                 $(Op::$operation(operation) => operation,)+
             }

@@ -13,15 +13,15 @@ use crate::batch::{self, Batch};
 use crate::clipping::ClippingRule;
 use crate::error::EngineError;
 use crate::layout::Layout;
-use crate::loss::{self, Strides};
+use crate::loss::{self, LossStrides};
 use crate::op;
 use crate::stats::StepStats;
 pub(crate) use matrix::{MatrixView, product};
-pub(crate) use moves::Moves;
+pub(crate) use moves::ElementMoves;
 pub(crate) use normalised::Normalised;
 pub(crate) use tensor::{Gradients, Tensor};
 use window::indices;
-pub(crate) use window::{Resampling, flat, taps};
+pub(crate) use window::{ResamplingMap, flat, taps};
 
 /// An operation as the oracle runs it.
 pub(crate) trait ReferenceOperation {
@@ -55,13 +55,13 @@ impl<'a> ReferenceContext<'a> {
 }
 
 /// A graph with its parameters in double precision.
-pub struct Reference<'g> {
+pub struct ReferenceExecutor<'g> {
     graph: &'g Graph,
     layout: Layout,
     parameters: Vec<Vec<f64>>,
 }
 
-impl<'g> Reference<'g> {
+impl<'g> ReferenceExecutor<'g> {
     /// A graph with these parameters.
     ///
     /// # Errors
@@ -212,7 +212,8 @@ impl<'g> Reference<'g> {
             self.graph.nodes().iter().map(|node| Tensor::zeros(&node.shape)).collect();
         let shape = self.graph.output_shape();
         let positions: usize = shape[1..].iter().product();
-        let strides = Strides { classes: shape[0], positions, class_stride: positions, position_stride: 1 };
+        let strides =
+            LossStrides { classes: shape[0], positions, class_stride: positions, position_stride: 1 };
         let len: usize = self.graph.input_shape().iter().product();
         let sample = &batch.inputs[view * len..][..len];
         let target = batch.target(self.graph, view);

@@ -3,9 +3,9 @@
 use super::{Gradients, Tensor, indices};
 
 /// For every element of the output, the input and the element that it is.
-pub(crate) struct Moves(Vec<(usize, usize)>);
+pub(crate) struct ElementMoves(Vec<(usize, usize)>);
 
-impl Moves {
+impl ElementMoves {
     /// Asks for every index of the output, in row-major order.
     pub(crate) fn new(output: &[usize], source: impl Fn(&[usize]) -> (usize, usize)) -> Self {
         Self(indices(output).map(|index| source(&index)).collect())

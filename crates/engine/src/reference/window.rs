@@ -41,9 +41,9 @@ pub(crate) fn taps(window: &Window, input: &[usize], output: &[usize]) -> Vec<(u
 }
 
 /// A linear map between positions, the same for every channel: `(output, input, weight)`.
-pub(crate) struct Resampling(Vec<(usize, usize, f64)>);
+pub(crate) struct ResamplingMap(Vec<(usize, usize, f64)>);
 
-impl Resampling {
+impl ResamplingMap {
     /// A product of one map per axis: `axis(from, to, position)` lists the places that a position reads, with their weights.
     pub(crate) fn new(
         input: &[usize],

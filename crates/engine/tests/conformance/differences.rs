@@ -1,7 +1,7 @@
 //! The reference's gradients against central differences of its own loss.
 
 use dapple_engine::Layout;
-use dapple_engine::reference::Reference;
+use dapple_engine::reference::ReferenceExecutor;
 
 use crate::common::{Data, parameters, specimens};
 use crate::graphs::layer_scales;
@@ -10,7 +10,7 @@ use crate::graphs::layer_scales;
 fn gradients_equal_central_differences() {
     for (name, graph) in specimens().into_iter().chain([("layer scales", layer_scales())]) {
         let data = Data::new(&graph, 1, 2);
-        let mut reference = Reference::new(&graph, &parameters(&graph)).unwrap();
+        let mut reference = ReferenceExecutor::new(&graph, &parameters(&graph)).unwrap();
         let (_, gradient) = reference.gradient(&data.batch(), 0).unwrap();
         let scale = gradient.iter().fold(0.0f64, |max, g| max.max(g.abs()));
         for entry in Layout::new(&graph).entries() {

@@ -1,6 +1,6 @@
 //! What a record drops follows from the record and its view.
 
-use dapple_engine::reference::Reference;
+use dapple_engine::reference::ReferenceExecutor;
 use dapple_engine::{Batch, Clipping, DropoutSource, Layout, Targets};
 use dapple_graph::op::Dropout;
 
@@ -78,7 +78,7 @@ fn dropout_of_the_reference_follows_the_record() {
     for op in [Dropout::of_values(0.4), Dropout::of_channels(0.4)] {
         let graph = dropping(op);
         let (values, data) = (parameters(&graph), Data::new(&graph, 6, VIEWS));
-        let reference = Reference::new(&graph, &values).unwrap();
+        let reference = ReferenceExecutor::new(&graph, &values).unwrap();
         let of = |samples: &[usize], records: &[usize], place: usize| {
             reference.gradient(&Chosen::new(&data, samples, records, 5).batch(), place).unwrap()
         };
@@ -94,7 +94,7 @@ fn dropout_of_the_reference_follows_the_record() {
 fn views_of_a_record_drop_each_for_itself() {
     let graph = dropping(Dropout::of_channels(0.4));
     let values = parameters(&graph);
-    let reference = Reference::new(&graph, &values).unwrap();
+    let reference = ReferenceExecutor::new(&graph, &values).unwrap();
     let bias = Layout::new(&graph).entries()[1].range.clone();
     let dropped = |views: usize, record: usize| {
         let (inputs, classes) = (vec![0.5; views * 48], vec![3; views]);

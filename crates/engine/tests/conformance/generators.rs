@@ -1,6 +1,6 @@
 //! Random graphs and batches: the same generators for every subject.
 
-use dapple_engine::{Batch, DropoutSource, Options, Targets};
+use dapple_engine::{Batch, CpuOptions, DropoutSource, Targets};
 use dapple_graph::op::{
     Activation, AdaptiveAvgPool, Add, Attention, AvgPool, Concat, Dropout, Gather, MatMul, MaxPool, Mul,
     Permute, Reshape, Slice, Softmax, Upsample,
@@ -13,7 +13,7 @@ use crate::common::{CLASSES, Data, head, linear, uniform};
 /// A graph with a batch for it, and how a processor is to divide the work.
 pub(crate) struct Case {
     pub(crate) graph: Graph,
-    pub(crate) options: Options,
+    pub(crate) options: CpuOptions,
     inputs: Vec<f32>,
     answers: Answers,
     views: usize,
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Case {
 
 impl Case {
     /// Usual data for a graph. A smoothed loss keeps its gradient: a saturated softmax would leave little but the rounding of its logits.
-    fn new(graph: Graph, (samples, views, options): (usize, usize, Options)) -> Self {
+    fn new(graph: Graph, (samples, views, options): (usize, usize, CpuOptions)) -> Self {
         let graph = match graph.loss() {
             Loss::CrossEntropy { .. } => {
                 graph.with_loss(Loss::CrossEntropy { label_smoothing: 0.2 }).unwrap()
@@ -66,16 +66,16 @@ impl Case {
 }
 
 /// Samples, the empty batch among them, views, threads and samples a thread takes together.
-fn runs() -> impl Strategy<Value = (usize, usize, Options)> {
+fn runs() -> impl Strategy<Value = (usize, usize, CpuOptions)> {
     (0usize..4, 1usize..4, 1usize..4, 0usize..3, any::<bool>()).prop_map(
         |(samples, views, threads, group, checkpoints)| {
-            (samples, views, Options { threads, group, checkpoints, ..Options::default() })
+            (samples, views, CpuOptions { threads, group, checkpoints, ..CpuOptions::default() })
         },
     )
 }
 
-fn two_threads() -> Options {
-    Options { threads: 2, ..Options::default() }
+fn two_threads() -> CpuOptions {
+    CpuOptions { threads: 2, ..CpuOptions::default() }
 }
 
 /// An image through a pointwise convolution, so that the operation's data gradient is seen, an operation, and the head.
@@ -319,7 +319,7 @@ pub(crate) fn convolutions() -> impl Strategy<Value = Case> {
             // A filter with a single weight has no deviation to divide by.
             spec.standardise = (standardise && channels * kernel > 1).then_some(1e-5);
             let (samples, views, threads, group) = run;
-            let options = Options { threads, group, ..Options::default() };
+            let options = CpuOptions { threads, group, ..CpuOptions::default() };
             Case::new(
                 scaled_conv(&[channels * groups, height, width], spec, false),
                 (samples, views, options),
@@ -372,7 +372,7 @@ pub(crate) fn convolutions_by_minimal_filtering() -> impl Strategy<Value = Case>
             let mut spec = ConvSpec::new(16 * out, Window::square(3).padding(padding));
             spec.bias = bias;
             spec.standardise = standardise.then_some(1e-5);
-            let options = Options { threads, ..Options::default() };
+            let options = CpuOptions { threads, ..CpuOptions::default() };
             Case::new(scaled_conv(&[16 * channels, height, width], spec, relu), (samples, views, options))
         },
     )

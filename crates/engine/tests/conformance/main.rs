@@ -27,7 +27,7 @@ mod update;
 #[cfg(feature = "cuda")]
 mod card;
 
-use dapple_engine::Options;
+use dapple_engine::CpuOptions;
 use subject::Subject;
 
 /// A test of each law for the subjects of this name.
@@ -48,7 +48,7 @@ macro_rules! hold {
 const CPU: [Subject; 1] = [Subject::threads(2)];
 /// Computes activations twice rather than keep them.
 const CHECKPOINTS: [Subject; 1] =
-    [Subject::Cpu(Options { threads: 2, group: 2, memory: 0, checkpoints: true })];
+    [Subject::Cpu(CpuOptions { threads: 2, group: 2, memory: 0, checkpoints: true })];
 
 hold! { reference = [Subject::Reference];
     goldens: gradients_equal_autograd gradients_of_whole_models_equal_autograd;
@@ -86,6 +86,6 @@ hold! { cpu_with_checkpoints = CHECKPOINTS;
 }
 
 hold! { cpu_on_one_thread_and_on_two =
-    [Subject::threads(1), Subject::Cpu(Options { threads: 2, group: 700, memory: 0, checkpoints: false })];
+    [Subject::threads(1), Subject::Cpu(CpuOptions { threads: 2, group: 700, memory: 0, checkpoints: false })];
     company: many_samples_add_up_to_what_each_adds;
 }

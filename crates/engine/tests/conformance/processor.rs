@@ -1,6 +1,6 @@
 //! The processor's options: how the work is divided changes no bit.
 
-use dapple_engine::{Batch, Clipping, Options, Targets};
+use dapple_engine::{Batch, Clipping, CpuOptions, Targets};
 use dapple_graph::Graph;
 
 use crate::common::{Data, parameters, specimen, specimens, uniform};
@@ -8,9 +8,9 @@ use crate::graphs::{filtered, vast};
 use crate::subject::{Step, Subject};
 
 const FLAT: Clipping = Clipping::Flat { max_norm: 0.7 };
-const ONE: Options = Options { threads: 1, group: 1, memory: 0, checkpoints: false };
+const ONE: CpuOptions = CpuOptions { threads: 1, group: 1, memory: 0, checkpoints: false };
 
-fn step(graph: &Graph, batch: &Batch<'_>, options: Options) -> Step {
+fn step(graph: &Graph, batch: &Batch<'_>, options: CpuOptions) -> Step {
     Subject::Cpu(options).step(graph, &parameters(graph), batch, &FLAT)
 }
 
@@ -21,7 +21,7 @@ fn threads_groups_and_splits_change_no_bit() {
         let data = Data::new(&graph, 5, 2);
         let base = step(&graph, &data.batch(), ONE);
         for (threads, group) in [(1, 4), (2, 2), (3, 1), (8, 3)] {
-            let options = Options { threads, group, ..ONE };
+            let options = CpuOptions { threads, group, ..ONE };
             assert_eq!(base, step(&graph, &data.batch(), options), "{name} {threads} {group}");
         }
         let size = data.inputs.len() / 5;
@@ -37,9 +37,9 @@ fn threads_groups_and_splits_change_no_bit() {
 fn sums_of_vast_layers_are_the_same_however_they_are_split() {
     let graph = vast();
     let data = Data::new(&graph, 67, 1);
-    let base = step(&graph, &data.batch(), Options { group: 0, ..ONE });
+    let base = step(&graph, &data.batch(), CpuOptions { group: 0, ..ONE });
     for (threads, group) in [(1, 1), (3, 2), (2, 33)] {
-        let options = Options { threads, group, ..ONE };
+        let options = CpuOptions { threads, group, ..ONE };
         assert_eq!(base, step(&graph, &data.batch(), options), "{threads} {group}");
     }
 }
@@ -51,7 +51,7 @@ fn filtered_convolutions_are_the_same_whatever_the_threads_groups_and_memory() {
         let data = Data::new(&graph, 5, views);
         let base = step(&graph, &data.batch(), ONE);
         for (threads, group, memory) in [(1, 4, 0), (2, 2, 0), (8, 3, 0), (3, 0, 1), (4, 0, 2 << 20)] {
-            let options = Options { threads, group, memory, checkpoints: false };
+            let options = CpuOptions { threads, group, memory, checkpoints: false };
             assert_eq!(base, step(&graph, &data.batch(), options), "{threads} {group} {memory}");
         }
     }
@@ -65,7 +65,7 @@ fn threads_inside_a_sample_change_no_bit() {
         let data = Data::new(&graph, 2, 2);
         // With hardly any memory samples run one at a time, on all threads.
         let [one, many] = [(1, 0), (5, 1)].map(|(threads, memory)| {
-            let options = Options { threads, memory, ..Options::default() };
+            let options = CpuOptions { threads, memory, ..CpuOptions::default() };
             let outputs = Subject::Cpu(options).open(&graph).forward(&parameters(&graph), &data.inputs);
             (step(&graph, &data.batch(), options), outputs)
         });
@@ -79,6 +79,6 @@ fn probabilities_generalise_classes() {
     let inputs: Vec<f32> = (0..12).map(|i| uniform("input", i) as f32).collect();
     let certain = [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
     let [hard, soft] = [Targets::Classes(&[1, 3]), Targets::Probabilities(&certain)]
-        .map(|targets| step(&graph, &Batch::new(&inputs, targets), Options::default()));
+        .map(|targets| step(&graph, &Batch::new(&inputs, targets), CpuOptions::default()));
     assert_eq!(hard, soft);
 }

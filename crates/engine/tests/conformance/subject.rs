@@ -2,9 +2,9 @@
 
 #[cfg(feature = "cuda")]
 use dapple_engine::cuda::{CudaExecutor, CudaGradientSum, CudaLoaded, CudaOptions, Precision};
-use dapple_engine::reference::Reference;
+use dapple_engine::reference::ReferenceExecutor;
 use dapple_engine::{
-    Batch, Clipping, ClippingRule, CpuExecutor, GradientSum, Layout, Loaded, Options, StepStats, Total,
+    Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, GradientSum, Layout, Loaded, StepStats, Total,
 };
 use dapple_graph::{Graph, Parameters};
 
@@ -14,7 +14,7 @@ pub(crate) enum Subject {
     /// Double precision, one sample after the other.
     Reference,
     /// The processor.
-    Cpu(Options),
+    Cpu(CpuOptions),
     /// A card.
     #[cfg(feature = "cuda")]
     Cuda(CudaOptions),
@@ -69,7 +69,7 @@ pub(crate) fn wide(values: &[f32]) -> Vec<f64> {
 impl Subject {
     /// The processor with so many threads.
     pub(crate) const fn threads(threads: usize) -> Self {
-        Self::Cpu(Options { threads, group: 0, memory: 0, checkpoints: false })
+        Self::Cpu(CpuOptions { threads, group: 0, memory: 0, checkpoints: false })
     }
 
     /// Whether it runs on a card.
@@ -88,7 +88,7 @@ impl Subject {
     }
 
     /// With the options of a random case: threads, and samples that run together.
-    pub(crate) fn with(self, options: Options) -> Self {
+    pub(crate) fn with(self, options: CpuOptions) -> Self {
         match self {
             Self::Reference => self,
             Self::Cpu(_) => Self::Cpu(options),
@@ -180,7 +180,9 @@ impl Opened<'_> {
     /// Outputs of all samples.
     pub(crate) fn forward(&mut self, values: &Parameters, inputs: &[f32]) -> Vec<f64> {
         match self {
-            Self::Reference(graph, _) => Reference::new(graph, values).unwrap().forward(inputs).unwrap(),
+            Self::Reference(graph, _) => {
+                ReferenceExecutor::new(graph, values).unwrap().forward(inputs).unwrap()
+            }
             Self::Cpu(executor) => wide(&executor.load(values).unwrap().forward(inputs).unwrap()),
             #[cfg(feature = "cuda")]
             Self::Cuda(executor) => wide(&executor.load(values).unwrap().forward(inputs).unwrap()),
@@ -196,7 +198,7 @@ impl Opened<'_> {
     pub(crate) fn steps(&mut self, values: &Parameters, batches: &[Batch<'_>], rule: &ClippingRule) -> Step {
         let (gradient, stats) = match self {
             Self::Reference(graph, layout) => {
-                let reference = Reference::new(graph, values).unwrap();
+                let reference = ReferenceExecutor::new(graph, values).unwrap();
                 let (mut sum, mut stats) = (vec![0.0; layout.len()], StepStats::default());
                 for batch in batches {
                     let (part, own) = reference.clipped_sum(batch, rule).unwrap();

@@ -1,7 +1,9 @@
-//! Vision transformers against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
+//! Vision transformers and ConvNeXt against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
 
 use dapple_graph::Graph;
-use dapple_graph::zoo::{TokenPooling, VisionTransformer, VitDialect, vision_transformer};
+use dapple_graph::zoo::{
+    ConvNext, ConvNextDialect, TokenPooling, VisionTransformer, VitDialect, convnext, vision_transformer,
+};
 use serde_json::Value;
 
 use crate::common::{Data, names, parameters};
@@ -14,6 +16,14 @@ const CLASSES: usize = 10;
 fn named(name: &str) -> Graph {
     let [library, model, side] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
     let side = side.parse().unwrap();
+    if let Some(model) = ConvNext::named(model) {
+        let dialect = match library {
+            "timm" => ConvNextDialect::Timm,
+            "torchvision" => ConvNextDialect::Torchvision,
+            other => panic!("{other}"),
+        };
+        return convnext(ConvNext { dialect, ..model }, &[3, side, side], CLASSES).unwrap();
+    }
     let (model, pooling) = match model.strip_suffix("-mean") {
         Some(model) => (model, TokenPooling::Mean),
         None => (model, TokenPooling::ClassToken),
@@ -54,11 +64,11 @@ fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
 }
 
 fn is_small(name: &str) -> bool {
-    name.contains("vit-ti-")
+    name.contains("vit-ti-") || name.contains("convnext-t/")
 }
 
 fn is_large(name: &str) -> bool {
-    name.contains("vit-l-")
+    name.contains("vit-l-") || name.contains("convnext-l/")
 }
 
 pub(crate) fn small_transformers_equal_their_libraries(subjects: &[Subject]) {

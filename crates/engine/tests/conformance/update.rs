@@ -82,14 +82,14 @@ fn learn(
         }
         #[cfg(feature = "cuda")]
         Opened::Cuda(executor) => {
-            use dapple_engine::cuda::{StateValues, Update};
+            use dapple_engine::cuda::{CudaUpdate, StateValues};
             let Learned { parameters, first, second, mean } = learned;
             *mean = Some(parameters.values().to_vec());
             let values = StateValues { first: first.clone(), second: second.clone(), mean: mean.clone() };
             let mut state = executor.state(&values).unwrap();
             executor.load(parameters).unwrap();
             for count in 1..=UPDATES {
-                let update = Update { noise: None, rule, numbers: numbers(count), mean_rest: MEAN_REST };
+                let update = CudaUpdate { noise: None, rule, numbers: numbers(count), mean_rest: MEAN_REST };
                 let mut sums = [executor.gradient_sum().unwrap(), executor.gradient_sum().unwrap()];
                 let mut loaded = executor.resident().unwrap();
                 for sum in &mut sums {

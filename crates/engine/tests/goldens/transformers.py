@@ -52,6 +52,11 @@ def cases():
         for letter in "bl":
             yield f"torchvision/vit-{letter}-16/{size}", (3, size, size), vision(f"vit_{letter}_16", image_size=size)
         yield f"open-clip/vit-b-16/{size}", (3, size, size), lambda size=size: OpenClip(size, 16, 768, 12, 12, 512)
+    for size in (32, 48):
+        for letter, name in [("t", "tiny"), ("s", "small"), ("b", "base"), ("l", "large")]:
+            yield f"torchvision/convnext-{letter}/{size}", (3, size, size), vision(f"convnext_{name}")
+        timm_convnext = lambda: timm.create_model("convnext_tiny", num_classes=CLASSES)
+        yield f"timm/convnext-t/{size}", (3, size, size), timm_convnext
     for size in (64, 96):
         yield f"timm/vit-b-32/{size}", (3, size, size), timm_model("vit_base_patch32_224", size)
         yield f"torchvision/vit-b-32/{size}", (3, size, size), vision("vit_b_32", image_size=size)

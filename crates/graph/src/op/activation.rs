@@ -1,6 +1,6 @@
 //! Functions of single values.
 
-use super::Operation;
+use super::GraphOperation;
 use crate::graph::Parameter;
 
 /// A function that is applied to every value by itself.
@@ -20,7 +20,7 @@ pub enum Activation {
     Scale(f32),
 }
 
-impl Operation for Activation {
+impl GraphOperation for Activation {
     fn name(&self) -> &'static str {
         match self {
             Self::Relu => "ReLU",

@@ -1,6 +1,6 @@
 //! Average pooling to a given size.
 
-use super::Operation;
+use super::GraphOperation;
 use super::shape::spatial;
 use crate::graph::Parameter;
 
@@ -8,7 +8,7 @@ use crate::graph::Parameter;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdaptiveAvgPool(pub Vec<usize>);
 
-impl Operation for AdaptiveAvgPool {
+impl GraphOperation for AdaptiveAvgPool {
     fn name(&self) -> &'static str {
         "AdaptiveAvgPool"
     }

@@ -1,6 +1,6 @@
 //! Sums of two values.
 
-use super::Operation;
+use super::GraphOperation;
 use super::shape::equal;
 use crate::graph::Parameter;
 
@@ -8,7 +8,7 @@ use crate::graph::Parameter;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Add;
 
-impl Operation for Add {
+impl GraphOperation for Add {
     fn name(&self) -> &'static str {
         "Add"
     }

@@ -1,6 +1,6 @@
 //! Attention.
 
-use super::Operation;
+use super::GraphOperation;
 use crate::graph::Parameter;
 
 /// Multi-head scaled dot-product attention of query, key and value, each `[tokens, features]`.
@@ -10,7 +10,7 @@ pub struct Attention {
     pub heads: usize,
 }
 
-impl Operation for Attention {
+impl GraphOperation for Attention {
     fn name(&self) -> &'static str {
         "Attention"
     }

@@ -1,13 +1,13 @@
 //! Average pooling.
 
-use super::{Operation, Window};
+use super::{GraphOperation, Window};
 use crate::graph::Parameter;
 
 /// Mean of each window; padding counts as zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AvgPool(pub Window);
 
-impl Operation for AvgPool {
+impl GraphOperation for AvgPool {
     fn name(&self) -> &'static str {
         "AvgPool"
     }

@@ -1,7 +1,7 @@
 //! Batch normalisation.
 
 use super::shape::{channels, vector};
-use super::{Affine, Operation};
+use super::{Affine, GraphOperation};
 use crate::graph::{Parameter, ParameterId};
 
 /// Batch normalisation. With `training` it takes its statistics from the batch, which mixes examples: the validator refuses it.
@@ -20,7 +20,7 @@ pub struct BatchNorm {
     pub variance: ParameterId,
 }
 
-impl Operation for BatchNorm {
+impl GraphOperation for BatchNorm {
     fn name(&self) -> &'static str {
         if self.training { "BatchNorm" } else { "FrozenBatchNorm" }
     }

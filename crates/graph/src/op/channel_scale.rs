@@ -1,7 +1,6 @@
 //! A trainable factor for each channel.
 
-use super::Operation;
-use super::shape::vector;
+use super::GraphOperation;
 use crate::graph::{Parameter, ParameterId};
 
 /// Multiplies each channel by a trainable number: the layer scale of CaiT (Touvron et al. 2021) and of ConvNeXt (Liu et al. 2022).
@@ -9,11 +8,11 @@ use crate::graph::{Parameter, ParameterId};
 pub struct ChannelScale {
     /// The axis of the channels: the first of an image, the last of a sequence.
     pub axis: usize,
-    /// One factor for each channel.
+    /// One factor for each channel, under whatever shape it is stored.
     pub weight: ParameterId,
 }
 
-impl Operation for ChannelScale {
+impl GraphOperation for ChannelScale {
     fn name(&self) -> &'static str {
         "ChannelScale"
     }
@@ -26,7 +25,10 @@ impl Operation for ChannelScale {
         let Some(&channels) = inputs[0].get(self.axis) else {
             return Err(format!("{:?} has no axis {}", inputs[0], self.axis));
         };
-        vector("scale", self.weight, channels, parameters)?;
+        let scale = &parameters[self.weight.index()];
+        if scale.len() != channels {
+            return Err(format!("a scale of shape {:?} does not suit {channels} channels", scale.shape));
+        }
         Ok(inputs[0].to_vec())
     }
 }

@@ -1,6 +1,6 @@
 //! Joining values.
 
-use super::Operation;
+use super::GraphOperation;
 use crate::graph::Parameter;
 
 /// Joins its inputs along an axis.
@@ -10,7 +10,7 @@ pub struct Concat {
     pub axis: usize,
 }
 
-impl Operation for Concat {
+impl GraphOperation for Concat {
     fn name(&self) -> &'static str {
         "Concat"
     }

@@ -1,7 +1,7 @@
 //! Convolutions.
 
 use super::shape::{spatial, vector};
-use super::{Operation, Window};
+use super::{GraphOperation, Window};
 use crate::graph::{Parameter, ParameterId};
 
 /// Convolution (cross-correlation) over two or three spatial axes: `[c, ..] -> [out, ..]`.
@@ -42,7 +42,7 @@ impl Conv {
     }
 }
 
-impl Operation for Conv {
+impl GraphOperation for Conv {
     fn name(&self) -> &'static str {
         Self::name_of(&self.window)
     }

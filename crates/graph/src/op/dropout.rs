@@ -1,6 +1,6 @@
 //! Dropout.
 
-use super::Operation;
+use super::GraphOperation;
 use crate::graph::Parameter;
 
 /// While training, zeroes values with some probability and scales the rest up.
@@ -24,7 +24,7 @@ impl Dropout {
     }
 }
 
-impl Operation for Dropout {
+impl GraphOperation for Dropout {
     fn name(&self) -> &'static str {
         if self.channels { "ChannelDropout" } else { "Dropout" }
     }

@@ -1,13 +1,13 @@
 //! Chosen rows.
 
-use super::Operation;
+use super::GraphOperation;
 use crate::graph::Parameter;
 
 /// Rows (entries of the first axis) at these indices, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gather(pub Vec<usize>);
 
-impl Operation for Gather {
+impl GraphOperation for Gather {
     fn name(&self) -> &'static str {
         "Gather"
     }

@@ -1,7 +1,7 @@
 //! Group normalisation.
 
 use super::shape::channels;
-use super::{Affine, Operation};
+use super::{Affine, GraphOperation};
 use crate::graph::{Parameter, ParameterId};
 
 /// Group normalisation over channel groups and all positions.
@@ -15,7 +15,7 @@ pub struct GroupNorm {
     pub affine: Option<Affine>,
 }
 
-impl Operation for GroupNorm {
+impl GraphOperation for GroupNorm {
     fn name(&self) -> &'static str {
         "GroupNorm"
     }

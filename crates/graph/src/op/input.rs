@@ -1,13 +1,13 @@
 //! Where a sample enters.
 
-use super::Operation;
+use super::GraphOperation;
 use crate::graph::Parameter;
 
 /// The sample itself: the first node of every graph, and no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Input;
 
-impl Operation for Input {
+impl GraphOperation for Input {
     fn name(&self) -> &'static str {
         "Input"
     }

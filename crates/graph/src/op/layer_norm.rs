@@ -1,7 +1,7 @@
 //! Layer normalisation.
 
 use super::shape::last;
-use super::{Affine, Operation};
+use super::{Affine, GraphOperation};
 use crate::graph::{Parameter, ParameterId};
 
 /// Layer normalisation over the last axis.
@@ -13,7 +13,7 @@ pub struct LayerNorm {
     pub affine: Option<Affine>,
 }
 
-impl Operation for LayerNorm {
+impl GraphOperation for LayerNorm {
     fn name(&self) -> &'static str {
         "LayerNorm"
     }

@@ -1,6 +1,6 @@
 //! Linear layers.
 
-use super::Operation;
+use super::GraphOperation;
 use super::shape::vector;
 use crate::graph::{Parameter, ParameterId};
 
@@ -23,7 +23,7 @@ impl Linear {
     }
 }
 
-impl Operation for Linear {
+impl GraphOperation for Linear {
     fn name(&self) -> &'static str {
         "Linear"
     }

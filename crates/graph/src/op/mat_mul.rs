@@ -1,6 +1,6 @@
 //! Products of two activations.
 
-use super::Operation;
+use super::GraphOperation;
 use crate::graph::Parameter;
 
 /// `[.., m, k] x [.., k, n] -> [.., m, n]`; with `transpose`, the right side is `[.., n, k]`.
@@ -10,7 +10,7 @@ pub struct MatMul {
     pub transpose: bool,
 }
 
-impl Operation for MatMul {
+impl GraphOperation for MatMul {
     fn name(&self) -> &'static str {
         "MatMul"
     }

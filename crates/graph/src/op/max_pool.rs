@@ -1,13 +1,13 @@
 //! Maximum pooling.
 
-use super::{Operation, Window};
+use super::{GraphOperation, Window};
 use crate::graph::Parameter;
 
 /// Largest value of each window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaxPool(pub Window);
 
-impl Operation for MaxPool {
+impl GraphOperation for MaxPool {
     fn name(&self) -> &'static str {
         "MaxPool"
     }

@@ -3,7 +3,7 @@
 //! Shapes are per sample and have no batch axis: `[channels, height, width]` for images, `[channels, depth, height, width]` for
 //! clips, `[tokens, features]` for sequences, `[features]` for vectors.
 //!
-//! An operation is a type that implements [`Operation`] and stands in the list at the end of this file; the list makes [`Op`], and hands
+//! An operation is a type that implements [`GraphOperation`] and stands in the list at the end of this file; the list makes [`Op`], and hands
 //! itself on to other crates as [`for_each_operation!`](crate::for_each_operation), so that whoever runs graphs cannot forget one.
 
 mod activation;
@@ -64,7 +64,7 @@ pub use window::Window;
 use crate::graph::{Parameter, ParameterId};
 
 /// What a graph asks of an operation.
-pub trait Operation {
+pub trait GraphOperation {
     /// Its name, as people know it.
     fn name(&self) -> &'static str;
 
@@ -125,7 +125,7 @@ macro_rules! operations {
 
         impl Op {
             /// What a graph asks of it.
-            pub fn operation(&self) -> &dyn Operation {
+            pub fn operation(&self) -> &dyn GraphOperation {
                 match self {
                     $(Self::$operation(operation) => operation,)+
                 }

@@ -1,6 +1,6 @@
 //! Products of two values.
 
-use super::Operation;
+use super::GraphOperation;
 use super::shape::equal;
 use crate::graph::Parameter;
 
@@ -8,7 +8,7 @@ use crate::graph::Parameter;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mul;
 
-impl Operation for Mul {
+impl GraphOperation for Mul {
     fn name(&self) -> &'static str {
         "Mul"
     }

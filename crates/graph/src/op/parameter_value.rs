@@ -1,13 +1,13 @@
 //! Parameters that are values of their own.
 
-use super::Operation;
+use super::GraphOperation;
 use crate::graph::{Parameter, ParameterId};
 
 /// The value of a parameter, for example a class token or a position embedding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParameterValue(pub ParameterId);
 
-impl Operation for ParameterValue {
+impl GraphOperation for ParameterValue {
     fn name(&self) -> &'static str {
         "Parameter"
     }

@@ -1,13 +1,13 @@
 //! Reordered axes.
 
-use super::Operation;
+use super::GraphOperation;
 use crate::graph::Parameter;
 
 /// Reorders the axes: output axis `i` is input axis `axes[i]` of the axes given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permute(pub Vec<usize>);
 
-impl Operation for Permute {
+impl GraphOperation for Permute {
     fn name(&self) -> &'static str {
         "Permute"
     }

@@ -1,6 +1,6 @@
 //! Other shapes of the same values.
 
-use super::Operation;
+use super::GraphOperation;
 use super::shape::elements;
 use crate::graph::Parameter;
 
@@ -8,7 +8,7 @@ use crate::graph::Parameter;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reshape(pub Vec<usize>);
 
-impl Operation for Reshape {
+impl GraphOperation for Reshape {
     fn name(&self) -> &'static str {
         "Reshape"
     }

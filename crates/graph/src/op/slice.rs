@@ -1,6 +1,6 @@
 //! Parts of values.
 
-use super::Operation;
+use super::GraphOperation;
 use crate::graph::Parameter;
 
 /// Elements `start..end` of an axis.
@@ -14,7 +14,7 @@ pub struct Slice {
     pub end: usize,
 }
 
-impl Operation for Slice {
+impl GraphOperation for Slice {
     fn name(&self) -> &'static str {
         "Slice"
     }

@@ -1,6 +1,6 @@
 //! Softmax.
 
-use super::Operation;
+use super::GraphOperation;
 use super::shape::last;
 use crate::graph::Parameter;
 
@@ -8,7 +8,7 @@ use crate::graph::Parameter;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Softmax;
 
-impl Operation for Softmax {
+impl GraphOperation for Softmax {
     fn name(&self) -> &'static str {
         "Softmax"
     }

@@ -1,6 +1,6 @@
 //! Resampling of images.
 
-use super::Operation;
+use super::GraphOperation;
 use super::shape::spatial;
 use crate::graph::Parameter;
 
@@ -8,7 +8,7 @@ use crate::graph::Parameter;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upsample(pub [usize; 2]);
 
-impl Operation for Upsample {
+impl GraphOperation for Upsample {
     fn name(&self) -> &'static str {
         "Upsample"
     }

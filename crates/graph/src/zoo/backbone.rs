@@ -74,7 +74,7 @@ impl Backbone {
 
 /// Stride and dilation of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct BackboneStep {
     pub(super) stride: usize,
     pub(super) dilation: usize,
 }
@@ -93,15 +93,15 @@ impl Reach {
     }
 
     /// The blocks of a stage whose first one has this stride.
-    pub(super) fn stage(&mut self, stride: usize, blocks: usize) -> Vec<Step> {
-        let mut first = Step { stride, dilation: self.dilation };
+    pub(super) fn stage(&mut self, stride: usize, blocks: usize) -> Vec<BackboneStep> {
+        let mut first = BackboneStep { stride, dilation: self.dilation };
         if self.stride * stride > self.limit {
             first.stride = 1;
             self.dilation *= stride;
         } else {
             self.stride *= stride;
         }
-        let rest = Step { stride: 1, dilation: self.dilation };
+        let rest = BackboneStep { stride: 1, dilation: self.dilation };
         std::iter::once(first).chain(std::iter::repeat_n(rest, blocks.saturating_sub(1))).collect()
     }
 }

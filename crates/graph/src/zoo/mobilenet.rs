@@ -1,6 +1,6 @@
 //! MobileNetV2 (Sandler et al. 2018), as torchvision builds it.
 
-use super::backbone::{Features, OutputStride, Reach, Step};
+use super::backbone::{BackboneStep, Features, OutputStride, Reach};
 use super::{CLASSIFIER_LOSS, Norm, global_pool};
 use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
@@ -82,7 +82,7 @@ fn inverted_residual(
     input: NodeId,
     expansion: usize,
     channels: usize,
-    Step { stride, dilation }: Step,
+    BackboneStep { stride, dilation }: BackboneStep,
     norm: Norm,
 ) -> Result<NodeId, GraphError> {
     let inputs = b.shape(input)[0];

@@ -2,6 +2,7 @@
 //! named where they are built.
 
 mod backbone;
+mod convnext;
 mod deeplab;
 mod mobilenet;
 mod psp_net;
@@ -12,6 +13,7 @@ mod vit;
 mod wide_resnet;
 
 pub use backbone::{BACKBONE_NAMES, Backbone, OutputStride, backbone_name};
+pub use convnext::{ConvNext, ConvNextDialect, ConvNextSize, convnext};
 pub use deeplab::deeplab_v3_plus;
 pub use mobilenet::mobilenet_v2;
 pub use psp_net::psp_net;

@@ -1,6 +1,6 @@
 //! Residual networks (He et al. 2015), as torchvision builds them.
 
-use super::backbone::{Reach, Step};
+use super::backbone::{BackboneStep, Reach};
 use super::{CLASSIFIER_LOSS, Norm, default_linear, global_pool};
 use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
@@ -87,7 +87,7 @@ fn residual(
     name: &str,
     input: NodeId,
     width: usize,
-    Step { stride, dilation }: Step,
+    BackboneStep { stride, dilation }: BackboneStep,
     depth: ResNet,
     norm: Norm,
 ) -> Result<NodeId, GraphError> {

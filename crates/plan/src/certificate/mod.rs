@@ -1,6 +1,7 @@
 //! What pricing a plan yields: numbers with their bracket, and what they mean.
 
 mod bracket;
+mod document;
 mod partition;
 mod statement;
 mod text;
@@ -14,6 +15,7 @@ use crate::pricing::loss::{Answer, BalancedBound};
 use crate::spec::Accountant;
 use crate::{Relation, Sampling, Scheme};
 pub use bracket::EpsilonBracket;
+pub use document::CertificateDocument;
 pub(crate) use words::protects;
 
 /// A priced plan.
@@ -172,21 +174,5 @@ impl Certificate {
             }),
             phases: plan.phases().iter().map(Phase::new).collect(),
         })
-    }
-
-    /// Reads a certificate back, every number to its bits.
-    ///
-    /// # Errors
-    /// Text that is no certificate, in one line.
-    pub fn from_json(text: &str) -> Result<Self, String> {
-        // A name in the text may hold line ends.
-        serde_json::from_str(text).map_err(|error| error.to_string().replace(char::is_control, " "))
-    }
-
-    /// The certificate as JSON, one field a line.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        // A struct of numbers and strings always has a JSON form.
-        serde_json::to_string_pretty(self).expect("numbers, words and lists of them")
     }
 }

@@ -207,4 +207,38 @@ macro_rules! plan {
     };
 }
 
-pub(crate) use {plan, section, words};
+/// Declares what a phase may change: keys of the sections, by section and name, each of the type that it has there.
+macro_rules! phase {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident {
+            $($section:ident.$field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {
+            $(
+                #[doc = concat!("`", stringify!($section), ".", stringify!($field), "` in this phase.")]
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $field: Option<$type>,
+            )*
+        }
+
+        /// The dotted paths of the keys that a phase may change.
+        pub(super) const PHASE_KEYS: &[&str] =
+            &[$(concat!(stringify!($section), ".", stringify!($field)),)*];
+
+        impl $name {
+            /// What it gives, as a layer over the plan.
+            fn layer(&self) -> PlanSpec {
+                let mut layer = PlanSpec::default();
+                $(layer.$section.$field.clone_from(&self.$field);)*
+                layer
+            }
+        }
+    };
+}
+
+pub(crate) use {phase, plan, section, words};

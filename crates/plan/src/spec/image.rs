@@ -56,8 +56,7 @@ section! {
             ("the size of a crop in whole pixels, WIDTHxHEIGHT", "100x100")
                 .flag("crop", "WxH")
                 .or("no crop")
-                .instead_of(&["pipeline.crop_scale", "pipeline.crop_ratio"])
-                .in_phases();
+                .instead_of(&["pipeline.crop_scale", "pipeline.crop_ratio"]);
         crop_scale: Interval =
             ("the share of the area a random resized crop takes", "0.08:1")
                 .flag("crop-scale", "A:B")
@@ -71,8 +70,7 @@ section! {
         views: u32 =
             ("the number of views of a record averaged before clipping", "1")
                 .flag("views", "K")
-                .or("1")
-                .in_phases();
+                .or("1");
     }
 }
 

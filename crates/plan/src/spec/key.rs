@@ -1,5 +1,6 @@
 //! A key of a plan: everything that is known about it.
 
+use super::phase::PHASE_KEYS;
 use super::{Delta, DeviceChoice, Interval, PartitionShare, Pixels};
 
 /// A key of a plan.
@@ -23,8 +24,6 @@ pub struct Key {
     pub default: Option<&'static str>,
     /// Keys of which a plan takes one or the other: a layer that gives this one hides those of the layers below.
     pub instead_of: &'static [&'static str],
-    /// Whether a phase of a schedule may change it.
-    pub in_phases: bool,
 }
 
 /// The keys of a section.
@@ -116,7 +115,6 @@ impl Key {
             example,
             default: None,
             instead_of: &[],
-            in_phases: false,
         }
     }
 
@@ -145,9 +143,10 @@ impl Key {
         Self { instead_of, ..self }
     }
 
-    /// A phase may change it.
-    pub(super) const fn in_phases(self) -> Self {
-        Self { in_phases: true, ..self }
+    /// Whether a phase of a schedule may change it.
+    #[must_use]
+    pub fn in_phases(&self) -> bool {
+        PHASE_KEYS.contains(&self.path)
     }
 
     /// The section it stands in.

@@ -1,31 +1,18 @@
 //! `[[phases]]`: what parts of a run do differently.
 
-use serde::{Deserialize, Serialize};
-
+use super::declare::phase;
 use super::{Pixels, PlanSpec};
 
-/// `[[phases]]`: what a part of the run does differently. What it leaves out is as in the sections.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PhaseSpec {
-    /// Passes over the data set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub epochs: Option<u64>,
-    /// Steps.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub steps: Option<u64>,
-    /// Records a step, in expectation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch: Option<u64>,
-    /// Standard deviation of the noise, in clip norms.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub noise_multiplier: Option<f64>,
-    /// A crop of fixed size.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub crop: Option<Pixels>,
-    /// Views of a record averaged before clipping.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub views: Option<u32>,
+phase! {
+    /// `[[phases]]`: what a part of the run does differently. What it leaves out is as in the sections.
+    pub struct PhaseSpec {
+        sampling.epochs: u64,
+        sampling.steps: u64,
+        sampling.batch: u64,
+        privacy.noise_multiplier: f64,
+        pipeline.crop: Pixels,
+        pipeline.views: u32,
+    }
 }
 
 impl PlanSpec {
@@ -34,18 +21,6 @@ impl PlanSpec {
     pub fn in_phase(&self, phase: &PhaseSpec) -> Self {
         let base = Self { phases: Vec::new(), ..self.clone() };
         base.merge(&phase.layer())
-    }
-}
-
-impl PhaseSpec {
-    /// What it gives, as a layer over the plan.
-    fn layer(&self) -> PlanSpec {
-        let Self { epochs, steps, batch, noise_multiplier, crop, views } = *self;
-        let mut layer = PlanSpec::default();
-        (layer.sampling.epochs, layer.sampling.steps, layer.sampling.batch) = (epochs, steps, batch);
-        layer.privacy.noise_multiplier = noise_multiplier;
-        (layer.pipeline.crop, layer.pipeline.views) = (crop, views);
-        layer
     }
 }
 
@@ -61,7 +36,7 @@ mod tests {
         for key in KEYS {
             let line = key.toml_example().replace('`', "");
             let read = PlanSpec::from_toml(&format!("[[phases]]\n{line}"));
-            assert_eq!(read.is_ok(), key.in_phases, "{}", key.path);
+            assert_eq!(read.is_ok(), key.in_phases(), "{}", key.path);
             let Ok(read) = read else { continue };
             let mut set = PlanSpec::default();
             set.set(key.path, key.example).unwrap();

@@ -19,8 +19,7 @@ section! {
                 .flag("epsilon", "E");
         noise_multiplier: f64 =
             ("the noise's standard deviation in units of the clip norm", "1.0")
-                .flag("noise-multiplier", "S")
-                .in_phases();
+                .flag("noise-multiplier", "S");
         max_grad_norm: f64 =
             ("the clip norm, a positive number", "1.0");
         records_per_clip: u64 =

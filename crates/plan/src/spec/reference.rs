@@ -25,7 +25,7 @@ pub fn markdown() -> String {
     let phases: Vec<String> = SECTIONS
         .iter()
         .flat_map(|section| section.keys)
-        .filter(|key| key.in_phases)
+        .filter(|key| key.in_phases())
         .map(|key| format!("`{}`", key.name()))
         .collect();
     let _ = write!(

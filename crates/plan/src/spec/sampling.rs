@@ -12,8 +12,7 @@ section! {
                 .or("poisson");
         batch: u64 =
             ("the number of records a step takes, a whole number", "100")
-                .flag("batch", "B")
-                .in_phases();
+                .flag("batch", "B");
         records: u64 =
             ("the number of records in the data set, a whole number", "3000")
                 .flag("records", "N");
@@ -24,13 +23,11 @@ section! {
         epochs: u64 =
             ("the number of passes over the data set, a whole number", "100")
                 .flag("epochs", "E")
-                .instead_of(&["sampling.steps"])
-                .in_phases();
+                .instead_of(&["sampling.steps"]);
         steps: u64 =
             ("the number of steps of all epochs, a whole number", "3000")
                 .flag("steps", "T")
                 .or("epochs * ceil(records / batch), for balanced sampling times per-record")
-                .instead_of(&["sampling.epochs"])
-                .in_phases();
+                .instead_of(&["sampling.epochs"]);
     }
 }

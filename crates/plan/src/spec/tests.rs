@@ -2,7 +2,7 @@
 
 use crate::PlanSpec;
 use crate::spec::keys::{KEYS, Key, KeySection, Kind, SECTIONS, find};
-use crate::spec::{ClippingKind, DataFormat, OptimiserKind};
+use crate::spec::{ClippingKind, DataFormat, OptimiserKind, reference};
 
 #[test]
 fn training_sections_are_read_set_and_kept() {
@@ -71,6 +71,7 @@ fn every_field_has_a_declaration() {
 /// the type of the field, and everything but speed is part of the digest.
 #[test]
 fn declarations_hold() {
+    let page = reference::markdown();
     for key in KEYS {
         let with = |value: &str| {
             let mut spec = PlanSpec::default();
@@ -98,6 +99,11 @@ fn declarations_hold() {
         let file = (key.kind == Kind::File).then(|| (key.path, key.example.to_owned()));
         assert_eq!(named, Vec::from_iter(file));
         assert!(!key.meaning.is_empty() && !key.meaning.ends_with('.'), "{}", key.path);
+        assert!(key.default.is_none_or(|default| !default.is_empty()), "{}", key.path);
+        // It has a row on the page of all keys, with what it takes.
+        let row = format!("| `{}` | ", key.name());
+        let section = page.split("\n## ").find(|part| part.starts_with(&format!("`[{}]`", key.section())));
+        assert!(section.is_some_and(|section| section.contains(&row)), "{}", key.path);
         // A flag belongs to one key, and no word is offered where any text will do.
         assert_eq!(
             KEYS.iter().filter(|other| other.flag.is_some() && other.flag == key.flag).count(),

@@ -18,7 +18,7 @@ pub use data::{
 };
 pub use evaluation::{EvaluationPlan, Look, MapEvaluation};
 pub use model::{ModelPlan, WeightSource};
-pub use optimiser::{OptimiserPlan, OptimiserRule};
+pub use optimiser::{Momentum, OptimiserPlan, OptimiserRule};
 pub use performance::PerformancePlan;
 pub use rate::LearningRate;
 pub use trained::{AdapterPlan, TrainedPart};

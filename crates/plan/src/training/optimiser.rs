@@ -17,23 +17,29 @@ pub struct OptimiserPlan {
     pub mean_decay: Option<f64>,
 }
 
-/// The rule of an optimiser, in the same symbols and with the same defaults as PyTorch's.
+/// The rule that a plan states, with PyTorch's defaults; the numbers of an update follow from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OptimiserRule {
-    /// `b = momentum b + g`, and `w -= rate b`, or `w -= rate (g + momentum b)` where it looks ahead.
-    Sgd {
-        /// Share of the last update that is kept.
-        momentum: f64,
-        /// Whether the momentum looks ahead.
-        nesterov: bool,
-    },
-    /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, and `w -= rate m' / (sqrt(v') + eps)` with both corrected for their start.
+    /// Gradient descent.
+    Descent(Momentum),
+    /// Adam, and with a weight decay AdamW.
     Adam {
         /// Decay of both moments.
         betas: [f64; 2],
         /// Keeps the quotient finite.
         eps: f64,
     },
+}
+
+/// What gradient descent keeps of its last update.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Momentum {
+    /// Nothing.
+    None,
+    /// This share.
+    Kept(f64),
+    /// This share, and it looks ahead (Nesterov).
+    LooksAhead(f64),
 }
 
 fn wrong(key: &'static str, problem: String) -> PlanError {
@@ -90,10 +96,12 @@ impl OptimiserRule {
         if !adam {
             let momentum = share("optimiser.momentum", spec.momentum.unwrap_or(0.0))?;
             let nesterov = spec.nesterov.unwrap_or(false);
-            if nesterov && momentum == 0.0 {
-                return Err(wrong("optimiser.nesterov", "it needs a momentum".to_owned()));
-            }
-            return Ok(Self::Sgd { momentum, nesterov });
+            return match (momentum, nesterov) {
+                (0.0, true) => Err(wrong("optimiser.nesterov", "it needs a momentum".to_owned())),
+                (0.0, false) => Ok(Self::Descent(Momentum::None)),
+                (share, false) => Ok(Self::Descent(Momentum::Kept(share))),
+                (share, true) => Ok(Self::Descent(Momentum::LooksAhead(share))),
+            };
         }
         let betas = spec.betas.unwrap_or([0.9, 0.999]);
         share("optimiser.betas", betas[0])?;

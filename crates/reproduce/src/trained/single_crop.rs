@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dapple_engine::{CpuExecutor, Options};
+use dapple_engine::{CpuExecutor, CpuOptions};
 use dapple_graph::zoo::{self, Norm, ResNet, Vgg};
 use dapple_graph::{Graph, GraphError, weights};
 use dapple_plan::{DataPlan, Plan};
@@ -44,7 +44,7 @@ fn count(
     views: &Views,
 ) -> std::result::Result<usize, TrainError> {
     let parameters = weights::load(graph, weights)?;
-    let mut executor = CpuExecutor::new(graph, Options::default())?;
+    let mut executor = CpuExecutor::new(graph, CpuOptions::default())?;
     let mut loaded = executor.load(&parameters)?;
     let key = MasterKey::from_seed(0).purpose(Purpose::Views).step(0);
     let mut right = 0;

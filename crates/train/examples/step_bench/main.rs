@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use dapple_data::{Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views};
-use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, Layout, Options, Targets};
+use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Layout, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
 use dapple_plan::{DataPlan, OptimiserPlan, Plan, PlanSpec};
 use dapple_private::{Noise, Optimiser};
@@ -76,7 +76,7 @@ fn graph(model: &str, shape: &[usize]) -> Graph {
 
 /// Samples a second, and a processor second, of the engine on batches of these sizes.
 fn engine(graph: &Graph, sizes: &[usize]) -> (f64, f64) {
-    let mut executor = CpuExecutor::new(graph, Options::default()).expect("threads");
+    let mut executor = CpuExecutor::new(graph, CpuOptions::default()).expect("threads");
     let parameters = Parameters::init(graph, 1);
     let len: usize = graph.input_shape().iter().product();
     let most = sizes.iter().copied().max().unwrap_or(1);

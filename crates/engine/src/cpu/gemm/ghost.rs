@@ -30,7 +30,7 @@ const PRODUCTS: f64 = 40e9;
 const BYTES: f64 = 16e9;
 
 /// What a layer has kept of a sample's views: values of the first, and numbers from one view to the next.
-pub(crate) struct Views<'a> {
+pub(crate) struct SampleViews<'a> {
     pub(crate) count: usize,
     pub(crate) inputs: (&'a [f32], usize),
     pub(crate) gradients: (&'a [f32], usize),
@@ -88,7 +88,7 @@ impl Gemm {
     pub(crate) fn ghost_norm(
         &self,
         prepared: &PreparedWeights,
-        views: &Views<'_>,
+        views: &SampleViews<'_>,
         means: &mut [f32],
         scratch: &mut [f64],
     ) -> f64 {

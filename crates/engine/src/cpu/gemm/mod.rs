@@ -12,13 +12,15 @@ use std::ops::Range;
 
 use dapple_graph::{ParameterId, Window};
 
-use super::kernel::{Class, Lanes, Out, Pair, Right, RowShape, Rows, Sample, Shape, Start};
-use ghost::Views;
+use super::kernel::{
+    Lanes, Out, OuterShape, Right, RowClass, RowPair, RowShape, RowSource, Sample, StartValue,
+};
+use ghost::SampleViews;
 use split::{Product, outer};
 pub(crate) use weights::PreparedWeights;
 pub(crate) use window::window_pairs;
 use window::{CopyRun, copy_runs, pair_runs};
-use winograd::{Pass, Winograd};
+use winograd::{FilterPass, Winograd};
 
 /// A convolution or linear layer of one sample: `rows_in x channels -> rows_out x out`.
 #[derive(Debug, Clone)]
@@ -33,11 +35,11 @@ pub(crate) struct Gemm {
     pub(crate) rows_in: usize,
     pub(crate) rows_out: usize,
     /// Rows read and written by each tap, in the order of the rows written.
-    pub(crate) taps: Vec<Vec<Pair>>,
+    pub(crate) taps: Vec<Vec<RowPair>>,
     /// Output rows by the taps that reach them.
-    pub(crate) classes: Vec<Class>,
+    pub(crate) classes: Vec<RowClass>,
     /// Input rows by the taps whose gradient reaches them.
-    pub(crate) back: Vec<Class>,
+    pub(crate) back: Vec<RowClass>,
     /// Whether the taps of a position are gathered into one row first: pays off for few channels.
     pub(crate) narrow: bool,
     /// The copies that gather them.
@@ -45,12 +47,12 @@ pub(crate) struct Gemm {
     /// How values and data gradients are made by minimal filtering, where that pays.
     winograd: Option<Winograd>,
     /// Rows one to `rows_out`, for the gathered form.
-    pub(crate) identity: Vec<Pair>,
+    pub(crate) identity: Vec<RowPair>,
     /// The same as classes, and for the input's rows.
-    pub(crate) identity_rows: Vec<Class>,
-    pub(crate) identity_rows_in: Vec<Class>,
+    pub(crate) identity_rows: Vec<RowClass>,
+    pub(crate) identity_rows_in: Vec<RowClass>,
     /// For every tap, pairs in runs of neighbours: the first pair, and how many follow one after the other.
-    pub(crate) pair_runs: Vec<Vec<(Pair, usize)>>,
+    pub(crate) pair_runs: Vec<Vec<(RowPair, usize)>>,
 }
 
 impl Gemm {
@@ -62,8 +64,9 @@ impl Gemm {
         channels: usize,
         out: usize,
     ) -> Self {
-        let identity: Vec<Pair> = (0..rows as u32).map(|row| Pair { source: row, target: row }).collect();
-        let classes = Class::sort(std::slice::from_ref(&identity), rows);
+        let identity: Vec<RowPair> =
+            (0..rows as u32).map(|row| RowPair { source: row, target: row }).collect();
+        let classes = RowClass::sort(std::slice::from_ref(&identity), rows);
         Self {
             weight,
             bias,
@@ -94,22 +97,22 @@ impl Gemm {
         self.rows_out = output.iter().product();
         self.groups = groups;
         self.narrow = groups == 1 && self.taps.len() > 1 && self.channels <= 16;
-        let reversed: Vec<Vec<Pair>> =
-            self.taps.iter().map(|pairs| pairs.iter().map(Pair::reversed).collect()).collect();
-        self.classes = Class::sort(&self.taps, self.rows_out);
+        let reversed: Vec<Vec<RowPair>> =
+            self.taps.iter().map(|pairs| pairs.iter().map(RowPair::reversed).collect()).collect();
+        self.classes = RowClass::sort(&self.taps, self.rows_out);
         if self.narrow {
             self.runs = copy_runs(&self.classes, self.taps.len(), self.channels);
         }
-        self.back = Class::sort(&reversed, self.rows_in);
+        self.back = RowClass::sort(&reversed, self.rows_in);
         if groups == 1 && window.kernel == [3, 3] && window.stride == [1, 1] && window.dilation == [1, 1] {
             let pairs = self.taps.iter().map(Vec::len).sum();
             self.winograd = Winograd::plan(input, output, &window.padding, (self.channels, self.out), pairs);
         }
-        self.identity = (0..self.rows_out as u32).map(|row| Pair { source: row, target: row }).collect();
-        self.identity_rows = Class::sort(std::slice::from_ref(&self.identity), self.rows_out);
-        let rows_in: Vec<Pair> =
-            (0..self.rows_in as u32).map(|row| Pair { source: row, target: row }).collect();
-        self.identity_rows_in = Class::sort(&[rows_in], self.rows_in);
+        self.identity = (0..self.rows_out as u32).map(|row| RowPair { source: row, target: row }).collect();
+        self.identity_rows = RowClass::sort(std::slice::from_ref(&self.identity), self.rows_out);
+        let rows_in: Vec<RowPair> =
+            (0..self.rows_in as u32).map(|row| RowPair { source: row, target: row }).collect();
+        self.identity_rows_in = RowClass::sort(&[rows_in], self.rows_in);
         self.pair_runs = self.taps.iter().map(|pairs| pair_runs(pairs)).collect();
         self
     }
@@ -156,13 +159,13 @@ impl Gemm {
         x: &[f32],
         y: &mut [f32],
         strides: (usize, usize),
-        run: &mut Run<'_>,
+        run: &mut ItemRun<'_>,
     ) {
         let len = self.rows_out * self.out;
         let (channels, out) = self.group();
         let items = run.items.len();
         if let Some(winograd) = &self.winograd {
-            let pass = Pass {
+            let pass = FilterPass {
                 lanes,
                 back: false,
                 source: &x[run.items.start * strides.0..],
@@ -181,7 +184,8 @@ impl Gemm {
             let start = start(&prepared.bias, 0, out);
             for item in run.items.clone() {
                 self.gather(&x[item * strides.0..], run.scratch);
-                let source = Rows { data: run.scratch, shape: RowShape { item: 0, row: width, column: 0 } };
+                let source =
+                    RowSource { data: run.scratch, shape: RowShape { item: 0, row: width, column: 0 } };
                 let right = Right::Packed(&prepared.forward);
                 let classes = &self.identity_rows;
                 let product =
@@ -193,7 +197,7 @@ impl Gemm {
             let block = prepared.forward.len() / self.groups;
             for group in 0..self.groups {
                 let shape = RowShape { item: strides.0, row: self.channels, column: group * channels };
-                let source = Rows { data: &x[run.items.start * strides.0..], shape };
+                let source = RowSource { data: &x[run.items.start * strides.0..], shape };
                 let right = Right::Packed(&prepared.forward[group * block..][..block]);
                 let start = start(&prepared.bias, group, out);
                 let (taps, classes) = (self.taps.len(), &self.classes);
@@ -219,11 +223,11 @@ impl Gemm {
         dx: &mut [f32],
         strides: (usize, usize),
         accumulate: bool,
-        run: &mut Run<'_>,
+        run: &mut ItemRun<'_>,
     ) {
         let (channels, out) = self.group();
         if let Some(winograd) = &self.winograd {
-            let pass = Pass {
+            let pass = FilterPass {
                 lanes,
                 back: true,
                 source: &g[run.items.start * strides.0..],
@@ -231,7 +235,7 @@ impl Gemm {
                 target_item: strides.1,
                 items: run.items.len(),
                 weights: &prepared.backward,
-                start: if accumulate { Start::Existing } else { Start::Zero },
+                start: if accumulate { StartValue::Existing } else { StartValue::Zero },
                 relu: false,
             };
             winograd.filter(&pass, &mut dx[run.items.start * strides.1..], run.scratch, run.parallel);
@@ -240,9 +244,9 @@ impl Gemm {
         let block = prepared.backward.len() / self.groups;
         for group in 0..self.groups {
             let shape = RowShape { item: strides.0, row: self.out, column: group * out };
-            let source = Rows { data: &g[run.items.start * strides.0..], shape };
+            let source = RowSource { data: &g[run.items.start * strides.0..], shape };
             let right = Right::Packed(&prepared.backward[group * block..][..block]);
-            let start = if accumulate { Start::Existing } else { Start::Zero };
+            let start = if accumulate { StartValue::Existing } else { StartValue::Zero };
             let (taps, classes, items) = (self.taps.len(), &self.back, run.items.len());
             let product =
                 Product { source, inner: out, right, taps, columns: channels, start, classes, items };
@@ -276,7 +280,7 @@ impl Gemm {
     ) {
         if self.narrow {
             let width = self.taps.len() * self.channels;
-            let shape = Shape { left: (width, 0), right: (self.out, 0), first_row: 0, swapped: false };
+            let shape = OuterShape { left: (width, 0), right: (self.out, 0), first_row: 0, swapped: false };
             for (x, g) in items {
                 self.gather(x, scratch);
                 let pair = [(&*scratch, *g)];
@@ -312,7 +316,7 @@ impl Gemm {
 
     /// Calls a function for every block of the stored weight gradient: a group and tap with its pairs, where the sides lie, rows and
     /// columns, and its place.
-    fn for_blocks(&self, mut run: impl FnMut(&[Pair], Shape, (usize, usize), Range<usize>)) {
+    fn for_blocks(&self, mut run: impl FnMut(&[RowPair], OuterShape, (usize, usize), Range<usize>)) {
         let (channels, out) = self.group();
         let size = channels * out;
         for group in 0..self.groups {
@@ -322,7 +326,7 @@ impl Gemm {
                 let g = (self.out, group * out);
                 let natural = self.natural();
                 let (left, right) = if natural { (g, x) } else { (x, g) };
-                let shape = Shape { left, right, first_row: 0, swapped: natural };
+                let shape = OuterShape { left, right, first_row: 0, swapped: natural };
                 run(
                     pairs,
                     shape,
@@ -335,13 +339,13 @@ impl Gemm {
 }
 
 /// What a kernel call works on: a range of items, scratch, and the threads it may use inside an item.
-struct Run<'a> {
+struct ItemRun<'a> {
     items: Range<usize>,
     scratch: &'a mut [f32],
     parallel: usize,
 }
 
 /// What the output starts from: the bias of a group, or zero.
-fn start(bias: &[f32], group: usize, out: usize) -> Start<'_> {
-    if bias.is_empty() { Start::Zero } else { Start::Bias(&bias[group * out..][..out]) }
+fn start(bias: &[f32], group: usize, out: usize) -> StartValue<'_> {
+    if bias.is_empty() { StartValue::Zero } else { StartValue::Bias(&bias[group * out..][..out]) }
 }

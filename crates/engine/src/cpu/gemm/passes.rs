@@ -2,7 +2,7 @@
 
 use dapple_graph::{ParameterId, Parameters};
 
-use super::{Gemm, PreparedWeights, Run, Views};
+use super::{Gemm, ItemRun, PreparedWeights, SampleViews};
 use crate::cpu::kernel::Lanes;
 use crate::cpu::operation::{
     BackwardItem, BackwardPass, BackwardReads, CpuKernel, ForwardPass, WeightedKernel,
@@ -28,7 +28,7 @@ impl CpuKernel for Gemm {
         let ForwardPass { values, items, output, scratch, .. } = pass;
         let slot = values.action.inputs[0];
         let strides = (values.stride(slot), values.stride(values.action.output));
-        let mut run = Run { items, scratch, parallel: values.work.parallel };
+        let mut run = ItemRun { items, scratch, parallel: values.work.parallel };
         self.multiply(
             values.shared.lanes,
             values.prepared(),
@@ -48,7 +48,7 @@ impl CpuKernel for Gemm {
             (values.action.gradient, values.action.input_gradients.first())
         {
             let strides = (values.stride(from), values.stride(to));
-            let mut run = Run { items, scratch, parallel: values.work.parallel };
+            let mut run = ItemRun { items, scratch, parallel: values.work.parallel };
             let (lanes, dx) = (values.shared.lanes, &mut input_gradients[0]);
             self.backward_data(lanes, values.prepared(), gradient, dx, strides, accumulate, &mut run);
         }
@@ -101,8 +101,11 @@ impl Gemm {
                 let stride = values.action.gradient.map_or(0, |slot| values.stride(slot));
                 let inputs = &values.buffers[slot][sample * count * values.stride(slot)..];
                 let gradients = &pass.gradient[sample * count * stride..];
-                let views =
-                    Views { count, inputs: (inputs, values.stride(slot)), gradients: (gradients, stride) };
+                let views = SampleViews {
+                    count,
+                    inputs: (inputs, values.stride(slot)),
+                    gradients: (gradients, stride),
+                };
                 self.ghost_norm(values.prepared(), &views, means, norms.wide)
             }
         };

@@ -2,18 +2,20 @@
 
 use rayon::prelude::*;
 
-use crate::cpu::kernel::{Class, Out, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Shape, Start};
+use crate::cpu::kernel::{
+    Out, OuterProduct, OuterShape, Right, RowClass, RowPair, RowProduct, RowShape, RowSource, StartValue,
+};
 
 /// A row product before it is split among threads.
 #[derive(Clone, Copy)]
 pub(super) struct Product<'a> {
-    pub(super) source: Rows<'a>,
+    pub(super) source: RowSource<'a>,
     pub(super) inner: usize,
     pub(super) right: Right<'a>,
     pub(super) taps: usize,
     pub(super) columns: usize,
-    pub(super) start: Start<'a>,
-    pub(super) classes: &'a [Class],
+    pub(super) start: StartValue<'a>,
+    pub(super) classes: &'a [RowClass],
     pub(super) items: usize,
 }
 
@@ -43,7 +45,7 @@ impl Product<'_> {
         if self.items > 1 {
             for item in 0..self.items {
                 let data = &self.source.data[item * self.source.shape.item..];
-                let product = Self { source: Rows { data, ..self.source }, items: 1, ..self };
+                let product = Self { source: RowSource { data, ..self.source }, items: 1, ..self };
                 product.run(&mut target[item * target_shape.item..], target_shape, rows, parallel);
             }
             return;
@@ -60,8 +62,8 @@ impl Product<'_> {
 /// Adds outer products to `rows x columns`, by rows on several threads.
 pub(super) fn outer(
     items: &[(&[f32], &[f32])],
-    pairs: &[Pair],
-    shape: Shape,
+    pairs: &[RowPair],
+    shape: OuterShape,
     (rows, columns): (usize, usize),
     out: Out<'_>,
     parallel: usize,
@@ -72,7 +74,7 @@ pub(super) fn outer(
         false => rows.div_ceil(4 * parallel).next_multiple_of(6),
     };
     let part = |index: usize, rows: usize, out: Out<'_>| {
-        let shape = Shape { first_row: shape.first_row + index * chunk, ..shape };
+        let shape = OuterShape { first_row: shape.first_row + index * chunk, ..shape };
         OuterProduct { items, pairs, shape, rows, columns, out }.run();
     };
     match out {

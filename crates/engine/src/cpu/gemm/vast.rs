@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::Gemm;
-use crate::cpu::kernel::{DotProduct, Right, RowProduct, RowShape, Rows, Start};
+use crate::cpu::kernel::{DotProduct, Right, RowProduct, RowShape, RowSource, StartValue};
 
 /// Weights of a vast layer, at least.
 const VAST: usize = 1 << 20;
@@ -54,12 +54,12 @@ impl Gemm {
         target: &mut [f32],
     ) {
         RowProduct {
-            source: Rows { data: source, shape: RowShape { item: self.out, row: self.out, column: 0 } },
+            source: RowSource { data: source, shape: RowShape { item: self.out, row: self.out, column: 0 } },
             inner: self.out,
             right: Right::Plain(&weight[columns.start..], self.channels),
             taps: 1,
             columns: columns.len(),
-            start: if accumulate { Start::Existing } else { Start::Zero },
+            start: if accumulate { StartValue::Existing } else { StartValue::Zero },
             classes: &self.back,
             items: target.len() / columns.len(),
             target,

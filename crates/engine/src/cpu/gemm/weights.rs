@@ -4,7 +4,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 use super::Gemm;
-use super::winograd::{self, Strides};
+use super::winograd::{self, WeightStrides};
 use crate::cpu::kernel::{Lanes, pack_panel};
 use crate::cpu::summand::Summand;
 
@@ -52,11 +52,11 @@ impl Gemm {
             None => (out * channels * taps, 1, taps, channels * taps),
         };
         if self.winograd.as_ref().is_some_and(|winograd| !winograd.taps) {
-            let forward = Strides { tap: strides.1, row: strides.2, column: strides.3 };
+            let forward = WeightStrides { tap: strides.1, row: strides.2, column: strides.3 };
             winograd::arrange(lanes, (channels, out), source, forward, false, &mut prepared.forward);
             prepared.backward.clear();
             if gradient {
-                let backward = Strides { tap: strides.1, row: strides.3, column: strides.2 };
+                let backward = WeightStrides { tap: strides.1, row: strides.3, column: strides.2 };
                 winograd::arrange(lanes, (out, channels), source, backward, true, &mut prepared.backward);
             }
             return;

@@ -2,10 +2,10 @@
 
 use dapple_graph::Window;
 
-use crate::cpu::kernel::{Class, Pair};
+use crate::cpu::kernel::{RowClass, RowPair};
 
 /// For every tap of a window, the input row read and the output row written, wherever the tap falls inside the input.
-pub(crate) fn window_pairs(window: &Window, input: &[usize], output: &[usize]) -> Vec<Vec<Pair>> {
+pub(crate) fn window_pairs(window: &Window, input: &[usize], output: &[usize]) -> Vec<Vec<RowPair>> {
     let rank = input.len();
     let index = |mut flat: usize, shape: &[usize]| -> Vec<usize> {
         let mut index = vec![0; rank];
@@ -29,7 +29,7 @@ pub(crate) fn window_pairs(window: &Window, input: &[usize], output: &[usize]) -
                     place < input[axis]
                 });
                 if inside {
-                    pairs.push(Pair { source: source as u32, target: target as u32 });
+                    pairs.push(RowPair { source: source as u32, target: target as u32 });
                 }
             }
             pairs
@@ -38,8 +38,8 @@ pub(crate) fn window_pairs(window: &Window, input: &[usize], output: &[usize]) -
 }
 
 /// Pairs in runs of neighbours.
-pub(super) fn pair_runs(pairs: &[Pair]) -> Vec<(Pair, usize)> {
-    let mut runs: Vec<(Pair, usize)> = Vec::new();
+pub(super) fn pair_runs(pairs: &[RowPair]) -> Vec<(RowPair, usize)> {
+    let mut runs: Vec<(RowPair, usize)> = Vec::new();
     for pair in pairs {
         match runs.last_mut() {
             Some((first, len))
@@ -61,7 +61,7 @@ pub(super) struct CopyRun {
 }
 
 /// The copies that gather the taps of every output row, neighbours in memory joined.
-pub(super) fn copy_runs(classes: &[Class], taps: usize, channels: usize) -> Vec<CopyRun> {
+pub(super) fn copy_runs(classes: &[RowClass], taps: usize, channels: usize) -> Vec<CopyRun> {
     let mut rows: Vec<(u32, Vec<Option<u32>>)> = Vec::new();
     for class in classes {
         for (index, &target) in class.targets.iter().enumerate() {

@@ -2,18 +2,18 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::{Class, Start};
+use super::{RowClass, StartValue};
 
 /// Vectors of channels that are summed in registers.
 const VECTORS: usize = 4;
 
 /// `target[row] = start + sum over taps of source[row of the tap] * weights[tap]`, each channel by itself.
 pub(crate) struct ChannelProduct<'a> {
-    pub(crate) classes: &'a [Class],
+    pub(crate) classes: &'a [RowClass],
     pub(crate) channels: usize,
     /// `[tap, channel]`.
     pub(crate) weights: &'a [f32],
-    pub(crate) start: Start<'a>,
+    pub(crate) start: StartValue<'a>,
     pub(crate) source: &'a [f32],
     pub(crate) target: &'a mut [f32],
 }
@@ -35,9 +35,9 @@ impl ChannelProduct<'_> {
         let channels = self.channels;
         let part = &mut self.target[row * channels + first..][..N * S::F32_LANES];
         let mut sums = match self.start {
-            Start::Existing => read::<S, N>(simd, part),
-            Start::Zero => [simd.splat_f32s(0.0); N],
-            Start::Bias(bias) => read(simd, &bias[first..]),
+            StartValue::Existing => read::<S, N>(simd, part),
+            StartValue::Zero => [simd.splat_f32s(0.0); N],
+            StartValue::Bias(bias) => read(simd, &bias[first..]),
         };
         for (&tap, &source) in reach.0.iter().zip(reach.1) {
             let weights = read::<S, N>(simd, &self.weights[tap as usize * channels + first..]);
@@ -56,9 +56,9 @@ impl ChannelProduct<'_> {
         for channel in first..channels {
             let value = &mut self.target[row * channels + channel];
             *value = match self.start {
-                Start::Existing => *value,
-                Start::Zero => 0.0,
-                Start::Bias(bias) => bias[channel],
+                StartValue::Existing => *value,
+                StartValue::Zero => 0.0,
+                StartValue::Bias(bias) => bias[channel],
             };
             for (&tap, &source) in reach.0.iter().zip(reach.1) {
                 let weight = self.weights[tap as usize * channels + channel];
@@ -95,7 +95,7 @@ impl WithSimd for ChannelProduct<'_> {
 
 /// `sum[tap] += sum over target rows of source[row of the tap] * target[row]`, each channel by itself.
 pub(crate) struct ChannelSum<'a> {
-    pub(crate) classes: &'a [Class],
+    pub(crate) classes: &'a [RowClass],
     pub(crate) channels: usize,
     pub(crate) source: &'a [f32],
     pub(crate) target: &'a [f32],

@@ -19,20 +19,20 @@ use pulp::{Arch, Simd, WithSimd};
 pub(crate) use channels::{ChannelProduct, ChannelSum};
 pub(crate) use dot::DotProduct;
 pub(crate) use gram::{Gram, pitch, widen};
-pub(crate) use outer::{Filters, MAGIC, Out, OuterProduct, Sample, Shape};
-pub(crate) use rows::{Class, Right, RowProduct, RowShape, Rows, Start};
+pub(crate) use outer::{Filters, MAGIC, Out, OuterProduct, OuterShape, Sample};
+pub(crate) use rows::{Right, RowClass, RowProduct, RowShape, RowSource, StartValue};
 
 /// Rows of a register tile.
 const TILE_ROWS: usize = 6;
 
 /// A row read and a row written, by one tap of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pair {
+pub(crate) struct RowPair {
     pub(crate) source: u32,
     pub(crate) target: u32,
 }
 
-impl Pair {
+impl RowPair {
     /// The pair of the data gradient, which flows the other way.
     pub(crate) fn reversed(&self) -> Self {
         Self { source: self.target, target: self.source }
@@ -173,8 +173,8 @@ mod tests {
         (0..count).map(|i| ((i * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0).collect()
     }
 
-    fn identity(rows: usize) -> Vec<Pair> {
-        (0..rows as u32).map(|row| Pair { source: row, target: row }).collect()
+    fn identity(rows: usize) -> Vec<RowPair> {
+        (0..rows as u32).map(|row| RowPair { source: row, target: row }).collect()
     }
 
     /// Both products on one kind of vectors, against their definitions.
@@ -187,13 +187,13 @@ mod tests {
             pack(lanes, (1, k, n), &b, (0, n, 1), &mut packed);
             let mut rows = start.clone();
             simd.vectorize(RowProduct {
-                source: Rows { data: &a, shape: RowShape { item: 0, row: k, column: 0 } },
+                source: RowSource { data: &a, shape: RowShape { item: 0, row: k, column: 0 } },
                 inner: k,
                 right: Right::Packed(&packed),
                 taps: 1,
                 columns: n,
-                start: Start::Existing,
-                classes: &Class::sort(&[identity(m)], m),
+                start: StartValue::Existing,
+                classes: &RowClass::sort(&[identity(m)], m),
                 target: &mut rows,
                 target_shape: RowShape { item: 0, row: n, column: 0 },
                 rows: 0..m as u32,
@@ -205,7 +205,7 @@ mod tests {
             simd.vectorize(OuterProduct {
                 items: &[(&a, &c)],
                 pairs: &identity(m),
-                shape: Shape { left: (k, 0), right: (n, 0), first_row: 0, swapped: false },
+                shape: OuterShape { left: (k, 0), right: (n, 0), first_row: 0, swapped: false },
                 rows: k,
                 columns: n,
                 out: Out::Added(&mut outer),

@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::{Pair, TILE_ROWS, load, panel_vectors, store};
+use super::{RowPair, TILE_ROWS, load, panel_vectors, store};
 
 /// `out[i, j] += sum over items and pairs of left[i] right[j]`, for rows `i` of a range. The left side is the row that a pair's source
 /// names, the right side the row its target names; or the other way round.
 pub(crate) struct OuterProduct<'a> {
     /// Source values and target values of every item; what is counted has samples instead.
     pub(crate) items: &'a [(&'a [f32], &'a [f32])],
-    pub(crate) pairs: &'a [Pair],
-    pub(crate) shape: Shape,
+    pub(crate) pairs: &'a [RowPair],
+    pub(crate) shape: OuterShape,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     pub(crate) out: Out<'a>,
@@ -20,7 +20,7 @@ pub(crate) struct OuterProduct<'a> {
 
 /// Where the sides of an outer product lie.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct OuterShape {
     /// Numbers between rows and first column of the left side.
     pub(crate) left: (usize, usize),
     pub(crate) right: (usize, usize),
@@ -205,7 +205,7 @@ impl OuterProduct<'_> {
     }
 }
 
-impl Shape {
+impl OuterShape {
     /// Adds the outer products of all items and pairs to a tile at a row and column, and as wide as this.
     #[inline(always)]
     fn add<'i, S: Simd, const NV: usize, const MR: usize>(
@@ -213,7 +213,7 @@ impl Shape {
         simd: S,
         mut tile: [[S::f32s; NV]; MR],
         items: impl Iterator<Item = (&'i [f32], &'i [f32])>,
-        pairs: &[Pair],
+        pairs: &[RowPair],
         (row, column, width): (usize, usize, usize),
     ) -> [[S::f32s; NV]; MR] {
         let lanes = S::F32_LANES;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::{Pair, TILE_ROWS, load, panel_vectors, store};
+use super::{RowPair, TILE_ROWS, load, panel_vectors, store};
 
 /// The right side of a row product: for every tap, `inner x columns`.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +17,7 @@ pub(crate) enum Right<'a> {
 
 /// Target rows that are reached by the same taps.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Class {
+pub(crate) struct RowClass {
     pub(crate) taps: Vec<u32>,
     /// Rows written, ascending.
     pub(crate) targets: Vec<u32>,
@@ -25,9 +25,9 @@ pub(crate) struct Class {
     pub(crate) sources: Vec<u32>,
 }
 
-impl Class {
+impl RowClass {
     /// Sorts the target rows of all taps into classes; rows that no tap reaches form a class without taps.
-    pub(crate) fn sort(taps: &[Vec<Pair>], rows: usize) -> Vec<Self> {
+    pub(crate) fn sort(taps: &[Vec<RowPair>], rows: usize) -> Vec<Self> {
         let mut reached: Vec<Vec<(u32, u32)>> = vec![Vec::new(); rows];
         for (tap, pairs) in taps.iter().enumerate() {
             for pair in pairs {
@@ -50,7 +50,7 @@ impl Class {
 
 /// What the target rows hold before the product is added.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Start<'a> {
+pub(crate) enum StartValue<'a> {
     Existing,
     Zero,
     /// One value per column.
@@ -59,13 +59,13 @@ pub(crate) enum Start<'a> {
 
 /// `target[row] = start + sum over taps of source[row of the tap] right[tap]`, for every target row and every item.
 pub(crate) struct RowProduct<'a> {
-    pub(crate) source: Rows<'a>,
+    pub(crate) source: RowSource<'a>,
     pub(crate) inner: usize,
     pub(crate) right: Right<'a>,
     pub(crate) taps: usize,
     pub(crate) columns: usize,
-    pub(crate) start: Start<'a>,
-    pub(crate) classes: &'a [Class],
+    pub(crate) start: StartValue<'a>,
+    pub(crate) classes: &'a [RowClass],
     pub(crate) target: &'a mut [f32],
     pub(crate) target_shape: RowShape,
     /// Target rows to fill; the first lies at the start of `target`.
@@ -90,7 +90,7 @@ impl RowShape {
 
 /// Rows to read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rows<'a> {
+pub(crate) struct RowSource<'a> {
     pub(crate) data: &'a [f32],
     pub(crate) shape: RowShape,
 }
@@ -125,7 +125,7 @@ impl WithSimd for RowProduct<'_> {
 }
 
 /// Some columns of the right side.
-struct Panel<'a> {
+struct WeightPanel<'a> {
     right: &'a [f32],
     /// Numbers between its rows.
     step: usize,
@@ -135,21 +135,21 @@ struct Panel<'a> {
 
 /// Where a tile starts: an item, and a position in a class.
 #[derive(Clone, Copy)]
-struct Cursor {
+struct ClassCursor {
     item: usize,
     index: usize,
 }
 
 /// One class of rows against a part of the right side.
-struct Pass<'a> {
-    class: &'a Class,
+struct RowPass<'a> {
+    class: &'a RowClass,
     /// Places among the class's taps.
     taps: Range<usize>,
     /// Places among the class's rows.
     indices: Range<usize>,
     /// Rows of each tap's right side.
     depth: Range<usize>,
-    panel: &'a Panel<'a>,
+    panel: &'a WeightPanel<'a>,
     first: bool,
 }
 
@@ -170,7 +170,7 @@ impl RowProduct<'_> {
                 }
                 Right::Plain(data, row) => (&data[column..], row),
             };
-            let panel = Panel { right, step, column, width };
+            let panel = WeightPanel { right, step, column, width };
             match vectors {
                 4 if panel_vectors::<S>() == 4 => self.panel::<S, 4>(simd, &panel, &depth),
                 3 if panel_vectors::<S>() == 4 => self.panel::<S, 3>(simd, &panel, &depth),
@@ -183,7 +183,7 @@ impl RowProduct<'_> {
 
     /// All rows against one panel of the right side, in blocks that stay in the second-level cache.
     #[inline(always)]
-    fn panel<S: Simd, const NV: usize>(&mut self, simd: S, panel: &Panel<'_>, depth: &Range<usize>) {
+    fn panel<S: Simd, const NV: usize>(&mut self, simd: S, panel: &WeightPanel<'_>, depth: &Range<usize>) {
         let block_depth = RIGHT_BLOCK / (NV * S::F32_LANES);
         let block_taps = (block_depth / self.inner).max(1);
         for start in depth.clone().step_by(block_depth) {
@@ -196,7 +196,7 @@ impl RowProduct<'_> {
                     let indices = at(self.rows.start)..at(self.rows.end);
                     let first = tap == 0 && start == 0;
                     if !taps.is_empty() || first {
-                        let pass = Pass { class, taps, indices, depth: part.clone(), panel, first };
+                        let pass = RowPass { class, taps, indices, depth: part.clone(), panel, first };
                         self.pass::<S, NV>(simd, &pass);
                     }
                 }
@@ -205,9 +205,9 @@ impl RowProduct<'_> {
     }
 
     #[inline(always)]
-    fn pass<S: Simd, const NV: usize>(&mut self, simd: S, pass: &Pass<'_>) {
+    fn pass<S: Simd, const NV: usize>(&mut self, simd: S, pass: &RowPass<'_>) {
         let total = pass.indices.len() * self.items;
-        let mut cursor = Cursor { item: 0, index: pass.indices.start };
+        let mut cursor = ClassCursor { item: 0, index: pass.indices.start };
         let mut done = 0;
         while done + TILE_ROWS <= total {
             self.tile::<S, NV, TILE_ROWS>(simd, pass, &mut cursor);
@@ -227,11 +227,11 @@ impl RowProduct<'_> {
     fn tile<S: Simd, const NV: usize, const MR: usize>(
         &mut self,
         simd: S,
-        pass: &Pass<'_>,
-        cursor: &mut Cursor,
+        pass: &RowPass<'_>,
+        cursor: &mut ClassCursor,
     ) {
         let lanes = S::F32_LANES;
-        let Panel { right, step, column, width } = *pass.panel;
+        let WeightPanel { right, step, column, width } = *pass.panel;
         let class = pass.class;
         let (start, inner) = (pass.depth.start, pass.depth.len());
         let mut places = [(0usize, 0usize); MR];
@@ -248,8 +248,8 @@ impl RowProduct<'_> {
         }
         let mut tile = [[simd.splat_f32s(0.0); NV]; MR];
         match self.start {
-            Start::Zero if pass.first => {}
-            Start::Bias(bias) if pass.first => {
+            StartValue::Zero if pass.first => {}
+            StartValue::Bias(bias) if pass.first => {
                 tile = [load::<S, NV>(simd, &bias[column..][..width]); MR];
             }
             _ => {

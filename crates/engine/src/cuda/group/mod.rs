@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 
 use dapple_graph::{Graph, Parameters};
 
-use super::device::{address, device_count};
+use super::device::device_count;
 use super::error::CudaError;
-use super::nccl::Communicators;
-use super::{CudaExecutor, CudaGradientSum, CudaOptions, CudaState, StateValues, Update};
+use super::nccl::{Communicators, Summed};
+use super::{CudaExecutor, CudaGradientSum, CudaOptions, CudaState, CudaUpdate, StateValues};
 use crate::batch::{self, Batch};
 use crate::clipping::ClippingRule;
 use crate::cpu::Total;
@@ -207,7 +207,7 @@ impl CudaGroup {
         &mut self,
         mut sum: CudaGroupSum,
         state: &mut CudaGroupState,
-        update: &Update<'_>,
+        update: &CudaUpdate<'_>,
     ) -> Result<(), CudaGroupError> {
         self.in_agreement()?;
         self.own(sum.0.len())?;
@@ -344,7 +344,7 @@ impl Rank for CudaExecutor {
         &mut self,
         sum: CudaGradientSum,
         state: &mut CudaState,
-        update: &Update<'_>,
+        update: &CudaUpdate<'_>,
     ) -> Result<(), CudaError> {
         self.resident()?.update(sum, state, update)
     }
@@ -356,14 +356,13 @@ impl Addition<CudaExecutor> for Communicators {
         if sums.iter().any(|sum| sum.unit().is_some() != whole) {
             return Err(CudaError::from(EngineError::Parameters).into());
         }
-        let len = sums.first().map_or(0, |sum| sum.len);
         let mut places = Vec::with_capacity(ranks.len());
         for (CudaExecutor { device, .. }, sum) in ranks.iter().zip(sums) {
             device.bind()?;
             sum.carry(device, 0)?;
-            let narrow = || address(&sum.values, &device.stream);
-            places.push((device, sum.wide(device).unwrap_or_else(narrow)));
+            let numbers = sum.wide().map_or_else(|| Summed::Plain(sum.values()), Summed::Whole);
+            places.push((device, numbers));
         }
-        Ok(self.all_reduce(&places, len, whole)?)
+        Ok(self.all_reduce(&places)?)
     }
 }

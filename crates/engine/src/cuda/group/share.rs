@@ -9,7 +9,7 @@ use crate::error::EngineError;
 
 /// A card's share of a batch.
 #[derive(Debug)]
-pub(super) struct Share<'a> {
+pub(super) struct BatchShare<'a> {
     /// Index of its first sample in the whole batch.
     pub(super) first: usize,
     pub(super) batch: Batch<'a>,
@@ -27,7 +27,7 @@ pub(super) fn shares<'a>(
     batch: &Batch<'a>,
     graph: &Graph,
     cards: usize,
-) -> Result<Vec<Share<'a>>, EngineError> {
+) -> Result<Vec<BatchShare<'a>>, EngineError> {
     let shape = graph.output_shape();
     let (output, positions): (usize, usize) = (shape.iter().product(), shape[1..].iter().product());
     let input: usize = graph.input_shape().iter().product();
@@ -53,12 +53,12 @@ pub(super) fn shares<'a>(
             Targets::Values(values) => Targets::Values(&values[of(output)]),
         };
         let batch = Batch { inputs: &batch.inputs[of(input)], targets, dropout, ..*batch };
-        Share { first: range.start, batch }
+        BatchShare { first: range.start, batch }
     };
     Ok(ranges(samples, cards).map(share).collect())
 }
 
-impl Share<'_> {
+impl BatchShare<'_> {
     /// An error of this share as one of the whole batch.
     pub(super) fn in_batch(&self, error: EngineError) -> EngineError {
         match error {

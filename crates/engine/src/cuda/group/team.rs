@@ -5,7 +5,7 @@
 
 use dapple_graph::Graph;
 
-use super::super::{CudaError, Update};
+use super::super::{CudaError, CudaUpdate};
 use super::share::shares;
 use crate::batch::Batch;
 use crate::clipping::ClippingRule;
@@ -41,7 +41,7 @@ pub(super) trait Rank: Send {
         &mut self,
         sum: Self::Sum,
         state: &mut Self::State,
-        update: &Update<'_>,
+        update: &CudaUpdate<'_>,
     ) -> Result<(), CudaError>;
 }
 
@@ -126,7 +126,7 @@ pub(super) fn update<R: Rank>(
     ranks: &mut [R],
     sums: Vec<R::Sum>,
     states: &mut [R::State],
-    update: &Update<'_>,
+    update: &CudaUpdate<'_>,
 ) -> Result<(), Failed> {
     each(ranks.iter_mut().zip(sums).zip(states), |((rank, sum), state)| rank.update(sum, state, update))?;
     Ok(())

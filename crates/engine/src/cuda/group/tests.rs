@@ -6,7 +6,7 @@ use super::super::LatticeNoise;
 use super::*;
 use crate::batch::{DropoutSource, Targets};
 use crate::update::UpdateRule;
-use crate::{Clipping, CpuExecutor, Options};
+use crate::{Clipping, CpuExecutor, CpuOptions};
 
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.5 };
 const VIEWS: usize = 2;
@@ -14,7 +14,7 @@ const VIEWS: usize = 2;
 const STEPS: [usize; 4] = [5, 1, 0, 7];
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Work {
+enum RankWork {
     Sum,
     Settle,
     Read,
@@ -25,19 +25,19 @@ enum Work {
 /// What fails on a stand-in, and how.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
-    Error(Work),
-    Panic(Work),
+    Error(RankWork),
+    Panic(RankWork),
 }
 
 struct StandIn {
     executor: CpuExecutor,
     parameters: Parameters,
     fault: Option<Fault>,
-    done: Vec<Work>,
+    done: Vec<RankWork>,
 }
 
 impl StandIn {
-    fn begin(&mut self, work: Work) -> Result<(), CudaError> {
+    fn begin(&mut self, work: RankWork) -> Result<(), CudaError> {
         match self.fault {
             Some(Fault::Error(failing)) if failing == work => {
                 Err(CudaError::OutOfMemory { wanted_mb: 2, free_mb: 1 })
@@ -62,7 +62,7 @@ impl Rank for StandIn {
         rule: &ClippingRule,
         sum: &mut Total,
     ) -> Result<StepStats, CudaError> {
-        self.begin(Work::Sum)?;
+        self.begin(RankWork::Sum)?;
         let mut own = self.executor.gradient_sum();
         let mut loaded = self.executor.load(&self.parameters)?;
         let stats = loaded.clipped_sum(share, rule, &mut own)?;
@@ -71,23 +71,23 @@ impl Rank for StandIn {
     }
 
     fn settle(&mut self) -> Result<(), CudaError> {
-        self.begin(Work::Settle)
+        self.begin(RankWork::Settle)
     }
 
     fn read(&mut self, sum: &mut Total) -> Result<Total, CudaError> {
-        self.begin(Work::Read)?;
+        self.begin(RankWork::Read)?;
         Ok(sum.clone())
     }
 
     fn write(&mut self, sum: &mut Total, total: &Total) -> Result<(), CudaError> {
-        self.begin(Work::Write)?;
+        self.begin(RankWork::Write)?;
         sum.clone_from(total);
         Ok(())
     }
 
     /// Plain descent with something from the key for noise.
-    fn update(&mut self, sum: Total, updates: &mut u64, update: &Update<'_>) -> Result<(), CudaError> {
-        self.begin(Work::Update)?;
+    fn update(&mut self, sum: Total, updates: &mut u64, update: &CudaUpdate<'_>) -> Result<(), CudaError> {
+        self.begin(RankWork::Update)?;
         *updates += 1;
         let sum = sum.into_gradient();
         let key = update.noise.map_or([0; 32], |noise| *noise.key);
@@ -120,7 +120,7 @@ struct Team {
 impl Team {
     fn new(cards: usize) -> Self {
         let graph = zoo::small_cnn(&[1, 28, 28], 4).unwrap();
-        let options = Options { threads: 1, ..Options::default() };
+        let options = CpuOptions { threads: 1, ..CpuOptions::default() };
         let rank = || StandIn {
             executor: CpuExecutor::new(&graph, options).unwrap(),
             parameters: Parameters::init(&graph, 3),
@@ -138,7 +138,7 @@ impl Team {
         let key = [step + 1; 32];
         let rule = UpdateRule::Sgd { momentum: 0.0, nesterov: false };
         let noise = Some(LatticeNoise { key: &key, lattice: 0.5, deviation: 1500.0 });
-        let update = Update { noise, rule, numbers: rule.numbers(1.0, 0.0, 10, 1), mean_rest: 0.0 };
+        let update = CudaUpdate { noise, rule, numbers: rule.numbers(1.0, 0.0, 10, 1), mean_rest: 0.0 };
         let layout = self.ranks[0].executor.layout();
         let rule = ClippingRule::new(&CLIPPING, layout).unwrap();
         let mut sums = vec![Total::new(vec![0.0; layout.len()], Vec::new(), rule.unit()); self.ranks.len()];
@@ -201,7 +201,7 @@ fn it_does_not_matter_which_card_takes_which_sample() {
 
 #[test]
 fn a_card_that_fails_stops_the_others_before_they_wait_for_it() {
-    for work in [Work::Sum, Work::Settle, Work::Read, Work::Write, Work::Update] {
+    for work in [RankWork::Sum, RankWork::Settle, RankWork::Read, RankWork::Write, RankWork::Update] {
         for (failing, fault) in [(0, Fault::Error(work)), (2, Fault::Error(work)), (1, Fault::Panic(work))] {
             let mut team = Team::new(3);
             team.ranks[failing].fault = Some(fault);
@@ -212,10 +212,10 @@ fn a_card_that_fails_stops_the_others_before_they_wait_for_it() {
                 matches!(failed.error, CudaError::OutOfMemory { .. })
             );
             // What needs every card is begun only when every card's own work is done.
-            let begun = usize::from(matches!(work, Work::Read | Work::Write | Work::Update));
+            let begun = usize::from(matches!(work, RankWork::Read | RankWork::Write | RankWork::Update));
             assert_eq!(team.additions.0, begun, "{fault:?}");
             for rank in &team.ranks {
-                assert!(!rank.done.contains(&Work::Update) || work == Work::Update, "{fault:?}");
+                assert!(!rank.done.contains(&RankWork::Update) || work == RankWork::Update, "{fault:?}");
             }
         }
     }

@@ -34,19 +34,25 @@ KERNEL standardise_backward(float* d, const float* used, const float* inverses, 
 // What double precision may have rounded off a sum of n exact products and what follows from it, as a share of the sum of their sizes.
 __device__ __forceinline__ double rounded_off(int n) { return 8.0 * (n + 32) * 2.220446049250313e-16; }
 
-// One warp per part and sample. A part is a run of a sample's written-down gradient: start, len, and for a standardised filter where its mean
-// is kept and where its 1 / deviation lies (else -1). The result is an upper bound on the sum of squares of what is added of the part, over
-// the clipping factor: the values themselves, or a filter's less a mean in single precision, which is decided here, over the deviation.
-// Squares are exact in double precision, each sum errs by 2^-53 of its terms for each of them, and (sum of d)^2 <= n (sum of d^2).
-KERNEL part_norms(const float* d, i64 stride, const int* parts, int count, const float* inverses, float* means, int mean_stride,
+// A run of a sample's written-down gradient: start, len, and for a standardised filter where its mean is kept and where its 1 / deviation
+// lies (else -1).
+struct GradientPart {
+    int start, len, mean, inverse;
+};
+static_assert(sizeof(GradientPart) == 16, "as on the host");
+
+// One warp per part and sample. The result is an upper bound on the sum of squares of what is added of the part, over the clipping factor:
+// the values themselves, or a filter's less a mean in single precision, which is decided here, over the deviation. Squares are exact in
+// double precision, each sum errs by 2^-53 of its terms for each of them, and (sum of d)^2 <= n (sum of d^2).
+KERNEL part_norms(const float* d, i64 stride, const GradientPart* parts, int count, const float* inverses, float* means, int mean_stride,
                   double* partials, int partial_stride) {
     int index = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31;
     if (index >= count) return;
-    const int* part = parts + 4 * index;
-    d += (i64)blockIdx.y * stride + part[0];
-    int n = part[1];
+    const GradientPart& part = parts[index];
+    d += (i64)blockIdx.y * stride + part.start;
+    int n = part.len;
     double square = 0.0, total = 0.0;
-    if (part[2] < 0) {
+    if (part.mean < 0) {
 #pragma unroll 8
         for (int i = lane; i < n; i += 32) square += (double)d[i] * d[i];
     } else {
@@ -58,27 +64,33 @@ KERNEL part_norms(const float* d, i64 stride, const int* parts, int count, const
     }
     square = warp_sum(square);
     double result = square, error = rounded_off(n) * square;
-    if (part[2] >= 0) {
+    if (part.mean >= 0) {
         total = warp_sum(total);
         float mean = (float)(total / n);
-        double inverse = inverses[part[3]];
+        double inverse = inverses[part.inverse];
         result += mean * ((double)n * mean - 2.0 * total);
         // A sum that is not a number must stay one.
         result = ((result < 0.0 ? 0.0 : result) + error) * inverse * inverse;
-        if (lane == 0) means[(i64)blockIdx.y * mean_stride + part[2]] = mean;
+        if (lane == 0) means[(i64)blockIdx.y * mean_stride + part.mean] = mean;
     } else {
         result += error;
     }
     if (lane == 0) partials[(i64)blockIdx.y * partial_stride + index] = result;
 }
 
-// Adds every parameter's partial sums. ranges: start and end of each parameter's partials.
-KERNEL add_partials(const double* partials, int partial_stride, const int* ranges, double* squared, int entries) {
+// Where a parameter's partial sums start and end.
+struct PartialRange {
+    int start, end;
+};
+static_assert(sizeof(PartialRange) == 8, "as on the host");
+
+// Adds every parameter's partial sums.
+KERNEL add_partials(const double* partials, int partial_stride, const PartialRange* ranges, double* squared, int entries) {
     __shared__ double scratch[32];
-    const int* range = ranges + 2 * blockIdx.x;
+    const PartialRange& range = ranges[blockIdx.x];
     partials += (i64)blockIdx.y * partial_stride;
     double sum = 0.0;
-    for (int i = range[0] + threadIdx.x; i < range[1]; i += blockDim.x) sum += partials[i];
+    for (int i = range.start + threadIdx.x; i < range.end; i += blockDim.x) sum += partials[i];
     sum = block_sum(sum, scratch);
     if (threadIdx.x == 0) squared[(i64)blockIdx.y * entries + blockIdx.x] = sum;
 }
@@ -340,15 +352,21 @@ extern "C" __global__ void __launch_bounds__(1024)
 #define WRITTEN_SAMPLES 64
 #define WRITTEN_TOGETHER 4
 
-// Adds what all samples add of their written-down gradients; a sample whose factor is zero is passed by, whatever it holds.
-// blocks: start in the written-down gradient, len, start in the sum, parameter, and of a standardised filter where its mean and its
-// 1 / deviation lie (else -1). Grid: blocks, shares of the samples (one share without clipping, whose samples join in their order).
-KERNEL sum_written(const float* d, i64 stride, const int* blocks, const float* factors, int entries, const float* means,
+// A run that is added up together: start in the written-down gradient, len, start in the sum, parameter, and of a standardised filter where
+// its mean and its 1 / deviation lie (else -1).
+struct GradientBlock {
+    int start, len, target, entry, mean, inverse;
+};
+static_assert(sizeof(GradientBlock) == 24, "as on the host");
+
+// Adds what all samples add of their written-down gradients; a sample whose factor is zero is passed by, whatever it holds. Grid: blocks,
+// shares of the samples (one share without clipping, whose samples join in their order).
+KERNEL sum_written(const float* d, i64 stride, const GradientBlock* blocks, const float* factors, int entries, const float* means,
                    int mean_stride, const float* inverses, u32* sum, int samples, int whole) {
     __shared__ float shares[WRITTEN_SAMPLES], taken[WRITTEN_SAMPLES];
-    const int* block = blocks + 6 * blockIdx.x;
-    const float *factor = factors + block[3], *mean = block[4] < 0 ? 0 : means + block[4];
-    float inverse = block[5] < 0 ? 1.0f : inverses[block[5]];
+    const GradientBlock& block = blocks[blockIdx.x];
+    const float *factor = factors + block.entry, *mean = block.mean < 0 ? 0 : means + block.mean;
+    float inverse = block.inverse < 0 ? 1.0f : inverses[block.inverse];
     int first = (int)((i64)samples * blockIdx.y / gridDim.y), end = (int)((i64)samples * (blockIdx.y + 1) / gridDim.y);
     for (; first < end; first += WRITTEN_SAMPLES) {
         int count = min(WRITTEN_SAMPLES, end - first);
@@ -358,15 +376,15 @@ KERNEL sum_written(const float* d, i64 stride, const int* blocks, const float* f
             taken[sample] = mean ? mean[(i64)(first + sample) * mean_stride] : 0.0f;
         }
         __syncthreads();
-        int width = together(block[0]);
-        for (int i = 4 * threadIdx.x; i < block[1]; i += 4 * blockDim.x) {
-            const float* row = d + block[0] + first * stride;
+        int width = together(block.start);
+        for (int i = 4 * threadIdx.x; i < block.len; i += 4 * blockDim.x) {
+            const float* row = d + block.start + first * stride;
             u32 total[4] = {};
             for (int from = 0; from < count; from += WRITTEN_TOGETHER) {
                 Four own[WRITTEN_TOGETHER];
 #pragma unroll
                 for (int v = 0; v < WRITTEN_TOGETHER; ++v)
-                    own[v] = load_four(row + (from + v) * stride, i, from + v < count ? block[1] : 0, width);
+                    own[v] = load_four(row + (from + v) * stride, i, from + v < count ? block.len : 0, width);
 #pragma unroll
                 for (int v = 0; v < WRITTEN_TOGETHER; ++v) {
                     float share = from + v < count ? shares[from + v] : 0.0f;
@@ -377,7 +395,7 @@ KERNEL sum_written(const float* d, i64 stride, const int* blocks, const float* f
             }
 #pragma unroll
             for (int at = 0; at < 4; ++at)
-                if (i + at < block[1]) join_sum(sum + block[2] + i + at, total[at], whole);
+                if (i + at < block.len) join_sum(sum + block.target + i + at, total[at], whole);
         }
     }
 }

@@ -1,7 +1,7 @@
 // Convolutions over images as matrix products, with a strip of the image in shared memory: a value is fetched once and read by all
 // taps of the window that meet it. Whole rows lie there with zeros on both sides, so that no tap needs a check.
 
-// Sizes of a convolution and of its strip, in the order in which the host lists them.
+// Sizes of a convolution and of its strip.
 struct Image {
     int out, channels, groups, taps;            // filters and channels of one group
     int height, width;                          // of the input
@@ -13,6 +13,7 @@ struct Image {
     int full_width, full_positions;             // of an image of this size
     int tap_offsets[64];                        // where each tap reads in the strip
 };
+static_assert(sizeof(Image) == 348, "as on the host");
 
 #define IMAGE_THREADS 256
 // Steps of a sum of weight gradients that may be on their way while one is multiplied.

@@ -49,14 +49,14 @@ KERNEL count_labels(const u32* labels, int* counts, int positions) {
 // `weight` times the loss of each item, and the gradient of that times `scale`. Logits are [classes, positions]. Grid: items, and parts
 // of their positions with a sum each. counts: labels in each part.
 extern "C" __global__ void __launch_bounds__(256, 2)
-    loss(int kind, const float* output, const void* targets, const int* counts, float* gradient, double* sums, int classes,
+    loss(int kind, const float* output, const u32* targets, const int* counts, float* gradient, double* sums, int classes,
          int positions, float smoothing, double weight, double scale) {
     __shared__ double scratch[32];
     i64 item = blockIdx.x;
     int begin = (int)((i64)positions * blockIdx.y / gridDim.y), end = (int)((i64)positions * (blockIdx.y + 1) / gridDim.y);
     output += item * classes * positions;
     gradient += item * classes * positions;
-    const u32* labels = (const u32*)targets + item * positions;
+    const u32* labels = targets + item * positions;
     const float* values = (const float*)targets + item * classes * positions;
     double counted = kind == VALUES ? (double)classes * positions : positions;
     if (kind == CLASSES) {

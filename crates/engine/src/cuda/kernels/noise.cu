@@ -10,6 +10,7 @@
 struct Key {
     u32 words[8];
 };
+static_assert(sizeof(Key) == 32, "as on the host");
 
 __device__ __forceinline__ void quarter_round(u32& a, u32& b, u32& c, u32& d) {
     a += b; d = __funnelshift_l(d ^ a, d ^ a, 16);

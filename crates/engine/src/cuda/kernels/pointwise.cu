@@ -138,8 +138,8 @@ __device__ __forceinline__ void move_of(const T* x, T* y, const int* table, i64 
     put_one(y + to, x[from]);
 }
 
-KERNEL move(const float* x, float* y, const int* table, i64 x_item, i64 y_item, int x_start, int y_start, int len, i64 n,
-            int accumulate) {
+KERNEL move_values(const float* x, float* y, const int* table, i64 x_item, i64 y_item, int x_start, int y_start, int len, i64 n,
+                   int accumulate) {
     move_of(x, y, table, x_item, y_item, x_start, y_start, len, n, [&](float* to, float value) { put(to, value, accumulate); });
 }
 
@@ -190,4 +190,24 @@ KERNEL bias_gradient(const float* g, float* d, i64 stride, int channels, int pos
     }
     sum = warp_sum(sum);
     if ((threadIdx.x & 31) == 0) d[sample * stride + channel] = sum;
+}
+
+// Every value times its channel's factor; a channel is a run of neighbours.
+KERNEL channel_scale(const float* x, const float* weight, float* y, int channels, int run, i64 n, int accumulate) {
+    i64 i = global_index();
+    if (i < n) put(y + i, x[i] * weight[(u32)i / (u32)run % (u32)channels], accumulate);
+}
+
+// The gradient of the factors: one thread per sample and channel adds up all blocks of channels of the sample's views.
+KERNEL channel_scale_gradient(const float* x, const float* g, float* d, i64 stride, int channels, int run, int blocks, int samples,
+                              int accumulate) {
+    i64 i = global_index();
+    if (i >= (i64)samples * channels) return;
+    i64 sample = i / channels, channel = i % channels;
+    float sum = 0.0f;
+    for (i64 block = sample * blocks; block < (sample + 1) * blocks; ++block) {
+        i64 first = (block * channels + channel) * run;
+        for (int neighbour = 0; neighbour < run; ++neighbour) sum += x[first + neighbour] * g[first + neighbour];
+    }
+    put(d + sample * stride + channel, sum, accumulate);
 }

@@ -2,21 +2,28 @@
 
 enum { PLAIN, MOMENTUM, ADAM };
 
-// The numbers of one update, in the order in which the host lists them.
+// The numbers of one update.
 struct Rule {
     float rate, keep, share;          // learning rate, what weight decay leaves, one over the expected batch
     float momentum;                   // of MOMENTUM
     float root, betas[2], rest[2], eps;  // of ADAM
     int nesterov;
 };
+static_assert(sizeof(Rule) == 44, "as on the host");
 
-// Moves values against the noisy sum. blocks: start in the sum, len, start among the values. One block of threads each.
-KERNEL update_values(int kind, float* values, const float* sum, float* first, float* second, const int* blocks,
+// A stretch of trainable values: start in the sum, len, start among the values.
+struct UpdateBlock {
+    int start, len, target;
+};
+static_assert(sizeof(UpdateBlock) == 12, "as on the host");
+
+// Moves values against the noisy sum. One block of threads for each block of values.
+KERNEL update_values(int kind, float* values, const float* sum, float* first, float* second, const UpdateBlock* blocks,
                      const __grid_constant__ Rule rule) {
-    const int* block = blocks + 4 * blockIdx.x;
-    for (int i = threadIdx.x; i < block[1]; i += blockDim.x) {
-        int at = block[0] + i;
-        float g = __fmul_rn(sum[at], rule.share), kept = __fmul_rn(values[block[2] + i], rule.keep), move;
+    const UpdateBlock& block = blocks[blockIdx.x];
+    for (int i = threadIdx.x; i < block.len; i += blockDim.x) {
+        int at = block.start + i;
+        float g = __fmul_rn(sum[at], rule.share), kept = __fmul_rn(values[block.target + i], rule.keep), move;
         if (kind == PLAIN) {
             move = __fmul_rn(rule.rate, g);
         } else if (kind == MOMENTUM) {
@@ -31,7 +38,7 @@ KERNEL update_values(int kind, float* values, const float* sum, float* first, fl
             float scale = __fadd_rn(__fmul_rn(__fsqrt_rn(v), rule.root), rule.eps);
             move = __fdiv_rn(__fmul_rn(rule.rate, m), scale);
         }
-        values[block[2] + i] = __fsub_rn(kept, move);
+        values[block.target + i] = __fsub_rn(kept, move);
     }
 }
 

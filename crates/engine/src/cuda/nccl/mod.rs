@@ -4,8 +4,9 @@ mod library;
 
 use std::time::{Duration, Instant};
 
-use super::device::{Device, Pointer};
+use super::device::Device;
 use super::error::{CudaError, call};
+use super::slice::DeviceSlice;
 use library::{FLOAT, Handle, INT_64, Nccl, SUM};
 
 /// What an error of NCCL's names.
@@ -14,6 +15,25 @@ const CALL: &str = "adding over the cards";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at a sum that is under way.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
+
+/// Numbers of a card that are added to those of the others.
+#[derive(Clone, Copy)]
+pub(crate) enum Summed<'m> {
+    /// Whole ones.
+    Whole(DeviceSlice<'m, i64>),
+    /// Plain ones.
+    Plain(DeviceSlice<'m, f32>),
+}
+
+impl Summed<'_> {
+    /// Where they lie, how many there are, and NCCL's code of their type.
+    fn place(self) -> (u64, usize, i32) {
+        match self {
+            Self::Whole(numbers) => (numbers.address(), numbers.len(), INT_64),
+            Self::Plain(numbers) => (numbers.address(), numbers.len(), FLOAT),
+        }
+    }
+}
 
 /// One communicator for each card of a group, all in this process.
 #[derive(Debug)]
@@ -46,21 +66,23 @@ impl Communicators {
         Ok(Self { nccl, handles })
     }
 
-    /// Replaces every card's `len` numbers, whole ones of 64 bits or plain ones, by the sum over all cards, which is the same bits on each, and waits for it. Every
-    /// card must have finished what it did before.
+    /// Replaces every card's numbers by the sum over all cards, which is the same bits on each, and waits for it. Every card must have
+    /// finished what it did before.
     ///
     /// A card that is lost in the middle would leave the others waiting for it: so the wait watches all of them, and the first error, or
     /// a wait without end, takes the sum back from every card. The communicators cannot be used after that.
-    pub(crate) fn all_reduce(
-        &mut self,
-        places: &[(&Device, Pointer)],
-        len: usize,
-        whole: bool,
-    ) -> Result<(), CudaError> {
+    pub(crate) fn all_reduce(&mut self, places: &[(&Device, Summed<'_>)]) -> Result<(), CudaError> {
+        let like = |(_, numbers): &(&Device, Summed<'_>)| {
+            let (_, len, kind) = numbers.place();
+            (len, kind)
+        };
+        if places.iter().any(|place| like(place) != like(&places[0])) {
+            return Err(CudaError::Call { call: CALL, reason: "cards hold sums of different kinds".into() });
+        }
         if self.handles.len() != places.len() {
             return Err(CudaError::Call { call: CALL, reason: "an earlier sum failed".into() });
         }
-        let done = self.start(places, len, whole).and_then(|()| self.wait(places));
+        let done = self.start(places).and_then(|()| self.wait(places));
         if done.is_err() {
             for handle in self.handles.drain(..) {
                 // SAFETY: each was made by `new` and ends here, once. What it says adds nothing to the error that is told.
@@ -70,16 +92,17 @@ impl Communicators {
         done
     }
 
-    fn start(&self, places: &[(&Device, Pointer)], len: usize, whole: bool) -> Result<(), CudaError> {
-        let (nccl, numbers) = (self.nccl, if whole { INT_64 } else { FLOAT });
+    fn start(&self, places: &[(&Device, Summed<'_>)]) -> Result<(), CudaError> {
+        let nccl = self.nccl;
         // SAFETY: opens a list of calls, which is closed below whatever comes of them.
         nccl.checked(CALL, unsafe { (nccl.group_start)() })?;
-        let each = places.iter().zip(&self.handles).try_for_each(|((device, start), &handle)| {
-            let start = start.0;
+        let each = places.iter().zip(&self.handles).try_for_each(|((device, numbers), &handle)| {
+            let (start, len, kind) = numbers.place();
             let stream = device.stream.cu_stream().cast();
-            // SAFETY: the sums have the same length on every card; streams and communicators are those of the cards.
+            // SAFETY: the numbers lie in a slice of the card's memory, and have the same length and type on every card, as was seen;
+            // streams and communicators are those of the cards. The slices are borrowed until the sum was waited for.
             nccl.checked(CALL, unsafe {
-                (nccl.all_reduce)(start as *const _, start as *mut _, len, numbers, SUM, handle, stream)
+                (nccl.all_reduce)(start as *const _, start as *mut _, len, kind, SUM, handle, stream)
             })
         });
         // SAFETY: closes the list.
@@ -87,7 +110,7 @@ impl Communicators {
         each.and(ended)
     }
 
-    fn wait(&self, places: &[(&Device, Pointer)]) -> Result<(), CudaError> {
+    fn wait(&self, places: &[(&Device, Summed<'_>)]) -> Result<(), CudaError> {
         let began = Instant::now();
         let mut ends = places.iter().map(|(device, _)| device.event()).collect::<Result<Vec<_>, _>>()?;
         loop {

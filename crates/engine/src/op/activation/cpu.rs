@@ -12,6 +12,10 @@ impl CpuOperation for Activation {
     }
 }
 
+#[expect(
+    clippy::redundant_closure,
+    reason = "a function itself is called through one that is not always inlined"
+)]
 impl CpuKernel for Activation {
     fn reads(&self, _: bool) -> BackwardReads {
         BackwardReads::INPUTS

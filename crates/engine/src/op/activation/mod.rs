@@ -3,4 +3,6 @@
 //! It keeps its input for the way back, where the upstream gradient is multiplied by the derivative there.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

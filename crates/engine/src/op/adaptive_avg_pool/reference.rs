@@ -2,7 +2,7 @@
 
 use dapple_graph::op::AdaptiveAvgPool;
 
-use crate::reference::{Gradients, ReferenceContext, ReferenceOperation, Resampling, Tensor};
+use crate::reference::{Gradients, ReferenceContext, ReferenceOperation, ResamplingMap, Tensor};
 
 /// Places along an axis that an output position takes its value from, and their shares.
 fn along_axis(from: usize, to: usize, position: usize) -> Vec<(usize, f64)> {
@@ -12,12 +12,12 @@ fn along_axis(from: usize, to: usize, position: usize) -> Vec<(usize, f64)> {
 
 impl ReferenceOperation for AdaptiveAvgPool {
     fn forward(&self, inputs: &[&Tensor], _: &ReferenceContext<'_>, y: &mut Tensor) {
-        Resampling::new(&inputs[0].shape, &y.shape, along_axis).forward(inputs[0], y);
+        ResamplingMap::new(&inputs[0].shape, &y.shape, along_axis).forward(inputs[0], y);
     }
 
     fn backward(&self, inputs: &[&Tensor], _: &Tensor, _: &ReferenceContext<'_>, g: &Tensor) -> Gradients {
         let mut dx = Tensor::zeros(&inputs[0].shape);
-        Resampling::new(&inputs[0].shape, &g.shape, along_axis).backward(g, &mut dx);
+        ResamplingMap::new(&inputs[0].shape, &g.shape, along_axis).backward(g, &mut dx);
         Gradients::of_inputs([dx])
     }
 }

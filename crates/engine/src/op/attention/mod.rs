@@ -3,4 +3,6 @@
 //! Scores are made a second time on the way back rather than kept.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

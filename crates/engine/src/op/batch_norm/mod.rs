@@ -4,4 +4,6 @@
 //! mixes examples and is refused.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

@@ -3,13 +3,15 @@
 //! The input is kept for the way back, since a factor's gradient is the sum of upstream gradients times inputs over its channel.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;
 
 #[cfg(test)]
 mod tests {
     use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, Parameters, Window};
 
-    use crate::reference::Reference;
+    use crate::reference::ReferenceExecutor;
     use crate::{Batch, Targets};
 
     const SHAPE: [usize; 3] = [5, 4, 3];
@@ -35,7 +37,7 @@ mod tests {
         let [(loss, gradient), (filtered_loss, filtered)] = models.each_ref().map(|model| {
             let mut parameters = Parameters::zeros(model);
             parameters.values_mut().copy_from_slice(fresh.values());
-            Reference::new(model, &parameters).unwrap().gradient(&batch, 0).unwrap()
+            ReferenceExecutor::new(model, &parameters).unwrap().gradient(&batch, 0).unwrap()
         });
         assert!((loss - filtered_loss).abs() < 1e-14, "{loss} {filtered_loss}");
         assert_eq!(gradient.len(), filtered.len());

@@ -3,4 +3,6 @@
 //! It only moves values; gradients go back the way they came.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

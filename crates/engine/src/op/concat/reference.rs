@@ -2,10 +2,10 @@
 
 use dapple_graph::op::Concat;
 
-use crate::reference::{Gradients, Moves, ReferenceContext, ReferenceOperation, Tensor, flat};
+use crate::reference::{ElementMoves, Gradients, ReferenceContext, ReferenceOperation, Tensor, flat};
 
-fn moves(op: &Concat, inputs: &[&Tensor], output: &[usize]) -> Moves {
-    Moves::new(output, |index| {
+fn moves(op: &Concat, inputs: &[&Tensor], output: &[usize]) -> ElementMoves {
+    ElementMoves::new(output, |index| {
         let mut place = index.to_vec();
         let mut input = 0;
         while place[op.axis] >= inputs[input].shape[op.axis] {

@@ -2,7 +2,7 @@
 
 use dapple_graph::{ParameterId, Parameters, Window};
 
-use crate::cpu::kernel::{ChannelProduct, ChannelSum, Class, Lanes, Pair, Start};
+use crate::cpu::kernel::{ChannelProduct, ChannelSum, Lanes, RowClass, RowPair, StartValue};
 use crate::cpu::operation::{BackwardPass, BackwardReads, CpuKernel, ForwardPass, WeightedKernel};
 use crate::cpu::summand::Exported;
 use crate::cpu::{PreparedWeights, pointwise, window_pairs};
@@ -15,9 +15,9 @@ pub(super) struct Depthwise {
     channels: usize,
     taps: usize,
     /// Output rows by the taps that reach them.
-    classes: Vec<Class>,
+    classes: Vec<RowClass>,
     /// Input rows by the taps whose gradient reaches them.
-    back: Vec<Class>,
+    back: Vec<RowClass>,
 }
 
 impl Depthwise {
@@ -29,21 +29,21 @@ impl Depthwise {
         output: &[usize],
     ) -> Self {
         let taps = window_pairs(window, input, output);
-        let reversed: Vec<Vec<Pair>> =
-            taps.iter().map(|pairs| pairs.iter().map(Pair::reversed).collect()).collect();
-        let classes = Class::sort(&taps, output.iter().product());
-        let back = Class::sort(&reversed, input.iter().product());
+        let reversed: Vec<Vec<RowPair>> =
+            taps.iter().map(|pairs| pairs.iter().map(RowPair::reversed).collect()).collect();
+        let classes = RowClass::sort(&taps, output.iter().product());
+        let back = RowClass::sort(&reversed, input.iter().product());
         Self { weight, bias, channels, taps: taps.len(), classes, back }
     }
 
     fn product(&self, weights: &[f32], bias: &[f32], source: &[f32], target: &mut [f32]) {
-        let start = if bias.is_empty() { Start::Zero } else { Start::Bias(bias) };
+        let start = if bias.is_empty() { StartValue::Zero } else { StartValue::Bias(bias) };
         let (classes, channels) = (&self.classes, self.channels);
         ChannelProduct { classes, channels, weights, start, source, target }.run();
     }
 
     fn backward_data(&self, weights: &[f32], source: &[f32], target: &mut [f32], accumulate: bool) {
-        let start = if accumulate { Start::Existing } else { Start::Zero };
+        let start = if accumulate { StartValue::Existing } else { StartValue::Zero };
         let (classes, channels) = (&self.back, self.channels);
         ChannelProduct { classes, channels, weights, start, source, target }.run();
     }

@@ -4,7 +4,11 @@
 //! group have a way of their own.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod depthwise;
 mod reference;
 
+#[cfg(feature = "cuda")]
+pub(crate) use cuda::{ConvKernel, Tiled};
 pub(crate) use reference::project;

@@ -4,4 +4,6 @@
 //! kept.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

@@ -2,10 +2,10 @@
 
 use dapple_graph::op::Gather;
 
-use crate::reference::{Gradients, Moves, ReferenceContext, ReferenceOperation, Tensor, flat};
+use crate::reference::{ElementMoves, Gradients, ReferenceContext, ReferenceOperation, Tensor, flat};
 
-fn moves(op: &Gather, inputs: &[&Tensor], output: &[usize]) -> Moves {
-    Moves::new(output, |index| {
+fn moves(op: &Gather, inputs: &[&Tensor], output: &[usize]) -> ElementMoves {
+    ElementMoves::new(output, |index| {
         let mut place = index.to_vec();
         place[0] = op.0[index[0]];
         (0, flat(&inputs[0].shape, &place))

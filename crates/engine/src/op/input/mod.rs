@@ -3,4 +3,9 @@
 //! It has no gradient.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;
+
+#[cfg(feature = "cuda")]
+pub(super) use cuda::InputKernel;

@@ -3,4 +3,6 @@
 //! Mean and one over the deviation of every row are kept for the way back.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

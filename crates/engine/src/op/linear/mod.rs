@@ -4,4 +4,6 @@
 //! down where that is cheaper.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

@@ -2,7 +2,7 @@
 
 use dapple_graph::op::MatMul;
 
-use crate::cpu::kernel::{Class, Lanes};
+use crate::cpu::kernel::{Lanes, RowClass};
 use crate::cpu::matrix::{Matrix, identity, product, product_scratch};
 use crate::cpu::operation::{
     BackwardItem, BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardItem, ForwardPass,
@@ -17,7 +17,7 @@ struct MatMulKernel {
     k: usize,
     n: usize,
     transpose: bool,
-    classes: Vec<Class>,
+    classes: Vec<RowClass>,
 }
 
 impl MatMulKernel {

@@ -3,4 +3,6 @@
 //! Both sides are kept for the way back.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

@@ -3,7 +3,7 @@
 use dapple_graph::op::MaxPool;
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::cpu::kernel::Class;
+use crate::cpu::kernel::RowClass;
 use crate::cpu::operation::{
     BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardItem, ForwardPass, LoweredNode, Order,
 };
@@ -17,7 +17,7 @@ struct MaxPoolKernel {
     len: usize,
     /// Whether negative maxima become zero.
     relu: bool,
-    classes: Vec<Class>,
+    classes: Vec<RowClass>,
 }
 
 impl CpuOperation for MaxPool {
@@ -33,7 +33,7 @@ impl CpuOperation for MaxPool {
     fn kernel(&self, node: &LoweredNode<'_>) -> Box<dyn CpuKernel> {
         let output = &node.form.shape[1..];
         let taps = window_pairs(&self.0, &node.inputs[0].shape[1..], output);
-        let classes = Class::sort(&taps, output.iter().product());
+        let classes = RowClass::sort(&taps, output.iter().product());
         Box::new(MaxPoolKernel {
             channels: node.form.shape[0],
             len: node.form.len(),

@@ -3,4 +3,6 @@
 //! The first tap that holds it receives the gradient, as in PyTorch; which one that was is kept.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

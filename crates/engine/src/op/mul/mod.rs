@@ -3,4 +3,6 @@
 //! Each receives the upstream gradient times the other.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

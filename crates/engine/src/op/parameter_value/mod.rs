@@ -3,4 +3,6 @@
 //! Its gradient is the upstream gradient.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

@@ -3,4 +3,6 @@
 //! It only moves values.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;

@@ -2,10 +2,10 @@
 
 use dapple_graph::op::Permute;
 
-use crate::reference::{Gradients, Moves, ReferenceContext, ReferenceOperation, Tensor, flat};
+use crate::reference::{ElementMoves, Gradients, ReferenceContext, ReferenceOperation, Tensor, flat};
 
-fn moves(op: &Permute, inputs: &[&Tensor], output: &[usize]) -> Moves {
-    Moves::new(output, |index| {
+fn moves(op: &Permute, inputs: &[&Tensor], output: &[usize]) -> ElementMoves {
+    ElementMoves::new(output, |index| {
         let mut place = vec![0; index.len()];
         op.0.iter().zip(index).for_each(|(&axis, &index)| place[axis] = index);
         (0, flat(&inputs[0].shape, &place))

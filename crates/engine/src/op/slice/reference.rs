@@ -2,10 +2,10 @@
 
 use dapple_graph::op::Slice;
 
-use crate::reference::{Gradients, Moves, ReferenceContext, ReferenceOperation, Tensor, flat};
+use crate::reference::{ElementMoves, Gradients, ReferenceContext, ReferenceOperation, Tensor, flat};
 
-fn moves(op: &Slice, inputs: &[&Tensor], output: &[usize]) -> Moves {
-    Moves::new(output, |index| {
+fn moves(op: &Slice, inputs: &[&Tensor], output: &[usize]) -> ElementMoves {
+    ElementMoves::new(output, |index| {
         let mut place = index.to_vec();
         place[op.axis] += op.start;
         (0, flat(&inputs[0].shape, &place))

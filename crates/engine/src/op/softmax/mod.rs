@@ -3,6 +3,8 @@
 //! The way back reads what came out, not what went in.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod reference;
 
 pub(crate) use cpu::{softmax_rows, softmax_rows_backward};

@@ -1,8 +1,8 @@
 //! Several cards. Where a machine has one, it stands for two, and NCCL joins it alone.
 
 use dapple_engine::cuda::{
-    Convolutions, CudaAddition, CudaError, CudaExecutor, CudaGroup, CudaGroupError, CudaOptions,
-    LatticeNoise, Precision, StateValues, Update, device_count,
+    Convolutions, CudaAddition, CudaError, CudaExecutor, CudaGroup, CudaGroupError, CudaOptions, CudaUpdate,
+    LatticeNoise, Precision, StateValues, device_count,
 };
 use dapple_engine::{Clipping, StepStats, UpdateRule};
 use dapple_graph::{Graph, Parameters, zoo};
@@ -45,9 +45,9 @@ fn first_state(graph: &Graph, trainable: usize) -> StateValues {
     StateValues { first: vec![0.0; trainable], second: Vec::new(), mean }
 }
 
-fn update(key: &[u8; 32]) -> Update<'_> {
+fn update(key: &[u8; 32]) -> CudaUpdate<'_> {
     let noise = Some(LatticeNoise { key, lattice: LATTICE, deviation: DEVIATION });
-    Update { noise, rule: RULE, numbers: RULE.numbers(0.1, 0.01, 50, 1), mean_rest: 0.1 }
+    CudaUpdate { noise, rule: RULE, numbers: RULE.numbers(0.1, 0.01, 50, 1), mean_rest: 0.1 }
 }
 
 /// The steps on one card, without a group.

@@ -21,11 +21,12 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::super::kernel::{
-    Class, Lanes, Out, OuterProduct, Pair, Right, RowProduct, RowShape, Rows, Shape, Start,
+    Lanes, Out, OuterProduct, OuterShape, Right, RowClass, RowPair, RowProduct, RowShape, RowSource,
+    StartValue,
 };
 use transform::{Collect, Lift, Spread, add_filters};
 use weights::expand;
-pub(super) use weights::{Strides, arrange};
+pub(super) use weights::{WeightStrides, arrange};
 
 /// Elementwise products of a tile.
 const POINTS: usize = 16;
@@ -77,8 +78,8 @@ pub(super) struct Winograd {
     block: usize,
     back_block: usize,
     /// As many tiles as any block has, each by itself.
-    identity: Vec<Pair>,
-    classes: Vec<Class>,
+    identity: Vec<RowPair>,
+    classes: Vec<RowClass>,
 }
 
 impl Winograd {
@@ -108,8 +109,9 @@ impl Winograd {
         let back = tiles.turned();
         let [block, back_block] = [tiles, back].map(|tiles| (most / tiles.columns()).max(1));
         let longest = (block * tiles.columns()).max(back_block * back.columns());
-        let identity: Vec<Pair> = (0..longest as u32).map(|row| Pair { source: row, target: row }).collect();
-        let classes = Class::sort(std::slice::from_ref(&identity), longest);
+        let identity: Vec<RowPair> =
+            (0..longest as u32).map(|row| RowPair { source: row, target: row }).collect();
+        let classes = RowClass::sort(std::slice::from_ref(&identity), longest);
         Some(Self { tiles, channels, out, taps, block, back_block, identity, classes })
     }
 
@@ -135,7 +137,13 @@ impl Winograd {
     }
 
     /// The convolution, or its data gradient, of some items.
-    pub(super) fn filter(&self, pass: &Pass<'_>, target: &mut [f32], scratch: &mut [f32], parallel: usize) {
+    pub(super) fn filter(
+        &self,
+        pass: &FilterPass<'_>,
+        target: &mut [f32],
+        scratch: &mut [f32],
+        parallel: usize,
+    ) {
         let (tiles, block) = self.side(pass.back);
         let rows = tiles.rows();
         if parallel <= 1 {
@@ -164,7 +172,7 @@ impl Winograd {
     }
 
     /// Some rows of tiles, counted through all items; the target starts with the first.
-    fn rows(&self, pass: &Pass<'_>, rows: Range<usize>, target: &mut [f32], scratch: &mut [f32]) {
+    fn rows(&self, pass: &FilterPass<'_>, rows: Range<usize>, target: &mut [f32], scratch: &mut [f32]) {
         let (tiles, block) = self.side(pass.back);
         let (channels, out) = if pass.back { (self.out, self.channels) } else { (self.channels, self.out) };
         let (source_plane, target_plane) = (plane(tiles, block, channels), plane(tiles, block, out));
@@ -189,12 +197,12 @@ impl Winograd {
             let mut product = |point: usize, right: &[f32], columns: Range<usize>| {
                 let shape = RowShape { item: 0, row: channels, column: 0 };
                 RowProduct {
-                    source: Rows { data: &source_planes[point * source_plane..], shape },
+                    source: RowSource { data: &source_planes[point * source_plane..], shape },
                     inner: channels,
                     right: Right::Packed(right),
                     taps: 1,
                     columns: columns.len(),
-                    start: Start::Zero,
+                    start: StartValue::Zero,
                     classes: &self.classes,
                     target: &mut target_planes[point * target_plane..][..target_plane],
                     target_shape: RowShape { item: 0, row: out, column: columns.start },
@@ -282,7 +290,7 @@ impl Winograd {
                         &target_planes[point * target_plane..],
                     )],
                     pairs,
-                    shape: Shape { left: (channels, 0), right: (out, 0), first_row: 0, swapped: false },
+                    shape: OuterShape { left: (channels, 0), right: (out, 0), first_row: 0, swapped: false },
                     rows: channels,
                     columns: out,
                     out: Out::Added(filters),
@@ -305,7 +313,7 @@ fn plane(tiles: Tiles, block: usize, width: usize) -> usize {
 }
 
 /// What one pass reads, and how it ends.
-pub(super) struct Pass<'a> {
+pub(super) struct FilterPass<'a> {
     pub(super) lanes: Lanes,
     /// Whether it is the data gradient.
     pub(super) back: bool,
@@ -316,6 +324,6 @@ pub(super) struct Pass<'a> {
     pub(super) items: usize,
     /// Made by [`arrange`]; or panels of taps, not turned around.
     pub(super) weights: &'a [f32],
-    pub(super) start: Start<'a>,
+    pub(super) start: StartValue<'a>,
     pub(super) relu: bool,
 }

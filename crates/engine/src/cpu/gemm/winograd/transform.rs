@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::{POINTS, Start, Tiles};
+use super::{POINTS, StartValue, Tiles};
 
 /// The four lines of vectors that a transform passes through.
 fn lines<S: Simd>(buffer: &mut [f32], len: usize) -> [&mut [S::f32s]; 4] {
@@ -182,7 +182,7 @@ pub(super) struct Collect<'a> {
     pub(super) target: &'a mut [f32],
     /// Numbers between items of the target.
     pub(super) item: usize,
-    pub(super) start: Start<'a>,
+    pub(super) start: StartValue<'a>,
     pub(super) relu: bool,
     pub(super) lines: &'a mut [f32],
 }
@@ -205,7 +205,7 @@ impl WithSimd for Collect<'_> {
         let place = |row: usize| (row / tiles.rows() * self.item, row % tiles.rows());
         let origin = place(self.first);
         let origin = origin.0 + origin.1 * 2 * width * out;
-        let existing = matches!(self.start, Start::Existing);
+        let existing = matches!(self.start, StartValue::Existing);
         let zero = simd.splat_f32s(0.0);
         for (index, row) in self.rows.enumerate() {
             let mut along = lines::<S>(self.lines, 2 * columns * out);
@@ -247,7 +247,7 @@ impl WithSimd for Collect<'_> {
                     let value = simd.mul_add_e_f32s(sign, rest, e1[k]);
                     target[k] = if existing { simd.add_f32s(target[k], value) } else { value };
                 }
-                if let Start::Bias(bias) = self.start {
+                if let StartValue::Bias(bias) = self.start {
                     let bias = &S::as_simd_f32s(bias).0[..vectors];
                     for row in target.chunks_exact_mut(vectors) {
                         for (value, bias) in row.iter_mut().zip(bias) {

@@ -11,7 +11,7 @@ const BLOCK: usize = 16;
 
 /// Numbers between neighbouring taps, rows and columns of the weights.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Strides {
+pub(in super::super) struct WeightStrides {
     pub(in super::super) tap: usize,
     pub(in super::super) row: usize,
     pub(in super::super) column: usize,
@@ -23,7 +23,7 @@ pub(in super::super) fn arrange(
     lanes: Lanes,
     (rows, columns): (usize, usize),
     weight: &[f32],
-    strides: Strides,
+    strides: WeightStrides,
     turned: bool,
     packed: &mut Vec<f32>,
 ) {
@@ -70,7 +70,7 @@ fn expand_row<const ROW: usize>(taps: &[f32], turned: bool, points: &mut [f32]) 
 }
 
 #[inline(always)]
-fn arrange_panel(rows: usize, weight: &[f32], strides: Strides, turned: bool, packed: &mut [f32]) {
+fn arrange_panel(rows: usize, weight: &[f32], strides: WeightStrides, turned: bool, packed: &mut [f32]) {
     let width = packed.len() / (POINTS * rows);
     let mut block = [[[0.0; BLOCK]; 9]; BLOCK];
     let mut points = [[0.0; BLOCK]; POINTS];
@@ -99,7 +99,7 @@ const TURNED: [usize; POINTS] = [15, 13, 14, 12, 7, 5, 6, 4, 11, 9, 10, 8, 3, 1,
 
 /// `block[row][tap][column]`.
 #[inline(always)]
-fn read(weight: &[f32], strides: Strides, columns: usize, block: &mut [[[f32; BLOCK]; 9]; BLOCK]) {
+fn read(weight: &[f32], strides: WeightStrides, columns: usize, block: &mut [[[f32; BLOCK]; 9]; BLOCK]) {
     if strides.column == 1 && columns == BLOCK {
         for (row, taps) in block.iter_mut().enumerate() {
             for (tap, values) in taps.iter_mut().enumerate() {
@@ -160,7 +160,7 @@ mod tests {
         let (lanes, rows, columns) = (Lanes::detect(), 48, 80);
         let weight: Vec<f32> =
             (0..9 * rows * columns).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
-        let strides = Strides { tap: 1, row: 9, column: 9 * rows };
+        let strides = WeightStrides { tap: 1, row: 9, column: 9 * rows };
         let mut taps = vec![0.0; weight.len()];
         pack(lanes, (9, rows, columns), &weight, (strides.tap, strides.row, strides.column), &mut taps);
         for turned in [false, true] {

@@ -1,7 +1,54 @@
-//! Bilinear resampling as tables: what every output reads, and what every input is read by.
+//! Bilinear resampling on the card, by tables: what every output reads, and what every input is read by.
+#![allow(unsafe_code, reason = "tables on the card are the host's promise")]
+
+use dapple_graph::op::Upsample;
+
+use crate::cuda::backward::ParameterGradients;
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels;
+use crate::cuda::lower::CardSteps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
+use crate::cuda::run::CardRun;
+
+/// Resamples. Its table lies there.
+#[derive(Debug)]
+struct UpsampleKernel(usize);
+
+impl CudaOperation for Upsample {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
+        Box::new(UpsampleKernel(steps.table(table(&node.input()[1..], &self.0))))
+    }
+}
+
+impl CudaKernel for UpsampleKernel {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
+        let (x, y, table) = (run.read(node, 0), run.value(node), run.table(self.0));
+        let resampling = kernels::Upsample { x, y, table, n: run.items() * run.len(node) };
+        // SAFETY: the table was made from the shapes of the input and of this node.
+        unsafe { resampling.launch(run.device) }
+    }
+
+    fn backward(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        _parameters: &mut ParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let Some(target) = run.target(node, 0) else { return Ok(()) };
+        let resampling = kernels::UpsampleBackward {
+            g: run.gradient(node),
+            dx: target.values,
+            table: run.table(self.0),
+            n: run.items() * run.input_len(node, 0),
+            accumulate: target.accumulate,
+        };
+        // SAFETY: as in the forward pass.
+        unsafe { resampling.launch(run.device) }
+    }
+}
 
 /// The table of bilinear resampling that the kernels read.
-pub(crate) fn table(from: &[usize], to: &[usize]) -> Vec<i32> {
+fn table(from: &[usize], to: &[usize]) -> Vec<i32> {
     let axes = [Resampling::new(from[0], to[0]), Resampling::new(from[1], to[1])];
     let sizes = [from[0], from[1], to[0], to[1], axes[0].most(), axes[1].most(), 0, 0];
     let mut table: Vec<i32> = sizes.iter().map(|&size| size as i32).collect();

@@ -1,0 +1,63 @@
+//! Softmax, and the loss.
+
+use super::declare::{Code, Count, Flag, In, Long, Out, kernels};
+use crate::cuda::launch::LaunchGrid;
+
+/// The kinds of targets that a loss has, as its kernel numbers them.
+pub(crate) const CLASSES: i32 = 0;
+pub(crate) const PROBABILITIES: i32 = 1;
+pub(crate) const VALUES: i32 = 2;
+
+kernels! {
+    /// The softmax of every row, of the values times `scale`.
+    Softmax = "softmax" {
+        x: In<f32>[rows * features],
+        y: Out<f32>[rows * features],
+        features: Count,
+        rows: Long,
+        scale: f32,
+    } over LaunchGrid::warps(rows);
+
+    /// Its gradient.
+    SoftmaxBackward = "softmax_backward" {
+        y: In<f32>[rows * features],
+        g: In<f32>[rows * features],
+        dx: Out<f32>[rows * features],
+        features: Count,
+        rows: Long,
+        scale: f32,
+        accumulate: Flag,
+    } over LaunchGrid::warps(rows);
+
+    /// Labels in each part of an item's positions: a block for each item and part.
+    CountLabels = "count_labels" {
+        labels: In<u32>[grid.blocks[0] * positions],
+        counts: Out<i32>[grid.blocks[0] * grid.blocks[1]],
+        positions: Count,
+    } given { grid: LaunchGrid } over grid;
+
+    /// `weight` times the loss of each part of an item's positions, and the gradient of that times `scale`. Logits are
+    /// `[classes, positions]`; targets are labels, or as many numbers.
+    LossOfParts = "loss" {
+        kind: Code,
+        output: In<f32>[grid.blocks[0] * classes * positions],
+        targets: In<u32>[grid.blocks[0] * positions * if kind == CLASSES { 1 } else { classes }],
+        counts: In<i32>[grid.blocks[0] * grid.blocks[1]],
+        gradient: Out<f32>[grid.blocks[0] * classes * positions],
+        sums: Out<f64>[grid.blocks[0] * grid.blocks[1]],
+        classes: Count,
+        positions: Count,
+        smoothing: f32,
+        weight: f64,
+        scale: f64,
+    } given { grid: LaunchGrid } over grid;
+
+    /// The losses of items from those of their parts, in their order.
+    AddLosses = "add_losses" {
+        sums: In<f64>[items * parts],
+        losses: Out<f64>[items],
+        parts: Count,
+        items: Count,
+        accumulate: Flag,
+    } over LaunchGrid::each(items);
+}

@@ -1,0 +1,123 @@
+//! The kernels of our own: their sources, compiled when a card is first opened, and beside each source the declarations of its kernels.
+
+mod carry;
+mod clip;
+mod convolve;
+mod declare;
+mod image;
+mod matrix;
+mod noise;
+mod norm;
+mod pointwise;
+#[cfg(test)]
+mod signatures;
+mod update;
+mod window;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, sys};
+use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
+
+use super::Precision;
+use super::error::{CudaError, call};
+pub(crate) use carry::{Carry, ProjectFilters, ToSingle};
+pub(crate) use clip::{
+    AddPartials, GhostNorm, GradientBlock, GradientPart, Gram, OuterNorm, OuterSum, PartNorms, PartialRange,
+    Standardise, StandardiseBackward, SumWritten,
+};
+pub(crate) use convolve::{SumParts, WeightGradient};
+use declare::Declaration;
+pub(crate) use image::{
+    ArrangeWeights, ImageConvolve, ImageStrip, ImageWeightGradient, ImageWeightSum, TAPS,
+};
+pub(crate) use matrix::{
+    AddLosses, CLASSES, CountLabels, LossOfParts, PROBABILITIES, Softmax, SoftmaxBackward, VALUES,
+};
+pub(crate) use noise::{AddNoise, NoiseKey};
+pub(crate) use norm::{GroupBackward, GroupForward, LayerAffine, LayerBackward, LayerForward};
+pub(crate) use pointwise::{
+    Add, AddBias, BiasGradient, Broadcast, BroadcastBackward, ChannelScale, ChannelScaleGradient, Copy,
+    Dropout, Gather, GatherBackward, MoveFour, MoveValues, Multiply, Unary, UnaryBackward,
+};
+pub(crate) use update::{ADAM, Exchange, MOMENTUM, MoveMean, PLAIN, UpdateBlock, UpdateValues};
+pub(crate) use window::{
+    AdaptivePool, AdaptivePoolBackward, AveragePool, AveragePoolBackward, MaxPool, MaxPoolBackward, Unfold,
+    Upsample, UpsampleBackward,
+};
+
+/// The sources, compiled together when a device is opened, and their kernels.
+const SOURCES: [(&str, &[Declaration]); 12] = [
+    (include_str!("common.cu"), &[]),
+    (include_str!("pointwise.cu"), pointwise::KERNELS),
+    (include_str!("norm.cu"), norm::KERNELS),
+    (include_str!("window.cu"), window::KERNELS),
+    (include_str!("matrix.cu"), matrix::KERNELS),
+    (include_str!("clip.cu"), clip::KERNELS),
+    (include_str!("product.cu"), &[]),
+    (include_str!("convolve.cu"), convolve::KERNELS),
+    (include_str!("image.cu"), image::KERNELS),
+    (include_str!("carry.cu"), carry::KERNELS),
+    (include_str!("noise.cu"), noise::KERNELS),
+    (include_str!("update.cu"), update::KERNELS),
+];
+
+/// Bytes of shared memory that a block of a large kernel may ask for on every card; a card may have more.
+pub(crate) const SHARED_LIMIT: usize = 99 << 10;
+/// Bytes that kernels may declare themselves.
+pub(crate) const DECLARED: usize = 4 << 10;
+
+/// All kernels by name, with so many bytes of shared memory for those that may ask for them.
+pub(super) fn load(
+    context: &Arc<CudaContext>,
+    precision: Precision,
+    shared: usize,
+) -> Result<BTreeMap<&'static str, CudaFunction>, CudaError> {
+    let module = module(context, precision)?;
+    let mut kernels = BTreeMap::new();
+    for declaration in SOURCES.iter().flat_map(|(_, declarations)| *declarations) {
+        for &name in declaration.names {
+            let kernel = call("loading the kernels", module.load_function(name))?;
+            if declaration.large {
+                let attribute =
+                    sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                call("asking for shared memory", kernel.set_attribute(attribute, shared as i32))?;
+            }
+            kernels.insert(name, kernel);
+        }
+    }
+    Ok(kernels)
+}
+
+/// The kernels on a card. They are loaded once a process, card and precision, by one thread while others wait: the driver takes about a
+/// second to make them the card's own. They stay, as the card's context is one for the whole process.
+fn module(context: &Arc<CudaContext>, precision: Precision) -> Result<Arc<CudaModule>, CudaError> {
+    static MODULES: Mutex<BTreeMap<(usize, usize), Arc<CudaModule>>> = Mutex::new(BTreeMap::new());
+    let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (context.ordinal(), precision as usize);
+    if let Some(module) = modules.get(&key) {
+        return Ok(module.clone());
+    }
+    let module = call("loading the kernels", context.load_module(image(precision)?))?;
+    modules.insert(key, module.clone());
+    Ok(module)
+}
+
+/// The compiled kernels. They are compiled once a process and precision, for the oldest card that has their instructions; the driver does
+/// the rest.
+fn image(precision: Precision) -> Result<Ptx, CudaError> {
+    static IMAGES: [OnceLock<Ptx>; 3] = [const { OnceLock::new() }; 3];
+    let image = &IMAGES[precision as usize];
+    if let Some(image) = image.get() {
+        return Ok(image.clone());
+    }
+    let options = CompileOptions {
+        arch: Some("compute_80"),
+        options: vec!["-std=c++17".into(), format!("-DPRECISION={}", precision as usize)],
+        ..CompileOptions::default()
+    };
+    let source = SOURCES.map(|(text, _)| text).concat();
+    let compiled = call("compiling the kernels", compile_ptx_with_opts(source, options))?;
+    Ok(image.get_or_init(|| compiled).clone())
+}

@@ -1,0 +1,155 @@
+//! Activations, sums, products, dropout, and operations that only move values.
+
+use super::declare::{Code, Count, Flag, In, Long, Out, Wide, kernels, rows};
+use crate::cuda::launch::LaunchGrid;
+
+kernels! {
+    /// An activation of every value.
+    Unary = "unary" { op: Code, x: In<f32>[n], y: Out<f32>[n], n: Long, factor: f32 } over LaunchGrid::fours(n);
+
+    /// Its gradient. `kept` is the output of a ReLU and the input of all others.
+    UnaryBackward = "unary_backward" {
+        op: Code,
+        kept: In<f32>[n],
+        g: In<f32>[n],
+        dx: Out<f32>[n],
+        n: Long,
+        factor: f32,
+        accumulate: Flag,
+    } over LaunchGrid::fours(n);
+
+    /// The sum of two tensors.
+    Add = "add" { a: In<f32>[n], b: In<f32>[n], y: Out<f32>[n], n: Long } over LaunchGrid::fours(n);
+
+    /// The product of two tensors, value by value.
+    Multiply = "multiply" { a: In<f32>[n], b: In<f32>[n], y: Out<f32>[n], n: Long, accumulate: Flag }
+        over LaunchGrid::each(n);
+
+    /// A copy, or a sum with what is there.
+    Copy = "copy" { x: In<f32>[n], y: Out<f32>[n], n: Long, accumulate: Flag } over LaunchGrid::fours(n);
+
+    /// Drops runs of `together` values as each item's key says, forward and backward alike.
+    Dropout = "dropout" {
+        x: In<f32>[n],
+        y: Out<f32>[n],
+        keys: In<u64>[n.div_ceil(len)],
+        node: Wide,
+        len: Count,
+        together: Count[together > 0],
+        rate: f32,
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n);
+
+    /// The same values for every item.
+    Broadcast = "broadcast" { x: In<f32>[len], y: Out<f32>[n], len: Count[len > 0], n: Long }
+        over LaunchGrid::each(n);
+
+    /// The gradient of a broadcast value: the sum over a sample's views.
+    BroadcastBackward = "broadcast_backward" {
+        g: In<f32>[n * views],
+        d: Out<f32>[rows(n / len, stride, len)],
+        stride: Long,
+        len: Count[n.is_multiple_of(len)],
+        views: Count,
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n);
+
+    /// A box of every item's values from one tensor to another.
+    MoveValues = "move_values" {
+        x: In<f32>,
+        y: Out<f32>,
+        table: In<i32>[1],
+        x_item: Long,
+        y_item: Long,
+        x_start: Count,
+        y_start: Count,
+        len: Count[len > 0],
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n), unsafe: "The table lists a box of `len` values that lies in an item of `x` and in one of `y`.";
+
+    /// The same for four values at a time, which all sizes count.
+    MoveFour = "move_four" {
+        x: In<[f32; 4]>,
+        y: Out<[f32; 4]>,
+        table: In<i32>[1],
+        x_item: Long,
+        y_item: Long,
+        x_start: Count,
+        y_start: Count,
+        len: Count[len > 0],
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n), unsafe: "The table lists a box of `len` vectors that lies in an item of `x` and in one of `y`.";
+
+    /// Rows of every item, in the order of a list.
+    Gather = "gather" {
+        x: In<f32>[n / (count * size) * x_item],
+        y: Out<f32>[n],
+        rows: In<i32>[count],
+        count: Count[count > 0],
+        size: Count[size > 0],
+        x_item: Long,
+        n: Long,
+    } over LaunchGrid::each(n), unsafe: "Every number in `rows` is a row of an item of `x`.";
+
+    /// The gradient of the rows that a list was made of.
+    GatherBackward = "gather_backward" {
+        g: In<f32>[n / (in_rows * size) * count * size],
+        dx: Out<f32>[n],
+        rows: In<i32>[count],
+        count: Count,
+        size: Count[n.is_multiple_of(in_rows * size)],
+        in_rows: Count,
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n);
+
+    /// Adds every channel's own number to its values.
+    AddBias = "add_bias" {
+        y: Out<f32>[n],
+        bias: In<f32>[channels],
+        channels: Count[channels > 0],
+        positions: Count[positions > 0],
+        n: Long,
+    } over LaunchGrid::each(n);
+
+    /// The gradient of a bias: the sum over views and positions. Element `(c, p)` of an item lies at `c along + p across`.
+    BiasGradient = "bias_gradient" {
+        g: In<f32>[rows(samples * views, channels * positions, rows(channels, along, rows(positions, across, 1)))],
+        d: Out<f32>[rows(samples, stride, channels)],
+        stride: Long,
+        channels: Count,
+        positions: Count,
+        along: Count,
+        across: Count,
+        views: Count,
+        samples: Count,
+    } over LaunchGrid::warps(samples * channels);
+
+    /// Every value times its channel's factor; a channel is a run of neighbours.
+    ChannelScale = "channel_scale" {
+        x: In<f32>[n],
+        weight: In<f32>[channels],
+        y: Out<f32>[n],
+        channels: Count[channels > 0],
+        run: Count[run > 0],
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n);
+
+    /// The gradient of the factors, from so many blocks of channels of each sample.
+    ChannelScaleGradient = "channel_scale_gradient" {
+        x: In<f32>[samples * blocks * channels * run],
+        g: In<f32>[samples * blocks * channels * run],
+        d: Out<f32>[rows(samples, stride, channels)],
+        stride: Long,
+        channels: Count,
+        run: Count,
+        blocks: Count,
+        samples: Count,
+        accumulate: Flag,
+    } over LaunchGrid::each(samples * channels);
+}

@@ -1,0 +1,81 @@
+//! Pooling, resampling, and images as columns.
+
+use super::declare::{Count, Flag, In, Long, Maybe, Out, kernels};
+use crate::cuda::launch::LaunchGrid;
+
+/// Numbers of a window's table: three axes of input, output, kernel, stride, padding and dilation.
+const WINDOW: usize = 18;
+/// Numbers with which a table of resampling begins.
+const RESAMPLING: usize = 8;
+
+kernels! {
+    /// The largest value of every window, and where it lies.
+    MaxPool = "max_pool" {
+        x: In<f32>,
+        y: Out<f32>[n],
+        kept: Maybe<Out<i32>>[n],
+        table: In<i32>[WINDOW],
+        n: Long,
+    } over LaunchGrid::each(n), unsafe: "The table is of windows over planes of which `x` holds as many as `n` values of `y` fill.";
+
+    /// Its gradient, to where the largest values lay.
+    MaxPoolBackward = "max_pool_backward" {
+        g: In<f32>,
+        kept: In<i32>,
+        dx: Out<f32>[n],
+        table: In<i32>[WINDOW],
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n), unsafe: "The table is of windows over planes of which `g` and `kept` hold as many as `n` values of `dx` fill.";
+
+    /// The mean of every window, of which the padding is a part.
+    AveragePool = "average_pool" { x: In<f32>, y: Out<f32>[n], table: In<i32>[WINDOW], n: Long }
+        over LaunchGrid::each(n), unsafe: "The table is of windows over planes of which `x` holds as many as `n` values of `y` fill.";
+
+    /// Its gradient.
+    AveragePoolBackward = "average_pool_backward" {
+        g: In<f32>,
+        dx: Out<f32>[n],
+        table: In<i32>[WINDOW],
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n), unsafe: "The table is of windows over planes of which `g` holds as many as `n` values of `dx` fill.";
+
+    /// The mean of each of so many equal parts of a plane.
+    AdaptivePool = "adaptive_pool" { x: In<f32>, y: Out<f32>[n], table: In<i32>[WINDOW], n: Long }
+        over LaunchGrid::warps(n), unsafe: "The table is of planes of which `x` holds as many as `n` values of `y` fill.";
+
+    /// Its gradient.
+    AdaptivePoolBackward = "adaptive_pool_backward" {
+        g: In<f32>,
+        dx: Out<f32>[n],
+        table: In<i32>[WINDOW],
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n), unsafe: "The table is of planes of which `g` holds as many as `n` values of `dx` fill.";
+
+    /// Bilinear resampling.
+    Upsample = "upsample" { x: In<f32>, y: Out<f32>[n], table: In<i32>[RESAMPLING], n: Long }
+        over LaunchGrid::each(n), unsafe: "The table is of planes of which `x` holds as many as `n` values of `y` fill.";
+
+    /// Its gradient.
+    UpsampleBackward = "upsample_backward" {
+        g: In<f32>,
+        dx: Out<f32>[n],
+        table: In<i32>[RESAMPLING],
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n), unsafe: "The table is of planes of which `g` holds as many as `n` values of `dx` fill.";
+
+    /// Images, which begin `item_len` apart, as columns: for every channel and tap a row of what each position reads there.
+    Unfold = "unfold" {
+        x: In<f32>,
+        columns: Out<f32>[grid.blocks[2] * rows * pitch],
+        table: In<i32>[WINDOW],
+        item_len: Long,
+        taps: Count[taps > 0],
+        rows: Count,
+        positions: Count,
+        pitch: Count,
+    } given { grid: LaunchGrid } over grid, unsafe: "The table is of a window of `taps` over images of `rows / taps` channels, and `x` holds one for each of the grid's third axis.";
+}

@@ -1,0 +1,112 @@
+//! Matrix products by cuBLAS.
+
+use std::ffi::c_void;
+
+use cudarc::cublas::{result, sys};
+
+use super::Precision;
+use super::device::Device;
+use super::error::{CudaError, call};
+use super::slice::DeviceSlice;
+
+/// What a failure of a product is named.
+const CALL: &str = "matrix product";
+/// What matrices hold.
+const NUMBER: sys::cudaDataType = sys::cudaDataType::CUDA_R_32F;
+
+/// A side of a matrix product: where it lies, its leading dimension, its distance between products, whether it is transposed.
+#[derive(Clone, Copy)]
+pub(crate) struct MatrixSide<'m> {
+    pub(crate) data: DeviceSlice<'m, f32>,
+    pub(crate) leading: usize,
+    pub(crate) stride: usize,
+    pub(crate) transposed: bool,
+}
+
+impl<'m> MatrixSide<'m> {
+    pub(crate) fn new(data: DeviceSlice<'m, f32>, leading: usize, stride: usize) -> Self {
+        Self { data, leading, stride, transposed: false }
+    }
+
+    pub(crate) fn transposed(self) -> Self {
+        Self { transposed: true, ..self }
+    }
+
+    /// Whether `count` matrices of so many rows and columns lie in its memory.
+    fn holds(&self, count: usize, rows: usize, columns: usize) -> bool {
+        let (rows, columns) = if self.transposed { (columns, rows) } else { (rows, columns) };
+        let last = |count: usize, stride: usize| count.saturating_sub(1) * stride;
+        let len = last(count, self.stride) + last(rows, self.leading) + columns;
+        count * rows * columns == 0 || columns <= self.leading && len <= self.data.len()
+    }
+
+    fn operation(&self) -> sys::cublasOperation_t {
+        match self.transposed {
+            true => sys::cublasOperation_t::CUBLAS_OP_T,
+            false => sys::cublasOperation_t::CUBLAS_OP_N,
+        }
+    }
+}
+
+/// A size as cuBLAS counts.
+fn narrow(size: usize) -> Result<i32, CudaError> {
+    let reason = || format!("{size} is too large");
+    i32::try_from(size).map_err(|_| CudaError::Call { call: CALL, reason: reason() })
+}
+
+impl Device {
+    /// `c = scale a b + keep c` in row-major order for `count` products of an `m x k` by a `k x n` matrix, whose factors may be rounded
+    /// as the executor's precision allows.
+    pub(crate) fn product(
+        &self,
+        (m, k, n): (usize, usize, usize),
+        (a, b): (MatrixSide<'_>, MatrixSide<'_>),
+        c: MatrixSide<'_>,
+        (scale, keep): (f32, f32),
+        count: usize,
+    ) -> Result<(), CudaError> {
+        let compute = match self.precision {
+            Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            Precision::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            Precision::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_16BF,
+        };
+        if m * n * count == 0 {
+            return Ok(());
+        }
+        if !(a.holds(count, m, k) && b.holds(count, k, n) && c.holds(count, m, n)) {
+            let reason = format!("{count} of {m} x {k} by {k} x {n} lie outside of their memory");
+            return Err(CudaError::Call { call: CALL, reason });
+        }
+        // cuBLAS counts columns first, so it is given c^T = b^T a^T.
+        // SAFETY: the matrices were just seen to lie in slices of the card's memory, which outlive what the stream has to do; scale and
+        // keep are read before the call returns.
+        let done = unsafe {
+            result::gemm_strided_batched_ex(
+                *self.blas.handle(),
+                b.operation(),
+                a.operation(),
+                narrow(n)?,
+                narrow(m)?,
+                narrow(k)?,
+                (&raw const scale).cast(),
+                b.data.address() as *const c_void,
+                NUMBER,
+                narrow(b.leading)?,
+                b.stride as i64,
+                a.data.address() as *const c_void,
+                NUMBER,
+                narrow(a.leading)?,
+                a.stride as i64,
+                (&raw const keep).cast(),
+                c.data.address() as *mut c_void,
+                NUMBER,
+                narrow(c.leading)?,
+                c.stride as i64,
+                narrow(count)?,
+                compute,
+                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            )
+        };
+        call(CALL, done)
+    }
+}

@@ -1,0 +1,121 @@
+//! How each trainable parameter's gradient is made, and where its norm is added up.
+
+use std::ops::Range;
+
+use super::kernels::{GradientBlock, GradientPart};
+use super::program::CardProgram;
+use crate::layout::{Layout, LayoutEntry};
+
+/// Numbers of a written-down gradient that one block of threads squares, or adds up.
+const PART: usize = 4096;
+const BLOCK: usize = 1024;
+/// Samples that should unfold together, and bytes that may be used for it.
+const UNFOLDED_SAMPLES: usize = 8;
+const MOST_UNFOLDED: usize = 2 << 30;
+
+/// How a trainable parameter's gradient is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GradientSource {
+    /// Where it lies in a sample's written-down gradient; `None` where only its norm is ever made.
+    pub(crate) written: Option<usize>,
+    /// Partial sums of its squared norm.
+    pub(crate) partials: Range<usize>,
+    /// Where what is taken off its filters lies among a sample's, if they are standardised.
+    pub(crate) means: Option<usize>,
+}
+
+/// Filters of a standardised layer: weights of each, where one over their deviations lies, and where their means do.
+#[derive(Debug, Clone, Copy)]
+struct StandardisedFilters {
+    inner: usize,
+    inverses: usize,
+    means: usize,
+}
+
+/// Pieces of at most `size` of a row of `len` numbers, none of which reaches from one filter into the next: where each begins, and its
+/// length.
+fn pieces(len: usize, filter: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
+    let within = move |from: usize| {
+        (0..filter).step_by(size).map(move |piece| (from + piece, size.min(filter - piece)))
+    };
+    (0..len).step_by(filter).flat_map(within)
+}
+
+impl CardProgram {
+    /// Decides how each parameter's gradient is made, and where its norm is added up.
+    pub(super) fn source(&mut self, layout: &Layout) {
+        let multiplying = |id| {
+            let mut operations = self.steps.operations.iter();
+            operations.position(|operation| operation.as_ref().and_then(|own| own.weight()) == Some(id))
+        };
+        let nodes: Vec<Option<usize>> = layout.entries().iter().map(|entry| multiplying(entry.id)).collect();
+        let filters: Vec<Option<StandardisedFilters>> =
+            nodes.iter().map(|node| self.filters(*node)).collect();
+        for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
+            if !node.is_some_and(|node| self.deferred[node]) {
+                self.write_down(index, entry, filters[index]);
+            }
+        }
+        // Samples start where four numbers can be written at once.
+        self.written = self.written.next_multiple_of(4);
+        self.partials = self.parts.len();
+        let operations = self.steps.operations.iter().flatten();
+        let unfolded = operations
+            .filter_map(|operation| operation.convolution())
+            .map(|conv| 4 * UNFOLDED_SAMPLES * conv.geometry.unfolded_len());
+        self.unfolding = unfolded.max().unwrap_or(0).min(MOST_UNFOLDED);
+        for (index, node) in nodes.iter().enumerate() {
+            let Some(operation) = node
+                .filter(|&node| self.deferred[node])
+                .and_then(|node| self.steps.operations[node].as_deref())
+            else {
+                continue;
+            };
+            let partials = self.partials..self.partials + 1;
+            self.partials = partials.end;
+            self.workspace = self.workspace.max(operation.ghost_workspace(self.views));
+            let means = filters[index].map(|filters| filters.means);
+            self.sources.insert(index, GradientSource { written: None, partials, means });
+        }
+    }
+
+    /// The filters that a node multiplies by, where they are standardised, with room for their means.
+    fn filters(&mut self, node: Option<usize>) -> Option<StandardisedFilters> {
+        let conv = self.steps.operations[node?].as_ref()?.convolution()?;
+        let (_, inverses) = conv.used?;
+        let means = self.means;
+        self.means += conv.geometry.out;
+        Some(StandardisedFilters { inner: conv.geometry.inner(), inverses, means })
+    }
+
+    /// Gives a parameter a place in every sample's written-down gradient, and parts and blocks that cover it.
+    fn write_down(&mut self, index: usize, entry: &LayoutEntry, filters: Option<StandardisedFilters>) {
+        let start = self.written.next_multiple_of(4);
+        let len = entry.range.len();
+        self.written = start + len;
+        let first = self.parts.len();
+        // A part and a block lie within one filter, where filters are standardised.
+        let filter = filters.map_or(len.max(1), |filters| filters.inner);
+        let place = |offset: usize| {
+            let of = |own: StandardisedFilters| {
+                [own.means, own.inverses].map(|first| (first + offset / filter) as i32)
+            };
+            filters.map_or([-1; 2], of)
+        };
+        for (offset, len) in pieces(len, filter, if filters.is_some() { filter } else { PART }) {
+            let [mean, inverse] = place(offset);
+            self.parts.push(GradientPart { start: (start + offset) as i32, len: len as i32, mean, inverse });
+        }
+        for (offset, len) in pieces(len, filter, BLOCK) {
+            let [mean, inverse] = place(offset);
+            let [start, len, target, entry] =
+                [start + offset, len, entry.range.start + offset, index].map(|value| value as i32);
+            self.blocks.push(GradientBlock { start, len, target, entry, mean, inverse });
+        }
+        self.sources.push(GradientSource {
+            written: Some(start),
+            partials: first..self.parts.len(),
+            means: filters.map(|filters| filters.means),
+        });
+    }
+}

@@ -1,0 +1,222 @@
+//! Convolutions on the card.
+
+use dapple_graph::ParameterId;
+use dapple_graph::op::Conv;
+
+use crate::cuda::backward::ParameterGradients;
+use crate::cuda::clip::SumTarget;
+use crate::cuda::cudnn::{ConvolutionDirection, Tensors};
+use crate::cuda::error::CudaError;
+use crate::cuda::geometry::Geometry;
+use crate::cuda::kernels::AddBias;
+use crate::cuda::lower::CardSteps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
+use crate::cuda::program::{PRODUCTS, written};
+use crate::cuda::run::CardRun;
+use crate::cuda::tile::{STEP, Tile, one_run};
+use crate::layout::Layout;
+
+/// Positions of a deferred convolution, before and behind it, whose sums fit a block's shared memory.
+const MOST_POSITIONS: usize = 4096;
+
+/// A convolution.
+#[derive(Debug, Clone)]
+pub(crate) struct ConvKernel {
+    pub(crate) geometry: Geometry,
+    pub(crate) weight: ParameterId,
+    pub(crate) bias: Option<ParameterId>,
+    pub(crate) standardise: Option<f32>,
+    /// Tilings of each sample's weight gradient, of the forward pass and of the data gradient, where they have one. The data
+    /// gradient has one for every remainder by the stride.
+    pub(crate) gradient_tile: Option<Tiled>,
+    pub(crate) forward_tile: Option<Tiled>,
+    pub(crate) backward_tiles: Option<Vec<Tiled>>,
+    /// The convolution of the positions that are read, where others are passed by.
+    pub(crate) read: Option<Geometry>,
+    /// The tiling of the sum of all samples' weight gradients, of the positions that are read.
+    pub(crate) sum_tile: Option<Tiled>,
+    /// Tap and position tables of a weight gradient without a tiling.
+    pub(crate) tables: (usize, usize),
+    /// Which input position each tap of each output position reads, where that may be asked.
+    pub(crate) sources: usize,
+    /// The window, and that of the output's own positions.
+    pub(crate) windows: (usize, usize),
+    /// Where the standardised weights and one over the deviations of their filters lie.
+    pub(crate) used: Option<(usize, usize)>,
+}
+
+/// A tiling on the card: itself, where its tables lie, and where its weights lie in the order it reads them.
+#[derive(Debug, Clone)]
+pub(crate) struct Tiled {
+    pub(crate) tile: Tile,
+    pub(crate) offsets: usize,
+    pub(crate) taps: usize,
+    pub(crate) arranged: usize,
+    /// Rows of weights that are arranged for it.
+    pub(crate) rows: usize,
+}
+
+impl Tiled {
+    /// Places a tiling's tables, and weights for this many rows of products.
+    fn new(steps: &mut CardSteps, tile: Tile, rows: usize) -> Self {
+        let (offsets, taps) = (steps.table(tile.offsets.clone()), steps.table(tile.taps.clone()));
+        let arranged = steps.arranged_len;
+        // Rows are copied four numbers at a time.
+        steps.arranged_len += (rows * tile.inner).next_multiple_of(4);
+        Self { tile, offsets, taps, arranged, rows }
+    }
+}
+
+impl ConvKernel {
+    /// Lowers a convolution with its tilings and tables.
+    fn new(conv: &Conv, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Self {
+        let Conv { window, groups, weight, bias, standardise } = conv;
+        let geometry = Geometry::new(window, *groups, node.input(), node.shape);
+        let gradient_tile = Tile::weight_gradient(&geometry).map(|tile| Tiled::new(steps, tile, 0));
+        let read = geometry.read();
+        let sum_tile = Tile::weight_sum(read.as_ref().unwrap_or(&geometry));
+        let sum_tile = sum_tile.map(|tile| Tiled::new(steps, tile, 0));
+        let tables = match gradient_tile {
+            Some(_) => (0, 0),
+            None => {
+                let (taps, places) = geometry.forward_tables();
+                (steps.table(taps), steps.table(places))
+            }
+        };
+        let forward_tile = Tile::forward(&geometry).map(|tile| Tiled::new(steps, tile, geometry.out));
+        let tiles = Tile::backward(&geometry).filter(|_| node.wanted);
+        let backward_tiles = tiles.map(|tiles| {
+            tiles.into_iter().map(|tile| Tiled::new(steps, tile, geometry.channels)).collect::<Vec<_>>()
+        });
+        let used = standardise.map(|_| {
+            let place = (steps.used_len, steps.inverses_len);
+            steps.used_len += geometry.weight_len();
+            steps.inverses_len += geometry.out;
+            place
+        });
+        let windows = (steps.table(geometry.window_table()), steps.table(geometry.output_table()));
+        let mut conv = Self {
+            geometry,
+            weight: *weight,
+            bias: *bias,
+            standardise: *standardise,
+            gradient_tile,
+            forward_tile,
+            backward_tiles,
+            read,
+            sum_tile,
+            tables,
+            sources: 0,
+            windows,
+            used,
+        };
+        if conv.prefers_ghost(1) {
+            conv.sources = steps.table(conv.deferred().0.sources());
+        }
+        conv
+    }
+
+    /// What a norm by inner products, and the sum of gradients that are never written down, are made of.
+    pub(crate) fn deferred(&self) -> (&Geometry, Option<&Tiled>) {
+        (self.read.as_ref().unwrap_or(&self.geometry), self.sum_tile.as_ref())
+    }
+
+    /// Numbers of a sample's input that are read apart from others, which are passed by.
+    pub(crate) fn read_len(&self) -> usize {
+        self.read.as_ref().map_or(0, |geometry| geometry.channels * geometry.positions())
+    }
+}
+
+impl CudaOperation for Conv {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
+        Box::new(ConvKernel::new(self, node, steps))
+    }
+}
+
+impl CudaKernel for ConvKernel {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
+        let y = run.value(node);
+        let tensors = Tensors { input: run.read(node, 0), weight: run.weight(self), output: y };
+        run.convolve(node, self, ConvolutionDirection::Forward, tensors, false)?;
+        let Some(bias) = self.bias else { return Ok(()) };
+        let (channels, positions) = (self.geometry.out, self.geometry.positions());
+        let (bias, n) = (run.parameter(bias), run.items() * run.len(node));
+        AddBias { y, bias, channels, positions, n }.launch(run.device)
+    }
+
+    fn backward(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        parameters: &mut ParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let (g, x) = (run.gradient(node), run.read(node, 0));
+        let bias = parameters.written(run, self.bias);
+        let positions = self.geometry.positions();
+        run.bias_gradient(g, bias, (self.geometry.out, positions), (positions, 1))?;
+        run.mark("bias gradient")?;
+        if let Some(target) = parameters.written(run, Some(self.weight)) {
+            run.weight_gradient(node, self, (x, g), target.values)?;
+            run.mark("convolution weight gradient")?;
+        } else if run.norms && run.program.deferred[node] {
+            run.convolution_norm(self, x, g, parameters.layout)?;
+            run.mark("convolution ghost norm")?;
+        }
+        let Some(target) = run.target(node, 0) else { return Ok(()) };
+        let tensors = Tensors { input: target.values, weight: run.weight(self), output: g };
+        run.convolve(node, self, ConvolutionDirection::Data, tensors, target.accumulate)
+    }
+
+    fn name(&self, backward: bool) -> &'static str {
+        if backward { "convolution data gradient" } else { "convolution forward" }
+    }
+
+    fn reads_input(&self, _slot: usize, trains: bool) -> bool {
+        trains
+    }
+
+    fn weight(&self) -> Option<ParameterId> {
+        Some(self.weight)
+    }
+
+    fn convolution(&self) -> Option<&ConvKernel> {
+        Some(self)
+    }
+
+    /// The sum of a deferred layer needs a tiling, and positions so few that the tensor cores add them up at once.
+    fn prefers_ghost(&self, views: usize) -> bool {
+        let (geometry, tile) = self.deferred();
+        let (inside, outside) = (geometry.positions_in(), geometry.positions());
+        let sums = tile.is_some() && one_run(outside.div_ceil(STEP), STEP);
+        if views != 1 || geometry.groups != 1 || !sums || inside + outside > MOST_POSITIONS {
+            return false;
+        }
+        let (inside, outside) = (inside as f64, outside as f64);
+        let (channels, out) = (geometry.channels as f64, geometry.out as f64);
+        // A tap's read costs about as much as forty products.
+        let spread = 40.0 * geometry.taps() as f64 * outside * outside;
+        let products = 2.0 * inside * inside * channels + 2.0 * outside * outside * out + spread;
+        products / PRODUCTS < written(geometry.weight_len() as f64)
+    }
+
+    fn ghost_workspace(&self, _views: usize) -> usize {
+        let (geometry, _) = self.deferred();
+        // Those of all samples begin where a double may lie.
+        let read = (self.read_len() + 1).next_multiple_of(2);
+        read + 2 * (geometry.positions_in().pow(2) + geometry.positions().pow(2))
+    }
+
+    fn deferred_sum(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        layout: &Layout,
+        target: SumTarget<'_>,
+    ) -> Result<(), CudaError> {
+        let position = layout.position(self.weight).expect("a deferred weight trains");
+        let target = target.of(&layout.entries()[position]);
+        let sides = (run.gradient(node), run.read(node, 0));
+        run.convolution_sum(self, sides, layout, position, target)?;
+        run.mark("convolution sum")
+    }
+}

@@ -1,0 +1,61 @@
+//! Dropout on the card.
+
+use dapple_graph::op::Dropout;
+
+use crate::cuda::backward::ParameterGradients;
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels;
+use crate::cuda::lower::CardSteps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
+use crate::cuda::run::CardRun;
+use crate::cuda::slice::DeviceSlice;
+
+/// Drops each run of `together` values as a whole.
+#[derive(Debug)]
+struct DropoutKernel {
+    rate: f32,
+    together: usize,
+}
+
+impl DropoutKernel {
+    /// Drops values, forward or backward; with dropout off it copies.
+    fn drop_values(
+        &self,
+        run: &CardRun<'_>,
+        node: usize,
+        (x, y): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+        accumulate: bool,
+    ) -> Result<(), CudaError> {
+        let Self { rate, together } = *self;
+        let len = run.len(node);
+        let n = run.items() * len;
+        if !run.dropout {
+            return kernels::Copy { x, y, n, accumulate }.launch(run.device);
+        }
+        let keys = run.work.keys();
+        kernels::Dropout { x, y, keys, node, len, together, rate, n, accumulate }.launch(run.device)
+    }
+}
+
+impl CudaOperation for Dropout {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
+        let together = if self.channels { node.positions() } else { 1 };
+        Box::new(DropoutKernel { rate: self.rate, together })
+    }
+}
+
+impl CudaKernel for DropoutKernel {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
+        self.drop_values(run, node, (run.read(node, 0), run.value(node)), false)
+    }
+
+    fn backward(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        _parameters: &mut ParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let Some(target) = run.target(node, 0) else { return Ok(()) };
+        self.drop_values(run, node, (run.gradient(node), target.values), target.accumulate)
+    }
+}

@@ -1,0 +1,94 @@
+//! Layer norm on the card.
+
+use dapple_graph::Affine;
+use dapple_graph::op::LayerNorm;
+
+use crate::cuda::backward::ParameterGradients;
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels::{LayerAffine, LayerBackward, LayerForward};
+use crate::cuda::lower::CardSteps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
+use crate::cuda::run::CardRun;
+
+#[derive(Debug)]
+struct LayerNormKernel {
+    features: usize,
+    rows: usize,
+    eps: f32,
+    affine: Option<Affine>,
+}
+
+impl CudaOperation for LayerNorm {
+    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
+        let Self { eps, affine } = *self;
+        Box::new(LayerNormKernel { features: node.features(), rows: node.rows(), eps, affine })
+    }
+}
+
+impl CudaKernel for LayerNormKernel {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
+        let Self { features, rows, eps, affine } = *self;
+        LayerForward {
+            x: run.read(node, 0),
+            y: run.value(node),
+            kept: run.kept(node),
+            weight: affine.map(|affine| run.parameter(affine.weight)),
+            bias: affine.map(|affine| run.parameter(affine.bias)),
+            features,
+            rows: run.items() * rows,
+            eps,
+        }
+        .launch(run.device)
+    }
+
+    fn backward(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        parameters: &mut ParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let Self { features, rows, affine, .. } = *self;
+        let (dw, db, accumulate) = parameters.affine(run, affine);
+        let (x, g) = (run.read(node, 0), run.gradient(node));
+        let kept = run.kept(node).expect("a norm that trains keeps its means");
+        if dw.is_some() || db.is_some() {
+            LayerAffine {
+                x,
+                g,
+                kept,
+                dw,
+                db,
+                stride: run.program.written,
+                features,
+                sample_rows: rows * run.program.views,
+                samples: run.samples,
+                accumulate,
+            }
+            .launch(run.device)?;
+        }
+        let Some(target) = run.target(node, 0) else { return Ok(()) };
+        LayerBackward {
+            x,
+            g,
+            kept,
+            weight: affine.map(|affine| run.parameter(affine.weight)),
+            dx: target.values,
+            features,
+            rows: run.items() * rows,
+            accumulate: target.accumulate,
+        }
+        .launch(run.device)
+    }
+
+    fn name(&self, backward: bool) -> &'static str {
+        if backward { "norm backward" } else { "norm forward" }
+    }
+
+    fn reads_input(&self, _slot: usize, _trains: bool) -> bool {
+        true
+    }
+
+    fn kept(&self, _len: usize) -> usize {
+        2 * self.rows
+    }
+}

@@ -1,0 +1,47 @@
+//! How the card gives every item a parameter.
+
+use dapple_graph::ParameterId;
+use dapple_graph::op::ParameterValue;
+
+use crate::cuda::backward::ParameterGradients;
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels::{Broadcast, BroadcastBackward};
+use crate::cuda::lower::CardSteps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
+use crate::cuda::run::CardRun;
+
+#[derive(Debug)]
+struct ParameterKernel(ParameterId);
+
+impl CudaOperation for ParameterValue {
+    fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
+        Box::new(ParameterKernel(self.0))
+    }
+}
+
+impl CudaKernel for ParameterKernel {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
+        let (x, y, len) = (run.parameter(self.0), run.value(node), run.len(node));
+        Broadcast { x, y, len, n: run.items() * len }.launch(run.device)
+    }
+
+    fn backward(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        parameters: &mut ParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let Some(target) = parameters.written(run, Some(self.0)) else { return Ok(()) };
+        let len = run.len(node);
+        BroadcastBackward {
+            g: run.gradient(node),
+            d: target.values,
+            stride: run.program.written,
+            len,
+            views: run.program.views,
+            n: run.samples * len,
+            accumulate: target.accumulate,
+        }
+        .launch(run.device)
+    }
+}
