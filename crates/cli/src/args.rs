@@ -10,8 +10,8 @@ use dapple_plan::Precision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
-    account, audit, budget, calibrate, choose, completions, demo, eval, inclusion, keys, man, predict,
-    profile, report, reproduce, sweep, sweep_train, train, verify,
+    account, audit, budget, calibrate, choose, completions, demo, eval, inclusion, keys, man, models,
+    predict, profile, report, reproduce, sweep, sweep_train, train, verify,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -50,6 +50,7 @@ pub(crate) enum Verb {
     Audit(audit::Arguments),
     Reproduce(reproduce::Arguments),
     Keys(keys::Arguments),
+    Models(models::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }

@@ -28,6 +28,7 @@ fn help_of_every_verb() {
         "audit",
         "reproduce",
         "keys",
+        "models",
         "completions",
         "man",
     ] {
@@ -46,7 +47,7 @@ fn examples(verb: &str) -> Vec<String> {
 #[test]
 fn examples_run_as_shown() {
     let plan = "[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n[region]\npatch = [10, 10]\n[pipeline]\nimage = [1000, 1000]\ncrop = [100, 100]\n[sampling]\nbatch = 100\nrecords = 3000\nepochs = 10\n";
-    for verb in ["account", "calibrate", "profile", "sweep", "inclusion", "audit", "keys"] {
+    for verb in ["account", "calibrate", "profile", "sweep", "inclusion", "audit", "keys", "models"] {
         for example in examples(verb) {
             let run = dapple_with(&example, |folder| std::fs::write(folder.join("plan.toml"), plan).unwrap());
             assert_eq!(run.code, 0, "{example}: {}", run.stderr);

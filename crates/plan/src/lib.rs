@@ -62,8 +62,8 @@ pub use pricing::{
 };
 pub use spec::PlanSpec;
 pub use training::{
-    ClassNumbers, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, HeldOut, LearningRate, Look,
-    MAX_CLASSES, MapEvaluation, ModelPlan, Momentum, OptimiserPlan, OptimiserRule, PerformancePlan,
-    ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, SettingError, StoredFormat, TargetKind,
-    TrainingPlan, ViewPlan, WeightSource,
+    AdapterPlan, ClassNumbers, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, HeldOut,
+    LearningRate, Look, MAX_CLASSES, MapEvaluation, ModelPlan, Momentum, OptimiserPlan, OptimiserRule,
+    PerformancePlan, ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, SettingError, StoredFormat,
+    TargetKind, TrainedPart, TrainingPlan, ViewPlan, WeightSource,
 };

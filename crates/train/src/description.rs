@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{TrainError, one_line};
 use crate::files;
 use crate::folder::Folder;
+use crate::model::Blueprint;
 
 /// What a model of a run says about an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +49,27 @@ pub struct ModelDescription {
     pub channels: usize,
     /// The classes, in the order of the model's outputs.
     pub classes: Vec<ClassDescription>,
+    /// Whose names its parameters have, where several libraries have the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub names: Option<ParameterNames>,
+    /// What of it was trained, in words; none where all was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trained: Option<String>,
+}
+
+/// Whose names the parameters of a model have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ParameterNames {
+    /// timm's.
+    Timm,
+    /// torchvision's.
+    Torchvision,
+    /// Those of OpenCLIP's image tower.
+    OpenClip {
+        /// Features that the tower projects to.
+        projection: usize,
+    },
 }
 
 /// A class.
@@ -62,7 +84,7 @@ pub struct ClassDescription {
 }
 
 impl ModelDescription {
-    pub(crate) fn of(dataset: &dyn Dataset) -> Self {
+    pub(crate) fn of(dataset: &dyn Dataset, blueprint: &Blueprint) -> Self {
         let names = dataset.class_names().unwrap_or_default();
         let palette = dataset.palette().unwrap_or_default();
         let class = |class: usize| ClassDescription {
@@ -73,6 +95,8 @@ impl ModelDescription {
             answers: dataset.target_kind().into(),
             channels: dataset.channels(),
             classes: (0..dataset.classes() as usize).map(class).collect(),
+            names: blueprint.names(),
+            trained: blueprint.trained(),
         }
     }
 
@@ -116,6 +140,8 @@ mod tests {
             answers: Answers::LabelMap,
             channels: 3,
             classes: vec![class("road", Some([128, 64, 128])), class("1", None)],
+            names: Some(ParameterNames::OpenClip { projection: 512 }),
+            trained: Some("the last layers".to_owned()),
         };
         description.write(&Folder::new(folder.path())).unwrap();
         assert_eq!(ModelDescription::read(folder.path()).unwrap(), description);

@@ -50,6 +50,11 @@ impl Folder {
         self.root.join("model.safetensors")
     }
 
+    /// What trained of a model with adapters: these and the last layers.
+    pub(crate) fn adapters(&self) -> PathBuf {
+        self.root.join("adapters.safetensors")
+    }
+
     /// What the model sees and says.
     pub(crate) fn description(&self) -> PathBuf {
         self.root.join("model.json")
@@ -100,6 +105,7 @@ impl Folder {
                 self.metrics(),
                 self.checkpoints(),
                 self.model(),
+                self.adapters(),
                 self.description(),
                 self.private(),
                 self.mask(),

@@ -1,19 +1,19 @@
 //! A model that answers about views of any size.
 
 use dapple_graph::Parameters;
-use dapple_plan::{ModelPlan, TrainingPlan};
+use dapple_plan::TrainingPlan;
 use dapple_private::Executor;
 
 use crate::device::Machine;
 use crate::error::TrainError;
-use crate::model;
+use crate::model::Blueprint;
 
 /// Sizes whose executors are kept. Photographs come in few sizes; a folder with many must not fill the memory.
 const KEPT: usize = 4;
 
 /// Runs a model forward, with one executor for each shape of views.
 pub(crate) struct Inference {
-    model: ModelPlan,
+    blueprint: Blueprint,
     classes: usize,
     machine: Machine,
     /// The one used last comes last.
@@ -22,9 +22,9 @@ pub(crate) struct Inference {
 
 impl Inference {
     /// A model on the machine of its plan: on one card of several.
-    pub(crate) fn new(plan: &TrainingPlan, classes: usize) -> Self {
+    pub(crate) fn new(plan: &TrainingPlan, blueprint: &Blueprint, classes: usize) -> Self {
         let machine = Machine::for_inference(plan);
-        Self { model: plan.model.clone(), classes, machine, executors: Vec::new() }
+        Self { blueprint: blueprint.clone(), classes, machine, executors: Vec::new() }
     }
 
     pub(crate) fn classes(&self) -> usize {
@@ -45,7 +45,7 @@ impl Inference {
         let (shape, mut executor) = match known {
             Some(index) => self.executors.remove(index),
             None => {
-                let graph = model::build(&self.model, shape, self.classes, 0.0)?;
+                let graph = self.blueprint.build(shape, self.classes, 0.0)?;
                 // What speaks against a GPU was told when the run began.
                 (shape.to_vec(), self.machine.executor(&graph, &mut Vec::new())?)
             }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use dapple_data::{DataError, Image, LabelMap, Values, Views};
-use dapple_graph::{Parameters, weights};
+use dapple_graph::{Parameters, tune, weights};
 use dapple_plan::spec::Performance;
-use dapple_plan::{EvaluationPlan, Look, ModelPlan, TrainingPlan};
+use dapple_plan::{EvaluationPlan, Look, TrainingPlan};
 
 use crate::checkpoint::Checkpoint;
 use crate::description::ModelDescription;
@@ -13,7 +13,7 @@ use crate::error::TrainError;
 use crate::evaluation::{Segmenter, probabilities};
 use crate::folder::Folder;
 use crate::inference::Inference;
-use crate::model;
+use crate::model::Blueprint;
 use crate::recover::Recovered;
 
 /// Weights of red, green and blue in a pixel's brightness (ITU-R BT.601), for models that see one value a pixel.
@@ -55,8 +55,9 @@ impl Predictor {
         let views = Views::of_channels(spatial, &training.data.views, description.channels, spatial.image())?;
         let classes = description.classes.len();
         let evaluation = training.evaluation.with(look)?;
-        let parameters = newest_weights(&files, &training.model, &views, classes)?;
-        let inference = Inference::new(&training, classes);
+        let blueprint = Blueprint::described(&training.model, &description)?;
+        let parameters = newest_weights(&files, &blueprint, &views, classes)?;
+        let inference = Inference::new(&training, &blueprint.plain(), classes);
         Ok(Self { training, description, views, parameters, inference, evaluation })
     }
 
@@ -118,24 +119,25 @@ impl Predictor {
     }
 }
 
-/// The weights that a finished run left, or those of the newest checkpoint.
+/// The weights of the plain model that a finished run left, or that the newest checkpoint amounts to.
 fn newest_weights(
     folder: &Folder,
-    plan: &ModelPlan,
+    blueprint: &Blueprint,
     views: &Views,
     classes: usize,
 ) -> Result<Parameters, TrainError> {
-    let graph = model::build(plan, &views.shape(), classes, 0.0)?;
+    let plain = blueprint.plain().build(&views.shape(), classes, 0.0)?;
     let path = folder.model();
     if path.exists() {
-        return Ok(weights::load(&graph, &path)?);
+        return Ok(weights::load(&plain, &path)?);
     }
     let Some((checkpoint, _)) = Checkpoint::newest(&folder.checkpoints())? else {
         return Err(TrainError::Checkpoint { path, problem: "no weights were written yet".to_owned() });
     };
+    let graph = blueprint.build(&views.shape(), classes, 0.0)?;
     let mut parameters = Parameters::zeros(&graph);
     match Checkpoint::fill(checkpoint.weights(), &mut parameters) {
-        true => Ok(parameters),
+        true => Ok(tune::merged(&graph, &parameters, &plain)?),
         false => Err(Checkpoint::misfit(folder.checkpoints())),
     }
 }

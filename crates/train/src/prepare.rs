@@ -13,7 +13,7 @@ use dapple_plan::{
 };
 
 use crate::error::TrainError;
-use crate::model;
+use crate::model::{self, Blueprint, FirstParameters};
 use crate::terms::{Terms, price};
 
 /// A plan to train, where its relative paths begin, and the pictures that it names.
@@ -61,6 +61,10 @@ pub(crate) struct Prepared {
     pub(crate) views: Vec<Views>,
     pub(crate) graphs: Vec<Graph>,
     pub(crate) parameters: Parameters,
+    /// The model for views of any size.
+    pub(crate) blueprint: Blueprint,
+    /// What a user should know of the model before the first step.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Prepared {
@@ -92,14 +96,14 @@ impl Prepared {
         let training = TrainingPlan::new(plan, &spec)?;
         let views = views(training.privacy.parts(), &training.data.views, &*data.train)?;
         let smoothing = training.conduct.label_smoothing;
+        let blueprint = Blueprint::read(&training.model, Path::new(""))?;
         let graphs = views
             .iter()
-            .map(|views| {
-                model::build(&training.model, &views.shape(), data.train.classes() as usize, smoothing)
-            })
+            .map(|views| blueprint.build(&views.shape(), data.train.classes() as usize, smoothing))
             .collect::<Result<Vec<_>, _>>()?;
         model::check_answers(&training.model, &graphs[0], data.train.target_kind())?;
-        let parameters = model::first_weights(&training.model, &graphs[0], Path::new(""))?;
+        let FirstParameters { parameters, notes } =
+            model::first_weights(&training.model, &graphs[0], Path::new(""))?;
         if let Some(phase) = graphs.iter().position(|graph| !parameters.fit(graph)) {
             return Err(TrainError::setting(
                 "pipeline.crop",
@@ -107,7 +111,7 @@ impl Prepared {
                 "choose a model that ends in a global pooling (wrn, resnet), or set data.size",
             ));
         }
-        Ok(Self { spec, masks, training, planned, data, views, graphs, parameters })
+        Ok(Self { spec, masks, training, planned, data, views, graphs, parameters, blueprint, notes })
     }
 
     /// The parts of the plan, in order.

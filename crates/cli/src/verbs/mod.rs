@@ -12,6 +12,7 @@ mod explain;
 pub(crate) mod inclusion;
 pub(crate) mod keys;
 pub(crate) mod man;
+pub(crate) mod models;
 pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod report;
@@ -45,6 +46,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Audit(arguments) => audit::run(&arguments),
         Verb::Reproduce(arguments) => reproduce::run(&arguments),
         Verb::Keys(arguments) => keys::run(&arguments),
+        Verb::Models(arguments) => models::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments),
     }

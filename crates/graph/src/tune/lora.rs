@@ -44,6 +44,7 @@ pub(super) fn add(graph: &mut Graph, lora: &Lora) -> Result<BTreeSet<ParameterId
     if lora.rank == 0 || !chosen.contains(&true) {
         let reason = match lora.rank {
             0 => "adapters of rank 0 hold nothing".to_owned(),
+            _ if lora.targets.is_empty() => "there is no linear layer before the last".to_owned(),
             _ => format!("no linear layer before the last is called {}", lora.targets.join(" or ")),
         };
         return Err(GraphError::Tuning(reason));

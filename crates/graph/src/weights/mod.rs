@@ -1,10 +1,12 @@
 //! Weights files: `.safetensors` under the names of the library that a model comes from.
 
+mod file;
+mod fitting;
+mod numbers;
 mod positions;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
@@ -12,6 +14,9 @@ use crate::error::GraphError;
 use crate::graph::{Graph, Parameter, ParameterId};
 use crate::init::Parameters;
 use crate::zoo::backbone_name;
+pub use file::{load, load_backbone, load_fitting, save, shapes};
+pub use fitting::{Fitted, read_fitting};
+use numbers::decode;
 
 /// Every name that keeps a weights file from fitting a graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -160,121 +165,44 @@ fn decode_resampled(
     read
 }
 
-/// Reads parameters from a safetensors file.
-///
-/// # Errors
-/// As [`read`], and if it is no file, cannot be opened or is much larger than the model.
-pub fn load(graph: &Graph, path: &Path) -> Result<Parameters, GraphError> {
-    read(graph, &bytes_of(graph, path)?)
-}
-
-/// Reads the backbone of a segmentation model from a torchvision classifier's safetensors file, as [`read_backbone`] does.
-///
-/// # Errors
-/// As [`read_backbone`], and if it is no file, cannot be opened or is much larger than the model.
-pub fn load_backbone(
-    graph: &Graph,
-    path: &Path,
-    parameters: &mut Parameters,
-) -> Result<Vec<String>, GraphError> {
-    read_backbone(graph, &bytes_of(graph, path)?, parameters)
-}
-
-/// Bytes that a file may have beyond those of the model: other heads, counters, names.
-const BESIDE_MODEL: u64 = 1 << 30;
-
-/// The bytes of a weights file. A device has no end, a pipe waits for a writer, and a file much larger than the model is another's.
-fn bytes_of(graph: &Graph, path: &Path) -> Result<Vec<u8>, GraphError> {
-    let failed = |source| file_error(path, source);
-    let refused = |problem: &str| failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, problem));
-    let about = std::fs::metadata(path).map_err(failed)?;
-    if !about.is_file() {
-        return Err(refused("not a file"));
-    }
-    // Numbers have up to eight bytes.
-    let values: u64 = graph.parameters().iter().map(|p| p.shape.iter().product::<usize>() as u64).sum();
-    if about.len() > values.saturating_mul(8).saturating_add(BESIDE_MODEL) {
-        return Err(refused("it is much larger than the model"));
-    }
-    std::fs::read(path).map_err(failed)
-}
-
 /// The parameters as the bytes of a safetensors file.
 ///
 /// # Errors
 /// If the parameters do not belong to the graph.
 pub fn write(graph: &Graph, parameters: &Parameters) -> Result<Vec<u8>, GraphError> {
+    write_some(graph, parameters, |_| true)
+}
+
+/// The parameters that train, and no others, as the bytes of a safetensors file.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_trained(graph: &Graph, parameters: &Parameters) -> Result<Vec<u8>, GraphError> {
+    write_some(graph, parameters, |parameter| parameter.trainable)
+}
+
+fn write_some(
+    graph: &Graph,
+    parameters: &Parameters,
+    chosen: impl Fn(&Parameter) -> bool,
+) -> Result<Vec<u8>, GraphError> {
     if !parameters.fit(graph) {
         return Err(GraphError::Unknown("a set of parameters".into()));
     }
-    let encoded: Vec<Vec<u8>> = (0..graph.parameters().len())
-        .map(|index| {
-            parameters.get(ParameterId(index)).iter().flat_map(|value| value.to_le_bytes()).collect()
+    let chosen = graph.parameters().iter().enumerate().filter(|(_, parameter)| chosen(parameter));
+    let encoded: Vec<(&Parameter, Vec<u8>)> = chosen
+        .map(|(index, parameter)| {
+            let values = parameters.get(ParameterId(index));
+            (parameter, values.iter().flat_map(|value| value.to_le_bytes()).collect())
         })
         .collect();
     let format = |error: safetensors::SafeTensorError| GraphError::Format(error.to_string());
-    let views: Vec<(&str, TensorView<'_>)> = graph
-        .parameters()
+    let views: Vec<(&str, TensorView<'_>)> = encoded
         .iter()
-        .zip(&encoded)
         .map(|(p, bytes)| Ok((p.name.as_str(), TensorView::new(Dtype::F32, p.shape.clone(), bytes)?)))
         .collect::<Result<_, safetensors::SafeTensorError>>()
         .map_err(format)?;
     safetensors::serialize(views, None).map_err(format)
-}
-
-/// Writes the parameters to a safetensors file.
-///
-/// # Errors
-/// As [`write()`], and if the file cannot be written.
-pub fn save(graph: &Graph, parameters: &Parameters, path: &Path) -> Result<(), GraphError> {
-    std::fs::write(path, write(graph, parameters)?).map_err(|source| file_error(path, source))
-}
-
-fn file_error(path: &Path, source: std::io::Error) -> GraphError {
-    GraphError::File { path: path.display().to_string(), source }
-}
-
-/// Decodes 16-, 32- and 64-bit floating-point numbers; false for any other type.
-fn decode(tensor: &TensorView<'_>, values: &mut [f32]) -> bool {
-    let bytes = tensor.data();
-    match tensor.dtype() {
-        Dtype::F32 => {
-            for (value, chunk) in values.iter_mut().zip(bytes.as_chunks().0) {
-                *value = f32::from_le_bytes(*chunk);
-            }
-        }
-        Dtype::F64 => {
-            for (value, chunk) in values.iter_mut().zip(bytes.as_chunks().0) {
-                *value = f64::from_le_bytes(*chunk) as f32;
-            }
-        }
-        Dtype::BF16 => {
-            for (value, chunk) in values.iter_mut().zip(bytes.as_chunks().0) {
-                *value = f32::from_bits(u32::from(u16::from_le_bytes(*chunk)) << 16);
-            }
-        }
-        Dtype::F16 => {
-            for (value, chunk) in values.iter_mut().zip(bytes.as_chunks().0) {
-                *value = half_to_single(u16::from_le_bytes(*chunk));
-            }
-        }
-        _ => return false,
-    }
-    true
-}
-
-/// IEEE 754 half precision to single precision, exact.
-fn half_to_single(bits: u16) -> f32 {
-    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
-    let exponent = i32::from(bits >> 10 & 0x1f);
-    let fraction = f32::from(bits & 0x3ff);
-    match exponent {
-        0 => sign * fraction * (-24f32).exp2(),
-        31 if fraction == 0.0 => sign * f32::INFINITY,
-        31 => f32::NAN,
-        _ => sign * (1024.0 + fraction) * ((exponent - 25) as f32).exp2(),
-    }
 }
 
 #[cfg(test)]
@@ -392,13 +320,6 @@ mod tests {
         let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
         for bytes in [&b""[..], b"\x00", b"not a weights file at all", &[0xff; 64]] {
             assert!(matches!(read(&graph, bytes), Err(GraphError::Format(_))));
-        }
-    }
-
-    #[test]
-    fn halves_decode() {
-        for (bits, value) in [(0x3c00, 1.0), (0xc000, -2.0), (0x0001, 5.960_464_5e-8), (0x7bff, 65504.0)] {
-            assert_eq!(half_to_single(bits), value);
         }
     }
 }

@@ -20,6 +20,7 @@ pub use psp_net::psp_net;
 pub use resnet::{ResNet, resnet};
 pub use small_cnn::small_cnn;
 pub use vgg::{Vgg, vgg};
+pub(crate) use vit::IMAGE_TOWER;
 pub use vit::{TokenPooling, VisionTransformer, VitDialect, VitSize, vision_transformer};
 pub use wide_resnet::{WideResNet, wide_resnet};
 

@@ -142,6 +142,9 @@ const TORCHVISION: VitNames = VitNames {
     head: "heads.head",
 };
 
+/// What the names of OpenCLIP's image tower begin with. A text tower lies beside it in the same file.
+pub(crate) const IMAGE_TOWER: &str = "visual.";
+
 const OPEN_CLIP: VitNames = VitNames {
     patches: "visual.conv1",
     class_token: "visual.class_embedding",
@@ -173,6 +176,9 @@ impl VitDialect {
         }
     }
 
+    /// Features that a projection may have: far more than any has, and few enough that sizes can be computed with them.
+    pub const MAX_PROJECTION: usize = 1 << 16;
+
     /// What is added to the variance of a norm.
     fn eps(self) -> f32 {
         match self {
@@ -188,7 +194,9 @@ impl VitDialect {
             match (name, shape) {
                 ("patch_embed.proj.weight", _) => found = Some(Self::Timm),
                 ("conv_proj.weight", _) => found = Some(Self::Torchvision),
-                ("visual.proj", &[_, projection]) => found = Some(Self::OpenClip { projection }),
+                ("visual.proj", &[_, projection]) if (1..=Self::MAX_PROJECTION).contains(&projection) => {
+                    found = Some(Self::OpenClip { projection });
+                }
                 _ => {}
             }
         }

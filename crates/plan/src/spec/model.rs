@@ -19,6 +19,18 @@ section! {
                 "vgg-11",
                 "vgg-16",
                 "mobilenet-v2",
+                "vit-ti-16",
+                "vit-s-16",
+                "vit-b-16",
+                "vit-l-16",
+                "vit-ti-8",
+                "vit-s-8",
+                "vit-b-8",
+                "vit-l-8",
+                "vit-ti-32",
+                "vit-s-32",
+                "vit-b-32",
+                "vit-l-32",
                 "small-fcn",
                 "deeplab-v3-plus-resnet-18",
                 "deeplab-v3-plus-resnet-34",
@@ -36,6 +48,9 @@ section! {
         output_stride: u32 =
             ("the number of pixels, 8 or 16, between positions of the last features of deeplab-v3-plus", "16")
                 .or("16");
+        pooling: PoolingSpec =
+            ("what the classifier of a vision transformer reads", "class-token")
+                .or("class-token");
         weights: String =
             ("the file of the initial weights", "pretrained.safetensors")
                 .file();
@@ -44,7 +59,24 @@ section! {
                 .file();
         trainable: Vec<String> =
             ("a list of prefixes of the parameters that train", "[\"fc\"]")
-                .or("all");
+                .or("all")
+                .instead_of(&["model.tune", "model.last"]);
+        tune: TuneSpec =
+            ("the part of the model that trains; the last layers always do", "lora")
+                .or("all")
+                .instead_of(&["model.trainable", "model.last"]);
+        last: u32 =
+            ("the number of blocks at the end that train, with what follows them", "2")
+                .instead_of(&["model.trainable", "model.tune"]);
+        lora_rank: u32 =
+            ("the rank of the adapters of tune = \"lora\"", "8")
+                .or("8");
+        lora_alpha: f64 =
+            ("the factor of those adapters, times their rank", "16")
+                .or("16");
+        lora_targets: Vec<String> =
+            ("a list of names, or parts of names, of the linear layers with an adapter", "[\"attn.qkv\"]")
+                .or("all but the last");
         seed: u64 =
             ("the seed of initial weights that no file gives", "0")
                 .or("0");
@@ -62,5 +94,35 @@ words! {
         Frozen = "frozen",
         /// Nothing.
         Removed = "removed",
+    }
+}
+
+words! {
+    /// What the classifier of a vision transformer reads.
+    #[derive(Default)]
+    pub enum PoolingSpec {
+        /// The class token.
+        #[default]
+        ClassToken = "class-token",
+        /// The mean over all patches.
+        Mean = "mean",
+    }
+}
+
+words! {
+    /// The part of a model that trains.
+    #[derive(Default)]
+    pub enum TuneSpec {
+        /// All that the architecture does not freeze.
+        #[default]
+        All = "all",
+        /// The last layers.
+        Head = "head",
+        /// Scales and shifts of norms.
+        Norms = "norms",
+        /// Every bias (BitFit).
+        Bias = "bias",
+        /// Adapters of low rank.
+        Lora = "lora",
     }
 }

@@ -8,6 +8,7 @@ mod model;
 mod optimiser;
 mod performance;
 mod rate;
+mod trained;
 
 pub use clipping::GradientBound;
 pub use conduct::Conduct;
@@ -20,6 +21,7 @@ pub use model::{ModelPlan, WeightSource};
 pub use optimiser::{Momentum, OptimiserPlan, OptimiserRule};
 pub use performance::PerformancePlan;
 pub use rate::LearningRate;
+pub use trained::{AdapterPlan, TrainedPart};
 
 use crate::Plan;
 use crate::error::PlanError;

@@ -1,10 +1,12 @@
 //! What is trained.
 
 use crate::error::PlanError;
-use crate::spec::{ModelSpec, NormSpec, keys};
+use crate::spec::{ModelSpec, NormSpec, PoolingSpec, keys};
+
+use super::TrainedPart;
 
 /// A model before its shapes are known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ModelPlan {
     /// Its name in the zoo.
     pub name: String,
@@ -12,12 +14,14 @@ pub struct ModelPlan {
     pub norm: Option<NormSpec>,
     /// Pixels between neighbouring positions of a backbone's last features; none where the plan leaves it to the model.
     pub output_stride: Option<u32>,
+    /// What a transformer's classifier reads; none where the plan leaves it to the model.
+    pub pooling: Option<PoolingSpec>,
     /// Where the first weights come from.
     pub first_weights: WeightSource,
     /// Seed of the first weights that no file gives.
     pub seed: u64,
-    /// Prefixes of the parameters that train; none where all do.
-    pub trainable: Option<Vec<String>>,
+    /// What trains.
+    pub trained: TrainedPart,
 }
 
 /// Where the first weights come from.
@@ -35,7 +39,7 @@ impl ModelPlan {
     /// Fills in what is not given.
     ///
     /// # Errors
-    /// No name, or two files for the first weights.
+    /// No name, two files for the first weights, two answers to what trains, or adapters that make no sense.
     pub fn check(spec: &ModelSpec) -> Result<Self, PlanError> {
         let name = spec.name.clone().ok_or_else(|| {
             PlanError::invalid("model.name", "it is missing", format!("models are {}", Self::names()))
@@ -56,9 +60,10 @@ impl ModelPlan {
             name,
             norm: spec.norm,
             output_stride: spec.output_stride,
+            pooling: spec.pooling,
             first_weights,
             seed: spec.seed.unwrap_or(0),
-            trainable: spec.trainable.clone(),
+            trained: TrainedPart::check(spec)?,
         })
     }
 

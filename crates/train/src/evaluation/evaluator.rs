@@ -22,7 +22,7 @@ pub(crate) struct Evaluator {
 impl Evaluator {
     pub(crate) fn new(prepared: &Prepared, look: Look) -> Result<Self, TrainError> {
         let training = &prepared.training;
-        let inference = Inference::new(training, prepared.data.train.classes() as usize);
+        let inference = Inference::new(training, &prepared.blueprint, prepared.data.train.classes() as usize);
         Ok(Self { plan: training.evaluation.with(look)?, inference })
     }
 

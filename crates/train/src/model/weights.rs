@@ -2,32 +2,51 @@
 
 use std::path::Path;
 
-use dapple_data::MAX_CLASSES;
-use dapple_graph::{Graph, GraphError, Parameters, weights};
+use dapple_graph::weights::{self, Fitted};
+use dapple_graph::{Graph, GraphError, Parameters};
 use dapple_plan::{ModelPlan, WeightSource};
 
-use super::architecture;
 use crate::error::TrainError;
 
-/// The first weights: from the plan's file, or by its seed. A file for another number of classes gives all but the last layers, which the
-/// seed fills; the file of a classifier gives the backbone alone.
-pub(crate) fn first_weights(plan: &ModelPlan, graph: &Graph, base: &Path) -> Result<Parameters, TrainError> {
-    let fresh = || Parameters::init(graph, plan.seed);
+/// The first weights of a model, and what a user should know of them.
+#[derive(Debug)]
+pub(crate) struct FirstParameters {
+    pub(crate) parameters: Parameters,
+    pub(crate) notes: Vec<String>,
+}
+
+/// The first weights: from the plan's file, or by its seed. A file for another number of classes, or without any, gives all but the last
+/// layers, which the seed fills; the file of a classifier gives the backbone alone.
+pub(crate) fn first_weights(
+    plan: &ModelPlan,
+    graph: &Graph,
+    base: &Path,
+) -> Result<FirstParameters, TrainError> {
+    let fresh = Parameters::init(graph, plan.seed);
     let (key, path, loaded) = match &plan.first_weights {
-        WeightSource::Seed => return Ok(fresh()),
+        WeightSource::Seed => return Ok(FirstParameters { parameters: fresh, notes: Vec::new() }),
         WeightSource::File(path) => {
             let path = base.join(path);
-            let loaded = whole(plan, graph, &path, fresh);
+            let loaded = weights::load_fitting(graph, &path, fresh).map_err(TrainError::from);
             ("model.weights", path, loaded)
         }
         WeightSource::Backbone(path) => {
             let path = base.join(path);
-            let loaded = backbone(plan, graph, &path, fresh());
+            let loaded = backbone(plan, graph, &path, fresh);
             ("model.backbone_weights", path, loaded)
         }
     };
     match loaded {
-        Ok(parameters) if parameters.values().iter().all(|value| value.is_finite()) => Ok(parameters),
+        Ok(Fitted { parameters, fresh }) if parameters.values().iter().all(|value| value.is_finite()) => {
+            let notes = fresh.iter().map(|head| {
+                format!(
+                    "{head} is made anew: {} has none for {} classes",
+                    path.display(),
+                    graph.output_shape()[0]
+                )
+            });
+            Ok(FirstParameters { notes: notes.collect(), parameters })
+        }
         Ok(_) => Err(TrainError::setting(
             key,
             format!("{}: a weight is not finite", path.display()),
@@ -40,14 +59,15 @@ pub(crate) fn first_weights(plan: &ModelPlan, graph: &Graph, base: &Path) -> Res
     }
 }
 
+/// What the file of a classifier gives. That the rest is new is what was asked for.
 fn backbone(
     plan: &ModelPlan,
     graph: &Graph,
     path: &Path,
     mut parameters: Parameters,
-) -> Result<Parameters, TrainError> {
+) -> Result<Fitted, TrainError> {
     match weights::load_backbone(graph, path, &mut parameters) {
-        Ok(_unused) => Ok(parameters),
+        Ok(_unused) => Ok(Fitted { parameters, fresh: Vec::new() }),
         Err(GraphError::Unknown(_)) => Err(TrainError::setting(
             "model.backbone_weights",
             format!("{} stands on no backbone", plan.name),
@@ -57,60 +77,17 @@ fn backbone(
     }
 }
 
-fn whole(
-    plan: &ModelPlan,
-    graph: &Graph,
-    path: &Path,
-    fresh: impl FnOnce() -> Parameters,
-) -> Result<Parameters, TrainError> {
-    match weights::load(graph, path) {
-        Ok(parameters) => Ok(parameters),
-        Err(GraphError::Weights(mismatch)) => match other_classes(&mismatch, graph) {
-            Some(classes) => all_but_heads(plan, graph, path, classes, fresh()),
-            None => Err(GraphError::Weights(mismatch).into()),
-        },
-        Err(other) => Err(other.into()),
-    }
-}
-
-/// The number of classes of a file of which nothing but shapes does not fit, that of the last layer among them.
-fn other_classes(mismatch: &weights::Mismatch, graph: &Graph) -> Option<usize> {
-    let others = mismatch.missing.len() + mismatch.unexpected.len() + mismatch.wrong_type.len();
-    let last = &graph.parameters().last()?.name;
-    let (_, wanted, shape) = mismatch.wrong_shape.iter().find(|(name, ..)| name == last)?;
-    let (&classes, rest) = shape.split_first()?;
-    // A shape with a zero in it may claim any number without a byte behind it.
-    let fits = others == 0 && wanted.get(1..) == Some(rest) && (1..=MAX_CLASSES as usize).contains(&classes);
-    fits.then_some(classes)
-}
-
-/// What a file of the same model for another number of classes gives: every parameter whose shape does not depend on it.
-fn all_but_heads(
-    plan: &ModelPlan,
-    graph: &Graph,
-    path: &Path,
-    classes: usize,
-    mut fresh: Parameters,
-) -> Result<Parameters, TrainError> {
-    let other = architecture(plan, graph.input_shape(), classes)?;
-    let stored = weights::load(&other, path)?;
-    for parameter in other.parameters() {
-        let (from, to) = (other.find_parameter(&parameter.name), graph.find_parameter(&parameter.name));
-        if let (Some(from), Some(to)) = (from, to)
-            && graph.parameter(to).shape == parameter.shape
-        {
-            fresh.get_mut(to).copy_from_slice(stored.get(from));
-        }
-    }
-    Ok(fresh)
-}
-
 #[cfg(test)]
 mod tests {
+    use dapple_graph::zoo::{self, TokenPooling, VisionTransformer, VitDialect, VitSize};
     use dapple_plan::spec::ModelSpec;
 
     use super::*;
-    use crate::model::build;
+    use crate::model::Blueprint;
+
+    fn build(plan: &ModelPlan, shape: &[usize], classes: usize) -> Result<Graph, TrainError> {
+        Blueprint::unread(plan).build(shape, classes, 0.0)
+    }
 
     fn named(name: &str) -> ModelPlan {
         let spec = ModelSpec { name: Some(name.to_owned()), ..ModelSpec::default() };
@@ -128,12 +105,12 @@ mod tests {
     #[test]
     fn a_file_for_other_classes_gives_all_but_the_head() {
         let folder = tempfile::tempdir().unwrap();
-        let stored_graph = build(&named("small-cnn"), &[1, 28, 28], 7, 0.0).unwrap();
+        let stored_graph = build(&named("small-cnn"), &[1, 28, 28], 7).unwrap();
         let stored = Parameters::init(&stored_graph, 5);
         weights::save(&stored_graph, &stored, &folder.path().join("w.safetensors")).unwrap();
-        let graph = build(&named("small-cnn"), &[1, 28, 28], 10, 0.0).unwrap();
+        let graph = build(&named("small-cnn"), &[1, 28, 28], 10).unwrap();
         let plan = from_file(named("small-cnn"));
-        let loaded = first_weights(&plan, &graph, folder.path()).unwrap();
+        let loaded = first_weights(&plan, &graph, folder.path()).unwrap().parameters;
         assert_eq!(get(&loaded, &graph, "fc1.weight"), get(&stored, &stored_graph, "fc1.weight"));
         assert_eq!(
             get(&loaded, &graph, "fc2.weight"),
@@ -145,9 +122,37 @@ mod tests {
     }
 
     #[test]
+    fn a_transformer_takes_the_names_of_its_file_and_says_which_head_is_new() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let (size, pooling) = (VitSize::Tiny, TokenPooling::ClassToken);
+        let plan = from_file(named("vit-ti-16"));
+        for (dialect, head) in [
+            (VitDialect::Timm, "head"),
+            (VitDialect::Torchvision, "heads.head"),
+            (VitDialect::OpenClip { projection: 8 }, "head"),
+        ] {
+            let model = VisionTransformer { size, patch: 16, pooling, dialect };
+            let stored = zoo::vision_transformer(model, &[3, 48, 48], 7).unwrap();
+            weights::save(&stored, &Parameters::init(&stored, 5), &path).unwrap();
+            let blueprint = Blueprint::read(&plan, folder.path()).unwrap();
+            let notes = |classes| {
+                let graph = blueprint.build(&[3, 32, 32], classes, 0.0).unwrap();
+                first_weights(&plan, &graph, folder.path()).unwrap().notes
+            };
+            assert_eq!(notes(7), Vec::<String>::new());
+            let expected = format!("{head} is made anew: {} has none for 5 classes", path.display());
+            assert_eq!(notes(5), [expected]);
+        }
+        std::fs::write(&path, b"rubbish").unwrap();
+        let error = Blueprint::read(&plan, folder.path()).unwrap_err();
+        assert!(error.to_string().contains("w.safetensors") && error.hint().is_some(), "{error}");
+    }
+
+    #[test]
     fn a_file_cannot_claim_more_classes_than_it_holds() {
         let folder = tempfile::tempdir().unwrap();
-        let graph = build(&named("small-cnn"), &[1, 28, 28], 10, 0.0).unwrap();
+        let graph = build(&named("small-cnn"), &[1, 28, 28], 10).unwrap();
         let path = folder.path().join("w.safetensors");
         weights::save(&graph, &Parameters::init(&graph, 5), &path).unwrap();
         // The last bias is moved to a shape without values whose first side is huge.
@@ -187,12 +192,12 @@ mod tests {
     fn both_heads_of_a_segmentation_model_are_made_anew() {
         let folder = tempfile::tempdir().unwrap();
         let plain = named("psp-net-resnet-18");
-        let stored_graph = build(&plain, &[3, 32, 32], 7, 0.0).unwrap();
+        let stored_graph = build(&plain, &[3, 32, 32], 7).unwrap();
         let stored = Parameters::init(&stored_graph, 5);
         weights::save(&stored_graph, &stored, &folder.path().join("w.safetensors")).unwrap();
-        let graph = build(&plain, &[3, 40, 48], 4, 0.0).unwrap();
+        let graph = build(&plain, &[3, 40, 48], 4).unwrap();
         let plan = from_file(plain);
-        let loaded = first_weights(&plan, &graph, folder.path()).unwrap();
+        let loaded = first_weights(&plan, &graph, folder.path()).unwrap().parameters;
         let fresh = Parameters::init(&graph, 0);
         for parameter in graph.parameters() {
             let expected = match parameter.name.contains("conv_seg") {
@@ -206,7 +211,7 @@ mod tests {
     #[test]
     fn a_classifier_gives_the_backbone() {
         let folder = tempfile::tempdir().unwrap();
-        let classifier = build(&named("resnet-18"), &[3, 32, 32], 1000, 0.0).unwrap();
+        let classifier = build(&named("resnet-18"), &[3, 32, 32], 1000).unwrap();
         let stored = Parameters::init(&classifier, 5);
         weights::save(&classifier, &stored, &folder.path().join("resnet18.safetensors")).unwrap();
         let with = |name: &str, path: &str| ModelPlan {
@@ -214,15 +219,15 @@ mod tests {
             ..named(name)
         };
         let model = with("deeplab-v3-plus-resnet-18", "resnet18.safetensors");
-        let graph = build(&model, &[3, 32, 32], 5, 0.0).unwrap();
-        let loaded = first_weights(&model, &graph, folder.path()).unwrap();
+        let graph = build(&model, &[3, 32, 32], 5).unwrap();
+        let loaded = first_weights(&model, &graph, folder.path()).unwrap().parameters;
         let name = "layer4.1.conv2.weight";
         assert_eq!(get(&loaded, &graph, &format!("backbone.{name}")), get(&stored, &classifier, name));
         let fresh = Parameters::init(&graph, 0);
         let head = "classifier.classifier.3.weight";
         assert_eq!(get(&loaded, &graph, head), get(&fresh, &graph, head));
         let wrong = with("small-fcn", "resnet18.safetensors");
-        let graph = build(&wrong, &[3, 32, 32], 5, 0.0).unwrap();
+        let graph = build(&wrong, &[3, 32, 32], 5).unwrap();
         let error = first_weights(&wrong, &graph, folder.path()).unwrap_err();
         assert!(error.to_string().contains("stands on no backbone") && error.hint().is_some(), "{error}");
         let both = ModelSpec {

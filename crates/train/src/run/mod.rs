@@ -1,5 +1,6 @@
 //! A run from its first step to its certificate, across crashes.
 
+mod export;
 mod keys;
 mod open;
 mod rehearsal;
@@ -9,7 +10,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dapple_data::{Loader, LoaderOptions, Sampler};
-use dapple_graph::weights;
 use dapple_plan::spec::Performance;
 use serde::Serialize;
 
@@ -17,7 +17,6 @@ use crate::budget::{Share, Within};
 use crate::certificate::{RunCertificate, Status};
 use crate::checkpoint::Place;
 use crate::device::Planned;
-use crate::digest;
 use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator};
 use crate::files;
@@ -379,13 +378,6 @@ impl Run {
         }
         let _ = observer.notice(&Event::Checkpoint { step: self.step });
         Ok(())
-    }
-
-    /// The weights under the names that torchvision knows; gives the SHA-256 of their file.
-    fn write_model(&mut self) -> Result<String, TrainError> {
-        let bytes = weights::write(&self.prepared.graphs[0], self.trainer.weights()?)?;
-        files::write_atomic(&self.folder.model(), &bytes)?;
-        Ok(digest::of(&[&bytes]))
     }
 
     /// Writes a line of the ledger. Returns once it outlives a crash.

@@ -33,7 +33,7 @@ impl Run {
         out: &Path,
         budget: Option<&Within>,
     ) -> Result<Self, TrainError> {
-        let mut notes = Vec::new();
+        let mut notes = prepared.notes.clone();
         let trainer = Trainer::new(&prepared, &mut notes)?;
         let room = budget.map(|budget| Reservation::check(budget, &prepared)).transpose()?;
         let folder = Folder::new(out);
@@ -102,7 +102,7 @@ impl Run {
         notes: Vec<String>,
     ) -> Result<Self, TrainError> {
         if !folder.description().exists() {
-            ModelDescription::of(&*prepared.data.train).write(&folder)?;
+            ModelDescription::of(&*prepared.data.train, &prepared.blueprint).write(&folder)?;
         }
         let evaluator = Evaluator::new(&prepared, Look::default())?;
         let metrics = Lines::open(&folder.metrics(), Access::Shared)?;

@@ -14,6 +14,7 @@ use dapple_plan::{
 use super::keys::Keys;
 use super::loader_options;
 use crate::error::TrainError;
+use crate::model::Blueprint;
 use crate::prepare::{Prepared, Request, checked, read_from, solve, views};
 use crate::step::{StepKeys, Trainer};
 
@@ -123,6 +124,8 @@ impl Rehearsal {
             .map(|views| model(&views.shape()).map(|(graph, _)| graph))
             .collect::<Result<Vec<_>, _>>()?;
         let prepared = Prepared {
+            blueprint: Blueprint::unread(&training.model),
+            notes: Vec::new(),
             training,
             spec: completed.spec.clone(),
             masks: completed.masks.clone(),

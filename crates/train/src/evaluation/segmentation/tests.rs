@@ -5,6 +5,7 @@ use dapple_plan::{ModelPlan, Plan, PlanSpec, TrainingPlan, ViewPlan};
 use proptest::prelude::*;
 
 use crate::evaluation::Measure;
+use crate::model::Blueprint;
 
 const CLASSES: usize = 3;
 
@@ -75,8 +76,8 @@ fn setting() -> (PlanSpec, Views, Parameters) {
     .unwrap();
     let plan = Plan::check(&spec).unwrap();
     let views = Views::of_channels(plan.spatial(), &ViewPlan::of(&spec.data), 3, None).unwrap();
-    let graph =
-        crate::model::build(&ModelPlan::check(&spec.model).unwrap(), &views.shape(), CLASSES, 0.0).unwrap();
+    let blueprint = Blueprint::unread(&ModelPlan::check(&spec.model).unwrap());
+    let graph = blueprint.build(&views.shape(), CLASSES, 0.0).unwrap();
     let mut parameters = Parameters::init(&graph, 3);
     parameters.values_mut().iter_mut().for_each(|value| *value *= 3.0);
     (spec, views, parameters)
@@ -84,7 +85,7 @@ fn setting() -> (PlanSpec, Views, Parameters) {
 
 fn inference(spec: &PlanSpec) -> Inference {
     let plan = TrainingPlan::new(Plan::check(spec).unwrap(), spec).unwrap();
-    Inference::new(&plan, CLASSES)
+    Inference::new(&plan, &Blueprint::unread(&plan.model), CLASSES)
 }
 
 fn evaluate(pictures: Vec<Size>, method: MapEvaluation) -> Result<Evaluation, TrainError> {

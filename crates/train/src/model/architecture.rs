@@ -1,0 +1,102 @@
+//! Architectures by name.
+
+use dapple_graph::zoo::{
+    self, Backbone, Norm, OutputStride, ResNet, TokenPooling, Vgg, VisionTransformer, VitDialect, WideResNet,
+};
+use dapple_graph::{Graph, GraphError};
+use dapple_plan::ModelPlan;
+use dapple_plan::spec::{NormSpec, PoolingSpec};
+
+use super::small;
+use crate::error::TrainError;
+
+/// Groups of a group norm.
+const GROUPS: usize = 32;
+
+/// The model of a plan, under the names of a dialect where several libraries have it.
+pub(super) fn architecture(
+    plan: &ModelPlan,
+    dialect: VitDialect,
+    shape: &[usize],
+    classes: usize,
+) -> Result<Graph, TrainError> {
+    let name = plan.name.as_str();
+    let norm = match plan.norm.unwrap_or_default() {
+        NormSpec::Group => Norm::Group(GROUPS),
+        NormSpec::Frozen => Norm::Frozen,
+        NormSpec::Removed => Norm::Removed,
+    };
+    let fixed = |graph: Result<Graph, GraphError>| match plan.norm {
+        None => Ok(graph?),
+        Some(_) => {
+            Err(TrainError::setting("model.norm", format!("{name} has no choice of norm"), "leave it out"))
+        }
+    };
+    let transformer = VisionTransformer::named(name);
+    if plan.pooling.is_some() && transformer.is_none() {
+        let problem = format!("{name} has no choice of pooling");
+        return Err(TrainError::setting("model.pooling", problem, "leave it out"));
+    }
+    if let Some(backbone) = name.strip_prefix("deeplab-v3-plus-").and_then(backbone) {
+        return Ok(zoo::deeplab_v3_plus(backbone, output_stride(plan)?, shape, classes, norm)?);
+    }
+    if plan.output_stride.is_some() {
+        let problem = format!("{name} has no choice of output stride");
+        return Err(TrainError::setting("model.output_stride", problem, "leave it out"));
+    }
+    if let Some(model) = transformer {
+        let model = VisionTransformer { pooling: pooling(plan), dialect, ..model };
+        return fixed(zoo::vision_transformer(model, shape, classes));
+    }
+    if let Some(Backbone::ResNet(depth)) = name.strip_prefix("psp-net-").and_then(backbone) {
+        return Ok(zoo::psp_net(depth, shape, classes, norm)?);
+    }
+    match name {
+        "linear" => fixed(small::linear(shape, classes)),
+        "small-cnn" => fixed(zoo::small_cnn(shape, classes)),
+        "small-fcn" => fixed(small::fully_convolutional(shape, classes)),
+        "wrn-16-4" => fixed(zoo::wide_resnet(WideResNet::W16x4, shape, classes)),
+        "wrn-40-4" => fixed(zoo::wide_resnet(WideResNet::W40x4, shape, classes)),
+        "vgg-11" => Ok(zoo::vgg(Vgg::V11, shape, classes, norm)?),
+        "vgg-16" => Ok(zoo::vgg(Vgg::V16, shape, classes, norm)?),
+        other => match backbone(other) {
+            Some(Backbone::ResNet(depth)) => Ok(zoo::resnet(depth, shape, classes, norm)?),
+            Some(Backbone::MobileNetV2) => Ok(zoo::mobilenet_v2(shape, classes, norm)?),
+            None => Err(TrainError::setting(
+                "model.name",
+                format!("{other:?} is no model"),
+                format!("models are {}", ModelPlan::names()),
+            )),
+        },
+    }
+}
+
+/// A classifier, or what a segmentation model stands on.
+fn backbone(name: &str) -> Option<Backbone> {
+    Some(match name {
+        "resnet-18" => Backbone::ResNet(ResNet::R18),
+        "resnet-34" => Backbone::ResNet(ResNet::R34),
+        "resnet-50" => Backbone::ResNet(ResNet::R50),
+        "resnet-101" => Backbone::ResNet(ResNet::R101),
+        "mobilenet-v2" => Backbone::MobileNetV2,
+        _ => return None,
+    })
+}
+
+fn output_stride(plan: &ModelPlan) -> Result<OutputStride, TrainError> {
+    match plan.output_stride {
+        Some(8) => Ok(OutputStride::Eight),
+        Some(16) | None => Ok(OutputStride::Sixteen),
+        Some(other) => {
+            let problem = format!("features cannot lie {other} pixels apart");
+            Err(TrainError::setting("model.output_stride", problem, "give 8 or 16"))
+        }
+    }
+}
+
+fn pooling(plan: &ModelPlan) -> TokenPooling {
+    match plan.pooling.unwrap_or_default() {
+        PoolingSpec::ClassToken => TokenPooling::ClassToken,
+        PoolingSpec::Mean => TokenPooling::Mean,
+    }
+}

@@ -1,0 +1,102 @@
+//! Every model, with what a user chooses by.
+
+use dapple_graph::Parameter;
+use dapple_plan::ModelPlan;
+use dapple_plan::spec::{ModelSpec, NormSpec, keys};
+use serde::Serialize;
+
+use super::Blueprint;
+use crate::description::Answers;
+use crate::error::TrainError;
+
+/// The largest side that is tried for the smallest input.
+const LARGEST_SIDE: usize = 512;
+
+/// A model that a plan can name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ModelFacts {
+    /// Its name.
+    pub name: &'static str,
+    /// Parameters, for its usual input and classes.
+    pub parameters: usize,
+    /// What it says about an image.
+    pub answers: Answers,
+    /// The input that it is usually given: channels, height, width.
+    pub input: [usize; 3],
+    /// The classes that it usually tells apart.
+    pub classes: usize,
+    /// The side of the smallest square image that it takes.
+    pub smallest: usize,
+    /// Whether a plan can choose its norm.
+    pub norm: bool,
+}
+
+/// Every model, in the order of the plan's key.
+///
+/// # Errors
+/// None, as long as every name is a model.
+pub fn models() -> Result<Vec<ModelFacts>, TrainError> {
+    let names = keys::find("model.name").map_or(&[][..], |key| key.choices);
+    names.iter().map(|name| facts(name)).collect()
+}
+
+fn facts(name: &'static str) -> Result<ModelFacts, TrainError> {
+    let blueprint = |norm| {
+        let spec = ModelSpec { name: Some(name.to_owned()), norm, ..ModelSpec::default() };
+        Ok::<_, TrainError>(Blueprint::unread(&ModelPlan::check(&spec)?))
+    };
+    let (input, classes) = usual(name);
+    let model = blueprint(None)?;
+    let graph = model.build(&input, classes, 0.0)?;
+    let takes = |side: &usize| model.build(&[input[0], *side, *side], classes, 0.0).is_ok();
+    Ok(ModelFacts {
+        name,
+        parameters: graph.parameters().iter().filter(|p| !p.buffer).map(Parameter::len).sum(),
+        answers: if graph.output_shape().len() == 1 { Answers::Class } else { Answers::LabelMap },
+        input,
+        classes,
+        smallest: (1..LARGEST_SIDE).find(takes).unwrap_or(LARGEST_SIDE),
+        norm: blueprint(Some(NormSpec::Group))?.build(&input, classes, 0.0).is_ok(),
+    })
+}
+
+/// The input and the classes of the data that a model is known by: MNIST, CIFAR-10, Cityscapes, ImageNet.
+fn usual(name: &str) -> ([usize; 3], usize) {
+    match name {
+        "linear" | "small-cnn" => ([1, 28, 28], 10),
+        _ if name.starts_with("wrn-") => ([3, 32, 32], 10),
+        "small-fcn" => ([3, 512, 512], 19),
+        _ if name.starts_with("deeplab-") || name.starts_with("psp-net-") => ([3, 512, 512], 19),
+        _ => ([3, 224, 224], 1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of parameters as torchvision 0.24 documents them for its weights, and timm 1.0 for the sizes that torchvision lacks.
+    #[test]
+    fn known_models_have_the_parameters_that_their_libraries_state() {
+        let models = models().unwrap();
+        for (name, parameters) in [
+            ("resnet-18", 11_689_512),
+            ("resnet-50", 25_557_032),
+            ("vgg-16", 138_365_992),
+            ("mobilenet-v2", 3_504_872),
+            ("vit-ti-16", 5_717_416),
+            ("vit-s-16", 22_050_664),
+            ("vit-b-16", 86_567_656),
+            ("vit-b-32", 88_224_232),
+            ("vit-l-16", 304_326_632),
+            ("vit-l-32", 306_535_400),
+        ] {
+            let model = models.iter().find(|model| model.name == name).unwrap();
+            assert_eq!(model.parameters, parameters, "{name}");
+        }
+        let find = |name: &str| models.iter().find(|model| model.name == name).unwrap();
+        assert_eq!((find("vit-b-32").smallest, find("vit-b-32").norm), (32, false));
+        assert_eq!(find("psp-net-resnet-18").answers, Answers::LabelMap);
+        assert!(find("resnet-18").norm && find("resnet-18").answers == Answers::Class);
+    }
+}
