@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use dapple_data::formats::{Packed, decode};
-use dapple_data::scenes::{FashionScenes, Part};
+use dapple_data::formats::{PackedImages, decode};
+use dapple_data::scenes::{FashionScenes, ScenePart};
 use dapple_data::segmentation::ClassMap;
 use dapple_data::street::StreetScenes;
 use dapple_data::{
@@ -83,7 +83,8 @@ fn views(criterion: &mut Criterion) {
         let size = Size::new(side, side).unwrap();
         let bytes: Vec<u8> = (0..side * side * channels).map(|value| (value * 31 % 251) as u8).collect();
         let dataset =
-            Packed::new(Path::new("bench"), size, channels as usize, bytes.clone(), vec![0], 1).unwrap();
+            PackedImages::new(Path::new("bench"), size, channels as usize, bytes.clone(), vec![0], 1)
+                .unwrap();
         let views = Views::new(plan.spatial(), &view_plan(&format!("[data]\n{data}")), &dataset).unwrap();
         let image = Image::new(size, channels as usize, Values::Bytes(bytes)).unwrap();
         let mut output = vec![0.0; views.view_length()];
@@ -108,7 +109,7 @@ fn label_maps(criterion: &mut Criterion) {
     let image = Image::new(size, 3, Values::Bytes(vec![7; 3 * pixels])).unwrap();
     let labels = LabelMap::new(size, vec![3; pixels]).unwrap();
     let plan = plan("[sampling]\nbatch = 1\nrecords = 10\nsteps = 1\n[pipeline]\ncrop = [505, 505]");
-    let dataset = Packed::new(Path::new("bench"), size, 3, vec![7; 3 * pixels], vec![0], 1).unwrap();
+    let dataset = PackedImages::new(Path::new("bench"), size, 3, vec![7; 3 * pixels], vec![0], 1).unwrap();
     let views = Views::new(plan.spatial(), &view_plan("[data]\nflip = true"), &dataset).unwrap();
     let (mut output, mut shown) = (vec![0.0; views.view_length()], vec![0; views.positions()]);
     let mut random = MasterKey::from_seed(1).purpose(Purpose::Views).step(0).stream(0);
@@ -160,9 +161,9 @@ fn samplers(criterion: &mut Criterion) {
 
 fn scenes(criterion: &mut Criterion) {
     criterion.bench_function("compose 1000 scenes", |bencher| {
-        bencher.iter(|| FashionScenes::new(Part::Test, black_box(1000)).unwrap());
+        bencher.iter(|| FashionScenes::new(ScenePart::Test, black_box(1000)).unwrap());
     });
-    let dataset: Arc<dyn Dataset> = Arc::new(FashionScenes::new(Part::Train, 4000).unwrap());
+    let dataset: Arc<dyn Dataset> = Arc::new(FashionScenes::new(ScenePart::Train, 4000).unwrap());
     let plan = plan("[pipeline]\ncrop = [32, 32]\n[sampling]\nbatch = 256\nrecords = 4000\nsteps = 8");
     let keys = MasterKey::from_seed(1);
     let views = Views::new(plan.spatial(), &view_plan(""), &*dataset).unwrap();

@@ -4,13 +4,13 @@
 
 use std::error::Error;
 
-use dapple_data::scenes::{FashionScenes, GROUND, Part, SCENE_SIDE};
+use dapple_data::scenes::{FashionScenes, GROUND, SCENE_SIDE, ScenePart};
 use image::GrayImage;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "scenes.png".to_owned());
     let across = 10;
-    let scenes = FashionScenes::new(Part::Train, across)?;
+    let scenes = FashionScenes::new(ScenePart::Train, across)?;
     let mut sheet = GrayImage::new(SCENE_SIDE * across as u32, SCENE_SIDE * 2);
     for number in 0..across {
         let scene = scenes.scene(number)?;

@@ -1,7 +1,7 @@
 //! Data sets, samplers, and the spatial pipeline of a plan carried out.
 //!
 //! [`open`] turns the `[data]` section of a plan into data sets. A [`Sampler`] draws the records of each step as the accountant
-//! assumes and names the [`Event`] that it did. [`Views`] carries out the pipeline that the geometry priced. A [`Loader`] does all of
+//! assumes and names the [`SamplingEvent`] that it did. [`Views`] carries out the pipeline that the geometry priced. A [`Loader`] does all of
 //! it ahead of the trainer. Randomness comes from keys ([`keys`]) and from nowhere else: everything drawn is a function of
 //! (key, step, record).
 //!
@@ -42,7 +42,7 @@ pub use error::DataError;
 pub use keys::{MasterKey, Purpose, PurposeKey, StepKey};
 pub use loader::{Loader, LoaderOptions, Microbatch};
 pub use open::{Opened, open};
-pub use sampler::{Draw, Event, Sampler};
+pub use sampler::{Draw, Sampler, SamplingEvent};
 pub use split::split;
 pub use target::{IGNORED, LabelMap, MAX_MAP_CLASSES, Target, UNLABELLED};
 pub use views::{Views, Whole};

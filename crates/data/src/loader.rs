@@ -195,7 +195,7 @@ impl Loader {
 
     fn start(
         options: LoaderOptions,
-        work: impl FnOnce(&Worker) -> Result<(), DataError> + Send + 'static,
+        work: impl FnOnce(&LoaderWorker) -> Result<(), DataError> + Send + 'static,
     ) -> Result<Self, DataError> {
         let failed = |problem: String| DataError::Threads { problem };
         let pool = ThreadPoolBuilder::new()
@@ -211,7 +211,7 @@ impl Loader {
             let _ = more.send(());
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let worker = Worker {
+        let worker = LoaderWorker {
             pool,
             sender,
             wanted,
@@ -277,7 +277,7 @@ impl Drop for Loader {
 }
 
 /// What is made on the loader's threads.
-struct Worker {
+struct LoaderWorker {
     pool: ThreadPool,
     sender: Sender<Result<Microbatch, DataError>>,
     wanted: Receiver<()>,
@@ -312,7 +312,7 @@ impl<F> Show for F where
 {
 }
 
-impl Worker {
+impl LoaderWorker {
     /// Makes and sends the microbatches of one step; `false` once nobody wants them any more.
     fn step(
         &self,

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use dapple_data::formats::Packed;
+use dapple_data::formats::PackedImages;
 use dapple_data::street::STREET_PATCH;
 use dapple_data::{DataPlan, Views, open};
 use dapple_geometry::Size;
@@ -33,7 +33,7 @@ fn every_example_is_read_solved_and_priced() {
         let size = Size::new(image.x, image.y).unwrap();
         let photographs = || {
             let bytes = vec![0; 3 * size.pixels() as usize];
-            Packed::new(&path, size, 3, bytes, vec![0], 1).unwrap()
+            PackedImages::new(&path, size, 3, bytes, vec![0], 1).unwrap()
         };
         let checked = DataPlan::check(&spec).unwrap();
         let views = match spec.data.format.unwrap() {

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::{plan, view_plan};
-use dapple_data::formats::Packed;
+use dapple_data::formats::PackedImages;
 use dapple_data::{Image, MasterKey, Purpose, Values, Views};
 use dapple_geometry::Size;
 use serde::Deserialize;
@@ -39,7 +39,7 @@ fn resizes_and_blurs_are_those_of_torch_and_pillow() {
     let image = Image::new(size, 2, Values::Floats(pixels(&goldens.image, 2))).unwrap();
     // Stands for the data set's shape; the image itself holds floats.
     let bytes = vec![0; (2 * size.pixels()) as usize];
-    let dataset = Packed::new(Path::new("golden"), size, 2, bytes, vec![0], 1).unwrap();
+    let dataset = PackedImages::new(Path::new("golden"), size, 2, bytes, vec![0], 1).unwrap();
     for Case { operation, size: [to_width, to_height], values } in &goldens.cases {
         let sampling = "[sampling]\nbatch = 1\nrecords = 10\nsteps = 1";
         let plan = plan(&format!("{sampling}\n[pipeline]\noperations = [\"{operation}\"]"));

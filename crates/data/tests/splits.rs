@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use dapple_data::formats::{ImageFolder, Packed};
+use dapple_data::formats::{ImageFolder, PackedImages};
 use dapple_data::{DataLimits, Dataset, Subset, split};
 use dapple_geometry::Size;
 use dapple_plan::Relation;
@@ -15,7 +15,7 @@ fn dataset(records: usize, change: impl Fn(&mut Vec<u8>, &mut Vec<u32>)) -> Arc<
     let mut labels: Vec<u32> = (0..records).map(|record| record as u32 % 3).collect();
     change(&mut bytes, &mut labels);
     let size = Size::new(1, 1).unwrap();
-    Arc::new(Packed::new(Path::new("memory"), size, 1, bytes, labels, 3).unwrap())
+    Arc::new(PackedImages::new(Path::new("memory"), size, 1, bytes, labels, 3).unwrap())
 }
 
 /// The pixel of each record, which is its number.

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::certificate::PyCertificate;
 use crate::errors::Raise;
 use crate::plan::PyPlan;
-use crate::request::Request;
+use crate::request::PlanRequest;
 
 /// A plan that was solved for one unknown: the value, the plan with it, and its certificate, whose epsilon is at most the target.
 #[pyclass(module = "dapple", frozen)]
@@ -19,9 +19,9 @@ pub(crate) struct Calibration {
 
 impl Calibration {
     /// The answer to a request.
-    pub(crate) fn new(py: Python<'_>, request: Request, found: Calibrated) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, request: PlanRequest, found: Calibrated) -> PyResult<Self> {
         let Calibrated { solved, plan, certificate, .. } = found;
-        let Request { mut spec, masks, .. } = request;
+        let PlanRequest { mut spec, masks, .. } = request;
         // A size is solved for as a whole; what is given beside it gives way, as when a flag is laid over a file.
         let written = match (solved.size, solved.value) {
             (Some(size), _) => size.to_string(),

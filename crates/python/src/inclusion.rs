@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMapping, PyMemoryView};
 
 use crate::errors::Raise;
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::worker;
 
 /// How likely a crop sees the private region, at its worst place.
@@ -35,7 +35,7 @@ pub(crate) struct Inclusion {
 }
 
 impl Inclusion {
-    fn of(request: &Request) -> Result<Self, PlanError> {
+    fn of(request: &PlanRequest) -> Result<Self, PlanError> {
         let spatial = Spatial::check(&request.spec, &request.masks)?;
         let Seen { probability, worst_origin, crop_origins, hits, probability_of_one_view, views } =
             Seen::new(&spatial)?;
@@ -96,7 +96,7 @@ pub(crate) fn inclusion(
     set: Option<&Bound<'_, PyMapping>>,
     values: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Inclusion> {
-    let request = Request::read(plan, set, values)?;
+    let request = PlanRequest::read(plan, set, values)?;
     worker::run(py, move |_| Inclusion::of(&request))?.map_err(|error| error.raise(py))
 }
 

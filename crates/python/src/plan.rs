@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyMapping, PyType};
 use crate::certificate::PyCertificate;
 use crate::errors::Raise;
 use crate::pld::PyPld;
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::verbs::{self, precision_of};
 use crate::worker;
 
@@ -31,12 +31,12 @@ use crate::worker;
 /// True
 #[pyclass(name = "Plan", module = "dapple", frozen, weakref)]
 pub(crate) struct PyPlan {
-    request: Arc<Request>,
+    request: Arc<PlanRequest>,
     plan: Arc<Plan>,
 }
 
 impl PyPlan {
-    pub(crate) fn request(&self) -> Request {
+    pub(crate) fn request(&self) -> PlanRequest {
         self.request.known(self.plan.clone())
     }
 
@@ -45,7 +45,7 @@ impl PyPlan {
     }
 
     /// Checks a request.
-    pub(crate) fn check(py: Python<'_>, request: Request) -> PyResult<Self> {
+    pub(crate) fn check(py: Python<'_>, request: PlanRequest) -> PyResult<Self> {
         let request = Arc::new(request);
         let job = request.clone();
         let plan = worker::run(py, move |_| job.check())?.map_err(|error| error.raise(py))?;
@@ -54,7 +54,7 @@ impl PyPlan {
 
     /// A plan that was checked elsewhere.
     pub(crate) fn known(spec: PlanSpec, masks: Vec<Mask>, plan: Plan) -> Self {
-        Self { request: Arc::new(Request::with_masks(spec, masks)), plan: Arc::new(plan) }
+        Self { request: Arc::new(PlanRequest::with_masks(spec, masks)), plan: Arc::new(plan) }
     }
 
     /// The padding right before the crop.
@@ -80,14 +80,14 @@ impl PyPlan {
         set: Option<&Bound<'_, PyMapping>>,
         values: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        Self::check(py, Request::read(plan, set, values)?)
+        Self::check(py, PlanRequest::read(plan, set, values)?)
     }
 
     /// The plan of a TOML text.
     #[staticmethod]
     fn from_toml(py: Python<'_>, text: &str) -> PyResult<Self> {
         let spec = PlanSpec::from_toml(text).map_err(|error| error.raise(py))?;
-        Self::check(py, Request::from_spec(py, spec, Path::new(""))?)
+        Self::check(py, PlanRequest::from_spec(py, spec, Path::new(""))?)
     }
 
     /// The plan of a mapping: sections as in a TOML file, dotted keys, or keywords.
@@ -99,7 +99,7 @@ impl PyPlan {
     #[staticmethod]
     #[pyo3(signature = (mapping: "Mapping[str, Any]"))]
     fn from_dict(py: Python<'_>, mapping: &Bound<'_, PyMapping>) -> PyResult<Self> {
-        Self::check(py, Request::read(Some(mapping.as_any()), None, None)?)
+        Self::check(py, PlanRequest::read(Some(mapping.as_any()), None, None)?)
     }
 
     /// This plan with some values changed.
@@ -109,7 +109,7 @@ impl PyPlan {
         set: Option<&Bound<'_, PyMapping>>,
         values: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        Self::check(slf.py(), Request::read(Some(slf.as_any()), set, values)?)
+        Self::check(slf.py(), PlanRequest::read(Some(slf.as_any()), set, values)?)
     }
 
     /// The plan as TOML.
@@ -305,9 +305,9 @@ impl PyPlan {
 
     #[staticmethod]
     #[pyo3(signature = (text, masks: "list[tuple[tuple[int, int], bytes]]"))]
-    fn _restore(py: Python<'_>, text: &str, masks: Vec<Packed<'_>>) -> PyResult<Self> {
+    fn _restore(py: Python<'_>, text: &str, masks: Vec<PackedMask<'_>>) -> PyResult<Self> {
         let spec = PlanSpec::from_toml(text).map_err(|error| error.raise(py))?;
-        let unpack = |((width, height), bytes): Packed<'_>| {
+        let unpack = |((width, height), bytes): PackedMask<'_>| {
             let wrong = |error: dapple_geometry::GeometryError| {
                 pyo3::exceptions::PyValueError::new_err(error.to_string())
             };
@@ -315,12 +315,12 @@ impl PyPlan {
             Mask::from_bytes(size, bytes.as_bytes().to_vec()).map_err(wrong)
         };
         let masks = masks.into_iter().map(unpack).collect::<PyResult<_>>()?;
-        Self::check(py, Request::with_masks(spec, masks))
+        Self::check(py, PlanRequest::with_masks(spec, masks))
     }
 }
 
 /// What makes a plan again, and what it is given.
-type Reduced<'py> = (Bound<'py, PyAny>, (String, Vec<Packed<'py>>));
+type Reduced<'py> = (Bound<'py, PyAny>, (String, Vec<PackedMask<'py>>));
 
 /// A mask's width and height, and its pixels.
-type Packed<'py> = ((u32, u32), Bound<'py, PyBytes>);
+type PackedMask<'py> = ((u32, u32), Bound<'py, PyBytes>);

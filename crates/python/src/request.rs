@@ -18,13 +18,13 @@ use crate::{keywords, mask, values};
 
 /// An unchecked plan with its masks, and the checked one where nothing was changed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Request {
+pub(crate) struct PlanRequest {
     pub(crate) spec: PlanSpec,
     pub(crate) masks: Vec<Mask>,
     checked: Option<Arc<Plan>>,
 }
 
-impl Request {
+impl PlanRequest {
     /// The plan that a call starts from, the keywords laid over it, and the single settings over both.
     pub(crate) fn read(
         plan: Option<&Bound<'_, PyAny>>,

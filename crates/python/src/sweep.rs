@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString};
 
 use crate::errors::Raise;
-use crate::request::{Layer, Request};
+use crate::request::{Layer, PlanRequest};
 use crate::verbs::{precision_of, unknown_of};
 use crate::worker::{self, Wanted};
 use crate::{keywords, table, values};
@@ -38,7 +38,7 @@ pub(crate) fn sweep<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let precision = precision_of(py, precision)?;
     let unknown = solve_for.map(|name| unknown_of(py, name)).transpose()?;
-    let base = Request::read(plan, set, values)?;
+    let base = PlanRequest::read(plan, set, values)?;
     let (names, axes): (Vec<String>, Vec<SweepAxis<_>>) = axes(over)?.into_iter().unzip();
     let points = grid::combinations(&axes).map_err(|error| error.raise(py))?;
     let jobs = points.iter().map(|point| request(&base, &axes, point)).collect::<PyResult<Vec<_>>>()?;
@@ -87,10 +87,10 @@ fn written(value: &Bound<'_, PyAny>) -> String {
 }
 
 fn request<'py>(
-    base: &Request,
+    base: &PlanRequest,
     axes: &[SweepAxis<Bound<'py, PyAny>>],
     point: &[Bound<'py, PyAny>],
-) -> PyResult<Request> {
+) -> PyResult<PlanRequest> {
     let mut request = base.clone();
     let mut layer = Layer::default();
     for (axis, value) in axes.iter().zip(point) {
@@ -104,7 +104,7 @@ fn request<'py>(
 
 /// Prices every plan, in their order, once all hold together. The error is that of the first that is wrong.
 fn run(
-    requests: &[Request],
+    requests: &[PlanRequest],
     unknown: Option<Unknown>,
     precision: Precision,
     wanted: &Wanted,
@@ -114,7 +114,7 @@ fn run(
             grid::solve(&request.spec, &request.masks, unknown, precision)
         });
     }
-    let plans = on_all_cores(requests, wanted, Request::check)?;
+    let plans = on_all_cores(requests, wanted, PlanRequest::check)?;
     on_all_cores(&plans, wanted, |plan| grid::price(plan, precision))
 }
 

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyMapping, PyString};
 use crate::calibration::Calibration;
 use crate::certificate::PyCertificate;
 use crate::errors::{self, Class, Raise};
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::{table, worker};
 
 /// The precision a call asks for.
@@ -48,7 +48,7 @@ pub(crate) fn account(
     values: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyCertificate> {
     let precision = precision_of(py, precision)?;
-    let request = Request::read(plan, set, values)?;
+    let request = PlanRequest::read(plan, set, values)?;
     let certificate = worker::run(py, move |_| request.check()?.price(precision))?;
     certificate.map(PyCertificate::from).map_err(|error| error.raise(py))
 }
@@ -73,7 +73,7 @@ pub(crate) fn calibrate(
 ) -> PyResult<Calibration> {
     let precision = precision_of(py, precision)?;
     let unknown = unknown_of(py, solve_for)?;
-    let request = Request::read(plan, set, values)?;
+    let request = PlanRequest::read(plan, set, values)?;
     let job = request.clone();
     let found = worker::run(py, move |_| dapple_plan::calibrate(&job.spec, &job.masks, unknown, precision))?;
     Calibration::new(py, request, found.map_err(|error| error.raise(py))?)
@@ -111,7 +111,7 @@ pub(crate) fn profile<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let precision = precision_of(py, precision)?;
     let epsilons = epsilons.map(places).transpose()?;
-    let mut request = Request::read(plan, set, values)?;
+    let mut request = PlanRequest::read(plan, set, values)?;
     request.spec = request.spec.for_profile();
     let points = worker::run(py, move |_| request.check()?.profile(epsilons, precision))?
         .map_err(|error: PlanError| error.raise(py))?;

@@ -41,20 +41,20 @@ impl Wanted {
     }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type WorkerJob = Box<dyn FnOnce() + Send>;
 
 /// A thread that waits for its next job.
-struct Worker {
+struct CallWorker {
     /// The process it lives in: after a fork, the child has its memory but not the thread.
     process: u32,
-    jobs: Sender<Job>,
+    jobs: Sender<WorkerJob>,
 }
 
 /// Threads without a job. Locked only while the interpreter's lock is held, which a fork of Python takes too, so that no child
 /// inherits it locked.
-static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<CallWorker>> = Mutex::new(Vec::new());
 
-impl Worker {
+impl CallWorker {
     /// A thread that was used before, whose memory is warm, or a new one.
     fn take() -> PyResult<Self> {
         let process = std::process::id();
@@ -64,7 +64,7 @@ impl Worker {
                 return Ok(worker);
             }
         }
-        let (jobs, received) = mpsc::channel::<Job>();
+        let (jobs, received) = mpsc::channel::<WorkerJob>();
         let work = move || {
             while let Some(job) = soon(&received).or_else(|| received.recv().ok()) {
                 job();
@@ -90,9 +90,9 @@ pub(crate) fn run<T: Send + 'static>(
     let (sender, mut receiver) = mpsc::sync_channel(1);
     let wanted = Wanted::default();
     let asked = wanted.clone();
-    let worker = Worker::take()?;
+    let worker = CallWorker::take()?;
     let ended = || PyRuntimeError::new_err("the accountant ended without an answer; please report this");
-    let job: Job = Box::new(move || {
+    let job: WorkerJob = Box::new(move || {
         // Nobody listens any more after an interrupt.
         let _ = sender.send(job(&asked));
     });

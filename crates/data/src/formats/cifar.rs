@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dapple_geometry::Size;
 
-use super::{checked_classes, gzip, packed::Packed};
+use super::{checked_classes, gzip, packed::PackedImages};
 use crate::{DataError, DataLimits};
 
 const SIDE: u32 = 32;
@@ -17,7 +17,11 @@ const PICTURE: usize = 3 * PLANE;
 /// # Errors
 /// Files that cannot be read, are no whole number of records, leave open which of the two they are, hold labels beyond the classes, or
 /// together more bytes than allowed.
-pub fn cifar(files: &[PathBuf], classes: Option<u32>, limits: &DataLimits) -> Result<Packed, DataError> {
+pub fn cifar(
+    files: &[PathBuf],
+    classes: Option<u32>,
+    limits: &DataLimits,
+) -> Result<PackedImages, DataError> {
     let mut contents = Vec::with_capacity(files.len());
     for path in files {
         let read: usize = contents.iter().map(|(_, bytes): &(_, Vec<u8>)| bytes.len()).sum();
@@ -65,5 +69,5 @@ pub fn cifar(files: &[PathBuf], classes: Option<u32>, limits: &DataLimits) -> Re
     let first = files.first().map_or(Path::new("CIFAR"), PathBuf::as_path);
     // Messages name the folder where there are several files.
     let place = if files.len() > 1 { first.parent().unwrap_or(first) } else { first };
-    Packed::new(place, size, 3, pixels, labels, classes)
+    PackedImages::new(place, size, 3, pixels, labels, classes)
 }

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{checked_classes, gzip, packed::Packed};
+use super::{checked_classes, gzip, packed::PackedImages};
 use crate::{DataError, DataLimits};
 
 /// Reads images and labels; both may be compressed by gzip.
@@ -18,7 +18,7 @@ pub fn idx(
     labels: &Path,
     classes: Option<u32>,
     limits: &DataLimits,
-) -> Result<Packed, DataError> {
+) -> Result<PackedImages, DataError> {
     parse((gzip::open(images)?, images), (gzip::open(labels)?, labels), classes, limits)
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn idx_in_memory(
     (image_bytes, images): (&'static [u8], &Path),
     (label_bytes, labels): (&'static [u8], &Path),
     classes: Option<u32>,
-) -> Result<Packed, DataError> {
+) -> Result<PackedImages, DataError> {
     let image_reader = gzip::unpacked(image_bytes).map_err(DataError::io(images))?;
     let label_reader = gzip::unpacked(label_bytes).map_err(DataError::io(labels))?;
     parse((image_reader, images), (label_reader, labels), classes, &DataLimits::default())
@@ -38,7 +38,7 @@ fn parse(
     (mut label_reader, labels): (Box<dyn Read>, &Path),
     classes: Option<u32>,
     limits: &DataLimits,
-) -> Result<Packed, DataError> {
+) -> Result<PackedImages, DataError> {
     let image_file = Array::read(&mut image_reader, images, limits)?;
     let label_file = Array::read(&mut label_reader, labels, limits)?;
     let (records, height, width, channels) = match image_file.shape[..] {
@@ -63,7 +63,7 @@ fn parse(
     let size = crate::limits::size(limits, width, height, images)?;
     let values = label_file.bytes.iter().map(|&label| i64::from(label));
     let (values, classes) = checked_classes(labels, values, classes)?;
-    Packed::new(images, size, channels as usize, image_file.bytes, values, classes)
+    PackedImages::new(images, size, channels as usize, image_file.bytes, values, classes)
 }
 
 fn rank(path: &Path, expected: &str, found: usize) -> DataError {

@@ -15,7 +15,7 @@ pub use idx::idx;
 pub(crate) use idx::{idx_in_memory, named};
 pub use mask::{decode_mask, read_mask};
 pub use npy::Npy;
-pub use packed::Packed;
+pub use packed::PackedImages;
 
 use std::path::Path;
 

@@ -11,7 +11,7 @@ use crate::{DataError, Dataset, Image, Target, Values};
 
 /// Images of one size as bytes in memory.
 #[derive(Debug, Clone)]
-pub struct Packed {
+pub struct PackedImages {
     path: PathBuf,
     size: Size,
     channels: usize,
@@ -22,7 +22,7 @@ pub struct Packed {
     names: Option<Vec<String>>,
 }
 
-impl Packed {
+impl PackedImages {
     /// Images from their bytes, `[records, height, width, channels]`; `path` stands for them in messages.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Packed {
     }
 }
 
-impl Dataset for Packed {
+impl Dataset for PackedImages {
     fn len(&self) -> usize {
         self.labels.len()
     }

@@ -9,14 +9,14 @@ use crate::formats::{Npy, cifar, idx, named};
 use crate::{DataError, Dataset};
 
 /// Where the records of one part are.
-pub(super) struct Source {
+pub(super) struct RecordPaths {
     pub(super) path: PathBuf,
     pub(super) labels: Option<PathBuf>,
 }
 
 /// Which records are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum DataPart {
     Train,
     Test,
 }
@@ -33,16 +33,16 @@ impl ClassFiles {
     /// Opens the records of one part.
     pub(super) fn open(
         self,
-        source: &Source,
-        part: Part,
+        source: &RecordPaths,
+        part: DataPart,
         classes: Option<u32>,
         limits: &DataLimits,
     ) -> Result<Arc<dyn Dataset>, DataError> {
         let path = &source.path;
         let labels = || {
             let key = match part {
-                Part::Train => "data.train_labels",
-                Part::Test => "data.test_labels",
+                DataPart::Train => "data.train_labels",
+                DataPart::Test => "data.test_labels",
             };
             let why = format!("the labels of {}", path.display());
             source.labels.clone().ok_or(DataError::missing(key, why))
@@ -50,8 +50,8 @@ impl ClassFiles {
         match self {
             Self::Idx if path.is_dir() => {
                 let prefix = match part {
-                    Part::Train => "train",
-                    Part::Test => "t10k",
+                    DataPart::Train => "train",
+                    DataPart::Test => "t10k",
                 };
                 let find = |kind: &str| {
                     let name = format!("{prefix}-{kind}-ubyte");
@@ -68,14 +68,14 @@ impl ClassFiles {
 }
 
 /// The files of one part of CIFAR: the path itself, or the usual names in a folder.
-fn cifar_files(path: &Path, part: Part) -> Result<Vec<PathBuf>, DataError> {
+fn cifar_files(path: &Path, part: DataPart) -> Result<Vec<PathBuf>, DataError> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let batches: Vec<String> = (1..=5).map(|number| format!("data_batch_{number}.bin")).collect();
     let candidates = match part {
-        Part::Train => [batches, vec!["train.bin".to_owned()]],
-        Part::Test => [vec!["test_batch.bin".to_owned()], vec!["test.bin".to_owned()]],
+        DataPart::Train => [batches, vec!["train.bin".to_owned()]],
+        DataPart::Test => [vec!["test_batch.bin".to_owned()], vec!["test.bin".to_owned()]],
     };
     for names in &candidates {
         let found: Vec<PathBuf> = names.iter().filter_map(|name| named(path, name)).collect();

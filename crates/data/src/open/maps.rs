@@ -2,7 +2,7 @@
 
 use dapple_plan::{ClassNumbers, DataLimits, SessionChoice};
 
-use super::files::{Part, Source};
+use super::files::{DataPart, RecordPaths};
 use crate::DataError;
 use crate::segmentation::{
     A2D2_TRAIN_SESSIONS, A2D2_VALIDATION_SESSIONS, CityscapesPart, ClassMap, Pairs, a2d2, cityscapes,
@@ -19,14 +19,21 @@ pub(super) enum MapFolders<'a> {
 
 impl MapFolders<'_> {
     /// Opens the records of one part.
-    pub(super) fn open(self, source: &Source, part: Part, limits: &DataLimits) -> Result<Pairs, DataError> {
+    pub(super) fn open(
+        self,
+        source: &RecordPaths,
+        part: DataPart,
+        limits: &DataLimits,
+    ) -> Result<Pairs, DataError> {
         match (self, part) {
-            (Self::Cityscapes, Part::Train) => cityscapes(&source.path, CityscapesPart::Train, limits),
-            (Self::Cityscapes, Part::Test) => cityscapes(&source.path, CityscapesPart::Validation, limits),
-            (Self::A2d2 { train, .. }, Part::Train) => {
+            (Self::Cityscapes, DataPart::Train) => cityscapes(&source.path, CityscapesPart::Train, limits),
+            (Self::Cityscapes, DataPart::Test) => {
+                cityscapes(&source.path, CityscapesPart::Validation, limits)
+            }
+            (Self::A2d2 { train, .. }, DataPart::Train) => {
                 a2d2(&source.path, &sessions(train, &A2D2_TRAIN_SESSIONS), limits)
             }
-            (Self::A2d2 { test, .. }, Part::Test) => {
+            (Self::A2d2 { test, .. }, DataPart::Test) => {
                 a2d2(&source.path, &sessions(test, &A2D2_VALIDATION_SESSIONS), limits)
             }
             (Self::Pairs(classes), _) => {

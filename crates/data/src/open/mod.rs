@@ -12,7 +12,7 @@ use dapple_plan::{DataPlan, HeldOut, ProgramScenes, RecordFiles, RecordOrigin, S
 use crate::formats::ImageFolder;
 use crate::split::split;
 use crate::{DataError, Dataset};
-use files::{ClassFiles, Part, Source};
+use files::{ClassFiles, DataPart, RecordPaths};
 use maps::MapFolders;
 
 /// The records to train on, and those to evaluate on.
@@ -67,7 +67,7 @@ fn stored(
     base: &Path,
     (format, train, held_out): (&StoredFormat, &RecordFiles, &HeldOut),
 ) -> Result<Opened, DataError> {
-    let source = |files: &RecordFiles| Source {
+    let source = |files: &RecordFiles| RecordPaths {
         path: base.join(&files.path),
         labels: files.labels.as_ref().map(|path| base.join(path)),
     };
@@ -78,14 +78,15 @@ fn stored(
     };
     let limits = &plan.limits;
     let of_files = |format: ClassFiles| {
-        let train = format.open(&train, Part::Train, plan.classes, limits)?;
+        let train = format.open(&train, DataPart::Train, plan.classes, limits)?;
         let classes = Some(train.classes());
-        let test = test.as_ref().map(|test| format.open(test, Part::Test, classes, limits)).transpose()?;
+        let test =
+            test.as_ref().map(|test| format.open(test, DataPart::Test, classes, limits)).transpose()?;
         Ok(Opened { train, test })
     };
     let of_maps = |format: MapFolders<'_>| {
-        let train = format.open(&train, Part::Train, limits)?;
-        let test = test.as_ref().map(|test| format.open(test, Part::Test, limits)).transpose()?;
+        let train = format.open(&train, DataPart::Train, limits)?;
+        let test = test.as_ref().map(|test| format.open(test, DataPart::Test, limits)).transpose()?;
         Ok(both(train, test))
     };
     match format {

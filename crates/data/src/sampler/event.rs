@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The accounting event of one step: all that its price depends on beside the plan's relation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Event {
+pub struct SamplingEvent {
     /// How records are drawn.
     pub scheme: Scheme,
     /// Records a step, in expectation.
@@ -29,7 +29,7 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-impl Event {
+impl SamplingEvent {
     /// The event of every step of a plan without phases, or of one phase.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {

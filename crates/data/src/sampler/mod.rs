@@ -16,7 +16,7 @@ use crate::uniform::subset;
 use balanced::Allocation;
 use poisson::Rate;
 
-pub use event::Event;
+pub use event::SamplingEvent;
 
 /// The records of one step, in growing order. A Poisson draw may be empty: the step still adds noise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct Sampler {
 struct Phase {
     first_step: u64,
     steps: u64,
-    event: Event,
+    event: SamplingEvent,
 }
 
 impl Sampler {
@@ -74,7 +74,7 @@ impl Sampler {
             if part.batch() > records {
                 return Err(DataError::BatchTooLarge { batch: part.batch(), records });
             }
-            phases.push(Phase { first_step, steps: part.steps(), event: Event::of(part) });
+            phases.push(Phase { first_step, steps: part.steps(), event: SamplingEvent::of(part) });
             first_step += part.steps();
         }
         Ok(Self { key, records, phases, allocation: None })
@@ -102,7 +102,7 @@ impl Sampler {
     ///
     /// # Errors
     /// A step beyond the end.
-    pub fn event(&self, step: u64) -> Result<Event, DataError> {
+    pub fn event(&self, step: u64) -> Result<SamplingEvent, DataError> {
         Ok(self.phases[self.phase(step)?].event)
     }
 

@@ -188,7 +188,7 @@ fn phases_have_their_own_events() {
         let event = sampler.event(step).unwrap();
         let expected = if phase == 1 { (50, 2.0) } else { (10, 1.0) };
         assert_eq!((event.batch, event.noise_multiplier), expected);
-        assert_eq!(event, Event::of(&plan.phases()[phase]));
+        assert_eq!(event, SamplingEvent::of(&plan.phases()[phase]));
     }
 }
 
@@ -202,11 +202,11 @@ fn a_plan_for_other_data_is_refused() {
 
 #[test]
 fn events_are_written_and_read() {
-    let event = Event::of(&plan("[sampling]\nbatch = 7\nrecords = 40\nsteps = 12"));
+    let event = SamplingEvent::of(&plan("[sampling]\nbatch = 7\nrecords = 40\nsteps = 12"));
     let text = serde_json::to_string(&event).unwrap();
-    assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+    assert_eq!(serde_json::from_str::<SamplingEvent>(&text).unwrap(), event);
     assert!(!text.contains("per_record"), "{text}");
-    let event = Event::of(&balanced_plan("records = 40\nper_record = 3\nsteps = 12"));
+    let event = SamplingEvent::of(&balanced_plan("records = 40\nper_record = 3\nsteps = 12"));
     let text = serde_json::to_string(&event).unwrap();
-    assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+    assert_eq!(serde_json::from_str::<SamplingEvent>(&text).unwrap(), event);
 }

@@ -2,8 +2,8 @@
 
 use chacha20::rand_core::Rng;
 
-use super::Part;
-use crate::formats::Packed;
+use super::ScenePart;
+use crate::formats::PackedImages;
 use crate::keys::{MasterKey, Purpose, StepKey};
 use crate::uniform::below;
 use crate::{DataError, Dataset, Values};
@@ -45,7 +45,7 @@ pub(super) struct Composer {
 }
 
 impl Composer {
-    pub(super) fn new(garments: Packed, part: Part) -> Result<Self, DataError> {
+    pub(super) fn new(garments: PackedImages, part: ScenePart) -> Result<Self, DataError> {
         let mut classes = vec![Vec::new(); garments.classes() as usize];
         for record in 0..garments.len() {
             if let Values::Bytes(bytes) = garments.read(record)?.values() {
@@ -54,8 +54,8 @@ impl Composer {
         }
         // Scenes are public and the same for all: their seed is a constant.
         let seed = match part {
-            Part::Train => 1,
-            Part::Test => 2,
+            ScenePart::Train => 1,
+            ScenePart::Test => 2,
         };
         Ok(Self { garments: classes, key: MasterKey::from_seed(seed).purpose(Purpose::Split).step(0) })
     }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_label_is_the_class_of_most_garment_pixels() {
-        let scenes = FashionScenes::new(Part::Train, 100).unwrap();
+        let scenes = FashionScenes::new(ScenePart::Train, 100).unwrap();
         let mut covered = 0;
         for record in 0..100 {
             let scene = scenes.scene(record).unwrap();
@@ -178,7 +178,7 @@ mod tests {
             };
             (0..garments.len()).map(read).collect::<BTreeSet<_>>()
         };
-        let (train, test) = (all(Part::Train), all(Part::Test));
+        let (train, test) = (all(ScenePart::Train), all(ScenePart::Test));
         assert!(train.len() > 3400 && test.len() > 690);
         assert!(train.is_disjoint(&test));
     }
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn scenes_are_always_the_same() {
         // Fixed once: whoever changes the scenes changes every figure that was measured on them.
-        let train = FashionScenes::new(Part::Train, 20).unwrap();
+        let train = FashionScenes::new(ScenePart::Train, 20).unwrap();
         assert_eq!(&train.fingerprint().unwrap()[..16], "b4b590ac61853ff7");
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use dapple_geometry::Size;
 use rayon::prelude::*;
 
-use crate::formats::{Packed, idx_in_memory};
+use crate::formats::{PackedImages, idx_in_memory};
 use crate::{DataError, Dataset, Image, Target};
 use compose::Composer;
 
@@ -28,7 +28,7 @@ pub const TEST_SCENES: usize = 1000;
 
 /// Which garments scenes are made of; no garment is in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ScenePart {
     /// 3500 garments of the training file.
     Train,
     /// 700 garments of the test file.
@@ -39,7 +39,7 @@ pub enum Part {
 #[derive(Debug)]
 pub struct FashionScenes {
     composer: Composer,
-    scenes: Packed,
+    scenes: PackedImages,
 }
 
 /// The training and the test scenes of the demonstration.
@@ -47,7 +47,10 @@ pub struct FashionScenes {
 /// # Errors
 /// None in practice: the embedded files are part of the program.
 pub fn fashion_scenes() -> Result<(FashionScenes, FashionScenes), DataError> {
-    Ok((FashionScenes::new(Part::Train, TRAIN_SCENES)?, FashionScenes::new(Part::Test, TEST_SCENES)?))
+    Ok((
+        FashionScenes::new(ScenePart::Train, TRAIN_SCENES)?,
+        FashionScenes::new(ScenePart::Test, TEST_SCENES)?,
+    ))
 }
 
 impl FashionScenes {
@@ -55,7 +58,7 @@ impl FashionScenes {
     ///
     /// # Errors
     /// A count of zero.
-    pub fn new(part: Part, count: usize) -> Result<Self, DataError> {
+    pub fn new(part: ScenePart, count: usize) -> Result<Self, DataError> {
         let composer = Composer::new(garments(part)?, part)?;
         let mut bytes = vec![0; count * compose::PIXELS];
         bytes.par_chunks_exact_mut(compose::PIXELS).enumerate().for_each(|(record, pixels)| {
@@ -64,10 +67,10 @@ impl FashionScenes {
         let labels = (0..count as u64).map(|record| composer.class(record)).collect();
         let size = Size::new(SCENE_SIDE, SCENE_SIDE).map_err(DataError::geometry("fashion-scenes"))?;
         let name = Path::new(match part {
-            Part::Train => "fashion-scenes (train)",
-            Part::Test => "fashion-scenes (test)",
+            ScenePart::Train => "fashion-scenes (train)",
+            ScenePart::Test => "fashion-scenes (test)",
         });
-        let scenes = Packed::new(name, size, 1, bytes, labels, CLASS_NAMES.len() as u32)?;
+        let scenes = PackedImages::new(name, size, 1, bytes, labels, CLASS_NAMES.len() as u32)?;
         Ok(Self { composer, scenes: scenes.with_class_names(&CLASS_NAMES) })
     }
 
@@ -82,13 +85,13 @@ impl FashionScenes {
 }
 
 /// The embedded garments.
-fn garments(part: Part) -> Result<Packed, DataError> {
+fn garments(part: ScenePart) -> Result<PackedImages, DataError> {
     let (images, labels): (&'static [u8], &'static [u8]) = match part {
-        Part::Train => (
+        ScenePart::Train => (
             include_bytes!("../../assets/fashion-mnist/train-images.idx.gz"),
             include_bytes!("../../assets/fashion-mnist/train-labels.idx.gz"),
         ),
-        Part::Test => (
+        ScenePart::Test => (
             include_bytes!("../../assets/fashion-mnist/test-images.idx.gz"),
             include_bytes!("../../assets/fashion-mnist/test-labels.idx.gz"),
         ),

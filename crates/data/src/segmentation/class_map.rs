@@ -19,12 +19,12 @@ pub struct ClassMap {
     classes: u32,
     names: Option<Vec<String>>,
     palette: Option<Vec<Colour>>,
-    code: Code,
+    code: ClassCode,
 }
 
 /// How a label picture says the class of a pixel. What is in neither map is a mistake in the picture, never quietly ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Code {
+enum ClassCode {
     /// By number: the class of each, or [`UNLABELLED`].
     Ids(BTreeMap<u8, u8>),
     /// By colour.
@@ -48,7 +48,7 @@ impl ClassMap {
                 return Err(wrong(format!("{id} is given twice, or is a class and ignored")));
             }
         }
-        Ok(Self { classes, names: None, palette: None, code: Code::Ids(code) })
+        Ok(Self { classes, names: None, palette: None, code: ClassCode::Ids(code) })
     }
 
     /// Pictures of colours; those of class [`UNLABELLED`] count for nothing.
@@ -57,7 +57,7 @@ impl ClassMap {
     /// No class, or more than 255.
     pub(super) fn of_colours(classes: usize, code: BTreeMap<Colour, u8>) -> Result<Self, DataError> {
         let classes = count(classes)?;
-        Ok(Self { classes, names: None, palette: None, code: Code::Colours(code) })
+        Ok(Self { classes, names: None, palette: None, code: ClassCode::Colours(code) })
     }
 
     /// The same with names of the classes, one each.
@@ -111,12 +111,12 @@ impl ClassMap {
     pub fn read(&self, bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<LabelMap, DataError> {
         let damaged = || DataError::malformed(path, "it has no pixels");
         let (size, labels) = match &self.code {
-            Code::Ids(code) => {
+            ClassCode::Ids(code) => {
                 let (size, ids) = id_picture::decode(bytes, path, limits)?;
                 let known: [Option<u8>; 256] = std::array::from_fn(|id| code.get(&(id as u8)).copied());
                 (size, look_up(&ids, |&id| known[usize::from(id)]))
             }
-            Code::Colours(code) => {
+            ClassCode::Colours(code) => {
                 let picture = decode(bytes, path, limits)?;
                 let Values::Bytes(values) = picture.values() else { return Err(damaged()) };
                 let mut last = None;
@@ -149,8 +149,8 @@ impl ClassMap {
             hash.update([class]);
         };
         match &self.code {
-            Code::Ids(code) => code.iter().for_each(|(&id, &class)| entry(&[id], class)),
-            Code::Colours(code) => code.iter().for_each(|(colour, &class)| entry(colour, class)),
+            ClassCode::Ids(code) => code.iter().for_each(|(&id, &class)| entry(&[id], class)),
+            ClassCode::Colours(code) => code.iter().for_each(|(colour, &class)| entry(colour, class)),
         }
     }
 }
@@ -163,7 +163,7 @@ fn count(classes: usize) -> Result<u32, DataError> {
 }
 
 /// The class of each pixel, or the first pixel that has none, and what it shows.
-fn look_up<T: Shown>(
+fn look_up<T: PixelText>(
     pixels: &[T],
     mut class: impl FnMut(&T) -> Option<u8>,
 ) -> Result<Vec<u8>, (usize, String)> {
@@ -172,17 +172,17 @@ fn look_up<T: Shown>(
 }
 
 /// A pixel as messages show it.
-trait Shown {
+trait PixelText {
     fn shown(&self) -> String;
 }
 
-impl Shown for u8 {
+impl PixelText for u8 {
     fn shown(&self) -> String {
         self.to_string()
     }
 }
 
-impl Shown for Colour {
+impl PixelText for Colour {
     fn shown(&self) -> String {
         let [red, green, blue] = self;
         format!("#{red:02x}{green:02x}{blue:02x}")

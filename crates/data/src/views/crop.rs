@@ -11,13 +11,13 @@ const TRIES: usize = 10;
 
 /// A rectangle within an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct CropPlace {
     pub(super) x: u32,
     pub(super) y: u32,
     pub(super) size: Size,
 }
 
-impl Place {
+impl CropPlace {
     /// The whole image.
     pub(super) fn whole(size: Size) -> Self {
         Self { x: 0, y: 0, size }
@@ -38,7 +38,7 @@ pub(super) fn draw(
     crop: &CropDistribution,
     image: Size,
     random: &mut impl Rng,
-) -> Result<Place, dapple_geometry::GeometryError> {
+) -> Result<CropPlace, dapple_geometry::GeometryError> {
     match crop {
         CropDistribution::Fixed(size) if image.contains(*size) => Ok(uniform(image, *size, random)),
         CropDistribution::Fixed(size) => {
@@ -56,11 +56,11 @@ pub(super) fn draw(
 }
 
 /// A uniform origin among all that keep the crop inside.
-fn uniform(image: Size, size: Size, random: &mut impl Rng) -> Place {
+fn uniform(image: Size, size: Size, random: &mut impl Rng) -> CropPlace {
     let mut along = |whole: u32, part: u32| below(random, u64::from(whole - part) + 1) as u32;
     let y = along(image.height(), size.height());
     let x = along(image.width(), size.width());
-    Place { x, y, size }
+    CropPlace { x, y, size }
 }
 
 /// Area and aspect ratio of one try; `None` where the crop does not fit.
@@ -75,7 +75,7 @@ fn one_try(crop: &ResizedCrop, image: Size, random: &mut impl Rng) -> Option<Siz
 }
 
 /// The centre crop taken when all tries fail: as much of the image as the limits on the ratio allow.
-fn fallback(crop: &ResizedCrop, image: Size) -> Result<Place, dapple_geometry::GeometryError> {
+fn fallback(crop: &ResizedCrop, image: Size) -> Result<CropPlace, dapple_geometry::GeometryError> {
     let (width, height) = (f64::from(image.width()), f64::from(image.height()));
     let (narrow, wide) = crop.ratio();
     let side = |length: f64, most: u32| (length.round_ties_even() as u32).clamp(1, most);
@@ -86,19 +86,19 @@ fn fallback(crop: &ResizedCrop, image: Size) -> Result<Place, dapple_geometry::G
     } else {
         image
     };
-    Ok(Place::centre(image, size))
+    Ok(CropPlace::centre(image, size))
 }
 
 /// Places for evaluation, where nothing is drawn: `grid * grid` crops from edge to edge, or the one in the centre; the whole image
 /// for random resized crops.
-pub(super) fn grid(crop: &CropDistribution, image: Size, grid: u32) -> Result<Vec<Place>, DataError> {
-    let CropDistribution::Fixed(size) = *crop else { return Ok(vec![Place::whole(image)]) };
+pub(super) fn grid(crop: &CropDistribution, image: Size, grid: u32) -> Result<Vec<CropPlace>, DataError> {
+    let CropDistribution::Fixed(size) = *crop else { return Ok(vec![CropPlace::whole(image)]) };
     if !image.contains(size) {
         let source = dapple_geometry::GeometryError::CropTooLarge { crop: size, image };
         return Err(DataError::Geometry { place: "an image".to_owned(), source });
     }
     if grid <= 1 {
-        return Ok(vec![Place::centre(image, size)]);
+        return Ok(vec![CropPlace::centre(image, size)]);
     }
     let along = |whole: u32, part: u32| {
         let room = u64::from(whole - part);
@@ -106,6 +106,6 @@ pub(super) fn grid(crop: &CropDistribution, image: Size, grid: u32) -> Result<Ve
     };
     let columns: Vec<u32> = along(image.width(), size.width()).collect();
     Ok(along(image.height(), size.height())
-        .flat_map(|y| columns.iter().map(move |&x| Place { x, y, size }))
+        .flat_map(|y| columns.iter().map(move |&x| CropPlace { x, y, size }))
         .collect())
 }

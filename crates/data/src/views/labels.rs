@@ -5,7 +5,7 @@ use dapple_geometry::{Filter, Operation};
 
 use super::mapping::Mapping;
 use super::resample::nearest;
-use super::{Shown, Views, refuse, size_of};
+use super::{ShownView, Views, refuse, size_of};
 use crate::target::widened;
 use crate::{DataError, IGNORED, Image, LabelMap};
 
@@ -64,7 +64,7 @@ impl Views {
         &self,
         image: &Image,
         map: &LabelMap,
-        shown: &[Shown],
+        shown: &[ShownView],
         labels: &mut [u32],
     ) -> Result<(), DataError> {
         if map.size() != image.size() {

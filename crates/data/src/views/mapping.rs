@@ -2,7 +2,7 @@
 
 use dapple_geometry::{Operation, Padding, PaddingMode, Size};
 
-use super::crop::Place;
+use super::crop::CropPlace;
 
 /// Which source pixel each pixel shows: its column and row are looked up separately. `None` is the constant of zero padding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Mapping {
     }
 
     /// What a crop shows.
-    pub(super) fn at(&self, Place { x, y, size }: Place) -> Self {
+    pub(super) fn at(&self, CropPlace { x, y, size }: CropPlace) -> Self {
         let cut = |axis: &[Option<u32>], start: u32, length: u32| {
             axis[start as usize..][..length as usize].to_vec()
         };

@@ -21,11 +21,11 @@ use dapple_plan::{Spatial, ViewPlan};
 
 use crate::{DataError, Dataset, Image};
 use buffer::Buffer;
-use crop::Place;
+use crop::CropPlace;
 use mapping::Mapping;
 use normalise::Normalise;
 use resample::Taps;
-use source::Source;
+use source::ViewSource;
 
 pub use whole::Whole;
 
@@ -165,13 +165,13 @@ impl Views {
     }
 
     /// Draws where each view lies and whether it is mirrored. Only sizes are known here, neither pixels nor labels.
-    fn places(&self, reaching: Size, random: &mut impl Rng) -> Result<Vec<Shown>, DataError> {
+    fn places(&self, reaching: Size, random: &mut impl Rng) -> Result<Vec<ShownView>, DataError> {
         let mut one = || {
             let place = match &self.crop {
                 Some(crop) => crop::draw(crop, reaching, random).map_err(DataError::geometry("an image"))?,
-                None => Place::whole(reaching),
+                None => CropPlace::whole(reaching),
             };
-            Ok(Shown { place, flip: self.flip && random.next_u32() >> 31 == 1 })
+            Ok(ShownView { place, flip: self.flip && random.next_u32() >> 31 == 1 })
         };
         (0..self.views).map(|_| one()).collect()
     }
@@ -180,9 +180,9 @@ impl Views {
     fn show(
         &self,
         image: &Image,
-        places: impl FnOnce(Size) -> Result<Vec<Shown>, DataError>,
+        places: impl FnOnce(Size) -> Result<Vec<ShownView>, DataError>,
         output: &mut [f32],
-    ) -> Result<Vec<Shown>, DataError> {
+    ) -> Result<Vec<ShownView>, DataError> {
         let (source, mapping) = self.prepare(image)?;
         let places = places(size_of(&mapping)?)?;
         for (view, shown) in output.chunks_exact_mut(self.view_length()).zip(&places) {
@@ -214,20 +214,20 @@ impl Views {
     }
 
     /// Where the views for evaluation lie.
-    fn grid(&self, reaching: Size, grid: u32) -> Result<Vec<Shown>, DataError> {
+    fn grid(&self, reaching: Size, grid: u32) -> Result<Vec<ShownView>, DataError> {
         let places = match &self.crop {
             Some(crop) => crop::grid(crop, reaching, grid)?,
-            None => vec![Place::whole(reaching)],
+            None => vec![CropPlace::whole(reaching)],
         };
-        Ok(places.into_iter().map(|place| Shown { place, flip: false }).collect())
+        Ok(places.into_iter().map(|place| ShownView { place, flip: false }).collect())
     }
 
     /// The operations before the crop.
-    fn prepare<'a>(&self, image: &'a Image) -> Result<(Source<'a>, Mapping), DataError> {
+    fn prepare<'a>(&self, image: &'a Image) -> Result<(ViewSource<'a>, Mapping), DataError> {
         self.check_channels(image)?;
         follow(&self.before, image.size()).map_err(DataError::geometry("an image"))?;
         let mapping = Mapping::identity(image.size());
-        self.run(&self.before, Source::Image(image), mapping)
+        self.run(&self.before, ViewSource::Image(image), mapping)
     }
 
     fn check_channels(&self, image: &Image) -> Result<(), DataError> {
@@ -241,9 +241,9 @@ impl Views {
     fn run<'a>(
         &self,
         operations: &[Operation],
-        mut source: Source<'a>,
+        mut source: ViewSource<'a>,
         mut mapping: Mapping,
-    ) -> Result<(Source<'a>, Mapping), DataError> {
+    ) -> Result<(ViewSource<'a>, Mapping), DataError> {
         for operation in operations {
             if mapping.then(operation) {
                 continue;
@@ -265,16 +265,16 @@ impl Views {
                     continue;
                 }
             };
-            let planes = self.planes(&source, &mapping, Place::whole(size));
+            let planes = self.planes(&source, &mapping, CropPlace::whole(size));
             let values =
                 resample::apply(planes, size, self.normalise.channels(), along_x.as_ref(), along_y.as_ref());
-            source = Source::Planes { size: to, values };
+            source = ViewSource::Planes { size: to, values };
             mapping = Mapping::identity(to);
         }
         Ok((source, mapping))
     }
 
-    fn planes(&self, source: &Source<'_>, mapping: &Mapping, place: Place) -> Buffer {
+    fn planes(&self, source: &ViewSource<'_>, mapping: &Mapping, place: CropPlace) -> Buffer {
         let mut planes = Buffer::zeros(self.normalise.channels() * place.size.pixels() as usize);
         source.read(mapping, place, &self.normalise, &mut planes);
         planes
@@ -283,9 +283,9 @@ impl Views {
     /// What happens behind the crop.
     fn finish(
         &self,
-        source: &Source<'_>,
+        source: &ViewSource<'_>,
         mapping: &Mapping,
-        place: Place,
+        place: CropPlace,
         flip: bool,
         view: &mut [f32],
     ) -> Result<(), DataError> {
@@ -300,11 +300,11 @@ impl Views {
             return Ok(());
         }
         let values = self.planes(source, mapping, place);
-        let crop = Source::Planes { size: place.size, values };
+        let crop = ViewSource::Planes { size: place.size, values };
         let resize = Operation::Resize { to: self.output, filter: Filter::Bilinear, antialias: true };
         let (crop, mapping) = self.run(&self.after, crop, Mapping::identity(place.size))?;
         let (crop, mapping) = self.run(&[resize], crop, mapping)?;
-        crop.read(&mapping, Place::whole(self.output), &self.normalise, view);
+        crop.read(&mapping, CropPlace::whole(self.output), &self.normalise, view);
         mirror(view);
         Ok(())
     }
@@ -312,8 +312,8 @@ impl Views {
 
 /// Where a view lies in the image that reaches the crop, and whether it is mirrored afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shown {
-    place: Place,
+struct ShownView {
+    place: CropPlace,
     flip: bool,
 }
 

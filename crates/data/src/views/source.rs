@@ -3,20 +3,20 @@
 use dapple_geometry::Size;
 
 use super::buffer::Buffer;
-use super::crop::Place;
+use super::crop::CropPlace;
 use super::mapping::Mapping;
 use super::normalise::Normalise;
 use crate::{Image, Values};
 
 /// Pixels to read from.
-pub(super) enum Source<'a> {
+pub(super) enum ViewSource<'a> {
     /// An image as it was decoded.
     Image(&'a Image),
     /// Normalised planes `[channels, height, width]`, made by an operation.
     Planes { size: Size, values: Buffer },
 }
 
-impl Source<'_> {
+impl ViewSource<'_> {
     pub(super) fn size(&self) -> Size {
         match self {
             Self::Image(image) => image.size(),
@@ -25,13 +25,19 @@ impl Source<'_> {
     }
 
     /// Writes the pixels of a place, seen through the mapping, as normalised planes `[channels, height, width]`.
-    pub(super) fn read(&self, mapping: &Mapping, place: Place, normalise: &Normalise, output: &mut [f32]) {
-        let window = Window::new(self.size(), mapping, place);
+    pub(super) fn read(
+        &self,
+        mapping: &Mapping,
+        place: CropPlace,
+        normalise: &Normalise,
+        output: &mut [f32],
+    ) {
+        let window = SourceWindow::new(self.size(), mapping, place);
         for (channel, plane) in output.chunks_exact_mut(place.size.pixels() as usize).enumerate() {
             let blank = normalise.blank(channel);
             match self {
                 Self::Image(image) => {
-                    let layout = Layout { stride: image.channels(), offset: channel };
+                    let layout = ChannelLayout { stride: image.channels(), offset: channel };
                     match image.values() {
                         Values::Bytes(bytes) => {
                             let table = normalise.table(channel);
@@ -44,7 +50,7 @@ impl Source<'_> {
                     }
                 }
                 Self::Planes { size, values } => {
-                    let layout = Layout { stride: 1, offset: channel * size.pixels() as usize };
+                    let layout = ChannelLayout { stride: 1, offset: channel * size.pixels() as usize };
                     window.read(values, layout, blank, |value| value, plane);
                 }
             }
@@ -54,13 +60,13 @@ impl Source<'_> {
 
 /// Where the values of one channel lie: pixel `p` at `offset + p * stride`.
 #[derive(Clone, Copy)]
-struct Layout {
+struct ChannelLayout {
     stride: usize,
     offset: usize,
 }
 
 /// The rows and columns that a place shows.
-struct Window<'a> {
+struct SourceWindow<'a> {
     columns: &'a [Option<u32>],
     rows: &'a [Option<u32>],
     /// First of the columns, where they follow each other.
@@ -70,8 +76,8 @@ struct Window<'a> {
     step_y: usize,
 }
 
-impl<'a> Window<'a> {
-    fn new(source: Size, mapping: &'a Mapping, place: Place) -> Self {
+impl<'a> SourceWindow<'a> {
+    fn new(source: Size, mapping: &'a Mapping, place: CropPlace) -> Self {
         let width = source.width() as usize;
         let columns = &mapping.x[place.x as usize..][..place.size.width() as usize];
         let rows = &mapping.y[place.y as usize..][..place.size.height() as usize];
@@ -84,7 +90,7 @@ impl<'a> Window<'a> {
     fn read<T: Copy>(
         &self,
         values: &[T],
-        Layout { stride, offset }: Layout,
+        ChannelLayout { stride, offset }: ChannelLayout,
         blank: f32,
         convert: impl Fn(T) -> f32,
         plane: &mut [f32],

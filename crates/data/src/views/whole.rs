@@ -2,9 +2,9 @@
 
 use dapple_geometry::{CropDistribution, Filter, Operation, Size};
 
-use super::crop::Place;
+use super::crop::CropPlace;
 use super::mapping::Mapping;
-use super::source::Source;
+use super::source::ViewSource;
 use super::{Views, follow, size_of};
 use crate::{DataError, Image};
 
@@ -61,10 +61,10 @@ impl Views {
         self.check_channels(image)?;
         let size = follow(&operations, image.size()).map_err(failed())?;
         let (source, mapping) =
-            self.run(&operations, Source::Image(image), Mapping::identity(image.size()))?;
+            self.run(&operations, ViewSource::Image(image), Mapping::identity(image.size()))?;
         let channels = self.normalise.channels();
         let mut values = vec![0.0; channels * size.pixels() as usize];
-        source.read(&mapping, Place::whole(size_of(&mapping)?), &self.normalise, &mut values);
+        source.read(&mapping, CropPlace::whole(size_of(&mapping)?), &self.normalise, &mut values);
         let blank = (0..channels).map(|channel| self.normalise.blank(channel)).collect();
         Ok(Whole { size, values, blank, original: image.size(), turned: Turned::by(&operations)? })
     }

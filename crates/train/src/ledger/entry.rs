@@ -1,6 +1,6 @@
 //! The entries of a ledger and the lines that hold them.
 
-use dapple_data::Event;
+use dapple_data::SamplingEvent;
 use serde::{Deserialize, Serialize};
 
 use super::chain;
@@ -56,7 +56,7 @@ pub enum Entry {
         /// How many.
         steps: u64,
         /// What each of them is to the accountant.
-        event: Event,
+        event: SamplingEvent,
     },
     /// A line that was cut off by a crash. It may have been any promise, so it counts as the largest.
     Torn {
@@ -100,7 +100,7 @@ pub enum Entry {
 
 impl Entry {
     /// What the promised steps are to the accountant.
-    pub(super) fn event(&self) -> Option<Event> {
+    pub(super) fn event(&self) -> Option<SamplingEvent> {
         match self {
             Self::Promise { event, .. } => Some(*event),
             _ => None,

@@ -1,6 +1,6 @@
 //! What a ledger says, once it is checked.
 
-use dapple_data::Event;
+use dapple_data::SamplingEvent;
 use dapple_plan::Plan;
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ struct Promised {
     line: usize,
     first: u64,
     steps: u64,
-    event: Option<Event>,
+    event: Option<SamplingEvent>,
 }
 
 impl History {
@@ -218,7 +218,7 @@ impl History {
             let mut end = 0;
             plan.parts().iter().find_map(|part| {
                 end += part.steps();
-                (step < end).then(|| Event::of(part))
+                (step < end).then(|| SamplingEvent::of(part))
             })
         };
         for promised in &self.promises {

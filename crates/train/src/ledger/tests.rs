@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use dapple_data::Event;
+use dapple_data::SamplingEvent;
 use dapple_plan::Scheme;
 use proptest::prelude::*;
 
@@ -22,8 +22,8 @@ fn start(deterministic: bool) -> Start {
     }
 }
 
-fn event() -> Event {
-    Event {
+fn event() -> SamplingEvent {
+    SamplingEvent {
         scheme: Scheme::Poisson,
         batch: 10,
         records: 100,
@@ -169,7 +169,7 @@ proptest! {
     fn every_number_is_read_back_to_its_bits(noise: u64, inclusion: u64) {
         let (noise, inclusion) = (f64::from_bits(noise), f64::from_bits(inclusion));
         prop_assume!(noise.is_finite() && inclusion.is_finite());
-        let event = Event { noise_multiplier: noise, inclusion_probability: inclusion, ..event() };
+        let event = SamplingEvent { noise_multiplier: noise, inclusion_probability: inclusion, ..event() };
         let (first, hash) = Entry::Start(start(false)).to_line(chain::ROOT);
         let (second, _) = Entry::Promise { first: 0, steps: 1, event }.to_line(&hash);
         let text = format!("{first}{second}");

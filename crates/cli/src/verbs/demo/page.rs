@@ -6,7 +6,7 @@ use dapple_plan::{PlanSpec, number};
 use dapple_report::crop::crop_graphic;
 use dapple_report::{Axis, Chart, Figure, Headline, Page, Section};
 use dapple_reproduce::experiment::means_line;
-use dapple_train::data::scenes::{FashionScenes, Part, SCENE_SIDE};
+use dapple_train::data::scenes::{FashionScenes, SCENE_SIDE, ScenePart};
 use image::{GrayImage, ImageFormat, Luma};
 
 use super::{Measured, table};
@@ -93,7 +93,7 @@ fn figure(methods: &[Measured]) -> Figure {
 /// The first scenes in a row, as a PNG.
 fn scenes() -> Result<Vec<u8>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::run(format!("cannot draw the scenes: {error}"));
-    let scenes = FashionScenes::new(Part::Train, SHOWN as usize).map_err(|error| failed(&error))?;
+    let scenes = FashionScenes::new(ScenePart::Train, SHOWN as usize).map_err(|error| failed(&error))?;
     let mut sheet = GrayImage::from_pixel(SHOWN * (SCENE_SIDE + GAP) - GAP, SCENE_SIDE, Luma([255]));
     for number in 0..SHOWN {
         let scene = scenes.scene(number as usize).map_err(|error| failed(&error))?;
