@@ -5,14 +5,14 @@ use super::device::Device;
 use super::error::CudaError;
 use super::kernels::{ArrangeWeights, Standardise};
 use super::memory::CardModel;
-use crate::op::conv::ConvKernel;
+use crate::op::conv::CudaConvKernel;
 
 /// Standardises a convolution's weights where that is asked, and puts them in the order of its tilings. `start` is where its parameter
 /// lies.
 pub(super) fn convolution(
     device: &Device,
     model: &CardModel,
-    conv: &ConvKernel,
+    conv: &CudaConvKernel,
     start: usize,
 ) -> Result<(), CudaError> {
     let geometry = &conv.geometry;

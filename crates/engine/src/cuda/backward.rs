@@ -9,13 +9,13 @@ use super::slice::DeviceSlice;
 use crate::layout::Layout;
 
 /// Where parameters' gradients go in one pass.
-pub(crate) struct ParameterGradients<'l> {
+pub(crate) struct CardParameterGradients<'l> {
     pub(crate) layout: &'l Layout,
     /// Parameters that already received a gradient in this pass, by their position in the layout.
     touched: Vec<bool>,
 }
 
-impl<'l> ParameterGradients<'l> {
+impl<'l> CardParameterGradients<'l> {
     fn new(layout: &'l Layout) -> Self {
         Self { layout, touched: vec![false; layout.entries().len()] }
     }
@@ -49,7 +49,7 @@ impl CardRun<'_> {
     /// Gradients of all nodes, from that of the output.
     pub(crate) fn backward(&mut self, layout: &Layout) -> Result<(), CudaError> {
         let program = self.program;
-        let mut parameters = ParameterGradients::new(layout);
+        let mut parameters = CardParameterGradients::new(layout);
         if program.unreached {
             self.device.clear(self.work.written().first(self.samples * program.written))?;
         }

@@ -7,7 +7,7 @@ use super::run::CardRun;
 use super::slice::DeviceSlice;
 use super::tile::{FILTERS, STEP};
 use crate::layout::{Layout, LayoutEntry};
-use crate::op::conv::ConvKernel;
+use crate::op::conv::CudaConvKernel;
 
 /// Multiprocessors of a large card, and blocks of threads that keep it busy with several on each.
 const MULTIPROCESSORS: usize = 132;
@@ -156,7 +156,7 @@ impl CardRun<'_> {
     /// Adds what all samples add of a convolution's gradient.
     pub(crate) fn convolution_sum(
         &self,
-        conv: &ConvKernel,
+        conv: &CudaConvKernel,
         (g, x): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         layout: &Layout,
         position: usize,

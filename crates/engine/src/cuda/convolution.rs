@@ -14,7 +14,7 @@ use super::program::CardProgram;
 use super::slice::DeviceSlice;
 use super::ways::{run_own, run_product, run_subsampled, subsamples, tiled};
 use super::weights::{filter_gradients, sample_gradients, unfolds};
-use crate::op::conv::ConvKernel;
+use crate::op::conv::CudaConvKernel;
 
 /// Batch sizes whose descriptors are kept.
 const KEPT_SIZES: usize = 8;
@@ -62,7 +62,7 @@ impl ConvolutionChoices {
     }
 
     /// Whether our kernels may run a direction.
-    fn allows_own(&self, conv: &ConvKernel, direction: ConvolutionDirection) -> bool {
+    fn allows_own(&self, conv: &CudaConvKernel, direction: ConvolutionDirection) -> bool {
         !tiled(conv, direction).is_empty() && self.who != Convolutions::Cudnn
     }
 
@@ -72,7 +72,7 @@ impl ConvolutionChoices {
     }
 
     /// Whether a matrix product may stand for this one.
-    fn allows_product(&self, conv: &ConvKernel) -> bool {
+    fn allows_product(&self, conv: &CudaConvKernel) -> bool {
         conv.geometry.is_pointwise() && self.multiplies()
     }
 
@@ -84,7 +84,7 @@ impl ConvolutionChoices {
     fn descriptors(
         &mut self,
         node: usize,
-        conv: &ConvKernel,
+        conv: &CudaConvKernel,
         items: usize,
     ) -> Result<&Descriptors, CudaError> {
         if self.descriptors.keys().filter(|(other, _)| *other == node).count() > KEPT_SIZES {
@@ -142,7 +142,7 @@ impl ConvolutionChoices {
     fn choose_gradients(
         &mut self,
         card: OpenCard<'_>,
-        (node, conv): (usize, &ConvKernel),
+        (node, conv): (usize, &CudaConvKernel),
         sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         target: (DeviceSlice<'_, f32>, usize),
         sizes: (usize, usize),
@@ -189,7 +189,7 @@ impl ConvolutionChoices {
         &mut self,
         card: OpenCard<'_>,
         node: usize,
-        conv: &ConvKernel,
+        conv: &CudaConvKernel,
         direction: ConvolutionDirection,
         tensors: Tensors<'_>,
         items: usize,
@@ -232,7 +232,7 @@ impl ConvolutionChoices {
     pub(crate) fn weight_gradient(
         &mut self,
         card: OpenCard<'_>,
-        (node, conv): (usize, &ConvKernel),
+        (node, conv): (usize, &CudaConvKernel),
         sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         target: (DeviceSlice<'_, f32>, usize),
         sizes: (usize, usize),
@@ -257,7 +257,7 @@ impl ConvolutionChoices {
         &mut self,
         card: OpenCard<'_>,
         node: usize,
-        conv: &ConvKernel,
+        conv: &CudaConvKernel,
         direction: ConvolutionDirection,
         tensors: Tensors<'_>,
         items: usize,
@@ -309,7 +309,7 @@ fn time(device: &Device, run: impl Fn() -> Result<(), CudaError>) -> Result<f32,
 }
 
 /// The weights that a convolution multiplies by.
-pub(crate) fn weight<'m>(start: usize, conv: &ConvKernel, model: &'m CardModel) -> DeviceSlice<'m, f32> {
+pub(crate) fn weight<'m>(start: usize, conv: &CudaConvKernel, model: &'m CardModel) -> DeviceSlice<'m, f32> {
     match conv.used {
         Some((used, _)) => model.used().after(used),
         None => model.parameters().after(start),

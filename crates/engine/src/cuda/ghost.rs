@@ -25,7 +25,7 @@ use super::options::Precision;
 use super::run::CardRun;
 use super::slice::DeviceSlice;
 use crate::layout::Layout;
-use crate::op::conv::ConvKernel;
+use crate::op::conv::CudaConvKernel;
 
 /// Inner products are made in tiles of as many rows and columns, as their kernel has it.
 const TILE: usize = 64;
@@ -100,7 +100,7 @@ impl CardRun<'_> {
     /// assumed; not finite if one of them is not.
     pub(crate) fn convolution_norm(
         &self,
-        conv: &ConvKernel,
+        conv: &CudaConvKernel,
         x: DeviceSlice<'_, f32>,
         g: DeviceSlice<'_, f32>,
         layout: &Layout,
@@ -119,7 +119,7 @@ impl CardRun<'_> {
     /// The input of a deferred convolution, and the workspace that is left: where positions are passed by, those that are read lie there.
     pub(crate) fn read_positions<'x>(
         &'x self,
-        conv: &ConvKernel,
+        conv: &CudaConvKernel,
         x: DeviceSlice<'x, f32>,
     ) -> Result<(DeviceSlice<'x, f32>, DeviceSlice<'x, f32>), CudaError> {
         let (workspace, n) = (self.work.workspace(), self.samples * conv.read_len());
@@ -135,7 +135,7 @@ impl CardRun<'_> {
     fn ghost_norm(
         &self,
         (x, g): (GramRows<'_>, GramRows<'_>),
-        conv: Option<(&ConvKernel, &Layout)>,
+        conv: Option<(&CudaConvKernel, &Layout)>,
         NormErrors { gamma, eta, lost }: NormErrors,
         (partials, workspace): (DeviceSlice<'_, f64>, DeviceSlice<'_, f32>),
     ) -> Result<(), CudaError> {

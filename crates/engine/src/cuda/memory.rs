@@ -6,7 +6,7 @@ use super::kernels::{GradientBlock, GradientPart, PartialRange};
 use super::lower::CardSteps;
 use super::program::CardProgram;
 use super::slice::{Carve, DeviceMemory, DeviceSlice, MemoryRegion};
-use super::sources::GradientSource;
+use super::sources::CardGradientSource;
 
 /// Bytes that cuDNN's algorithms may work in.
 pub(crate) const WORKSPACE: usize = 512 << 20;
@@ -148,7 +148,7 @@ impl CardWork {
         device.clear(work.keys())?;
         device.upload(&program.parts, work.parts())?;
         device.upload(&program.blocks, work.blocks())?;
-        let range = |source: &GradientSource| PartialRange {
+        let range = |source: &CardGradientSource| PartialRange {
             start: source.partials.start as i32,
             end: source.partials.end as i32,
         };

@@ -1,6 +1,6 @@
 //! Boxes of values that go from one tensor to another: concatenation, slices, permutations.
 
-use super::backward::ParameterGradients;
+use super::backward::CardParameterGradients;
 use super::error::CudaError;
 use super::kernels::{MoveFour, MoveValues};
 use super::lower::CardSteps;
@@ -36,11 +36,11 @@ struct MovedBox {
 }
 
 /// An axis of a box: its size, and its distances in both tensors.
-type Axis = [usize; 3];
+type BoxAxis = [usize; 3];
 
 /// The axes of a box, of which those that are one run in both tensors count as one.
-fn axes(size: &[usize], from: &[usize], to: &[usize]) -> Vec<Axis> {
-    let mut axes: Vec<Axis> = Vec::new();
+fn axes(size: &[usize], from: &[usize], to: &[usize]) -> Vec<BoxAxis> {
+    let mut axes: Vec<BoxAxis> = Vec::new();
     for (&size, (&from, &to)) in size.iter().zip(from.iter().zip(to)).filter(|(size, _)| **size != 1) {
         match axes.last_mut() {
             Some(last) if last[1] == size * from && last[2] == size * to => {
@@ -170,7 +170,7 @@ impl CudaKernel for Moved {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         for (slot, moved) in self.0.iter().enumerate() {
             let Some(target) = run.target(node, slot) else { continue };

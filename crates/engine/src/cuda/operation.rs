@@ -4,13 +4,13 @@ use std::fmt::Debug;
 
 use dapple_graph::ParameterId;
 
-use super::backward::ParameterGradients;
+use super::backward::CardParameterGradients;
 use super::clip::SumTarget;
 use super::error::CudaError;
 use super::lower::CardSteps;
 use super::run::CardRun;
 use crate::layout::Layout;
-use crate::op::conv::ConvKernel;
+use crate::op::conv::CudaConvKernel;
 
 /// An operation of a graph, as the card lowers it.
 pub(crate) trait CudaOperation {
@@ -69,7 +69,7 @@ pub(crate) trait CudaKernel: Debug + Send + Sync {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        parameters: &mut ParameterGradients<'_>,
+        parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError>;
 
     /// The name under which its time is reported.
@@ -133,7 +133,7 @@ pub(crate) trait CudaKernel: Debug + Send + Sync {
     }
 
     /// The convolution, where it is one: those are measured, arranged and standardised.
-    fn convolution(&self) -> Option<&ConvKernel> {
+    fn convolution(&self) -> Option<&CudaConvKernel> {
         None
     }
 

@@ -6,7 +6,7 @@ use super::kernels::{GradientBlock, GradientPart};
 use super::lower::CardSteps;
 use super::operation::CudaKernel;
 use super::sharing::Contribution;
-use super::sources::GradientSource;
+use super::sources::CardGradientSource;
 use crate::layout::Layout;
 
 /// Rough speeds of a large card, for choosing between two ways to a norm: operations in a second of inner products in double precision, of
@@ -38,7 +38,7 @@ pub(crate) struct CardProgram {
     pub(crate) offsets: Vec<usize>,
     pub(crate) sizes: Vec<usize>,
     pub(crate) item_len: usize,
-    pub(crate) sources: Vec<GradientSource>,
+    pub(crate) sources: Vec<CardGradientSource>,
     /// Whether a node's weight gradient is never written down per sample.
     pub(crate) deferred: Vec<bool>,
     /// Numbers in a sample's written-down gradient.

@@ -12,7 +12,7 @@ use super::memory::{CardModel, CardWork};
 use super::program::CardProgram;
 use super::sharing::Contribution;
 use super::slice::DeviceSlice;
-use crate::op::conv::ConvKernel;
+use crate::op::conv::CudaConvKernel;
 
 /// Events between operations, where the executor is asked to measure itself.
 pub(crate) type Marks = Option<Vec<(&'static str, CudaEvent)>>;
@@ -128,7 +128,7 @@ impl<'r> CardRun<'r> {
     pub(crate) fn convolve(
         &mut self,
         node: usize,
-        conv: &ConvKernel,
+        conv: &CudaConvKernel,
         direction: ConvolutionDirection,
         tensors: Tensors<'_>,
         accumulate: bool,
@@ -141,7 +141,7 @@ impl<'r> CardRun<'r> {
     pub(crate) fn weight_gradient(
         &mut self,
         node: usize,
-        conv: &ConvKernel,
+        conv: &CudaConvKernel,
         sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         target: DeviceSlice<'_, f32>,
     ) -> Result<(), CudaError> {
@@ -154,7 +154,7 @@ impl<'r> CardRun<'r> {
     }
 
     /// The weights that a convolution multiplies by.
-    pub(crate) fn weight(&self, conv: &ConvKernel) -> DeviceSlice<'r, f32> {
+    pub(crate) fn weight(&self, conv: &CudaConvKernel) -> DeviceSlice<'r, f32> {
         convolution::weight(self.program.steps.parameters[conv.weight.index()], conv, self.model)
     }
 

@@ -15,7 +15,7 @@ const MOST_UNFOLDED: usize = 2 << 30;
 
 /// How a trainable parameter's gradient is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GradientSource {
+pub(crate) struct CardGradientSource {
     /// Where it lies in a sample's written-down gradient; `None` where only its norm is ever made.
     pub(crate) written: Option<usize>,
     /// Partial sums of its squared norm.
@@ -75,7 +75,7 @@ impl CardProgram {
             self.partials = partials.end;
             self.workspace = self.workspace.max(operation.ghost_workspace(self.views));
             let means = filters[index].map(|filters| filters.means);
-            self.sources.insert(index, GradientSource { written: None, partials, means });
+            self.sources.insert(index, CardGradientSource { written: None, partials, means });
         }
     }
 
@@ -112,7 +112,7 @@ impl CardProgram {
                 [start + offset, len, entry.range.start + offset, index].map(|value| value as i32);
             self.blocks.push(GradientBlock { start, len, target, entry, mean, inverse });
         }
-        self.sources.push(GradientSource {
+        self.sources.push(CardGradientSource {
             written: Some(start),
             partials: first..self.parts.len(),
             means: filters.map(|filters| filters.means),

@@ -7,10 +7,10 @@ use super::kernels::{AveragePool, AveragePoolBackward, ImageConvolve};
 use super::launch::LaunchGrid;
 use super::product::MatrixSide;
 use super::tile::{FILTERS, runs};
-use crate::op::conv::{ConvKernel, Tiled};
+use crate::op::conv::{CudaConvKernel, Tiled};
 
 /// The tilings of a direction; none where our kernels have no way.
-pub(super) fn tiled(conv: &ConvKernel, direction: ConvolutionDirection) -> &[Tiled] {
+pub(super) fn tiled(conv: &CudaConvKernel, direction: ConvolutionDirection) -> &[Tiled] {
     match direction {
         ConvolutionDirection::Forward => conv.forward_tile.as_slice(),
         ConvolutionDirection::Data => conv.backward_tiles.as_deref().unwrap_or(&[]),
@@ -20,7 +20,7 @@ pub(super) fn tiled(conv: &ConvKernel, direction: ConvolutionDirection) -> &[Til
 
 pub(super) fn run_own(
     card: OpenCard<'_>,
-    conv: &ConvKernel,
+    conv: &CudaConvKernel,
     direction: ConvolutionDirection,
     tensors: Tensors<'_>,
     items: usize,
@@ -76,7 +76,7 @@ pub(super) fn run_own(
 /// A direction as one matrix product for each item: `y = w x`, or `dx = w^T g`.
 pub(super) fn run_product(
     card: OpenCard<'_>,
-    conv: &ConvKernel,
+    conv: &CudaConvKernel,
     direction: ConvolutionDirection,
     tensors: Tensors<'_>,
     items: usize,
@@ -97,7 +97,7 @@ pub(super) fn run_product(
 }
 
 /// Whether the positions that are read fit the workspace.
-pub(super) fn subsamples(card: OpenCard<'_>, conv: &ConvKernel, items: usize) -> bool {
+pub(super) fn subsamples(card: OpenCard<'_>, conv: &CudaConvKernel, items: usize) -> bool {
     let geometry = &conv.geometry;
     geometry.is_subsampled()
         && 4 * items * geometry.channels * geometry.positions() <= card.work.workspace_bytes()
@@ -106,7 +106,7 @@ pub(super) fn subsamples(card: OpenCard<'_>, conv: &ConvKernel, items: usize) ->
 /// A direction of a convolution that passes positions by: those it reads are a pool of windows of one position.
 pub(super) fn run_subsampled(
     card: OpenCard<'_>,
-    conv: &ConvKernel,
+    conv: &CudaConvKernel,
     direction: ConvolutionDirection,
     tensors: Tensors<'_>,
     items: usize,

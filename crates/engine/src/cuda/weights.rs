@@ -8,7 +8,7 @@ use super::launch::LaunchGrid;
 use super::product::MatrixSide;
 use super::slice::DeviceSlice;
 use super::tile::{FILTERS, STEP, runs};
-use crate::op::conv::ConvKernel;
+use crate::op::conv::CudaConvKernel;
 
 /// Weights that one block of the weight gradient without a tiling computes for 64 filters.
 const TILE_COLUMNS: usize = 128;
@@ -25,7 +25,7 @@ const MOST_ROWS: usize = 65_535;
 /// Every sample's weight gradient as one matrix product for each view: `dw = g x^T`.
 fn weight_product(
     card: OpenCard<'_>,
-    conv: &ConvKernel,
+    conv: &CudaConvKernel,
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
@@ -47,7 +47,7 @@ fn weight_product(
 pub(crate) fn sample_gradients(
     choice: ConvolutionChoice,
     card: OpenCard<'_>,
-    conv: &ConvKernel,
+    conv: &CudaConvKernel,
     sides: (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     target: (DeviceSlice<'_, f32>, usize),
     sizes: (usize, usize),
@@ -63,7 +63,7 @@ pub(crate) fn sample_gradients(
 /// bytes it works in.
 pub(crate) fn filter_gradients(
     card: OpenCard<'_>,
-    conv: &ConvKernel,
+    conv: &CudaConvKernel,
     (algorithm, descriptors, bytes): (Algorithm, &Descriptors, usize),
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (target, stride): (DeviceSlice<'_, f32>, usize),
@@ -84,7 +84,7 @@ pub(crate) fn filter_gradients(
 }
 
 /// Whether an image can be unfolded in the workspace.
-pub(crate) fn unfolds(card: OpenCard<'_>, conv: &ConvKernel) -> bool {
+pub(crate) fn unfolds(card: OpenCard<'_>, conv: &CudaConvKernel) -> bool {
     let geometry = &conv.geometry;
     let rows = geometry.inner().max(geometry.out);
     geometry.groups == 1 && rows <= MOST_ROWS && 4 * geometry.unfolded_len() <= card.work.workspace_bytes()
@@ -94,7 +94,7 @@ pub(crate) fn unfolds(card: OpenCard<'_>, conv: &ConvKernel) -> bool {
 /// the workspace has room for.
 fn weight_unfolded(
     card: OpenCard<'_>,
-    conv: &ConvKernel,
+    conv: &CudaConvKernel,
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
@@ -147,7 +147,7 @@ fn weight_unfolded(
 /// Every sample's weight gradient by our own kernels.
 fn weight_gradient(
     card: OpenCard<'_>,
-    conv: &ConvKernel,
+    conv: &CudaConvKernel,
     (input, gradient): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (target, stride): (DeviceSlice<'_, f32>, usize),
     (samples, views): (usize, usize),
@@ -177,7 +177,7 @@ fn weight_gradient(
 /// Steps `first..last` of every part of a sample's positions.
 fn gradient_steps(
     card: OpenCard<'_>,
-    conv: &ConvKernel,
+    conv: &CudaConvKernel,
     (x, g): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     (d, stride): (DeviceSlice<'_, f32>, usize),
     blocks: [usize; 3],

@@ -81,7 +81,7 @@ impl Block {
     /// `2^-31` quarter turns; half-integers that are farther away than both together and the rounding of `f64` are not reached. Each
     /// bound is taken twice, which also covers that `u` and `r` vary by a share of 2^-17 over the interval.
     pub(super) fn round(&mut self, deviation: f64) {
-        Arch::new().dispatch(Rounding { block: self, deviation });
+        Arch::new().dispatch(BlockRounding { block: self, deviation });
     }
 
     /// The pairs whose rounding is not certain.
@@ -98,12 +98,12 @@ impl Block {
 }
 
 /// [`Block::round`] on the vectors of the processor at hand.
-struct Rounding<'a> {
+struct BlockRounding<'a> {
     block: &'a mut Block,
     deviation: f64,
 }
 
-impl WithSimd for Rounding<'_> {
+impl WithSimd for BlockRounding<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -247,7 +247,7 @@ mod tests {
             // On the processor's vectors, and as a processor without them does it.
             match round % 2 {
                 0 => block.round(deviation),
-                _ => Scalar.vectorize(Rounding { block: &mut block, deviation }),
+                _ => Scalar.vectorize(BlockRounding { block: &mut block, deviation }),
             }
             let doubtful: Vec<usize> = block.doubtful().collect();
             for i in (0..PAIRS).filter(|i| !doubtful.contains(i)) {

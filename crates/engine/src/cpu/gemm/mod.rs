@@ -13,7 +13,7 @@ use std::ops::Range;
 use dapple_graph::{ParameterId, Window};
 
 use super::kernel::{
-    Lanes, Out, OuterShape, Right, RowClass, RowPair, RowShape, RowSource, Sample, StartValue,
+    Lanes, OuterShape, OuterTarget, Right, RowClass, RowPair, RowShape, RowSource, Sample, StartValue,
 };
 use ghost::SampleViews;
 use split::{Product, outer};
@@ -284,12 +284,19 @@ impl Gemm {
             for (x, g) in items {
                 self.gather(x, scratch);
                 let pair = [(&*scratch, *g)];
-                outer(&pair, &self.identity, shape, (width, self.out), Out::Added(&mut *sum), parallel);
+                outer(
+                    &pair,
+                    &self.identity,
+                    shape,
+                    (width, self.out),
+                    OuterTarget::Added(&mut *sum),
+                    parallel,
+                );
             }
             return;
         }
         self.for_blocks(|pairs, shape, size, range| {
-            outer(items, pairs, shape, size, Out::Added(&mut sum[range]), parallel);
+            outer(items, pairs, shape, size, OuterTarget::Added(&mut sum[range]), parallel);
         });
     }
 
@@ -302,7 +309,7 @@ impl Gemm {
     /// [`Gemm::deferred_rounding`]: a value is one chain of fused additions over the positions, from zero.
     pub(crate) fn count_weight(&self, samples: &[Sample<'_>], sum: &mut [u32], parallel: usize) {
         self.for_blocks(|pairs, shape, size, range| {
-            outer(&[], pairs, shape, size, Out::Counted { out: &mut sum[range], samples }, parallel);
+            outer(&[], pairs, shape, size, OuterTarget::Counted { out: &mut sum[range], samples }, parallel);
         });
     }
 

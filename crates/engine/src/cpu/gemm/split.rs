@@ -3,7 +3,8 @@
 use rayon::prelude::*;
 
 use crate::cpu::kernel::{
-    Out, OuterProduct, OuterShape, Right, RowClass, RowPair, RowProduct, RowShape, RowSource, StartValue,
+    OuterProduct, OuterShape, OuterTarget, Right, RowClass, RowPair, RowProduct, RowShape, RowSource,
+    StartValue,
 };
 
 /// A row product before it is split among threads.
@@ -65,7 +66,7 @@ pub(super) fn outer(
     pairs: &[RowPair],
     shape: OuterShape,
     (rows, columns): (usize, usize),
-    out: Out<'_>,
+    out: OuterTarget<'_>,
     parallel: usize,
 ) {
     // Whole tiles of six rows per thread.
@@ -73,18 +74,20 @@ pub(super) fn outer(
         true => rows,
         false => rows.div_ceil(4 * parallel).next_multiple_of(6),
     };
-    let part = |index: usize, rows: usize, out: Out<'_>| {
+    let part = |index: usize, rows: usize, out: OuterTarget<'_>| {
         let shape = OuterShape { first_row: shape.first_row + index * chunk, ..shape };
         OuterProduct { items, pairs, shape, rows, columns, out }.run();
     };
     match out {
-        Out::Added(out) => {
+        OuterTarget::Added(out) => {
             let parts = out[..rows * columns].par_chunks_mut(chunk * columns).enumerate();
-            parts.for_each(|(index, out)| part(index, out.len() / columns, Out::Added(out)));
+            parts.for_each(|(index, out)| part(index, out.len() / columns, OuterTarget::Added(out)));
         }
-        Out::Counted { out, samples } => {
+        OuterTarget::Counted { out, samples } => {
             let parts = out[..rows * columns].par_chunks_mut(chunk * columns).enumerate();
-            parts.for_each(|(index, out)| part(index, out.len() / columns, Out::Counted { out, samples }));
+            parts.for_each(|(index, out)| {
+                part(index, out.len() / columns, OuterTarget::Counted { out, samples })
+            });
         }
     }
 }

@@ -19,7 +19,7 @@ use pulp::{Arch, Simd, WithSimd};
 pub(crate) use channels::{ChannelProduct, ChannelSum};
 pub(crate) use dot::DotProduct;
 pub(crate) use gram::{Gram, pitch, widen};
-pub(crate) use outer::{Filters, MAGIC, Out, OuterProduct, OuterShape, Sample};
+pub(crate) use outer::{Filters, MAGIC, OuterProduct, OuterShape, OuterTarget, Sample};
 pub(crate) use rows::{Right, RowClass, RowProduct, RowShape, RowSource, StartValue};
 
 /// Rows of a register tile.
@@ -208,7 +208,7 @@ mod tests {
                 shape: OuterShape { left: (k, 0), right: (n, 0), first_row: 0, swapped: false },
                 rows: k,
                 columns: n,
-                out: Out::Added(&mut outer),
+                out: OuterTarget::Added(&mut outer),
             });
             for i in 0..m {
                 for j in 0..n {

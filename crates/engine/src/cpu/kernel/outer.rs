@@ -15,7 +15,7 @@ pub(crate) struct OuterProduct<'a> {
     pub(crate) shape: OuterShape,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
-    pub(crate) out: Out<'a>,
+    pub(crate) out: OuterTarget<'a>,
 }
 
 /// Where the sides of an outer product lie.
@@ -31,7 +31,7 @@ pub(crate) struct OuterShape {
 }
 
 /// Where outer products go: row-major, `rows x columns`.
-pub(crate) enum Out<'a> {
+pub(crate) enum OuterTarget<'a> {
     /// Added to what is there.
     Added(&'a mut [f32]),
     /// Each sample's sum is made in registers, in single precision and one order, turned into whole numbers, and these are added: what a
@@ -68,7 +68,7 @@ pub(crate) struct Filters<'a> {
 impl OuterProduct<'_> {
     pub(crate) fn run(self) {
         // Without pairs a gradient is zero; less its mean it need not be.
-        if !self.pairs.is_empty() || matches!(self.out, Out::Counted { .. }) {
+        if !self.pairs.is_empty() || matches!(self.out, OuterTarget::Counted { .. }) {
             Arch::new().dispatch(self);
         }
     }
@@ -83,11 +83,11 @@ impl WithSimd for OuterProduct<'_> {
         // blocks: at strides of whole pages they would compete for a few cache sets.
         let longest = self.shape.left.0.max(self.shape.right.0).max(1);
         let block = (BLOCK / longest).clamp(64, 512);
-        if let Out::Counted { samples: all, .. } = self.out {
+        if let OuterTarget::Counted { samples: all, .. } = self.out {
             // A sample's sum is never cut.
             let items = all.iter().map(|sample| sample.items).max().unwrap_or(0);
             for part in all.chunks((block / (items * self.pairs.len()).max(1)).max(1)) {
-                if let Out::Counted { samples, .. } = &mut self.out {
+                if let OuterTarget::Counted { samples, .. } = &mut self.out {
                     *samples = part;
                 }
                 self.all_columns(simd);
@@ -169,7 +169,7 @@ impl OuterProduct<'_> {
     ) {
         let place = (row, column, width);
         match &mut self.out {
-            Out::Added(out) => {
+            OuterTarget::Added(out) => {
                 let mut tile = [[simd.splat_f32s(0.0); NV]; MR];
                 for (r, tile) in tile.iter_mut().enumerate() {
                     *tile = load::<S, NV>(simd, &out[(row + r) * self.columns + column..][..width]);
@@ -179,7 +179,7 @@ impl OuterProduct<'_> {
                     store::<S, NV>(simd, tile, &mut out[(row + r) * self.columns + column..][..width]);
                 }
             }
-            Out::Counted { out, samples } => {
+            OuterTarget::Counted { out, samples } => {
                 for sample in &**samples {
                     let zero = [[simd.splat_f32s(0.0); NV]; MR];
                     let tile = self.shape.add(simd, zero, sample.items(), self.pairs, place);

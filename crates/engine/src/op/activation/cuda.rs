@@ -2,7 +2,7 @@
 
 use dapple_graph::op::Activation;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Unary, UnaryBackward};
 use crate::cuda::lower::CardSteps;
@@ -10,7 +10,7 @@ use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 
 #[derive(Debug)]
-struct ActivationKernel {
+struct CudaActivationKernel {
     /// Its number in the kernels' source.
     code: i32,
     factor: f32,
@@ -30,11 +30,11 @@ impl CudaOperation for Activation {
         };
         let reads_output = matches!(self, Self::Relu);
         let reads_input = !matches!(self, Self::Relu | Self::Scale(_));
-        Box::new(ActivationKernel { code, factor, reads_input, reads_output })
+        Box::new(CudaActivationKernel { code, factor, reads_input, reads_output })
     }
 }
 
-impl CudaKernel for ActivationKernel {
+impl CudaKernel for CudaActivationKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, n) = (run.read(node, 0), run.value(node), run.items() * run.len(node));
         Unary { op: self.code, x, y, n, factor: self.factor }.launch(run.device)
@@ -44,7 +44,7 @@ impl CudaKernel for ActivationKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Some(target) = run.target(node, 0) else { return Ok(()) };
         UnaryBackward {

@@ -4,7 +4,7 @@
 use dapple_graph::Window;
 use dapple_graph::op::AdaptiveAvgPool;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
@@ -12,15 +12,15 @@ use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 /// The mean of each of so many equal parts. Its table lies there.
 #[derive(Debug)]
-struct AdaptiveAvgPoolKernel(usize);
+struct CudaAdaptiveAvgPoolKernel(usize);
 
 impl CudaOperation for AdaptiveAvgPool {
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(AdaptiveAvgPoolKernel(steps.window(&Window::new(self.0.len(), 1), node)))
+        Box::new(CudaAdaptiveAvgPoolKernel(steps.window(&Window::new(self.0.len(), 1), node)))
     }
 }
 
-impl CudaKernel for AdaptiveAvgPoolKernel {
+impl CudaKernel for CudaAdaptiveAvgPoolKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, table) = (run.read(node, 0), run.value(node), run.table(self.0));
         let pool = kernels::AdaptivePool { x, y, table, n: run.items() * run.len(node) };
@@ -32,7 +32,7 @@ impl CudaKernel for AdaptiveAvgPoolKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Some(target) = run.target(node, 0) else { return Ok(()) };
         let pool = kernels::AdaptivePoolBackward {

@@ -2,7 +2,7 @@
 
 use dapple_graph::op::Add;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
@@ -10,15 +10,15 @@ use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 
 #[derive(Debug)]
-struct AddKernel;
+struct CudaAddKernel;
 
 impl CudaOperation for Add {
     fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(AddKernel)
+        Box::new(CudaAddKernel)
     }
 }
 
-impl CudaKernel for AddKernel {
+impl CudaKernel for CudaAddKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let n = run.items() * run.len(node);
         let (a, b, y) = (run.read(node, 0), run.read(node, 1), run.value(node));
@@ -29,7 +29,7 @@ impl CudaKernel for AddKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let n = run.items() * run.len(node);
         for slot in 0..2 {

@@ -2,7 +2,7 @@
 
 use dapple_graph::op::Attention;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Softmax, SoftmaxBackward};
 use crate::cuda::lower::CardSteps;
@@ -12,14 +12,14 @@ use crate::cuda::run::CardRun;
 use crate::cuda::slice::DeviceSlice;
 
 #[derive(Debug)]
-struct AttentionKernel {
+struct CudaAttentionKernel {
     heads: usize,
     width: usize,
     queries: usize,
     keys: usize,
 }
 
-impl AttentionKernel {
+impl CudaAttentionKernel {
     /// A head's columns of so many rows.
     fn columns<'m>(&self, values: DeviceSlice<'m, f32>, head: usize, rows: usize) -> MatrixSide<'m> {
         let features = self.heads * self.width;
@@ -46,11 +46,11 @@ impl CudaOperation for Attention {
         let (queries, features) = (node.channels(), node.input()[1]);
         let keys = node.inputs.get(1).map_or(queries, |key| key[0]);
         let heads = self.heads;
-        Box::new(AttentionKernel { heads, width: features / heads, queries, keys })
+        Box::new(CudaAttentionKernel { heads, width: features / heads, queries, keys })
     }
 }
 
-impl CudaKernel for AttentionKernel {
+impl CudaKernel for CudaAttentionKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { heads, width, queries, keys } = *self;
         let (device, items, y) = (run.device, run.items(), run.value(node));
@@ -74,7 +74,7 @@ impl CudaKernel for AttentionKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let targets = [0, 1, 2].map(|slot| run.target(node, slot));
         if targets.iter().all(Option::is_none) {

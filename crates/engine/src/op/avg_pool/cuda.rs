@@ -3,7 +3,7 @@
 
 use dapple_graph::op::AvgPool;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
@@ -11,15 +11,15 @@ use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 /// The mean of every window. Its window's table lies there.
 #[derive(Debug)]
-struct AvgPoolKernel(usize);
+struct CudaAvgPoolKernel(usize);
 
 impl CudaOperation for AvgPool {
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(AvgPoolKernel(steps.window(&self.0, node)))
+        Box::new(CudaAvgPoolKernel(steps.window(&self.0, node)))
     }
 }
 
-impl CudaKernel for AvgPoolKernel {
+impl CudaKernel for CudaAvgPoolKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, table) = (run.read(node, 0), run.value(node), run.table(self.0));
         let pool = kernels::AveragePool { x, y, table, n: run.items() * run.len(node) };
@@ -31,7 +31,7 @@ impl CudaKernel for AvgPoolKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Some(target) = run.target(node, 0) else { return Ok(()) };
         let pool = kernels::AveragePoolBackward {

@@ -3,7 +3,7 @@
 use dapple_graph::ParameterId;
 use dapple_graph::op::ChannelScale;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
@@ -12,7 +12,7 @@ use crate::cuda::run::CardRun;
 
 /// Values as blocks of channels, each channel a run of neighbours: `[block, channel, run]`.
 #[derive(Debug)]
-struct ChannelScaleKernel {
+struct CudaChannelScaleKernel {
     weight: ParameterId,
     blocks: usize,
     channels: usize,
@@ -23,11 +23,11 @@ impl CudaOperation for ChannelScale {
     fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let (before, after) = (&node.shape[..self.axis], &node.shape[self.axis + 1..]);
         let (blocks, run) = (before.iter().product(), after.iter().product());
-        Box::new(ChannelScaleKernel { weight: self.weight, blocks, channels: node.shape[self.axis], run })
+        Box::new(CudaChannelScaleKernel { weight: self.weight, blocks, channels: node.shape[self.axis], run })
     }
 }
 
-impl CudaKernel for ChannelScaleKernel {
+impl CudaKernel for CudaChannelScaleKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (weight, n) = (run.parameter(self.weight), run.items() * run.len(node));
         let (x, y) = (run.read(node, 0), run.value(node));
@@ -40,7 +40,7 @@ impl CudaKernel for ChannelScaleKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        parameters: &mut ParameterGradients<'_>,
+        parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let (x, g) = (run.read(node, 0), run.gradient(node));
         let (channels, neighbours) = (self.channels, self.run);

@@ -3,7 +3,7 @@
 use dapple_graph::ParameterId;
 use dapple_graph::op::Conv;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::clip::SumTarget;
 use crate::cuda::cudnn::{ConvolutionDirection, Tensors};
 use crate::cuda::error::CudaError;
@@ -21,7 +21,7 @@ const MOST_POSITIONS: usize = 4096;
 
 /// A convolution.
 #[derive(Debug, Clone)]
-pub(crate) struct ConvKernel {
+pub(crate) struct CudaConvKernel {
     pub(crate) geometry: Geometry,
     pub(crate) weight: ParameterId,
     pub(crate) bias: Option<ParameterId>,
@@ -67,7 +67,7 @@ impl Tiled {
     }
 }
 
-impl ConvKernel {
+impl CudaConvKernel {
     /// Lowers a convolution with its tilings and tables.
     fn new(conv: &Conv, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Self {
         let Conv { window, groups, weight, bias, standardise } = conv;
@@ -129,11 +129,11 @@ impl ConvKernel {
 
 impl CudaOperation for Conv {
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(ConvKernel::new(self, node, steps))
+        Box::new(CudaConvKernel::new(self, node, steps))
     }
 }
 
-impl CudaKernel for ConvKernel {
+impl CudaKernel for CudaConvKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let y = run.value(node);
         let tensors = Tensors { input: run.read(node, 0), weight: run.weight(self), output: y };
@@ -148,7 +148,7 @@ impl CudaKernel for ConvKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        parameters: &mut ParameterGradients<'_>,
+        parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let (g, x) = (run.gradient(node), run.read(node, 0));
         let bias = parameters.written(run, self.bias);
@@ -179,7 +179,7 @@ impl CudaKernel for ConvKernel {
         Some(self.weight)
     }
 
-    fn convolution(&self) -> Option<&ConvKernel> {
+    fn convolution(&self) -> Option<&CudaConvKernel> {
         Some(self)
     }
 

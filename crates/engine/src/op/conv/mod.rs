@@ -10,5 +10,5 @@ mod depthwise;
 mod reference;
 
 #[cfg(feature = "cuda")]
-pub(crate) use cuda::{ConvKernel, Tiled};
+pub(crate) use cuda::{CudaConvKernel, Tiled};
 pub(crate) use reference::project;

@@ -2,7 +2,7 @@
 
 use dapple_graph::op::Dropout;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
@@ -12,12 +12,12 @@ use crate::cuda::slice::DeviceSlice;
 
 /// Drops each run of `together` values as a whole.
 #[derive(Debug)]
-struct DropoutKernel {
+struct CudaDropoutKernel {
     rate: f32,
     together: usize,
 }
 
-impl DropoutKernel {
+impl CudaDropoutKernel {
     /// Drops values, forward or backward; with dropout off it copies.
     fn drop_values(
         &self,
@@ -40,11 +40,11 @@ impl DropoutKernel {
 impl CudaOperation for Dropout {
     fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let together = if self.channels { node.positions() } else { 1 };
-        Box::new(DropoutKernel { rate: self.rate, together })
+        Box::new(CudaDropoutKernel { rate: self.rate, together })
     }
 }
 
-impl CudaKernel for DropoutKernel {
+impl CudaKernel for CudaDropoutKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         self.drop_values(run, node, (run.read(node, 0), run.value(node)), false)
     }
@@ -53,7 +53,7 @@ impl CudaKernel for DropoutKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Some(target) = run.target(node, 0) else { return Ok(()) };
         self.drop_values(run, node, (run.gradient(node), target.values), target.accumulate)

@@ -3,7 +3,7 @@
 
 use dapple_graph::op::Gather;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
@@ -12,7 +12,7 @@ use crate::cuda::run::CardRun;
 
 /// Takes `count` of so many rows of this size. Its list lies there.
 #[derive(Debug)]
-struct GatherKernel {
+struct CudaGatherKernel {
     table: usize,
     count: usize,
     size: usize,
@@ -23,11 +23,11 @@ impl CudaOperation for Gather {
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let table = steps.table(self.0.iter().map(|&index| index as i32).collect());
         let (count, size, rows) = (self.0.len(), node.positions(), node.channels());
-        Box::new(GatherKernel { table, count, size, rows })
+        Box::new(CudaGatherKernel { table, count, size, rows })
     }
 }
 
-impl CudaKernel for GatherKernel {
+impl CudaKernel for CudaGatherKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { table, count, size, rows } = *self;
         let gather = kernels::Gather {
@@ -47,7 +47,7 @@ impl CudaKernel for GatherKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Self { table, count, size, rows } = *self;
         let Some(target) = run.target(node, 0) else { return Ok(()) };

@@ -3,7 +3,7 @@
 use dapple_graph::op::GroupNorm;
 use dapple_graph::{Affine, ParameterId};
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Copy, GroupBackward, GroupForward};
 use crate::cuda::lower::CardSteps;
@@ -13,7 +13,7 @@ use crate::cuda::run::CardRun;
 
 /// Group norm, or with `stored` batch norm; with `residual` a second input is added, and a ReLU may follow.
 #[derive(Debug)]
-pub(crate) struct GroupNormKernel {
+pub(crate) struct CudaGroupNormKernel {
     groups: usize,
     size: usize,
     inner: usize,
@@ -24,7 +24,7 @@ pub(crate) struct GroupNormKernel {
     relu: bool,
 }
 
-impl GroupNormKernel {
+impl CudaGroupNormKernel {
     /// A norm of so many groups of so many channels with so many positions each.
     pub(crate) fn new(
         (groups, size, inner): (usize, usize, usize),
@@ -44,11 +44,11 @@ impl CudaOperation for GroupNorm {
     fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let Self { groups, eps, affine } = *self;
         let sizes = (groups, node.channels() / groups, node.positions());
-        Box::new(GroupNormKernel::new(sizes, eps, affine, None))
+        Box::new(CudaGroupNormKernel::new(sizes, eps, affine, None))
     }
 }
 
-impl CudaKernel for GroupNormKernel {
+impl CudaKernel for CudaGroupNormKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { groups, size, inner, eps, affine, stored, residual, relu } = *self;
         let (grid, holds) = self.group().forward(run.items() * groups, stored.is_some(), run.device.shared);
@@ -76,7 +76,7 @@ impl CudaKernel for GroupNormKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        parameters: &mut ParameterGradients<'_>,
+        parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Self { groups, size, inner, eps, affine, stored, residual, relu } = *self;
         let (dw, db, accumulate_affine) = parameters.affine(run, affine);

@@ -8,4 +8,4 @@ mod cuda;
 mod reference;
 
 #[cfg(feature = "cuda")]
-pub(super) use cuda::GroupNormKernel;
+pub(super) use cuda::CudaGroupNormKernel;

@@ -2,7 +2,7 @@
 
 use dapple_graph::op::Input;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
@@ -10,15 +10,15 @@ use crate::cuda::run::CardRun;
 
 /// Leaves the samples where they are.
 #[derive(Debug)]
-pub(crate) struct InputKernel;
+pub(crate) struct CudaInputKernel;
 
 impl CudaOperation for Input {
     fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(InputKernel)
+        Box::new(CudaInputKernel)
     }
 }
 
-impl CudaKernel for InputKernel {
+impl CudaKernel for CudaInputKernel {
     fn forward(&self, _run: &mut CardRun<'_>, _node: usize) -> Result<(), CudaError> {
         Ok(())
     }
@@ -27,7 +27,7 @@ impl CudaKernel for InputKernel {
         &self,
         _run: &mut CardRun<'_>,
         _node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         Ok(())
     }

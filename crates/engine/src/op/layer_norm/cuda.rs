@@ -3,7 +3,7 @@
 use dapple_graph::Affine;
 use dapple_graph::op::LayerNorm;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{LayerAffine, LayerBackward, LayerForward};
 use crate::cuda::lower::CardSteps;
@@ -11,7 +11,7 @@ use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 
 #[derive(Debug)]
-struct LayerNormKernel {
+struct CudaLayerNormKernel {
     features: usize,
     rows: usize,
     eps: f32,
@@ -21,11 +21,11 @@ struct LayerNormKernel {
 impl CudaOperation for LayerNorm {
     fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let Self { eps, affine } = *self;
-        Box::new(LayerNormKernel { features: node.features(), rows: node.rows(), eps, affine })
+        Box::new(CudaLayerNormKernel { features: node.features(), rows: node.rows(), eps, affine })
     }
 }
 
-impl CudaKernel for LayerNormKernel {
+impl CudaKernel for CudaLayerNormKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { features, rows, eps, affine } = *self;
         LayerForward {
@@ -45,7 +45,7 @@ impl CudaKernel for LayerNormKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        parameters: &mut ParameterGradients<'_>,
+        parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Self { features, rows, affine, .. } = *self;
         let (dw, db, accumulate) = parameters.affine(run, affine);

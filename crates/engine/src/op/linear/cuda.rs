@@ -3,7 +3,7 @@
 use dapple_graph::ParameterId;
 use dapple_graph::op::Linear;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::clip::SumTarget;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::AddBias;
@@ -16,7 +16,7 @@ use crate::cuda::run::CardRun;
 use crate::layout::Layout;
 
 #[derive(Debug)]
-struct LinearKernel {
+struct CudaLinearKernel {
     weight: ParameterId,
     bias: Option<ParameterId>,
     rows: usize,
@@ -28,11 +28,11 @@ impl CudaOperation for Linear {
     fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let Self { weight, bias } = *self;
         let (rows, features, out) = (node.rows(), node.features(), last(node.shape));
-        Box::new(LinearKernel { weight, bias, rows, features, out })
+        Box::new(CudaLinearKernel { weight, bias, rows, features, out })
     }
 }
 
-impl CudaKernel for LinearKernel {
+impl CudaKernel for CudaLinearKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { weight, bias, rows, features, out } = *self;
         let (items, y) = (run.items(), run.value(node));
@@ -49,7 +49,7 @@ impl CudaKernel for LinearKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        parameters: &mut ParameterGradients<'_>,
+        parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Self { weight, bias, rows, features, out } = *self;
         let (g, x) = (run.gradient(node), run.read(node, 0));

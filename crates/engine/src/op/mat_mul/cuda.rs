@@ -2,7 +2,7 @@
 
 use dapple_graph::op::MatMul;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
@@ -11,7 +11,7 @@ use crate::cuda::run::CardRun;
 
 /// `batches` products per item, of an `m x k` by a `k x n` matrix, or by one that lies transposed.
 #[derive(Debug)]
-struct MatMulKernel {
+struct CudaMatMulKernel {
     batches: usize,
     m: usize,
     k: usize,
@@ -19,7 +19,7 @@ struct MatMulKernel {
     transpose: bool,
 }
 
-impl MatMulKernel {
+impl CudaMatMulKernel {
     /// Both factors.
     fn factors<'r>(&self, run: &CardRun<'r>, node: usize) -> (MatrixSide<'r>, MatrixSide<'r>) {
         let Self { m, k, n, transpose, .. } = *self;
@@ -38,11 +38,11 @@ impl CudaOperation for MatMul {
         let (shape, rank) = (node.shape, node.shape.len());
         let batches = shape[..rank - 2].iter().product();
         let (m, k, n) = (shape[rank - 2], node.features(), shape[rank - 1]);
-        Box::new(MatMulKernel { batches, m, k, n, transpose: self.transpose })
+        Box::new(CudaMatMulKernel { batches, m, k, n, transpose: self.transpose })
     }
 }
 
-impl CudaKernel for MatMulKernel {
+impl CudaKernel for CudaMatMulKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { batches, m, k, n, .. } = *self;
         let to = MatrixSide::new(run.value(node), n, m * n);
@@ -53,7 +53,7 @@ impl CudaKernel for MatMulKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Self { batches, m, k, n, transpose } = *self;
         let count = run.items() * batches;

@@ -3,7 +3,7 @@
 
 use dapple_graph::op::MaxPool;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
@@ -12,15 +12,15 @@ use crate::cuda::run::CardRun;
 
 /// Keeps the largest value of every window. Its window's table lies there.
 #[derive(Debug)]
-struct MaxPoolKernel(usize);
+struct CudaMaxPoolKernel(usize);
 
 impl CudaOperation for MaxPool {
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(MaxPoolKernel(steps.window(&self.0, node)))
+        Box::new(CudaMaxPoolKernel(steps.window(&self.0, node)))
     }
 }
 
-impl CudaKernel for MaxPoolKernel {
+impl CudaKernel for CudaMaxPoolKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let pool = kernels::MaxPool {
             x: run.read(node, 0),
@@ -37,7 +37,7 @@ impl CudaKernel for MaxPoolKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Some(target) = run.target(node, 0) else { return Ok(()) };
         let pool = kernels::MaxPoolBackward {

@@ -2,22 +2,22 @@
 
 use dapple_graph::op::Mul;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 #[derive(Debug)]
-struct MulKernel;
+struct CudaMulKernel;
 
 impl CudaOperation for Mul {
     fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(MulKernel)
+        Box::new(CudaMulKernel)
     }
 }
 
-impl CudaKernel for MulKernel {
+impl CudaKernel for CudaMulKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let n = run.items() * run.len(node);
         let (a, b, y) = (run.read(node, 0), run.read(node, 1), run.value(node));
@@ -28,7 +28,7 @@ impl CudaKernel for MulKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let n = run.items() * run.len(node);
         for slot in 0..2 {

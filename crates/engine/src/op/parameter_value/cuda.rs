@@ -3,7 +3,7 @@
 use dapple_graph::ParameterId;
 use dapple_graph::op::ParameterValue;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Broadcast, BroadcastBackward};
 use crate::cuda::lower::CardSteps;
@@ -11,15 +11,15 @@ use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 
 #[derive(Debug)]
-struct ParameterKernel(ParameterId);
+struct CudaParameterKernel(ParameterId);
 
 impl CudaOperation for ParameterValue {
     fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(ParameterKernel(self.0))
+        Box::new(CudaParameterKernel(self.0))
     }
 }
 
-impl CudaKernel for ParameterKernel {
+impl CudaKernel for CudaParameterKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, len) = (run.parameter(self.0), run.value(node), run.len(node));
         Broadcast { x, y, len, n: run.items() * len }.launch(run.device)
@@ -29,7 +29,7 @@ impl CudaKernel for ParameterKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        parameters: &mut ParameterGradients<'_>,
+        parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Some(target) = parameters.written(run, Some(self.0)) else { return Ok(()) };
         let len = run.len(node);

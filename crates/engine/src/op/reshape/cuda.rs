@@ -4,10 +4,10 @@ use dapple_graph::op::Reshape;
 
 use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::op::input::InputKernel;
+use crate::op::input::CudaInputKernel;
 
 impl CudaOperation for Reshape {
     fn kernel(&self, _node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(InputKernel)
+        Box::new(CudaInputKernel)
     }
 }

@@ -2,7 +2,7 @@
 
 use dapple_graph::op::Softmax;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
@@ -10,18 +10,18 @@ use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 
 #[derive(Debug)]
-struct SoftmaxKernel {
+struct CudaSoftmaxKernel {
     features: usize,
     rows: usize,
 }
 
 impl CudaOperation for Softmax {
     fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(SoftmaxKernel { features: node.features(), rows: node.rows() })
+        Box::new(CudaSoftmaxKernel { features: node.features(), rows: node.rows() })
     }
 }
 
-impl CudaKernel for SoftmaxKernel {
+impl CudaKernel for CudaSoftmaxKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, rows) = (run.read(node, 0), run.value(node), run.items() * self.rows);
         kernels::Softmax { x, y, features: self.features, rows, scale: 1.0 }.launch(run.device)
@@ -31,7 +31,7 @@ impl CudaKernel for SoftmaxKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Some(target) = run.target(node, 0) else { return Ok(()) };
         kernels::SoftmaxBackward {

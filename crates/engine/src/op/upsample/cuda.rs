@@ -3,7 +3,7 @@
 
 use dapple_graph::op::Upsample;
 
-use crate::cuda::backward::ParameterGradients;
+use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
@@ -12,15 +12,15 @@ use crate::cuda::run::CardRun;
 
 /// Resamples. Its table lies there.
 #[derive(Debug)]
-struct UpsampleKernel(usize);
+struct CudaUpsampleKernel(usize);
 
 impl CudaOperation for Upsample {
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(UpsampleKernel(steps.table(table(&node.input()[1..], &self.0))))
+        Box::new(CudaUpsampleKernel(steps.table(table(&node.input()[1..], &self.0))))
     }
 }
 
-impl CudaKernel for UpsampleKernel {
+impl CudaKernel for CudaUpsampleKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, table) = (run.read(node, 0), run.value(node), run.table(self.0));
         let resampling = kernels::Upsample { x, y, table, n: run.items() * run.len(node) };
@@ -32,7 +32,7 @@ impl CudaKernel for UpsampleKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        _parameters: &mut ParameterGradients<'_>,
+        _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Some(target) = run.target(node, 0) else { return Ok(()) };
         let resampling = kernels::UpsampleBackward {

@@ -21,7 +21,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::super::kernel::{
-    Lanes, Out, OuterProduct, OuterShape, Right, RowClass, RowPair, RowProduct, RowShape, RowSource,
+    Lanes, OuterProduct, OuterShape, OuterTarget, Right, RowClass, RowPair, RowProduct, RowShape, RowSource,
     StartValue,
 };
 use transform::{Collect, Lift, Spread, add_filters};
@@ -293,7 +293,7 @@ impl Winograd {
                     shape: OuterShape { left: (channels, 0), right: (out, 0), first_row: 0, swapped: false },
                     rows: channels,
                     columns: out,
-                    out: Out::Added(filters),
+                    out: OuterTarget::Added(filters),
                 }
                 .run();
             };
