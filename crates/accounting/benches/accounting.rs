@@ -5,9 +5,9 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use dapple_accounting::calibrate::{PrivacyTarget, largest_integer, smallest};
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{Distances, Participation, Pld, Precision, Substitution, baselines};
+use dapple_accounting::{BracketPrecision, Distances, Participation, Pld, Substitution, baselines};
 
-const PRECISION: Precision = Precision { relative: 1e-3 };
+const PRECISION: BracketPrecision = BracketPrecision { relative: 1e-3 };
 
 fn poisson(steps: u64) -> Pld {
     Pld::poisson_gaussian(0.01, 1.0).unwrap().self_compose(steps)

@@ -4,9 +4,9 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
-use dapple_accounting::{Partition, Pld, Precision, RandomAllocation};
+use dapple_accounting::{BracketPrecision, Partition, Pld, RandomAllocation};
 
-const PRECISION: Precision = Precision { relative: 1e-3 };
+const PRECISION: BracketPrecision = BracketPrecision { relative: 1e-3 };
 const DELTA: f64 = 1e-5;
 
 fn allocations(c: &mut Criterion) {

@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::panic, reason = "a benchmark program")]
 
 use dapple_accounting::calibrate::{PrivacyTarget, smallest};
-use dapple_accounting::{Bracket, Distances, Participation, Pld, Precision, Substitution};
+use dapple_accounting::{Bracket, BracketPrecision, Distances, Participation, Pld, Substitution};
 
 fn main() {
     let mut words = std::env::args().skip(1);
@@ -33,7 +33,7 @@ fn main() {
 }
 
 fn answer(question: &str, numbers: &[f64]) -> Bracket {
-    let precision = Precision::default();
+    let precision = BracketPrecision::default();
     let poisson = |sigma: f64| Ok(Pld::poisson_gaussian(numbers[1], sigma)?.self_compose(numbers[2] as u64));
     match question {
         "epsilon" => poisson(numbers[0]).unwrap().epsilon(numbers[3], precision).unwrap(),

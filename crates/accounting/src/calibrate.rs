@@ -3,7 +3,7 @@
 use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result};
 use crate::limits;
-use crate::pld::{Pld, Precision};
+use crate::pld::{BracketPrecision, Pld};
 use crate::search;
 
 /// The guarantee to reach.
@@ -36,7 +36,7 @@ pub struct CalibratedValue<T> {
 }
 
 /// The upper end of epsilon, infinite where the accountant finds no bound below its limit.
-fn upper(pld: &Pld, delta: f64, precision: Precision) -> Result<f64> {
+fn upper(pld: &Pld, delta: f64, precision: BracketPrecision) -> Result<f64> {
     match pld.epsilon_upper(delta, precision) {
         Err(AccountingError::EpsilonTooLarge { .. }) => Ok(f64::INFINITY),
         other => other,
@@ -55,7 +55,7 @@ pub fn smallest(
     unknown: &'static str,
     range: (f64, f64),
     target: PrivacyTarget,
-    precision: Precision,
+    precision: BracketPrecision,
     family: impl Fn(f64) -> Result<Pld>,
 ) -> Result<CalibratedValue<f64>> {
     let PrivacyTarget { epsilon, delta } = target.check()?;
@@ -77,7 +77,7 @@ pub fn largest_integer(
     unknown: &'static str,
     range: (u64, u64),
     target: PrivacyTarget,
-    precision: Precision,
+    precision: BracketPrecision,
     family: impl Fn(u64) -> Result<Pld>,
 ) -> Result<CalibratedValue<u64>> {
     let PrivacyTarget { epsilon, delta } = target.check()?;

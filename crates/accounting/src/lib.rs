@@ -4,7 +4,7 @@
 //! whole profile. Each answer is a [`Bracket`]; its upper end is a guarantee.
 //!
 //! ```
-//! use dapple_accounting::{Distances, Participation, Pld, Precision, Substitution};
+//! use dapple_accounting::{BracketPrecision, Distances, Participation, Pld, Substitution};
 //!
 //! // Poisson sampling at rate g; a crop sees the private patch with probability c. An absent record contributes nothing,
 //! // a present one at most the clip norm, so the distances are 1, 2 and 2.
@@ -12,7 +12,7 @@
 //! let participation = Participation { absent: 1.0 - g, unaffected: g * (1.0 - c), affected: g * c };
 //! let distances = Distances { absent: 1.0, unaffected: 2.0, affected: 2.0 };
 //! let step = Pld::substitution(Substitution::new(participation, distances, 1.0)?);
-//! let epsilon = step.self_compose(3000).epsilon(1e-5, Precision::default())?;
+//! let epsilon = step.self_compose(3000).epsilon(1e-5, BracketPrecision::default())?;
 //! assert!(epsilon.lower < 0.19186 && 0.19186 < epsilon.upper);
 //! # Ok::<(), dapple_accounting::AccountingError>(())
 //! ```
@@ -39,7 +39,7 @@ pub use bracket::Bracket;
 pub use error::{AccountingError, Result};
 pub use pair::{Distances, Participation, Substitution};
 pub use partition::{AllocationAnswer, AllocationBound, Partition, RandomAllocation};
-pub use pld::{GivenLosses, Pld, Precision};
+pub use pld::{BracketPrecision, GivenLosses, Pld};
 pub use work::{Effort, Work};
 
 /// The README's examples are tests of this crate.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::error::{AccountingError, Result};
-use crate::pld::Precision;
+use crate::pld::BracketPrecision;
 
 /// Work that answers have taken together, and the most that they may take.
 ///
@@ -44,15 +44,15 @@ impl Work {
     }
 }
 
-/// How an answer is computed: how narrow its bracket must be, and what counts its work. A [`Precision`] alone counts nothing.
+/// How an answer is computed: how narrow its bracket must be, and what counts its work. A [`BracketPrecision`] alone counts nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort<'a> {
-    precision: Precision,
+    precision: BracketPrecision,
     work: Option<&'a Work>,
 }
 
-impl From<Precision> for Effort<'_> {
-    fn from(precision: Precision) -> Self {
+impl From<BracketPrecision> for Effort<'_> {
+    fn from(precision: BracketPrecision) -> Self {
         Self { precision, work: None }
     }
 }
@@ -60,11 +60,11 @@ impl From<Precision> for Effort<'_> {
 impl<'a> Effort<'a> {
     /// An answer of this precision, whose work is counted.
     #[must_use]
-    pub fn counted(precision: Precision, work: &'a Work) -> Self {
+    pub fn counted(precision: BracketPrecision, work: &'a Work) -> Self {
         Self { precision, work: Some(work) }
     }
 
-    pub(crate) fn precision(self) -> Precision {
+    pub(crate) fn precision(self) -> BracketPrecision {
         self.precision
     }
 

@@ -5,10 +5,10 @@
 mod common;
 
 use common::{number, rows};
-use dapple_accounting::{AccountingError, Bracket, GivenLosses, Pld, Precision};
+use dapple_accounting::{AccountingError, Bracket, BracketPrecision, GivenLosses, Pld};
 use proptest::prelude::*;
 
-const PRECISION: Precision = Precision { relative: 1e-3 };
+const PRECISION: BracketPrecision = BracketPrecision { relative: 1e-3 };
 
 /// The pair that every `(epsilon, delta)`-private mechanism is a post-processing of (Kairouz, Oh and Viswanath 2015, Theorem 3.4).
 fn losses(epsilon: f64, delta: f64) -> GivenLosses {

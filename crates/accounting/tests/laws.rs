@@ -7,10 +7,10 @@ mod common;
 use common::step;
 use dapple_accounting::calibrate::{PrivacyTarget, largest_integer, smallest};
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{AccountingError, Bracket, Pld, Precision};
+use dapple_accounting::{AccountingError, Bracket, BracketPrecision, Pld};
 use proptest::prelude::*;
 
-const PRECISION: Precision = Precision { relative: 1e-3 };
+const PRECISION: BracketPrecision = BracketPrecision { relative: 1e-3 };
 
 fn kinds() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![

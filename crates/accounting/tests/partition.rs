@@ -4,9 +4,9 @@
 
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::Conversion;
-use dapple_accounting::{AllocationBound, Bracket, Partition, Pld, Precision, RandomAllocation};
+use dapple_accounting::{AllocationBound, Bracket, BracketPrecision, Partition, Pld, RandomAllocation};
 
-const PRECISE: Precision = Precision { relative: 1e-3 };
+const PRECISE: BracketPrecision = BracketPrecision { relative: 1e-3 };
 
 /// Fails unless two brackets of the same quantity overlap.
 fn assert_overlap(a: Bracket, b: Bracket, what: &str) {

@@ -4,10 +4,10 @@
 
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{AccountingError, Bracket, Pld, Precision, RandomAllocation};
+use dapple_accounting::{AccountingError, Bracket, BracketPrecision, Pld, RandomAllocation};
 use proptest::prelude::*;
 
-const PRECISION: Precision = Precision { relative: 1e-3 };
+const PRECISION: BracketPrecision = BracketPrecision { relative: 1e-3 };
 
 /// A bracket, infinite beyond the accountant's limit.
 fn finite(answer: Result<Bracket, AccountingError>) -> Bracket {

@@ -8,7 +8,7 @@ use dapple_accounting::partition::rdp::{
     Bound, PartitionRdp, forward_bound, forward_exact, forward_exact_several, printed_reverse,
 };
 use dapple_accounting::rdp::{Conversion, Rdp};
-use dapple_accounting::{Pld, Precision};
+use dapple_accounting::{BracketPrecision, Pld};
 
 /// All subsets of size `k` of `d` places, as bit masks.
 fn subsets(d: u32, k: u32) -> Vec<u32> {
@@ -244,7 +244,8 @@ fn real_orders_lie_between_integer_ones() {
     let rdp = Rdp::partition(split.clone()).self_compose(10);
     let integer = split.epsilon(10, 1e-6, Conversion::Tight).unwrap().epsilon;
     let real = rdp.epsilon(1e-6).unwrap().epsilon;
-    let pld = Pld::split(4, 1.0).unwrap().self_compose(10).epsilon(1e-6, Precision::default()).unwrap();
+    let pld =
+        Pld::split(4, 1.0).unwrap().self_compose(10).epsilon(1e-6, BracketPrecision::default()).unwrap();
     // A chord meets the curve at integer orders; the search over real ones stops within 1e-4 of the best logarithm.
     assert!(pld.lower <= real && real <= integer * 1.001, "{pld:?} {real} {integer}");
     assert_eq!(rdp.divergence(300.0), f64::INFINITY);
@@ -305,7 +306,7 @@ fn equation_three_is_above_two_is_above_the_distribution() {
             assert!(three >= two * (1.0 - 1e-12) - 1e-12, "{d} {sigma} {order}: {three} < {two}");
         }
         for delta in [1e-3, 1e-6, 1e-9] {
-            let pld = Pld::split(d, sigma).unwrap().epsilon(delta, Precision::default()).unwrap();
+            let pld = Pld::split(d, sigma).unwrap().epsilon(delta, BracketPrecision::default()).unwrap();
             let [two, three] =
                 [&exact, &bound].map(|rdp| rdp.epsilon(1, delta, Conversion::Tight).unwrap().epsilon);
             let classic = exact.epsilon(1, delta, Conversion::Classic).unwrap().epsilon;

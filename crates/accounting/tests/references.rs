@@ -7,7 +7,7 @@ mod common;
 use common::{Row, number, rows, step};
 use dapple_accounting::calibrate::{PrivacyTarget, smallest};
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{Bracket, Pld, Precision, baselines};
+use dapple_accounting::{Bracket, BracketPrecision, Pld, baselines};
 
 /// Fails unless the bracket holds the figure up to `error` and its upper end is within 0.2% (or 5e-6) of it.
 fn assert_meets(bracket: Bracket, figure: f64, error: f64, what: &str) {
@@ -30,7 +30,8 @@ fn reference_step(row: &Row<'_>) -> Pld {
 #[test]
 fn patch_accounting_figures_are_met() {
     for row in rows(include_str!("goldens/patch_accounting.csv")) {
-        let bracket = reference_step(&row).epsilon(number(&row, "delta"), Precision::default()).unwrap();
+        let bracket =
+            reference_step(&row).epsilon(number(&row, "delta"), BracketPrecision::default()).unwrap();
         // The refined figures are estimates on a fitted grid, good to 0.1%.
         let figure = number(&row, "epsilon_refined");
         assert_meets(bracket, figure, 1e-3 * figure, row["id"]);
@@ -40,7 +41,8 @@ fn patch_accounting_figures_are_met() {
 #[test]
 fn calibrated_noise_reaches_its_epsilon() {
     for row in rows(include_str!("goldens/calibrated_noise.csv")) {
-        let bracket = reference_step(&row).epsilon(number(&row, "delta"), Precision::default()).unwrap();
+        let bracket =
+            reference_step(&row).epsilon(number(&row, "delta"), BracketPrecision::default()).unwrap();
         // Connect-the-dots at a fixed grid of 1e-4: upper bounds, loose by less than 0.1% at these rates.
         let figure = number(&row, "epsilon");
         assert_meets(bracket, figure, 1e-3 * figure, row["setting"]);
@@ -55,7 +57,7 @@ fn composed_figures_lie_in_the_bracket() {
             .self_compose(steps);
         let figure = number(&row, "epsilon");
         for relative in [1e-3, 1e-4] {
-            let bracket = pld.epsilon(number(&row, "delta"), Precision { relative }).unwrap();
+            let bracket = pld.epsilon(number(&row, "delta"), BracketPrecision { relative }).unwrap();
             // The figures carry twelve digits and state their own error, relative.
             let error = figure * (number(&row, "method_error") + 1e-10);
             assert!(
@@ -73,7 +75,7 @@ fn drawn_figures_lie_in_the_bracket() {
         let steps = row["steps"].parse().unwrap();
         let pld = step(row["kind"], number(&row, "g"), number(&row, "c"), number(&row, "sigma"))
             .self_compose(steps);
-        let bracket = pld.epsilon(number(&row, "delta"), Precision::default()).unwrap();
+        let bracket = pld.epsilon(number(&row, "delta"), BracketPrecision::default()).unwrap();
         let figure = number(&row, "epsilon");
         // Twelve digits, beside the error that the figure states.
         let error = figure * (number(&row, "method_error") + 1e-10);
@@ -93,8 +95,8 @@ fn delta_of_a_composition_inverts_its_epsilon() {
         // |d ln delta / d ln epsilon| is below 3e3 in these settings, times the error of the figure.
         let error = delta * 3e3 * (number(&row, "method_error") + 1e-10);
         let far = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5].map(|factor| factor * epsilon);
-        let alone = pld.delta(epsilon, Precision::default()).unwrap();
-        let among = pld.profile(&far, Precision::default()).unwrap()[3];
+        let alone = pld.delta(epsilon, BracketPrecision::default()).unwrap();
+        let among = pld.profile(&far, BracketPrecision::default()).unwrap()[3];
         for bracket in [alone, among] {
             assert!(bracket.lower <= delta + error && bracket.upper >= delta - error, "{row:?}: {bracket:?}");
             // A bracket of 0.1% in epsilon is one of up to a few tens of per cent in delta here.
@@ -113,7 +115,7 @@ fn single_steps_are_exact() {
             "poisson-add" | "poisson-remove" => (Pld::poisson_gaussian(g, sigma).unwrap(), true),
             kind => (step(kind, g, c, sigma), false),
         };
-        let bracket = pld.delta(epsilon, Precision::default()).unwrap();
+        let bracket = pld.delta(epsilon, BracketPrecision::default()).unwrap();
         // Cell masses are exact to 1e-14 of the larger of the two terms that delta is the difference of.
         let error = 1e-12 * figure + 1e-14 * g.min(1.0);
         assert!(bracket.upper >= figure - error, "{row:?}: {bracket:?}");
@@ -128,7 +130,7 @@ fn single_steps_are_exact() {
 fn the_gaussian_mechanism_is_exact() {
     for row in rows(include_str!("goldens/gaussian.csv")) {
         let pld = Pld::gaussian_distance(number(&row, "mu")).unwrap();
-        let bracket = pld.delta(number(&row, "epsilon"), Precision::default()).unwrap();
+        let bracket = pld.delta(number(&row, "epsilon"), BracketPrecision::default()).unwrap();
         let figure = number(&row, "delta");
         // The golden's epsilon has twelve digits; |d ln delta / d ln epsilon| is below 1e4 for these.
         let error = figure * 1e-8;
@@ -142,7 +144,7 @@ fn laplace_compositions_are_enclosed() {
     for row in rows(include_str!("goldens/laplace.csv")) {
         let steps = row["steps"].parse().unwrap();
         let pld = Pld::laplace(1.0 / number(&row, "scale")).unwrap().self_compose(steps);
-        let bracket = pld.delta(number(&row, "epsilon"), Precision::default()).unwrap();
+        let bracket = pld.delta(number(&row, "epsilon"), BracketPrecision::default()).unwrap();
         let figure = number(&row, "delta");
         assert!(
             bracket.lower <= figure * (1.0 + 1e-12) && bracket.upper >= figure * (1.0 - 1e-12),
@@ -178,15 +180,18 @@ fn published_answers_are_met() {
         // Figures are published with four or five digits: 0.2% covers their rounding and our bracket.
         match row["quantity"] {
             "epsilon" => {
-                let bracket =
-                    pld(number(&row, "sigma")).epsilon(number(&row, "delta"), Precision::default()).unwrap();
+                let bracket = pld(number(&row, "sigma"))
+                    .epsilon(number(&row, "delta"), BracketPrecision::default())
+                    .unwrap();
                 assert_meets(bracket, value, 1e-3 * value, kind);
             }
             "noise_multiplier_for_epsilon_8" => {
                 let target = PrivacyTarget { epsilon: 8.0, delta: number(&row, "delta") };
                 let solved =
-                    smallest("noise multiplier", (0.05, 1e4), target, Precision::default(), |s| Ok(pld(s)))
-                        .unwrap();
+                    smallest("noise multiplier", (0.05, 1e4), target, BracketPrecision::default(), |s| {
+                        Ok(pld(s))
+                    })
+                    .unwrap();
                 assert!(
                     (solved.value / value - 1.0).abs() < 2e-3 && solved.epsilon.upper <= 8.0,
                     "{solved:?}"

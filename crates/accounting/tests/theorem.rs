@@ -3,7 +3,7 @@
 mod common;
 
 use common::substitution;
-use dapple_accounting::{Pld, Precision};
+use dapple_accounting::{BracketPrecision, Pld};
 use proptest::prelude::*;
 
 type Point = [f64; 2];
@@ -78,7 +78,7 @@ proptest! {
         let p: Vec<_> = common.into_iter().chain([(g * c, affected)]).collect();
         let q: Vec<_> = common.into_iter().chain([(g * c, substituted)]).collect();
         let bound = Pld::substitution(substitution([1.0 - g, g * (1.0 - c), g * c], [1.0, 2.0, 2.0], sigma))
-            .delta(epsilon, Precision::default()).unwrap();
+            .delta(epsilon, BracketPrecision::default()).unwrap();
         let direct = hockey_stick(epsilon.exp(), &p, &q);
         prop_assert!(direct <= bound.upper + kinks(epsilon.exp(), STEP), "{direct} above {bound:?}");
     }
@@ -93,7 +93,7 @@ proptest! {
         let p: Vec<_> = common.into_iter().chain([(g * c, up)]).collect();
         let q: Vec<_> = common.into_iter().chain([(g * c, down)]).collect();
         let bound = Pld::substitution(substitution([1.0 - g, g * (1.0 - c), g * c], [1.0, 2.0, 2.0], sigma))
-            .delta(epsilon, Precision::default()).unwrap();
+            .delta(epsilon, BracketPrecision::default()).unwrap();
         let direct = hockey_stick_on_a_line(epsilon.exp(), &p, &q);
         prop_assert!((direct - bound.upper).abs() <= kinks(epsilon.exp(), FINE) + bound.upper - bound.lower,
             "{direct} against {bound:?}");
@@ -111,7 +111,7 @@ proptest! {
         let p: Vec<_> = common.into_iter().chain([(rate * c, affected)]).collect();
         let q: Vec<_> = common.into_iter().chain([(rate * c, substituted)]).collect();
         let bound = Pld::substitution(substitution([1.0 - rate, rate * (1.0 - c), rate * c], [2.0; 3], sigma))
-            .delta(epsilon, Precision::default()).unwrap();
+            .delta(epsilon, BracketPrecision::default()).unwrap();
         let direct = hockey_stick(epsilon.exp(), &p, &q);
         prop_assert!(direct <= bound.upper + kinks(epsilon.exp(), STEP), "{direct} above {bound:?}");
     }

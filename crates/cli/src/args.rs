@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueHint};
-use dapple_plan::Precision;
+use dapple_plan::BracketPrecision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
@@ -65,7 +65,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
     /// Sets any key of the plan, after file and flags; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = Setting, hide_possible_values = true)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = SettingParser, hide_possible_values = true)]
     pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
@@ -91,9 +91,9 @@ static BEGINNINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 /// A setting of any key: every text is taken, and checked with the plan. Shells are told how each may begin.
 #[derive(Debug, Clone, Copy)]
-struct Setting;
+struct SettingParser;
 
-impl TypedValueParser for Setting {
+impl TypedValueParser for SettingParser {
     type Value = String;
 
     fn parse_ref(
@@ -130,8 +130,8 @@ pub(crate) struct Width {
 }
 
 impl Width {
-    pub(crate) fn precision(&self) -> Precision {
-        Precision { relative: self.precision }
+    pub(crate) fn precision(&self) -> BracketPrecision {
+        BracketPrecision { relative: self.precision }
     }
 }
 

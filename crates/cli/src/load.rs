@@ -15,12 +15,12 @@ const MAX_PLAN_BYTES: u64 = 1 << 20;
 
 /// An unchecked plan and the pictures it names.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct PricingRequest {
     pub(crate) spec: PlanSpec,
     pub(crate) masks: Vec<Mask>,
 }
 
-impl Request {
+impl PricingRequest {
     /// Reads the file, lays the flags over it and the settings over both, and reads the mask.
     pub(crate) fn load(common: &Common) -> Result<Self, Failure> {
         let Given { spec, mask_base } = given(common)?;

@@ -9,7 +9,7 @@ use dapple_data::street::STREET_PATCH;
 use dapple_data::{DataPlan, Views, open};
 use dapple_geometry::Size;
 use dapple_plan::spec::DataFormat;
-use dapple_plan::{Plan, PlanSpec, Precision, SolvedValue, Unknown, calibrate};
+use dapple_plan::{BracketPrecision, Plan, PlanSpec, SolvedValue, Unknown, calibrate};
 
 #[test]
 fn every_example_is_read_solved_and_priced() {
@@ -21,12 +21,13 @@ fn every_example_is_read_solved_and_priced() {
         let mut spec = PlanSpec::from_toml(&fs::read_to_string(&path).unwrap()).unwrap();
         let target = spec.privacy.epsilon.unwrap();
         if spec.privacy.noise_multiplier.is_none() {
-            let solved = calibrate(&spec, &[], Unknown::NoiseMultiplier, Precision::default()).unwrap();
+            let solved =
+                calibrate(&spec, &[], Unknown::NoiseMultiplier, BracketPrecision::default()).unwrap();
             let SolvedValue::Real(noise) = solved.solved.value else { unreachable!() };
             spec.privacy.noise_multiplier = Some(noise);
         }
         let plan = Plan::check(&spec).unwrap();
-        let spent = plan.price(Precision::default()).unwrap().epsilon.upper;
+        let spent = plan.price(BracketPrecision::default()).unwrap().epsilon.upper;
         assert!(spent <= target, "{name}: {spent}");
         // Photographs of the plan's size, where the data itself is not part of the program.
         let image = spec.pipeline.image.unwrap();

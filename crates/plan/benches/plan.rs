@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use dapple_plan::{Plan, PlanSpec, Precision, Unknown, calibrate};
+use dapple_plan::{BracketPrecision, Plan, PlanSpec, Unknown, calibrate};
 
 const PLAN: &str = r#"
 [privacy]
@@ -25,7 +25,7 @@ epochs = 100
 fn plans(c: &mut Criterion) {
     let spec = PlanSpec::from_toml(PLAN).unwrap();
     let plan = Plan::check(&spec).unwrap();
-    let precision = Precision::default();
+    let precision = BracketPrecision::default();
     c.bench_function("read a plan", |b| b.iter(|| PlanSpec::from_toml(PLAN)));
     c.bench_function("check a plan", |b| b.iter(|| Plan::check(&spec)));
     c.bench_function("price a plan", |b| b.iter(|| plan.price(precision)));

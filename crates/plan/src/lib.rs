@@ -5,7 +5,7 @@
 //! of pricing is a [`Certificate`].
 //!
 //! ```
-//! use dapple_plan::{Plan, PlanSpec, Precision};
+//! use dapple_plan::{BracketPrecision, Plan, PlanSpec};
 //!
 //! # fn main() -> Result<(), dapple_plan::PlanError> {
 //! let spec = PlanSpec::from_toml(
@@ -28,7 +28,7 @@
 //!     epochs = 100
 //!     "#,
 //! )?;
-//! let certificate = Plan::check(&spec)?.price(Precision::default())?;
+//! let certificate = Plan::check(&spec)?.price(BracketPrecision::default())?;
 //! assert!((certificate.epsilon.upper - 0.1920).abs() < 0.001);
 //! # Ok(())
 //! # }
@@ -52,7 +52,7 @@ pub use check::{
     Averaged, Plan, Protected, PublicTokens, Relation, Sampling, Scheme, Seen, Spatial, Split, masked,
 };
 pub use dapple_accounting::selection::Repetitions;
-pub use dapple_accounting::{AllocationBound, Bracket, Pld, Precision};
+pub use dapple_accounting::{AllocationBound, Bracket, BracketPrecision, Pld};
 pub use dapple_geometry::{HeatMap, Mask};
 pub use dapple_number as number;
 pub use error::PlanError;

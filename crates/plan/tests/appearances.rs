@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Generator, margin, spec_of};
-use dapple_plan::{Plan, Precision};
+use dapple_plan::{BracketPrecision, Plan};
 
 const RUNS: u32 = 100_000;
 
@@ -78,7 +78,7 @@ fn appearances_cost_what_is_certified() {
         (3, 3, 1.5, 0.5, 0x94D0_49BB_1331_11EB),
     ] {
         let plan = plan(&balanced(steps, k, sigma, 1e-5));
-        let certified = plan.pld().unwrap().delta(epsilon, Precision::default()).unwrap();
+        let certified = plan.pld().unwrap().delta(epsilon, BracketPrecision::default()).unwrap();
         let factor = f64::exp(epsilon);
         let mut generator = Generator(seed);
         for halves in [false, true] {
@@ -94,7 +94,7 @@ fn appearances_cost_what_is_certified() {
             println!("{k} of {steps}, halves {halves}: measured {measured:.4}, certified {certified:?}");
             assert!(measured - margin(RUNS) <= certified.upper, "{measured} {certified:?}");
             assert!(measured > 2.0 * margin(RUNS), "the setting tells something: {measured}");
-            let tight = plan.price(Precision::default()).unwrap().allocation.unwrap().tight;
+            let tight = plan.price(BracketPrecision::default()).unwrap().allocation.unwrap().tight;
             if tight && !halves {
                 assert!(measured + margin(RUNS) >= certified.lower, "{measured} {certified:?}");
             }
@@ -109,7 +109,7 @@ fn substitutions_cost_no_more_than_is_certified() {
         let delta = 0.05;
         let mut settings = balanced(steps, k, sigma, delta);
         settings.push(("relation", "replace".to_owned()));
-        let epsilon = plan(&settings).epsilon(Precision::default()).unwrap().upper;
+        let epsilon = plan(&settings).epsilon(BracketPrecision::default()).unwrap().upper;
         let mut generator = Generator(seed);
         let mut gain_at = |epsilon: f64| {
             let mut mean = 0.0;
@@ -130,7 +130,7 @@ fn substitutions_cost_no_more_than_is_certified() {
         let gained = gain_at(epsilon);
         assert!(gained - margin(RUNS) <= delta, "{gained}");
         // One move alone would certify too little.
-        let one = plan(&balanced(steps, k, sigma, delta)).epsilon(Precision::default()).unwrap().upper;
+        let one = plan(&balanced(steps, k, sigma, delta)).epsilon(BracketPrecision::default()).unwrap().upper;
         assert!(gain_at(one) - margin(RUNS) > delta, "{one}");
     }
 }
@@ -167,7 +167,7 @@ fn cropped_substitutions_cost_no_more_than_is_certified() {
             }
             mean
         };
-        let certified = plan.epsilon(Precision::default()).unwrap().upper;
+        let certified = plan.epsilon(BracketPrecision::default()).unwrap().upper;
         assert!(gain_at(certified) - margin(RUNS) <= delta);
         // A third of it would be too little: the run tells something.
         assert!(gain_at(certified / 3.0) - margin(RUNS) > delta, "{certified}");
@@ -190,7 +190,7 @@ fn hidden_submodels_cost_what_is_certified() {
         ("delta", "1e-5"),
     ]
     .map(|(key, value)| (key, value.to_owned()));
-    let certified = plan(&settings).pld().unwrap().delta(epsilon, Precision::default()).unwrap();
+    let certified = plan(&settings).pld().unwrap().delta(epsilon, BracketPrecision::default()).unwrap();
     let mut generator = Generator(0x2545_F491_4F6C_DD1D);
     let mut ratio = |with: bool| -> f64 {
         (0..4)

@@ -6,7 +6,7 @@ mod common;
 
 use common::{assert_overlap, bracket, spec_of};
 use dapple_plan::{
-    AllocationBound, BalancedBound, Plan, PlanError, PlanSpec, Pld, Precision, Relation, Sampling,
+    AllocationBound, BalancedBound, BracketPrecision, Plan, PlanError, PlanSpec, Pld, Relation, Sampling,
     SolvedValue, Unknown, calibrate,
 };
 use proptest::prelude::*;
@@ -82,8 +82,9 @@ fn once_in_a_thousand_steps() {
     // Public tools bracket sigma = 1, delta = 1e-5 by [0.131, 0.148] for one appearance in 1000 steps and by [1.690, 1.717] for ten
     // (PLD_accounting, Feldman and Shenfeld 2025); the widths are those promised.
     for (per_record, low, high, width) in [("1", 0.131, 0.148, 0.02), ("10", 1.690, 1.717, 0.03)] {
-        let certificate =
-            plan(&[("steps", "1000"), ("per-record", per_record)]).price(Precision::default()).unwrap();
+        let certificate = plan(&[("steps", "1000"), ("per-record", per_record)])
+            .price(BracketPrecision::default())
+            .unwrap();
         let (lower, upper) = (certificate.epsilon.lower.unwrap(), certificate.epsilon.upper);
         assert!(low <= lower && upper <= high && upper - lower <= width, "{certificate:?}");
         let facts = certificate.allocation.unwrap();
@@ -102,12 +103,12 @@ fn every_step_is_plain_composition() {
             ("noise-multiplier", &sigma.to_string()),
         ]);
         let plain = Pld::gaussian_distance((steps as f64).sqrt() / sigma).unwrap();
-        let plain = plain.epsilon(1e-5, Precision::default()).unwrap();
+        let plain = plain.epsilon(1e-5, BracketPrecision::default()).unwrap();
         assert_overlap(bracket(&plan), plain);
         // Closed forms: only the rounding of the square root differs.
         assert!((bracket(&plan).upper / plain.upper - 1.0).abs() < 1e-9);
         assert_eq!(plan.batch(), 6000);
-        let words = plan.price(Precision::default()).unwrap().allocation.unwrap().bound;
+        let words = plan.price(BracketPrecision::default()).unwrap().allocation.unwrap().bound;
         assert!(words.starts_with("plain composition"), "{words}");
     }
 }
@@ -118,7 +119,7 @@ fn epochs_compose() {
     let with = |more: &[(&str, &str)]| plan(&[&base[..], more].concat());
     let three = with(&[("epochs", "3"), ("batch", "100")]);
     let once = with(&[("steps", "60")]);
-    let composed = once.pld().unwrap().self_compose(3).epsilon(1e-5, Precision::default()).unwrap();
+    let composed = once.pld().unwrap().self_compose(3).epsilon(1e-5, BracketPrecision::default()).unwrap();
     assert_overlap(bracket(&three), composed);
     // A phase that repeats is an epoch that repeats.
     let mut phases = spec(&[&base[..], &[("steps", "60")]].concat());
@@ -138,7 +139,7 @@ fn epochs_compose() {
     let mixed = quiet(2.0);
     assert_eq!(mixed.phases().len(), 3);
     let (low, high) = (bracket(&quiet(3.0)).upper, bracket(&three).upper);
-    let found = mixed.price(Precision::default()).unwrap();
+    let found = mixed.price(BracketPrecision::default()).unwrap();
     assert!(low < found.epsilon.upper && found.epsilon.upper < high);
     assert!(found.epsilon.lower.is_some());
     assert!(mixed.price_rdp().unwrap().epsilon.upper > found.epsilon.lower.unwrap());
@@ -171,26 +172,26 @@ fn a_substitution_is_a_removal_and_an_addition() {
     let with = |more: &[(&str, &str)]| plan(&[&base[..], more].concat());
     let (one, two) = (with(&[]), with(&[("relation", "replace")]));
     // At most twice the epsilon at the delta that is left for each, and no less than that of one move at delta.
-    let at = |delta: f64| one.pld().unwrap().epsilon(delta, Precision::default()).unwrap().upper;
+    let at = |delta: f64| one.pld().unwrap().epsilon(delta, BracketPrecision::default()).unwrap().upper;
     let half = at(0.5e-5);
     let found = bracket(&two).upper;
     assert!(found <= (half + at(0.5e-5 * (-half).exp())) * 1.001 && found > bracket(&one).upper, "{found}");
     // Tokens are priced as whole records are.
     let masked = with(&[("relation", "masked")]);
     assert_eq!(bracket(&masked), bracket(&two));
-    let certificate = masked.price(Precision::default()).unwrap();
+    let certificate = masked.price(BracketPrecision::default()).unwrap();
     assert!(certificate.epsilon.lower.is_none() && !certificate.allocation.unwrap().tight);
     assert!(two.price_rdp().unwrap().epsilon.upper >= found * 0.999);
     // Every step known and every step joined: Gaussians at distance 2, which with little noise is the better bound anyway.
     let full =
         plan(&[("steps", "4"), ("per-record", "4"), ("noise-multiplier", "8"), ("relation", "replace")]);
     let plain = Pld::gaussian_distance(2.0 * 4f64.sqrt() / 8.0).unwrap();
-    assert_overlap(bracket(&full), plain.epsilon(1e-5, Precision::default()).unwrap());
-    assert!(full.price(Precision::default()).unwrap().allocation.unwrap().tight);
+    assert_overlap(bracket(&full), plain.epsilon(1e-5, BracketPrecision::default()).unwrap());
+    assert!(full.price(BracketPrecision::default()).unwrap().allocation.unwrap().tight);
     let hidden = [("steps", "4"), ("per-record", "4"), ("relation", "replace"), ("submodels", "3")];
-    assert!(!plan(&hidden).price(Precision::default()).unwrap().allocation.unwrap().tight);
+    assert!(!plan(&hidden).price(BracketPrecision::default()).unwrap().allocation.unwrap().tight);
     let loud = with(&[("relation", "replace"), ("noise-multiplier", "0.1")]);
-    let words = loud.price(Precision::default()).unwrap().allocation.unwrap().bound;
+    let words = loud.price(BracketPrecision::default()).unwrap().allocation.unwrap().bound;
     assert!(words.contains("taken as known"), "{words}");
     // There is no distribution to draw a profile from.
     assert!(matches!(two.pld(), Err(PlanError::NoTheorem { .. })));
@@ -199,7 +200,7 @@ fn a_substitution_is_a_removal_and_an_addition() {
     assert!(bracket(&Plan::check(&phases).unwrap()).upper > found);
     let mut asked = spec(&[("steps", "12"), ("relation", "replace"), ("epsilon", "1")]);
     asked.privacy.noise_multiplier = None;
-    let noise = calibrate(&asked, &[], Unknown::NoiseMultiplier, Precision::default()).unwrap();
+    let noise = calibrate(&asked, &[], Unknown::NoiseMultiplier, BracketPrecision::default()).unwrap();
     // The bracket of one move is 0.1 % wide.
     assert!((0.995..=1.0).contains(&noise.certificate.epsilon.upper), "{:?}", noise.certificate.epsilon);
 }
@@ -212,8 +213,8 @@ fn a_patch_is_seen_by_some_crops_of_known_steps() {
     // 20 + 5 - 1 of the 100 - 20 + 1 origins along each side see the patch.
     let c = (24.0f64 / 81.0).powi(2);
     let seen = Pld::gaussian(2.0, 1.0).unwrap().subsample_without_replacement(c).unwrap().self_compose(30);
-    assert_overlap(bracket(&cropped), seen.epsilon(1e-5, Precision::default()).unwrap());
-    let certificate = cropped.price(Precision::default()).unwrap();
+    assert_overlap(bracket(&cropped), seen.epsilon(1e-5, BracketPrecision::default()).unwrap());
+    let certificate = cropped.price(BracketPrecision::default()).unwrap();
     let allocation = certificate.allocation.unwrap();
     assert!(allocation.bound.contains("taken as known") && !allocation.tight, "{}", allocation.bound);
     assert!(certificate.theorem.contains("only the second counts crops"), "{}", certificate.theorem);
@@ -231,7 +232,7 @@ fn a_patch_is_seen_by_some_crops_of_known_steps() {
 #[test]
 fn the_bounds_are_shown_apart() {
     let names = |plan: &Plan| -> Vec<BalancedBound> {
-        plan.balanced_bounds(Precision::default()).unwrap().iter().map(|(bound, _)| *bound).collect()
+        plan.balanced_bounds(BracketPrecision::default()).unwrap().iter().map(|(bound, _)| *bound).collect()
     };
     let plan = plan(&[("steps", "40"), ("per-record", "4"), ("noise-multiplier", "3")]);
     let ways = [AllocationBound::Composition, AllocationBound::RenyiExact, AllocationBound::RenyiBound];
@@ -239,7 +240,7 @@ fn the_bounds_are_shown_apart() {
     let mut substituted: Vec<BalancedBound> = ways.map(BalancedBound::TwoMoves).to_vec();
     substituted.push(BalancedBound::KnownSteps);
     assert_eq!(names(&plan.at_relation(Relation::Replace)), substituted);
-    let least = plan.balanced_bounds(Precision::default()).unwrap();
+    let least = plan.balanced_bounds(BracketPrecision::default()).unwrap();
     let least = least.iter().filter_map(|(_, epsilon)| *epsilon).fold(f64::INFINITY, f64::min);
     assert!(bracket(&plan).upper <= least * 1.001);
     assert!(names(&plan.with_independent_steps()).is_empty());
@@ -257,9 +258,9 @@ fn the_unknown_is_found_on_the_safe_side() {
         (Unknown::Steps, 48.0),
         (Unknown::Batch, 50.0),
     ] {
-        let found = calibrate(&asked, &[], unknown, Precision::default()).unwrap();
+        let found = calibrate(&asked, &[], unknown, BracketPrecision::default()).unwrap();
         assert!(found.certificate.epsilon.upper <= target);
-        assert_eq!(found.certificate, found.plan.price(Precision::default()).unwrap());
+        assert_eq!(found.certificate, found.plan.price(BracketPrecision::default()).unwrap());
         let value = match found.solved.value {
             SolvedValue::Whole(value) => value as f64,
             SolvedValue::Real(value) => value,

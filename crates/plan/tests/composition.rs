@@ -5,11 +5,11 @@
 use std::slice::from_ref;
 
 use dapple_plan::{
-    Plan, PlanError, PlanSpec, Precision, PrivateChoice, Promise, Relation, Release, Repetitions, Rule,
-    compose,
+    BracketPrecision, Plan, PlanError, PlanSpec, PrivateChoice, Promise, Relation, Release, Repetitions,
+    Rule, compose,
 };
 
-const PRECISION: Precision = Precision { relative: 1e-3 };
+const PRECISION: BracketPrecision = BracketPrecision { relative: 1e-3 };
 const DELTA: f64 = 1e-5;
 
 fn spec(text: &str) -> PlanSpec {

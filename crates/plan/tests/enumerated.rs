@@ -10,7 +10,7 @@
 mod common;
 
 use common::spec_of;
-use dapple_plan::{Plan, Precision};
+use dapple_plan::{BracketPrecision, Plan};
 use proptest::prelude::*;
 
 /// A mixture of normals of deviation sigma: weights and centres.
@@ -57,7 +57,8 @@ fn certified(settings: &[(&str, String)], epsilon: f64) -> (f64, f64) {
     let mut spec = spec_of(settings);
     spec.set("steps", "1").unwrap();
     spec.set("delta", "1e-5").unwrap();
-    let delta = Plan::check(&spec).unwrap().pld().unwrap().delta(epsilon, Precision::default()).unwrap();
+    let delta =
+        Plan::check(&spec).unwrap().pld().unwrap().delta(epsilon, BracketPrecision::default()).unwrap();
     (delta.lower, delta.upper)
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use dapple_plan::spec::{Delta, Pixels, PlanSpec};
-use dapple_plan::{Plan, Precision, Relation, Scheme, SolvedValue, Unknown, calibrate};
+use dapple_plan::{BracketPrecision, Plan, Relation, Scheme, SolvedValue, Unknown, calibrate};
 use proptest::prelude::*;
 
 /// The setting of Figure 2a of the patch-level paper: images of 1000x1000, crops of 100x100, patches of 10x10, batch 100 of 3000.
@@ -22,7 +22,7 @@ fn figure_2a(scheme: Scheme) -> PlanSpec {
 }
 
 fn epsilon(spec: &PlanSpec) -> f64 {
-    let bracket = Plan::check(spec).unwrap().epsilon(Precision::default()).unwrap();
+    let bracket = Plan::check(spec).unwrap().epsilon(BracketPrecision::default()).unwrap();
     assert!(
         bracket.lower.is_none_or(|lower| 0.0 <= lower && lower <= bracket.upper) && bracket.upper.is_finite()
     );
@@ -82,7 +82,7 @@ fn views_add_up_and_full_batches_are_plain_gaussians() {
         full.set(key, value).unwrap();
     }
     let expected = dapple_plan::Pld::gaussian(1.0, 4.0).unwrap();
-    let expected = expected.epsilon(1.0 / 50.0, Precision::default()).unwrap().upper;
+    let expected = expected.epsilon(1.0 / 50.0, BracketPrecision::default()).unwrap().upper;
     // Both are closed forms; only the order of rounding differs.
     assert!((epsilon(&full) / expected - 1.0).abs() < 1e-6);
 }
@@ -110,7 +110,7 @@ fn the_second_opinion_agrees_from_above() {
     let patch = Plan::check(&figure_2a(Scheme::Poisson)).unwrap();
     assert!(
         patch.price_rdp().unwrap().epsilon.upper
-            > patch.epsilon(Precision::default()).unwrap().lower.unwrap()
+            > patch.epsilon(BracketPrecision::default()).unwrap().lower.unwrap()
     );
 }
 
@@ -123,9 +123,9 @@ fn calibration_inverts_accounting() {
         if unknown == Unknown::Steps {
             asked.sampling.epochs = None;
         }
-        let found = calibrate(&asked, &[], unknown, Precision::default()).unwrap();
+        let found = calibrate(&asked, &[], unknown, BracketPrecision::default()).unwrap();
         assert!(found.certificate.epsilon.upper <= spec.privacy.epsilon.unwrap());
-        assert_eq!(found.certificate, found.plan.price(Precision::default()).unwrap());
+        assert_eq!(found.certificate, found.plan.price(BracketPrecision::default()).unwrap());
         let expected = match unknown {
             Unknown::NoiseMultiplier => 1.0,
             Unknown::Epochs | Unknown::Batch | Unknown::Crop => 100.0,
@@ -147,7 +147,7 @@ fn targets_out_of_reach_are_refused() {
     let mut spec = figure_2a(Scheme::Poisson);
     spec.privacy.epsilon = Some(1e-9);
     for unknown in [Unknown::Epochs, Unknown::Crop, Unknown::Patch, Unknown::Batch] {
-        let error = calibrate(&spec, &[], unknown, Precision::default()).unwrap_err();
+        let error = calibrate(&spec, &[], unknown, BracketPrecision::default()).unwrap_err();
         assert!(error.to_string().starts_with(&format!("no {}", unknown.name())), "{error}");
         assert!(error.hint().is_some());
     }

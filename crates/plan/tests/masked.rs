@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dapple_plan::masked::claimed_epsilon;
-use dapple_plan::{Plan, PlanSpec, Precision, Relation};
+use dapple_plan::{BracketPrecision, Plan, PlanSpec, Relation};
 use proptest::prelude::*;
 
 fn spec(settings: &[(&str, &str)]) -> PlanSpec {
@@ -19,7 +19,7 @@ fn plan(settings: &[(&str, &str)]) -> Plan {
 }
 
 fn upper(plan: &Plan) -> f64 {
-    plan.epsilon(Precision::default()).unwrap().upper
+    plan.epsilon(BracketPrecision::default()).unwrap().upper
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn coupled_gradients_are_a_mixture_of_gaussians_over_the_draws() {
             ("steps", steps),
             ("public-gradient", "coupled"),
         ]);
-        let delta = plan.pld().unwrap().delta(0.5, Precision::default()).unwrap();
+        let delta = plan.pld().unwrap().delta(0.5, BracketPrecision::default()).unwrap();
         // Brackets are 0.1 % wide.
         assert!((delta.upper / at_half - 1.0).abs() < 2e-3, "{delta:?} {at_half}");
         assert!((upper(&plan) / epsilon - 1.0).abs() < 2e-3, "{} {epsilon}", upper(&plan));
@@ -82,7 +82,7 @@ fn decoupled_tokens_cost_what_records_cost() {
         record.privacy.relation = Some(Relation::Replace);
         assert_eq!(upper(&masked), upper(&Plan::check(&record).unwrap()));
         // The public part of a record has no noise, so there is no guarantee for the record.
-        assert!(masked.at_relation(Relation::Replace).price(Precision::default()).is_err());
+        assert!(masked.at_relation(Relation::Replace).price(BracketPrecision::default()).is_err());
     }
 }
 
@@ -96,7 +96,7 @@ fn users_are_added_and_removed() {
     let (users, records) = (Plan::check(&users).unwrap(), Plan::check(&records).unwrap());
     assert_eq!(upper(&users), upper(&records));
     assert_ne!(users.hash(), records.hash());
-    let certificate = users.price(Precision::default()).unwrap();
+    let certificate = users.price(BracketPrecision::default()).unwrap();
     assert!(certificate.protects.contains("user") && certificate.sensitivity == 1.0);
 }
 

@@ -11,7 +11,7 @@ mod common;
 use common::{Generator, margin};
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::spec::PublicGradient;
-use dapple_plan::{Plan, PlanSpec, Precision};
+use dapple_plan::{BracketPrecision, Plan, PlanSpec};
 
 /// The public gradient of the record, in clip norms.
 const REACH: f64 = 1e4;
@@ -67,7 +67,7 @@ fn the_attack_beats_the_claim_and_not_the_certificate() {
     let margin = margin(RUNS);
     let advantage = right - claimed.exp() * wrong;
     let at_least = (right - margin) - claimed.exp() * (wrong + margin);
-    let certified = coupled.pld().unwrap().delta(claimed, Precision::default()).unwrap();
+    let certified = coupled.pld().unwrap().delta(claimed, BracketPrecision::default()).unwrap();
     println!(
         "claimed epsilon {claimed:.4}: measured {advantage:.4}, at least {at_least:.4}, certified {certified:?}"
     );
@@ -79,7 +79,7 @@ fn the_attack_beats_the_claim_and_not_the_certificate() {
     assert!(at_most >= certified.lower, "{at_most} {certified:?}");
 
     // The honest epsilon holds against the same attack.
-    let honest = coupled.epsilon(Precision::default()).unwrap().upper;
+    let honest = coupled.epsilon(BracketPrecision::default()).unwrap().upper;
     let (right, wrong) = shares(&coupled, honest, 0xD1B5_4A32_D192_ED03);
     assert!((right - margin) - honest.exp() * (wrong + margin) <= coupled.delta());
 }
@@ -91,7 +91,8 @@ fn bounded_public_gradients_stop_the_attack() {
     // on a grid of 0.002; the certificate also covers what a mix of both directions could do, so it lies above.
     let coupled = plan(PublicGradient::Coupled, None);
     let threshold = claimed_epsilon(&coupled);
-    let certified = |plan: &Plan| plan.pld().unwrap().delta(threshold, Precision::default()).unwrap().upper;
+    let certified =
+        |plan: &Plan| plan.pld().unwrap().delta(threshold, BracketPrecision::default()).unwrap().upper;
     for (mode, clip, exact, seed) in [
         (PublicGradient::Decoupled, None, 0.0, 0x2545_F491_4F6C_DD1D),
         (PublicGradient::CoupledClipped, Some(0.5), 0.001049, 0xBF58_476D_1CE4_E5B9),

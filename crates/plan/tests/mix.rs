@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use dapple_plan::{Plan, PlanSpec, Precision};
+use dapple_plan::{BracketPrecision, Plan, PlanSpec};
 
 fn plan(settings: &[(&str, &str)]) -> Plan {
     let mut spec = PlanSpec::default();
@@ -22,7 +22,7 @@ fn plan(settings: &[(&str, &str)]) -> Plan {
 }
 
 fn upper(plan: &Plan) -> f64 {
-    plan.epsilon(Precision::default()).unwrap().upper
+    plan.epsilon(BracketPrecision::default()).unwrap().upper
 }
 
 const CROPPED: [(&str, &str); 3] = [("image", "8x6"), ("crop", "3x2"), ("patch", "2x1")];
@@ -60,7 +60,7 @@ fn mixtures_and_synthetic_images_are_free() {
         let mixed = plan(&[&base[..], &[("self-mix", "18"), ("synthetic", "2")]].concat());
         assert_eq!(upper(&mixed), upper(&plan(&base)));
         assert_ne!(mixed.hash(), plan(&base).hash());
-        let assumptions = mixed.price(Precision::default()).unwrap().assumptions.join(" ");
+        let assumptions = mixed.price(BracketPrecision::default()).unwrap().assumptions.join(" ");
         assert!(assumptions.contains("not trained on this data set"), "{assumptions}");
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dapple_plan::spec::PhaseSpec;
-use dapple_plan::{Plan, PlanSpec, Pld, Precision, Relation, Unknown, calibrate};
+use dapple_plan::{BracketPrecision, Plan, PlanSpec, Pld, Relation, Unknown, calibrate};
 use proptest::prelude::*;
 
 fn base() -> PlanSpec {
@@ -27,7 +27,7 @@ fn scheduled(phases: Vec<PhaseSpec>) -> PlanSpec {
 }
 
 fn upper(spec: &PlanSpec) -> f64 {
-    Plan::check(spec).unwrap().epsilon(Precision::default()).unwrap().upper
+    Plan::check(spec).unwrap().epsilon(BracketPrecision::default()).unwrap().upper
 }
 
 #[test]
@@ -48,7 +48,8 @@ fn different_phases_agree_with_closed_forms() {
     // Full batches: Gaussians at distances 2 / sigma, whose squares add up. Brackets are 0.1 % wide here and below.
     let full = scheduled(vec![phase(4, 1000, 8.0), phase(9, 1000, 12.0)]);
     let mu = 2.0 * (4.0 / 64.0 + 9.0 / 144.0f64).sqrt();
-    let expected = Pld::gaussian_distance(mu).unwrap().epsilon(1e-5, Precision::default()).unwrap().upper;
+    let expected =
+        Pld::gaussian_distance(mu).unwrap().epsilon(1e-5, BracketPrecision::default()).unwrap().upper;
     assert!((upper(&full) / expected - 1.0).abs() < 2e-3);
 
     // Tokens with coupled gradients: a mixture of Gaussians over the draws of both phases. Reference figures of the double sum over
@@ -57,7 +58,7 @@ fn different_phases_agree_with_closed_forms() {
     coupled.privacy.relation = Some(Relation::Masked);
     coupled.set("public-gradient", "coupled").unwrap();
     let plan = Plan::check(&coupled).unwrap();
-    let delta = plan.pld().unwrap().delta(0.5, Precision::default()).unwrap().upper;
+    let delta = plan.pld().unwrap().delta(0.5, BracketPrecision::default()).unwrap().upper;
     assert!((delta / 0.2961425974 - 1.0).abs() < 2e-3, "{delta}");
     assert!((upper(&coupled) / 17.2989241 - 1.0).abs() < 2e-3, "{}", upper(&coupled));
     assert!(plan.epsilon_rdp().unwrap() > 17.2989241);
@@ -85,7 +86,9 @@ fn crops_and_views_change_by_phase() {
         assert!(low < mixed_price && mixed_price < high, "{low} {mixed_price} {high}");
         let plan = Plan::check(&mixed).unwrap();
         assert_eq!(plan.inclusion_probability(), plan.phases()[1].inclusion_probability());
-        assert!(plan.at_relation(Relation::Replace).epsilon(Precision::default()).unwrap().upper > high);
+        assert!(
+            plan.at_relation(Relation::Replace).epsilon(BracketPrecision::default()).unwrap().upper > high
+        );
     }
 }
 
@@ -94,14 +97,14 @@ fn the_noise_of_open_phases_is_solved_for() {
     let open = PhaseSpec { steps: Some(30), ..PhaseSpec::default() };
     let mut spec = scheduled(vec![open, phase(30, 20, 2.0)]);
     spec.privacy.epsilon = Some(upper(&spec));
-    let found = calibrate(&spec, &[], Unknown::NoiseMultiplier, Precision::default()).unwrap();
+    let found = calibrate(&spec, &[], Unknown::NoiseMultiplier, BracketPrecision::default()).unwrap();
     assert!(found.certificate.epsilon.upper <= spec.privacy.epsilon.unwrap());
     let noise: Vec<f64> = found.plan.phases().iter().map(Plan::noise_multiplier).collect();
     // The upper end of a bracket of width 1e-3 wobbles by as much.
     assert!((noise[0] - 1.0).abs() < 3e-3 && noise[1] == 2.0, "{noise:?}");
-    assert!(calibrate(&spec, &[], Unknown::Steps, Precision::default()).is_err());
+    assert!(calibrate(&spec, &[], Unknown::Steps, BracketPrecision::default()).is_err());
     spec.phases[0].noise_multiplier = Some(1.0);
-    assert!(calibrate(&spec, &[], Unknown::NoiseMultiplier, Precision::default()).is_err());
+    assert!(calibrate(&spec, &[], Unknown::NoiseMultiplier, BracketPrecision::default()).is_err());
 }
 
 #[test]

@@ -3,15 +3,15 @@
 
 use std::cell::Cell;
 
-use dapple_accounting::{AccountingError, Precision};
+use dapple_accounting::{AccountingError, BracketPrecision};
 use dapple_plan::{PlanError, PlanSpec, Trial, Unknown, calibrate_watched};
 
 /// The last trial of a search that is answered.
 fn last_trial(plan: &str, unknown: Unknown) -> Trial {
     let spec = PlanSpec::from_toml(plan).unwrap();
     let last = Cell::new(Trial { number: 0, epsilon: 0.0, share: 0.0 });
-    let found =
-        calibrate_watched(&spec, &[], unknown, Precision::default(), &|trial| last.set(trial)).unwrap();
+    let found = calibrate_watched(&spec, &[], unknown, BracketPrecision::default(), &|trial| last.set(trial))
+        .unwrap();
     assert!(found.certificate.epsilon.upper <= spec.privacy.epsilon.unwrap());
     last.get()
 }
@@ -48,7 +48,7 @@ fn a_search_beyond_its_work_is_refused_with_a_way_out() {
     );
     let spec = PlanSpec::from_toml(&plan).unwrap();
     let prices = Cell::new(0);
-    let precision = Precision::default();
+    let precision = BracketPrecision::default();
     let error = calibrate_watched(&spec, &[], Unknown::NoiseMultiplier, precision, &|trial| {
         assert!(trial.share <= 1.0, "{trial:?}");
         prices.set(trial.number);

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{assert_overlap, bracket, spec_of};
-use dapple_plan::{Plan, PlanSpec, Pld, Precision};
+use dapple_plan::{BracketPrecision, Plan, PlanSpec, Pld};
 
 fn spec(settings: &[(&str, &str)]) -> PlanSpec {
     let base = [
@@ -66,7 +66,7 @@ fn norms_are_in_units_of_the_clip_norm() {
     let double =
         plan(&[("submodels", "4"), ("split-norm", "2"), ("nonsplit-norm", "0"), ("noise-multiplier", "2")]);
     assert_overlap(bracket(&double), bracket(&plan(&[("submodels", "4")])));
-    let words = |plan: &Plan| plan.price(Precision::default()).unwrap().assumptions.join(" ");
+    let words = |plan: &Plan| plan.price(BracketPrecision::default()).unwrap().assumptions.join(" ");
     assert!(words(&double).contains("is clipped to 2 C, C being the clip norm"), "{}", words(&double));
     let parts = plan(&[("submodels", "4"), ("split-norm", "2"), ("nonsplit-norm", "0.5")]);
     assert!(words(&parts).contains("clipped to 2 C in its split part and to 0.5 C in the rest"));
@@ -75,7 +75,8 @@ fn norms_are_in_units_of_the_clip_norm() {
 #[test]
 fn full_batches_are_unsampled() {
     let full = plan(&[("batch", "1000"), ("submodels", "3"), ("noise-multiplier", "8")]);
-    let plain = Pld::split(3, 8.0).unwrap().self_compose(50).epsilon(1e-5, Precision::default()).unwrap();
+    let plain =
+        Pld::split(3, 8.0).unwrap().self_compose(50).epsilon(1e-5, BracketPrecision::default()).unwrap();
     assert_overlap(bracket(&full), plain);
 }
 
@@ -85,7 +86,7 @@ fn dropout_is_two_submodels() {
     let two = plan(&[("submodels", "2"), ("split-norm", "0.9"), ("nonsplit-norm", "0.2")]);
     assert_eq!(bracket(&dropout), bracket(&two));
     assert_ne!(dropout.hash(), two.hash());
-    let words = dropout.price(Precision::default()).unwrap().assumptions.join(" ");
+    let words = dropout.price(BracketPrecision::default()).unwrap().assumptions.join(" ");
     assert!(
         words.contains("Dropout keeps each node") && words.contains("biases behind such a node"),
         "{words}"
@@ -120,7 +121,7 @@ fn users_update_submodels_as_records_do() {
     let record = plan(&[("submodels", "3")]);
     let user = plan(&[("submodels", "3"), ("relation", "user")]);
     assert_eq!(bracket(&record), bracket(&user));
-    let words = user.price(Precision::default()).unwrap().assumptions.join(" ");
+    let words = user.price(BracketPrecision::default()).unwrap().assumptions.join(" ");
     assert!(words.contains("each user updates one of 3 submodels"), "{words}");
 }
 
@@ -131,7 +132,7 @@ fn substitutions_do_not_gain_and_do_not_lose() {
         let split = plan(&[("relation", relation), ("submodels", "4")]);
         assert_eq!(bracket(&split), bracket(&whole));
         assert!(!split.counts_submodels());
-        let certificate = split.price(Precision::default()).unwrap();
+        let certificate = split.price(BracketPrecision::default()).unwrap();
         assert!(certificate.theorem.contains("not counted"), "{}", certificate.theorem);
         assert!(!certificate.partition.unwrap().counted);
     }
@@ -154,7 +155,7 @@ fn substitutions_do_not_gain_and_do_not_lose() {
 fn a_submodel_of_a_rare_step_is_hidden_twice() {
     // One of 40 steps and one of 5 submodels: one of 200 places.
     let hidden = plan(&[("sampling", "balanced"), ("records", "4000"), ("steps", "40"), ("submodels", "5")]);
-    let places = Pld::split(200, 1.0).unwrap().epsilon(1e-5, Precision::default()).unwrap();
+    let places = Pld::split(200, 1.0).unwrap().epsilon(1e-5, BracketPrecision::default()).unwrap();
     assert_overlap(bracket(&hidden), places);
     assert!(hidden.price_rdp().unwrap().epsilon.upper > places.lower);
     let several = plan(&[
@@ -165,7 +166,8 @@ fn a_submodel_of_a_rare_step_is_hidden_twice() {
         ("submodels", "5"),
         ("noise-multiplier", "3"),
     ]);
-    let composed = Pld::split(20, 3.0).unwrap().self_compose(10).epsilon(1e-5, Precision::default()).unwrap();
+    let composed =
+        Pld::split(20, 3.0).unwrap().self_compose(10).epsilon(1e-5, BracketPrecision::default()).unwrap();
     assert_overlap(bracket(&several), composed);
 }
 

@@ -5,7 +5,7 @@
 use std::io::{self, Read, Write};
 use std::time::Instant;
 
-use dapple_plan::{Plan, PlanSpec, Precision};
+use dapple_plan::{BracketPrecision, Plan, PlanSpec};
 
 /// Calls that are timed, after as many that are not.
 const CALLS: usize = 300;
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut output = io::stdout().lock();
     for call in 0..2 * CALLS {
         let start = Instant::now();
-        let certificate = Plan::check(&spec)?.price(Precision::default())?;
+        let certificate = Plan::check(&spec)?.price(BracketPrecision::default())?;
         let seconds = start.elapsed().as_secs_f64();
         drop(certificate);
         if call >= CALLS {

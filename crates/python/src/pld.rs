@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dapple_accounting::{AccountingError, Bracket, GivenLosses, Pld, Precision};
+use dapple_accounting::{AccountingError, Bracket, BracketPrecision, GivenLosses, Pld};
 use dapple_plan::PlanError;
 use pyo3::prelude::*;
 
@@ -34,7 +34,7 @@ impl PyPld {
         &self,
         py: Python<'_>,
         precision: f64,
-        question: impl FnOnce(&Pld, Precision) -> Result<T, AccountingError> + Send + 'static,
+        question: impl FnOnce(&Pld, BracketPrecision) -> Result<T, AccountingError> + Send + 'static,
     ) -> PyResult<T> {
         let precision = precision_of(py, precision)?;
         let pld = self.0.clone();

@@ -6,7 +6,7 @@ use std::thread;
 
 use dapple_plan::ranges::{self, Written};
 use dapple_plan::sweep::{self as grid, PricedCombination, SweepAxis, SweepMeasure};
-use dapple_plan::{PlanError, Precision, Unknown};
+use dapple_plan::{BracketPrecision, PlanError, Unknown};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString};
 
@@ -106,7 +106,7 @@ fn request<'py>(
 fn run(
     requests: &[PlanRequest],
     unknown: Option<Unknown>,
-    precision: Precision,
+    precision: BracketPrecision,
     wanted: &Wanted,
 ) -> Result<Vec<Option<PricedCombination>>, (usize, PlanError)> {
     if let Some(unknown) = unknown {

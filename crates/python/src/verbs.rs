@@ -1,6 +1,6 @@
 //! `account`, `calibrate`, `profile`.
 
-use dapple_plan::{PlanError, Precision, Unknown, ranges};
+use dapple_plan::{BracketPrecision, PlanError, Unknown, ranges};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyString};
 
@@ -11,9 +11,9 @@ use crate::request::PlanRequest;
 use crate::{table, worker};
 
 /// The precision a call asks for.
-pub(crate) fn precision_of(py: Python<'_>, relative: f64) -> PyResult<Precision> {
+pub(crate) fn precision_of(py: Python<'_>, relative: f64) -> PyResult<BracketPrecision> {
     if (1e-5..=0.5).contains(&relative) {
-        return Ok(Precision { relative });
+        return Ok(BracketPrecision { relative });
     }
     let hint = "the precision is the width of the bracket over its upper end, e.g. 0.001";
     Err(errors::raise(

@@ -2,7 +2,7 @@
 
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::spec::{Delta, PublicGradient};
-use dapple_plan::{Plan, PlanSpec, Precision, Relation, number};
+use dapple_plan::{BracketPrecision, Plan, PlanSpec, Relation, number};
 use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 
 use crate::claim::Claim;
@@ -90,7 +90,7 @@ impl MaskPoint {
         let (lower, epsilon) = match price {
             MaskPricing::Claimed => (None, claimed_epsilon(&plan)),
             MaskPricing::Certified(_) => {
-                let bracket = plan.epsilon(Precision::default())?;
+                let bracket = plan.epsilon(BracketPrecision::default())?;
                 (bracket.lower, bracket.upper)
             }
         };

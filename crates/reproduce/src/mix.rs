@@ -5,7 +5,7 @@ use dapple_accounting::calibrate::{self, PrivacyTarget};
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::search;
 use dapple_plan::spec::Delta;
-use dapple_plan::{Bracket, EpsilonBracket, Plan, PlanSpec, Pld, Precision, number};
+use dapple_plan::{Bracket, BracketPrecision, EpsilonBracket, Plan, PlanSpec, Pld, number};
 use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 use rayon::prelude::*;
 
@@ -121,7 +121,8 @@ impl MixQuestion {
         let family =
             |noise| Ok(Pld::gaussian(sensitivity, noise)?.subsample_poisson(rate)?.self_compose(steps));
         let range = (0.1, 1e3);
-        let solved = calibrate::smallest("noise multiplier", range, target, Precision::default(), family)?;
+        let solved =
+            calibrate::smallest("noise multiplier", range, target, BracketPrecision::default(), family)?;
         let renyi = search::smallest_real(range.0, range.1, self.epsilon, |noise| {
             let step = Rdp::poisson_gaussian(rate, noise / sensitivity)?;
             Ok::<f64, ReproduceError>(step.self_compose(steps).epsilon(DELTA)?.epsilon)
@@ -132,7 +133,7 @@ impl MixQuestion {
             noise: solved.value,
             epsilon: solved.epsilon,
             renyi: renyi.unwrap_or(f64::NAN),
-            fixed: fixed.self_compose(steps).epsilon(DELTA, Precision::default())?.upper,
+            fixed: fixed.self_compose(steps).epsilon(DELTA, BracketPrecision::default())?.upper,
         })
     }
 }
@@ -268,7 +269,7 @@ fn priced(found: &MixRow, (views, self_mix, synthetic): (u32, u32, u32)) -> Resu
     spec.pipeline.views = Some(views);
     spec.mix.self_mix = Some(self_mix);
     spec.mix.synthetic = Some(synthetic);
-    Ok(Plan::check(&spec)?.epsilon(Precision::default())?)
+    Ok(Plan::check(&spec)?.epsilon(BracketPrecision::default())?)
 }
 
 fn row(found: &MixRow) -> Vec<Cell> {

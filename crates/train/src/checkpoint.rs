@@ -24,7 +24,7 @@ const NO_CHECKSUM: &str = "00000000000000000000000000000000000000000000000000000
 /// Everything a run goes on from but what its folder says elsewhere. It holds released values only: no key, no noise, no record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Checkpoint {
-    pub(crate) place: Place,
+    pub(crate) place: CheckpointPlace,
     pub(crate) parameters: Vec<f32>,
     pub(crate) optimiser: OptimiserState,
     pub(crate) mean: Option<Vec<f32>>,
@@ -33,7 +33,7 @@ pub(crate) struct Checkpoint {
 /// Where in the run a checkpoint was taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Place {
+pub(crate) struct CheckpointPlace {
     /// The next step of the plan.
     pub(crate) step: u64,
     /// Updates of the optimiser: fewer than steps where a crash lost some.
@@ -50,7 +50,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// A weight that is not finite.
-    pub(crate) fn of(learned: &Learned, place: Place) -> Result<Self, TrainError> {
+    pub(crate) fn of(learned: &Learned, place: CheckpointPlace) -> Result<Self, TrainError> {
         learned.check()?;
         Ok(Self {
             place,
@@ -117,7 +117,7 @@ impl Checkpoint {
             .as_ref()
             .and_then(|map| map.get("place"))
             .ok_or("it has no place in a run")?;
-        let place: Place = serde_json::from_str(place).map_err(one_line)?;
+        let place: CheckpointPlace = serde_json::from_str(place).map_err(one_line)?;
         let file = SafeTensors::deserialize(bytes).map_err(words)?;
         let values = |name: &str| -> Result<Vec<f32>, String> {
             let tensor = file.tensor(name).map_err(words)?;
@@ -164,7 +164,7 @@ impl Checkpoint {
 
     /// Where in the run a checkpoint was taken, by its head alone: cheap, and not covered by its checksum. None for what is no
     /// checkpoint.
-    pub(crate) fn place_of(path: &Path) -> Option<Place> {
+    pub(crate) fn place_of(path: &Path) -> Option<CheckpointPlace> {
         let mut file = fs::File::open(path).ok()?;
         let mut length = [0; 8];
         file.read_exact(&mut length).ok()?;
@@ -248,7 +248,7 @@ mod tests {
     fn checkpoint(step: u64, mean: bool) -> Checkpoint {
         let values = |n: usize, scale: f32| (0..n).map(|i| i as f32 * scale).collect::<Vec<f32>>();
         Checkpoint {
-            place: Place {
+            place: CheckpointPlace {
                 step,
                 optimiser_updates: step,
                 spec: "spec".into(),

@@ -8,7 +8,7 @@ use dapple_plan::PlanSpec;
 
 use crate::error::TrainError;
 use crate::files;
-use crate::ledger::Claim;
+use crate::ledger::LedgerClaim;
 
 /// The names in a run folder. What lies in `private` is not covered by the guarantee and must stay where the data may be; everything
 /// else is computed from released values and public ones.
@@ -92,13 +92,13 @@ impl Folder {
     ///
     /// Files that are no run's own are neither written over nor mixed with: names that a run uses must be free, unless a process that
     /// died before the first line of its ledger has left them.
-    pub(crate) fn claim(&self) -> Result<Claim, TrainError> {
+    pub(crate) fn claim(&self) -> Result<LedgerClaim, TrainError> {
         let ledger = self.ledger();
         if ledger.exists() {
             return Err(TrainError::Exists { folder: self.root.clone() });
         }
         files::create_folders(&self.root)?;
-        if !Claim::was_left(&ledger) {
+        if !LedgerClaim::was_left(&ledger) {
             let names = [
                 self.plan(),
                 self.certificate(),
@@ -115,7 +115,7 @@ impl Folder {
                 return Err(TrainError::InTheWay { path });
             }
         }
-        let claim = Claim::take(&ledger)?;
+        let claim = LedgerClaim::take(&ledger)?;
         files::create_folders(&self.checkpoints())?;
         self.close_private()?;
         Ok(claim)

@@ -88,7 +88,7 @@ pub use dapple_private::StepError;
 pub use description::{Answers, ClassDescription, ModelDescription, ParameterNames};
 pub use error::TrainError;
 pub use evaluation::{Evaluation, Measure, Overlap, Score};
-pub use ledger::{Entry, History, Ledger, LedgerError, Start, UsedMachine};
+pub use ledger::{History, Ledger, LedgerEntry, LedgerError, Start, UsedMachine};
 pub use model::{ModelFacts, models};
 pub use observer::{Event, Observer, Silent, StepReport};
 pub use optimiser::optimiser_settings;
@@ -96,7 +96,7 @@ pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
 pub use results::{EvaluationLine, evaluations, plan_of_run};
 pub use run::{
-    Completed, Outcome, Rehearsal, certify, complete, evaluate, evaluate_with, resume, resume_with,
+    Completed, Rehearsal, RunOutcome, certify, complete, evaluate, evaluate_with, resume, resume_with,
     resume_within, start, start_within,
 };
 pub use verify::{Verdict, verify};

@@ -8,8 +8,8 @@ use dapple_geometry::Mask;
 use dapple_graph::{Graph, Parameters};
 use dapple_plan::spec::{Delta, Pixels, PlanSpec};
 use dapple_plan::{
-    Certificate, Conduct, DataPlan, GradientBound, HeldOut, PerformancePlan, Plan, PlanError, Precision,
-    RecordOrigin, Relation, SolvedValue, TrainingPlan, Unknown, ViewPlan, calibrate,
+    BracketPrecision, Certificate, Conduct, DataPlan, GradientBound, HeldOut, PerformancePlan, Plan,
+    PlanError, RecordOrigin, Relation, SolvedValue, TrainingPlan, Unknown, ViewPlan, calibrate,
 };
 
 use crate::error::TrainError;
@@ -218,7 +218,7 @@ pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainErro
         return Ok(());
     }
     if spec.train.until_budget == Some(true) {
-        let solved = calibrate(spec, masks, Unknown::Steps, Precision::default())?;
+        let solved = calibrate(spec, masks, Unknown::Steps, BracketPrecision::default())?;
         let most = match Plan::check_with_masks(spec, masks) {
             Ok(plan) => plan.steps(),
             Err(PlanError::Missing { key: "sampling.epochs", .. }) => u64::MAX,
@@ -234,7 +234,7 @@ pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainErro
         && spec.privacy.epsilon.is_some()
         && (spec.phases.is_empty() || open_phase)
         && let SolvedValue::Real(noise) =
-            calibrate(spec, masks, Unknown::NoiseMultiplier, Precision::default())?.solved.value
+            calibrate(spec, masks, Unknown::NoiseMultiplier, BracketPrecision::default())?.solved.value
     {
         spec.privacy.noise_multiplier = Some(noise);
     }

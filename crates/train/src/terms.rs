@@ -1,7 +1,7 @@
 //! What a plan costs, and what the steps taken so far do.
 
 use dapple_plan::{
-    Certificate, DataPlan, EpsilonBracket, Plan, Precision, RecordOrigin, Relation, StoredFormat,
+    BracketPrecision, Certificate, DataPlan, EpsilonBracket, Plan, RecordOrigin, Relation, StoredFormat,
     TrainingPlan,
 };
 
@@ -9,7 +9,7 @@ use crate::error::TrainError;
 
 /// The price of a plan. What a run makes public of its records, and no plan says, is among what is assumed.
 pub(crate) fn price(plan: &Plan, data: &DataPlan) -> Result<Certificate, TrainError> {
-    let mut certificate = plan.price(Precision::default())?;
+    let mut certificate = plan.price(BracketPrecision::default())?;
     certificate.assumptions.extend(public_facts(data).map(str::to_owned));
     Ok(certificate)
 }
@@ -75,7 +75,7 @@ impl Terms<'_> {
         let whole_record = match (&price, self.protects_less_than_records()) {
             (Some(_), true) => {
                 let first = self.plan().first(steps).map(|plan| plan.at_relation(Relation::Replace));
-                first.and_then(|plan| plan.price(Precision::default()).ok()).map(|price| price.epsilon)
+                first.and_then(|plan| plan.price(BracketPrecision::default()).ok()).map(|price| price.epsilon)
             }
             _ => None,
         };

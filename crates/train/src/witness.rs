@@ -26,11 +26,11 @@ impl Witness {
     pub(crate) fn gather(folder: &Folder) -> Result<Vec<Self>, TrainError> {
         let mut found = Vec::new();
         #[derive(Deserialize)]
-        struct Seen {
+        struct CertifiedLedger {
             ledger: String,
         }
         if let Some(seen) =
-            text(&folder.certificate()).and_then(|text| serde_json::from_str::<Seen>(&text).ok())
+            text(&folder.certificate()).and_then(|text| serde_json::from_str::<CertifiedLedger>(&text).ok())
         {
             // The steps that it counts may be ahead of the ledger; the line that it names cannot be.
             let name = "certificate.json".to_owned();
@@ -81,11 +81,11 @@ fn text(path: &Path) -> Option<String> {
 /// The largest step that the whole lines of a log tell of.
 fn last_step(text: &str) -> Option<u64> {
     #[derive(Deserialize)]
-    struct Line {
+    struct StepLine {
         step: u64,
     }
     let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-    whole.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()).map(|line| line.step).max()
+    whole.lines().filter_map(|line| serde_json::from_str::<StepLine>(line).ok()).map(|line| line.step).max()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{model_bytes, request, write_data};
-use dapple_train::{History, Outcome, Silent, Status, TrainError, certify, resume, start};
+use dapple_train::{History, RunOutcome, Silent, Status, TrainError, certify, resume, start};
 
 const FOLDER: &str = "DAPPLE_DISK_TEST";
 const STEPS: u64 = 66;
@@ -33,7 +33,7 @@ fn data() -> (tempfile::TempDir, Vec<u8>) {
 }
 
 /// Goes on with the run, or starts it.
-fn carry_on(folder: &Path) -> Result<Outcome, TrainError> {
+fn carry_on(folder: &Path) -> Result<RunOutcome, TrainError> {
     let run = folder.join("run");
     match resume(&run, &mut Silent) {
         Err(TrainError::NoRun { .. }) => start(&request(folder, PLAN), &run, &mut Silent),
@@ -86,7 +86,7 @@ fn check(run: &Path) {
     assert_eq!(certify(run).unwrap().steps_spent, spent);
 }
 
-fn check_end(outcome: &Outcome, run: &Path, model: &[u8]) {
+fn check_end(outcome: &RunOutcome, run: &Path, model: &[u8]) {
     assert_eq!((outcome.certificate.status, outcome.certificate.steps_spent), (Status::Finished, STEPS));
     assert!(model_bytes(run) == model, "the model is that of an uninterrupted run");
     check(run);

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{Recorder, model_bytes, request, write_data};
-use dapple_train::{Look, Outcome, Silent, Status, TrainError, Warning, certify, evaluate, resume, start};
+use dapple_train::{Look, RunOutcome, Silent, Status, TrainError, Warning, certify, evaluate, resume, start};
 
 const MODEL: &str = "[model]\nname = 'linear'\n[optimiser]\nlearning_rate = 0.5\n";
 const PRIVATE: &str = "[privacy]\nnoise_multiplier = 2.0\ndelta = 1e-5\n";
@@ -20,7 +20,7 @@ fn data() -> tempfile::TempDir {
     folder
 }
 
-fn run(folder: &Path, name: &str, plan: &str) -> Result<(Outcome, Recorder), TrainError> {
+fn run(folder: &Path, name: &str, plan: &str) -> Result<(RunOutcome, Recorder), TrainError> {
     let mut recorder = Recorder::default();
     let outcome = start(&request(folder, plan), &folder.join(name), &mut recorder)?;
     Ok((outcome, recorder))

@@ -11,7 +11,7 @@ use dapple_data::{Target, UNLABELLED, open};
 use dapple_plan::PlanSpec;
 use dapple_plan::spec::{EvaluationKind, Performance};
 use dapple_train::{
-    Answers, Look, ModelDescription, Outcome, Prediction, Predictor, Request, Silent, Status, TrainError,
+    Answers, Look, ModelDescription, Prediction, Predictor, Request, RunOutcome, Silent, Status, TrainError,
     evaluate, resume, start,
 };
 
@@ -24,7 +24,7 @@ fn request(base: &Path, text: &str) -> Request {
     Request { spec: PlanSpec::from_toml(text).unwrap(), base: base.to_owned(), masks: Vec::new() }
 }
 
-fn run(folder: &Path, name: &str, text: &str) -> Result<Outcome, TrainError> {
+fn run(folder: &Path, name: &str, text: &str) -> Result<RunOutcome, TrainError> {
     start(&request(folder, text), &folder.join(name), &mut Silent)
 }
 

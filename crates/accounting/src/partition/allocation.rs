@@ -6,7 +6,7 @@ use super::rdp::{Bound, PartitionRdp};
 use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
-use crate::pld::{Pld, Precision};
+use crate::pld::{BracketPrecision, Pld};
 use crate::rdp::Conversion;
 use crate::work::Effort;
 
@@ -179,7 +179,7 @@ impl RandomAllocation {
     ///
     /// # Errors
     /// An epsilon out of range.
-    pub fn delta(&self, epsilon: f64, precision: Precision) -> Result<(Bracket, AllocationBound)> {
+    pub fn delta(&self, epsilon: f64, precision: BracketPrecision) -> Result<(Bracket, AllocationBound)> {
         let mut best = (self.pld().delta(epsilon, precision)?, self.composed_bound());
         if !self.is_exact() {
             for (bound, rdp) in self.renyi()? {

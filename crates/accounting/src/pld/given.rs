@@ -76,7 +76,7 @@ impl Pld {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Precision;
+    use crate::BracketPrecision;
 
     /// Randomised response: the truth with probability `e^epsilon / (1 + e^epsilon)`.
     fn response(epsilon: f64) -> GivenLosses {
@@ -89,7 +89,7 @@ mod tests {
         let pld = Pld::from_losses(&response(0.3), None).unwrap();
         let truth = 0.3_f64.exp() / (1.0 + 0.3_f64.exp());
         for at in [0.0, 0.1, 0.29, 0.3, 2.0] {
-            let bracket = pld.delta(at, Precision::default()).unwrap();
+            let bracket = pld.delta(at, BracketPrecision::default()).unwrap();
             let exact = truth * (1.0 - (at - 0.3_f64).exp()).max(0.0);
             // The closed form itself is good to a few roundings.
             assert!(
@@ -105,7 +105,7 @@ mod tests {
         let pld = Pld::from_losses(&weak, Some(&strong)).unwrap();
         let alone = Pld::from_losses(&strong, None).unwrap();
         assert!(!pld.is_symmetric() && alone.is_symmetric());
-        let delta = |pld: &Pld| pld.delta(0.2, Precision::default()).unwrap();
+        let delta = |pld: &Pld| pld.delta(0.2, BracketPrecision::default()).unwrap();
         assert_eq!(delta(&pld), delta(&alone));
     }
 
@@ -144,7 +144,7 @@ mod tests {
                     mass * (1.0 - (epsilon - loss).exp()).max(0.0)
                 };
                 let exact: f64 = composed.iter().enumerate().map(above).sum();
-                let bracket = pld.delta(epsilon, Precision::default()).unwrap();
+                let bracket = pld.delta(epsilon, BracketPrecision::default()).unwrap();
                 // Sums of a few thousand products.
                 assert!(bracket.lower <= exact * (1.0 + 1e-9) && exact * (1.0 - 1e-9) <= bracket.upper);
                 // A thousandth of epsilon is worth a percent or two of so small a delta.
@@ -156,7 +156,8 @@ mod tests {
     #[test]
     fn missing_mass_is_an_infinite_loss() {
         let given = GivenLosses { losses: vec![(0.0, 1.0 - 1e-7)], infinite: 0.0 };
-        let bracket = Pld::from_losses(&given, None).unwrap().delta(5.0, Precision::default()).unwrap();
+        let bracket =
+            Pld::from_losses(&given, None).unwrap().delta(5.0, BracketPrecision::default()).unwrap();
         // The sum of the masses is rounded to 1e-16.
         assert!((bracket.upper - 1e-7).abs() < 1e-15, "{bracket:?}");
     }

@@ -14,4 +14,4 @@ mod tilt;
 mod window;
 
 pub use given::GivenLosses;
-pub use profile::{Pld, Precision};
+pub use profile::{BracketPrecision, Pld};

@@ -11,12 +11,12 @@ use crate::work::Effort;
 
 /// How narrow a bracket must be.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Precision {
+pub struct BracketPrecision {
     /// Width of the bracket over its upper end.
     pub relative: f64,
 }
 
-impl Default for Precision {
+impl Default for BracketPrecision {
     fn default() -> Self {
         Self { relative: 1e-3 }
     }
@@ -263,7 +263,7 @@ impl Pld {
     ///
     /// # Errors
     /// An alpha outside [0, 1].
-    pub fn trade_off(&self, alphas: &[f64], precision: Precision) -> Result<Vec<f64>> {
+    pub fn trade_off(&self, alphas: &[f64], precision: BracketPrecision) -> Result<Vec<f64>> {
         for &alpha in alphas {
             in_range("alpha", alpha, 0.0, 1.0, "[0, 1]")?;
         }
@@ -295,7 +295,7 @@ impl Pld {
     ///
     /// # Errors
     /// An epsilon out of range.
-    pub fn delta(&self, epsilon: f64, precision: Precision) -> Result<Bracket> {
+    pub fn delta(&self, epsilon: f64, precision: BracketPrecision) -> Result<Bracket> {
         Ok(self.profile(&[epsilon], precision)?.first().copied().unwrap_or(Bracket::exact(0.0)))
     }
 
@@ -303,7 +303,7 @@ impl Pld {
     ///
     /// # Errors
     /// An epsilon out of range.
-    pub fn profile(&self, epsilons: &[f64], precision: Precision) -> Result<Vec<Bracket>> {
+    pub fn profile(&self, epsilons: &[f64], precision: BracketPrecision) -> Result<Vec<Bracket>> {
         for &epsilon in epsilons {
             limits::epsilon(epsilon)?;
         }
@@ -351,5 +351,7 @@ fn single(factors: &Factors) -> Result<DominatingPair> {
     if let [(pair, 1)] = factors.as_slice() {
         return Ok(pair.clone());
     }
-    Ok(DominatingPair::Discrete(Arc::new(Solver::new(Precision::default().into()).materialise(factors)?)))
+    Ok(DominatingPair::Discrete(Arc::new(
+        Solver::new(BracketPrecision::default().into()).materialise(factors)?,
+    )))
 }

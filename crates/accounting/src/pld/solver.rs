@@ -4,7 +4,7 @@ use super::closed::ClosedForm;
 use super::compose::{Composition, CompositionGrid, compose};
 use super::curve::DeltaCurve;
 use super::exact;
-use super::profile::Precision;
+use super::profile::BracketPrecision;
 use super::tilt::{Probes, ProfileQuestion};
 use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result, in_range};
@@ -17,7 +17,7 @@ use crate::work::Effort;
 pub(super) struct Solver<'a> {
     convolver: Convolver,
     effort: Effort<'a>,
-    precision: Precision,
+    precision: BracketPrecision,
     /// Points of all transforms since the last question.
     work: f64,
 }
@@ -347,7 +347,7 @@ mod tests {
             (sampled(4.6e-5, 0.85), 1_279_995),
             (sampled(4.4e-4, 0.0946), 6_804),
         ] {
-            let mut solver = Solver::new(Precision::default().into());
+            let mut solver = Solver::new(BracketPrecision::default().into());
             let factors = [(pair, steps)];
             let known = Bracket::exact(0.0);
             let top = solver.epsilon(&factors, 1e-6, known).map_or(100.0, |bracket| bracket.upper);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::explain::{Baselines, Factor, explain};
 use crate::args::{Common, Width};
 use crate::failure::Failure;
-use crate::load::Request;
+use crate::load::PricingRequest;
 use crate::output;
 
 /// Prices a plan: epsilon in a certified bracket, and what it protects from whom
@@ -42,7 +42,7 @@ struct Answer<'a> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let precision = arguments.width.precision();
-    let plan = Request::load(&arguments.common)?.plan()?;
+    let plan = PricingRequest::load(&arguments.common)?.plan()?;
     let certificate = plan.price(precision)?;
     let factors = arguments
         .explain

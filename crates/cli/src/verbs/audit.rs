@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "C", default_value_t = 0.95)]
     confidence: f64,
     /// What the canaries show: one colour, or huge stripes whose views cancel, which attack the arithmetic of clipping
-    #[arg(long, value_enum, default_value_t = Shown::Plain)]
-    pattern: Shown,
+    #[arg(long, value_enum, default_value_t = PatternName::Plain)]
+    pattern: PatternName,
     #[command(flatten)]
     machine: MachineFlags,
     #[command(flatten)]
@@ -37,16 +37,16 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Shown {
+enum PatternName {
     Plain,
     Cancelling,
 }
 
-impl From<Shown> for Pattern {
-    fn from(shown: Shown) -> Self {
+impl From<PatternName> for Pattern {
+    fn from(shown: PatternName) -> Self {
         match shown {
-            Shown::Plain => Self::Plain,
-            Shown::Cancelling => Self::Cancelling,
+            PatternName::Plain => Self::Plain,
+            PatternName::Cancelling => Self::Cancelling,
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::{Common, Width};
 use crate::failure::Failure;
-use crate::load::Request;
+use crate::load::PricingRequest;
 use crate::output;
 
 /// Finds the least noise, or the most of anything else, that keeps epsilon at or below --epsilon
@@ -95,7 +95,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Request { spec, masks } = Request::load(&arguments.common)?;
+    let PricingRequest { spec, masks } = PricingRequest::load(&arguments.common)?;
     let (unknown, precision) = (arguments.unknown.into(), arguments.width.precision());
     let waiting = Waiting::new(arguments.common.output.quiet);
     let watch = |trial: Trial| waiting.tell(trial);

@@ -3,7 +3,7 @@
 use clap::Args;
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::{
-    AllocationBound, BalancedBound, Certificate, Plan, PlanError, Precision, PublicTokens, Relation,
+    AllocationBound, BalancedBound, BracketPrecision, Certificate, Plan, PlanError, PublicTokens, Relation,
     Sampling, Scheme, Split, baseline, number,
 };
 use dapple_report::{Column, Table, TextStyle};
@@ -39,7 +39,7 @@ pub(crate) fn explain(
     plan: &Plan,
     certificate: &Certificate,
     baselines: Baselines,
-    precision: Precision,
+    precision: BracketPrecision,
 ) -> Result<Vec<Factor>, PlanError> {
     let factor = |name, value, meaning: String| Factor { name, value: Some(value), meaning };
     let mut factors = vec![factor("sample rate", plan.sample_rate(), drawing(plan))];
@@ -106,7 +106,7 @@ fn splitting(plan: &Plan, split: &Split) -> String {
 }
 
 /// The same run without the secrets that balanced sampling and submodels add.
-fn revealed(plan: &Plan, precision: Precision) -> Result<Vec<Factor>, PlanError> {
+fn revealed(plan: &Plan, precision: BracketPrecision) -> Result<Vec<Factor>, PlanError> {
     let mut factors = Vec::new();
     let compare = |name, other: Plan, meaning: &str| -> Result<Factor, PlanError> {
         let value = reported(other.price(precision))?.map(|certificate| certificate.epsilon.upper);
@@ -144,7 +144,7 @@ fn others(
     plan: &Plan,
     certificate: &Certificate,
     baselines: Baselines,
-    precision: Precision,
+    precision: BracketPrecision,
 ) -> Result<Vec<Factor>, PlanError> {
     let mut factors = Vec::new();
     if let Some(sigma) = baselines.pixel_noise {
@@ -235,7 +235,7 @@ fn masked(plan: &Plan) -> Option<Factor> {
 }
 
 /// The same run under other relations.
-fn elsewhere(plan: &Plan, precision: Precision) -> Result<Vec<Factor>, PlanError> {
+fn elsewhere(plan: &Plan, precision: BracketPrecision) -> Result<Vec<Factor>, PlanError> {
     let mut factors = Vec::new();
     let (substituted, added) = match plan.relation() {
         // Public tokens get no noise: there is no guarantee for whole records to compare with.

@@ -9,7 +9,7 @@ use image::{ImageFormat, Rgb, RgbImage};
 
 use crate::args::Common;
 use crate::failure::Failure;
-use crate::load::Request;
+use crate::load::PricingRequest;
 use crate::output;
 
 /// Pictures are thinned to at most this many pixels a side.
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.heatmap {
         output::check_target("heatmap", path)?;
     }
-    let Request { spec, masks } = Request::load(&arguments.common)?;
+    let PricingRequest { spec, masks } = PricingRequest::load(&arguments.common)?;
     let spatial = Spatial::check(&spec, &masks)?;
     let seen = Seen::new(&spatial)?;
     if let Some(path) = &arguments.heatmap {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::args::{Common, Width};
 use crate::failure::Failure;
-use crate::load::Request;
+use crate::load::PricingRequest;
 use crate::output;
 use crate::pictures::Pictures;
 
@@ -37,7 +37,7 @@ struct Answer {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.pictures.check()?;
     let asked = arguments.epsilons.as_deref().map(|text| ranges::points("epsilons", text)).transpose()?;
-    let mut request = Request::load(&arguments.common)?;
+    let mut request = PricingRequest::load(&arguments.common)?;
     let with_delta = request.spec.privacy.delta.is_some();
     request.spec = request.spec.for_profile();
     let plan = request.plan()?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dapple_plan::number;
-use dapple_train::{Evaluation, Outcome, RunCertificate, Status};
+use dapple_train::{Evaluation, RunCertificate, RunOutcome, Status};
 use serde::Serialize;
 
 use crate::args::Common;
@@ -94,10 +94,10 @@ struct Answer<'a> {
     evaluation: Option<&'a Evaluation>,
 }
 
-fn finish(folder: &Path, outcome: &Outcome, json: bool, quiet: bool) -> Result<(), Failure> {
+fn finish(folder: &Path, outcome: &RunOutcome, json: bool, quiet: bool) -> Result<(), Failure> {
     let page = run_page::page(folder, &outcome.certificate)?.to_html();
     output::write_file(&folder.join("report.html"), page.as_bytes(), quiet)?;
-    let Outcome { certificate, updates, evaluation } = outcome;
+    let RunOutcome { certificate, updates, evaluation } = outcome;
     if json {
         output::print_json(&Answer {
             folder: folder.display().to_string(),
@@ -117,7 +117,7 @@ fn finish(folder: &Path, outcome: &Outcome, json: bool, quiet: bool) -> Result<(
     }
 }
 
-fn text(outcome: &Outcome) -> String {
+fn text(outcome: &RunOutcome) -> String {
     let certificate = &outcome.certificate;
     let mut lines = vec![("steps", certificate.steps_spent.to_string())];
     if let Some(evaluation) = &outcome.evaluation {

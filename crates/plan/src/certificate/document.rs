@@ -61,13 +61,13 @@ impl Certificate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{EpsilonBracket, Plan, PlanSpec, Precision};
+    use crate::{BracketPrecision, EpsilonBracket, Plan, PlanSpec};
     use proptest::prelude::*;
 
     fn price() -> Certificate {
         let text = "[privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[region]\npatch = [2, 2]\n[pipeline]\nimage = [20, 20]\n\
             crop = [8, 8]\n[sampling]\nbatch = 10\nrecords = 100\nsteps = 5\n";
-        Plan::check(&PlanSpec::from_toml(text).unwrap()).unwrap().price(Precision::default()).unwrap()
+        Plan::check(&PlanSpec::from_toml(text).unwrap()).unwrap().price(BracketPrecision::default()).unwrap()
     }
 
     #[test]

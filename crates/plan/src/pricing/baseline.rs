@@ -1,6 +1,6 @@
 //! What the same protection costs without counting crops.
 
-use dapple_accounting::{Bracket, Precision, baselines};
+use dapple_accounting::{Bracket, BracketPrecision, baselines};
 
 use crate::Plan;
 use crate::Relation;
@@ -19,7 +19,7 @@ pub fn data_level_noise(
     channels: u32,
     pixel_sigma: f64,
     delta: f64,
-    precision: Precision,
+    precision: BracketPrecision,
 ) -> Result<Bracket, PlanError> {
     Ok(baselines::data_level_noise(region_pixels, channels, pixel_sigma)?.epsilon(delta, precision)?)
 }
@@ -39,7 +39,7 @@ pub fn noise_augmentation(
     region_pixels: u64,
     channels: u32,
     pixel_sigma: f64,
-    precision: Precision,
+    precision: BracketPrecision,
 ) -> Result<Bracket, PlanError> {
     let distance = baselines::noise_augmentation_rate(region_pixels, channels, pixel_sigma)?;
     let run = plan.at_relation(Relation::Patch).compose_parts(|_| distance)?;
@@ -75,14 +75,14 @@ mod tests {
     fn baselines_follow_their_formulas() {
         // One pixel of one channel at sigma = 255 is a Gaussian pair at distance 1: epsilon 4.37718 at delta 1e-5, by bisection of
         // Phi(1/2 - e) - exp(e) Phi(-1/2 - e) with Python's math.erfc. Closed forms, so the printed digits are the tolerance.
-        let once = data_level_noise(1, 1, 255.0, 1e-5, Precision::default()).unwrap();
+        let once = data_level_noise(1, 1, 255.0, 1e-5, BracketPrecision::default()).unwrap();
         assert!((once.upper - 4.37718).abs() < 1e-5, "{once:?}");
         // Independently computed reference figures for colour patches of side 10, 20, 40 at sigma = 1000, given to three decimals.
         for (side, expected) in [(10, 27.893), (20, 75.874), (40, 230.512)] {
-            let found = data_level_noise(side * side, 3, 1000.0, 1e-5, Precision::default()).unwrap();
+            let found = data_level_noise(side * side, 3, 1000.0, 1e-5, BracketPrecision::default()).unwrap();
             assert!((found.upper - expected).abs() < 1e-3, "{side}: {found:?}");
         }
-        assert!(data_level_noise(0, 3, 1.0, 1e-5, Precision::default()).is_err());
+        assert!(data_level_noise(0, 3, 1.0, 1e-5, BracketPrecision::default()).is_err());
 
         let (epsilon, delta) = group(1.0, 1e-6, 2).unwrap();
         assert_eq!(epsilon, 2.0);
@@ -104,8 +104,8 @@ mod tests {
             spec.set(key, value).unwrap();
         }
         let plan = Plan::check(&spec).unwrap();
-        let record = plan.at_relation(Relation::Replace).epsilon(Precision::default()).unwrap().upper;
-        let at = |sigma| noise_augmentation(&plan, 4, 3, sigma, Precision::default()).unwrap().upper;
+        let record = plan.at_relation(Relation::Replace).epsilon(BracketPrecision::default()).unwrap().upper;
+        let at = |sigma| noise_augmentation(&plan, 4, 3, sigma, BracketPrecision::default()).unwrap().upper;
         // Almost no pixel noise tells everything; a lot tells little.
         assert!((at(1.0) / record - 1.0).abs() < 1e-3);
         assert!(at(1e4) < 0.2 * record && at(1e4) > 0.0);

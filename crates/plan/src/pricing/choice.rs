@@ -2,7 +2,7 @@
 
 use dapple_accounting::rdp::{Conversion, Rdp};
 use dapple_accounting::selection::{BaseMechanism, Repetitions, Selection};
-use dapple_accounting::{Pld, Precision, limits};
+use dapple_accounting::{BracketPrecision, Pld, limits};
 
 use super::loss::RunLoss;
 use crate::Plan;
@@ -123,7 +123,8 @@ impl BaseMechanism for PrivateChoice {
 
     fn delta(&self, epsilon: f64) -> f64 {
         let at = |candidate: &ChoiceCandidate| {
-            let exact = candidate.pld.as_ref().and_then(|pld| pld.delta(epsilon, Precision::default()).ok());
+            let exact =
+                candidate.pld.as_ref().and_then(|pld| pld.delta(epsilon, BracketPrecision::default()).ok());
             exact.map_or_else(|| by_orders(&candidate.curve, epsilon), |bracket| bracket.upper)
         };
         self.candidates.iter().map(|candidate| candidate.share * at(candidate)).sum::<f64>().min(1.0)

@@ -2,7 +2,7 @@
 
 use dapple_accounting::rdp;
 use dapple_accounting::selection::Selection;
-use dapple_accounting::{Pld, Precision, limits};
+use dapple_accounting::{BracketPrecision, Pld, limits};
 use serde::Serialize;
 
 use super::choice::CandidateCurve;
@@ -89,7 +89,11 @@ struct Groups<'a> {
 ///
 /// # Errors
 /// A release that nothing is known about, or an epsilon too large to report.
-pub fn compose(releases: &[Release], delta: f64, precision: Precision) -> Result<ComposedRuns, PlanError> {
+pub fn compose(
+    releases: &[Release],
+    delta: f64,
+    precision: BracketPrecision,
+) -> Result<ComposedRuns, PlanError> {
     match releases {
         [] => {
             return Ok(ComposedRuns { epsilon: EpsilonBracket::ZERO, rule: Rule::Nothing });
@@ -145,7 +149,7 @@ impl<'a> Groups<'a> {
     }
 
     /// Where all are runs with a distribution.
-    fn product(&self, delta: f64, precision: Precision) -> Result<Option<EpsilonBracket>, PlanError> {
+    fn product(&self, delta: f64, precision: BracketPrecision) -> Result<Option<EpsilonBracket>, PlanError> {
         let Some(known) = self.known.as_ref().filter(|_| self.bounded.is_empty() && self.choices.is_empty())
         else {
             return Ok(None);
@@ -156,7 +160,7 @@ impl<'a> Groups<'a> {
     }
 
     /// Epsilon of all runs with a distribution.
-    fn of_known(&self, pld: &Pld, delta: f64, precision: Precision) -> Result<Option<f64>, PlanError> {
+    fn of_known(&self, pld: &Pld, delta: f64, precision: BracketPrecision) -> Result<Option<f64>, PlanError> {
         pld.epsilon_upper(delta, precision).map_err(PlanError::from).map(Some).or_else(PlanError::or_none)
     }
 
@@ -168,7 +172,7 @@ impl<'a> Groups<'a> {
 
     /// One epsilon for the runs with a distribution, one for the choices, one for each run that is only bounded. Of a delta that is
     /// shared among more than two, each gets the same.
-    fn added(&self, delta: f64, precision: Precision) -> Result<Option<f64>, PlanError> {
+    fn added(&self, delta: f64, precision: BracketPrecision) -> Result<Option<f64>, PlanError> {
         let groups =
             usize::from(self.known.is_some()) + usize::from(!self.choices.is_empty()) + self.bounded.len();
         let shares: &[f64] = if groups == 2 { &SHARES } else { &[1.0] };
@@ -210,7 +214,7 @@ impl<'a> Groups<'a> {
 }
 
 /// Every release by itself; worth trying where balanced sampling has better bounds than its distribution.
-fn apart(releases: &[Release], delta: f64, precision: Precision) -> Result<Option<f64>, PlanError> {
+fn apart(releases: &[Release], delta: f64, precision: BracketPrecision) -> Result<Option<f64>, PlanError> {
     let better = |release: &Release| matches!(release, Release::Run(plan) if plan.draws_ahead());
     let share = delta / releases.len() as f64;
     if !releases.iter().any(better) || limits::delta(share).is_err() {
@@ -261,7 +265,7 @@ fn plus(sum: Option<f64>, term: Option<f64>) -> Option<f64> {
 }
 
 /// A run at another delta, by the best of the bounds on distributions.
-fn alone(plan: &Plan, delta: f64, precision: Precision) -> Result<EpsilonBracket, PlanError> {
+fn alone(plan: &Plan, delta: f64, precision: BracketPrecision) -> Result<EpsilonBracket, PlanError> {
     let at = plan.changed(|plan| {
         (plan.delta, plan.accountant) = (delta, Accountant::Pld);
         plan.phases.iter_mut().for_each(|phase| phase.delta = delta);
@@ -269,6 +273,6 @@ fn alone(plan: &Plan, delta: f64, precision: Precision) -> Result<EpsilonBracket
     at.epsilon_bracket(precision)
 }
 
-fn alone_or_none(plan: &Plan, delta: f64, precision: Precision) -> Result<Option<f64>, PlanError> {
+fn alone_or_none(plan: &Plan, delta: f64, precision: BracketPrecision) -> Result<Option<f64>, PlanError> {
     alone(plan, delta, precision).map(|epsilon| Some(epsilon.upper)).or_else(PlanError::or_none)
 }

@@ -1,6 +1,6 @@
 //! From a plan to its privacy-loss distribution: one arm, one theorem.
 
-use dapple_accounting::{Distances, Effort, Participation, Pld, Precision, Substitution};
+use dapple_accounting::{BracketPrecision, Distances, Effort, Participation, Pld, Substitution};
 
 use super::loss::{BalancedBound, EpsilonAnswer, RunLoss};
 use super::part::{Allocated, PricedPart, PricedStep};
@@ -157,7 +157,7 @@ impl Plan {
     ///
     /// # Errors
     /// A combination that no theorem covers, or an epsilon too large to report.
-    pub fn epsilon(&self, precision: Precision) -> Result<EpsilonBracket, PlanError> {
+    pub fn epsilon(&self, precision: BracketPrecision) -> Result<EpsilonBracket, PlanError> {
         Ok(self.answer(Accountant::Pld, precision)?.epsilon)
     }
 
@@ -177,11 +177,11 @@ impl Plan {
     /// # Errors
     /// As [`Plan::epsilon`].
     pub fn epsilon_rdp(&self) -> Result<f64, PlanError> {
-        Ok(self.answer(Accountant::Rdp, Precision::default())?.epsilon.upper)
+        Ok(self.answer(Accountant::Rdp, BracketPrecision::default())?.epsilon.upper)
     }
 
     /// Epsilon by the accountant the plan names.
-    pub(crate) fn epsilon_bracket(&self, precision: Precision) -> Result<EpsilonBracket, PlanError> {
+    pub(crate) fn epsilon_bracket(&self, precision: BracketPrecision) -> Result<EpsilonBracket, PlanError> {
         Ok(self.answer(self.accountant, precision)?.epsilon)
     }
 
@@ -192,7 +192,7 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::epsilon`].
-    pub fn price(&self, precision: Precision) -> Result<Certificate, PlanError> {
+    pub fn price(&self, precision: BracketPrecision) -> Result<Certificate, PlanError> {
         Certificate::new(self, self.answer(self.accountant, precision)?, self.accountant)
     }
 
@@ -204,7 +204,7 @@ impl Plan {
     /// # Errors
     /// As [`Plan::epsilon`].
     pub fn price_rdp(&self) -> Result<Certificate, PlanError> {
-        Certificate::new(self, self.answer(Accountant::Rdp, Precision::default())?, Accountant::Rdp)
+        Certificate::new(self, self.answer(Accountant::Rdp, BracketPrecision::default())?, Accountant::Rdp)
     }
 
     /// Epsilon under balanced sampling by each of the known bounds, that of privacy-loss distributions first; `None` where it is too
@@ -217,7 +217,7 @@ impl Plan {
     /// As [`Plan::epsilon`].
     pub fn balanced_bounds(
         &self,
-        precision: Precision,
+        precision: BracketPrecision,
     ) -> Result<Vec<(BalancedBound, Option<f64>)>, PlanError> {
         if self.sampling.scheme() != Scheme::Balanced {
             return Ok(Vec::new());

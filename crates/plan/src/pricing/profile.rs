@@ -1,6 +1,6 @@
 //! The privacy profile of a plan: delta as a function of epsilon.
 
-use dapple_accounting::{Bracket, Precision};
+use dapple_accounting::{Bracket, BracketPrecision};
 use serde::Serialize;
 
 use crate::spec::{Accountant, Delta};
@@ -42,7 +42,7 @@ impl Plan {
     pub fn profile(
         &self,
         epsilons: Option<Vec<f64>>,
-        precision: Precision,
+        precision: BracketPrecision,
     ) -> Result<Vec<ProfilePoint>, PlanError> {
         if self.accountant() != Accountant::Pld {
             return Err(PlanError::invalid(
@@ -79,7 +79,7 @@ mod tests {
         let text = "privacy.noise_multiplier = 1.0\nsampling = { batch = 100, records = 3000, epochs = 10 }";
         let spec = PlanSpec::from_toml(text).unwrap().for_profile();
         let plan = Plan::check(&spec).unwrap();
-        let points = plan.profile(None, Precision::default()).unwrap();
+        let points = plan.profile(None, BracketPrecision::default()).unwrap();
         assert_eq!(points.len(), DEFAULT_POINTS);
         assert_eq!(points[0].epsilon, 0.0);
         assert!(
@@ -87,7 +87,7 @@ mod tests {
         );
         // The middle of the range is the plan's own epsilon, where the exact delta is at most the plan's.
         let middle = points[DEFAULT_POINTS / 2];
-        let own = plan.epsilon(Precision::default()).unwrap().upper;
+        let own = plan.epsilon(BracketPrecision::default()).unwrap().upper;
         assert!(
             (middle.epsilon / own - 1.0).abs() < 1e-15,
             "but for the rounding of a product and a quotient"
@@ -99,6 +99,6 @@ mod tests {
     fn renyi_bounds_have_no_profile() {
         let text = "privacy = { noise_multiplier = 1.0, accountant = 'rdp' }\nsampling = { batch = 1, records = 9, steps = 1 }";
         let plan = Plan::check(&PlanSpec::from_toml(text).unwrap().for_profile()).unwrap();
-        assert!(matches!(plan.profile(None, Precision::default()), Err(PlanError::Invalid { .. })));
+        assert!(matches!(plan.profile(None, BracketPrecision::default()), Err(PlanError::Invalid { .. })));
     }
 }

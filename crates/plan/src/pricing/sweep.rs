@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::ranges::{self, MAX_POINTS};
 use crate::spec::keys::{self, Key};
 use crate::{
-    Certificate, Plan, PlanError, PlanSpec, Precision, SolvedUnknown, SolvedValue, Unknown, calibrate,
+    BracketPrecision, Certificate, Plan, PlanError, PlanSpec, SolvedUnknown, SolvedValue, Unknown, calibrate,
 };
 
 /// What a row tells beside the values of its combination.
@@ -109,7 +109,7 @@ pub struct PricedCombination {
 ///
 /// # Errors
 /// Whatever else pricing says.
-pub fn price(plan: &Plan, precision: Precision) -> Result<Option<PricedCombination>, PlanError> {
+pub fn price(plan: &Plan, precision: BracketPrecision) -> Result<Option<PricedCombination>, PlanError> {
     or_empty(plan.price(precision).map(|certificate| PricedCombination { certificate, solved: None }))
 }
 
@@ -121,7 +121,7 @@ pub fn solve(
     spec: &PlanSpec,
     masks: &[Mask],
     unknown: Unknown,
-    precision: Precision,
+    precision: BracketPrecision,
 ) -> Result<Option<PricedCombination>, PlanError> {
     let found = calibrate(spec, masks, unknown, precision);
     or_empty(
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn rows_without_an_answer_are_empty_and_wrong_ones_are_errors() {
-        let precision = Precision::default();
+        let precision = BracketPrecision::default();
         let spec = |noise: f64, epochs: u64| {
             let text = format!(
                 "privacy = {{ delta = 1e-5, epsilon = 1e-6, noise_multiplier = {noise}, relation = 'replace' }}\n\

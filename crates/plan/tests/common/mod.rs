@@ -2,7 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses its part")]
 
-use dapple_plan::{Bracket, Plan, PlanSpec, Precision};
+use dapple_plan::{Bracket, BracketPrecision, Plan, PlanSpec};
 
 /// A plan of keys and values; later ones replace earlier ones.
 pub(crate) fn spec_of<'a, S: AsRef<str> + 'a>(
@@ -16,7 +16,7 @@ pub(crate) fn spec_of<'a, S: AsRef<str> + 'a>(
 }
 
 pub(crate) fn bracket(plan: &Plan) -> Bracket {
-    let epsilon = plan.epsilon(Precision::default()).unwrap();
+    let epsilon = plan.epsilon(BracketPrecision::default()).unwrap();
     Bracket { lower: epsilon.lower.unwrap_or(0.0), upper: epsilon.upper }
 }
 

@@ -164,7 +164,7 @@ impl fmt::Display for Method {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dapple_plan::{Plan, Precision};
+    use dapple_plan::{BracketPrecision, Plan};
 
     #[test]
     fn names_are_those_of_the_flag() {
@@ -183,7 +183,7 @@ mod tests {
         .unwrap();
         let epsilon = |method: Method| {
             let plan = Plan::check(&method.of(spec.clone())).unwrap();
-            plan.price(Precision::default()).unwrap().epsilon.upper
+            plan.price(BracketPrecision::default()).unwrap().epsilon.upper
         };
         let [record, record_poisson, add_remove, patch, patch_poisson] =
             [Method::Record, Method::RecordPoisson, Method::AddRemove, Method::Patch, Method::PatchPoisson]

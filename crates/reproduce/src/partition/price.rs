@@ -2,7 +2,7 @@
 
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::{Conversion, Rdp};
-use dapple_accounting::{Bracket, Pld, Precision, RandomAllocation, Result, search};
+use dapple_accounting::{Bracket, BracketPrecision, Pld, RandomAllocation, Result, search};
 
 /// How a record takes part.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -116,10 +116,10 @@ impl PartitionRun {
             }
             (PartitionPricing::Certified, RecordSampling::Poisson { rate, model }) => {
                 Self::pld(rate, model, self.noise_multiplier, self.steps)?
-                    .epsilon(delta, Precision::default())
+                    .epsilon(delta, BracketPrecision::default())
             }
             (PartitionPricing::Certified, _) => {
-                Ok(self.allocation()?.epsilon(delta, Precision::default())?.epsilon)
+                Ok(self.allocation()?.epsilon(delta, BracketPrecision::default())?.epsilon)
             }
         }
     }
@@ -133,10 +133,10 @@ impl PartitionRun {
             }
             (PartitionPricing::Certified, RecordSampling::Poisson { rate, model }) => {
                 Self::pld(rate, model, self.noise_multiplier, self.steps)?
-                    .delta(epsilon, Precision::default())
+                    .delta(epsilon, BracketPrecision::default())
             }
             (PartitionPricing::Certified, _) => {
-                Ok(self.allocation()?.delta(epsilon, Precision::default())?.0)
+                Ok(self.allocation()?.delta(epsilon, BracketPrecision::default())?.0)
             }
         }
     }
@@ -155,7 +155,7 @@ impl PartitionRun {
                 // A search needs no lower ends.
                 (PartitionPricing::Certified, RecordSampling::Poisson { rate, model }) => {
                     Self::pld(rate, model, noise_multiplier, steps)?
-                        .epsilon_upper(delta, Precision::default())
+                        .epsilon_upper(delta, BracketPrecision::default())
                 }
                 _ => Ok(run.epsilon(price, delta)?.upper),
             }

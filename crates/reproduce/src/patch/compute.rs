@@ -1,7 +1,7 @@
 //! Answers every question of a figure, on all cores.
 
 use dapple_accounting::limits::MAX_EPSILON;
-use dapple_plan::{Bracket, Precision, Scheme};
+use dapple_plan::{Bracket, BracketPrecision, Scheme};
 use rayon::prelude::*;
 
 use super::catalogue::{Body, PatchFigure, ProfilePanel, Sweep, SweptSize};
@@ -121,8 +121,8 @@ fn profiles(
         .par_iter()
         .map(|(panel, mechanism)| {
             let priced = mechanism.price(&heads[*panel].base, options.sigma_is)?;
-            let epsilon = priced.pld.epsilon(DELTA, Precision::default())?;
-            let end = priced.pld.epsilon_upper(LEAST_DELTA, Precision::default())?;
+            let epsilon = priced.pld.epsilon(DELTA, BracketPrecision::default())?;
+            let end = priced.pld.epsilon_upper(LEAST_DELTA, BracketPrecision::default())?;
             watch.answered();
             Ok((priced, epsilon, end))
         })
@@ -137,7 +137,7 @@ fn profiles(
             // One more than the last of interest, so that a line leaves the picture.
             let wanted = epsilons.partition_point(|epsilon| epsilon <= end) + 1;
             let epsilons = &epsilons[..wanted.min(epsilons.len())];
-            let deltas = priced.pld.profile(epsilons, Precision::default())?;
+            let deltas = priced.pld.profile(epsilons, BracketPrecision::default())?;
             watch.answered();
             let points = epsilons.iter().zip(deltas).map(|(&x, delta)| PatchPoint {
                 x,
@@ -178,7 +178,7 @@ fn sweeps(sweeps: &[Sweep], options: &ReproductionOptions, watch: &dyn Watch) ->
     watch.begin(questions.sum());
     let answer = |mechanism: Mechanism, setting: PatchSetting| -> Result<(Option<RunSampling>, Bracket)> {
         let priced = mechanism.price(&setting, options.sigma_is)?;
-        let epsilon = priced.pld.epsilon(DELTA, Precision::default())?;
+        let epsilon = priced.pld.epsilon(DELTA, BracketPrecision::default())?;
         watch.answered();
         Ok((priced.run, epsilon))
     };

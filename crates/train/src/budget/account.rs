@@ -1,9 +1,11 @@
 //! What a budget says, once it is checked.
 
 use dapple_geometry::Mask;
-use dapple_plan::{ComposedRuns, Plan, PlanSpec, Precision, PrivateChoice, Release, Repetitions, compose};
+use dapple_plan::{
+    BracketPrecision, ComposedRuns, Plan, PlanSpec, PrivateChoice, Release, Repetitions, compose,
+};
 
-use super::entry::{Entry, Open, Reserved, Runs};
+use super::entry::{BudgetEntry, Open, Reserved, Runs};
 use super::error::BudgetError;
 use crate::error::TrainError;
 use crate::ledger::{LedgerError, chain};
@@ -50,13 +52,13 @@ impl Account {
         for link in links {
             let broken = |_| BudgetError::Broken(LedgerError::Broken { line: link.number });
             let wrong = |problem| BudgetError::Entry { line: link.number, problem };
-            let entry: Entry = serde_json::from_str(link.body).map_err(broken)?;
+            let entry: BudgetEntry = serde_json::from_str(link.body).map_err(broken)?;
             match (&mut account, entry) {
-                (None, Entry::Open(open)) if open.format == FORMAT => {
+                (None, BudgetEntry::Open(open)) if open.format == FORMAT => {
                     let (total, counted, head) = (None, Vec::new(), link.hash.to_owned());
                     account = Some(Self { open, total, counted, head });
                 }
-                (None, Entry::Open(_)) => return Err(wrong("the form of another program")),
+                (None, BudgetEntry::Open(_)) => return Err(wrong("the form of another program")),
                 (None, _) => return Err(BudgetError::Broken(LedgerError::NoStart)),
                 (Some(account), entry) => account.accept(entry, link.hash).map_err(wrong)?,
             }
@@ -66,26 +68,28 @@ impl Account {
 
     /// An account that begins.
     pub(super) fn begin(open: Open) -> (Self, String) {
-        let (line, head) = Entry::Open(open.clone()).to_line(chain::ROOT);
+        let (line, head) = BudgetEntry::Open(open.clone()).to_line(chain::ROOT);
         (Self { open, total: None, counted: Vec::new(), head }, line)
     }
 
     /// Takes in the next entry.
-    pub(super) fn accept(&mut self, entry: Entry, hash: &str) -> Result<(), &'static str> {
+    pub(super) fn accept(&mut self, entry: BudgetEntry, hash: &str) -> Result<(), &'static str> {
         let new =
             |what| Counted { id: hash.to_owned(), what, turn: hash.to_owned(), settled: None, seen: None };
         match entry {
-            Entry::Open(_) => return Err("a budget begins once"),
-            Entry::Total { epsilon } => self.total = Some(epsilon),
-            Entry::Run { run, copy, reserved } => self.counted.push(new(What::Run { run, copy, reserved })),
-            Entry::Choice { candidates, law } => {
+            BudgetEntry::Open(_) => return Err("a budget begins once"),
+            BudgetEntry::Total { epsilon } => self.total = Some(epsilon),
+            BudgetEntry::Run { run, copy, reserved } => {
+                self.counted.push(new(What::Run { run, copy, reserved }))
+            }
+            BudgetEntry::Choice { candidates, law } => {
                 self.counted.push(new(What::Choice { candidates, law: law.into() }));
             }
-            Entry::Again { entry } => {
+            BudgetEntry::Again { entry } => {
                 let counted = self.find_mut(&entry)?;
                 (counted.settled, counted.turn) = (None, hash.to_owned());
             }
-            Entry::Settled { entry, steps, lines, head } => {
+            BudgetEntry::Settled { entry, steps, lines, head } => {
                 let counted = self.find_mut(&entry)?;
                 counted.settled = Some(steps);
                 (counted.seen, counted.turn) = (Some((lines, head)), hash.to_owned());
@@ -145,7 +149,7 @@ impl Account {
             releases.extend(self.release(counted)?);
         }
         releases.extend(more.iter().cloned());
-        Ok(compose(&releases, self.open.delta, Precision::default())?)
+        Ok(compose(&releases, self.open.delta, BracketPrecision::default())?)
     }
 }
 

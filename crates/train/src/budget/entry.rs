@@ -42,7 +42,7 @@ pub(super) struct Reserved {
 /// One line of a budget.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) enum Entry {
+pub(super) enum BudgetEntry {
     /// The first line.
     Open(Open),
     /// The most that all entries together may cost from here on.
@@ -54,10 +54,10 @@ pub(super) enum Entry {
     /// A process has ended its part of a run in order: so many steps are spent, by a ledger that ended with this line.
     Settled { entry: String, steps: u64, lines: usize, head: String },
     /// The best of several runs is released, and nothing else of them.
-    Choice { candidates: Vec<Reserved>, law: Law },
+    Choice { candidates: Vec<Reserved>, law: StoredLaw },
 }
 
-impl Entry {
+impl BudgetEntry {
     /// The line after one with the hash `previous`, with its own hash.
     pub(super) fn to_line(&self, previous: &str) -> (String, String) {
         // Every entry has a JSON form.
@@ -68,14 +68,14 @@ impl Entry {
 /// A law of repetitions by its parameters: a truncated negative binomial one has a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Law {
+pub(super) struct StoredLaw {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shape: Option<f64>,
     /// `gamma`, or the mean of a Poisson law.
     parameter: f64,
 }
 
-impl From<Repetitions> for Law {
+impl From<Repetitions> for StoredLaw {
     fn from(law: Repetitions) -> Self {
         match law {
             Repetitions::NegativeBinomial { shape, gamma } => Self { shape: Some(shape), parameter: gamma },
@@ -84,8 +84,8 @@ impl From<Repetitions> for Law {
     }
 }
 
-impl From<Law> for Repetitions {
-    fn from(law: Law) -> Self {
+impl From<StoredLaw> for Repetitions {
+    fn from(law: StoredLaw) -> Self {
         match law.shape {
             Some(shape) => Self::NegativeBinomial { shape, gamma: law.parameter },
             None => Self::Poisson { mean: law.parameter },
@@ -147,9 +147,9 @@ mod tests {
             let mask = Mask::from_fn(size, |x, y| bits >> ((y * 8 + x) % 64) & 1 == 1).unwrap();
             prop_assert_eq!(Runs::from(&mask).mask(), Some(mask));
             for law in [Repetitions::NegativeBinomial { shape: b, gamma: a }, Repetitions::Poisson { mean: a }] {
-                let entry = Entry::Choice { candidates: Vec::new(), law: law.into() };
+                let entry = BudgetEntry::Choice { candidates: Vec::new(), law: law.into() };
                 let text = serde_json::to_string(&entry).unwrap();
-                let Entry::Choice { law: again, .. } = serde_json::from_str(&text).unwrap() else { panic!() };
+                let BudgetEntry::Choice { law: again, .. } = serde_json::from_str(&text).unwrap() else { panic!() };
                 prop_assert_eq!(Repetitions::from(again), law);
             }
         }

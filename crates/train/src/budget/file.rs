@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::account::Account;
-use super::entry::{Entry, Open};
+use super::entry::{BudgetEntry, Open};
 use super::error::BudgetError;
 use crate::error::TrainError;
 use crate::files::{self, Access};
@@ -74,7 +74,7 @@ impl BudgetFile {
     }
 
     /// Entries as the lines that they would be.
-    pub(super) fn draft(&self, entries: impl IntoIterator<Item = Entry>) -> Result<Draft, TrainError> {
+    pub(super) fn draft(&self, entries: impl IntoIterator<Item = BudgetEntry>) -> Result<Draft, TrainError> {
         let mut account = self.begun()?.clone();
         let (mut text, mut last) = (self.first.clone(), String::new());
         for entry in entries {

@@ -10,7 +10,7 @@ use crate::files::{self, Access};
 /// `private/budget.json` of a run folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Link {
+pub(super) struct BudgetLink {
     /// The budget, by its full path.
     pub(super) budget: PathBuf,
     /// Hash of the line that reserved the run.
@@ -22,7 +22,7 @@ pub(super) struct Link {
     pub(super) next: Option<String>,
 }
 
-impl Link {
+impl BudgetLink {
     fn place(run: &Path) -> PathBuf {
         run.join("private/budget.json")
     }

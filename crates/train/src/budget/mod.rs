@@ -25,7 +25,7 @@ pub use statement::{BudgetStatement, CountedStatement};
 use crate::error::TrainError;
 use crate::run::open_run;
 use file::BudgetFile;
-use link::Link;
+use link::BudgetLink;
 
 /// The budget that a run is to be counted in.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +53,7 @@ pub fn budgets(path: &Path) -> Result<Vec<BudgetStatement>, TrainError> {
 /// # Errors
 /// A link that cannot be read.
 pub fn budget_of_run(run: &Path) -> Result<Option<PathBuf>, TrainError> {
-    Ok(Link::read(run)?.map(|link| link.budget))
+    Ok(BudgetLink::read(run)?.map(|link| link.budget))
 }
 
 /// States the most that everything in a budget may cost together, or another one than before.
@@ -74,7 +74,7 @@ pub fn state_total(path: &Path, epsilon: f64) -> Result<(), TrainError> {
 /// As [`certify`](crate::certify), a run without privacy or on other records, a run that is in the budget already.
 pub fn add_run(within: &Within, run: &Path) -> Result<(), TrainError> {
     let (prepared, history) = open_run(run)?;
-    if Link::read(run)?.is_some() {
+    if BudgetLink::read(run)?.is_some() {
         return Err(BudgetError::Known.at(&within.file));
     }
     let mut share = Reservation::spent(within, &prepared)?.write(run, history.id())?;

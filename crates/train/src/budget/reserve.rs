@@ -9,10 +9,10 @@ use dapple_plan::{Conduct, Plan, PlanError, PlanSpec, Promise, Release, Repetiti
 
 use super::Within;
 use super::account::{Account, FORMAT};
-use super::entry::{Entry, Open, Reserved};
+use super::entry::{BudgetEntry, Open, Reserved};
 use super::error::BudgetError;
 use super::file::BudgetFile;
-use super::link::Link;
+use super::link::BudgetLink;
 use super::running::Running;
 use super::share::Share;
 use crate::error::TrainError;
@@ -29,7 +29,7 @@ enum Counting {
 /// A budget that has room for a run, and waits for the run's name.
 pub(crate) struct Reservation {
     file: BudgetFile,
-    total: Option<Entry>,
+    total: Option<BudgetEntry>,
     counting: Counting,
     copy: bool,
 }
@@ -118,8 +118,8 @@ impl Reservation {
     pub(crate) fn write(mut self, run: &Path, id: &str) -> Result<Share, TrainError> {
         let is_run = matches!(self.counting, Counting::Run(_));
         let entry = match self.counting {
-            Counting::Run(reserved) => Entry::Run { run: id.to_owned(), copy: self.copy, reserved },
-            Counting::Choice { candidates, law } => Entry::Choice { candidates, law: law.into() },
+            Counting::Run(reserved) => BudgetEntry::Run { run: id.to_owned(), copy: self.copy, reserved },
+            Counting::Choice { candidates, law } => BudgetEntry::Choice { candidates, law: law.into() },
         };
         let draft = self.file.draft(self.total.into_iter().chain([entry]))?;
         let (entry, turn) = (draft.hash.clone(), draft.hash.clone());
@@ -127,7 +127,7 @@ impl Reservation {
             true => Running::take(self.file.path(), &entry)?,
             false => None,
         };
-        let link = Link { budget: self.file.path().to_owned(), entry, turn, next: None };
+        let link = BudgetLink { budget: self.file.path().to_owned(), entry, turn, next: None };
         link.write(run)?;
         self.file.write(draft)?;
         Ok(Share { run: run.to_owned(), link, running })
@@ -208,16 +208,16 @@ pub(super) fn reserved_of(prepared: &Prepared) -> Reserved {
 }
 
 /// A total as an entry.
-pub(super) fn total(epsilon: f64) -> Result<Entry, BudgetError> {
+pub(super) fn total(epsilon: f64) -> Result<BudgetEntry, BudgetError> {
     if epsilon > 0.0 && epsilon.is_finite() {
-        Ok(Entry::Total { epsilon })
+        Ok(BudgetEntry::Total { epsilon })
     } else {
         Err(BudgetError::NoEpsilon(epsilon))
     }
 }
 
 /// A total that was not stated before. One that was is not raised in passing.
-pub(super) fn stated(file: &BudgetFile, asked: Option<f64>) -> Result<Option<Entry>, TrainError> {
+pub(super) fn stated(file: &BudgetFile, asked: Option<f64>) -> Result<Option<BudgetEntry>, TrainError> {
     let Some(asked) = asked else { return Ok(None) };
     let wrong = |error: BudgetError| error.at(file.path());
     let entry = total(asked).map_err(wrong)?;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use dapple_plan::Release;
 
 use super::Within;
-use super::entry::Entry;
+use super::entry::BudgetEntry;
 use super::error::BudgetError;
 use super::file::BudgetFile;
-use super::link::Link;
+use super::link::BudgetLink;
 use super::reserve::{Reservation, fits_beside, reserved_of, stated};
 use super::running::Running;
 use crate::error::TrainError;
@@ -19,7 +19,7 @@ use crate::prepare::Prepared;
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(super) run: PathBuf,
-    pub(super) link: Link,
+    pub(super) link: BudgetLink,
     pub(super) running: Option<Running>,
 }
 
@@ -38,7 +38,7 @@ impl Share {
         prepared: &Prepared,
         history: &History,
     ) -> Result<Option<Self>, TrainError> {
-        let link = Link::read(run)?;
+        let link = BudgetLink::read(run)?;
         let Some(link) = link else {
             let new = |within| Reservation::check(within, prepared)?.write(run, history.id());
             return within.map(new).transpose();
@@ -58,7 +58,7 @@ impl Share {
         // A process that never settled has left its file; without it nobody knows how far it came.
         let told = |running: &Running| counted.settled.is_some() || running.was_there;
         let is_it = link.is_at(&counted.turn) && knows(&counted.seen) && knows(&kept);
-        let link = Link { budget: file.path().to_owned(), ..link };
+        let link = BudgetLink { budget: file.path().to_owned(), ..link };
         let running = match running {
             Some(running) if is_it && told(&running) => running,
             other => {
@@ -79,7 +79,7 @@ impl Share {
             let whole = others.restate(&reserved_of(prepared), None)?.map(Release::from);
             fits_beside(&others, path, total.or(account.total), whole)?;
         }
-        entries.push(Entry::Again { entry: link.entry.clone() });
+        entries.push(BudgetEntry::Again { entry: link.entry.clone() });
         let link = written(&mut file, run, link, entries)?;
         Ok(Some(Self { run: run.to_owned(), link, running: Some(running) }))
     }
@@ -118,7 +118,7 @@ impl Share {
     pub(crate) fn settle(self, history: &History) -> Result<(), TrainError> {
         let mut file = BudgetFile::lock(&self.link.budget, false)?;
         let (lines, head) = history.position();
-        let entry = Entry::Settled {
+        let entry = BudgetEntry::Settled {
             entry: self.link.entry.clone(),
             steps: history.spent(),
             lines,
@@ -137,9 +137,9 @@ impl Share {
 fn written(
     file: &mut BudgetFile,
     run: &Path,
-    mut link: Link,
-    entries: Vec<Entry>,
-) -> Result<Link, TrainError> {
+    mut link: BudgetLink,
+    entries: Vec<BudgetEntry>,
+) -> Result<BudgetLink, TrainError> {
     let draft = file.draft(entries)?;
     // After a crash the last line may have been the next one.
     if let Some(counted) = file.account().and_then(|account| account.find(&link.entry)) {
@@ -149,7 +149,7 @@ fn written(
     link.write(run)?;
     let turn = draft.hash.clone();
     file.write(draft)?;
-    link = Link { turn, next: None, ..link };
+    link = BudgetLink { turn, next: None, ..link };
     link.write(run)?;
     Ok(link)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dapple_plan::{EpsilonBracket, Precision, Promise, Release, Rule, compose};
+use dapple_plan::{BracketPrecision, EpsilonBracket, Promise, Release, Rule, compose};
 use serde::Serialize;
 
 use super::account::{Account, Counted, What};
@@ -115,7 +115,7 @@ fn entry(account: &Account, counted: &Counted) -> Result<CountedStatement, Train
         planned = planned.max(account.restate(reserved, None)?.map_or(0, |plan| plan.steps()));
     }
     let release: Vec<Release> = account.release(counted)?.into_iter().collect();
-    let epsilon = compose(&release, account.open.delta, Precision::default())?.epsilon.upper;
+    let epsilon = compose(&release, account.open.delta, BracketPrecision::default())?.epsilon.upper;
     let kind = match &counted.what {
         What::Run { copy: false, .. } => "run",
         What::Run { copy: true, .. } => "copy",

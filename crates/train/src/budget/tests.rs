@@ -10,7 +10,8 @@ use super::account::Account;
 use super::*;
 use crate::test_data as common;
 use crate::{
-    Completed, Outcome, Silent, certify, complete, draw, reserve_choice, resume_within, start, start_within,
+    Completed, RunOutcome, Silent, certify, complete, draw, reserve_choice, resume_within, start,
+    start_within,
 };
 
 const PLAN: &str = "[model]\nname = 'linear'\n[optimiser]\nlearning_rate = 0.5\n[sampling]\nbatch = 10\nsteps = 12\n\
@@ -47,12 +48,12 @@ impl Place {
         more: &str,
         total: Option<f64>,
         stop: Option<u64>,
-    ) -> Result<Outcome, TrainError> {
+    ) -> Result<RunOutcome, TrainError> {
         let mut recorder = common::Recorder { stop_after: stop, ..common::Recorder::default() };
         start_within(&self.request(more), &self.path(name), Some(&self.within(total)), &mut recorder)
     }
 
-    fn resume(&self, name: &str, stop: Option<u64>) -> Result<Outcome, TrainError> {
+    fn resume(&self, name: &str, stop: Option<u64>) -> Result<RunOutcome, TrainError> {
         let mut recorder = common::Recorder { stop_after: stop, ..common::Recorder::default() };
         resume_within(&self.path(name), &Performance::default(), None, &mut recorder)
     }
@@ -260,15 +261,18 @@ fn a_crash_between_the_folder_and_the_budget_makes_no_copy() {
     place.train("a", POISSON, None, Some(2)).unwrap();
     let budget = fs::read(place.path("records.budget")).unwrap();
     place.resume("a", Some(2)).unwrap();
-    let link: Link = serde_json::from_slice(&fs::read(place.path("a/private/budget.json")).unwrap()).unwrap();
+    let link: BudgetLink =
+        serde_json::from_slice(&fs::read(place.path("a/private/budget.json")).unwrap()).unwrap();
     // The folder knew the next line, and the budget never got it.
     let old = Account::read(&budget).unwrap().unwrap().head;
-    let torn = Link { turn: old, next: Some(link.turn.clone()), ..link };
+    let torn = BudgetLink { turn: old, next: Some(link.turn.clone()), ..link };
     torn.write(&place.path("a")).unwrap();
     place.resume("a", Some(2)).unwrap();
     // The budget got it, and the folder still knew both.
-    let link = Link::read(&place.path("a")).unwrap().unwrap();
-    Link { turn: "before".into(), next: Some(link.turn.clone()), ..link }.write(&place.path("a")).unwrap();
+    let link = BudgetLink::read(&place.path("a")).unwrap().unwrap();
+    BudgetLink { turn: "before".into(), next: Some(link.turn.clone()), ..link }
+        .write(&place.path("a"))
+        .unwrap();
     place.resume("a", None).unwrap();
     assert_eq!(place.entries(), [("run", "settled", 12)]);
 }

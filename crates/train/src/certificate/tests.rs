@@ -1,7 +1,7 @@
 //! Certificates are read back to the last bit, also those of before there was a schema.
 
 use dapple_plan::PlanSpec;
-use dapple_plan::{EpsilonBracket, Plan, Precision};
+use dapple_plan::{BracketPrecision, EpsilonBracket, Plan};
 use proptest::prelude::*;
 
 use super::*;
@@ -10,7 +10,7 @@ fn price() -> Certificate {
     let text = "[privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[region]\npatch = [2, 2]\n[pipeline]\nimage = [20, 20]\n\
         crop = [8, 8]\n[sampling]\nbatch = 10\nrecords = 100\nsteps = 5\n";
     let plan = Plan::check(&PlanSpec::from_toml(text).unwrap()).unwrap();
-    plan.price(Precision::default()).unwrap()
+    plan.price(BracketPrecision::default()).unwrap()
 }
 
 fn certificate(spent: Certificate, clip_norm: f64, record: EpsilonBracket) -> RunCertificate {

@@ -22,7 +22,7 @@ pub(crate) fn evaluate(
     let classes = dataset.classes() as usize;
     let options = LoaderOptions { threads, ..LoaderOptions::default() };
     let loader = Loader::evaluate(Arc::clone(dataset), views.clone(), grid, options)?;
-    let mut tally = Tally::new(classes);
+    let mut tally = ClassTally::new(classes);
     let mut loaded = executor.load(parameters)?;
     for microbatch in loader {
         let microbatch = microbatch?;
@@ -49,7 +49,7 @@ pub(crate) fn probabilities(outputs: &[f32], classes: usize) -> Vec<f64> {
     mean
 }
 
-struct Tally {
+struct ClassTally {
     records: u64,
     top5: u64,
     loss: f64,
@@ -57,7 +57,7 @@ struct Tally {
     confusion: Confusion,
 }
 
-impl Tally {
+impl ClassTally {
     fn new(classes: usize) -> Self {
         Self { records: 0, top5: 0, loss: 0.0, classes, confusion: Confusion::new(classes) }
     }
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_tally_counts_what_a_reader_would() {
-        let mut tally = Tally::new(7);
+        let mut tally = ClassTally::new(7);
         // The likeliest class is right; the class is sixth; the class is fifth by a tie with a later one.
         tally.count(&[0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1], 0);
         tally.count(&[0.3, 0.2, 0.15, 0.12, 0.11, 0.07, 0.05], 5);

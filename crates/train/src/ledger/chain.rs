@@ -17,7 +17,7 @@ pub(crate) fn line(body: &str, previous: &str) -> (String, String) {
 }
 
 /// A line that follows from those before it.
-pub(crate) struct Link<'a> {
+pub(crate) struct ChainLink<'a> {
     /// The line, from 1.
     pub(crate) number: usize,
     pub(crate) hash: &'a str,
@@ -28,9 +28,9 @@ pub(crate) struct Link<'a> {
 ///
 /// # Errors
 /// A line that does not follow from those before it.
-pub(crate) fn read(bytes: &[u8]) -> Result<(Vec<Link<'_>>, usize), LedgerError> {
+pub(crate) fn read(bytes: &[u8]) -> Result<(Vec<ChainLink<'_>>, usize), LedgerError> {
     let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    let mut links: Vec<Link<'_>> = Vec::new();
+    let mut links: Vec<ChainLink<'_>> = Vec::new();
     for (index, line) in bytes[..whole].split_inclusive(|&byte| byte == b'\n').enumerate() {
         let number = index + 1;
         let text = std::str::from_utf8(&line[..line.len() - 1]).ok();
@@ -39,7 +39,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(Vec<Link<'_>>, usize), LedgerError> 
         if digest::of(&[previous.as_bytes(), body.as_bytes()]) != hash {
             return Err(LedgerError::Chain { line: number });
         }
-        links.push(Link { number, hash, body });
+        links.push(ChainLink { number, hash, body });
     }
     Ok((links, whole))
 }

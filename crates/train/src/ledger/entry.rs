@@ -33,7 +33,7 @@ pub struct Start {
 impl Start {
     /// Hash of the line that this is, which no other run has: the fingerprint of the data is hidden by a key of the run's own.
     pub(crate) fn id(&self) -> String {
-        Entry::Start(self.clone()).to_line(chain::ROOT).1
+        LedgerEntry::Start(self.clone()).to_line(chain::ROOT).1
     }
 
     /// Whether a step may be taken again at no cost: with a seed it releases the same, without privacy nothing is counted on.
@@ -46,7 +46,7 @@ impl Start {
 /// One line of a ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Entry {
+pub enum LedgerEntry {
     /// The first line.
     Start(Start),
     /// Steps that count as taken from here on, written before the first of them is.
@@ -98,7 +98,7 @@ pub enum Entry {
     },
 }
 
-impl Entry {
+impl LedgerEntry {
     /// What the promised steps are to the accountant.
     pub(super) fn event(&self) -> Option<SamplingEvent> {
         match self {

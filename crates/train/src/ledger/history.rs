@@ -5,7 +5,7 @@ use dapple_plan::Plan;
 use serde::{Deserialize, Serialize};
 
 use super::chain::{self, ROOT};
-use super::entry::{Entry, Start};
+use super::entry::{LedgerEntry, Start};
 use super::error::LedgerError;
 use crate::digest;
 
@@ -56,10 +56,10 @@ impl History {
         let (links, whole) = chain::read(bytes)?;
         let mut history: Option<Self> = None;
         for link in links {
-            let entry: Entry =
+            let entry: LedgerEntry =
                 serde_json::from_str(link.body).map_err(|_| LedgerError::Broken { line: link.number })?;
             match (&mut history, entry) {
-                (None, Entry::Start(start)) => history = Some(Self::new(start, link.hash.to_owned())),
+                (None, LedgerEntry::Start(start)) => history = Some(Self::new(start, link.hash.to_owned())),
                 (None, _) => return Err(LedgerError::NoStart),
                 (Some(history), entry) => history.accept(&entry, link.hash.to_owned())?,
             }
@@ -86,12 +86,12 @@ impl History {
     }
 
     /// Whether an entry can stand here.
-    pub(super) fn check(&self, entry: &Entry) -> Result<(), LedgerError> {
+    pub(super) fn check(&self, entry: &LedgerEntry) -> Result<(), LedgerError> {
         let order = |problem| Err(LedgerError::Order { line: self.hashes.len() + 1, problem });
         match entry {
-            Entry::Start(_) => order("a run begins once"),
-            Entry::Promise { .. } if self.finished => order("the run was finished before"),
-            Entry::Promise { first, steps, .. } | Entry::Torn { first, steps, .. } => {
+            LedgerEntry::Start(_) => order("a run begins once"),
+            LedgerEntry::Promise { .. } if self.finished => order("the run was finished before"),
+            LedgerEntry::Promise { first, steps, .. } | LedgerEntry::Torn { first, steps, .. } => {
                 if first.checked_add(*steps).is_none_or(|end| end > self.start.steps) {
                     return order("steps beyond the end of the plan");
                 }
@@ -104,32 +104,32 @@ impl History {
                 }
                 Ok(())
             }
-            Entry::Finished { .. }
-            | Entry::Machine { .. }
-            | Entry::Resumed { .. }
-            | Entry::Stopped { .. } => Ok(()),
+            LedgerEntry::Finished { .. }
+            | LedgerEntry::Machine { .. }
+            | LedgerEntry::Resumed { .. }
+            | LedgerEntry::Stopped { .. } => Ok(()),
         }
     }
 
     /// Takes in the next entry, if it can stand here.
-    pub(super) fn accept(&mut self, entry: &Entry, hash: String) -> Result<(), LedgerError> {
+    pub(super) fn accept(&mut self, entry: &LedgerEntry, hash: String) -> Result<(), LedgerError> {
         self.check(entry)?;
         self.hashes.push(hash);
-        self.stopped = matches!(entry, Entry::Stopped { .. });
+        self.stopped = matches!(entry, LedgerEntry::Stopped { .. });
         let (line, event) = (self.hashes.len(), entry.event());
         match entry {
-            &Entry::Promise { first, steps, .. } | &Entry::Torn { first, steps, .. } => {
+            &LedgerEntry::Promise { first, steps, .. } | &LedgerEntry::Torn { first, steps, .. } => {
                 self.promises.push(Promised { line, first, steps, event });
                 self.spent = self.spent.max(first + steps);
             }
-            Entry::Finished { model, .. } => {
+            LedgerEntry::Finished { model, .. } => {
                 self.finished = true;
                 self.model.clone_from(model);
             }
-            Entry::Machine { step, machine } => {
+            LedgerEntry::Machine { step, machine } => {
                 self.machines.push(UsedMachine { step: *step, machine: machine.clone() });
             }
-            Entry::Start(_) | Entry::Resumed { .. } | Entry::Stopped { .. } => {}
+            LedgerEntry::Start(_) | LedgerEntry::Resumed { .. } | LedgerEntry::Stopped { .. } => {}
         }
         Ok(())
     }
@@ -236,14 +236,14 @@ impl History {
     }
 
     /// The entry that stands for a line that was cut off, and where whole lines end.
-    pub(super) fn torn_entry(&self, bytes: &[u8]) -> Option<(Entry, usize)> {
+    pub(super) fn torn_entry(&self, bytes: &[u8]) -> Option<(LedgerEntry, usize)> {
         let cut = bytes.get(self.whole..).filter(|cut| !cut.is_empty())?;
         let steps = self.spent() - self.spent;
         let sha256 = digest::of(&[cut]);
         let entry = match steps {
             // All steps are spent already; what was cut off tells nothing more.
-            0 => Entry::Stopped { step: self.spent, reason: format!("a line was cut off: {sha256}") },
-            steps => Entry::Torn { first: self.spent, steps, sha256 },
+            0 => LedgerEntry::Stopped { step: self.spent, reason: format!("a line was cut off: {sha256}") },
+            steps => LedgerEntry::Torn { first: self.spent, steps, sha256 },
         };
         Some((entry, self.whole))
     }

@@ -18,7 +18,7 @@ use crate::error::TrainError;
 use crate::files::{self, Access};
 use crate::lines::Lines;
 
-pub use entry::{Entry, Start};
+pub use entry::{LedgerEntry, Start};
 pub use error::LedgerError;
 pub use history::{History, UsedMachine};
 
@@ -34,12 +34,12 @@ pub struct Ledger {
 /// A folder in which a run may begin, in this process's hands: the file that will be its ledger is there and locked, under another
 /// name. A process that dies before the first line leaves that file behind, which tells that everything beside it is a run's own.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct LedgerClaim {
     path: PathBuf,
     file: File,
 }
 
-impl Claim {
+impl LedgerClaim {
     /// Takes the place of a ledger that is not there.
     pub(crate) fn take(path: &Path) -> Result<Self, TrainError> {
         let exists = || TrainError::Exists { folder: files::folder_of(path).to_owned() };
@@ -70,7 +70,7 @@ impl Claim {
 
     /// Begins the ledger; its first line is whole or not there.
     pub(crate) fn begin(mut self, start: Start) -> Result<Ledger, TrainError> {
-        let (line, _) = Entry::Start(start).to_line(chain::ROOT);
+        let (line, _) = LedgerEntry::Start(start).to_line(chain::ROOT);
         let written = self.file.set_len(0).and_then(|()| {
             self.file.write_all(line.as_bytes())?;
             self.file.sync_all()
@@ -102,7 +102,7 @@ impl Ledger {
     /// # Errors
     /// A file that cannot be written, a ledger that is there already.
     pub fn create(path: &Path, start: Start) -> Result<Self, TrainError> {
-        Claim::take(path)?.begin(start)
+        LedgerClaim::take(path)?.begin(start)
     }
 
     /// Opens a ledger to go on writing, for this process alone. A line that a crash cut off becomes an entry that counts as the largest
@@ -174,7 +174,7 @@ impl Ledger {
     ///
     /// # Errors
     /// A file that cannot be written or that somebody else touched, or an entry that cannot stand here; the ledger is then as before.
-    pub fn append(&mut self, entry: &Entry) -> Result<(), TrainError> {
+    pub fn append(&mut self, entry: &LedgerEntry) -> Result<(), TrainError> {
         let wrong = |source| TrainError::Ledger { path: self.path.clone(), source };
         self.history.check(entry).map_err(wrong)?;
         self.check_own()?;

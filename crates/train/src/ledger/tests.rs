@@ -35,7 +35,7 @@ fn event() -> SamplingEvent {
 }
 
 fn promise(ledger: &mut Ledger, first: u64, steps: u64) -> Result<(), TrainError> {
-    ledger.append(&Entry::Promise { first, steps, event: event() })
+    ledger.append(&LedgerEntry::Promise { first, steps, event: event() })
 }
 
 fn written(deterministic: bool, blocks: &[u64]) -> (tempfile::TempDir, PathBuf, Ledger) {
@@ -56,7 +56,7 @@ fn what_is_promised_is_spent() {
     assert_eq!(ledger.history().spent(), 21);
     let (lines, head) = ledger.history().position();
     let (lines, head) = (lines, head.to_owned());
-    ledger.append(&Entry::Stopped { step: 21, reason: "test".into() }).unwrap();
+    ledger.append(&LedgerEntry::Stopped { step: 21, reason: "test".into() }).unwrap();
     let position = (ledger.history().position().0, ledger.history().position().1.to_owned());
     drop(ledger);
     let again = Ledger::open(&path).unwrap();
@@ -138,12 +138,12 @@ fn a_ledger_has_one_writer() {
 fn a_place_is_taken_once_and_a_mark_left_behind_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.jsonl");
-    let claim = Claim::take(&path).unwrap();
-    assert!(matches!(Claim::take(&path), Err(TrainError::Locked { .. })));
+    let claim = LedgerClaim::take(&path).unwrap();
+    assert!(matches!(LedgerClaim::take(&path), Err(TrainError::Locked { .. })));
     drop(claim);
-    assert!(Claim::was_left(&path) && !path.exists());
-    let ledger = Claim::take(&path).unwrap().begin(start(false)).unwrap();
-    assert!(!Claim::was_left(&path));
+    assert!(LedgerClaim::was_left(&path) && !path.exists());
+    let ledger = LedgerClaim::take(&path).unwrap().begin(start(false)).unwrap();
+    assert!(!LedgerClaim::was_left(&path));
     assert!(matches!(Ledger::open(&path), Err(TrainError::Locked { .. })));
     drop(ledger);
     assert_eq!(Ledger::open(&path).unwrap().history().spent(), 0);
@@ -152,8 +152,8 @@ fn a_place_is_taken_once_and_a_mark_left_behind_is_taken_over() {
 #[test]
 fn entries_out_of_place_are_refused() {
     let (_folder, path, mut ledger) = written(false, &[4]);
-    assert!(ledger.append(&Entry::Start(start(false))).is_err());
-    ledger.append(&Entry::Finished { step: 4, model: None }).unwrap();
+    assert!(ledger.append(&LedgerEntry::Start(start(false))).is_err());
+    ledger.append(&LedgerEntry::Finished { step: 4, model: None }).unwrap();
     assert!(promise(&mut ledger, 4, 1).is_err());
     assert!(matches!(History::read(b""), Err(LedgerError::NoStart)));
     let text = fs::read_to_string(&path).unwrap();
@@ -170,11 +170,11 @@ proptest! {
         let (noise, inclusion) = (f64::from_bits(noise), f64::from_bits(inclusion));
         prop_assume!(noise.is_finite() && inclusion.is_finite());
         let event = SamplingEvent { noise_multiplier: noise, inclusion_probability: inclusion, ..event() };
-        let (first, hash) = Entry::Start(start(false)).to_line(chain::ROOT);
-        let (second, _) = Entry::Promise { first: 0, steps: 1, event }.to_line(&hash);
+        let (first, hash) = LedgerEntry::Start(start(false)).to_line(chain::ROOT);
+        let (second, _) = LedgerEntry::Promise { first: 0, steps: 1, event }.to_line(&hash);
         let text = format!("{first}{second}");
         let (links, _) = chain::read(text.as_bytes()).unwrap();
-        let entry: Entry = serde_json::from_str(links[1].body).unwrap();
+        let entry: LedgerEntry = serde_json::from_str(links[1].body).unwrap();
         let read = entry.event().unwrap();
         prop_assert_eq!(read.noise_multiplier.to_bits(), noise.to_bits());
         prop_assert_eq!(read.inclusion_probability.to_bits(), inclusion.to_bits());

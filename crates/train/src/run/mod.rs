@@ -15,13 +15,13 @@ use serde::Serialize;
 
 use crate::budget::{Share, Within};
 use crate::certificate::{RunCertificate, Status};
-use crate::checkpoint::Place;
+use crate::checkpoint::CheckpointPlace;
 use crate::device::Planned;
 use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator};
 use crate::files;
 use crate::folder::Folder;
-use crate::ledger::{Entry, History, Ledger};
+use crate::ledger::{History, Ledger, LedgerEntry};
 use crate::lines::Lines;
 use crate::observer::{Event, Observer, StepReport};
 use crate::pace::{self, Engine, Pace};
@@ -41,7 +41,7 @@ const AHEAD: u64 = 8;
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// What was promised and spent.
     pub certificate: RunCertificate,
     /// Updates of the weights; fewer than steps where a crash lost some.
@@ -59,7 +59,7 @@ pub struct Outcome {
 /// # Errors
 /// Everything that is wrong with the plan or the data is found before anything is written. A step that fails ends the run; what was
 /// spent is in the ledger.
-pub fn start(request: &Request, out: &Path, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
+pub fn start(request: &Request, out: &Path, observer: &mut dyn Observer) -> Result<RunOutcome, TrainError> {
     start_within(request, out, None, observer)
 }
 
@@ -76,7 +76,7 @@ pub fn start_within(
     out: &Path,
     budget: Option<&Within>,
     observer: &mut dyn Observer,
-) -> Result<Outcome, TrainError> {
+) -> Result<RunOutcome, TrainError> {
     let prepared = Prepared::new(request)?;
     prepared.check_records()?;
     Run::create(prepared, out, budget)?.carry_through(observer)
@@ -90,7 +90,7 @@ pub fn start_within(
 ///
 /// # Errors
 /// A plan, data set or weights file other than the run began with, an edited ledger, a run in another process's hands.
-pub fn resume(folder: &Path, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
+pub fn resume(folder: &Path, observer: &mut dyn Observer) -> Result<RunOutcome, TrainError> {
     resume_with(folder, &Performance::default(), observer)
 }
 
@@ -102,7 +102,7 @@ pub fn resume_with(
     folder: &Path,
     performance: &Performance,
     observer: &mut dyn Observer,
-) -> Result<Outcome, TrainError> {
+) -> Result<RunOutcome, TrainError> {
     resume_within(folder, performance, None, observer)
 }
 
@@ -116,7 +116,7 @@ pub fn resume_within(
     performance: &Performance,
     budget: Option<&Within>,
     observer: &mut dyn Observer,
-) -> Result<Outcome, TrainError> {
+) -> Result<RunOutcome, TrainError> {
     Run::reopen(folder, performance, budget)?.carry_through(observer)
 }
 
@@ -145,7 +145,7 @@ struct Run {
 }
 
 impl Run {
-    fn carry_through(mut self, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
+    fn carry_through(mut self, observer: &mut dyn Observer) -> Result<RunOutcome, TrainError> {
         let steps = self.prepared.plan().steps();
         for note in &self.notes {
             // What a listener says to a warning is asked again at the first step.
@@ -172,14 +172,14 @@ impl Run {
             let _ = observer.notice(&Event::Warning(&note));
         }
         let evaluation = self.evaluated.map(|(_, evaluation)| evaluation);
-        Ok(Outcome { certificate, updates: self.trainer.updates(), evaluation })
+        Ok(RunOutcome { certificate, updates: self.trainer.updates(), evaluation })
     }
 
     /// Says that the run ends here. The ledger already counts every step that began, so none of this must succeed. What went wrong may
     /// tell of a record, and goes where records may.
     fn record_failure(&mut self, error: &TrainError) {
         let reason = "an error".to_owned();
-        let told = self.tell(&Entry::Stopped { step: self.step, reason }).is_ok();
+        let told = self.tell(&LedgerEntry::Stopped { step: self.step, reason }).is_ok();
         let line = serde_json::json!({ "step": self.step, "error": error.to_string() });
         let _ = self.diagnostics.add(&json_line(&line));
         if told {
@@ -205,12 +205,12 @@ impl Run {
     fn close(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         if !self.complete() {
             let reason = "asked to stop".to_owned();
-            return self.tell(&Entry::Stopped { step: self.step, reason });
+            return self.tell(&LedgerEntry::Stopped { step: self.step, reason });
         }
         if !self.ledger.history().finished() {
             self.evaluate(observer)?;
             let model = Some(self.write_model()?);
-            self.tell(&Entry::Finished { step: self.step, model })?;
+            self.tell(&LedgerEntry::Finished { step: self.step, model })?;
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl Run {
         let steps = self.prepared.plan().steps();
         let machine = self.trainer.machine();
         if self.ledger.history().machine() != Some(machine) {
-            let entry = Entry::Machine { step: self.step, machine: machine.to_owned() };
+            let entry = LedgerEntry::Machine { step: self.step, machine: machine.to_owned() };
             self.tell(&entry)?;
         }
         let sampler = self.sampler()?;
@@ -240,7 +240,7 @@ impl Run {
         while self.step < steps && flow.is_continue() {
             let block = pace.block(self.steps_to_boundary(&sampler, checkpoint_every)?);
             let event = sampler.event(self.step)?;
-            self.tell(&Entry::Promise { first: self.step, steps: block, event })?;
+            self.tell(&LedgerEntry::Promise { first: self.step, steps: block, event })?;
             if let Some(share) = &mut self.share {
                 share.promised(self.ledger.history())?;
             }
@@ -326,12 +326,12 @@ impl Run {
         }
         let evaluation = self.evaluator.evaluate(&self.prepared, &mut self.trainer, &test)?;
         #[derive(Serialize)]
-        struct Line<'a> {
+        struct MetricsLine<'a> {
             step: u64,
             #[serde(flatten)]
             evaluation: &'a Evaluation,
         }
-        let line = Line { step: self.step, evaluation: &evaluation };
+        let line = MetricsLine { step: self.step, evaluation: &evaluation };
         self.metrics.add_lasting(&json_line(&line))?;
         // A wish to stop is heard at the next step.
         let _ = observer.notice(&Event::Evaluated { step: self.step, evaluation: &evaluation });
@@ -341,7 +341,7 @@ impl Run {
 
     fn write_diagnostics(&mut self, taken: &Taken) -> Result<(), TrainError> {
         #[derive(Serialize)]
-        struct Line {
+        struct DiagnosticsLine {
             step: u64,
             learning_rate: f64,
             drawn: usize,
@@ -350,7 +350,7 @@ impl Run {
             not_finite: usize,
             seconds: f64,
         }
-        let line = Line {
+        let line = DiagnosticsLine {
             step: self.step,
             seconds: self.began.elapsed().as_secs_f64(),
             learning_rate: taken.learning_rate,
@@ -365,7 +365,7 @@ impl Run {
     fn write_checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let history = self.ledger.history();
         let (lines, hash) = history.position();
-        let place = Place {
+        let place = CheckpointPlace {
             step: self.step,
             optimiser_updates: self.trainer.updates(),
             spec: history.start().spec.clone(),
@@ -384,7 +384,7 @@ impl Run {
     ///
     /// # Guarantee
     /// While the line is written and afterwards, whole or cut off, the ledger counts no more steps than the certificate in the folder.
-    fn tell(&mut self, entry: &Entry) -> Result<(), TrainError> {
+    fn tell(&mut self, entry: &LedgerEntry) -> Result<(), TrainError> {
         self.cover()?;
         self.ledger.append(entry)
     }

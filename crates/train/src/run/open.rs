@@ -19,7 +19,7 @@ use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator};
 use crate::files::{self, Access};
 use crate::folder::Folder;
-use crate::ledger::{Entry, History, Ledger, LedgerError, Start};
+use crate::ledger::{History, Ledger, LedgerEntry, LedgerError, Start};
 use crate::lines::Lines;
 use crate::pace::LARGEST_BLOCK;
 use crate::prepare::Prepared;
@@ -88,7 +88,7 @@ impl Run {
                 ));
             }
             run.notes.extend(moved(run.ledger.history(), run.trainer.machine()));
-            run.tell(&Entry::Resumed { checkpoint: from, step })?;
+            run.tell(&LedgerEntry::Resumed { checkpoint: from, step })?;
         }
         Ok(run)
     }

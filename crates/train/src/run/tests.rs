@@ -52,7 +52,7 @@ impl Executor for Failing {
 }
 
 /// What a device's failure after so many steps leaves: the error, what the folder certifies, and the outcome of going on.
-fn fail(seed: &str, after: u64) -> (TrainError, RunCertificate, Outcome) {
+fn fail(seed: &str, after: u64) -> (TrainError, RunCertificate, RunOutcome) {
     let folder = tempfile::tempdir().unwrap();
     common::write_data(folder.path(), "train", 40, 6);
     let request = common::request(folder.path(), &format!("{PLAN}[train]\ncheckpoint_every = 3\n{seed}"));
@@ -106,7 +106,7 @@ fn a_run_may_go_on_on_another_machine_and_says_so() {
 
     let spent = begun.steps_spent;
     let elsewhere = UsedMachine { step: spent, machine: "cuda:0 (a card, f32)".into() };
-    let entry = Entry::Machine { step: spent, machine: elsewhere.machine.clone() };
+    let entry = LedgerEntry::Machine { step: spent, machine: elsewhere.machine.clone() };
     Ledger::open(&out.join("ledger.jsonl")).unwrap().append(&entry).unwrap();
     let mut recorder = common::Recorder::default();
     let outcome = resume(&out, &mut recorder).unwrap();

@@ -7,7 +7,7 @@ use dapple_graph::{Graph, Parameters};
 use dapple_plan::LearningRate;
 use dapple_private::{Executor, Learned, Microbatches, Noise, StepError, Update, private_step};
 
-use crate::checkpoint::{Checkpoint, Place};
+use crate::checkpoint::{Checkpoint, CheckpointPlace};
 use crate::device::Machine;
 use crate::error::TrainError;
 use crate::optimiser::optimiser_settings;
@@ -18,7 +18,7 @@ const _: () = assert!(dapple_data::IGNORED == dapple_graph::IGNORED);
 
 /// A model in training.
 pub(crate) struct Trainer {
-    parts: Vec<Part>,
+    parts: Vec<TrainerPart>,
     machine: Machine,
     executor: Box<dyn Executor>,
     /// Shape of the views that the executor takes.
@@ -30,7 +30,7 @@ pub(crate) struct Trainer {
 }
 
 /// What a part of the plan does differently.
-struct Part {
+struct TrainerPart {
     graph: Graph,
     /// The expected batch.
     batch: u64,
@@ -53,7 +53,7 @@ impl Trainer {
                 Clipping::Off => None,
                 _ => Some(Noise::new(part.noise_multiplier() * clipping.sensitivity())?),
             };
-            Ok(Part { graph: graph.clone(), batch: part.batch(), noise })
+            Ok(TrainerPart { graph: graph.clone(), batch: part.batch(), noise })
         });
         let parts = parts.collect::<Result<Vec<_>, TrainError>>()?;
         let mut machine = Machine::for_training(prepared);
@@ -92,7 +92,7 @@ impl Trainer {
         let learning_rate = rate.at(step);
         let update = Update { noise, batch: part.batch, learning_rate };
         let dropout_seed = keys.dropout.step(step).stream(0).next_u64();
-        let mut drawn = Drawn { loader, microbatch: Some(first), shown: false, dropout_seed };
+        let mut drawn = DrawnBatch { loader, microbatch: Some(first), shown: false, dropout_seed };
         let stats = private_step(&mut **executor, learned, &mut drawn, rule, &update)?;
         Ok(Taken { learning_rate, stats, bound: rule.sensitivity() })
     }
@@ -138,7 +138,7 @@ impl Trainer {
     }
 
     /// What the run goes on from.
-    pub(crate) fn checkpoint(&mut self, place: Place) -> Result<Checkpoint, TrainError> {
+    pub(crate) fn checkpoint(&mut self, place: CheckpointPlace) -> Result<Checkpoint, TrainError> {
         self.executor.fetch(&mut self.learned)?;
         Checkpoint::of(&self.learned, place)
     }
@@ -203,7 +203,7 @@ fn next(loader: &mut Loader) -> Result<Microbatch, DataError> {
 }
 
 /// The records of a step as the loader brings them.
-struct Drawn<'l> {
+struct DrawnBatch<'l> {
     loader: &'l mut Loader,
     /// The part that is shown next, or was shown last.
     microbatch: Option<Microbatch>,
@@ -211,7 +211,7 @@ struct Drawn<'l> {
     dropout_seed: u64,
 }
 
-impl Microbatches for Drawn<'_> {
+impl Microbatches for DrawnBatch<'_> {
     fn next(&mut self) -> Result<Option<Batch<'_>>, StepError> {
         if self.shown {
             let last = self.microbatch.take().is_none_or(|microbatch| {

@@ -41,12 +41,12 @@ impl Done {
 }
 
 /// The repetitions of a choice.
-pub(super) struct Drawn {
+pub(super) struct DrawnRepetitions {
     folder: PathBuf,
     kept: Kept,
 }
 
-impl Drawn {
+impl DrawnRepetitions {
     /// Draws, or reads what was drawn in this folder before.
     pub(super) fn open(out: &Path, law: Repetitions, candidates: &[Candidate]) -> Result<Self, Failure> {
         let digests: Vec<String> = candidates.iter().map(|one| one.completed.spec.digest()).collect();

@@ -17,7 +17,7 @@ use crate::budget::BudgetFlags;
 use crate::failure::Failure;
 use crate::machine::MachineFlags;
 use crate::{load, output};
-use draw::Drawn;
+use draw::DrawnRepetitions;
 use release::Chosen;
 
 /// Trains some plans a random number of times and releases the best run, at a price that is known beforehand
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     repetitions: f64,
     /// The law of the number of repetitions
     #[arg(long, value_name = "LAW", value_enum, default_value = "logarithmic")]
-    law: Law,
+    law: LawName,
     /// Tells the price and trains nothing
     #[arg(long)]
     price: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Law {
+enum LawName {
     /// Cheapest; one repetition is the most likely
     Logarithmic,
     /// Dearer, and less often one
@@ -63,7 +63,7 @@ enum Law {
     Poisson,
 }
 
-impl Law {
+impl LawName {
     fn with_mean(self, mean: f64) -> Result<Repetitions, Failure> {
         let law = match self {
             Self::Logarithmic => Repetitions::negative_binomial(0.0, mean),
@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             false => output::print(&text(&certificate, None)),
         };
     };
-    let mut drawn = Drawn::open(out, law, &candidates)?;
+    let mut drawn = DrawnRepetitions::open(out, law, &candidates)?;
     if let Some(within) = arguments.budget.within()
         && dapple_train::budget_of_run(out)?.is_none()
     {

@@ -7,7 +7,7 @@ use dapple_train::ChoiceCertificate;
 use serde::Serialize;
 
 use super::Candidate;
-use super::draw::Drawn;
+use super::draw::DrawnRepetitions;
 use crate::failure::Failure;
 use crate::output;
 
@@ -24,7 +24,7 @@ pub(super) struct Chosen {
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenRelease<'a> {
     #[serde(flatten)]
     certificate: &'a ChoiceCertificate,
     chosen: Option<&'a Chosen>,
@@ -33,7 +33,7 @@ struct Written<'a> {
 /// Releases the best repetition; none where there was no repetition at all.
 pub(super) fn best(
     out: &Path,
-    drawn: &Drawn,
+    drawn: &DrawnRepetitions,
     candidates: &[Candidate],
     certificate: &ChoiceCertificate,
 ) -> Result<Option<Chosen>, Failure> {
@@ -63,7 +63,7 @@ pub(super) fn best(
             Some(Chosen { values, measure, score })
         }
     };
-    let text = serde_json::to_vec_pretty(&Written { certificate, chosen: chosen.as_ref() })
+    let text = serde_json::to_vec_pretty(&WrittenRelease { certificate, chosen: chosen.as_ref() })
         .map_err(|error| Failure::run(format!("the certificate has no JSON form: {error}")))?;
     output::write_file(&out.join("certificate.json"), &text, true)?;
     Ok(chosen)

@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::Args;
 use dapple_plan::ranges::Written;
 use dapple_plan::sweep::{self, PricedCombination, SweepAxis, SweepMeasure};
-use dapple_plan::{Mask, Plan, PlanError, PlanSpec, Precision, Unknown, number};
+use dapple_plan::{BracketPrecision, Mask, Plan, PlanError, PlanSpec, Unknown, number};
 use dapple_report::{Cell, Column, Table, TextStyle};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::calibrate::UnknownName;
 use crate::args::{Common, Width};
 use crate::failure::Failure;
-use crate::load::{self, Request};
+use crate::load::{self, PricingRequest};
 use crate::output;
 use crate::pictures::Pictures;
 use crate::progress::bar;
@@ -65,12 +65,12 @@ enum Told {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.pictures.check()?;
     let axes = arguments.over.iter().map(|text| SweepAxis::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let base = Request::load(&arguments.common)?;
+    let base = PricingRequest::load(&arguments.common)?;
     let unknown = arguments.unknown.map(Unknown::from);
     let points = sweep::combinations(&axes)?;
     let jobs = points
         .into_iter()
-        .map(|values| Job::new(&base, &axes, values, unknown))
+        .map(|values| SweepJob::new(&base, &axes, values, unknown))
         .collect::<Result<Vec<_>, Failure>>()?;
     let bar = bar(jobs.len(), arguments.common.output.quiet, "{bar:40} {pos}/{len} plans, {eta} left");
     let precision = arguments.width.precision();
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// A combination that holds together.
-struct Job {
+struct SweepJob {
     values: Vec<String>,
     spec: PlanSpec,
     /// The masks of this combination, where the mask itself is varied.
@@ -112,10 +112,10 @@ enum Task {
     Solve(Unknown),
 }
 
-impl Job {
+impl SweepJob {
     /// Checks the combination, so that nothing is computed for a sweep that is wrong somewhere.
     fn new(
-        base: &Request,
+        base: &PricingRequest,
         axes: &[SweepAxis<String>],
         values: Vec<String>,
         unknown: Option<Unknown>,
@@ -136,7 +136,12 @@ impl Job {
         Ok(Self { values, spec, masks, task })
     }
 
-    fn run(self, masks: &[Mask], axes: &[SweepAxis<String>], precision: Precision) -> Result<Row, PlanError> {
+    fn run(
+        self,
+        masks: &[Mask],
+        axes: &[SweepAxis<String>],
+        precision: BracketPrecision,
+    ) -> Result<Row, PlanError> {
         let Self { values, spec, masks: own, task } = self;
         let priced = match task {
             Task::Price(plan) => sweep::price(&plan, precision),

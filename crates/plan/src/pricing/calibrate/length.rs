@@ -1,6 +1,6 @@
 //! The most epochs, and the most steps.
 
-use dapple_accounting::Precision;
+use dapple_accounting::BracketPrecision;
 
 use super::problem::{Problem, finite};
 use super::{MAX_STEPS, Solution, SolvedValue, Unknown};
@@ -28,7 +28,7 @@ impl Problem<'_> {
         let with = |epochs| base.changed(|plan| plan.steps = length * epochs);
         let found = if let (Accountant::Pld, Ok(epoch)) = (base.accountant(), with(1).pld()) {
             // The distribution of an epoch is made once; other bounds may only be better.
-            let quick = |epochs: u64, precision: Precision| {
+            let quick = |epochs: u64, precision: BracketPrecision| {
                 self.bound((epochs.to_string(), precision.relative.to_bits()), || {
                     let run = epoch.self_compose(epochs);
                     finite(run.epsilon_upper(base.delta, self.effort(precision)).map_err(PlanError::from))

@@ -6,7 +6,7 @@ mod noise;
 mod problem;
 mod size;
 
-use dapple_accounting::Precision;
+use dapple_accounting::BracketPrecision;
 use dapple_geometry::Mask;
 use serde::Serialize;
 
@@ -101,7 +101,7 @@ pub fn calibrate(
     spec: &PlanSpec,
     masks: &[Mask],
     unknown: Unknown,
-    precision: Precision,
+    precision: BracketPrecision,
 ) -> Result<Calibrated, PlanError> {
     calibrate_watched(spec, masks, unknown, precision, &|_| {})
 }
@@ -128,7 +128,7 @@ pub fn calibrate_watched(
     spec: &PlanSpec,
     masks: &[Mask],
     unknown: Unknown,
-    precision: Precision,
+    precision: BracketPrecision,
     watch: &dyn Fn(Trial),
 ) -> Result<Calibrated, PlanError> {
     let target = spec.privacy.epsilon.ok_or(PlanError::Missing {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use dapple_accounting::search::Strides;
-use dapple_accounting::{Effort, Precision, Work, search};
+use dapple_accounting::{BracketPrecision, Effort, Work, search};
 use dapple_geometry::Mask;
 
 use super::{Trial, Unknown};
@@ -32,7 +32,7 @@ pub(super) struct Problem<'a> {
     pub(super) spec: &'a PlanSpec,
     masks: &'a [Mask],
     pub(super) target: f64,
-    pub(super) precision: Precision,
+    pub(super) precision: BracketPrecision,
     watch: &'a dyn Fn(Trial),
     work: Work,
     /// What plans cost, by their hash: a search comes back to the same plan more than once.
@@ -45,7 +45,7 @@ impl<'a> Problem<'a> {
     pub(super) fn new(
         (spec, masks): (&'a PlanSpec, &'a [Mask]),
         target: f64,
-        precision: Precision,
+        precision: BracketPrecision,
         watch: &'a dyn Fn(Trial),
     ) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl<'a> Problem<'a> {
         Certificate::new(plan, answer, plan.accountant())
     }
 
-    pub(super) fn effort(&self, precision: Precision) -> Effort<'_> {
+    pub(super) fn effort(&self, precision: BracketPrecision) -> Effort<'_> {
         Effort::counted(precision, &self.work)
     }
 
@@ -106,7 +106,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The same from a first grid of any precision.
-    pub(super) fn epsilon_to(&self, plan: &Plan, precision: Precision) -> Result<f64, PlanError> {
+    pub(super) fn epsilon_to(&self, plan: &Plan, precision: BracketPrecision) -> Result<f64, PlanError> {
         if plan.accountant() == Accountant::Rdp {
             return self.epsilon(plan);
         }
@@ -146,7 +146,7 @@ impl<'a> Problem<'a> {
         low: u64,
         high: u64,
         plan: impl Fn(u64) -> Result<Plan, PlanError>,
-        quick: impl Fn(u64, Precision) -> Result<f64, PlanError>,
+        quick: impl Fn(u64, BracketPrecision) -> Result<f64, PlanError>,
     ) -> Result<Option<u64>, PlanError> {
         let range = (low, high);
         let near = search::largest(low, high, self.target, |n| quick(n, self.rough()))?.unwrap_or(low);
@@ -163,8 +163,8 @@ impl<'a> Problem<'a> {
     }
 
     /// The precision of a first search, which is cheap.
-    pub(super) fn rough(&self) -> Precision {
-        Precision { relative: self.precision.relative.max(ROUGH) }
+    pub(super) fn rough(&self) -> BracketPrecision {
+        BracketPrecision { relative: self.precision.relative.max(ROUGH) }
     }
 
     pub(super) fn is_balanced(&self) -> bool {

@@ -19,7 +19,7 @@ use super::Evaluation;
 use crate::error::TrainError;
 use crate::inference::Inference;
 use sum::Sum;
-use tally::Tally;
+use tally::PixelTally;
 
 /// Values of views and answers that are in memory at once: 256 MiB.
 const VALUES: usize = 1 << 26;
@@ -33,7 +33,7 @@ pub(crate) struct Segmenter<'a> {
 }
 
 /// Where the model looks at one of several images.
-struct Window {
+struct EvaluationWindow {
     image: usize,
     origin: [u32; 2],
     size: Size,
@@ -46,9 +46,10 @@ impl Segmenter<'_> {
         let channels = self.views.shape()[0];
         let mut sums: Vec<Sum> = images.iter().map(|image| Sum::new(classes, image.size())).collect();
         let windows = images.iter().enumerate().map(|(image, whole)| self.windows(image, whole));
-        let windows: Vec<Window> = windows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        let windows: Vec<EvaluationWindow> =
+            windows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         for group in windows.chunk_by(|one, next| one.size == next.size) {
-            let Some(&Window { size, .. }) = group.first() else { continue };
+            let Some(&EvaluationWindow { size, .. }) = group.first() else { continue };
             let positions = size.pixels() as usize;
             let shape = [channels, size.height() as usize, size.width() as usize];
             for piece in group.chunks((VALUES / (positions * (channels + classes)).max(1)).max(1)) {
@@ -65,9 +66,9 @@ impl Segmenter<'_> {
         Ok(sums.into_iter().map(Sum::mean).collect())
     }
 
-    fn windows(&self, image: usize, whole: &Whole) -> Result<Vec<Window>, TrainError> {
+    fn windows(&self, image: usize, whole: &Whole) -> Result<Vec<EvaluationWindow>, TrainError> {
         let MapEvaluation::Sliding { stride } = self.method else {
-            return Ok(vec![Window { image, origin: [0, 0], size: whole.size() }]);
+            return Ok(vec![EvaluationWindow { image, origin: [0, 0], size: whole.size() }]);
         };
         let [_, height, width] = self.views.shape();
         let side = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
@@ -75,7 +76,7 @@ impl Segmenter<'_> {
             .map_err(|source| DataError::Geometry { place: "a window".to_owned(), source })?;
         let step = |length: u32| (f64::from(length) * stride).round().clamp(1.0, f64::from(length)) as u32;
         let origins = whole.windows(size, [step(size.width()), step(size.height())]);
-        Ok(origins.into_iter().map(|origin| Window { image, origin, size }).collect())
+        Ok(origins.into_iter().map(|origin| EvaluationWindow { image, origin, size }).collect())
     }
 
     /// The likeliest class of every pixel of an image, row by row at its own size.
@@ -100,7 +101,7 @@ impl Segmenter<'_> {
             .build()
             .map_err(|error| StepError::Threads { threads, reason: error.to_string() })?;
         let classes = self.inference.classes();
-        let mut tally = Tally::new(classes);
+        let mut tally = PixelTally::new(classes);
         let mut next = 0;
         while next < dataset.len() {
             let records = next..dataset.len().min(next + pool.current_num_threads());
@@ -117,7 +118,7 @@ impl Segmenter<'_> {
                 let scores = self.scores(&images[group.clone()])?;
                 let answered = images[group.clone()].par_iter().zip(&maps[group]).zip(&scores);
                 let one = |((whole, map), scores): ((&Whole, &LabelMap), &Vec<f32>)| {
-                    Tally::of(whole, map, scores, classes)
+                    PixelTally::of(whole, map, scores, classes)
                 };
                 for image in pool.install(|| answered.map(one).collect::<Vec<_>>()) {
                     tally.add(&image);

@@ -2,7 +2,7 @@
 
 use dapple_geometry::Size;
 
-use super::Window;
+use super::EvaluationWindow;
 
 /// Scores of windows, added up where they lie.
 pub(super) struct Sum {
@@ -19,7 +19,7 @@ impl Sum {
         Self { size, values: vec![0.0; classes * positions], seen: vec![0; positions] }
     }
 
-    pub(super) fn add(&mut self, window: &Window, output: &[f32]) {
+    pub(super) fn add(&mut self, window: &EvaluationWindow, output: &[f32]) {
         let (wide, high) = (self.size.width() as usize, self.size.height() as usize);
         let [x, y] = window.origin.map(|origin| origin as usize);
         let (columns, rows) = (window.size.width() as usize, window.size.height() as usize);

@@ -9,7 +9,7 @@ use crate::evaluation::confusion::Confusion;
 use crate::evaluation::{Evaluation, Overlap};
 
 /// What images add to an evaluation.
-pub(super) struct Tally {
+pub(super) struct PixelTally {
     images: u64,
     /// Images with at least one labelled pixel, and the sum of their mean losses.
     labelled: u64,
@@ -17,7 +17,7 @@ pub(super) struct Tally {
     confusion: Confusion,
 }
 
-impl Tally {
+impl PixelTally {
     pub(super) fn new(classes: usize) -> Self {
         Self { images: 0, labelled: 0, loss: 0.0, confusion: Confusion::new(classes) }
     }

@@ -196,16 +196,16 @@ fn labels_are_the_likeliest_classes() {
 
 #[test]
 fn nothing_to_judge_by_is_an_error() {
-    let mut tally = Tally::new(2);
+    let mut tally = PixelTally::new(2);
     let (_, views, _) = setting();
     let image = Pictures(vec![size(2, 2)]).read(0).unwrap();
     let whole = views.whole(&image).unwrap();
     let map = LabelMap::new(size(2, 2), vec![UNLABELLED; 4]).unwrap();
-    tally.add(&Tally::of(&whole, &map, &[0.0; 8], 2));
+    tally.add(&PixelTally::of(&whole, &map, &[0.0; 8], 2));
     assert!(tally.finish().unwrap_err().to_string().contains("no pixel"));
-    let mut tally = Tally::new(2);
+    let mut tally = PixelTally::new(2);
     let map = LabelMap::new(size(2, 2), vec![0, 1, 1, UNLABELLED]).unwrap();
-    tally.add(&Tally::of(&whole, &map, &[f32::NAN; 8], 2));
+    tally.add(&PixelTally::of(&whole, &map, &[f32::NAN; 8], 2));
     assert!(matches!(tally.finish(), Err(TrainError::Private(StepError::NotFinite { .. }))));
 }
 
