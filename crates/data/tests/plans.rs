@@ -9,7 +9,7 @@ use dapple_data::street::STREET_PATCH;
 use dapple_data::{DataPlan, Views, open};
 use dapple_geometry::Size;
 use dapple_plan::spec::DataFormat;
-use dapple_plan::{Plan, PlanSpec, Precision, Unknown, Value, calibrate};
+use dapple_plan::{Plan, PlanSpec, Precision, SolvedValue, Unknown, calibrate};
 
 #[test]
 fn every_example_is_read_solved_and_priced() {
@@ -22,7 +22,7 @@ fn every_example_is_read_solved_and_priced() {
         let target = spec.privacy.epsilon.unwrap();
         if spec.privacy.noise_multiplier.is_none() {
             let solved = calibrate(&spec, &[], Unknown::NoiseMultiplier, Precision::default()).unwrap();
-            let Value::Real(noise) = solved.solved.value else { unreachable!() };
+            let SolvedValue::Real(noise) = solved.solved.value else { unreachable!() };
             spec.privacy.noise_multiplier = Some(noise);
         }
         let plan = Plan::check(&spec).unwrap();

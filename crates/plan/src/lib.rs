@@ -47,7 +47,7 @@ pub mod ranges;
 pub mod spec;
 mod training;
 
-pub use certificate::{Certificate, CertificateDocument, EpsilonBracket, Phase};
+pub use certificate::{Certificate, CertificateDocument, CertificatePhase, EpsilonBracket};
 pub use check::{
     Averaged, Plan, Protected, PublicTokens, Relation, Sampling, Scheme, Seen, Spatial, Split, masked,
 };
@@ -57,8 +57,8 @@ pub use dapple_geometry::{HeatMap, Mask};
 pub use dapple_number as number;
 pub use error::PlanError;
 pub use pricing::{
-    BalancedBound, Calibrated, Choice, Composed, ProfilePoint, Promise, Release, Rule, Solved, Trial,
-    Unknown, Value, baseline, calibrate, calibrate_watched, compose, sweep,
+    BalancedBound, Calibrated, ComposedRuns, PrivateChoice, ProfilePoint, Promise, Release, Rule,
+    SolvedUnknown, SolvedValue, Trial, Unknown, baseline, calibrate, calibrate_watched, compose, sweep,
 };
 pub use spec::PlanSpec;
 pub use training::{

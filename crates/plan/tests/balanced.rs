@@ -6,8 +6,8 @@ mod common;
 
 use common::{assert_overlap, bracket, spec_of};
 use dapple_plan::{
-    AllocationBound, BalancedBound, Plan, PlanError, PlanSpec, Pld, Precision, Relation, Sampling, Unknown,
-    Value, calibrate,
+    AllocationBound, BalancedBound, Plan, PlanError, PlanSpec, Pld, Precision, Relation, Sampling,
+    SolvedValue, Unknown, calibrate,
 };
 use proptest::prelude::*;
 
@@ -261,8 +261,8 @@ fn the_unknown_is_found_on_the_safe_side() {
         assert!(found.certificate.epsilon.upper <= target);
         assert_eq!(found.certificate, found.plan.price(Precision::default()).unwrap());
         let value = match found.solved.value {
-            Value::Whole(value) => value as f64,
-            Value::Real(value) => value,
+            SolvedValue::Whole(value) => value as f64,
+            SolvedValue::Real(value) => value,
         };
         // The upper end of a bracket wobbles by 1e-3 of epsilon: a few thousandths of the noise.
         assert!((value / expected - 1.0).abs() < 5e-3, "{unknown:?}: {value}");

@@ -5,7 +5,8 @@
 use std::slice::from_ref;
 
 use dapple_plan::{
-    Choice, Plan, PlanError, PlanSpec, Precision, Promise, Relation, Release, Repetitions, Rule, compose,
+    Plan, PlanError, PlanSpec, Precision, PrivateChoice, Promise, Relation, Release, Repetitions, Rule,
+    compose,
 };
 
 const PRECISION: Precision = Precision { relative: 1e-3 };
@@ -188,7 +189,7 @@ fn a_choice_costs_what_the_theorem_says() {
     for (shape, mean) in [(0.0, 10.0), (1.0, 10.0), (1.0, 100.0), (-0.5, 5.0)] {
         let law = Repetitions::negative_binomial(shape, mean).unwrap();
         let Repetitions::NegativeBinomial { gamma, .. } = law else { panic!() };
-        let found = Choice::new(&plans, law).unwrap().epsilon(DELTA).unwrap();
+        let found = PrivateChoice::new(&plans, law).unwrap().epsilon(DELTA).unwrap();
         let expected = choice_by_hand(0.5, shape, gamma, mean);
         // Both searches stop within a thousandth of the best order, where epsilon is flat.
         assert!((found - expected).abs() < 1e-4 * expected, "{shape} {mean}: {found} {expected}");
@@ -199,19 +200,19 @@ fn a_choice_costs_what_the_theorem_says() {
 fn candidates_count_by_their_share() {
     let law = Repetitions::negative_binomial(1.0, 10.0).unwrap();
     let [cheap, dear] = [4.0, 2.0].map(|noise| Plan::check(&full(noise, 4)).unwrap());
-    let price = |plans: &[Plan]| Choice::new(plans, law).unwrap().epsilon(DELTA).unwrap();
+    let price = |plans: &[Plan]| PrivateChoice::new(plans, law).unwrap().epsilon(DELTA).unwrap();
     let many: Vec<Plan> = std::iter::repeat_n(cheap.clone(), 9).chain([dear.clone()]).collect();
     let (low, high) = (price(from_ref(&cheap)), price(from_ref(&dear)));
     assert!(low < price(&many) && price(&many) < price(&[cheap.clone(), dear.clone()]));
     assert!(price(&[cheap, dear]) < high);
-    assert!(Choice::new(&[], law).is_err());
+    assert!(PrivateChoice::new(&[], law).is_err());
 }
 
 #[test]
 fn a_choice_and_a_run_compose() {
     let law = Repetitions::poisson(5.0).unwrap();
     let plan = Plan::check(&full(8.0, 4)).unwrap();
-    let choice = Choice::new(from_ref(&plan), law).unwrap();
+    let choice = PrivateChoice::new(from_ref(&plan), law).unwrap();
     let alone = choice.epsilon(DELTA).unwrap();
     let (lower, upper, rule) = total(&[Release::Choice(choice.clone()), plan.clone().into()]);
     let own = plan.price(PRECISION).unwrap().epsilon.upper;

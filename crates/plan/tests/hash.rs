@@ -21,8 +21,10 @@ const IMAGES: &str = "[region]\npatch = [2, 2]\n[pipeline]\nimage = [20, 20]\ncr
 const VIEWS: &str = "[region]\npatch = [2, 2]\n[pipeline]\nimage = [20, 20]\ncrop = [8, 8]\nviews = 2\n";
 const PADDED: &str = "[region]\npatch = [2, 2]\n[pipeline]\nimage = [20, 20]\ncrop = [8, 8]\npad = 4\n";
 const MASK: &str = "[region]\nmask = 'mask.png'\n[pipeline]\nimage = [20, 20]\ncrop = [8, 8]\n";
+const REPLACED: &str = "[privacy]\nrelation = 'replace'\n";
 const BALANCED: &str = "[sampling]\nscheme = 'balanced'\nepochs = 3\n";
 const SPLIT: &str = "[partition]\nsubmodels = 2\n";
+const NORMS: &str = "[partition]\nsubmodels = 2\nsplit_norm = 1.0\nnonsplit_norm = 0.5\n";
 const MASKED: &str = "[privacy]\nrelation = 'masked'\n";
 const CLIPPED: &str =
     "[privacy]\nrelation = 'masked'\n[masked]\npublic_gradient = 'coupled-clipped'\npublic_clip = 1.0\n";
@@ -47,7 +49,7 @@ const CHANGES: [(&str, &str, &str); 32] = [
     ("pipeline.views", IMAGES, "2"),
     ("mix.self_mix", VIEWS, "2"),
     ("mix.synthetic", VIEWS, "2"),
-    ("sampling.scheme", "", "without-replacement"),
+    ("sampling.scheme", REPLACED, "without-replacement"),
     ("sampling.batch", "", "11"),
     ("sampling.records", "", "101"),
     ("sampling.per_record", BALANCED, "2"),
@@ -57,9 +59,9 @@ const CHANGES: [(&str, &str, &str); 32] = [
     ("partition.mixture", "", "[[2, 0.5], [4, 0.5]]"),
     ("partition.split_fraction", SPLIT, "0.5"),
     ("partition.dropout", "", "0.5"),
-    ("partition.split_norm", SPLIT, "0.5"),
-    ("partition.nonsplit_norm", SPLIT, "0.5"),
-    ("masked.public_gradient", MASKED, "coupled-clipped"),
+    ("partition.split_norm", NORMS, "0.5"),
+    ("partition.nonsplit_norm", NORMS, "0.25"),
+    ("masked.public_gradient", MASKED, "coupled"),
     ("masked.public_clip", CLIPPED, "0.5"),
 ];
 

@@ -3,7 +3,7 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use dapple_plan::spec::{Delta, Pixels, PlanSpec};
-use dapple_plan::{Plan, Precision, Relation, Scheme, Unknown, Value, calibrate};
+use dapple_plan::{Plan, Precision, Relation, Scheme, SolvedValue, Unknown, calibrate};
 use proptest::prelude::*;
 
 /// The setting of Figure 2a of the patch-level paper: images of 1000x1000, crops of 100x100, patches of 10x10, batch 100 of 3000.
@@ -133,8 +133,8 @@ fn calibration_inverts_accounting() {
             Unknown::Patch => 10.0,
         };
         let value = match found.solved.value {
-            Value::Whole(value) => value as f64,
-            Value::Real(value) => value,
+            SolvedValue::Whole(value) => value as f64,
+            SolvedValue::Real(value) => value,
         };
         // The upper end of a bracket of width 1e-3 wobbles by as much, and epsilon grows here about like the
         // square root of the steps: 0.2 % of them.

@@ -1,6 +1,6 @@
 //! The class `Calibration`.
 
-use dapple_plan::{Calibrated, Certificate, PlanSpec, Solved, Value, number};
+use dapple_plan::{Calibrated, Certificate, PlanSpec, SolvedUnknown, SolvedValue, number};
 use pyo3::prelude::*;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::request::Request;
 /// A plan that was solved for one unknown: the value, the plan with it, and its certificate, whose epsilon is at most the target.
 #[pyclass(module = "dapple", frozen)]
 pub(crate) struct Calibration {
-    solved: Solved,
+    solved: SolvedUnknown,
     certificate: Certificate,
     plan: Py<PyPlan>,
 }
@@ -25,8 +25,8 @@ impl Calibration {
         // A size is solved for as a whole; what is given beside it gives way, as when a flag is laid over a file.
         let written = match (solved.size, solved.value) {
             (Some(size), _) => size.to_string(),
-            (None, Value::Whole(value)) => value.to_string(),
-            (None, Value::Real(value)) => format!("{value:?}"),
+            (None, SolvedValue::Whole(value)) => value.to_string(),
+            (None, SolvedValue::Real(value)) => format!("{value:?}"),
         };
         let mut layer = PlanSpec::default();
         layer.set(solved.name, &written).map_err(|error| error.raise(py))?;
@@ -42,11 +42,11 @@ enum Number {
     Real(f64),
 }
 
-impl From<Value> for Number {
-    fn from(value: Value) -> Self {
+impl From<SolvedValue> for Number {
+    fn from(value: SolvedValue) -> Self {
         match value {
-            Value::Whole(value) => Self::Whole(value),
-            Value::Real(value) => Self::Real(value),
+            SolvedValue::Whole(value) => Self::Whole(value),
+            SolvedValue::Real(value) => Self::Real(value),
         }
     }
 }
@@ -100,9 +100,9 @@ impl Calibration {
     fn __repr__(&self) -> String {
         let value = match (self.solved.size, self.solved.value) {
             (Some(size), _) => format!("({}, {})", size.x, size.y),
-            (None, Value::Whole(value)) => value.to_string(),
+            (None, SolvedValue::Whole(value)) => value.to_string(),
             // Rounded up: noise on the safe side.
-            (None, Value::Real(value)) => number::up(value, 5),
+            (None, SolvedValue::Real(value)) => number::up(value, 5),
         };
         format!("Calibration({}={value}, epsilon={})", self.name(), number::up(self.epsilon(), 4))
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use dapple_plan::ranges::{self, Written};
-use dapple_plan::sweep::{self as grid, Axis, Measure, Priced};
+use dapple_plan::sweep::{self as grid, PricedCombination, SweepAxis, SweepMeasure};
 use dapple_plan::{PlanError, Precision, Unknown};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString};
@@ -39,7 +39,7 @@ pub(crate) fn sweep<'py>(
     let precision = precision_of(py, precision)?;
     let unknown = solve_for.map(|name| unknown_of(py, name)).transpose()?;
     let base = Request::read(plan, set, values)?;
-    let (names, axes): (Vec<String>, Vec<Axis<_>>) = axes(over)?.into_iter().unzip();
+    let (names, axes): (Vec<String>, Vec<SweepAxis<_>>) = axes(over)?.into_iter().unzip();
     let points = grid::combinations(&axes).map_err(|error| error.raise(py))?;
     let jobs = points.iter().map(|point| request(&base, &axes, point)).collect::<PyResult<Vec<_>>>()?;
     let priced = worker::run(py, move |wanted| run(&jobs, unknown, precision, wanted))?.map_err(
@@ -55,7 +55,7 @@ pub(crate) fn sweep<'py>(
 }
 
 /// The keys that vary, with their names as they were given.
-fn axes<'py>(over: &Bound<'py, PyMapping>) -> PyResult<Vec<(String, Axis<Bound<'py, PyAny>>)>> {
+fn axes<'py>(over: &Bound<'py, PyMapping>) -> PyResult<Vec<(String, SweepAxis<Bound<'py, PyAny>>)>> {
     let py = over.py();
     let axis = |item: Bound<'py, PyAny>| {
         let (name, values): (String, Bound<'py, PyAny>) = item.extract()?;
@@ -67,7 +67,7 @@ fn axes<'py>(over: &Bound<'py, PyMapping>) -> PyResult<Vec<(String, Axis<Bound<'
             }
             Err(_) => values.try_iter()?.collect::<PyResult<_>>()?,
         };
-        Ok((name, Axis { key, values }))
+        Ok((name, SweepAxis { key, values }))
     };
     over.items()?.into_iter().map(axis).collect()
 }
@@ -88,7 +88,7 @@ fn written(value: &Bound<'_, PyAny>) -> String {
 
 fn request<'py>(
     base: &Request,
-    axes: &[Axis<Bound<'py, PyAny>>],
+    axes: &[SweepAxis<Bound<'py, PyAny>>],
     point: &[Bound<'py, PyAny>],
 ) -> PyResult<Request> {
     let mut request = base.clone();
@@ -108,7 +108,7 @@ fn run(
     unknown: Option<Unknown>,
     precision: Precision,
     wanted: &Wanted,
-) -> Result<Vec<Option<Priced>>, (usize, PlanError)> {
+) -> Result<Vec<Option<PricedCombination>>, (usize, PlanError)> {
     if let Some(unknown) = unknown {
         return on_all_cores(requests, wanted, |request| {
             grid::solve(&request.spec, &request.masks, unknown, precision)
@@ -151,15 +151,15 @@ fn on_all_cores<Item: Sync, Done: Send>(
 fn row<'py>(
     py: Python<'py>,
     point: &[Bound<'py, PyAny>],
-    priced: Option<&Priced>,
+    priced: Option<&PricedCombination>,
     unknown: Option<Unknown>,
 ) -> PyResult<Bound<'py, PyList>> {
     let row = PyList::new(py, point)?;
     for measure in grid::measures(priced, unknown) {
         match measure {
             None => row.append(py.None())?,
-            Some(Measure::Whole(value)) => row.append(value)?,
-            Some(Measure::Upper(value) | Measure::Lower(value)) => row.append(value)?,
+            Some(SweepMeasure::Whole(value)) => row.append(value)?,
+            Some(SweepMeasure::Upper(value) | SweepMeasure::Lower(value)) => row.append(value)?,
         }
     }
     Ok(row)

@@ -5,7 +5,7 @@ use std::path::Path;
 use dapple_data::open;
 use dapple_data::rand_core::Rng;
 use dapple_data::{MasterKey, Purpose};
-use dapple_plan::{Choice, Promise, Repetitions};
+use dapple_plan::{PrivateChoice, Promise, Repetitions};
 use serde::Serialize;
 
 use crate::budget::{Reservation, Within};
@@ -59,7 +59,7 @@ pub fn choose_price(candidates: &[Completed], law: Repetitions) -> Result<Choice
         plans.extend(promise.restate(spec, masks, &first.masks, None)?);
     }
     let delta = first.plan.delta();
-    let epsilon = Choice::new(&plans, law)?.epsilon(delta)?;
+    let epsilon = PrivateChoice::new(&plans, law)?.epsilon(delta)?;
     let mut assumptions: Vec<String> = Vec::new();
     for sentence in candidates.iter().flat_map(|candidate| &candidate.certificate.assumptions) {
         if !assumptions.contains(sentence) {

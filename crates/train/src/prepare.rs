@@ -9,7 +9,7 @@ use dapple_graph::{Graph, Parameters};
 use dapple_plan::spec::{Delta, Pixels, PlanSpec};
 use dapple_plan::{
     Certificate, Conduct, DataPlan, GradientBound, HeldOut, PerformancePlan, Plan, PlanError, Precision,
-    RecordOrigin, Relation, TrainingPlan, Unknown, Value, ViewPlan, calibrate,
+    RecordOrigin, Relation, SolvedValue, TrainingPlan, Unknown, ViewPlan, calibrate,
 };
 
 use crate::error::TrainError;
@@ -224,7 +224,7 @@ pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainErro
             Err(PlanError::Missing { key: "sampling.epochs", .. }) => u64::MAX,
             Err(other) => return Err(other.into()),
         };
-        if let Value::Whole(steps) = solved.solved.value {
+        if let SolvedValue::Whole(steps) = solved.solved.value {
             (spec.sampling.epochs, spec.sampling.steps) = (None, Some(steps.min(most)));
         }
         return Ok(());
@@ -233,7 +233,7 @@ pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainErro
     if spec.privacy.noise_multiplier.is_none()
         && spec.privacy.epsilon.is_some()
         && (spec.phases.is_empty() || open_phase)
-        && let Value::Real(noise) =
+        && let SolvedValue::Real(noise) =
             calibrate(spec, masks, Unknown::NoiseMultiplier, Precision::default())?.solved.value
     {
         spec.privacy.noise_multiplier = Some(noise);

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use dapple_plan::{CertificateDocument, Solved, Trial, Unknown, Value, number};
+use dapple_plan::{CertificateDocument, SolvedUnknown, SolvedValue, Trial, Unknown, number};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -91,7 +91,7 @@ impl Drop for Waiting {
 struct Answer<'a> {
     #[serde(flatten)]
     certificate: CertificateDocument<'a>,
-    solved: Solved,
+    solved: SolvedUnknown,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -112,10 +112,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// A solved value; noise is rounded up, which is the safe side.
-pub(crate) fn words(solved: &Solved) -> String {
+pub(crate) fn words(solved: &SolvedUnknown) -> String {
     match (solved.size, solved.value) {
         (Some(size), _) => size.to_string(),
-        (None, Value::Whole(value)) => value.to_string(),
-        (None, Value::Real(value)) => number::up(value, 5),
+        (None, SolvedValue::Whole(value)) => value.to_string(),
+        (None, SolvedValue::Real(value)) => number::up(value, 5),
     }
 }

@@ -13,13 +13,13 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// stand without.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CertificateDocument<'a> {
+    /// The certificate.
+    #[serde(flatten)]
+    certificate: &'a Certificate,
     /// The form of the certificate, from 1.
     schema: u32,
     /// The version of the program that wrote it.
     program_version: &'static str,
-    /// The certificate.
-    #[serde(flatten)]
-    certificate: &'a Certificate,
 }
 
 /// What is read of a document before its certificate.

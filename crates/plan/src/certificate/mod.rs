@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Plan;
 use crate::error::PlanError;
-use crate::pricing::loss::{Answer, BalancedBound};
+use crate::pricing::loss::{BalancedBound, EpsilonAnswer};
 use crate::spec::Accountant;
 use crate::{Relation, Sampling, Scheme};
 pub use bracket::EpsilonBracket;
@@ -67,7 +67,7 @@ pub struct Certificate {
     pub partition: Option<PartitionFacts>,
     /// The phases of a schedule; the numbers above are then the largest of all phases, for the noise the least.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub phases: Vec<Phase>,
+    pub phases: Vec<CertificatePhase>,
 }
 
 /// How often a record is seen under balanced sampling; in a schedule, in the phase that sees it most.
@@ -102,7 +102,7 @@ pub struct PartitionFacts {
 
 /// A phase of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Phase {
+pub struct CertificatePhase {
     /// Steps.
     pub steps: u64,
     /// Records a step, in expectation.
@@ -115,7 +115,7 @@ pub struct Phase {
     pub noise_multiplier: f64,
 }
 
-impl Phase {
+impl CertificatePhase {
     fn new(plan: &Plan) -> Self {
         Self {
             steps: plan.steps(),
@@ -142,7 +142,7 @@ fn allocation(plan: &Plan, bound: Option<BalancedBound>) -> Option<AllocationFac
 impl Certificate {
     pub(crate) fn new(
         plan: &Plan,
-        Answer { epsilon, bound }: Answer,
+        EpsilonAnswer { epsilon, bound }: EpsilonAnswer,
         accountant: Accountant,
     ) -> Result<Self, PlanError> {
         Ok(Self {
@@ -172,7 +172,7 @@ impl Certificate {
                 nonsplit_norm: split.nonsplit_norm(),
                 counted: plan.counts_submodels(),
             }),
-            phases: plan.phases().iter().map(Phase::new).collect(),
+            phases: plan.phases().iter().map(CertificatePhase::new).collect(),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! A certificate for a reviewer.
 
-use super::{Certificate, Phase};
+use super::{Certificate, CertificatePhase};
 use crate::{Relation, number};
 
 impl Certificate {
@@ -9,7 +9,7 @@ impl Certificate {
         if self.phases.is_empty() {
             return String::new();
         }
-        let row = |phase: &Phase| {
+        let row = |phase: &CertificatePhase| {
             format!(
                 "| {} | {} | {} | {} |\n",
                 phase.steps,

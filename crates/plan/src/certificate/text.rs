@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{AllocationFacts, Certificate, PartitionFacts, Phase};
+use super::{AllocationFacts, Certificate, CertificatePhase, PartitionFacts};
 use crate::spec::Accountant;
 use crate::{Relation, number};
 
@@ -65,7 +65,7 @@ impl Certificate {
         rates
     }
 
-    fn phase_words(&self, phase: &Phase) -> String {
+    fn phase_words(&self, phase: &CertificatePhase) -> String {
         let inclusion = if self.relation == Relation::Patch {
             format!(", inclusion {}", number::up(phase.inclusion_probability, 4))
         } else {

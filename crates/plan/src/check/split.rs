@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use dapple_accounting::{Partition, Pld};
 
 use crate::error::PlanError;
-use crate::spec::{Partition as PartitionSpec, PartitionShare};
+use crate::spec::{PartitionShare, PartitionSpec};
 use crate::{Averaged, Sampling, number};
 
 /// More submodels than this are a slip of the pen.
@@ -28,15 +28,15 @@ pub struct Split {
     by_dropout: bool,
     split_norm: f64,
     nonsplit_norm: f64,
-    known: Known,
+    known: KnownStep,
 }
 
 /// The distribution of one step at the noise multiplier it was first asked for, shared by all copies of a split: a search over
 /// batches or steps makes its law once. It follows from the rest, so that it tells no two splits apart.
 #[derive(Debug, Clone, Default)]
-struct Known(Arc<OnceLock<(f64, Pld)>>);
+struct KnownStep(Arc<OnceLock<(f64, Pld)>>);
 
-impl PartialEq for Known {
+impl PartialEq for KnownStep {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -87,7 +87,7 @@ impl Split {
 
     /// The same gradients, with the submodel of each record known.
     pub(crate) fn revealed(&self) -> Self {
-        Self { partitions: vec![one(1)], known: Known::default(), ..self.clone() }
+        Self { partitions: vec![one(1)], known: KnownStep::default(), ..self.clone() }
     }
 
     /// One step of everybody, at this noise multiplier.
@@ -134,7 +134,7 @@ impl Split {
             }
         };
         let (split_norm, nonsplit_norm) = norms(spec)?;
-        let split = Self { partitions, by_dropout, split_norm, nonsplit_norm, known: Known::default() };
+        let split = Self { partitions, by_dropout, split_norm, nonsplit_norm, known: KnownStep::default() };
         if averaged.shares_clip() {
             return Err(PlanError::NoTheorem {
                 combination: "split models with microbatches".to_owned(),

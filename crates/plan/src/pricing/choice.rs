@@ -4,22 +4,22 @@ use dapple_accounting::rdp::{Conversion, Rdp};
 use dapple_accounting::selection::{BaseMechanism, Repetitions, Selection};
 use dapple_accounting::{Pld, Precision, limits};
 
-use super::loss::Loss;
+use super::loss::RunLoss;
 use crate::Plan;
 use crate::error::PlanError;
 use crate::spec::Accountant;
 
 /// Rényi divergences of a run, each way a bound of its own.
 #[derive(Debug, Clone)]
-pub(crate) struct Curve(Vec<Option<Rdp>>);
+pub(crate) struct CandidateCurve(Vec<Option<Rdp>>);
 
-impl Curve {
+impl CandidateCurve {
     /// # Errors
     /// A run about which no divergence is known.
     pub(crate) fn of(plan: &Plan) -> Result<Self, PlanError> {
         match plan.loss(Accountant::Rdp)? {
-            Loss::Renyi(ways) => Ok(Self(ways.into_iter().map(|(rdp, _)| rdp).collect())),
-            Loss::Distribution { .. } | Loss::Allocation(_) => Ok(Self(Vec::new())),
+            RunLoss::Renyi(ways) => Ok(Self(ways.into_iter().map(|(rdp, _)| rdp).collect())),
+            RunLoss::Distribution { .. } | RunLoss::Allocation(_) => Ok(Self(Vec::new())),
         }
     }
 
@@ -36,22 +36,22 @@ impl Curve {
 
 /// Plans of which one is drawn for each repetition, all with the same probability; the best result alone is released.
 #[derive(Debug, Clone)]
-pub struct Choice {
+pub struct PrivateChoice {
     law: Repetitions,
-    candidates: Vec<Candidate>,
+    candidates: Vec<ChoiceCandidate>,
 }
 
 #[derive(Debug, Clone)]
-struct Candidate {
+struct ChoiceCandidate {
     plan_hash: String,
     /// The share of repetitions that carry it out.
     share: f64,
-    curve: Curve,
+    curve: CandidateCurve,
     /// None where only divergences are known.
     pld: Option<Pld>,
 }
 
-impl Choice {
+impl PrivateChoice {
     /// # Errors
     /// No plan at all, or one about which no divergence is known.
     pub fn new(plans: &[Plan], law: Repetitions) -> Result<Self, PlanError> {
@@ -62,15 +62,15 @@ impl Choice {
             });
         }
         let one = 1.0 / plans.len() as f64;
-        let mut candidates: Vec<Candidate> = Vec::new();
+        let mut candidates: Vec<ChoiceCandidate> = Vec::new();
         for plan in plans {
             // Plans that differ in nothing that is priced are priced once.
             match candidates.iter_mut().find(|candidate| candidate.plan_hash == plan.hash()) {
                 Some(candidate) => candidate.share += one,
-                None => candidates.push(Candidate {
+                None => candidates.push(ChoiceCandidate {
                     plan_hash: plan.hash().to_owned(),
                     share: one,
-                    curve: Curve::of(plan)?,
+                    curve: CandidateCurve::of(plan)?,
                     pld: plan.pld().ok(),
                 }),
             }
@@ -107,10 +107,10 @@ impl Choice {
     }
 }
 
-impl BaseMechanism for Choice {
+impl BaseMechanism for PrivateChoice {
     fn divergence(&self, order: f64) -> f64 {
         // ln sum_j w_j e^((a-1) D_j), with the largest exponent taken out.
-        let exponent = |candidate: &Candidate| (order - 1.0) * candidate.curve.divergence(order);
+        let exponent = |candidate: &ChoiceCandidate| (order - 1.0) * candidate.curve.divergence(order);
         let exponents: Vec<f64> = self.candidates.iter().map(exponent).collect();
         let largest = exponents.iter().copied().fold(0.0, f64::max);
         if largest.is_infinite() {
@@ -122,7 +122,7 @@ impl BaseMechanism for Choice {
     }
 
     fn delta(&self, epsilon: f64) -> f64 {
-        let at = |candidate: &Candidate| {
+        let at = |candidate: &ChoiceCandidate| {
             let exact = candidate.pld.as_ref().and_then(|pld| pld.delta(epsilon, Precision::default()).ok());
             exact.map_or_else(|| by_orders(&candidate.curve, epsilon), |bracket| bracket.upper)
         };
@@ -135,7 +135,7 @@ impl BaseMechanism for Choice {
 }
 
 /// Delta from divergences of a few orders.
-fn by_orders(curve: &Curve, epsilon: f64) -> f64 {
+fn by_orders(curve: &CandidateCurve, epsilon: f64) -> f64 {
     let orders = std::iter::successors(Some(1.25), |order| Some(1.0 + 1.5 * (order - 1.0)));
     let below = orders.take_while(|order| *order <= curve.largest_order());
     below.map(|a| Conversion::Tight.delta(a, curve.divergence(a), epsilon)).fold(1.0, f64::min)

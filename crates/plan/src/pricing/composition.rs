@@ -5,9 +5,9 @@ use dapple_accounting::selection::Selection;
 use dapple_accounting::{Pld, Precision, limits};
 use serde::Serialize;
 
-use super::choice::Curve;
-use crate::Choice;
+use super::choice::CandidateCurve;
 use crate::Plan;
+use crate::PrivateChoice;
 use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
 use crate::spec::Accountant;
@@ -21,7 +21,7 @@ pub enum Release {
     /// All that a run releases.
     Run(Box<Plan>),
     /// The best of several runs, chosen privately.
-    Choice(Choice),
+    Choice(PrivateChoice),
 }
 
 impl From<Plan> for Release {
@@ -62,7 +62,7 @@ impl Rule {
 
 /// The price of several releases together.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Composed {
+pub struct ComposedRuns {
     /// The certified bracket; without a lower end where something is only bounded.
     pub epsilon: EpsilonBracket,
     /// The rule that gave it.
@@ -89,16 +89,16 @@ struct Groups<'a> {
 ///
 /// # Errors
 /// A release that nothing is known about, or an epsilon too large to report.
-pub fn compose(releases: &[Release], delta: f64, precision: Precision) -> Result<Composed, PlanError> {
+pub fn compose(releases: &[Release], delta: f64, precision: Precision) -> Result<ComposedRuns, PlanError> {
     match releases {
         [] => {
-            return Ok(Composed { epsilon: EpsilonBracket::ZERO, rule: Rule::Nothing });
+            return Ok(ComposedRuns { epsilon: EpsilonBracket::ZERO, rule: Rule::Nothing });
         }
         [Release::Run(plan)] => {
-            return Ok(Composed { epsilon: alone(plan, delta, precision)?, rule: Rule::Alone });
+            return Ok(ComposedRuns { epsilon: alone(plan, delta, precision)?, rule: Rule::Alone });
         }
         [Release::Choice(choice)] => {
-            return Ok(Composed {
+            return Ok(ComposedRuns {
                 epsilon: EpsilonBracket::above(choice.epsilon(delta)?),
                 rule: Rule::Alone,
             });
@@ -107,14 +107,14 @@ pub fn compose(releases: &[Release], delta: f64, precision: Precision) -> Result
     }
     let groups = Groups::of(releases)?;
     let ways = [
-        groups.product(delta, precision)?.map(|epsilon| Composed { epsilon, rule: Rule::Distributions }),
+        groups.product(delta, precision)?.map(|epsilon| ComposedRuns { epsilon, rule: Rule::Distributions }),
         renyi(releases, delta)?
-            .map(|epsilon| Composed { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Renyi }),
+            .map(|epsilon| ComposedRuns { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Renyi }),
         groups
             .added(delta, precision)?
-            .map(|epsilon| Composed { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Added }),
+            .map(|epsilon| ComposedRuns { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Added }),
         apart(releases, delta, precision)?
-            .map(|epsilon| Composed { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Added }),
+            .map(|epsilon| ComposedRuns { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Added }),
     ];
     let best = ways.into_iter().flatten().filter(|way| way.epsilon.upper <= limits::MAX_EPSILON);
     best.min_by(|a, b| a.epsilon.upper.total_cmp(&b.epsilon.upper)).ok_or_else(|| PlanError::too_large(delta))
@@ -235,7 +235,7 @@ fn renyi(releases: &[Release], delta: f64) -> Result<Option<f64>, PlanError> {
     let (mut curves, mut choices, mut most) = (Vec::new(), Vec::new(), f64::INFINITY);
     for release in releases {
         match release {
-            Release::Run(plan) => match Curve::of(plan) {
+            Release::Run(plan) => match CandidateCurve::of(plan) {
                 Ok(curve) => {
                     most = most.min(curve.largest_order());
                     curves.push(curve);

@@ -3,13 +3,13 @@
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::{AllocationBound, Effort, Pld, RandomAllocation, limits};
 
-use super::part::Part;
+use super::part::PricedPart;
 use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
 
 /// Epsilon, and for balanced sampling the bound that gave it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct EpsilonAnswer {
     pub(crate) epsilon: EpsilonBracket,
     pub(crate) bound: Option<BalancedBound>,
 }
@@ -46,7 +46,7 @@ impl BalancedBound {
 
 /// The privacy loss of a run as an accountant knows it.
 #[derive(Debug)]
-pub(crate) enum Loss {
+pub(crate) enum RunLoss {
     /// A distribution; for balanced sampling with the bound it stands for.
     Distribution { pld: Pld, bound: Option<BalancedBound> },
     /// Epochs of balanced sampling, about which more is known than a distribution.
@@ -59,10 +59,10 @@ pub(crate) enum Loss {
 const WAYS: [AllocationBound; 3] =
     [AllocationBound::RenyiExact, AllocationBound::RenyiBound, AllocationBound::Composition];
 
-impl Loss {
+impl RunLoss {
     /// All parts as one distribution.
-    pub(crate) fn distribution(parts: &[Part]) -> Result<Self, PlanError> {
-        let bounds = parts.iter().filter_map(Part::composed_bound);
+    pub(crate) fn distribution(parts: &[PricedPart]) -> Result<Self, PlanError> {
+        let bounds = parts.iter().filter_map(PricedPart::composed_bound);
         // One part that is only bounded makes the whole a bound.
         let bound = bounds.reduce(|a, b| if a == b { a } else { AllocationBound::Composition });
         let mut pld = Pld::identity();
@@ -73,8 +73,8 @@ impl Loss {
     }
 
     /// All parts by Rényi divergences.
-    pub(crate) fn renyi(parts: &[Part]) -> Result<Self, PlanError> {
-        if !parts.iter().any(|part| matches!(part, Part::Allocated(_))) {
+    pub(crate) fn renyi(parts: &[PricedPart]) -> Result<Self, PlanError> {
+        if !parts.iter().any(|part| matches!(part, PricedPart::Allocated(_))) {
             return Ok(Self::Renyi(vec![(rdp(parts, AllocationBound::Exact)?.flatten(), None)]));
         }
         let mut ways = Vec::new();
@@ -85,7 +85,7 @@ impl Loss {
     }
 
     /// Theorem 3.1 of the partitioning paper for all steps of an epoch, by equation (2) and by equation (3), where they apply.
-    pub(crate) fn by_theorem(parts: &[Part]) -> Result<Vec<Self>, PlanError> {
+    pub(crate) fn by_theorem(parts: &[PricedPart]) -> Result<Vec<Self>, PlanError> {
         let mut losses = Vec::new();
         for bound in [AllocationBound::RenyiExact, AllocationBound::RenyiBound] {
             let named = Some(BalancedBound::OneMove(bound));
@@ -117,11 +117,15 @@ impl Loss {
     ///
     /// # Guarantee
     /// The run is (upper end, delta)-private. The best of several bounds counts.
-    pub(crate) fn epsilon<'a>(&self, delta: f64, effort: impl Into<Effort<'a>>) -> Result<Answer, PlanError> {
+    pub(crate) fn epsilon<'a>(
+        &self,
+        delta: f64,
+        effort: impl Into<Effort<'a>>,
+    ) -> Result<EpsilonAnswer, PlanError> {
         match self {
             Self::Distribution { pld, bound } => {
                 let bracket = pld.epsilon(delta, effort)?;
-                Ok(Answer { epsilon: bracket.into(), bound: *bound })
+                Ok(EpsilonAnswer { epsilon: bracket.into(), bound: *bound })
             }
             Self::Allocation(allocation) => {
                 let answer = allocation.epsilon(delta, effort)?;
@@ -130,7 +134,7 @@ impl Loss {
                     AllocationBound::RenyiExact | AllocationBound::RenyiBound => None,
                 };
                 let epsilon = EpsilonBracket { lower, upper: answer.epsilon.upper };
-                Ok(Answer { epsilon, bound: Some(BalancedBound::OneMove(answer.bound)) })
+                Ok(EpsilonAnswer { epsilon, bound: Some(BalancedBound::OneMove(answer.bound)) })
             }
             Self::Renyi(ways) => {
                 let mut best = (f64::INFINITY, None);
@@ -146,7 +150,7 @@ impl Loss {
                 if best.0 > limits::MAX_EPSILON {
                     return Err(PlanError::too_large(delta));
                 }
-                Ok(Answer { epsilon: EpsilonBracket::above(best.0), bound: best.1 })
+                Ok(EpsilonAnswer { epsilon: EpsilonBracket::above(best.0), bound: best.1 })
             }
         }
     }
@@ -162,12 +166,12 @@ impl Loss {
 }
 
 /// All parts composed, allocations bounded in the given way. The outer `None`: one of them cannot be; the inner: nothing is seen.
-fn rdp(parts: &[Part], bound: AllocationBound) -> Result<Option<Option<Rdp>>, PlanError> {
+fn rdp(parts: &[PricedPart], bound: AllocationBound) -> Result<Option<Option<Rdp>>, PlanError> {
     let mut whole: Option<Rdp> = None;
     for part in parts {
         let rdp = match part {
-            Part::Independent { step, steps } => step.rdp()?.map(|step| step.self_compose(*steps)),
-            Part::Allocated(allocated) => match allocated.rdp(bound)? {
+            PricedPart::Independent { step, steps } => step.rdp()?.map(|step| step.self_compose(*steps)),
+            PricedPart::Allocated(allocated) => match allocated.rdp(bound)? {
                 None => return Ok(None),
                 rdp => rdp,
             },

@@ -13,9 +13,9 @@ mod substituted;
 pub mod sweep;
 pub(crate) mod theorem;
 
-pub use calibrate::{Calibrated, Solved, Trial, Unknown, Value, calibrate, calibrate_watched};
-pub use choice::Choice;
-pub use composition::{Composed, Release, Rule, compose};
+pub use calibrate::{Calibrated, SolvedUnknown, SolvedValue, Trial, Unknown, calibrate, calibrate_watched};
+pub use choice::PrivateChoice;
+pub use composition::{ComposedRuns, Release, Rule, compose};
 pub use loss::BalancedBound;
 pub use profile::ProfilePoint;
 pub use promise::Promise;

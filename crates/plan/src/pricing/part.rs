@@ -9,16 +9,16 @@ use crate::error::PlanError;
 
 /// Steps whose privacy loss is known together.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum PricedPart {
     /// Steps that draw their records independently of each other.
-    Independent { step: Step, steps: u64 },
+    Independent { step: PricedStep, steps: u64 },
     /// Epochs in which each record joins a fixed number of steps.
     Allocated(Allocated),
 }
 
 /// One step as both accountants know it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum PricedStep {
     /// Nothing of what is protected is ever seen.
     Nothing,
     /// A Poisson-sampled Gaussian under add/remove.
@@ -39,7 +39,7 @@ pub(crate) struct Allocated {
     pub(crate) sigma: f64,
 }
 
-impl Part {
+impl PricedPart {
     /// The privacy-loss distribution that all its steps have together, or one that dominates it.
     pub(crate) fn pld(&self) -> Result<Pld, PlanError> {
         match self {
@@ -48,7 +48,7 @@ impl Part {
         }
     }
 
-    /// The bound that [`Part::pld`] stands for, under balanced sampling.
+    /// The bound that [`PricedPart::pld`] stands for, under balanced sampling.
     pub(crate) fn composed_bound(&self) -> Option<AllocationBound> {
         match self {
             Self::Independent { .. } => None,
@@ -58,7 +58,7 @@ impl Part {
     }
 }
 
-impl Step {
+impl PricedStep {
     fn pld(&self) -> Result<Pld, PlanError> {
         Ok(match *self {
             Self::Nothing => Pld::identity(),

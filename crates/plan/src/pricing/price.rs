@@ -2,8 +2,8 @@
 
 use dapple_accounting::{Distances, Effort, Participation, Pld, Precision, Substitution};
 
-use super::loss::{Answer, BalancedBound, Loss};
-use super::part::{Allocated, Part, Step};
+use super::loss::{BalancedBound, EpsilonAnswer, RunLoss};
+use super::part::{Allocated, PricedPart, PricedStep};
 use super::substituted;
 use super::theorem::{self, Theorem};
 use crate::Plan;
@@ -38,36 +38,37 @@ impl Plan {
     ///
     /// # Guarantee
     /// That of [`Substitution`]: contributions are at most one norm long, so that any two of them are at most two apart.
-    pub(crate) fn substitution(&self, g: f64, c: f64, d0: f64) -> Result<Step, PlanError> {
+    pub(crate) fn substitution(&self, g: f64, c: f64, d0: f64) -> Result<PricedStep, PlanError> {
         // q: the probability that a step sees what is protected.
         let q = g * c;
         // An operation may drop every private pixel: then no step sees anything of the region.
         if q == 0.0 {
-            return Ok(Step::Nothing);
+            return Ok(PricedStep::Nothing);
         }
         let participation = Participation { absent: 1.0 - g, unaffected: g * (1.0 - c), affected: q };
         let distances = Distances { absent: d0, unaffected: 2.0, affected: 2.0 };
-        Ok(Step::Substitution(Substitution::new(participation, distances, self.sigma())?))
+        Ok(PricedStep::Substitution(Substitution::new(participation, distances, self.sigma())?))
     }
 
     /// The plan, where it is no schedule, as the accountants know it, with inclusion probability `c`.
-    pub(crate) fn part(&self, c: f64) -> Result<Part, PlanError> {
+    pub(crate) fn part(&self, c: f64) -> Result<PricedPart, PlanError> {
         // g: sample rate.
         let (g, steps, sigma) = (self.sample_rate(), self.steps, self.sigma());
         let public = self.public_tokens.map_or(0.0, PublicTokens::reach) / self.norm();
-        let substitution = |d0: f64| Ok(Part::Independent { step: self.substitution(g, c, d0)?, steps });
+        let substitution =
+            |d0: f64| Ok(PricedPart::Independent { step: self.substitution(g, c, d0)?, steps });
         // A microbatch turned around moves the sum by two clip norms: half the noise in units of the movement (DP-Mix, section 2).
         let moved = if self.averaged.shares_clip() { 2.0 } else { 1.0 };
         match self.theorem()? {
             Theorem::PoissonAddRemove | Theorem::PoissonUser => {
                 let step = match self.split.clone() {
-                    None => Step::PoissonGaussian { rate: g, sigma: sigma / moved },
-                    Some(split) => Step::PoissonSplit { rate: g, sigma: self.noise_multiplier, split },
+                    None => PricedStep::PoissonGaussian { rate: g, sigma: sigma / moved },
+                    Some(split) => PricedStep::PoissonSplit { rate: g, sigma: self.noise_multiplier, split },
                 };
-                Ok(Part::Independent { step, steps })
+                Ok(PricedPart::Independent { step, steps })
             }
             Theorem::BalancedAddRemove { per_record, epoch_steps }
-            | Theorem::BalancedUser { per_record, epoch_steps } => Ok(Part::Allocated(Allocated {
+            | Theorem::BalancedUser { per_record, epoch_steps } => Ok(PricedPart::Allocated(Allocated {
                 per_record,
                 epoch_steps,
                 epochs: steps / epoch_steps,
@@ -114,19 +115,19 @@ impl Plan {
     }
 
     /// The parts of the run as the accountants know them.
-    fn known_parts(&self) -> Result<Vec<Part>, PlanError> {
+    fn known_parts(&self) -> Result<Vec<PricedPart>, PlanError> {
         self.parts().iter().map(|part| part.part(part.inclusion_probability())).collect()
     }
 
     /// The run's loss as an accountant knows it.
-    pub(crate) fn loss(&self, accountant: Accountant) -> Result<Loss, PlanError> {
+    pub(crate) fn loss(&self, accountant: Accountant) -> Result<RunLoss, PlanError> {
         let parts = self.known_parts()?;
         match (accountant, parts.as_slice()) {
-            (Accountant::Rdp, parts) => Loss::renyi(parts),
-            (Accountant::Pld, [Part::Allocated(only)]) if only.submodels == 1 => {
-                Ok(Loss::Allocation(only.allocation()?))
+            (Accountant::Rdp, parts) => RunLoss::renyi(parts),
+            (Accountant::Pld, [PricedPart::Allocated(only)]) if only.submodels == 1 => {
+                Ok(RunLoss::Allocation(only.allocation()?))
             }
-            (Accountant::Pld, parts) => Loss::distribution(parts),
+            (Accountant::Pld, parts) => RunLoss::distribution(parts),
         }
     }
 
@@ -140,7 +141,7 @@ impl Plan {
         &self,
         accountant: Accountant,
         effort: impl Into<Effort<'a>>,
-    ) -> Result<Answer, PlanError> {
+    ) -> Result<EpsilonAnswer, PlanError> {
         if self.is_two_moves()? {
             return self.substituted(accountant, effort.into());
         }
@@ -223,8 +224,8 @@ impl Plan {
         }
         let two_moves = self.is_two_moves()?;
         let parts = if two_moves { self.one_move().known_parts()? } else { self.known_parts()? };
-        let mut losses = vec![Loss::distribution(&parts)?];
-        losses.extend(Loss::by_theorem(&parts)?);
+        let mut losses = vec![RunLoss::distribution(&parts)?];
+        losses.extend(RunLoss::by_theorem(&parts)?);
         let mut found = Vec::new();
         for loss in losses {
             let answer = match two_moves {

@@ -2,8 +2,8 @@
 
 use dapple_accounting::{Effort, limits};
 
-use super::loss::{Answer, BalancedBound, Loss};
-use super::part::Part;
+use super::loss::{BalancedBound, EpsilonAnswer, RunLoss};
+use super::part::PricedPart;
 use crate::Plan;
 use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
@@ -19,7 +19,7 @@ impl Plan {
         &self,
         accountant: Accountant,
         effort: Effort<'_>,
-    ) -> Result<Answer, PlanError> {
+    ) -> Result<EpsilonAnswer, PlanError> {
         let moves = two_moves(&self.one_move().loss(accountant)?, self.delta, effort)?;
         let known = match self.known_steps(accountant) {
             Some(loss) => loss.epsilon(self.delta, effort).map(Some).or_else(PlanError::or_none)?,
@@ -57,17 +57,17 @@ impl Plan {
     /// the `k` steps of an epoch the record is present, and its crop misses the region with probability `1 - c`: the
     /// amplification theorem with `w = (0, 1-c, c)`. Without a crop these are Gaussians at twice the norm of a contribution, and for
     /// `k = T` that is the run itself.
-    pub(crate) fn known_steps(&self, accountant: Accountant) -> Option<Loss> {
+    pub(crate) fn known_steps(&self, accountant: Accountant) -> Option<RunLoss> {
         let mut parts = Vec::new();
         for part in self.parts() {
             let Sampling::Balanced { per_record, epoch_steps } = part.sampling else { return None };
             // Never absent, so that the distance from an absent record does not matter.
             let step = part.substitution(1.0, part.inclusion_probability(), 2.0).ok()?;
-            parts.push(Part::Independent { step, steps: part.steps / epoch_steps * per_record });
+            parts.push(PricedPart::Independent { step, steps: part.steps / epoch_steps * per_record });
         }
         let loss = match accountant {
-            Accountant::Pld => Loss::distribution(&parts),
-            Accountant::Rdp => Loss::renyi(&parts),
+            Accountant::Pld => RunLoss::distribution(&parts),
+            Accountant::Rdp => RunLoss::renyi(&parts),
         };
         Some(loss.ok()?.with_bound(BalancedBound::KnownSteps))
     }
@@ -79,14 +79,19 @@ impl Plan {
 /// Let `M` be the run's output without the record, `P` and `Q` those with the one and with the other content. For every event
 /// `P - e^(e1+e2) Q = (P - e^e1 M) + e^e1 (M - e^e2 Q) <= delta1 + e^e1 delta2`, so that `(e1, delta1)` for removal and
 /// `(e2, delta2)` for addition with `delta1 + e^e1 delta2 = delta` give `(e1 + e2, delta)`.
-pub(crate) fn two_moves(loss: &Loss, delta: f64, effort: Effort<'_>) -> Result<Option<Answer>, PlanError> {
+pub(crate) fn two_moves(
+    loss: &RunLoss,
+    delta: f64,
+    effort: Effort<'_>,
+) -> Result<Option<EpsilonAnswer>, PlanError> {
     let Some((share, _)) = best_share(loss, delta, effort)? else { return Ok(None) };
     let at = |delta: f64| loss.epsilon(delta, effort).map(Some).or_else(PlanError::or_none);
     let Some(removed) = at(share * delta)? else { return Ok(None) };
     let Some(added) = at(rest(share, delta, removed.epsilon.upper))? else { return Ok(None) };
     let upper = removed.epsilon.upper + added.epsilon.upper;
     let bound = removed.bound.map(BalancedBound::in_two_moves);
-    Ok((upper <= limits::MAX_EPSILON).then_some(Answer { epsilon: EpsilonBracket::above(upper), bound }))
+    Ok((upper <= limits::MAX_EPSILON)
+        .then_some(EpsilonAnswer { epsilon: EpsilonBracket::above(upper), bound }))
 }
 
 /// What removal leaves of delta to addition.
@@ -95,7 +100,7 @@ fn rest(share: f64, delta: f64, removed: f64) -> f64 {
 }
 
 /// The share of delta that is best spent on removal, by first grids, and the epsilon it gives.
-fn best_share(loss: &Loss, delta: f64, effort: Effort<'_>) -> Result<Option<(f64, f64)>, PlanError> {
+fn best_share(loss: &RunLoss, delta: f64, effort: Effort<'_>) -> Result<Option<(f64, f64)>, PlanError> {
     let at = |delta: f64| match limits::delta(delta) {
         Ok(delta) => loss.epsilon_upper(delta, effort).map(Some).or_else(PlanError::or_none),
         Err(_) => Ok(None),

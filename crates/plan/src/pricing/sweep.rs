@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::ranges::{self, MAX_POINTS};
 use crate::spec::keys::{self, Key};
 use crate::{
-    Certificate, Plan, PlanError, PlanSpec, Precision, Solved, Unknown, Value as SolvedValue, calibrate,
+    Certificate, Plan, PlanError, PlanSpec, Precision, SolvedUnknown, SolvedValue, Unknown, calibrate,
 };
 
 /// What a row tells beside the values of its combination.
@@ -15,14 +15,14 @@ pub const MEASURES: [&str; 5] =
 
 /// A key and the values it takes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Axis<Value> {
+pub struct SweepAxis<Value> {
     /// The key that varies.
     pub key: &'static Key,
     /// Its values, in order.
     pub values: Vec<Value>,
 }
 
-impl<Value> Axis<Value> {
+impl<Value> SweepAxis<Value> {
     /// The name of the key: its flag where there is one.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -30,7 +30,7 @@ impl<Value> Axis<Value> {
     }
 }
 
-impl Axis<String> {
+impl SweepAxis<String> {
     /// `key=a:b:step` or `key=a,b,c`; the key may be a flag name or a dotted path.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Axis<String> {
 ///
 /// # Errors
 /// A key that is given twice, or more than [`MAX_POINTS`] combinations.
-pub fn combinations<Value: Clone>(axes: &[Axis<Value>]) -> Result<Vec<Vec<Value>>, PlanError> {
+pub fn combinations<Value: Clone>(axes: &[SweepAxis<Value>]) -> Result<Vec<Vec<Value>>, PlanError> {
     for (index, axis) in axes.iter().enumerate() {
         if axes[..index].iter().any(|other| other.key == axis.key) {
             return Err(PlanError::Asked {
@@ -87,7 +87,7 @@ pub fn combinations<Value: Clone>(axes: &[Axis<Value>]) -> Result<Vec<Vec<Value>
 /// What is wrong, with the combination for which it is; `write` gives a value as it reads in a sentence.
 #[must_use]
 pub fn at<Value>(
-    axes: &[Axis<Value>],
+    axes: &[SweepAxis<Value>],
     values: &[Value],
     write: impl Fn(&Value) -> String,
     error: PlanError,
@@ -98,19 +98,19 @@ pub fn at<Value>(
 
 /// What a combination costs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Priced {
+pub struct PricedCombination {
     /// The certificate of its plan.
     pub certificate: Certificate,
     /// The unknown, where the plan was solved for one.
-    pub solved: Option<Solved>,
+    pub solved: Option<SolvedUnknown>,
 }
 
 /// Prices a combination; `None` where epsilon is too large to report.
 ///
 /// # Errors
 /// Whatever else pricing says.
-pub fn price(plan: &Plan, precision: Precision) -> Result<Option<Priced>, PlanError> {
-    or_empty(plan.price(precision).map(|certificate| Priced { certificate, solved: None }))
+pub fn price(plan: &Plan, precision: Precision) -> Result<Option<PricedCombination>, PlanError> {
+    or_empty(plan.price(precision).map(|certificate| PricedCombination { certificate, solved: None }))
 }
 
 /// Solves a combination for an unknown; `None` where no value of it reaches the target.
@@ -122,13 +122,15 @@ pub fn solve(
     masks: &[Mask],
     unknown: Unknown,
     precision: Precision,
-) -> Result<Option<Priced>, PlanError> {
+) -> Result<Option<PricedCombination>, PlanError> {
     let found = calibrate(spec, masks, unknown, precision);
-    or_empty(found.map(|found| Priced { certificate: found.certificate, solved: Some(found.solved) }))
+    or_empty(
+        found.map(|found| PricedCombination { certificate: found.certificate, solved: Some(found.solved) }),
+    )
 }
 
 /// A combination without an answer is an empty row; one that is wrong is an error.
-fn or_empty(priced: Result<Priced, PlanError>) -> Result<Option<Priced>, PlanError> {
+fn or_empty(priced: Result<PricedCombination, PlanError>) -> Result<Option<PricedCombination>, PlanError> {
     match priced {
         Ok(priced) => Ok(Some(priced)),
         Err(PlanError::Unreachable { .. }) => Ok(None),
@@ -139,7 +141,7 @@ fn or_empty(priced: Result<Priced, PlanError>) -> Result<Option<Priced>, PlanErr
 /// A number of a row, which knows its safe side.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Measure {
+pub enum SweepMeasure {
     /// A count.
     Whole(u64),
     /// Never too small: rounded up where it is shortened.
@@ -148,7 +150,7 @@ pub enum Measure {
     Lower(f64),
 }
 
-impl From<SolvedValue> for Measure {
+impl From<SolvedValue> for SweepMeasure {
     fn from(value: SolvedValue) -> Self {
         match value {
             SolvedValue::Whole(value) => Self::Whole(value),
@@ -165,17 +167,17 @@ pub fn measured(unknown: Option<Unknown>) -> impl Iterator<Item = &'static str> 
 
 /// The numbers of a row in the columns of [`measured`], empty where the combination has no answer.
 #[must_use]
-pub fn measures(priced: Option<&Priced>, unknown: Option<Unknown>) -> Vec<Option<Measure>> {
-    let Some(Priced { certificate, solved }) = priced else {
+pub fn measures(priced: Option<&PricedCombination>, unknown: Option<Unknown>) -> Vec<Option<SweepMeasure>> {
+    let Some(PricedCombination { certificate, solved }) = priced else {
         return measured(unknown).map(|_| None).collect();
     };
     let solved = unknown.map(|_| solved.map(|solved| solved.value.into()));
     let told = [
-        Some(Measure::Upper(certificate.epsilon.upper)),
-        certificate.epsilon.lower.map(Measure::Lower),
-        Some(Measure::Upper(certificate.inclusion_probability)),
-        Some(Measure::Upper(certificate.effective_rate)),
-        Some(Measure::Whole(certificate.steps)),
+        Some(SweepMeasure::Upper(certificate.epsilon.upper)),
+        certificate.epsilon.lower.map(SweepMeasure::Lower),
+        Some(SweepMeasure::Upper(certificate.inclusion_probability)),
+        Some(SweepMeasure::Upper(certificate.effective_rate)),
+        Some(SweepMeasure::Whole(certificate.steps)),
     ];
     solved.into_iter().chain(told).collect()
 }
@@ -186,7 +188,8 @@ mod tests {
 
     #[test]
     fn combinations_keep_their_order() {
-        let axes = [Axis::parse("crop=1:2:1").unwrap(), Axis::parse("sampling.batch=7,8,9").unwrap()];
+        let axes =
+            [SweepAxis::parse("crop=1:2:1").unwrap(), SweepAxis::parse("sampling.batch=7,8,9").unwrap()];
         let rows = combinations(&axes).unwrap();
         let rows: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
         assert_eq!(rows, ["1 7", "1 8", "1 9", "2 7", "2 8", "2 9"]);
@@ -195,10 +198,10 @@ mod tests {
 
     #[test]
     fn grids_that_are_wrong() {
-        let axis = |text| Axis::parse(text).unwrap();
+        let axis = |text| SweepAxis::parse(text).unwrap();
         assert!(combinations(&[axis("crop=1"), axis("--crop=2")]).is_err());
         assert!(combinations(&[axis("batch=1:1000:1"), axis("steps=1:1000:1")]).is_err());
-        assert!(Axis::parse("corp=1").is_err() && Axis::parse("crop").is_err());
+        assert!(SweepAxis::parse("corp=1").is_err() && SweepAxis::parse("crop").is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::key::Key;
 
 /// A section of a plan: its keys, and what layers do with them.
-pub(super) trait Section {
+pub(super) trait SectionKeys {
     /// The keys in their order.
     const KEYS: &'static [Key];
 
@@ -51,7 +51,7 @@ macro_rules! section {
             }
         }
 
-        impl $crate::spec::declare::Section for $name {
+        impl $crate::spec::declare::SectionKeys for $name {
             const KEYS: &'static [$crate::spec::key::Key] = &[$(
                 $crate::spec::key::Key::new::<$type>(
                     concat!($section, ".", stringify!($field)),
@@ -150,7 +150,7 @@ macro_rules! plan {
             $crate::spec::key::KeySection {
                 name: stringify!($section),
                 about: $about,
-                keys: <$type as $crate::spec::declare::Section>::KEYS,
+                keys: <$type as $crate::spec::declare::SectionKeys>::KEYS,
             },
         )*];
 
@@ -172,7 +172,7 @@ macro_rules! plan {
             /// Whether a key is given.
             #[must_use]
             pub fn gives(&self, key: &$crate::spec::key::Key) -> bool {
-                use $crate::spec::declare::Section;
+                use $crate::spec::declare::SectionKeys;
                 match key.section() {
                     $(stringify!($section) => self.$section.gives(key.name()),)*
                     _ => false,
@@ -181,7 +181,7 @@ macro_rules! plan {
 
             /// The files and folders that the plan names, with their keys, to be changed.
             pub fn each_file(&mut self, mut change: impl FnMut(&'static $crate::spec::key::Key, &mut String)) {
-                use $crate::spec::declare::Section;
+                use $crate::spec::declare::SectionKeys;
                 let files = |key: &&$crate::spec::key::Key| key.kind == $crate::spec::key::Kind::File;
                 for key in $crate::spec::keys::KEYS.iter().filter(files) {
                     let named = match key.section() {
@@ -195,7 +195,7 @@ macro_rules! plan {
             }
 
             fn clear(&mut self, path: &str) {
-                use $crate::spec::declare::Section;
+                use $crate::spec::declare::SectionKeys;
                 if let Some((section, name)) = path.split_once('.') {
                     match section {
                         $(stringify!($section) => self.$section.clear(name),)*

@@ -31,7 +31,7 @@ pub use device::{CardList, DeviceChoice, NoSuchDevice};
 pub use image::{MixSpec, PadModeSpec, PipelineSpec, PlacementSpec, RegionSpec};
 pub use model::{ModelSpec, NormSpec, PoolingSpec, TuneSpec};
 pub use optimiser::{OptimiserKind, OptimiserSpec, ScheduleKind};
-pub use partition::{Masked, Partition, PartitionShare, PublicGradient};
+pub use partition::{Masked, PartitionShare, PartitionSpec, PublicGradient};
 pub use performance::{FactorPrecision, Performance, ProgressKind};
 pub use phase::PhaseSpec;
 pub use privacy::{Accountant, Privacy};
@@ -48,7 +48,7 @@ plan! {
         pipeline: PipelineSpec = "the way of an image to the model";
         mix: MixSpec = "what DP-Mix adds to the views of a record";
         sampling: SamplingSpec = "which records a step sees, and how many steps there are";
-        partition: Partition = "which parts of the model a record updates";
+        partition: PartitionSpec = "which parts of the model a record updates";
         masked: Masked = "what the `masked` relation needs";
         data: DataSpec = "where the records come from";
         model: ModelSpec = "what is trained";

@@ -6,7 +6,7 @@ use super::declare::{section, words};
 
 section! {
     /// `[partition]`
-    pub struct Partition = "partition" {
+    pub struct PartitionSpec = "partition" {
         submodels: u32 =
             ("the number of disjoint submodels, of which each record updates one a step", "2")
                 .flag("submodels", "D");

@@ -1,7 +1,7 @@
 //! What a budget says, once it is checked.
 
 use dapple_geometry::Mask;
-use dapple_plan::{Choice, Composed, Plan, PlanSpec, Precision, Release, Repetitions, compose};
+use dapple_plan::{ComposedRuns, Plan, PlanSpec, Precision, PrivateChoice, Release, Repetitions, compose};
 
 use super::entry::{Entry, Open, Reserved, Runs};
 use super::error::BudgetError;
@@ -120,7 +120,7 @@ impl Account {
         for reserved in candidates {
             plans.extend(self.restate(reserved, None)?);
         }
-        Ok(Release::Choice(Choice::new(&plans, law)?))
+        Ok(Release::Choice(PrivateChoice::new(&plans, law)?))
     }
 
     /// A plan under the budget's promise.
@@ -139,7 +139,7 @@ impl Account {
     /// # Guarantee
     /// All entries together are (upper end, delta)-private under the budget's promise, as [`compose`] says: each run by the steps that its
     /// ledger counts where its process ended in order, by its whole plan otherwise.
-    pub(super) fn price(&self, more: &[Release]) -> Result<Composed, TrainError> {
+    pub(super) fn price(&self, more: &[Release]) -> Result<ComposedRuns, TrainError> {
         let mut releases = Vec::new();
         for counted in &self.counted {
             releases.extend(self.release(counted)?);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use dapple_plan::spec::DataFormat;
-use dapple_plan::sweep::{self, Axis};
+use dapple_plan::sweep::{self, SweepAxis};
 use dapple_plan::{Repetitions, number};
 use dapple_train::{ChoiceCertificate, Completed, Request};
 use serde::Serialize;
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Every combination of values, each with a plan that holds together.
 fn candidates(arguments: &Arguments) -> Result<Vec<Candidate>, Failure> {
-    let axes = arguments.over.iter().map(|text| Axis::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let axes = arguments.over.iter().map(|text| SweepAxis::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let mut base = load::training(&arguments.common)?;
     base.spec.performance = base.spec.performance.merge(&arguments.machine.performance());
     refuse(&base)?;

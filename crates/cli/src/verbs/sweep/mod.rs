@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::Args;
 use dapple_plan::ranges::Written;
-use dapple_plan::sweep::{self, Axis, Measure, Priced};
+use dapple_plan::sweep::{self, PricedCombination, SweepAxis, SweepMeasure};
 use dapple_plan::{Mask, Plan, PlanError, PlanSpec, Precision, Unknown, number};
 use dapple_report::{Cell, Column, Table, TextStyle};
 use rayon::prelude::*;
@@ -45,7 +45,7 @@ struct Row {
     /// A value for each axis.
     values: Vec<String>,
     /// `None` where epsilon is too large to report, or no value of the unknown reaches the target.
-    priced: Option<Priced>,
+    priced: Option<PricedCombination>,
 }
 
 #[derive(Serialize)]
@@ -59,12 +59,12 @@ struct Answer {
 #[serde(untagged)]
 enum Told {
     Given(Written),
-    Measured(Option<Measure>),
+    Measured(Option<SweepMeasure>),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.pictures.check()?;
-    let axes = arguments.over.iter().map(|text| Axis::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let axes = arguments.over.iter().map(|text| SweepAxis::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let base = Request::load(&arguments.common)?;
     let unknown = arguments.unknown.map(Unknown::from);
     let points = sweep::combinations(&axes)?;
@@ -116,7 +116,7 @@ impl Job {
     /// Checks the combination, so that nothing is computed for a sweep that is wrong somewhere.
     fn new(
         base: &Request,
-        axes: &[Axis<String>],
+        axes: &[SweepAxis<String>],
         values: Vec<String>,
         unknown: Option<Unknown>,
     ) -> Result<Self, Failure> {
@@ -136,7 +136,7 @@ impl Job {
         Ok(Self { values, spec, masks, task })
     }
 
-    fn run(self, masks: &[Mask], axes: &[Axis<String>], precision: Precision) -> Result<Row, PlanError> {
+    fn run(self, masks: &[Mask], axes: &[SweepAxis<String>], precision: Precision) -> Result<Row, PlanError> {
         let Self { values, spec, masks: own, task } = self;
         let priced = match task {
             Task::Price(plan) => sweep::price(&plan, precision),
@@ -149,15 +149,15 @@ impl Job {
     }
 }
 
-fn at(axes: &[Axis<String>], values: &[String], error: PlanError) -> PlanError {
+fn at(axes: &[SweepAxis<String>], values: &[String], error: PlanError) -> PlanError {
     sweep::at(axes, values, String::clone, error)
 }
 
-fn columns(axes: &[Axis<String>], unknown: Option<Unknown>) -> impl Iterator<Item = &'static str> {
-    axes.iter().map(Axis::name).chain(sweep::measured(unknown))
+fn columns(axes: &[SweepAxis<String>], unknown: Option<Unknown>) -> impl Iterator<Item = &'static str> {
+    axes.iter().map(SweepAxis::name).chain(sweep::measured(unknown))
 }
 
-fn answer(axes: &[Axis<String>], rows: &[Row], unknown: Option<Unknown>) -> Answer {
+fn answer(axes: &[SweepAxis<String>], rows: &[Row], unknown: Option<Unknown>) -> Answer {
     let told = |row: &Row| {
         let given = row.values.iter().map(|value| Told::Given(Written::read(value)));
         let measured = sweep::measures(row.priced.as_ref(), unknown).into_iter().map(Told::Measured);
@@ -168,18 +168,18 @@ fn answer(axes: &[Axis<String>], rows: &[Row], unknown: Option<Unknown>) -> Answ
 
 /// The rows; for people with bounds rounded to their side, for files in full.
 fn table(
-    axes: &[Axis<String>],
+    axes: &[SweepAxis<String>],
     rows: &[Row],
     unknown: Option<Unknown>,
     people: bool,
 ) -> Result<Table, Failure> {
     let mut table = Table::new(columns(axes, unknown).map(Column::number));
-    let cell = |measure: Option<Measure>| match measure {
+    let cell = |measure: Option<SweepMeasure>| match measure {
         None => Cell::Empty,
-        Some(Measure::Whole(value)) => value.to_string().into(),
-        Some(Measure::Upper(value)) if people => number::up(value, 4).into(),
-        Some(Measure::Lower(value)) if people => number::down(value, 4).into(),
-        Some(Measure::Upper(value) | Measure::Lower(value)) => Cell::Number(value, 17),
+        Some(SweepMeasure::Whole(value)) => value.to_string().into(),
+        Some(SweepMeasure::Upper(value)) if people => number::up(value, 4).into(),
+        Some(SweepMeasure::Lower(value)) if people => number::down(value, 4).into(),
+        Some(SweepMeasure::Upper(value) | SweepMeasure::Lower(value)) => Cell::Number(value, 17),
     };
     for row in rows {
         let given = row.values.iter().map(|value| value.as_str().into());

@@ -1,9 +1,9 @@
 //! A sweep as a figure and a page.
 
 use dapple_plan::ranges::Written;
-use dapple_plan::sweep::{Axis, Priced};
-use dapple_plan::{Certificate, Unknown, Value, number};
-use dapple_report::{Axis as ChartAxis, Chart, Figure, Page, Section, Series, Table};
+use dapple_plan::sweep::{PricedCombination, SweepAxis};
+use dapple_plan::{Certificate, SolvedValue, Unknown, number};
+use dapple_report::{Axis, Chart, Figure, Page, Section, Series, Table};
 
 use super::Row;
 
@@ -11,7 +11,7 @@ use super::Row;
 const LOG_RATIO: f64 = 20.0;
 
 /// The measured value over the first axis whose values are numbers, a line for each combination of the others.
-pub(super) fn figure(axes: &[Axis<String>], rows: &[Row], unknown: Option<Unknown>) -> Figure {
+pub(super) fn figure(axes: &[SweepAxis<String>], rows: &[Row], unknown: Option<Unknown>) -> Figure {
     let measure = &unknown.map_or_else(|| "ε".to_owned(), |unknown| unknown.name().replace('-', " "));
     let across = axes.iter().position(is_numeric);
     let points: Vec<(String, f64, f64)> = rows
@@ -22,10 +22,10 @@ pub(super) fn figure(axes: &[Axis<String>], rows: &[Row], unknown: Option<Unknow
                 Some(across) => Written::read(row.values.get(across)?).number()?,
                 None => index as f64,
             };
-            let Priced { certificate, solved } = row.priced.as_ref()?;
+            let PricedCombination { certificate, solved } = row.priced.as_ref()?;
             let y = match solved.map(|solved| solved.value) {
-                Some(Value::Whole(value)) => value as f64,
-                Some(Value::Real(value)) => value,
+                Some(SolvedValue::Whole(value)) => value as f64,
+                Some(SolvedValue::Real(value)) => value,
                 None => certificate.epsilon.upper,
             };
             Some((label(axes, row, across, measure), x, y))
@@ -41,15 +41,15 @@ pub(super) fn figure(axes: &[Axis<String>], rows: &[Row], unknown: Option<Unknow
     let heights = lines.iter().flat_map(|(_, line)| line.iter().map(|(_, y)| *y));
     let (low, high) = heights.fold((f64::INFINITY, 0.0f64), |(low, high), y| (low.min(y), high.max(y)));
     let vertical = if low > 0.0 && high / low > LOG_RATIO {
-        ChartAxis::log(measure.as_str())
+        Axis::log(measure.as_str())
     } else {
-        ChartAxis::linear(measure.as_str())
+        Axis::linear(measure.as_str())
     };
     let horizontal = across.map_or_else(|| "combination".to_owned(), |across| words(&axes[across]));
     let names: Vec<String> = axes.iter().map(words).collect();
     let mut chart = Chart::new(format!("{measure} over {}", names.join(" and ")))
         .subtitle(subtitle(rows))
-        .x(ChartAxis::linear(horizontal))
+        .x(Axis::linear(horizontal))
         .y(vertical);
     for (label, line) in lines {
         chart = chart.series(Series::line_points(label, line));
@@ -57,12 +57,12 @@ pub(super) fn figure(axes: &[Axis<String>], rows: &[Row], unknown: Option<Unknow
     Figure::single(chart).note("Each point is the upper end of a certified bracket.")
 }
 
-fn is_numeric(axis: &Axis<String>) -> bool {
+fn is_numeric(axis: &SweepAxis<String>) -> bool {
     axis.values.iter().all(|value| Written::read(value).number().is_some())
 }
 
 /// The name of an axis as it is read.
-fn words(axis: &Axis<String>) -> String {
+fn words(axis: &SweepAxis<String>) -> String {
     axis.name().replace(['-', '_'], " ")
 }
 
@@ -84,7 +84,7 @@ fn subtitle(rows: &[Row]) -> String {
     common.join(", ")
 }
 
-fn label(axes: &[Axis<String>], row: &Row, across: Option<usize>, measure: &str) -> String {
+fn label(axes: &[SweepAxis<String>], row: &Row, across: Option<usize>, measure: &str) -> String {
     let others = axes.iter().zip(&row.values).enumerate().filter(|(index, _)| Some(*index) != across);
     let parts: Vec<String> = others.map(|(_, (axis, value))| format!("{} {value}", words(axis))).collect();
     if parts.is_empty() || across.is_none() { measure.to_owned() } else { parts.join(", ") }

@@ -4,7 +4,7 @@ use dapple_accounting::search;
 use dapple_accounting::search::Strides;
 
 use super::problem::Problem;
-use super::{MAX_STEPS, Solution, Unknown, Value};
+use super::{MAX_STEPS, Solution, SolvedValue, Unknown};
 use crate::error::PlanError;
 
 impl Problem<'_> {
@@ -28,7 +28,7 @@ impl Problem<'_> {
         let plan = with(batch)?;
         // As many steps as the largest batch allows, evenly filled.
         let batch = plan.batch;
-        Ok((plan, Value::Whole(batch), None))
+        Ok((plan, SolvedValue::Whole(batch), None))
     }
 
     /// Where the epochs are fixed, a larger batch takes fewer steps: epsilon grows with the batch between two changes of
@@ -79,6 +79,6 @@ impl Problem<'_> {
         };
         let found = self.largest(low, high, |batch| Ok(with(batch)))?;
         let batch = found.ok_or_else(|| self.unreachable(Unknown::Batch, least as f64, records as f64))?;
-        Ok((with(batch), Value::Whole(batch), None))
+        Ok((with(batch), SolvedValue::Whole(batch), None))
     }
 }

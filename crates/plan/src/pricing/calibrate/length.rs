@@ -3,7 +3,7 @@
 use dapple_accounting::Precision;
 
 use super::problem::{Problem, finite};
-use super::{MAX_STEPS, Solution, Unknown, Value};
+use super::{MAX_STEPS, Solution, SolvedValue, Unknown};
 use crate::error::PlanError;
 use crate::spec::Accountant;
 use crate::{Plan, Sampling};
@@ -15,7 +15,7 @@ impl Problem<'_> {
             false => self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (Some(1), None))?,
         };
         let (plan, epochs) = self.most_epochs(base, Unknown::Epochs)?;
-        Ok((plan, Value::Whole(epochs), None))
+        Ok((plan, SolvedValue::Whole(epochs), None))
     }
 
     /// The most repetitions of the base plan's epoch.
@@ -48,10 +48,10 @@ impl Problem<'_> {
             let base = self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (Some(1), None))?;
             let (plan, _) = self.most_epochs(base, Unknown::Steps)?;
             let steps = plan.steps;
-            return Ok((plan, Value::Whole(steps), None));
+            return Ok((plan, SolvedValue::Whole(steps), None));
         }
         let base = self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (None, Some(1)))?;
         let (plan, steps) = self.most_epochs(base, Unknown::Steps)?;
-        Ok((plan, Value::Whole(steps), None))
+        Ok((plan, SolvedValue::Whole(steps), None))
     }
 }

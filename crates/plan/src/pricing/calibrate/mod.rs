@@ -58,7 +58,7 @@ impl Unknown {
 /// A number that was solved for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Value {
+pub enum SolvedValue {
     /// A whole number: steps, records, or the width of a crop or patch.
     Whole(u64),
     /// A real number.
@@ -67,11 +67,11 @@ pub enum Value {
 
 /// The unknown and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Solved {
+pub struct SolvedUnknown {
     /// Name of the unknown.
     pub name: &'static str,
     /// Its value; for a crop or a patch the width.
-    pub value: Value,
+    pub value: SolvedValue,
     /// Width and height, for a crop or a patch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Pixels>,
@@ -81,7 +81,7 @@ pub struct Solved {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibrated {
     /// The unknown and its value.
-    pub solved: Solved,
+    pub solved: SolvedUnknown,
     /// The plan with that value.
     pub plan: Plan,
     /// Its certificate.
@@ -148,7 +148,7 @@ pub fn calibrate_watched(
 }
 
 /// A plan that meets the target, the value that it took, and of a crop or a patch the size.
-type Solution = (Plan, Value, Option<Pixels>);
+type Solution = (Plan, SolvedValue, Option<Pixels>);
 
 impl Problem<'_> {
     fn solve(&self, unknown: Unknown) -> Result<Calibrated, PlanError> {
@@ -161,6 +161,6 @@ impl Problem<'_> {
             Unknown::Patch => self.patch()?,
         };
         let certificate = self.price(&plan)?;
-        Ok(Calibrated { solved: Solved { name: unknown.name(), value, size }, plan, certificate })
+        Ok(Calibrated { solved: SolvedUnknown { name: unknown.name(), value, size }, plan, certificate })
     }
 }

@@ -3,7 +3,7 @@
 use dapple_accounting::search;
 
 use super::problem::Problem;
-use super::{Calibrated, Solved, Unknown, Value};
+use super::{Calibrated, SolvedUnknown, SolvedValue, Unknown};
 use crate::Plan;
 use crate::error::PlanError;
 
@@ -17,8 +17,11 @@ impl Problem<'_> {
     pub(super) fn priced_noise(&self) -> Result<Calibrated, PlanError> {
         let priced = |(plan, noise): (Plan, f64)| {
             let certificate = self.price(&plan)?;
-            let solved =
-                Solved { name: Unknown::NoiseMultiplier.name(), value: Value::Real(noise), size: None };
+            let solved = SolvedUnknown {
+                name: Unknown::NoiseMultiplier.name(),
+                value: SolvedValue::Real(noise),
+                size: None,
+            };
             Ok(Calibrated { solved, plan, certificate })
         };
         match self.noise(Self::quick_epsilon).and_then(priced) {

@@ -36,7 +36,7 @@ pub(super) struct Problem<'a> {
     watch: &'a dyn Fn(Trial),
     work: Work,
     /// What plans cost, by their hash: a search comes back to the same plan more than once.
-    prices: RefCell<BTreeMap<String, Option<loss::Answer>>>,
+    prices: RefCell<BTreeMap<String, Option<loss::EpsilonAnswer>>>,
     /// Upper ends on first grids, by hash and precision.
     bounds: RefCell<BTreeMap<(String, u64), f64>>,
 }
@@ -73,7 +73,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Epsilon with both ends; nothing where it is too large to report.
-    fn answer(&self, plan: &Plan) -> Result<Option<loss::Answer>, PlanError> {
+    fn answer(&self, plan: &Plan) -> Result<Option<loss::EpsilonAnswer>, PlanError> {
         if let Some(known) = self.prices.borrow().get(plan.hash()) {
             return Ok(*known);
         }

@@ -3,7 +3,7 @@
 use dapple_geometry::{CropDistribution, Size};
 
 use super::problem::Problem;
-use super::{Solution, Unknown, Value};
+use super::{Solution, SolvedValue, Unknown};
 use crate::error::PlanError;
 use crate::spec::{Pixels, PlanSpec};
 
@@ -67,6 +67,6 @@ impl Problem<'_> {
         let with = |width: u64| self.plan(|spec| set(spec, scaled(width)));
         let found = self.largest(1, widest, with)?;
         let width = found.ok_or_else(|| self.unreachable(unknown, 1.0, widest as f64))?;
-        Ok((with(width)?, Value::Whole(width), Some(scaled(width))))
+        Ok((with(width)?, SolvedValue::Whole(width), Some(scaled(width))))
     }
 }
