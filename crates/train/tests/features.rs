@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{Recorder, model_bytes, request, write_data};
+use dapple_plan::PlanSpec;
 use dapple_train::{Outcome, Request, Silent, TrainError, resume, start};
 
 const RECORDS: usize = 16;
@@ -74,8 +75,9 @@ fn features_are_read_again_and_never_trusted_blindly() {
     let whole = folder.path().join("whole");
     start(&plan, &whole, &mut Silent).unwrap();
     let kept = fs::read(whole.join("private/features")).unwrap();
-    let damages: [(&str, fn(&Path)); 4] = [
-        ("kept", |_| {}),
+    type Damage = fn(&Path);
+    let damages = [
+        ("kept", (|_| {}) as Damage),
         ("gone", |path| fs::remove_file(path).unwrap()),
         ("changed", |path| {
             let mut bytes = fs::read(path).unwrap();
@@ -102,14 +104,14 @@ fn records_that_are_shown_in_several_ways_have_no_features() {
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path(), "train", RECORDS, 28);
     write_data(folder.path(), "test", 6, 28);
+    type Change = fn(&mut PlanSpec);
     for (name, change) in [
-        ("flipped", |spec: &mut dapple_plan::PlanSpec| spec.data.flip = Some(true)),
+        ("flipped", (|spec| spec.data.flip = Some(true)) as Change),
         ("seldom", |spec| spec.sampling.steps = Some(WORTH as u64 - 1)),
         ("all", |spec| spec.model.trainable = None),
         ("cropped", |spec| spec.set("pipeline.crop", "28x28").unwrap()),
         ("views", |spec| spec.set("pipeline.views", "2").unwrap()),
-    ] as [(&str, fn(&mut dapple_plan::PlanSpec)); 5]
-    {
+    ] {
         let mut plan = plan(folder.path(), "name = 'small-cnn'\ntrainable = ['fc2']", WORTH);
         change(&mut plan.spec);
         let run = folder.path().join(name);

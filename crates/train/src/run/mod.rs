@@ -30,6 +30,7 @@ use crate::prepare::{Prepared, Request};
 use crate::step::{Taken, Trainer};
 use crate::terms::Cost;
 use keys::Keys;
+use shown::ShownRecords;
 
 pub use open::{certify, evaluate, evaluate_with};
 pub(crate) use open::{fresh_bytes, hidden_fingerprint, open_run};
@@ -224,7 +225,7 @@ impl Run {
             self.tell(&entry)?;
         }
         let sampler = self.sampler()?;
-        let Some((records, views)) = self.shown(observer)? else {
+        let Some(ShownRecords { records, views }) = self.shown(observer)? else {
             *flow = ControlFlow::Break(());
             return Ok(());
         };

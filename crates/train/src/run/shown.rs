@@ -9,21 +9,25 @@ use crate::error::TrainError;
 use crate::features::Features;
 use crate::observer::{Event, Observer};
 
+/// Records, and how each part of the plan shows them.
+pub(super) struct ShownRecords {
+    pub(super) records: Arc<dyn Dataset>,
+    pub(super) views: Vec<Views>,
+}
+
 impl Run {
     /// The records as the model that trains sees them: their features where a frozen trunk makes the same of them in every step. `None`
     /// if the run was asked to stop while these were computed.
     ///
     /// Cards compute the whole model in every step: what they make of a record may depend on how many are shown at once.
-    pub(super) fn shown(
-        &mut self,
-        observer: &mut dyn Observer,
-    ) -> Result<Option<(Arc<dyn Dataset>, Vec<Views>)>, TrainError> {
+    pub(super) fn shown(&mut self, observer: &mut dyn Observer) -> Result<Option<ShownRecords>, TrainError> {
         let halves = match self.trainer.machine() {
             "cpu" => Features::halves(&self.prepared, self.step),
             _ => None,
         };
         let Some(halves) = halves else {
-            return Ok(Some((Arc::clone(&self.prepared.data.train), self.prepared.views.clone())));
+            let (records, views) = (Arc::clone(&self.prepared.data.train), self.prepared.views.clone());
+            return Ok(Some(ShownRecords { records, views }));
         };
         let records = self.prepared.data.train.len();
         let mut told = |done| observer.notice(&Event::Features { done, records });
@@ -32,6 +36,6 @@ impl Run {
             return Ok(None);
         };
         self.trainer.train_behind(features.rest)?;
-        Ok(Some((features.records, vec![features.views])))
+        Ok(Some(ShownRecords { records: features.records, views: vec![features.views] }))
     }
 }
