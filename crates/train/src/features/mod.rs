@@ -29,7 +29,7 @@ const LEAST_EPOCHS: u64 = 2;
 type Told<'t> = &'t mut dyn FnMut(usize) -> ControlFlow<()>;
 
 /// The records of a run as its trainable part sees them.
-pub(crate) struct Features {
+pub(crate) struct FrozenFeatures {
     pub(crate) records: Arc<dyn Dataset>,
     /// Shows them as they are.
     pub(crate) views: Views,
@@ -37,7 +37,7 @@ pub(crate) struct Features {
     pub(crate) rest: Graph,
 }
 
-impl Features {
+impl FrozenFeatures {
     /// The halves of a run's model, where its records can be seen through the first of them once and for all. Only the plan and the
     /// sizes of data and model decide, which are public.
     pub(crate) fn halves(prepared: &Prepared, from: u64) -> Option<Halves> {

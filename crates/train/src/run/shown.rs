@@ -6,7 +6,7 @@ use dapple_data::{Dataset, Views};
 
 use super::Run;
 use crate::error::TrainError;
-use crate::features::Features;
+use crate::features::FrozenFeatures;
 use crate::observer::{Event, Observer};
 
 /// Records, and how each part of the plan shows them.
@@ -22,7 +22,7 @@ impl Run {
     /// Cards compute the whole model in every step: what they make of a record may depend on how many are shown at once.
     pub(super) fn shown(&mut self, observer: &mut dyn Observer) -> Result<Option<ShownRecords>, TrainError> {
         let halves = match self.trainer.machine() {
-            "cpu" => Features::halves(&self.prepared, self.step),
+            "cpu" => FrozenFeatures::halves(&self.prepared, self.step),
             _ => None,
         };
         let Some(halves) = halves else {
@@ -32,7 +32,8 @@ impl Run {
         let records = self.prepared.data.train.len();
         let mut told = |done| observer.notice(&Event::Features { done, records });
         let start = self.ledger.history().start();
-        let Some(features) = Features::open(halves, &self.prepared, &self.folder, start, &mut told)? else {
+        let Some(features) = FrozenFeatures::open(halves, &self.prepared, &self.folder, start, &mut told)?
+        else {
             return Ok(None);
         };
         self.trainer.train_behind(features.rest)?;
