@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{Recorder, model_bytes, request, write_data};
 use dapple_plan::PlanSpec;
-use dapple_train::{Outcome, Request, Silent, TrainError, resume, start};
+use dapple_train::{Request, RunOutcome, Silent, TrainError, resume, start};
 
 const RECORDS: usize = 16;
 const BATCH: usize = 4;
@@ -31,7 +31,7 @@ fn in_two_parts(
     plan: &Request,
     run: &Path,
     between: impl FnOnce(),
-) -> Result<(Outcome, Vec<Option<f64>>), TrainError> {
+) -> Result<(RunOutcome, Vec<Option<f64>>), TrainError> {
     let mut first = Recorder { stop_after: Some(1), ..Recorder::default() };
     start(plan, run, &mut first)?;
     between();

@@ -26,7 +26,7 @@ const MOST_VALUES: usize = 1 << 28;
 const LEAST_EPOCHS: u64 = 2;
 
 /// How far the computation has come: records done, and whether to go on.
-type Told<'t> = &'t mut dyn FnMut(usize) -> ControlFlow<()>;
+type FeatureProgress<'t> = &'t mut dyn FnMut(usize) -> ControlFlow<()>;
 
 /// The records of a run as its trainable part sees them.
 pub(crate) struct FrozenFeatures {
@@ -65,7 +65,7 @@ impl FrozenFeatures {
         prepared: &Prepared,
         folder: &Folder,
         start: &Start,
-        told: Told<'_>,
+        told: FeatureProgress<'_>,
     ) -> Result<Option<Self>, TrainError> {
         let Halves { trunk, rest } = halves;
         let records = &prepared.data.train;
@@ -91,7 +91,11 @@ impl FrozenFeatures {
 }
 
 /// The trunk's outputs for all records, in order.
-fn compute(trunk: &Graph, prepared: &Prepared, told: Told<'_>) -> Result<Option<Vec<f32>>, TrainError> {
+fn compute(
+    trunk: &Graph,
+    prepared: &Prepared,
+    told: FeatureProgress<'_>,
+) -> Result<Option<Vec<f32>>, TrainError> {
     let threads = prepared.training.performance.threads;
     let options = LoaderOptions { threads, ..LoaderOptions::default() };
     let records = Arc::clone(&prepared.data.train);

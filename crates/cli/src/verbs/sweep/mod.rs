@@ -51,13 +51,13 @@ struct Row {
 #[derive(Serialize)]
 struct Answer {
     columns: Vec<&'static str>,
-    rows: Vec<Vec<Told>>,
+    rows: Vec<Vec<SweepCell>>,
 }
 
 /// A value of an axis, or what a row tells.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Told {
+enum SweepCell {
     Given(Written),
     Measured(Option<SweepMeasure>),
 }
@@ -164,8 +164,8 @@ fn columns(axes: &[SweepAxis<String>], unknown: Option<Unknown>) -> impl Iterato
 
 fn answer(axes: &[SweepAxis<String>], rows: &[Row], unknown: Option<Unknown>) -> Answer {
     let told = |row: &Row| {
-        let given = row.values.iter().map(|value| Told::Given(Written::read(value)));
-        let measured = sweep::measures(row.priced.as_ref(), unknown).into_iter().map(Told::Measured);
+        let given = row.values.iter().map(|value| SweepCell::Given(Written::read(value)));
+        let measured = sweep::measures(row.priced.as_ref(), unknown).into_iter().map(SweepCell::Measured);
         given.chain(measured).collect()
     };
     Answer { columns: columns(axes, unknown).collect(), rows: rows.iter().map(told).collect() }
