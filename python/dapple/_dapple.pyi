@@ -26,7 +26,7 @@ class PlanKeywords(TypedDict, total=False):
     noise_multiplier: float | None
     """the noise's standard deviation in units of the clip norm"""
     max_grad_norm: float | None
-    """the clip norm, a positive number"""
+    """the clip norm, a positive number (default: 1)"""
     records_per_clip: int | None
     """the number of records averaged and clipped together, a microbatch (default: 1)"""
     accountant: Literal["pld", "rdp"] | None

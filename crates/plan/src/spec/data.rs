@@ -54,9 +54,11 @@ section! {
                 .or("true");
         /// Constants, never computed from private records.
         mean: Vec<f64> =
-            ("what is subtracted from each channel, of values from 0 to 1", "[0.5]");
+            ("what is subtracted from each channel, of values from 0 to 1", "[0.5]")
+                .or("0");
         std: Vec<f64> =
-            ("what each channel is divided by, of values from 0 to 1", "[0.25]");
+            ("what each channel is divided by, of values from 0 to 1", "[0.25]")
+                .or("1");
         flip: bool =
             ("whether views are mirrored at random, after the crop", "true")
                 .or("false");

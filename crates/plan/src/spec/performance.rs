@@ -7,11 +7,13 @@ section! {
     /// `[performance]`: nothing here can change epsilon, and nothing here is hashed.
     pub struct Performance = "performance" {
         threads: u32 =
-            ("the number of worker threads", "2");
+            ("the number of worker threads", "2")
+                .or("one for each core");
         microbatch: u64 =
             ("the number of records computed at once", "16");
         prefetch: u64 =
-            ("the number of batches decoded ahead", "2");
+            ("the number of batches decoded ahead", "2")
+                .or("2");
         device: DeviceChoice =
             ("where gradients are computed: auto, cpu, cuda, cuda:N, several cards cuda:N,M.. or cuda:all", "cuda:0")
                 .or("auto: a GPU where one can be used");

@@ -21,7 +21,8 @@ section! {
             ("the noise's standard deviation in units of the clip norm", "1.0")
                 .flag("noise-multiplier", "S");
         max_grad_norm: f64 =
-            ("the clip norm, a positive number", "1.0");
+            ("the clip norm, a positive number", "1.0")
+                .or("1");
         records_per_clip: u64 =
             ("the number of records averaged and clipped together, a microbatch", "1")
                 .flag("records-per-clip", "B")

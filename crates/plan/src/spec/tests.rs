@@ -67,6 +67,51 @@ fn every_field_has_a_declaration() {
     }
 }
 
+/// Keys without a default, by the reason why they have none.
+const WITHOUT_DEFAULT: &[(&str, &[&str])] = &[
+    (
+        "nothing can stand in for it: what needs it is refused without it",
+        &[
+            "privacy.delta",
+            "privacy.noise_multiplier",
+            "pipeline.image",
+            "sampling.batch",
+            "sampling.records",
+            "sampling.epochs",
+            "masked.public_clip",
+            "data.train",
+            "model.name",
+            "optimiser.learning_rate",
+        ],
+    ),
+    (
+        "without it there is no such thing",
+        &[
+            "privacy.epsilon",
+            "region.patch",
+            "region.circle",
+            "region.mask",
+            "pipeline.operations",
+            "partition.submodels",
+            "partition.mixture",
+            "partition.dropout",
+            "data.test",
+            "data.class_names",
+            "data.class_colours",
+            "data.validation",
+            "model.weights",
+            "model.backbone_weights",
+            "model.last",
+            "train.seed",
+        ],
+    ),
+    (
+        "without it the records or the caller tell",
+        &["data.format", "data.train_labels", "data.test_labels", "data.classes"],
+    ),
+    ("without it the size of the work decides", &["train.checkpoint_every", "performance.microbatch"]),
+];
+
 /// What a declaration says holds where the key is used: example and words are read from a file and by `--set` alike, what it takes is
 /// the type of the field, and everything but speed is part of the digest.
 #[test]
@@ -99,9 +144,18 @@ fn declarations_hold() {
         let file = (key.kind == Kind::File).then(|| (key.path, key.example.to_owned()));
         assert_eq!(named, Vec::from_iter(file));
         assert!(!key.meaning.is_empty() && !key.meaning.ends_with('.'), "{}", key.path);
-        assert!(key.default.is_none_or(|default| !default.is_empty()), "{}", key.path);
-        // It has a row on the page of all keys, with what it takes.
-        let row = format!("| `{}` | ", key.name());
+        // It says what holds without it, or is listed with the reason why nothing does.
+        assert_ne!(key.default, Some(""), "{}", key.path);
+        let listed = WITHOUT_DEFAULT.iter().flat_map(|(_, keys)| *keys).filter(|path| **path == key.path);
+        assert_eq!(
+            listed.count(),
+            usize::from(key.default.is_none()),
+            "{}: a default, or a reason",
+            key.path
+        );
+        // It has a row on the page of all keys, with its flag; a key without one is set by `--set` alone.
+        let flag = key.flag.map_or_else(String::new, |flag| format!("`--{flag} {}`", key.value));
+        let row = format!("| `{}` | {flag} | ", key.name());
         let section = page.split("\n## ").find(|part| part.starts_with(&format!("`[{}]`", key.section())));
         assert!(section.is_some_and(|section| section.contains(&row)), "{}", key.path);
         // A flag belongs to one key, and no word is offered where any text will do.
