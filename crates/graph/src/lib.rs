@@ -16,6 +16,7 @@
 mod builder;
 mod error;
 mod graph;
+mod halves;
 mod init;
 mod loss;
 pub mod op;
@@ -29,6 +30,7 @@ pub mod zoo;
 pub use builder::{ConvSpec, GraphBuilder, LinearNames};
 pub use error::GraphError;
 pub use graph::{Auxiliary, Graph, Node, NodeId, Parameter, ParameterId};
+pub use halves::Halves;
 pub use init::{Init, Parameters};
 pub use loss::{IGNORED, Loss};
 pub use op::{Affine, Op, Window};

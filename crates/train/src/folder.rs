@@ -75,6 +75,11 @@ impl Folder {
         self.root.join("private/sampling.key")
     }
 
+    /// What a frozen trunk makes of every record.
+    pub(crate) fn features(&self) -> PathBuf {
+        self.root.join("private/features")
+    }
+
     fn mask(&self) -> PathBuf {
         self.root.join("mask.pgm")
     }
@@ -124,7 +129,7 @@ impl Folder {
     /// Makes what is not covered by the guarantee readable by its owner alone, as earlier versions did not.
     pub(crate) fn close_private(&self) -> Result<(), TrainError> {
         files::create_private_folder(&self.private())?;
-        let files = [self.diagnostics(), self.data_key(), self.sampling_key()];
+        let files = [self.diagnostics(), self.data_key(), self.sampling_key(), self.features()];
         files.iter().try_for_each(|path| files::close_to_others(path))
     }
 

@@ -47,6 +47,7 @@ mod device;
 mod digest;
 mod error;
 mod evaluation;
+mod features;
 mod files;
 mod folder;
 mod inference;

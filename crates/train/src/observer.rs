@@ -39,6 +39,13 @@ pub enum Event<'a> {
         /// The machine that computes, in words.
         machine: &'a str,
     },
+    /// What a frozen trunk makes of every record is computed, once and for all.
+    Features {
+        /// Records done.
+        done: usize,
+        /// Records of the data set.
+        records: usize,
+    },
     /// A step was taken.
     Step(StepReport<'a>),
     /// The model was evaluated on the test set.

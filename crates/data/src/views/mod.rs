@@ -115,6 +115,24 @@ impl Views {
         Ok(Self { image, before, crop, after, views, mixtures: 0, flip, output, normalise })
     }
 
+    /// Shows records that are vectors of this length as they are.
+    ///
+    /// # Errors
+    /// Vectors without values, or longer than any image.
+    pub fn of_vectors(length: usize) -> Result<Self, DataError> {
+        let width = u32::try_from(length).unwrap_or(u32::MAX);
+        let output = Size::named("vector", width, 1).map_err(DataError::geometry("a vector"))?;
+        let (image, crop, normalise) = (Some(output), None, Normalise::new(1, None, None)?);
+        let (before, after) = (Vec::new(), Vec::new());
+        Ok(Self { image, before, crop, after, views: 1, mixtures: 0, flip: false, output, normalise })
+    }
+
+    /// Whether a record is shown in one way alone, the same in every step and in evaluation.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        self.count() == 1 && self.crop.is_none() && !self.flip
+    }
+
     /// Views of a record, mixtures among them.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -4,6 +4,7 @@ mod export;
 mod keys;
 mod open;
 mod rehearsal;
+mod shown;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -29,6 +30,7 @@ use crate::prepare::{Prepared, Request};
 use crate::step::{Taken, Trainer};
 use crate::terms::Cost;
 use keys::Keys;
+use shown::ShownRecords;
 
 pub use open::{certify, evaluate, evaluate_with};
 pub(crate) use open::{fresh_bytes, hidden_fingerprint, open_run};
@@ -223,10 +225,14 @@ impl Run {
             self.tell(&entry)?;
         }
         let sampler = self.sampler()?;
+        let Some(ShownRecords { records, views }) = self.shown(observer)? else {
+            *flow = ControlFlow::Break(());
+            return Ok(());
+        };
         let mut loader = Loader::train(
-            std::sync::Arc::clone(&self.prepared.data.train),
+            records,
             sampler.clone(),
-            self.prepared.views.clone(),
+            views,
             self.keys.views.clone(),
             self.step..steps,
             loader_options(&self.prepared, self.trainer.cards()),
@@ -284,7 +290,7 @@ impl Run {
             ("cpu", threads) => Engine::Threads(threads),
             _ => Engine::Cards(self.trainer.cards()),
         };
-        let parts = self.prepared.parts().iter().zip(&self.prepared.graphs).zip(&self.prepared.views);
+        let parts = self.prepared.parts().iter().zip(self.trainer.graphs()).zip(&self.prepared.views);
         let products = parts
             .map(|((part, graph), views)| part.batch() as f64 * views.count() as f64 * pace::products(graph))
             .fold(0.0, f64::max);

@@ -21,6 +21,8 @@ pub(crate) struct Trainer {
     parts: Vec<Part>,
     machine: Machine,
     executor: Box<dyn Executor>,
+    /// Runs the whole model, where the other one trains on features.
+    whole: Option<Box<dyn Executor>>,
     /// Shape of the views that the executor takes.
     shape: Vec<usize>,
     /// Behind what a GPU has learned, until it is fetched.
@@ -67,6 +69,7 @@ impl Trainer {
             parts,
             machine,
             executor,
+            whole: None,
             learned,
             rate: prepared.training.schedule,
             rule,
@@ -109,6 +112,22 @@ impl Trainer {
         Ok(())
     }
 
+    /// Trains what lies behind a frozen trunk alone; from here on a record is what the trunk makes of it. Both halves have the parameters
+    /// of the whole model, so what is learned stays where it is.
+    pub(crate) fn train_behind(&mut self, rest: Graph) -> Result<(), TrainError> {
+        self.executor.fetch(&mut self.learned)?;
+        let executor = self.machine.executor(&rest, &mut Vec::new())?;
+        self.whole = Some(std::mem::replace(&mut self.executor, executor));
+        self.shape = rest.input_shape().to_vec();
+        self.parts[0].graph = rest;
+        Ok(())
+    }
+
+    /// What is trained in each part of the plan.
+    pub(crate) fn graphs(&self) -> impl Iterator<Item = &Graph> {
+        self.parts.iter().map(|part| &part.graph)
+    }
+
     /// The machine in words.
     pub(crate) fn machine(&self) -> &str {
         self.machine.words()
@@ -129,7 +148,8 @@ impl Trainer {
     pub(crate) fn evaluator(&mut self) -> Result<(&mut dyn Executor, &Parameters), TrainError> {
         self.enter(self.parts.len() - 1)?;
         self.executor.fetch(&mut self.learned)?;
-        Ok((&mut *self.executor, self.learned.weights()))
+        let executor = self.whole.as_mut().unwrap_or(&mut self.executor);
+        Ok((&mut **executor, self.learned.weights()))
     }
 
     /// Updates so far.

@@ -1,0 +1,119 @@
+//! A model cut where its trainable part begins.
+
+use std::collections::BTreeSet;
+
+use crate::graph::{Graph, Node, NodeId};
+use crate::loss::Loss;
+use crate::op::{Input, Op};
+
+/// The two sides of a cut. Both keep all parameters of the whole model, so that its values fit them as they are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Halves {
+    /// What comes before: nothing of it trains, and its output is what the rest reads.
+    pub trunk: Graph,
+    /// Everything that trains, and what follows it.
+    pub rest: Graph,
+}
+
+impl Graph {
+    /// Cuts a model behind a frozen trunk. `None` where there is no trunk with parameters, where the trainable part reads more than one
+    /// value of it, or where dropout or an auxiliary output makes the model more than its two halves.
+    pub fn halves(&self) -> Option<Halves> {
+        let trains = self.needs_gradient();
+        let dropout = self.nodes.iter().any(|node| matches!(node.op, Op::Dropout(_)));
+        if dropout || !self.auxiliary.is_empty() || !trains[self.output.0] {
+            return None;
+        }
+        // Values of parameters belong to whoever reads them.
+        let is_leaf = |id: &NodeId| id.0 > 0 && self.nodes[id.0].inputs.is_empty();
+        let behind = || self.nodes.iter().zip(&trains).filter(|(_, trains)| **trains).map(|(node, _)| node);
+        let inputs: BTreeSet<NodeId> = behind().flat_map(|node| node.inputs.iter().copied()).collect();
+        let before: Vec<NodeId> = inputs.iter().copied().filter(|id| !trains[id.0] && !is_leaf(id)).collect();
+        let &[cut] = &before[..] else { return None };
+        let of_trunk = Self { output: cut, ..self.clone() }.reached(false);
+        let of_rest: Vec<bool> = (0..self.nodes.len())
+            .map(|index| trains[index] || (is_leaf(&NodeId(index)) && inputs.contains(&NodeId(index))))
+            .collect();
+        let has_parameters = self
+            .nodes
+            .iter()
+            .zip(&of_trunk)
+            .any(|(node, of_trunk)| *of_trunk && !node.op.parameters().is_empty());
+        has_parameters.then(|| Halves {
+            trunk: self.part(NodeId(0), &of_trunk, cut, Loss::SquaredError),
+            rest: self.part(cut, &of_rest, self.output, self.loss),
+        })
+    }
+
+    /// Some of the nodes as a model of its own, with one of them, or the input itself, in the place of the input.
+    fn part(&self, input: NodeId, kept: &[bool], output: NodeId, loss: Loss) -> Self {
+        let first = Node {
+            name: self.nodes[0].name.clone(),
+            op: Input.into(),
+            inputs: Vec::new(),
+            shape: self.nodes[input.0].shape.clone(),
+        };
+        let mut nodes = vec![first];
+        let mut moved = vec![NodeId(0); self.nodes.len()];
+        for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| *index != 0 && kept[*index]) {
+            moved[index] = NodeId(nodes.len());
+            let inputs = node.inputs.iter().map(|input| moved[input.0]).collect();
+            nodes.push(Node { inputs, ..node.clone() });
+        }
+        let (output, parameters) = (moved[output.0], self.parameters.clone());
+        Self { nodes, parameters, output, auxiliary: Vec::new(), loss, blocks: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::{Lora, Tuning};
+    use crate::zoo::{self, Norm, ResNet, TokenPooling, VisionTransformer, VitDialect, VitSize};
+
+    fn transformer(tuning: &Tuning) -> Graph {
+        let (size, pooling, dialect) = (VitSize::Tiny, TokenPooling::ClassToken, VitDialect::Timm);
+        let model = VisionTransformer { size, patch: 16, pooling, dialect };
+        zoo::vision_transformer(model, &[3, 32, 32], 5).unwrap().tuned(tuning).unwrap()
+    }
+
+    #[test]
+    fn a_model_is_cut_where_training_begins() {
+        let resnet = zoo::resnet(ResNet::R18, &[3, 32, 32], 5, Norm::Group(32)).unwrap();
+        let of_head = |graph: Graph| graph.tuned(&Tuning::Head).unwrap();
+        for (graph, features) in [
+            (transformer(&Tuning::Head), vec![192]),
+            (transformer(&Tuning::Last(2)), vec![5, 192]),
+            (of_head(resnet), vec![512]),
+        ] {
+            let Halves { trunk, rest } = graph.halves().unwrap();
+            assert_eq!((trunk.output_shape(), rest.input_shape()), (&features[..], &features[..]));
+            assert_eq!((trunk.input_shape(), rest.output_shape()), (&[3, 32, 32][..], &[5][..]));
+            for half in [&trunk, &rest] {
+                crate::validate::check(half).unwrap();
+                assert_eq!(half.parameters(), graph.parameters());
+                for (index, node) in half.nodes().iter().enumerate() {
+                    assert!(node.inputs.iter().all(|input| input.index() < index), "{}", node.name);
+                    assert_eq!(
+                        node.inputs.is_empty(),
+                        index == 0 || matches!(node.op, Op::ParameterValue(_))
+                    );
+                }
+            }
+            assert!(!trunk.needs_gradient().contains(&true));
+            // The input of the rest is counted once more.
+            assert_eq!(trunk.nodes().len() + rest.nodes().len(), graph.nodes().len() + 1);
+        }
+    }
+
+    #[test]
+    fn what_has_no_trunk_is_not_cut() {
+        // A block reads its input twice, before and behind an adapter.
+        let lora = Tuning::Lora(Lora { rank: 2, alpha: 2.0, targets: Vec::new() });
+        for tuning in [Tuning::All, lora] {
+            assert!(transformer(&tuning).halves().is_none(), "{tuning:?}");
+        }
+        let psp = zoo::psp_net(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();
+        assert!(psp.tuned(&Tuning::Head).unwrap().halves().is_none());
+    }
+}

@@ -1,0 +1,112 @@
+//! What a frozen trunk makes of every record, computed once.
+//!
+//! Where nothing before some layer trains and a record is always shown in the same way, that layer sees the same values in every step.
+//! They are computed once, kept beside the other private files of a run, and the rest of the model trains on them.
+
+mod records;
+mod store;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use dapple_data::{Dataset, Loader, LoaderOptions, TargetKind, Views};
+use dapple_graph::{Graph, Halves};
+use dapple_private::{Executor, Processor};
+
+use crate::digest;
+use crate::error::TrainError;
+use crate::folder::Folder;
+use crate::ledger::Start;
+use crate::prepare::Prepared;
+use records::FeatureRecords;
+
+/// Values that are kept in memory at the most: a gigabyte of them.
+const MOST_VALUES: usize = 1 << 28;
+/// Features pay where every record is drawn so often, in expectation.
+const LEAST_EPOCHS: u64 = 2;
+
+/// How far the computation has come: records done, and whether to go on.
+type Told<'t> = &'t mut dyn FnMut(usize) -> ControlFlow<()>;
+
+/// The records of a run as its trainable part sees them.
+pub(crate) struct FrozenFeatures {
+    pub(crate) records: Arc<dyn Dataset>,
+    /// Shows them as they are.
+    pub(crate) views: Views,
+    /// The model behind them.
+    pub(crate) rest: Graph,
+}
+
+impl FrozenFeatures {
+    /// The halves of a run's model, where its records can be seen through the first of them once and for all. Only the plan and the
+    /// sizes of data and model decide, which are public.
+    pub(crate) fn halves(prepared: &Prepared, from: u64) -> Option<Halves> {
+        let [part] = prepared.parts() else { return None };
+        let records = prepared.data.train.len();
+        let draws = (part.steps().saturating_sub(from)).saturating_mul(part.batch());
+        let fixed = prepared.views[0].is_fixed() && prepared.data.train.target_kind() == TargetKind::Class;
+        if !fixed || draws < LEAST_EPOCHS.saturating_mul(records as u64) {
+            return None;
+        }
+        let halves = prepared.graphs[0].halves()?;
+        let length = halves.trunk.node(halves.trunk.output()).len();
+        let fits = records.checked_mul(length).is_some_and(|values| values <= MOST_VALUES);
+        // Features larger than what they are made from are of an early layer, which is soon computed again.
+        (fits && length <= prepared.views[0].view_length()).then_some(halves)
+    }
+
+    /// The features in a run's folder where they are those of its records and weights, or else new ones, which are kept there. `None` if
+    /// the computation was asked to stop.
+    ///
+    /// # Errors
+    /// A record that cannot be read, a disk that is full.
+    pub(crate) fn open(
+        halves: Halves,
+        prepared: &Prepared,
+        folder: &Folder,
+        start: &Start,
+        told: Told<'_>,
+    ) -> Result<Option<Self>, TrainError> {
+        let Halves { trunk, rest } = halves;
+        let records = &prepared.data.train;
+        let length = trunk.node(trunk.output()).len();
+        let sizes = format!("{} {length} {}", trunk.node(trunk.output()).name, records.len());
+        let parts = ["dapple features 1", &start.spec, &start.data, &start.weights, &sizes];
+        let key = digest::of(&[parts.join("\n").as_bytes()]);
+        let path = folder.features();
+        let values = match store::read(&path, &key, records.len() * length) {
+            Some(values) => values,
+            None => match compute(&trunk, prepared, told)? {
+                Some(values) => {
+                    store::write(&path, &key, &values)?;
+                    values
+                }
+                None => return Ok(None),
+            },
+        };
+        let views = Views::of_vectors(length)?;
+        let records = Arc::new(FeatureRecords::new(Arc::clone(records), values, length));
+        Ok(Some(Self { records, views, rest }))
+    }
+}
+
+/// The trunk's outputs for all records, in order.
+fn compute(trunk: &Graph, prepared: &Prepared, told: Told<'_>) -> Result<Option<Vec<f32>>, TrainError> {
+    let threads = prepared.training.performance.threads;
+    let options = LoaderOptions { threads, ..LoaderOptions::default() };
+    let records = Arc::clone(&prepared.data.train);
+    let mut values = Vec::with_capacity(records.len() * trunk.node(trunk.output()).len());
+    let mut loader = Loader::evaluate(records, prepared.views[0].clone(), 1, options)?;
+    let mut processor = Processor::new(trunk, threads)?;
+    let mut loaded = processor.load(&prepared.parameters)?;
+    let mut done = 0;
+    while let Some(microbatch) = loader.next().transpose()? {
+        values.extend_from_slice(&loaded.forward(&microbatch.inputs)?);
+        done += microbatch.records.len();
+        loader.recycle(microbatch);
+        if told(done).is_break() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(values))
+}

@@ -1,0 +1,42 @@
+//! What of the records a run's steps are shown.
+
+use std::sync::Arc;
+
+use dapple_data::{Dataset, Views};
+
+use super::Run;
+use crate::error::TrainError;
+use crate::features::FrozenFeatures;
+use crate::observer::{Event, Observer};
+
+/// Records, and how each part of the plan shows them.
+pub(super) struct ShownRecords {
+    pub(super) records: Arc<dyn Dataset>,
+    pub(super) views: Vec<Views>,
+}
+
+impl Run {
+    /// The records as the model that trains sees them: their features where a frozen trunk makes the same of them in every step. `None`
+    /// if the run was asked to stop while these were computed.
+    ///
+    /// Cards compute the whole model in every step: what they make of a record may depend on how many are shown at once.
+    pub(super) fn shown(&mut self, observer: &mut dyn Observer) -> Result<Option<ShownRecords>, TrainError> {
+        let halves = match self.trainer.machine() {
+            "cpu" => FrozenFeatures::halves(&self.prepared, self.step),
+            _ => None,
+        };
+        let Some(halves) = halves else {
+            let (records, views) = (Arc::clone(&self.prepared.data.train), self.prepared.views.clone());
+            return Ok(Some(ShownRecords { records, views }));
+        };
+        let records = self.prepared.data.train.len();
+        let mut told = |done| observer.notice(&Event::Features { done, records });
+        let start = self.ledger.history().start();
+        let Some(features) = FrozenFeatures::open(halves, &self.prepared, &self.folder, start, &mut told)?
+        else {
+            return Ok(None);
+        };
+        self.trainer.train_behind(features.rest)?;
+        Ok(Some(ShownRecords { records: features.records, views: vec![features.views] }))
+    }
+}
