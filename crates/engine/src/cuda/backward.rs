@@ -3,7 +3,7 @@
 use dapple_graph::{Affine, ParameterId};
 
 use super::error::CudaError;
-use super::kernels::BiasGradient;
+use super::kernels::{BiasGradient, RowBiasGradient};
 use super::run::{CardRun, GradientPlace};
 use super::slice::DeviceSlice;
 use crate::layout::Layout;
@@ -79,6 +79,10 @@ impl CardRun<'_> {
     ) -> Result<(), CudaError> {
         let Some(GradientPlace { values: d, .. }) = target else { return Ok(()) };
         let (stride, views, samples) = (self.program.written, self.program.views, self.samples);
+        if (along, across) == (1, channels) {
+            let rows = positions * views;
+            return RowBiasGradient { g, d, stride, channels, rows, samples }.launch(self.device);
+        }
         BiasGradient { g, d, stride, channels, positions, along, across, views, samples }.launch(self.device)
     }
 }

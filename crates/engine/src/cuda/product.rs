@@ -7,6 +7,7 @@ use cudarc::cublas::{result, sys};
 use super::Precision;
 use super::device::Device;
 use super::error::{CudaError, call};
+use super::kernels::MatrixAddresses;
 use super::slice::DeviceSlice;
 
 /// What a failure of a product is named.
@@ -48,6 +49,28 @@ impl<'m> MatrixSide<'m> {
     }
 }
 
+/// A matrix side whose products belong to items, `side.stride` apart, and in each item to heads, `inner` apart.
+#[derive(Clone, Copy)]
+pub(crate) struct HeadSide<'m> {
+    pub(crate) side: MatrixSide<'m>,
+    pub(crate) inner: usize,
+}
+
+impl HeadSide<'_> {
+    pub(crate) fn transposed(self) -> Self {
+        Self { side: self.side.transposed(), ..self }
+    }
+
+    /// Whether matrices of so many rows and columns, for all items and heads, lie in its memory.
+    fn holds(&self, (items, heads): (usize, usize), rows: usize, columns: usize) -> bool {
+        let last = heads.saturating_sub(1) * self.inner;
+        let of_last_head = |data: DeviceSlice<'_, f32>| {
+            MatrixSide { data: data.after(last), ..self.side }.holds(items, rows, columns)
+        };
+        last <= self.side.data.len() && of_last_head(self.side.data)
+    }
+}
+
 /// A size as cuBLAS counts.
 fn narrow(size: usize) -> Result<i32, CudaError> {
     let reason = || format!("{size} is too large");
@@ -65,11 +88,6 @@ impl Device {
         (scale, keep): (f32, f32),
         count: usize,
     ) -> Result<(), CudaError> {
-        let compute = match self.precision {
-            Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-            Precision::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
-            Precision::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_16BF,
-        };
         if m * n * count == 0 {
             return Ok(());
         }
@@ -103,10 +121,83 @@ impl Device {
                 narrow(c.leading)?,
                 c.stride as i64,
                 narrow(count)?,
-                compute,
+                self.compute(),
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
         call(CALL, done)
+    }
+
+    /// The same for a product of every item and head. `addresses` has room for three of each.
+    pub(crate) fn head_products(
+        &self,
+        (m, k, n): (usize, usize, usize),
+        (a, b): (HeadSide<'_>, HeadSide<'_>),
+        c: HeadSide<'_>,
+        (scale, keep): (f32, f32),
+        (items, heads): (usize, usize),
+        addresses: DeviceSlice<'_, u64>,
+    ) -> Result<(), CudaError> {
+        let (counts, count) = ((items, heads), items * heads);
+        if m * n * count == 0 {
+            return Ok(());
+        }
+        if !(a.holds(counts, m, k) && b.holds(counts, k, n) && c.holds(counts, m, n)) {
+            let reason = format!("{count} of {m} x {k} by {k} x {n} lie outside of their memory");
+            return Err(CudaError::Call { call: CALL, reason });
+        }
+        MatrixAddresses {
+            a: a.side.data,
+            b: b.side.data,
+            c: c.side.data,
+            addresses,
+            a_outer: a.side.stride,
+            a_inner: a.inner,
+            b_outer: b.side.stride,
+            b_inner: b.inner,
+            c_outer: c.side.stride,
+            c_inner: c.inner,
+            heads,
+            n: count,
+        }
+        .launch(self)?;
+        let list = |side: usize| addresses.after(side * count).address();
+        // cuBLAS counts columns first, so it is given c^T = b^T a^T.
+        // SAFETY: the kernel before writes the addresses of matrices that were just seen to lie in slices of the card's memory, which
+        // outlive what the stream has to do; scale and keep are read before the call returns.
+        let done = unsafe {
+            sys::cublasGemmBatchedEx(
+                *self.blas.handle(),
+                b.side.operation(),
+                a.side.operation(),
+                narrow(n)?,
+                narrow(m)?,
+                narrow(k)?,
+                (&raw const scale).cast(),
+                list(1) as *const *const c_void,
+                NUMBER,
+                narrow(b.side.leading)?,
+                list(0) as *const *const c_void,
+                NUMBER,
+                narrow(a.side.leading)?,
+                (&raw const keep).cast(),
+                list(2) as *const *mut c_void,
+                NUMBER,
+                narrow(c.side.leading)?,
+                narrow(count)?,
+                self.compute(),
+                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            )
+        };
+        call(CALL, done.result())
+    }
+
+    /// How products are computed.
+    fn compute(&self) -> sys::cublasComputeType_t {
+        match self.precision {
+            Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            Precision::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            Precision::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_16BF,
+        }
     }
 }

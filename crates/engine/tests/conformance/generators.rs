@@ -207,11 +207,16 @@ pub(crate) fn layer_norms_and_activations() -> impl Strategy<Value = Case> {
 }
 
 pub(crate) fn attention() -> impl Strategy<Value = Case> {
-    ((1usize..20, 1usize..20), (1usize..4, 1usize..9), runs()).prop_map(
-        |((tokens, keys), (heads, width), run)| {
+    ((1usize..20, 1usize..20), (1usize..4, 1usize..9), any::<bool>(), runs()).prop_map(
+        |((tokens, keys), (heads, width), packed, run)| {
             let features = heads * width;
             let mut b = GraphBuilder::new(&[tokens.max(keys), 5]);
             let input = b.input();
+            if packed {
+                let x = linear(&mut b, "parts", input, 3 * features).unwrap();
+                let x = b.add("attention", Attention { heads }, &[x]).unwrap();
+                return Case::new(head(b, x, CLASSES).unwrap(), run);
+            }
             let mut side = |name: &str, end: usize| {
                 let x = linear(&mut b, name, input, features).unwrap();
                 b.add(&format!("{name}.cut"), Slice { axis: 0, start: 0, end }, &[x]).unwrap()

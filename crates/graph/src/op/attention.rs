@@ -3,7 +3,8 @@
 use super::GraphOperation;
 use crate::graph::Parameter;
 
-/// Multi-head scaled dot-product attention of query, key and value, each `[tokens, features]`.
+/// Multi-head scaled dot-product attention of query, key and value: three inputs of `[tokens, features]`, or one of
+/// `[tokens, 3 features]` that holds them side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attention {
     /// Number of heads; divides the features.
@@ -16,16 +17,56 @@ impl GraphOperation for Attention {
     }
 
     fn arity(&self) -> Option<usize> {
-        Some(3)
+        None
     }
 
     fn shape(&self, inputs: &[&[usize]], _: &[Parameter]) -> Result<Vec<usize>, String> {
         let heads = self.heads;
-        let [query, key, value] = [inputs[0], inputs[1], inputs[2]];
-        let fits = query.len() == 2 && key.len() == 2 && key == value && query[1] == key[1];
-        if !fits || heads == 0 || query[1] % heads != 0 {
-            return Err(format!("query {query:?}, key {key:?}, value {value:?} do not suit {heads} heads"));
+        let divides = |features: usize| heads > 0 && features.is_multiple_of(heads);
+        match *inputs {
+            [&[tokens, packed]] if packed.is_multiple_of(3) && divides(packed / 3) => {
+                Ok(vec![tokens, packed / 3])
+            }
+            [&[tokens, features], key @ &[_, width], value]
+                if key == value && width == features && divides(features) =>
+            {
+                Ok(vec![tokens, features])
+            }
+            _ => Err(refuse(inputs, heads)),
         }
-        Ok(query.to_vec())
+    }
+}
+
+fn refuse(inputs: &[&[usize]], heads: usize) -> String {
+    match inputs {
+        [query, key, value] => {
+            format!("query {query:?}, key {key:?}, value {value:?} do not suit {heads} heads")
+        }
+        [packed] => format!("{packed:?} does not hold query, key and value of {heads} heads side by side"),
+        other => {
+            format!("takes query, key and value, or one input that holds them, and was given {}", other.len())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_are_three_or_hold_three() {
+        let shape = |inputs: &[&[usize]], heads| Attention { heads }.shape(inputs, &[]);
+        assert_eq!(shape(&[&[5, 8], &[7, 8], &[7, 8]], 4), Ok(vec![5, 8]));
+        assert_eq!(shape(&[&[5, 24]], 4), Ok(vec![5, 8]));
+        for (inputs, heads) in [
+            (&[&[5, 24][..]][..], 3),
+            (&[&[5, 25]], 1),
+            (&[&[5, 8], &[7, 8]], 4),
+            (&[&[5, 8], &[7, 8], &[6, 8]], 4),
+            (&[&[5, 8], &[7, 4], &[7, 4]], 4),
+            (&[&[5, 8], &[7, 8], &[7, 8]], 0),
+        ] {
+            shape(inputs, heads).unwrap_err();
+        }
     }
 }

@@ -308,12 +308,7 @@ fn block(
         WEIGHTS,
         ZERO,
     )?;
-    let mut parts = Vec::new();
-    for (index, part) in ["query", "key", "value"].iter().enumerate() {
-        let (start, end) = (index * features, (index + 1) * features);
-        parts.push(b.add(&format!("{queries}.{part}"), Slice { axis: 1, start, end }, &[y])?);
-    }
-    let y = b.add(&at("attention"), Attention { heads }, &parts)?;
+    let y = b.add(&at("attention"), Attention { heads }, &[y])?;
     let y = b.linear(&at(names.attention_output), y, features, WEIGHTS, ZERO)?;
     let x = b.add(&at("attended"), Add, &[input, y])?;
     let y = b.layer_norm(&at(names.second_norm), x, eps)?;

@@ -1,12 +1,12 @@
 // Softmax, and the loss.
 
 // One warp per row; the values are multiplied by `scale` first.
-KERNEL softmax(const float* x, float* y, int features, i64 rows, float scale) {
+KERNEL softmax(const float* x, float* y, int features, int leading, i64 rows, float scale) {
     i64 row = global_index() >> 5;
     if (row >= rows) return;
     int lane = threadIdx.x & 31;
-    x += row * features;
-    y += row * features;
+    x += row * leading;
+    y += row * leading;
     float largest = -INFINITY;
     for (int i = lane; i < features; i += 32) largest = fmaxf(largest, x[i] * scale);
     largest = warp_max(largest);
@@ -16,17 +16,30 @@ KERNEL softmax(const float* x, float* y, int features, i64 rows, float scale) {
     for (int i = lane; i < features; i += 32) y[i] = expf(x[i] * scale - largest) / total;
 }
 
-KERNEL softmax_backward(const float* y, const float* g, float* dx, int features, i64 rows, float scale, int accumulate) {
+KERNEL softmax_backward(const float* y, const float* g, float* dx, int features, int leading, i64 rows, float scale,
+                        int accumulate) {
     i64 row = global_index() >> 5;
     if (row >= rows) return;
     int lane = threadIdx.x & 31;
-    y += row * features;
-    g += row * features;
-    dx += row * features;
+    y += row * leading;
+    g += row * leading;
+    dx += row * leading;
     float along = 0.0f;
     for (int i = lane; i < features; i += 32) along += y[i] * g[i];
     along = warp_sum(along);
     for (int i = lane; i < features; i += 32) put(dx + i, y[i] * (g[i] - along) * scale, accumulate);
+}
+
+// Addresses of the matrices of n products, those of a first, then b, then c. Each lies `outer` numbers behind that of the item before, and
+// `inner` numbers behind that of the head before.
+KERNEL matrix_addresses(const float* a, const float* b, float* c, u64* addresses, i64 a_outer, i64 a_inner, i64 b_outer, i64 b_inner,
+                        i64 c_outer, i64 c_inner, int heads, i64 n) {
+    i64 i = global_index();
+    if (i >= n) return;
+    i64 item = i / heads, head = i % heads;
+    addresses[i] = (u64)(a + item * a_outer + head * a_inner);
+    addresses[n + i] = (u64)(b + item * b_outer + head * b_inner);
+    addresses[2 * n + i] = (u64)(c + item * c_outer + head * c_inner);
 }
 
 #define IGNORED 0xffffffffu

@@ -1,6 +1,6 @@
 //! Softmax, and the loss.
 
-use super::declare::{Code, Count, Flag, In, Long, Out, kernels};
+use super::declare::{Code, Count, Flag, In, Long, Out, kernels, rows as strided};
 use crate::cuda::launch::LaunchGrid;
 
 /// The kinds of targets that a loss has, as its kernel numbers them.
@@ -9,25 +9,43 @@ pub(crate) const PROBABILITIES: i32 = 1;
 pub(crate) const VALUES: i32 = 2;
 
 kernels! {
-    /// The softmax of every row, of the values times `scale`.
+    /// The softmax of every row, of the values times `scale`. Rows begin `leading` numbers apart.
     Softmax = "softmax" {
-        x: In<f32>[rows * features],
-        y: Out<f32>[rows * features],
+        x: In<f32>[strided(rows, leading, features)],
+        y: Out<f32>[strided(rows, leading, features)],
         features: Count,
+        leading: Count,
         rows: Long,
         scale: f32,
     } over LaunchGrid::warps(rows);
 
     /// Its gradient.
     SoftmaxBackward = "softmax_backward" {
-        y: In<f32>[rows * features],
-        g: In<f32>[rows * features],
-        dx: Out<f32>[rows * features],
+        y: In<f32>[strided(rows, leading, features)],
+        g: In<f32>[strided(rows, leading, features)],
+        dx: Out<f32>[strided(rows, leading, features)],
         features: Count,
+        leading: Count,
         rows: Long,
         scale: f32,
         accumulate: Flag,
     } over LaunchGrid::warps(rows);
+
+    /// Where the matrices of products lie: of each side, the address for every item and head.
+    MatrixAddresses = "matrix_addresses" {
+        a: In<f32>,
+        b: In<f32>,
+        c: Out<f32>,
+        addresses: Out<u64>[3 * n],
+        a_outer: Long,
+        a_inner: Long,
+        b_outer: Long,
+        b_inner: Long,
+        c_outer: Long,
+        c_inner: Long,
+        heads: Count[heads > 0],
+        n: Long,
+    } over LaunchGrid::each(n);
 
     /// Labels in each part of an item's positions: a block for each item and part.
     CountLabels = "count_labels" {

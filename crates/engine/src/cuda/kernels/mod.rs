@@ -33,13 +33,14 @@ pub(crate) use image::{
     ArrangeWeights, ImageConvolve, ImageStrip, ImageWeightGradient, ImageWeightSum, TAPS,
 };
 pub(crate) use matrix::{
-    AddLosses, CLASSES, CountLabels, LossOfParts, PROBABILITIES, Softmax, SoftmaxBackward, VALUES,
+    AddLosses, CLASSES, CountLabels, LossOfParts, MatrixAddresses, PROBABILITIES, Softmax, SoftmaxBackward,
+    VALUES,
 };
 pub(crate) use noise::{AddNoise, NoiseKey};
 pub(crate) use norm::{GroupBackward, GroupForward, LayerAffine, LayerBackward, LayerForward};
 pub(crate) use pointwise::{
     Add, AddBias, BiasGradient, Broadcast, BroadcastBackward, ChannelScale, ChannelScaleGradient, Copy,
-    Dropout, Gather, GatherBackward, MoveFour, MoveValues, Multiply, Unary, UnaryBackward,
+    Dropout, Gather, GatherBackward, MoveFour, MoveValues, Multiply, RowBiasGradient, Unary, UnaryBackward,
 };
 pub(crate) use update::{ADAM, Exchange, MOMENTUM, MoveMean, PLAIN, UpdateBlock, UpdateValues};
 pub(crate) use window::{

@@ -192,6 +192,17 @@ KERNEL bias_gradient(const float* g, float* d, i64 stride, int channels, int pos
     if ((threadIdx.x & 31) == 0) d[sample * stride + channel] = sum;
 }
 
+// The same where channels are innermost: one thread per sample and channel, so that neighbours read neighbours.
+KERNEL row_bias_gradient(const float* g, float* d, i64 stride, int channels, int rows, int samples) {
+    i64 i = global_index();
+    if (i >= (i64)samples * channels) return;
+    i64 sample = i / channels, channel = i % channels;
+    const float* first = g + sample * rows * channels + channel;
+    float sum = 0.0f;
+    for (int row = 0; row < rows; ++row) sum += first[(i64)row * channels];
+    d[sample * stride + channel] = sum;
+}
+
 // Every value times its channel's factor; a channel is a run of neighbours.
 KERNEL channel_scale(const float* x, const float* weight, float* y, int channels, int run, i64 n, int accumulate) {
     i64 i = global_index();

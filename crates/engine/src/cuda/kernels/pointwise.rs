@@ -1,6 +1,6 @@
 //! Activations, sums, products, dropout, and operations that only move values.
 
-use super::declare::{Code, Count, Flag, In, Long, Out, Wide, kernels, rows};
+use super::declare::{Code, Count, Flag, In, Long, Out, Wide, kernels, rows as strided};
 use crate::cuda::launch::LaunchGrid;
 
 kernels! {
@@ -48,7 +48,7 @@ kernels! {
     /// The gradient of a broadcast value: the sum over a sample's views.
     BroadcastBackward = "broadcast_backward" {
         g: In<f32>[n * views],
-        d: Out<f32>[rows(n / len, stride, len)],
+        d: Out<f32>[strided(n / len, stride, len)],
         stride: Long,
         len: Count[n.is_multiple_of(len)],
         views: Count,
@@ -118,8 +118,8 @@ kernels! {
 
     /// The gradient of a bias: the sum over views and positions. Element `(c, p)` of an item lies at `c along + p across`.
     BiasGradient = "bias_gradient" {
-        g: In<f32>[rows(samples * views, channels * positions, rows(channels, along, rows(positions, across, 1)))],
-        d: Out<f32>[rows(samples, stride, channels)],
+        g: In<f32>[strided(samples * views, channels * positions, strided(channels, along, strided(positions, across, 1)))],
+        d: Out<f32>[strided(samples, stride, channels)],
         stride: Long,
         channels: Count,
         positions: Count,
@@ -128,6 +128,16 @@ kernels! {
         views: Count,
         samples: Count,
     } over LaunchGrid::warps(samples * channels);
+
+    /// The same from rows of channels, so many of each sample.
+    RowBiasGradient = "row_bias_gradient" {
+        g: In<f32>[samples * rows * channels],
+        d: Out<f32>[strided(samples, stride, channels)],
+        stride: Long,
+        channels: Count,
+        rows: Count,
+        samples: Count,
+    } over LaunchGrid::each(samples * channels);
 
     /// Every value times its channel's factor; a channel is a run of neighbours.
     ChannelScale = "channel_scale" {
@@ -144,7 +154,7 @@ kernels! {
     ChannelScaleGradient = "channel_scale_gradient" {
         x: In<f32>[samples * blocks * channels * run],
         g: In<f32>[samples * blocks * channels * run],
-        d: Out<f32>[rows(samples, stride, channels)],
+        d: Out<f32>[strided(samples, stride, channels)],
         stride: Long,
         channels: Count,
         run: Count,

@@ -5,7 +5,7 @@ use dapple_graph::op::Attention;
 use crate::cpu::kernel::{Lanes, RowClass};
 use crate::cpu::matrix::{Matrix, identity, product, product_scratch};
 use crate::cpu::operation::{
-    BackwardItem, BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardItem, ForwardPass,
+    BackwardItem, BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardItem, ForwardPass, ItemValues,
     LoweredNode, Order,
 };
 use crate::op::softmax::{softmax_rows, softmax_rows_backward};
@@ -17,13 +17,28 @@ struct AttentionKernel {
     rows: usize,
     keys: usize,
     features: usize,
+    /// Whether one input holds query, key and value side by side.
+    packed: bool,
     classes: Vec<RowClass>,
 }
 
 impl AttentionKernel {
-    /// Columns of one head.
+    /// Numbers from one row of query, key or value to the next.
+    fn row(&self) -> usize {
+        if self.packed { 3 * self.features } else { self.features }
+    }
+
+    /// Columns of one head of query, key or value.
     fn head<'a>(&self, x: &'a [f32], head: usize) -> Matrix<'a> {
-        Matrix { data: &x[head * (self.features / self.heads)..], row: self.features, column: 1 }
+        Matrix { data: &x[head * (self.features / self.heads)..], row: self.row(), column: 1 }
+    }
+
+    /// Query, key and value.
+    fn parts<'a>(&self, values: ItemValues<'a>) -> [&'a [f32]; 3] {
+        match self.packed {
+            true => [0, 1, 2].map(|index| &values.input(0)[index * self.features..]),
+            false => values.inputs(),
+        }
     }
 
     fn weights(
@@ -54,9 +69,10 @@ impl CpuOperation for Attention {
 
     fn kernel(&self, node: &LoweredNode<'_>) -> Box<dyn CpuKernel> {
         let (rows, features) = node.form.rows();
-        let keys = node.inputs[1].shape[0];
+        let keys = node.inputs.get(1).map_or(rows, |key| key.shape[0]);
         let classes = identity(rows.max(keys));
-        Box::new(AttentionKernel { heads: self.heads, rows, keys, features, classes })
+        let packed = node.inputs.len() == 1;
+        Box::new(AttentionKernel { heads: self.heads, rows, keys, features, packed, classes })
     }
 }
 
@@ -76,7 +92,7 @@ impl CpuKernel for AttentionKernel {
     fn forward(&self, pass: ForwardPass<'_>) {
         pass.for_items(|item| {
             let ForwardItem { values, y, scratch, .. } = item;
-            let (lanes, [q, k, v]) = (values.lanes(), values.inputs());
+            let (lanes, [q, k, v]) = (values.lanes(), self.parts(values));
             let (own, scratch) = scratch.split_at_mut(3 * self.rows * self.keys);
             let width = self.features / self.heads;
             y.fill(0.0);
@@ -94,38 +110,71 @@ impl CpuKernel for AttentionKernel {
     fn backward(&self, pass: BackwardPass<'_>) {
         pass.for_items(|item| {
             let BackwardItem { values, g, mut input_gradients, scratch, .. } = item;
-            let (lanes, [q, k, v]) = (values.lanes(), values.inputs());
-            let [mut dq, mut dk, mut dv] = input_gradients.sums();
-            let (own, scratch) = scratch.split_at_mut(3 * self.rows * self.keys);
-            let (rows, keys, features, width) =
-                (self.rows, self.keys, self.features, self.features / self.heads);
-            let scale = 1.0 / (width as f32).sqrt();
+            let (lanes, parts) = (values.lanes(), self.parts(values));
+            let mut sums = match self.packed {
+                true => PartSums::SideBySide(input_gradients.sums::<1>(), self.features),
+                false => PartSums::Apart(input_gradients.sums::<3>()),
+            };
             for head in 0..self.heads {
-                self.weights(lanes, q, k, head, own, scratch);
-                let (scores, rest) = own.split_at_mut(rows * keys);
-                let (weights, dweights) = rest.split_at_mut(rows * keys);
-                let upstream = self.head(g, head);
-                if let Some(dv) = &mut dv {
-                    let (shape, dv) = ((keys, rows, width), &mut dv[head * width..]);
-                    let weights = Matrix::rows(weights, keys).transposed();
-                    product(lanes, shape, weights, upstream, dv, features, &self.classes, scratch);
-                }
-                dweights.fill(0.0);
-                let values = self.head(v, head).transposed();
-                product(lanes, (rows, width, keys), upstream, values, dweights, keys, &self.classes, scratch);
-                softmax_rows_backward(weights, dweights, scores, keys, false);
-                scores.iter_mut().for_each(|score| *score *= scale);
-                let scores = Matrix::rows(scores, keys);
-                if let Some(dq) = &mut dq {
-                    let (shape, dq) = ((rows, keys, width), &mut dq[head * width..]);
-                    product(lanes, shape, scores, self.head(k, head), dq, features, &self.classes, scratch);
-                }
-                if let Some(dk) = &mut dk {
-                    let (shape, dk) = ((keys, rows, width), &mut dk[head * width..]);
-                    let scores = scores.transposed();
-                    product(lanes, shape, scores, self.head(q, head), dk, features, &self.classes, scratch);
-                }
+                self.head_backward(lanes, parts, g, head, &mut sums, scratch);
             }
         });
+    }
+}
+
+/// Where the gradients of query, key and value are added up, those of them that are wanted.
+enum PartSums<'a> {
+    Apart([Option<&'a mut [f32]>; 3]),
+    /// In one that has so many features of each.
+    SideBySide([Option<&'a mut [f32]>; 1], usize),
+}
+
+impl PartSums<'_> {
+    /// That of query, key or value, from this column on.
+    fn from(&mut self, part: usize, column: usize) -> Option<&mut [f32]> {
+        match self {
+            Self::Apart(sums) => sums[part].as_deref_mut().map(|sum| &mut sum[column..]),
+            Self::SideBySide([sum], features) => {
+                sum.as_deref_mut().map(|sum| &mut sum[part * *features + column..])
+            }
+        }
+    }
+}
+
+impl AttentionKernel {
+    fn head_backward(
+        &self,
+        lanes: Lanes,
+        [q, k, v]: [&[f32]; 3],
+        g: &[f32],
+        head: usize,
+        sums: &mut PartSums<'_>,
+        scratch: &mut [f32],
+    ) {
+        let (own, scratch) = scratch.split_at_mut(3 * self.rows * self.keys);
+        let (rows, keys, row, width) = (self.rows, self.keys, self.row(), self.features / self.heads);
+        let column = head * width;
+        self.weights(lanes, q, k, head, own, scratch);
+        let (scores, rest) = own.split_at_mut(rows * keys);
+        let (weights, dweights) = rest.split_at_mut(rows * keys);
+        let upstream = Matrix { data: &g[column..], row: self.features, column: 1 };
+        if let Some(dv) = sums.from(2, column) {
+            let weights = Matrix::rows(weights, keys).transposed();
+            product(lanes, (keys, rows, width), weights, upstream, dv, row, &self.classes, scratch);
+        }
+        dweights.fill(0.0);
+        let values = self.head(v, head).transposed();
+        product(lanes, (rows, width, keys), upstream, values, dweights, keys, &self.classes, scratch);
+        softmax_rows_backward(weights, dweights, scores, keys, false);
+        let scale = 1.0 / (width as f32).sqrt();
+        scores.iter_mut().for_each(|score| *score *= scale);
+        let scores = Matrix::rows(scores, keys);
+        if let Some(dq) = sums.from(0, column) {
+            product(lanes, (rows, keys, width), scores, self.head(k, head), dq, row, &self.classes, scratch);
+        }
+        if let Some(dk) = sums.from(1, column) {
+            let scores = scores.transposed();
+            product(lanes, (keys, rows, width), scores, self.head(q, head), dk, row, &self.classes, scratch);
+        }
     }
 }

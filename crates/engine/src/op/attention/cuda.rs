@@ -1,4 +1,4 @@
-//! Attention of several heads on the card.
+//! Attention of several heads on the card: the products of all heads and items at once.
 
 use dapple_graph::op::Attention;
 
@@ -6,10 +6,13 @@ use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Softmax, SoftmaxBackward};
 use crate::cuda::lower::CardSteps;
-use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::product::MatrixSide;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode, last};
+use crate::cuda::product::{HeadSide, MatrixSide};
 use crate::cuda::run::CardRun;
 use crate::cuda::slice::DeviceSlice;
+
+/// Numbers to which rows of scores are aligned: the tensor cores load four at once.
+const ALIGNMENT: usize = 4;
 
 #[derive(Debug)]
 struct CudaAttentionKernel {
@@ -17,57 +20,83 @@ struct CudaAttentionKernel {
     width: usize,
     queries: usize,
     keys: usize,
+    /// Whether one input holds query, key and value side by side.
+    packed: bool,
 }
 
 impl CudaAttentionKernel {
-    /// A head's columns of so many rows.
-    fn columns<'m>(&self, values: DeviceSlice<'m, f32>, head: usize, rows: usize) -> MatrixSide<'m> {
-        let features = self.heads * self.width;
-        MatrixSide::new(values.after(head * self.width), features, rows * features)
+    fn features(&self) -> usize {
+        self.heads * self.width
     }
 
-    /// A head's scores, or what becomes of them.
-    fn scores<'m>(&self, values: DeviceSlice<'m, f32>, head: usize) -> MatrixSide<'m> {
-        let square = self.queries * self.keys;
-        MatrixSide::new(values.after(head * square), self.keys, self.heads * square)
+    /// The columns of all heads in rows of so many numbers.
+    fn columns<'m>(&self, values: DeviceSlice<'m, f32>, rows: usize, row: usize) -> HeadSide<'m> {
+        HeadSide { side: MatrixSide::new(values, row, rows * row), inner: self.width }
+    }
+
+    /// Query, key or value of all heads, or their gradients, from what the slots hold.
+    fn part<'m>(&self, slot: DeviceSlice<'m, f32>, part: usize) -> HeadSide<'m> {
+        let rows = if part == 0 { self.queries } else { self.keys };
+        match self.packed {
+            true => self.columns(slot.after(part * self.features()), rows, 3 * self.features()),
+            false => self.columns(slot, rows, self.features()),
+        }
+    }
+
+    /// The input that holds query, key or value.
+    fn slot(&self, part: usize) -> usize {
+        if self.packed { 0 } else { part }
+    }
+
+    /// Numbers from one row of scores to the next.
+    fn leading(&self) -> usize {
+        self.keys.next_multiple_of(ALIGNMENT)
+    }
+
+    /// Numbers of a head's scores.
+    fn square(&self) -> usize {
+        self.queries * self.leading()
+    }
+
+    /// The scores of all heads, or what becomes of them.
+    fn scores<'m>(&self, values: DeviceSlice<'m, f32>) -> HeadSide<'m> {
+        let square = self.square();
+        HeadSide { side: MatrixSide::new(values, self.leading(), self.heads * square), inner: square }
     }
 
     fn scale(&self) -> f32 {
         1.0 / (self.width as f32).sqrt()
     }
 
-    fn square(&self) -> usize {
-        self.heads * self.queries * self.keys
+    /// The room for addresses, which lies behind the scores of all items.
+    fn addresses<'m>(&self, kept: DeviceSlice<'m, f32>, items: usize) -> DeviceSlice<'m, u64> {
+        kept.after(items * self.heads * self.square()).cast()
     }
 }
 
 impl CudaOperation for Attention {
     fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        let (queries, features) = (node.channels(), node.input()[1]);
+        let (queries, features, heads) = (node.channels(), last(node.shape), self.heads);
         let keys = node.inputs.get(1).map_or(queries, |key| key[0]);
-        let heads = self.heads;
-        Box::new(CudaAttentionKernel { heads, width: features / heads, queries, keys })
+        let packed = node.inputs.len() == 1;
+        Box::new(CudaAttentionKernel { heads, width: features / heads, queries, keys, packed })
     }
 }
 
 impl CudaKernel for CudaAttentionKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
-        let Self { heads, width, queries, keys } = *self;
+        let Self { heads, width, queries, keys, .. } = *self;
         let (device, items, y) = (run.device, run.items(), run.value(node));
         let weights = run.kept(node).expect("attention works in what it keeps");
-        let [query, key, value] = [0, 1, 2].map(|slot| run.read(node, slot));
-        for head in 0..heads {
-            let sides = (self.columns(query, head, queries), self.columns(key, head, keys).transposed());
-            device.product((queries, width, keys), sides, self.scores(weights, head), (1.0, 0.0), items)?;
-        }
-        let rows = items * heads * queries;
-        Softmax { x: weights, y: weights, features: keys, rows, scale: self.scale() }.launch(device)?;
-        for head in 0..heads {
-            let sides = (self.scores(weights, head), self.columns(value, head, keys));
-            let to = self.columns(y, head, queries);
-            device.product((queries, keys, width), sides, to, (1.0, 0.0), items)?;
-        }
-        Ok(())
+        let (counts, addresses) = ((items, heads), self.addresses(weights, items));
+        let [query, key, value] = [0, 1, 2].map(|part| self.part(run.read(node, self.slot(part)), part));
+        let (sizes, sides) = ((queries, width, keys), (query, key.transposed()));
+        device.head_products(sizes, sides, self.scores(weights), (1.0, 0.0), counts, addresses)?;
+        let (rows, leading, scale) = (items * heads * queries, self.leading(), self.scale());
+        Softmax { x: weights, y: weights, features: keys, leading, rows, scale }.launch(device)?;
+        let (sizes, sides) = ((queries, keys, width), (self.scores(weights), value));
+        let to = self.columns(y, queries, self.features());
+        device.head_products(sizes, sides, to, (1.0, 0.0), counts, addresses)
     }
 
     fn backward(
@@ -76,34 +105,33 @@ impl CudaKernel for CudaAttentionKernel {
         node: usize,
         _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
-        let targets = [0, 1, 2].map(|slot| run.target(node, slot));
+        let targets = [0, 1, 2].map(|part| run.target(node, self.slot(part)));
         if targets.iter().all(Option::is_none) {
             return Ok(());
         }
-        let Self { heads, width, queries, keys } = *self;
-        let (device, items, g) = (run.device, run.items(), run.gradient(node));
+        let Self { heads, width, queries, keys, .. } = *self;
+        let (device, items) = (run.device, run.items());
         let weights = run.kept(node).expect("attention works in what it keeps");
         let scores = run.scratch(node).expect("attention has scratch in the backward pass");
-        let [query, key, value] = [0, 1, 2].map(|slot| run.read(node, slot));
-        for head in 0..heads {
-            let sides = (self.columns(g, head, queries), self.columns(value, head, keys).transposed());
-            device.product((queries, width, keys), sides, self.scores(scores, head), (1.0, 0.0), items)?;
-        }
-        let (rows, scale) = (items * heads * queries, self.scale());
-        SoftmaxBackward { y: weights, g: scores, dx: scores, features: keys, rows, scale, accumulate: false }
+        let (counts, addresses) = ((items, heads), self.addresses(weights, items));
+        let [query, key, value] = [0, 1, 2].map(|part| self.part(run.read(node, self.slot(part)), part));
+        let g = self.columns(run.gradient(node), queries, self.features());
+        let (sizes, sides) = ((queries, width, keys), (g, value.transposed()));
+        device.head_products(sizes, sides, self.scores(scores), (1.0, 0.0), counts, addresses)?;
+        let (rows, leading, scale) = (items * heads * queries, self.leading(), self.scale());
+        let (y, g_scores, dx, features) = (weights, scores, scores, keys);
+        SoftmaxBackward { y, g: g_scores, dx, features, leading, rows, scale, accumulate: false }
             .launch(device)?;
-        for (slot, target) in targets.into_iter().enumerate() {
+        let (scores, weights) = (self.scores(scores), self.scores(weights));
+        for (part, target) in targets.into_iter().enumerate() {
             let Some(target) = target else { continue };
-            for head in 0..heads {
-                let (scores, weights) = (self.scores(scores, head), self.scores(weights, head));
-                let (rows, inner, sides) = match slot {
-                    0 => (queries, keys, (scores, self.columns(key, head, keys))),
-                    1 => (keys, queries, (scores.transposed(), self.columns(query, head, queries))),
-                    _ => (keys, queries, (weights.transposed(), self.columns(g, head, queries))),
-                };
-                let to = self.columns(target.values, head, rows);
-                device.product((rows, inner, width), sides, to, (1.0, target.keep()), items)?;
-            }
+            let (rows, inner, sides) = match part {
+                0 => (queries, keys, (scores, key)),
+                1 => (keys, queries, (scores.transposed(), query)),
+                _ => (keys, queries, (weights.transposed(), g)),
+            };
+            let (sizes, to) = ((rows, inner, width), self.part(target.values, part));
+            device.head_products(sizes, sides, to, (1.0, target.keep()), counts, addresses)?;
         }
         Ok(())
     }
@@ -116,8 +144,9 @@ impl CudaKernel for CudaAttentionKernel {
         true
     }
 
+    /// The scores, and behind those of all items three addresses of two numbers for each head.
     fn kept(&self, _len: usize) -> usize {
-        self.square()
+        self.heads * (self.square() + 6)
     }
 
     fn works_in_kept(&self) -> bool {
@@ -125,6 +154,6 @@ impl CudaKernel for CudaAttentionKernel {
     }
 
     fn scratch(&self) -> usize {
-        self.square()
+        self.heads * self.square()
     }
 }

@@ -5,17 +5,23 @@ use dapple_graph::op::Attention;
 use crate::op::softmax::{softmax, softmax_backward};
 use crate::reference::{Gradients, MatrixView, ReferenceContext, ReferenceOperation, Tensor, product};
 
-/// One head's columns of a `[tokens, features]` tensor.
-fn head(x: &Tensor, heads: usize, head: usize) -> Vec<f64> {
-    let width = x.shape[1] / heads;
-    x.data.chunks_exact(x.shape[1]).flat_map(|row| row[head * width..][..width].to_vec()).collect()
+/// Query, key or value, by its number, and the column where it begins: three inputs, or one that holds all of them.
+fn part<'t>(inputs: &[&'t Tensor], features: usize, index: usize) -> (&'t Tensor, usize) {
+    match inputs {
+        [packed] => (packed, index * features),
+        apart => (apart[index], 0),
+    }
 }
 
-fn put_head(data: &[f64], heads: usize, head: usize, x: &mut Tensor) {
-    let width = x.shape[1] / heads;
+/// So many columns of a tensor of rows.
+fn columns((x, start): (&Tensor, usize), width: usize) -> Vec<f64> {
+    x.data.chunks_exact(x.shape[1]).flat_map(|row| row[start..][..width].to_vec()).collect()
+}
+
+fn put_columns(data: &[f64], width: usize, (x, start): (&mut Tensor, usize)) {
     let features = x.shape[1];
     for (row, part) in x.data.chunks_exact_mut(features).zip(data.chunks_exact(width)) {
-        row[head * width..][..width].copy_from_slice(part);
+        row[start..][..width].copy_from_slice(part);
     }
 }
 
@@ -31,24 +37,30 @@ fn weights(q: &[f64], k: &[f64], width: usize) -> Vec<f64> {
 
 impl ReferenceOperation for Attention {
     fn forward(&self, inputs: &[&Tensor], _: &ReferenceContext<'_>, y: &mut Tensor) {
-        let width = y.shape[1] / self.heads;
-        let (rows, keys) = (inputs[0].shape[0], inputs[1].shape[0]);
-        for h in 0..self.heads {
-            let [q, k, v] = [0, 1, 2].map(|i| head(inputs[i], self.heads, h));
+        let (features, width) = (y.shape[1], y.shape[1] / self.heads);
+        for head in 0..self.heads {
+            let [q, k, v] = [0, 1, 2].map(|index| {
+                let (x, start) = part(inputs, features, index);
+                columns((x, start + head * width), width)
+            });
+            let (rows, keys) = (q.len() / width, k.len() / width);
             let weights = weights(&q, &k, width);
             let weights = MatrixView::rows(&weights, keys);
             let out = product(rows, keys, width, weights, MatrixView::rows(&v, width));
-            put_head(&out, self.heads, h, y);
+            put_columns(&out, width, (y, head * width));
         }
     }
 
     fn backward(&self, inputs: &[&Tensor], _: &Tensor, _: &ReferenceContext<'_>, g: &Tensor) -> Gradients {
-        let mut gradients = [0, 1, 2].map(|i| Tensor::zeros(&inputs[i].shape));
-        let width = g.shape[1] / self.heads;
-        let (rows, keys) = (inputs[0].shape[0], inputs[1].shape[0]);
-        for h in 0..self.heads {
-            let [q, k, v] = [0, 1, 2].map(|i| head(inputs[i], self.heads, h));
-            let upstream = head(g, self.heads, h);
+        let mut gradients: Vec<Tensor> = inputs.iter().map(|input| Tensor::zeros(&input.shape)).collect();
+        let (features, width) = (g.shape[1], g.shape[1] / self.heads);
+        for head in 0..self.heads {
+            let [q, k, v] = [0, 1, 2].map(|index| {
+                let (x, start) = part(inputs, features, index);
+                columns((x, start + head * width), width)
+            });
+            let (rows, keys) = (q.len() / width, k.len() / width);
+            let upstream = columns((g, head * width), width);
             let weights = weights(&q, &k, width);
             let (view, upstream) = (MatrixView::rows(&weights, keys), MatrixView::rows(&upstream, width));
             let dv = product(keys, rows, width, view.transposed(), upstream);
@@ -58,10 +70,11 @@ impl ReferenceOperation for Attention {
             let dscores = MatrixView::rows(&dscores, keys);
             let dq = product(rows, keys, width, dscores, MatrixView::rows(&k, width));
             let dk = product(keys, rows, width, dscores.transposed(), MatrixView::rows(&q, width));
-            for (gradient, part) in gradients.iter_mut().zip([dq, dk, dv]) {
-                put_head(&part, self.heads, h, gradient);
+            for (index, data) in [dq, dk, dv].iter().enumerate() {
+                let (input, start) = if gradients.len() == 1 { (0, index * features) } else { (index, 0) };
+                put_columns(data, width, (&mut gradients[input], start + head * width));
             }
         }
-        Gradients::of_inputs(gradients)
+        Gradients { inputs: gradients, parameters: Vec::new() }
     }
 }

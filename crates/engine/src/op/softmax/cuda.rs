@@ -24,7 +24,8 @@ impl CudaOperation for Softmax {
 impl CudaKernel for CudaSoftmaxKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let (x, y, rows) = (run.read(node, 0), run.value(node), run.items() * self.rows);
-        kernels::Softmax { x, y, features: self.features, rows, scale: 1.0 }.launch(run.device)
+        kernels::Softmax { x, y, features: self.features, leading: self.features, rows, scale: 1.0 }
+            .launch(run.device)
     }
 
     fn backward(
@@ -39,6 +40,7 @@ impl CudaKernel for CudaSoftmaxKernel {
             g: run.gradient(node),
             dx: target.values,
             features: self.features,
+            leading: self.features,
             rows: run.items() * self.rows,
             scale: 1.0,
             accumulate: target.accumulate,
