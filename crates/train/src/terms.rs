@@ -1,8 +1,7 @@
 //! What a plan costs, and what the steps taken so far do.
 
 use dapple_plan::{
-    Certificate, DataPlan, EpsilonBracket, Plan, Precision, RecordOrigin, Relation, StoredFormat,
-    TrainingPlan,
+    Bracket, Certificate, DataPlan, Plan, Precision, RecordOrigin, Relation, StoredFormat, TrainingPlan,
 };
 
 use crate::error::TrainError;
@@ -43,7 +42,7 @@ pub(crate) struct Cost {
     /// Their price; none for none, and none without privacy.
     pub(crate) price: Option<Certificate>,
     /// The same with a whole record substituted, where the plan protects less than that; none where it is too large to be told.
-    pub(crate) whole_record: Option<EpsilonBracket>,
+    pub(crate) whole_record: Option<Bracket>,
 }
 
 impl Terms<'_> {
