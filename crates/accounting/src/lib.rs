@@ -13,7 +13,7 @@
 //! let distances = Distances { absent: 1.0, unaffected: 2.0, affected: 2.0 };
 //! let step = Pld::substitution(Substitution::new(participation, distances, 1.0)?);
 //! let epsilon = step.self_compose(3000).epsilon(1e-5, BracketPrecision::default())?;
-//! assert!(epsilon.lower < 0.19186 && 0.19186 < epsilon.upper);
+//! assert!(epsilon.least() < 0.19186 && 0.19186 < epsilon.upper);
 //! # Ok::<(), dapple_accounting::AccountingError>(())
 //! ```
 //!

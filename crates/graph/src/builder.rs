@@ -291,7 +291,8 @@ impl GraphBuilder {
     /// Checks the whole and returns the graph.
     ///
     /// # Errors
-    /// If a node mixes examples, the output does not suit the loss, or an auxiliary output has another shape.
+    /// If a node mixes examples, two nodes read one parameter, the output does not suit the loss, or an auxiliary output has another
+    /// shape.
     pub fn finish(self, output: NodeId, loss: Loss) -> Result<Graph, GraphError> {
         let Self { nodes, parameters, auxiliary, blocks, .. } = self;
         let outputs = auxiliary.iter().map(|auxiliary| auxiliary.output).chain([output]);

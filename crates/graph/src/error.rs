@@ -23,6 +23,16 @@ pub enum GraphError {
         /// Name of the operation.
         op: &'static str,
     },
+    /// Two nodes read one parameter.
+    #[error("{first} and {second} both read the parameter {parameter}")]
+    SharedParameter {
+        /// Name of the parameter.
+        parameter: String,
+        /// Name of the node that reads it first.
+        first: String,
+        /// Name of the other node.
+        second: String,
+    },
     /// Two nodes or two parameters have the same name.
     #[error("the name {0:?} is used twice")]
     DuplicateName(String),
@@ -64,6 +74,9 @@ impl GraphError {
                 "use group norm, or freeze the batch norm, or remove it (Norm::Group, Norm::Frozen, Norm::Removed)"
                     .into(),
             ),
+            Self::SharedParameter { second, .. } => {
+                Some(format!("give {second} a parameter of its own: a gradient is kept for one reader alone"))
+            }
             Self::DuplicateName(_) => Some("give every node and parameter a name of its own".into()),
             Self::Weights(_) => Some(
                 "check the architecture, the number of classes and the norm; a .pth file must be converted first (docs/engine.md)".into(),

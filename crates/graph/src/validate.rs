@@ -1,4 +1,6 @@
-//! Refuses graphs that mix examples or whose output does not suit the loss.
+//! Refuses graphs that mix examples, that share a parameter between nodes, or whose output does not suit the loss.
+
+use std::collections::BTreeMap;
 
 use crate::error::GraphError;
 use crate::graph::Graph;
@@ -8,7 +10,8 @@ use crate::loss::Loss;
 ///
 /// # Guarantee
 /// Every operation of an accepted graph computes its output for a sample from that sample and the parameters alone, so the gradient of
-/// one sample's loss does not depend on any other sample, which is what clipping per sample needs.
+/// one sample's loss does not depend on any other sample, which is what clipping per sample needs. Every parameter is read by one node
+/// at most: executors find the gradient of a weight by the node that reads it, so that a second reader's part would be lost.
 pub(crate) fn check(graph: &Graph) -> Result<(), GraphError> {
     if graph.input_shape().is_empty() || graph.input_shape().contains(&0) {
         let reason = format!("a sample of shape {:?} holds no values", graph.input_shape());
@@ -19,6 +22,7 @@ pub(crate) fn check(graph: &Graph) -> Result<(), GraphError> {
             return Err(GraphError::MixesExamples { node: node.name.clone(), op: node.op.name() });
         }
     }
+    check_readers(graph)?;
     if let Loss::CrossEntropy { label_smoothing } = graph.loss()
         && (graph.output_shape()[0] < 2 || !(0.0..=1.0).contains(&label_smoothing))
     {
@@ -43,9 +47,26 @@ pub(crate) fn check(graph: &Graph) -> Result<(), GraphError> {
     Ok(())
 }
 
+fn check_readers(graph: &Graph) -> Result<(), GraphError> {
+    let mut readers = BTreeMap::new();
+    for node in graph.nodes() {
+        for id in node.op.parameters() {
+            if let Some(first) = readers.insert(id, &node.name) {
+                return Err(GraphError::SharedParameter {
+                    parameter: graph.parameter(id).name.clone(),
+                    first: first.clone(),
+                    second: node.name.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::op::{AdaptiveAvgPool, MatMul, Reshape, Upsample};
+    use crate::init::Init;
+    use crate::op::{AdaptiveAvgPool, Linear, MatMul, Reshape, Upsample};
     use crate::{ConvSpec, GraphBuilder, GraphError, Loss, Window};
 
     const LOSS: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
@@ -58,6 +79,17 @@ mod tests {
         let error = builder.finish(x, LOSS).unwrap_err();
         assert_eq!(error.to_string(), "stem.norm (BatchNorm) mixes examples");
         assert!(error.hint().unwrap().contains("group norm"));
+    }
+
+    #[test]
+    fn refuses_a_parameter_with_two_readers_and_names_both() {
+        let mut builder = GraphBuilder::new(&[4]);
+        let weight = builder.parameter("tied", &[4, 4], Init::Constant(0.5), false).unwrap();
+        let x = builder.add("first", Linear { weight, bias: None }, &[builder.input()]).unwrap();
+        let x = builder.add("again", Linear { weight, bias: None }, &[x]).unwrap();
+        let error = builder.finish(x, LOSS).unwrap_err();
+        assert_eq!(error.to_string(), "first and again both read the parameter tied");
+        assert!(error.hint().unwrap().contains("give again a parameter of its own"));
     }
 
     #[test]

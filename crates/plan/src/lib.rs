@@ -47,7 +47,7 @@ pub mod ranges;
 pub mod spec;
 mod training;
 
-pub use certificate::{Certificate, CertificateDocument, CertificatePhase, EpsilonBracket};
+pub use certificate::{Certificate, CertificateDocument, CertificatePhase};
 pub use check::{
     Averaged, Plan, Protected, PublicTokens, Relation, Sampling, Scheme, Seen, Spatial, Split, masked,
 };

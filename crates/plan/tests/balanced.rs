@@ -225,7 +225,8 @@ fn a_patch_is_seen_by_some_crops_of_known_steps() {
     assert_eq!(bracket(&whole), bracket(&none));
     assert!(bracket(&cropped).upper < bracket(&whole).upper);
     assert!(
-        bracket(&with(&[("patch", "5"), ("image", "100"), ("crop", "10")])).upper < bracket(&cropped).lower
+        bracket(&with(&[("patch", "5"), ("image", "100"), ("crop", "10")])).upper
+            < bracket(&cropped).lower.unwrap()
     );
 }
 

@@ -59,7 +59,7 @@ fn certified(settings: &[(&str, String)], epsilon: f64) -> (f64, f64) {
     spec.set("delta", "1e-5").unwrap();
     let delta =
         Plan::check(&spec).unwrap().pld().unwrap().delta(epsilon, BracketPrecision::default()).unwrap();
-    (delta.lower, delta.upper)
+    (delta.lower.unwrap(), delta.upper)
 }
 
 /// What a record may do in a step: with some probability it is in a microbatch with a gradient.

@@ -216,5 +216,5 @@ impl PyPld {
 }
 
 fn ends(bracket: Bracket) -> (f64, f64) {
-    (bracket.lower, bracket.upper)
+    (bracket.least(), bracket.upper)
 }

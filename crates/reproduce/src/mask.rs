@@ -2,7 +2,7 @@
 
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::spec::{Delta, PublicGradient};
-use dapple_plan::{BracketPrecision, Plan, PlanSpec, Relation, number};
+use dapple_plan::{Bracket, BracketPrecision, Plan, PlanSpec, Relation, number};
 use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 
 use crate::claim::Claim;
@@ -80,21 +80,17 @@ impl MaskPricing {
 struct MaskPoint {
     price: MaskPricing,
     plan: Plan,
-    lower: Option<f64>,
-    epsilon: f64,
+    epsilon: Bracket,
 }
 
 impl MaskPoint {
     fn new(price: MaskPricing, records: u64, noise_multiplier: f64) -> Result<Self> {
         let plan = price.plan(records, noise_multiplier)?;
-        let (lower, epsilon) = match price {
-            MaskPricing::Claimed => (None, claimed_epsilon(&plan)),
-            MaskPricing::Certified(_) => {
-                let bracket = plan.epsilon(BracketPrecision::default())?;
-                (bracket.lower, bracket.upper)
-            }
+        let epsilon = match price {
+            MaskPricing::Claimed => Bracket::above(claimed_epsilon(&plan)),
+            MaskPricing::Certified(_) => plan.epsilon(BracketPrecision::default())?,
         };
-        Ok(Self { price, plan, lower, epsilon })
+        Ok(Self { price, plan, epsilon })
     }
 
     fn row(&self) -> Vec<Cell> {
@@ -105,8 +101,8 @@ impl MaskPoint {
             Cell::whole(self.plan.batch()),
             Cell::whole(self.plan.steps()),
             Cell::full(DELTA),
-            self.lower.map(Cell::full).into(),
-            Cell::full(self.epsilon),
+            self.epsilon.lower.map(Cell::full).into(),
+            Cell::full(self.epsilon.upper),
         ]
     }
 }
@@ -172,7 +168,7 @@ impl Reproduction for MaskTheorem {
         let target = |&(claimed, _): &(f64, _)| {
             let noise = noise_for(claimed, records)?;
             let epsilon = |mode| {
-                MaskPoint::new(MaskPricing::Certified(mode), records, noise).map(|point| point.epsilon)
+                MaskPoint::new(MaskPricing::Certified(mode), records, noise).map(|point| point.epsilon.upper)
             };
             let (described, decoupled) =
                 (epsilon(PublicGradient::Coupled)?, epsilon(PublicGradient::Decoupled)?);
@@ -218,7 +214,7 @@ impl Reproduction for MaskTheorem {
         let chart = Chart::new("").x(Axis::log("noise multiplier")).y(Axis::log("ε"));
         let line = |chart: Chart, price: MaskPricing| {
             let own = results.points.iter().filter(|point| point.price == price);
-            let places = own.map(|point| (point.plan.noise_multiplier(), point.epsilon));
+            let places = own.map(|point| (point.plan.noise_multiplier(), point.epsilon.upper));
             let dash = if price == MaskPricing::Claimed { Dash::Dashed } else { Dash::Solid };
             chart.series(Series::line_points(price.label(), places).dash(dash))
         };
@@ -246,7 +242,7 @@ fn digest(points: &[MaskPoint]) -> Result<Table> {
     for first in points.iter().filter(|point| point.price == MaskPricing::Claimed) {
         let noise = first.plan.noise_multiplier();
         let same = points.iter().filter(|point| point.plan.noise_multiplier() == noise);
-        let cells = same.map(|point| Cell::from(number::up(point.epsilon, 4).as_str()));
+        let cells = same.map(|point| Cell::from(number::up(point.epsilon.upper, 4).as_str()));
         table.push(std::iter::once(Cell::Number(noise, 4)).chain(cells))?;
     }
     Ok(table)

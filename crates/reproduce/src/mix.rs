@@ -5,7 +5,7 @@ use dapple_accounting::calibrate::{self, PrivacyTarget};
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::search;
 use dapple_plan::spec::Delta;
-use dapple_plan::{Bracket, BracketPrecision, EpsilonBracket, Plan, PlanSpec, Pld, number};
+use dapple_plan::{Bracket, BracketPrecision, Plan, PlanSpec, Pld, number};
 use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 use rayon::prelude::*;
 
@@ -258,7 +258,7 @@ fn views_are_free(found: &[MixRow]) -> Result<ClaimVerdict> {
 }
 
 /// A run with these many views, mixtures and synthetic images, priced as a plan.
-fn priced(found: &MixRow, (views, self_mix, synthetic): (u32, u32, u32)) -> Result<EpsilonBracket> {
+fn priced(found: &MixRow, (views, self_mix, synthetic): (u32, u32, u32)) -> Result<Bracket> {
     let question = found.question;
     let mut spec = PlanSpec::default();
     spec.privacy.delta = Some(Delta::Value(DELTA));
@@ -287,7 +287,7 @@ fn row(found: &MixRow) -> Vec<Cell> {
         full(DELTA),
         full(question.epsilon),
         full(found.noise),
-        full(found.epsilon.lower),
+        found.epsilon.lower.map(full).into(),
         full(found.epsilon.upper),
         full(found.renyi),
         full(found.fixed),

@@ -1,7 +1,7 @@
 //! What a plan costs, and what the steps taken so far do.
 
 use dapple_plan::{
-    BracketPrecision, Certificate, DataPlan, EpsilonBracket, Plan, RecordOrigin, Relation, StoredFormat,
+    Bracket, BracketPrecision, Certificate, DataPlan, Plan, RecordOrigin, Relation, StoredFormat,
     TrainingPlan,
 };
 
@@ -43,7 +43,7 @@ pub(crate) struct Cost {
     /// Their price; none for none, and none without privacy.
     pub(crate) price: Option<Certificate>,
     /// The same with a whole record substituted, where the plan protects less than that; none where it is too large to be told.
-    pub(crate) whole_record: Option<EpsilonBracket>,
+    pub(crate) whole_record: Option<Bracket>,
 }
 
 impl Terms<'_> {

@@ -40,13 +40,13 @@ impl<'a> ClosedForm<'a> {
             Self::Nothing => Bracket::exact(0.0),
             Self::Gaussian { mu } => {
                 let delta = log_gaussian_delta(*mu, epsilon).exp();
-                Bracket {
-                    lower: delta * (1.0 - CLOSED_FORM_ERROR),
-                    upper: (delta * (1.0 + CLOSED_FORM_ERROR)).min(1.0),
-                }
+                Bracket::between(
+                    delta * (1.0 - CLOSED_FORM_ERROR),
+                    (delta * (1.0 + CLOSED_FORM_ERROR)).min(1.0),
+                )
             }
             Self::Exact(exact) => {
-                Bracket { lower: exact.delta(epsilon, Side::Lower), upper: exact.delta(epsilon, Side::Upper) }
+                Bracket::between(exact.delta(epsilon, Side::Lower), exact.delta(epsilon, Side::Upper))
             }
             Self::Step(pair) => {
                 let one_side = |side: Side, sign: f64| {
@@ -63,7 +63,7 @@ impl<'a> ClosedForm<'a> {
                     let error = (MASS_ERROR + mass_error) * (above.p + q) + loss_error * q;
                     ((above.p - q + sign * error).max(0.0) + cells.infinite).min(1.0)
                 };
-                Bracket { lower: one_side(Side::Lower, -1.0), upper: one_side(Side::Upper, 1.0) }
+                Bracket::between(one_side(Side::Lower, -1.0), one_side(Side::Upper, 1.0))
             }
         }
     }
@@ -76,9 +76,9 @@ impl<'a> ClosedForm<'a> {
                 bisect_condition(0.0, 2.0 * limits::MAX_EPSILON, 1e-13, reaches)
             }
         };
-        Bracket {
-            lower: solve(&|epsilon| self.delta(epsilon).lower <= delta).0,
-            upper: solve(&|epsilon| self.delta(epsilon).upper <= delta).1,
-        }
+        Bracket::between(
+            solve(&|epsilon| self.delta(epsilon).least() <= delta).0,
+            solve(&|epsilon| self.delta(epsilon).upper <= delta).1,
+        )
     }
 }

@@ -65,10 +65,10 @@ impl<'a> Solver<'a> {
             return Err(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta });
         }
         if let Some(closed) = ClosedForm::of(factors) {
-            return Ok(bounded(closed.epsilon(delta), support));
+            return Ok(closed.epsilon(delta).at_most(last_loss(support)));
         }
         let mut grid = self.epsilon_grid(factors, finite);
-        let mut best = Bracket { lower: 0.0, upper: f64::INFINITY };
+        let mut best = Bracket::between(0.0, f64::INFINITY);
         // What another refinement without end would gain, over what the last one did.
         let mut gained = f64::INFINITY;
         self.work = 0.0;
@@ -76,13 +76,13 @@ impl<'a> Solver<'a> {
             let last = best.width();
             let above = self.composed(factors, grid, Side::Upper)?;
             let upper = DeltaCurve::new(&above, Side::Upper);
-            best.upper = best.upper.min(upper.epsilon(delta).unwrap_or(f64::INFINITY)).min(support.high);
+            best = best.at_most(upper.epsilon(delta).unwrap_or(f64::INFINITY)).at_most(support.high);
             if best.upper <= known.upper {
-                return Ok(Bracket { lower: 0.0, upper: best.upper });
+                return Ok(Bracket::between(0.0, best.upper));
             }
             let below = self.composed(factors, grid, Side::Lower)?;
             let lower = DeltaCurve::new(&below, Side::Lower);
-            best.lower = best.lower.max(lower.epsilon(delta).unwrap_or(0.0));
+            best = best.at_least(lower.epsilon(delta).unwrap_or(0.0));
             let allowed = self.precision.relative * best.upper.max(SMALL_EPSILON);
             // A finer grid narrows the gap between the two distributions, but not the errors around them.
             let gap = upper.crossing(delta) - lower.crossing(delta);
@@ -106,7 +106,7 @@ impl<'a> Solver<'a> {
         if best.upper.is_infinite() {
             return Err(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta });
         }
-        Ok(bounded(best, support))
+        Ok(best.at_most(last_loss(support)))
     }
 
     /// The upper end of epsilon of one direction, on the first grid; where little precision is asked for, from rough laws.
@@ -144,17 +144,14 @@ impl<'a> Solver<'a> {
         epsilons: &[f64],
     ) -> Result<Vec<Bracket>> {
         let support = support(factors);
-        let within = |Bracket { lower, upper }, epsilon: f64| {
-            let upper = support.delta(epsilon).min(upper);
-            Bracket { lower: lower.min(upper), upper }
-        };
+        let within = |delta: Bracket, epsilon: f64| delta.at_most(support.delta(epsilon));
         if support.infinite == 1.0 {
             return Ok(vec![Bracket::exact(1.0); epsilons.len()]);
         }
         if let Some(closed) = ClosedForm::of(factors) {
             return Ok(epsilons.iter().map(|&epsilon| within(closed.delta(epsilon), epsilon)).collect());
         }
-        let mut answers = vec![Bracket { lower: support.infinite * (1.0 - FEW), upper: 1.0 }; epsilons.len()];
+        let mut answers = vec![Bracket::between(support.infinite * (1.0 - FEW), 1.0); epsilons.len()];
         let mut open: Vec<usize> = (0..epsilons.len()).collect();
         open.sort_by(|&a, &b| epsilons[a].total_cmp(&epsilons[b]));
         // Beyond the last loss there is nothing left to compute.
@@ -170,8 +167,7 @@ impl<'a> Solver<'a> {
             let (upper, lower) = (DeltaCurve::new(&above, Side::Upper), DeltaCurve::new(&below, Side::Lower));
             // Every composition bounds delta everywhere.
             for (answer, &epsilon) in answers.iter_mut().zip(epsilons) {
-                answer.lower = answer.lower.max(lower.delta(epsilon));
-                answer.upper = answer.upper.min(upper.delta(epsilon));
+                *answer = answer.at_least(lower.delta(epsilon)).at_most(upper.delta(epsilon));
             }
             // Beyond a delta that is nothing, any bound will do.
             let settled = upper.delta(epsilons[next]) < NEGLIGIBLE_DELTA;
@@ -284,14 +280,13 @@ fn pure(support: Support) -> Result<Bracket> {
     if support.infinite > 0.0 || support.high == f64::INFINITY {
         return Err(AccountingError::NotPure);
     }
-    let upper = support.high.max(0.0);
-    Ok(Bracket { lower: upper * (1.0 - FEW), upper })
+    let upper = last_loss(support);
+    Ok(Bracket::between(upper * (1.0 - FEW), upper))
 }
 
-/// An epsilon where losses end, which is never above the last of them.
-fn bounded(epsilon: Bracket, support: Support) -> Bracket {
-    let upper = epsilon.upper.min(support.high.max(0.0));
-    Bracket { lower: epsilon.lower.min(upper), upper }
+/// Where losses end, which no epsilon is above.
+fn last_loss(support: Support) -> f64 {
+    support.high.max(0.0)
 }
 
 /// The atoms of an untilted composition with its errors moved to the safe side: added at infinity for the upper
@@ -355,7 +350,7 @@ mod tests {
             let epsilons: Vec<f64> = (0..41).map(|i| top * f64::from(i) / 20.0).collect();
             let profile = solver.profile(&factors, &epsilons).unwrap();
             assert!(solver.work <= most, "{factors:?}: {}", solver.work);
-            assert!(profile.windows(2).all(|pair| pair[1].lower <= pair[0].upper));
+            assert!(profile.windows(2).all(|pair| pair[1].lower.unwrap() <= pair[0].upper));
         }
     }
 }

@@ -7,7 +7,7 @@ mod scenes;
 use std::path::Path;
 
 use dapple_plan::spec::Pixels;
-use dapple_plan::{DataPlan, EpsilonBracket, PlanError, PlanSpec, number};
+use dapple_plan::{Bracket, DataPlan, PlanError, PlanSpec, number};
 use dapple_report::crop::{CropPicture, crop_graphic};
 use dapple_report::{Headline, Page, Section};
 use dapple_train::{EvaluationLine, LabelStatus, ModelDescription, RunCertificate};
@@ -74,7 +74,7 @@ fn privacy(certificate: &RunCertificate, spec: &PlanSpec) -> Result<Section, Fai
     let Some(planned) = &certificate.planned else {
         return Ok(section.paragraph("There was no privacy to account for."));
     };
-    let bracket = |epsilon: EpsilonBracket| {
+    let bracket = |epsilon: Bracket| {
         let upper = number::up(epsilon.upper, 5);
         epsilon.lower.map_or_else(
             || format!("at most {upper}"),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dapple_plan::{EpsilonBracket, number};
+use dapple_plan::{Bracket, number};
 use dapple_train::{RunCertificate, Verdict};
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Valid<'a> {
     valid: bool,
-    epsilon: Option<EpsilonBracket>,
+    epsilon: Option<Bracket>,
     delta: Option<f64>,
     steps: u64,
     head: &'a str,
@@ -65,7 +65,7 @@ fn show(
     let spent = certificate.spent.as_ref();
     if arguments.output.json {
         // Nothing was released before the first step.
-        let nothing = certificate.private.then_some(EpsilonBracket::ZERO);
+        let nothing = certificate.private.then_some(Bracket::ZERO);
         return output::print_json(&Valid {
             valid: true,
             epsilon: spent.map(|price| price.epsilon).or(nothing),

@@ -61,7 +61,7 @@ impl Certificate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BracketPrecision, EpsilonBracket, Plan, PlanSpec};
+    use crate::{Bracket, BracketPrecision, Plan, PlanSpec};
     use proptest::prelude::*;
 
     fn price() -> Certificate {
@@ -90,7 +90,7 @@ mod tests {
         fn every_number_is_read_back_to_its_bits(bits in prop::array::uniform4(any::<u64>())) {
             let [lower, upper, delta, rate] = bits.map(f64::from_bits);
             prop_assume!([lower, upper, delta, rate].iter().all(|value| value.is_finite()));
-            let epsilon = EpsilonBracket { lower: Some(lower), upper };
+            let epsilon = Bracket { lower: Some(lower), upper };
             let written = Certificate { epsilon, delta, effective_rate: rate, ..price() };
             let read = Certificate::from_json(&written.to_json()).unwrap();
             let ends = |one: &Certificate| {

@@ -1,12 +1,12 @@
 //! What pricing a plan yields: numbers with their bracket, and what they mean.
 
-mod bracket;
 mod document;
 mod partition;
 mod statement;
 mod text;
 mod words;
 
+use dapple_accounting::Bracket;
 use serde::{Deserialize, Serialize};
 
 use crate::Plan;
@@ -14,7 +14,6 @@ use crate::error::PlanError;
 use crate::pricing::loss::{BalancedBound, EpsilonAnswer};
 use crate::spec::Accountant;
 use crate::{Relation, Sampling, Scheme};
-pub use bracket::EpsilonBracket;
 pub use document::CertificateDocument;
 pub(crate) use words::protects;
 
@@ -26,7 +25,7 @@ pub(crate) use words::protects;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
     /// The certified bracket.
-    pub epsilon: EpsilonBracket,
+    pub epsilon: Bracket,
     /// The failure probability.
     pub delta: f64,
     /// The relation.

@@ -2,13 +2,12 @@
 
 use dapple_accounting::rdp;
 use dapple_accounting::selection::Selection;
-use dapple_accounting::{BracketPrecision, Pld, limits};
+use dapple_accounting::{Bracket, BracketPrecision, Pld, limits};
 use serde::Serialize;
 
 use super::choice::CandidateCurve;
 use crate::Plan;
 use crate::PrivateChoice;
-use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
 use crate::spec::Accountant;
 
@@ -64,7 +63,7 @@ impl Rule {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ComposedRuns {
     /// The certified bracket; without a lower end where something is only bounded.
-    pub epsilon: EpsilonBracket,
+    pub epsilon: Bracket,
     /// The rule that gave it.
     pub rule: Rule,
 }
@@ -96,16 +95,13 @@ pub fn compose(
 ) -> Result<ComposedRuns, PlanError> {
     match releases {
         [] => {
-            return Ok(ComposedRuns { epsilon: EpsilonBracket::ZERO, rule: Rule::Nothing });
+            return Ok(ComposedRuns { epsilon: Bracket::ZERO, rule: Rule::Nothing });
         }
         [Release::Run(plan)] => {
             return Ok(ComposedRuns { epsilon: alone(plan, delta, precision)?, rule: Rule::Alone });
         }
         [Release::Choice(choice)] => {
-            return Ok(ComposedRuns {
-                epsilon: EpsilonBracket::above(choice.epsilon(delta)?),
-                rule: Rule::Alone,
-            });
+            return Ok(ComposedRuns { epsilon: Bracket::above(choice.epsilon(delta)?), rule: Rule::Alone });
         }
         _ => {}
     }
@@ -113,12 +109,12 @@ pub fn compose(
     let ways = [
         groups.product(delta, precision)?.map(|epsilon| ComposedRuns { epsilon, rule: Rule::Distributions }),
         renyi(releases, delta)?
-            .map(|epsilon| ComposedRuns { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Renyi }),
+            .map(|epsilon| ComposedRuns { epsilon: Bracket::above(epsilon), rule: Rule::Renyi }),
         groups
             .added(delta, precision)?
-            .map(|epsilon| ComposedRuns { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Added }),
+            .map(|epsilon| ComposedRuns { epsilon: Bracket::above(epsilon), rule: Rule::Added }),
         apart(releases, delta, precision)?
-            .map(|epsilon| ComposedRuns { epsilon: EpsilonBracket::above(epsilon), rule: Rule::Added }),
+            .map(|epsilon| ComposedRuns { epsilon: Bracket::above(epsilon), rule: Rule::Added }),
     ];
     let best = ways.into_iter().flatten().filter(|way| way.epsilon.upper <= limits::MAX_EPSILON);
     best.min_by(|a, b| a.epsilon.upper.total_cmp(&b.epsilon.upper)).ok_or_else(|| PlanError::too_large(delta))
@@ -149,14 +145,12 @@ impl<'a> Groups<'a> {
     }
 
     /// Where all are runs with a distribution.
-    fn product(&self, delta: f64, precision: BracketPrecision) -> Result<Option<EpsilonBracket>, PlanError> {
+    fn product(&self, delta: f64, precision: BracketPrecision) -> Result<Option<Bracket>, PlanError> {
         let Some(known) = self.known.as_ref().filter(|_| self.bounded.is_empty() && self.choices.is_empty())
         else {
             return Ok(None);
         };
-        let bracket =
-            known.epsilon(delta, precision).map_err(PlanError::from).map(Some).or_else(PlanError::or_none)?;
-        Ok(bracket.map(EpsilonBracket::from))
+        known.epsilon(delta, precision).map_err(PlanError::from).map(Some).or_else(PlanError::or_none)
     }
 
     /// Epsilon of all runs with a distribution.
@@ -265,7 +259,7 @@ fn plus(sum: Option<f64>, term: Option<f64>) -> Option<f64> {
 }
 
 /// A run at another delta, by the best of the bounds on distributions.
-fn alone(plan: &Plan, delta: f64, precision: BracketPrecision) -> Result<EpsilonBracket, PlanError> {
+fn alone(plan: &Plan, delta: f64, precision: BracketPrecision) -> Result<Bracket, PlanError> {
     let at = plan.changed(|plan| {
         (plan.delta, plan.accountant) = (delta, Accountant::Pld);
         plan.phases.iter_mut().for_each(|phase| phase.delta = delta);

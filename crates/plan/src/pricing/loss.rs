@@ -1,16 +1,15 @@
 //! What is known about the privacy loss of a run, and epsilon from it.
 
 use dapple_accounting::rdp::Rdp;
-use dapple_accounting::{AllocationBound, Effort, Pld, RandomAllocation, limits};
+use dapple_accounting::{AllocationBound, Bracket, Effort, Pld, RandomAllocation, limits};
 
 use super::part::PricedPart;
-use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
 
 /// Epsilon, and for balanced sampling the bound that gave it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct EpsilonAnswer {
-    pub(crate) epsilon: EpsilonBracket,
+    pub(crate) epsilon: Bracket,
     pub(crate) bound: Option<BalancedBound>,
 }
 
@@ -125,15 +124,16 @@ impl RunLoss {
         match self {
             Self::Distribution { pld, bound } => {
                 let bracket = pld.epsilon(delta, effort)?;
-                Ok(EpsilonAnswer { epsilon: bracket.into(), bound: *bound })
+                Ok(EpsilonAnswer { epsilon: bracket, bound: *bound })
             }
             Self::Allocation(allocation) => {
                 let answer = allocation.epsilon(delta, effort)?;
-                let lower = match answer.bound {
-                    AllocationBound::Exact | AllocationBound::Composition => Some(answer.epsilon.lower),
-                    AllocationBound::RenyiExact | AllocationBound::RenyiBound => None,
+                let epsilon = match answer.bound {
+                    AllocationBound::Exact | AllocationBound::Composition => answer.epsilon,
+                    AllocationBound::RenyiExact | AllocationBound::RenyiBound => {
+                        Bracket::above(answer.epsilon.upper)
+                    }
                 };
-                let epsilon = EpsilonBracket { lower, upper: answer.epsilon.upper };
                 Ok(EpsilonAnswer { epsilon, bound: Some(BalancedBound::OneMove(answer.bound)) })
             }
             Self::Renyi(ways) => {
@@ -150,7 +150,7 @@ impl RunLoss {
                 if best.0 > limits::MAX_EPSILON {
                     return Err(PlanError::too_large(delta));
                 }
-                Ok(EpsilonAnswer { epsilon: EpsilonBracket::above(best.0), bound: best.1 })
+                Ok(EpsilonAnswer { epsilon: Bracket::above(best.0), bound: best.1 })
             }
         }
     }

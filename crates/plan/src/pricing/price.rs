@@ -1,13 +1,13 @@
 //! From a plan to its privacy-loss distribution: one arm, one theorem.
 
-use dapple_accounting::{BracketPrecision, Distances, Effort, Participation, Pld, Substitution};
+use dapple_accounting::{Bracket, BracketPrecision, Distances, Effort, Participation, Pld, Substitution};
 
 use super::loss::{BalancedBound, EpsilonAnswer, RunLoss};
 use super::part::{Allocated, PricedPart, PricedStep};
 use super::substituted;
 use super::theorem::{self, Theorem};
 use crate::Plan;
-use crate::certificate::{Certificate, EpsilonBracket};
+use crate::certificate::Certificate;
 use crate::error::PlanError;
 use crate::spec::Accountant;
 use crate::{PublicTokens, Relation, Scheme, Split};
@@ -157,7 +157,7 @@ impl Plan {
     ///
     /// # Errors
     /// A combination that no theorem covers, or an epsilon too large to report.
-    pub fn epsilon(&self, precision: BracketPrecision) -> Result<EpsilonBracket, PlanError> {
+    pub fn epsilon(&self, precision: BracketPrecision) -> Result<Bracket, PlanError> {
         Ok(self.answer(Accountant::Pld, precision)?.epsilon)
     }
 
@@ -181,7 +181,7 @@ impl Plan {
     }
 
     /// Epsilon by the accountant the plan names.
-    pub(crate) fn epsilon_bracket(&self, precision: BracketPrecision) -> Result<EpsilonBracket, PlanError> {
+    pub(crate) fn epsilon_bracket(&self, precision: BracketPrecision) -> Result<Bracket, PlanError> {
         Ok(self.answer(self.accountant, precision)?.epsilon)
     }
 

@@ -59,7 +59,7 @@ impl Plan {
         let point = |(epsilon, delta): (f64, Bracket)| ProfilePoint {
             epsilon,
             delta: delta.upper,
-            delta_lower: delta.lower,
+            delta_lower: delta.least(),
         };
         Ok(epsilons.into_iter().zip(deltas).map(point).collect())
     }

@@ -1,11 +1,10 @@
 //! Substitutions under balanced sampling, where no theorem counts the hidden steps for both contents at once.
 
-use dapple_accounting::{Effort, limits};
+use dapple_accounting::{Bracket, Effort, limits};
 
 use super::loss::{BalancedBound, EpsilonAnswer, RunLoss};
 use super::part::PricedPart;
 use crate::Plan;
-use crate::certificate::EpsilonBracket;
 use crate::error::PlanError;
 use crate::spec::Accountant;
 use crate::{Relation, Sampling};
@@ -90,8 +89,7 @@ pub(crate) fn two_moves(
     let Some(added) = at(rest(share, delta, removed.epsilon.upper))? else { return Ok(None) };
     let upper = removed.epsilon.upper + added.epsilon.upper;
     let bound = removed.bound.map(BalancedBound::in_two_moves);
-    Ok((upper <= limits::MAX_EPSILON)
-        .then_some(EpsilonAnswer { epsilon: EpsilonBracket::above(upper), bound }))
+    Ok((upper <= limits::MAX_EPSILON).then_some(EpsilonAnswer { epsilon: Bracket::above(upper), bound }))
 }
 
 /// What removal leaves of delta to addition.

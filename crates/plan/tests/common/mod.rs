@@ -16,13 +16,12 @@ pub(crate) fn spec_of<'a, S: AsRef<str> + 'a>(
 }
 
 pub(crate) fn bracket(plan: &Plan) -> Bracket {
-    let epsilon = plan.epsilon(BracketPrecision::default()).unwrap();
-    Bracket { lower: epsilon.lower.unwrap_or(0.0), upper: epsilon.upper }
+    plan.epsilon(BracketPrecision::default()).unwrap()
 }
 
 /// Two brackets of one number.
 pub(crate) fn assert_overlap(a: Bracket, b: Bracket) {
-    assert!(a.lower <= b.upper && b.lower <= a.upper, "{a:?} and {b:?} exclude each other");
+    assert!(a.overlaps(b), "{a:?} and {b:?} exclude each other");
 }
 
 /// A statement about a mean is wrong with at most this probability, over the generator's seeds.

@@ -28,7 +28,7 @@ pub(super) struct PartitionPoint {
     pub(super) x: f64,
     /// With the noise that was solved for, where that is the question.
     pub(super) run: PartitionRun,
-    /// What is drawn; the lower end is not a number where only an upper bound is known.
+    /// What is drawn; without a lower end where only an upper bound is known.
     pub(super) value: Bracket,
 }
 
@@ -63,7 +63,7 @@ fn answers(panel: &PartitionPanel, line: PartitionLine, values: &[f64]) -> Resul
         let divergences = values.iter().map(|&x| (x, rdp.divergence(x)));
         let points = divergences.filter(|(_, divergence)| divergence.is_finite());
         return Ok(points
-            .map(|(x, upper)| PartitionPoint { x, run, value: Bracket { lower: f64::NAN, upper } })
+            .map(|(x, upper)| PartitionPoint { x, run, value: Bracket::above(upper) })
             .collect());
     }
     values.par_iter().map(|&x| answer(panel.question, line, sampling, x)).collect()
@@ -84,7 +84,7 @@ fn answer(
         PanelQuestion::NoiseOverSteps { epsilon, delta } => {
             let noise =
                 PartitionRun::noise(sampling, x as u64, line.price, epsilon, delta)?.unwrap_or(f64::INFINITY);
-            (run(x as u64, noise), Bracket { lower: f64::NAN, upper: noise })
+            (run(x as u64, noise), Bracket::above(noise))
         }
         PanelQuestion::DeltaOverSteps { noise_multiplier, epsilon } => {
             let run = run(x as u64, noise_multiplier);
@@ -92,7 +92,7 @@ fn answer(
         }
         PanelQuestion::DivergenceOverOrder { steps, noise_multiplier } => {
             let run = run(steps, noise_multiplier);
-            (run, Bracket { lower: f64::NAN, upper: f64::INFINITY })
+            (run, Bracket::above(f64::INFINITY))
         }
     };
     Ok(PartitionPoint { x, run, value })

@@ -102,7 +102,7 @@ fn row(results: &PartitionResults, curve: &PartitionCurve, point: &PartitionPoin
     let value = point.value;
     let given = |given: f64| [full(given), full(given)];
     let nothing = || [Cell::Empty, Cell::Empty];
-    let asked = [full(value.lower), full(value.upper)];
+    let asked = [value.lower.map(Cell::full).into(), full(value.upper)];
     let (order, divergence, epsilon, delta) = match panel.question {
         PanelQuestion::EpsilonOverNoise { delta, .. } => (Cell::Empty, Cell::Empty, asked, given(delta)),
         PanelQuestion::NoiseOverSteps { epsilon, delta } => {

@@ -112,7 +112,7 @@ impl PartitionRun {
         match (price, self.sampling) {
             (PartitionPricing::Published(bound), _) => {
                 let answer = self.rdp(bound)?.epsilon_over(&orders(), delta, Conversion::Classic)?;
-                Ok(Bracket { lower: f64::NAN, upper: answer.epsilon })
+                Ok(Bracket::above(answer.epsilon))
             }
             (PartitionPricing::Certified, RecordSampling::Poisson { rate, model }) => {
                 Self::pld(rate, model, self.noise_multiplier, self.steps)?
@@ -129,7 +129,7 @@ impl PartitionRun {
         match (price, self.sampling) {
             (PartitionPricing::Published(bound), _) => {
                 let delta = self.rdp(bound)?.delta_over(&orders(), epsilon, Conversion::Classic)?;
-                Ok(Bracket { lower: f64::NAN, upper: delta })
+                Ok(Bracket::above(delta))
             }
             (PartitionPricing::Certified, RecordSampling::Poisson { rate, model }) => {
                 Self::pld(rate, model, self.noise_multiplier, self.steps)?

@@ -298,7 +298,7 @@ fn row(found: &NoiseRow) -> Vec<Cell> {
         full(found.three),
         found.apart.map(full).into(),
         full(found.certified),
-        full(found.epsilon.lower),
+        found.epsilon.lower.map(Cell::full).into(),
         full(found.epsilon.upper),
         full(DELTA),
     ]

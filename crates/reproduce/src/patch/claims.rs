@@ -48,7 +48,7 @@ fn below(results: &PatchResults, other: Mechanism) -> ClaimVerdict {
         };
         // Both start at the same epsilon; the one that ends first is below the other from there on.
         let worse = |index: usize, point: &PatchPoint| {
-            other.points.get(index).is_none_or(|other| point.delta.lower > other.delta.upper)
+            other.points.get(index).is_none_or(|other| point.delta.least() > other.delta.upper)
         };
         let lost: Vec<&PatchPoint> = patch
             .points

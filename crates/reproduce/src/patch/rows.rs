@@ -72,9 +72,9 @@ fn row(results: &PatchResults, curve: &PatchCurve, point: &PatchPoint) -> Vec<Ce
         run(|run| Cell::whole(run.steps)),
         run(|run| Cell::full(run.inclusion_probability)),
         run(|run| Cell::full(run.effective_rate)),
-        Cell::full(point.epsilon.lower),
+        point.epsilon.lower.map(Cell::full).into(),
         Cell::full(point.epsilon.upper),
-        Cell::full(point.delta.lower),
+        point.delta.lower.map(Cell::full).into(),
         Cell::full(point.delta.upper),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dapple_plan::{BracketPrecision, EpsilonBracket, Promise, Release, Rule, compose};
+use dapple_plan::{Bracket, BracketPrecision, Promise, Release, Rule, compose};
 use serde::Serialize;
 
 use super::account::{Account, Counted, What};
@@ -19,7 +19,7 @@ pub struct BudgetStatement {
     /// The file.
     pub file: PathBuf,
     /// The price of all entries together.
-    pub epsilon: EpsilonBracket,
+    pub epsilon: Bracket,
     /// The failure probability.
     pub delta: f64,
     /// The most that all may cost together, where one was stated.

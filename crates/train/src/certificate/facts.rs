@@ -1,6 +1,6 @@
 //! What a certificate states beside its prices.
 
-use dapple_plan::{EpsilonBracket, Relation, TargetKind, TrainingPlan, WeightSource};
+use dapple_plan::{Bracket, Relation, TargetKind, TrainingPlan, WeightSource};
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::History;
@@ -14,9 +14,9 @@ pub struct RecordLevel {
     /// What is substituted.
     pub relation: Relation,
     /// Epsilon of the steps that count as taken; none before the first, and where it is too large to be told.
-    pub spent: Option<EpsilonBracket>,
+    pub spent: Option<Bracket>,
     /// Epsilon of the whole plan; none where it is too large to be told.
-    pub planned: Option<EpsilonBracket>,
+    pub planned: Option<Bracket>,
 }
 
 /// What the guarantee says of labels.

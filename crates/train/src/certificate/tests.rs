@@ -1,7 +1,7 @@
 //! Certificates are read back to the last bit, also those of before there was a schema.
 
 use dapple_plan::PlanSpec;
-use dapple_plan::{BracketPrecision, EpsilonBracket, Plan};
+use dapple_plan::{Bracket, BracketPrecision, Plan};
 use proptest::prelude::*;
 
 use super::*;
@@ -13,7 +13,7 @@ fn price() -> Certificate {
     plan.price(BracketPrecision::default()).unwrap()
 }
 
-fn certificate(spent: Certificate, clip_norm: f64, record: EpsilonBracket) -> RunCertificate {
+fn certificate(spent: Certificate, clip_norm: f64, record: Bracket) -> RunCertificate {
     RunCertificate {
         schema: SCHEMA,
         program_version: "1.2.3".into(),
@@ -57,9 +57,9 @@ proptest! {
         let values = bits.map(f64::from_bits);
         prop_assume!(values.iter().all(|value| value.is_finite()));
         let mut spent = price();
-        spent.epsilon = EpsilonBracket { lower: Some(values[0]), upper: values[1] };
+        spent.epsilon = Bracket { lower: Some(values[0]), upper: values[1] };
         spent.sample_rate = values[2];
-        let written = certificate(spent, values[3], EpsilonBracket { lower: None, upper: values[4] });
+        let written = certificate(spent, values[3], Bracket { lower: None, upper: values[4] });
         let read = RunCertificate::from_json(&written.to_json()).unwrap();
         prop_assert_eq!(&read, &written);
         // Zero equals minus zero; its bits do not.

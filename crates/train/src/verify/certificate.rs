@@ -1,6 +1,6 @@
 //! Whether the certificate in a folder is the one that its ledger gives.
 
-use dapple_plan::{Certificate, EpsilonBracket};
+use dapple_plan::Certificate;
 use serde_json::Value;
 
 use crate::certificate::{RunCertificate, SCHEMA, Status, Warning};
@@ -91,12 +91,9 @@ fn is_own(certificate: &RunCertificate) -> bool {
 /// Whether two versions of the program can both be right about a price.
 fn agree(name: &str, stored: Option<&Certificate>, expected: Option<&Certificate>) -> Result<(), String> {
     let numbers = |price: &Certificate| (price.delta, price.relation, price.steps, price.noise_multiplier);
-    let meet = |a: EpsilonBracket, b: EpsilonBracket| {
-        a.upper >= b.lower.unwrap_or(0.0) && b.upper >= a.lower.unwrap_or(0.0)
-    };
     let right = match (stored, expected) {
         (Some(stored), Some(expected)) => {
-            numbers(stored) == numbers(expected) && meet(stored.epsilon, expected.epsilon)
+            numbers(stored) == numbers(expected) && stored.epsilon.overlaps(expected.epsilon)
         }
         (stored, expected) => stored.is_none() && expected.is_none(),
     };
