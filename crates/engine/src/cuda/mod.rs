@@ -39,6 +39,7 @@ mod sources;
 mod staging;
 mod step;
 mod sum;
+pub(crate) mod tabled;
 pub(crate) mod tile;
 mod update;
 mod ways;

@@ -4,45 +4,14 @@
 use dapple_graph::Window;
 use dapple_graph::op::AdaptiveAvgPool;
 
-use crate::cuda::backward::CardParameterGradients;
-use crate::cuda::error::CudaError;
-use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::CardRun;
-/// The mean of each of so many equal parts. Its table lies there.
-#[derive(Debug)]
-struct CudaAdaptiveAvgPoolKernel(usize);
+use crate::cuda::tabled::tabled_kernel;
+
+tabled_kernel!(CudaAdaptiveAvgPoolKernel: AdaptivePool, AdaptivePoolBackward);
 
 impl CudaOperation for AdaptiveAvgPool {
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         Box::new(CudaAdaptiveAvgPoolKernel(steps.window(&Window::new(self.0.len(), 1), node)))
-    }
-}
-
-impl CudaKernel for CudaAdaptiveAvgPoolKernel {
-    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
-        let (x, y, table) = (run.read(node, 0), run.value(node), run.table(self.0));
-        let pool = kernels::AdaptivePool { x, y, table, n: run.items() * run.len(node) };
-        // SAFETY: the table was made from the shapes of the input and of this node.
-        unsafe { pool.launch(run.device) }
-    }
-
-    fn backward(
-        &self,
-        run: &mut CardRun<'_>,
-        node: usize,
-        _parameters: &mut CardParameterGradients<'_>,
-    ) -> Result<(), CudaError> {
-        let Some(target) = run.target(node, 0) else { return Ok(()) };
-        let pool = kernels::AdaptivePoolBackward {
-            g: run.gradient(node),
-            dx: target.values,
-            table: run.table(self.0),
-            n: run.items() * run.input_len(node, 0),
-            accumulate: target.accumulate,
-        };
-        // SAFETY: as in the forward pass.
-        unsafe { pool.launch(run.device) }
     }
 }

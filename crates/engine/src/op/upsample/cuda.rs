@@ -3,47 +3,15 @@
 
 use dapple_graph::op::Upsample;
 
-use crate::cuda::backward::CardParameterGradients;
-use crate::cuda::error::CudaError;
-use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
-use crate::cuda::run::CardRun;
+use crate::cuda::tabled::tabled_kernel;
 
-/// Resamples. Its table lies there.
-#[derive(Debug)]
-struct CudaUpsampleKernel(usize);
+tabled_kernel!(CudaUpsampleKernel: Upsample, UpsampleBackward);
 
 impl CudaOperation for Upsample {
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         Box::new(CudaUpsampleKernel(steps.table(table(&node.input()[1..], &self.0))))
-    }
-}
-
-impl CudaKernel for CudaUpsampleKernel {
-    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
-        let (x, y, table) = (run.read(node, 0), run.value(node), run.table(self.0));
-        let resampling = kernels::Upsample { x, y, table, n: run.items() * run.len(node) };
-        // SAFETY: the table was made from the shapes of the input and of this node.
-        unsafe { resampling.launch(run.device) }
-    }
-
-    fn backward(
-        &self,
-        run: &mut CardRun<'_>,
-        node: usize,
-        _parameters: &mut CardParameterGradients<'_>,
-    ) -> Result<(), CudaError> {
-        let Some(target) = run.target(node, 0) else { return Ok(()) };
-        let resampling = kernels::UpsampleBackward {
-            g: run.gradient(node),
-            dx: target.values,
-            table: run.table(self.0),
-            n: run.items() * run.input_len(node, 0),
-            accumulate: target.accumulate,
-        };
-        // SAFETY: as in the forward pass.
-        unsafe { resampling.launch(run.device) }
     }
 }
 
