@@ -20,15 +20,22 @@ impl Bracket {
     pub const ZERO: Self = Self { lower: Some(0.0), upper: 0.0 };
 
     /// The bracket with these ends. Where rounding crossed them, the lower one gives way, since the upper one is the guarantee.
+    ///
+    /// # Panics
+    /// If an end is no number: nothing is bounded by it, and a stop is better than a certificate that says so.
     #[must_use]
     pub fn between(lower: f64, upper: f64) -> Self {
-        debug_assert!(!lower.is_nan() && !upper.is_nan(), "{lower} and {upper} bound nothing");
+        assert!(!lower.is_nan() && !upper.is_nan(), "{lower} and {upper} bound nothing");
         Self { lower: Some(lower.min(upper)), upper }
     }
 
     /// A bound from above alone.
+    ///
+    /// # Panics
+    /// As for [`Bracket::between`].
     #[must_use]
     pub fn above(upper: f64) -> Self {
+        assert!(!upper.is_nan(), "{upper} bounds nothing");
         Self { lower: None, upper }
     }
 
@@ -171,6 +178,17 @@ mod tests {
                 prop_assert!(bracket.lower.is_some() && is_ordered(bracket), "{bracket:?}");
             }
             prop_assert!(both.least() <= first.upper + second.upper, "{both:?} {first:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn an_end_that_is_no_number_stops() {
+        for make in [
+            || Bracket::between(f64::NAN, 1.0),
+            || Bracket::between(0.0, f64::NAN),
+            || Bracket::above(f64::NAN),
+        ] {
+            std::panic::catch_unwind(make).unwrap_err();
         }
     }
 

@@ -145,7 +145,7 @@ impl RandomAllocation {
             for (bound, rdp) in self.renyi()? {
                 let epsilon = rdp.epsilon(self.epochs, delta, Conversion::Tight)?.epsilon;
                 if epsilon <= limits::MAX_EPSILON && best.is_none_or(|best| epsilon < best.epsilon.upper) {
-                    best = Some(AllocationAnswer { epsilon: Bracket::exact(epsilon), bound: *bound });
+                    best = Some(AllocationAnswer { epsilon: Bracket::above(epsilon), bound: *bound });
                 }
             }
         }
@@ -185,7 +185,7 @@ impl RandomAllocation {
             for (bound, rdp) in self.renyi()? {
                 let delta = rdp.delta(self.epochs, epsilon, Conversion::Tight)?;
                 if delta < best.0.upper {
-                    best = (Bracket::exact(delta), *bound);
+                    best = (Bracket::above(delta), *bound);
                 }
             }
         }

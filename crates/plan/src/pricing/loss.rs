@@ -128,13 +128,8 @@ impl RunLoss {
             }
             Self::Allocation(allocation) => {
                 let answer = allocation.epsilon(delta, effort)?;
-                let epsilon = match answer.bound {
-                    AllocationBound::Exact | AllocationBound::Composition => answer.epsilon,
-                    AllocationBound::RenyiExact | AllocationBound::RenyiBound => {
-                        Bracket::above(answer.epsilon.upper)
-                    }
-                };
-                Ok(EpsilonAnswer { epsilon, bound: Some(BalancedBound::OneMove(answer.bound)) })
+                let bound = Some(BalancedBound::OneMove(answer.bound));
+                Ok(EpsilonAnswer { epsilon: answer.epsilon, bound })
             }
             Self::Renyi(ways) => {
                 let mut best = (f64::INFINITY, None);
