@@ -9,7 +9,7 @@ use crate::op::conv::CudaConvKernel;
 
 /// Standardises a convolution's weights where that is asked, and puts them in the order of its tilings. `start` is where its parameter
 /// lies.
-pub(super) fn convolution(
+pub(crate) fn convolution(
     device: &Device,
     model: &CardModel,
     conv: &CudaConvKernel,

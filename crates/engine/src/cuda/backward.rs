@@ -45,7 +45,7 @@ impl<'l> CardParameterGradients<'l> {
     }
 }
 
-impl CardRun<'_> {
+impl<'r> CardRun<'r> {
     /// Gradients of all nodes, from that of the output.
     pub(crate) fn backward(&mut self, layout: &Layout) -> Result<(), CudaError> {
         let program = self.program;
@@ -64,7 +64,7 @@ impl CardRun<'_> {
     }
 
     /// Where the partial sums of a parameter's squared norm lie.
-    pub(crate) fn partials(&self, layout: &Layout, id: ParameterId) -> DeviceSlice<'_, f64> {
+    pub(crate) fn partials(&self, layout: &Layout, id: ParameterId) -> DeviceSlice<'r, f64> {
         let start = layout.position(id).map_or(0, |position| self.program.sources[position].partials.start);
         self.work.partials().after(start)
     }

@@ -2,6 +2,7 @@
 
 use dapple_graph::{Graph, Op, Window, op};
 
+use super::Precision;
 use super::geometry::Geometry;
 use super::operation::{CudaKernel, ShapedNode};
 
@@ -26,6 +27,11 @@ pub(crate) struct CardSteps {
     pub(crate) used_len: usize,
     pub(crate) inverses_len: usize,
     pub(crate) arranged_len: usize,
+    /// Pairs of halves of all weights that are multiplied in halves, and how many weights those are.
+    pub(crate) halves_len: usize,
+    pub(crate) halved: usize,
+    /// How far factors of products may be rounded.
+    pub(crate) precision: Precision,
     /// Where each parameter starts.
     pub(crate) parameters: Vec<usize>,
     pub(crate) parameters_len: usize,
@@ -33,7 +39,7 @@ pub(crate) struct CardSteps {
 
 impl CardSteps {
     /// Lowers a graph.
-    pub(crate) fn new(graph: &Graph) -> Self {
+    pub(crate) fn new(graph: &Graph, precision: Precision) -> Self {
         let nodes = graph.nodes();
         let mut readers = vec![0usize; nodes.len()];
         nodes.iter().flat_map(|node| &node.inputs).for_each(|id| readers[id.index()] += 1);
@@ -53,6 +59,9 @@ impl CardSteps {
             used_len: 0,
             inverses_len: 0,
             arranged_len: 0,
+            halves_len: 0,
+            halved: 0,
+            precision,
             parameters: Vec::new(),
             parameters_len: 0,
         };

@@ -19,6 +19,8 @@ pub(crate) struct CardModel {
     used: MemoryRegion<f32>,
     inverses: MemoryRegion<f32>,
     arranged: MemoryRegion<f32>,
+    halves: MemoryRegion<u32>,
+    largest: MemoryRegion<u32>,
     tables: MemoryRegion<i32>,
     /// Bytes on the card.
     pub(crate) bytes: usize,
@@ -31,10 +33,22 @@ impl CardModel {
         let used = carve.take(steps.used_len);
         let inverses = carve.take(steps.inverses_len);
         let arranged = carve.take(steps.arranged_len);
+        let halves = carve.take(steps.halves_len);
+        let largest = carve.take(steps.halved);
         let tables = carve.take(steps.tables.len());
         let memory = device.allocate(carve.len())?;
         device.upload(&steps.tables, memory.region(tables))?;
-        Ok(Self { memory, parameters, used, inverses, arranged, tables, bytes: 4 * carve.len() })
+        Ok(Self {
+            memory,
+            parameters,
+            used,
+            inverses,
+            arranged,
+            halves,
+            largest,
+            tables,
+            bytes: 4 * carve.len(),
+        })
     }
 
     pub(crate) fn parameters(&self) -> DeviceSlice<'_, f32> {
@@ -56,6 +70,16 @@ impl CardModel {
         self.memory.region(self.arranged)
     }
 
+    /// Weights as pairs of halves.
+    pub(crate) fn halves(&self) -> DeviceSlice<'_, u32> {
+        self.memory.region(self.halves)
+    }
+
+    /// The sizes of their largest numbers.
+    pub(crate) fn largest(&self) -> DeviceSlice<'_, u32> {
+        self.memory.region(self.largest)
+    }
+
     pub(crate) fn tables(&self) -> DeviceSlice<'_, i32> {
         self.memory.region(self.tables)
     }
@@ -70,6 +94,8 @@ struct Sketch {
     keys: MemoryRegion<u64>,
     losses: MemoryRegion<f64>,
     written: MemoryRegion<f32>,
+    halved: MemoryRegion<u32>,
+    scales: MemoryRegion<f32>,
     partials: MemoryRegion<f64>,
     squared: MemoryRegion<f64>,
     factors: MemoryRegion<f32>,
@@ -97,6 +123,8 @@ impl Sketch {
             keys: carve.take(items),
             losses: carve.take(items),
             written: carve.take(program.written * samples),
+            halved: carve.take(program.halved_len * samples),
+            scales: carve.take(program.halved_count() * samples),
             partials: carve.take(program.partials * samples),
             squared: carve.take(entries * samples),
             factors: carve.take(entries * samples),
@@ -186,6 +214,16 @@ impl CardWork {
     /// Every sample's written-down gradient.
     pub(crate) fn written(&self) -> DeviceSlice<'_, f32> {
         self.memory.region(self.sketch.written)
+    }
+
+    /// Every sample's weight gradients in halves, in pairs.
+    pub(crate) fn halved(&self) -> DeviceSlice<'_, u32> {
+        self.memory.region(self.sketch.halved)
+    }
+
+    /// What their numbers are multiplied by.
+    pub(crate) fn scales(&self) -> DeviceSlice<'_, f32> {
+        self.memory.region(self.sketch.scales)
     }
 
     /// Partial sums of squared norms.

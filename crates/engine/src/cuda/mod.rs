@@ -8,22 +8,23 @@
 //! Nothing here is needed to build: the driver, NVRTC, cuBLAS and cuDNN are looked for when [`CudaExecutor::new`] runs.
 #![allow(unsafe_code, reason = "calls into the driver and its libraries")]
 
-mod arrange;
+pub(crate) mod arrange;
 pub(crate) mod backward;
 pub(crate) mod clip;
 mod convolution;
 pub(crate) mod cudnn;
-mod device;
+pub(crate) mod device;
 pub(crate) mod error;
 pub(crate) mod geometry;
 mod ghost;
 mod group;
+pub(crate) mod halved;
 mod image_window;
 pub(crate) mod kernels;
 mod launch;
 mod loaded;
 pub(crate) mod lower;
-mod memory;
+pub(crate) mod memory;
 pub(crate) mod moved;
 mod nccl;
 pub(crate) mod norm;
@@ -125,7 +126,7 @@ impl CudaExecutor {
         }
         within_32_bits(graph, 1)?;
         let device = Device::open(options.device, options.precision)?;
-        let inference = CardProgram::inference(graph);
+        let inference = CardProgram::inference(graph, options.precision);
         let model = CardModel::new(&device, &inference.steps)?;
         Ok(Self {
             graph: graph.clone(),
@@ -214,9 +215,7 @@ impl CudaExecutor {
     fn arrange(&self) -> Result<(), CudaError> {
         let steps = &self.inference.steps;
         for operation in steps.operations.iter().flatten() {
-            if let Some(conv) = operation.convolution() {
-                arrange::convolution(&self.device, &self.model, conv, steps.parameters[conv.weight.index()])?;
-            }
+            operation.arrange(&self.device, &self.model, &steps.parameters)?;
         }
         Ok(())
     }
@@ -272,7 +271,8 @@ impl CudaExecutor {
     fn plan(&mut self, views: usize) -> Result<(), CudaError> {
         if self.training.as_ref().is_none_or(|program| program.views != views) {
             within_32_bits(&self.graph, views)?;
-            self.training = Some(CardProgram::training(&self.graph, &self.layout, views));
+            self.training =
+                Some(CardProgram::training(&self.graph, &self.layout, views, self.options.precision));
             self.work = None;
         }
         let program = self.training.as_ref().expect("planned above");

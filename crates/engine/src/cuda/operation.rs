@@ -6,8 +6,10 @@ use dapple_graph::ParameterId;
 
 use super::backward::CardParameterGradients;
 use super::clip::SumTarget;
+use super::device::Device;
 use super::error::CudaError;
 use super::lower::CardSteps;
+use super::memory::CardModel;
 use super::run::CardRun;
 use crate::layout::Layout;
 use crate::op::conv::CudaConvKernel;
@@ -132,7 +134,17 @@ pub(crate) trait CudaKernel: Debug + Send + Sync {
         false
     }
 
-    /// The convolution, where it is one: those are measured, arranged and standardised.
+    /// Puts its weights in the form in which it multiplies by them. `parameters` says where each parameter starts.
+    fn arrange(&self, _device: &Device, _model: &CardModel, _parameters: &[usize]) -> Result<(), CudaError> {
+        Ok(())
+    }
+
+    /// Whether its products are of halves: its weight's gradient is then written down in halves, too.
+    fn halves(&self) -> bool {
+        false
+    }
+
+    /// The convolution, where it is one: those are measured.
     fn convolution(&self) -> Option<&CudaConvKernel> {
         None
     }

@@ -8,24 +8,48 @@ use super::Precision;
 use super::device::Device;
 use super::error::{CudaError, call};
 use super::kernels::MatrixAddresses;
-use super::slice::DeviceSlice;
+use super::slice::{DeviceElement, DeviceSlice, Half};
 
 /// What a failure of a product is named.
 const CALL: &str = "matrix product";
+
 /// What matrices hold.
-const NUMBER: sys::cudaDataType = sys::cudaDataType::CUDA_R_32F;
+pub(crate) trait MatrixNumber: DeviceElement {
+    /// As cuBLAS names it.
+    const TYPE: sys::cudaDataType;
+    /// How factors of it are multiplied. All sums are in single precision.
+    fn compute(precision: Precision) -> sys::cublasComputeType_t;
+}
+
+impl MatrixNumber for f32 {
+    const TYPE: sys::cudaDataType = sys::cudaDataType::CUDA_R_32F;
+    fn compute(precision: Precision) -> sys::cublasComputeType_t {
+        match precision {
+            Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            Precision::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            Precision::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_16BF,
+        }
+    }
+}
+
+impl MatrixNumber for Half {
+    const TYPE: sys::cudaDataType = sys::cudaDataType::CUDA_R_16F;
+    fn compute(_precision: Precision) -> sys::cublasComputeType_t {
+        sys::cublasComputeType_t::CUBLAS_COMPUTE_32F
+    }
+}
 
 /// A side of a matrix product: where it lies, its leading dimension, its distance between products, whether it is transposed.
 #[derive(Clone, Copy)]
-pub(crate) struct MatrixSide<'m> {
-    pub(crate) data: DeviceSlice<'m, f32>,
+pub(crate) struct MatrixSide<'m, T = f32> {
+    pub(crate) data: DeviceSlice<'m, T>,
     pub(crate) leading: usize,
     pub(crate) stride: usize,
     pub(crate) transposed: bool,
 }
 
-impl<'m> MatrixSide<'m> {
-    pub(crate) fn new(data: DeviceSlice<'m, f32>, leading: usize, stride: usize) -> Self {
+impl<'m, T: MatrixNumber> MatrixSide<'m, T> {
+    pub(crate) fn new(data: DeviceSlice<'m, T>, leading: usize, stride: usize) -> Self {
         Self { data, leading, stride, transposed: false }
     }
 
@@ -80,11 +104,11 @@ fn narrow(size: usize) -> Result<i32, CudaError> {
 impl Device {
     /// `c = scale a b + keep c` in row-major order for `count` products of an `m x k` by a `k x n` matrix, whose factors may be rounded
     /// as the executor's precision allows.
-    pub(crate) fn product(
+    pub(crate) fn product<F: MatrixNumber, C: MatrixNumber>(
         &self,
         (m, k, n): (usize, usize, usize),
-        (a, b): (MatrixSide<'_>, MatrixSide<'_>),
-        c: MatrixSide<'_>,
+        (a, b): (MatrixSide<'_, F>, MatrixSide<'_, F>),
+        c: MatrixSide<'_, C>,
         (scale, keep): (f32, f32),
         count: usize,
     ) -> Result<(), CudaError> {
@@ -108,20 +132,20 @@ impl Device {
                 narrow(k)?,
                 (&raw const scale).cast(),
                 b.data.address() as *const c_void,
-                NUMBER,
+                F::TYPE,
                 narrow(b.leading)?,
                 b.stride as i64,
                 a.data.address() as *const c_void,
-                NUMBER,
+                F::TYPE,
                 narrow(a.leading)?,
                 a.stride as i64,
                 (&raw const keep).cast(),
                 c.data.address() as *mut c_void,
-                NUMBER,
+                C::TYPE,
                 narrow(c.leading)?,
                 c.stride as i64,
                 narrow(count)?,
-                self.compute(),
+                F::compute(self.precision),
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
@@ -175,29 +199,20 @@ impl Device {
                 narrow(k)?,
                 (&raw const scale).cast(),
                 list(1) as *const *const c_void,
-                NUMBER,
+                f32::TYPE,
                 narrow(b.side.leading)?,
                 list(0) as *const *const c_void,
-                NUMBER,
+                f32::TYPE,
                 narrow(a.side.leading)?,
                 (&raw const keep).cast(),
                 list(2) as *const *mut c_void,
-                NUMBER,
+                f32::TYPE,
                 narrow(c.side.leading)?,
                 narrow(count)?,
-                self.compute(),
+                f32::compute(self.precision),
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
         call(CALL, done.result())
-    }
-
-    /// How products are computed.
-    fn compute(&self) -> sys::cublasComputeType_t {
-        match self.precision {
-            Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-            Precision::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
-            Precision::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_16BF,
-        }
     }
 }

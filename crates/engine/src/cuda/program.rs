@@ -2,6 +2,8 @@
 
 use dapple_graph::Graph;
 
+use super::Precision;
+use super::halved::HalvedGradient;
 use super::kernels::{GradientBlock, GradientPart};
 use super::lower::CardSteps;
 use super::operation::CudaKernel;
@@ -41,6 +43,9 @@ pub(crate) struct CardProgram {
     pub(crate) sources: Vec<CardGradientSource>,
     /// Whether a node's weight gradient is never written down per sample.
     pub(crate) deferred: Vec<bool>,
+    /// Where a node's weight gradient lies in a sample's, where it is written down in halves; and pairs in all of a sample's.
+    pub(crate) halved: Vec<Option<HalvedGradient>>,
+    pub(crate) halved_len: usize,
     /// Numbers in a sample's written-down gradient.
     pub(crate) written: usize,
     /// Partial sums per sample, and the table of those that are of written-down gradients.
@@ -60,16 +65,17 @@ pub(crate) struct CardProgram {
 
 impl CardProgram {
     /// The plan of a forward pass.
-    pub(crate) fn inference(graph: &Graph) -> Self {
-        let mut steps = CardSteps::new(graph);
+    pub(crate) fn inference(graph: &Graph, precision: Precision) -> Self {
+        let mut steps = CardSteps::new(graph, precision);
         steps.needs_gradient.fill(false);
         steps.outputs.truncate(1);
         Self::new(steps, graph.reached(false), 1, None)
     }
 
     /// The plan of a forward and a backward pass over samples of this many views.
-    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize) -> Self {
-        let mut program = Self::new(CardSteps::new(graph), graph.reached(true), views, Some(layout));
+    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, precision: Precision) -> Self {
+        let steps = CardSteps::new(graph, precision);
+        let mut program = Self::new(steps, graph.reached(true), views, Some(layout));
         let needs = graph.needs_gradient();
         let reached: Vec<_> = graph
             .nodes()
@@ -87,14 +93,22 @@ impl CardProgram {
         let trains = |operation: &dyn CudaKernel| {
             operation.weight().is_some_and(|id| layout.is_some_and(|l| l.position(id).is_some()))
         };
-        let deferred: Vec<bool> = (0..count)
-            .map(|node| match steps.operations[node].as_deref() {
-                Some(operation) => {
-                    steps.needs_gradient[node] && trains(operation) && operation.prefers_ghost(views)
-                }
-                None => false,
-            })
-            .collect();
+        let weighs = |node: usize| {
+            let operation = steps.operations[node].as_deref();
+            operation.filter(|&operation| steps.needs_gradient[node] && trains(operation))
+        };
+        let ghost = |operation: &dyn CudaKernel| !operation.halves() && operation.prefers_ghost(views);
+        let deferred = (0..count).map(|node| weighs(node).is_some_and(ghost)).collect();
+        let (mut halved_len, mut halved_count) = (0, 0);
+        let halved = (0..count).map(|node| {
+            let weight = weighs(node).filter(|operation| operation.halves())?.weight()?;
+            let place = HalvedGradient { start: halved_len, number: halved_count };
+            let position = layout.and_then(|layout| layout.position(weight))?;
+            halved_len += layout?.entries()[position].range.len() / 2;
+            halved_count += 1;
+            Some(place)
+        });
+        let halved = halved.collect();
         let mut program = Self {
             steps,
             runs,
@@ -106,6 +120,8 @@ impl CardProgram {
             item_len: 0,
             sources: Vec::new(),
             deferred,
+            halved,
+            halved_len,
             written: 0,
             partials: 0,
             parts: Vec::new(),
@@ -120,6 +136,11 @@ impl CardProgram {
             program.source(layout);
         }
         program
+    }
+
+    /// Weights whose gradient is written down in halves.
+    pub(crate) fn halved_count(&self) -> usize {
+        self.halved.iter().flatten().count()
     }
 }
 
@@ -139,7 +160,7 @@ mod tests {
     fn small_positions_and_many_weights_are_deferred() {
         let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
         let layout = Layout::new(&graph);
-        let program = CardProgram::training(&graph, &layout, 1);
+        let program = CardProgram::training(&graph, &layout, 1, Precision::F32);
         let written = |name: &str| {
             let entry = layout.entries().iter().position(|entry| entry.name == name).unwrap();
             program.sources[entry].written.is_some()
@@ -154,7 +175,7 @@ mod tests {
     fn blocks_and_parts_keep_to_their_filters() {
         let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
         let layout = Layout::new(&graph);
-        let program = CardProgram::training(&graph, &layout, 1);
+        let program = CardProgram::training(&graph, &layout, 1, Precision::F32);
         let (mut written, mut summed) = (vec![0; program.written], vec![0; layout.len()]);
         let mut means = vec![0; program.means];
         for part in &program.parts {
@@ -192,12 +213,44 @@ mod tests {
         assert!(means.iter().all(|&count| count <= 1) && means.contains(&1) && means.contains(&0));
     }
 
+    /// Where factors may be rounded, layers over tokens are written down in halves, each at a place of its own.
+    #[test]
+    fn layers_over_tokens_are_written_down_in_halves() {
+        let model = zoo::VisionTransformer::named("vit-ti-16").unwrap();
+        let graph = zoo::vision_transformer(model, &[3, 128, 128], 10).unwrap();
+        let layout = Layout::new(&graph);
+        let count = |precision: Precision| {
+            let program = CardProgram::training(&graph, &layout, 1, precision);
+            let places: Vec<_> = program.halved.iter().flatten().collect();
+            assert!(
+                places.iter().zip(&places[1.min(places.len())..]).all(|(one, next)| one.start < next.start)
+            );
+            assert!(places.iter().enumerate().all(|(number, place)| place.number == number));
+            assert_eq!(
+                program.sources.iter().map(|source| source.partials.len()).sum::<usize>(),
+                program.partials
+            );
+            let halved = |name: &str| {
+                let entry = layout.entries().iter().position(|entry| entry.name == name).unwrap();
+                program.sources[entry].written.is_none() && !places.is_empty()
+            };
+            // The bias of a layer is written down as it is; its head reads one row.
+            assert!(
+                !halved("blocks.0.mlp.fc1.bias") && halved("blocks.0.mlp.fc1.weight") == (!places.is_empty())
+            );
+            (places.len(), program.halved_len)
+        };
+        // Four layers in each of twelve blocks, of 12 x 192^2 weights together.
+        let all = (48, 12 * 12 * 192 * 192 / 2);
+        assert_eq!([Precision::F32, Precision::Tf32, Precision::Bf16].map(count), [(0, 0), all, all]);
+    }
+
     #[test]
     fn partial_sums_cover_every_parameter_once() {
         for views in [1, 2] {
             let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
             let layout = Layout::new(&graph);
-            let program = CardProgram::training(&graph, &layout, views);
+            let program = CardProgram::training(&graph, &layout, views, Precision::F32);
             let mut ranges: Vec<Range<usize>> = program.sources.iter().map(|s| s.partials.clone()).collect();
             ranges.sort_by_key(|range| range.start);
             let mut next = 0;

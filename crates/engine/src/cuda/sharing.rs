@@ -120,6 +120,7 @@ impl GradientSharing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cuda::Precision;
     use crate::cuda::program::CardProgram;
     use crate::layout::Layout;
     use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, NodeId, Window, op, zoo};
@@ -144,7 +145,7 @@ mod tests {
     /// Runs a backward pass on terms, once with every gradient in memory of its own and once where the plan puts it: every step must
     /// read what it would read without sharing, and what is read at the end must still be there. Says how many inputs share.
     fn check(graph: &Graph, views: usize) -> usize {
-        let program = CardProgram::training(graph, &Layout::new(graph), views);
+        let program = CardProgram::training(graph, &Layout::new(graph), views, Precision::F32);
         let steps = &program.steps;
         let count = steps.operations.len();
         let mut own: Vec<GradientTerms> = vec![Vec::new(); count];

@@ -39,7 +39,14 @@ element! {
     u64 => "u64",
     [f32; 4] => "float4" aligned to 16,
     [i32; 4] => "int4" aligned to 16,
+    [u32; 4] => "uint4" aligned to 16,
+    Half => "half",
 }
+
+/// A number of 16 bits, of which the libraries read many at a time. Our kernels take them as they lie in larger numbers.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Half(u16);
 
 /// Numbers that lie on the card for as long as `'m`.
 ///

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::kernels::{GradientBlock, GradientPart};
+use super::kernels::{GradientBlock, GradientPart, HALVED_PART};
 use super::program::CardProgram;
 use crate::layout::{Layout, LayoutEntry};
 
@@ -16,7 +16,7 @@ const MOST_UNFOLDED: usize = 2 << 30;
 /// How a trainable parameter's gradient is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CardGradientSource {
-    /// Where it lies in a sample's written-down gradient; `None` where only its norm is ever made.
+    /// Where it lies in a sample's written-down gradient; `None` where only its norm is ever made, or it is written down in halves.
     pub(crate) written: Option<usize>,
     /// Partial sums of its squared norm.
     pub(crate) partials: Range<usize>,
@@ -52,7 +52,7 @@ impl CardProgram {
         let filters: Vec<Option<StandardisedFilters>> =
             nodes.iter().map(|node| self.filters(*node)).collect();
         for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
-            if !node.is_some_and(|node| self.deferred[node]) {
+            if !node.is_some_and(|node| self.deferred[node] || self.halved[node].is_some()) {
                 self.write_down(index, entry, filters[index]);
             }
         }
@@ -64,16 +64,18 @@ impl CardProgram {
             .filter_map(|operation| operation.convolution())
             .map(|conv| 4 * UNFOLDED_SAMPLES * conv.geometry.unfolded_len());
         self.unfolding = unfolded.max().unwrap_or(0).min(MOST_UNFOLDED);
-        for (index, node) in nodes.iter().enumerate() {
-            let Some(operation) = node
-                .filter(|&node| self.deferred[node])
-                .and_then(|node| self.steps.operations[node].as_deref())
-            else {
-                continue;
+        for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
+            let Some(node) = *node else { continue };
+            let parts = match self.steps.operations[node].as_deref() {
+                Some(operation) if self.deferred[node] => {
+                    self.workspace = self.workspace.max(operation.ghost_workspace(self.views));
+                    1
+                }
+                Some(_) if self.halved[node].is_some() => entry.range.len().div_ceil(HALVED_PART),
+                _ => continue,
             };
-            let partials = self.partials..self.partials + 1;
+            let partials = self.partials..self.partials + parts;
             self.partials = partials.end;
-            self.workspace = self.workspace.max(operation.ghost_workspace(self.views));
             let means = filters[index].map(|filters| filters.means);
             self.sources.insert(index, CardGradientSource { written: None, partials, means });
         }

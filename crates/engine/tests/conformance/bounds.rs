@@ -10,7 +10,7 @@ use proptest::test_runner::TestRunner;
 
 use crate::common::{Data, parameters};
 use crate::generated::cases;
-use crate::graphs::{flat_linear, layers};
+use crate::graphs::{flat_linear, layers, small_transformer, tokens};
 use crate::subject::Subject;
 
 /// The rules with one bound for the whole.
@@ -77,49 +77,56 @@ pub(crate) fn stripes_and_white_images_stay_within_the_bound(subjects: &[Subject
 
 /// Whatever the pixels: huge, tiny, alternating, nearly equal; through layers that are written down and layers that are not.
 pub(crate) fn no_sample_adds_more_than_the_bound(subjects: &[Subject]) {
-    let strategy = (-30.0..30.0, -3.0..24.0, 0usize..2, -6.0..4.0);
-    let mut kind = 0;
+    let mut graphs = vec![("tokens".to_owned(), tokens())];
     for deferred in [false, true] {
         for standardise in [None, Some(1e-5)] {
-            let graph = layers(standardise, deferred, 3, Activation::Tanh);
-            let values = parameters(&graph);
-            for views in 1..4 {
-                let data = Data::new(&graph, 1, views);
-                kind += 1;
-                for subject in subjects {
-                    let opened = RefCell::new(subject.planned_for(1).open(&graph));
-                    // One executor for all cases: on a card it costs more than they do.
-                    let count = if subject.on_card() { 70 } else { 3 };
-                    let result = TestRunner::new(cases(count, kind)).run(
-                        &strategy,
-                        |drawn: (f64, f64, usize, f64)| {
-                            let (scale, shift, odd, bound) = drawn;
-                            let max_norm = 10f64.powf(bound);
-                            let value = |(i, value): (usize, &f32)| {
-                                let sign = if (i + odd).is_multiple_of(2) { 1.0 } else { -1.0 };
-                                ((f64::from(*value) + sign * shift.exp2()) * scale.exp2()) as f32
-                            };
-                            let inputs: Vec<f32> = data.inputs.iter().enumerate().map(value).collect();
-                            let batch = Batch { inputs: &inputs, ..data.batch() };
-                            for clipping in rules(max_norm) {
-                                let rule = opened.borrow().rule(&clipping);
-                                let shares =
-                                    opened.borrow_mut().step(&values, &batch, &rule).length() / max_norm;
-                                prop_assert!(
-                                    shares <= 1.0,
-                                    "{views} views, {clipping:?}: {shares} clip norms"
-                                );
-                            }
-                            Ok(())
-                        },
-                    );
-                    if let Err(error) = result {
-                        panic!("deferred {deferred}, standardised {standardise:?}, {subject:?}: {error}");
-                    }
+            let name = format!("deferred {deferred}, standardised {standardise:?}");
+            graphs.push((name, layers(standardise, deferred, 3, Activation::Tanh)));
+        }
+    }
+    let mut kind = 0;
+    for (name, graph) in graphs {
+        let values = parameters(&graph);
+        for views in 1..4 {
+            let data = Data::new(&graph, 1, views);
+            kind += 1;
+            for subject in subjects {
+                if let Err(error) = drawn_samples_are_bounded(*subject, &graph, &values, &data, kind) {
+                    panic!("{name}, {views} views, {subject:?}: {error}");
                 }
             }
         }
     }
+}
+
+/// Draws how large the pixels of a sample are, by how much they alternate, and the bound.
+fn drawn_samples_are_bounded(
+    subject: Subject,
+    graph: &Graph,
+    values: &Parameters,
+    data: &Data,
+    kind: u64,
+) -> Result<(), impl std::fmt::Display> {
+    let strategy = (-30.0..30.0, -3.0..24.0, 0usize..2, -6.0..4.0);
+    let opened = RefCell::new(subject.planned_for(1).open(graph));
+    // One executor for all cases: on a card it costs more than they do.
+    let count = if subject.on_card() { 70 } else { 3 };
+    TestRunner::new(cases(count, kind)).run(&strategy, |drawn: (f64, f64, usize, f64)| {
+        let (scale, shift, odd, bound) = drawn;
+        let max_norm = 10f64.powf(bound);
+        let value = |(i, value): (usize, &f32)| {
+            let sign = if (i + odd).is_multiple_of(2) { 1.0 } else { -1.0 };
+            ((f64::from(*value) + sign * shift.exp2()) * scale.exp2()) as f32
+        };
+        let inputs: Vec<f32> = data.inputs.iter().enumerate().map(value).collect();
+        let batch = Batch { inputs: &inputs, ..data.batch() };
+        for clipping in rules(max_norm) {
+            let rule = opened.borrow().rule(&clipping);
+            let shares = opened.borrow_mut().step(values, &batch, &rule).length() / max_norm;
+            prop_assert!(shares <= 1.0, "{clipping:?}: {shares} clip norms");
+        }
+        Ok(())
+    })
 }
 
 /// A gradient that is longer than the bound is as long as the bound afterwards, but for what norms are raised by and rounding takes.
@@ -132,6 +139,7 @@ pub(crate) fn a_long_gradient_is_clipped_to_the_bound(subjects: &[Subject]) {
             ("resnet-18", zoo::resnet(zoo::ResNet::R18, &[3, 64, 64], 10, group)),
             ("resnet-50", zoo::resnet(zoo::ResNet::R50, &[3, 64, 64], 10, group)),
             ("vgg-11", zoo::vgg(zoo::Vgg::V11, &[3, 64, 64], 10, zoo::Norm::Removed)),
+            ("vit-ti-16", small_transformer()),
         ]);
     }
     let max_norm = 0.01;

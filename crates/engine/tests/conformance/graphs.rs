@@ -1,9 +1,10 @@
 //! Graphs that some laws need beside the specimens of every operation.
 
 use dapple_graph::op::{
-    Activation, AdaptiveAvgPool, Add, AvgPool, Concat, Dropout, MaxPool, Permute, Reshape, Slice, Upsample,
+    Activation, AdaptiveAvgPool, Add, Attention, AvgPool, Concat, Dropout, MaxPool, Permute, Reshape, Slice,
+    Upsample,
 };
-use dapple_graph::{ConvSpec, Graph, GraphBuilder, Init, Loss, Window, zoo};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Window, zoo};
 
 use crate::common::{CLASSES, head, specimens};
 
@@ -38,10 +39,30 @@ pub(crate) fn layers_and_models(large: bool) -> Vec<(&'static str, Graph)> {
         ("resnet-18 on odd images", zoo::resnet(zoo::ResNet::R18, &[3, 50, 50], 10, group)),
     ];
     graphs.extend(models.map(|(name, graph)| (name, graph.unwrap())));
+    graphs.push(("tokens", tokens()));
     // A ReLU makes zeros of what is no number.
     graphs.push(("deferred, rectified", layers(None, true, 1, Activation::Relu)));
     graphs.push(("deferred, standardised", layers(Some(1e-5), true, 3, Activation::Relu)));
     graphs
+}
+
+/// Layers over so many tokens, and heads so wide, that a card multiplies in halves where it may round factors.
+pub(crate) fn tokens() -> Graph {
+    let mut b = GraphBuilder::new(&[65, 64]);
+    let x = b.linear("packed", b.input(), 576, Init::XavierUniform, ZERO).unwrap();
+    let x = b.add("attention", Attention { heads: 3 }, &[x]).unwrap();
+    let branch = b.linear("linear", x, 192, Init::XavierUniform, ZERO).unwrap();
+    let branch = b.add("active", Activation::Tanh, &[branch]).unwrap();
+    let x = b.add("sum", Add, &[x, branch]).unwrap();
+    let x = b.linear("narrow", x, 8, Init::XavierUniform, ZERO).unwrap();
+    let x = b.add("flat", Reshape(vec![520]), &[x]).unwrap();
+    head(b, x, CLASSES).unwrap()
+}
+
+/// A vision transformer of which a card has tiles, too.
+pub(crate) fn small_transformer() -> Result<Graph, GraphError> {
+    let model = zoo::VisionTransformer::named("vit-ti-16").expect("a name of the zoo");
+    zoo::vision_transformer(model, &[3, 128, 128], 10)
 }
 
 /// One linear layer over all pixels, with weights of zero.

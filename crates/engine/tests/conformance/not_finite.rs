@@ -6,30 +6,31 @@ use dapple_graph::op::Activation;
 
 use crate::common::{Data, parameters};
 use crate::company::{SAMPLES, sum_of};
-use crate::graphs::{layers, layers_and_models, regression};
+use crate::graphs::{layers, layers_and_models, regression, tokens};
 use crate::subject::Subject;
 
 /// A pixel that is no number, behind which a ReLU makes zeros of everything: the outputs' gradients there are zero, and zero times it is again
 /// no number. A norm that is taken to be finite would let it into the sum.
 pub(crate) fn pixels_that_are_no_numbers_are_not_swallowed(subjects: &[Subject]) {
+    let mut graphs = vec![("tokens".to_owned(), tokens())];
     for (standardise, deferred) in [(None, true), (Some(1e-5), true), (None, false), (Some(1e-5), false)] {
         for window in [1, 3] {
-            let graph = layers(standardise, deferred, window, Activation::Relu);
-            let (data, values) = (Data::new(&graph, 1, 1), parameters(&graph));
-            for subject in subjects {
-                let mut opened = subject.planned_for(1).open(&graph);
-                let rule = opened.rule(&Clipping::Flat { max_norm: 1.0 });
-                for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-                    for place in [0, data.inputs.len() / 2] {
-                        let mut inputs = data.inputs.clone();
-                        inputs[place] = poison;
-                        let batch = Batch { inputs: &inputs, ..data.batch() };
-                        let length = opened.step(&values, &batch, &rule).length();
-                        assert!(
-                            length <= 1.0,
-                            "{standardise:?}, deferred {deferred}, {window}, {poison}, {subject:?}: {length}"
-                        );
-                    }
+            let name = format!("standardised {standardise:?}, deferred {deferred}, window {window}");
+            graphs.push((name, layers(standardise, deferred, window, Activation::Relu)));
+        }
+    }
+    for (name, graph) in graphs {
+        let (data, values) = (Data::new(&graph, 1, 1), parameters(&graph));
+        for subject in subjects {
+            let mut opened = subject.planned_for(1).open(&graph);
+            let rule = opened.rule(&Clipping::Flat { max_norm: 1.0 });
+            for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                for place in [0, data.inputs.len() / 2] {
+                    let mut inputs = data.inputs.clone();
+                    inputs[place] = poison;
+                    let batch = Batch { inputs: &inputs, ..data.batch() };
+                    let length = opened.step(&values, &batch, &rule).length();
+                    assert!(length <= 1.0, "{name}, {poison}, {subject:?}: {length}");
                 }
             }
         }

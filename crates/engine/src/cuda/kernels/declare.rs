@@ -196,6 +196,12 @@ impl Holds<bool> for Count {
     }
 }
 
+impl Holds<bool> for Long {
+    fn holds(_given: &usize, condition: bool) -> bool {
+        condition
+    }
+}
+
 impl Holds<bool> for Flag {
     fn holds(_given: &bool, condition: bool) -> bool {
         condition

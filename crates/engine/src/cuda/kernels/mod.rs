@@ -1,9 +1,11 @@
 //! The kernels of our own: their sources, compiled when a card is first opened, and beside each source the declarations of its kernels.
 
+mod attention;
 mod carry;
 mod clip;
 mod convolve;
 mod declare;
+mod halves;
 mod image;
 mod matrix;
 mod noise;
@@ -22,6 +24,7 @@ use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 
 use super::Precision;
 use super::error::{CudaError, call};
+pub(crate) use attention::{AttentionAlong, AttentionForward, AttentionKeys, AttentionQueries, HEAD};
 pub(crate) use carry::{Carry, ProjectFilters, ToSingle};
 pub(crate) use clip::{
     AddPartials, GhostNorm, GradientBlock, GradientPart, Gram, OuterNorm, OuterSum, PartNorms, PartialRange,
@@ -29,6 +32,7 @@ pub(crate) use clip::{
 };
 pub(crate) use convolve::{SumParts, WeightGradient};
 use declare::Declaration;
+pub(crate) use halves::{HALVED_PART, HalvedNorms, SizesOfSamples, SumHalves, TakePowersOff, ToHalves};
 pub(crate) use image::{
     ArrangeWeights, ImageConvolve, ImageStrip, ImageWeightGradient, ImageWeightSum, TAPS,
 };
@@ -49,14 +53,16 @@ pub(crate) use window::{
 };
 
 /// The sources, compiled together when a device is opened, and their kernels.
-const SOURCES: [(&str, &[Declaration]); 12] = [
+const SOURCES: [(&str, &[Declaration]); 14] = [
     (include_str!("common.cu"), &[]),
     (include_str!("pointwise.cu"), pointwise::KERNELS),
     (include_str!("norm.cu"), norm::KERNELS),
     (include_str!("window.cu"), window::KERNELS),
     (include_str!("matrix.cu"), matrix::KERNELS),
     (include_str!("clip.cu"), clip::KERNELS),
+    (include_str!("halves.cu"), halves::KERNELS),
     (include_str!("product.cu"), &[]),
+    (include_str!("attention.cu"), attention::KERNELS),
     (include_str!("convolve.cu"), convolve::KERNELS),
     (include_str!("image.cu"), image::KERNELS),
     (include_str!("carry.cu"), carry::KERNELS),

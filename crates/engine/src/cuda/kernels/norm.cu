@@ -258,17 +258,32 @@ KERNEL layer_backward(const float* x, const float* g, const float* kept, const f
     }
 }
 
-// Gradients of scale and shift: one thread per sample and feature.
-KERNEL layer_affine(const float* x, const float* g, const float* kept, float* dw, float* db, i64 stride, int features, int rows,
-                    int samples, int accumulate) {
-    i64 i = global_index();
-    if (i >= (i64)samples * features) return;
-    i64 sample = i / features, feature = i % features;
+// Features whose gradients a block adds up, and rows that it reads at a time.
+#define AFFINE_FEATURES 32
+#define AFFINE_ROWS 8
+
+// Gradients of scale and shift. Grid: groups of features, samples.
+extern "C" __global__ void __launch_bounds__(AFFINE_FEATURES * AFFINE_ROWS)
+    layer_affine(const float* x, const float* g, const float* kept, float* dw, float* db, i64 stride, int features, int rows,
+                 int accumulate) {
+    __shared__ float sums[AFFINE_ROWS][AFFINE_FEATURES], products[AFFINE_ROWS][AFFINE_FEATURES];
+    i64 sample = blockIdx.y;
+    int lane = threadIdx.x % AFFINE_FEATURES, line = threadIdx.x / AFFINE_FEATURES, feature = blockIdx.x * AFFINE_FEATURES + lane;
     float sum = 0.0f, product = 0.0f;
-    for (i64 row = sample * rows; row < (sample + 1) * rows; ++row) {
-        float upstream = g[row * features + feature];
-        sum += upstream;
-        product += upstream * normalised(x[row * features + feature], kept[2 * row], kept[2 * row + 1]);
+    if (feature < features)
+#pragma unroll 4
+        for (i64 row = sample * rows + line; row < (sample + 1) * rows; row += AFFINE_ROWS) {
+            float upstream = g[row * features + feature];
+            sum += upstream;
+            product += upstream * normalised(x[row * features + feature], kept[2 * row], kept[2 * row + 1]);
+        }
+    sums[line][lane] = sum;
+    products[line][lane] = product;
+    __syncthreads();
+    if (line > 0 || feature >= features) return;
+    for (int other = 1; other < AFFINE_ROWS; ++other) {
+        sum += sums[other][lane];
+        product += products[other][lane];
     }
     if (dw) put(dw + sample * stride + feature, product, accumulate);
     if (db) put(db + sample * stride + feature, sum, accumulate);

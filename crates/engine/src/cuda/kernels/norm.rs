@@ -3,6 +3,9 @@
 use super::declare::{Count, Flag, In, Long, Maybe, Out, kernels, rows};
 use crate::cuda::launch::LaunchGrid;
 
+/// Features whose gradients a block of threads adds up.
+const AFFINE_FEATURES: usize = 32;
+
 kernels! {
     /// `y = norm(x) + residual`, through a ReLU if asked: a block for each item and group of `size` channels. `kept` are mean and one over
     /// the deviation of each. With `holds` a block's shared memory has room for its group.
@@ -84,7 +87,7 @@ kernels! {
         stride: Long,
         features: Count,
         sample_rows: Count,
-        samples: Count,
         accumulate: Flag,
-    } over LaunchGrid::each(samples * features);
+    } given { samples: usize }
+    over LaunchGrid { blocks: [features.div_ceil(AFFINE_FEATURES), samples, 1], threads: 256, shared: 0 };
 }

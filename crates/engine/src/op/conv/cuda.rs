@@ -3,13 +3,16 @@
 use dapple_graph::ParameterId;
 use dapple_graph::op::Conv;
 
+use crate::cuda::arrange;
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::clip::SumTarget;
 use crate::cuda::cudnn::{ConvolutionDirection, Tensors};
+use crate::cuda::device::Device;
 use crate::cuda::error::CudaError;
 use crate::cuda::geometry::Geometry;
 use crate::cuda::kernels::AddBias;
 use crate::cuda::lower::CardSteps;
+use crate::cuda::memory::CardModel;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::program::{PRODUCTS, written};
 use crate::cuda::run::CardRun;
@@ -177,6 +180,10 @@ impl CudaKernel for CudaConvKernel {
 
     fn weight(&self) -> Option<ParameterId> {
         Some(self.weight)
+    }
+
+    fn arrange(&self, device: &Device, model: &CardModel, parameters: &[usize]) -> Result<(), CudaError> {
+        arrange::convolution(device, model, self, parameters[self.weight.index()])
     }
 
     fn convolution(&self) -> Option<&CudaConvKernel> {

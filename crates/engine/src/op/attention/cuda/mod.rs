@@ -1,7 +1,11 @@
 //! Attention of several heads on the card: the products of all heads and items at once.
 
+mod tiled;
+
 use dapple_graph::op::Attention;
 
+use self::tiled::CudaTiledAttentionKernel;
+use crate::cuda::Precision;
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Softmax, SoftmaxBackward};
@@ -75,10 +79,15 @@ impl CudaAttentionKernel {
 }
 
 impl CudaOperation for Attention {
-    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let (queries, features, heads) = (node.channels(), last(node.shape), self.heads);
         let keys = node.inputs.get(1).map_or(queries, |key| key[0]);
         let packed = node.inputs.len() == 1;
+        let halves = packed && steps.precision != Precision::F32;
+        let tiled = CudaTiledAttentionKernel::new(heads, features / heads, queries);
+        if let Some(tiled) = tiled.filter(|_| halves) {
+            return Box::new(tiled);
+        }
         Box::new(CudaAttentionKernel { heads, width: features / heads, queries, keys, packed })
     }
 }
