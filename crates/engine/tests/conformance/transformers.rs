@@ -2,7 +2,7 @@
 
 use dapple_graph::Graph;
 use dapple_graph::zoo::{
-    ConvNext, ConvNextDialect, TokenPooling, VisionTransformer, VitDialect, convnext, vision_transformer,
+    ConvNext, LibraryNames, TokenPooling, VisionTransformer, convnext, vision_transformer,
 };
 use serde_json::Value;
 
@@ -16,25 +16,20 @@ const CLASSES: usize = 10;
 fn named(name: &str) -> Graph {
     let [library, model, side] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
     let side = side.parse().unwrap();
+    let names = match library {
+        "timm" => LibraryNames::Timm,
+        "torchvision" => LibraryNames::Torchvision,
+        "open-clip" => LibraryNames::OpenClip { projection: 512 },
+        other => panic!("{other}"),
+    };
     if let Some(model) = ConvNext::named(model) {
-        let dialect = match library {
-            "timm" => ConvNextDialect::Timm,
-            "torchvision" => ConvNextDialect::Torchvision,
-            other => panic!("{other}"),
-        };
-        return convnext(ConvNext { dialect, ..model }, &[3, side, side], CLASSES).unwrap();
+        return convnext(ConvNext { names, ..model }, &[3, side, side], CLASSES).unwrap();
     }
     let (model, pooling) = match model.strip_suffix("-mean") {
         Some(model) => (model, TokenPooling::Mean),
         None => (model, TokenPooling::ClassToken),
     };
-    let dialect = match library {
-        "timm" => VitDialect::Timm,
-        "torchvision" => VitDialect::Torchvision,
-        "open-clip" => VitDialect::OpenClip { projection: 512 },
-        other => panic!("{other}"),
-    };
-    let model = VisionTransformer { pooling, dialect, ..VisionTransformer::named(model).unwrap() };
+    let model = VisionTransformer { pooling, names, ..VisionTransformer::named(model).unwrap() };
     vision_transformer(model, &[3, side, side], CLASSES).unwrap()
 }
 
