@@ -28,6 +28,7 @@ pub(crate) fn layers_and_models(large: bool) -> Vec<(&'static str, Graph)> {
     graphs.push(("deferred", layers(None, true, 3, Activation::Tanh)));
     if !large {
         graphs.push(("wide resnet", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 8, 8], 4).unwrap()));
+        graphs.push(("hybrid", zoo::small_hybrid(&[3, 8, 8], 4).unwrap()));
         return graphs;
     }
     let group = zoo::Norm::Group(32);

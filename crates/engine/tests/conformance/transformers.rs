@@ -1,8 +1,8 @@
-//! Vision transformers and ConvNeXt against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
+//! Vision transformers, ConvNeXt and a hybrid against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
 
 use dapple_graph::Graph;
 use dapple_graph::zoo::{
-    ConvNext, LibraryNames, TokenPooling, VisionTransformer, convnext, vision_transformer,
+    ConvNext, LibraryNames, TokenPooling, VisionTransformer, convnext, small_hybrid, vision_transformer,
 };
 use serde_json::Value;
 
@@ -16,6 +16,9 @@ const CLASSES: usize = 10;
 fn named(name: &str) -> Graph {
     let [library, model, side] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
     let side = side.parse().unwrap();
+    if (library, model) == ("dapple", "small-hybrid") {
+        return small_hybrid(&[3, side, side], CLASSES).unwrap();
+    }
     let names = match library {
         "timm" => LibraryNames::Timm,
         "torchvision" => LibraryNames::Torchvision,
@@ -59,7 +62,7 @@ fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
 }
 
 fn is_small(name: &str) -> bool {
-    name.contains("vit-ti-") || name.contains("convnext-t/")
+    name.contains("vit-ti-") || name.contains("small-hybrid") || name.contains("convnext-t/")
 }
 
 fn is_large(name: &str) -> bool {

@@ -67,10 +67,12 @@ impl VisionTransformer {
             "l" => VitSize::Large,
             _ => return None,
         };
-        let patch = match patch {
-            "8" => 8,
-            "16" => 16,
-            "32" => 32,
+        let patch = match (size, patch) {
+            // For images of 32 x 32 pixels, which larger patches leave too few tokens of.
+            (VitSize::Tiny | VitSize::Small, "4") => 4,
+            (_, "8") => 8,
+            (_, "16") => 16,
+            (_, "32") => 32,
             _ => return None,
         };
         Some(Self { size, patch, pooling: TokenPooling::ClassToken, names: LibraryNames::Timm })
@@ -210,9 +212,7 @@ fn tokens(
     patches.init = Init::UniformFanIn;
     let x = b.conv(names.patches, b.input(), patches)?;
     let grid = [b.shape(x)[1], b.shape(x)[2]];
-    let count = grid[0] * grid[1];
-    let x = b.add("patches.flat", Reshape(vec![features, count]), &[x])?;
-    let x = b.add("patches", Permute(vec![1, 0]), &[x])?;
+    let x = tokens_of_image(b, x)?;
     // OpenCLIP stores both without the axis of batches that the others have.
     let stored = |rows: usize| match model.names {
         LibraryNames::OpenClip { .. } if rows == 1 => vec![features],
@@ -222,9 +222,29 @@ fn tokens(
     let class = b.parameter(names.class_token, &stored(1), WEIGHTS, false)?;
     let class = as_rows(b, names.class_token, class, [1, features])?;
     let x = b.add("tokens", Concat { axis: 0 }, &[class, x])?;
-    let positions = b.parameter(names.positions, &stored(count + 1), WEIGHTS, false)?;
+    let count = b.shape(x)[0];
+    with_positions(b, names.positions, x, &stored(count), grid)
+}
+
+/// Every position of an image as a token, row by row: `[features, height, width] -> [tokens, features]`.
+pub(super) fn tokens_of_image(b: &mut GraphBuilder, x: NodeId) -> Result<NodeId, GraphError> {
+    let (features, count) = (b.shape(x)[0], b.shape(x)[1..].iter().product());
+    let x = b.add("patches.flat", Reshape(vec![features, count]), &[x])?;
+    b.add("patches", Permute(vec![1, 0]), &[x])
+}
+
+/// Adds to every token what stands for its position; the last tokens are those of a grid of this height and width.
+pub(super) fn with_positions(
+    b: &mut GraphBuilder,
+    name: &str,
+    x: NodeId,
+    stored: &[usize],
+    grid: [usize; 2],
+) -> Result<NodeId, GraphError> {
+    let rows = [b.shape(x)[0], b.shape(x)[1]];
+    let positions = b.parameter(name, stored, WEIGHTS, false)?;
     b.positions(positions, grid);
-    let positions = as_rows(b, names.positions, positions, [count + 1, features])?;
+    let positions = as_rows(b, name, positions, rows)?;
     b.add("positioned", Add, &[x, positions])
 }
 
@@ -243,7 +263,7 @@ fn as_rows(
 }
 
 /// Attention and a two-layer network, each normalised before and added to what it read.
-fn block(
+pub(super) fn block(
     b: &mut GraphBuilder,
     name: &str,
     input: NodeId,
@@ -291,13 +311,19 @@ fn pooled(b: &mut GraphBuilder, model: VisionTransformer, x: NodeId) -> Result<N
         }
         TokenPooling::Mean => {
             let x = b.add("patches.out", Slice { axis: 0, start: 1, end: tokens }, &[x])?;
-            let x = b.add("patches.channels", Permute(vec![1, 0]), &[x])?;
-            let x = b.add("patches.image", Reshape(vec![features, tokens - 1, 1]), &[x])?;
-            let x = super::global_pool(b, x)?;
+            let x = mean_token(b, x)?;
             let norm = if model.names == LibraryNames::Timm { "fc_norm" } else { names.norm_after };
             b.layer_norm(norm, x, eps)
         }
     }
+}
+
+/// The mean over all tokens: `[tokens, features] -> [features]`.
+pub(super) fn mean_token(b: &mut GraphBuilder, x: NodeId) -> Result<NodeId, GraphError> {
+    let (tokens, features) = (b.shape(x)[0], b.shape(x)[1]);
+    let x = b.add("patches.channels", Permute(vec![1, 0]), &[x])?;
+    let x = b.add("patches.image", Reshape(vec![features, tokens, 1]), &[x])?;
+    super::global_pool(b, x)
 }
 
 /// OpenCLIP's projection, whose weight is stored as `[features, projection]`.

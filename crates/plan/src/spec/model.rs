@@ -10,6 +10,7 @@ section! {
                 .words(&[
                 "linear",
                 "small-cnn",
+                "small-hybrid",
                 "wrn-16-4",
                 "wrn-40-4",
                 "resnet-18",
@@ -27,6 +28,8 @@ section! {
                 "vit-s-16",
                 "vit-b-16",
                 "vit-l-16",
+                "vit-ti-4",
+                "vit-s-4",
                 "vit-ti-8",
                 "vit-s-8",
                 "vit-b-8",

@@ -66,6 +66,7 @@ pub(super) fn architecture(
     match name {
         "linear" => fixed(small::linear(shape, classes)),
         "small-cnn" => fixed(zoo::small_cnn(shape, classes)),
+        "small-hybrid" => fixed(zoo::small_hybrid(shape, classes)),
         "small-fcn" => fixed(small::fully_convolutional(shape, classes)),
         "wrn-16-4" => fixed(zoo::wide_resnet(WideResNet::W16x4, shape, classes)),
         "wrn-40-4" => fixed(zoo::wide_resnet(WideResNet::W40x4, shape, classes)),

@@ -64,6 +64,7 @@ fn facts(name: &'static str) -> Result<ModelFacts, TrainError> {
 fn usual(name: &str) -> ([usize; 3], usize) {
     match name {
         "linear" | "small-cnn" => ([1, 28, 28], 10),
+        "small-hybrid" | "vit-ti-4" | "vit-s-4" => ([3, 32, 32], 10),
         _ if name.starts_with("wrn-") => ([3, 32, 32], 10),
         "small-fcn" => ([3, 512, 512], 19),
         _ if name.starts_with("deeplab-") || name.starts_with("psp-net-") => ([3, 512, 512], 19),
