@@ -107,6 +107,7 @@ fn affine(op: &Op) -> Option<Affine> {
 fn bias(op: &Op) -> Option<ParameterId> {
     match op {
         Op::Conv(conv) => conv.bias,
+        Op::TransposedConv(conv) => conv.bias,
         Op::Linear(linear) => linear.bias,
         other => affine(other).map(|affine| affine.bias),
     }
