@@ -7,7 +7,9 @@ use crate::graph::{Auxiliary, Graph, Node, NodeId, Parameter, ParameterId};
 use crate::init::Init;
 use crate::loss::Loss;
 use crate::op::shape::elements;
-use crate::op::{Affine, BatchNorm, ChannelScale, Conv, GroupNorm, Input, LayerNorm, Linear, Op, Window};
+use crate::op::{
+    Affine, BatchNorm, ChannelScale, Conv, GroupNorm, Input, LayerNorm, Linear, Op, TransposedConv, Window,
+};
 use crate::validate;
 
 /// What a convolution is made of, besides its input.
@@ -166,13 +168,51 @@ impl GraphBuilder {
         let input_shape = self.input_shapes(&[input])?[0];
         let weight_shape =
             Conv::weight_shape(&spec.window, spec.groups, spec.out, input_shape).map_err(refuse)?;
-        let weight = self.parameter(&format!("{name}.weight"), &weight_shape, spec.init, false)?;
+        let (weight, bias) = self.conv_parameters(name, &spec, &weight_shape)?;
+        let (window, groups, standardise) = (spec.window, spec.groups, spec.standardise);
+        self.add(name, Conv { window, groups, weight, bias, standardise }, &[input])
+    }
+
+    /// Adds a transposed convolution with its parameters `name.weight`, in PyTorch's order `[c, out / groups, kernel..]`, and, if asked,
+    /// `name.bias`; `output_padding` are positions more at the end of each spatial axis.
+    ///
+    /// # Errors
+    /// If the shapes do not fit, the name is taken, or the weight is to be standardised.
+    pub fn transposed_conv(
+        &mut self,
+        name: &str,
+        input: NodeId,
+        spec: ConvSpec,
+        output_padding: &[usize],
+    ) -> Result<NodeId, GraphError> {
+        let refuse = |reason| {
+            let op = TransposedConv::name_of(&spec.window);
+            GraphError::Shape { node: name.into(), op, reason }
+        };
+        if spec.standardise.is_some() {
+            return Err(refuse("its weight cannot be standardised".into()));
+        }
+        let input_shape = self.input_shapes(&[input])?[0];
+        let weight_shape =
+            TransposedConv::weight_shape(&spec.window, spec.groups, spec.out, input_shape).map_err(refuse)?;
+        let (weight, bias) = self.conv_parameters(name, &spec, &weight_shape)?;
+        let (window, groups, output_padding) = (spec.window, spec.groups, output_padding.to_vec());
+        self.add(name, TransposedConv { window, output_padding, groups, weight, bias }, &[input])
+    }
+
+    /// Weight and, if asked, bias of a convolution.
+    fn conv_parameters(
+        &mut self,
+        name: &str,
+        spec: &ConvSpec,
+        weight_shape: &[usize],
+    ) -> Result<(ParameterId, Option<ParameterId>), GraphError> {
+        let weight = self.parameter(&format!("{name}.weight"), weight_shape, spec.init, false)?;
         let bias = match spec.bias {
             true => Some(self.parameter(&format!("{name}.bias"), &[spec.out], spec.bias_init, false)?),
             false => None,
         };
-        let (window, groups, standardise) = (spec.window, spec.groups, spec.standardise);
-        self.add(name, Conv { window, groups, weight, bias, standardise }, &[input])
+        Ok((weight, bias))
     }
 
     /// Adds a linear layer with bias, initialised by `init` (its bias by `bias_init`), with its parameters `name.weight` and `name.bias`.

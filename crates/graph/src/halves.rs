@@ -69,11 +69,11 @@ impl Graph {
 mod tests {
     use super::*;
     use crate::tune::{Lora, Tuning};
-    use crate::zoo::{self, Norm, ResNet, TokenPooling, VisionTransformer, VitDialect, VitSize};
+    use crate::zoo::{self, LibraryNames, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
 
     fn transformer(tuning: &Tuning) -> Graph {
-        let (size, pooling, dialect) = (VitSize::Tiny, TokenPooling::ClassToken, VitDialect::Timm);
-        let model = VisionTransformer { size, patch: 16, pooling, dialect };
+        let (size, pooling, names) = (VitSize::Tiny, TokenPooling::ClassToken, LibraryNames::Timm);
+        let model = VisionTransformer { size, patch: 16, pooling, names };
         zoo::vision_transformer(model, &[3, 32, 32], 5).unwrap().tuned(tuning).unwrap()
     }
 

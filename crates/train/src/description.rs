@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dapple_data::{Dataset, TargetKind};
+use dapple_graph::zoo::LibraryNames;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{TrainError, one_line};
@@ -51,25 +52,10 @@ pub struct ModelDescription {
     pub classes: Vec<ClassDescription>,
     /// Whose names its parameters have, where several libraries have the model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub names: Option<ParameterNames>,
+    pub names: Option<LibraryNames>,
     /// What of it was trained, in words; none where all was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trained: Option<String>,
-}
-
-/// Whose names the parameters of a model have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ParameterNames {
-    /// timm's.
-    Timm,
-    /// torchvision's.
-    Torchvision,
-    /// Those of OpenCLIP's image tower.
-    OpenClip {
-        /// Features that the tower projects to.
-        projection: usize,
-    },
 }
 
 /// A class.
@@ -140,7 +126,7 @@ mod tests {
             answers: Answers::LabelMap,
             channels: 3,
             classes: vec![class("road", Some([128, 64, 128])), class("1", None)],
-            names: Some(ParameterNames::OpenClip { projection: 512 }),
+            names: Some(LibraryNames::OpenClip { projection: 512 }),
             trained: Some("the last layers".to_owned()),
         };
         description.write(&Folder::new(folder.path())).unwrap();

@@ -84,9 +84,10 @@ pub use certificate::{
 };
 pub use choice::{ChoiceCertificate, choose_price, draw, reserve_choice};
 pub use dapple_data as data;
+pub use dapple_graph::zoo::LibraryNames;
 pub use dapple_plan::Look;
 pub use dapple_private::StepError;
-pub use description::{Answers, ClassDescription, ModelDescription, ParameterNames};
+pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
 pub use evaluation::{Evaluation, Measure, Overlap, Score};
 pub use ledger::{History, Ledger, LedgerEntry, LedgerError, Start, UsedMachine};

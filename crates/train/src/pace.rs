@@ -3,7 +3,7 @@
 //! Both stand in public files. The time that a step takes tells how many records it drew, so neither may follow from a clock: they
 //! follow from the plan, the model and the machine.
 
-use dapple_graph::op::{Conv, Linear};
+use dapple_graph::op::{Conv, Linear, TransposedConv};
 use dapple_graph::{Graph, Op};
 
 /// The most steps of one promise, and so the most that a crash makes the ledger count too many (beside those that a checkpoint lost).
@@ -66,6 +66,11 @@ pub(crate) fn products(graph: &Graph) -> f64 {
         Op::Conv(Conv { weight, .. }) | Op::Linear(Linear { weight, .. }) => {
             let weight = graph.parameter(*weight);
             node.len() as f64 * weight.len() as f64 / weight.shape[0].max(1) as f64
+        }
+        // Each of its inputs, rather than of its outputs, takes part in one product for each weight of its channel.
+        Op::TransposedConv(TransposedConv { weight, .. }) => {
+            let weight = graph.parameter(*weight);
+            graph.node(node.inputs[0]).len() as f64 * weight.len() as f64 / weight.shape[0].max(1) as f64
         }
         _ => node.len() as f64,
     };

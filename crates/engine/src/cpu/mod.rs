@@ -39,7 +39,7 @@ use crate::layout::Layout;
 use crate::stats::StepStats;
 use accumulate::Pending;
 pub(crate) use form::{Form, Transfer};
-pub(crate) use gemm::{Gemm, PreparedWeights, window_pairs};
+pub(crate) use gemm::{Gemm, PreparedWeights, reversed_pairs, window_pairs};
 use kernel::Lanes;
 use program::CpuProgram;
 use pulp::bytemuck;

@@ -108,8 +108,8 @@ impl ConvolutionChoices {
         let steps = &program.steps;
         // What leads to no output does not run and has no memory.
         for node in (0..steps.operations.len()).filter(|&node| program.runs[node]) {
-            let operation = steps.operations[node].as_ref();
-            let Some(conv) = operation.and_then(|operation| operation.convolution()) else { continue };
+            let Some(operation) = &steps.operations[node] else { continue };
+            let Some(conv) = operation.convolution() else { continue };
             let input = steps.inputs[node][0];
             let buffer = |slot| work.buffer(slot).expect("what runs is in memory");
             let value = |node: usize| match &steps.operations[node] {
@@ -117,22 +117,27 @@ impl ConvolutionChoices {
                 _ => buffer(program.buffers[node].value),
             };
             let weight = weight(steps.parameters[conv.weight.index()], conv, model);
-            let tensors = Tensors { input: value(input), weight, output: value(node) };
-            self.choose(card, node, conv, ConvolutionDirection::Forward, tensors, items)?;
+            let (forward, back) = match operation.transposes() {
+                false => (ConvolutionDirection::Forward, ConvolutionDirection::Data),
+                true => (ConvolutionDirection::Data, ConvolutionDirection::Forward),
+            };
+            // What the convolution itself reads and makes, of what the step does.
+            let sides = |read, made| if operation.transposes() { (made, read) } else { (read, made) };
+            let tensors = |(input, output)| Tensors { input, weight, output };
+            self.choose(card, node, conv, forward, tensors(sides(value(input), value(node))), items)?;
             if !steps.needs_gradient[node] {
                 continue;
             }
-            let output = buffer(program.buffers[node].gradient);
+            let gradient = buffer(program.buffers[node].gradient);
             if steps.needs_gradient[input] {
-                let input = buffer(program.buffers[input].gradient);
-                let tensors = Tensors { input, weight, output };
-                self.choose(card, node, conv, ConvolutionDirection::Data, tensors, items)?;
+                let target = buffer(program.buffers[input].gradient);
+                self.choose(card, node, conv, back, tensors(sides(target, gradient)), items)?;
             }
             let written = !program.deferred[node] && program.written >= conv.geometry.weight_len();
             if written && self.who != Convolutions::Own {
                 let target = (work.written(), program.written);
                 let sizes = (work.samples, program.views);
-                self.choose_gradients(card, (node, conv), (value(input), output), target, sizes)?;
+                self.choose_gradients(card, (node, conv), sides(value(input), gradient), target, sizes)?;
             }
         }
         Ok(())

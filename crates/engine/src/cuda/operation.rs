@@ -149,6 +149,11 @@ pub(crate) trait CudaKernel: Debug + Send + Sync {
         None
     }
 
+    /// Whether it runs its convolution the other way round: what it reads is the convolution's output, what it makes is the input.
+    fn transposes(&self) -> bool {
+        false
+    }
+
     /// Whether its norm is cheaper by inner products than by writing down one weight gradient per sample.
     ///
     /// Both ways multiply once over all positions for the sum itself, so the inner products stand against what is written and read.

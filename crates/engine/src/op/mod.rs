@@ -25,6 +25,7 @@ mod permute;
 mod reshape;
 mod slice;
 pub(crate) mod softmax;
+mod transposed_conv;
 mod upsample;
 
 use dapple_graph::Op;

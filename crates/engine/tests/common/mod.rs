@@ -148,6 +148,34 @@ pub fn specimens() -> Vec<(&'static str, Graph)> {
             conv(&[3, 5, 5], ConvSpec::new(4, Window::square(3).padding(1)).standardise(1e-5)),
         ),
         ("conv_3d", conv(&[2, 4, 5, 5], ConvSpec::new(3, Window::new(3, 3).stride(2).padding(1)).bias())),
+        (
+            "transposed_conv",
+            transposed_conv(
+                &[5, 4, 3],
+                ConvSpec::new(4, Window::square(3).stride(2).padding(1)).bias(),
+                [1, 0],
+            ),
+        ),
+        (
+            "transposed_conv_dilation_groups",
+            transposed_conv(
+                &[4, 3, 4],
+                ConvSpec::new(6, Window::square(2).stride(3).dilation(2)).groups(2),
+                [2, 1],
+            ),
+        ),
+        (
+            "transposed_conv_depthwise",
+            transposed_conv(
+                &[6, 3, 3],
+                ConvSpec::new(6, Window::square(3).stride(2)).groups(6).bias(),
+                [0, 1],
+            ),
+        ),
+        (
+            "transposed_conv_deep",
+            transposed_conv(&[16, 2, 2], ConvSpec::new(12, Window::square(2).stride(2)).bias(), [0, 0]),
+        ),
         ("deep", deep()),
         ("norms", norms()),
         ("pools", pools()),
@@ -191,6 +219,19 @@ pub fn conv(shape: &[usize], spec: ConvSpec) -> Result<Graph, GraphError> {
     let first = ConvSpec::new(shape[0], Window::new(shape.len() - 1, 1)).bias();
     let x = b.conv("first", b.input(), first)?;
     let x = b.conv("conv", x, spec)?;
+    head(b, x, CLASSES)
+}
+
+/// One transposed convolution between a pointwise convolution and the head.
+pub fn transposed_conv(
+    shape: &[usize],
+    spec: ConvSpec,
+    output_padding: [usize; 2],
+) -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(shape);
+    let first = ConvSpec::new(shape[0], Window::square(1)).bias();
+    let x = b.conv("first", b.input(), first)?;
+    let x = b.transposed_conv("up", x, spec, &output_padding)?;
     head(b, x, CLASSES)
 }
 

@@ -63,6 +63,8 @@ laws! {
     losses 32 16;
     convolutions 48 24;
     odd_convolutions 16 120;
+    transposed_convolutions 48 24;
+    wide_transposed_convolutions 24 12;
     wide_convolutions_over_few_positions 48 12;
     convolutions_by_minimal_filtering 48 12;
     linear_layers_over_tokens 48 12;

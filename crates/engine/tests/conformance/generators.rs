@@ -1,5 +1,7 @@
 //! Random graphs and batches: the same generators for every subject.
 
+mod transposed;
+
 use dapple_engine::{Batch, CpuOptions, DropoutSource, Targets};
 use dapple_graph::op::{
     Activation, AdaptiveAvgPool, Add, Attention, AvgPool, Concat, Dropout, Gather, MatMul, MaxPool, Mul,
@@ -9,6 +11,7 @@ use dapple_graph::{ConvSpec, Graph, GraphBuilder, IGNORED, Loss, NodeId, Op, Win
 use proptest::prelude::*;
 
 use crate::common::{CLASSES, Data, head, linear, uniform};
+pub(crate) use transposed::{transposed_convolutions, wide_transposed_convolutions};
 
 /// A graph with a batch for it, and how a processor is to divide the work.
 pub(crate) struct Case {

@@ -18,6 +18,7 @@ pub(crate) fn operations() -> Vec<(&'static str, Graph)> {
     graphs.push(("wide group", wide_group()));
     graphs.push(("sums of norms", sums_of_norms()));
     graphs.push(("joined boxes", joined_boxes()));
+    graphs.push(("a point in its padding", padded_point()));
     graphs.push(("a branch to nowhere", branch_to_nowhere()));
     graphs
 }
@@ -29,6 +30,7 @@ pub(crate) fn layers_and_models(large: bool) -> Vec<(&'static str, Graph)> {
     graphs.push(("deferred", layers(None, true, 3, Activation::Tanh)));
     if !large {
         graphs.push(("wide resnet", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 8, 8], 4).unwrap()));
+        graphs.push(("hybrid", zoo::small_hybrid(&[3, 8, 8], 4).unwrap()));
         return graphs;
     }
     let group = zoo::Norm::Group(32);
@@ -123,6 +125,15 @@ pub(crate) fn dropping(op: Dropout) -> Graph {
     let x = builder.add("drop", op, &[x]).unwrap();
     let x = builder.add("flat", Reshape(vec![24]), &[x]).unwrap();
     builder.finish(x, CLASSES).unwrap()
+}
+
+/// A convolution that reads one position and writes nine, eight of which see nothing but padding: their gradients are none of the weight's.
+fn padded_point() -> Graph {
+    let mut builder = GraphBuilder::new(&[40, 1, 1]);
+    let input = builder.input();
+    let spec = ConvSpec::new(40, Window::square(1).padding(1)).bias();
+    let x = builder.conv("conv", input, spec).unwrap();
+    head(builder, x, CLASSES).unwrap()
 }
 
 /// Layers of more than a million weights that each sample reads once, the second beside a shortcut.

@@ -1,8 +1,8 @@
-//! Vision transformers and ConvNeXt against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
+//! Vision transformers, ConvNeXt and a hybrid against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
 
 use dapple_graph::Graph;
 use dapple_graph::zoo::{
-    ConvNext, ConvNextDialect, TokenPooling, VisionTransformer, VitDialect, convnext, vision_transformer,
+    ConvNext, LibraryNames, TokenPooling, VisionTransformer, convnext, small_hybrid, vision_transformer,
 };
 use serde_json::Value;
 
@@ -16,25 +16,23 @@ const CLASSES: usize = 10;
 fn named(name: &str) -> Graph {
     let [library, model, side] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
     let side = side.parse().unwrap();
+    if (library, model) == ("dapple", "small-hybrid") {
+        return small_hybrid(&[3, side, side], CLASSES).unwrap();
+    }
+    let names = match library {
+        "timm" => LibraryNames::Timm,
+        "torchvision" => LibraryNames::Torchvision,
+        "open-clip" => LibraryNames::OpenClip { projection: 512 },
+        other => panic!("{other}"),
+    };
     if let Some(model) = ConvNext::named(model) {
-        let dialect = match library {
-            "timm" => ConvNextDialect::Timm,
-            "torchvision" => ConvNextDialect::Torchvision,
-            other => panic!("{other}"),
-        };
-        return convnext(ConvNext { dialect, ..model }, &[3, side, side], CLASSES).unwrap();
+        return convnext(ConvNext { names, ..model }, &[3, side, side], CLASSES).unwrap();
     }
     let (model, pooling) = match model.strip_suffix("-mean") {
         Some(model) => (model, TokenPooling::Mean),
         None => (model, TokenPooling::ClassToken),
     };
-    let dialect = match library {
-        "timm" => VitDialect::Timm,
-        "torchvision" => VitDialect::Torchvision,
-        "open-clip" => VitDialect::OpenClip { projection: 512 },
-        other => panic!("{other}"),
-    };
-    let model = VisionTransformer { pooling, dialect, ..VisionTransformer::named(model).unwrap() };
+    let model = VisionTransformer { pooling, names, ..VisionTransformer::named(model).unwrap() };
     vision_transformer(model, &[3, side, side], CLASSES).unwrap()
 }
 
@@ -64,7 +62,7 @@ fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
 }
 
 fn is_small(name: &str) -> bool {
-    name.contains("vit-ti-") || name.contains("convnext-t/")
+    name.contains("vit-ti-") || name.contains("small-hybrid") || name.contains("convnext-t/")
 }
 
 fn is_large(name: &str) -> bool {

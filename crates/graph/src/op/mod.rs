@@ -31,6 +31,7 @@ mod reshape;
 pub(crate) mod shape;
 mod slice;
 mod softmax;
+mod transposed_conv;
 mod upsample;
 mod window;
 
@@ -58,6 +59,7 @@ pub use permute::Permute;
 pub use reshape::Reshape;
 pub use slice::Slice;
 pub use softmax::Softmax;
+pub use transposed_conv::TransposedConv;
 pub use upsample::Upsample;
 pub use window::Window;
 
@@ -154,6 +156,7 @@ operations! { $
     Input
     ParameterValue
     Conv
+    TransposedConv
     Linear
     GroupNorm
     LayerNorm

@@ -164,12 +164,12 @@ pub fn merged(graph: &Graph, parameters: &Parameters, plain: &Graph) -> Result<P
 mod tests {
     use super::*;
     use crate::tune::Tuning;
-    use crate::zoo::{self, TokenPooling, VisionTransformer, VitDialect, VitSize};
+    use crate::zoo::{self, LibraryNames, TokenPooling, VisionTransformer, VitSize};
 
     fn transformer() -> Graph {
-        let dialect = VitDialect::Timm;
+        let names = LibraryNames::Timm;
         let model =
-            VisionTransformer { size: VitSize::Tiny, patch: 16, pooling: TokenPooling::ClassToken, dialect };
+            VisionTransformer { size: VitSize::Tiny, patch: 16, pooling: TokenPooling::ClassToken, names };
         zoo::vision_transformer(model, &[3, 32, 32], 5).unwrap()
     }
 

@@ -107,6 +107,7 @@ fn affine(op: &Op) -> Option<Affine> {
 fn bias(op: &Op) -> Option<ParameterId> {
     match op {
         Op::Conv(conv) => conv.bias,
+        Op::TransposedConv(conv) => conv.bias,
         Op::Linear(linear) => linear.bias,
         other => affine(other).map(|affine| affine.bias),
     }
@@ -115,11 +116,11 @@ fn bias(op: &Op) -> Option<ParameterId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zoo::{self, Norm, ResNet, TokenPooling, VisionTransformer, VitDialect, VitSize};
+    use crate::zoo::{self, LibraryNames, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
 
-    fn transformer(dialect: VitDialect) -> Graph {
+    fn transformer(names: LibraryNames) -> Graph {
         let model =
-            VisionTransformer { size: VitSize::Tiny, patch: 16, pooling: TokenPooling::ClassToken, dialect };
+            VisionTransformer { size: VitSize::Tiny, patch: 16, pooling: TokenPooling::ClassToken, names };
         zoo::vision_transformer(model, &[3, 32, 32], 5).unwrap()
     }
 
@@ -133,7 +134,7 @@ mod tests {
         let heads = |graph: Graph| -> Vec<String> {
             graph.heads().iter().map(|&id| graph.node(id).name.clone()).collect()
         };
-        assert_eq!(heads(transformer(VitDialect::Torchvision)), ["heads.head"]);
+        assert_eq!(heads(transformer(LibraryNames::Torchvision)), ["heads.head"]);
         assert_eq!(heads(zoo::resnet(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap()), ["fc"]);
         let psp = zoo::psp_net(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();
         assert_eq!(heads(psp), ["decode_head.conv_seg", "auxiliary_head.conv_seg"]);
@@ -146,11 +147,11 @@ mod tests {
     #[test]
     fn what_trains_is_what_was_asked_for() {
         let head = ["head.weight", "head.bias"];
-        assert_eq!(trained(transformer(VitDialect::Timm), Tuning::Head), head);
-        let norms = trained(transformer(VitDialect::Timm), Tuning::Norms);
+        assert_eq!(trained(transformer(LibraryNames::Timm), Tuning::Head), head);
+        let norms = trained(transformer(LibraryNames::Timm), Tuning::Norms);
         assert_eq!(norms.len(), 12 * 4 + 2 + 2);
         assert!(norms.contains(&"blocks.7.norm2.weight".to_owned()));
-        let biases = trained(transformer(VitDialect::Timm), Tuning::Bias);
+        let biases = trained(transformer(LibraryNames::Timm), Tuning::Bias);
         // Patches, and in each block two norms, queries, attention's output and two layers; the last norm, and the head.
         assert_eq!(biases.len(), 1 + 12 * 6 + 1 + 2);
         assert!(biases.iter().all(|name| name.ends_with("bias") || name == "head.weight"), "{biases:?}");
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_last_blocks_train_with_what_follows() {
-        let names = trained(transformer(VitDialect::OpenClip { projection: 8 }), Tuning::Last(2));
+        let names = trained(transformer(LibraryNames::OpenClip { projection: 8 }), Tuning::Last(2));
         let of_blocks =
             names.iter().filter(|name| name.starts_with("visual.transformer.resblocks.1")).count();
         assert_eq!((of_blocks, names.len()), (2 * 12, 2 * 12 + 5), "{names:?}");

@@ -73,16 +73,12 @@ mod tests {
     use super::*;
     use crate::tune::{Lora, Tuning};
     use crate::weights::write;
-    use crate::zoo::{self, TokenPooling, VisionTransformer, VitDialect, VitSize};
+    use crate::zoo::{self, LibraryNames, TokenPooling, VisionTransformer, VitSize};
 
-    fn transformer(dialect: VitDialect, classes: usize) -> Graph {
+    fn transformer(names: LibraryNames, classes: usize) -> Graph {
         let (size, pooling) = (VitSize::Tiny, TokenPooling::ClassToken);
-        zoo::vision_transformer(
-            VisionTransformer { size, patch: 16, pooling, dialect },
-            &[3, 32, 32],
-            classes,
-        )
-        .unwrap()
+        zoo::vision_transformer(VisionTransformer { size, patch: 16, pooling, names }, &[3, 32, 32], classes)
+            .unwrap()
     }
 
     /// The file of a model with some tensors renamed, or left out where the new name is empty.
@@ -99,8 +95,9 @@ mod tests {
 
     #[test]
     fn heads_of_other_classes_and_missing_heads_are_fresh_and_told() {
-        for dialect in [VitDialect::Timm, VitDialect::Torchvision, VitDialect::OpenClip { projection: 8 }] {
-            let (stored, graph) = (transformer(dialect, 7), transformer(dialect, 5));
+        for names in [LibraryNames::Timm, LibraryNames::Torchvision, LibraryNames::OpenClip { projection: 8 }]
+        {
+            let (stored, graph) = (transformer(names, 7), transformer(names, 5));
             let head = graph.node(graph.heads()[0]).name.clone();
             let theirs = Parameters::init(&stored, 3);
             let headless = |name: &str| if name.starts_with(&head) { String::new() } else { name.to_owned() };
@@ -122,8 +119,8 @@ mod tests {
 
     #[test]
     fn the_text_tower_is_left_out_and_nothing_else() {
-        let dialect = VitDialect::OpenClip { projection: 8 };
-        let graph = transformer(dialect, 5);
+        let names = LibraryNames::OpenClip { projection: 8 };
+        let graph = transformer(names, 5);
         let parameters = Parameters::init(&graph, 3);
         let text = |name: &str| if name == "head.bias" { "logit_scale".to_owned() } else { name.to_owned() };
         let read = |bytes: &[u8]| read_fitting(&graph, bytes, Parameters::zeros(&graph));
@@ -132,14 +129,14 @@ mod tests {
             |name: &str| if name == "head.bias" { "visual.scale".to_owned() } else { name.to_owned() };
         let error = read(&renamed(&graph, &parameters, other)).unwrap_err();
         assert!(error.to_string().contains("unexpected: visual.scale"), "{error}");
-        let plain = transformer(VitDialect::Timm, 5);
+        let plain = transformer(LibraryNames::Timm, 5);
         let bytes = renamed(&plain, &Parameters::init(&plain, 3), text);
         assert!(read_fitting(&plain, &bytes, Parameters::zeros(&plain)).is_err());
     }
 
     #[test]
     fn what_is_missing_but_heads_is_refused_by_name() {
-        let graph = transformer(VitDialect::Timm, 5);
+        let graph = transformer(LibraryNames::Timm, 5);
         let parameters = Parameters::init(&graph, 3);
         let without =
             |left: &'static str| {
@@ -159,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_file_of_a_plain_model_fills_an_adapted_one() {
-        let plain = transformer(VitDialect::Timm, 5);
+        let plain = transformer(LibraryNames::Timm, 5);
         let lora = Lora { rank: 4, alpha: 8.0, targets: vec!["attn.qkv".to_owned()] };
         let graph = plain.clone().tuned(&Tuning::Lora(lora)).unwrap();
         let (theirs, fresh) = (Parameters::init(&plain, 3), Parameters::init(&graph, 1));

@@ -284,13 +284,14 @@ mod tests {
 
     #[test]
     fn positions_of_another_size_are_resampled() {
-        use zoo::{TokenPooling, VisionTransformer, VitDialect, VitSize};
-        for dialect in [VitDialect::Timm, VitDialect::Torchvision, VitDialect::OpenClip { projection: 8 }] {
+        use zoo::{LibraryNames, TokenPooling, VisionTransformer, VitSize};
+        for names in [LibraryNames::Timm, LibraryNames::Torchvision, LibraryNames::OpenClip { projection: 8 }]
+        {
             let model = VisionTransformer {
                 size: VitSize::Tiny,
                 patch: 16,
                 pooling: TokenPooling::ClassToken,
-                dialect,
+                names,
             };
             let graph = |height, width| zoo::vision_transformer(model, &[3, height, width], 5).unwrap();
             let (square, oblong, other) = (graph(32, 32), graph(48, 32), graph(48, 64));

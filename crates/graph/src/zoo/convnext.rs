@@ -1,6 +1,6 @@
 //! ConvNeXt (Liu et al. 2022) under the names of timm and torchvision.
 
-use super::{CLASSIFIER_LOSS, global_pool};
+use super::{CLASSIFIER_LOSS, LibraryNames, global_pool};
 use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
@@ -32,22 +32,13 @@ impl ConvNextSize {
     }
 }
 
-/// Whose names a ConvNeXt's parameters have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConvNextDialect {
-    /// `timm`: `stages.0.blocks.0.conv_dw.weight`, `head.fc.weight`.
-    Timm,
-    /// `torchvision`: `features.1.0.block.0.weight`, `classifier.2.weight`.
-    Torchvision,
-}
-
 /// A ConvNeXt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConvNext {
     /// How wide and deep it is.
     pub size: ConvNextSize,
-    /// Whose names its parameters have.
-    pub dialect: ConvNextDialect,
+    /// Whose names its parameters have: timm's or torchvision's.
+    pub names: LibraryNames,
 }
 
 impl ConvNext {
@@ -60,11 +51,11 @@ impl ConvNext {
             "l" => ConvNextSize::Large,
             _ => return None,
         };
-        Some(Self { size, dialect: ConvNextDialect::Torchvision })
+        Some(Self { size, names: LibraryNames::Torchvision })
     }
 }
 
-/// The names of what a ConvNeXt is made of, in one dialect.
+/// The names of what a ConvNeXt is made of, in one library.
 struct ConvNextNames {
     stem: [&'static str; 2],
     /// Norm and convolution before a stage.
@@ -75,6 +66,8 @@ struct ConvNextNames {
     widening: &'static str,
     narrowing: &'static str,
     scale: &'static str,
+    /// The shape in which the factors of so many channels are stored.
+    scale_shape: fn(usize) -> Vec<usize>,
     head: [&'static str; 2],
 }
 
@@ -87,6 +80,7 @@ const TIMM: ConvNextNames = ConvNextNames {
     widening: "mlp.fc1",
     narrowing: "mlp.fc2",
     scale: "gamma",
+    scale_shape: |channels| vec![channels],
     head: ["head.norm", "head.fc"],
 };
 
@@ -99,6 +93,7 @@ const TORCHVISION: ConvNextNames = ConvNextNames {
     widening: "block.3",
     narrowing: "block.5",
     scale: "layer_scale",
+    scale_shape: |channels| vec![channels, 1, 1],
     head: ["classifier.0", "classifier.2"],
 };
 
@@ -112,32 +107,26 @@ const FIRST_SCALE: f32 = 1e-6;
 /// How much wider a block is in its middle.
 const WIDER: usize = 4;
 
-impl ConvNextDialect {
-    fn names(self) -> &'static ConvNextNames {
-        match self {
-            Self::Timm => &TIMM,
-            Self::Torchvision => &TORCHVISION,
+impl ConvNextNames {
+    fn of(library: LibraryNames) -> Result<&'static Self, GraphError> {
+        match library {
+            LibraryNames::Timm => Ok(&TIMM),
+            LibraryNames::Torchvision => Ok(&TORCHVISION),
+            LibraryNames::OpenClip { .. } => {
+                Err(GraphError::Names { model: "ConvNeXt", library: "OpenCLIP" })
+            }
         }
-    }
-
-    /// The dialect of a weights file, told by the names of its tensors; `None` where it is no ConvNeXt's.
-    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
-        names.into_iter().find_map(|name| match name {
-            "stem.0.weight" => Some(Self::Timm),
-            "features.0.0.weight" => Some(Self::Torchvision),
-            _ => None,
-        })
     }
 }
 
 /// A ConvNeXt for samples of this shape, `[channels, height, width]`.
 ///
 /// # Errors
-/// If the sample is too small.
+/// If the sample is too small, or if the names are OpenCLIP's, which has no such model.
 pub fn convnext(model: ConvNext, input_shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;
-    let names = model.dialect.names();
+    let names = ConvNextNames::of(model.names)?;
     let (channels, blocks) = model.size.numbers();
     let [conv, norm] = names.stem;
     let x = b.conv(conv, b.input(), patches(channels, 4))?;
@@ -149,7 +138,7 @@ pub fn convnext(model: ConvNext, input_shape: &[usize], classes: usize) -> Resul
             x = b.conv(&conv, x, patches(channels << stage, 2))?;
         }
         for index in 0..blocks {
-            x = block(b, &(names.block)(stage, index), x, model.dialect)?;
+            x = block(b, &(names.block)(stage, index), x, names)?;
         }
     }
     let [norm, head] = names.head;
@@ -176,9 +165,8 @@ fn block(
     b: &mut GraphBuilder,
     name: &str,
     input: NodeId,
-    dialect: ConvNextDialect,
+    names: &ConvNextNames,
 ) -> Result<NodeId, GraphError> {
-    let names = dialect.names();
     let at = |part: &str| format!("{name}.{part}");
     let channels = b.shape(input)[0];
     b.block();
@@ -189,12 +177,8 @@ fn block(
     let x = b.linear(&at(names.widening), x, WIDER * channels, WEIGHTS, ZERO)?;
     let x = b.add(&at("gelu"), Activation::Gelu, &[x])?;
     let x = b.linear(&at(names.narrowing), x, channels, WEIGHTS, ZERO)?;
-    let stored: &[usize] = match dialect {
-        ConvNextDialect::Timm => &[channels],
-        ConvNextDialect::Torchvision => &[channels, 1, 1],
-    };
     let scale = at(names.scale);
-    let weight = b.parameter(&scale, stored, Init::Constant(FIRST_SCALE), false)?;
+    let weight = b.parameter(&scale, &(names.scale_shape)(channels), Init::Constant(FIRST_SCALE), false)?;
     let x = b.add(&scale, ChannelScale { axis: 2, weight }, &[x])?;
     let x = b.add(&at("first"), Permute(vec![2, 0, 1]), &[x])?;
     b.add(&at("out"), Add, &[input, x])

@@ -4,24 +4,28 @@
 mod backbone;
 mod convnext;
 mod deeplab;
+mod library_names;
 mod mobilenet;
 mod psp_net;
 mod resnet;
 mod small_cnn;
+mod small_hybrid;
 mod vgg;
 mod vit;
 mod wide_resnet;
 
 pub use backbone::{BACKBONE_NAMES, Backbone, OutputStride, backbone_name};
-pub use convnext::{ConvNext, ConvNextDialect, ConvNextSize, convnext};
+pub use convnext::{ConvNext, ConvNextSize, convnext};
 pub use deeplab::deeplab_v3_plus;
+pub use library_names::LibraryNames;
 pub use mobilenet::mobilenet_v2;
 pub use psp_net::psp_net;
 pub use resnet::{ResNet, resnet};
 pub use small_cnn::small_cnn;
+pub use small_hybrid::small_hybrid;
 pub use vgg::{Vgg, vgg};
 pub(crate) use vit::IMAGE_TOWER;
-pub use vit::{TokenPooling, VisionTransformer, VitDialect, VitSize, vision_transformer};
+pub use vit::{TokenPooling, VisionTransformer, VitSize, vision_transformer};
 pub use wide_resnet::{WideResNet, wide_resnet};
 
 use crate::builder::GraphBuilder;

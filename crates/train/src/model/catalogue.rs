@@ -64,6 +64,7 @@ fn facts(name: &'static str) -> Result<ModelFacts, TrainError> {
 fn usual(name: &str) -> ([usize; 3], usize) {
     match name {
         "linear" | "small-cnn" => ([1, 28, 28], 10),
+        "small-hybrid" | "vit-ti-4" | "vit-s-4" => ([3, 32, 32], 10),
         _ if name.starts_with("wrn-") => ([3, 32, 32], 10),
         "small-fcn" => ([3, 512, 512], 19),
         _ if name.starts_with("deeplab-") || name.starts_with("psp-net-") => ([3, 512, 512], 19),
@@ -84,6 +85,10 @@ mod tests {
             ("resnet-50", 25_557_032),
             ("vgg-16", 138_365_992),
             ("mobilenet-v2", 3_504_872),
+            ("convnext-t", 28_589_128),
+            ("convnext-s", 50_223_688),
+            ("convnext-b", 88_591_464),
+            ("convnext-l", 197_767_336),
             ("vit-ti-16", 5_717_416),
             ("vit-s-16", 22_050_664),
             ("vit-b-16", 86_567_656),

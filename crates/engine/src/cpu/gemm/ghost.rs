@@ -98,7 +98,7 @@ impl Gemm {
         let input = |view: usize| &views.inputs.0[view * views.inputs.1..][..len_in];
         let gradient = |view: usize| &views.gradients.0[view * views.gradients.1..][..len_out];
         let standardised = self.standardise.is_some();
-        if (count, self.rows_in, self.taps.len(), standardised) == (1, 1, 1, false) {
+        if (count, self.rows_in, self.rows_out, self.taps.len(), standardised) == (1, 1, 1, 1, false) {
             // One position: S is the norm itself.
             let square = |values: &[f32]| squared_norm_rounding(values.len(), squared_norm(values));
             return square(input(0)) * square(gradient(0)) * (1.0 + 3.0 * self.deferred_rounding(1));

@@ -18,8 +18,8 @@ use super::kernel::{
 use ghost::SampleViews;
 use split::{Product, outer};
 pub(crate) use weights::PreparedWeights;
-pub(crate) use window::window_pairs;
 use window::{CopyRun, copy_runs, pair_runs};
+pub(crate) use window::{reversed_pairs, window_pairs};
 use winograd::{FilterPass, Winograd};
 
 /// A convolution or linear layer of one sample: `rows_in x channels -> rows_out x out`.
@@ -32,6 +32,9 @@ pub(crate) struct Gemm {
     pub(crate) channels: usize,
     pub(crate) out: usize,
     pub(crate) groups: usize,
+    /// Whether the weight is stored as `[channels, out / groups, tap]`, as a transposed convolution's is, rather than as
+    /// `[out, channels / groups, tap]`.
+    transposed: bool,
     pub(crate) rows_in: usize,
     pub(crate) rows_out: usize,
     /// Rows read and written by each tap, in the order of the rows written.
@@ -75,6 +78,7 @@ impl Gemm {
             channels,
             out,
             groups: 1,
+            transposed: false,
             rows_in: rows,
             rows_out: rows,
             taps: vec![identity.clone()],
@@ -92,22 +96,43 @@ impl Gemm {
 
     /// Replaces the rows of a linear layer by those of a window over an image or clip.
     pub(crate) fn over(mut self, window: &Window, input: &[usize], output: &[usize], groups: usize) -> Self {
-        self.taps = window_pairs(window, input, output);
-        self.rows_in = input.iter().product();
-        self.rows_out = output.iter().product();
-        self.groups = groups;
+        let rows = (input.iter().product(), output.iter().product());
+        self = self.through(window_pairs(window, input, output), rows, groups);
         self.narrow = groups == 1 && self.taps.len() > 1 && self.channels <= 16;
-        let reversed: Vec<Vec<RowPair>> =
-            self.taps.iter().map(|pairs| pairs.iter().map(RowPair::reversed).collect()).collect();
-        self.classes = RowClass::sort(&self.taps, self.rows_out);
         if self.narrow {
             self.runs = copy_runs(&self.classes, self.taps.len(), self.channels);
         }
-        self.back = RowClass::sort(&reversed, self.rows_in);
         if groups == 1 && window.kernel == [3, 3] && window.stride == [1, 1] && window.dilation == [1, 1] {
             let pairs = self.taps.iter().map(Vec::len).sum();
             self.winograd = Winograd::plan(input, output, &window.padding, (self.channels, self.out), pairs);
         }
+        self
+    }
+
+    /// Replaces the rows of a linear layer by those of a window over the output, over which each row of the input is spread: a transposed
+    /// convolution.
+    pub(crate) fn spread(
+        mut self,
+        window: &Window,
+        input: &[usize],
+        output: &[usize],
+        groups: usize,
+    ) -> Self {
+        self.transposed = true;
+        let rows = (input.iter().product(), output.iter().product());
+        self.through(reversed_pairs(&window_pairs(window, output, input)), rows, groups)
+    }
+
+    /// Replaces the rows of a linear layer by those that taps read and write.
+    fn through(
+        mut self,
+        taps: Vec<Vec<RowPair>>,
+        (rows_in, rows_out): (usize, usize),
+        groups: usize,
+    ) -> Self {
+        (self.taps, self.rows_in, self.rows_out, self.groups) = (taps, rows_in, rows_out, groups);
+        self.classes = RowClass::sort(&self.taps, self.rows_out);
+        self.back = RowClass::sort(&reversed_pairs(&self.taps), self.rows_in);
         self.identity = (0..self.rows_out as u32).map(|row| RowPair { source: row, target: row }).collect();
         self.identity_rows = RowClass::sort(std::slice::from_ref(&self.identity), self.rows_out);
         let rows_in: Vec<RowPair> =
@@ -129,7 +154,7 @@ impl Gemm {
 
     /// Whether weight gradients are stored as the parameter is, `[out, channels]`, rather than `[group, tap, channel, out]`.
     pub(crate) fn natural(&self) -> bool {
-        self.taps.len() == 1 && self.standardise.is_none()
+        self.taps.len() == 1 && self.standardise.is_none() && !self.transposed
     }
 
     /// Multiplications of one forward pass over one sample.

@@ -49,6 +49,7 @@ impl Gemm {
         // Strides of (group, tap, channel, out) in the source.
         let strides = match self.standardise {
             Some(_) => (taps * channels * out, channels * out, out, 1),
+            None if self.transposed => (out * channels * taps, 1, out * taps, taps),
             None => (out * channels * taps, 1, taps, channels * taps),
         };
         if self.winograd.as_ref().is_some_and(|winograd| !winograd.taps) {
@@ -147,6 +148,9 @@ impl Gemm {
 
     /// Moves a sum of weight gradients from the stored order into the parameter's.
     pub(super) fn export_sum<T: Summand>(&self, prepared: &PreparedWeights, sum: &[T], to: &mut [T]) {
+        if self.transposed {
+            return self.export_transposed(sum, to);
+        }
         let (_, out) = self.group();
         let size = to.len() / self.out;
         // Neighbouring filters are neighbours in the sum: every cache line that is read is used up.
@@ -158,6 +162,18 @@ impl Gemm {
                     #[inline(always)]
                     || self.export_filters(prepared, sum, to, (first + index) / out, (first + index) % out),
                 );
+            }
+        });
+    }
+
+    /// From `[group, tap, channel, out]` to `[group, channel, out, tap]`.
+    fn export_transposed<T: Summand>(&self, sum: &[T], to: &mut [T]) {
+        let ((channels, out), taps) = (self.group(), self.taps.len());
+        to.par_chunks_mut(out * taps).enumerate().for_each(|(row, to)| {
+            let (group, channel) = (row / channels, row % channels);
+            for tap in 0..taps {
+                let from = &sum[((group * taps + tap) * channels + channel) * out..][..out];
+                to[tap..].iter_mut().step_by(taps).zip(from).for_each(|(to, from)| *to = *from);
             }
         });
     }

@@ -37,6 +37,11 @@ pub(crate) fn window_pairs(window: &Window, input: &[usize], output: &[usize]) -
         .collect()
 }
 
+/// The same rows, written and read: of the data gradient, or of a transposed convolution. Those written still follow each other.
+pub(crate) fn reversed_pairs(taps: &[Vec<RowPair>]) -> Vec<Vec<RowPair>> {
+    taps.iter().map(|pairs| pairs.iter().map(RowPair::reversed).collect()).collect()
+}
+
 /// Pairs in runs of neighbours.
 pub(super) fn pair_runs(pairs: &[RowPair]) -> Vec<(RowPair, usize)> {
     let mut runs: Vec<(RowPair, usize)> = Vec::new();

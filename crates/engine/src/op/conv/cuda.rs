@@ -71,10 +71,9 @@ impl Tiled {
 }
 
 impl CudaConvKernel {
-    /// Lowers a convolution with its tilings and tables.
-    fn new(conv: &Conv, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Self {
-        let Conv { window, groups, weight, bias, standardise } = conv;
-        let geometry = Geometry::new(window, *groups, node.input(), node.shape);
+    /// Lowers a convolution of these sizes with its tilings and tables; `data` says whether its data gradient is ever wanted.
+    pub(crate) fn new(conv: &Conv, geometry: Geometry, data: bool, steps: &mut CardSteps) -> Self {
+        let Conv { weight, bias, standardise, .. } = conv;
         let gradient_tile = Tile::weight_gradient(&geometry).map(|tile| Tiled::new(steps, tile, 0));
         let read = geometry.read();
         let sum_tile = Tile::weight_sum(read.as_ref().unwrap_or(&geometry));
@@ -87,7 +86,7 @@ impl CudaConvKernel {
             }
         };
         let forward_tile = Tile::forward(&geometry).map(|tile| Tiled::new(steps, tile, geometry.out));
-        let tiles = Tile::backward(&geometry).filter(|_| node.wanted);
+        let tiles = Tile::backward(&geometry).filter(|_| data);
         let backward_tiles = tiles.map(|tiles| {
             tiles.into_iter().map(|tile| Tiled::new(steps, tile, geometry.channels)).collect::<Vec<_>>()
         });
@@ -132,7 +131,8 @@ impl CudaConvKernel {
 
 impl CudaOperation for Conv {
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(CudaConvKernel::new(self, node, steps))
+        let geometry = Geometry::new(&self.window, self.groups, node.input(), node.shape);
+        Box::new(CudaConvKernel::new(self, geometry, node.wanted, steps))
     }
 }
 

@@ -1,15 +1,15 @@
 //! Convolution of every channel with a filter of its own, over channels-last rows.
 
-use dapple_graph::{ParameterId, Parameters, Window};
+use dapple_graph::{ParameterId, Parameters};
 
 use crate::cpu::kernel::{ChannelProduct, ChannelSum, Lanes, RowClass, RowPair, StartValue};
 use crate::cpu::operation::{BackwardPass, BackwardReads, CpuKernel, ForwardPass, WeightedKernel};
 use crate::cpu::summand::Exported;
-use crate::cpu::{PreparedWeights, pointwise, window_pairs};
+use crate::cpu::{PreparedWeights, pointwise, reversed_pairs};
 
 /// A depthwise convolution.
 #[derive(Debug)]
-pub(super) struct Depthwise {
+pub(crate) struct Depthwise {
     weight: ParameterId,
     bias: Option<ParameterId>,
     channels: usize,
@@ -21,18 +21,15 @@ pub(super) struct Depthwise {
 }
 
 impl Depthwise {
-    pub(super) fn new(
+    /// With the rows read and written by each tap, of so many in all.
+    pub(crate) fn new(
         (weight, bias): (ParameterId, Option<ParameterId>),
         channels: usize,
-        window: &Window,
-        input: &[usize],
-        output: &[usize],
+        taps: Vec<Vec<RowPair>>,
+        (rows_in, rows_out): (usize, usize),
     ) -> Self {
-        let taps = window_pairs(window, input, output);
-        let reversed: Vec<Vec<RowPair>> =
-            taps.iter().map(|pairs| pairs.iter().map(RowPair::reversed).collect()).collect();
-        let classes = RowClass::sort(&taps, output.iter().product());
-        let back = RowClass::sort(&reversed, input.iter().product());
+        let classes = RowClass::sort(&taps, rows_out);
+        let back = RowClass::sort(&reversed_pairs(&taps), rows_in);
         Self { weight, bias, channels, taps: taps.len(), classes, back }
     }
 
