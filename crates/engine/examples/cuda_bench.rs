@@ -46,7 +46,7 @@ fn update(batch: usize, step: usize) -> CudaUpdate<'static> {
     static KEYS: [[u8; 32]; 2] = [[3; 32], [5; 32]];
     let noise = LatticeNoise { key: &KEYS[step % 2], lattice: (-10f64).exp2(), deviation: 1100.0 };
     let rule = UpdateRule::Adam { betas: [0.9, 0.999], eps: 1e-8 };
-    let numbers = rule.numbers(1e-6, 0.0, batch as u64, 1 + step as u64);
+    let numbers = rule.numbers(1e-6, 0.0, batch as u64, 1 + step as u64, 0.0);
     CudaUpdate { noise: Some(noise), rule, numbers, mean_rest: 0.0 }
 }
 

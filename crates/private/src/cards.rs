@@ -112,7 +112,8 @@ impl Executor for Cards {
             return Err(EngineError::Parameters.into());
         };
         let optimiser = &mut learned.optimiser;
-        let (rule, numbers) = (optimiser.rule(), optimiser.advance(update.learning_rate, update.batch));
+        let (rule, numbers) =
+            (optimiser.rule(), optimiser.advance(update.learning_rate, update.batch, update.variance()));
         let updates = optimiser.state().updates;
         let noise = update.noise.map(|(noise, key)| LatticeNoise {
             key: key.bytes(),
@@ -132,8 +133,8 @@ impl Executor for Cards {
         let Some(state) = state.as_ref().filter(|_| *ahead) else { return Ok(()) };
         let StateValues { first, second, mean } =
             group.fetch(&mut learned.parameters, state).map_err(failed)?;
-        let updates = learned.optimiser.state().updates;
-        learned.optimiser.restore(OptimiserState { updates, first, second });
+        let OptimiserState { updates, noise, .. } = *learned.optimiser.state();
+        learned.optimiser.restore(OptimiserState { updates, first, second, noise });
         if let (Some(mean), Some(values)) = (&mut learned.mean, mean) {
             mean.parameters_mut().values_mut().copy_from_slice(&values);
         }

@@ -15,6 +15,7 @@ pub fn optimiser_settings(plan: &OptimiserPlan) -> OptimiserSettings {
             UpdateRule::Sgd { momentum, nesterov: true }
         }
         OptimiserRule::Adam { betas, eps } => UpdateRule::Adam { betas, eps },
+        OptimiserRule::CorrectedAdam { betas, floor } => UpdateRule::CorrectedAdam { betas, floor },
     };
     OptimiserSettings { rule, weight_decay, mean_decay }
 }

@@ -84,7 +84,7 @@ fn updates_follow_pytorch() {
         let (graph, mut parameters) = model(&goldens.start);
         let mut optimiser = Optimiser::new(&settings(&case.spec), &Layout::new(&graph), &parameters);
         for (gradient, expected) in goldens.gradients.iter().zip(&case.weights) {
-            optimiser.update(&mut parameters, gradient, case.rate);
+            optimiser.update(&mut parameters, gradient, case.rate, 0.0);
             close(&trainable(&graph, &parameters), expected, &case.spec);
         }
         let bias = graph.find_parameter("first.bias").unwrap();
@@ -100,7 +100,7 @@ fn a_restored_optimiser_goes_on_as_before() {
         let fresh = || Optimiser::new(&settings(&case.spec), &Layout::new(&graph), &model(&goldens.start).1);
         let mut optimiser = fresh();
         for (gradient, expected) in goldens.gradients.iter().zip(&case.weights) {
-            optimiser.update(&mut parameters, gradient, case.rate);
+            optimiser.update(&mut parameters, gradient, case.rate, 0.0);
             close(&trainable(&graph, &parameters), expected, &case.spec);
             let state = optimiser.state().clone();
             optimiser = fresh();
@@ -130,7 +130,7 @@ fn the_running_mean_follows_its_definition() {
     let mut ema = Ema::new(goldens.mean.decay, &parameters);
     let mut optimiser = Optimiser::new(&settings("kind = 'sgd'"), &Layout::new(&graph), &parameters);
     for (index, (gradient, expected)) in goldens.gradients.iter().zip(&goldens.mean.weights).enumerate() {
-        optimiser.update(&mut parameters, gradient, 0.1);
+        optimiser.update(&mut parameters, gradient, 0.1, 0.0);
         ema.update(&parameters, index as u64 + 1);
         close(&trainable(&graph, ema.parameters()), expected, "mean");
     }

@@ -17,7 +17,8 @@ use dapple_graph::Parameters;
 use super::device::Device;
 use super::error::CudaError;
 use super::kernels::{
-    ADAM, AddNoise, Exchange, MOMENTUM, MoveMean, NoiseKey, PLAIN, ToSingle, UpdateBlock, UpdateValues,
+    ADAM, AddNoise, CORRECTED_ADAM, Exchange, MOMENTUM, MoveMean, NoiseKey, PLAIN, ToSingle, UpdateBlock,
+    UpdateValues,
 };
 use super::slice::{DeviceElement, DeviceMemory};
 use super::{CudaExecutor, CudaGradientSum, CudaLoaded};
@@ -58,6 +59,7 @@ fn code(rule: UpdateRule) -> i32 {
         UpdateRule::Sgd { momentum: 0.0, .. } => PLAIN,
         UpdateRule::Sgd { .. } => MOMENTUM,
         UpdateRule::Adam { .. } => ADAM,
+        UpdateRule::CorrectedAdam { .. } => CORRECTED_ADAM,
     }
 }
 

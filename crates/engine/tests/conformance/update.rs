@@ -11,6 +11,8 @@ use crate::subject::{Opened, Subject, wide};
 const MEAN_REST: f32 = 0.1;
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.7 };
 const UPDATES: u64 = 3;
+/// The noise's part of second moments that begin between 0 and a hundredth: some are left with the floor.
+const NOISE: f64 = 0.002;
 /// A dozen roundings of single precision, of 6e-8 each, over three updates.
 const NEAR: f64 = 1e-6;
 
@@ -42,6 +44,14 @@ impl Exact {
                     self.second[i] = b2 * self.second[i] + r2 * g * g;
                     let scale = self.second[i].sqrt() * f64::from(numbers.root) + f64::from(numbers.eps);
                     rate * self.first[i] / scale
+                }
+                UpdateRule::CorrectedAdam { .. } => {
+                    let [b1, b2] = numbers.betas.map(f64::from);
+                    let [r1, r2] = numbers.rest.map(f64::from);
+                    self.first[i] = b1 * self.first[i] + r1 * g;
+                    self.second[i] = b2 * self.second[i] + r2 * g * g;
+                    let left = (self.second[i] - f64::from(numbers.noise)).max(f64::from(numbers.floor));
+                    rate * self.first[i] / (left.sqrt() * f64::from(numbers.root))
                 }
             };
             self.values[i] = self.values[i] * f64::from(numbers.keep) - direction;
@@ -116,8 +126,14 @@ pub(crate) fn rules_follow_their_formulas(subjects: &[Subject]) {
     let data = Data::new(&graph, 6, 1);
     let adam = UpdateRule::Adam { betas: [0.9, 0.99], eps: 1e-6 };
     let sgd = |momentum, nesterov| UpdateRule::Sgd { momentum, nesterov };
-    for (rule, rate) in [(sgd(0.0, false), 0.3), (sgd(0.8, false), 0.3), (sgd(0.8, true), 0.3), (adam, 0.01)]
-    {
+    let corrected = UpdateRule::CorrectedAdam { betas: [0.9, 0.99], floor: 1e-2 };
+    for (rule, rate) in [
+        (sgd(0.0, false), 0.3),
+        (sgd(0.8, false), 0.3),
+        (sgd(0.8, true), 0.3),
+        (adam, 0.01),
+        (corrected, 0.01),
+    ] {
         for subject in subjects {
             let mut opened = subject.planned_for(6).open(&graph);
             let len = opened.layout().len();
@@ -142,7 +158,7 @@ pub(crate) fn rules_follow_their_formulas(subjects: &[Subject]) {
                 second: padded(&learned.second),
                 mean: start,
             };
-            let of = |count| rule.numbers(rate, 0.001 / rate, 6, count);
+            let of = |count| rule.numbers(rate, 0.001 / rate, 6, count, NOISE);
             let title = format!("{rule:?}, {subject:?}");
             let mut count = 0;
             let mut seen = |sum: &[f64], values: &[f32]| {

@@ -41,6 +41,8 @@ pub struct OptimiserState {
     pub first: Vec<f32>,
     /// Running mean of their squares; empty for SGD.
     pub second: Vec<f32>,
+    /// The noise's part of the latter, the same for every value; zero for rules that take none off.
+    pub noise: f64,
 }
 
 impl Optimiser {
@@ -50,7 +52,11 @@ impl Optimiser {
         let OptimiserSettings { rule, weight_decay, .. } = *settings;
         let places = layout.entries().iter().map(|entry| parameters.range(entry.id)).collect();
         let (first, second) = rule.state_len(layout.len());
-        let state = OptimiserState { updates: 0, first: vec![0.0; first], second: vec![0.0; second] };
+        let state = OptimiserState {
+            first: vec![0.0; first],
+            second: vec![0.0; second],
+            ..OptimiserState::default()
+        };
         Self { rule, weight_decay, places, state }
     }
 
@@ -76,15 +82,19 @@ impl Optimiser {
         self.rule
     }
 
-    /// Counts an update of a sum over an expected batch, and gives its numbers.
-    pub(crate) fn advance(&mut self, rate: f64, batch: u64) -> UpdateNumbers {
-        self.state.updates += 1;
-        self.rule.numbers(rate, self.weight_decay, batch, self.state.updates)
+    /// Counts an update of a sum over an expected batch, and gives its numbers; divided by the batch, the sum has noise of this variance
+    /// in each coordinate.
+    pub(crate) fn advance(&mut self, rate: f64, batch: u64, variance: f64) -> UpdateNumbers {
+        let Self { rule, weight_decay, state, .. } = self;
+        state.updates += 1;
+        state.noise = rule.noise_part(state.noise, variance);
+        rule.numbers(rate, *weight_decay, batch, state.updates, state.noise)
     }
 
-    /// Moves the parameters against a gradient, which is divided by the expected batch already.
-    pub fn update(&mut self, parameters: &mut Parameters, gradient: &[f32], rate: f64) {
-        let (rule, numbers) = (self.rule, self.advance(rate, 1));
+    /// Moves the parameters against a gradient that is divided by the expected batch already, and has noise of this variance in each
+    /// coordinate.
+    pub fn update(&mut self, parameters: &mut Parameters, gradient: &[f32], rate: f64, variance: f64) {
+        let (rule, numbers) = (self.rule, self.advance(rate, 1, variance));
         let (mut values, mut position) = (parameters.values_mut(), 0);
         let (mut gradient, mut first, mut second) =
             (gradient, &mut self.state.first[..], &mut self.state.second[..]);

@@ -157,6 +157,11 @@ impl Trainer {
         self.learned.optimiser.state().updates
     }
 
+    /// The noise's part of the optimiser's second moments, where it takes one off.
+    pub(crate) fn noise_part(&self) -> Option<f64> {
+        Some(self.learned.optimiser.state().noise).filter(|noise| *noise > 0.0)
+    }
+
     /// What the run goes on from.
     pub(crate) fn checkpoint(&mut self, place: CheckpointPlace) -> Result<Checkpoint, TrainError> {
         self.executor.fetch(&mut self.learned)?;

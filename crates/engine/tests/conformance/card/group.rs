@@ -47,7 +47,7 @@ fn first_state(graph: &Graph, trainable: usize) -> StateValues {
 
 fn update(key: &[u8; 32]) -> CudaUpdate<'_> {
     let noise = Some(LatticeNoise { key, lattice: LATTICE, deviation: DEVIATION });
-    CudaUpdate { noise, rule: RULE, numbers: RULE.numbers(0.1, 0.01, 50, 1), mean_rest: 0.1 }
+    CudaUpdate { noise, rule: RULE, numbers: RULE.numbers(0.1, 0.01, 50, 1, 0.0), mean_rest: 0.1 }
 }
 
 /// The steps on one card, without a group.
