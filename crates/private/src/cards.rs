@@ -72,7 +72,7 @@ impl Cards {
                 second: remembered.second.clone(),
                 mean: learned.mean.as_ref().map(|mean| mean.parameters().values().to_vec()),
             };
-            *state = Some(group.state(&values).map_err(failed)?);
+            *state = Some(group.state(&values, learned.optimiser.groups()).map_err(failed)?);
         }
         if !*holds_parameters {
             group.load(&learned.parameters).map_err(failed)?;
@@ -121,7 +121,7 @@ impl Executor for Cards {
             deviation: noise.deviation_in_steps(),
         });
         let mean_rest = learned.mean.as_ref().map_or(0.0, |mean| mean.rest(updates));
-        let update = dapple_engine::cuda::CudaUpdate { noise, rule, numbers, mean_rest };
+        let update = dapple_engine::cuda::CudaUpdate { noise, rule, numbers: &numbers, mean_rest };
         group.update(sum, state, &update).map_err(|error| failed(device, error))?;
         *ahead = true;
         Ok(())

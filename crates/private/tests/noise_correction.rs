@@ -44,7 +44,7 @@ fn learned(rule: UpdateRule, rate: f64) -> Vec<Vec<f32>> {
     let mut processor = Processor::new(&graph, 1).unwrap();
     let layout = Layout::new(&graph);
     let clipping = ClippingRule::new(&clipping, &layout).unwrap();
-    let settings = OptimiserSettings { rule, weight_decay: 0.0, mean_decay: None };
+    let settings = OptimiserSettings { rule, weight_decay: 0.0, mean_decay: None, rate_shares: Vec::new() };
     let mut learned = Learned::new(&settings, &layout, Parameters::zeros(&graph));
     let keys = MasterKey::from_seed(9).purpose(Purpose::Noise);
     let values = (0..STEPS).map(|step| {

@@ -1,6 +1,6 @@
 //! What follows the sum: the optimisers' rules against their formulas in double precision.
 
-use dapple_engine::{Batch, Clipping, UpdateNumbers, UpdateRule};
+use dapple_engine::{Batch, Clipping, Layout, UpdateNumbers, UpdateRule};
 use dapple_graph::{Parameters, zoo};
 
 use crate::agreement::close;
@@ -26,8 +26,10 @@ struct Exact {
 
 impl Exact {
     /// One update from the formulas. Every value of the small network trains, in the order of its parameters.
-    fn update(&mut self, gradient: &[f64], rule: UpdateRule, numbers: &UpdateNumbers) {
+    fn update(&mut self, gradient: &[f64], rule: UpdateRule, layout: &Layout, numbers: &[UpdateNumbers; 2]) {
+        let of = |i: usize| layout.entries().iter().position(|entry| entry.range.contains(&i));
         for (i, sum) in gradient.iter().enumerate() {
+            let numbers = &numbers[of(i).unwrap() % 2];
             let rate = f64::from(numbers.rate);
             let g = sum * f64::from(numbers.share);
             let direction = match rule {
@@ -74,19 +76,31 @@ fn learn(
     opened: &mut Opened<'_>,
     learned: &mut Learned,
     batch: &Batch<'_>,
-    (rule, numbers): (UpdateRule, &dyn Fn(u64) -> UpdateNumbers),
+    (rule, numbers): (UpdateRule, &dyn Fn(u64) -> [UpdateNumbers; 2]),
     seen: &mut dyn FnMut(&[f64], &[f32]),
 ) {
     let clipping = opened.rule(&CLIPPING);
+    let layout = opened.layout().clone();
     match opened {
         Opened::Reference(..) => panic!("the reference takes no updates"),
         Opened::Cpu(_) => {
             for count in 1..=UPDATES {
                 let (sum, numbers) =
                     (opened.step(&learned.parameters, batch, &clipping).gradient, numbers(count));
-                let gradient: Vec<f32> = sum.iter().map(|&sum| sum as f32 * numbers.share).collect();
+                let gradient: Vec<f32> = sum.iter().map(|&sum| sum as f32 * numbers[0].share).collect();
                 let Learned { parameters, first, second, .. } = learned;
-                rule.update(&numbers, parameters.values_mut(), &gradient, first, second);
+                for (index, entry) in layout.entries().iter().enumerate() {
+                    let place = entry.range.clone();
+                    let own = |state: &[f32]| if state.is_empty() { 0..0 } else { place.clone() };
+                    let (of_first, of_second) = (own(first), own(second));
+                    rule.update(
+                        &numbers[index % 2],
+                        &mut parameters.values_mut()[place.clone()],
+                        &gradient[place.clone()],
+                        &mut first[of_first],
+                        &mut second[of_second],
+                    );
+                }
                 seen(&sum, parameters.values());
             }
         }
@@ -96,10 +110,12 @@ fn learn(
             let Learned { parameters, first, second, mean } = learned;
             *mean = Some(parameters.values().to_vec());
             let values = StateValues { first: first.clone(), second: second.clone(), mean: mean.clone() };
-            let mut state = executor.state(&values).unwrap();
+            let groups: Vec<usize> = (0..layout.entries().len()).map(|entry| entry % 2).collect();
+            let mut state = executor.state(&values, &groups).unwrap();
             executor.load(parameters).unwrap();
             for count in 1..=UPDATES {
-                let update = CudaUpdate { noise: None, rule, numbers: numbers(count), mean_rest: MEAN_REST };
+                let numbers = numbers(count);
+                let update = CudaUpdate { noise: None, rule, numbers: &numbers, mean_rest: MEAN_REST };
                 let mut sums = [executor.gradient_sum().unwrap(), executor.gradient_sum().unwrap()];
                 let mut loaded = executor.resident().unwrap();
                 for sum in &mut sums {
@@ -136,7 +152,8 @@ pub(crate) fn rules_follow_their_formulas(subjects: &[Subject]) {
     ] {
         for subject in subjects {
             let mut opened = subject.planned_for(6).open(&graph);
-            let len = opened.layout().len();
+            let layout = opened.layout().clone();
+            let len = layout.len();
             let lens = rule.state_len(len);
             let numbers =
                 |name, len| (0..len).map(|i| 0.01 * uniform(name, i).abs() as f32).collect::<Vec<_>>();
@@ -158,12 +175,13 @@ pub(crate) fn rules_follow_their_formulas(subjects: &[Subject]) {
                 second: padded(&learned.second),
                 mean: start,
             };
-            let of = |count| rule.numbers(rate, 0.001 / rate, 6, count, NOISE);
+            // Every other parameter moves by half the rate.
+            let of = |count| [rate, 0.5 * rate].map(|rate| rule.numbers(rate, 0.001 / rate, 6, count, NOISE));
             let title = format!("{rule:?}, {subject:?}");
             let mut count = 0;
             let mut seen = |sum: &[f64], values: &[f32]| {
                 count += 1;
-                exact.update(sum, rule, &of(count));
+                exact.update(sum, rule, &layout, &of(count));
                 close(&format!("{title}, parameters {count}"), &wide(values), &exact.values, NEAR, 0.0);
             };
             learn(&mut opened, &mut learned, &data.batch(), (rule, &of), &mut seen);

@@ -224,6 +224,7 @@ pub fn vision_transformer(
     for index in 0..blocks {
         x = block(b, &(names.block)(index), x, heads, model.dialect)?;
     }
+    b.end_blocks();
     let x = pooled(b, model, x)?;
     let x = match model.dialect {
         VitDialect::OpenClip { projection } => projected(b, x, projection)?,

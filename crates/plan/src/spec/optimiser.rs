@@ -33,6 +33,9 @@ section! {
         weight_decay: f64 =
             ("the decoupled weight decay", "0.01")
                 .or("0, for adamw 0.01");
+        layer_decay: f64 =
+            ("the share of a block's learning rate that the block before it has", "0.75")
+                .or("1");
         schedule: ScheduleKind =
             ("how the learning rate changes over the run", "cosine")
                 .or("constant");

@@ -22,6 +22,8 @@ pub struct OptimiserPlan {
     pub weight_decay: f64,
     /// Decay of the running mean of the weights that is evaluated and kept, in [0, 1); none where the weights themselves are.
     pub mean_decay: Option<f64>,
+    /// Share of a block's learning rate that the block before it has, in (0, 1]; none where all blocks have the same.
+    pub layer_decay: Option<f64>,
 }
 
 /// The rule that a plan states, with PyTorch's defaults; the numbers of an update follow from it.
@@ -87,7 +89,10 @@ impl OptimiserPlan {
                 "give a decay such as 0.999, or leave it out",
             ));
         }
-        Ok(Self { rule, weight_decay, mean_decay: spec.ema })
+        if let Some(decay) = spec.layer_decay.filter(|decay| !(*decay > 0.0 && *decay <= 1.0)) {
+            return Err(wrong("optimiser.layer_decay", format!("{decay} is not in (0, 1]")));
+        }
+        Ok(Self { rule, weight_decay, mean_decay: spec.ema, layer_decay: spec.layer_decay })
     }
 }
 
@@ -162,6 +167,9 @@ mod tests {
             ("kind = 'adamw'\nnoise_correction = true\nnoise_floor = inf", "optimiser.noise_floor"),
             ("weight_decay = nan", "optimiser.weight_decay"),
             ("ema = 1.0", "optimiser.ema"),
+            ("layer_decay = 0.0", "optimiser.layer_decay"),
+            ("layer_decay = 1.5", "optimiser.layer_decay"),
+            ("layer_decay = nan", "optimiser.layer_decay"),
         ] {
             let error = OptimiserPlan::check(&spec("optimiser", text).optimiser).unwrap_err();
             assert!(error.to_string().starts_with(key) && error.hint().is_some(), "{text}: {error}");

@@ -188,7 +188,8 @@ fn main() {
         best(&mut |step| noise.add(&mut gradient, &[], 1.0, &key.step(step)).expect("a unit"));
     let spec = PlanSpec::from_toml("[optimiser]\nlearning_rate = 0.01\nmomentum = 0.9").expect("a plan");
     let mut optimiser = Optimiser::new(
-        &optimiser_settings(&OptimiserPlan::check(&spec.optimiser).expect("settings")),
+        &optimiser_settings(&OptimiserPlan::check(&spec.optimiser).expect("settings"), &graph)
+            .expect("a model"),
         &layout,
         &parameters,
     );
