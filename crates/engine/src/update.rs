@@ -17,6 +17,14 @@ pub enum UpdateRule {
         /// Keeps the quotient finite.
         eps: f64,
     },
+    /// As Adam, with the noise's part taken off the second moment (DP-AdamBC, Tang et al. 2024): `w -= rate m' / sqrt(max(v' - n', floor))`.
+    /// Here `n` is the running mean of the noise's variance that `v` is of squared gradients; while the noise stays the same, `n'` is its variance.
+    CorrectedAdam {
+        /// Decay of both moments.
+        betas: [f64; 2],
+        /// The least that is left of the second moment.
+        floor: f64,
+    },
 }
 
 /// The numbers of one update, as the card's kernel reads them; what a rule does not use is zero.
@@ -40,6 +48,10 @@ pub struct UpdateNumbers {
     pub rest: [f32; 2],
     /// Keeps the quotient finite.
     pub eps: f32,
+    /// The noise's part of the second moment, which is taken off it. As the moment itself it is not corrected for its start.
+    pub noise: f32,
+    /// The least that is left, likewise.
+    pub floor: f32,
     /// One where the momentum looks ahead.
     pub nesterov: u32,
 }
@@ -51,34 +63,49 @@ impl UpdateRule {
         match self {
             Self::Sgd { momentum: 0.0, .. } => (0, 0),
             Self::Sgd { .. } => (len, 0),
-            Self::Adam { .. } => (len, len),
+            Self::Adam { .. } | Self::CorrectedAdam { .. } => (len, len),
         }
     }
 
-    /// The numbers of the `count`-th update, from 1, at this learning rate and weight decay, of a sum over an expected batch.
+    /// The numbers of the `count`-th update, from 1, at this learning rate and weight decay, of a sum over an expected batch; `noise` is
+    /// what [`UpdateRule::noise_part`] remembers of it.
     #[must_use]
-    pub fn numbers(self, rate: f64, weight_decay: f64, batch: u64, count: u64) -> UpdateNumbers {
+    pub fn numbers(self, rate: f64, weight_decay: f64, batch: u64, count: u64, noise: f64) -> UpdateNumbers {
         let always = UpdateNumbers {
             rate: rate as f32,
             keep: (1.0 - rate * weight_decay) as f32,
             share: 1.0 / batch as f32,
             ..UpdateNumbers::default()
         };
+        // What the start of a mean that begins at zero leaves of it.
+        let power = |beta: f64| 1.0 - beta.powf(count as f64);
+        let moments = |betas: [f64; 2]| UpdateNumbers {
+            rate: (rate / power(betas[0])) as f32,
+            root: (1.0 / power(betas[1]).sqrt()) as f32,
+            betas: betas.map(|beta| beta as f32),
+            rest: betas.map(|beta| (1.0 - beta) as f32),
+            ..always
+        };
         match self {
             Self::Sgd { momentum, nesterov } => {
                 UpdateNumbers { momentum: momentum as f32, nesterov: nesterov.into(), ..always }
             }
-            Self::Adam { betas, eps } => {
-                let power = |beta: f64| 1.0 - beta.powf(count as f64);
-                UpdateNumbers {
-                    rate: (rate / power(betas[0])) as f32,
-                    root: (1.0 / power(betas[1]).sqrt()) as f32,
-                    betas: betas.map(|beta| beta as f32),
-                    rest: betas.map(|beta| (1.0 - beta) as f32),
-                    eps: eps as f32,
-                    ..always
-                }
-            }
+            Self::Adam { betas, eps } => UpdateNumbers { eps: eps as f32, ..moments(betas) },
+            Self::CorrectedAdam { betas, floor } => UpdateNumbers {
+                noise: noise as f32,
+                floor: (floor * power(betas[1])) as f32,
+                ..moments(betas)
+            },
+        }
+    }
+
+    /// What a rule remembers of the noise, behind an update whose gradient had noise of this variance in each coordinate: its part of the
+    /// second moment, not corrected for its start. Nothing for rules that take none off.
+    #[must_use]
+    pub fn noise_part(self, before: f64, variance: f64) -> f64 {
+        match self {
+            Self::CorrectedAdam { betas: [_, beta], .. } => beta * before + (1.0 - beta) * variance,
+            Self::Sgd { .. } | Self::Adam { .. } => 0.0,
         }
     }
 
@@ -92,7 +119,7 @@ impl UpdateRule {
         first: &mut [f32],
         second: &mut [f32],
     ) {
-        let UpdateNumbers { rate, keep, momentum, root, betas, rest, eps, .. } = *numbers;
+        let UpdateNumbers { rate, keep, momentum, root, betas, rest, eps, noise, floor, .. } = *numbers;
         let pairs = values.iter_mut().zip(gradient);
         match self {
             Self::Sgd { momentum: 0.0, .. } => {
@@ -110,6 +137,13 @@ impl UpdateRule {
                     *m = betas[0] * *m + rest[0] * g;
                     *v = betas[1] * *v + rest[1] * g * g;
                     *value = *value * keep - rate * *m / (v.sqrt() * root + eps);
+                }
+            }
+            Self::CorrectedAdam { .. } => {
+                for (((value, &g), m), v) in pairs.zip(first).zip(second) {
+                    *m = betas[0] * *m + rest[0] * g;
+                    *v = betas[1] * *v + rest[1] * g * g;
+                    *value = *value * keep - rate * *m / ((*v - noise).max(floor).sqrt() * root);
                 }
             }
         }

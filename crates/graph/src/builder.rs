@@ -85,6 +85,7 @@ pub struct GraphBuilder {
     parameters: Vec<Parameter>,
     auxiliary: Vec<Auxiliary>,
     blocks: Vec<NodeId>,
+    behind_blocks: Option<NodeId>,
     names: BTreeSet<String>,
 }
 
@@ -94,7 +95,14 @@ impl GraphBuilder {
         let input =
             Node { name: "input".into(), op: Input.into(), inputs: Vec::new(), shape: input_shape.to_vec() };
         let names = BTreeSet::from(["input".to_owned()]);
-        Self { nodes: vec![input], parameters: Vec::new(), auxiliary: Vec::new(), blocks: Vec::new(), names }
+        Self {
+            nodes: vec![input],
+            parameters: Vec::new(),
+            auxiliary: Vec::new(),
+            blocks: Vec::new(),
+            behind_blocks: None,
+            names,
+        }
     }
 
     /// The input node.
@@ -328,18 +336,24 @@ impl GraphBuilder {
         self.blocks.push(NodeId(self.nodes.len()));
     }
 
+    /// Ends the last block: the next node lies behind all of them.
+    pub fn end_blocks(&mut self) {
+        self.behind_blocks = Some(NodeId(self.nodes.len()));
+    }
+
     /// Checks the whole and returns the graph.
     ///
     /// # Errors
     /// If a node mixes examples, two nodes read one parameter, the output does not suit the loss, or an auxiliary output has another
     /// shape.
     pub fn finish(self, output: NodeId, loss: Loss) -> Result<Graph, GraphError> {
-        let Self { nodes, parameters, auxiliary, blocks, .. } = self;
+        let Self { nodes, parameters, auxiliary, blocks, behind_blocks, .. } = self;
         let outputs = auxiliary.iter().map(|auxiliary| auxiliary.output).chain([output]);
         if let Some(unknown) = outputs.into_iter().find(|id| id.0 >= nodes.len()) {
             return Err(GraphError::Unknown(format!("node {}", unknown.0)));
         }
-        let graph = Graph { nodes, parameters, output, auxiliary, loss, blocks };
+        let behind_blocks = behind_blocks.unwrap_or(NodeId(nodes.len()));
+        let graph = Graph { nodes, parameters, output, auxiliary, loss, blocks, behind_blocks };
         validate::check(&graph)?;
         Ok(graph)
     }

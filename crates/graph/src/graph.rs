@@ -99,6 +99,8 @@ pub struct Graph {
     pub(crate) loss: Loss,
     /// First nodes of its blocks.
     pub(crate) blocks: Vec<NodeId>,
+    /// The first node behind the last of them.
+    pub(crate) behind_blocks: NodeId,
 }
 
 impl Graph {

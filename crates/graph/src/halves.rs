@@ -61,7 +61,9 @@ impl Graph {
             nodes.push(Node { inputs, ..node.clone() });
         }
         let (output, parameters) = (moved[output.0], self.parameters.clone());
-        Self { nodes, parameters, output, auxiliary: Vec::new(), loss, blocks: Vec::new() }
+        // A half is no sequence of blocks any more.
+        let (blocks, behind_blocks) = (Vec::new(), NodeId(nodes.len()));
+        Self { nodes, parameters, output, auxiliary: Vec::new(), loss, blocks, behind_blocks }
     }
 }
 

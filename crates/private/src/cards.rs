@@ -72,7 +72,7 @@ impl Cards {
                 second: remembered.second.clone(),
                 mean: learned.mean.as_ref().map(|mean| mean.parameters().values().to_vec()),
             };
-            *state = Some(group.state(&values).map_err(failed)?);
+            *state = Some(group.state(&values, learned.optimiser.groups()).map_err(failed)?);
         }
         if !*holds_parameters {
             group.load(&learned.parameters).map_err(failed)?;
@@ -112,7 +112,8 @@ impl Executor for Cards {
             return Err(EngineError::Parameters.into());
         };
         let optimiser = &mut learned.optimiser;
-        let (rule, numbers) = (optimiser.rule(), optimiser.advance(update.learning_rate, update.batch));
+        let (rule, numbers) =
+            (optimiser.rule(), optimiser.advance(update.learning_rate, update.batch, update.variance()));
         let updates = optimiser.state().updates;
         let noise = update.noise.map(|(noise, key)| LatticeNoise {
             key: key.bytes(),
@@ -120,7 +121,7 @@ impl Executor for Cards {
             deviation: noise.deviation_in_steps(),
         });
         let mean_rest = learned.mean.as_ref().map_or(0.0, |mean| mean.rest(updates));
-        let update = dapple_engine::cuda::CudaUpdate { noise, rule, numbers, mean_rest };
+        let update = dapple_engine::cuda::CudaUpdate { noise, rule, numbers: &numbers, mean_rest };
         group.update(sum, state, &update).map_err(|error| failed(device, error))?;
         *ahead = true;
         Ok(())
@@ -132,8 +133,8 @@ impl Executor for Cards {
         let Some(state) = state.as_ref().filter(|_| *ahead) else { return Ok(()) };
         let StateValues { first, second, mean } =
             group.fetch(&mut learned.parameters, state).map_err(failed)?;
-        let updates = learned.optimiser.state().updates;
-        learned.optimiser.restore(OptimiserState { updates, first, second });
+        let OptimiserState { updates, noise, .. } = *learned.optimiser.state();
+        learned.optimiser.restore(OptimiserState { updates, first, second, noise });
         if let (Some(mean), Some(values)) = (&mut learned.mean, mean) {
             mean.parameters_mut().values_mut().copy_from_slice(&values);
         }

@@ -36,6 +36,11 @@ impl Update<'_> {
     fn share(&self) -> f32 {
         1.0 / self.batch as f32
     }
+
+    /// The variance of the noise in each coordinate of the noisy sum, once it is divided by the expected batch.
+    pub(crate) fn variance(&self) -> f64 {
+        self.noise.map_or(0.0, |(noise, _)| noise.variance() / (self.batch as f64).powi(2))
+    }
 }
 
 impl Learned {
@@ -68,7 +73,7 @@ impl Learned {
         let pieces = sum.chunks_mut(PIECE).collect();
         let scale = |piece: &mut [f32]| piece.iter_mut().for_each(|value| *value *= share);
         parallel::for_each(trainable, pieces, scale);
-        self.optimiser.update(&mut self.parameters, sum, update.learning_rate);
+        self.optimiser.update(&mut self.parameters, sum, update.learning_rate, update.variance());
         self.check()?;
         if let Some(mean) = &mut self.mean {
             mean.update(&self.parameters, self.optimiser.state().updates);

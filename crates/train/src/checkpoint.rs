@@ -38,6 +38,9 @@ pub(crate) struct CheckpointPlace {
     pub(crate) step: u64,
     /// Updates of the optimiser: fewer than steps where a crash lost some.
     pub(crate) optimiser_updates: u64,
+    /// The noise's part of the optimiser's second moments, where it takes one off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) optimiser_noise: Option<f64>,
     /// Digest of the plan.
     pub(crate) spec: String,
     /// Lines of the ledger, and the hash of the last.
@@ -130,6 +133,7 @@ impl Checkpoint {
                 updates: place.optimiser_updates,
                 first: values("optimiser.first")?,
                 second: values("optimiser.second")?,
+                noise: place.optimiser_noise.unwrap_or(0.0),
             },
             mean: if has_mean { Some(values("mean")?) } else { None },
             place,
@@ -251,12 +255,18 @@ mod tests {
             place: CheckpointPlace {
                 step,
                 optimiser_updates: step,
+                optimiser_noise: mean.then_some(0.1 + 0.2),
                 spec: "spec".into(),
                 ledger_lines: 3,
                 ledger_hash: "hash".into(),
             },
             parameters: values(7, 0.1),
-            optimiser: OptimiserState { updates: step, first: values(5, 0.2), second: Vec::new() },
+            optimiser: OptimiserState {
+                updates: step,
+                first: values(5, 0.2),
+                second: Vec::new(),
+                noise: if mean { 0.1 + 0.2 } else { 0.0 },
+            },
             mean: mean.then(|| values(7, 0.3)),
         }
     }

@@ -14,7 +14,7 @@ use dapple_graph::zoo::{
     self, ConvNext, ConvNextSize, LibraryNames, TokenPooling, VisionTransformer, VitSize,
 };
 use dapple_graph::{Parameters, weights};
-use dapple_plan::spec::Performance;
+use dapple_plan::spec::{Performance, PlanSpec};
 use dapple_train::{Look, ModelDescription, Prediction, Predictor, Request, Silent, evaluate, resume, start};
 
 /// A tiny transformer for images of 16 x 16 in one value a pixel.
@@ -106,6 +106,34 @@ fn adapters_are_trained_resumed_merged_and_kept_apart() {
     let description = ModelDescription::read(&whole).unwrap();
     let words = "adapters of rank 2 and alpha 16 beside attn.qkv, 3.mlp.fc1, and the last layers";
     assert_eq!(description.trained.as_deref(), Some(words));
+}
+
+/// The noise's part of the second moments, and the rates of the blocks, are the same behind a stop.
+#[test]
+fn a_corrected_optimiser_with_layer_decay_is_resumed_to_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    setting(folder.path(), VitDialect::Timm);
+    let plan = |options: &str| {
+        let text = format!("[optimiser]\nkind = 'adamw'\nlearning_rate = 0.01\n{options}");
+        let Request { mut spec, base, masks } = plan(folder.path(), "tune = 'norms'");
+        spec.optimiser = PlanSpec::from_toml(&text).unwrap().optimiser;
+        Request { spec, base, masks }
+    };
+    let both = plan("noise_correction = true\nnoise_floor = 1e-4\nlayer_decay = 0.75");
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    start(&both, &whole, &mut Silent).unwrap();
+    start(&both, &parts, &mut Recorder { stop_after: Some(1), ..Recorder::default() }).unwrap();
+    assert_eq!(resume(&parts, &mut Silent).unwrap().updates, 3);
+    assert!(model_bytes(&parts) == model_bytes(&whole));
+    for (name, other) in [
+        ("uncorrected", "layer_decay = 0.75"),
+        ("even", "noise_correction = true\nnoise_floor = 1e-4"),
+        ("higher", "noise_correction = true\nnoise_floor = 1e-2\nlayer_decay = 0.75"),
+    ] {
+        let run = folder.path().join(name);
+        start(&plan(other), &run, &mut Silent).unwrap();
+        assert!(model_bytes(&run) != model_bytes(&whole), "{name}");
+    }
 }
 
 /// What a run's model says about one picture.

@@ -1,7 +1,7 @@
 //! Noise and optimiser on the card, so that parameters stay there from step to step.
 //!
 //! ```text
-//! let mut state = executor.state(&values)?;                // once, from zeros or from a checkpoint
+//! let mut state = executor.state(&values, &groups)?;       // once, from zeros or from a checkpoint
 //! executor.load(&parameters)?;                             // once
 //! loop {
 //!     let mut sum = executor.gradient_sum()?;
@@ -17,7 +17,8 @@ use dapple_graph::Parameters;
 use super::device::Device;
 use super::error::CudaError;
 use super::kernels::{
-    ADAM, AddNoise, Exchange, MOMENTUM, MoveMean, NoiseKey, PLAIN, ToSingle, UpdateBlock, UpdateValues,
+    ADAM, AddNoise, CORRECTED_ADAM, Exchange, MOMENTUM, MoveMean, NoiseKey, PLAIN, ToSingle, UpdateBlock,
+    UpdateValues,
 };
 use super::slice::{DeviceElement, DeviceMemory};
 use super::{CudaExecutor, CudaGradientSum, CudaLoaded};
@@ -58,6 +59,7 @@ fn code(rule: UpdateRule) -> i32 {
         UpdateRule::Sgd { momentum: 0.0, .. } => PLAIN,
         UpdateRule::Sgd { .. } => MOMENTUM,
         UpdateRule::Adam { .. } => ADAM,
+        UpdateRule::CorrectedAdam { .. } => CORRECTED_ADAM,
     }
 }
 
@@ -68,8 +70,8 @@ pub struct CudaUpdate<'k> {
     pub noise: Option<LatticeNoise<'k>>,
     /// The optimiser's rule.
     pub rule: UpdateRule,
-    /// Its numbers for this update.
-    pub numbers: UpdateNumbers,
+    /// Its numbers for this update, of each group of parameters.
+    pub numbers: &'k [UpdateNumbers],
     /// Share of the way to the new parameters that their running mean takes; without effect where the state has no mean.
     pub mean_rest: f32,
 }
@@ -80,9 +82,10 @@ pub struct CudaState {
     first: DeviceMemory,
     second: DeviceMemory,
     mean: Option<DeviceMemory>,
-    /// Where every stretch of trainable values lies.
+    /// Where every stretch of trainable values lies, group by group.
     blocks: DeviceMemory,
-    block_count: usize,
+    /// Stretches of each group.
+    block_counts: Vec<usize>,
     failed: DeviceMemory,
     lens: (usize, usize),
 }
@@ -98,9 +101,10 @@ pub struct StateValues {
     pub mean: Option<Vec<f32>>,
 }
 
-/// Stretches that cover every trainable value.
-fn blocks(layout: &Layout, parameters: &[usize]) -> Vec<UpdateBlock> {
-    let pieces = layout.entries().iter().flat_map(|entry| {
+/// Stretches that cover every trainable value of a group.
+fn blocks(layout: &Layout, parameters: &[usize], groups: &[usize], group: usize) -> Vec<UpdateBlock> {
+    let own = layout.entries().iter().zip(groups).filter(|(_, own)| **own == group);
+    let pieces = own.flat_map(|(entry, _)| {
         let first = parameters[entry.id.index()];
         (0..entry.range.len()).step_by(BLOCK).map(move |offset| {
             let len = BLOCK.min(entry.range.len() - offset);
@@ -114,29 +118,33 @@ fn blocks(layout: &Layout, parameters: &[usize]) -> Vec<UpdateBlock> {
 
 impl CudaExecutor {
     /// Puts on the card what an optimiser remembers: one number or two for every trainable value, and the running mean of all
-    /// parameters where there is one.
+    /// parameters where there is one. `groups` tells of each trainable parameter, in order, whose numbers move it.
     ///
     /// # Errors
     /// If a slice has a length that fits no rule for this graph, or the card has too little memory.
-    pub fn state(&mut self, values: &StateValues) -> Result<CudaState, CudaError> {
+    pub fn state(&mut self, values: &StateValues, groups: &[usize]) -> Result<CudaState, CudaError> {
         let (trainable, all) = (self.layout.len(), self.inference.steps.parameters_len);
         let wanted = [
             ("first moments", values.first.len(), if values.first.is_empty() { 0 } else { trainable }),
             ("second moments", values.second.len(), if values.second.is_empty() { 0 } else { trainable }),
             ("mean of the parameters", values.mean.as_ref().map_or(all, Vec::len), all),
+            ("groups of parameters", groups.len(), self.layout.entries().len()),
         ];
         if let Some((what, found, expected)) = wanted.into_iter().find(|(_, found, wanted)| found != wanted) {
             return Err(EngineError::Length { what: what.to_owned(), expected, found }.into());
         }
         let device = &self.device;
         device.bind()?;
-        let rows = blocks(&self.layout, &self.inference.steps.parameters);
+        let of = |group| blocks(&self.layout, &self.inference.steps.parameters, groups, group);
+        let by_group: Vec<Vec<UpdateBlock>> =
+            (0..groups.iter().max().map_or(0, |last| last + 1)).map(of).collect();
+        let rows = by_group.concat();
         let state = CudaState {
             first: filled(device, &values.first)?,
             second: filled(device, &values.second)?,
             mean: values.mean.as_deref().map(|mean| filled(device, mean)).transpose()?,
             blocks: filled(device, &rows)?,
-            block_count: rows.len(),
+            block_counts: by_group.iter().map(Vec::len).collect(),
             failed: device.allocate(1)?,
             lens: (values.first.len(), values.second.len()),
         };
@@ -267,23 +275,33 @@ impl CudaLoaded<'_> {
             let what = "the optimiser's state".to_owned();
             return Err(EngineError::Length { what, expected, found }.into());
         }
+        if update.numbers.len() != state.block_counts.len() {
+            let (expected, found) = (state.block_counts.len(), update.numbers.len());
+            let what = "the numbers of an update".to_owned();
+            return Err(EngineError::Length { what, expected, found }.into());
+        }
         match &update.noise {
             Some(noise) => self.add_noise(&mut sum, state, noise)?,
             None => self.convert(&mut sum)?,
         }
         let CudaExecutor { device, model, inference, .. } = &*self.executor;
-        let moved = UpdateValues {
-            block_count: state.block_count,
-            kind: code(update.rule),
-            values: model.parameters(),
-            sum: sum.values(),
-            first: state.first.slice(),
-            second: state.second.slice(),
-            blocks: state.blocks.slice(),
-            rule: update.numbers,
-        };
-        // SAFETY: the blocks cover the layout of this graph, as long as the sum is; so are the moments that the rule has, as was seen.
-        unsafe { moved.launch(device)? };
+        let mut blocks = state.blocks.slice();
+        for (&block_count, &rule) in state.block_counts.iter().zip(update.numbers) {
+            let moved = UpdateValues {
+                block_count,
+                kind: code(update.rule),
+                values: model.parameters(),
+                sum: sum.values(),
+                first: state.first.slice(),
+                second: state.second.slice(),
+                blocks: blocks.first(block_count),
+                rule,
+            };
+            // SAFETY: the blocks cover a part of the layout of this graph, as long as the sum is; so are the moments that the rule has, as
+            // was seen.
+            unsafe { moved.launch(device)? };
+            blocks = blocks.after(block_count);
+        }
         if let Some(mean) = &state.mean {
             let (values, n) = (model.parameters(), inference.steps.parameters_len);
             MoveMean { mean: mean.slice(), values, rest: update.mean_rest, n }.launch(device)?;
@@ -331,15 +349,18 @@ mod tests {
         for entry in layout.entries() {
             starts[entry.id.index()] = parameters.range(entry.id).start;
         }
-        let mut seen = vec![0; layout.len()];
-        for block in blocks(&layout, &starts) {
+        let (mut seen, mut order) = (vec![0; layout.len()], Vec::new());
+        let groups: Vec<usize> = (0..layout.entries().len()).map(|entry| entry % 3).collect();
+        for block in (0..3).flat_map(|group| blocks(&layout, &starts, &groups, group)) {
             let (from, len, to) = (block.start as usize, block.len as usize, block.target as usize);
             let entry = layout.entries().iter().find(|entry| entry.range.contains(&from)).unwrap();
             assert_eq!(to - parameters.range(entry.id).start, from - entry.range.start);
             assert!(from + len <= entry.range.end);
+            order.push(groups[layout.position(entry.id).unwrap()]);
             seen[from..from + len].iter_mut().for_each(|count| *count += 1);
         }
         assert!(seen.iter().all(|&count| count == 1));
+        assert!(order.is_sorted(), "group by group");
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub(super) fn add(graph: &mut Graph, lora: &Lora) -> Result<BTreeSet<ParameterId
     graph.auxiliary.iter_mut().for_each(|auxiliary| auxiliary.output = moved[auxiliary.output.0]);
     // A block begins where it began; its first node may have been pushed back by adapters before it.
     graph.blocks.iter_mut().for_each(|first| *first = first_of(&moved, *first));
+    graph.behind_blocks = first_of(&moved, graph.behind_blocks);
     Ok(parameters)
 }
 

@@ -1,5 +1,6 @@
 //! Which parameters of a model train.
 
+mod depth;
 mod lora;
 
 pub use lora::{Lora, adapters, merged};

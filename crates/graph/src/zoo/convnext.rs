@@ -141,6 +141,7 @@ pub fn convnext(model: ConvNext, input_shape: &[usize], classes: usize) -> Resul
             x = block(b, &(names.block)(stage, index), x, names)?;
         }
     }
+    b.end_blocks();
     let [norm, head] = names.head;
     let x = global_pool(b, x)?;
     let x = b.layer_norm(norm, x, EPS)?;

@@ -72,6 +72,7 @@ fn modules(
             outputs.push(x);
         }
     }
+    b.end_blocks();
     Ok(outputs)
 }
 

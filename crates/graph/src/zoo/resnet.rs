@@ -77,6 +77,7 @@ pub(super) fn stages(
         }
         outputs[stage] = x;
     }
+    b.end_blocks();
     Ok(outputs)
 }
 

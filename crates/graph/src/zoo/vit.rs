@@ -186,6 +186,7 @@ pub fn vision_transformer(
     for index in 0..blocks {
         x = block(b, &(names.block)(index), x, heads, model.names)?;
     }
+    b.end_blocks();
     let x = pooled(b, model, x)?;
     let x = match model.names {
         LibraryNames::OpenClip { projection } => projected(b, x, projection)?,

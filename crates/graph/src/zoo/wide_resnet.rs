@@ -38,6 +38,7 @@ pub fn wide_resnet(model: WideResNet, input_shape: &[usize], classes: usize) -> 
             x = residual(b, &format!("block{}.{block}", stage + 1), x, 64 << stage, stride)?;
         }
     }
+    b.end_blocks();
     let x = norm_relu(b, "norm", x)?;
     let x = global_pool(b, x)?;
     let x = default_linear(b, "fc", x, classes)?;

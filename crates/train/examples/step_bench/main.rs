@@ -188,11 +188,12 @@ fn main() {
         best(&mut |step| noise.add(&mut gradient, &[], 1.0, &key.step(step)).expect("a unit"));
     let spec = PlanSpec::from_toml("[optimiser]\nlearning_rate = 0.01\nmomentum = 0.9").expect("a plan");
     let mut optimiser = Optimiser::new(
-        &optimiser_settings(&OptimiserPlan::check(&spec.optimiser).expect("settings")),
+        &optimiser_settings(&OptimiserPlan::check(&spec.optimiser).expect("settings"), &graph)
+            .expect("a model"),
         &layout,
         &parameters,
     );
-    let optimiser_seconds = best(&mut |_| optimiser.update(&mut parameters, &gradient, 0.01));
+    let optimiser_seconds = best(&mut |_| optimiser.update(&mut parameters, &gradient, 0.01, 0.0));
     let step_seconds = seconds / (steps - 1) as f64;
     println!(
         "{{\"model\":\"{model}\",\"batch\":{batch},\"parameters\":{},\"whole_samples_per_second\":{whole:.1},\"engine_samples_per_second\":{alone:.1},\"share\":{:.3},\"share_of_processor_time\":{:.3},\"step_ms\":{:.2},\"noise_ms\":{:.3},\"noise_share\":{:.4},\"noise_ns_per_coordinate\":{:.2},\"optimiser_ms\":{:.3},\"load_ms_one_thread\":{:.3}}}",

@@ -374,6 +374,7 @@ impl Run {
         let place = CheckpointPlace {
             step: self.step,
             optimiser_updates: self.trainer.updates(),
+            optimiser_noise: self.trainer.noise_part(),
             spec: history.start().spec.clone(),
             ledger_lines: lines,
             ledger_hash: hash.to_owned(),

@@ -62,7 +62,7 @@ impl Trainer {
         let executor = machine.executor(&parts[0].graph, notes)?;
         let rule = ClippingRule::new(&clipping, executor.layout())?;
         parts.iter().try_for_each(|part| fits(&rule, part.batch, prepared.plan().records()))?;
-        let settings = optimiser_settings(&prepared.training.optimiser);
+        let settings = optimiser_settings(&prepared.training.optimiser, &parts[0].graph)?;
         let learned = Learned::new(&settings, executor.layout(), prepared.parameters.clone());
         Ok(Self {
             shape: parts[0].graph.input_shape().to_vec(),
@@ -155,6 +155,11 @@ impl Trainer {
     /// Updates so far.
     pub(crate) fn updates(&self) -> u64 {
         self.learned.optimiser.state().updates
+    }
+
+    /// The noise's part of the optimiser's second moments, where it takes one off.
+    pub(crate) fn noise_part(&self) -> Option<f64> {
+        Some(self.learned.optimiser.state().noise).filter(|noise| *noise > 0.0)
     }
 
     /// What the run goes on from.

@@ -123,8 +123,12 @@ impl CudaGroup {
     ///
     /// # Errors
     /// As [`CudaExecutor::state`].
-    pub fn state(&mut self, values: &StateValues) -> Result<CudaGroupState, CudaGroupError> {
-        self.each(|rank| rank.state(values)).map(CudaGroupState)
+    pub fn state(
+        &mut self,
+        values: &StateValues,
+        groups: &[usize],
+    ) -> Result<CudaGroupState, CudaGroupError> {
+        self.each(|rank| rank.state(values, groups)).map(CudaGroupState)
     }
 
     /// An empty sum.

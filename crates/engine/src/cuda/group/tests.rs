@@ -94,7 +94,7 @@ impl Rank for StandIn {
         for entry in self.executor.layout().entries() {
             let values = self.parameters.get_mut(entry.id);
             for (index, value) in entry.range.clone().zip(values) {
-                *value -= update.numbers.share * (sum[index] + f32::from(key[index % 32]) / 256.0);
+                *value -= update.numbers[0].share * (sum[index] + f32::from(key[index % 32]) / 256.0);
             }
         }
         Ok(())
@@ -138,7 +138,8 @@ impl Team {
         let key = [step + 1; 32];
         let rule = UpdateRule::Sgd { momentum: 0.0, nesterov: false };
         let noise = Some(LatticeNoise { key: &key, lattice: 0.5, deviation: 1500.0 });
-        let update = CudaUpdate { noise, rule, numbers: rule.numbers(1.0, 0.0, 10, 1), mean_rest: 0.0 };
+        let numbers = [rule.numbers(1.0, 0.0, 10, 1, 0.0)];
+        let update = CudaUpdate { noise, rule, numbers: &numbers, mean_rest: 0.0 };
         let layout = self.ranks[0].executor.layout();
         let rule = ClippingRule::new(&CLIPPING, layout).unwrap();
         let mut sums = vec![Total::new(vec![0.0; layout.len()], Vec::new(), rule.unit()); self.ranks.len()];

@@ -46,7 +46,9 @@ pub(crate) use pointwise::{
     Add, AddBias, BiasGradient, Broadcast, BroadcastBackward, ChannelScale, ChannelScaleGradient, Copy,
     Dropout, Gather, GatherBackward, MoveFour, MoveValues, Multiply, RowBiasGradient, Unary, UnaryBackward,
 };
-pub(crate) use update::{ADAM, Exchange, MOMENTUM, MoveMean, PLAIN, UpdateBlock, UpdateValues};
+pub(crate) use update::{
+    ADAM, CORRECTED_ADAM, Exchange, MOMENTUM, MoveMean, PLAIN, UpdateBlock, UpdateValues,
+};
 pub(crate) use window::{
     AdaptivePool, AdaptivePoolBackward, AveragePool, AveragePoolBackward, MaxPool, MaxPoolBackward, Unfold,
     Upsample, UpsampleBackward,

@@ -9,10 +9,11 @@ use crate::update::UpdateNumbers;
 pub(crate) const PLAIN: i32 = 0;
 pub(crate) const MOMENTUM: i32 = 1;
 pub(crate) const ADAM: i32 = 2;
+pub(crate) const CORRECTED_ADAM: i32 = 3;
 
-const _: () = assert!(size_of::<UpdateNumbers>() == 44);
+const _: () = assert!(size_of::<UpdateNumbers>() == 52);
 
-// SAFETY: ten numbers in single precision and one whole number on both sides, in this order; the source asserts the same size.
+// SAFETY: twelve numbers in single precision and one whole number on both sides, in this order; the source asserts the same size.
 unsafe impl Structure for UpdateNumbers {
     const TYPE: &'static str = "const __grid_constant__ Rule";
 }

@@ -4,7 +4,7 @@ use dapple_engine::cuda::{
     Convolutions, CudaAddition, CudaError, CudaExecutor, CudaGroup, CudaGroupError, CudaOptions, CudaUpdate,
     LatticeNoise, Precision, StateValues, device_count,
 };
-use dapple_engine::{Clipping, StepStats, UpdateRule};
+use dapple_engine::{Clipping, Layout, StepStats, UpdateNumbers, UpdateRule};
 use dapple_graph::{Graph, Parameters, zoo};
 
 use super::alone;
@@ -45,16 +45,26 @@ fn first_state(graph: &Graph, trainable: usize) -> StateValues {
     StateValues { first: vec![0.0; trainable], second: Vec::new(), mean }
 }
 
-fn update(key: &[u8; 32]) -> CudaUpdate<'_> {
+fn update<'k>(key: &'k [u8; 32], numbers: &'k [UpdateNumbers]) -> CudaUpdate<'k> {
     let noise = Some(LatticeNoise { key, lattice: LATTICE, deviation: DEVIATION });
-    CudaUpdate { noise, rule: RULE, numbers: RULE.numbers(0.1, 0.01, 50, 1), mean_rest: 0.1 }
+    CudaUpdate { noise, rule: RULE, numbers, mean_rest: 0.1 }
+}
+
+/// The numbers of all parameters but every third, and of those.
+fn numbers() -> [UpdateNumbers; 2] {
+    [0.1, 0.05].map(|rate| RULE.numbers(rate, 0.01, 50, 1, 0.0))
+}
+
+fn groups(layout: &Layout) -> Vec<usize> {
+    (0..layout.entries().len()).map(|entry| usize::from(entry % 3 == 2)).collect()
 }
 
 /// The steps on one card, without a group.
 fn without_group(graph: &Graph) -> Learned {
     let mut executor = CudaExecutor::new(graph, OPTIONS).unwrap();
     let mut parameters = Parameters::init(graph, 1);
-    let mut state = executor.state(&first_state(graph, executor.layout().len())).unwrap();
+    let (values, groups) = (first_state(graph, executor.layout().len()), groups(executor.layout()));
+    let mut state = executor.state(&values, &groups).unwrap();
     executor.load(&parameters).unwrap();
     let rule = rule(&CLIPPING, executor.layout());
     let mut first = executor.gradient_sum().unwrap();
@@ -70,7 +80,7 @@ fn without_group(graph: &Graph) -> Learned {
             let gradient = executor.resident().unwrap().gradient(sum).unwrap();
             sum = executor.gradient_sum_of(&gradient).unwrap();
         }
-        executor.resident().unwrap().update(sum, &mut state, &update(&[step as u8; 32])).unwrap();
+        executor.resident().unwrap().update(sum, &mut state, &update(&[step as u8; 32], &numbers())).unwrap();
     }
     executor.resident().unwrap().fetch(&mut parameters).unwrap();
     Learned { sum: seen, stats, parameters, state: state.fetch(&mut executor).unwrap() }
@@ -80,7 +90,8 @@ fn without_group(graph: &Graph) -> Learned {
 fn together(graph: &Graph, cards: &[usize], addition: CudaAddition) -> Result<Learned, CudaGroupError> {
     let mut group = CudaGroup::new(graph, cards, OPTIONS, addition)?;
     let mut parameters = Parameters::init(graph, 1);
-    let mut state = group.state(&first_state(graph, group.layout().len()))?;
+    let (values, groups) = (first_state(graph, group.layout().len()), groups(group.layout()));
+    let mut state = group.state(&values, &groups)?;
     group.load(&parameters)?;
     let rule = rule(&CLIPPING, group.layout());
     let data = Data::new(graph, STEPS[0], 1);
@@ -91,7 +102,7 @@ fn together(graph: &Graph, cards: &[usize], addition: CudaAddition) -> Result<Le
         let data = Data::new(graph, samples, 1);
         let mut sum = group.gradient_sum()?;
         group.clipped_sum(&data.batch(), &rule, &mut sum)?;
-        group.update(sum, &mut state, &update(&[step as u8; 32]))?;
+        group.update(sum, &mut state, &update(&[step as u8; 32], &numbers()))?;
     }
     // This looks whether all cards hold the same bits, too.
     let state = group.fetch(&mut parameters, &state)?;
