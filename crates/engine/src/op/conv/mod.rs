@@ -11,4 +11,5 @@ mod reference;
 
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{CudaConvKernel, Tiled};
+pub(crate) use depthwise::Depthwise;
 pub(crate) use reference::project;
