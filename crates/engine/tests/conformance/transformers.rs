@@ -1,8 +1,9 @@
-//! Vision transformers and ConvNeXt against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
+//! Vision transformers, ConvNeXt and MViTv2 against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
 
 use dapple_graph::Graph;
 use dapple_graph::zoo::{
-    ConvNext, ConvNextDialect, TokenPooling, VisionTransformer, VitDialect, convnext, vision_transformer,
+    ConvNext, ConvNextDialect, MvitSize, TokenPooling, VisionTransformer, VitDialect, convnext, mvit_v2,
+    vision_transformer,
 };
 use serde_json::Value;
 
@@ -12,10 +13,14 @@ use crate::subject::Subject;
 
 const CLASSES: usize = 10;
 
-/// A model by the name that its figures have: the library, the model, and the side of the image.
+/// A model by the name that its figures have: the library, the model, and the side of the image, or frames, height and width of the clip.
 fn named(name: &str) -> Graph {
-    let [library, model, side] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
-    let side = side.parse().unwrap();
+    let [library, model, size] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
+    let sizes: Vec<usize> = size.split('x').map(|size| size.parse().unwrap()).collect();
+    if let Some(size) = MvitSize::named(model) {
+        return mvit_v2(size, &[&[3], &sizes[..]].concat(), CLASSES).unwrap();
+    }
+    let [side] = sizes[..] else { panic!("{name}") };
     if let Some(model) = ConvNext::named(model) {
         let dialect = match library {
             "timm" => ConvNextDialect::Timm,
@@ -64,11 +69,11 @@ fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
 }
 
 fn is_small(name: &str) -> bool {
-    name.contains("vit-ti-") || name.contains("convnext-t/")
+    name.contains("/vit-ti-") || name.contains("/convnext-t/") || name.contains("/mvit-v2-s/")
 }
 
 fn is_large(name: &str) -> bool {
-    name.contains("vit-l-") || name.contains("convnext-l/")
+    name.contains("/vit-l-") || name.contains("/convnext-l/")
 }
 
 pub(crate) fn small_transformers_equal_their_libraries(subjects: &[Subject]) {

@@ -269,7 +269,7 @@ fn tokens(
 }
 
 /// The value of a parameter, whatever shape it is stored in, as rows.
-fn as_rows(
+pub(super) fn as_rows(
     b: &mut GraphBuilder,
     name: &str,
     parameter: ParameterId,
