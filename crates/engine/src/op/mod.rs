@@ -22,9 +22,11 @@ mod max_pool;
 mod mul;
 mod parameter_value;
 mod permute;
+mod pooled_attention;
 mod reshape;
 mod slice;
 pub(crate) mod softmax;
+mod token_conv;
 mod transposed_conv;
 mod upsample;
 

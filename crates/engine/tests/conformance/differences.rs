@@ -4,11 +4,12 @@ use dapple_engine::Layout;
 use dapple_engine::reference::ReferenceExecutor;
 
 use crate::common::{Data, parameters, specimens};
-use crate::graphs::layer_scales;
+use crate::graphs::{layer_scales, pooled_tokens};
 
 #[test]
 fn gradients_equal_central_differences() {
-    for (name, graph) in specimens().into_iter().chain([("layer scales", layer_scales())]) {
+    let more = [("layer scales", layer_scales()), ("pooled tokens", pooled_tokens())];
+    for (name, graph) in specimens().into_iter().chain(more) {
         let data = Data::new(&graph, 1, 2);
         let mut reference = ReferenceExecutor::new(&graph, &parameters(&graph)).unwrap();
         let (_, gradient) = reference.gradient(&data.batch(), 0).unwrap();

@@ -58,6 +58,7 @@ laws! {
     channel_scales 32 8;
     layer_norms_and_activations 32 8;
     attention 32 8;
+    pooled_attention 48 12;
     matrix_products 32 8;
     moves 32 8;
     losses 32 16;

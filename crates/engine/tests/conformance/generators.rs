@@ -13,6 +13,9 @@ use proptest::prelude::*;
 use crate::common::{CLASSES, Data, head, linear, uniform};
 pub(crate) use transposed::{transposed_convolutions, wide_transposed_convolutions};
 
+mod tokens;
+pub(crate) use tokens::pooled_attention;
+
 /// A graph with a batch for it, and how a processor is to divide the work.
 pub(crate) struct Case {
     pub(crate) graph: Graph,

@@ -6,7 +6,7 @@ use dapple_graph::op::{
 };
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Window, zoo};
 
-use crate::common::{CLASSES, head, specimens};
+use crate::common::{CLASSES, head, linear, specimens};
 
 const ZERO: Init = Init::Constant(0.0);
 
@@ -20,6 +20,7 @@ pub(crate) fn operations() -> Vec<(&'static str, Graph)> {
     graphs.push(("joined boxes", joined_boxes()));
     graphs.push(("a point in its padding", padded_point()));
     graphs.push(("a branch to nowhere", branch_to_nowhere()));
+    graphs.push(("pooled tokens", pooled_tokens()));
     graphs
 }
 
@@ -28,6 +29,7 @@ pub(crate) fn layers_and_models(large: bool) -> Vec<(&'static str, Graph)> {
     let mut graphs = specimens();
     graphs.push(("dropout", dropping(Dropout::of_values(0.4))));
     graphs.push(("deferred", layers(None, true, 3, Activation::Tanh)));
+    graphs.push(("pooled tokens", pooled_tokens()));
     if !large {
         graphs.push(("wide resnet", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 8, 8], 4).unwrap()));
         graphs.push(("hybrid", zoo::small_hybrid(&[3, 8, 8], 4).unwrap()));
@@ -114,6 +116,27 @@ pub(crate) fn layer_scales() -> Graph {
     let branch = b.linear("linear", branch, 6, Init::XavierUniform, ZERO).unwrap();
     let branch = b.channel_scale("token_scale", branch, 1, 0.1).unwrap();
     let x = b.add("token_sum", Add, &[x, branch]).unwrap();
+    head(b, x, CLASSES).unwrap()
+}
+
+/// The attention of MViTv2 in two heads: queries, keys and values of a clip, each pooled by a bank of filters that its heads share, and
+/// tables of relative positions of which that of the width has another size than it needs.
+pub(crate) fn pooled_tokens() -> Graph {
+    let (grid, heads, features) = ([2, 5, 4], 2, 10);
+    let mut b = GraphBuilder::new(&[1 + 2 * 5 * 4, 3]);
+    let mut pooled = |name: &str, stride: usize| {
+        let input = b.input();
+        let x = linear(&mut b, name, input, features).unwrap();
+        let window = Window { stride: vec![1, stride, stride], ..Window::new(3, 3).padding(1) };
+        let x = b.token_conv(&format!("{name}.pool"), x, grid, window, heads).unwrap();
+        let rows = b.shape(x)[0];
+        let x = b.add(&format!("{name}.heads"), Reshape(vec![rows * heads, features / heads]), &[x]).unwrap();
+        let x = b.layer_norm(&format!("{name}.norm"), x, 1e-6).unwrap();
+        b.add(&format!("{name}.tokens"), Reshape(vec![rows, features]), &[x]).unwrap()
+    };
+    let parts = [pooled("query", 2), pooled("key", 3), pooled("value", 3)];
+    let x = b.pooled_attention("attention", parts, heads, [[2, 3, 2], [2, 2, 2]], [3, 5, 2]).unwrap();
+    let x = b.layer_norm("norm", x, 1e-6).unwrap();
     head(b, x, CLASSES).unwrap()
 }
 

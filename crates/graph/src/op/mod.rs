@@ -27,10 +27,13 @@ mod max_pool;
 mod mul;
 mod parameter_value;
 mod permute;
+mod pooled_attention;
+mod relative_table;
 mod reshape;
 pub(crate) mod shape;
 mod slice;
 mod softmax;
+mod token_conv;
 mod transposed_conv;
 mod upsample;
 mod window;
@@ -56,9 +59,12 @@ pub use max_pool::MaxPool;
 pub use mul::Mul;
 pub use parameter_value::ParameterValue;
 pub use permute::Permute;
+pub use pooled_attention::PooledAttention;
+pub use relative_table::{RelativeRow, RelativeTable};
 pub use reshape::Reshape;
 pub use slice::Slice;
 pub use softmax::Softmax;
+pub use token_conv::TokenConv;
 pub use transposed_conv::TransposedConv;
 pub use upsample::Upsample;
 pub use window::Window;
@@ -177,5 +183,7 @@ operations! { $
     MatMul
     Softmax
     Attention
+    TokenConv
+    PooledAttention
     Dropout
 }

@@ -250,7 +250,7 @@ pub(super) fn with_positions(
 }
 
 /// The value of a parameter, whatever shape it is stored in, as rows.
-fn as_rows(
+pub(super) fn as_rows(
     b: &mut GraphBuilder,
     name: &str,
     parameter: ParameterId,

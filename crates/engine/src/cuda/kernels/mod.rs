@@ -11,8 +11,10 @@ mod matrix;
 mod noise;
 mod norm;
 mod pointwise;
+mod relative;
 #[cfg(test)]
 mod signatures;
+mod tokens;
 mod update;
 mod window;
 
@@ -46,6 +48,10 @@ pub(crate) use pointwise::{
     Add, AddBias, BiasGradient, Broadcast, BroadcastBackward, ChannelScale, ChannelScaleGradient, Copy,
     Dropout, Gather, GatherBackward, MoveFour, MoveValues, Multiply, RowBiasGradient, Unary, UnaryBackward,
 };
+pub(crate) use relative::{
+    BehindFirst, RelativeQueries, RelativeScores, RelativeSums, RelativeTerms, RelativeValues,
+};
+pub(crate) use tokens::{TokenConv, TokenConvBackward, TokenConvGradient};
 pub(crate) use update::{
     ADAM, CORRECTED_ADAM, Exchange, MOMENTUM, MoveMean, PLAIN, UpdateBlock, UpdateValues,
 };
@@ -55,7 +61,7 @@ pub(crate) use window::{
 };
 
 /// The sources, compiled together when a device is opened, and their kernels.
-const SOURCES: [(&str, &[Declaration]); 14] = [
+const SOURCES: [(&str, &[Declaration]); 16] = [
     (include_str!("common.cu"), &[]),
     (include_str!("pointwise.cu"), pointwise::KERNELS),
     (include_str!("norm.cu"), norm::KERNELS),
@@ -70,6 +76,8 @@ const SOURCES: [(&str, &[Declaration]); 14] = [
     (include_str!("carry.cu"), carry::KERNELS),
     (include_str!("noise.cu"), noise::KERNELS),
     (include_str!("update.cu"), update::KERNELS),
+    (include_str!("tokens.cu"), tokens::KERNELS),
+    (include_str!("relative.cu"), relative::KERNELS),
 ];
 
 /// Bytes of shared memory that a block of a large kernel may ask for on every card; a card may have more.

@@ -4,7 +4,7 @@ use super::declare::{Count, Flag, In, Long, Maybe, Out, kernels};
 use crate::cuda::launch::LaunchGrid;
 
 /// Numbers of a window's table: three axes of input, output, kernel, stride, padding and dilation.
-const WINDOW: usize = 18;
+pub(super) const WINDOW: usize = 18;
 /// Numbers with which a table of resampling begins.
 const RESAMPLING: usize = 8;
 
