@@ -21,7 +21,7 @@ pub enum ConvNextSize {
 }
 
 impl ConvNextSize {
-    /// Channels of the first stage, which double from stage to stage, and the blocks of all stages.
+    /// The channels of the first stage, which double from stage to stage, and the number of blocks of each stage.
     fn numbers(self) -> (usize, [usize; 4]) {
         match self {
             Self::Tiny => (96, [3, 3, 9, 3]),
@@ -32,7 +32,7 @@ impl ConvNextSize {
     }
 }
 
-/// Whose names a ConvNeXt's parameters have.
+/// The library whose names a ConvNeXt's parameters have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConvNextDialect {
     /// `timm`: `stages.0.blocks.0.conv_dw.weight`, `head.fc.weight`.
@@ -46,12 +46,12 @@ pub enum ConvNextDialect {
 pub struct ConvNext {
     /// How wide and deep it is.
     pub size: ConvNextSize,
-    /// Whose names its parameters have.
+    /// The library whose names its parameters have.
     pub dialect: ConvNextDialect,
 }
 
 impl ConvNext {
-    /// The model of a name such as `convnext-t`, under torchvision's names; `None` where there is no such model.
+    /// The model that a name such as `convnext-t` stands for, with torchvision's names; `None` if there is no such model.
     pub fn named(name: &str) -> Option<Self> {
         let size = match name.strip_prefix("convnext-")? {
             "t" => ConvNextSize::Tiny,
@@ -67,7 +67,7 @@ impl ConvNext {
 /// The names of what a ConvNeXt is made of, in one dialect.
 struct ConvNextNames {
     stem: [&'static str; 2],
-    /// Norm and convolution before a stage.
+    /// The norm and the convolution before a stage.
     downsampling: fn(usize) -> [String; 2],
     block: fn(usize, usize) -> String,
     depthwise: &'static str,
@@ -102,14 +102,14 @@ const TORCHVISION: ConvNextNames = ConvNextNames {
     head: ["classifier.0", "classifier.2"],
 };
 
-/// What is added to the variance of a norm.
+/// What a norm adds to the variance.
 const EPS: f32 = 1e-6;
-/// Standard deviation of fresh weights.
+/// How fresh weights are drawn.
 const WEIGHTS: Init = Init::Normal(0.02);
 const ZERO: Init = Init::Constant(0.0);
-/// What a block is multiplied by at first.
+/// The factor by which a fresh block is multiplied.
 const FIRST_SCALE: f32 = 1e-6;
-/// How much wider a block is in its middle.
+/// How many times wider a block is in its middle than at its ends.
 const WIDER: usize = 4;
 
 impl ConvNextDialect {
@@ -120,7 +120,7 @@ impl ConvNextDialect {
         }
     }
 
-    /// The dialect of a weights file, told by the names of its tensors; `None` where it is no ConvNeXt's.
+    /// The dialect of a weights file, told by the names of its tensors; `None` if it is not a ConvNeXt's file.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         names.into_iter().find_map(|name| match name {
             "stem.0.weight" => Some(Self::Timm),
@@ -133,7 +133,7 @@ impl ConvNextDialect {
 /// A ConvNeXt for samples of this shape, `[channels, height, width]`.
 ///
 /// # Errors
-/// If the sample is too small.
+/// If the sample is no image, or is too small.
 pub fn convnext(model: ConvNext, input_shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;
@@ -171,7 +171,7 @@ fn channel_norm(b: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeI
     b.add(&format!("{name}.first"), Permute(vec![2, 0, 1]), &[x])
 }
 
-/// A depthwise convolution and a two-layer network, scaled channel by channel and added to what it read.
+/// A block: a depthwise convolution and a two-layer network, whose result is scaled channel by channel and added to the input.
 fn block(
     b: &mut GraphBuilder,
     name: &str,

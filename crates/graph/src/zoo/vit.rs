@@ -1,4 +1,4 @@
-//! Vision transformers (Dosovitskiy et al. 2021) under the names of timm, torchvision and OpenCLIP.
+//! Vision transformers (Dosovitskiy et al. 2021) with the names of timm, torchvision or OpenCLIP.
 
 use super::CLASSIFIER_LOSS;
 use crate::builder::{ConvSpec, GraphBuilder, LinearNames};
@@ -23,7 +23,7 @@ pub enum VitSize {
 }
 
 impl VitSize {
-    /// Features, blocks and heads.
+    /// The number of features, blocks and heads.
     fn numbers(self) -> (usize, usize, usize) {
         match self {
             Self::Tiny => (192, 12, 3),
@@ -34,7 +34,7 @@ impl VitSize {
     }
 }
 
-/// Whose names, and whose small differences, a transformer's parameters follow.
+/// The library that a transformer follows, in the names of its parameters and in small differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VitDialect {
     /// `timm`: `blocks.0.attn.qkv.weight`, `head.weight`.
@@ -42,9 +42,9 @@ pub enum VitDialect {
     /// `torchvision`: `encoder.layers.encoder_layer_0.self_attention.in_proj_weight`, `heads.head.weight`.
     Torchvision,
     /// The image tower of OpenCLIP: `visual.transformer.resblocks.0.attn.in_proj_weight`. Its patches have no bias, a norm stands before
-    /// the blocks, and a projection to this many features behind them; `head` is ours.
+    /// the blocks, and a projection after them. OpenCLIP has no classifier, so the name `head` is our own.
     OpenClip {
-        /// Features of the projection.
+        /// The number of features that the projection makes.
         projection: usize,
     },
 }
@@ -63,16 +63,16 @@ pub enum TokenPooling {
 pub struct VisionTransformer {
     /// How wide and deep it is.
     pub size: VitSize,
-    /// Side of a patch in pixels.
+    /// The side of a patch in pixels.
     pub patch: usize,
     /// What the classifier reads.
     pub pooling: TokenPooling,
-    /// Whose names its parameters have.
+    /// The library whose names its parameters have.
     pub dialect: VitDialect,
 }
 
 impl VisionTransformer {
-    /// The model of a name such as `vit-b-16`, under timm's names and with a class token; `None` where there is no such model.
+    /// The model that a name such as `vit-b-16` stands for, with timm's names and a class token; `None` if there is no such model.
     pub fn named(name: &str) -> Option<Self> {
         let (size, patch) = name.strip_prefix("vit-")?.split_once('-')?;
         let size = match size {
@@ -100,7 +100,7 @@ struct VitNames {
     norm_before: Option<&'static str>,
     block: fn(usize) -> String,
     first_norm: &'static str,
-    /// The layer of queries, keys and values, and what stands between its name and `weight` or `bias`.
+    /// The layer of queries, keys and values, and the character between its name and `weight` or `bias`.
     queries: (&'static str, char),
     attention_output: &'static str,
     second_norm: &'static str,
@@ -142,7 +142,7 @@ const TORCHVISION: VitNames = VitNames {
     head: "heads.head",
 };
 
-/// What the names of OpenCLIP's image tower begin with. A text tower lies beside it in the same file.
+/// How the names of OpenCLIP's image tower begin. The same file also has a text tower.
 pub(crate) const IMAGE_TOWER: &str = "visual.";
 
 const OPEN_CLIP: VitNames = VitNames {
@@ -161,10 +161,10 @@ const OPEN_CLIP: VitNames = VitNames {
     head: "head",
 };
 
-/// Standard deviation of fresh weights, as all three libraries draw them.
+/// How fresh weights are drawn, whichever library's names they have.
 const WEIGHTS: Init = Init::Normal(0.02);
 const ZERO: Init = Init::Constant(0.0);
-/// How much wider the two-layer network of a block is than its tokens.
+/// How many times wider the two-layer network of a block is than its tokens.
 const WIDER: usize = 4;
 
 impl VitDialect {
@@ -176,10 +176,10 @@ impl VitDialect {
         }
     }
 
-    /// Features that a projection may have: far more than any has, and few enough that sizes can be computed with them.
+    /// The most features that a projection may have: far more than any has, and few enough that sizes computed from it do not overflow.
     pub const MAX_PROJECTION: usize = 1 << 16;
 
-    /// What is added to the variance of a norm.
+    /// What a norm adds to the variance.
     fn eps(self) -> f32 {
         match self {
             Self::Timm | Self::Torchvision => 1e-6,
@@ -187,7 +187,7 @@ impl VitDialect {
         }
     }
 
-    /// The dialect of a weights file, told by the names and shapes of its tensors; `None` where it is no vision transformer's.
+    /// The dialect of a weights file, told by the names and shapes of its tensors; `None` if it is not a vision transformer's file.
     pub fn of<'a>(tensors: impl IntoIterator<Item = (&'a str, &'a [usize])>) -> Option<Self> {
         let mut found = None;
         for (name, shape) in tensors {
@@ -207,7 +207,7 @@ impl VitDialect {
 /// A vision transformer for samples of this shape, `[channels, height, width]`.
 ///
 /// # Errors
-/// If the image is no whole number of patches high and wide.
+/// If the sample is no image, or is not a whole number of patches high and wide.
 pub fn vision_transformer(
     model: VisionTransformer,
     input_shape: &[usize],
@@ -233,7 +233,7 @@ pub fn vision_transformer(
     builder.finish(x, CLASSIFIER_LOSS)
 }
 
-/// The tokens of all patches behind the class token, each with its position added.
+/// The class token followed by the tokens of all patches, each with its position added.
 fn tokens(
     b: &mut GraphBuilder,
     model: VisionTransformer,
@@ -253,7 +253,7 @@ fn tokens(
     let count = grid[0] * grid[1];
     let x = b.add("patches.flat", Reshape(vec![features, count]), &[x])?;
     let x = b.add("patches", Permute(vec![1, 0]), &[x])?;
-    // OpenCLIP stores both without the axis of batches that the others have.
+    // OpenCLIP stores the class token and the positions without the batch axis that the others have.
     let stored = |rows: usize| match model.dialect {
         VitDialect::OpenClip { .. } if rows == 1 => vec![features],
         VitDialect::OpenClip { .. } => vec![rows, features],
@@ -268,7 +268,7 @@ fn tokens(
     b.add("positioned", Add, &[x, positions])
 }
 
-/// The value of a parameter, whatever shape it is stored in, as rows.
+/// The value of a parameter as rows, whatever shape it is stored in.
 fn as_rows(
     b: &mut GraphBuilder,
     name: &str,
@@ -282,7 +282,7 @@ fn as_rows(
     }
 }
 
-/// Attention and a two-layer network, each normalised before and added to what it read.
+/// A block: attention and then a two-layer network, each of which normalises its input and is added to it.
 fn block(
     b: &mut GraphBuilder,
     name: &str,
@@ -318,13 +318,13 @@ fn block(
     b.add(&at("out"), Add, &[x, y])
 }
 
-/// The vector that the classifier reads, normalised.
+/// The normalised vector that the classifier reads.
 fn pooled(b: &mut GraphBuilder, model: VisionTransformer, x: NodeId) -> Result<NodeId, GraphError> {
     let (names, eps) = (model.dialect.names(), model.dialect.eps());
     let (tokens, features) = (b.shape(x)[0], b.shape(x)[1]);
     match model.pooling {
         TokenPooling::ClassToken => {
-            // Each token is normalised by itself, so the others need not be.
+            // Each token is normalised by itself, so only the one that is read needs it.
             let x = b.add("class", Slice { axis: 0, start: 0, end: 1 }, &[x])?;
             let x = b.add("class.flat", Reshape(vec![features]), &[x])?;
             b.layer_norm(names.norm_after, x, eps)
