@@ -1,4 +1,4 @@
-//! Convolution of every channel with a filter of its own, over channels-last rows.
+//! How the CPU convolves every channel with a filter of its own, over channels-last rows.
 
 use dapple_graph::{ParameterId, Parameters, Window};
 
@@ -14,9 +14,9 @@ pub(super) struct Depthwise {
     bias: Option<ParameterId>,
     channels: usize,
     taps: usize,
-    /// Output rows by the taps that reach them.
+    /// The output rows, sorted by the taps that reach them.
     classes: Vec<RowClass>,
-    /// Input rows by the taps whose gradient reaches them.
+    /// The input rows, sorted by the taps whose gradient reaches them.
     back: Vec<RowClass>,
 }
 
@@ -54,7 +54,7 @@ impl Depthwise {
         ChannelSum { classes, channels, source, target, sum: dw }.run();
     }
 
-    /// A stored gradient in the parameter's order.
+    /// Copies a stored gradient into the parameter's order.
     fn reorder<T: Copy>(&self, sum: &[T], to: &mut [T]) {
         for (channel, filter) in to.chunks_exact_mut(self.taps).enumerate() {
             for (tap, value) in filter.iter_mut().enumerate() {
@@ -73,7 +73,7 @@ impl WeightedKernel for Depthwise {
         true
     }
 
-    /// The weight with the taps outermost, so that channels are contiguous: `[tap, channel]`.
+    /// Puts the taps of the weight outermost, so that channels are contiguous: `[tap, channel]`.
     fn prepare(&self, _: Lanes, parameters: &Parameters, _: bool, prepared: &mut PreparedWeights) {
         let weight = parameters.get(self.weight);
         prepared.forward.resize(weight.len(), 0.0);
