@@ -201,7 +201,7 @@ impl CudaKernel for CudaConvKernel {
 
     fn ghost_workspace(&self, _views: usize) -> usize {
         let (geometry, _) = self.deferred();
-        // Everything is an even count, so that what follows is aligned for doubles.
+        // With one number more than is read, and an even count, the doubles after those of all samples can be aligned.
         let read = (self.read_len() + 1).next_multiple_of(2);
         read + 2 * (geometry.positions_in().pow(2) + geometry.positions().pow(2))
     }
