@@ -1,4 +1,4 @@
-//! Vision transformers and ConvNeXt against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
+//! Compares vision transformers and ConvNeXt with timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
 
 use dapple_graph::Graph;
 use dapple_graph::zoo::{
@@ -12,7 +12,7 @@ use crate::subject::Subject;
 
 const CLASSES: usize = 10;
 
-/// A model by the name that its figures have: the library, the model, and the side of the image.
+/// The model with the name that its figures have, which is made of the library, the model and the side of the image.
 fn named(name: &str) -> Graph {
     let [library, model, side] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
     let side = side.parse().unwrap();
@@ -38,7 +38,7 @@ fn named(name: &str) -> Graph {
     vision_transformer(model, &[3, side, side], CLASSES).unwrap()
 }
 
-/// Names, outputs, losses and gradients of the models that are chosen.
+/// Asserts that names, outputs, losses and gradients of the chosen models are equal.
 fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
     let goldens: Value = serde_json::from_str(include_str!("../goldens/transformers.json")).unwrap();
     for (name, golden) in goldens.as_object().unwrap().iter().filter(|(name, _)| chosen(name)) {
@@ -48,7 +48,8 @@ fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
         let (values, data) = (parameters(&graph), Data::new(&graph, 1, 1));
         for subject in subjects {
             let title = format!("{name}, {subject:?}");
-            // Both sides compute in double precision, of which nine digits are stored; or single precision rounds through up to 24 blocks.
+            // Both sides compute in double precision, of which nine digits are stored; other subjects round to single precision in up to 24
+            // blocks.
             let share = if matches!(subject, Subject::Reference) { 1e-8 } else { 1e-4 };
             let outputs = subject.planned_for(1).open(&graph).forward(&values, &data.inputs);
             let wanted: Vec<f64> =
@@ -79,7 +80,7 @@ pub(crate) fn transformers_equal_their_libraries(subjects: &[Subject]) {
     equal(subjects, |name| !is_small(name) && !is_large(name));
 }
 
-/// They have up to three hundred million weights, which take longer to make up than to use.
+/// These have up to three hundred million weights, which take longer to make up than to use.
 pub(crate) fn large_transformers_equal_their_libraries_at_one_size(subjects: &[Subject]) {
     equal(subjects, |name| is_large(name) && name.ends_with("/32"));
 }

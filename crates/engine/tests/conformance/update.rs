@@ -1,4 +1,4 @@
-//! What follows the sum: the optimisers' rules against their formulas in double precision.
+//! Compares what follows the sum, the optimisers' rules, with their formulas in double precision.
 
 use dapple_engine::{Batch, Clipping, UpdateNumbers, UpdateRule};
 use dapple_graph::{Parameters, zoo};
@@ -7,11 +7,11 @@ use crate::agreement::close;
 use crate::common::{Data, uniform};
 use crate::subject::{Opened, Subject, wide};
 
-/// Share of the way to the new parameters that their running mean takes.
+/// How far the running mean moves towards the new parameters, as a share of the distance.
 const MEAN_REST: f32 = 0.1;
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.7 };
 const UPDATES: u64 = 3;
-/// A dozen roundings of single precision, of 6e-8 each, over three updates.
+/// There are a dozen roundings of single precision, of 6e-8 each, in three updates.
 const NEAR: f64 = 1e-6;
 
 /// A model in double precision.
@@ -23,7 +23,7 @@ struct Exact {
 }
 
 impl Exact {
-    /// One update from the formulas. Every value of the small network trains, in the order of its parameters.
+    /// Takes one update by the formulas. Every value of the small network trains, in the order of its parameters.
     fn update(&mut self, gradient: &[f64], rule: UpdateRule, numbers: &UpdateNumbers) {
         for (i, sum) in gradient.iter().enumerate() {
             let rate = f64::from(numbers.rate);
@@ -59,7 +59,7 @@ struct Learned {
     mean: Option<Vec<f32>>,
 }
 
-/// Takes the updates one after the other, and shows the sum that went into each and what came of it.
+/// Takes the updates one after the other, and shows the sum that went into each and what was learned from it.
 fn learn(
     opened: &mut Opened<'_>,
     learned: &mut Learned,
@@ -102,7 +102,7 @@ fn learn(
                 seen(&sum, parameters.values());
             }
             StateValues { first: *first, second: *second, mean: *mean } = state.fetch(executor).unwrap();
-            // Exchanged, the mean is where the parameters were.
+            // After the exchange, the mean is where the parameters were.
             executor.resident().unwrap().exchange_mean(&mut state).unwrap();
             let mut exchanged = parameters.clone();
             executor.resident().unwrap().fetch(&mut exchanged).unwrap();
