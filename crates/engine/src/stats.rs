@@ -6,7 +6,8 @@
 pub struct StepStats {
     /// The loss of each sample, which is the mean over its views.
     pub losses: Vec<f32>,
-    /// Norm of each sample's gradient before clipping, rounded up by a little where it is not written down; zero where clipping is off.
+    /// The norm of each sample's gradient before clipping, as an upper bound that is only a little too large. If clipping is off, no executor
+    /// but the reference computes it, and it is zero.
     pub norms: Vec<f32>,
     /// How many samples had a gradient that was not finite. They added nothing to the sum.
     pub not_finite: usize,

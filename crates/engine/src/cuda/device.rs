@@ -102,7 +102,7 @@ impl Device {
         call("choosing the device", self.context.bind_to_thread())
     }
 
-    /// Waits until everything that was started on the card has ended, be it by failing.
+    /// Waits until everything that was started on the card has run or failed.
     pub(crate) fn settle(&self) {
         let _ = self.copies.synchronize();
         let _ = self.stream.synchronize();

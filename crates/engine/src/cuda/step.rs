@@ -124,8 +124,8 @@ impl CardStep<'_> {
         let inputs = &self.batch.inputs[samples.start * size..samples.end * size];
         let copies = &self.device.copies;
         call("waiting for the GPU", copies.wait(idle))?;
-        // SAFETY: the last copy from this staging memory belongs to the microbatch before the last, and reading that one's norms has waited
-        // for it. An executor settles everything before its staging memory is freed.
+        // SAFETY: the last copy from this staging memory belongs to the microbatch before the last, whose norms have been waited for since.
+        // An executor settles everything before its staging memory is freed.
         unsafe { self.staging[microbatch % 2].send(copies, inputs, self.work.inputs(microbatch))? };
         call("waiting for a copy", copies.record_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING)))
     }

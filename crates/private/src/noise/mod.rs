@@ -68,8 +68,8 @@ impl Noise {
     }
 
     /// Adds noise to every coordinate of a sum of whole numbers, and rounds to the lattice. `sum` holds the bits of 32-bit whole numbers;
-    /// `carried` holds what was carried over of each and is added to them, or is empty. Each whole number stands for so many times
-    /// `unit`. The result replaces `sum`, in single precision.
+    /// `carried` holds what was carried over of each and is added to them, or is empty. A whole number of one stands for `unit`. The
+    /// result replaces `sum`, in single precision.
     ///
     /// # Guarantee
     /// Each coordinate of the result is `s round((x + z) / s)`, where `x` is the exact sum and `z` a real number with the normal
