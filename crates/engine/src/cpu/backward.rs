@@ -82,7 +82,7 @@ impl InputGradients<'_> {
         let (step, item) = (self.step, self.item);
         let mut buffers = self.buffers.iter_mut().enumerate();
         std::array::from_fn(|_| {
-            let (index, buffer) = buffers.next().expect("every input has a buffer");
+            let (index, buffer) = buffers.next().expect("a kernel asks for as many sums as it has inputs");
             part(step, item, index, buffer).map(started)
         })
     }

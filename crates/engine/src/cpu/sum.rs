@@ -256,7 +256,8 @@ mod tests {
         let Numbers::Whole(values) = sum.numbers() else { panic!("whole numbers") };
         for (value, count) in values.iter_mut().zip(counts) {
             let added = i64::from(*count) * samples as i64;
-            *value = i32::try_from(i64::from(*value as i32) + added).expect("an overflow") as u32;
+            *value = i32::try_from(i64::from(*value as i32) + added)
+                .expect("sums are carried over before they overflow") as u32;
         }
     }
 

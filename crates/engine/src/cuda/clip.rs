@@ -51,7 +51,7 @@ impl SumTarget<'_> {
             (blocks * shares).div_ceil(MULTIPROCESSORS) * (self.samples.div_ceil(shares) * steps + START)
         };
         let most = if self.whole { self.samples.clamp(1, MOST_SHARES) } else { 1 };
-        (1..=most).min_by_key(|&shares| time(shares)).expect("one share at the least")
+        (1..=most).min_by_key(|&shares| time(shares)).expect("one share is always among the candidates")
     }
 }
 

@@ -112,7 +112,7 @@ impl ConvolutionChoices {
             let operation = steps.operations[node].as_ref();
             let Some(conv) = operation.and_then(|operation| operation.convolution()) else { continue };
             let input = steps.inputs[node][0];
-            let buffer = |slot| work.buffer(slot).expect("what runs is in memory");
+            let buffer = |slot| work.buffer(slot).expect("the plan gives every node that runs its buffers");
             let value = |node: usize| match &steps.operations[node] {
                 Some(operation) if operation.is_input() => work.inputs(0),
                 _ => buffer(program.buffers[node].value),

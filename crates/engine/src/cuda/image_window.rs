@@ -139,7 +139,9 @@ impl ImageWindow {
         (rows, pitch, plane): (usize, usize, usize),
         (block, inner, segments): (usize, usize, usize),
     ) -> ImageStrip {
-        let number = |value: usize| i32::try_from(value).expect("kernels count a sample's values in 32 bits");
+        let number = |value: usize| {
+            i32::try_from(value).expect("a layer with more values than 32 bits count was refused")
+        };
         let two = |values: [usize; 2]| values.map(number);
         let mut tap_offsets = [0; TAPS];
         tap_offsets.iter_mut().zip(self.tap_offsets(pitch)).for_each(|(to, from)| *to = number(from));

@@ -87,7 +87,7 @@ impl CudaKernel for CudaAttentionKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { heads, width, queries, keys, .. } = *self;
         let (device, items, y) = (run.device, run.items(), run.value(node));
-        let weights = run.kept(node).expect("attention works in what it keeps");
+        let weights = run.kept(node).expect("the plan gives attention the memory that it works in");
         let (counts, addresses) = ((items, heads), self.addresses(weights, items));
         let [query, key, value] = [0, 1, 2].map(|part| self.part(run.read(node, self.slot(part)), part));
         let (sizes, sides) = ((queries, width, keys), (query, key.transposed()));
@@ -111,8 +111,8 @@ impl CudaKernel for CudaAttentionKernel {
         }
         let Self { heads, width, queries, keys, .. } = *self;
         let (device, items) = (run.device, run.items());
-        let weights = run.kept(node).expect("attention works in what it keeps");
-        let scores = run.scratch(node).expect("attention has scratch in the backward pass");
+        let weights = run.kept(node).expect("the plan gives attention the memory that it works in");
+        let scores = run.scratch(node).expect("the plan gives attention scratch for the backward pass");
         let (counts, addresses) = ((items, heads), self.addresses(weights, items));
         let [query, key, value] = [0, 1, 2].map(|part| self.part(run.read(node, self.slot(part)), part));
         let g = self.columns(run.gradient(node), queries, self.features());

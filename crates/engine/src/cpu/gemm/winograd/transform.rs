@@ -288,11 +288,12 @@ impl WithSimd for AddFilters<'_> {
         let n = size / S::F32_LANES;
         let half = simd.splat_f32s(0.5);
         let mut points = self.points.chunks_exact(size);
-        let points: [&[S::f32s]; POINTS] =
-            std::array::from_fn(|_| &S::as_simd_f32s(points.next().expect("a part for each point")).0[..n]);
+        let points: [&[S::f32s]; POINTS] = std::array::from_fn(|_| {
+            &S::as_simd_f32s(points.next().expect("the slice was cut into a part for each point")).0[..n]
+        });
         let mut taps = self.sum.chunks_exact_mut(size);
         let taps: [&mut [S::f32s]; 9] = std::array::from_fn(|_| {
-            &mut S::as_mut_simd_f32s(taps.next().expect("a part for each tap")).0[..n]
+            &mut S::as_mut_simd_f32s(taps.next().expect("a sum has a part for each tap")).0[..n]
         });
         for k in 0..n {
             let mut rows = [[half; 3]; 4];
