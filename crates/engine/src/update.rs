@@ -41,7 +41,7 @@ pub struct UpdateNumbers {
     pub rest: [f32; 2],
     /// A small number that keeps Adam's quotient finite.
     pub eps: f32,
-    /// One if the momentum is Nesterov's, else zero.
+    /// One where the momentum looks ahead.
     pub nesterov: u32,
 }
 
@@ -56,7 +56,7 @@ impl UpdateRule {
         }
     }
 
-    /// The numbers of the `count`-th update, counted from 1, for this learning rate, weight decay and expected batch.
+    /// The numbers of the `count`-th update, from 1, at this learning rate and weight decay, of a sum over an expected batch.
     #[must_use]
     pub fn numbers(self, rate: f64, weight_decay: f64, batch: u64, count: u64) -> UpdateNumbers {
         let always = UpdateNumbers {

@@ -39,7 +39,7 @@ pub enum GraphError {
     /// Something that is not part of this graph: a node, a parameter, a backbone.
     #[error("{0} is not part of this graph")]
     Unknown(String),
-    /// The model does not have the part that is to train.
+    /// What is to train is not there.
     #[error("{0}")]
     Tuning(String),
     /// The output does not suit the loss.

@@ -11,7 +11,7 @@ use crate::subject::{Opened, Subject, wide};
 const MEAN_REST: f32 = 0.1;
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.7 };
 const UPDATES: u64 = 3;
-/// There are a dozen roundings of single precision, of 6e-8 each, in three updates.
+/// A dozen roundings of single precision, of 6e-8 each, over three updates.
 const NEAR: f64 = 1e-6;
 
 /// A model in double precision.

@@ -32,7 +32,7 @@ impl ConvNextSize {
     }
 }
 
-/// The library whose names a ConvNeXt's parameters have.
+/// Whose names a ConvNeXt's parameters have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConvNextDialect {
     /// `timm`: `stages.0.blocks.0.conv_dw.weight`, `head.fc.weight`.
@@ -46,7 +46,7 @@ pub enum ConvNextDialect {
 pub struct ConvNext {
     /// How wide and deep it is.
     pub size: ConvNextSize,
-    /// The library whose names its parameters have.
+    /// Whose names its parameters have.
     pub dialect: ConvNextDialect,
 }
 
@@ -120,7 +120,7 @@ impl ConvNextDialect {
         }
     }
 
-    /// The dialect of a weights file, told by the names of its tensors; `None` if it is not a ConvNeXt's file.
+    /// The dialect of a weights file, told by the names of its tensors; `None` where it is no ConvNeXt's.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         names.into_iter().find_map(|name| match name {
             "stem.0.weight" => Some(Self::Timm),
@@ -133,7 +133,7 @@ impl ConvNextDialect {
 /// A ConvNeXt for samples of this shape, `[channels, height, width]`.
 ///
 /// # Errors
-/// If the sample is no image, or is too small.
+/// If the sample is too small.
 pub fn convnext(model: ConvNext, input_shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;

@@ -34,7 +34,7 @@ impl VitSize {
     }
 }
 
-/// The library that a transformer follows, in the names of its parameters and in small differences.
+/// Whose names, and whose small differences, a transformer's parameters follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VitDialect {
     /// `timm`: `blocks.0.attn.qkv.weight`, `head.weight`.
@@ -42,9 +42,9 @@ pub enum VitDialect {
     /// `torchvision`: `encoder.layers.encoder_layer_0.self_attention.in_proj_weight`, `heads.head.weight`.
     Torchvision,
     /// The image tower of OpenCLIP: `visual.transformer.resblocks.0.attn.in_proj_weight`. Its patches have no bias, a norm stands before
-    /// the blocks, and a projection after them. OpenCLIP has no classifier, so the name `head` is our own.
+    /// the blocks, and a projection to this many features behind them; `head` is ours.
     OpenClip {
-        /// The number of features that the projection makes.
+        /// Features of the projection.
         projection: usize,
     },
 }
@@ -67,7 +67,7 @@ pub struct VisionTransformer {
     pub patch: usize,
     /// What the classifier reads.
     pub pooling: TokenPooling,
-    /// The library whose names its parameters have.
+    /// Whose names its parameters have.
     pub dialect: VitDialect,
 }
 
@@ -100,7 +100,7 @@ struct VitNames {
     norm_before: Option<&'static str>,
     block: fn(usize) -> String,
     first_norm: &'static str,
-    /// The layer of queries, keys and values, and the character between its name and `weight` or `bias`.
+    /// The layer of queries, keys and values, and what stands between its name and `weight` or `bias`.
     queries: (&'static str, char),
     attention_output: &'static str,
     second_norm: &'static str,
@@ -176,10 +176,10 @@ impl VitDialect {
         }
     }
 
-    /// The most features that a projection may have: far more than any has, and few enough that sizes computed from it do not overflow.
+    /// Features that a projection may have: far more than any has, and few enough that sizes can be computed with them.
     pub const MAX_PROJECTION: usize = 1 << 16;
 
-    /// What a norm adds to the variance.
+    /// What is added to the variance of a norm.
     fn eps(self) -> f32 {
         match self {
             Self::Timm | Self::Torchvision => 1e-6,
@@ -187,7 +187,7 @@ impl VitDialect {
         }
     }
 
-    /// The dialect of a weights file, told by the names and shapes of its tensors; `None` if it is not a vision transformer's file.
+    /// The dialect of a weights file, told by the names and shapes of its tensors; `None` where it is no vision transformer's.
     pub fn of<'a>(tensors: impl IntoIterator<Item = (&'a str, &'a [usize])>) -> Option<Self> {
         let mut found = None;
         for (name, shape) in tensors {
@@ -253,7 +253,7 @@ fn tokens(
     let count = grid[0] * grid[1];
     let x = b.add("patches.flat", Reshape(vec![features, count]), &[x])?;
     let x = b.add("patches", Permute(vec![1, 0]), &[x])?;
-    // OpenCLIP stores the class token and the positions without the batch axis that the others have.
+    // OpenCLIP stores both without the axis of batches that the others have.
     let stored = |rows: usize| match model.dialect {
         VitDialect::OpenClip { .. } if rows == 1 => vec![features],
         VitDialect::OpenClip { .. } => vec![rows, features],

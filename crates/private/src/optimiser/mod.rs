@@ -76,13 +76,13 @@ impl Optimiser {
         self.rule
     }
 
-    /// Counts one update and returns its numbers, which divide the gradient by `batch`.
+    /// Counts an update of a sum over an expected batch, and gives its numbers.
     pub(crate) fn advance(&mut self, rate: f64, batch: u64) -> UpdateNumbers {
         self.state.updates += 1;
         self.rule.numbers(rate, self.weight_decay, batch, self.state.updates)
     }
 
-    /// Moves the parameters against a gradient that has already been divided by the expected batch.
+    /// Moves the parameters against a gradient, which is divided by the expected batch already.
     pub fn update(&mut self, parameters: &mut Parameters, gradient: &[f32], rate: f64) {
         let (rule, numbers) = (self.rule, self.advance(rate, 1));
         let (mut values, mut position) = (parameters.values_mut(), 0);

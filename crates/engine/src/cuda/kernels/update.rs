@@ -12,7 +12,7 @@ pub(crate) const ADAM: i32 = 2;
 
 const _: () = assert!(size_of::<UpdateNumbers>() == 44);
 
-// SAFETY: both sides have ten numbers in single precision and one whole number in this order, and the source asserts the same size.
+// SAFETY: ten numbers in single precision and one whole number on both sides, in this order; the source asserts the same size.
 unsafe impl Structure for UpdateNumbers {
     const TYPE: &'static str = "const __grid_constant__ Rule";
 }
