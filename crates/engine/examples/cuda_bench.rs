@@ -42,7 +42,7 @@ fn model(name: &str) -> Graph {
     built.expect("the zoo's models fit their inputs")
 }
 
-/// An update with noise and Adam, so small that nothing diverges.
+/// Noise and Adam, so small that nothing diverges.
 fn update(batch: usize, step: usize) -> CudaUpdate<'static> {
     static KEYS: [[u8; 32]; 2] = [[3; 32], [5; 32]];
     let noise = LatticeNoise { key: &KEYS[step % 2], lattice: (-10f64).exp2(), deviation: 1100.0 };

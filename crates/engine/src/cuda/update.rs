@@ -70,7 +70,7 @@ pub struct CudaUpdate<'k> {
     pub rule: UpdateRule,
     /// Its numbers for this update.
     pub numbers: UpdateNumbers,
-    /// How far the running mean moves towards the new parameters, as a share of the distance. It has no effect if the state has no mean.
+    /// Share of the way to the new parameters that their running mean takes; without effect where the state has no mean.
     pub mean_rest: f32,
 }
 
@@ -98,7 +98,7 @@ pub struct StateValues {
     pub mean: Option<Vec<f32>>,
 }
 
-/// The blocks that cover every trainable value.
+/// Stretches that cover every trainable value.
 fn blocks(layout: &Layout, parameters: &[usize]) -> Vec<UpdateBlock> {
     let pieces = layout.entries().iter().flat_map(|entry| {
         let first = parameters[entry.id.index()];
@@ -113,8 +113,8 @@ fn blocks(layout: &Layout, parameters: &[usize]) -> Vec<UpdateBlock> {
 }
 
 impl CudaExecutor {
-    /// Puts on the card what an optimiser remembers, which is up to two numbers for every trainable value and the running mean of all
-    /// parameters, if one is kept.
+    /// Puts on the card what an optimiser remembers: one number or two for every trainable value, and the running mean of all
+    /// parameters where there is one.
     ///
     /// # Errors
     /// If a slice has a length that fits no rule for this graph, or the card has too little memory.
@@ -282,8 +282,7 @@ impl CudaLoaded<'_> {
             blocks: state.blocks.slice(),
             rule: update.numbers,
         };
-        // SAFETY: the blocks cover the layout of this graph, which is as long as the sum, and as the moments that the rule has, which was
-        // checked.
+        // SAFETY: the blocks cover the layout of this graph, as long as the sum is; so are the moments that the rule has, as was seen.
         unsafe { moved.launch(device)? };
         if let Some(mean) = &state.mean {
             let (values, n) = (model.parameters(), inference.steps.parameters_len);

@@ -23,7 +23,7 @@ struct Exact {
 }
 
 impl Exact {
-    /// Takes one update by the formulas. Every value of the small network trains, in the order of its parameters.
+    /// One update from the formulas. Every value of the small network trains, in the order of its parameters.
     fn update(&mut self, gradient: &[f64], rule: UpdateRule, numbers: &UpdateNumbers) {
         for (i, sum) in gradient.iter().enumerate() {
             let rate = f64::from(numbers.rate);

@@ -11,7 +11,7 @@ use crate::parallel::{self, PIECE};
 
 pub use ema::Ema;
 
-/// How a noisy gradient moves the parameters. The numbers have been checked.
+/// How a noisy gradient moves the parameters, in numbers that were checked.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OptimiserSettings {
     /// The rule by which the gradient moves them.
@@ -113,7 +113,7 @@ impl Optimiser {
     }
 }
 
-/// Values that a thread changes, with their gradient and state. A state that the rule does not keep is empty.
+/// Values that a thread changes, with their gradient and state; a state that the rule does not have is empty.
 struct Piece<'a> {
     values: &'a mut [f32],
     gradient: &'a [f32],

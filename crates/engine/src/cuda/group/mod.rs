@@ -123,7 +123,7 @@ impl CudaGroup {
     /// Puts the same state of the optimiser on every card.
     ///
     /// # Errors
-    /// Those of [`CudaExecutor::state`].
+    /// As [`CudaExecutor::state`].
     pub fn state(&mut self, values: &StateValues) -> Result<CudaGroupState, CudaGroupError> {
         self.each(|rank| rank.state(values)).map(CudaGroupState)
     }
