@@ -13,7 +13,7 @@ use crate::op::{
 };
 use crate::validate;
 
-/// What a convolution is made of, besides its input.
+/// What a convolution needs besides its input.
 #[derive(Debug, Clone)]
 pub struct ConvSpec {
     /// Output channels.
@@ -24,7 +24,7 @@ pub struct ConvSpec {
     pub groups: usize,
     /// Whether it has a bias.
     pub bias: bool,
-    /// Eps of weight standardisation, if it is wanted.
+    /// The eps of weight standardisation; `None` leaves the weights as they are.
     pub standardise: Option<f32>,
     /// How a fresh weight is filled.
     pub init: Init,
@@ -46,21 +46,21 @@ impl ConvSpec {
         }
     }
 
-    /// With a bias.
+    /// Gives the convolution a bias.
     #[must_use]
     pub fn bias(mut self) -> Self {
         self.bias = true;
         self
     }
 
-    /// With channel groups.
+    /// Divides the channels into groups.
     #[must_use]
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
     }
 
-    /// With weight standardisation.
+    /// Standardises the weights.
     #[must_use]
     pub fn standardise(mut self, eps: f32) -> Self {
         self.standardise = Some(eps);
@@ -71,11 +71,11 @@ impl ConvSpec {
 /// The names of a linear layer and of its parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct LinearNames<'a> {
-    /// Of the node.
+    /// The name of the node.
     pub node: &'a str,
-    /// Of the weight.
+    /// The name of the weight.
     pub weight: &'a str,
-    /// Of the bias, where there is one.
+    /// The name of the bias; `None` for a layer without one.
     pub bias: Option<&'a str>,
 }
 
@@ -224,7 +224,7 @@ impl GraphBuilder {
         Ok((weight, bias))
     }
 
-    /// Adds a linear layer with bias, initialised by `init` (its bias by `bias_init`), with its parameters `name.weight` and `name.bias`.
+    /// Adds a linear layer with its parameters `name.weight`, filled by `init`, and `name.bias`, filled by `bias_init`.
     ///
     /// # Errors
     /// If the shapes do not fit or the name is taken.
@@ -241,7 +241,7 @@ impl GraphBuilder {
         self.linear_named(names, input, out, init, bias_init)
     }
 
-    /// Adds a linear layer whose parameters have names of their own; without a name for it, there is no bias.
+    /// Adds a linear layer whose parameters have names of their own. If the bias has no name, there is no bias.
     ///
     /// # Errors
     /// If the shapes do not fit or a name is taken.
@@ -260,7 +260,7 @@ impl GraphBuilder {
         self.add(names.node, Linear { weight, bias }, &[input])
     }
 
-    /// Adds scale one and shift zero under `name`.
+    /// Adds the parameters `name.weight`, a scale that starts at one, and `name.bias`, a shift that starts at zero.
     ///
     /// # Errors
     /// If the name is taken.
@@ -289,8 +289,8 @@ impl GraphBuilder {
         self.add(name, LayerNorm { eps, affine }, &[input])
     }
 
-    /// Adds a batch norm: with `training`, one that the validator refuses; without, one that applies its stored statistics
-    /// and whose scale and shift do not train unless asked to.
+    /// Adds a batch norm. With `training` the validator will refuse it; without, it applies its stored statistics, and its scale and shift
+    /// do not train unless asked to.
     ///
     /// # Errors
     /// If the name is taken.
@@ -308,7 +308,7 @@ impl GraphBuilder {
         self.add(name, BatchNorm { eps: 1e-5, training, affine, mean, variance }, &[input])
     }
 
-    /// Multiplies each channel along an axis by a trainable factor, `name.weight`, that starts at `first`.
+    /// Adds a node that multiplies each channel along an axis by a trainable factor, `name.weight`, which starts at `first`.
     ///
     /// # Errors
     /// If there is no such axis or the name is taken.
@@ -375,7 +375,7 @@ impl GraphBuilder {
         self.auxiliary.push(Auxiliary { output, weight });
     }
 
-    /// Begins a block: the next node is its first. Models that are a sequence of blocks can train the last of them alone.
+    /// Begins a block, whose first node is the next one to be added. A model that is a sequence of blocks can train the last few alone.
     pub fn block(&mut self) {
         self.blocks.push(NodeId(self.nodes.len()));
     }
@@ -388,8 +388,8 @@ impl GraphBuilder {
     /// Checks the whole and returns the graph.
     ///
     /// # Errors
-    /// If a node mixes examples, two nodes read one parameter, the output does not suit the loss, or an auxiliary output has another
-    /// shape.
+    /// If an output is unknown, the sample is empty, a node mixes examples, two nodes read one parameter, the output does not suit the
+    /// loss, or an auxiliary output has another shape or a weight that is not positive.
     pub fn finish(self, output: NodeId, loss: Loss) -> Result<Graph, GraphError> {
         let Self { nodes, parameters, auxiliary, blocks, behind_blocks, .. } = self;
         let outputs = auxiliary.iter().map(|auxiliary| auxiliary.output).chain([output]);

@@ -10,7 +10,7 @@ use super::error::{CudaError, call};
 use super::kernels::MatrixAddresses;
 use super::slice::{DeviceElement, DeviceSlice, Half};
 
-/// What a failure of a product is named.
+/// What the error of a failed product calls it.
 const CALL: &str = "matrix product";
 
 /// What matrices hold.
@@ -39,7 +39,7 @@ impl MatrixNumber for Half {
     }
 }
 
-/// A side of a matrix product: where it lies, its leading dimension, its distance between products, whether it is transposed.
+/// A side of a matrix product: where it lies, the distance between its rows, the distance between products, and whether it is transposed.
 #[derive(Clone, Copy)]
 pub(crate) struct MatrixSide<'m, T = f32> {
     pub(crate) data: DeviceSlice<'m, T>,
@@ -57,7 +57,7 @@ impl<'m, T: MatrixNumber> MatrixSide<'m, T> {
         Self { transposed: true, ..self }
     }
 
-    /// Whether `count` matrices of so many rows and columns lie in its memory.
+    /// Whether `count` matrices with this many rows and columns lie in its memory.
     fn holds(&self, count: usize, rows: usize, columns: usize) -> bool {
         let (rows, columns) = if self.transposed { (columns, rows) } else { (rows, columns) };
         let last = |count: usize, stride: usize| count.saturating_sub(1) * stride;
@@ -73,7 +73,7 @@ impl<'m, T: MatrixNumber> MatrixSide<'m, T> {
     }
 }
 
-/// A matrix side whose products belong to items, `side.stride` apart, and in each item to heads, `inner` apart.
+/// A side of products that belong to items, which are `side.stride` apart, and within each item to heads, which are `inner` apart.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadSide<'m> {
     pub(crate) side: MatrixSide<'m>,
@@ -85,7 +85,7 @@ impl HeadSide<'_> {
         Self { side: self.side.transposed(), ..self }
     }
 
-    /// Whether matrices of so many rows and columns, for all items and heads, lie in its memory.
+    /// Whether matrices with this many rows and columns lie in its memory, for all items and heads.
     fn holds(&self, (items, heads): (usize, usize), rows: usize, columns: usize) -> bool {
         let last = heads.saturating_sub(1) * self.inner;
         let of_last_head = |data: DeviceSlice<'_, f32>| {
@@ -95,14 +95,14 @@ impl HeadSide<'_> {
     }
 }
 
-/// A size as cuBLAS counts.
+/// A size as cuBLAS takes it.
 fn narrow(size: usize) -> Result<i32, CudaError> {
     let reason = || format!("{size} is too large");
     i32::try_from(size).map_err(|_| CudaError::Call { call: CALL, reason: reason() })
 }
 
 impl Device {
-    /// `c = scale a b + keep c` in row-major order for `count` products of an `m x k` by a `k x n` matrix, whose factors may be rounded
+    /// Computes `c = scale a b + keep c` in row-major order, for `count` products of an `m x k` by a `k x n` matrix. Factors may be rounded
     /// as the executor's precision allows.
     pub(crate) fn product<F: MatrixNumber, C: MatrixNumber>(
         &self,
@@ -119,8 +119,8 @@ impl Device {
             let reason = format!("{count} of {m} x {k} by {k} x {n} lie outside of their memory");
             return Err(CudaError::Call { call: CALL, reason });
         }
-        // cuBLAS counts columns first, so it is given c^T = b^T a^T.
-        // SAFETY: the matrices were just seen to lie in slices of the card's memory, which outlive what the stream has to do; scale and
+        // cuBLAS is column-major, so it is given c^T = b^T a^T.
+        // SAFETY: the matrices were just checked to lie in slices of the card's memory, which outlive what the stream has to do; scale and
         // keep are read before the call returns.
         let done = unsafe {
             result::gemm_strided_batched_ex(
@@ -152,7 +152,7 @@ impl Device {
         call(CALL, done)
     }
 
-    /// The same for a product of every item and head. `addresses` has room for three of each.
+    /// Does the same as [`Self::product`] for every item and head. `addresses` has room for three addresses of each.
     pub(crate) fn head_products(
         &self,
         (m, k, n): (usize, usize, usize),
@@ -186,8 +186,8 @@ impl Device {
         }
         .launch(self)?;
         let list = |side: usize| addresses.after(side * count).address();
-        // cuBLAS counts columns first, so it is given c^T = b^T a^T.
-        // SAFETY: the kernel before writes the addresses of matrices that were just seen to lie in slices of the card's memory, which
+        // cuBLAS is column-major, so it is given c^T = b^T a^T.
+        // SAFETY: the kernel before writes the addresses of matrices that were just checked to lie in slices of the card's memory, which
         // outlive what the stream has to do; scale and keep are read before the call returns.
         let done = unsafe {
             sys::cublasGemmBatchedEx(

@@ -11,13 +11,14 @@ use super::sharing::Contribution;
 use super::sources::CardGradientSource;
 use crate::layout::Layout;
 
-/// Rough speeds of a large card, for choosing between two ways to a norm: operations in a second of inner products in double precision, of
-/// the sum of a linear layer's gradients that are not written down, and of products by the library; and bytes moved.
+/// Rough speeds of a large card, for choosing between two ways to a norm: how many operations it does in a second for inner products in
+/// double precision, for the sum of a linear layer's gradients that are not written down, and for cuBLAS's products; and how many bytes it
+/// moves.
 pub(crate) const PRODUCTS: f64 = 20e12;
 pub(crate) const OUTER_PRODUCTS: f64 = 15e12;
 pub(crate) const LIBRARY_PRODUCTS: f64 = 100e12;
 const BYTES: f64 = 3e12;
-/// Buffers of a node; `None` where there is nothing to hold.
+/// The buffers of a node; `None` if there is nothing to hold.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Buffers {
     pub(crate) value: Option<usize>,
@@ -30,36 +31,36 @@ pub(crate) struct Buffers {
 #[derive(Debug)]
 pub(crate) struct CardProgram {
     pub(crate) steps: CardSteps,
-    /// Which nodes a pass visits: those that lead to an output it makes.
+    /// Which nodes a pass visits, which are those on which one of its outputs depends.
     pub(crate) runs: Vec<bool>,
     pub(crate) views: usize,
     pub(crate) buffers: Vec<Buffers>,
-    /// For every node and input, whether its gradient is added to one that is there; `None` where it needs none.
+    /// For every input of every node, how its gradient meets those of other readers; `None` if it needs no gradient.
     pub(crate) contributions: Vec<Vec<Option<Contribution>>>,
-    /// Where each buffer starts in an item's memory and the numbers in it, and the numbers in all of it.
+    /// Where each buffer starts in an item's memory, how many numbers it has, and how many the whole memory of an item has.
     pub(crate) offsets: Vec<usize>,
     pub(crate) sizes: Vec<usize>,
     pub(crate) item_len: usize,
     pub(crate) sources: Vec<CardGradientSource>,
-    /// Whether a node's weight gradient is never written down per sample.
+    /// For each node, whether its weight gradients are deferred, which means that they are never written down for each sample.
     pub(crate) deferred: Vec<bool>,
     /// Where a node's weight gradient lies in a sample's, where it is written down in halves; and pairs in all of a sample's.
     pub(crate) halved: Vec<Option<HalvedGradient>>,
     pub(crate) halved_len: usize,
     /// Numbers in a sample's written-down gradient.
     pub(crate) written: usize,
-    /// Partial sums per sample, and the table of those that are of written-down gradients.
+    /// How many partial sums a sample has, and the parts of written gradients to which the first of them belong.
     pub(crate) partials: usize,
     pub(crate) parts: Vec<GradientPart>,
-    /// Blocks of the sum of written-down gradients.
+    /// The blocks of the sum of written gradients.
     pub(crate) blocks: Vec<GradientBlock>,
-    /// Filters of all trainable standardised layers.
+    /// The number of filters of all trainable standardised layers, each of which has a mean.
     pub(crate) means: usize,
-    /// Numbers of workspace per sample.
+    /// How many numbers of workspace a sample needs.
     pub(crate) workspace: usize,
-    /// Bytes in which a few samples of the largest written-down layer unfold.
+    /// How many bytes it takes to unfold a few samples of the largest convolution.
     pub(crate) unfolding: usize,
-    /// Whether a trainable parameter is on no path to the output: its gradient is zero.
+    /// Whether there is a trainable parameter on which no output depends, so that its gradient is zero.
     pub(crate) unreached: bool,
 }
 
@@ -144,7 +145,7 @@ impl CardProgram {
     }
 }
 
-/// Seconds that a sample's written-down weights take: they are written, read for the norm, and read for the sum.
+/// How many seconds a sample's written weight gradients take, which are written, read for the norm, and read for the sum.
 pub(crate) fn written(weights: f64) -> f64 {
     12.0 * weights / BYTES
 }
@@ -170,7 +171,8 @@ mod tests {
         assert_eq!(program.sources.len(), layout.entries().len());
     }
 
-    /// Blocks and parts cover what is written once, none reaches from one filter into the next, and every filter has a mean of its own.
+    /// Blocks and parts cover what is written exactly once, none reaches from one filter into the next, and every filter has a mean of its
+    /// own.
     #[test]
     fn blocks_and_parts_keep_to_their_filters() {
         let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
@@ -209,7 +211,7 @@ mod tests {
                 assert!(written[start..][..entry.range.len()].iter().all(|&count| count == 1));
             }
         }
-        // A deferred layer decides its means elsewhere.
+        // The means of deferred layers are computed elsewhere, so parts do not cover them.
         assert!(means.iter().all(|&count| count <= 1) && means.contains(&1) && means.contains(&0));
     }
 

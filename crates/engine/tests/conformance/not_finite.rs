@@ -1,4 +1,4 @@
-//! A sample of which a number is not finite adds nothing.
+//! A sample that has a number which is not finite adds nothing.
 
 use dapple_engine::{Batch, Clipping, DropoutSource, Targets};
 use dapple_graph::Parameters;
@@ -9,8 +9,8 @@ use crate::company::{SAMPLES, sum_of};
 use crate::graphs::{layers, layers_and_models, regression, tokens};
 use crate::subject::Subject;
 
-/// A pixel that is no number, behind which a ReLU makes zeros of everything: the outputs' gradients there are zero, and zero times it is again
-/// no number. A norm that is taken to be finite would let it into the sum.
+/// A ReLU turns everything after a pixel that is not a number into zeros, so the outputs' gradients there are zero, and zero times the pixel
+/// is again not a number. If the norm were taken to be finite, that would enter the sum.
 pub(crate) fn pixels_that_are_no_numbers_are_not_swallowed(subjects: &[Subject]) {
     let mut graphs = vec![("tokens".to_owned(), tokens())];
     for (standardise, deferred) in [(None, true), (Some(1e-5), true), (None, false), (Some(1e-5), false)] {
@@ -37,7 +37,7 @@ pub(crate) fn pixels_that_are_no_numbers_are_not_swallowed(subjects: &[Subject])
     }
 }
 
-/// It leaves the sum as it is without it.
+/// Such a sample leaves the sum as it would be without it.
 pub(crate) fn samples_that_are_not_finite_add_nothing(subjects: &[Subject]) {
     for (name, graph) in layers_and_models(subjects.iter().any(|subject| subject.on_card())) {
         let (data, values) = (Data::new(&graph, SAMPLES, 1), parameters(&graph));
@@ -58,7 +58,7 @@ pub(crate) fn samples_that_are_not_finite_add_nothing(subjects: &[Subject]) {
                     if step.stats.not_finite == 1 {
                         assert!(step.gradient == others, "{title}: the others' sum changed");
                     } else {
-                        // An activation may have swallowed it.
+                        // An activation may have swallowed the number.
                         let most = 0.7 * SAMPLES as f64;
                         assert!(step.length() <= most && step.stats.not_finite == 0, "{title}");
                     }
@@ -68,7 +68,7 @@ pub(crate) fn samples_that_are_not_finite_add_nothing(subjects: &[Subject]) {
     }
 }
 
-/// A loss without a bound: the gradient itself overflows.
+/// The loss has no bound here, so the gradient itself overflows.
 pub(crate) fn gradients_that_overflow_add_nothing(subjects: &[Subject]) {
     let graph = regression(4, 2);
     let targets = [1.0, 2.0, f32::MAX, f32::MAX];

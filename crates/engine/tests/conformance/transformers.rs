@@ -41,7 +41,7 @@ fn named(name: &str) -> Graph {
     vision_transformer(model, &[3, side, side], CLASSES).unwrap()
 }
 
-/// Names, outputs, losses and gradients of the models that are chosen.
+/// Asserts that names, outputs, losses and gradients of the chosen models are equal.
 fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
     let goldens: Value = serde_json::from_str(include_str!("../goldens/transformers.json")).unwrap();
     for (name, golden) in goldens.as_object().unwrap().iter().filter(|(name, _)| chosen(name)) {
@@ -51,7 +51,8 @@ fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
         let (values, data) = (parameters(&graph), Data::new(&graph, 1, 1));
         for subject in subjects {
             let title = format!("{name}, {subject:?}");
-            // Both sides compute in double precision, of which nine digits are stored; or single precision rounds through up to 24 blocks.
+            // Both sides compute in double precision, of which nine digits are stored; other subjects round to single precision in up to 24
+            // blocks.
             let share = if matches!(subject, Subject::Reference) { 1e-8 } else { 1e-4 };
             let outputs = subject.planned_for(1).open(&graph).forward(&values, &data.inputs);
             let wanted: Vec<f64> =
@@ -83,7 +84,7 @@ pub(crate) fn transformers_equal_their_libraries(subjects: &[Subject]) {
     equal(subjects, |name| !is_small(name) && !is_large(name));
 }
 
-/// They have up to three hundred million weights, which take longer to make up than to use.
+/// These have up to three hundred million weights, which take longer to make up than to use.
 pub(crate) fn large_transformers_equal_their_libraries_at_one_size(subjects: &[Subject]) {
     equal(subjects, |name| is_large(name) && name.ends_with("/32"));
 }

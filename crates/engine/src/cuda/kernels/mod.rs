@@ -1,4 +1,4 @@
-//! The kernels of our own: their sources, compiled when a card is first opened, and beside each source the declarations of its kernels.
+//! Our own kernels: their sources, which are compiled when a card is first opened, and beside each source the declarations of its kernels.
 
 mod attention;
 mod carry;
@@ -80,12 +80,12 @@ const SOURCES: [(&str, &[Declaration]); 16] = [
     (include_str!("relative.cu"), relative::KERNELS),
 ];
 
-/// Bytes of shared memory that a block of a large kernel may ask for on every card; a card may have more.
+/// How many bytes of shared memory a block of a large kernel may ask for on any card. Some cards have more.
 pub(crate) const SHARED_LIMIT: usize = 99 << 10;
-/// Bytes that kernels may declare themselves.
+/// How many bytes of shared memory kernels may declare themselves.
 pub(crate) const DECLARED: usize = 4 << 10;
 
-/// All kernels by name, with so many bytes of shared memory for those that may ask for them.
+/// Loads all kernels, and allows the large ones to ask for `shared` bytes of shared memory.
 pub(super) fn load(
     context: &Arc<CudaContext>,
     precision: Precision,
@@ -107,8 +107,8 @@ pub(super) fn load(
     Ok(kernels)
 }
 
-/// The kernels on a card. They are loaded once a process, card and precision, by one thread while others wait: the driver takes about a
-/// second to make them the card's own. They stay, as the card's context is one for the whole process.
+/// The kernels on a card. They are loaded once for each process, card and precision, by one thread while others wait, because the driver
+/// takes about a second to compile them for the card. They stay loaded, as the card's context does.
 fn module(context: &Arc<CudaContext>, precision: Precision) -> Result<Arc<CudaModule>, CudaError> {
     static MODULES: Mutex<BTreeMap<(usize, usize), Arc<CudaModule>>> = Mutex::new(BTreeMap::new());
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,8 +121,8 @@ fn module(context: &Arc<CudaContext>, precision: Precision) -> Result<Arc<CudaMo
     Ok(module)
 }
 
-/// The compiled kernels. They are compiled once a process and precision, for the oldest card that has their instructions; the driver does
-/// the rest.
+/// The compiled kernels. They are compiled once for each process and precision, for the oldest cards that have the instructions they use;
+/// the driver does the rest.
 fn image(precision: Precision) -> Result<Ptx, CudaError> {
     static IMAGES: [OnceLock<Ptx>; 3] = [const { OnceLock::new() }; 3];
     let image = &IMAGES[precision as usize];

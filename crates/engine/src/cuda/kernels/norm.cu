@@ -2,13 +2,14 @@
 
 __device__ __forceinline__ float normalised(float x, float mean, float inverse) { return (x - mean) * inverse; }
 
-// Vectors that a thread asks for before it looks at the first.
+// How many vectors a thread asks for before it looks at the first.
 #define AHEAD 4
 #define NORM_THREADS 1024
 
-// One block per item and group of `size` channels with `inner` positions each: y = norm(x) + residual, through ReLU if asked.
-// kept: mean and 1 / deviation of each group. With `stored_mean` the statistics are stored ones, one per channel, and a group is one
-// channel. With `holds` the dynamic shared memory has room for the group and up to three floats behind it, and x is read once.
+// Computes y = norm(x) + residual, followed by a ReLU if `relu` is set, with one block for each item and group of `size` channels with
+// `inner` positions each. kept: the mean and 1 / deviation of each group. With `stored_mean` the statistics are stored ones for each channel,
+// and a group is one channel. With `holds` the dynamic shared memory has room for the group and up to three floats after it, and x is read
+// once.
 extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     group_forward(const float* __restrict__ x, const float* __restrict__ residual, float* __restrict__ y, float* kept,
                   const float* weight, const float* bias, const float* stored_mean, const float* stored_variance, int groups,
@@ -62,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     float share = 1.0f / inner;
 #pragma unroll 2
     for (int q = threadIdx.x; q < count; q += blockDim.x) {
-        // Single precision is off by one at most, and faster than a division.
+        // In single precision this is off by at most one, and faster than a division.
         int i = 4 * q, channel = (int)(i * share);
         channel += (channel + 1) * inner <= i ? 1 : channel * inner > i ? -1 : 0;
         int end = (channel + 1) * inner;
@@ -89,9 +90,10 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     }
 }
 
-// One block per sample and group; teams of warps take a channel each at a time. Adds the views' gradients of scale and shift.
-// With `y`, the output of a sum that went through ReLU, g is first set to zero in its memory where y is. `holds` says how many of x and
-// g the dynamic shared memory has room for, behind four floats per channel of a group.
+// Computes all gradients of group_forward, with one block for each sample and group, in which teams of warps take one channel at a time.
+// The gradients of scale and shift are summed over views. If there is `y`, the output of a sum that went through a ReLU, g is first set to
+// zero in its own memory where y is zero. `holds` says how many of x and g the dynamic shared memory has room for, after four floats for
+// each channel of a group.
 extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     group_backward(const float* __restrict__ x, float* g, const float* __restrict__ y, const float* kept, const float* weight,
                    const float* bias, const float* stored_mean, const float* stored_variance, float* dx, float* dw, float* db,
@@ -212,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     }
 }
 
-// One warp per row of `features`.
+// Normalises rows of `features`, with one warp for each row.
 KERNEL layer_forward(const float* x, float* y, float* kept, const float* weight, const float* bias, int features, i64 rows,
                      float eps) {
     i64 row = global_index() >> 5;

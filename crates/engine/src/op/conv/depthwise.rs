@@ -18,9 +18,9 @@ pub(crate) struct Depthwise {
     /// Rows before the first position, which pass by.
     ahead: usize,
     taps: usize,
-    /// Output rows by the taps that reach them.
+    /// The output rows, sorted by the taps that reach them.
     classes: Vec<RowClass>,
-    /// Input rows by the taps whose gradient reaches them.
+    /// The input rows, sorted by the taps whose gradient reaches them.
     back: Vec<RowClass>,
 }
 
@@ -87,7 +87,7 @@ impl Depthwise {
         }
     }
 
-    /// A stored gradient in the parameter's order.
+    /// Copies a stored gradient into the parameter's order.
     fn reorder<T: Copy>(&self, sum: &[T], to: &mut [T]) {
         for (filter, taps) in to.chunks_exact_mut(self.taps).enumerate() {
             for (tap, value) in taps.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Linear layers on the card.
+//! How the card runs a linear layer.
 
 use dapple_graph::ParameterId;
 use dapple_graph::op::Linear;

@@ -1,4 +1,4 @@
-//! TF32 and bf16 against single precision on the processor.
+//! Compares TF32 and bf16 with single precision on the processor.
 
 use dapple_engine::Clipping;
 use dapple_graph::{Graph, Op, zoo};
@@ -8,8 +8,8 @@ use crate::common::{Data, parameters};
 use crate::graphs::small_transformer;
 use crate::subject::{Subject, apart};
 
-/// How far a gradient may be from single precision's, as a share of its length. Each layer rounds two factors, forward and again backward;
-/// roundings of different layers are independent, so they add up like a random walk. Four deviations.
+/// How far a gradient may be from single precision's, as a share of its length. Each layer rounds two factors forward, and again backward.
+/// Roundings of different layers are independent, so they add up like a random walk, of which four deviations are allowed.
 fn allowed(graph: &Graph, subject: Subject) -> f64 {
     let layers =
         graph.nodes().iter().filter(|node| matches!(node.op, Op::Conv(_) | Op::Linear(_) | Op::Attention(_)));
