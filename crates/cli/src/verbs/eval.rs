@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     output::print(&format!("{text}\n{}", per_class(&evaluation, &class_names)?.to_text(TextStyle::default())))
 }
 
-/// What became of each class.
+/// How well each class is recognised.
 fn per_class(evaluation: &Evaluation, names: &[&str]) -> Result<Table, ReportError> {
     let share = |value: Option<f64>| value.map_or(Cell::Empty, |value| Cell::Text(format!("{value:.4}")));
     let overlap = evaluation.overlap.as_ref();
