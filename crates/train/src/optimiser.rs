@@ -1,10 +1,10 @@
-//! From a plan's optimiser to the one that the private step carries out.
+//! Translates a plan's optimiser into the settings of the private step.
 
 use dapple_engine::UpdateRule;
 use dapple_plan::{Momentum, OptimiserPlan, OptimiserRule};
 use dapple_private::OptimiserSettings;
 
-/// The same in the words of the private step.
+/// The optimiser of a plan as settings of the private step.
 #[must_use]
 pub fn optimiser_settings(plan: &OptimiserPlan) -> OptimiserSettings {
     let OptimiserPlan { rule, weight_decay, mean_decay } = *plan;

@@ -10,10 +10,10 @@ use dapple_plan::spec::{NormSpec, PoolingSpec};
 use super::small;
 use crate::error::TrainError;
 
-/// Groups of a group norm.
+/// Number of groups of a group norm.
 const GROUPS: usize = 32;
 
-/// The model of a plan, under the names of a dialect where several libraries have it.
+/// The model of a plan, with the parameter names of a dialect if several libraries have the model.
 pub(super) fn architecture(
     plan: &ModelPlan,
     dialect: VitDialect,
@@ -71,7 +71,7 @@ pub(super) fn architecture(
     }
 }
 
-/// A classifier, or what a segmentation model stands on.
+/// A network that serves as a classifier or as the backbone of a segmentation model.
 fn backbone(name: &str) -> Option<Backbone> {
     Some(match name {
         "resnet-18" => Backbone::ResNet(ResNet::R18),

@@ -11,19 +11,20 @@ use super::trained::tuned;
 use crate::description::{ModelDescription, ParameterNames};
 use crate::error::TrainError;
 
-/// Parameters that a model may have: eight gigabytes of them.
+/// The most parameters of a model: eight gigabytes of them.
 const MAX_PARAMETERS: usize = 1 << 31;
 
-/// A model of which everything is known but the size of its views and the number of its classes.
+/// A model of which everything is known except the size of its views and the number of its classes.
 #[derive(Debug, Clone)]
 pub(crate) struct Blueprint {
     plan: ModelPlan,
-    /// Whose names the parameters follow, where several libraries have the model.
+    /// The library whose names the parameters have, if several libraries have the model.
     dialect: VitDialect,
 }
 
 impl Blueprint {
-    /// The model of a plan whose paths begin in a folder. A transformer has the names of its weights file, of which the head is read.
+    /// The model of a plan whose paths are relative to `base`. A transformer takes the parameter names of its weights file, of which the
+    /// header is read.
     ///
     /// # Errors
     /// A weights file that cannot be read.
@@ -39,16 +40,16 @@ impl Blueprint {
             other => other,
         })?;
         let tensors = shapes.iter().map(|(name, shape)| (name.as_str(), &shape[..]));
-        // A file of another model is refused by the names that do not fit.
+        // A file of another model is refused later, because its names do not fit.
         Ok(Self { dialect: VitDialect::of(tensors).unwrap_or(unread.dialect), ..unread })
     }
 
-    /// The model of a plan under the first names that it has.
+    /// The model of a plan with timm's names, without reading any file.
     pub(crate) fn unread(plan: &ModelPlan) -> Self {
         Self { plan: plan.clone(), dialect: VitDialect::Timm }
     }
 
-    /// The model of a run's plan under the names that the run's description tells, so that no weights file is needed.
+    /// The model of a run's plan with the names that the run's description tells, so that no weights file is needed.
     pub(crate) fn described(plan: &ModelPlan, description: &ModelDescription) -> Result<Self, TrainError> {
         let dialect = match description.names {
             None | Some(ParameterNames::Timm) => VitDialect::Timm,
@@ -69,7 +70,7 @@ impl Blueprint {
         Ok(Self { plan: plan.clone(), dialect })
     }
 
-    /// Whose names the parameters follow; none where the model has the same everywhere.
+    /// The library whose names the parameters have; `None` if the model has the same names everywhere.
     pub(crate) fn names(&self) -> Option<ParameterNames> {
         VisionTransformer::named(&self.plan.name).map(|_| match self.dialect {
             VitDialect::Timm => ParameterNames::Timm,
@@ -78,12 +79,12 @@ impl Blueprint {
         })
     }
 
-    /// What trains, in words; none where all does.
+    /// Which part trains, in words; `None` if everything does.
     pub(crate) fn trained(&self) -> Option<String> {
         (self.plan.trained != TrainedPart::All).then(|| self.plan.trained.to_string())
     }
 
-    /// The same model without adapters: the one that is released, and that other programs know.
+    /// The same model without adapters, which is the one that is released and that other programs know.
     pub(crate) fn plain(&self) -> Self {
         let plan = ModelPlan { trained: TrainedPart::All, ..self.plan.clone() };
         Self { plan, ..*self }
