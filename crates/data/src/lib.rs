@@ -5,7 +5,8 @@
 //! does all of this ahead of the trainer. Randomness comes from keys ([`keys`]) and from nowhere else: everything drawn is a function of
 //! (key, step, record).
 //!
-//! Formulas cite P (patch-level differential privacy by random crops) and D (model and data partitioning) by their numbers.
+//! Comments cite the patch-level paper (patch-level differential privacy by random crops) and the partitioning paper (randomness in model
+//! and data partitioning).
 
 // Input arrives here, and it may be anything.
 #![warn(clippy::expect_used)]

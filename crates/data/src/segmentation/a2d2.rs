@@ -9,8 +9,8 @@ use super::{ClassMap, Colour, Pairs, parse_colour};
 use crate::formats::{pictures_below, same_twice};
 use crate::{DataError, DataLimits, UNLABELLED, file};
 
-/// Sessions to train on. P trains on 11 sessions with 18557 images and does not name them. These 17 are split 11 to 3 to 3, as the
-/// sessions of P are.
+/// Sessions to train on. The patch-level paper trains on 11 sessions with 18557 images and does not name them. These 17 are split 11 to 3
+/// to 3, as the sessions of that paper are.
 pub const A2D2_TRAIN_SESSIONS: [&str; 11] = [
     "20180807_145028",
     "20180810_142822",

@@ -22,7 +22,7 @@ section! {
         eps: f64 =
             ("what adam adds to the root of its second moment", "1e-8")
                 .or("1e-8");
-        /// Never part of a clipped gradient.
+        /// The decay is never part of a clipped gradient.
         weight_decay: f64 =
             ("the decoupled weight decay", "0.01")
                 .or("0, for adamw 0.01");
@@ -45,7 +45,7 @@ words! {
     /// The rule of an optimiser.
     #[derive(Default)]
     pub enum OptimiserKind {
-        /// Gradient descent, with momentum where one is given.
+        /// Gradient descent, with momentum if one is given.
         #[default]
         Sgd = "sgd",
         /// Adam.
