@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn scenes_are_always_the_same() {
-        // Fixed once: whoever changes the scenes changes every figure that was measured on them.
+        // Fixed once, because changing the scenes changes every figure that was measured on them.
         let scenes = StreetScenes::new(1, 20).unwrap();
         assert_eq!(&scenes.fingerprint().unwrap()[..16], "8781ff167b09238a");
     }
