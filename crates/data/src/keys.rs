@@ -171,6 +171,7 @@ mod tests {
             Purpose::Noise,
             Purpose::Split,
             Purpose::Weights,
+            Purpose::Canaries,
         ];
         for seed in 0..3 {
             for purpose in purposes {
