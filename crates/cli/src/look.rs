@@ -1,8 +1,10 @@
-//! How images are looked at, for the verbs that ask a model.
+//! How images are looked at and where this is computed, for the verbs that ask a model.
 
 use clap::Args;
 use dapple_plan::spec::EvaluationKind;
 use dapple_train::Look;
+
+use crate::machine::MachineFlags;
 
 #[derive(Debug, Args)]
 pub(crate) struct LookFlags {
@@ -15,6 +17,8 @@ pub(crate) struct LookFlags {
     /// Sees them window by window instead, each of the size of a crop, with this step as a share of the window [default step: 2/3]
     #[arg(long, value_name = "STEP", num_args = 0..=1, require_equals = true)]
     sliding: Option<Option<f64>>,
+    #[command(flatten)]
+    pub(crate) machine: MachineFlags,
 }
 
 impl From<&LookFlags> for Look {

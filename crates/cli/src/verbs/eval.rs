@@ -10,7 +10,6 @@ use serde::Serialize;
 use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::look::LookFlags;
-use crate::machine::MachineFlags;
 use crate::output;
 
 /// Evaluates the model of a run on its test set
@@ -24,8 +23,6 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     look: LookFlags,
     #[command(flatten)]
-    machine: MachineFlags,
-    #[command(flatten)]
     output: OutputFlags,
 }
 
@@ -37,7 +34,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let performance = arguments.machine.performance();
+    let performance = arguments.look.machine.performance();
     let evaluation = dapple_train::evaluate_with(&arguments.folder, (&arguments.look).into(), &performance)?;
     let description = ModelDescription::read(&arguments.folder)?;
     let class_names: Vec<&str> = description.classes.iter().map(|class| class.name.as_str()).collect();

@@ -12,7 +12,6 @@ use serde::Serialize;
 use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::look::LookFlags;
-use crate::machine::MachineFlags;
 use crate::{label_pictures, output};
 
 /// How many classes of a label map a line of text names.
@@ -35,8 +34,6 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     look: LookFlags,
     #[command(flatten)]
-    machine: MachineFlags,
-    #[command(flatten)]
     output: OutputFlags,
 }
 
@@ -56,7 +53,7 @@ enum Said {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let performance = arguments.machine.performance();
+    let performance = arguments.look.machine.performance();
     let mut predictor = Predictor::open(&arguments.folder, (&arguments.look).into(), &performance)?;
     let description = predictor.description().clone();
     if description.answers == Answers::LabelMap {
