@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap::error::ErrorKind;
+use clap::{Command, CommandFactory};
 use dapple_audit::AuditError;
 use dapple_plan::PlanError;
 use dapple_report::ReportError;
@@ -181,10 +181,14 @@ impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Self {
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(error),
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::request(
-                "no verb is given",
-                "try `dapple demo`; verbs are account, calibrate, profile, sweep, inclusion, demo, train, sweep-train, choose, budget, resume, eval, predict, report, verify, audit, reproduce, completions, man",
-            ),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                let command = Cli::command();
+                let verbs: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+                Self::request(
+                    "no verb is given",
+                    format!("try `dapple demo`; verbs are {}", verbs.join(", ")),
+                )
+            }
             _ => {
                 let text = error.render().to_string();
                 let message = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
