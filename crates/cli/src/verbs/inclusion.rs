@@ -15,7 +15,7 @@ use crate::output;
 /// Larger heat maps are thinned out to at most this many pixels along each side.
 const MAX_SIDE: u32 = 2048;
 
-/// Tells how likely a crop sees the private region, at its worst place
+/// Tells how likely a crop is to see the private region at the region's worst place
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   dapple inclusion --image 2048x1024 --crop 505x505 --circle 12 --heatmap seen.png")]

@@ -57,9 +57,9 @@ pub(crate) struct Arguments {
 enum LawName {
     /// Cheapest; one repetition is the most likely
     Logarithmic,
-    /// Dearer, and less often one
+    /// Costs more; a single repetition is less likely
     Geometric,
-    /// Close to its mean, for runs with a small epsilon; none at all is possible
+    /// Close to its mean, for runs with a small epsilon; there may be no repetition at all
     Poisson,
 }
 
