@@ -1,4 +1,4 @@
-//! Parts of a model that train while the rest stays as its weights file says.
+//! Tests runs in which a part of the model trains and the rest stays as its weights file says.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -54,7 +54,7 @@ fn tensors(bytes: &[u8]) -> BTreeMap<String, Vec<u8>> {
     file.tensors().into_iter().map(|(name, tensor)| (name, tensor.data().to_vec())).collect()
 }
 
-/// The names of what differs between a run's model and the file that it began with.
+/// The names of the tensors that differ between a run's model and the file that it began with.
 fn changed(folder: &Path, run: &Path) -> Vec<String> {
     let (ours, given) =
         (tensors(&model_bytes(run)), tensors(&fs::read(folder.join("given.safetensors")).unwrap()));
@@ -73,7 +73,7 @@ fn adapters_are_trained_resumed_merged_and_kept_apart() {
     let outcome = start(&plan, &whole, &mut told).unwrap();
     let said = told.warnings.iter().filter(|said| said.starts_with("head is made anew")).count();
     assert_eq!(said, 1, "{:?}", told.warnings);
-    // The file is that of the plain model: other programs need not know of adapters.
+    // The model file is that of the plain model, so other programs need not know about adapters.
     let layers: Vec<String> = (0..12).map(|block| format!("blocks.{block}.attn.qkv")).collect();
     let mut expected: Vec<String> = layers.iter().map(|layer| format!("{layer}.weight")).collect();
     expected.extend(["blocks.3.mlp.fc1.weight", "head.bias", "head.weight"].map(str::to_owned));
@@ -83,7 +83,7 @@ fn adapters_are_trained_resumed_merged_and_kept_apart() {
     assert_eq!(apart.len(), 2 * 13 + 2);
     assert!(apart.contains_key("blocks.11.attn.qkv.lora_A.weight") && apart.contains_key("head.bias"));
 
-    // A checkpoint is one of the adapted model: a run that was stopped goes on to the same bits.
+    // A checkpoint holds the adapted model, so a run that was stopped goes on to the same bits.
     let mut stop = Recorder { stop_after: Some(1), ..Recorder::default() };
     start(&plan, &parts, &mut stop).unwrap();
     assert!(!parts.join("adapters.safetensors").exists());
