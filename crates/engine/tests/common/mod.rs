@@ -4,7 +4,7 @@
 use dapple_engine::{Batch, Clipping, ClippingRule, Layout, Targets};
 use dapple_graph::op::{
     Activation, AdaptiveAvgPool, Add, Attention, AvgPool, Concat, Dropout, Gather, MatMul, MaxPool, Mul,
-    ParameterValue, Permute, Reshape, Slice, Softmax, Upsample,
+    NormAxes, ParameterValue, Permute, Reshape, Slice, Softmax, Upsample,
 };
 use dapple_graph::{
     ConvSpec, Graph, GraphBuilder, GraphError, IGNORED, Init, Loss, NodeId, Parameter, ParameterId,
@@ -178,6 +178,7 @@ pub fn specimens() -> Vec<(&'static str, Graph)> {
         ),
         ("deep", deep()),
         ("norms", norms()),
+        ("other_norms", other_norms()),
         ("pools", pools()),
         ("activations", activations()),
         ("upsample", upsample()),
@@ -261,6 +262,17 @@ fn norms() -> Result<Graph, GraphError> {
     let mut graph = head(b, x, CLASSES)?;
     graph.set_trainable(|_| true);
     Ok(graph)
+}
+
+/// Norms of the channels of each position, of whole images, and without a mean.
+fn other_norms() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[6, 4, 3]);
+    let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(1)))?;
+    let x = b.layer_norm_over("channels", x, NormAxes::Channels, 1e-6)?;
+    let x = b.layer_norm_over("whole", x, NormAxes::Last(3), 1e-6)?;
+    let x = b.rms_norm("channel_rms", x, NormAxes::Channels, 1e-6)?;
+    let x = b.rms_norm("rms", x, NormAxes::Last(1), 1e-6)?;
+    head(b, x, CLASSES)
 }
 
 fn pools() -> Result<Graph, GraphError> {

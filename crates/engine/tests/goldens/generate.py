@@ -127,6 +127,16 @@ def norms(p, x):
     return head(p, layer_norm(p, "layer", x.permute(0, 2, 3, 1)))
 
 
+def other_norms(p, x):
+    x = conv(p, "conv", x, 6, 1)
+    last, first = lambda x: x.permute(0, 2, 3, 1), lambda x: x.permute(0, 3, 1, 2)
+    x = first(layer_norm(p, "channels", last(x)))
+    shape = x.shape[1:]
+    x = F.layer_norm(x, shape, p("whole.weight", *shape), p("whole.bias", *shape), SMALL_EPS)
+    x = first(F.rms_norm(last(x), (6,), p("channel_rms.weight", 6), SMALL_EPS))
+    return head(p, F.rms_norm(x, (3,), p("rms.weight", 3), SMALL_EPS))
+
+
 def pools(p, x):
     x = F.max_pool2d(conv(p, "conv", x, 5, 1), 3, 2, 1)
     return head(p, F.adaptive_avg_pool2d(F.avg_pool2d(x, 2, 1, 1), (3, 4)))
@@ -238,6 +248,7 @@ SPECIMENS = {
     "transposed_conv_deep": ((16, 2, 2), enlarged(out=12, size=2, stride=2, bias=True), cross_entropy()),
     "deep": ((3, 4, 4), deep, cross_entropy()),
     "norms": ((6, 4, 3), norms, cross_entropy()),
+    "other_norms": ((6, 4, 3), other_norms, cross_entropy()),
     "pools": ((3, 11, 9), pools, cross_entropy()),
     "activations": ((9,), activations, cross_entropy()),
     "upsample": ((2, 3, 4), upsample, cross_entropy()),

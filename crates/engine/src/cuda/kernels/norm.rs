@@ -50,7 +50,8 @@ kernels! {
         holds: Count[grid.shared >= 16 * size + holds * ((size * inner + 7) / 4 * 16)],
     } given { grid: LaunchGrid } over grid;
 
-    /// Layer norm, a warp for each row of `features`. `kept` are mean and one over the deviation of each.
+    /// Layer norm, a warp for each row of `features`, which lie `apart` from each other. `kept` are mean and one over the deviation of each;
+    /// what is not centred has a mean of zero, and the root of its mean square for a deviation.
     LayerForward = "layer_forward" {
         x: In<f32>[rows * features],
         y: Out<f32>[rows * features],
@@ -58,8 +59,10 @@ kernels! {
         weight: Maybe<In<f32>>[features],
         bias: Maybe<In<f32>>[features],
         features: Count,
+        apart: Count[apart > 0 && rows.is_multiple_of(apart)],
         rows: Long,
         eps: f32,
+        centred: Flag,
     } over LaunchGrid::warps(rows);
 
     /// The gradient of its input.
@@ -70,7 +73,9 @@ kernels! {
         weight: Maybe<In<f32>>[features],
         dx: Out<f32>[rows * features],
         features: Count,
+        apart: Count[apart > 0 && rows.is_multiple_of(apart)],
         rows: Long,
+        centred: Flag,
         accumulate: Flag,
     } over LaunchGrid::warps(rows);
 
@@ -83,6 +88,7 @@ kernels! {
         db: Maybe<Out<f32>>[rows(samples, stride, features)],
         stride: Long,
         features: Count,
+        apart: Count[apart > 0 && sample_rows.is_multiple_of(apart)],
         sample_rows: Count,
         samples: Count,
         accumulate: Flag,
