@@ -9,10 +9,12 @@ use crate::graph::{Auxiliary, Graph, Node, NodeId, Parameter, ParameterId};
 use crate::init::Init;
 use crate::loss::Loss;
 use crate::op::shape::elements;
-use crate::op::{ChannelScale, Conv, Input, Linear, Op, TransposedConv, Window};
+use crate::op::{
+    ChannelScale, Conv, Input, Linear, Op, PooledAttention, RelativeTable, TokenConv, TransposedConv, Window,
+};
 use crate::validate;
 
-/// What a convolution is made of, besides its input.
+/// What a convolution needs besides its input.
 #[derive(Debug, Clone)]
 pub struct ConvSpec {
     /// Output channels.
@@ -23,7 +25,7 @@ pub struct ConvSpec {
     pub groups: usize,
     /// Whether it has a bias.
     pub bias: bool,
-    /// Eps of weight standardisation, if it is wanted.
+    /// The eps of weight standardisation; `None` leaves the weights as they are.
     pub standardise: Option<f32>,
     /// How a fresh weight is filled.
     pub init: Init,
@@ -45,21 +47,21 @@ impl ConvSpec {
         }
     }
 
-    /// With a bias.
+    /// Gives the convolution a bias.
     #[must_use]
     pub fn bias(mut self) -> Self {
         self.bias = true;
         self
     }
 
-    /// With channel groups.
+    /// Divides the channels into groups.
     #[must_use]
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
     }
 
-    /// With weight standardisation.
+    /// Standardises the weights.
     #[must_use]
     pub fn standardise(mut self, eps: f32) -> Self {
         self.standardise = Some(eps);
@@ -70,11 +72,11 @@ impl ConvSpec {
 /// The names of a linear layer and of its parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct LinearNames<'a> {
-    /// Of the node.
+    /// The name of the node.
     pub node: &'a str,
-    /// Of the weight.
+    /// The name of the weight.
     pub weight: &'a str,
-    /// Of the bias, where there is one.
+    /// The name of the bias; `None` for a layer without one.
     pub bias: Option<&'a str>,
 }
 
@@ -85,6 +87,7 @@ pub struct GraphBuilder {
     parameters: Vec<Parameter>,
     auxiliary: Vec<Auxiliary>,
     blocks: Vec<NodeId>,
+    behind_blocks: Option<NodeId>,
     names: BTreeSet<String>,
 }
 
@@ -94,7 +97,14 @@ impl GraphBuilder {
         let input =
             Node { name: "input".into(), op: Input.into(), inputs: Vec::new(), shape: input_shape.to_vec() };
         let names = BTreeSet::from(["input".to_owned()]);
-        Self { nodes: vec![input], parameters: Vec::new(), auxiliary: Vec::new(), blocks: Vec::new(), names }
+        Self {
+            nodes: vec![input],
+            parameters: Vec::new(),
+            auxiliary: Vec::new(),
+            blocks: Vec::new(),
+            behind_blocks: None,
+            names,
+        }
     }
 
     /// The input node.
@@ -215,7 +225,7 @@ impl GraphBuilder {
         Ok((weight, bias))
     }
 
-    /// Adds a linear layer with bias, initialised by `init` (its bias by `bias_init`), with its parameters `name.weight` and `name.bias`.
+    /// Adds a linear layer with its parameters `name.weight`, filled by `init`, and `name.bias`, filled by `bias_init`.
     ///
     /// # Errors
     /// If the shapes do not fit or the name is taken.
@@ -232,7 +242,7 @@ impl GraphBuilder {
         self.linear_named(names, input, out, init, bias_init)
     }
 
-    /// Adds a linear layer whose parameters have names of their own; without a name for it, there is no bias.
+    /// Adds a linear layer whose parameters have names of their own. If the bias has no name, there is no bias.
     ///
     /// # Errors
     /// If the shapes do not fit or a name is taken.
@@ -251,7 +261,7 @@ impl GraphBuilder {
         self.add(names.node, Linear { weight, bias }, &[input])
     }
 
-    /// Multiplies each channel along an axis by a trainable factor, `name.weight`, that starts at `first`.
+    /// Adds a node that multiplies each channel along an axis by a trainable factor, `name.weight`, which starts at `first`.
     ///
     /// # Errors
     /// If there is no such axis or the name is taken.
@@ -270,28 +280,77 @@ impl GraphBuilder {
         self.add(name, ChannelScale { axis, weight }, &[input])
     }
 
+    /// Adds a depthwise convolution of the tokens behind the first over their grid, with one bank of filters for all heads, `name.weight`.
+    ///
+    /// # Errors
+    /// If the tokens are not one and this grid, the heads do not divide the features, the window does not fit, or the name is taken.
+    pub fn token_conv(
+        &mut self,
+        name: &str,
+        input: NodeId,
+        grid: [usize; 3],
+        window: Window,
+        heads: usize,
+    ) -> Result<NodeId, GraphError> {
+        let refuse = |reason| GraphError::Shape { node: name.into(), op: "TokenConv", reason };
+        let shape =
+            TokenConv::weight_shape(&window, heads, self.input_shapes(&[input])?[0]).map_err(refuse)?;
+        let weight = self.parameter(&format!("{name}.weight"), &shape, Init::UniformFanIn, false)?;
+        self.add(name, TokenConv { grid, window, heads, weight }, &[input])
+    }
+
+    /// Adds the attention of query, key and value whose tokens lie in these grids, the queries' first, with tables of so many rows for time,
+    /// height and width: `name.rel_pos_t`, `name.rel_pos_h` and `name.rel_pos_w`.
+    ///
+    /// # Errors
+    /// If tokens, grids, heads and tables do not suit each other, or the name is taken.
+    pub fn pooled_attention(
+        &mut self,
+        name: &str,
+        inputs: [NodeId; 3],
+        heads: usize,
+        [queries, keys]: [[usize; 3]; 2],
+        rows: [usize; 3],
+    ) -> Result<NodeId, GraphError> {
+        let features = self.input_shapes(&inputs)?[0].last().copied().unwrap_or(0);
+        let width = features.checked_div(heads).unwrap_or(0);
+        let mut table = |axis: usize| {
+            let name = format!("{name}.rel_pos_{}", ["t", "h", "w"][axis]);
+            let values = self.parameter(&name, &[rows[axis], width], Init::Normal(0.02), false)?;
+            Ok::<_, GraphError>(RelativeTable { rows: rows[axis], values })
+        };
+        let tables = [table(0)?, table(1)?, table(2)?];
+        self.add(name, PooledAttention { heads, queries, keys, tables }, &inputs)
+    }
+
     /// Makes a node an output that trains beside the main one, its loss multiplied by `weight`.
     pub fn auxiliary(&mut self, output: NodeId, weight: f32) {
         self.auxiliary.push(Auxiliary { output, weight });
     }
 
-    /// Begins a block: the next node is its first. Models that are a sequence of blocks can train the last of them alone.
+    /// Begins a block, whose first node is the next one to be added. A model that is a sequence of blocks can train the last few alone.
     pub fn block(&mut self) {
         self.blocks.push(NodeId(self.nodes.len()));
+    }
+
+    /// Ends the last block: the next node lies behind all of them.
+    pub fn end_blocks(&mut self) {
+        self.behind_blocks = Some(NodeId(self.nodes.len()));
     }
 
     /// Checks the whole and returns the graph.
     ///
     /// # Errors
-    /// If a node mixes examples, two nodes read one parameter, the output does not suit the loss, or an auxiliary output has another
-    /// shape.
+    /// If an output is unknown, the sample is empty, a node mixes examples, two nodes read one parameter, the output does not suit the
+    /// loss, or an auxiliary output has another shape or a weight that is not positive.
     pub fn finish(self, output: NodeId, loss: Loss) -> Result<Graph, GraphError> {
-        let Self { nodes, parameters, auxiliary, blocks, .. } = self;
+        let Self { nodes, parameters, auxiliary, blocks, behind_blocks, .. } = self;
         let outputs = auxiliary.iter().map(|auxiliary| auxiliary.output).chain([output]);
         if let Some(unknown) = outputs.into_iter().find(|id| id.0 >= nodes.len()) {
             return Err(GraphError::Unknown(format!("node {}", unknown.0)));
         }
-        let graph = Graph { nodes, parameters, output, auxiliary, loss, blocks };
+        let behind_blocks = behind_blocks.unwrap_or(NodeId(nodes.len()));
+        let graph = Graph { nodes, parameters, output, auxiliary, loss, blocks, behind_blocks };
         validate::check(&graph)?;
         Ok(graph)
     }

@@ -36,7 +36,7 @@ pub enum GraphError {
     /// Two nodes or two parameters have the same name.
     #[error("the name {0:?} is used twice")]
     DuplicateName(String),
-    /// A node or parameter that is not part of this graph.
+    /// Something that is not part of this graph: a node, a parameter, a backbone.
     #[error("{0} is not part of this graph")]
     Unknown(String),
     /// A model under the names of a library that does not have it.
@@ -75,7 +75,7 @@ pub enum GraphError {
 }
 
 impl GraphError {
-    /// The way out, where there is one.
+    /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::MixesExamples { op: "BatchNorm", .. } => Some(

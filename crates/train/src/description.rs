@@ -1,4 +1,4 @@
-//! What a model sees and says, beside its weights, so that it can be used where the data is not.
+//! What a model sees and says. It lies beside the weights, so that the model can be used without the data.
 
 use std::path::Path;
 
@@ -39,18 +39,18 @@ impl From<Answers> for TargetKind {
     }
 }
 
-/// What a model sees and says: `model.json` in the folder of a run. Numbers and names of classes are those of the data set's
-/// format and are taken to be public.
+/// What a model sees and says: `model.json` in the folder of a run. The numbers and names of classes come from the data set's format and
+/// are taken to be public.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelDescription {
-    /// What it says.
+    /// What the model says about an image.
     pub answers: Answers,
-    /// Values a pixel: 3 for red, green and blue.
+    /// Values per pixel: 3 for red, green and blue.
     pub channels: usize,
     /// The classes, in the order of the model's outputs.
     pub classes: Vec<ClassDescription>,
-    /// Whose names its parameters have, where several libraries have the model.
+    /// The library whose names the parameters have, if several libraries have the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<LibraryNames>,
     /// What of it was trained, in words; none where all was.
@@ -62,9 +62,9 @@ pub struct ModelDescription {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClassDescription {
-    /// Its name, or its number where the data set has no names.
+    /// The name of the class, or its number if the data set has no names.
     pub name: String,
-    /// Red, green and blue in which it is shown, where the data set says so.
+    /// The colour in which the class is shown, as red, green and blue, if the data set has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub colour: Option<[u8; 3]>,
 }
@@ -108,7 +108,7 @@ impl ModelDescription {
         })
     }
 
-    /// The description that some bytes are.
+    /// Parses a description.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(one_line)
     }

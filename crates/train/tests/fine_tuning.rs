@@ -1,4 +1,4 @@
-//! Parts of a model that train while the rest stays as its weights file says.
+//! Tests runs in which a part of the model trains and the rest stays as its weights file says.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -14,7 +14,7 @@ use dapple_graph::zoo::{
     self, ConvNext, ConvNextSize, LibraryNames, TokenPooling, VisionTransformer, VitSize,
 };
 use dapple_graph::{Parameters, weights};
-use dapple_plan::spec::Performance;
+use dapple_plan::spec::{Performance, PlanSpec};
 use dapple_train::{Look, ModelDescription, Prediction, Predictor, Request, Silent, evaluate, resume, start};
 
 /// A tiny transformer for images of 16 x 16 in one value a pixel.
@@ -54,7 +54,7 @@ fn tensors(bytes: &[u8]) -> BTreeMap<String, Vec<u8>> {
     file.tensors().into_iter().map(|(name, tensor)| (name, tensor.data().to_vec())).collect()
 }
 
-/// The names of what differs between a run's model and the file that it began with.
+/// The names of the tensors that differ between a run's model and the file that it began with.
 fn changed(folder: &Path, run: &Path) -> Vec<String> {
     let (ours, given) =
         (tensors(&model_bytes(run)), tensors(&fs::read(folder.join("given.safetensors")).unwrap()));
@@ -73,7 +73,7 @@ fn adapters_are_trained_resumed_merged_and_kept_apart() {
     let outcome = start(&plan, &whole, &mut told).unwrap();
     let said = told.warnings.iter().filter(|said| said.starts_with("head is made anew")).count();
     assert_eq!(said, 1, "{:?}", told.warnings);
-    // The file is that of the plain model: other programs need not know of adapters.
+    // The model file is that of the plain model, so other programs need not know about adapters.
     let layers: Vec<String> = (0..12).map(|block| format!("blocks.{block}.attn.qkv")).collect();
     let mut expected: Vec<String> = layers.iter().map(|layer| format!("{layer}.weight")).collect();
     expected.extend(["blocks.3.mlp.fc1.weight", "head.bias", "head.weight"].map(str::to_owned));
@@ -83,7 +83,7 @@ fn adapters_are_trained_resumed_merged_and_kept_apart() {
     assert_eq!(apart.len(), 2 * 13 + 2);
     assert!(apart.contains_key("blocks.11.attn.qkv.lora_A.weight") && apart.contains_key("head.bias"));
 
-    // A checkpoint is one of the adapted model: a run that was stopped goes on to the same bits.
+    // A checkpoint holds the adapted model, so a run that was stopped goes on to the same bits.
     let mut stop = Recorder { stop_after: Some(1), ..Recorder::default() };
     start(&plan, &parts, &mut stop).unwrap();
     assert!(!parts.join("adapters.safetensors").exists());
@@ -106,6 +106,34 @@ fn adapters_are_trained_resumed_merged_and_kept_apart() {
     let description = ModelDescription::read(&whole).unwrap();
     let words = "adapters of rank 2 and alpha 16 beside attn.qkv, 3.mlp.fc1, and the last layers";
     assert_eq!(description.trained.as_deref(), Some(words));
+}
+
+/// The noise's part of the second moments, and the rates of the blocks, are the same behind a stop.
+#[test]
+fn a_corrected_optimiser_with_layer_decay_is_resumed_to_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    setting(folder.path(), LibraryNames::Timm);
+    let plan = |options: &str| {
+        let text = format!("[optimiser]\nkind = 'adamw'\nlearning_rate = 0.01\n{options}");
+        let Request { mut spec, base, masks } = plan(folder.path(), "tune = 'norms'");
+        spec.optimiser = PlanSpec::from_toml(&text).unwrap().optimiser;
+        Request { spec, base, masks }
+    };
+    let both = plan("noise_correction = true\nnoise_floor = 1e-4\nlayer_decay = 0.75");
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    start(&both, &whole, &mut Silent).unwrap();
+    start(&both, &parts, &mut Recorder { stop_after: Some(1), ..Recorder::default() }).unwrap();
+    assert_eq!(resume(&parts, &mut Silent).unwrap().updates, 3);
+    assert!(model_bytes(&parts) == model_bytes(&whole));
+    for (name, other) in [
+        ("uncorrected", "layer_decay = 0.75"),
+        ("even", "noise_correction = true\nnoise_floor = 1e-4"),
+        ("higher", "noise_correction = true\nnoise_floor = 1e-2\nlayer_decay = 0.75"),
+    ] {
+        let run = folder.path().join(name);
+        start(&plan(other), &run, &mut Silent).unwrap();
+        assert!(model_bytes(&run) != model_bytes(&whole), "{name}");
+    }
 }
 
 /// What a run's model says about one picture.

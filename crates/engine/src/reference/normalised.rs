@@ -1,22 +1,22 @@
-//! Normalised values, whatever shares statistics.
+//! Normalised values, by whichever values share their statistics.
 
 use dapple_graph::Affine;
 
 use super::{Gradients, ReferenceContext, Tensor};
 
-/// A value less its mean and over its deviation.
+/// A value from which the mean was taken off, and which was divided by the deviation.
 pub(crate) struct Normalised {
     hat: Vec<f64>,
     /// One over the deviation, for every element.
     inverse: Vec<f64>,
-    /// Elements in a row whose statistics are their own; `None` where statistics are stored.
+    /// How many neighbouring elements share their own statistics; `None` if the statistics are stored ones.
     run: Option<usize>,
     /// Whether the mean was taken off.
     centred: bool,
 }
 
 impl Normalised {
-    /// Every run of so many values by its own mean and variance; without a mean, by its mean square.
+    /// Normalises every `run` neighbouring values by their own mean and variance, or, unless they are `centred`, by their mean square.
     pub(crate) fn in_runs(x: &Tensor, run: usize, eps: f32, centred: bool) -> Self {
         let mut hat = x.data.clone();
         let mut inverse = vec![0.0; hat.len()];
@@ -29,7 +29,7 @@ impl Normalised {
         Self { hat, inverse, run: Some(run), centred }
     }
 
-    /// Every channel by stored statistics.
+    /// Normalises every channel by stored statistics.
     pub(crate) fn by_statistics(x: &Tensor, mean: &[f64], variance: &[f64], eps: f32) -> Self {
         let positions = x.positions();
         let inverse = |index: usize| 1.0 / (variance[index / positions] + f64::from(eps)).sqrt();
@@ -38,7 +38,7 @@ impl Normalised {
         Self { hat: x.data.iter().enumerate().map(hat).collect(), inverse, run: None, centred: true }
     }
 
-    /// Scaled and shifted; `feature` is the place of an element's scale.
+    /// Scales and shifts the normalised values; `feature` tells which scale and shift an element has.
     pub(crate) fn affine(
         self,
         affine: Option<Affine>,
@@ -55,7 +55,7 @@ impl Normalised {
         y
     }
 
-    /// Gradients of what was normalised, and of scale and shift.
+    /// The gradients of the value that was normalised, and of scale and shift.
     pub(crate) fn backward(
         &self,
         affine: Option<Affine>,

@@ -3,7 +3,7 @@
     python -m venv venv && venv/bin/pip install torch==2.9.1 torchvision==0.24.1 timm==1.0.30 open_clip_torch numpy safetensors
     venv/bin/python transformers.py
 
-Weights and inputs are made from names, as in `generate.py`. Of every model it stores the outputs for one image, the loss of one class, and
+Weights and inputs are made from names, as in `generate.py`. Of every model it stores the outputs for one image or clip, the loss of one class, and
 for every parameter the length of its gradient and its product with a vector that is made from the parameter's name.
 """
 
@@ -19,6 +19,7 @@ from open_clip.transformer import VisionTransformer
 from timm.models.vision_transformer import Block
 from torch import nn
 from torch.nn import functional as F
+from torchvision.models.video import mvit
 
 CLASSES = 10
 LABEL = int((uniform("class", 1)[0] + 1.0) / 2.0 * CLASSES)
@@ -67,7 +68,57 @@ def vision(name, **settings):
     return lambda: getattr(torchvision.models, name)(num_classes=CLASSES, **settings)
 
 
+def mvit_v2(stages, frames, height, width):
+    """torchvision's video model with so many blocks in each stage, for clips of any size."""
+    settings = []
+    for stage, blocks in enumerate(stages):
+        for block in range(blocks):
+            first = stage > 0 and block == 0
+            settings.append(
+                mvit.MSBlockConfig(
+                    num_heads=2**stage,
+                    input_channels=96 * 2**stage // (2 if first else 1),
+                    output_channels=96 * 2**stage,
+                    kernel_q=[3, 3, 3],
+                    kernel_kv=[3, 3, 3],
+                    stride_q=[1, 2, 2] if first else [1, 1, 1],
+                    stride_kv=[1, 8 // 2**stage, 8 // 2**stage],
+                )
+            )
+    return mvit.MViT(
+        spatial_size=(height, width),
+        temporal_size=frames,
+        block_setting=settings,
+        residual_pool=True,
+        residual_with_cls_embed=False,
+        rel_pos_embed=True,
+        proj_after_attn=True,
+        stochastic_depth_prob=0.2,
+        num_classes=CLASSES,
+    )
+
+
+def clips():
+    small, base = (1, 2, 11, 2), (2, 3, 16, 3)
+    # torchvision makes its own for one size only.
+    assert repr(mvit_v2(small, 16, 224, 224)) == repr(mvit.mvit_v2_s(num_classes=CLASSES))
+    # Of the inputs of these sizes no maximum has a second within a hundred thousandth, which single precision could take for it.
+    for letter, stages, size in [
+        ("s", small, (8, 32, 32)),
+        ("s", small, (6, 64, 32)),
+        ("s", small, (4, 40, 64)),
+        ("b", base, (4, 32, 32)),
+    ]:
+        name = f"torchvision/mvit-v2-{letter}/{'x'.join(map(str, size))}"
+        yield name, (3, *size), lambda stages=stages, size=size: mvit_v2(stages, *size)
+
+
 def cases():
+    yield from images()
+    yield from clips()
+
+
+def images():
     for size in (32, 48):
         for letter, name in [("ti", "tiny"), ("s", "small"), ("b", "base"), ("l", "large")]:
             yield f"timm/vit-{letter}-16/{size}", (3, size, size), timm_model(f"vit_{name}_patch16_224", size)

@@ -7,7 +7,7 @@ use crate::init::Init;
 use crate::op::{Affine, BatchNorm, GroupNorm, LayerNorm, NormAxes};
 
 impl GraphBuilder {
-    /// Adds scale one and shift zero under `name`.
+    /// Adds the parameters `name.weight`, a scale that starts at one, and `name.bias`, a shift that starts at zero.
     ///
     /// # Errors
     /// If the name is taken.
@@ -84,8 +84,8 @@ impl GraphBuilder {
         self.add(name, LayerNorm { over, centred, eps, affine }, &[input])
     }
 
-    /// Adds a batch norm: with `training`, one that the validator refuses; without, one that applies its stored statistics
-    /// and whose scale and shift do not train unless asked to.
+    /// Adds a batch norm. With `training` the validator will refuse it; without, it applies its stored statistics, and its scale and shift
+    /// do not train unless asked to.
     ///
     /// # Errors
     /// If the name is taken.

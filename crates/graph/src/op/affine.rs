@@ -3,7 +3,7 @@
 use super::shape::shaped;
 use crate::graph::{Parameter, ParameterId};
 
-/// Affine parameters of a normalisation.
+/// The affine parameters of a normalisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Affine {
     /// Scale, one value per channel or feature.
@@ -13,12 +13,12 @@ pub struct Affine {
 }
 
 impl Affine {
-    /// Both, the scale first.
+    /// Both parameters, the scale first.
     pub(crate) fn parameters(self) -> Vec<ParameterId> {
         std::iter::once(self.weight).chain(self.bias).collect()
     }
 
-    /// That both have a value for each of these features, and are not the same.
+    /// Checks that both have one value for each of these features, and that they are not the same parameter.
     pub(crate) fn check(self, features: &[usize], parameters: &[Parameter]) -> Result<(), String> {
         shaped("scale", self.weight, features, parameters)?;
         let Some(bias) = self.bias else { return Ok(()) };

@@ -1,5 +1,6 @@
 //! Which parameters of a model train.
 
+mod depth;
 mod lora;
 
 pub use lora::{Lora, adapters, merged};
@@ -10,25 +11,25 @@ use crate::error::GraphError;
 use crate::graph::{Graph, NodeId, ParameterId};
 use crate::op::{Affine, Op};
 
-/// Which parameters of a model train. The last layers, which a fine-tuned model gets anew, always do.
+/// Which parameters of a model train. The last layers always do, because a model that is fine-tuned gets new ones.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tuning {
-    /// All that the architecture does not freeze.
+    /// Every parameter that the architecture does not freeze.
     All,
     /// The last layers alone.
     Head,
-    /// Scales and shifts of norms, those of frozen batch norms among them.
+    /// The scales and shifts of norms, including those of frozen batch norms.
     Norms,
     /// Every bias and every shift of a norm (BitFit, Zaken et al. 2022; with privacy: Bu et al. 2022).
     Bias,
-    /// The last so many blocks, and whatever comes behind them.
+    /// The last blocks, as many as this says, and whatever comes after them.
     Last(usize),
-    /// Adapters of low rank beside linear layers, which themselves stay as they are.
+    /// Adapters of low rank beside linear layers, while the layers themselves stay as they are.
     Lora(Lora),
 }
 
 impl Graph {
-    /// The last layers with parameters before each output: the ones whose size follows from the number of classes.
+    /// The last layer with parameters before each output. These are the layers whose size follows from the number of classes.
     pub fn heads(&self) -> Vec<NodeId> {
         let outputs =
             std::iter::once(self.output).chain(self.auxiliary.iter().map(|auxiliary| auxiliary.output));
@@ -46,12 +47,12 @@ impl Graph {
         }
     }
 
-    /// The first nodes of the blocks that the model is a sequence of; empty where it is none.
+    /// The first nodes of the blocks of a model that is a sequence of blocks; empty for any other model.
     pub fn blocks(&self) -> &[NodeId] {
         &self.blocks
     }
 
-    /// The same model of which only what is asked for trains.
+    /// The same model, in which only what `tuning` and the last layers name trains.
     ///
     /// # Errors
     /// If there are fewer blocks than are to train, or no layer that an adapter could stand beside.
@@ -103,7 +104,7 @@ fn affine(op: &Op) -> Option<Affine> {
     }
 }
 
-/// What an operation adds, once it has multiplied.
+/// The parameter that an operation adds after it has multiplied.
 fn bias(op: &Op) -> Option<ParameterId> {
     match op {
         Op::Conv(conv) => conv.bias,

@@ -21,7 +21,7 @@ pub enum ConvNextSize {
 }
 
 impl ConvNextSize {
-    /// Channels of the first stage, which double from stage to stage, and the blocks of all stages.
+    /// The channels of the first stage, which double from stage to stage, and the number of blocks of each stage.
     fn numbers(self) -> (usize, [usize; 4]) {
         match self {
             Self::Tiny => (96, [3, 3, 9, 3]),
@@ -42,7 +42,7 @@ pub struct ConvNext {
 }
 
 impl ConvNext {
-    /// The model of a name such as `convnext-t`, under torchvision's names; `None` where there is no such model.
+    /// The model that a name such as `convnext-t` stands for, with torchvision's names; `None` if there is no such model.
     pub fn named(name: &str) -> Option<Self> {
         let size = match name.strip_prefix("convnext-")? {
             "t" => ConvNextSize::Tiny,
@@ -58,7 +58,7 @@ impl ConvNext {
 /// The names of what a ConvNeXt is made of, in one library.
 struct ConvNextNames {
     stem: [&'static str; 2],
-    /// Norm and convolution before a stage.
+    /// The norm and the convolution before a stage.
     downsampling: fn(usize) -> [String; 2],
     block: fn(usize, usize) -> String,
     depthwise: &'static str,
@@ -97,14 +97,14 @@ const TORCHVISION: ConvNextNames = ConvNextNames {
     head: ["classifier.0", "classifier.2"],
 };
 
-/// What is added to the variance of a norm.
+/// What a norm adds to the variance.
 const EPS: f32 = 1e-6;
-/// Standard deviation of fresh weights.
+/// How fresh weights are drawn.
 const WEIGHTS: Init = Init::Normal(0.02);
 const ZERO: Init = Init::Constant(0.0);
-/// What a block is multiplied by at first.
+/// The factor by which a fresh block is multiplied.
 const FIRST_SCALE: f32 = 1e-6;
-/// How much wider a block is in its middle.
+/// How many times wider a block is in its middle than at its ends.
 const WIDER: usize = 4;
 
 impl ConvNextNames {
@@ -141,6 +141,7 @@ pub fn convnext(model: ConvNext, input_shape: &[usize], classes: usize) -> Resul
             x = block(b, &(names.block)(stage, index), x, names)?;
         }
     }
+    b.end_blocks();
     let [norm, head] = names.head;
     let x = global_pool(b, x)?;
     let x = b.layer_norm(norm, x, EPS)?;
@@ -158,7 +159,7 @@ fn channel_norm(b: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeI
     b.layer_norm_over(name, input, NormAxes::Channels, EPS)
 }
 
-/// A depthwise convolution and a two-layer network, scaled channel by channel and added to what it read.
+/// A block: a depthwise convolution and a two-layer network, whose result is scaled channel by channel and added to the input.
 fn block(
     b: &mut GraphBuilder,
     name: &str,

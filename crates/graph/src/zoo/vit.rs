@@ -1,4 +1,4 @@
-//! Vision transformers (Dosovitskiy et al. 2021) under the names of timm, torchvision and OpenCLIP.
+//! Vision transformers (Dosovitskiy et al. 2021) with the names of timm, torchvision or OpenCLIP.
 
 use super::{CLASSIFIER_LOSS, LibraryNames};
 use crate::builder::{ConvSpec, GraphBuilder, LinearNames};
@@ -23,7 +23,7 @@ pub enum VitSize {
 }
 
 impl VitSize {
-    /// Features, blocks and heads.
+    /// The number of features, blocks and heads.
     fn numbers(self) -> (usize, usize, usize) {
         match self {
             Self::Tiny => (192, 12, 3),
@@ -48,7 +48,7 @@ pub enum TokenPooling {
 pub struct VisionTransformer {
     /// How wide and deep it is.
     pub size: VitSize,
-    /// Side of a patch in pixels.
+    /// The side of a patch in pixels.
     pub patch: usize,
     /// What the classifier reads.
     pub pooling: TokenPooling,
@@ -57,7 +57,7 @@ pub struct VisionTransformer {
 }
 
 impl VisionTransformer {
-    /// The model of a name such as `vit-b-16`, under timm's names and with a class token; `None` where there is no such model.
+    /// The model that a name such as `vit-b-16` stands for, with timm's names and a class token; `None` if there is no such model.
     pub fn named(name: &str) -> Option<Self> {
         let (size, patch) = name.strip_prefix("vit-")?.split_once('-')?;
         let size = match size {
@@ -125,7 +125,7 @@ const TORCHVISION: VitNames = VitNames {
     head: "heads.head",
 };
 
-/// What the names of OpenCLIP's image tower begin with. A text tower lies beside it in the same file.
+/// How the names of OpenCLIP's image tower begin. The same file also has a text tower.
 pub(crate) const IMAGE_TOWER: &str = "visual.";
 
 const OPEN_CLIP: VitNames = VitNames {
@@ -142,10 +142,10 @@ const OPEN_CLIP: VitNames = VitNames {
     head: "head",
 };
 
-/// Standard deviation of fresh weights, as all three libraries draw them.
+/// How fresh weights are drawn, whichever library's names they have.
 const WEIGHTS: Init = Init::Normal(0.02);
 const ZERO: Init = Init::Constant(0.0);
-/// How much wider the two-layer network of a block is than its tokens.
+/// How many times wider the two-layer network of a block is than its tokens.
 const WIDER: usize = 4;
 
 impl VitNames {
@@ -169,7 +169,7 @@ fn eps(library: LibraryNames) -> f32 {
 /// A vision transformer for samples of this shape, `[channels, height, width]`.
 ///
 /// # Errors
-/// If the image is no whole number of patches high and wide.
+/// If the sample is no image, or is not a whole number of patches high and wide.
 pub fn vision_transformer(
     model: VisionTransformer,
     input_shape: &[usize],
@@ -186,6 +186,7 @@ pub fn vision_transformer(
     for index in 0..blocks {
         x = block(b, &(names.block)(index), x, heads, model.names)?;
     }
+    b.end_blocks();
     let x = pooled(b, model, x)?;
     let x = match model.names {
         LibraryNames::OpenClip { projection } => projected(b, x, projection)?,
@@ -195,7 +196,7 @@ pub fn vision_transformer(
     builder.finish(x, CLASSIFIER_LOSS)
 }
 
-/// The tokens of all patches behind the class token, each with its position added.
+/// The class token followed by the tokens of all patches, each with its position added.
 fn tokens(
     b: &mut GraphBuilder,
     model: VisionTransformer,
@@ -249,7 +250,7 @@ pub(super) fn with_positions(
 }
 
 /// The value of a parameter, whatever shape it is stored in, as rows.
-fn as_rows(
+pub(super) fn as_rows(
     b: &mut GraphBuilder,
     name: &str,
     parameter: ParameterId,
@@ -298,13 +299,13 @@ pub(super) fn block(
     b.add(&at("out"), Add, &[x, y])
 }
 
-/// The vector that the classifier reads, normalised.
+/// The normalised vector that the classifier reads.
 fn pooled(b: &mut GraphBuilder, model: VisionTransformer, x: NodeId) -> Result<NodeId, GraphError> {
     let (names, eps) = (VitNames::of(model.names), eps(model.names));
     let (tokens, features) = (b.shape(x)[0], b.shape(x)[1]);
     match model.pooling {
         TokenPooling::ClassToken => {
-            // Each token is normalised by itself, so the others need not be.
+            // Each token is normalised by itself, so only the one that is read needs it.
             let x = b.add("class", Slice { axis: 0, start: 0, end: 1 }, &[x])?;
             let x = b.add("class.flat", Reshape(vec![features]), &[x])?;
             b.layer_norm(names.norm_after, x, eps)

@@ -91,13 +91,13 @@ section! {
 }
 
 words! {
-    /// What stands in the place of batch norm.
+    /// What stands in place of batch norm.
     #[derive(Default)]
     pub enum NormSpec {
         /// Group norm.
         #[default]
         Group = "group",
-        /// Batch norm with stored statistics; nothing of it trains.
+        /// Batch norm with stored statistics, of which nothing trains.
         Frozen = "frozen",
         /// Nothing.
         Removed = "removed",
@@ -120,7 +120,7 @@ words! {
     /// The part of a model that trains.
     #[derive(Default)]
     pub enum TuneSpec {
-        /// All that the architecture does not freeze.
+        /// Everything that the architecture does not freeze.
         #[default]
         All = "all",
         /// The last layers.

@@ -11,7 +11,7 @@ use dapple_plan::spec::{NormSpec, PoolingSpec};
 use super::small;
 use crate::error::TrainError;
 
-/// Groups of a group norm.
+/// Number of groups of a group norm.
 const GROUPS: usize = 32;
 
 /// Whose names a model has at first; none where it has the same everywhere.
@@ -84,7 +84,7 @@ pub(super) fn architecture(
     }
 }
 
-/// A classifier, or what a segmentation model stands on.
+/// A network that serves as a classifier or as the backbone of a segmentation model.
 fn backbone(name: &str) -> Option<Backbone> {
     Some(match name {
         "resnet-18" => Backbone::ResNet(ResNet::R18),

@@ -11,10 +11,10 @@ use super::trained::tuned;
 use crate::description::ModelDescription;
 use crate::error::TrainError;
 
-/// Parameters that a model may have: eight gigabytes of them.
+/// The most parameters of a model: eight gigabytes of them.
 const MAX_PARAMETERS: usize = 1 << 31;
 
-/// A model of which everything is known but the size of its views and the number of its classes.
+/// A model of which everything is known except the size of its views and the number of its classes.
 #[derive(Debug, Clone)]
 pub(crate) struct Blueprint {
     plan: ModelPlan,
@@ -43,12 +43,12 @@ impl Blueprint {
         Ok(Self { names: Some(LibraryNames::of(tensors).unwrap_or(first)), ..unread })
     }
 
-    /// The model of a plan under the first names that it has.
+    /// The model of a plan with timm's names, without reading any file.
     pub(crate) fn unread(plan: &ModelPlan) -> Self {
         Self { plan: plan.clone(), names: first_names(&plan.name) }
     }
 
-    /// The model of a run's plan under the names that the run's description tells, so that no weights file is needed.
+    /// The model of a run's plan with the names that the run's description tells, so that no weights file is needed.
     pub(crate) fn described(plan: &ModelPlan, description: &ModelDescription) -> Result<Self, TrainError> {
         if let Some(LibraryNames::OpenClip { projection }) = description.names
             && !(1..=LibraryNames::MAX_PROJECTION).contains(&projection)
@@ -68,12 +68,12 @@ impl Blueprint {
         self.names
     }
 
-    /// What trains, in words; none where all does.
+    /// Which part trains, in words; `None` if everything does.
     pub(crate) fn trained(&self) -> Option<String> {
         (self.plan.trained != TrainedPart::All).then(|| self.plan.trained.to_string())
     }
 
-    /// The same model without adapters: the one that is released, and that other programs know.
+    /// The same model without adapters, which is the one that is released and that other programs know.
     pub(crate) fn plain(&self) -> Self {
         let plan = ModelPlan { trained: TrainedPart::All, ..self.plan.clone() };
         Self { plan, ..*self }

@@ -7,7 +7,7 @@ use dapple_plan::{AdapterPlan, TrainedPart};
 
 use crate::error::TrainError;
 
-/// The same model of which only what the plan asks for trains.
+/// The same model, in which only the part that the plan names trains.
 pub(super) fn tuned(graph: Graph, part: &TrainedPart) -> Result<Graph, TrainError> {
     let tuning = match part {
         TrainedPart::All => Tuning::All,
@@ -40,7 +40,7 @@ pub(super) fn tuned(graph: Graph, part: &TrainedPart) -> Result<Graph, TrainErro
     })
 }
 
-/// The same model of which only parameters with these prefixes train. What the architecture freezes stays frozen.
+/// The same model, in which only parameters with these prefixes train. What the architecture freezes stays frozen.
 fn named(mut graph: Graph, prefixes: &[String]) -> Result<Graph, TrainError> {
     let trains: Vec<String> =
         graph.parameters().iter().filter(|p| p.trainable).map(|p| p.name.clone()).collect();
@@ -72,7 +72,7 @@ fn layers(graph: &Graph) -> Vec<String> {
     names
 }
 
-/// Names of the linear layers before the last ones, in order.
+/// Names of the linear layers except the heads, in order.
 fn linear_layers(graph: &Graph) -> Vec<String> {
     let heads: Vec<&str> = graph.heads().into_iter().map(|id| graph.node(id).name.as_str()).collect();
     let linear = graph.nodes().iter().filter(|node| matches!(node.op, Op::Linear(_)));

@@ -8,15 +8,15 @@ use dapple_plan::{ModelPlan, WeightSource};
 
 use crate::error::TrainError;
 
-/// The first weights of a model, and what a user should know of them.
+/// The first weights of a model, and what a user should know about them.
 #[derive(Debug)]
 pub(crate) struct FirstParameters {
     pub(crate) parameters: Parameters,
     pub(crate) notes: Vec<String>,
 }
 
-/// The first weights: from the plan's file, or by its seed. A file for another number of classes, or without any, gives all but the last
-/// layers, which the seed fills; the file of a classifier gives the backbone alone.
+/// The first weights, from the plan's file or by its seed. A file for another number of classes, or without any, gives everything but the
+/// last layers, which the seed fills. The file of a classifier gives only the backbone.
 pub(crate) fn first_weights(
     plan: &ModelPlan,
     graph: &Graph,
@@ -59,7 +59,7 @@ pub(crate) fn first_weights(
     }
 }
 
-/// What the file of a classifier gives. That the rest is new is what was asked for.
+/// Loads the backbone from the file of a classifier. The plan asked for a new rest, so no note is needed.
 fn backbone(
     plan: &ModelPlan,
     graph: &Graph,
@@ -190,7 +190,7 @@ mod tests {
         let graph = build(&named("small-cnn"), &[1, 28, 28], 10).unwrap();
         let path = folder.path().join("w.safetensors");
         weights::save(&graph, &Parameters::init(&graph, 5), &path).unwrap();
-        // The last bias is moved to a shape without values whose first side is huge.
+        // The last bias gets a shape without values whose first side is huge.
         let bytes = std::fs::read(&path).unwrap();
         let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
         let mut header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();

@@ -1,6 +1,7 @@
-//! Layer normalisation: every row of features by its own mean and variance, or, as RMS norm, by its mean square.
+//! Layer normalisation: every row of features is normalised by its own mean and variance, or, as RMS norm, by its mean square.
 //!
-//! A row is a token, a whole image, or the channels of a position. Mean and one over the deviation of every row are kept for the way back.
+//! A row is a token, a whole image, or the channels of a position. The mean and one over the deviation of every row are kept for the backward
+//! pass.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! The oracle's way: values are put into rows, which are runs of values, and back.
+//! How the oracle normalises rows of features: it puts the values of each row side by side, and back.
 
 use dapple_graph::op::LayerNorm;
 
