@@ -105,8 +105,10 @@ def single(**settings):
 def enlarged(out, size, bias=False, groups=1, **window):
     def run(p, x):
         x = conv(p, "first", x, x.shape[1], 1, bias=True)
-        weight = p("up.weight", x.shape[1], out // groups, size, size)
-        return head(p, F.conv_transpose2d(x, weight, p("up.bias", out) if bias else None, groups=groups, **window))
+        dims = x.dim() - 2
+        weight = p("up.weight", x.shape[1], out // groups, *[size] * dims)
+        run = F.conv_transpose3d if dims == 3 else F.conv_transpose2d
+        return head(p, run(x, weight, p("up.bias", out) if bias else None, groups=groups, **window))
 
     return run
 
@@ -243,6 +245,11 @@ SPECIMENS = {
     "transposed_conv_depthwise": (
         (6, 3, 3),
         enlarged(out=6, size=3, stride=2, groups=6, output_padding=(0, 1), bias=True),
+        cross_entropy(),
+    ),
+    "transposed_conv_3d": (
+        (3, 2, 3, 2),
+        enlarged(out=2, size=2, stride=2, output_padding=(0, 1, 0), bias=True),
         cross_entropy(),
     ),
     "transposed_conv_deep": ((16, 2, 2), enlarged(out=12, size=2, stride=2, bias=True), cross_entropy()),
