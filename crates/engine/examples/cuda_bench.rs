@@ -1,9 +1,10 @@
-//! Measures the CUDA executor and prints one line of JSON per model and batch: `cuda_bench MODEL SECONDS BATCH..`.
+//! Measures the CUDA executor and prints one line of JSON for each batch size: `cuda_bench MODEL SECONDS BATCH..`.
 //!
-//! A step sends the samples, makes the clipped sum, adds noise and takes a step of Adam, all on the card; with `--gradient` it sends the
-//! parameters and fetches the sum instead. `around_seconds` is the part outside of the sum itself.
-//! Options before the model: `--tf32`, `--bf16`, `--microbatch N`, `--gradient`, `--shares` (the time of each kind of operation), `--choices` (how each
-//! convolution runs), `--own`, `--cudnn`.
+//! A step sends the samples, computes the clipped sum, adds noise and takes a step of Adam, all on the card. With `--gradient` it sends the
+//! parameters and fetches the sum instead. `around_seconds` is the part of a step outside of the sum itself.
+//!
+//! Options come before the model: `--tf32`, `--bf16`, `--microbatch N`, `--gradient`, `--shares` (prints the time of each kind of
+//! operation), `--choices` (prints how each convolution runs), `--own`, `--cudnn`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 use std::time::Instant;
@@ -11,10 +12,10 @@ use std::time::Instant;
 use dapple_engine::cuda::{
     Convolutions, CudaExecutor, CudaOptions, CudaUpdate, LatticeNoise, Precision, StateValues,
 };
-use dapple_engine::{Batch, Clipping, ClippingRule, Targets, UpdateRule};
+use dapple_engine::{Batch, Clipping, ClippingRule, Targets, UpdateNumbers, UpdateRule};
 use dapple_graph::{Graph, Parameters, zoo};
 
-/// Steps that do not count, of which the first measures algorithms, and how few and how many are measured after them.
+/// How many steps do not count, the first of which measures algorithms, and how few and how many are measured after them.
 const WARM_UPS: usize = 2;
 const LEAST: usize = 5;
 const MOST: usize = 300;
@@ -41,13 +42,13 @@ fn model(name: &str) -> Graph {
     built.expect("the zoo's models fit their inputs")
 }
 
+const RULE: UpdateRule = UpdateRule::Adam { betas: [0.9, 0.999], eps: 1e-8 };
+
 /// Noise and Adam, so small that nothing diverges.
-fn update(batch: usize, step: usize) -> CudaUpdate<'static> {
+fn update(numbers: &[UpdateNumbers], step: usize) -> CudaUpdate<'_> {
     static KEYS: [[u8; 32]; 2] = [[3; 32], [5; 32]];
     let noise = LatticeNoise { key: &KEYS[step % 2], lattice: (-10f64).exp2(), deviation: 1100.0 };
-    let rule = UpdateRule::Adam { betas: [0.9, 0.999], eps: 1e-8 };
-    let numbers = rule.numbers(1e-6, 0.0, batch as u64, 1 + step as u64);
-    CudaUpdate { noise: Some(noise), rule, numbers, mean_rest: 0.0 }
+    CudaUpdate { noise: Some(noise), rule: RULE, numbers, mean_rest: 0.0 }
 }
 
 fn main() {
@@ -91,8 +92,9 @@ fn main() {
             .expect("a bound for so many");
         let (mut times, mut gradient, mut around) = (Vec::new(), Vec::new(), 0.0);
         let len = executor.layout().len();
+        let groups = vec![0; executor.layout().entries().len()];
         let moments = StateValues { first: vec![0.0; len], second: vec![0.0; len], mean: None };
-        let mut state = if fetches { None } else { Some(executor.state(&moments).expect("memory")) };
+        let mut state = if fetches { None } else { Some(executor.state(&moments, &groups).expect("memory")) };
         executor.load(&parameters).expect("same graph");
         let mut started = Instant::now();
         while times.len() < WARM_UPS + LEAST
@@ -114,7 +116,10 @@ fn main() {
             }
             let summed = step.elapsed().as_secs_f64();
             match &mut state {
-                Some(state) => loaded.update(sum, state, &update(batch, times.len())).expect("finite"),
+                Some(state) => {
+                    let numbers = [RULE.numbers(1e-6, 0.0, batch as u64, 1 + times.len() as u64, 0.0)];
+                    loaded.update(sum, state, &update(&numbers, times.len())).expect("finite");
+                }
                 None => gradient = loaded.gradient(sum).expect("same graph"),
             }
             executor.synchronize().expect("the card works");

@@ -1,89 +1,117 @@
-//! The rules by which a noisy gradient moves parameters, one for the host and for the card.
+//! The rules by which a noisy gradient moves parameters, the same for the host and the card.
 
-/// The rule of an optimiser, in the same symbols and with the same defaults as PyTorch's.
+/// The rule of an optimiser, written in the same symbols as PyTorch's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum UpdateRule {
-    /// `b = momentum b + g`, and `w -= rate b`, or `w -= rate (g + momentum b)` where it looks ahead.
+    /// `b = momentum b + g`, and `w -= rate b`, or `w -= rate (g + momentum b)` for Nesterov's momentum.
     Sgd {
-        /// Share of the last update that is kept.
+        /// The share of the last update that is kept.
         momentum: f64,
-        /// Whether the momentum looks ahead.
+        /// Whether the momentum is Nesterov's, which looks ahead.
         nesterov: bool,
     },
-    /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, and `w -= rate m' / (sqrt(v') + eps)` with both corrected for their start.
+    /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, and `w -= rate m' / (sqrt(v') + eps)`, where `m'` and `v'` are corrected for
+    /// having started at zero.
     Adam {
+        /// The decays `b1` and `b2` of the two moments.
+        betas: [f64; 2],
+        /// A small number that keeps the quotient finite.
+        eps: f64,
+    },
+    /// As Adam, with the noise's part taken off the second moment (DP-AdamBC, Tang et al. 2024): `w -= rate m' / sqrt(max(v' - n', floor))`.
+    /// Here `n` is the running mean of the noise's variance that `v` is of squared gradients; while the noise stays the same, `n'` is its variance.
+    CorrectedAdam {
         /// Decay of both moments.
         betas: [f64; 2],
-        /// Keeps the quotient finite.
-        eps: f64,
+        /// The least that is left of the second moment.
+        floor: f64,
     },
 }
 
-/// The numbers of one update, as the card's kernel reads them; what a rule does not use is zero.
+/// The numbers of one update, laid out as the card's kernel reads them. A number that the rule does not use is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[repr(C)]
 pub struct UpdateNumbers {
-    /// Learning rate; of Adam over the correction of the first moment.
+    /// The learning rate, for Adam divided by the correction of the first moment.
     pub rate: f32,
-    /// What weight decay leaves of a value, `1 - rate decay`. Decay is decoupled: it never enters a clipped gradient, where it would be
+    /// The share of a value that weight decay leaves, `1 - rate decay`. Decay is decoupled: if it were part of a gradient, it would be
     /// clipped and noised with it.
     pub keep: f32,
-    /// One over the expected batch, which the noisy sum is multiplied by.
+    /// One over the expected batch, by which the card multiplies the noisy sum.
     pub share: f32,
-    /// Share of the last update that is kept.
+    /// The share of the last update that is kept.
     pub momentum: f32,
     /// One over the root of the correction of Adam's second moment.
     pub root: f32,
-    /// Decay of both moments.
+    /// The decays of the two moments.
     pub betas: [f32; 2],
     /// One minus each decay.
     pub rest: [f32; 2],
-    /// Keeps the quotient finite.
+    /// A small number that keeps Adam's quotient finite.
     pub eps: f32,
+    /// The noise's part of the second moment, which is taken off it. As the moment itself it is not corrected for its start.
+    pub noise: f32,
+    /// The least that is left, likewise.
+    pub floor: f32,
     /// One where the momentum looks ahead.
     pub nesterov: u32,
 }
 
 impl UpdateRule {
-    /// Numbers remembered for `len` values: of the first kind, and of the second.
+    /// How many numbers the rule remembers for `len` values: how many first moments, and how many second ones.
     #[must_use]
     pub fn state_len(self, len: usize) -> (usize, usize) {
         match self {
             Self::Sgd { momentum: 0.0, .. } => (0, 0),
             Self::Sgd { .. } => (len, 0),
-            Self::Adam { .. } => (len, len),
+            Self::Adam { .. } | Self::CorrectedAdam { .. } => (len, len),
         }
     }
 
-    /// The numbers of the `count`-th update, from 1, at this learning rate and weight decay, of a sum over an expected batch.
+    /// The numbers of the `count`-th update, from 1, at this learning rate and weight decay, of a sum over an expected batch; `noise` is
+    /// what [`UpdateRule::noise_part`] remembers of it.
     #[must_use]
-    pub fn numbers(self, rate: f64, weight_decay: f64, batch: u64, count: u64) -> UpdateNumbers {
+    pub fn numbers(self, rate: f64, weight_decay: f64, batch: u64, count: u64, noise: f64) -> UpdateNumbers {
         let always = UpdateNumbers {
             rate: rate as f32,
             keep: (1.0 - rate * weight_decay) as f32,
             share: 1.0 / batch as f32,
             ..UpdateNumbers::default()
         };
+        // What the start of a mean that begins at zero leaves of it.
+        let power = |beta: f64| 1.0 - beta.powf(count as f64);
+        let moments = |betas: [f64; 2]| UpdateNumbers {
+            rate: (rate / power(betas[0])) as f32,
+            root: (1.0 / power(betas[1]).sqrt()) as f32,
+            betas: betas.map(|beta| beta as f32),
+            rest: betas.map(|beta| (1.0 - beta) as f32),
+            ..always
+        };
         match self {
             Self::Sgd { momentum, nesterov } => {
                 UpdateNumbers { momentum: momentum as f32, nesterov: nesterov.into(), ..always }
             }
-            Self::Adam { betas, eps } => {
-                let power = |beta: f64| 1.0 - beta.powf(count as f64);
-                UpdateNumbers {
-                    rate: (rate / power(betas[0])) as f32,
-                    root: (1.0 / power(betas[1]).sqrt()) as f32,
-                    betas: betas.map(|beta| beta as f32),
-                    rest: betas.map(|beta| (1.0 - beta) as f32),
-                    eps: eps as f32,
-                    ..always
-                }
-            }
+            Self::Adam { betas, eps } => UpdateNumbers { eps: eps as f32, ..moments(betas) },
+            Self::CorrectedAdam { betas, floor } => UpdateNumbers {
+                noise: noise as f32,
+                floor: (floor * power(betas[1])) as f32,
+                ..moments(betas)
+            },
         }
     }
 
-    /// Moves values against their gradient, which is divided by the expected batch already. `first` and `second` are what the rule
-    /// remembers, as long as [`UpdateRule::state_len`] says.
+    /// What a rule remembers of the noise, behind an update whose gradient had noise of this variance in each coordinate: its part of the
+    /// second moment, not corrected for its start. Nothing for rules that take none off.
+    #[must_use]
+    pub fn noise_part(self, before: f64, variance: f64) -> f64 {
+        match self {
+            Self::CorrectedAdam { betas: [_, beta], .. } => beta * before + (1.0 - beta) * variance,
+            Self::Sgd { .. } | Self::Adam { .. } => 0.0,
+        }
+    }
+
+    /// Moves values against their gradient, which must already be divided by the expected batch. `first` and `second` are what the rule
+    /// remembers; their lengths are those of [`UpdateRule::state_len`].
     pub fn update(
         self,
         numbers: &UpdateNumbers,
@@ -92,7 +120,7 @@ impl UpdateRule {
         first: &mut [f32],
         second: &mut [f32],
     ) {
-        let UpdateNumbers { rate, keep, momentum, root, betas, rest, eps, .. } = *numbers;
+        let UpdateNumbers { rate, keep, momentum, root, betas, rest, eps, noise, floor, .. } = *numbers;
         let pairs = values.iter_mut().zip(gradient);
         match self {
             Self::Sgd { momentum: 0.0, .. } => {
@@ -110,6 +138,13 @@ impl UpdateRule {
                     *m = betas[0] * *m + rest[0] * g;
                     *v = betas[1] * *v + rest[1] * g * g;
                     *value = *value * keep - rate * *m / (v.sqrt() * root + eps);
+                }
+            }
+            Self::CorrectedAdam { .. } => {
+                for (((value, &g), m), v) in pairs.zip(first).zip(second) {
+                    *m = betas[0] * *m + rest[0] * g;
+                    *v = betas[1] * *v + rest[1] * g * g;
+                    *value = *value * keep - rate * *m / ((*v - noise).max(floor).sqrt() * root);
                 }
             }
         }

@@ -9,21 +9,21 @@ use crate::noise::Noise;
 use crate::optimiser::{Ema, Optimiser, OptimiserSettings};
 use crate::parallel::{self, PIECE};
 
-/// Everything that steps change: the parameters, what the optimiser remembers, the running mean of the parameters.
+/// Everything that steps change: the parameters, what the optimiser remembers, and the running mean of the parameters.
 #[derive(Debug)]
 pub struct Learned {
     /// The parameters that steps move.
     pub parameters: Parameters,
-    /// What moves them.
+    /// The optimiser that moves them, with its state.
     pub optimiser: Optimiser,
-    /// Their running mean, if there is one.
+    /// The running mean of the parameters, if the run keeps one.
     pub mean: Option<Ema>,
 }
 
 /// What turns a sum of clipped gradients into a change of the parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct Update<'s> {
-    /// The noise and the key of the step; none where nothing is private.
+    /// The noise and the key of the step, or `None` for a run that is not private.
     pub noise: Option<(&'s Noise, &'s StepKey)>,
     /// The expected batch.
     pub batch: u64,
@@ -36,10 +36,15 @@ impl Update<'_> {
     fn share(&self) -> f32 {
         1.0 / self.batch as f32
     }
+
+    /// The variance of the noise in each coordinate of the noisy sum, once it is divided by the expected batch.
+    pub(crate) fn variance(&self) -> f64 {
+        self.noise.map_or(0.0, |(noise, _)| noise.variance() / (self.batch as f64).powi(2))
+    }
 }
 
 impl Learned {
-    /// Before the first step.
+    /// What a run has learned before its first step: the parameters it starts from, and an optimiser that remembers nothing.
     #[must_use]
     pub fn new(settings: &OptimiserSettings, layout: &Layout, parameters: Parameters) -> Self {
         let optimiser = Optimiser::new(settings, layout, &parameters);
@@ -47,16 +52,16 @@ impl Learned {
         Self { parameters, optimiser, mean }
     }
 
-    /// Takes in a sum of clipped gradients, whose memory is left with plain numbers.
+    /// Updates everything by a sum of clipped gradients, whose memory is overwritten on the way.
     ///
     /// # Guarantee
     /// What is learned changes by a function of the noisy sum alone, rounded to a lattice and divided by the expected batch.
     ///
     /// # Errors
-    /// A weight that is not finite any more, which is public.
+    /// A sum of plain numbers that is to be noised, or a weight that is no longer finite, which is public, since the weights are.
     pub(crate) fn update(&mut self, sum: &mut Total, update: &Update<'_>) -> Result<(), StepError> {
         let sum = match update.noise {
-            // Sums by a rule with a bound are in whole numbers; nothing else may be noised.
+            // Only a rule with a bound makes sums of whole numbers, and only what is bounded may be noised.
             Some(_) if sum.counts().is_none() => return Err(dapple_engine::EngineError::Parameters.into()),
             Some((noise, key)) => {
                 sum.make_plain(|bits, carried, unit| noise.add(bits, carried, unit, key))?
@@ -68,7 +73,7 @@ impl Learned {
         let pieces = sum.chunks_mut(PIECE).collect();
         let scale = |piece: &mut [f32]| piece.iter_mut().for_each(|value| *value *= share);
         parallel::for_each(trainable, pieces, scale);
-        self.optimiser.update(&mut self.parameters, sum, update.learning_rate);
+        self.optimiser.update(&mut self.parameters, sum, update.learning_rate, update.variance());
         self.check()?;
         if let Some(mean) = &mut self.mean {
             mean.update(&self.parameters, self.optimiser.state().updates);
@@ -76,18 +81,18 @@ impl Learned {
         Ok(())
     }
 
-    /// The weights to evaluate and to keep: the running mean where there is one.
+    /// The weights to evaluate and to keep: the running mean if there is one, else the parameters.
     #[must_use]
     pub fn weights(&self) -> &Parameters {
         self.mean.as_ref().map_or(&self.parameters, Ema::parameters)
     }
 
-    /// Whether all weights are finite. They are released, so that tells nothing more.
+    /// Checks that all weights are finite. The weights are released, so the answer tells nothing more about the records.
     ///
     /// # Errors
-    /// A weight that is not.
+    /// A weight that is not finite.
     pub fn check(&self) -> Result<(), StepError> {
-        // Without a way out in the middle, which would keep the compiler from making vectors of it.
+        // An early exit would keep the compiler from making vectors of this loop.
         match self.parameters.values().iter().fold(true, |finite, value| finite & value.is_finite()) {
             true => Ok(()),
             false => Err(StepError::NotFinite { what: "a weight" }),

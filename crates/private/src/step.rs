@@ -1,4 +1,4 @@
-//! One step.
+//! The private step, whichever machine takes it.
 
 use dapple_engine::{ClippingRule, StepStats};
 
@@ -6,15 +6,16 @@ use crate::error::StepError;
 use crate::executor::{Executor, Microbatches};
 use crate::learned::{Learned, Update};
 
-/// Takes one step.
+/// Takes one step: the clipped sum of the records drawn, then the update that it leads to.
 ///
 /// # Guarantee
-/// What is learned changes by a function of the noisy sum alone: the sum, without any rounding, of one vector for each record drawn, each
-/// of norm at most the rule's sensitivity and dependent on no other record, plus the noise of `update`, rounded to a lattice, divided by
-/// the expected batch, never by the number drawn. An empty batch is a sum of zero; it is noised and used.
+/// What is learned changes by a function of the noisy sum alone. Each record drawn adds one vector, which depends on no other record and
+/// whose norm is at most the rule's sensitivity; these are added without any rounding. The noise of `update` comes on top, the result is
+/// rounded to a lattice, and it is divided by the expected batch, never by the number drawn. An empty batch has a sum of zero, which is
+/// noised and used like any other.
 ///
 /// # Errors
-/// As [`Executor::clipped_sum`] and [`Executor::update`].
+/// Those of [`Executor::clipped_sum`] and [`Executor::update`].
 pub fn private_step(
     executor: &mut dyn Executor,
     learned: &mut Learned,

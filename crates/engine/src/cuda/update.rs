@@ -1,7 +1,7 @@
-//! Noise and optimiser on the card, so that parameters stay there from step to step.
+//! Noise and the optimiser on the card, so that parameters stay there from step to step.
 //!
 //! ```text
-//! let mut state = executor.state(&values)?;                // once, from zeros or from a checkpoint
+//! let mut state = executor.state(&values, &groups)?;       // once, from zeros or from a checkpoint
 //! executor.load(&parameters)?;                             // once
 //! loop {
 //!     let mut sum = executor.gradient_sum()?;
@@ -17,7 +17,8 @@ use dapple_graph::Parameters;
 use super::device::Device;
 use super::error::CudaError;
 use super::kernels::{
-    ADAM, AddNoise, Exchange, MOMENTUM, MoveMean, NoiseKey, PLAIN, ToSingle, UpdateBlock, UpdateValues,
+    ADAM, AddNoise, CORRECTED_ADAM, Exchange, MOMENTUM, MoveMean, NoiseKey, PLAIN, ToSingle, UpdateBlock,
+    UpdateValues,
 };
 use super::slice::{DeviceElement, DeviceMemory};
 use super::{CudaExecutor, CudaGradientSum, CudaLoaded};
@@ -25,19 +26,19 @@ use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::update::{UpdateNumbers, UpdateRule};
 
-/// Values that one block of threads updates.
+/// How many values one block of threads updates.
 const BLOCK: usize = 1024;
-/// Steps of the lattice in a standard deviation for which rounding was shown to be settled.
+/// A standard deviation of fewer steps of the lattice than this is one for which rounding was proven to be right.
 const MOST_STEPS: f64 = 2048.0;
 
 /// Gaussian noise on a lattice: every coordinate becomes `s round((x + z) / s)`.
 #[derive(Clone, Copy)]
 pub struct LatticeNoise<'k> {
-    /// The key of this step, used for nothing else. It travels with the launch, and the driver may keep a copy for a while.
+    /// The key of this step, which must be used for nothing else. It travels with the launch, and the driver may keep a copy for a while.
     pub key: &'k [u8; 32],
-    /// `s`, a power of two.
+    /// The step `s` of the lattice, a power of two.
     pub lattice: f64,
-    /// Standard deviation in steps of the lattice, below 2048.
+    /// The standard deviation in steps of the lattice, below 2048.
     pub deviation: f64,
 }
 
@@ -52,24 +53,25 @@ impl std::fmt::Debug for LatticeNoise<'_> {
     }
 }
 
-/// The kernel's number of a rule.
+/// The number that the kernel gives to a rule.
 fn code(rule: UpdateRule) -> i32 {
     match rule {
         UpdateRule::Sgd { momentum: 0.0, .. } => PLAIN,
         UpdateRule::Sgd { .. } => MOMENTUM,
         UpdateRule::Adam { .. } => ADAM,
+        UpdateRule::CorrectedAdam { .. } => CORRECTED_ADAM,
     }
 }
 
 /// What turns a sum of clipped gradients into new parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct CudaUpdate<'k> {
-    /// Noise that is added to the sum; `None` only where the plan has none.
+    /// The noise that is added to the sum; `None` only if the plan has none.
     pub noise: Option<LatticeNoise<'k>>,
     /// The optimiser's rule.
     pub rule: UpdateRule,
-    /// Its numbers for this update.
-    pub numbers: UpdateNumbers,
+    /// Its numbers for this update, of each group of parameters.
+    pub numbers: &'k [UpdateNumbers],
     /// Share of the way to the new parameters that their running mean takes; without effect where the state has no mean.
     pub mean_rest: f32,
 }
@@ -80,9 +82,10 @@ pub struct CudaState {
     first: DeviceMemory,
     second: DeviceMemory,
     mean: Option<DeviceMemory>,
-    /// Where every stretch of trainable values lies.
+    /// Where every stretch of trainable values lies, group by group.
     blocks: DeviceMemory,
-    block_count: usize,
+    /// Stretches of each group.
+    block_counts: Vec<usize>,
     failed: DeviceMemory,
     lens: (usize, usize),
 }
@@ -90,17 +93,18 @@ pub struct CudaState {
 /// What an optimiser remembers, on the host.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StateValues {
-    /// Running mean of gradients.
+    /// The momentum of SGD or the running mean of Adam's gradients; empty for SGD without momentum.
     pub first: Vec<f32>,
-    /// Running mean of their squares.
+    /// The running mean of the gradients' squares; empty for SGD.
     pub second: Vec<f32>,
-    /// Running mean of the parameters, where there is one.
+    /// The running mean of the parameters, if one is kept.
     pub mean: Option<Vec<f32>>,
 }
 
-/// Stretches that cover every trainable value.
-fn blocks(layout: &Layout, parameters: &[usize]) -> Vec<UpdateBlock> {
-    let pieces = layout.entries().iter().flat_map(|entry| {
+/// Stretches that cover every trainable value of a group.
+fn blocks(layout: &Layout, parameters: &[usize], groups: &[usize], group: usize) -> Vec<UpdateBlock> {
+    let own = layout.entries().iter().zip(groups).filter(|(_, own)| **own == group);
+    let pieces = own.flat_map(|(entry, _)| {
         let first = parameters[entry.id.index()];
         (0..entry.range.len()).step_by(BLOCK).map(move |offset| {
             let len = BLOCK.min(entry.range.len() - offset);
@@ -114,29 +118,33 @@ fn blocks(layout: &Layout, parameters: &[usize]) -> Vec<UpdateBlock> {
 
 impl CudaExecutor {
     /// Puts on the card what an optimiser remembers: one number or two for every trainable value, and the running mean of all
-    /// parameters where there is one.
+    /// parameters where there is one. `groups` tells of each trainable parameter, in order, whose numbers move it.
     ///
     /// # Errors
     /// If a slice has a length that fits no rule for this graph, or the card has too little memory.
-    pub fn state(&mut self, values: &StateValues) -> Result<CudaState, CudaError> {
+    pub fn state(&mut self, values: &StateValues, groups: &[usize]) -> Result<CudaState, CudaError> {
         let (trainable, all) = (self.layout.len(), self.inference.steps.parameters_len);
         let wanted = [
             ("first moments", values.first.len(), if values.first.is_empty() { 0 } else { trainable }),
             ("second moments", values.second.len(), if values.second.is_empty() { 0 } else { trainable }),
             ("mean of the parameters", values.mean.as_ref().map_or(all, Vec::len), all),
+            ("groups of parameters", groups.len(), self.layout.entries().len()),
         ];
         if let Some((what, found, expected)) = wanted.into_iter().find(|(_, found, wanted)| found != wanted) {
             return Err(EngineError::Length { what: what.to_owned(), expected, found }.into());
         }
         let device = &self.device;
         device.bind()?;
-        let rows = blocks(&self.layout, &self.inference.steps.parameters);
+        let of = |group| blocks(&self.layout, &self.inference.steps.parameters, groups, group);
+        let by_group: Vec<Vec<UpdateBlock>> =
+            (0..groups.iter().max().map_or(0, |last| last + 1)).map(of).collect();
+        let rows = by_group.concat();
         let state = CudaState {
             first: filled(device, &values.first)?,
             second: filled(device, &values.second)?,
             mean: values.mean.as_deref().map(|mean| filled(device, mean)).transpose()?,
             blocks: filled(device, &rows)?,
-            block_count: rows.len(),
+            block_counts: by_group.iter().map(Vec::len).collect(),
             failed: device.allocate(1)?,
             lens: (values.first.len(), values.second.len()),
         };
@@ -149,11 +157,11 @@ impl CudaExecutor {
         Ok(state)
     }
 
-    /// The executor with the parameters that are on the card: those of the last [`CudaExecutor::load`] or
+    /// The executor with the parameters that are on the card, which are those of the last [`CudaExecutor::load`] or
     /// [`CudaLoaded::update`].
     ///
     /// # Errors
-    /// If none were ever loaded.
+    /// If no parameters were ever loaded.
     pub fn resident(&mut self) -> Result<CudaLoaded<'_>, CudaError> {
         if !self.filled {
             return Err(EngineError::Parameters.into());
@@ -163,7 +171,7 @@ impl CudaExecutor {
     }
 }
 
-/// New memory with these numbers in it.
+/// Allocates memory and fills it with these numbers.
 fn filled<T: DeviceElement>(device: &Device, values: &[T]) -> Result<DeviceMemory, CudaError> {
     let memory = device.allocate(size_of_val(values) / 4)?;
     device.upload(values, memory.slice())?;
@@ -195,15 +203,15 @@ impl CudaLoaded<'_> {
     /// Adds noise to a sum, on the card.
     ///
     /// # Guarantee
-    /// Coordinate by coordinate the sum becomes `s round((x + z) / s)` rounded to single precision, where `x` is the sum itself, a whole
-    /// number of units where it was clipped, and never rounded on the way; `z` is a real number with
-    /// the normal distribution of mean zero and the stated standard deviation, independent of everything else, except with
-    /// probability at most 2^-80 for each coordinate, and provided the key's ChaCha20 streams are uniform. It is a function of `x` and
-    /// the key alone, the same as the host's: no card changes a bit of it.
+    /// Each coordinate of the sum becomes `s round((x + z) / s)`, rounded to single precision. Here `x` is the sum itself, which is a whole
+    /// number of units if it was clipped and is never rounded on the way, and `z` is a real number with the normal distribution of mean
+    /// zero and the stated standard deviation, independent of everything else. This holds except with probability at most 2^-90 for each
+    /// coordinate, and provided the key's ChaCha20 streams are uniform. The result is a function of `x` and the key alone, and the same as
+    /// the host's: no card changes a bit of it.
     ///
     /// # Errors
-    /// If the sum belongs to another graph, or is of plain numbers of which one is not finite (then it must not be used), the lattice is
-    /// not a power of two, the deviation is outside of what was proven, or the card fails.
+    /// If the sum belongs to another graph, the lattice is not a power of two, the deviation is outside of what was proven, or the card
+    /// fails; or if the sum has plain numbers and one is not finite, after which the sum must not be used.
     pub fn add_noise(
         &mut self,
         sum: &mut CudaGradientSum,
@@ -218,7 +226,7 @@ impl CudaLoaded<'_> {
         }
         let device = &self.executor.device;
         let (carried, failed) = (sum.wide(), state.failed.slice());
-        // Both are powers of two.
+        // Both are powers of two, so the quotient is exact.
         let scale = sum.unit().unwrap_or(1.0) / lattice;
         device.clear(failed)?;
         let whole = carried.is_some();
@@ -247,13 +255,13 @@ impl CudaLoaded<'_> {
         Ok(())
     }
 
-    /// Noise, the division by the expected batch, and the optimiser's step: what the parameters on the card become.
+    /// Updates the parameters on the card: adds noise to the sum, divides it by the expected batch, and takes the optimiser's step.
     ///
     /// # Guarantee
     /// The parameters change by a function of the noisy sum of [`CudaLoaded::add_noise`] alone.
     ///
     /// # Errors
-    /// As [`CudaLoaded::add_noise`], or if the state does not fit the rule; then parameters and state are as before, unless the card
+    /// Those of [`CudaLoaded::add_noise`], or if the state does not fit the rule. Then parameters and state are as before, unless the card
     /// itself failed.
     pub fn update(
         &mut self,
@@ -267,23 +275,33 @@ impl CudaLoaded<'_> {
             let what = "the optimiser's state".to_owned();
             return Err(EngineError::Length { what, expected, found }.into());
         }
+        if update.numbers.len() != state.block_counts.len() {
+            let (expected, found) = (state.block_counts.len(), update.numbers.len());
+            let what = "the numbers of an update".to_owned();
+            return Err(EngineError::Length { what, expected, found }.into());
+        }
         match &update.noise {
             Some(noise) => self.add_noise(&mut sum, state, noise)?,
             None => self.convert(&mut sum)?,
         }
         let CudaExecutor { device, model, inference, .. } = &*self.executor;
-        let moved = UpdateValues {
-            block_count: state.block_count,
-            kind: code(update.rule),
-            values: model.parameters(),
-            sum: sum.values(),
-            first: state.first.slice(),
-            second: state.second.slice(),
-            blocks: state.blocks.slice(),
-            rule: update.numbers,
-        };
-        // SAFETY: the blocks cover the layout of this graph, as long as the sum is; so are the moments that the rule has, as was seen.
-        unsafe { moved.launch(device)? };
+        let mut blocks = state.blocks.slice();
+        for (&block_count, &rule) in state.block_counts.iter().zip(update.numbers) {
+            let moved = UpdateValues {
+                block_count,
+                kind: code(update.rule),
+                values: model.parameters(),
+                sum: sum.values(),
+                first: state.first.slice(),
+                second: state.second.slice(),
+                blocks: blocks.first(block_count),
+                rule,
+            };
+            // SAFETY: the blocks cover a part of the layout of this graph, as long as the sum is; so are the moments that the rule has, as
+            // was seen.
+            unsafe { moved.launch(device)? };
+            blocks = blocks.after(block_count);
+        }
         if let Some(mean) = &state.mean {
             let (values, n) = (model.parameters(), inference.steps.parameters_len);
             MoveMean { mean: mean.slice(), values, rest: update.mean_rest, n }.launch(device)?;
@@ -291,8 +309,8 @@ impl CudaLoaded<'_> {
         self.executor.arrange()
     }
 
-    /// Exchanges the parameters on the card and their running mean, to evaluate with the mean. A second call takes it back; in
-    /// between no update may run.
+    /// Exchanges the parameters on the card and their running mean, to evaluate with the mean. A second call changes them back, and no update
+    /// may run in between.
     ///
     /// # Errors
     /// If the card fails.
@@ -331,15 +349,18 @@ mod tests {
         for entry in layout.entries() {
             starts[entry.id.index()] = parameters.range(entry.id).start;
         }
-        let mut seen = vec![0; layout.len()];
-        for block in blocks(&layout, &starts) {
+        let (mut seen, mut order) = (vec![0; layout.len()], Vec::new());
+        let groups: Vec<usize> = (0..layout.entries().len()).map(|entry| entry % 3).collect();
+        for block in (0..3).flat_map(|group| blocks(&layout, &starts, &groups, group)) {
             let (from, len, to) = (block.start as usize, block.len as usize, block.target as usize);
             let entry = layout.entries().iter().find(|entry| entry.range.contains(&from)).unwrap();
             assert_eq!(to - parameters.range(entry.id).start, from - entry.range.start);
             assert!(from + len <= entry.range.end);
+            order.push(groups[layout.position(entry.id).unwrap()]);
             seen[from..from + len].iter_mut().for_each(|count| *count += 1);
         }
         assert!(seen.iter().all(|&count| count == 1));
+        assert!(order.is_sorted(), "group by group");
     }
 
     #[test]

@@ -8,6 +8,7 @@ for every parameter the length of its gradient and its product with a vector tha
 """
 
 import json
+from functools import partial
 
 import numpy as np
 import timm
@@ -15,6 +16,7 @@ import torch
 import torchvision
 from generate import HERE, fnv, uniform, value
 from open_clip.transformer import VisionTransformer
+from timm.models.vision_transformer import Block
 from torch import nn
 from torch.nn import functional as F
 from torchvision.models.video import mvit
@@ -34,6 +36,28 @@ class OpenClip(nn.Module):
 
     def forward(self, x):
         return self.head(self.visual(x))
+
+
+class SmallHybrid(nn.Module):
+    """Convolutions, then blocks of timm's."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.stem = nn.Module()
+        for number, (before, after, stride) in enumerate([(3, 32, 1), (32, 64, 2), (64, 128, 2)], 1):
+            setattr(self.stem, f"conv{number}", nn.Conv2d(before, after, 3, stride, 1, bias=False))
+            setattr(self.stem, f"norm{number}", nn.GroupNorm(8, after))
+        self.pos_embed = nn.Parameter(torch.zeros(1, (size // 4) ** 2, 128))
+        norm = partial(nn.LayerNorm, eps=1e-6)
+        self.blocks = nn.Sequential(*[Block(128, 4, qkv_bias=True, norm_layer=norm) for _ in range(4)])
+        self.norm = norm(128)
+        self.head = nn.Linear(128, CLASSES)
+
+    def forward(self, x):
+        for number in (1, 2, 3):
+            x = F.relu(getattr(self.stem, f"norm{number}")(getattr(self.stem, f"conv{number}")(x)))
+        x = self.blocks(x.flatten(2).transpose(1, 2) + self.pos_embed)
+        return self.head(self.norm(x.mean(1)))
 
 
 def timm_model(name, size, **settings):
@@ -103,6 +127,9 @@ def images():
         for letter in "bl":
             yield f"torchvision/vit-{letter}-16/{size}", (3, size, size), vision(f"vit_{letter}_16", image_size=size)
         yield f"open-clip/vit-b-16/{size}", (3, size, size), lambda size=size: OpenClip(size, 16, 768, 12, 12, 512)
+    for size in (32, 48):
+        yield f"dapple/small-hybrid/{size}", (3, size, size), lambda size=size: SmallHybrid(size)
+        yield f"timm/vit-ti-4/{size}", (3, size, size), timm_model("vit_tiny_patch16_224", size, patch_size=4)
     for size in (32, 48):
         for letter, name in [("t", "tiny"), ("s", "small"), ("b", "base"), ("l", "large")]:
             yield f"torchvision/convnext-{letter}/{size}", (3, size, size), vision(f"convnext_{name}")

@@ -22,10 +22,20 @@ section! {
         eps: f64 =
             ("what adam adds to the root of its second moment", "1e-8")
                 .or("1e-8");
+        /// DP-AdamBC (Tang et al. 2024).
+        noise_correction: bool =
+            ("whether adam takes the variance of the noise off its second moment", "true")
+                .or("false");
+        noise_floor: f64 =
+            ("the least that noise_correction leaves of adam's second moment", "5e-8")
+                .or("5e-8");
         /// Never part of a clipped gradient.
         weight_decay: f64 =
             ("the decoupled weight decay", "0.01")
                 .or("0, for adamw 0.01");
+        layer_decay: f64 =
+            ("the share of a block's learning rate that the block before it has", "0.75")
+                .or("1");
         schedule: ScheduleKind =
             ("how the learning rate changes over the run", "cosine")
                 .or("constant");
@@ -45,7 +55,7 @@ words! {
     /// The rule of an optimiser.
     #[derive(Default)]
     pub enum OptimiserKind {
-        /// Gradient descent, with momentum where one is given.
+        /// Gradient descent, with momentum if one is given.
         #[default]
         Sgd = "sgd",
         /// Adam.

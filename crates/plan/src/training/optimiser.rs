@@ -3,31 +3,47 @@
 use crate::error::PlanError;
 use crate::spec::{OptimiserKind, OptimiserSpec};
 
-/// AdamW's decay where the plan gives none, as PyTorch has it.
+/// AdamW's decay if the plan gives none, as in PyTorch.
 const ADAMW_DECAY: f64 = 0.01;
+/// The least that a corrected second moment is where the plan does not say, as Tang et al. have it for images.
+const NOISE_FLOOR: f64 = 5e-8;
+/// Below this floor nothing would be left of it in single precision, and quotients would not be finite.
+const LEAST_FLOOR: f64 = 1e-30;
+/// The keys that decide which others an optimiser has.
+const KIND: &str = "optimiser.kind";
+const CORRECTION: &str = "optimiser.noise_correction";
 
 /// An optimiser without its state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OptimiserPlan {
-    /// The rule.
+    /// The rule of the updates.
     pub rule: OptimiserRule,
-    /// Decoupled weight decay, `w (1 - rate decay)` before the update: never part of a clipped gradient.
+    /// Decoupled weight decay, `w (1 - rate decay)` before the update. It is never part of a clipped gradient.
     pub weight_decay: f64,
-    /// Decay of the running mean of the weights that is evaluated and kept, in [0, 1); none where the weights themselves are.
+    /// Decay of the running mean of the weights, in [0, 1). The mean is evaluated and kept; `None` if the weights themselves are.
     pub mean_decay: Option<f64>,
+    /// Share of a block's learning rate that the block before it has, in (0, 1]; none where all blocks have the same.
+    pub layer_decay: Option<f64>,
 }
 
-/// The rule that a plan states, with PyTorch's defaults; the numbers of an update follow from it.
+/// The rule that a plan states, with PyTorch's defaults. The numbers of an update follow from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OptimiserRule {
     /// Gradient descent.
     Descent(Momentum),
-    /// Adam, and with a weight decay AdamW.
+    /// Adam, or AdamW if there is a weight decay.
     Adam {
         /// Decay of both moments.
         betas: [f64; 2],
         /// Keeps the quotient finite.
         eps: f64,
+    },
+    /// Adam without the noise's part of its second moment (DP-AdamBC, Tang et al. 2024).
+    CorrectedAdam {
+        /// Decay of both moments.
+        betas: [f64; 2],
+        /// The least that is left of the second moment.
+        floor: f64,
     },
 }
 
@@ -57,7 +73,7 @@ impl OptimiserPlan {
     /// Fills in what is not given.
     ///
     /// # Errors
-    /// Settings outside their range, or of another rule.
+    /// A setting outside its range, or one of another rule.
     pub fn check(spec: &OptimiserSpec) -> Result<Self, PlanError> {
         let kind = spec.kind.unwrap_or_default();
         let default_decay = if kind == OptimiserKind::Adamw { ADAMW_DECAY } else { 0.0 };
@@ -73,25 +89,29 @@ impl OptimiserPlan {
                 "give a decay such as 0.999, or leave it out",
             ));
         }
-        Ok(Self { rule, weight_decay, mean_decay: spec.ema })
+        if let Some(decay) = spec.layer_decay.filter(|decay| !(*decay > 0.0 && *decay <= 1.0)) {
+            return Err(wrong("optimiser.layer_decay", format!("{decay} is not in (0, 1]")));
+        }
+        Ok(Self { rule, weight_decay, mean_decay: spec.ema, layer_decay: spec.layer_decay })
     }
 }
 
 impl OptimiserRule {
     fn check(spec: &OptimiserSpec, kind: OptimiserKind) -> Result<Self, PlanError> {
         let adam = kind != OptimiserKind::Sgd;
+        let corrected = adam && spec.noise_correction.unwrap_or(false);
         let misplaced = [
-            ("optimiser.momentum", adam && spec.momentum.is_some()),
-            ("optimiser.nesterov", adam && spec.nesterov.is_some()),
-            ("optimiser.betas", !adam && spec.betas.is_some()),
-            ("optimiser.eps", !adam && spec.eps.is_some()),
+            ("optimiser.momentum", adam && spec.momentum.is_some(), KIND),
+            ("optimiser.nesterov", adam && spec.nesterov.is_some(), KIND),
+            ("optimiser.betas", !adam && spec.betas.is_some(), KIND),
+            ("optimiser.eps", !adam && spec.eps.is_some(), KIND),
+            ("optimiser.eps", corrected && spec.eps.is_some(), CORRECTION),
+            (CORRECTION, !adam && spec.noise_correction.is_some(), KIND),
+            ("optimiser.noise_floor", !corrected && spec.noise_floor.is_some(), CORRECTION),
         ];
-        if let Some((key, _)) = misplaced.into_iter().find(|(_, misplaced)| *misplaced) {
-            return Err(PlanError::invalid(
-                key,
-                "this optimiser has none",
-                "leave it out, or change optimiser.kind",
-            ));
+        if let Some((key, _, decides)) = misplaced.into_iter().find(|(_, misplaced, _)| *misplaced) {
+            let hint = format!("leave it out, or change {decides}");
+            return Err(PlanError::invalid(key, "this optimiser has none", hint));
         }
         if !adam {
             let momentum = share("optimiser.momentum", spec.momentum.unwrap_or(0.0))?;
@@ -106,6 +126,16 @@ impl OptimiserRule {
         let betas = spec.betas.unwrap_or([0.9, 0.999]);
         share("optimiser.betas", betas[0])?;
         share("optimiser.betas", betas[1])?;
+        if corrected {
+            let floor = spec.noise_floor.unwrap_or(NOISE_FLOOR);
+            return match floor >= LEAST_FLOOR && floor.is_finite() {
+                true => Ok(Self::CorrectedAdam { betas, floor }),
+                false => Err(wrong(
+                    "optimiser.noise_floor",
+                    format!("{floor} is below {LEAST_FLOOR:e} or not finite"),
+                )),
+            };
+        }
         let eps = spec.eps.unwrap_or(1e-8);
         if !(eps > 0.0 && eps.is_finite()) {
             return Err(wrong("optimiser.eps", format!("{eps} is not a positive number")));
@@ -130,8 +160,16 @@ mod tests {
             ("kind = 'adam'\nbetas = [0.9, 1.0]", "optimiser.betas"),
             ("betas = [0.9, 0.99]", "optimiser.betas"),
             ("kind = 'adamw'\neps = 0.0", "optimiser.eps"),
+            ("noise_correction = true", "optimiser.noise_correction"),
+            ("kind = 'adam'\nnoise_floor = 1e-8", "optimiser.noise_floor"),
+            ("kind = 'adam'\nnoise_correction = true\neps = 1e-8", "optimiser.eps"),
+            ("kind = 'adamw'\nnoise_correction = true\nnoise_floor = 0.0", "optimiser.noise_floor"),
+            ("kind = 'adamw'\nnoise_correction = true\nnoise_floor = inf", "optimiser.noise_floor"),
             ("weight_decay = nan", "optimiser.weight_decay"),
             ("ema = 1.0", "optimiser.ema"),
+            ("layer_decay = 0.0", "optimiser.layer_decay"),
+            ("layer_decay = 1.5", "optimiser.layer_decay"),
+            ("layer_decay = nan", "optimiser.layer_decay"),
         ] {
             let error = OptimiserPlan::check(&spec("optimiser", text).optimiser).unwrap_err();
             assert!(error.to_string().starts_with(key) && error.hint().is_some(), "{text}: {error}");

@@ -1,23 +1,25 @@
-// The optimiser's updates. Every operation rounds by itself, as on the host, so that both have the same bits.
+// The optimiser's updates. Every operation is rounded by itself, as on the host, so that both get the same bits.
 
-enum { PLAIN, MOMENTUM, ADAM };
+enum { PLAIN, MOMENTUM, ADAM, CORRECTED_ADAM };
 
 // The numbers of one update.
 struct Rule {
     float rate, keep, share;          // learning rate, what weight decay leaves, one over the expected batch
     float momentum;                   // of MOMENTUM
-    float root, betas[2], rest[2], eps;  // of ADAM
+    float root, betas[2], rest[2];    // of both kinds of Adam
+    float eps;                        // of ADAM
+    float noise, floor;               // of CORRECTED_ADAM
     int nesterov;
 };
-static_assert(sizeof(Rule) == 44, "as on the host");
+static_assert(sizeof(Rule) == 52, "as on the host");
 
-// A stretch of trainable values: start in the sum, len, start among the values.
+// A stretch of trainable values: its start in the sum, its length, and its start among the values.
 struct UpdateBlock {
     int start, len, target;
 };
 static_assert(sizeof(UpdateBlock) == 12, "as on the host");
 
-// Moves values against the noisy sum. One block of threads for each block of values.
+// Moves values against the noisy sum, with one block of threads for each block of values.
 KERNEL update_values(int kind, float* values, const float* sum, float* first, float* second, const UpdateBlock* blocks,
                      const __grid_constant__ Rule rule) {
     const UpdateBlock& block = blocks[blockIdx.x];
@@ -35,7 +37,9 @@ KERNEL update_values(int kind, float* values, const float* sum, float* first, fl
             float v = __fadd_rn(__fmul_rn(rule.betas[1], second[at]), __fmul_rn(__fmul_rn(rule.rest[1], g), g));
             first[at] = m;
             second[at] = v;
-            float scale = __fadd_rn(__fmul_rn(__fsqrt_rn(v), rule.root), rule.eps);
+            float left = kind == ADAM ? v : fmaxf(__fsub_rn(v, rule.noise), rule.floor);
+            float scale = __fmul_rn(__fsqrt_rn(left), rule.root);
+            if (kind == ADAM) scale = __fadd_rn(scale, rule.eps);
             move = __fdiv_rn(__fmul_rn(rule.rate, m), scale);
         }
         values[block.target + i] = __fsub_rn(kept, move);

@@ -5,14 +5,15 @@ use crate::cuda::launch::LaunchGrid;
 use crate::cuda::slice::element;
 use crate::update::UpdateNumbers;
 
-/// The rules, as the kernel numbers them.
+/// The numbers that the kernel gives to the rules.
 pub(crate) const PLAIN: i32 = 0;
 pub(crate) const MOMENTUM: i32 = 1;
 pub(crate) const ADAM: i32 = 2;
+pub(crate) const CORRECTED_ADAM: i32 = 3;
 
-const _: () = assert!(size_of::<UpdateNumbers>() == 44);
+const _: () = assert!(size_of::<UpdateNumbers>() == 52);
 
-// SAFETY: ten numbers in single precision and one whole number on both sides, in this order; the source asserts the same size.
+// SAFETY: twelve numbers in single precision and one whole number on both sides, in this order; the source asserts the same size.
 unsafe impl Structure for UpdateNumbers {
     const TYPE: &'static str = "const __grid_constant__ Rule";
 }
@@ -44,7 +45,7 @@ kernels! {
         rule: ByValue<UpdateNumbers>,
     } given { block_count: usize } over LaunchGrid::blocks(block_count, 256), unsafe: "Every block lies in `sum` and in `values`, and in as many moments as the rule has.";
 
-    /// `mean += rest (value - mean)`.
+    /// Computes `mean += rest (value - mean)`.
     MoveMean = "move_mean" { mean: Out<f32>[n], values: In<f32>[n], rest: f32, n: Long } over LaunchGrid::each(n);
 
     /// Exchanges two rows of numbers.

@@ -1,11 +1,11 @@
 //! Convolution of every channel with a filter, over channels-last rows.
 
-use dapple_graph::{ParameterId, Parameters, Window};
+use dapple_graph::{ParameterId, Parameters};
 
 use crate::cpu::kernel::{ChannelProduct, ChannelSum, Lanes, RowClass, RowPair, StartValue};
 use crate::cpu::operation::{BackwardPass, BackwardReads, CpuKernel, ForwardPass, WeightedKernel};
 use crate::cpu::summand::Exported;
-use crate::cpu::{PreparedWeights, pointwise, window_pairs};
+use crate::cpu::{PreparedWeights, pointwise, reversed_pairs};
 
 /// A depthwise convolution.
 #[derive(Debug)]
@@ -18,26 +18,22 @@ pub(crate) struct Depthwise {
     /// Rows before the first position, which pass by.
     ahead: usize,
     taps: usize,
-    /// Output rows by the taps that reach them.
+    /// The output rows, sorted by the taps that reach them.
     classes: Vec<RowClass>,
-    /// Input rows by the taps whose gradient reaches them.
+    /// The input rows, sorted by the taps whose gradient reaches them.
     back: Vec<RowClass>,
 }
 
 impl Depthwise {
-    /// A filter for each channel of a grid of positions.
+    /// With the rows read and written by each tap, of so many in all.
     pub(crate) fn new(
         (weight, bias): (ParameterId, Option<ParameterId>),
         channels: usize,
-        window: &Window,
-        input: &[usize],
-        output: &[usize],
+        taps: Vec<Vec<RowPair>>,
+        (rows_in, rows_out): (usize, usize),
     ) -> Self {
-        let taps = window_pairs(window, input, output);
-        let reversed: Vec<Vec<RowPair>> =
-            taps.iter().map(|pairs| pairs.iter().map(RowPair::reversed).collect()).collect();
-        let classes = RowClass::sort(&taps, output.iter().product());
-        let back = RowClass::sort(&reversed, input.iter().product());
+        let classes = RowClass::sort(&taps, rows_out);
+        let back = RowClass::sort(&reversed_pairs(&taps), rows_in);
         Self { weight, bias, channels, heads: 1, ahead: 0, taps: taps.len(), classes, back }
     }
 
@@ -91,7 +87,7 @@ impl Depthwise {
         }
     }
 
-    /// A stored gradient in the parameter's order.
+    /// Copies a stored gradient into the parameter's order.
     fn reorder<T: Copy>(&self, sum: &[T], to: &mut [T]) {
         for (filter, taps) in to.chunks_exact_mut(self.taps).enumerate() {
             for (tap, value) in taps.iter_mut().enumerate() {

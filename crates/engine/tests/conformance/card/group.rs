@@ -1,16 +1,16 @@
-//! Several cards. Where a machine has one, it stands for two, and NCCL joins it alone.
+//! Groups of several cards. On a machine with one card, that one stands for two, and NCCL joins it alone.
 
 use dapple_engine::cuda::{
     Convolutions, CudaAddition, CudaError, CudaExecutor, CudaGroup, CudaGroupError, CudaOptions, CudaUpdate,
     LatticeNoise, Precision, StateValues, device_count,
 };
-use dapple_engine::{Clipping, StepStats, UpdateRule};
+use dapple_engine::{Clipping, Layout, StepStats, UpdateNumbers, UpdateRule};
 use dapple_graph::{Graph, Parameters, zoo};
 
 use super::alone;
 use crate::common::{Data, rule};
 
-/// Every process chooses the same algorithms with these.
+/// With these options every process chooses the same algorithms.
 const OPTIONS: CudaOptions = CudaOptions {
     device: 0,
     microbatch: 64,
@@ -20,9 +20,9 @@ const OPTIONS: CudaOptions = CudaOptions {
     measure: false,
 };
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 1.0 };
-/// Samples of each step: shares of different sizes, none at all, and fewer than cards.
+/// The number of samples of each step: among them some that make shares of different sizes, none at all, and fewer than there are cards.
 const STEPS: [usize; 4] = [37, 0, 1, 64];
-/// Noise of standard deviation 1.5 on a lattice of 2^-10, and the rule it goes through.
+/// Noise of standard deviation 1.5 on a lattice of 2^-10, and the rule of the update.
 const LATTICE: f64 = 1.0 / 1024.0;
 const DEVIATION: f64 = 1536.0;
 const RULE: UpdateRule = UpdateRule::Sgd { momentum: 0.9, nesterov: false };
@@ -31,7 +31,7 @@ fn model() -> Graph {
     zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap()
 }
 
-/// Parameters, momentum and their running mean after the steps; and what the first batch adds before them.
+/// The parameters and the optimiser's state after the steps, and the sum and statistics of a batch before them.
 #[derive(PartialEq)]
 struct Learned {
     sum: Vec<f32>,
@@ -45,16 +45,26 @@ fn first_state(graph: &Graph, trainable: usize) -> StateValues {
     StateValues { first: vec![0.0; trainable], second: Vec::new(), mean }
 }
 
-fn update(key: &[u8; 32]) -> CudaUpdate<'_> {
+fn update<'k>(key: &'k [u8; 32], numbers: &'k [UpdateNumbers]) -> CudaUpdate<'k> {
     let noise = Some(LatticeNoise { key, lattice: LATTICE, deviation: DEVIATION });
-    CudaUpdate { noise, rule: RULE, numbers: RULE.numbers(0.1, 0.01, 50, 1), mean_rest: 0.1 }
+    CudaUpdate { noise, rule: RULE, numbers, mean_rest: 0.1 }
 }
 
-/// The steps on one card, without a group.
+/// The numbers of all parameters but every third, and of those.
+fn numbers() -> [UpdateNumbers; 2] {
+    [0.1, 0.05].map(|rate| RULE.numbers(rate, 0.01, 50, 1, 0.0))
+}
+
+fn groups(layout: &Layout) -> Vec<usize> {
+    (0..layout.entries().len()).map(|entry| usize::from(entry % 3 == 2)).collect()
+}
+
+/// Takes the steps on one card, without a group.
 fn without_group(graph: &Graph) -> Learned {
     let mut executor = CudaExecutor::new(graph, OPTIONS).unwrap();
     let mut parameters = Parameters::init(graph, 1);
-    let mut state = executor.state(&first_state(graph, executor.layout().len())).unwrap();
+    let (values, groups) = (first_state(graph, executor.layout().len()), groups(executor.layout()));
+    let mut state = executor.state(&values, &groups).unwrap();
     executor.load(&parameters).unwrap();
     let rule = rule(&CLIPPING, executor.layout());
     let mut first = executor.gradient_sum().unwrap();
@@ -66,21 +76,22 @@ fn without_group(graph: &Graph) -> Learned {
         let mut sum = executor.gradient_sum().unwrap();
         executor.resident().unwrap().clipped_sum(&data.batch(), &rule, &mut sum).unwrap();
         if samples == 1 {
-            // Single precision holds what one sample adds, and noise is a function of what a sum stands for.
+            // Single precision holds what one sample adds, and the noise depends only on what a sum stands for, so this changes nothing.
             let gradient = executor.resident().unwrap().gradient(sum).unwrap();
             sum = executor.gradient_sum_of(&gradient).unwrap();
         }
-        executor.resident().unwrap().update(sum, &mut state, &update(&[step as u8; 32])).unwrap();
+        executor.resident().unwrap().update(sum, &mut state, &update(&[step as u8; 32], &numbers())).unwrap();
     }
     executor.resident().unwrap().fetch(&mut parameters).unwrap();
     Learned { sum: seen, stats, parameters, state: state.fetch(&mut executor).unwrap() }
 }
 
-/// The same steps in a group.
+/// Takes the same steps in a group.
 fn together(graph: &Graph, cards: &[usize], addition: CudaAddition) -> Result<Learned, CudaGroupError> {
     let mut group = CudaGroup::new(graph, cards, OPTIONS, addition)?;
     let mut parameters = Parameters::init(graph, 1);
-    let mut state = group.state(&first_state(graph, group.layout().len()))?;
+    let (values, groups) = (first_state(graph, group.layout().len()), groups(group.layout()));
+    let mut state = group.state(&values, &groups)?;
     group.load(&parameters)?;
     let rule = rule(&CLIPPING, group.layout());
     let data = Data::new(graph, STEPS[0], 1);
@@ -91,14 +102,14 @@ fn together(graph: &Graph, cards: &[usize], addition: CudaAddition) -> Result<Le
         let data = Data::new(graph, samples, 1);
         let mut sum = group.gradient_sum()?;
         group.clipped_sum(&data.batch(), &rule, &mut sum)?;
-        group.update(sum, &mut state, &update(&[step as u8; 32]))?;
+        group.update(sum, &mut state, &update(&[step as u8; 32], &numbers()))?;
     }
-    // This looks whether all cards hold the same bits, too.
+    // This also checks that all cards hold the same bits.
     let state = group.fetch(&mut parameters, &state)?;
     Ok(Learned { sum: seen, stats, parameters, state })
 }
 
-/// Every sample adds the same whole numbers on whichever card, they add up without rounding, and noise is drawn once: every bit is the same.
+/// Every sample adds the same whole numbers on any card, these are added without rounding, and noise is drawn once, so every bit is the same.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn groups_learn_the_bits_of_one_card() {

@@ -1,4 +1,4 @@
-//! Noise on the card against mpmath, bit by bit. `src/cuda/goldens/noise.py` made the figures.
+//! Compares noise on the card with mpmath's, bit by bit. `src/cuda/goldens/noise.py` made the figures.
 
 use dapple_engine::cuda::{CudaExecutor, CudaOptions, LatticeNoise, StateValues};
 use dapple_graph::{Graph, GraphBuilder, Init, Parameters};
@@ -6,7 +6,7 @@ use dapple_graph::{Graph, GraphBuilder, Init, Parameters};
 use super::alone;
 use crate::common::CLASSES;
 
-/// Sums that lie where rounding is hardest, and what becomes of them.
+/// Sums that lie where rounding is hardest, and what they become with noise.
 struct Golden {
     key: [u8; 32],
     lattice: f64,
@@ -41,7 +41,8 @@ fn noise_is_that_of_mpmath() {
     let mut executor = CudaExecutor::new(&graph, CudaOptions::default()).unwrap();
     let sums: Vec<f32> = pairs.iter().map(|(x, _)| *x).collect();
     let mut sum = executor.gradient_sum_of(&sums).unwrap();
-    let mut state = executor.state(&StateValues::default()).unwrap();
+    let groups = vec![0; executor.layout().entries().len()];
+    let mut state = executor.state(&StateValues::default(), &groups).unwrap();
     let mut loaded = executor.load(&Parameters::init(&graph, 1)).unwrap();
     loaded.add_noise(&mut sum, &mut state, &LatticeNoise { key: &key, lattice, deviation }).unwrap();
     let got = loaded.gradient(sum).unwrap();
@@ -57,7 +58,8 @@ fn noise_that_was_not_proven_is_refused() {
     let Golden { key, lattice, deviation, pairs } = golden();
     let graph = graph(pairs.len());
     let mut executor = CudaExecutor::new(&graph, CudaOptions::default()).unwrap();
-    let mut state = executor.state(&StateValues::default()).unwrap();
+    let groups = vec![0; executor.layout().entries().len()];
+    let mut state = executor.state(&StateValues::default(), &groups).unwrap();
     executor.load(&Parameters::init(&graph, 1)).unwrap();
     let mut broken: Vec<f32> = pairs.iter().map(|(x, _)| *x).collect();
     broken[7] = f32::INFINITY;

@@ -1,0 +1,81 @@
+//! How deep parameters lie below the head.
+
+use crate::graph::Graph;
+
+impl Graph {
+    /// How deep each parameter lies, in blocks: zero behind the last block, one in it, and one more than there are blocks before the first.
+    /// What lies between two blocks counts as part of the one before. `None` where the model is no sequence of blocks.
+    pub fn depths(&self) -> Option<Vec<usize>> {
+        if self.blocks.is_empty() {
+            return None;
+        }
+        // What no node reads counts with the stem.
+        let mut depths = vec![self.blocks.len() + 1; self.parameters.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            let begun = self.blocks.iter().filter(|first| first.0 <= index).count();
+            let depth = if index < self.behind_blocks.0 { self.blocks.len() + 1 - begun } else { 0 };
+            for parameter in node.op.parameters() {
+                depths[parameter.0] = depth;
+            }
+        }
+        Some(depths)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::{Lora, Tuning};
+    use crate::zoo::{self, Norm, ResNet, TokenPooling, VisionTransformer, VitDialect, VitSize};
+
+    fn transformer(dialect: VitDialect) -> Graph {
+        let model =
+            VisionTransformer { size: VitSize::Tiny, patch: 16, pooling: TokenPooling::ClassToken, dialect };
+        zoo::vision_transformer(model, &[3, 32, 32], 5).unwrap()
+    }
+
+    fn depth(graph: &Graph, name: &str) -> usize {
+        graph.depths().unwrap()[graph.find_parameter(name).unwrap().0]
+    }
+
+    /// timm numbers the layers of a transformer of twelve blocks from 0, the embeddings, over 1 to 12, the blocks, to 13, what follows;
+    /// the depth is 13 less that number.
+    #[test]
+    fn a_transformers_depths_are_timms() {
+        let graph = transformer(VitDialect::Timm);
+        for (parameter, depth) in graph.parameters().iter().zip(graph.depths().unwrap()) {
+            let mut parts = parameter.name.split('.');
+            let layer = match (parts.next().unwrap(), parts.next()) {
+                ("cls_token" | "pos_embed" | "patch_embed", _) => 0,
+                ("blocks", Some(block)) => block.parse::<usize>().unwrap() + 1,
+                _ => 13,
+            };
+            assert_eq!(depth, 13 - layer, "{}", parameter.name);
+        }
+        let open = transformer(VitDialect::OpenClip { projection: 8 });
+        assert_eq!(depth(&open, "visual.ln_pre.weight"), 13);
+        assert_eq!(depth(&open, "visual.transformer.resblocks.11.mlp.c_proj.bias"), 1);
+        assert_eq!((depth(&open, "visual.ln_post.weight"), depth(&open, "visual.proj")), (0, 0));
+    }
+
+    #[test]
+    fn adapters_lie_as_deep_as_their_layers() {
+        let lora = Tuning::Lora(Lora { rank: 2, alpha: 2.0, targets: Vec::new() });
+        let graph = transformer(VitDialect::Timm).tuned(&lora).unwrap();
+        for block in [0, 7, 11] {
+            let name = format!("blocks.{block}.mlp.fc2.lora_B.weight");
+            assert_eq!(depth(&graph, &name), 12 - block);
+        }
+        assert_eq!((depth(&graph, "norm.weight"), depth(&graph, "pos_embed")), (0, 13));
+    }
+
+    #[test]
+    fn stems_are_deepest_and_heads_are_not_deep() {
+        let resnet = zoo::resnet(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();
+        assert_eq!((depth(&resnet, "conv1.weight"), depth(&resnet, "layer1.0.conv1.weight")), (9, 8));
+        assert_eq!((depth(&resnet, "layer4.1.bn2.weight"), depth(&resnet, "fc.weight")), (1, 0));
+        let psp = zoo::psp_net(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();
+        assert_eq!(depth(&psp, "auxiliary_head.conv_seg.weight"), 0);
+        assert_eq!(zoo::small_cnn(&[1, 28, 28], 10).unwrap().depths(), None);
+    }
+}
