@@ -67,7 +67,7 @@ hold! { cpu = CPU;
     operations: clipped_sums_agree_for_every_operation forward_passes_agree groups_of_parameters_are_clipped_apart
         layer_scales_agree vast_layers_agree activations_of_maxima_agree filtered_convolutions_agree
         deferred_standardised_layers_agree_over_views probabilities_agree frozen_parameters_leave_the_rest_unchanged
-        an_empty_batch_adds_nothing;
+        parts_of_pooled_tokens_train_alone an_empty_batch_adds_nothing;
     generated: clips depthwise_convolutions pooling upsampling group_and_batch_norms channel_scales layer_norms_and_activations
         norms_over_axes attention pooled_attention matrix_products moves losses convolutions odd_convolutions
         transposed_convolutions wide_transposed_convolutions
