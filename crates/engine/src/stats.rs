@@ -9,6 +9,8 @@ pub struct StepStats {
     pub norms: Vec<f32>,
     /// Samples whose gradient was not finite. They added nothing.
     pub not_finite: usize,
+    /// Samples whose gradient clipping left as it was.
+    pub unclipped: usize,
 }
 
 impl StepStats {
@@ -17,5 +19,6 @@ impl StepStats {
         self.losses.extend(part.losses);
         self.norms.extend(part.norms);
         self.not_finite += part.not_finite;
+        self.unclipped += part.unclipped;
     }
 }

@@ -4,12 +4,13 @@ use dapple_data::StepKey;
 use dapple_engine::{Layout, Total};
 use dapple_graph::Parameters;
 
+use crate::adaptive::AdaptiveClip;
 use crate::error::StepError;
 use crate::noise::Noise;
 use crate::optimiser::{Ema, Optimiser, OptimiserSettings};
 use crate::parallel::{self, PIECE};
 
-/// Everything that steps change: the parameters, what the optimiser remembers, the running mean of the parameters.
+/// Everything that steps change: the parameters, what the optimiser remembers, the running mean of the parameters, the clip norm where it moves.
 #[derive(Debug)]
 pub struct Learned {
     /// The parameters that steps move.
@@ -18,6 +19,8 @@ pub struct Learned {
     pub optimiser: Optimiser,
     /// Their running mean, if there is one.
     pub mean: Option<Ema>,
+    /// The clip norm, where it follows a quantile.
+    pub clip: Option<AdaptiveClip>,
 }
 
 /// What turns a sum of clipped gradients into a change of the parameters.
@@ -25,6 +28,8 @@ pub struct Learned {
 pub struct Update<'s> {
     /// The noise and the key of the step; none where nothing is private.
     pub noise: Option<(&'s Noise, &'s StepKey)>,
+    /// The noise on twice the count of records within the clip norm, and the key of the step for it; none where the clip norm is fixed.
+    pub count: Option<(&'s Noise, &'s StepKey)>,
     /// The expected batch.
     pub batch: u64,
     /// The learning rate.
@@ -44,12 +49,12 @@ impl Update<'_> {
 }
 
 impl Learned {
-    /// Before the first step.
+    /// Before the first step, with a fixed clip norm.
     #[must_use]
     pub fn new(settings: &OptimiserSettings, layout: &Layout, parameters: Parameters) -> Self {
         let optimiser = Optimiser::new(settings, layout, &parameters);
         let mean = settings.mean_decay.map(|decay| Ema::new(decay, &parameters));
-        Self { parameters, optimiser, mean }
+        Self { parameters, optimiser, mean, clip: None }
     }
 
     /// Takes in a sum of clipped gradients, whose memory is left with plain numbers.

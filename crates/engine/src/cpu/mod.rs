@@ -257,7 +257,7 @@ impl Loaded<'_, '_> {
         let mut stats = StepStats {
             losses: Vec::with_capacity(samples),
             norms: Vec::with_capacity(samples),
-            not_finite: 0,
+            ..StepStats::default()
         };
         pending.clear();
         // One visit to the pool: where steps are short, waking it is what they wait for.

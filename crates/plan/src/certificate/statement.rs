@@ -62,6 +62,10 @@ impl Certificate {
         } else {
             String::new()
         };
+        let clip = self.adaptive_clip.map_or_else(String::new, |facts| {
+            let noise = number::down(facts.gradient_noise, 5);
+            format!("| clip norm | {} |\n| noise on the sum, in clip norms | {noise} |\n", facts.words())
+        });
         let phases = self.phase_table();
         let assumptions: String = self.assumptions.iter().map(|sentence| format!("- {sentence}\n")).collect();
         format!(
@@ -87,6 +91,7 @@ impl Certificate {
              {submodels}\
              | steps | {steps} |\n\
              | noise multiplier (standard deviation in clip norms) | {sigma} |\n\
+             {clip}\
              | sensitivity (in clip norms) | {sensitivity} |\n\
              | accountant | {accountant} |\n\n\
              {phases}\
