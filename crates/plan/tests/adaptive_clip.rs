@@ -88,6 +88,11 @@ fn a_certificate_says_that_the_count_is_counted() {
     let words = "adapted (quantile 0.7, count noise 20), counted";
     assert!(certificate.text().contains(&format!("clip norm         {words}\n")), "{}", certificate.text());
     assert!(certificate.statement().contains(&format!("| clip norm | {words} |")));
+    assert!(
+        certificate
+            .statement()
+            .contains("every noisy count of gradients within the clip norm of all 30 steps")
+    );
     assert!(certificate.theorem.contains("Andrew et al. 2021, Theorem 1"));
     assert!(certificate.assumptions.iter().any(|sentence| sentence.contains("the 0.7-quantile")));
     assert_eq!(Certificate::from_json(&certificate.to_json()), Ok(certificate.clone()));
