@@ -1,11 +1,11 @@
 """Differential privacy for vision models that counts every source of randomness that training already has.
 
 A `Plan` says what is protected, how records are drawn, what happens to an image, how much noise there is and for how long.
-`account` prices it; `calibrate` solves it for one unknown; `profile` and `sweep` draw curves; `inclusion_probability` tells how
-likely a crop sees a private region. `Pld` is the algebra beneath, `Rdp` a second opinion.
+`account` prices it, `calibrate` solves it for one unknown, `profile` and `sweep` compute curves, and `inclusion_probability` tells
+how likely a crop is to see a private region. Underneath is the algebra of `Pld`; `Rdp` is a second opinion.
 
 `dapple.torch` draws records and crops as a plan says; `dapple.opacus` trains with Opacus by a plan; `dapple.dp_accounting`
-exchanges distributions with Google's library. Each needs its library; this module needs none.
+exchanges distributions with Google's library. Each of these needs its library; this module needs none.
 
 >>> import dapple
 >>> certificate = dapple.account(

@@ -120,7 +120,7 @@ class Calibration:
     @property
     def name(self, /) -> str:
         """
-        What was solved for, as its keyword.
+        The keyword of the value that was solved for.
         """
     @property
     def plan(self, /) -> Plan:
@@ -170,12 +170,12 @@ class Certificate:
     @property
     def batch(self, /) -> int:
         """
-        Records a step, in expectation.
+        The expected number of records of a step.
         """
     @property
     def bracket(self, /) -> tuple[float | None, float]:
         """
-        The certified bracket of the exact epsilon; its lower end is `None` where the accountant only bounds from above.
+        The certified bracket of the exact epsilon. Its lower end is `None` where the accountant only bounds from above.
         """
     @property
     def delta(self, /) -> float:
@@ -263,33 +263,33 @@ class Certificate:
 @final
 class Inclusion:
     """
-    How likely a crop sees the private region, at its worst place.
+    How likely a crop is to see the private region at the region's worst place.
     """
     def __repr__(self, /) -> str: ...
     @property
     def crop_origins(self, /) -> int | None:
         """
-        Places of a crop of fixed size.
+        How many places a crop of fixed size has.
         """
     def heatmap(self, /) -> memoryview:
         """
-        One view's probability for each place of the region's centre, `[height, width]` in single precision. `numpy.asarray` takes
-        it without a copy.
+        One view's probability for each place of the region's centre, `[height, width]` in single precision. `numpy.asarray` takes the map
+        without a copy.
         """
     @property
     def hits(self, /) -> int | None:
         """
-        Those that see the region.
+        From how many of these places the crop sees the region.
         """
     @property
     def probability(self, /) -> float:
         """
-        That any of the views sees the region; never too small.
+        The probability that any of the views sees the region. It is never too small.
         """
     @property
     def probability_of_one_view(self, /) -> float:
         """
-        The same of one view.
+        The probability that one view sees the region.
         """
     @property
     def views(self, /) -> int:
@@ -299,14 +299,14 @@ class Inclusion:
     @property
     def worst_origin(self, /) -> tuple[int, int] | None:
         """
-        Where the region's bounding box starts, at its worst: x, y.
+        Where the region's bounding box starts at its worst place: x, y.
         """
 
 @final
 class Plan:
     """
-    A plan that holds together: what is protected, how records are drawn, what happens to an image, how much noise there is, and for
-    how long. It is what is priced and what the samplers and crops of `dapple.torch` carry out.
+    A checked plan: what is protected, how records are drawn, what happens to an image, how much noise there is, and for how long. It is
+    what is priced, and what the samplers and crops of `dapple.torch` carry out.
 
     Keyword arguments are the flags of the command line with underscores; `dapple.keywords()` lists them. `plan` is another plan, a
     mapping or the path of a TOML file, over which the keywords are laid; `set` lays dotted keys over both.
@@ -325,7 +325,7 @@ class Plan:
     def __new__(cls, plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Plan: ...
     def __reduce__(self, /) -> tuple[Any, ...]:
         """
-        Plans travel to other processes as their text and the pixels of their masks.
+        A plan is pickled as its text and the pixels of its masks.
         """
     def __repr__(self, /) -> str: ...
     @staticmethod
@@ -337,7 +337,7 @@ class Plan:
     @property
     def batch(self, /) -> int:
         """
-        Records a step, in expectation; the divisor of the noisy sum.
+        The expected number of records of a step, by which the noisy sum is divided.
         """
     @property
     def crop(self, /) -> tuple[int, int] | None:
@@ -357,7 +357,7 @@ class Plan:
     @property
     def epoch_steps(self, /) -> int:
         """
-        Steps of one pass over the data set; for balanced sampling, of one allocation.
+        Steps of one pass over the data set, or of one allocation in balanced sampling.
         """
     @staticmethod
     def from_dict(mapping: Mapping[str, Any]) -> Plan:
@@ -468,14 +468,14 @@ class Plan:
     @property
     def views(self, /) -> int:
         """
-        Views of a record averaged before clipping.
+        Views of a record, whose gradients are averaged before clipping.
         """
 
 @final
 class Pld:
     """
-    The privacy-loss distribution of a mechanism: made from one step, composed, and asked for epsilon, delta or a whole profile.
-    Every answer is an upper bound, with nothing left out: discretisation, truncation and rounding are counted.
+    The privacy-loss distribution of a mechanism. It is made from one step, composed, and asked for epsilon, delta or a whole profile.
+    Every answer is an upper bound that counts everything: discretisation, truncation and rounding.
 
     >>> import dapple
     >>> step = dapple.Pld.poisson_gaussian(sample_rate=0.01, noise_multiplier=1.0)
@@ -486,35 +486,35 @@ class Pld:
     """
     def compose(self, /, other: Pld) -> Pld:
         """
-        Both mechanisms on the same data, the second possibly chosen after seeing what the first gave.
+        Both mechanisms on the same data. The second may be chosen after seeing what the first gave.
         """
     def delta(self, /, epsilon: SupportsFloat | SupportsIndex, *, precision: SupportsFloat | SupportsIndex = 0.001) -> float:
         """
-        The least delta for which the mechanism is (`epsilon`, delta)-private; never too small.
+        The least delta for which the mechanism is (`epsilon`, delta)-private, never too small.
         """
     def delta_bracket(self, /, epsilon: SupportsFloat | SupportsIndex, *, precision: SupportsFloat | SupportsIndex = 0.001) -> tuple[float, float]:
         """
-        The same between a lower and an upper bound.
+        A lower and an upper bound on the exact delta at `epsilon`.
         """
     def epsilon(self, /, delta: SupportsFloat | SupportsIndex, *, precision: SupportsFloat | SupportsIndex = 0.001) -> float:
         """
-        The least epsilon for which the mechanism is (epsilon, `delta`)-private; never too small. `delta` is 0 for mechanisms whose
-        losses are bounded, or anything from 1e-15 to below 1.
+        The least epsilon for which the mechanism is (epsilon, `delta`)-private, never too small. `delta` may be anything from 1e-15 to
+        below 1, and also 0 for mechanisms whose losses are bounded.
         """
     def epsilon_bracket(self, /, delta: SupportsFloat | SupportsIndex, *, precision: SupportsFloat | SupportsIndex = 0.001) -> tuple[float, float]:
         """
-        The same between a lower and an upper bound.
+        A lower and an upper bound on the exact epsilon at `delta`.
         """
     @staticmethod
     def fixed_size_gaussian(sample_rate: SupportsFloat | SupportsIndex, noise_multiplier: SupportsFloat | SupportsIndex) -> Pld:
         """
-        One step of DP-SGD on a sample of fixed size, drawn without replacement, records substituted.
+        One step of DP-SGD on a sample of fixed size that is drawn without replacement, where records are substituted.
         """
     @staticmethod
     def from_losses(losses: Sequence[tuple[float, float]], infinite: SupportsFloat | SupportsIndex = 0.0, *, addition: Sequence[tuple[float, float]] | None = None, addition_infinite: SupportsFloat | SupportsIndex = 0.0) -> Pld:
         """
-        A mechanism known by its losses: pairs of a loss and its probability, losses increasing, and the probability of an infinite
-        loss. `addition` and `addition_infinite` are those of adding a record, where they differ from those of removing one.
+        A mechanism given by its losses: pairs of a loss and its probability, in increasing order of the losses, and the probability of an
+        infinite loss. `addition` and `addition_infinite` are those of adding a record, where they differ from those of removing one.
         """
     @staticmethod
     def gaussian(noise_multiplier: SupportsFloat | SupportsIndex, *, sensitivity: SupportsFloat | SupportsIndex = 1.0) -> Pld:
@@ -524,7 +524,8 @@ class Pld:
     @staticmethod
     def gaussian_mixture(noise_multiplier: SupportsFloat | SupportsIndex, sensitivities: SupportsGetItem[int, SupportsFloat | SupportsIndex], probabilities: SupportsGetItem[int, SupportsFloat | SupportsIndex]) -> Pld:
         """
-        The Gaussian mechanism whose sensitivity is drawn: one of `sensitivities`, each with its probability, records added or removed.
+        The Gaussian mechanism whose sensitivity is random: one of `sensitivities`, each with its probability. Records are added or
+        removed.
         """
     @staticmethod
     def identity() -> Pld:
@@ -544,11 +545,11 @@ class Pld:
     @staticmethod
     def poisson_gaussian(sample_rate: SupportsFloat | SupportsIndex, noise_multiplier: SupportsFloat | SupportsIndex, *, relation: Literal["add-remove", "replace"] = "add-remove") -> Pld:
         """
-        One step of DP-SGD with Poisson sampling, records added or removed (`add-remove`) or substituted (`replace`).
+        One step of DP-SGD with Poisson sampling, where records are added or removed (`add-remove`) or substituted (`replace`).
         """
     def profile(self, /, epsilons: Iterable[float], *, precision: SupportsFloat | SupportsIndex = 0.001) -> list[float]:
         """
-        Delta at each of the epsilons; never too small.
+        The delta at each of the epsilons, never too small.
         """
     def self_compose(self, /, count: SupportsIndex) -> Pld:
         """
@@ -567,7 +568,7 @@ class Pld:
 @final
 class Rdp:
     """
-    The curve of Rényi divergences of a mechanism, by order: a second opinion that shares no code with `Pld`.
+    The Rényi divergences of a mechanism as a function of their order: a second opinion that shares no code with `Pld`.
 
     >>> import dapple
     >>> run = dapple.Rdp.poisson_gaussian(sample_rate=0.01, noise_multiplier=1.0).self_compose(1000)
@@ -582,7 +583,7 @@ class Rdp:
         """
     def curve(self, /, orders: Iterable[float]) -> list[float]:
         """
-        The divergence at each of the orders, which are above 1; the larger one of both directions.
+        The divergence at each of the orders, which must be above 1. Of the two directions, the larger one counts.
         """
     def epsilon(self, /, delta: SupportsFloat | SupportsIndex, *, orders: Iterable[float] | None = None) -> float:
         """
@@ -601,7 +602,7 @@ class Rdp:
     @staticmethod
     def poisson_gaussian(sample_rate: SupportsFloat | SupportsIndex, noise_multiplier: SupportsFloat | SupportsIndex) -> Rdp:
         """
-        One step of DP-SGD with Poisson sampling, records added or removed.
+        One step of DP-SGD with Poisson sampling, where records are added or removed.
         """
     def self_compose(self, /, count: SupportsIndex) -> Rdp:
         """
@@ -612,8 +613,8 @@ class Rdp:
 class Sampler:
     """
     Draws the records of every step of a plan, exactly as the accountant assumes: Poisson coins of probability batch / records without
-    rounding, uniform subsets, or balanced allocations. The key comes from the operating system; a `seed` is for tests, and against
-    whoever knows it nothing is private.
+    rounding, uniform subsets, or balanced allocations. The key comes from the operating system. A `seed` is for tests: nothing is private
+    from whoever knows it.
 
     >>> import dapple
     >>> plan = dapple.Plan(batch=2, records=10, steps=3, noise_multiplier=1.0, delta=1e-5)
@@ -624,7 +625,7 @@ class Sampler:
     def __new__(cls, /, plan: Plan, *, seed: SupportsIndex | None = None) -> Sampler: ...
     def draw(self, /, step: SupportsIndex) -> list[int]:
         """
-        The records of a step, in growing order. A Poisson draw may be empty: the step still adds noise.
+        The records of a step, in growing order. A Poisson draw may be empty, and even then the step adds noise.
         """
     @property
     def steps(self, /) -> int:
@@ -637,7 +638,7 @@ def account(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, 
     Prices a plan: epsilon in a certified bracket, and what it protects.
 
     The plan is given by keywords (the flags of the command line with underscores; `dapple.keywords()` lists them), by `plan` (a
-    `dapple.Plan`, a mapping, or the path of a TOML file), or by both, keywords over the plan.
+    `dapple.Plan`, a mapping, or the path of a TOML file), or by both; then keywords are laid over the plan.
 
     >>> import dapple
     >>> certificate = dapple.account(batch=100, records=3000, epochs=10, noise_multiplier=1.0, delta=1e-5)
@@ -659,7 +660,7 @@ def calibrate(solve_for: str, plan: Plan | Mapping[str, Any] | str | PathLike[st
 
 def inclusion(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Inclusion:
     """
-    Tells how likely a crop sees the private region at its worst place: the probability with its counts.
+    Computes how likely a crop is to see the private region at the region's worst place.
 
     >>> import dapple
     >>> dapple.inclusion(image=(1000, 1000), crop=(100, 100), patch=(10, 10))
@@ -668,7 +669,7 @@ def inclusion(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None
 
 def inclusion_probability(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> float:
     """
-    The probability that any view of a record sees the private region, at its worst place; never too small.
+    The probability that any view of a record sees the private region at the region's worst place. It is never too small.
 
     The region is a rectangle (`patch`), a disc (`circle`) or any set of pixels (`region_mask`: an array of bool or uint8,
     `[height, width]`, or the path of a PNG picture).
@@ -680,7 +681,7 @@ def inclusion_probability(plan: Plan | Mapping[str, Any] | str | PathLike[str] |
 
 def keywords() -> dict[str, dict[str, str]]:
     """
-    Every keyword argument that describes a plan, with its dotted key, its type, what it is, and what holds where it is not given.
+    Every keyword argument that describes a plan, with its dotted key, its type, its meaning, and what holds if it is not given.
 
     >>> import dapple
     >>> dapple.keywords()["noise_multiplier"]["key"]
@@ -691,8 +692,8 @@ def profile(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, 
     """
     The privacy profile of a plan: for each epsilon the delta it guarantees, and a lower bound on the exact one.
 
-    `epsilons` are numbers, or a text as on the command line (`"0:2:21"`: 21 of them from 0 to 2); without them, 41 up to twice the
-    plan's own.
+    `epsilons` are numbers, or a text as on the command line (`"0:2:21"` means 21 numbers from 0 to 2). Without them, 41 numbers up to
+    twice the plan's own epsilon are taken.
 
     >>> import dapple
     >>> table = dapple.profile(batch=100, records=3000, epochs=10, noise_multiplier=1.0, epsilons=[1.0, 2.0])
@@ -702,10 +703,10 @@ def profile(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, 
 
 def sweep(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, over: Mapping[str, Iterable[Any] | str], solve_for: str | None = None, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Table:
     """
-    Prices a plan for every combination of some values, on all cores; with `solve_for`, solves each for that unknown instead.
+    Prices a plan for every combination of some values, on all cores. With `solve_for`, solves each plan for that unknown instead.
 
-    `over` names the keys that vary, each with its values or with a text as on the command line (`"50:700:50"`, `"64,128"`); the first
-    varies slowest. A row is empty (`None`) where epsilon is too large to report or no value of the unknown reaches the target.
+    `over` names the keys that vary, each with its values or with a text as on the command line (`"50:700:50"`, `"64,128"`). The first key
+    varies slowest. A row has no answers (`None`) where epsilon is too large to report or no value of the unknown reaches the target.
 
     >>> import dapple
     >>> table = dapple.sweep(over={"batch": [50, 100], "noise_multiplier": [1.0, 2.0]}, records=3000, epochs=10, delta=1e-5)

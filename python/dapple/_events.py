@@ -16,7 +16,7 @@ _ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
 _REPLACE = NeighboringRelation.REPLACE_ONE
 _SPECIAL = NeighboringRelation.REPLACE_SPECIAL
 
-#: Every outcome tells everything.
+#: The distribution of a mechanism whose every outcome reveals everything.
 _NOTHING_PRIVATE = dapple.Pld.from_losses([], 1.0)
 
 
@@ -33,11 +33,11 @@ def from_event(
 ) -> dapple.Pld:
     """The privacy-loss distribution of an event under a neighbouring relation.
 
-    Noise is in the units of the event: that of a Gaussian event in norms of one record's contribution, so that a substituted record
-    (`REPLACE_ONE`) moves the sum by two of them. A record replaced by a special one that contributes nothing (`REPLACE_SPECIAL`) moves it by
-    one, as an added or removed record does.
+    Noise is in the units of the event. For a Gaussian event that is the norm of one record's contribution, so a substituted record
+    (`REPLACE_ONE`) moves the sum by two units. A record that is replaced by a special one that contributes nothing
+    (`REPLACE_SPECIAL`) moves it by one, as an added or removed record does.
 
-    Raises `NoTheoremError` for events, and relations, that have none.
+    Raises `NoTheoremError` for events and relations that have no distribution here.
     """
     try:
         return _pld(event, neighboring_relation)
@@ -46,7 +46,7 @@ def from_event(
 
 
 def _pld(event: dp_event.DpEvent, relation: NeighboringRelation) -> dapple.Pld:
-    # Of the type itself, not of a subclass: a subclass may be another mechanism.
+    # Look up the type itself, because a subclass may be another mechanism.
     made = _EVENTS.get(type(event))
     if made is None:
         raise _Refused(event, f"there is no distribution for {type(event).__name__}")
@@ -83,7 +83,7 @@ def _discrete_laplace(event: Any, relation: NeighboringRelation) -> dapple.Pld:
     a, s = event.noise_parameter, event.sensitivity
     if a == 0:
         return _NOTHING_PRIVATE
-    # All z <= 0 have the loss a s, all z >= s the loss -a s, and between them it falls by 2 a from each to the next.
+    # All z <= 0 have the loss a s and all z >= s the loss -a s. Between them the loss falls by 2 a from each z to the next.
     tail = 1.0 / (1.0 + math.exp(-a))
     atoms = [(-a * s, tail * math.exp(-a * s))]
     atoms += [(a * (s - 2 * z), math.tanh(a / 2) * math.exp(-a * z)) for z in range(s - 1, 0, -1)]
@@ -91,7 +91,7 @@ def _discrete_laplace(event: Any, relation: NeighboringRelation) -> dapple.Pld:
 
 
 def _randomized_response(event: Any, relation: NeighboringRelation) -> dapple.Pld:
-    """The truth with probability 1 - p, and else one of k buckets at random."""
+    """Says the truth with probability 1 - p, and otherwise one of k buckets at random."""
     _only(event, relation, _REPLACE, _SPECIAL)
     p, k = event.noise_parameter, event.num_buckets
     if k == 1 or p == 1:
@@ -123,7 +123,7 @@ def _mixture(event: Any, relation: NeighboringRelation) -> dapple.Pld:
 def _poisson(event: Any, relation: NeighboringRelation) -> dapple.Pld:
     rate, inner = event.sampling_probability, event.event
     if relation == _REPLACE and type(inner) is not dp_event.GaussianDpEvent:
-        # A substituted record may be in the sample of one data set only: what it moves depends on the mechanism.
+        # A substituted record may be in the sample of only one of the data sets, and what it then moves depends on the mechanism.
         _only(inner, relation, _ADD, _SPECIAL)
     sampled = _pld(inner, relation)
     if rate == 0:
@@ -134,7 +134,7 @@ def _poisson(event: Any, relation: NeighboringRelation) -> dapple.Pld:
 
 
 def _fixed_size(event: Any, relation: NeighboringRelation) -> dapple.Pld:
-    """As many records of a set of fixed size: records are substituted, and noise is in units of the sensitivity to that."""
+    """A sample of fixed size without replacement. Records are substituted, and noise is in units of the sensitivity to that."""
     _only(event, relation, _REPLACE)
     if type(event.event) is not dp_event.GaussianDpEvent:
         raise _Refused(event, "a sample without replacement is priced for Gaussian noise")
@@ -161,7 +161,7 @@ _EVENTS: dict[type, Callable[[Any, NeighboringRelation], dapple.Pld]] = {
 
 
 class Accountant(PrivacyAccountant):
-    """An accountant of Google's library with our answers: upper bounds, whose brackets are at most `precision` wide.
+    """An accountant of Google's library that gives our answers: upper bounds whose brackets have a relative width of at most `precision`.
 
     >>> from dp_accounting import dp_event
     >>> from dapple.dp_accounting import Accountant
@@ -196,13 +196,13 @@ class Accountant(PrivacyAccountant):
         return None
 
     def get_epsilon(self, target_delta: float) -> float:
-        """The least epsilon at `target_delta`, never too small; infinite where there is none."""
+        """The least epsilon at `target_delta`, never too small; infinite if there is none."""
         if target_delta >= 1 and self._composed.delta(0.0) < 1:
             return 0.0
         try:
             return self._composed.epsilon(min(target_delta, 1 - 2**-53), precision=self._precision)
         except AccountingError:
-            # Beyond what is reported, or no bound at all.
+            # Epsilon is too large to report, or there is no bound at all.
             return math.inf
 
     def get_delta(self, target_epsilon: float) -> float:

@@ -1,4 +1,4 @@
-"""What would make a run differ from the plan that is priced."""
+"""Checks that refuse what would make a run differ from the plan that is priced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dapple.errors import PlanError, UnsoundPipelineError
 
 
 def check_plan(plan: dapple.Plan) -> None:
-    """Refuses what Opacus cannot carry out."""
+    """Refuses plans that Opacus cannot carry out."""
     sections = plan.to_dict()
     if plan.relation == "masked":
         what = "the masked relation"
@@ -40,7 +40,7 @@ def check_module(module: torch.nn.Module) -> None:
 
 
 def watch_batch_norms(module: torch.nn.Module) -> bool:
-    """Whether there are frozen batch norms; they are watched, because `module.train()` would thaw them."""
+    """Watches frozen batch norms, because `module.train()` would thaw them, and returns whether there are any."""
     found = False
     for name, layer in module.named_modules():
         if isinstance(layer, _BatchNorm):
@@ -51,7 +51,7 @@ def watch_batch_norms(module: torch.nn.Module) -> bool:
 
 def _watch(name: str) -> Any:
     def hook(layer: torch.nn.Module, _: Any) -> None:
-        # Evaluation, without gradients, may do as it likes.
+        # Evaluation runs without gradients and may mix examples.
         if torch.is_grad_enabled() and _mixes(layer):
             raise _mixing(name, layer)
 
@@ -70,7 +70,7 @@ def _mixing(name: str, layer: torch.nn.Module) -> UnsoundPipelineError:
 
 
 def check_dataset(dataset: Any, plan: dapple.Plan) -> None:
-    """Refuses samplers and crops that are not the plan's."""
+    """Refuses data sets that sample or crop in another way than the plan."""
     if isinstance(dataset, (DataLoader, torch.utils.data.Sampler)):
         raise UnsoundPipelineError(
             f"a {type(dataset).__name__} has a sampler of its own, but the plan says which records a step sees",
@@ -84,7 +84,7 @@ def check_dataset(dataset: Any, plan: dapple.Plan) -> None:
         if dataset.crop.plan_hash != plan.hash:
             raise UnsoundPipelineError("the data set is cropped by another plan", "give the data set uncropped")
         dataset = dataset.dataset
-    # Without a protected region nothing is gained from a crop, and a record may be prepared as one likes.
+    # Without a protected region the price counts no crop, so a record may be prepared in any way.
     if plan.relation != "patch":
         return
     for place, transform in _transforms(dataset, "dataset", depth=6):
@@ -96,7 +96,7 @@ def check_dataset(dataset: Any, plan: dapple.Plan) -> None:
 
 
 def _transforms(owner: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """The transforms of a data set, of those it wraps, and of lists of them."""
+    """The transforms of a data set and of the data sets it wraps, including those in lists."""
     if depth == 0:
         return
     for name in ("transform", "target_transform", "transforms", "joint_transform", "dataset", "datasets"):

@@ -21,22 +21,22 @@ from dapple.errors import NoTheoremError, PlanError
 
 __all__ = ["Accountant", "event", "from_event", "from_pld", "neighboring_relation", "to_pld"]
 
-#: A longer lattice takes too long to compose.
+#: The most points of a lattice, because a longer one takes too long to compose.
 _MOST_PLACES = 1_000_000
-#: The mass beyond the last point of the lattice: what the accountant can still tell from nothing.
+#: The mass beyond the last point of the lattice: the smallest delta that the accountant answers for.
 _TAIL = 1e-15
-#: Points of a first look at a curve.
+#: How many points show roughly where a curve falls.
 _FEW = 65
 
 
 def event(plan: dapple.Plan) -> dp_event.DpEvent:
     """The plan as an event, for an accountant with `neighboring_relation(plan)`.
 
-    Events know records, not regions: plans under the patch, masked or user relation, and those that count submodels, balanced
-    sampling or views, have none.
+    Events know records, not regions. There is no event for plans under the patch, masked or user relation, nor for those that count
+    submodels, balanced sampling or views.
 
-    Noise is in the units that the event's accountants use: clip norms for Poisson sampling, under both relations; for sampling
-    without replacement, units of the sensitivity, which is two clip norms.
+    Noise is in the units that the event's accountants use: clip norms for Poisson sampling, under both relations, and units of the
+    sensitivity, which is two clip norms, for sampling without replacement.
     """
     relation = neighboring_relation(plan)
     sections = plan.to_dict()
@@ -74,10 +74,10 @@ def to_pld(
 ) -> privacy_loss_distribution.PrivacyLossDistribution:
     """Our distribution as Google's, on a lattice of losses.
 
-    Rounded up: at every epsilon its delta is at least the exact one, so it may be composed further and never underestimates. It
-    meets our bounds at `points` epsilons of the lattice and lies on the chords between them. One distribution stands for both
-    directions of the relation (the larger of the two curves), which costs nothing for the answers of `pld` itself, and something
-    where it is composed with itself many times: compose first, then convert.
+    It is rounded up: at every epsilon its delta is at least the exact one, so it may be composed further and never underestimates.
+    It meets our bounds at `points` epsilons of the lattice and lies on the chords between them. One distribution, the larger of
+    the two curves, stands for both directions of the relation. That costs nothing for the answers of `pld` itself, but something
+    if the distribution is composed with itself many times, so compose first and convert then.
     """
     interval = value_discretization_interval
     if not (interval > 0 and math.isfinite(interval)):
@@ -93,7 +93,7 @@ def to_pld(
     def profile(places: numpy.ndarray) -> numpy.ndarray:
         return numpy.asarray(pld.profile((interval * places).tolist(), precision=precision))
 
-    # Chords are good where delta falls by the same factor over each: a few points tell where it falls.
+    # Chords fit best if delta falls by the same factor over each of them. A few points tell where it falls.
     few = numpy.unique(numpy.linspace(0, count, _FEW).round().astype(int))
     fallen = numpy.concatenate([[0.0], numpy.cumsum(numpy.abs(numpy.diff(numpy.log(profile(few) + _TAIL))))])
     way = fallen / max(fallen[-1], 1e-300) + few / count
@@ -101,8 +101,8 @@ def to_pld(
     places = numpy.unique(places.round().astype(int))
     losses, deltas = interval * places, profile(places)
     deltas = _convex(numpy.exp(losses), numpy.minimum.accumulate(deltas))
-    # delta(a), the integral of (P - a Q)+, falls in a = e^loss with slope -Q(loss > ln a): atoms of Q are differences of slopes, and
-    # an atom of P is e^loss times that of Q.
+    # delta(a), the integral of (P - a Q)+, falls in a = e^loss with slope -Q(loss > ln a). So atoms of Q are differences of slopes,
+    # and an atom of P is e^loss times that of Q.
     drops, gaps = numpy.diff(deltas), numpy.diff(losses)
     slopes_below = drops / -numpy.expm1(-gaps)
     slopes_above = numpy.append(drops[1:] / numpy.expm1(gaps[1:]), 0.0)
@@ -118,15 +118,15 @@ def to_pld(
 
 
 def from_pld(pld: privacy_loss_distribution.PrivacyLossDistribution) -> dapple.Pld:
-    """Google's distribution as ours, both directions apart, atom by atom: nothing is rounded. Answers bound a mechanism where the
-    distribution does, that is, where it was made with a pessimistic estimate."""
+    """Google's distribution as ours, atom by atom and for each direction: nothing is rounded. Answers bound a mechanism if the
+    distribution does, that is, if it was made with a pessimistic estimate, and others are refused."""
     remove, add = (pmf.to_dense_pmf() for pmf in (pld._pmf_remove, pld._pmf_add))
     if not (remove._pessimistic_estimate and add._pessimistic_estimate):
         raise PlanError("an optimistic estimate bounds nothing from above", "make it with pessimistic_estimate=True")
 
     def losses(pmf: pld_pmf.DensePLDPmf) -> list[tuple[float, float]]:
         places = pmf._lower_loss + numpy.arange(pmf.size)
-        # Rounding of Fourier transforms leaves masses of -1e-20; none is the safe side of them.
+        # Rounding of Fourier transforms leaves masses of -1e-20. Taking them as zero is the safe side.
         masses = numpy.maximum(pmf._probs, 0.0)
         return [(place * pmf._discretization, mass) for place, mass in zip(places.tolist(), masses.tolist()) if mass > 0.0]
 
@@ -139,7 +139,7 @@ def from_pld(pld: privacy_loss_distribution.PrivacyLossDistribution) -> dapple.P
 
 def _convex(places: numpy.ndarray, heights: numpy.ndarray) -> numpy.ndarray:
     """The largest convex function below the points, at their places. The exact curve is convex and below the points too, so it is
-    below this one: rounding in single points is undone on the safe side."""
+    below this function: it undoes the rounding of single points and stays on the safe side."""
     hull: list[int] = []
     for point in range(len(places)):
         while len(hull) > 1:

@@ -1,9 +1,9 @@
-"""What can be wrong, and the way out.
+"""What can be wrong, and what to do about it.
 
     DappleError
       PlanError                 the plan is not what it should be
-        UnsoundPipelineError    something in the way of the data would break the guarantee
-        NoTheoremError          a combination that nothing built in covers
+        UnsoundPipelineError    data would reach the model in a way that breaks the guarantee
+        NoTheoremError          a combination that no built-in theorem covers
       AccountingError           the accountant has no answer
         UnreachableError        no value of the unknown meets the target
 
@@ -28,14 +28,14 @@ __all__ = [
 
 
 class DappleError(ValueError):
-    """Any error of this package: one line that names the place, and in `hint` the way out."""
+    """Any error of this package. Its message is one line that names the place, and `hint` says what to do about it."""
 
     hint: str | None
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message, hint)
         self.hint = hint
-        # Tracebacks show notes, from Python 3.11 on.
+        # From Python 3.11 on, tracebacks show notes.
         if hint is not None and hasattr(self, "add_note"):
             self.add_note(f"hint: {hint}")
 
@@ -48,7 +48,7 @@ class PlanError(DappleError):
 
 
 class UnsoundPipelineError(PlanError):
-    """Data would reach the model by another way than the one that is priced."""
+    """Data would reach the model in another way than the one that is priced."""
 
 
 class NoTheoremError(PlanError):

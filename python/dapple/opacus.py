@@ -1,10 +1,10 @@
-"""Opacus by a plan: its sampler, its crop, its noise, its price.
+"""Training with Opacus by a plan, which gives the sampler, the crop, the noise and the price.
 
     private = dapple.opacus.make_private(module, optimizer, dataset, plan)
     for images, labels in private.loader: ...
     private.accountant.get_epsilon()
 
-What does not match the plan is refused: other samplers, other crops, batch norm in training mode.
+Whatever does not match the plan is refused: other samplers, other crops, batch norm in training mode.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["PlanAccountant", "Private", "RecordAccountant", "make_private"]
 
 
 class RecordAccountant(IAccountant):
-    """An Opacus accountant that prices the steps taken, records added or removed, whatever their noise and sample rate.
+    """An Opacus accountant that prices the steps taken, whatever their noise and sample rate, for records added or removed.
 
     Importing this module registers it, so that `opacus.PrivacyEngine(accountant="dapple")` and
     `opacus.accountants.create_accountant("dapple")` give one.
@@ -64,13 +64,13 @@ class RecordAccountant(IAccountant):
         return "dapple"
 
 
-# A second import of the module is no error.
+# Forced, so that a second import of the module is no error.
 register_accountant(RecordAccountant.mechanism(), RecordAccountant, force=True)
 
 
 class PlanAccountant(IAccountant):
-    """An Opacus accountant that prices a plan. It counts the steps taken, refuses any that the plan does not have, and answers for
-    the plan's own relation or for another one."""
+    """An Opacus accountant that prices a plan. It counts the steps taken, refuses steps that are not in the plan, and answers for the
+    plan's own relation or for another one."""
 
     def __init__(self, plan: dapple.Plan) -> None:
         super().__init__()
@@ -95,8 +95,8 @@ class PlanAccountant(IAccountant):
     def certificate(
         self, delta: float | None = None, *, relation: str | None = None, precision: float = 0.001
     ) -> dapple.Certificate:
-        """The certificate of the steps taken so far. After the last one it is that of the plan. Where a part of the plan has no
-        price of its own (an epoch of balanced sampling, a schedule), that of the next larger part counts, which is never less."""
+        """The certificate of the steps taken so far, which after the last step is that of the plan. A part of an epoch of balanced
+        sampling or of a schedule has no price of its own; then the next larger part is priced, which never costs less."""
         return self._so_far(delta, relation).account(precision=precision)
 
     def get_epsilon(
@@ -108,7 +108,7 @@ class PlanAccountant(IAccountant):
         return self.certificate(delta, relation=relation, precision=precision).epsilon
 
     def epsilons(self, delta: float | None = None, *, precision: float = 0.001) -> dict[str, float]:
-        """Epsilon of the steps taken so far under the plan's relation, and under those at record level that have a theorem."""
+        """Epsilon of the steps taken so far under the plan's relation, and under every relation at record level that has a theorem."""
         found = {}
         for relation in dict.fromkeys([self.plan.relation, "replace", "add-remove"]):
             try:
@@ -134,7 +134,7 @@ class PlanAccountant(IAccountant):
         part = plan.replace(**changes)
         if part.epoch_steps == min(plan.epoch_steps, part.steps):
             return part
-        # The length of an epoch follows from the steps here; the whole plan costs at least as much as a part of it.
+        # With fewer steps the length of an epoch would change. The whole plan costs at least as much as a part of it.
         del changes["epochs"]
         return plan.replace(**changes) if changes else plan
 
@@ -180,14 +180,15 @@ def make_private(
     seed: int | None = None,
     **options: Any,
 ) -> Private:
-    """Wires Opacus as the plan says: records by the plan's sampler, crops by the plan's crop, gradients clipped to `max_grad_norm`
-    (or the plan's), noise of `plan.noise_multiplier` clip norms, the sum divided by the expected batch size, each step counted.
+    """Wires Opacus as the plan says: the plan's sampler draws records, the plan's crop cuts images, gradients are clipped to
+    `max_grad_norm` (or the plan's), the noise is `plan.noise_multiplier` clip norms, the sum is divided by the expected batch size,
+    and each step is counted.
 
-    `dataset` gives uncropped records, (image, label, ...); `options` go to the data loader. The noise comes from PyTorch's generator,
-    seeded from the operating system, as the sum of several draws so that the rounding of a single one tells nothing; that generator
-    is statistical, not cryptographic. A `seed` is for tests.
+    `dataset` gives uncropped records, (image, label, ...), and `options` go to the data loader. The noise comes from PyTorch's
+    generator, seeded from the operating system, as the sum of several draws, so that the rounding of a single one reveals nothing.
+    That generator is statistical, not cryptographic. A `seed` is for tests.
 
-    Raises `UnsoundPipelineError` for what would break the guarantee, `PlanError` for a plan that Opacus cannot carry out.
+    Raises `UnsoundPipelineError` for whatever would break the guarantee, and `PlanError` for a plan that Opacus cannot carry out.
     """
     _sound.check_plan(plan)
     norm = max_grad_norm if max_grad_norm is not None else plan.max_grad_norm

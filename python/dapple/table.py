@@ -1,4 +1,4 @@
-"""Answers with rows."""
+"""Answers that have rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Table"]
 
 
 class Table:
-    """Named columns and rows of values, `None` where there is no answer.
+    """Named columns and rows of values. A value is `None` where there is no answer.
 
     >>> table = Table(["crop", "epsilon"], [[50, 0.1], [100, None]])
     >>> table["epsilon"]
@@ -69,7 +69,7 @@ class Table:
         return pandas.DataFrame(self.rows, columns=self.columns)
 
     def to_csv(self, path: str | PathLike[str] | None = None) -> str | None:
-        """Writes the table to a file, or returns its text where no path is given. Numbers are written in full."""
+        """Writes the table to a file, or returns its text if no path is given. Numbers are written in full."""
         if path is not None:
             with open(path, "w", newline="") as file:
                 self._write(file)
@@ -105,7 +105,7 @@ class Table:
 
 
 def _shown(value: Any, rounding: str) -> str:
-    """A cell as it is read: six digits, bounds to their side. Columns, rows and `to_csv` keep numbers in full."""
+    """A cell as people read it: six digits, with bounds rounded to the safe side. Columns, rows and `to_csv` keep numbers in full."""
     if value is None:
         return ""
     if not isinstance(value, float) or not math.isfinite(value):

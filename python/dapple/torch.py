@@ -1,8 +1,8 @@
-"""Samplers and crops for PyTorch, made from a plan: the number priced is the number run.
+"""Samplers and crops for PyTorch, made from a plan, so that what is run is what was priced.
 
-Records are drawn by `dapple.Sampler`, keyed from the operating system; the origins of crops come from the operating system one by
-one, so that worker processes made by a fork never share them. A `seed` makes either repeatable, for tests only: against whoever
-knows it nothing is private.
+Records are drawn by `dapple.Sampler` with a key from the operating system. The origins of crops come from the operating system one
+by one, so that worker processes made by a fork never share them. A `seed` makes both repeatable. It is for tests only: nothing is
+private from whoever knows it.
 
 >>> import dapple, dapple.torch, torch
 >>> plan = dapple.Plan(image=(32, 32), crop=(8, 8), patch=(4, 4), batch=2, records=10, steps=3, noise_multiplier=1.0, delta=1e-5)
@@ -42,8 +42,8 @@ __all__ = [
 
 
 class PlanBatchSampler(TorchSampler[list[int]]):
-    """Draws the records of each step as the plan says. One pass gives the steps of one epoch; the passes together give the plan's
-    steps, and asking for more is an error. A Poisson batch may be empty: the step still adds noise."""
+    """Draws the records of each step as the plan says. One pass gives the steps of one epoch. All passes together give the plan's
+    steps, and asking for more is an error. A Poisson batch may be empty, and even then the step adds noise."""
 
     scheme: ClassVar[str]
 
@@ -99,11 +99,11 @@ def batch_sampler(plan: dapple.Plan, *, seed: int | None = None) -> PlanBatchSam
 
 
 class UniformCrop:
-    """Pads an image with zeros and cuts the plan's crop out of it, at an origin uniform among all that keep the crop inside. A label
-    map is cut at the same origin.
+    """Pads an image with zeros and cuts the plan's crop out of it, at an origin that is uniform among all that keep the crop inside.
+    A label map is cut at the same origin.
 
     The origin depends on nothing but the random numbers, in particular not on the label. Images of any other size than the plan's
-    are refused, because the probability that is priced is that of this size.
+    are refused, because the priced probability holds for this size only.
 
     Shapes: an image `[..., height, width]`, a label map `[..., height, width]`.
     """
@@ -199,7 +199,7 @@ class CroppedDataset(Dataset[Any]):
 
 
 class _Collate:
-    """Collates records; of none it makes tensors of length 0, in the shapes of a record."""
+    """Collates records. If there are none, it makes tensors of length 0 in the shapes of a record."""
 
     def __init__(self, collate: Callable[[list[Any]], Any], dataset: Any) -> None:
         self.collate = collate
@@ -230,7 +230,7 @@ def loader(
     seed: int | None = None,
     **options: Any,
 ) -> DataLoader[Any]:
-    """A data loader that draws records and cuts crops as the plan says; `options` go to `torch.utils.data.DataLoader`. Empty batches
+    """A data loader that draws records and cuts crops as the plan says. `options` go to `torch.utils.data.DataLoader`. Empty batches
     come as tensors of length 0."""
     if len(dataset) != plan.records:
         raise PlanError(

@@ -1,4 +1,4 @@
-"""Against Google's dp_accounting, and exchange with it."""
+"""Tests answers against Google's dp_accounting, and the exchange with it."""
 
 import math
 import random
@@ -55,7 +55,7 @@ def test_events_of_sampling_without_replacement():
     theirs = accountant.compose(dapple.dp_accounting.event(plan)).get_epsilon(plan.delta)
     # Theirs is a general Renyi bound, ours a tight one.
     assert plan.account().bracket[0] <= theirs
-    # Of all records in every step both are the Gaussian mechanism of sensitivity 2, up to the looseness of Renyi conversions.
+    # If every step sees all records, both are the Gaussian mechanism of sensitivity 2, up to the looseness of Renyi conversions.
     full = plan.replace(batch=3000, steps=1, noise_multiplier=8.0)
     accountant = RdpAccountant(neighboring_relation=dapple.dp_accounting.neighboring_relation(full))
     theirs = accountant.compose(dapple.dp_accounting.event(full)).get_epsilon(full.delta)
@@ -77,13 +77,13 @@ def test_our_distribution_as_theirs(plan):
     for share in (0.0, 0.123, 0.5, 0.987):
         lower, upper = ours.delta_bracket(share * top)
         delta = theirs.get_delta_for_epsilon(share * top)
-        # Never below the exact delta; above it by the chords between 400 points, squared in their distance.
+        # Delta is never below the exact one, and above it by the error of chords between 400 points, quadratic in their distance.
         assert lower <= delta <= upper * 1.02
     once = theirs.get_epsilon_for_delta(1e-5)
     assert ours.epsilon_bracket(1e-5)[0] <= once <= ours.epsilon(1e-5) * 1.002
     twice = theirs.self_compose(2).get_epsilon_for_delta(1e-5)
     lower, upper = ours.self_compose(2).epsilon_bracket(1e-5)
-    # One curve for both directions may cost a little in composition; it never gains.
+    # One curve for both directions may cost a little in composition, and never gains anything.
     assert lower <= twice <= upper * 1.02
 
 
@@ -97,7 +97,7 @@ def test_their_distribution_as_ours(rate, steps):
     for epsilon in (0.0, 0.5, 1.5, 4.0):
         lower, upper = ours.delta_bracket(epsilon)
         delta = theirs.get_delta_for_epsilon(epsilon)
-        # The same atoms: the bracket holds their answer up to the rounding of sums of them, and bounds what they bound.
+        # The atoms are the same, so the bracket contains Google's answer up to the rounding of sums, and bounds what that bounds.
         assert lower <= delta * (1 + 1e-9) + 1e-13 and delta * (1 - 1e-9) <= upper
         assert exact.delta_bracket(epsilon)[0] <= upper
     assert ours.epsilon(1e-5) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-3)
@@ -110,7 +110,7 @@ def test_their_step_composed_here(rate, noise):
     for steps in (10, 1000):
         lower, upper = ours.self_compose(steps).epsilon_bracket(1e-5)
         theirs = step.self_compose(steps).get_epsilon_for_delta(1e-5)
-        # The same atoms, composed there on their own lattice and here on another one.
+        # The atoms are the same, but composed there on their own lattice and here on another one.
         assert lower <= theirs <= upper * (1 + 1e-6)
         assert upper - lower <= 0.002 * upper
 
@@ -155,7 +155,7 @@ def test_their_events_as_ours(event, relation, count):
     ours = dapple.dp_accounting.from_event(dp_event.SelfComposedDpEvent(event, count), relation)
     theirs = PLDAccountant(relation, 1e-4)
     for _ in range(count):
-        # One by one: of an event composed several times at once, theirs counts randomised response once.
+        # One by one, because theirs counts randomised response only once if an event is composed several times at once.
         theirs.compose(event)
     for epsilon in (0.0, 0.2, 0.9, 2.0):
         lower, upper = ours.delta_bracket(epsilon)

@@ -12,7 +12,7 @@ from plans import RECORDS
 
 import dapple
 
-#: Thousands of plans: minutes of work.
+#: Thousands of plans, which take minutes.
 LONG = "dapple.sweep(over={'steps': range(1000, 100000, 10)}, batch=1, records=1000, noise_multiplier=0.5, delta=1e-5)"
 
 
@@ -29,7 +29,7 @@ def test_other_threads_go_on():
         counted += 1
         time.sleep(0)
     thread.join()
-    # With the lock held during the sweep, which is one call, this loop would have been let in once or twice.
+    # If the sweep, which is one call, held the lock, this loop would run only once or twice.
     assert counted > 50
 
 
@@ -37,7 +37,7 @@ def test_other_threads_go_on():
 def test_an_interrupt_is_heard():
     script = (
         "import dapple, signal\n"
-        # What runs in the background of a shell inherits that it ignores interrupts.
+        # A process in the background of a shell inherits that interrupts are ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "print('ready', flush=True)\n"
         f"try:\n    {LONG}\nexcept KeyboardInterrupt:\n    print('heard', flush=True)\n"

@@ -34,7 +34,7 @@ def settings():
     noises, deltas, norms = (
         list(doubles(400, *limits)) for limits in [(0.05, 1e4, 1), (1e-15, 0.5, 2), (1e-6, 1e6, 3)]
     )
-    # The one that was read one place off from a ledger.
+    # This one was once read from a ledger with an error in its last place.
     noises[0] = 1.2487224102672019
     return zip(noises, deltas, norms)
 
@@ -101,7 +101,7 @@ def test_tables_keep_their_numbers():
 def test_losses_keep_their_bits():
     for loss, mass, _ in list(settings())[:100]:
         loss, mass = min(loss, 1e4), min(mass, 0.4)
-        # One loss, one infinite: delta below the loss is a formula of both, delta above it the infinite mass.
+        # With one loss and an infinite one, delta below the loss follows from both, and delta above it is the infinite mass.
         pld = dapple.Pld.from_losses([(0.0, 1.0 - mass)], mass)
         lower, upper = pld.delta_bracket(1.0)
         assert lower <= mass <= upper and upper - lower <= 1e-14 * mass + 5e-16

@@ -97,7 +97,7 @@ def test_the_update_is_the_one_that_is_priced():
         for place, parameter in zip(total, copy.parameters()):
             place += parameter.grad * min(1.0, 0.01 / (float(norm) + 1e-6))
     for place, old, new in zip(total, copy.parameters(), run.module.parameters()):
-        # Eight numbers with noise of 0.05 * 0.01 / 6 * 0.1 each: seven deviations are never seen.
+        # Eight numbers have noise of 0.05 * 0.01 / 6 * 0.1 each, and seven deviations are never seen.
         assert torch.allclose(new - old, -0.1 * place / 6, atol=7 * 0.1 * 0.05 * 0.01 / 6)
 
 
@@ -177,7 +177,7 @@ def test_other_crops_are_refused():
     with pytest.raises(dapple.UnsoundPipelineError, match="an image of 8x8 reaches the crop"):
         for _ in range(2):
             train(run)
-    # Nothing is gained from a crop at record level, so there any preparation is fine.
+    # At record level the price counts no crop, so any preparation is fine.
     record = {name: value for name, value in PLAN.items() if name not in ("image", "crop", "patch")}
     private(dataset=dataset, plan=dapple.Plan(**record))
 

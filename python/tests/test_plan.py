@@ -35,7 +35,7 @@ def test_what_a_plan_tells():
 def test_ways_to_write_a_value():
     plan = dapple.Plan(**PATCH)
     assert dapple.Plan(**{**PATCH, "crop": "100x100", "image": 1000, "patch": [10, 10]}) == plan
-    # Text is read as behind a flag.
+    # Text is read as it is behind a flag.
     assert dapple.Plan(**{**PATCH, "batch": "100", "delta": "1e-5", "noise_multiplier": "1"}) == plan
     assert dapple.Plan(**{**PATCH, "noise_multiplier": 1}) == plan
     assert dapple.Plan(**PATCH, views=None) == plan
@@ -115,7 +115,7 @@ def test_certificates():
     assert certificate == dapple.account(**PATCH) != dapple.account(**RECORDS)
     lower, upper = certificate.bracket
     assert lower < upper == certificate.epsilon
-    # Rounded to their sides.
+    # Bounds are rounded to the safe side.
     shown = re.match(r"Certificate\(epsilon=(\S+), bracket=\((\S+), (\S+)\), relation='patch'", repr(certificate))
     assert float(shown[2]) <= lower and upper <= float(shown[1]) == float(shown[3])
     assert certificate.assumptions and certificate.theorem and certificate.protects

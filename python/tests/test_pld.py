@@ -49,7 +49,7 @@ def test_plans_and_steps_agree():
     assert dapple.Pld.gaussian(0.9).subsample(0.02).epsilon(1e-6) == step.epsilon(1e-6)
     replace = dapple.Plan(plan, relation="replace", sampling="without-replacement")
     sampled = dapple.Pld.gaussian(0.9, sensitivity=2.0).subsample(0.02, "without-replacement").self_compose(50)
-    # Two ways to the same pair; both brackets hold its epsilon.
+    # Two ways lead to the same pair, and both brackets contain its epsilon.
     (low, high), (lower, upper) = replace.account().bracket, sampled.epsilon_bracket(1e-6)
     assert low <= upper and lower <= high
 
@@ -122,7 +122,7 @@ def test_steps_under_substitution():
 
 
 def test_mixtures_of_gaussians():
-    # A sampled Gaussian is a mixture of two; one part alone is a Gaussian; none is nothing.
+    # A sampled Gaussian is a mixture of two parts, one part alone is a Gaussian, and no part releases nothing.
     mixed = dapple.Pld.gaussian_mixture(0.9, [0.0, 1.0], [0.98, 0.02])
     sampled = dapple.Pld.poisson_gaussian(0.02, 0.9)
     for epsilon in (0.0, 0.1, 1.0, 3.0):

@@ -15,20 +15,21 @@ use crate::evidence::Evidence;
 use crate::guesses::{self, Guesses};
 use crate::rates::{self, Dependence, Rates};
 
-/// How far one standard deviation of noise moves a weight in a batch of one: so little that the model stays what it is, since weights
+/// How far one standard deviation of noise moves a weight in a batch of one. It is so little that the model stays what it is: weights
 /// times the largest input stay far below one.
 const MOVE: f64 = 1e-20;
-/// Canaries unless told otherwise.
+/// The number of canaries if none is given.
 const CANARIES: usize = 2000;
-/// Every canary has weights of its own in the model, and every record's gradient has all of them.
+/// The most canaries: each has weights of its own in the model, and every record's gradient contains all of them.
 const MOST_CANARIES: usize = 100_000;
 
-/// What to measure.
+/// What an audit measures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// Records about each of which a coin is guessed; without it 2000, or all records where they are fewer. More give a larger bound.
+    /// Records for which the attacker guesses a coin each. If not given, 2000, or all records if there are fewer. More canaries allow a
+    /// larger bound.
     pub canaries: Option<usize>,
-    /// How sure the lower bound is.
+    /// The probability with which the lower bound holds.
     pub confidence: f64,
     /// What the canaries show.
     pub pattern: Pattern,
@@ -44,38 +45,38 @@ impl Default for Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Attack {
-    /// Right guesses about the coins for which the evidence is clearest.
+    /// The attacker guesses the coins for which the evidence is clearest, and right guesses are counted.
     Guesses(Guesses),
-    /// How often the evidence passes a threshold under heads and under tails.
+    /// The attacker says heads or tails where the evidence passes a threshold, and it is counted how often this is right and wrong.
     Rates(Rates),
 }
 
 /// A measured lower bound beside the certified upper one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Audit {
-    /// Below the true epsilon, unless the attack was luckier than `confidence` allows.
+    /// A bound below the true epsilon, unless the attack was luckier than `confidence` allows.
     pub epsilon_lower_bound: f64,
-    /// How sure that is, over the coins and all randomness of the run.
+    /// The probability with which the bound holds, over the coins and all randomness of the run.
     pub confidence: f64,
-    /// What the certificate promises: above the true epsilon.
+    /// The epsilon that the certificate promises, which is above the true one.
     pub epsilon_certified: f64,
-    /// The delta of both.
+    /// The delta of both bounds.
     pub delta: f64,
-    /// Whom the two contents of a canary are neighbours for.
+    /// The relation under which the two contents of a canary make neighbouring data sets.
     pub relation: &'static str,
     /// Records with a coin.
     pub canaries: u64,
-    /// What they show.
+    /// What the canaries show.
     pub pattern: Pattern,
     /// The attack that showed the most, and how it came out.
     pub attack: Attack,
     /// Steps of the run.
     pub steps: u64,
-    /// Where it was computed.
+    /// The machine on which the run was computed.
     pub machine: String,
     /// What the lower bound rests on.
     pub assumptions: Vec<String>,
-    /// The plan.
+    /// The hash of the plan.
     pub plan_hash: String,
 }
 
@@ -87,11 +88,11 @@ impl Audit {
     }
 }
 
-/// Audits a plan. `progress` hears of every step that is taken, and of how many there are.
+/// Audits a plan. `progress` is told the number of every step that is taken and how many there are.
 ///
 /// # Guarantee
-/// The lower bound exceeds the true epsilon of the training, at the plan's delta and relation, with probability at most
-/// `1 - confidence`. It says nothing about how far above it the truth may be.
+/// The lower bound exceeds the true epsilon of the training, at the plan's delta and relation, with probability at most `1 - confidence`.
+/// It does not say how far above it the truth may be.
 ///
 /// # Errors
 /// A plan that cannot be trained, options that make no sense.
@@ -103,7 +104,7 @@ pub fn audit(
     audit_completed(&complete(request)?, options, progress)
 }
 
-/// As [`audit`], of a plan in which nothing is open any more.
+/// Audits a plan whose open values have been solved for, as [`audit`] does.
 ///
 /// # Errors
 /// As [`audit`].
@@ -129,7 +130,8 @@ pub fn audit_completed(
         Rehearsal::new(completed, Arc::new(attacked.clone()), learning_rate, |shape| attacked.model(shape))?;
     let weights = attacked.weights().map_err(TrainError::from)?;
     let evidence = gather(&mut rehearsal, (weights, canaries), (plan, learning_rate), progress)?;
-    // More of a canary in the batches moves its evidence one way, so that what is counted is associated as the draws are.
+    // The more often a canary is drawn, the further its evidence moves in one direction, so what is counted is associated as the draws
+    // are.
     let dependence = match plan.parts().iter().any(|part| part.sampling() == Sampling::WithoutReplacement) {
         true => Dependence::NegativelyAssociated,
         false => Dependence::Independent,
@@ -167,7 +169,7 @@ fn learning_rate(plan: &Plan) -> f64 {
     MOVE / (noise * plan.clip_norm())
 }
 
-/// Runs the plan and adds up, for every canary, what the weights behind each step say about its coin.
+/// Runs the plan and adds up, for every canary, what the weights after each step say about its coin.
 fn gather(
     rehearsal: &mut Rehearsal,
     (weights, canaries): (ParameterId, usize),
@@ -179,11 +181,11 @@ fn gather(
     for part in plan.parts() {
         let evidence = Evidence::new(part);
         for _ in 0..part.steps() {
-            // Weights move by the learning rate times the noisy sum over the batch, downhill.
+            // Weights move downhill by the learning rate times the noisy sum, divided by the batch.
             let scale = part.batch() as f64 / (learning_rate * rehearsal.clip_norm());
             let Some(parameters) = rehearsal.step()? else { return Ok(total) };
             let own = parameters.get(weights);
-            // Along the direction in which all weights of a canary are equal.
+            // Only the direction in which all weights of a canary are equal says anything about its coin.
             let each = own.len() / canaries;
             let along = |own: &[f32]| own.iter().map(|&w| f64::from(w)).sum::<f64>() / (each as f64).sqrt();
             for ((total, before), own) in total.iter_mut().zip(&mut before).zip(own.chunks_exact(each)) {
@@ -198,7 +200,7 @@ fn gather(
     Ok(total)
 }
 
-/// The most that any of several attacks shows, each at its part of the error rate.
+/// The largest bound of several attacks, among which the error rate is divided.
 fn strongest(
     evidence: &[f64],
     coins: &[bool],
@@ -242,8 +244,8 @@ mod tests {
     use super::*;
     use crate::binomial;
 
-    /// Randomised response tells every coin rightly with odds `e^epsilon`, and epsilon is the truth: bounds are above it no more often
-    /// than they may be (this fails by chance once in a million), and most are near it.
+    /// Randomised response tells every coin correctly with odds `e^epsilon`, and this epsilon is the truth. Bounds are above it no more
+    /// often than they may be (by chance, this fails once in a million runs), and most are near it.
     #[test]
     fn bounds_hold_as_often_as_they_say() {
         let (runs, canaries, epsilon, confidence) = (400, 300, 1.5f64, 0.9);

@@ -1,4 +1,4 @@
-//! Chances of a binomial number, by the logarithm of its odds.
+//! Probabilities of the binomial distribution, given the logarithm of its odds.
 
 /// The chance of `k` successes in `n` trials that succeed with odds `e^log_odds`.
 pub(crate) fn exactly(n: u64, k: u64, log_odds: f64) -> f64 {
@@ -8,11 +8,12 @@ pub(crate) fn exactly(n: u64, k: u64, log_odds: f64) -> f64 {
     (ways + k as f64 * success + (n - k) as f64 * failure).exp()
 }
 
-/// The chance of at least `k`.
+/// The chance of at least `k` successes.
 pub(crate) fn at_least(n: u64, k: u64, log_odds: f64) -> f64 {
     let odds = log_odds.exp();
     let mean = n as f64 / (1.0 + 1.0 / odds);
-    // Away from the mean terms fall ever faster, so that those left out add up to less than the last one counted, over what they fall by.
+    // Away from the mean, terms fall ever faster, so the terms left out add up to less than a geometric series that starts at the last
+    // one counted.
     let falling = |first: u64, next: &dyn Fn(u64) -> Option<(u64, f64)>| {
         let (mut k, mut term) = (first, exactly(n, first, log_odds));
         let mut sum = term;
@@ -40,14 +41,14 @@ mod tests {
 
     #[test]
     fn agrees_with_fractions() {
-        // Ten trials of chance 3/4: (45 * 3^8 + 10 * 3^9 + 3^10) / 4^10 for at least eight.
+        // The chance of at least eight in ten trials of chance 3/4 is (45 * 3^8 + 10 * 3^9 + 3^10) / 4^10.
         let want = (45.0 * 6561.0 + 10.0 * 19683.0 + 59049.0) / 1_048_576.0;
-        // Logarithms of factorials to 1e-14.
+        // Logarithms of factorials are computed to 1e-14.
         assert!((at_least(10, 8, 3f64.ln()) - want).abs() < 1e-12);
         assert!((exactly(10, 10, 3f64.ln()) - 59049.0 / 1_048_576.0).abs() < 1e-13);
     }
 
-    /// The sum of terms one by one, on both sides of the mean.
+    /// Tails agree with sums of all their terms, on both sides of the mean.
     #[test]
     fn tails_are_sums() {
         for (n, log_odds) in [(1, 0.0), (7, -3.0), (300, 2.0), (5000, -5.0), (5000, 0.1)] {

@@ -9,16 +9,18 @@ use serde::Serialize;
 
 use crate::error::AuditError;
 
-/// The only weights that train: one for each canary.
+/// The only weights that train. Each canary has its own.
 const WEIGHTS: &str = "canaries.weight";
-/// The score of the class that stands for no canary: so much larger than all others that those are never expected.
+/// The score of the class that stands for no canary. It is so much larger than all others that the model never expects those.
 const BACKGROUND: f32 = 40.0;
-/// What one red pixel is worth to the model, so that the gradient is far longer than a clip norm even if a view shows a trace of it.
+/// What one red pixel is worth to the model: so much that the gradient is far longer than a clip norm even if a view shows only a trace
+/// of red.
 const RED: f32 = 1e6;
-/// Pixels of an image, of which several are in memory at once.
+/// The most pixels of an image, because several images are in memory at once.
 const MOST_PIXELS: u64 = 1 << 26;
 
-/// Stripes whose views cancel but for one part in sixteen thousand: what is left is what the coin decides on.
+/// The value of stripes, and what is added to them: views of the stripes cancel but for one part in sixteen thousand, whose sign the coin
+/// decides.
 const STRIPE: f32 = 1_048_576.0;
 const LEFT: f32 = 64.0;
 
@@ -26,25 +28,26 @@ const LEFT: f32 = 64.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// One colour, so that a canary's gradient is one number: the most that an attacker gets from an arithmetic that is exact.
+    /// One colour, so that a canary's gradient is one number. This shows an attacker the most if the arithmetic is exact.
     #[default]
     Plain,
-    /// Stripes of huge numbers, in a layer of many weights whose gradients are never written down. Views that are a column apart cancel; a
-    /// norm that is not taken with care comes out far too small, and what the coin decides on is hardly clipped.
+    /// Stripes of huge numbers, in a layer of many weights whose gradients are never written down. Views that are a column apart cancel,
+    /// so a norm that is computed carelessly comes out far too small, and what the coin decides is hardly clipped.
     Cancelling,
 }
 
-/// Black records, and among them one canary for each coin: the content on which the coin decides is one thing or its opposite, or where
-/// records are added and removed, one thing or absent.
+/// Black records, with one canary among them for each coin. The coin decides whether the canary shows one content or its opposite, or,
+/// where records are added and removed, whether it is there or absent.
 #[derive(Debug, Clone)]
 pub(crate) struct Canaries {
     pattern: Pattern,
     size: Size,
     records: usize,
-    /// Heads is red.
+    /// The coin of each canary; heads shows red.
     coins: Vec<bool>,
     relation: Relation,
-    /// What a coin decides on; all of the image where there is none. It is the same for all canaries, so that one chance holds for all.
+    /// The pixels that a coin decides, or `None` for the whole image. They are the same for all canaries, so that one probability holds
+    /// for all.
     region: Option<Mask>,
 }
 
@@ -78,8 +81,8 @@ impl Canaries {
         Ok(Self { pattern, size, records, coins, relation: plan.relation(), region })
     }
 
-    /// A model whose gradient at a canary is along the canary's own weights alone: downhill for heads, uphill for tails; and whose gradient
-    /// at a black record is zero. Weights begin at zero.
+    /// A model whose gradient at a canary touches only the canary's own weights, downhill for heads and uphill for tails, and whose
+    /// gradient at a black record is zero. Weights begin at zero.
     pub(crate) fn model(&self, shape: &[usize]) -> Result<(Graph, Parameters), GraphError> {
         let coins = self.coins.len();
         let mut b = GraphBuilder::new(shape);
@@ -111,7 +114,8 @@ impl Canaries {
         Ok((graph, parameters))
     }
 
-    /// The canaries' own weights, as many for each, one canary after the other; known by the same name in models for views of all shapes.
+    /// The parameter that holds the canaries' own weights, one canary after the other and equally many for each. Its name is the same in
+    /// the models for views of all shapes.
     pub(crate) fn weights(&self) -> Result<ParameterId, GraphError> {
         let (graph, _) = self.model(&[self.channels(), 1, 1])?;
         graph.find_parameter(WEIGHTS).ok_or_else(|| GraphError::Unknown(WEIGHTS.to_owned()))
@@ -122,7 +126,7 @@ fn impossible(error: dapple_geometry::GeometryError) -> AuditError {
     AuditError::Image { problem: error.to_string() }
 }
 
-/// The plan's region where crops see it most: of several that are annotated, the largest.
+/// The plan's region at the place where crops see it most. Of several annotated regions, the largest.
 fn region(part: &Plan, size: Size) -> Result<Option<Mask>, dapple_geometry::GeometryError> {
     let spatial = part.spatial();
     let Some(protected) = spatial.protected() else { return Ok(None) };
@@ -135,7 +139,7 @@ fn region(part: &Plan, size: Size) -> Result<Option<Mask>, dapple_geometry::Geom
     }
     let Some(region) = protected.regions().first() else { return Ok(None) };
     let mask = region.to_mask()?;
-    // Where the worst place is not known, the middle of the image is near it.
+    // If the worst place is not known, the middle of the image is near it.
     let middle = |all: u32, region: u32| all.saturating_sub(region) / 2;
     let origin = spatial
         .seen()
@@ -177,7 +181,7 @@ impl Dataset for Canaries {
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
         let pixels = self.size.pixels() as usize;
-        // One thing, or its opposite.
+        // The canary shows one content (heads), its opposite (tails), or nothing.
         let heads = match (self.coins.get(record), self.relation) {
             (Some(true), _) => Some(true),
             (Some(false), Relation::Patch | Relation::Replace) => Some(false),

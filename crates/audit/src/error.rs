@@ -1,12 +1,12 @@
-//! What can stop an audit, and the way out.
+//! What can stop an audit, and what to do about it.
 
 use dapple_train::TrainError;
 
-/// Why there is no audit. The message is one line; [`AuditError::hint`] is the way out.
+/// Why an audit was not done. The message is one line, and [`AuditError::hint`] says what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
-    /// A probability that is none, or that promises nothing or too much.
+    /// A confidence that is not strictly between 0 and 1.
     #[error("a confidence of {0} is not between 0 and 1")]
     Confidence(f64),
     /// No canaries, or more than there are records or room for.
@@ -23,13 +23,13 @@ pub enum AuditError {
         /// What is wrong with them.
         problem: String,
     },
-    /// The plan, or its training.
+    /// The plan cannot be trained, or its training failed.
     #[error(transparent)]
     Train(#[from] TrainError),
 }
 
 impl AuditError {
-    /// The way out, where one is known.
+    /// What to do about it, where something can be done.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

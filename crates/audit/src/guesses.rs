@@ -1,32 +1,32 @@
-//! From right guesses to a lower bound on epsilon, however canaries depend on each other.
+//! Turns right guesses into a lower bound on epsilon that holds however canaries depend on each other.
 
 use serde::Serialize;
 
 use crate::binomial;
 
-/// Shares of the canaries that are guessed, the clearest ones first.
+/// Shares of the canaries that are guessed. The clearest ones are guessed first.
 const SHARES: [f64; 7] = [1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625];
 
-/// How the guesses of an attacker came out who was shown one run with many canaries.
+/// How well an attacker guessed who was shown one run with many canaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Guesses {
     /// Canaries, each with a fair coin of its own.
     pub canaries: u64,
-    /// Coins that were guessed; about the others nothing was said.
+    /// Coins that were guessed. The attacker says nothing about the others.
     pub guessed: u64,
     /// Coins that were guessed right.
     pub right: u64,
 }
 
 impl Guesses {
-    /// The most likely that so many guesses, or more, are right, if the run is `(epsilon, delta)`-differentially private in every
-    /// coin: Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run", Theorem 5.2.
+    /// The largest probability that this many guesses, or more, are right, if the run is `(epsilon, delta)`-differentially private in
+    /// every coin: Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run", Theorem 5.2.
     ///
-    /// With `q = e^epsilon / (1 + e^epsilon)` and `W` binomial with `guessed` trials of chance `q` it is
-    /// `P(W >= right) + 2 m delta max over i of P(right > W >= right - i) / i` for `m` canaries.
+    /// With `q = e^epsilon / (1 + e^epsilon)` and `W` binomial with `guessed` trials of chance `q`, it is `P(W >= right) + 2 m delta max
+    /// over i of P(right > W >= right - i) / i` for `m` canaries.
     ///
     /// # Guarantee
-    /// Holds however the attacker guesses and whichever coins it guesses, as long as it does not know them, and for any dependence
+    /// This holds however the attacker guesses and whichever coins it guesses, as long as it does not know them, and for any dependence
     /// between canaries within the run.
     #[must_use]
     pub fn chance(&self, epsilon: f64, delta: f64) -> f64 {
@@ -40,11 +40,11 @@ impl Guesses {
         (at_least + 2.0 * canaries as f64 * delta * steepest).min(1.0)
     }
 
-    /// The largest epsilon that these guesses refute: had the run been `(epsilon, delta)`-differentially private for it, so many right
-    /// ones would have been less likely than `1 - confidence`. Zero where they refute none.
+    /// The largest epsilon that these guesses refute: if the run were `(epsilon, delta)`-differentially private for it, this many right
+    /// guesses would be less likely than `1 - confidence`. Zero if they refute none.
     ///
     /// # Guarantee
-    /// Over the coins and the run, above the true epsilon with probability at most `1 - confidence`.
+    /// Over the coins and the run, the bound is above the true epsilon with probability at most `1 - confidence`.
     #[must_use]
     pub fn lower_bound(&self, delta: f64, confidence: f64) -> f64 {
         let refuted = |epsilon: f64| self.chance(epsilon, delta) <= 1.0 - confidence;
@@ -52,7 +52,7 @@ impl Guesses {
         if !refuted(low) {
             return 0.0;
         }
-        // Guesses that are all right refute no more than ln(guessed / -ln(confidence)).
+        // Even guesses that are all right refute no more than ln(guessed / -ln(confidence)).
         while refuted(high) && high < 64.0 {
             (low, high) = (high, 2.0 * high);
         }
@@ -64,7 +64,8 @@ impl Guesses {
     }
 }
 
-/// Guesses heads where the evidence is positive and tails where it is negative: about each share of the canaries for which it is clearest.
+/// Guesses heads where the evidence is positive and tails where it is negative, once for each share of the canaries with the clearest
+/// evidence.
 pub(crate) fn made(evidence: &[f64], coins: &[bool]) -> [Guesses; SHARES.len()] {
     let mut order: Vec<usize> = (0..evidence.len()).collect();
     order.sort_by(|&a, &b| evidence[b].abs().total_cmp(&evidence[a].abs()));
@@ -98,7 +99,7 @@ mod tests {
     }
 
     proptest! {
-        /// More right guesses refute more, and more confidence less; what is refuted is refuted by its own chance.
+        /// More right guesses refute more, and more confidence refutes less. At the bound, the chance is just as small as it must be.
         #[test]
         fn bounds_are_monotone(guessed in 1u64..300, share in 0.0f64..=1.0, more in 0u64..50, delta in 0.0f64..1e-3) {
             let right = (share * guessed as f64) as u64;

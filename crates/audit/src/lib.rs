@@ -1,10 +1,10 @@
-//! Attacks that measure how much a plan's training gives away at least: a lower bound on epsilon beside the certified upper one.
+//! Attacks that measure how much a plan's training gives away at the least: a lower bound on epsilon beside the certified upper one.
 //!
-//! [`audit`] trains by the plan on made records, among them canaries: for each a coin decides between the two contents that the plan's
-//! relation lets an attacker choose between. The attacker sees the weights behind every step and guesses the coins; how often it is
-//! right bounds epsilon from below ([`Guesses::lower_bound`], [`Rates::lower_bound`]). The model and the canaries are the worst case that the certificate
-//! allows: every canary's gradient is as long as the clip norm, along a direction of its own. Sampler, crops, views, clipping, noise
-//! and optimiser are those of every run.
+//! [`audit`] trains by the plan on made-up records with canaries among them. For each canary a coin decides between two contents that are
+//! neighbours under the plan's relation. The attacker sees the weights after every step and guesses the coins. How often it is right
+//! bounds epsilon from below ([`Guesses::lower_bound`], [`Rates::lower_bound`]). The model and the canaries are the worst case that the
+//! certificate allows: every canary's gradient is as long as the clip norm, along a direction of its own. Sampler, crops, views,
+//! clipping, noise and optimiser are those of every run.
 //!
 //! ```
 //! use dapple_audit::{Options, audit};

@@ -1,4 +1,4 @@
-//! From how often an attack says "heads" to a lower bound on epsilon.
+//! Turns how often an attack says "heads" into a lower bound on epsilon.
 
 use serde::Serialize;
 
@@ -10,14 +10,14 @@ const THRESHOLDS: [f64; 7] = [1.0, 0.75, 0.5, 0.35, 0.2, 0.1, 0.05];
 /// How canaries depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dependence {
-    /// Not at all.
+    /// Canaries are independent.
     Independent,
-    /// What happens to one makes it less likely for the others: they are negatively associated (Joag-Dev and Proschan 1983). So are
-    /// records of which a step draws a fixed number, and all that follows from a record's own draws in one direction.
+    /// Canaries are negatively associated (Joag-Dev and Proschan 1983): what happens to one makes it less likely for the others. This
+    /// holds for records of which a step draws a fixed number, and for whatever grows with a record's own draws.
     NegativelyAssociated,
 }
 
-/// How often an event happened to canaries of either kind.
+/// How often an event happened to canaries of either coin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Rates {
     /// Canaries of the kind that the event is meant for.
@@ -31,24 +31,25 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The largest epsilon that these counts refute: `P(event | meant) <= e^epsilon P(event | other) + delta` fails for it, with the first
-    /// chance at the lower end and the second at the upper end of their intervals: those of Clopper and Pearson 1934 for independent
-    /// canaries, and of Hoeffding 1963 for negatively associated ones, for which his inequality holds too (Dubhashi and Ranjan 1998).
+    /// The largest epsilon that these counts refute: `P(event | meant) <= e^epsilon P(event | other) + delta` fails for it, with the
+    /// first probability at the lower end of its interval and the second at the upper end. The intervals are those of Clopper and Pearson
+    /// 1934 for independent canaries, and of Hoeffding 1963 for negatively associated ones, for which his inequality holds too (Dubhashi
+    /// and Ranjan 1998).
     ///
     /// # Guarantee
-    /// Above the true epsilon with probability at most `1 - confidence`, if the event was fixed before these canaries were counted, has
-    /// one chance for all of a kind, and they depend on each other no more than `dependence` says.
+    /// The bound is above the true epsilon with probability at most `1 - confidence`, if the event was fixed before these canaries were
+    /// counted, has the same probability for all canaries of a kind, and canaries depend on each other no more than `dependence` says.
     #[must_use]
     pub fn lower_bound(&self, delta: f64, confidence: f64, dependence: Dependence) -> f64 {
         let error = 0.5 * (1.0 - confidence);
         let least = least_chance(self.meant, self.meant_seen, error, dependence) - delta;
-        // The most is one less the least chance of the opposite.
+        // The largest chance of the event is one minus the smallest chance of its opposite.
         let most = 1.0 - least_chance(self.other, self.other - self.other_seen, error, dependence);
         if least > most { (least / most).ln() } else { 0.0 }
     }
 }
 
-/// The largest chance with which so many successes, or more, would be less likely than `error`.
+/// The largest chance of success at which this many successes, or more, would be less likely than `error`.
 fn least_chance(trials: u64, successes: u64, error: f64, dependence: Dependence) -> f64 {
     if successes == 0 {
         return 0.0;
@@ -58,9 +59,9 @@ fn least_chance(trials: u64, successes: u64, error: f64, dependence: Dependence)
         Dependence::Independent => binomial::at_least(trials, successes, (chance / (1.0 - chance)).ln()),
         Dependence::NegativelyAssociated => (-(trials as f64) * divergence(share, chance)).exp(),
     };
-    // Beyond the share itself the inequality says nothing.
+    // Above the share itself the inequality says nothing.
     let (mut low, mut high) = (0.0, share);
-    // Beyond the spacing of double numbers nothing changes.
+    // After this many halvings the ends are as near as double precision allows.
     for _ in 0..60 {
         let middle = 0.5 * (low + high);
         if tail(middle) < error { low = middle } else { high = middle }
@@ -68,8 +69,9 @@ fn least_chance(trials: u64, successes: u64, error: f64, dependence: Dependence)
     low
 }
 
-/// The events "evidence for heads at least t", and the same for tails, for thresholds that depend on the plan alone. Where the evidence is the
-/// logarithm of a ratio of likelihoods, the event for `t = epsilon` refutes epsilon best, but at a small delta it is too rare to be seen.
+/// Counts the events "the evidence for heads is at least t", and the same for tails, for thresholds that depend on the plan alone. Where
+/// the evidence is the logarithm of a ratio of likelihoods, the event for `t = epsilon` refutes epsilon best, but at a small delta it is
+/// too rare to be seen.
 pub(crate) fn counted(evidence: &[f64], coins: &[bool], certified: f64) -> Vec<Rates> {
     let of = |heads: bool, threshold: f64| {
         let count = |kind: bool, least: f64| {
@@ -86,13 +88,13 @@ pub(crate) fn counted(evidence: &[f64], coins: &[bool], certified: f64) -> Vec<R
     THRESHOLDS.iter().flat_map(|share| [true, false].map(|heads| of(heads, share * certified))).collect()
 }
 
-/// The divergence of a coin of chance `p` from one of chance `q`: `p ln(p / q) + (1 - p) ln((1 - p) / (1 - q))`.
+/// The Kullback-Leibler divergence of a coin of chance `p` from one of chance `q`: `p ln(p / q) + (1 - p) ln((1 - p) / (1 - q))`.
 fn divergence(p: f64, q: f64) -> f64 {
     let part = |p: f64, q: f64| if p == 0.0 { 0.0 } else { p * (p / q).ln() };
     part(p, q) + part(1.0 - p, 1.0 - q)
 }
 
-/// Evidence for a side of the coin.
+/// Evidence for the given side of the coin.
 fn towards(heads: bool, evidence: f64) -> f64 {
     if heads { evidence } else { -evidence }
 }
@@ -111,19 +113,20 @@ mod tests {
         assert_eq!(least_chance(10, 0, 0.05, Dependence::Independent), 0.0);
     }
 
-    /// Hoeffding's interval holds for independent canaries too, and there it is the wider one.
+    /// Hoeffding's interval holds for independent canaries too, and is wider than the exact one.
     #[test]
     fn dependence_costs() {
         for (trials, successes, error, exact) in SCIPY {
             let wider = least_chance(trials, successes, error, Dependence::NegativelyAssociated);
             assert!(wider <= exact && wider > 0.25 * exact, "{wider} {exact}");
-            // At its end the inequality says the error: found to the spacing of numbers, over a slope of at most a thousand trials.
+            // At the end of the interval the bound equals the error, up to the spacing of numbers times a slope of at most a thousand
+            // trials.
             let share = successes as f64 / trials as f64;
             assert!(((-(trials as f64) * divergence(share, wider)).exp() / error - 1.0).abs() < 1e-9);
         }
     }
 
-    /// All of one kind and none of the other: `(error^(1/n) - delta) / (1 - error^(1/n))`.
+    /// If the event happens to all of one kind and none of the other, the ratio is `(error^(1/n) - delta) / (1 - error^(1/n))`.
     #[test]
     fn a_perfect_attack_is_bounded_by_its_trials() {
         let rates = Rates { meant: 500, meant_seen: 500, other: 500, other_seen: 0 };

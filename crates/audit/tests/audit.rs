@@ -1,4 +1,4 @@
-//! Audits of whole plans: none contradicts an honest certificate, and a false one is caught.
+//! Audits of whole plans: none contradicts an honest certificate, and false certificates are caught.
 #![allow(clippy::unwrap_used)]
 
 use dapple_audit::{Audit, AuditError, Options, Pattern, audit, audit_completed};
@@ -6,7 +6,7 @@ use dapple_geometry::{Mask, Size};
 use dapple_plan::PlanSpec;
 use dapple_train::{Request, complete};
 
-/// A plan of 1000 records and, unless there are phases, 40 steps; seeds make every random number the same each time.
+/// A plan of 1000 records and, unless it has phases, 40 steps. The seed makes every random number the same each time.
 fn request(more: &str) -> Request {
     let mut spec = PlanSpec::from_toml(
         r"
@@ -32,8 +32,8 @@ fn audited(more: &str) -> Audit {
 
 const PATCH: &str = "region.patch = [6, 6]\npipeline.image = [24, 20]\npipeline.crop = [12, 12]\n";
 
-/// Each bound is above the truth with probability 0.05 at most, and the certified epsilon is above the truth; seeds are fixed. An attack
-/// that read the run wrongly would show nothing.
+/// Each bound is above the truth with probability at most 0.05, and the certified epsilon is always above the truth; seeds are fixed. The
+/// bound must not be small either: an attack that misread the run would show nothing.
 #[test]
 fn honest_certificates_hold_and_something_shows() {
     for (name, more) in [
@@ -71,8 +71,9 @@ fn honest_certificates_hold_and_something_shows() {
     }
 }
 
-/// Views that cancel in a layer whose gradients are never written down, with pixels of a million: clipping by a norm that loses what is left
-/// lets hundreds of clip norms through, and this audit measures far more than is certified. Done rightly, a canary adds one.
+/// Views cancel in a layer whose gradients are never written down, with pixels of a million. If clipping used a norm that loses what is
+/// left, hundreds of clip norms would pass and this audit would measure far more than is certified. Computed correctly, a canary adds one
+/// clip norm.
 #[test]
 fn views_that_cancel_show_no_more_than_is_certified() {
     let options = Options { canaries: Some(500), pattern: Pattern::Cancelling, ..Options::default() };
@@ -93,7 +94,7 @@ fn views_that_cancel_show_no_more_than_is_certified() {
     }
 }
 
-/// A certificate for more noise than is added, and one for a smaller patch than is protected.
+/// Catches certificates for more noise than is added, and for a smaller patch than is protected.
 #[test]
 fn false_certificates_are_caught() {
     let noisy = "privacy.noise_multiplier = 2.0";
@@ -145,7 +146,7 @@ fn every_step_is_told() {
     assert_eq!((audit.canaries, audit.steps), (10, 40));
 }
 
-/// A region that was drawn in the image: a canary is red or blue just there.
+/// Where a region was drawn into the image, a canary is red or blue exactly there.
 #[test]
 fn annotated_regions_are_attacked() {
     let size = Size::new(24, 20).unwrap();

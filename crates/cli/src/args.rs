@@ -1,4 +1,4 @@
-//! What can be written behind `dapple`.
+//! The arguments of the command line.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -74,13 +74,13 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The file of the plan, in whichever way it was given.
+    /// The file of the plan, whether it was given by position or by `--plan`.
     pub(crate) fn plan(&self) -> Option<&Path> {
         self.file.as_deref().or(self.plan.as_deref())
     }
 }
 
-/// How settings may begin: every key, with its words where it has some. They are kept because clap borrows them for good.
+/// How settings may begin: every key, with its words where it has some. They live in a static because clap borrows them forever.
 static BEGINNINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let of = |key: &Key| match key.choices {
         [] => vec![format!("{}=", key.path)],
@@ -89,7 +89,7 @@ static BEGINNINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     KEYS.iter().flat_map(of).collect()
 });
 
-/// A setting of any key: every text is taken, and checked with the plan. Shells are told how each may begin.
+/// Takes any text as a setting, which is checked with the plan. Shells are told how a setting may begin.
 #[derive(Debug, Clone, Copy)]
 struct SettingParser;
 
@@ -159,7 +159,7 @@ impl Args for PlanFlags {
             }
             let mut argument =
                 Arg::new(key.path).long(flag).value_name(key.value).help(help).allow_negative_numbers(true);
-            // Minus signs that are not plain numbers (-1e-5, -inf) reach the check of the plan, which says what is wrong.
+            // Let values such as -1e-5 and -inf reach the check of the plan, which says what is wrong with them.
             if key.path.starts_with("privacy.") && key.choices.is_empty() {
                 argument = argument.allow_hyphen_values(true);
             }

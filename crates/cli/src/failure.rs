@@ -1,10 +1,10 @@
-//! Why a verb did not finish: one line, the way out, and the exit code.
+//! Why a verb did not finish, told in one line with a hint and an exit code.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap::error::ErrorKind;
+use clap::{Command, CommandFactory};
 use dapple_audit::AuditError;
 use dapple_plan::PlanError;
 use dapple_report::ReportError;
@@ -23,9 +23,9 @@ pub(crate) enum Failure {
     Run { message: String, hint: Option<String> },
     /// Help or the version was asked for: exit 0.
     Help(clap::Error),
-    /// The answer was no, and is on stdout already: exit 1.
+    /// The answer was no and has been printed to stdout: exit 1.
     Told,
-    /// Somebody asked to stop: exit 130, without a word.
+    /// Somebody asked to stop: exit 130, silently.
     Interrupted,
     /// The reader of stdout went away: exit 0, silently.
     BrokenPipe,
@@ -40,7 +40,7 @@ impl Failure {
         Self::Run { message: message.into(), hint: None }
     }
 
-    /// The same with a way out.
+    /// The same failure with a hint.
     pub(crate) fn with_hint(self, hint: &str) -> Self {
         match self {
             Self::Run { message, .. } => Self::Run { message, hint: Some(hint.to_owned()) },
@@ -48,13 +48,13 @@ impl Failure {
         }
     }
 
-    /// Tells what went wrong and gives the exit code.
+    /// Prints what went wrong and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (message, hint, code) = match self {
             Self::Request { message, hint } => (message, Some(hint), 2),
             Self::Run { message, hint } => (message, hint, 1),
             Self::Help(text) => {
-                // A reader of the help that went away has seen enough.
+                // If this fails, the reader went away and has seen enough.
                 let _ = text.print();
                 return ExitCode::SUCCESS;
             }
@@ -65,7 +65,7 @@ impl Failure {
         let mut stderr = std::io::stderr().lock();
         let (red, cyan, plain) =
             if coloured() { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };
-        // Nobody is left to tell if stderr is closed.
+        // If stderr is closed, nobody is left to tell.
         let _ = writeln!(stderr, "{red}error:{plain} {}", one_line(&message));
         if let Some(hint) = hint {
             let _ = writeln!(stderr, "{cyan}hint:{plain} {}", one_line(&hint));
@@ -74,7 +74,7 @@ impl Failure {
     }
 }
 
-/// Colour only where a person looks and does not mind.
+/// Colours are used only on a terminal, and only if `NO_COLOR` does not forbid them.
 fn coloured() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -83,7 +83,8 @@ fn one_line(text: &str) -> String {
     harmless(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// A text that may hold names of files, for a terminal: what would steer it, or turn the direction of writing, is spelled out.
+/// A text made safe for a terminal, because it may contain names of files: characters that would steer the terminal or turn the direction
+/// of writing are spelled out.
 pub(crate) fn harmless(text: &str) -> String {
     let steers = |letter: char| {
         letter.is_control() && letter != '\n'
@@ -118,7 +119,7 @@ impl From<TrainError> for Failure {
     fn from(error: TrainError) -> Self {
         let (message, hint) = (error.to_string(), error.hint());
         match error {
-            // Found before anything was written.
+            // These are found before anything is written.
             TrainError::Plan(_)
             | TrainError::Setting { .. }
             | TrainError::Data(_)
@@ -129,7 +130,7 @@ impl From<TrainError> for Failure {
             | TrainError::NoRun { .. } => {
                 Self::request(message, hint.unwrap_or_else(|| "see `dapple help train`".to_owned()))
             }
-            // A budget that cannot be trusted is no fault of the request; all else it refuses is.
+            // A budget that cannot be trusted is no fault of the request. Everything else that a budget refuses is.
             TrainError::Budget { source: BudgetError::Broken(_) | BudgetError::Entry { .. }, .. } => {
                 Self::Run { message, hint }
             }
@@ -161,7 +162,7 @@ impl From<ReproduceError> for Failure {
             ReproduceError::Train(error) => error.into(),
             ReproduceError::Run { run, source } => match (*source).into() {
                 Self::Run { message, hint } => Self::Run { message: format!("{run}: {message}"), hint },
-                // What is wrong with the plan is wrong with all runs.
+                // A fault of the plan concerns all runs, so no run is named.
                 other => other,
             },
             ReproduceError::Report(error) => error.into(),
@@ -180,10 +181,14 @@ impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Self {
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(error),
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::request(
-                "no verb is given",
-                "try `dapple demo`; verbs are account, calibrate, profile, sweep, inclusion, demo, train, sweep-train, choose, budget, resume, eval, predict, report, verify, audit, reproduce, completions, man",
-            ),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                let command = Cli::command();
+                let verbs: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+                Self::request(
+                    "no verb is given",
+                    format!("try `dapple demo`; verbs are {}", verbs.join(", ")),
+                )
+            }
             _ => {
                 let text = error.render().to_string();
                 let message = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
@@ -195,7 +200,7 @@ impl From<clap::Error> for Failure {
     }
 }
 
-/// Where to look: the help of the verb that was given.
+/// A hint that names the help of the verb that was given.
 fn usage() -> String {
     let verb = std::env::args().nth(1).filter(|word| Cli::command().find_subcommand(word).is_some());
     verb.map_or_else(|| "see `dapple --help`".to_owned(), |verb| format!("see `dapple {verb} --help`"))

@@ -1,15 +1,14 @@
-//! Ctrl-C, and the signals by which a system ends a process or a terminal goes away: at once for most verbs; in order where a run is under
-//! way.
+//! Ctrl-C, and the signals by which a system ends a process or a terminal goes away. They end most verbs at once, and a run in order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static ORDERLY: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Listens from now on.
+/// Sets the handler of these signals.
 pub(crate) fn install() {
-    // Files appear by one rename each, so an interrupt at any moment leaves none half-written. Where no handler can be set,
-    // the signal itself ends the process with the same code as seen by a shell.
+    // Files appear by one rename each, so an interrupt leaves none half-written. If no handler can be set, the signal itself ends the
+    // process, with the same exit code as a shell sees it.
     let _ = ctrlc::set_handler(|| {
         let first = !ASKED.swap(true, Ordering::SeqCst);
         if !(first && ORDERLY.load(Ordering::SeqCst)) {
@@ -18,7 +17,7 @@ pub(crate) fn install() {
     });
 }
 
-/// From now on the first interrupt asks, and only the second ends the process.
+/// From now on the first interrupt only asks to stop, and the second ends the process.
 pub(crate) fn ask_first() {
     ORDERLY.store(true, Ordering::SeqCst);
 }

@@ -1,10 +1,10 @@
-//! Images and label maps as pictures.
+//! Turns images and label maps into pictures.
 
 use dapple_report::{LabelPicture, Picture, ReportError, Rgb, class_colour};
 use dapple_train::ClassDescription;
 use dapple_train::data::{Image, LabelMap, Values};
 
-/// Colours of classes: their own, or else one for each number.
+/// The colours of classes: their own where they have one, and otherwise one that follows from their number.
 pub(crate) fn palette(classes: &[ClassDescription]) -> Vec<Rgb> {
     let colour = |(number, class): (usize, &ClassDescription)| {
         class.colour.map_or_else(|| class_colour(number), |[red, green, blue]| Rgb(red, green, blue))
@@ -12,16 +12,16 @@ pub(crate) fn palette(classes: &[ClassDescription]) -> Vec<Rgb> {
     classes.iter().enumerate().map(colour).collect()
 }
 
-/// A label map in these colours; pixels without a class are black.
+/// A label map in the colours of a palette. Pixels without a class are black.
 pub(crate) fn map(map: &LabelMap, palette: &[Rgb]) -> Result<LabelPicture, ReportError> {
     LabelPicture::new(map.size().width(), map.size().height(), map.labels().to_vec(), palette.to_vec())
 }
 
-/// An image as a person sees it; one value a pixel is grey.
+/// An image as a person sees it. Images with one value per pixel are grey.
 pub(crate) fn photograph(image: &Image) -> Result<Picture, ReportError> {
     let bytes: Vec<u8> = match image.values() {
         Values::Bytes(bytes) => bytes.clone(),
-        // Numbers stand for values from 0 to 1.
+        // Floats range from 0 to 1.
         Values::Floats(floats) => floats.iter().map(|value| (255.0 * value).round() as u8).collect(),
     };
     let colour = |pixel: &[u8]| match *pixel {

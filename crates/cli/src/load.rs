@@ -1,4 +1,4 @@
-//! From files and flags to a plan.
+//! Reads a plan from files and flags.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,10 +10,10 @@ use dapple_train::data::{DataLimits, formats};
 use crate::args::Common;
 use crate::failure::Failure;
 
-/// A plan is a page of text; more is a slip.
+/// The most bytes of a plan. A plan is a page of text, so a longer file was given by mistake.
 const MAX_PLAN_BYTES: u64 = 1 << 20;
 
-/// An unchecked plan and the pictures it names.
+/// An unchecked plan with the masks it names.
 #[derive(Debug)]
 pub(crate) struct PricingRequest {
     pub(crate) spec: PlanSpec,
@@ -21,7 +21,7 @@ pub(crate) struct PricingRequest {
 }
 
 impl PricingRequest {
-    /// Reads the file, lays the flags over it and the settings over both, and reads the mask.
+    /// Reads the file, lays the flags over it and the settings over both, and reads the masks.
     pub(crate) fn load(common: &Common) -> Result<Self, Failure> {
         let Given { spec, mask_base } = given(common)?;
         let masks = masks(&spec, &mask_base)?;
@@ -33,7 +33,7 @@ impl PricingRequest {
     }
 }
 
-/// A plan to train; its paths begin in the folder of its file.
+/// Reads a plan to train. Its paths are relative to the folder of its file.
 pub(crate) fn training(common: &Common) -> Result<dapple_train::Request, Failure> {
     let Given { mut spec, mask_base } = given(common)?;
     let masks = masks(&spec, &mask_base)?;
@@ -49,10 +49,11 @@ fn folder_of(common: &Common) -> PathBuf {
     common.plan().and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
 }
 
-/// What files and flags say.
+/// The plan that files and flags give together.
 struct Given {
     spec: PlanSpec,
-    /// Where the mask's name begins: in the plan's folder if the plan names it, else where the command was typed.
+    /// The folder that the mask's path is relative to: the plan's folder if the plan names the mask, and otherwise where the command was
+    /// typed.
     mask_base: PathBuf,
 }
 
@@ -100,7 +101,7 @@ pub(crate) fn read_plan(path: &Path) -> Result<PlanSpec, Failure> {
     Ok(PlanSpec::from_toml(&text).map_err(|error| error.in_file(&path.display().to_string()))?)
 }
 
-/// The masks that a plan names; their names begin in `base`.
+/// Reads the masks that a plan names. Their paths are relative to `base`.
 pub(crate) fn masks(spec: &PlanSpec, base: &Path) -> Result<Vec<Mask>, Failure> {
     let limits = DataLimits::of(&spec.data);
     let read = |name: &String| formats::read_mask(&base.join(name), &limits);

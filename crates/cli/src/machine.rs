@@ -12,7 +12,7 @@ pub(crate) struct MachineFlags {
 }
 
 impl MachineFlags {
-    /// What takes the place of the plan's settings.
+    /// The settings that replace those of the plan.
     pub(crate) fn performance(&self) -> Performance {
         Performance { device: self.device.clone(), ..Performance::default() }
     }

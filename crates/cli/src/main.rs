@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 the run failed, 2 the request was wrong (with a `hint:` line), 130 interrupted.
 
-// What arrives here is never as expected.
+// Input arrives here, and it may be anything.
 #![warn(clippy::expect_used)]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Results on stdout, talk on stderr, files by one rename each.
+//! Writes results to stdout, everything else to stderr, and files by one rename each.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, harmless};
 
-/// Bytes at the beginning of a file that tell what it is.
+/// How many bytes at the beginning of a file are read to tell what it is.
 const HEAD: u64 = 1024;
 
 /// Prints a result.
@@ -29,10 +29,10 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&text)
 }
 
-/// Says something beside the result.
+/// Says something on stderr that is not part of the result.
 pub(crate) fn say(quiet: bool, text: &str) {
     if !quiet {
-        // Nobody is left to tell if stderr is closed.
+        // If stderr is closed, nobody is left to tell.
         let _ = writeln!(std::io::stderr().lock(), "{}", harmless(text));
     }
 }
@@ -70,7 +70,7 @@ fn refuse_link(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Refuses to write over a file of another kind than the one that comes: a plan, a ledger, somebody's table.
+/// Refuses to write over a file of another kind than the new one, such as a plan, a ledger or somebody's table.
 fn refuse_foreign(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     refuse_link(path)?;
     match head(path).is_none_or(|found| kind(&found) == kind(bytes)) {
@@ -86,7 +86,7 @@ fn foreign(path: &Path) -> Failure {
     )
 }
 
-/// How a file begins; none where there is none, or nothing in it. What cannot be read is not empty.
+/// The beginning of a file, or `None` if there is no such file or it is empty. A file that cannot be read does not count as empty.
 fn head(path: &Path) -> Option<Vec<u8>> {
     let mut found = Vec::new();
     match File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut found)) {
@@ -96,7 +96,8 @@ fn head(path: &Path) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether a file that begins so could be one that a flag writes: told before any work is done, and again by what comes.
+/// Whether a file with this beginning could have been written by a flag. This is checked before any work is done, and again when the
+/// content is known.
 fn could_be(flag: &str, head: &[u8]) -> bool {
     match flag {
         "html" => head.starts_with(b"<!DOCTYPE html>"),
@@ -106,14 +107,14 @@ fn could_be(flag: &str, head: &[u8]) -> bool {
     }
 }
 
-/// What tells a file of ours from others: how its figures, pages and tables begin.
+/// What tells files of this program from others: how its figures, pages and tables begin.
 fn kind(bytes: &[u8]) -> &[u8] {
     let head = &bytes[..bytes.len().min(HEAD as usize)];
     match head {
         [b'<', b's', b'v', b'g', ..] if contains(head, b"dapple-figure") => b"figure",
-        // Our pages forbid themselves the network; few others do.
+        // Our pages forbid themselves the network, which few others do.
         [b'<', b'!', ..] if contains(head, b"Content-Security-Policy") => b"page",
-        // The first line: the mark of a picture, the columns of a table, the head of a manual page.
+        // The first line is the mark of a picture, the columns of a table, or the head of a manual page.
         _ => &head[..head.iter().position(|byte| *byte == b'\n').unwrap_or(head.len())],
     }
 }
@@ -122,7 +123,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Writes a file under another name in the same folder and moves it into place. Only a file that this program wrote is written over.
+/// Writes a file under another name in the same folder and then renames it. Only a file of the same kind is written over.
 pub(crate) fn write_file(path: &Path, bytes: &[u8], quiet: bool) -> Result<(), Failure> {
     refuse_foreign(path, bytes)?;
     let failed = |error: std::io::Error| Failure::run(format!("cannot write {}: {error}", path.display()));
@@ -136,7 +137,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8], quiet: bool) -> Result<(), F
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| fs::rename(&part, path));
     if let Err(error) = written {
-        // The part may not exist; the first error is the one to tell.
+        // The part may not exist, and the first error is the one to report.
         let _ = fs::remove_file(&part);
         return Err(failed(error));
     }

@@ -1,4 +1,4 @@
-//! The files a curve or a sweep may be written to.
+//! The files to which a curve or a sweep may be written.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use dapple_report::{Figure, Page, Table, Theme};
 use crate::failure::Failure;
 use crate::output;
 
-/// Pixels a unit of a PNG.
+/// Pixels per unit of a figure drawn as PNG.
 const SCALE: f64 = 2.0;
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! How a run shows itself: a bar on a terminal, a line now and then elsewhere.
+//! Shows the progress of a run: a bar on a terminal, a line now and then elsewhere.
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
@@ -15,10 +15,10 @@ use crate::{interrupt, output};
 
 /// Time between two lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// Epsilon so far is computed again after this many times the time that it took.
+/// Epsilon so far is computed again only after this many times the time that it took, so that it slows training little.
 const EPSILON_PATIENCE: u32 = 50;
 
-/// What goes on, on a terminal where a person looks: a bar for each run, or one for the questions of a figure.
+/// Progress of several runs or questions on a terminal: a bar for each run, or one bar for all questions of a figure.
 #[derive(Debug)]
 pub(crate) struct Screen {
     quiet: bool,
@@ -50,38 +50,38 @@ impl Watch for Screen {
     }
 }
 
-/// A bar of so many things in the form of a template; it is drawn on stderr, and only if that is a terminal.
+/// A progress bar of this length in the form of a template. It is drawn on stderr, and only if that is a terminal.
 pub(crate) fn bar(length: usize, quiet: bool, template: &str) -> ProgressBar {
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let bar = ProgressBar::with_draw_target(Some(length as u64), target);
-    // Templates are constants; without one the bar is plain.
+    // Templates are constants and valid. If one were not, the bar would be plain.
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
 }
 
-/// Shows a run, and ends it in order when interrupted.
+/// Shows a run, and ends it in order when it is interrupted.
 #[derive(Debug)]
 pub(crate) struct Progress {
     quiet: bool,
     /// Whether a bar may be drawn.
     draws: bool,
     name: String,
-    /// The bars of runs that go on at once.
+    /// The bars of all runs that train side by side.
     bars: MultiProgress,
     bar: Option<ProgressBar>,
-    /// Steps taken before this process went on.
+    /// Steps taken before this process took the run up.
     before: u64,
     line_due: Instant,
-    /// How good the model was at its last evaluation.
+    /// How good the model was at its last evaluation, in words.
     score: String,
     epsilon: String,
     epsilon_due: Instant,
 }
 
 impl Progress {
-    /// A run under a name that stands before its lines, shown as its plan says.
+    /// The progress of one run, shown as its plan says. The name stands before its lines.
     pub(crate) fn new(name: impl Into<String>, quiet: bool, performance: &Performance) -> Self {
         let kind = performance.progress.unwrap_or_default();
         let quiet = quiet || kind == ProgressKind::Never;
@@ -90,7 +90,7 @@ impl Progress {
         progress
     }
 
-    /// The same beside the bars of others.
+    /// The progress of a run beside the bars of others.
     fn among(bars: &MultiProgress, name: impl Into<String>, quiet: bool) -> Self {
         interrupt::ask_first();
         let now = Instant::now();
@@ -121,7 +121,7 @@ impl Progress {
         if self.draws && !self.quiet && std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(steps).with_position(spent).with_prefix(self.name.clone());
             let bar = self.bars.add(bar);
-            // The template is a constant; without it the bar is plain.
+            // The template is a constant and valid. If it were not, the bar would be plain.
             if let Ok(style) =
                 ProgressStyle::with_template("{prefix} {wide_bar:.cyan/dim} {pos}/{len}  {msg}  {eta} left")
             {
@@ -158,7 +158,7 @@ impl Progress {
         }
     }
 
-    /// Says something without tearing the bar.
+    /// Prints a line without breaking the bar.
     fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::say(self.quiet, text)),

@@ -131,7 +131,7 @@ fn json_has_the_promised_fields_in_order() {
     let json = run.json();
     assert!(json["epsilon"]["lower"].as_f64() <= json["epsilon"]["upper"].as_f64());
     assert_eq!(json["steps"], 3000);
-    // The canonical form of a plan may only change on purpose: run folders keep its hash.
+    // The canonical form of a plan may only change on purpose, because run folders keep its hash.
     assert_eq!(json["plan_hash"], "3156600815741814d9ed4fcc902925d2237ed08a780a36b0f4c37509a9cb7043");
 }
 
@@ -176,7 +176,7 @@ fn files_flags_and_settings_agree() {
         });
         assert_eq!(run.stdout, expected, "{flags}: {}", run.stderr);
     }
-    // One over the number of records, and the record-level relations.
+    // Delta may be one over the number of records, and relations at record level are answered too.
     let run = dapple(&format!("account {FIGURE_2A} --delta 1/n --relation replace --json"));
     assert_eq!(run.json()["delta"].as_f64(), Some(1.0 / 3000.0));
     assert_eq!(run.json()["relation"], "replace");

@@ -28,7 +28,7 @@ fn graph() -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// The drawing that is there: name and description of each crate, in order.
+/// The drawing on the page: the name and description of each crate, in order.
 fn drawn() -> Vec<(&'static str, &'static str)> {
     let crates = ARCHITECTURE.split("## Crates\n").nth(1).unwrap();
     let lines = crates.lines().skip_while(|line| !line.starts_with("    "));
@@ -41,7 +41,7 @@ fn drawn() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// The drawing as it should be; crates that the page does not know come last.
+/// The drawing as it should be. Crates that the page does not know come last.
 fn right(drawn: &[(&str, &str)], graph: &BTreeMap<String, Vec<String>>) -> String {
     let missing =
         graph.keys().map(String::as_str).filter(|name| drawn.iter().all(|(other, _)| other != name));
@@ -81,7 +81,7 @@ fn another_graph_is_another_drawing() {
     assert_eq!(right(&drawn, &graph), expected);
 }
 
-/// The command line is a thin layer over these, and over nothing below them.
+/// The command line is a thin layer over these crates, and over nothing below them.
 #[test]
 fn the_command_line_reaches_no_further() {
     let mut found = graph().remove("cli").unwrap();

@@ -12,7 +12,7 @@ const PLAN: &str = "--batch 100 --records 1000 --steps 40 --noise-multiplier 0.8
 fn a_measured_bound_stands_beside_the_certified_one() {
     let answer = dapple(&format!("audit {PLAN} --json --set train.seed=3")).json();
     let number = |key: &str| answer[key].as_f64().unwrap();
-    // The seed fixes the coins and the run; without it the bound would be too large with a chance of 0.05 at most.
+    // The seed fixes the coins and the run. Without it the bound would be too large with a probability of at most 0.05.
     assert!(
         number("epsilon_lower_bound") > 1.0 && number("epsilon_lower_bound") < number("epsilon_certified")
     );
@@ -23,7 +23,7 @@ fn a_measured_bound_stands_beside_the_certified_one() {
     assert_eq!(certified["plan_hash"], answer["plan_hash"]);
 }
 
-/// The data of a plan is counted and measured, and the noise solved for.
+/// An audit counts and measures the data of a plan, and solves for the noise.
 #[test]
 fn plans_of_training_are_audited() {
     let plan = "[data]\nformat = 'fashion-scenes'\nsize = '16x16'\n[privacy]\nepsilon = 5.0\ndelta = 1e-5\n\

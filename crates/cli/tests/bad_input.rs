@@ -1,4 +1,4 @@
-//! Mistakes in files and settings are found before anything is written or spent, in little memory, by one line that says the way out.
+//! Mistakes in files and settings are found before anything is written or spent, in little memory, and told in one line with a hint.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -59,7 +59,7 @@ fn arrays(folder: &Path, labels: &[i64], data: &str) {
     fs::write(folder.join("plan.toml"), plan).unwrap();
 }
 
-/// Refused as a wrong request: nothing was written, and one line says these words.
+/// Asserts that a request was refused as wrong: nothing was written, and one line contains these words.
 fn refused(run: &Run, words: &[&str]) {
     assert_eq!(run.code, 2, "{}", run.stderr);
     assert!(!run.folder.path().join("run").exists(), "{}", run.stderr);
@@ -83,7 +83,7 @@ fn a_damaged_picture_costs_no_step() {
         picture(&folder.join("photos/dog/39.png"), 1, 9);
     });
     refused(&other_size, &["dog/39.png", "9x9", "8x8"]);
-    // A number that is not finite in the last record of an array.
+    // The last record of an array holds a number that is not finite.
     let hole = dapple_with("train plan.toml --out run --quiet", |folder| {
         arrays(folder, &[0, 1, 0, 1], "classes = 2");
         let mut values = vec![0.5f32; 4 * 64];
@@ -161,7 +161,7 @@ fn a_mask_is_looked_for_beside_the_plan() {
     };
     let beside = dapple_with("inclusion plans/plan.toml --json", mask);
     assert_eq!(beside.json()["hits"], 16);
-    // What the command line names lies where it was typed.
+    // Paths on the command line are relative to where it was typed.
     let typed = dapple_with("inclusion plans/plan.toml --region-mask plans/mask.png --json", mask);
     assert_eq!(typed.json()["hits"], 16);
     let set = dapple_with("inclusion plans/plan.toml --set region.mask=plans/mask.png --json", mask);
@@ -236,7 +236,7 @@ fn a_link_counts_no_picture_twice() {
         symlink(".", folder.join("photos/dog/deeper")).unwrap();
     });
     refused(&itself, &["deeper"]);
-    // Links to pictures elsewhere, each once, are a data set like others.
+    // Links to pictures elsewhere are a data set like any other, if each picture is linked once.
     let farm = dapple_with("train plan.toml --out run --quiet", |folder| {
         photos(folder);
         fs::rename(folder.join("photos"), folder.join("store")).unwrap();

@@ -1,4 +1,4 @@
-//! `dapple budget` and the flags that count runs in one.
+//! `dapple budget`, and the flags that count runs in a budget.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -48,11 +48,11 @@ fn runs_are_counted_until_the_total_is_reached() {
     assert_eq!(code, 2, "{stderr}");
     assert!(stderr.contains("above the total of") && stderr.contains("hint: lower"), "{stderr}");
     assert!(!folder.join("b").exists());
-    // A total is not raised in passing, but in the open.
+    // A total cannot be raised in passing by a run, but only by `dapple budget`.
     assert_eq!(dapple(folder, &format!("{again} --epsilon-total 9")).0, 2);
     json(folder, "budget digits.budget --epsilon-total 9 --json");
     assert_eq!(dapple(folder, again).0, 0);
-    // The run knows its budget, and so does the name of the data.
+    // The budget is found from the run and from the name of the data too.
     for path in ["digits.budget", "a", "digits"] {
         let answer = json(folder, &format!("budget {path} --json"));
         assert_eq!((answer["entries"].as_array().unwrap().len(), &answer["epsilon_total"]), (2, &9.0.into()));
@@ -114,10 +114,10 @@ fn sweeps_are_counted_run_by_run_in_a_folder_of_budgets() {
     let answer = json(run.folder.path(), "budget budgets --json");
     let budget = &answer["budgets"][0];
     assert_eq!((budget["entries"].as_array().unwrap().len(), &budget["relation"]), (2, &"add-remove".into()));
-    // At epsilon 1 each by its own relation; by the budget's the substitution is the cheaper one.
+    // Each run has epsilon 1 under its own relation. Under the budget's relation, the run that was priced for substitution is cheaper.
     let alone = |entry: usize| budget["entries"][entry]["epsilon"].as_f64().unwrap();
     assert!(alone(0) > 0.99 && alone(0) <= 1.0 && alone(1) < 0.9);
-    // Read again, nothing is counted twice.
+    // Finished runs that are read again are not counted twice.
     assert_eq!(dapple(run.folder.path(), sweep).0, 0);
     assert_eq!(json(run.folder.path(), "budget budgets --json"), answer);
 }

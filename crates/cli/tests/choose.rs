@@ -35,17 +35,17 @@ fn the_best_run_is_released_and_nothing_of_the_others() {
         run.read("best/plan.toml")
             .contains(&format!("learning_rate = {}", if rate == "1" { "1.0" } else { rate }))
     );
-    // The certificate says what was chosen and what it costs, and not how many there were.
+    // The certificate says what was chosen and what it costs, but not how many repetitions there were.
     let certificate: serde_json::Value = serde_json::from_str(&run.read("best/certificate.json")).unwrap();
     assert_eq!((&certificate["chosen"], &certificate["epsilon"]), (&answer["chosen"], &answer["epsilon"]));
     assert!(answer["epsilon"].as_f64().unwrap() > answer["epsilon_of_one"].as_f64().unwrap());
-    // Every score in private is at most the one that was released.
+    // No score in the private folder is larger than the one that was released.
     let kept: serde_json::Value = serde_json::from_str(&run.read("best/private/choice.json")).unwrap();
     let scores: Vec<f64> =
         kept["done"].as_array().unwrap().iter().map(|done| done["score"].as_f64().unwrap()).collect();
     assert_eq!(scores.len(), kept["drawn"].as_array().unwrap().len());
     assert_eq!(scores.iter().copied().fold(0.0, f64::max), answer["chosen"]["score"].as_f64().unwrap());
-    // The budget counts the choice, before and after the same command is given again.
+    // The budget counts the choice once, also if the same command is given again.
     for _ in 0..2 {
         let again = Command::new(env!("CARGO_BIN_EXE_dapple"))
             .args(format!("{CHOOSE} --budget some.budget --json").split_whitespace())
@@ -77,7 +77,7 @@ fn the_best_run_is_released_and_nothing_of_the_others() {
 fn the_price_is_told_before_anything_is_trained() {
     let price = "choose plan.toml --over optimiser.learning_rate=0.1,1 --price";
     snapshot("choose_price", &dapple_with(price, prepare).report());
-    // More repetitions cost more, and a law that is less often one costs more, too.
+    // More repetitions cost more, and so does a law under which a single repetition is less likely.
     let epsilon = |more: &str| {
         dapple_with(&format!("{price} --json {more}"), prepare).json()["epsilon"].as_f64().unwrap()
     };

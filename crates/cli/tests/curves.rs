@@ -37,7 +37,7 @@ fn sweeps() {
     let run =
         dapple(&format!("sweep {FIGURE_2A} --over crop=100,200 --for noise-multiplier --epsilon 1 --json"));
     snapshot("sweep_solved", &run.report());
-    // Epsilon too large to report is an empty cell, not a failure.
+    // An epsilon that is too large to report is an empty cell, not a failure.
     let run =
         dapple(&format!("sweep {FIGURE_2A} --over noise-multiplier=0.05,1 --relation add-remove --json"));
     let json = run.json();
@@ -67,7 +67,7 @@ fn curves_of_balanced_sampling_and_submodels() {
     assert!(rising.windows(2).all(|pair| pair[0] < pair[1]), "{rising:?}");
     let falling = column("--over submodels=1,2,8 --batch 60 --steps 20");
     assert!(falling.windows(2).all(|pair| pair[0] > pair[1]), "{falling:?}");
-    // How much noise a number of submodels saves.
+    // More submodels need less noise.
     let solved = column("--over submodels=1,2,8 --batch 60 --steps 20 --for noise-multiplier --epsilon 1");
     assert!(solved.windows(2).all(|pair| pair[0] > pair[1]), "{solved:?}");
 }

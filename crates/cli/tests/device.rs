@@ -1,4 +1,4 @@
-//! Where a run computes, by flag.
+//! The flag that says where a run computes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -34,7 +34,7 @@ fn a_device_that_is_not_there_is_refused_before_anything_is_written() {
         ),
         ("cuda:", "\"cuda:\" is no device", ""),
         ("cuda:1,0,1", "\"cuda:1,0,1\" names card 1 twice; name every card once", ""),
-        // Whatever this machine lacks: the card itself, a library, or the feature.
+        // The message names whatever this machine lacks: the card itself, a library, or the feature.
         ("cuda:99", "cuda:99: ", ""),
         ("cuda:98,99", "cuda:98,99: ", ""),
     ] {

@@ -35,7 +35,7 @@ fn the_five_lines_train_and_the_commands_behind_them_run() {
     let page = std::fs::read_to_string(page).unwrap();
     let plan = block(&page, "toml");
     assert_eq!(plan.lines().filter(|line| !line.starts_with('#')).count(), 5);
-    // The same in small.
+    // Runs the same on a smaller scale.
     let small = [
         ("vit-b-16", "vit-ti-16"),
         ("[224, 224]", "[32, 32]"),
@@ -48,7 +48,7 @@ fn the_five_lines_train_and_the_commands_behind_them_run() {
     });
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
-    // A model of three other classes.
+    // Trains a model of three other classes to start from.
     pictures(&root.join("photos/train"), &["ant", "bee", "fly"], 4);
     pictures(&root.join("photos/test"), &["ant", "bee", "fly"], 1);
     let other = plan.replace("weights = \"vit.safetensors\", tune = \"lora\"", "seed = 3");

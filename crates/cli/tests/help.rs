@@ -36,7 +36,7 @@ fn help_of_every_verb() {
     }
 }
 
-/// The commands below `Examples:`, lines that end in a backslash joined with the next.
+/// The commands below `Examples:`. Lines that end in a backslash are joined with the next.
 fn examples(verb: &str) -> Vec<String> {
     let help = dapple(&format!("{verb} --help")).stdout;
     let shown = help.split_once("Example").unwrap_or_else(|| panic!("{verb} has no example")).1;
@@ -53,7 +53,7 @@ fn examples_run_as_shown() {
             assert_eq!(run.code, 0, "{example}: {}", run.stderr);
         }
     }
-    // What trains is only read: these stop where the plan or the run is missing.
+    // Verbs that train are not carried out: these commands stop because the plan or the run is missing.
     for verb in ["train", "sweep-train", "choose", "budget", "resume", "eval", "predict", "verify"] {
         for example in examples(verb) {
             let run = dapple(&example);
@@ -77,7 +77,7 @@ fn a_plan_is_given_with_and_without_its_flag() {
     assert_eq!(priced("account plan.toml --plan plan.toml").0, 2);
 }
 
-/// Shells complete what `--set` takes: every key, and the words of those that are words.
+/// Shells complete the settings of `--set`: every key, and its words where it has some.
 #[test]
 fn every_key_is_completed() {
     let listed: serde_json::Value = serde_json::from_str(&dapple("keys --json").stdout).unwrap();

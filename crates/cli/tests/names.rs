@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Names that several types share because they mean the same, and what that is.
+/// Names that several types share because they mean the same, with that meaning.
 const SAME: &[(&str, &str)] = &[
     ("Answer", "what answers a question; each verb of the command line has its own"),
     ("Arguments", "what a verb of the command line is given; each verb has its own"),
@@ -18,7 +18,7 @@ const SAME: &[(&str, &str)] = &[
 /// Where types are declared, by their names.
 type Places = BTreeMap<String, BTreeSet<String>>;
 
-/// The name of the type that a line declares. An associated type is no type of its own, so aliases count at the margin alone.
+/// The name of the type that a line declares. Associated types do not count, so aliases are only looked for at the margin.
 fn declared(line: &str) -> Option<&str> {
     let code = line.trim_start();
     let code = match code.strip_prefix("pub") {
@@ -74,7 +74,7 @@ fn places() -> Places {
     places
 }
 
-/// What is wrong: a name in several files that is not listed, a listed one that is not.
+/// Complaints about names that are in several files but not listed, and about listed names that are not.
 fn complaints(places: &Places, listed: &[&str]) -> Vec<String> {
     let shared: BTreeMap<&str, &BTreeSet<String>> = places
         .iter()

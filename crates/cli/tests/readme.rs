@@ -34,7 +34,7 @@ fn run(line: &str, folder: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Text without spaces at the ends of lines, and without accuracies: noise is drawn anew in every run.
+/// The text without spaces at the ends of lines and without accuracies, because noise is drawn anew in every run.
 fn comparable(text: &str) -> String {
     let line = |line: &str| match line.split_once("accuracy  ") {
         Some((before, after)) => {
@@ -68,11 +68,11 @@ fn the_two_commands_are_real() {
     let text = readme();
     let commands = blocks(&text, "sh");
     assert_eq!(commands.len(), 2);
-    // The same with fewer steps.
+    // Runs the same with fewer steps.
     let folder = tempfile::tempdir().unwrap();
     let demo = run(&format!("{} --seeds 1 --steps 2", commands[0].trim()), folder.path());
     assert!(demo.contains("patch level"));
-    // The second is this very test suite; the continuous integration must run exactly it.
+    // The second command is this very test suite. Continuous integration must run exactly this command.
     let test = commands[1].trim();
     assert!(root().join(test).is_file());
     let integration = std::fs::read_to_string(root().join(".ci/run")).unwrap();

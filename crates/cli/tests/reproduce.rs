@@ -1,4 +1,4 @@
-//! The paper's figures: their list, their shape, and their numbers against independent references.
+//! Figures of the papers: their list, their shape, and their numbers against independent references.
 
 #![allow(clippy::unwrap_used)]
 
@@ -57,7 +57,8 @@ fn the_masked_theorem_is_shown_beside_what_holds() {
         assert!(pair[0].iter().zip(&pair[1]).all(|(less, more)| less < more), "{prices:?}");
     }
     assert!(prices.iter().all(|line| line.len() == 3 && line.is_sorted_by(|a, b| a > b)), "{prices:?}");
-    // By the mixture over binomials of the plan's tests; the bracket is 0.1 % wide and printed with four digits.
+    // The expected values come from the mixture over binomials in the tests of the plan crate. The bracket is 0.1 % wide and printed with
+    // four digits.
     for (index, expected) in [(0, 11.7967), (1, 27.1439)] {
         let here = json["paper"][index]["here"].as_str().unwrap();
         let found: f64 = here.split(' ').next().unwrap().parse().unwrap();
@@ -81,7 +82,7 @@ fn figure_2_meets_the_references_under_both_readings() {
         assert!(number(&row, "epsilon_lower") <= number(&row, "epsilon"));
         number(&row, "epsilon")
     };
-    // Four digits each, so within half a digit more than the width of a bracket.
+    // Numbers have four digits, so they may differ by the width of a bracket and half a digit.
     for (sampling, mechanism, expected) in [
         ("without-replacement", "patch", 2.7374),
         ("poisson", "patch", 0.1920),

@@ -39,7 +39,7 @@ fn tables_of_noise_stand_beside_ours() {
 
 #[test]
 fn the_printed_noise_is_met() {
-    // What the partitioning paper prints, to half a unit of its last digit, and where that cannot be met.
+    // What the partitioning paper prints is met to half a unit of its last digit, but for the cases where it cannot be.
     for (id, printed, met) in [
         ("partition/section4.2", &[10.20, 10.17, 2.34, 2.36][..], &[true, true, true, true][..]),
         ("partition/table1-noise", &[6.62e-4, 5.44e-4, 4.96e-4], &[true, true, false]),
@@ -56,7 +56,8 @@ fn the_printed_noise_is_met() {
         }
         for (row, &printed) in rows(&answer).iter().zip(printed) {
             assert_eq!(number(row, "paper_noise"), printed);
-            // A privacy-loss distribution asks for less noise than the paper's bound, and certifies less than epsilon 8 at its noise.
+            // A privacy-loss distribution needs less noise than the paper's bound, and certifies less than epsilon 8 at the paper's
+            // noise.
             assert!(number(row, "certified_noise") < number(row, "equation_3_noise"), "{row}");
             assert!(number(row, "certified_epsilon") < 8.0, "{row}");
             assert!(number(row, "certified_epsilon_lower") <= number(row, "certified_epsilon"), "{row}");
@@ -89,7 +90,7 @@ fn renyi_curves_meet_the_formulas() {
                     row["line"] == line && number(row, "order") == order && number(row, "steps") == steps
                 })
                 .unwrap();
-            // Ten digits of the golden.
+            // The golden values have ten digits.
             assert!((number(row, "divergence") / value - 1.0).abs() < 1e-8, "{row} {value}");
             met += 1;
         }
@@ -159,13 +160,13 @@ fn mixing_needs_the_noise_of_its_batches() {
         let answer = dapple(&format!("reproduce {id} --json")).json();
         assert_eq!(holds(&answer), [true]);
         for row in rows(&answer) {
-            // The noise is solved for: epsilon is the target from below, and Rényi divergences ask for more.
+            // The noise is solved for, so epsilon is just below the target, and Rényi divergences need more noise.
             let target = number(&row, "epsilon_target");
             assert!(number(&row, "epsilon") <= target && number(&row, "epsilon") > 0.99 * target, "{row}");
             assert!(number(&row, "renyi_noise_multiplier") > number(&row, "noise_multiplier"));
             assert!(number(&row, "without_replacement_epsilon") > target);
             if row["data"] == "CIFAR-10 and CIFAR-100" && id == "mix/table2" && target == 8.0 {
-                // Reference figure computed with dp_accounting: 2.5480, on a grid that is good to 1e-3.
+                // The reference 2.5480 was computed with dp_accounting, on a grid that is good to 1e-3.
                 assert_eq!(number(&row, "steps"), 2441.0);
                 assert!((number(&row, "noise_multiplier") / 2.548 - 1.0).abs() < 1e-3, "{row}");
             }

@@ -163,7 +163,7 @@ fn nothing_is_written_by_a_wrong_curve_or_sweep() {
         "inclusion --crop 2000 --heatmap h.png",
         "calibrate --for noise-multiplier --epsilon 1e-9 --relation replace --delta 1e-15",
     ] {
-        // Flags given twice count as given last.
+        // Of a flag that is given twice, the last value counts.
         let (verb, flags) = arguments.split_once(' ').unwrap();
         let run = dapple(&format!("{verb} {FIGURE_2A} {flags}"));
         let _ = writeln!(text, "{arguments}\n{}", refused(&run, arguments));

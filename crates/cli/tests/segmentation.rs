@@ -1,4 +1,4 @@
-//! From streets to a report: a model of label maps trained, killed, resumed, evaluated and asked from the command line.
+//! From streets to a report: a model of label maps is trained, killed, resumed, evaluated and asked from the command line.
 
 #![allow(clippy::unwrap_used)]
 
@@ -47,7 +47,7 @@ evaluate_every = 30
 fn prepare(folder: &Path) {
     std::fs::write(folder.join("plan.toml"), PLAN).unwrap();
     let scene = |x: u32, y: u32| image::Rgb([(3 * x) as u8, (2 * y) as u8, ((x ^ y) % 97) as u8]);
-    // Of another size than the scenes, and smaller than a crop.
+    // This picture has another size than the scenes and is smaller than a crop.
     image::RgbImage::from_fn(101, 67, scene).save(folder.join("street.png")).unwrap();
     image::RgbImage::from_fn(19, 40, scene).save(folder.join("narrow.png")).unwrap();
 }
@@ -58,7 +58,7 @@ fn dapple(folder: &Path, arguments: &str) -> Command {
     command
 }
 
-/// What a verb says, on both channels.
+/// What a verb says on stdout and stderr.
 fn told(folder: &Path, arguments: &str) -> String {
     let output = dapple(folder, arguments).output().unwrap();
     let text = format!(
@@ -70,7 +70,7 @@ fn told(folder: &Path, arguments: &str) -> String {
     text
 }
 
-/// A snapshot in which every number of more than two decimals is blotted out: it depends on how a processor rounds.
+/// Compares with a snapshot in which every number of more than two decimals is blotted out, because it depends on how a processor rounds.
 fn snapshot(name: &str, text: &str) {
     insta::with_settings!({
         filters => vec![
@@ -118,7 +118,7 @@ fn from_streets_to_a_report() {
         serde_json::from_slice(&dapple(folder, "eval run --json").output().unwrap().stdout).unwrap();
     let ious = evaluation["per_class_iou"].as_array().unwrap();
     assert_eq!((ious.len(), evaluation["confusion"].as_array().unwrap().len()), (6, 6));
-    // Better than one class for every pixel: a street is four tenths road, which gives 0.4 / 6.
+    // The model is better than one class for every pixel: a street is four tenths road, which gives 0.4 / 6.
     assert!(
         evaluation["miou"].as_f64().unwrap() > 0.1 && evaluation["pixel_accuracy"].as_f64().unwrap() > 0.4
     );
@@ -130,7 +130,7 @@ fn from_streets_to_a_report() {
     {
         assert!(page.contains(words), "{words}");
     }
-    // Four images, each with truth and prediction, all inside the page.
+    // There are four images, each with truth and prediction, and all of them inside the page.
     assert_eq!(page.matches("data:image/png;base64,").count(), 12);
     assert!(!page.contains("src=\"http"));
 

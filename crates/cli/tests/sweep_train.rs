@@ -92,7 +92,7 @@ fn every_budget_method_and_seed_is_trained_once() {
     let page = run.read("sweep/report.html");
     assert!(page.contains("nothing is guaranteed") && page.contains("Seeds of initial weights: 1 to 2"));
 
-    // Finished runs are read: their ledgers stay as they are, and more seeds only add runs.
+    // Finished runs are read again: their ledgers stay as they are, and more seeds only add runs.
     let ledger = || run.read("sweep/patch-epsilon1-1/ledger.jsonl");
     let before = ledger();
     let more = command(run.folder.path(), &format!("{sweep} --seeds 3")).output().unwrap();
@@ -129,7 +129,7 @@ fn a_method_may_have_settings_of_its_own() {
 
 #[test]
 fn a_run_that_fails_is_named() {
-    // A rate beyond all numbers makes weights that are none after the first step.
+    // With an enormous learning rate the weights are not finite after the first step.
     let run = dapple_with(
         "sweep-train plans/plan.toml --epsilons 1 --methods record,non-private --seeds 1 --out sweep -q --jobs 1 \
          --set-for non-private:optimiser.learning_rate=1e38",
@@ -137,7 +137,7 @@ fn a_run_that_fails_is_named() {
     );
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(run.stderr.starts_with("error: non-private-1: step "), "{}", run.stderr);
-    // What was finished before it stays.
+    // Runs that finished before it stay.
     assert!(run.folder.path().join("sweep/record-epsilon1-1/model.safetensors").exists());
 }
 

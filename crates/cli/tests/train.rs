@@ -43,7 +43,7 @@ evaluate_every = 6
 
 const RECORDS: usize = 100;
 
-/// Dark images of one class, bright ones of the other.
+/// Writes dark images of one class and bright ones of the other.
 fn prepare(folder: &Path) {
     let pixels: Vec<u8> = (0..RECORDS * 400)
         .map(|i| (40 + 150 * (i / 400 % 2) + i.wrapping_mul(2_654_435_761) % 32) as u8)
@@ -62,7 +62,7 @@ fn a_run_leaves_model_certificate_and_page() {
     assert_eq!(answer["spent"]["relation"], "patch");
     let tested = answer["evaluation"]["records"].as_u64().unwrap();
     assert!((1..100).contains(&tested));
-    // The same plan, priced.
+    // Prices the same plan without training.
     let priced = format!("account --plan plan.toml --records {} --json", 100 - tested);
     let priced = dapple_with(&priced, prepare).json();
     assert_eq!(answer["spent"]["epsilon"], priced["epsilon"]);
@@ -71,7 +71,7 @@ fn a_run_leaves_model_certificate_and_page() {
     }
     let page = run.read("run/report.html");
     assert!(page.contains("epsilon spent, at most") && page.contains("Accuracy on the test set"));
-    // What may not leave the room is not on the page.
+    // What must stay private is not on the page.
     assert!(run.read("run/private/diagnostics.jsonl").contains("loss") && !page.contains("diagnostics"));
 }
 

@@ -19,7 +19,7 @@ fn digits_are_trained_whole_and_cropped_and_then_read_again() {
     assert_eq!(crops, [&Value::Null, &Value::from(10)]);
     assert!(rows.iter().all(|row| row["model"] == "ResNet-18" && row["steps"] == 2));
     assert_eq!((&rows[0]["paper_accuracy"], &rows[1]["paper_accuracy"]), (&0.994.into(), &0.26.into()));
-    // A share of twenty images each.
+    // Each accuracy is a share of twenty images.
     for accuracy in [&rows[0]["accuracy"], &rows[1]["accuracy"], &rows[1]["averaged_accuracy"]] {
         let right = 20.0 * accuracy.as_f64().unwrap();
         assert!((right - right.round()).abs() < 1e-9 && (0.0..=20.0).contains(&right), "{accuracy}");
@@ -30,7 +30,7 @@ fn digits_are_trained_whole_and_cropped_and_then_read_again() {
         let binary = env!("CARGO_BIN_EXE_dapple");
         Command::new(binary).args(words).current_dir(run.folder.path()).output().unwrap()
     };
-    // Finished runs are read: nothing is trained, and the same comes out.
+    // Finished runs are read again: nothing is trained, and the same comes out.
     let second = again(command);
     assert_eq!((String::from_utf8(second.stderr).unwrap(), second.status.code()), (String::new(), Some(0)));
     assert_eq!(serde_json::from_slice::<Value>(&second.stdout).unwrap(), answer);
@@ -46,7 +46,7 @@ fn scenes_are_trained_at_both_levels_and_every_budget() {
     let files = "--json --csv a.csv --svg a.svg --html a.html -q";
     let run = dapple(&format!("reproduce patch/fig13 --scale tiny --steps 2 --seeds 1 {files}"));
     let answer = run.json();
-    // Runs go away with the experiment unless --out keeps them.
+    // Runs are deleted after the experiment unless --out keeps them.
     assert_eq!((run.files().join(" "), run.stderr.as_str()), ("a.csv a.html a.svg".to_owned(), ""));
     let rows = rows(&answer);
     assert_eq!(rows.len(), 8);
@@ -57,7 +57,7 @@ fn scenes_are_trained_at_both_levels_and_every_budget() {
         for run in [record, patch] {
             assert!(run["epsilon"].as_f64().unwrap() <= run["epsilon_target"].as_f64().unwrap());
         }
-        // The same promise on a patch, which a crop may miss, takes less noise.
+        // The same promise takes less noise for a patch, because a crop may miss it.
         assert!(record["noise_multiplier"].as_f64() > patch["noise_multiplier"].as_f64());
         assert!(patch["inclusion_probability"].as_f64().unwrap() < 1.0);
     }
@@ -75,7 +75,7 @@ fn streets_are_trained_at_both_levels_by_both_schemes() {
     assert_eq!(rows.len(), 8);
     assert!(rows.iter().all(|row| (0.0..=1.0).contains(&row["miou"].as_f64().unwrap())));
     for pair in rows.chunks(2) {
-        // The same promise on a patch, which a crop may miss, takes less noise.
+        // The same promise takes less noise for a patch, because a crop may miss it.
         assert!(pair[0]["noise_multiplier"].as_f64() > pair[1]["noise_multiplier"].as_f64());
     }
     assert_eq!(answer["paper"].as_array().unwrap().len(), 2);

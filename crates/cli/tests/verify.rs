@@ -1,4 +1,4 @@
-//! What a run folder says, after kills and edits, by the command line.
+//! What the command line says about a run folder after kills and edits.
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
@@ -63,7 +63,7 @@ fn json(output: &Output) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Steps that the lines of a ledger promise; a line that was cut off is not among them.
+/// Steps that the lines of a ledger promise. A line that was cut off does not count.
 fn promised(run: &Path) -> u64 {
     let text = fs::read_to_string(run.join("ledger.jsonl")).unwrap_or_default();
     let end = |line: &str| {
@@ -77,8 +77,8 @@ fn upper(certificate: &Value) -> f64 {
     certificate["spent"]["epsilon"]["upper"].as_f64().unwrap_or(0.0)
 }
 
-/// Kills and ends a run again and again; `DAPPLE_KILLS` says how often. However it ends, certificate, report and verification state no
-/// less than `dapple account` gives for the steps that the ledger has promised.
+/// Kills or ends a run again and again; `DAPPLE_KILLS` says how often. However it ends, the certificate, the report and the verification
+/// state no less than `dapple account` gives for the steps that the ledger has promised.
 #[test]
 #[cfg(unix)]
 fn however_a_run_ends_its_folder_states_no_less_than_its_ledger() {
@@ -160,7 +160,7 @@ fn a_finished_run_is_verified_and_an_edited_one_is_not() {
     show("verify run --quiet");
     show("verify run --expect-head 00");
     show("verify nowhere");
-    // Half the steps, by whoever can count lines.
+    // A forger cuts half of the steps off, at the end of a line.
     let ledger = fs::read_to_string(folder.join("run/ledger.jsonl")).unwrap();
     let lines: Vec<&str> = ledger.split_inclusive('\n').collect();
     fs::write(folder.join("run/ledger.jsonl"), lines[..4].concat()).unwrap();
@@ -168,7 +168,7 @@ fn a_finished_run_is_verified_and_an_edited_one_is_not() {
         show(arguments);
     }
     fs::write(folder.join("run/ledger.jsonl"), ledger).unwrap();
-    // An epsilon that somebody would like better: the page tells the true one, and the folder is not valid.
+    // A forger writes a smaller epsilon: the page still tells the true one, and the folder is not valid.
     let stored = fs::read_to_string(folder.join("run/certificate.json")).unwrap();
     let mut edited: Value = serde_json::from_str(&stored).unwrap();
     edited["spent"]["epsilon"]["upper"] = Value::from(1e-9);
@@ -215,7 +215,7 @@ fn nothing_is_written_over_that_is_not_ours() {
         assert!(whole(folder) == before, "{arguments}");
         assert!(!folder.join("elsewhere.html").exists(), "{arguments}");
     }
-    // What this program wrote it may write anew.
+    // The program may write over what it wrote itself.
     for _ in 0..2 {
         assert!(run(folder, "report run --html page.html").status.success());
         assert!(run(folder, "report run").status.success());

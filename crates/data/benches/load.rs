@@ -1,4 +1,4 @@
-//! What reaching the model costs: decoding, cropping, drawing records. `cargo bench -p dapple-data`.
+//! Measures what it costs to bring records to the model: decoding, cropping, drawing records. Run it by `cargo bench -p dapple-data`.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a bench")]
 
 use std::hint::black_box;
@@ -31,7 +31,7 @@ fn plan(text: &str) -> Plan {
     Plan::check(&spec(text)).unwrap()
 }
 
-/// A picture that compresses like a photograph: smooth with some texture.
+/// A picture that compresses like a photograph, because it is smooth and has some texture.
 fn picture(side: u32) -> RgbImage {
     RgbImage::from_fn(side, side, |x, y| {
         let texture = (x * 7919 + y * 104_729) % 23;
@@ -148,7 +148,7 @@ fn samplers(criterion: &mut Criterion) {
         let key = MasterKey::from_seed(1).purpose(Purpose::Sampling);
         let mut sampler = Sampler::new(&plan, plan.records() as usize, key).unwrap();
         let mut step = 0;
-        // Only the first step of an epoch draws its allocation.
+        // Only the first step of an epoch draws the allocation, so only that one is measured.
         let stride = if name.starts_with("balanced") { 100 } else { 1 };
         criterion.bench_function(name, |bencher| {
             bencher.iter(|| {

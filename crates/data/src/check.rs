@@ -1,4 +1,4 @@
-//! What is wrong with records is found before a step is spent on them.
+//! Checks that find what is wrong with records before a step is spent on them.
 
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
@@ -8,10 +8,10 @@ use crate::open::Opened;
 use crate::{DataError, Dataset, Target, Views};
 
 impl Opened {
-    /// Refuses records to test on that are trained on: the same data set, or the same files.
+    /// Refuses a test set that shares records with the training set: the same files, or the same data set under another name.
     ///
     /// # Errors
-    /// Records that both have, files that cannot be read.
+    /// Both sets share a record, or a file cannot be read.
     pub fn check_disjoint(&self) -> Result<(), DataError> {
         let Some(test) = &self.test else { return Ok(()) };
         let shared = |what: String| Err(DataError::TestIsTrain { what });
@@ -30,12 +30,12 @@ impl Opened {
     }
 }
 
-/// Reads every record once and shows it as training would, in every phase.
+/// Reads every record once and makes its views as training would in every phase.
 ///
 /// # Errors
 /// What is wrong with the first record that training could not use.
 pub fn check_records(dataset: &dyn Dataset, views: &[Views], threads: usize) -> Result<(), DataError> {
-    // The views are thrown away: they need no secret.
+    // These views are thrown away, so their key need not be secret.
     let key = MasterKey::from_seed(0).purpose(Purpose::Views).step(0);
     all(dataset, threads, |record| {
         let target = dataset.target(record)?;
@@ -55,7 +55,7 @@ pub fn check_records(dataset: &dyn Dataset, views: &[Views], threads: usize) -> 
     })
 }
 
-/// Reads every record to test on once.
+/// Reads every record of the test set once.
 ///
 /// # Errors
 /// What is wrong with the first record that cannot be evaluated.
@@ -76,7 +76,8 @@ pub fn check_test(dataset: &dyn Dataset, views: &Views, threads: usize) -> Resul
     })
 }
 
-/// Looks at every record, on so many threads; of several errors the one of the first record counts.
+/// Looks at every record on that many threads. Of several errors it returns the one of the first record, so that the answer is always the
+/// same.
 fn all(
     dataset: &dyn Dataset,
     threads: usize,

@@ -1,4 +1,4 @@
-//! What every data set can do.
+//! The trait of all data sets, and subsets of them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub trait Dataset: Send + Sync {
     /// Number of records, at least 1.
     fn len(&self) -> usize;
 
-    /// Whether there are no records.
+    /// Whether there are no records; no format opens such a data set.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -21,7 +21,7 @@ pub trait Dataset: Send + Sync {
     /// Number of classes.
     fn classes(&self) -> u32;
 
-    /// Values a pixel, the same for all images.
+    /// Values per pixel, the same for all images.
     fn channels(&self) -> usize;
 
     /// The size that all images share, where the format says so.
@@ -32,7 +32,7 @@ pub trait Dataset: Send + Sync {
         TargetKind::Class
     }
 
-    /// What the model is to say of a record, of the kind that [`Dataset::target_kind`] names and of classes below
+    /// What the model should say about a record. It is of the kind that [`Dataset::target_kind`] names, and its classes are below
     /// [`Dataset::classes`].
     ///
     /// # Errors
@@ -62,18 +62,18 @@ pub trait Dataset: Send + Sync {
     /// Where a record comes from, for messages.
     fn place(&self, record: usize) -> String;
 
-    /// What a record is called whatever its content, where records have names of their own: a file below the data set's folder.
+    /// The name of a record, where records have one that does not depend on their content, such as a file below the data set's folder.
     fn name(&self, _record: usize) -> Option<String> {
         None
     }
 
-    /// Whether every record is known to be whole, because it lies in memory or is made by the program.
+    /// Whether every record is known to be intact without reading it, because it lies in memory or is made by the program.
     fn is_whole(&self) -> bool {
         false
     }
 
-    /// SHA-256, in hexadecimal digits, of every image and every class or label map: another data set has another fingerprint. It is computed
-    /// from the content, so it reads everything once, and it tells of the content: keep it where the data may be kept.
+    /// SHA-256, in hexadecimal digits, of every image and every class or label map, so that another data set has another fingerprint.
+    /// Computing it may read everything once. It says something about the content, so keep it only where the data itself may be kept.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -84,7 +84,7 @@ pub trait Dataset: Send + Sync {
         None
     }
 
-    /// Colours in which the classes are shown, red, green and blue, where the format has any.
+    /// Colours in which the classes are shown, as red, green and blue, where the format has any.
     fn palette(&self) -> Option<&[[u8; 3]]> {
         None
     }
@@ -114,7 +114,7 @@ impl Subset {
     }
 }
 
-/// The entry of a record, or a typed error.
+/// The entry of a record, or an error that says how many records there are.
 pub(crate) fn within<T>(entries: &[T], record: usize) -> Result<&T, DataError> {
     entries.get(record).ok_or(DataError::Record { record, records: entries.len() })
 }

@@ -37,7 +37,7 @@ impl Image {
         self.size
     }
 
-    /// Values a pixel.
+    /// Values per pixel.
     #[must_use]
     pub fn channels(&self) -> usize {
         self.channels

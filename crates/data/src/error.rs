@@ -1,4 +1,4 @@
-//! What can be wrong with data, in which file, and the way out.
+//! What can be wrong with data, where it is wrong, and what to do about it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use dapple_geometry::Size;
 use dapple_plan::SettingError;
 use thiserror::Error;
 
-/// Why data was not read, drawn or transformed. The message is one line that names the file; [`DataError::hint`] is the way out.
+/// Why data could not be read, drawn or transformed. The message is one line that names the file, and [`DataError::hint`] says what to do
+/// about it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -22,7 +23,7 @@ pub enum DataError {
     /// A folder, a device or a pipe where a file is expected.
     #[error("{}: not a file", path.display())]
     NotAFile {
-        /// What it is called.
+        /// Its path.
         path: PathBuf,
     },
     /// A file that asks for more than is allowed.
@@ -37,7 +38,7 @@ pub enum DataError {
         /// The key of the plan that allows it.
         key: &'static str,
     },
-    /// A label that no number of classes allows.
+    /// A label so large that no allowed number of classes contains it.
     #[error("{}: record {record} has label {label}, but at most {limit} classes are told apart", path.display())]
     TooManyClasses {
         /// The file of the labels, or the folder.
@@ -49,15 +50,15 @@ pub enum DataError {
         /// The most classes.
         limit: u32,
     },
-    /// A file or folder that is there twice, by a link.
+    /// A file or folder that is listed twice, because a link leads to it.
     #[error("{} is the same as {}", path.display(), other.display())]
     Twice {
-        /// The one.
+        /// Where it was found last.
         path: PathBuf,
-        /// The other.
+        /// Where it was found first.
         other: PathBuf,
     },
-    /// Records to test on that are records to train on.
+    /// A test set that shares records with the training set.
     #[error("`data.test`: {what}")]
     TestIsTrain {
         /// What they share.
@@ -71,7 +72,7 @@ pub enum DataError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A file that begins like no file of its format.
+    /// A file whose first bytes are not those of its format.
     #[error("{}: not {expected}: it begins with {found}", path.display())]
     Magic {
         /// The file.
@@ -107,7 +108,7 @@ pub enum DataError {
         /// What the decoder says.
         problem: String,
     },
-    /// A label beyond the number of classes.
+    /// A label that is negative or not below the number of classes.
     #[error("{}: record {record} has label {label}, but there are {classes} classes", path.display())]
     Label {
         /// The file of the labels.
@@ -119,7 +120,7 @@ pub enum DataError {
         /// The number of classes.
         classes: u32,
     },
-    /// Images and labels that are not equally many.
+    /// Images and labels that differ in number.
     #[error("{} holds {images} images, but {} holds {labels} labels", path.display(), labels_path.display())]
     Counts {
         /// The file of the images.
@@ -169,7 +170,7 @@ pub enum DataError {
         /// The size of the image.
         expected: Size,
     },
-    /// A picture without the one that belongs to it.
+    /// An image without its label picture, or a label picture without its image.
     #[error("{} has no partner {}", path.display(), missing.display())]
     Partner {
         /// The picture.
@@ -177,7 +178,7 @@ pub enum DataError {
         /// Where the other one should be.
         missing: PathBuf,
     },
-    /// A label picture that shows something else than numbers.
+    /// A label picture whose pixels are not plain numbers of at most 8 bits.
     #[error("{}: {found} where one label of 8 bits a pixel is expected", path.display())]
     LabelFormat {
         /// The file.
@@ -197,7 +198,7 @@ pub enum DataError {
         /// The number or the colour.
         found: String,
     },
-    /// Targets of the other kind.
+    /// A record that has a label map where one class is asked for, or the other way round.
     #[error("{place} has {found} where {expected} is asked for")]
     TargetKind {
         /// Which image.
@@ -217,7 +218,7 @@ pub enum DataError {
         /// The expected number.
         expected: usize,
     },
-    /// A key of the plan that the data cannot go by.
+    /// A key of the plan that is missing or does not fit the data.
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// A batch larger than the data set.
@@ -236,12 +237,12 @@ pub enum DataError {
         /// The data set's.
         data: u64,
     },
-    /// An operation that the plan prices and that is not carried out here.
+    /// An operation that the plan prices, but that cannot be carried out here.
     #[error("the operation `{operation}` is priced but cannot be carried out: {reason}")]
     Operation {
         /// Its name.
         operation: &'static str,
-        /// Why.
+        /// Why it cannot be carried out.
         reason: &'static str,
     },
     /// A step beyond the end of the plan.
@@ -283,13 +284,13 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// A key of the plan that is needed and not given.
+    /// The error of a key of the plan that is needed but not given.
     #[must_use]
     pub fn missing(key: &'static str, why: impl Into<String>) -> Self {
         SettingError::missing(key, why).into()
     }
 
-    /// A key of the plan that makes no sense.
+    /// The error of a key of the plan whose value makes no sense.
     #[must_use]
     pub fn setting(key: &'static str, problem: impl Into<String>) -> Self {
         SettingError::refused(key, problem).into()
@@ -309,7 +310,7 @@ impl DataError {
         move |source| Self::Geometry { place, source }
     }
 
-    /// The same error about the image of a given place, where it is about an image.
+    /// The same error with its place filled in, if it is about an image. Code that sees only pixels does not know the place.
     #[must_use]
     pub fn at(self, place: impl FnOnce() -> String) -> Self {
         match self {
@@ -321,7 +322,7 @@ impl DataError {
         }
     }
 
-    /// The way out, where one is known.
+    /// What to do about it, where something can be done.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {

@@ -1,4 +1,4 @@
-//! Files, and nothing else: a device has no end, and a pipe waits for a writer.
+//! Opens files and nothing else, because a device has no end and a pipe waits for a writer.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use crate::{DataError, DataLimits};
 
-/// Opens a file and gives its length.
+/// Opens a file and returns it with its length.
 ///
 /// # Errors
 /// Anything but a file, or one that cannot be read.
 pub(crate) fn open(path: &Path) -> Result<(File, u64), DataError> {
-    // Before it is opened: opening a pipe would wait.
+    // Ask before opening, because opening a pipe would wait for its writer.
     let about = fs::metadata(path).map_err(DataError::io(path))?;
     if !about.is_file() {
         return Err(DataError::NotAFile { path: path.to_owned() });
@@ -27,7 +27,7 @@ pub(crate) fn read(path: &Path, limits: &DataLimits) -> Result<Vec<u8>, DataErro
     let (file, length) = open(path)?;
     crate::limits::length(limits, length, path)?;
     let mut bytes = Vec::with_capacity(length as usize);
-    // A file that grows meanwhile is still read no farther.
+    // A file that grows in the meantime is still read no farther than allowed.
     file.take(limits.bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(DataError::io(path))?;
     crate::limits::length(limits, bytes.len() as u64, path)?;
     Ok(bytes)

@@ -1,9 +1,9 @@
-//! Where randomness comes from, and how one key serves many uses without any two sharing a number.
+//! Where randomness comes from, and how one key serves many uses without any two of them sharing a number.
 //!
-//! A [`MasterKey`] gives one [`PurposeKey`] a use, that gives one [`StepKey`] a step, and that gives as many independent streams as
-//! there are records. Each of the three types can do only this one thing, so no stream is ever read both as random numbers and as
-//! a key. Every derivation is ChaCha20 with the parent as key and the child's number as nonce: distinguishing any two streams from
-//! independent uniform ones is as hard as breaking ChaCha20.
+//! A [`MasterKey`] gives one [`PurposeKey`] for each use, a [`PurposeKey`] gives one [`StepKey`] for each step, and a [`StepKey`] gives
+//! one independent stream for each record. Each of the three types can do only this one thing, so no stream is ever read both as random
+//! numbers and as a key. Every derivation is ChaCha20 with the parent as key and the child's number as nonce. Telling any two streams
+//! from independent uniform ones is as hard as breaking ChaCha20.
 
 use std::fmt;
 
@@ -28,14 +28,14 @@ pub enum Purpose {
     Split,
     /// Initial weights.
     Weights,
-    /// Which content a canary of an audit has.
+    /// The coins that decide what each canary of an audit shows.
     Canaries,
     /// The noise on the number of gradients within the clip norm.
     CountNoise,
 }
 
 impl Purpose {
-    /// The nonce; changing one changes every deterministic run.
+    /// The nonce of a use. Changing one changes every deterministic run.
     fn number(self) -> u64 {
         match self {
             Self::Sampling => 1,
@@ -53,8 +53,8 @@ impl Purpose {
 /// The secret from which all randomness of a run follows.
 ///
 /// # Guarantee
-/// [`MasterKey::from_os`] holds 256 bits of the operating system's. It can be neither printed nor written, so that no noise can be
-/// computed again from a file. [`MasterKey::from_seed`] is for tests: against anyone who knows the seed nothing is private.
+/// [`MasterKey::from_os`] holds 256 random bits from the operating system. The key can be neither printed nor written, so nobody can
+/// compute the noise again from a file. [`MasterKey::from_seed`] hides nothing from anyone who knows the seed.
 #[derive(Clone)]
 pub struct MasterKey([u8; 32]);
 
@@ -69,7 +69,7 @@ impl MasterKey {
         Ok(Self(key))
     }
 
-    /// The key of a seed, for tests and for what need not be secret.
+    /// The key that follows from a seed, for tests and for whatever need not be secret.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let mut key = *b"________dapple deterministic run";
@@ -95,14 +95,14 @@ impl PurposeKey {
         StepKey(child(&self.0, step))
     }
 
-    /// The key itself. Balanced sampling needs it again after a crash, for the rest of an epoch's allocation; no other key may be
-    /// written anywhere.
+    /// The bytes of the key. Balanced sampling writes them down, because after a crash it needs the key again for the rest of an epoch's
+    /// allocation. No other key may be written anywhere.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 32] {
         self.0
     }
 
-    /// A key that was written before.
+    /// The key of bytes that [`PurposeKey::to_bytes`] gave.
     #[must_use]
     pub fn from_bytes(key: [u8; 32]) -> Self {
         Self(key)
@@ -114,14 +114,14 @@ impl PurposeKey {
 pub struct StepKey([u8; 32]);
 
 impl StepKey {
-    /// An independent stream of random numbers for each number.
+    /// The stream of random numbers with this number, independent of all others.
     #[must_use]
     pub fn stream(&self, number: u64) -> ChaCha20Rng {
         stream(&self.0, number)
     }
 
-    /// The key itself, for a processor that makes the streams on its own: stream `number` is ChaCha20 under this key with the number
-    /// as nonce. It may be written nowhere.
+    /// The bytes of the key, for a card that makes the streams itself: stream `number` is ChaCha20 under this key with the number as
+    /// nonce. They may be written nowhere.
     #[must_use]
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
@@ -174,6 +174,7 @@ mod tests {
             Purpose::Noise,
             Purpose::Split,
             Purpose::Weights,
+            Purpose::Canaries,
         ];
         for seed in 0..3 {
             for purpose in purposes {

@@ -1,13 +1,14 @@
-//! Data sets, samplers, and the spatial pipeline of a plan carried out.
+//! Data sets and samplers, and the code that carries out the spatial pipeline of a plan.
 //!
-//! [`open`] turns the `[data]` section of a plan into data sets. A [`Sampler`] draws the records of each step as the accountant
-//! assumes and names the [`SamplingEvent`] that it did. [`Views`] carries out the pipeline that the geometry priced. A [`Loader`] does all of
-//! it ahead of the trainer. Randomness comes from keys ([`keys`]) and from nowhere else: everything drawn is a function of
+//! [`open`] turns the `[data]` section of a plan into data sets. A [`Sampler`] draws the records of each step as the accountant assumes,
+//! and names the [`SamplingEvent`] that the accountant prices. [`Views`] carries out the pipeline that the geometry priced. A [`Loader`]
+//! does all of this ahead of the trainer. Randomness comes from keys ([`keys`]) and from nowhere else: everything drawn is a function of
 //! (key, step, record).
 //!
-//! Formulas cite P (patch-level differential privacy by random crops) and D (model and data partitioning) by their numbers.
+//! Comments cite the patch-level paper (patch-level differential privacy by random crops) and the partitioning paper (randomness in model
+//! and data partitioning).
 
-// What arrives here is never as expected.
+// Input arrives here, and it may be anything.
 #![warn(clippy::expect_used)]
 #![forbid(unsafe_code)]
 

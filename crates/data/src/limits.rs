@@ -1,4 +1,4 @@
-//! How much a file may ask for. Every reader asks here before it takes memory.
+//! How much a file may ask for. Every reader checks here before it takes memory.
 
 use std::path::Path;
 

@@ -16,21 +16,21 @@ use crate::sampler::Sampler;
 use crate::views::MAX_PIXELS;
 use crate::{DataError, Dataset, Image, LabelMap, Target, TargetKind, Views};
 
-/// Values of a microbatch for evaluation, unless its size is given.
+/// The most values of a microbatch for evaluation whose size is not given: 64 MiB of them.
 const EVALUATION_VALUES: usize = 1 << 24;
 
-/// The most microbatches that are made ahead.
+/// The most microbatches that may be made ahead.
 const MOST_AHEAD: usize = 1024;
 
-/// Nanoseconds of work below which one thread is done sooner than others wake up.
+/// Nanoseconds of work below which one thread is done before others would have woken up.
 const WORTH_THREADS: u64 = 500_000;
 
-/// What changes speed and memory, and nothing else.
+/// Options that change speed and memory, and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoaderOptions {
     /// Threads that decode and crop; 0 for as many as there are cores.
     pub threads: usize,
-    /// Microbatches made ahead, from 1 to 1024; a number beyond is taken for the nearest.
+    /// Microbatches made ahead, from 1 to 1024. Other numbers are brought to the nearer end.
     pub prefetch: usize,
     /// Records of a microbatch; 0 for the whole batch at once.
     pub microbatch: usize,
@@ -45,9 +45,9 @@ impl Default for LoaderOptions {
 /// Records of a step, ready for the model: all of them, or one microbatch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Microbatch {
-    /// The step, from 0; for evaluation 0.
+    /// The step, counted from 0; always 0 in evaluation.
     pub step: u64,
-    /// The part of the plan that the step belongs to.
+    /// The phase of the plan that the step belongs to.
     pub phase: usize,
     /// Which records these are.
     pub records: Vec<usize>,
@@ -58,14 +58,14 @@ pub struct Microbatch {
     pub inputs: Vec<f32>,
     /// Views of each record.
     pub views: usize,
-    /// Records of the step that came before these.
+    /// How many records of the step came in earlier microbatches.
     pub first: usize,
     /// Records of the whole step; 0 for an empty Poisson batch, which comes as one microbatch without records.
     pub total: usize,
 }
 
 impl Microbatch {
-    /// Whether it is the last of its step.
+    /// Whether this is the last microbatch of its step.
     #[must_use]
     pub fn is_last(&self) -> bool {
         self.first + self.records.len() == self.total
@@ -75,26 +75,26 @@ impl Microbatch {
 /// An iterator over the microbatches of a run, in order, or over all records of a data set.
 ///
 /// # Guarantee
-/// What it yields is a function of the data set, the sampler, the views and the key: neither the number of threads nor the prefetch
-/// nor the size of microbatches changes a value. Every view is drawn anew in every step, from a stream of its own for each (step,
-/// record); no view is kept. Memory is that of `prefetch` microbatches beside the one in use: a further one is begun when that is
-/// given back, so that it is made while the trainer, not the engine, is at work. After an error it ends; dropped, it stops its threads
-/// and waits for them.
+/// What it yields is a function of the data set, the sampler, the views and the key: neither the number of threads nor the prefetch nor
+/// the size of microbatches changes a value. Every view is drawn anew in every step, from a stream of its own for each (step, record),
+/// and no view is kept. Memory holds `prefetch` microbatches beside the one in use. The next one is begun only when that one is given
+/// back, so the loader's threads work while the trainer does and not while the engine needs the cores. The iterator ends after an error.
+/// Dropping it stops its threads and waits for them.
 pub struct Loader {
     microbatches: Option<Receiver<Result<Microbatch, DataError>>>,
     /// Each message lets the worker make one more microbatch.
     more: Option<Sender<()>>,
     spare: Sender<Vec<f32>>,
-    /// Whether the last microbatch is in use.
+    /// Whether the last microbatch handed out is still in use.
     in_use: bool,
-    /// The first microbatch, where it was waited for.
+    /// The first microbatch, if [`Loader::prepare`] has waited for it.
     first: Option<Microbatch>,
     stop: Arc<AtomicBool>,
     worker: Option<JoinHandle<()>>,
 }
 
 impl Loader {
-    /// Loads the given steps of a plan; `views` are those of each phase in order.
+    /// Loads the given steps of a plan. `views` holds the views of each phase in order.
     ///
     /// # Errors
     /// Steps beyond the plan's end, a phase without views, threads that cannot be started.
@@ -135,8 +135,8 @@ impl Loader {
         })
     }
 
-    /// Loads all records once, in order, as [`Views::evaluate`] shows them. A microbatch size of 0 means
-    /// 256 records here, or as many as 64 MiB hold.
+    /// Loads all records once, in order, as [`Views::evaluate`] shows them. A microbatch size of 0 means 256 records here, or fewer where
+    /// 64 MiB hold no more.
     ///
     /// # Errors
     /// A grid of more crops than memory can hold, threads that cannot be started.
@@ -166,7 +166,7 @@ impl Loader {
         })
     }
 
-    /// Waits for the first microbatch, so that what is wrong with its records is known before anything is done.
+    /// Waits for the first microbatch, so that a fault in its records is known before anything else is done.
     ///
     /// # Errors
     /// A record that cannot be read or shown.
@@ -179,15 +179,15 @@ impl Loader {
 
     /// Takes back a microbatch whose values are no longer needed, to use its memory again.
     pub fn recycle(&mut self, microbatch: Microbatch) {
-        // A worker that is gone needs no memory.
+        // If the worker is gone, nobody needs the memory.
         let _ = self.spare.send(microbatch.inputs);
         self.let_go();
     }
 
-    /// The last microbatch is no longer in use.
+    /// Notes that the last microbatch is no longer in use, which lets the worker make another one.
     fn let_go(&mut self) {
         if let Some(more) = self.more.as_ref().filter(|_| self.in_use) {
-            // A worker that is gone makes no more.
+            // If the worker is gone, it makes no more.
             let _ = more.send(());
         }
         self.in_use = false;
@@ -207,7 +207,7 @@ impl Loader {
         let (spare, spares) = channel();
         let (more, wanted) = channel();
         for _ in 0..=options.prefetch.clamp(1, MOST_AHEAD) {
-            // The other end is still here.
+            // Sending cannot fail, because the receiver is still in this function.
             let _ = more.send(());
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -222,7 +222,7 @@ impl Loader {
         };
         let thread = std::thread::Builder::new().name("dapple-data".to_owned()).spawn(move || {
             if let Err(error) = work(&worker) {
-                // Nobody listens any more where the loader was dropped.
+                // If the loader was dropped, nobody listens any more.
                 let _ = worker.sender.send(Err(error));
             }
         });
@@ -252,7 +252,7 @@ impl Iterator for Loader {
         if let Some(first) = self.first.take() {
             return Some(Ok(first));
         }
-        // One that was not given back was dropped, or its memory is its holder's.
+        // A microbatch that was not given back by now never will be: it was dropped, or its holder keeps it.
         self.let_go();
         match self.microbatches.as_ref()?.recv() {
             Ok(Ok(microbatch)) => {
@@ -276,7 +276,7 @@ impl Drop for Loader {
     }
 }
 
-/// What is made on the loader's threads.
+/// What the loader's own thread works with.
 struct LoaderWorker {
     pool: ThreadPool,
     sender: Sender<Result<Microbatch, DataError>>,
@@ -284,11 +284,11 @@ struct LoaderWorker {
     spares: Receiver<Vec<f32>>,
     stop: Arc<AtomicBool>,
     microbatch: usize,
-    /// Nanoseconds of the quickest record of the last microbatch: of all measures the one that other processes disturb least.
+    /// Nanoseconds that the quickest record of the last microbatch took. Other processes disturb this measure less than any other.
     quickest: Cell<u64>,
 }
 
-/// A step without its records.
+/// What is known of a step apart from its records.
 #[derive(Clone, Copy)]
 struct Step {
     step: u64,
@@ -304,7 +304,8 @@ impl Step {
     }
 }
 
-/// Shows a record: its number, its image, its label map where it has one, where its views go and where their labels go.
+/// Makes the views of a record. It gets the record's number, image and label map (where there is one), the place for the views and the
+/// place for their labels.
 trait Show: Fn(usize, &Image, Option<&LabelMap>, &mut [f32], &mut [u32]) -> Result<(), DataError> + Sync {}
 
 impl<F> Show for F where
@@ -313,7 +314,7 @@ impl<F> Show for F where
 }
 
 impl LoaderWorker {
-    /// Makes and sends the microbatches of one step; `false` once nobody wants them any more.
+    /// Makes and sends the microbatches of one step. Returns `false` once nobody wants them any more.
     fn step(
         &self,
         dataset: &dyn Dataset,
@@ -355,7 +356,7 @@ impl LoaderWorker {
         Ok(true)
     }
 
-    /// Reads and shows each record; of several errors the one of the first record counts, whichever came first.
+    /// Reads and shows each record. Of several errors it returns the one of the first record, whichever happened first.
     fn fill(
         &self,
         dataset: &dyn Dataset,

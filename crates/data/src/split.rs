@@ -9,12 +9,13 @@ use crate::keys::{MasterKey, Purpose};
 use crate::uniform::unit;
 use crate::{DataError, Dataset, Subset, Target, Values};
 
-/// Splits a data set in two: the records to train on, and about a `share` of them for evaluation. Each record has a coin of its own.
+/// Splits a data set in two: the records to train on, and about a `share` of all for evaluation. A coin of its own decides for each
+/// record.
 ///
 /// # Guarantee
-/// The coin of a record follows from the seed and from that record, never from the others or from how many there are. So data sets that
-/// are neighbours by the relation are split into neighbours: where records are added or removed, the coin follows from the record's name,
-/// or from its content where it has none; where content is substituted, from its name or its number, which stay.
+/// The coin of a record depends on the seed and on that record, never on the others or on how many there are, so neighbouring data sets
+/// are split into neighbouring ones. Where the relation adds or removes records, the coin follows from the record's name, or from its
+/// content if it has no name. Where the relation substitutes content, the coin follows from the record's name or number, which stay.
 ///
 /// # Errors
 /// A share that is not between 0 and 1 or leaves one side without records, a record that cannot be read.
@@ -43,7 +44,7 @@ pub fn split(
     Ok((Subset::new(Arc::clone(whole), train)?, Subset::new(Arc::clone(whole), validation)?))
 }
 
-/// The number of what a record is known by; two records share one by chance once in 2^64.
+/// A number for what a record is known by. Two records share one by chance with probability 2^-64.
 fn identity(whole: &dyn Dataset, record: usize, relation: Relation) -> Result<u64, DataError> {
     let mut hash = Sha256::new();
     match (whole.name(record), relation) {

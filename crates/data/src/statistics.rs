@@ -1,22 +1,22 @@
-//! Tests of hypotheses and streams made up, for tests.
+//! Statistical tests and made-up random streams, for the tests of this crate.
 
 use std::convert::Infallible;
 
 use chacha20::rand_core::TryRng;
 
-/// The error rate of every statistical test: the probability that a correct implementation fails it, if its seed were drawn anew.
-/// Seeds are fixed, so that a test that passes once passes always.
+/// The error rate of every statistical test: the probability that a correct implementation fails it if its seed is drawn anew. Seeds are
+/// fixed, so a test that passes once passes always.
 pub(crate) const ALPHA: f64 = 1e-6;
 
-/// Whether Pearson's statistic stays below its quantile. Every expected count should be at least 5.
+/// Whether Pearson's chi-square statistic stays below its quantile. Every expected count should be at least 5.
 pub(crate) fn chi_square_accepts(counts: &[u64], expected: &[f64], alpha: f64) -> bool {
     assert_eq!(counts.len(), expected.len());
     let statistic: f64 = counts.iter().zip(expected).map(|(&n, &e)| (n as f64 - e).powi(2) / e).sum();
     statistic < chi_square_quantile(counts.len() as f64 - 1.0, alpha)
 }
 
-/// Upper quantile of the chi-square distribution (Wilson and Hilferty 1931). This far out it is a little too large, so that tests err
-/// even more rarely than they say.
+/// Upper quantile of the chi-square distribution (Wilson and Hilferty 1931). This far out in the tail it is a little too large, so tests
+/// fail even more rarely than they say.
 fn chi_square_quantile(degrees: f64, alpha: f64) -> f64 {
     let spread = 2.0 / (9.0 * degrees);
     degrees * (1.0 - spread + normal_quantile(alpha) * spread.sqrt()).powi(3)
@@ -37,7 +37,7 @@ pub(crate) fn binomial_accepts(successes: u64, trials: u64, probability: f64, al
     (successes as f64 - mean).abs() <= normal_quantile(alpha / 2.0) * deviation + 1.0
 }
 
-/// A stream whose bytes are all the same, and whose words are as written, the last one over and over.
+/// A stream whose bytes are all the same and whose words are as written; the last word repeats.
 pub(crate) struct Scripted<'a> {
     pub(crate) byte: u8,
     pub(crate) words: &'a [u64],

@@ -1,17 +1,18 @@
-//! What a model is to say of a record: a class, or a class for each pixel.
+//! What a model should say about a record: one class, or a class for each pixel.
 
 use dapple_geometry::Size;
 
-/// A position without a class among the labels of a [`Microbatch`](crate::Microbatch): it counts nothing, in training and in evaluation.
+/// Marks a position without a class among the labels of a [`Microbatch`](crate::Microbatch). It does not count, in training or in
+/// evaluation.
 pub const IGNORED: u32 = u32::MAX;
 
-/// A pixel without a class in a [`LabelMap`].
+/// Marks a pixel without a class in a [`LabelMap`].
 pub const UNLABELLED: u8 = 255;
 
-/// Classes that a label map can tell apart.
+/// The most classes that a label map can tell apart.
 pub const MAX_MAP_CLASSES: u32 = UNLABELLED as u32;
 
-/// What the model is to say of a record.
+/// What the model should say about a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// The class of the image.

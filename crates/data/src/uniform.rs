@@ -2,16 +2,16 @@
 
 use chacha20::rand_core::Rng;
 
-/// A uniform integer below `bound` (0 where the bound is 0): the high half of a 128-bit product, drawn again where it would
-/// favour some integers.
+/// A uniform integer below `bound`, or 0 if the bound is 0. It is the high half of a 128-bit product; words that would favour some
+/// integers are drawn again.
 ///
 /// # Guarantee
-/// Exactly uniform, given uniform bits: each result is the high half of equally many of the words that are accepted.
+/// The result is exactly uniform, given uniform bits: of the words that are accepted, equally many lead to each integer.
 pub fn below(random: &mut impl Rng, bound: u64) -> u64 {
     let product = |word: u64| u128::from(word) * u128::from(bound);
     let mut drawn = product(random.next_u64());
     if (drawn as u64) < bound {
-        // 2^64 mod bound words are too many.
+        // 2^64 mod bound words are too many for all integers to get the same share.
         let surplus = bound.wrapping_neg() % bound;
         while (drawn as u64) < surplus {
             drawn = product(random.next_u64());
@@ -25,13 +25,14 @@ pub fn unit(random: &mut impl Rng) -> f64 {
     (random.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-/// A uniform subset of `count` of the integers below `bound`, marked in `taken`, which holds no mark before (Floyd's algorithm).
+/// Draws a uniform subset of `count` of the integers below `bound` by Floyd's algorithm. `take` is told each candidate and returns
+/// whether it is new; nothing may be taken before.
 ///
 /// # Guarantee
-/// Every subset of that size is equally likely. `count` above `bound` takes all.
+/// Every subset of that size is equally likely. A `count` above `bound` takes all.
 pub(crate) fn subset(random: &mut impl Rng, count: u64, bound: u64, mut take: impl FnMut(u64) -> bool) {
     for last in bound.saturating_sub(count)..bound {
-        // Either a new one, or `last` itself, which no earlier draw could take.
+        // If the candidate is taken already, `last` takes its place, which no earlier draw could take.
         if !take(below(random, last + 1)) {
             take(last);
         }

@@ -1,4 +1,4 @@
-//! What is wrong with files is said in one line that names the file, and never by a panic.
+//! Damaged files are refused in one line that names the file, and never by a panic.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -16,7 +16,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
-/// The usual ones.
+/// The limits that hold if a plan sets none.
 const LIMITS: DataLimits = DataLimits { pixels: 1 << 26, bytes: 1 << 31 };
 
 fn gzipped(bytes: &[u8]) -> Vec<u8> {
@@ -41,7 +41,7 @@ fn idx_files() {
     let labels = file("labels", &idx_bytes(&[3], &[0, 1, 2]));
     assert_eq!(idx(&images, &labels, None, &LIMITS).unwrap().classes(), 3);
     assert_eq!(idx(&images, &labels, Some(7), &LIMITS).unwrap().classes(), 7);
-    // Compressed files are the same data set.
+    // Compressed files give the same data set.
     let packed = idx(&file("images.gz", &gzipped(&good)), &labels, None, &LIMITS).unwrap();
     let plain = idx(&images, &labels, None, &LIMITS).unwrap();
     assert_eq!(packed.fingerprint().unwrap(), plain.fingerprint().unwrap());
@@ -182,7 +182,7 @@ fn image_folders() {
         message(ImageFolder::open_like(&root.join("test"), &["cat".to_owned()], &LIMITS), "bird")
             .contains("a class that")
     );
-    // Pictures of any size, after a resize: padding before it is not measured against it.
+    // After a resize, pictures of any size have the same size. Padding before the resize is not checked against it.
     let resized = plan(
         "[sampling]\nbatch = 1\nrecords = 3\nsteps = 1\n[pipeline]\noperations = [\"pad 9 reflect\", \"resize 8x6\"]",
     );
@@ -300,13 +300,13 @@ fn a_damaged_picture_reaches_the_trainer() {
     assert!(error.contains("9x8 pixels where 8x8"), "{error}");
     write(folder.path(), "a/13.png", &png(8, 8));
 
-    // Dropped in the middle, with full queues, it ends.
+    // A loader that is dropped in the middle, with full queues, ends.
     let mut loader = start(views);
     assert!(loader.next().unwrap().is_ok());
     drop(loader);
 }
 
-/// Opens whatever the bytes are as every format; an answer is an answer, a panic is not.
+/// Opens any bytes as every format. Errors are fine, panics are not.
 fn read_as_everything(bytes: &[u8]) {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "file", bytes);

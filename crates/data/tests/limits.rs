@@ -11,7 +11,7 @@ use dapple_data::{DataError, DataLimits, Dataset};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Small enough that a file of a few thousand bytes is beyond it.
+/// Limits so small that a file of a few thousand bytes exceeds them.
 const LIMITS: DataLimits = DataLimits { pixels: 100, bytes: 4000 };
 
 fn gzipped(bytes: &[u8]) -> Vec<u8> {
@@ -31,16 +31,16 @@ fn a_packed_file_unpacks_to_no_more_than_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| write(folder.path(), name, bytes);
     let labels = file("labels", &idx_bytes(&[60], &[0; 60]));
-    // A header that tells what follows is refused by the header alone; nothing follows it here.
+    // A header that says how much follows is enough to refuse the file: nothing follows it here.
     let claimed = file("claimed.gz", &gzipped(&idx_bytes(&[60, 10, 10], &[])));
     let error = message(idx(&claimed, &labels, None, &LIMITS), "claimed.gz");
     assert!(error.contains("6000 bytes") && error.contains("4000 are allowed"), "{error}");
-    // Without a header, reading ends where the limit does.
+    // Without such a header, reading stops at the limit.
     let bomb = file("bomb.gz", &gzipped(&[0; 3073 * 2]));
     assert!(std::fs::metadata(&bomb).unwrap().len() < 100);
     let error = message(cifar(std::slice::from_ref(&bomb), Some(10), &LIMITS), "bomb.gz");
     assert!(error.contains("4001 bytes"), "{error}");
-    // Several files together.
+    // The limit holds for several files together.
     let one = file("one.gz", &gzipped(&[0; 3073]));
     assert!(cifar(std::slice::from_ref(&one), Some(10), &LIMITS).is_ok());
     assert!(matches!(cifar(&[one.clone(), one], Some(10), &LIMITS), Err(DataError::Limit { .. })));

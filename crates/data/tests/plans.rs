@@ -1,4 +1,4 @@
-//! The plans that come with the program: each is read, solved for its noise, priced, and says enough for its data to be shown.
+//! Every plan that comes with the program can be read, solved for its noise and priced, and says enough for its data to be shown.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -29,7 +29,7 @@ fn every_example_is_read_solved_and_priced() {
         let plan = Plan::check(&spec).unwrap();
         let spent = plan.price(BracketPrecision::default()).unwrap().epsilon.upper;
         assert!(spent <= target, "{name}: {spent}");
-        // Photographs of the plan's size, where the data itself is not part of the program.
+        // Where the data is not part of the program, photographs of the plan's size stand in for it.
         let image = spec.pipeline.image.unwrap();
         let size = Size::new(image.x, image.y).unwrap();
         let photographs = || {

@@ -12,7 +12,7 @@ use dapple_geometry::Size;
 
 const RECORDS: usize = 60;
 
-/// Images of 4x4 that count how often they are read.
+/// A data set of images of 4x4 that counts how often images are read.
 struct Counted {
     size: Size,
     reads: AtomicUsize,
@@ -67,14 +67,14 @@ fn as_many_microbatches_are_made_ahead_as_asked_for_and_no_more() {
         let mut taken = 0;
         while let Some(next) = loader.next() {
             taken += 1;
-            // Those that were given out, the last of them in use, and those ahead of it.
+            // Microbatches that were handed out, the last of which is in use, and those made ahead.
             let most = prefetch.saturating_add(taken).saturating_mul(microbatch).min(RECORDS);
             while dataset.reads.load(Ordering::SeqCst) < most {
                 std::thread::yield_now();
             }
             let next = next.unwrap();
             labels.extend_from_slice(&next.labels);
-            // Time to read too many, if it would.
+            // Gives the loader time to read too many, if it is wrong.
             (0..100).for_each(|_| std::thread::yield_now());
             assert_eq!(dataset.reads.load(Ordering::SeqCst), most);
             if given_back {

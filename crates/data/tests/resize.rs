@@ -1,4 +1,4 @@
-//! Operations on images against torch and Pillow.
+//! Tests operations on images against torch and Pillow.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -37,7 +37,7 @@ fn resizes_and_blurs_are_those_of_torch_and_pillow() {
     let [width, height] = goldens.size;
     let size = Size::new(width, height).unwrap();
     let image = Image::new(size, 2, Values::Floats(pixels(&goldens.image, 2))).unwrap();
-    // Stands for the data set's shape; the image itself holds floats.
+    // This data set only gives the shape; the image itself holds floats.
     let bytes = vec![0; (2 * size.pixels()) as usize];
     let dataset = PackedImages::new(Path::new("golden"), size, 2, bytes, vec![0], 1).unwrap();
     for Case { operation, size: [to_width, to_height], values } in &goldens.cases {

@@ -28,7 +28,7 @@ fn photo(width: u32, height: u32) -> Vec<u8> {
     bytes(|bytes| picture.write_to(bytes, ImageFormat::Png).unwrap())
 }
 
-/// A label picture whose rows have the given numbers over and over.
+/// A label picture in which each row has one number, and the given numbers repeat.
 fn ids(width: u32, height: u32, ids: &[u8]) -> Vec<u8> {
     let picture = GrayImage::from_fn(width, height, |_, y| Luma([ids[y as usize % ids.len()]]));
     bytes(|bytes| picture.write_to(bytes, ImageFormat::Png).unwrap())
@@ -80,7 +80,7 @@ fn folders_of_pairs() {
     // Numbers of classes need not follow each other.
     let data = opened(root, &format!("{pairs}\nclass_ids = [11, 0]\nignore = [1]")).unwrap();
     assert_eq!(rows(&*data.train, 0), [1, UNLABELLED, 0]);
-    // A part is split off as with any other format; two coins fall alike under some seeds.
+    // Records are split off as with any other format. Under some seeds both coins fall alike.
     let split = |seed| opened(root, &format!("{pairs}\nclasses = 12\nvalidation = 0.5\nsplit_seed = {seed}"));
     let split = (0..20).find_map(|seed| split(seed).ok()).unwrap();
     assert_eq!((split.train.len(), split.train.target_kind()), (1, TargetKind::LabelMap));
@@ -108,7 +108,7 @@ fn the_fingerprint_covers_images_maps_and_what_they_mean() {
     write(root, "images/a.png", &photo(4, 4));
     let moved = print(&[]);
     assert!(moved != other && moved != plain);
-    // Where the folders lie says nothing.
+    // Where the folders lie does not change the fingerprint.
     write(root, "elsewhere/a.png", &ids(4, 3, &[1, 0]));
     let map = ClassMap::of_ids(&[0, 1], &[]).unwrap();
     let pairs =
@@ -228,7 +228,7 @@ fn pairs_reach_the_trainer_or_end_the_run_by_name() {
     write(root, "labels/2.png", &ids(5, 3, &[0]));
     write(root, "images/2.png", &photo(5, 3));
     assert!(failure(PLAN, "images/2.png").contains("5x3 pixels where 4x3"));
-    // Without a size in the plan, an image smaller than the crop is noticed when it comes; padding would make room for it.
+    // Without a size in the plan, an image smaller than the crop is noticed only when it is read. Padding would make room for it.
     let small =
         |pipeline: &str| format!("[pipeline]\n{pipeline}\n[sampling]\nbatch = 4\nrecords = 4\nsteps = 20");
     write(root, "images/2.png", &photo(4, 3));
@@ -323,7 +323,7 @@ fn a2d2_folders() {
     assert!(message(data(&both).map(|_| ()), "class_list.json").contains("no list"));
 }
 
-/// Reads whatever the bytes are as label pictures of both kinds; an answer is an answer, a panic is not.
+/// Reads any bytes as label pictures of both kinds. Errors are fine, panics are not.
 fn read_as_labels(bytes: &[u8]) {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "s/label/c/a_label_b.png", bytes);

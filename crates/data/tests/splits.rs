@@ -48,7 +48,7 @@ fn a_split_is_a_partition_that_the_seed_decides() {
 
 #[test]
 fn coins_fall_as_often_as_the_share_says() {
-    // 120 seeds of 200 records: a binomial count leaves six standard deviations once in 5e8 tests.
+    // With 120 seeds of 200 records, a binomial count is six standard deviations off in one of 5e8 tests.
     let whole = dataset(200, |_, _| {});
     for relation in RELATIONS {
         for share in [0.1, 0.5, 0.8] {

@@ -1,9 +1,10 @@
-//! Measures the CUDA executor and prints one line of JSON per model and batch: `cuda_bench MODEL SECONDS BATCH..`.
+//! Measures the CUDA executor and prints one line of JSON for each batch size: `cuda_bench MODEL SECONDS BATCH..`.
 //!
-//! A step sends the samples, makes the clipped sum, adds noise and takes a step of Adam, all on the card; with `--gradient` it sends the
-//! parameters and fetches the sum instead. `around_seconds` is the part outside of the sum itself.
-//! Options before the model: `--tf32`, `--bf16`, `--microbatch N`, `--gradient`, `--shares` (the time of each kind of operation), `--choices` (how each
-//! convolution runs), `--own`, `--cudnn`.
+//! A step sends the samples, computes the clipped sum, adds noise and takes a step of Adam, all on the card. With `--gradient` it sends the
+//! parameters and fetches the sum instead. `around_seconds` is the part of a step outside of the sum itself.
+//!
+//! Options come before the model: `--tf32`, `--bf16`, `--microbatch N`, `--gradient`, `--shares` (prints the time of each kind of
+//! operation), `--choices` (prints how each convolution runs), `--own`, `--cudnn`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 use std::time::Instant;
@@ -14,7 +15,7 @@ use dapple_engine::cuda::{
 use dapple_engine::{Batch, Clipping, ClippingRule, Targets, UpdateNumbers, UpdateRule};
 use dapple_graph::{Graph, Parameters, zoo};
 
-/// Steps that do not count, of which the first measures algorithms, and how few and how many are measured after them.
+/// How many steps do not count, the first of which measures algorithms, and how few and how many are measured after them.
 const WARM_UPS: usize = 2;
 const LEAST: usize = 5;
 const MOST: usize = 300;

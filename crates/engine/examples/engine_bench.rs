@@ -1,12 +1,12 @@
-//! Measures the CPU executor and prints one line of JSON per batch size: `engine_bench MODEL THREADS SECONDS BATCH..`.
+//! Measures the CPU executor and prints one line of JSON for each batch size: `engine_bench MODEL THREADS SECONDS BATCH..`.
 //!
-//! Models: small-cnn, wrn-16-4, resnet-18, vgg-11, resnet-50, vit-b-16 and its like, each at the input size of the peer benches, and the segmentation models at a
-//! side of their own, for example `deeplab-v3-plus-resnet-50@505`. `matmul` instead of a model measures the matrix-product rate of the
-//! kernels on one large product, and `conv:CHANNELS:OUT:SIZE:KERNEL` four convolutions of one layer shape, there and back twice; a fifth
-//! number is their dilation, a sixth their groups.
+//! Models are small-cnn, wrn-16-4, resnet-18, vgg-11, resnet-50, vit-b-16 and its like, each at the input size of the peer benches, and the
+//! segmentation models with the side of the image, for example `deeplab-v3-plus-resnet-50@505`. In the place of a model, `matmul` measures
+//! how fast the kernels are on large matrix products, and `conv:CHANNELS:OUT:SIZE:KERNEL` measures four convolutions of one shape, twice
+//! there and back; a fifth number is their dilation, a sixth their groups.
 //!
-//! The environment chooses the rest: `NORM` (group, frozen, removed) of a segmentation model, `TRAINABLE` (what the names of parameters
-//! that train begin with), `GROUP`, `MEMORY_MB`, `CHECKPOINTS`.
+//! The environment decides the rest: `NORM` (group, frozen or removed, of a segmentation model), `TRAINABLE` (how the names of parameters
+//! that train begin), `GROUP`, `MEMORY_MB` and `CHECKPOINTS`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 use std::time::Instant;
@@ -22,7 +22,7 @@ fn model(name: &str) -> Graph {
         "resnet-18" => zoo::resnet(zoo::ResNet::R18, &[3, 100, 100], 10, zoo::Norm::Group(32)),
         "vgg-11" => zoo::vgg(zoo::Vgg::V11, &[3, 100, 100], 10, zoo::Norm::Removed),
         "resnet-50" => zoo::resnet(zoo::ResNet::R50, &[3, 224, 224], 10, zoo::Norm::Group(32)),
-        // Rows of one sample by a square weight: forward, data gradient and weight gradient are all plain products.
+        // The rows of one sample are multiplied by a square weight, so forward, data gradient and weight gradient are all plain products.
         "matmul" => {
             let mut builder = GraphBuilder::new(&[1024, 1024]);
             let mut x = builder.input();
@@ -49,7 +49,7 @@ fn model(name: &str) -> Graph {
     graph
 }
 
-/// A segmentation model of Cityscapes' 19 classes.
+/// A segmentation model for the 19 classes of Cityscapes.
 fn segmentation(name: &str, side: usize) -> Result<Graph, GraphError> {
     use zoo::{Backbone, Norm, OutputStride, ResNet};
     let norm = match std::env::var("NORM").as_deref() {
@@ -100,17 +100,17 @@ fn convolutions(shape: &str) -> Result<Graph, GraphError> {
     builder.finish(x, Loss::CrossEntropy { label_smoothing: 0.0 })
 }
 
-/// Samples of the step that is not measured.
+/// How many samples the step has that is not measured.
 const WARM: usize = 32;
 
-/// Peak resident memory in megabytes, from the kernel.
+/// The peak resident memory in megabytes, as the kernel tells it.
 fn peak_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("");
     line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
 }
 
-/// Processor seconds of all threads so far, from the scheduler's own account.
+/// The processor seconds of all threads so far, by the scheduler's own account.
 fn cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let nanoseconds = tasks.filter_map(|task| {
@@ -152,7 +152,7 @@ fn main() {
         };
         let mut modes = [("on", Clipping::Flat { max_norm: 1.0 }), ("off", Clipping::Off)]
             .map(|(mode, clipping)| (mode, rule(clipping), f64::INFINITY, f64::INFINITY));
-        // Memory is touched for the first time outside the measurement; the two modes take turns, so that neither has the quieter machine.
+        // Memory is touched for the first time before the measurement. The two modes take turns, so that neither has the quieter machine.
         for (_, rule, ..) in &modes {
             step(batch.min(WARM), rule);
         }

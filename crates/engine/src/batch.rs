@@ -1,4 +1,4 @@
-//! What an executor is given: samples, their views, their targets.
+//! What an executor is given: samples with their views and their targets.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use rayon::prelude::*;
 
 use crate::error::EngineError;
 
-/// Values that a thread looks through at a time.
+/// How many values a thread looks through at a time.
 const CHUNK: usize = 1 << 16;
 
-/// Targets of a batch, one per view.
+/// The targets of a batch, one for each view.
 #[derive(Debug, Clone, Copy)]
 pub enum Targets<'a> {
-    /// One class per view, or one per position where the output has positions. [`IGNORED`] marks a position without a label.
+    /// One class for each view, or for each position of a view if the output has positions. [`IGNORED`] marks a position without a label.
     Classes(&'a [u32]),
     /// Class probabilities in the shape of the output.
     Probabilities(&'a [f32]),
@@ -29,44 +29,44 @@ pub(crate) enum ViewTarget<'a> {
     Values(&'a [f32]),
 }
 
-/// Where dropout takes its randomness: a seed for the step, and which records the samples are. So what a sample drops follows from its
-/// record and the view, and not from who else was drawn or where it lies in the batch.
+/// Where dropout takes its randomness from: the seed of the step, and the records that the samples are. So what dropout does to a sample
+/// follows from its record and the view, and not from which other records were drawn or where the sample lies in the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropoutSource<'a> {
-    /// Seed of the step.
+    /// The seed of the step.
     pub seed: u64,
     /// The record of each sample.
     pub records: &'a [usize],
 }
 
-/// A batch. Sample after sample, each with all its views, each in the row-major order of the input shape.
+/// A batch: sample after sample, each with all its views, each view in the row-major order of the input shape.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
-    /// `[samples, views, input..]`.
+    /// The inputs, `[samples, views, input..]`.
     pub inputs: &'a [f32],
-    /// One target per view.
+    /// The targets, one for each view.
     pub targets: Targets<'a>,
-    /// Views per sample; a sample's gradient is the mean over its views.
+    /// The number of views of each sample. A sample's gradient is the mean over its views.
     pub views: usize,
-    /// Dropout while training; `None` switches it off.
+    /// The randomness of dropout; `None` switches dropout off.
     pub dropout: Option<DropoutSource<'a>>,
 }
 
 impl<'a> Batch<'a> {
-    /// A batch with one view per sample and no dropout.
+    /// A batch with one view of each sample and no dropout.
     pub fn new(inputs: &'a [f32], targets: Targets<'a>) -> Self {
         Self { inputs, targets, views: 1, dropout: None }
     }
 
-    /// Number of samples, after checking every length and every class. Numbers that are not finite are let through: the sample that has
-    /// them has a gradient that is not finite, if they reach it, and adds nothing.
+    /// Checks every length and every class, and returns the number of samples. Numbers that are not finite are let through: if they reach
+    /// the gradient of their sample, that is not finite either, and the sample adds nothing.
     pub(crate) fn check(&self, graph: &Graph) -> Result<usize, EngineError> {
         let samples = self.sizes(graph)?;
         self.check_classes(graph, 0..samples)?;
         Ok(samples)
     }
 
-    /// Number of samples, after checking every length, but no value yet.
+    /// Checks every length, but no value yet, and returns the number of samples.
     pub(crate) fn sizes(&self, graph: &Graph) -> Result<usize, EngineError> {
         let samples = count(graph, self.inputs, self.views)?;
         let views = samples * self.views;
@@ -94,7 +94,7 @@ impl<'a> Batch<'a> {
         Ok(samples)
     }
 
-    /// Checks the classes of some samples; all lengths are right.
+    /// Checks the classes of some samples. All lengths must have been checked.
     pub(crate) fn check_classes(&self, graph: &Graph, samples: Range<usize>) -> Result<(), EngineError> {
         let Targets::Classes(classes) = self.targets else { return Ok(()) };
         let (each, bound) = (positions(graph) * self.views, graph.output_shape()[0]);
@@ -108,7 +108,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Target of one view; `view` counts through all samples.
+    /// The target of one view; `view` counts through all samples.
     pub(crate) fn target(&self, graph: &Graph, view: usize) -> ViewTarget<'a> {
         let output: usize = graph.output_shape().iter().product();
         let positions = positions(graph);
@@ -119,11 +119,11 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Key of one view's dropout; `view` counts through all samples.
+    /// The key of one view's dropout; `view` counts through all samples.
     ///
     /// # Guarantee
-    /// It is a function of the step's seed, the sample's record and the number of the view among the sample's own. Views of one record have
-    /// keys of their own.
+    /// The key is a function of the step's seed, the sample's record and the number of the view among the sample's own, so that each view of
+    /// a record has a key of its own.
     pub(crate) fn dropout_key(&self, view: usize) -> Option<u64> {
         let DropoutSource { seed, records } = self.dropout?;
         let (record, own) = (records[view / self.views] as u64, (view % self.views) as u64);
@@ -132,7 +132,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Number of samples in a slice of inputs, after checking that every value is finite.
+/// Checks that every value of a slice of inputs is finite, and returns the number of samples.
 pub(crate) fn samples(graph: &Graph, inputs: &[f32], views: usize) -> Result<usize, EngineError> {
     let samples = count(graph, inputs, views)?;
     match first_unlike(inputs, |value| value.is_finite()) {
@@ -143,7 +143,7 @@ pub(crate) fn samples(graph: &Graph, inputs: &[f32], views: usize) -> Result<usi
     }
 }
 
-/// Number of samples in a slice of inputs.
+/// Returns the number of samples in a slice of inputs, if its length fits.
 fn count(graph: &Graph, inputs: &[f32], views: usize) -> Result<usize, EngineError> {
     let input: usize = graph.input_shape().iter().product();
     let size = input * views.max(1);
@@ -154,7 +154,8 @@ fn count(graph: &Graph, inputs: &[f32], views: usize) -> Result<usize, EngineErr
     Ok(inputs.len() / size)
 }
 
-/// The first value that is not as it should be. Every value of a chunk is looked at, so that many are at once.
+/// The first value that is not good. A chunk is always looked through to its end, because without an early exit the compiler can look at
+/// many values at once.
 fn first_unlike<T: Sync>(values: &[T], good: impl Fn(&T) -> bool + Sync) -> Option<usize> {
     let chunk = values
         .par_chunks(CHUNK)
@@ -167,14 +168,14 @@ fn positions(graph: &Graph) -> usize {
     graph.output_shape()[1..].iter().product()
 }
 
-/// Whether dropout keeps an element, for a view's key, a node and the element's row-major index.
+/// Whether dropout keeps an element, which follows from the view's key, the node and the element's row-major index.
 #[inline]
 pub(crate) fn keeps(key: u64, node: usize, element: usize, rate: f32) -> bool {
     let hash = mix(key ^ ((node as u64) << 40) ^ element as u64);
     (hash >> 40) as f32 >= rate * (1u64 << 24) as f32
 }
 
-/// The finaliser of SplitMix64: a hash, good enough to drop activations and no part of any privacy claim.
+/// The finaliser of SplitMix64, used as a hash. It is good enough to drop activations, and no privacy claim rests on it.
 #[inline]
 fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,44 +1,44 @@
-//! How a sample's gradient is scaled before it joins the sum.
+//! How a sample's gradient is scaled before it is added to the sum.
 
 use crate::error::EngineError;
 use crate::layout::Layout;
 
-/// A clipping rule.
+/// A clipping rule as it is asked for, before it is checked against a model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Clipping {
-    /// No clipping: the plain sum. Not private.
+    /// No clipping: gradients are added as they are, and the sum is not private.
     Off,
-    /// The whole gradient to at most `max_norm`.
+    /// Clips the whole gradient to a norm of at most `max_norm`.
     Flat {
-        /// Bound on the norm.
+        /// The bound on the norm.
         max_norm: f64,
     },
-    /// Each layer on its own, to at most `max_norm / sqrt(layers)`, so that the whole stays within `max_norm`.
+    /// Clips each layer by itself to at most `max_norm / sqrt(layers)`, so that the whole stays within `max_norm`.
     PerLayer {
-        /// Bound on the norm of the whole.
+        /// The bound on the norm of the whole gradient.
         max_norm: f64,
     },
-    /// Each group of parameters on its own.
+    /// Clips each group of parameters by itself.
     PerGroup {
-        /// Group of each trainable parameter, in order.
+        /// The group of each trainable parameter, in order.
         groups: Vec<usize>,
-        /// Bound of each group.
+        /// The bound of each group.
         max_norms: Vec<f64>,
     },
-    /// Automatic clipping (Bu et al. 2022): `g max_norm / (|g| + stability)`, never longer than `max_norm`.
+    /// Automatic clipping (Bu et al. 2022): a gradient `g` becomes `g max_norm / (|g| + stability)`, which is never longer than `max_norm`.
     Automatic {
-        /// Length that every gradient approaches.
+        /// The length that long gradients approach.
         max_norm: f64,
-        /// Keeps short gradients short; must be positive.
+        /// Keeps short gradients short. It must be positive.
         stability: f64,
     },
 }
 
 impl Clipping {
-    /// The largest norm one sample can contribute; infinite without clipping.
+    /// The largest norm that one sample can add to the sum; infinite without clipping.
     ///
     /// # Guarantee
-    /// The contribution of any sample to a clipped sum has at most this Euclidean norm.
+    /// What any sample adds to a clipped sum has at most this Euclidean norm.
     pub fn sensitivity(&self) -> f64 {
         match self {
             Self::Off => f64::INFINITY,
@@ -80,63 +80,65 @@ impl Clipping {
     }
 }
 
-/// A clipping rule checked against a model, with the whole numbers in which its clipped gradients are added up.
+/// A clipping rule that has been checked against a model, with the unit in whose whole multiples clipped gradients are added.
 ///
-/// A sample adds `round(f g / u)` to the sum, coordinate by coordinate: whole multiples of a unit `u`, a power of two that follows from the
-/// bound alone. Whole numbers add up without rounding, so a sum is the same in every order, on every machine, however the batch is cut,
-/// and what one sample adds to it depends on that sample alone. There is no rounding of the sum to account for.
+/// A sample with gradient `g` and clipping factor `f` adds `round(f g / u)` to the sum, coordinate by coordinate. The unit `u` is a power of
+/// two that follows from the bound `C` alone. Whole numbers are added without rounding, so a sum is the same in every order, on every
+/// machine and however the batch is cut, and what one sample adds to it depends on that sample alone. There is no rounding of the sum to
+/// account for.
 ///
 /// # Guarantee
-/// With `N` an upper bound on the norm of the `d` numbers that an executor holds for a sample, `f` is the largest single-precision number
-/// for which `f N + u sqrt(d) / 2 <= C`: rounding to whole units moves each coordinate by half a unit at most, so what is added has a norm
-/// of at most `C`. Where weights are standardised, the sum passes a projection afterwards; what that rounds is taken off `C` too, see
-/// `PROJECTED`.
+/// Let `N` be an upper bound on the norm of the `d` numbers that an executor holds for a sample. Then `f` is a single-precision number for
+/// which `f N + u sqrt(d) / 2 <= C`. Rounding to whole units moves each coordinate by at most half a unit, so what is added has a norm of
+/// at most `C`. If weights are standardised, the sum is projected afterwards; what that rounds is taken off `C` as well, see `PROJECTED`.
 ///
-/// No sum overflows. A coordinate of what a sample adds is a whole number of at most `C / u < 2^21`, so at most `2^21 - 1`; `HELD` of them
-/// make less than 2^31, and are carried over into whole numbers of 64 bits before there are more. Those hold `CAPACITY` samples: with
-/// `FRACTION` digits behind the point, less than 2^53, which double precision holds exactly as well.
+/// No sum overflows. Each coordinate that a sample adds is a whole number of at most `C / u < 2^21`, so at most `2^21 - 1`. `HELD` of them
+/// make less than 2^31, and before there are more they are carried over into whole numbers of 64 bits. Those hold `CAPACITY` samples, which
+/// with `FRACTION` digits after the point make less than 2^53, so that double precision holds them exactly as well.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClippingRule {
     clipping: Clipping,
-    /// `u`; `None` where nothing is clipped and plain numbers are added up.
+    /// The unit `u`; `None` if nothing is clipped and plain numbers are added.
     unit: Option<f64>,
     /// The part of the rule that bounds each trainable parameter, in order.
     parts: Vec<usize>,
-    /// What is left of each part's bound for `f N`, in units.
+    /// What rounding leaves of each part's bound for `f N`, in units.
     limits: Vec<f64>,
 }
 
-/// `2^FINEST <= C / u < 2^(FINEST + 1)`. Executors round a coordinate in single precision, which holds whole numbers of 22 bits beside the
-/// digits that rounding takes.
+/// The unit is chosen so that `2^FINEST <= C / u < 2^(FINEST + 1)`. Executors round a coordinate in single precision by adding `1.5 2^23`,
+/// which is right for whole numbers of up to 22 bits.
 const FINEST: i32 = 20;
-/// Samples that a sum in whole numbers of 32 bits holds.
+/// How many samples a sum in whole numbers of 32 bits holds.
 pub(crate) const HELD: usize = 1 << (30 - FINEST);
-/// Binary digits behind the point that a sum is given before its filters are projected, so that rounding the result costs next to nothing.
+/// How many binary digits after the point a sum is given before its filters are projected, so that rounding the result costs next to
+/// nothing.
 pub(crate) const FRACTION: u32 = 6;
-/// Samples that a sum holds, whatever it is for.
+/// How many samples a sum holds, for any model and any rule.
 const CAPACITY: usize = 1 << (53 - FRACTION as i32 - FINEST - 1);
-/// Share by which every limit is lowered for what is rounded in single precision on the way from a norm to a whole number: the factor of a
+/// The share by which every limit is lowered for what is rounded in single precision between a norm and a whole number: the factor of a
 /// filter, and a gradient less its mean, 2^-24 each.
 const SLACK: f64 = 1.0 / (1u64 << 22) as f64;
 
-/// The largest norm that counts as finite. Where a gradient is never written down, its norm is at least 2^-24 of all the products it is made
-/// of, so that none of their sums reaches what single precision can hold.
+/// The largest norm that counts as finite. Even the norm of a gradient that is never written down is at least 2^-24 of all the products it
+/// is made of, so up to this norm no sum of those products overflows in single precision.
 const LARGEST: f64 = 1e30;
 
-/// What a projection of two sums may move them apart by, for each weight of a filter, as a share of the bound of a sample.
+/// How much farther apart two sums may be after they are projected, for each weight of a filter, as a share of the bound of a sample.
 ///
-/// A filter's sum `d` of `n` weights becomes `d - w (w . d) / n` in double precision, of roundoff `2^-53`, where the mean square of `w` is one
-/// at the most: exactly computed, no two are farther apart afterwards. A product, `n` additions and a division err by `n + 2` roundoffs of
-/// `|w| |d| / n`, which moves the result by as many of `|d|`; the last product and the difference by one each. All filters together err by
-/// no more than the longest times the norm of the sum, which is at most [`CAPACITY`] bounds; and two sums err.
+/// The sum `d` of a filter with `n` weights becomes `d - w (w . d) / n`, where the mean square of `w` is at most one. Computed exactly, this
+/// moves no two sums farther apart. In double precision, with a roundoff of `2^-53`, a product, `n` additions and a division err by `n + 2`
+/// roundoffs of `|w| |d| / n`, which moves the result by as many roundoffs of `|d|`; the last product and the difference add one each. All
+/// filters together err by no more than the longest would if it were the whole sum, whose norm is at most [`CAPACITY`] bounds. And there
+/// are two sums that err.
 const PROJECTED: f64 = 2.0 * CAPACITY as f64 / (1u64 << 53) as f64;
 
 impl ClippingRule {
-    /// Checks that a rule fits a model.
+    /// Checks that a rule fits a model, and chooses its unit.
     ///
     /// # Errors
-    /// A bound that is not positive, groups that do not fit the parameters, or a group whose bound is so small beside the others' that
-    /// units of the whole leave less than half of it.
+    /// A bound that is not positive and finite, groups that do not fit the parameters, or a bound of which rounding to whole units would
+    /// leave less than half: that of a group which is tiny beside the others, or of very many parameters.
     pub fn new(clipping: &Clipping, layout: &Layout) -> Result<Self, EngineError> {
         clipping.check(layout)?;
         let entries = layout.entries();
@@ -157,7 +159,7 @@ impl ClippingRule {
             Clipping::PerGroup { max_norms, .. } => max_norms.clone(),
         };
         let unit = 2f64.powi(exponent(clipping.sensitivity()) - FINEST);
-        // Half a unit a coordinate, and behind a projection twice half of a fraction of one.
+        // Rounding moves a coordinate by half a unit; after a projection it is rounded again, in each of two sums, by half of a fraction.
         let finest = 1.0 / f64::from(1 << FRACTION);
         let square = |standardised: bool| if standardised { (0.5 + finest).powi(2) } else { 0.25 };
         let mut limits = Vec::with_capacity(bounds.len());
@@ -184,17 +186,17 @@ impl ClippingRule {
         &self.clipping
     }
 
-    /// What one whole number of a sum stands for; `None` where nothing is clipped.
+    /// What a one in the sum stands for; `None` if nothing is clipped.
     pub fn unit(&self) -> Option<f64> {
         self.unit
     }
 
-    /// The largest norm one sample can contribute; infinite without clipping.
+    /// The largest norm that one sample can add to the sum; infinite without clipping.
     pub fn sensitivity(&self) -> f64 {
         self.clipping.sensitivity()
     }
 
-    /// The share of a bound that is taken off it for rounding to whole units: more where there are many parameters.
+    /// The largest share that is taken off a bound for rounding to whole units. It grows with the number of parameters.
     pub fn taken_off(&self) -> f64 {
         let Some(unit) = self.unit else { return 0.0 };
         let bounds = match &self.clipping {
@@ -205,17 +207,17 @@ impl ClippingRule {
         off.fold(0.0, f64::max)
     }
 
-    /// Samples that a sum may hold: more than there are in any batch.
+    /// How many samples a sum may hold, which is more than there are in any batch.
     pub fn capacity(&self) -> usize {
         if self.unit.is_some() { CAPACITY } else { usize::MAX }
     }
 
-    /// The factor of each trainable parameter, in units, from upper bounds on the squared norms of a sample's gradient. A gradient that is
-    /// not finite, or so large that single precision may overflow on the way to it, gets the factor zero everywhere and must not be added;
-    /// then this is false.
+    /// Computes the clipping factor of each trainable parameter, in units, from upper bounds on the squared norms of a sample's gradient.
+    /// If the gradient is not finite, or so large that single precision may overflow on the way to it, every factor is zero, the sample must
+    /// not be added, and the answer is false.
     ///
     /// # Guarantee
-    /// As [`ClippingRule`], for every sample whose squared norms are at most those given.
+    /// That of [`ClippingRule`], for every sample whose squared norms are at most those given.
     pub(crate) fn factors(&self, squared: &[f64], factors: &mut [f32]) -> bool {
         let Some(unit) = self.unit else {
             factors.fill(1.0);
@@ -231,7 +233,7 @@ impl ClippingRule {
         };
         for (part, limit) in self.limits.iter().enumerate() {
             let own = squared.iter().zip(&self.parts).filter(|(_, own)| **own == part);
-            // Adding up rounds by far less than the slack.
+            // The rounding of this sum is far below the slack.
             let norm = own.map(|(square, _)| square).sum::<f64>().sqrt();
             let factor = match stability {
                 Some(stability) => limit / (norm + stability),
@@ -253,7 +255,7 @@ impl ClippingRule {
     }
 }
 
-/// The power of two at or below a positive number.
+/// The exponent of the largest power of two that is not above a positive number.
 fn exponent(value: f64) -> i32 {
     let guess = value.log2().floor() as i32;
     if 2f64.powi(guess) > value { guess - 1 } else { guess }
@@ -275,7 +277,7 @@ mod tests {
         let small = Layout::new(&zoo::small_cnn(&[1, 28, 28], 10).unwrap());
         let wide = Layout::new(&zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap());
         for (layout, most) in [(&small, 1e-4), (&wide, 1e-3)] {
-            // A power of two has the fewest units.
+            // Of all bounds, a power of two has the fewest units.
             for max_norm in [1.0, 0.7, 3.0, 1e-6] {
                 for clipping in [
                     Clipping::Flat { max_norm },
@@ -285,7 +287,7 @@ mod tests {
                     let rule = ClippingRule::new(&clipping, layout).unwrap();
                     let unit = rule.unit().unwrap();
                     assert_eq!(unit.to_bits() << 12, 0, "a power of two");
-                    // Layers have less of the bound each, and as much to round.
+                    // Each layer has only a part of the bound, but its coordinates are rounded as coarsely.
                     let most = if matches!(clipping, Clipping::PerLayer { .. }) { 8.0 * most } else { most };
                     assert!(rule.taken_off() > 0.0 && rule.taken_off() < most, "{}", rule.taken_off());
                 }
@@ -293,20 +295,20 @@ mod tests {
         }
         let off = ClippingRule::new(&Clipping::Off, &small).unwrap();
         assert_eq!((off.taken_off(), off.capacity()), (0.0, usize::MAX));
-        // A group with a billionth of the whole has less than a unit.
+        // A billionth of the whole bound is less than a unit.
         let groups: Vec<usize> = (0..small.entries().len()).map(|index| usize::from(index > 0)).collect();
         let uneven = Clipping::PerGroup { groups, max_norms: vec![1e-9, 1.0] };
         assert!(matches!(ClippingRule::new(&uneven, &small), Err(EngineError::Clipping(_))));
     }
 
-    /// Counted in wider numbers, for the largest count of a coordinate and the largest of every sum.
+    /// Checked in wider numbers, for the largest coordinate and the largest sum of each kind.
     #[test]
     fn no_sum_overflows() {
         let layout = Layout::new(&zoo::small_cnn(&[1, 28, 28], 10).unwrap());
         for max_norm in [1.0, 0.7, 1.0f64.next_down(), 1e-20f64.next_up(), 3e7] {
             let rule = ClippingRule::new(&Clipping::Flat { max_norm }, &layout).unwrap();
             let largest = (max_norm / rule.unit().unwrap()).floor() as i128;
-            // What single precision rounds to a whole number by adding 1.5 2^23.
+            // Up to here, single precision rounds to a whole number by adding 1.5 2^23.
             assert!(largest < 1 << 22, "{largest}");
             assert!(largest * HELD as i128 <= i128::from(i32::MAX), "{largest}");
             assert!((largest * rule.capacity() as i128) << FRACTION <= 1 << 53, "{largest}");
@@ -314,7 +316,7 @@ mod tests {
         }
     }
 
-    /// A factor never lets a gradient of the given norms exceed its bound, and uses it up to what is taken off.
+    /// A factor never lets a gradient of the given norms exceed its bound, and uses the bound up except for what is taken off.
     #[test]
     fn factors_fill_the_bound() {
         let layout = Layout::new(&zoo::small_cnn(&[1, 28, 28], 10).unwrap());

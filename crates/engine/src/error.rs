@@ -1,6 +1,6 @@
-//! What can be wrong with what an executor is asked to do.
+//! Why an executor cannot do what it is asked to.
 
-/// A batch, a set of parameters, or a result that cannot be used.
+/// A batch, a set of parameters, a clipping rule or a sum that an executor cannot use.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum EngineError {
     /// A slice has the wrong length.
@@ -45,10 +45,10 @@ pub enum EngineError {
     /// A clipping rule that does not fit the model.
     #[error("clipping: {0}")]
     Clipping(String),
-    /// More samples than a sum was made for, or another rule than it began with.
+    /// More samples than a sum can hold, or another clipping rule than the sum began with.
     #[error("a sum holds {capacity} samples by one clipping rule; this batch does not fit it")]
     Sum {
-        /// Samples that it may hold.
+        /// The number of samples that it can hold.
         capacity: usize,
     },
     /// The threads could not be started.
@@ -62,7 +62,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// The way out, where there is one.
+    /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Parameters => Some("make them with Parameters::init or weights::load for the same graph"),

@@ -14,9 +14,9 @@ pub struct LayoutEntry {
     pub name: String,
     /// Where it lies in a flat gradient.
     pub range: Range<usize>,
-    /// The layer it belongs to: parameters that share the name up to the last dot.
+    /// The layer it belongs to. Neighbouring parameters form a layer if their names are the same up to the last dot.
     pub layer: usize,
-    /// Weights of each of its filters, where those are standardised before they are used.
+    /// The number of weights of each of its filters, if these are standardised before they are used.
     pub filter: Option<usize>,
 }
 
@@ -77,7 +77,7 @@ impl Layout {
         &self.entries
     }
 
-    /// Position of a parameter among the trainable ones; `None` if it is frozen.
+    /// The position of a parameter among the trainable ones; `None` if it is frozen.
     pub fn position(&self, id: ParameterId) -> Option<usize> {
         self.positions[id.index()]
     }

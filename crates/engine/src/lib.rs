@@ -22,7 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`CpuExecutor`] is the fast one; [`reference::ReferenceExecutor`] is the oracle it is tested against.
+//! [`CpuExecutor`] is the one to use; [`reference::ReferenceExecutor`] is slow and obvious, and the others are tested against it.
 
 mod batch;
 mod clipping;

@@ -4,7 +4,7 @@ use dapple_graph::{IGNORED, Loss};
 
 use crate::batch::ViewTarget;
 
-/// A number type of an executor.
+/// A type of numbers in which an executor computes.
 pub(crate) trait Real: Copy {
     fn get(self) -> f64;
     fn of(value: f64) -> Self;
@@ -36,7 +36,7 @@ impl Real for f64 {
     }
 }
 
-/// Where the value of a class at a position lies.
+/// Where in an output the value of a class at a position lies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LossStrides {
     pub(crate) classes: usize,
@@ -45,7 +45,7 @@ pub(crate) struct LossStrides {
     pub(crate) position_stride: usize,
 }
 
-/// The loss of one view. Writes the gradient times `scale`. Targets are in row-major order whatever the strides.
+/// Returns the loss of one view, and writes its gradient times `scale`. Targets are in row-major order whatever the strides are.
 pub(crate) fn evaluate<T: Real>(
     loss: Loss,
     strides: LossStrides,
@@ -91,12 +91,12 @@ pub(crate) fn evaluate<T: Real>(
             }
             sum / count
         }
-        // Batch::check refuses every other pair.
+        // Batch::sizes refuses this pair.
         (Loss::SquaredError, ViewTarget::Classes(_) | ViewTarget::Probabilities(_)) => f64::NAN,
     }
 }
 
-/// Sum over positions of the cross-entropy with `target(position)(class)`; a position without a target counts nothing.
+/// The sum over positions of the cross-entropy with `target(position)(class)`. A position without a target adds nothing.
 fn cross_entropy<T: Real, Mass: Fn(usize) -> f64>(
     strides: LossStrides,
     output: &[T],

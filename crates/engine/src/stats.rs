@@ -1,20 +1,22 @@
 //! What a step reports about its samples.
 
-/// Losses and gradient norms of a batch, one per sample. They are not private: show them to nobody whom the guarantee protects against.
+/// Losses and gradient norms of a batch, one for each sample. No noise protects them: do not show them to anyone against whom the guarantee
+/// is meant to hold.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StepStats {
-    /// Loss of each sample, the mean over its views.
+    /// The loss of each sample, which is the mean over its views.
     pub losses: Vec<f32>,
-    /// Norm of each sample's gradient before clipping, rounded up by a little where it is not written down; zero where clipping is off.
+    /// The norm of each sample's gradient before clipping, as an upper bound that is only a little too large. If clipping is off, no executor
+    /// but the reference computes it, and it is zero.
     pub norms: Vec<f32>,
-    /// Samples whose gradient was not finite. They added nothing.
+    /// How many samples had a gradient that was not finite. They added nothing to the sum.
     pub not_finite: usize,
     /// Samples whose gradient clipping left as it was.
     pub unclipped: usize,
 }
 
 impl StepStats {
-    /// Takes in what another part of the same step reports.
+    /// Appends what another part of the same step reports.
     pub fn join(&mut self, part: Self) {
         self.losses.extend(part.losses);
         self.norms.extend(part.norms);

@@ -1,20 +1,21 @@
-//! The rules by which a noisy gradient moves parameters, one for the host and for the card.
+//! The rules by which a noisy gradient moves parameters, the same for the host and the card.
 
-/// The rule of an optimiser, in the same symbols and with the same defaults as PyTorch's.
+/// The rule of an optimiser, written in the same symbols as PyTorch's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum UpdateRule {
-    /// `b = momentum b + g`, and `w -= rate b`, or `w -= rate (g + momentum b)` where it looks ahead.
+    /// `b = momentum b + g`, and `w -= rate b`, or `w -= rate (g + momentum b)` for Nesterov's momentum.
     Sgd {
-        /// Share of the last update that is kept.
+        /// The share of the last update that is kept.
         momentum: f64,
-        /// Whether the momentum looks ahead.
+        /// Whether the momentum is Nesterov's, which looks ahead.
         nesterov: bool,
     },
-    /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, and `w -= rate m' / (sqrt(v') + eps)` with both corrected for their start.
+    /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, and `w -= rate m' / (sqrt(v') + eps)`, where `m'` and `v'` are corrected for
+    /// having started at zero.
     Adam {
-        /// Decay of both moments.
+        /// The decays `b1` and `b2` of the two moments.
         betas: [f64; 2],
-        /// Keeps the quotient finite.
+        /// A small number that keeps the quotient finite.
         eps: f64,
     },
     /// As Adam, with the noise's part taken off the second moment (DP-AdamBC, Tang et al. 2024): `w -= rate m' / sqrt(max(v' - n', floor))`.
@@ -27,26 +28,26 @@ pub enum UpdateRule {
     },
 }
 
-/// The numbers of one update, as the card's kernel reads them; what a rule does not use is zero.
+/// The numbers of one update, laid out as the card's kernel reads them. A number that the rule does not use is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[repr(C)]
 pub struct UpdateNumbers {
-    /// Learning rate; of Adam over the correction of the first moment.
+    /// The learning rate, for Adam divided by the correction of the first moment.
     pub rate: f32,
-    /// What weight decay leaves of a value, `1 - rate decay`. Decay is decoupled: it never enters a clipped gradient, where it would be
+    /// The share of a value that weight decay leaves, `1 - rate decay`. Decay is decoupled: if it were part of a gradient, it would be
     /// clipped and noised with it.
     pub keep: f32,
-    /// One over the expected batch, which the noisy sum is multiplied by.
+    /// One over the expected batch, by which the card multiplies the noisy sum.
     pub share: f32,
-    /// Share of the last update that is kept.
+    /// The share of the last update that is kept.
     pub momentum: f32,
     /// One over the root of the correction of Adam's second moment.
     pub root: f32,
-    /// Decay of both moments.
+    /// The decays of the two moments.
     pub betas: [f32; 2],
     /// One minus each decay.
     pub rest: [f32; 2],
-    /// Keeps the quotient finite.
+    /// A small number that keeps Adam's quotient finite.
     pub eps: f32,
     /// The noise's part of the second moment, which is taken off it. As the moment itself it is not corrected for its start.
     pub noise: f32,
@@ -57,7 +58,7 @@ pub struct UpdateNumbers {
 }
 
 impl UpdateRule {
-    /// Numbers remembered for `len` values: of the first kind, and of the second.
+    /// How many numbers the rule remembers for `len` values: how many first moments, and how many second ones.
     #[must_use]
     pub fn state_len(self, len: usize) -> (usize, usize) {
         match self {
@@ -109,8 +110,8 @@ impl UpdateRule {
         }
     }
 
-    /// Moves values against their gradient, which is divided by the expected batch already. `first` and `second` are what the rule
-    /// remembers, as long as [`UpdateRule::state_len`] says.
+    /// Moves values against their gradient, which must already be divided by the expected batch. `first` and `second` are what the rule
+    /// remembers; their lengths are those of [`UpdateRule::state_len`].
     pub fn update(
         self,
         numbers: &UpdateNumbers,

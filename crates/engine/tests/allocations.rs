@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often a few steps on the same batch allocate, after as many to warm up, and the most bytes at once.
+/// How often a few steps on the same batch allocate, after as many steps to warm up, and the most bytes that they allocate at once.
 fn allocations(executor: &mut CpuExecutor, graph: &Graph, samples: usize, views: usize) -> (usize, usize) {
     let parameters = parameters(graph);
     let data = Data::new(graph, samples, views);
@@ -68,7 +68,7 @@ const STEPS: usize = 4;
 fn a_step_allocates_only_its_statistics() {
     let mut graphs = common::specimens();
     graphs.push(("wide resnet", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 8, 8], 4).unwrap()));
-    // Executors are kept to the end: threads that stop free their memory through queues of their own.
+    // Executors are kept to the end, because threads that stop would free their memory through queues of their own.
     let mut executors = Vec::new();
     for (name, graph) in graphs {
         for (threads, samples, views) in [(1, 3, 1), (2, 5, 2), (4, 2, 1)] {
@@ -76,7 +76,7 @@ fn a_step_allocates_only_its_statistics() {
             executors.push(CpuExecutor::new(&graph, options).unwrap());
             let executor = executors.last_mut().unwrap();
             let (count, largest) = allocations(executor, &graph, samples, views);
-            // Losses and norms; and what the pool's threads take when they start late, or for a new block of their queues.
+            // These are the losses and norms, and what the pool's threads take if they start late or need a new block for their queues.
             let (returned, pool) = (2 * STEPS, 8 * threads);
             assert!(count <= returned + pool, "{name}, {threads} threads: {count} allocations");
             assert!(largest <= 4096, "{name}, {threads} threads: {largest} bytes");

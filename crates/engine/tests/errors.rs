@@ -67,7 +67,7 @@ fn a_sum_has_one_rule() {
     let mut loaded = executor.load(&parameters).unwrap();
     let batch = Batch::new(&[0.5; 12], Targets::Classes(&[0, 1]));
     loaded.clipped_sum(&batch, &rule(1.0), &mut sum).unwrap();
-    // Twice the bound has other units.
+    // With twice the bound, the units are different.
     let other = loaded.clipped_sum(&batch, &rule(2.0), &mut sum).unwrap_err();
     assert_eq!(other, EngineError::Sum { capacity: rule(2.0).capacity() });
 }

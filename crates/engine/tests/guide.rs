@@ -1,4 +1,4 @@
-//! The page on adding an operation names files that are there, and shows lines that they have.
+//! Checks that the page on adding an operation names files that exist, and shows lines that they have.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

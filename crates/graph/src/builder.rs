@@ -7,10 +7,13 @@ use crate::graph::{Auxiliary, Graph, Node, NodeId, Parameter, ParameterId};
 use crate::init::Init;
 use crate::loss::Loss;
 use crate::op::shape::elements;
-use crate::op::{Affine, BatchNorm, ChannelScale, Conv, GroupNorm, Input, LayerNorm, Linear, Op, Window};
+use crate::op::{
+    Affine, BatchNorm, ChannelScale, Conv, GroupNorm, Input, LayerNorm, Linear, Op, PooledAttention,
+    RelativeTable, TokenConv, TransposedConv, Window,
+};
 use crate::validate;
 
-/// What a convolution is made of, besides its input.
+/// What a convolution needs besides its input.
 #[derive(Debug, Clone)]
 pub struct ConvSpec {
     /// Output channels.
@@ -21,7 +24,7 @@ pub struct ConvSpec {
     pub groups: usize,
     /// Whether it has a bias.
     pub bias: bool,
-    /// Eps of weight standardisation, if it is wanted.
+    /// The eps of weight standardisation; `None` leaves the weights as they are.
     pub standardise: Option<f32>,
     /// How a fresh weight is filled.
     pub init: Init,
@@ -43,21 +46,21 @@ impl ConvSpec {
         }
     }
 
-    /// With a bias.
+    /// Gives the convolution a bias.
     #[must_use]
     pub fn bias(mut self) -> Self {
         self.bias = true;
         self
     }
 
-    /// With channel groups.
+    /// Divides the channels into groups.
     #[must_use]
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
     }
 
-    /// With weight standardisation.
+    /// Standardises the weights.
     #[must_use]
     pub fn standardise(mut self, eps: f32) -> Self {
         self.standardise = Some(eps);
@@ -68,11 +71,11 @@ impl ConvSpec {
 /// The names of a linear layer and of its parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct LinearNames<'a> {
-    /// Of the node.
+    /// The name of the node.
     pub node: &'a str,
-    /// Of the weight.
+    /// The name of the weight.
     pub weight: &'a str,
-    /// Of the bias, where there is one.
+    /// The name of the bias; `None` for a layer without one.
     pub bias: Option<&'a str>,
 }
 
@@ -174,16 +177,54 @@ impl GraphBuilder {
         let input_shape = self.input_shapes(&[input])?[0];
         let weight_shape =
             Conv::weight_shape(&spec.window, spec.groups, spec.out, input_shape).map_err(refuse)?;
-        let weight = self.parameter(&format!("{name}.weight"), &weight_shape, spec.init, false)?;
-        let bias = match spec.bias {
-            true => Some(self.parameter(&format!("{name}.bias"), &[spec.out], spec.bias_init, false)?),
-            false => None,
-        };
+        let (weight, bias) = self.conv_parameters(name, &spec, &weight_shape)?;
         let (window, groups, standardise) = (spec.window, spec.groups, spec.standardise);
         self.add(name, Conv { window, groups, weight, bias, standardise }, &[input])
     }
 
-    /// Adds a linear layer with bias, initialised by `init` (its bias by `bias_init`), with its parameters `name.weight` and `name.bias`.
+    /// Adds a transposed convolution with its parameters `name.weight`, in PyTorch's order `[c, out / groups, kernel..]`, and, if asked,
+    /// `name.bias`; `output_padding` are positions more at the end of each spatial axis.
+    ///
+    /// # Errors
+    /// If the shapes do not fit, the name is taken, or the weight is to be standardised.
+    pub fn transposed_conv(
+        &mut self,
+        name: &str,
+        input: NodeId,
+        spec: ConvSpec,
+        output_padding: &[usize],
+    ) -> Result<NodeId, GraphError> {
+        let refuse = |reason| {
+            let op = TransposedConv::name_of(&spec.window);
+            GraphError::Shape { node: name.into(), op, reason }
+        };
+        if spec.standardise.is_some() {
+            return Err(refuse("its weight cannot be standardised".into()));
+        }
+        let input_shape = self.input_shapes(&[input])?[0];
+        let weight_shape =
+            TransposedConv::weight_shape(&spec.window, spec.groups, spec.out, input_shape).map_err(refuse)?;
+        let (weight, bias) = self.conv_parameters(name, &spec, &weight_shape)?;
+        let (window, groups, output_padding) = (spec.window, spec.groups, output_padding.to_vec());
+        self.add(name, TransposedConv { window, output_padding, groups, weight, bias }, &[input])
+    }
+
+    /// Weight and, if asked, bias of a convolution.
+    fn conv_parameters(
+        &mut self,
+        name: &str,
+        spec: &ConvSpec,
+        weight_shape: &[usize],
+    ) -> Result<(ParameterId, Option<ParameterId>), GraphError> {
+        let weight = self.parameter(&format!("{name}.weight"), weight_shape, spec.init, false)?;
+        let bias = match spec.bias {
+            true => Some(self.parameter(&format!("{name}.bias"), &[spec.out], spec.bias_init, false)?),
+            false => None,
+        };
+        Ok((weight, bias))
+    }
+
+    /// Adds a linear layer with its parameters `name.weight`, filled by `init`, and `name.bias`, filled by `bias_init`.
     ///
     /// # Errors
     /// If the shapes do not fit or the name is taken.
@@ -200,7 +241,7 @@ impl GraphBuilder {
         self.linear_named(names, input, out, init, bias_init)
     }
 
-    /// Adds a linear layer whose parameters have names of their own; without a name for it, there is no bias.
+    /// Adds a linear layer whose parameters have names of their own. If the bias has no name, there is no bias.
     ///
     /// # Errors
     /// If the shapes do not fit or a name is taken.
@@ -219,7 +260,7 @@ impl GraphBuilder {
         self.add(names.node, Linear { weight, bias }, &[input])
     }
 
-    /// Adds scale one and shift zero under `name`.
+    /// Adds the parameters `name.weight`, a scale that starts at one, and `name.bias`, a shift that starts at zero.
     ///
     /// # Errors
     /// If the name is taken.
@@ -248,8 +289,8 @@ impl GraphBuilder {
         self.add(name, LayerNorm { eps, affine }, &[input])
     }
 
-    /// Adds a batch norm: with `training`, one that the validator refuses; without, one that applies its stored statistics
-    /// and whose scale and shift do not train unless asked to.
+    /// Adds a batch norm. With `training` the validator will refuse it; without, it applies its stored statistics, and its scale and shift
+    /// do not train unless asked to.
     ///
     /// # Errors
     /// If the name is taken.
@@ -267,7 +308,7 @@ impl GraphBuilder {
         self.add(name, BatchNorm { eps: 1e-5, training, affine, mean, variance }, &[input])
     }
 
-    /// Multiplies each channel along an axis by a trainable factor, `name.weight`, that starts at `first`.
+    /// Adds a node that multiplies each channel along an axis by a trainable factor, `name.weight`, which starts at `first`.
     ///
     /// # Errors
     /// If there is no such axis or the name is taken.
@@ -286,12 +327,55 @@ impl GraphBuilder {
         self.add(name, ChannelScale { axis, weight }, &[input])
     }
 
+    /// Adds a depthwise convolution of the tokens behind the first over their grid, with one bank of filters for all heads, `name.weight`.
+    ///
+    /// # Errors
+    /// If the tokens are not one and this grid, the heads do not divide the features, the window does not fit, or the name is taken.
+    pub fn token_conv(
+        &mut self,
+        name: &str,
+        input: NodeId,
+        grid: [usize; 3],
+        window: Window,
+        heads: usize,
+    ) -> Result<NodeId, GraphError> {
+        let refuse = |reason| GraphError::Shape { node: name.into(), op: "TokenConv", reason };
+        let shape =
+            TokenConv::weight_shape(&window, heads, self.input_shapes(&[input])?[0]).map_err(refuse)?;
+        let weight = self.parameter(&format!("{name}.weight"), &shape, Init::UniformFanIn, false)?;
+        self.add(name, TokenConv { grid, window, heads, weight }, &[input])
+    }
+
+    /// Adds the attention of query, key and value whose tokens lie in these grids, the queries' first, with tables of so many rows for time,
+    /// height and width: `name.rel_pos_t`, `name.rel_pos_h` and `name.rel_pos_w`.
+    ///
+    /// # Errors
+    /// If tokens, grids, heads and tables do not suit each other, or the name is taken.
+    pub fn pooled_attention(
+        &mut self,
+        name: &str,
+        inputs: [NodeId; 3],
+        heads: usize,
+        [queries, keys]: [[usize; 3]; 2],
+        rows: [usize; 3],
+    ) -> Result<NodeId, GraphError> {
+        let features = self.input_shapes(&inputs)?[0].last().copied().unwrap_or(0);
+        let width = features.checked_div(heads).unwrap_or(0);
+        let mut table = |axis: usize| {
+            let name = format!("{name}.rel_pos_{}", ["t", "h", "w"][axis]);
+            let values = self.parameter(&name, &[rows[axis], width], Init::Normal(0.02), false)?;
+            Ok::<_, GraphError>(RelativeTable { rows: rows[axis], values })
+        };
+        let tables = [table(0)?, table(1)?, table(2)?];
+        self.add(name, PooledAttention { heads, queries, keys, tables }, &inputs)
+    }
+
     /// Makes a node an output that trains beside the main one, its loss multiplied by `weight`.
     pub fn auxiliary(&mut self, output: NodeId, weight: f32) {
         self.auxiliary.push(Auxiliary { output, weight });
     }
 
-    /// Begins a block: the next node is its first. Models that are a sequence of blocks can train the last of them alone.
+    /// Begins a block, whose first node is the next one to be added. A model that is a sequence of blocks can train the last few alone.
     pub fn block(&mut self) {
         self.blocks.push(NodeId(self.nodes.len()));
     }
@@ -304,8 +388,8 @@ impl GraphBuilder {
     /// Checks the whole and returns the graph.
     ///
     /// # Errors
-    /// If a node mixes examples, two nodes read one parameter, the output does not suit the loss, or an auxiliary output has another
-    /// shape.
+    /// If an output is unknown, the sample is empty, a node mixes examples, two nodes read one parameter, the output does not suit the
+    /// loss, or an auxiliary output has another shape or a weight that is not positive.
     pub fn finish(self, output: NodeId, loss: Loss) -> Result<Graph, GraphError> {
         let Self { nodes, parameters, auxiliary, blocks, behind_blocks, .. } = self;
         let outputs = auxiliary.iter().map(|auxiliary| auxiliary.output).chain([output]);

@@ -36,9 +36,17 @@ pub enum GraphError {
     /// Two nodes or two parameters have the same name.
     #[error("the name {0:?} is used twice")]
     DuplicateName(String),
-    /// A node or parameter that is not part of this graph.
+    /// Something that is not part of this graph: a node, a parameter, a backbone.
     #[error("{0} is not part of this graph")]
     Unknown(String),
+    /// A model under the names of a library that does not have it.
+    #[error("{library} has no {model}")]
+    Names {
+        /// Name of the model.
+        model: &'static str,
+        /// Name of the library.
+        library: &'static str,
+    },
     /// What is to train is not there.
     #[error("{0}")]
     Tuning(String),
@@ -67,7 +75,7 @@ pub enum GraphError {
 }
 
 impl GraphError {
-    /// The way out, where there is one.
+    /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::MixesExamples { op: "BatchNorm", .. } => Some(
@@ -78,6 +86,9 @@ impl GraphError {
                 Some(format!("give {second} a parameter of its own: a gradient is kept for one reader alone"))
             }
             Self::DuplicateName(_) => Some("give every node and parameter a name of its own".into()),
+            Self::Names { model, .. } => {
+                Some(format!("give a file with a {model} under the names of timm or torchvision"))
+            }
             Self::Weights(_) => Some(
                 "check the architecture, the number of classes and the norm; a .pth file must be converted first (docs/engine.md)".into(),
             ),

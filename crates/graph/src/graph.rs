@@ -1,4 +1,4 @@
-//! The graph: nodes in topological order, named parameters, an input shape, an output, a loss.
+//! The graph: nodes in topological order, named parameters, an output and a loss.
 
 use crate::init::Init;
 use crate::loss::Loss;
@@ -26,14 +26,14 @@ impl ParameterId {
     }
 }
 
-/// One operation with its inputs and the shape of what it makes of one sample.
+/// One operation with its inputs and the shape of its output for one sample.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Unique name, dotted like torchvision's modules.
+    /// A unique name, dotted like torchvision's modules.
     pub name: String,
     /// The operation.
     pub op: Op,
-    /// Nodes it reads, all earlier in the graph.
+    /// The nodes it reads, all of which come earlier in the graph.
     pub inputs: Vec<NodeId>,
     /// Shape of its output for one sample.
     pub shape: Vec<usize>,
@@ -54,17 +54,18 @@ impl Node {
 /// A named tensor of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
-    /// Unique name, as in the state dictionary of the library it comes from.
+    /// A unique name, the same as in the state dictionary of the library that the model comes from.
     pub name: String,
-    /// Shape, as there.
+    /// The shape, the same as in that state dictionary.
     pub shape: Vec<usize>,
     /// How a fresh model fills it.
     pub init: Init,
-    /// Whether training may change it. Stored statistics never are.
+    /// Whether training may change it. Stored statistics are never trainable.
     pub trainable: bool,
     /// Whether it is a stored statistic rather than something to learn.
     pub buffer: bool,
-    /// Height and width of the grid whose positions its last rows belong to. A file with another grid is resampled.
+    /// For position embeddings, the height and width of the grid whose positions the last rows belong to. Embeddings that a file has for
+    /// another grid are resampled.
     pub grid: Option<[usize; 2]>,
 }
 
@@ -80,16 +81,16 @@ impl Parameter {
     }
 }
 
-/// A second output that trains beside the first: its loss with the same target, times a weight, is added to the output's loss.
+/// A second output for training only: its loss against the same target, times a weight, is added to the main output's loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Auxiliary {
     /// The node whose value is compared with the target; it has the output's shape.
     pub output: NodeId,
-    /// What its loss is multiplied by.
+    /// The factor by which its loss is multiplied.
     pub weight: f32,
 }
 
-/// A checked model: made by [`crate::GraphBuilder::finish`], so every shape fits and no node mixes examples.
+/// A checked model. Only [`crate::GraphBuilder::finish`] makes one, so every shape fits and no node mixes examples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
     pub(crate) nodes: Vec<Node>,
@@ -97,14 +98,14 @@ pub struct Graph {
     pub(crate) output: NodeId,
     pub(crate) auxiliary: Vec<Auxiliary>,
     pub(crate) loss: Loss,
-    /// First nodes of its blocks.
+    /// The first node of every block.
     pub(crate) blocks: Vec<NodeId>,
     /// The first node behind the last of them.
     pub(crate) behind_blocks: NodeId,
 }
 
 impl Graph {
-    /// All nodes, inputs before their users; the first is the input.
+    /// All nodes, each after those it reads; the first is the input.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -114,7 +115,7 @@ impl Graph {
         &self.nodes[id.0]
     }
 
-    /// All parameters, in the order of the nodes that use them.
+    /// All parameters, in the order in which they were added. Those of adapters come last.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
@@ -144,12 +145,12 @@ impl Graph {
         &self.nodes[self.output.0].shape
     }
 
-    /// Outputs that exist for training only; a forward pass leaves them out.
+    /// The outputs that exist for training only. A forward pass leaves them out.
     pub fn auxiliary(&self) -> &[Auxiliary] {
         &self.auxiliary
     }
 
-    /// For every node, whether the output depends on it, or an auxiliary output if they are asked for.
+    /// Tells for every node whether the output depends on it, or, if `auxiliary` is set, whether any output does.
     pub fn reached(&self, auxiliary: bool) -> Vec<bool> {
         let mut reached = vec![false; self.nodes.len()];
         reached[self.output.0] = true;
@@ -166,7 +167,7 @@ impl Graph {
         reached
     }
 
-    /// The loss of every output.
+    /// The loss by which every output is judged.
     pub fn loss(&self) -> Loss {
         self.loss
     }
@@ -193,8 +194,8 @@ impl Graph {
         }
     }
 
-    /// For every node, whether a gradient must reach its output: whether a trainable parameter lies at or above it on a path to the
-    /// output or an auxiliary one. The backward pass visits no other node, so a frozen trunk costs nothing.
+    /// Tells for every node whether a gradient must reach its output. That is so if the node, or one that it depends on, reads a trainable
+    /// parameter, and an output depends on the node. The backward pass visits no other node, so a frozen trunk costs it nothing.
     pub fn needs_gradient(&self) -> Vec<bool> {
         let mut needs = vec![false; self.nodes.len()];
         for (index, node) in self.nodes.iter().enumerate() {

@@ -6,25 +6,25 @@ use crate::graph::{Graph, Node, NodeId};
 use crate::loss::Loss;
 use crate::op::{Input, Op};
 
-/// The two sides of a cut. Both keep all parameters of the whole model, so that its values fit them as they are.
+/// The two sides of a cut. Both keep all parameters of the whole model, so that the model's values fit either of them as they are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Halves {
-    /// What comes before: nothing of it trains, and its output is what the rest reads.
+    /// What comes before the cut. Nothing in it trains, and the rest reads its output.
     pub trunk: Graph,
     /// Everything that trains, and what follows it.
     pub rest: Graph,
 }
 
 impl Graph {
-    /// Cuts a model behind a frozen trunk. `None` where there is no trunk with parameters, where the trainable part reads more than one
-    /// value of it, or where dropout or an auxiliary output makes the model more than its two halves.
+    /// Cuts a model where its frozen trunk ends. The answer is `None` if there is no frozen trunk with parameters, if the trainable part
+    /// reads more than one of the trunk's values, or if the model has dropout or an auxiliary output, for which the halves would not do.
     pub fn halves(&self) -> Option<Halves> {
         let trains = self.needs_gradient();
         let dropout = self.nodes.iter().any(|node| matches!(node.op, Op::Dropout(_)));
         if dropout || !self.auxiliary.is_empty() || !trains[self.output.0] {
             return None;
         }
-        // Values of parameters belong to whoever reads them.
+        // A node that holds the value of a parameter belongs to the side that reads it.
         let is_leaf = |id: &NodeId| id.0 > 0 && self.nodes[id.0].inputs.is_empty();
         let behind = || self.nodes.iter().zip(&trains).filter(|(_, trains)| **trains).map(|(node, _)| node);
         let inputs: BTreeSet<NodeId> = behind().flat_map(|node| node.inputs.iter().copied()).collect();
@@ -45,7 +45,7 @@ impl Graph {
         })
     }
 
-    /// Some of the nodes as a model of its own, with one of them, or the input itself, in the place of the input.
+    /// Makes a model of its own from some of the nodes, in which the node `input` takes the place of the input.
     fn part(&self, input: NodeId, kept: &[bool], output: NodeId, loss: Loss) -> Self {
         let first = Node {
             name: self.nodes[0].name.clone(),
@@ -71,11 +71,11 @@ impl Graph {
 mod tests {
     use super::*;
     use crate::tune::{Lora, Tuning};
-    use crate::zoo::{self, Norm, ResNet, TokenPooling, VisionTransformer, VitDialect, VitSize};
+    use crate::zoo::{self, LibraryNames, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
 
     fn transformer(tuning: &Tuning) -> Graph {
-        let (size, pooling, dialect) = (VitSize::Tiny, TokenPooling::ClassToken, VitDialect::Timm);
-        let model = VisionTransformer { size, patch: 16, pooling, dialect };
+        let (size, pooling, names) = (VitSize::Tiny, TokenPooling::ClassToken, LibraryNames::Timm);
+        let model = VisionTransformer { size, patch: 16, pooling, names };
         zoo::vision_transformer(model, &[3, 32, 32], 5).unwrap().tuned(tuning).unwrap()
     }
 
@@ -103,14 +103,14 @@ mod tests {
                 }
             }
             assert!(!trunk.needs_gradient().contains(&true));
-            // The input of the rest is counted once more.
+            // The cut is counted twice: as the output of the trunk, and as the input of the rest.
             assert_eq!(trunk.nodes().len() + rest.nodes().len(), graph.nodes().len() + 1);
         }
     }
 
     #[test]
     fn what_has_no_trunk_is_not_cut() {
-        // A block reads its input twice, before and behind an adapter.
+        // With adapters, the first trainable part lies within a block, which reads its input twice.
         let lora = Tuning::Lora(Lora { rank: 2, alpha: 2.0, targets: Vec::new() });
         for tuning in [Tuning::All, lora] {
             assert!(transformer(&tuning).halves().is_none(), "{tuning:?}");

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::graph::{Graph, Parameter, ParameterId};
 
-/// How a parameter of a fresh model is filled. `fan_in` and `fan_out` count a filter's inputs and outputs, taps included.
+/// How a parameter of a fresh model is filled. `fan_in` and `fan_out` count a filter's inputs and outputs, each times the taps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Init {
     /// The same value everywhere.
@@ -43,7 +43,7 @@ impl Init {
     }
 }
 
-/// Inputs and outputs of one filter, as PyTorch counts them.
+/// The fan-in and fan-out of a parameter, as PyTorch counts them.
 fn fans(shape: &[usize]) -> (f64, f64) {
     let taps: usize = shape.iter().skip(2).product();
     let out = shape.first().copied().unwrap_or(1);
@@ -51,7 +51,7 @@ fn fans(shape: &[usize]) -> (f64, f64) {
     ((input * taps) as f64, (out * taps) as f64)
 }
 
-/// The values of all parameters of a graph, in its order, in one vector.
+/// The values of all parameters of a graph in one vector, in the order of the graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     values: Vec<f32>,
@@ -59,7 +59,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// All zeros.
+    /// Parameters that are all zero.
     pub fn zeros(graph: &Graph) -> Self {
         let mut offsets = vec![0];
         for parameter in graph.parameters() {
@@ -68,7 +68,7 @@ impl Parameters {
         Self { values: vec![0.0; offsets[offsets.len() - 1]], offsets }
     }
 
-    /// A fresh model. The seed decides everything; initial weights are no secret.
+    /// The parameters of a fresh model. The seed decides them all, which is safe, because initial weights are no secret.
     pub fn init(graph: &Graph, seed: u64) -> Self {
         let mut parameters = Self::zeros(graph);
         let mut random = Random(seed);
@@ -105,7 +105,7 @@ impl Parameters {
         &mut self.values
     }
 
-    /// Whether the values have the sizes this graph asks for.
+    /// Whether there are as many values for each parameter as this graph asks for.
     pub fn fit(&self, graph: &Graph) -> bool {
         self.offsets.len() == graph.parameters().len() + 1
             && graph.parameters().iter().enumerate().all(|(i, p)| self.range(ParameterId(i)).len() == p.len())
@@ -154,7 +154,7 @@ mod tests {
         let n = parameters.values().len() as f64;
         let second: f64 = parameters.values().iter().map(|&v| f64::from(v).powi(2)).sum::<f64>() / n;
         let want = 2.0 / (64.0 * 9.0);
-        // The mean of n squared normals has relative deviation sqrt(2 / n) = 1.04%: five of them fail once in 1.7e6 seeds.
+        // The mean of n squared normals has a relative deviation of sqrt(2 / n) = 1.04%; one seed in 1.7e6 would exceed five of them.
         assert!((second / want - 1.0).abs() < 5.0 * (2.0 / n).sqrt(), "{second} {want}");
     }
 

@@ -5,26 +5,26 @@ use crate::graph::Graph;
 /// A value that needs `len` numbers from step `first` to step `last`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Numbers it holds.
+    /// How many numbers the value holds.
     pub len: usize,
-    /// Step that writes it.
+    /// The step that writes it.
     pub first: usize,
-    /// Last step that reads it.
+    /// The last step that reads it.
     pub last: usize,
 }
 
-/// Buffers and which value lies in which.
+/// The buffers of a plan, and which value lies in which.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Numbers each buffer holds.
+    /// How many numbers each buffer holds.
     pub buffers: Vec<usize>,
-    /// Buffer of each value.
+    /// The buffer of each value.
     pub assignment: Vec<usize>,
 }
 
 impl MemoryPlan {
-    /// Gives every value a buffer: the largest first, each into the first buffer that is free for all its life. With every value
-    /// known beforehand this wastes less than taking them in the order of time.
+    /// Gives every value a buffer. The largest values come first, and each takes the first buffer that is free for all its life. Since
+    /// every value is known beforehand, this wastes less than taking them in the order of time.
     pub fn assign(values: &[Lifetime]) -> Self {
         let mut order: Vec<usize> = (0..values.len()).collect();
         order.sort_by_key(|&value| (std::cmp::Reverse(values[value].len), values[value].first));
@@ -46,7 +46,7 @@ impl MemoryPlan {
         Self { buffers, assignment }
     }
 
-    /// The plan of a forward pass over a graph: one value per node, alive until its last reader.
+    /// The plan of a forward pass over a graph. There is one value for each node, alive until its last reader, and the output is kept.
     pub fn forward(graph: &Graph) -> Self {
         let mut lifetimes: Vec<Lifetime> = graph
             .nodes()
@@ -63,12 +63,12 @@ impl MemoryPlan {
         Self::assign(&lifetimes)
     }
 
-    /// Numbers in all buffers together.
+    /// How many numbers all buffers hold together.
     pub fn len(&self) -> usize {
         self.buffers.iter().sum()
     }
 
-    /// Whether there is nothing to hold.
+    /// Whether the buffers hold nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

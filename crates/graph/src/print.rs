@@ -1,4 +1,4 @@
-//! Prints a graph as a table: one line per node.
+//! Prints a graph as a table with one line for each node.
 
 use std::fmt;
 

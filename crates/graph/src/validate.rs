@@ -9,9 +9,9 @@ use crate::loss::Loss;
 /// Checks a whole graph.
 ///
 /// # Guarantee
-/// Every operation of an accepted graph computes its output for a sample from that sample and the parameters alone, so the gradient of
+/// Every operation of an accepted graph computes its output for a sample from that sample and the parameters alone. So the gradient of
 /// one sample's loss does not depend on any other sample, which is what clipping per sample needs. Every parameter is read by one node
-/// at most: executors find the gradient of a weight by the node that reads it, so that a second reader's part would be lost.
+/// at most, because executors find the gradient of a weight by the node that reads it, and would lose a second reader's part.
 pub(crate) fn check(graph: &Graph) -> Result<(), GraphError> {
     if graph.input_shape().is_empty() || graph.input_shape().contains(&0) {
         let reason = format!("a sample of shape {:?} holds no values", graph.input_shape());

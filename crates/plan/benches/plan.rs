@@ -1,4 +1,4 @@
-//! Reading, checking, pricing and calibrating a plan.
+//! Measures reading, checking, pricing and calibrating a plan.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a plan, where, and the way out.
+//! What can be wrong with a plan, where, and what to do about it.
 
 use dapple_accounting::{AccountingError, limits};
 use thiserror::Error;
@@ -7,7 +7,7 @@ use crate::number;
 use crate::spec::keys;
 use crate::training::SettingError;
 
-/// Why a plan was not read, checked or priced. The message is one line; [`PlanError::hint`] is the way out.
+/// Why a plan was not read, checked or priced. The message is one line, and [`PlanError::hint`] says what to do about it.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -20,7 +20,7 @@ pub enum PlanError {
         line: usize,
         /// Column in characters, from 1.
         column: usize,
-        /// The dotted key, empty where the text itself is broken.
+        /// The dotted key, or empty if the text itself is broken.
         key: String,
         /// What is wrong.
         message: String,
@@ -33,7 +33,7 @@ pub enum PlanError {
         /// Keys that look like it.
         near: Vec<&'static str>,
     },
-    /// A value that is set from outside a file and has the wrong type or name.
+    /// A value from a flag, a setting or Python that has the wrong type or name.
     #[error("{}: {message}", keys::place(.key))]
     Value {
         /// The dotted key.
@@ -41,7 +41,7 @@ pub enum PlanError {
         /// What is wrong.
         message: String,
     },
-    /// A phase that is wrong.
+    /// A mistake in a phase.
     #[error("phase {number}: {source}")]
     Phase {
         /// Which one, from 1.
@@ -49,7 +49,7 @@ pub enum PlanError {
         /// What is wrong with it.
         source: Box<PlanError>,
     },
-    /// A combination of a sweep that is wrong.
+    /// A mistake in a combination of a sweep.
     #[error("at {combination}: {source}")]
     At {
         /// Its keys and values.
@@ -57,15 +57,15 @@ pub enum PlanError {
         /// What is wrong with it.
         source: Box<PlanError>,
     },
-    /// Values beside those of the plan, such as the axes of a sweep, that make no sense.
+    /// Values that are not part of the plan, such as the axes of a sweep, and make no sense.
     #[error("{message}")]
     Asked {
         /// What is wrong.
         message: String,
-        /// The way out.
+        /// What to do about it.
         hint: String,
     },
-    /// A value that is needed and not given.
+    /// A value that is needed but not given.
     #[error("{} is missing: {why}", keys::place(.key))]
     Missing {
         /// The dotted key.
@@ -73,17 +73,17 @@ pub enum PlanError {
         /// What it is needed for.
         why: &'static str,
     },
-    /// A value that makes no sense by itself or beside the others.
+    /// A value that makes no sense by itself or together with the others.
     #[error("{}: {problem}", keys::place(.key))]
     Invalid {
         /// The dotted key.
         key: &'static str,
         /// What is wrong with it.
         problem: String,
-        /// The way out.
+        /// What to do about it.
         hint: String,
     },
-    /// A key that the data cannot go by.
+    /// A key about the data that is missing or makes no sense.
     #[error(transparent)]
     Data(#[from] SettingError),
     /// A part of the spatial pipeline that cannot be priced.
@@ -101,13 +101,13 @@ pub enum PlanError {
         combination: String,
         /// Why nothing built in covers it.
         reason: &'static str,
-        /// The way out.
+        /// What to do about it.
         hint: &'static str,
     },
     /// The accountant has no answer.
     #[error("{}{source}", accounting_place(.key))]
     Accounting {
-        /// The dotted key, where one is at fault.
+        /// The dotted key, if one is at fault.
         key: Option<&'static str>,
         /// What the accountant says.
         source: AccountingError,
@@ -127,7 +127,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// The way out, where one is known.
+    /// What to do about it, where something can be done.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -175,7 +175,7 @@ impl PlanError {
         }
     }
 
-    /// Whether epsilon is only too large to report, which a comparison or a search may take for an answer.
+    /// Whether epsilon is merely too large to report, which is an answer for a comparison or a search.
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         matches!(self, Self::Accounting { source: AccountingError::EpsilonTooLarge { .. }, .. })
@@ -185,7 +185,7 @@ impl PlanError {
         AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta }.into()
     }
 
-    /// Nothing where epsilon is too large to report; other errors stay.
+    /// `None` if epsilon is too large to report. Other errors stay errors.
     pub(crate) fn or_none<T>(self) -> Result<Option<T>, Self> {
         if self.is_too_large() { Ok(None) } else { Err(self) }
     }
@@ -201,7 +201,7 @@ impl From<AccountingError> for PlanError {
     }
 }
 
-/// What a key is, with the words it may be.
+/// What a key is, with the words that it may take.
 fn described(key: &keys::Key) -> String {
     if key.choices.is_empty() {
         key.meaning.to_owned()

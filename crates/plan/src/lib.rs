@@ -34,8 +34,9 @@
 //! # }
 //! ```
 //!
-//! The crate is pure: no files, clock, randomness, threads or environment. Formulas cite P (patch-level differential privacy by
-//! random crops), M (masked differential privacy), X (DP-Mix) and D (randomness in model and data partitioning) by their theorem numbers.
+//! The crate is pure: no files, clock, randomness, threads or environment. Comments cite papers by theorem numbers: the patch-level paper
+//! (patch-level differential privacy by random crops), the masked paper, in formulas M (masked differential privacy), DP-Mix, and the
+//! partitioning paper (randomness in model and data partitioning).
 
 #![forbid(unsafe_code)]
 

@@ -4,13 +4,13 @@ use serde::Serialize;
 
 use crate::PlanError;
 
-/// More points than this are a slip of the pen.
+/// The most points. More are a slip of the pen.
 pub const MAX_POINTS: usize = 100_000;
 
-/// `a:b:n` (n points from a to b, both included) or a list `a,b,c`, given for a flag.
+/// Reads `a:b:n` (n points from a to b, both included) or a list `a,b,c` that was given for a flag.
 ///
 /// # Errors
-/// Neither of them, a number that is not finite, or a count that is not between 1 and [`MAX_POINTS`].
+/// Text that is neither of them, a number that is not finite, or a count that is not between 1 and [`MAX_POINTS`].
 pub fn points(flag: &str, text: &str) -> Result<Vec<f64>, PlanError> {
     let wrong = |problem: &str| PlanError::Asked {
         message: format!("--{flag} {text}: {problem}"),
@@ -36,7 +36,7 @@ pub fn points(flag: &str, text: &str) -> Result<Vec<f64>, PlanError> {
     }
 }
 
-/// `a:b:step` (numbers from a on, b included) or a list `a,b,c` of any values, given for `key`.
+/// Reads `a:b:step` (numbers from a on, b included) or a list `a,b,c` of any values that was given for `key`.
 ///
 /// # Errors
 /// A range that leads nowhere, an empty value, or more than [`MAX_POINTS`] of them.
@@ -69,7 +69,7 @@ pub fn values(key: &str, text: &str) -> Result<Vec<String>, PlanError> {
     Ok(found)
 }
 
-/// What is wrong with the values of a key.
+/// The error of wrong values for a key.
 pub(crate) fn wrong(key: &str, text: &str, problem: &str) -> PlanError {
     PlanError::Asked {
         message: format!("--over {key}={text}: {problem}"),
@@ -92,14 +92,14 @@ fn real(from: f64, to: f64, step: f64) -> Option<Vec<String>> {
     if step == 0.0 || span * step < 0.0 {
         return None;
     }
-    // A last value that misses the end by rounding alone counts.
+    // A last value that misses the end only by rounding counts.
     let count = (span / step + 1e-9).floor().min(MAX_POINTS as f64) as usize + 1;
     // Twelve digits hide that 0.1 + 0.2 is not 0.3.
     let tidy = |value: f64| format!("{value:.11e}").parse::<f64>().unwrap_or(value);
     Some((0..count).map(|i| format!("{:?}", tidy(from + i as f64 * step))).collect())
 }
 
-/// A value of a list or a range, as a number where it is one.
+/// A value of a list or a range, as a number if it is one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Written {
@@ -112,7 +112,7 @@ pub enum Written {
 }
 
 impl Written {
-    /// What a text says.
+    /// Reads a text.
     #[must_use]
     pub fn read(text: &str) -> Self {
         match (text.parse(), finite(text)) {
@@ -122,7 +122,7 @@ impl Written {
         }
     }
 
-    /// The number, where it is one.
+    /// The number, if it is one.
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self {

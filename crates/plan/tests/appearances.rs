@@ -1,5 +1,5 @@
-//! Balanced sampling and split models against runs that are really carried out: the privacy loss of simulated outputs never
-//! exceeds what is certified, and where the certificate claims to be tight it is met.
+//! Tests balanced sampling and split models against runs that are really carried out: the privacy loss of simulated outputs never exceeds
+//! what is certified, and meets it where the certificate claims to be tight.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,7 +27,7 @@ fn balanced(steps: usize, per_record: usize, sigma: f64, delta: f64) -> Vec<(&'s
 
 /// The mean over all subsets of `size` of the product of their values.
 fn mean_over_subsets(values: &[f64], size: usize) -> f64 {
-    // sums[j]: over the j-subsets of the values so far; counts likewise.
+    // sums[j] is over the j-subsets of the values so far, and so is counts[j].
     let (mut sums, mut counts) = (vec![0.0; size + 1], vec![0.0; size + 1]);
     (sums[0], counts[0]) = (1.0, 1.0);
     for value in values {
@@ -51,8 +51,8 @@ fn subset(of: usize, size: usize, generator: &mut Generator) -> Vec<bool> {
         .collect()
 }
 
-/// The likelihood ratio with the record to without it, of a run with the record or without. The record's gradient is a clip norm, or
-/// less after an output that `halves`: later steps may depend on earlier ones.
+/// The likelihood ratio of having the record to not having it, of a run with or without it. The record's gradient is one clip norm, or
+/// half of one after a large output if `halves` is set, because later steps may depend on earlier ones.
 fn ratio(steps: usize, k: usize, sigma: f64, halves: bool, with: bool, generator: &mut Generator) -> f64 {
     let joined = subset(steps, k, generator);
     let mut last = 0.0;
@@ -104,7 +104,7 @@ fn appearances_cost_what_is_certified() {
 
 #[test]
 fn substitutions_cost_no_more_than_is_certified() {
-    // +C against -C in the steps that the record joins: the strongest substitution.
+    // The strongest substitution is +C against -C in the steps that the record joins.
     for (steps, k, sigma, seed) in [(6, 1, 0.7, 0x9E37_79B9_7F4A_7C15), (8, 3, 1.5, 0xD1B5_4A32_D192_ED03)] {
         let delta = 0.05;
         let mut settings = balanced(steps, k, sigma, delta);
@@ -137,7 +137,7 @@ fn substitutions_cost_no_more_than_is_certified() {
 
 #[test]
 fn cropped_substitutions_cost_no_more_than_is_certified() {
-    // In the steps that the record joins it contributes +C against -C where the crop sees the patch, and -C where it does not.
+    // In the steps that it joins, the record contributes +C against -C if the crop sees the patch, and -C if it does not.
     for (steps, k, sigma, seed) in [(6, 2, 0.5, 0x9E37_79B9_7F4A_7C15), (4, 4, 1.0, 0xD1B5_4A32_D192_ED03)] {
         let delta = 0.05;
         let mut settings = balanced(steps, k, sigma, delta);
@@ -157,7 +157,7 @@ fn cropped_substitutions_cost_no_more_than_is_certified() {
                         f64::from(u8::from(joins)) * sign + sigma * generator.normal()
                     })
                     .collect();
-                // Likelihoods of a step that is joined over that of one that is not.
+                // The likelihood of a step that the record joins over that of one that it does not.
                 let ratio = |y: f64, sign: f64| ((sign * y - 0.5) / (sigma * sigma)).exp();
                 let [here, there] = [c, 0.0].map(|seen| {
                     let one = |&y: &f64| seen * ratio(y, 1.0) + (1.0 - seen) * ratio(y, -1.0);
@@ -169,7 +169,7 @@ fn cropped_substitutions_cost_no_more_than_is_certified() {
         };
         let certified = plan.epsilon(BracketPrecision::default()).unwrap().upper;
         assert!(gain_at(certified) - margin(RUNS) <= delta);
-        // A third of it would be too little: the run tells something.
+        // A third of it would be too little, because the run does reveal something.
         assert!(gain_at(certified / 3.0) - margin(RUNS) > delta, "{certified}");
     }
 }

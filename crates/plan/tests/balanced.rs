@@ -1,4 +1,4 @@
-//! Balanced sampling: what epochs, steps and batch mean, and the laws a plan must keep.
+//! Balanced sampling: what epochs, steps and batch mean, and the laws that a plan must obey.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,14 +26,14 @@ fn epochs_steps_and_batch_settle_each_other() {
     for (settings, per_record, epoch_steps, steps, batch) in [
         (&[("steps", "100")][..], 1, 100, 100, 60),
         (&[("steps", "100"), ("per-record", "10"), ("batch", "600")], 10, 100, 100, 600),
-        // 6000 / 7 = 857.1: both neighbours will do.
+        // 6000 / 7 = 857.1, and both whole numbers next to it will do.
         (&[("steps", "7"), ("batch", "857")], 1, 7, 7, 857),
         (&[("steps", "7"), ("batch", "858")], 1, 7, 7, 858),
         (&[("steps", "7")], 1, 7, 7, 858),
         (&[("steps", "300"), ("epochs", "3"), ("per-record", "4")], 4, 100, 300, 240),
         (&[("epochs", "3"), ("batch", "100")], 1, 60, 180, 100),
         (&[("epochs", "3"), ("batch", "100"), ("per-record", "2")], 2, 120, 360, 100),
-        // 6000 / 5999 is two steps, of 3000 each.
+        // 6000 / 5999 makes two steps of 3000 each.
         (&[("epochs", "1"), ("batch", "5999")], 1, 2, 2, 3000),
         (&[("epochs", "1"), ("batch", "6000")], 1, 1, 1, 6000),
     ] {
@@ -79,8 +79,8 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn once_in_a_thousand_steps() {
-    // Public tools bracket sigma = 1, delta = 1e-5 by [0.131, 0.148] for one appearance in 1000 steps and by [1.690, 1.717] for ten
-    // (PLD_accounting, Feldman and Shenfeld 2025); the widths are those promised.
+    // For sigma = 1 and delta = 1e-5, public tools give the brackets [0.131, 0.148] for one appearance in 1000 steps and [1.690, 1.717]
+    // for ten (PLD_accounting, Feldman and Shenfeld 2025). The widths are those that we promise.
     for (per_record, low, high, width) in [("1", 0.131, 0.148, 0.02), ("10", 1.690, 1.717, 0.03)] {
         let certificate = plan(&[("steps", "1000"), ("per-record", per_record)])
             .price(BracketPrecision::default())
@@ -105,7 +105,7 @@ fn every_step_is_plain_composition() {
         let plain = Pld::gaussian_distance((steps as f64).sqrt() / sigma).unwrap();
         let plain = plain.epsilon(1e-5, BracketPrecision::default()).unwrap();
         assert_overlap(bracket(&plan), plain);
-        // Closed forms: only the rounding of the square root differs.
+        // Both are closed forms, and only the rounding of the square root differs.
         assert!((bracket(&plan).upper / plain.upper - 1.0).abs() < 1e-9);
         assert_eq!(plan.batch(), 6000);
         let words = plan.price(BracketPrecision::default()).unwrap().allocation.unwrap().bound;
@@ -128,7 +128,7 @@ fn epochs_compose() {
     // Longer epochs hide a record better (partitioning paper, Remark 3.10).
     let long = with(&[("steps", "180"), ("per-record", "3")]);
     assert!(bracket(&long).upper <= bracket(&three).upper * 1.001);
-    // Phases that differ: their distributions compose, and lie between those of the extremes.
+    // The distributions of phases that differ compose, and lie between those of the extremes.
     let quiet = |noise: f64| {
         let mut spec = spec(&[("steps", "60")]);
         spec.privacy.noise_multiplier = Some(noise);
@@ -171,18 +171,18 @@ fn a_substitution_is_a_removal_and_an_addition() {
     let base = [("steps", "50"), ("per-record", "1"), ("noise-multiplier", "2")];
     let with = |more: &[(&str, &str)]| plan(&[&base[..], more].concat());
     let (one, two) = (with(&[]), with(&[("relation", "replace")]));
-    // At most twice the epsilon at the delta that is left for each, and no less than that of one move at delta.
+    // Epsilon is at most twice that at the delta left for each move, and no less than that of one move at delta.
     let at = |delta: f64| one.pld().unwrap().epsilon(delta, BracketPrecision::default()).unwrap().upper;
     let half = at(0.5e-5);
     let found = bracket(&two).upper;
     assert!(found <= (half + at(0.5e-5 * (-half).exp())) * 1.001 && found > bracket(&one).upper, "{found}");
-    // Tokens are priced as whole records are.
+    // Tokens are priced like whole records.
     let masked = with(&[("relation", "masked")]);
     assert_eq!(bracket(&masked), bracket(&two));
     let certificate = masked.price(BracketPrecision::default()).unwrap();
     assert!(certificate.epsilon.lower.is_none() && !certificate.allocation.unwrap().tight);
     assert!(two.price_rdp().unwrap().epsilon.upper >= found * 0.999);
-    // Every step known and every step joined: Gaussians at distance 2, which with little noise is the better bound anyway.
+    // If every step is known and joined, the steps are Gaussians at distance 2, which with little noise is the better bound anyway.
     let full =
         plan(&[("steps", "4"), ("per-record", "4"), ("noise-multiplier", "8"), ("relation", "replace")]);
     let plain = Pld::gaussian_distance(2.0 * 4f64.sqrt() / 8.0).unwrap();
@@ -193,7 +193,7 @@ fn a_substitution_is_a_removal_and_an_addition() {
     let loud = with(&[("relation", "replace"), ("noise-multiplier", "0.1")]);
     let words = loud.price(BracketPrecision::default()).unwrap().allocation.unwrap().bound;
     assert!(words.contains("taken as known"), "{words}");
-    // There is no distribution to draw a profile from.
+    // There is no distribution from which a profile could be computed.
     assert!(matches!(two.pld(), Err(PlanError::NoTheorem { .. })));
     let mut phases = spec(&[&base[..], &[("relation", "replace")]].concat());
     phases.phases = vec![Default::default(); 2];
@@ -219,7 +219,7 @@ fn a_patch_is_seen_by_some_crops_of_known_steps() {
     assert!(allocation.bound.contains("taken as known") && !allocation.tight, "{}", allocation.bound);
     assert!(certificate.theorem.contains("only the second counts crops"), "{}", certificate.theorem);
     assert!(cropped.price_rdp().unwrap().epsilon.upper >= certificate.epsilon.upper * 0.999);
-    // A crop that always sees the patch gains nothing, a smaller one more.
+    // A crop that always sees the patch gains nothing, and a smaller crop gains more.
     let [whole, none] =
         [&[("patch", "5"), ("image", "100"), ("crop", "98")][..], &[("patch", "5")]].map(with);
     assert_eq!(bracket(&whole), bracket(&none));
@@ -266,7 +266,7 @@ fn the_unknown_is_found_on_the_safe_side() {
             SolvedValue::Whole(value) => value as f64,
             SolvedValue::Real(value) => value,
         };
-        // The upper end of a bracket wobbles by 1e-3 of epsilon: a few thousandths of the noise.
+        // The upper end of a bracket varies by 1e-3 of epsilon, which is a few thousandths of the noise.
         assert!((value / expected - 1.0).abs() < 5e-3, "{unknown:?}: {value}");
         // What is found can be written into the plan.
         let mut again = asked.clone();
@@ -297,7 +297,7 @@ fn the_hash_covers_the_allocation() {
 }
 
 proptest! {
-    // Each case prices four plans, a tenth of a second each.
+    // Each case prices four plans, which take a tenth of a second each.
     #![proptest_config(ProptestConfig::with_cases(6))]
 
     #[test]
@@ -313,7 +313,7 @@ proptest! {
         };
         // Brackets are 0.1 % wide, and epsilons below 2e-6 are not told apart.
         let here = at(steps, per_record, sigma) * 1.001 + 2e-6;
-        // As many draws in whole multiples of the steps, and in more noise; then in every step.
+        // Epsilon falls with the same number of draws in twice the steps, and with more noise; it grows if every step is joined.
         prop_assert!(at(2 * steps, per_record, sigma) <= here);
         prop_assert!(at(steps, per_record, 1.5 * sigma) <= here);
         prop_assert!(at(steps, steps, sigma) * 1.001 + 2e-6 >= here / 1.001);

@@ -16,7 +16,7 @@ fn spec(text: &str) -> PlanSpec {
     PlanSpec::from_toml(text).unwrap()
 }
 
-/// Every record in each of so many steps.
+/// A plan in which every record joins each of `steps` steps.
 fn full(noise: f64, steps: u64) -> PlanSpec {
     spec(&format!(
         "[privacy]\nnoise_multiplier = {noise:?}\ndelta = 1e-5\n[sampling]\nbatch = 100\nrecords = 100\nsteps = {steps}\n"
@@ -46,7 +46,8 @@ fn gaussian_delta(mu: f64, epsilon: f64) -> f64 {
 
 #[test]
 fn gaussians_add_up_in_squares() {
-    // Steps that see all records are plain Gaussians: distances of 1/2, 1/3 and 1/5 together are one of the root of the sum of squares.
+    // Steps that see all records are plain Gaussians. Distances of 1/2, 1/3 and 1/5 together are one distance: the root of the sum of
+    // squares.
     let releases = [run(&full(2.0, 1)), run(&full(3.0, 4)), run(&full(5.0, 2))];
     let mu = (0.25 + 4.0 / 9.0 + 2.0 / 25.0_f64).sqrt();
     let (lower, upper, rule) = total(&releases);
@@ -96,10 +97,10 @@ fn a_run_is_priced_by_what_is_promised_and_not_by_what_it_says() {
     };
     let (patches, records) = (promise(&patch), promise(&cropped));
     assert_eq!((patches.relation, records.relation), (Relation::Patch, Relation::Replace));
-    // A record-level run that crops sees the patch as rarely as one that promised it; one that does not crop sees it always.
+    // A record-level run that crops sees the patch as rarely as one that promised to protect it. A run that does not crop always sees it.
     assert_eq!(epsilon(&patches, &cropped), epsilon(&patches, &patch));
     assert!(epsilon(&patches, &plain) > 1.5 * epsilon(&patches, &patch));
-    // For whole records a patch-level run is as dear as any other.
+    // For whole records, a patch-level run costs as much as any other.
     assert_eq!(epsilon(&records, &patch), epsilon(&records, &plain));
     let other = sampled(1.0, 300, &PATCH.replace("[10, 10]", "[20, 20]"));
     assert!(epsilon(&promise(&other), &patch) > epsilon(&patches, &patch));
@@ -136,7 +137,7 @@ fn runs_that_are_only_bounded_are_added() {
         spec.set("privacy.delta", &delta.to_string()).unwrap();
         Plan::check(&spec).unwrap().price(PRECISION).unwrap().epsilon.upper
     };
-    // Never below either alone, nor above both at half the delta.
+    // The price is neither below that of either run alone, nor above the sum of both at half the delta.
     assert!(upper > alone(&balanced, DELTA).max(alone(&poisson, DELTA)));
     assert!(upper <= alone(&balanced, 0.5 * DELTA) + alone(&poisson, 0.5 * DELTA) + 1e-12);
 }
@@ -159,14 +160,14 @@ fn the_first_steps_are_priced_as_a_shorter_run() {
     assert_eq!(parts(20), [(20, 2.0)]);
     assert_eq!(parts(90), [(50, 2.0), (40, 1.0)]);
     assert_eq!(parts(149), [(50, 2.0), (70, 1.0), (29, 3.0)]);
-    // The same as a schedule that was written so.
+    // The price is that of a schedule that was written this way.
     let shorter = phases.replace("steps = 70", "steps = 40");
     let shorter = &shorter[..shorter.rfind("[[phases]]").unwrap()];
     assert_eq!(first(&spec(&phases), 90).unwrap(), Plan::check(&spec(shorter)).unwrap());
 }
 
-/// Theorem 2 of Papernot and Steinke for a Gaussian at distance `mu`, whose divergence is `a mu^2 / 2`, over a fine grid of both orders,
-/// with the tight conversion.
+/// Epsilon by Theorem 2 of Papernot and Steinke for a Gaussian at distance `mu`, whose divergence is `a mu^2 / 2`, over a fine grid of
+/// both orders and with the tight conversion.
 fn choice_by_hand(mu: f64, shape: f64, gamma: f64, mean: f64) -> f64 {
     let orders: Vec<f64> = (0..4000).map(|i| 1.0 + 10f64.powf(-3.0 + f64::from(i) * 0.0015)).collect();
     let divergence = |a: f64| 0.5 * a * mu * mu;
@@ -191,7 +192,7 @@ fn a_choice_costs_what_the_theorem_says() {
         let Repetitions::NegativeBinomial { gamma, .. } = law else { panic!() };
         let found = PrivateChoice::new(&plans, law).unwrap().epsilon(DELTA).unwrap();
         let expected = choice_by_hand(0.5, shape, gamma, mean);
-        // Both searches stop within a thousandth of the best order, where epsilon is flat.
+        // Both searches stop within a thousandth of the best order, near which epsilon is flat.
         assert!((found - expected).abs() < 1e-4 * expected, "{shape} {mean}: {found} {expected}");
     }
 }

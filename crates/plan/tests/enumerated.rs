@@ -1,8 +1,8 @@
-//! One step of small runs, every draw of it enumerated: what a test between two neighbours can gain must stay below the certificate,
-//! and must reach it where gradients are chosen for the worst.
+//! One step of small runs with every draw enumerated: what a test between two neighbours can gain must stay below the certificate, and
+//! must reach it if gradients are chosen for the worst case.
 //!
-//! Gradients are numbers. All coins, subsets and microbatches of a few records are listed, which makes a step's output a mixture of normals
-//! under either data set; the hockey-stick divergence of the two mixtures is integrated on a grid. Nothing here knows of the
+//! Gradients are single numbers. All coins, subsets and microbatches of a few records are listed, which makes a step's output a mixture
+//! of normals under either data set. The hockey-stick divergence of the two mixtures is integrated on a grid. Nothing here knows the
 //! amplification theorem.
 
 #![allow(clippy::unwrap_used)]
@@ -13,13 +13,13 @@ use common::spec_of;
 use dapple_plan::{BracketPrecision, Plan};
 use proptest::prelude::*;
 
-/// A mixture of normals of deviation sigma: weights and centres.
+/// A mixture of normals of deviation sigma, as weights and centres.
 type Mixture = Vec<(f64, f64)>;
 
-/// Kinks of the integrand cost a trapezoid rule of step h about h^2; with h = 0.005 that is below this.
+/// Kinks of the integrand cost a trapezoid rule of step h about h^2. With h = 0.005 that is below this bound.
 const GRID_ERROR: f64 = 2e-5;
 
-/// `integral (p - e^eps q)_+`
+/// The hockey-stick divergence, `integral (p - e^eps q)_+`.
 fn hockey_stick(p: &Mixture, q: &Mixture, sigma: f64, epsilon: f64) -> f64 {
     let merged = |mixture: &Mixture| {
         let mut sorted = mixture.clone();
@@ -62,10 +62,10 @@ fn certified(settings: &[(&str, String)], epsilon: f64) -> (f64, f64) {
     (delta.lower.unwrap(), delta.upper)
 }
 
-/// What a record may do in a step: with some probability it is in a microbatch with a gradient.
+/// What a record may do in a step: with some probability it is in a microbatch, with a gradient.
 type Choices = Vec<(f64, Option<(usize, f64)>)>;
 
-/// The sum over microbatches of the clipped mean of each, over all choices of all records.
+/// The sum of the clipped means of all microbatches, over all choices of all records.
 fn clipped_means(records: &[Choices], microbatches: usize) -> Mixture {
     let mut states = vec![(1.0, vec![(0.0, 0.0); microbatches])];
     for choices in records {
@@ -87,7 +87,7 @@ fn clipped_means(records: &[Choices], microbatches: usize) -> Mixture {
     states.iter().map(|(weight, state)| (*weight, state.iter().map(clipped).sum())).collect()
 }
 
-/// A record drawn with probability `rate` into one of the microbatches, with one of several gradients.
+/// The choices of a record that is drawn with probability `rate` into one of the microbatches, with one of several gradients.
 fn drawn(rate: f64, microbatches: usize, gradients: &[(f64, f64)]) -> Choices {
     let share = rate / microbatches as f64;
     let mut choices = vec![(1.0 - rate, None)];
@@ -109,7 +109,7 @@ fn poisson(relation: &str, sigma: f64) -> Vec<(&'static str, String)> {
 
 #[test]
 fn a_record_may_turn_its_microbatch_around() {
-    // Three records pull the only microbatch to +1; the fourth, drawn half of the time, pulls it to -1.
+    // Three records pull the only microbatch to +1. The fourth, drawn half of the time, pulls it to -1.
     let others: Vec<Choices> = (0..3).map(|_| drawn(0.5, 1, &[(1.0, 5.0)])).collect();
     let with =
         |gradient: f64| clipped_means(&[others.clone(), vec![drawn(0.5, 1, &[(1.0, gradient)])]].concat(), 1);
@@ -118,17 +118,18 @@ fn a_record_may_turn_its_microbatch_around() {
         let found = hockey_stick(&with(-1e6), &without, 1.0, epsilon);
         let (_, upper) = certified(&poisson("add-remove", 1.0), epsilon);
         assert!(found <= upper + GRID_ERROR, "{found} {upper}");
-        // A sensitivity of one clip norm, right for single records, would be wrong.
+        // A sensitivity of one clip norm, which is right for single records, would be wrong here.
         let mut single = poisson("add-remove", 1.0);
         single[3].1 = "1".to_owned();
         assert!(found > 1.5 * certified(&single, epsilon).1, "{found}");
-        // If others are always there, all that is certified is lost: (1-g) N(1) + g N(-1) against N(1).
+        // If the others are always there, the certified loss is reached: (1-g) N(1) + g N(-1) against N(1).
         let always = vec![vec![(1.0, Some((0, 5.0)))]];
         let with = clipped_means(&[always.clone(), vec![drawn(0.5, 1, &[(1.0, -1e6)])]].concat(), 1);
         let worst = hockey_stick(&with, &clipped_means(&always, 1), 1.0, epsilon);
         let (lower, upper) = certified(&poisson("add-remove", 1.0), epsilon);
         assert!(lower - GRID_ERROR <= worst && worst <= upper + GRID_ERROR, "{lower} {worst} {upper}");
-        // Substituted for one that agrees with the others: both an absent record and the other content are two clip norms away.
+        // The record is substituted for one that agrees with the others: both an absent record and the other content are two clip norms
+        // away.
         let other = clipped_means(&[always.clone(), vec![drawn(0.5, 1, &[(1.0, 5.0)])]].concat(), 1);
         let worst = hockey_stick(&with, &other, 1.0, epsilon);
         let (lower, upper) = certified(&poisson("replace", 1.0), epsilon);
@@ -138,7 +139,7 @@ fn a_record_may_turn_its_microbatch_around() {
 
 #[test]
 fn microbatches_of_a_batch_of_fixed_size_cost_no_more_than_records() {
-    // Two of three records, all in one microbatch or each in one of two by its own draw.
+    // Two of three records are drawn, all into one microbatch or each into one of two by its own draw.
     let settings = vec![
         ("relation", "replace".to_owned()),
         ("sampling", "without-replacement".to_owned()),
@@ -200,7 +201,8 @@ fn masked(records: usize, batch: u32, public_clip: Option<f64>, sigma: f64) -> V
 
 #[test]
 fn tokens_in_a_batch_of_fixed_size_cost_what_is_certified() {
-    // One of two records: the other pulls the opposite way, privately and publicly, so that an absent record is as far away as can be.
+    // One of two records is drawn. The other pulls the opposite way, privately and publicly, so that an absent record is as far away as
+    // possible.
     for (clip, epsilon) in [(None, 0.5), (None, 1.5), (Some(0.5), 0.5), (Some(2.0), 1.0), (Some(2.0), 2.0)] {
         let public = clip.unwrap_or(0.0);
         let data = |private: f64| fixed_size(&[private + public, -1.0 - public], 1);
@@ -210,7 +212,7 @@ fn tokens_in_a_batch_of_fixed_size_cost_what_is_certified() {
             lower - GRID_ERROR <= worst && worst <= upper + GRID_ERROR,
             "{clip:?}: {lower} {worst} {upper}"
         );
-        // Poisson's distance of an absent record, 1 + Cu, would certify too little; far away it hardly matters.
+        // The distance of an absent record under Poisson sampling, 1 + Cu, would certify too little. Far away it hardly matters.
         let mut poisson = masked(2, 1, clip, 1.0);
         poisson[1].1 = "poisson".to_owned();
         let factor = if public < 1.0 { 1.05 } else { 1.0 };
@@ -219,7 +221,7 @@ fn tokens_in_a_batch_of_fixed_size_cost_what_is_certified() {
 }
 
 proptest! {
-    // Each case enumerates and integrates a few mixtures, some tens of milliseconds.
+    // Each case enumerates and integrates a few mixtures, which takes some tens of milliseconds.
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]

@@ -1,4 +1,4 @@
-//! No text and no value makes a plan panic, and every refusal is one line with a way out.
+//! No text and no value makes a plan panic, and every refusal is one line with a hint.
 
 use dapple_plan::spec::{PhaseSpec, PlanSpec, keys};
 use dapple_plan::{Plan, PlanError, Spatial};
@@ -103,7 +103,7 @@ proptest! {
         }
         prop_assert_eq!(format!("{:?}", PlanSpec::from_toml(&spec.to_toml()).unwrap()), format!("{spec:?}"));
         prop_assert_eq!(format!("{:?}", PlanSpec::default().merge(&spec)), format!("{spec:?}"));
-        // The numbers of a region may be huge: the geometry must refuse them, not allocate them.
+        // The numbers of a region may be huge. The geometry must refuse them and not allocate them.
         if let Err(error) = Spatial::check(&spec, &[]) {
             one_line_with_hint(&error);
         }

@@ -1,11 +1,11 @@
-//! The hash of a plan tells plans of another guarantee apart, key by key.
+//! The hash tells plans with different guarantees apart, key by key.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test")]
 
 use dapple_geometry::Size;
 use dapple_plan::spec::keys::KEYS;
 use dapple_plan::{Mask, Plan, PlanSpec};
 
-/// Sections of what is trained and how fast: nothing in them changes the guarantee, and nothing in them is hashed.
+/// Sections that say what is trained and how fast. Nothing in them changes the guarantee, and nothing in them is hashed.
 const UNPRICED: [&str; 5] = ["data", "model", "optimiser", "train", "performance"];
 
 /// Keys of the other sections that are not hashed, with the reason.
@@ -31,7 +31,7 @@ const CLIPPED: &str =
 
 const ADAPTED: &str = "[privacy]\nclip_quantile = 0.5\n";
 
-/// For every hashed key a plan, as layers over the one on records, and a value that makes it another.
+/// For every hashed key, a plan as layers over the one on records, and a value of the key that makes it another plan.
 const CHANGES: [(&str, &str, &str); 35] = [
     ("privacy.relation", "", "replace"),
     ("privacy.delta", "", "1e-6"),
@@ -80,7 +80,7 @@ fn changed(base: &PlanSpec, key: &str, value: &str) -> PlanSpec {
     base.merge(&over)
 }
 
-/// The hash of a plan whose mask, where it names one, has private pixels in this many columns.
+/// The hash of a plan whose mask, if it names one, has private pixels in this many columns.
 fn hash(spec: &PlanSpec, columns: u32) -> String {
     let mask = || Mask::from_fn(Size::new(20, 20).unwrap(), |x, y| x < columns && y < 2).unwrap();
     let masks: Vec<Mask> = spec.region.mask.iter().map(|_| mask()).collect();
@@ -88,7 +88,7 @@ fn hash(spec: &PlanSpec, columns: u32) -> String {
     plan.unwrap_or_else(|error| panic!("{error}:\n{}", spec.to_toml())).hash().to_owned()
 }
 
-/// A key that is declared and neither hashed nor left out for a reason fails here.
+/// A key that is declared but neither hashed nor left out for a reason fails here.
 #[test]
 fn every_key_that_changes_the_guarantee_changes_the_hash() {
     for key in KEYS {

@@ -29,13 +29,13 @@ fn epsilon(spec: &PlanSpec) -> f64 {
     bracket.upper
 }
 
-/// Two brackets of relative width 1e-3 around values in order may overlap by that much.
+/// Two brackets of relative width 1e-3 around ordered values may overlap by that much.
 const SLACK: f64 = 1.001;
 
 #[test]
 fn figure_2a_values() {
-    // Independently computed reference figures; brackets are 0.1 % wide, hence 0.2 %. The second is a plain composition of
-    // the discretised pair by a textbook Fourier transform, on grids down to 6e-6.
+    // The reference figures were computed independently. Brackets are 0.1 % wide, hence the tolerance of 0.2 %. The second figure is a
+    // plain composition of the discretised pair by a textbook Fourier transform, on grids down to 6e-6.
     for (relation, scheme, expected) in [
         (Relation::Patch, Scheme::WithoutReplacement, 2.7374),
         (Relation::Patch, Scheme::Poisson, 0.19186),
@@ -70,11 +70,11 @@ fn views_add_up_and_full_batches_are_plain_gaussians() {
     spec.pipeline.views = Some(4);
     let plan = Plan::check(&spec).unwrap();
     let c = plan.spatial().seen().unwrap().probability();
-    // Rounded up, after a handful of roundings.
+    // The probability is rounded up after a handful of roundings.
     assert!((plan.inclusion_probability() / (1.0 - (1.0 - c).powi(4)) - 1.0).abs() < 1e-12);
     assert!(epsilon(&spec) > one);
 
-    // A full batch every step is one Gaussian mechanism of distance sqrt(steps) / sigma, whatever the scheme.
+    // A full batch in every step is one Gaussian mechanism at distance sqrt(steps) / sigma, whatever the scheme.
     let mut full = PlanSpec::default();
     for (key, value) in
         [("batch", "50"), ("records", "50"), ("steps", "4"), ("noise-multiplier", "8"), ("delta", "1/n")]
@@ -83,14 +83,14 @@ fn views_add_up_and_full_batches_are_plain_gaussians() {
     }
     let expected = dapple_plan::Pld::gaussian(1.0, 4.0).unwrap();
     let expected = expected.epsilon(1.0 / 50.0, BracketPrecision::default()).unwrap().upper;
-    // Both are closed forms; only the order of rounding differs.
+    // Both are closed forms, and only the order of rounding differs.
     assert!((epsilon(&full) / expected - 1.0).abs() < 1e-6);
 }
 
 #[test]
 fn the_second_opinion_agrees_from_above() {
-    // Poisson add-remove, sigma 1, rate 0.01, 10000 steps: 6.1877 by privacy-loss distributions; the Renyi bound lies
-    // above it, by less than 15 % here.
+    // For Poisson add-remove with sigma 1, rate 0.01 and 10000 steps, epsilon is 6.1877 by privacy-loss distributions. The Renyi bound
+    // lies above it, here by less than 15 %.
     let mut spec = PlanSpec::default();
     for (key, value) in [
         ("batch", "100"),
@@ -136,8 +136,8 @@ fn calibration_inverts_accounting() {
             SolvedValue::Whole(value) => value as f64,
             SolvedValue::Real(value) => value,
         };
-        // The upper end of a bracket of width 1e-3 wobbles by as much, and epsilon grows here about like the
-        // square root of the steps: 0.2 % of them.
+        // The upper end of a bracket of width 1e-3 varies by as much, and epsilon grows here about like the square root of the steps, so
+        // the steps vary by 0.2 %.
         assert!((value / expected - 1.0).abs() < 3e-3, "{unknown:?}: {value}");
     }
 }
@@ -173,7 +173,7 @@ fn the_hash_sees_what_matters() {
 }
 
 proptest! {
-    // Each case prices a plan several times, a few milliseconds each.
+    // Each case prices a plan several times, in a few milliseconds each.
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
@@ -211,7 +211,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// What a run wrote down is what it goes on with.
+    /// A run goes on with exactly what it wrote down.
     #[test]
     fn every_number_of_a_plan_is_read_back_to_its_bits(bits in prop::array::uniform4(any::<u64>())) {
         let values = bits.map(f64::from_bits);

@@ -1,4 +1,4 @@
-//! The three ways of using public tokens, against closed forms and each other; and users.
+//! Tests the three ways of using public tokens against closed forms and each other; and users.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ fn upper(plan: &Plan) -> f64 {
 #[test]
 fn coupled_gradients_are_a_mixture_of_gaussians_over_the_draws() {
     // The public gradient shows which of T steps drew the record, so delta = sum_k Binomial(T, g)(k) delta_Gauss(eps; 2 sqrt(k) / sigma).
-    // Reference figures of that sum by Python's math.erfc and math.lgamma.
+    // The reference figures are this sum, computed with Python's math.erfc and math.lgamma.
     for (batch, sigma, steps, at_half, epsilon) in [
         ("100", "2", "1", 0.02384217081, 3.8044359),
         ("100", "2", "3", 0.06925139084, 5.4767763),
@@ -50,9 +50,9 @@ fn coupled_gradients_are_a_mixture_of_gaussians_over_the_draws() {
 
 #[test]
 fn the_paper_s_runs_cost_more_than_it_says() {
-    // Section 5.3 of the masked paper (M): batch 128, 150 epochs, clip norm 1, delta 1e-5, noise for epsilon 0.5 and 1. The paper does not state how many videos
-    // of UCF-101 it trains on; 9537 is the data set's first training split. Multipliers solve M Theorem 1, by the script of the
-    // test above.
+    // Section 5.3 of the masked paper (M): batch 128, 150 epochs, clip norm 1, delta 1e-5, noise for epsilon 0.5 and 1. The paper does
+    // not state how many videos of UCF-101 it trains on; 9537 is the data set's first training split. The multipliers solve M Theorem 1,
+    // and were found by the script of the test above.
     for (sigma, claimed, honest) in [("10.95598", 0.5, 11.7967), ("5.820304", 1.0, 27.1439)] {
         let plan = plan(&[
             ("records", "9537"),
@@ -61,7 +61,7 @@ fn the_paper_s_runs_cost_more_than_it_says() {
             ("noise-multiplier", sigma),
             ("public-gradient", "coupled"),
         ]);
-        // The noise has seven digits; brackets are 0.1 % wide.
+        // The noise has seven digits, and brackets are 0.1 % wide.
         assert!((claimed_epsilon(&plan) / claimed - 1.0).abs() < 1e-3);
         assert!((upper(&plan) / honest - 1.0).abs() < 2e-3, "{}", upper(&plan));
     }
@@ -101,7 +101,7 @@ fn users_are_added_and_removed() {
 }
 
 proptest! {
-    // Each case prices a handful of plans, a few milliseconds each.
+    // Each case prices a handful of plans, which take a few milliseconds each.
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
@@ -126,10 +126,10 @@ proptest! {
         let clipped = |clip: &str| with(&[("public-gradient", "coupled-clipped"), ("public-clip", clip)]);
         let prices = [with(&[]), clipped(&near), clipped(&far), clipped("1000"), with(&[("public-gradient", "coupled")])];
         for pair in prices.windows(2) {
-            // Brackets of relative width 1e-3 around values in order may overlap by that much.
+            // Brackets of relative width 1e-3 around ordered values may overlap by that much.
             prop_assert!(pair[0] <= 1.001 * pair[1] + 2e-6, "{:?}", prices);
         }
-        // A public gradient clipped to 1000 clip norms tells as much as one without a clip.
+        // A public gradient clipped to 1000 clip norms reveals as much as an unclipped one.
         prop_assert!((prices[3] / prices[4] - 1.0).abs() < 2e-3, "{:?}", prices);
         prop_assert!(claimed_epsilon(&plan(&base)) > 0.0);
     }

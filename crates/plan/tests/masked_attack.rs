@@ -1,8 +1,9 @@
-//! The attack of docs/masked.md: the algorithm of the masked paper (M) reveals more than its Theorem 1 claims, and no more than is certified here.
+//! The attack of docs/masked.md: the algorithm of the masked paper (M) reveals more than its Theorem 1 claims, but no more than is
+//! certified here.
 //!
-//! One weight, records whose gradients are all zero but for one record. Its public gradient is `REACH`, huge and known; its
-//! private gradient is +C in one data set and -C in the other. A step that drew the record shows it, so the attacker keeps those
-//! steps, subtracts `REACH`, and adds up what is left: the likelihood-ratio test.
+//! There is one weight, and the gradients of all records but one are zero. That record's public gradient is `REACH`, huge and known; its
+//! private gradient is +C in one data set and -C in the other. A step that drew the record shows it, so the attacker keeps those steps,
+//! subtracts `REACH`, and adds up what is left: the likelihood-ratio test.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +16,7 @@ use dapple_plan::{BracketPrecision, Plan, PlanSpec};
 
 /// The public gradient of the record, in clip norms.
 const REACH: f64 = 1e4;
-/// Runs under each data set.
+/// Number of runs under each data set.
 const RUNS: u32 = 200_000;
 
 fn plan(mode: PublicGradient, clip: Option<f64>) -> Plan {
@@ -35,7 +36,7 @@ fn plan(mode: PublicGradient, clip: Option<f64>) -> Plan {
     Plan::check(&spec).unwrap()
 }
 
-/// The attacker's log-likelihood ratio for one run of M Algorithm 1 with the private gradient `sign` clip norms.
+/// The attacker's log-likelihood ratio for one run of M Algorithm 1 with a private gradient of `sign` clip norms.
 fn loss(plan: &Plan, sign: f64, generator: &mut Generator) -> f64 {
     let sigma = plan.noise_multiplier();
     let mut loss = 0.0;
@@ -49,7 +50,7 @@ fn loss(plan: &Plan, sign: f64, generator: &mut Generator) -> f64 {
     loss
 }
 
-/// How often the attacker says "+C": the share of runs with a loss above `threshold`, under both data sets.
+/// How often the attacker says "+C" under both data sets: the share of runs with a loss above `threshold`.
 fn shares(plan: &Plan, threshold: f64, seed: u64) -> (f64, f64) {
     let mut generator = Generator(seed);
     let mut share = |sign| {
@@ -74,7 +75,7 @@ fn the_attack_beats_the_claim_and_not_the_certificate() {
     // A private run would keep the advantage at this epsilon below delta = 1e-5.
     assert!(at_least > 1000.0 * coupled.delta(), "{at_least}");
     assert!(at_least <= certified.upper, "{at_least} {certified:?}");
-    // The test is the most powerful one, so what it measures is what is certified, up to the margins.
+    // The test is the most powerful one, so it measures what is certified, up to the margins.
     let at_most = (right + margin) - claimed.exp() * (wrong - margin);
     assert!(at_most >= certified.lower.unwrap(), "{at_most} {certified:?}");
 
@@ -86,9 +87,10 @@ fn the_attack_beats_the_claim_and_not_the_certificate() {
 
 #[test]
 fn bounded_public_gradients_stop_the_attack() {
-    // With public gradients of no reach (decoupled) or clipped ones the steps overlap; the best statistic adds up the losses of the
-    // mixtures (1-g) N(0) + g N(Cu+1) against (1-g) N(0) + g N(Cu-1), and it stays below what is certified. `exact` is its advantage by direct convolution of the step's losses
-    // on a grid of 0.002; the certificate also covers what a mix of both directions could do, so it lies above.
+    // If public gradients have no reach (decoupled) or are clipped, the steps overlap. The best statistic adds up the losses of the
+    // mixtures (1-g) N(0) + g N(Cu+1) against (1-g) N(0) + g N(Cu-1), and its advantage stays below what is certified. `exact` is that
+    // advantage by direct convolution of the step's losses on a grid of 0.002. The certificate also covers what a mix of both directions
+    // could do, so it lies above.
     let coupled = plan(PublicGradient::Coupled, None);
     let threshold = claimed_epsilon(&coupled);
     let certified =

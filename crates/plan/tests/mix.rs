@@ -1,4 +1,4 @@
-//! Views, mixtures and microbatches: what moves the price and what does not.
+//! Views, mixtures and microbatches: what changes the price and what does not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ const CROPPED: [(&str, &str); 3] = [("image", "8x6"), ("crop", "3x2"), ("patch",
 
 #[test]
 fn views_agree_with_counting_all_draws() {
-    // All crops of 3x2 in an image of 8x6 start in 6x5 places; a patch of 2x1 starts in 7x6 places.
+    // Crops of 3x2 in an image of 8x6 can start at 6x5 places, and a patch of 2x1 at 7x6 places.
     let meets = |patch: (i32, i32), (x, y): (i32, i32)| {
         x < patch.0 + 2 && patch.0 < x + 3 && y < patch.1 + 1 && patch.1 < y + 2
     };
@@ -48,7 +48,7 @@ fn views_agree_with_counting_all_draws() {
     }
     for (views, hits, draws) in [("2", pairs, 900.0), ("3", triples, 27000.0)] {
         let found = plan(&[&CROPPED[..], &[("views", views)]].concat()).inclusion_probability();
-        // Exact fractions; only rounding differs.
+        // Both are exact fractions, and only rounding differs.
         assert!((found - hits as f64 / draws).abs() < 1e-12, "{views}: {found} {hits}");
     }
 }
@@ -67,12 +67,12 @@ fn mixtures_and_synthetic_images_are_free() {
 
 #[test]
 fn a_shared_clip_doubles_the_movement() {
-    // Added or removed: as much as half the noise.
+    // For records added or removed, it costs as much as half the noise.
     let shared = plan(&[("records-per-clip", "2")]);
     assert_eq!(upper(&shared), upper(&plan(&[("noise-multiplier", "0.75")])));
     assert_eq!(shared.sensitivity(), 2.0);
     assert_eq!(upper(&shared), upper(&plan(&[("records-per-clip", "50")])));
-    // Substituted: two clip norms from everything, which is sampling without replacement's price already.
+    // For substituted records, everything is two clip norms away, which is already the price of sampling without replacement.
     let with = |sampling, shared| {
         upper(&plan(&[("relation", "replace"), ("sampling", sampling), ("records-per-clip", shared)]))
     };

@@ -1,4 +1,4 @@
-//! This crate touches nothing outside a computation.
+//! This crate only computes: it touches no files, clock, randomness, environment or threads.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 #[allow(dead_code, unused_imports, reason = "the checker is tested elsewhere")]

@@ -1,4 +1,4 @@
-//! The reference page and the types of Python's keywords are what the declarations of keys say.
+//! The reference page and the types of Python's keywords agree with the declarations of keys.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use dapple_plan::spec::keys::SECTIONS;
@@ -14,7 +14,7 @@ fn the_page_of_all_keys_is_up_to_date() {
     );
 }
 
-/// Python takes the keys of the sections that have flags as keywords, under their flags or else under their own names.
+/// In sections that have flags, Python takes keys as keywords, under their flags or else under their own names.
 #[test]
 fn every_key_that_python_takes_is_declared_as_a_keyword() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/dapple/_dapple.pyi");

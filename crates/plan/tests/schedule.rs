@@ -37,7 +37,7 @@ fn equal_phases_are_one_run() {
     let split = Plan::check(&scheduled(vec![steps(10), steps(45), phase(5, 20, 1.0)])).unwrap();
     assert_eq!(split, whole);
     assert_eq!(split.hash(), whole.hash());
-    // Phases that hardly differ are composed as different ones, and cost as much: brackets are 0.1 % wide.
+    // Phases that hardly differ are composed as different ones, and cost the same. Brackets are 0.1 % wide.
     let almost = scheduled(vec![steps(25), phase(35, 20, 1.0 + 1e-9)]);
     assert_eq!(Plan::check(&almost).unwrap().phases().len(), 2);
     assert!((upper(&almost) / upper(&base()) - 1.0).abs() < 2e-3);
@@ -45,15 +45,15 @@ fn equal_phases_are_one_run() {
 
 #[test]
 fn different_phases_agree_with_closed_forms() {
-    // Full batches: Gaussians at distances 2 / sigma, whose squares add up. Brackets are 0.1 % wide here and below.
+    // Full batches are Gaussians at distances 2 / sigma, whose squares add up. Brackets are 0.1 % wide here and below.
     let full = scheduled(vec![phase(4, 1000, 8.0), phase(9, 1000, 12.0)]);
     let mu = 2.0 * (4.0 / 64.0 + 9.0 / 144.0f64).sqrt();
     let expected =
         Pld::gaussian_distance(mu).unwrap().epsilon(1e-5, BracketPrecision::default()).unwrap().upper;
     assert!((upper(&full) / expected - 1.0).abs() < 2e-3);
 
-    // Tokens with coupled gradients: a mixture of Gaussians over the draws of both phases. Reference figures of the double sum over
-    // two binomials by Python's math.comb and math.erfc.
+    // Tokens with coupled gradients are a mixture of Gaussians over the draws of both phases. The reference figures are the double sum
+    // over two binomials, computed with Python's math.comb and math.erfc.
     let mut coupled = scheduled(vec![phase(5, 100, 2.0), phase(20, 20, 1.0)]);
     coupled.privacy.relation = Some(Relation::Masked);
     coupled.set("public-gradient", "coupled").unwrap();
@@ -100,7 +100,7 @@ fn the_noise_of_open_phases_is_solved_for() {
     let found = calibrate(&spec, &[], Unknown::NoiseMultiplier, BracketPrecision::default()).unwrap();
     assert!(found.certificate.epsilon.upper <= spec.privacy.epsilon.unwrap());
     let noise: Vec<f64> = found.plan.phases().iter().map(Plan::noise_multiplier).collect();
-    // The upper end of a bracket of width 1e-3 wobbles by as much.
+    // The upper end of a bracket of width 1e-3 varies by as much.
     assert!((noise[0] - 1.0).abs() < 3e-3 && noise[1] == 2.0, "{noise:?}");
     assert!(calibrate(&spec, &[], Unknown::Steps, BracketPrecision::default()).is_err());
     spec.phases[0].noise_multiplier = Some(1.0);
@@ -121,7 +121,7 @@ fn plans_with_phases_are_written_and_read() {
 }
 
 proptest! {
-    // Each case prices five plans, some tens of milliseconds each.
+    // Each case prices five plans, which take some tens of milliseconds each.
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
@@ -134,7 +134,7 @@ proptest! {
             [first, second, third].iter().map(|&(steps, batch, noise)| phase(steps, batch, noise)).collect();
         let here = upper(&scheduled(phases.clone()));
         let turned = upper(&scheduled(phases.iter().rev().cloned().collect()));
-        // Two brackets of relative width 1e-3 around one value.
+        // These are two brackets of relative width 1e-3 around one value.
         prop_assert!((here / turned - 1.0).abs() < 2e-3, "{} {}", here, turned);
         let steps = first.0 + second.0 + third.0;
         let all = [first, second, third];

@@ -1,4 +1,4 @@
-//! Searches take a bounded number of prices and units of work, counted and not timed.
+//! Searches take a bounded number of prices and units of work. These are counted, not timed.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::cell::Cell;
@@ -6,7 +6,7 @@ use std::cell::Cell;
 use dapple_accounting::{AccountingError, BracketPrecision};
 use dapple_plan::{PlanError, PlanSpec, Trial, Unknown, calibrate_watched};
 
-/// The last trial of a search that is answered.
+/// The last trial of a search that finds an answer.
 fn last_trial(plan: &str, unknown: Unknown) -> Trial {
     let spec = PlanSpec::from_toml(plan).unwrap();
     let last = Cell::new(Trial { number: 0, epsilon: 0.0, share: 0.0 });
@@ -16,8 +16,8 @@ fn last_trial(plan: &str, unknown: Unknown) -> Trial {
     last.get()
 }
 
-/// Settings that took half a minute, six and five seconds: a search over the parts of an epoch, of which thousands are the same
-/// batch, laws of many submodels, and many steps at a tiny rate.
+/// These settings once took half a minute, six and five seconds: a search over the parts of an epoch, thousands of which have the same
+/// batch; laws of many submodels; and many steps at a tiny rate.
 #[test]
 fn searches_that_took_long_take_few_prices() {
     let users = "[privacy]\nrelation = 'user'\ndelta = 1e-5\nepsilon = 6.21\nnoise_multiplier = 0.1187
@@ -36,7 +36,7 @@ fn searches_that_took_long_take_few_prices() {
     }
 }
 
-/// Sixteen laws of about a million places each, for each candidate.
+/// Each candidate needs sixteen laws of about a million places each.
 #[test]
 fn a_search_beyond_its_work_is_refused_with_a_way_out() {
     let shares: Vec<String> = (0..16).map(|i| format!("[{}, 0.0625]", 1_048_576 - i)).collect();

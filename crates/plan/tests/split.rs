@@ -1,4 +1,4 @@
-//! Split models: the laws a plan must keep, and an independent estimate.
+//! Split models: the laws that a plan must obey, and an independent estimate.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,12 +28,12 @@ fn one_submodel_is_the_model() {
     assert_eq!(plan(&[("submodels", "1")]), whole);
     assert_eq!(plan(&[("submodels", "1")]).hash(), whole.hash());
     assert_eq!(plan(&[("submodels", "1"), ("split-norm", "1"), ("nonsplit-norm", "0")]), whole);
-    // Two parts of one model, clipped apart: a Gaussian of the joint norm.
+    // Two parts of one model that are clipped separately are a Gaussian of the joint norm.
     let apart = plan(&[("submodels", "1"), ("split-norm", "0.6"), ("nonsplit-norm", "0.8")]);
     assert_overlap(bracket(&apart), bracket(&whole));
     let shared = plan(&[("submodels", "1"), ("split-fraction", "0.3")]);
     assert_overlap(bracket(&shared), bracket(&whole));
-    // The root of a sum of two squares, to a rounding or two.
+    // The root of a sum of two squares is exact but for a rounding or two.
     assert!((shared.sensitivity() - 1.0).abs() < 1e-15);
 }
 
@@ -45,7 +45,7 @@ fn more_submodels_hide_more() {
         assert!(here < last, "{submodels}");
         last = here;
     }
-    // What is not split gains nothing: between all and nothing.
+    // The part that is not split gains nothing, so the price lies between those of all and of nothing.
     let (all, none) = (bracket(&plan(&[("submodels", "4")])).upper, bracket(&plan(&[])).upper);
     let mut last = none;
     for share in ["0.1", "0.5", "0.9", "1"] {
@@ -55,14 +55,14 @@ fn more_submodels_hide_more() {
     }
     // Brackets are 0.1 % wide.
     assert!((last / all - 1.0).abs() < 2e-3);
-    // The submodel known, the price is that of the whole model.
+    // If the submodel is known, the price is that of the whole model.
     let split = plan(&[("submodels", "4"), ("split-fraction", "0.5")]);
     assert_overlap(bracket(&split.with_known_submodels()), bracket(&plan(&[])));
 }
 
 #[test]
 fn norms_are_in_units_of_the_clip_norm() {
-    // Twice the clip norm everywhere is half the noise, and the certificate says to what gradients are clipped.
+    // Twice the clip norm everywhere means half the noise, and the certificate says what gradients are clipped to.
     let double =
         plan(&[("submodels", "4"), ("split-norm", "2"), ("nonsplit-norm", "0"), ("noise-multiplier", "2")]);
     assert_overlap(bracket(&double), bracket(&plan(&[("submodels", "4")])));
@@ -102,7 +102,7 @@ fn mixtures_of_partitions_lie_between() {
             && bracket(&mixed).upper < bracket(&two).lower.unwrap()
     );
     assert!(mixed.price_rdp().unwrap().epsilon.upper > bracket(&mixed).lower.unwrap());
-    // Equally many submodels count as one.
+    // Partitions with the same number of submodels count as one.
     let same = plan(&[("partition.mixture", "[[2, 0.3], [2, 0.7]]")]);
     assert_overlap(bracket(&same), bracket(&two));
     let text = spec(&[("partition.mixture", "[[2, 0.3], [8, 0.7]]")]).to_toml();
@@ -144,7 +144,7 @@ fn substitutions_do_not_gain_and_do_not_lose() {
         plan(&[("relation", "replace"), ("submodels", "4"), ("split-norm", "3"), ("nonsplit-norm", "4")]);
     assert_eq!(bracket(&large), bracket(&plan(&[("relation", "replace"), ("noise-multiplier", "0.2")])));
     assert_eq!(large.sensitivity(), 10.0);
-    // A public gradient of 2 C beside contributions of 5 C reaches as far as 0.4 beside 1.
+    // A public gradient of 2 C beside contributions of 5 C reaches as far as one of 0.4 C beside contributions of C.
     let coupled = [("relation", "masked"), ("public-gradient", "coupled-clipped")];
     let parts = [("submodels", "4"), ("split-norm", "3"), ("nonsplit-norm", "4"), ("public-clip", "2")];
     let scaled = [("public-clip", "0.4"), ("noise-multiplier", "0.2")];
@@ -156,7 +156,7 @@ fn substitutions_do_not_gain_and_do_not_lose() {
 
 #[test]
 fn a_submodel_of_a_rare_step_is_hidden_twice() {
-    // One of 40 steps and one of 5 submodels: one of 200 places.
+    // One of 40 steps and one of 5 submodels are one of 200 places.
     let hidden = plan(&[("sampling", "balanced"), ("records", "4000"), ("steps", "40"), ("submodels", "5")]);
     let places = Pld::split(200, 1.0).unwrap().epsilon(1e-5, BracketPrecision::default()).unwrap();
     assert_overlap(bracket(&hidden), places);

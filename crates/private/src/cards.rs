@@ -1,4 +1,4 @@
-//! A GPU, or several of one machine, that keep what a run has learned.
+//! Private steps on a GPU, or on several of one machine, which keep what a run has learned in their own memory.
 
 use dapple_engine::cuda::{
     CudaAddition, CudaError, CudaGroup, CudaGroupError, CudaGroupState, CudaGroupSum, CudaOptions,
@@ -12,24 +12,24 @@ use crate::executor::{Executor, Forward, Microbatches};
 use crate::learned::{Learned, Update};
 use crate::optimiser::OptimiserState;
 
-/// Executors on GPUs, and where the newest state of the run lies.
+/// An executor on GPUs that knows whether the host or the cards have the newest state of the run.
 #[derive(Debug)]
 pub struct Cards {
     group: CudaGroup,
-    /// What the optimiser remembers, once training has begun.
+    /// What the optimiser remembers; `None` until training begins.
     state: Option<CudaGroupState>,
     /// The sum of the step under way.
     sum: Option<CudaGroupSum>,
     /// Whether the parameters in the cards' memory are those of the run.
     holds_parameters: bool,
-    /// Whether the cards have learned what the host does not know yet.
+    /// Whether the cards have learned something that the host does not know yet.
     ahead: bool,
     /// The device as a user names it.
     device: String,
 }
 
 impl Cards {
-    /// Executors on these cards, by number; `device` is what a user calls them.
+    /// Makes an executor on the cards of these numbers; `device` is what a user calls them.
     ///
     /// # Errors
     /// Cards that cannot be used, together or at all.
@@ -44,7 +44,7 @@ impl Cards {
         Ok(Self { group, state: None, sum: None, holds_parameters: false, ahead: false, device })
     }
 
-    /// The cards' own names, each once with how often it is there.
+    /// The names of the cards' models, each with how many such cards there are.
     #[must_use]
     pub fn names(&self) -> String {
         let mut counted: Vec<(String, usize)> = Vec::new();
@@ -61,7 +61,7 @@ impl Cards {
         words.collect::<Vec<_>>().join(", ")
     }
 
-    /// Puts on the cards what the host knows and they do not.
+    /// Prepares the cards for training: puts on them the state and the parameters that only the host has.
     fn train(&mut self, learned: &Learned) -> Result<(), StepError> {
         let Self { group, state, holds_parameters, device, .. } = self;
         let failed = |error| failed(device, error);
@@ -105,7 +105,7 @@ impl Executor for Cards {
         Ok(stats)
     }
 
-    /// Noise, division and optimiser on the cards; the host only counts the update.
+    /// The cards do the noise, the division and the optimiser's work; the host only counts the update.
     fn update(&mut self, learned: &mut Learned, update: &Update<'_>) -> Result<(), StepError> {
         let Self { group, state, sum, device, ahead, .. } = self;
         let (Some(state), Some(sum)) = (state, sum.take()) else {
@@ -142,7 +142,7 @@ impl Executor for Cards {
         Ok(())
     }
 
-    /// Puts parameters on the cards that are not the run's own; those must be fetched before.
+    /// Overwrites the run's parameters on the cards with these, so whatever was learned must have been fetched before.
     fn load<'e>(&'e mut self, parameters: &'e Parameters) -> Result<Box<dyn Forward + 'e>, StepError> {
         debug_assert!(!self.ahead, "what was learned is fetched before the cards hold something else");
         self.holds_parameters = false;
@@ -152,7 +152,7 @@ impl Executor for Cards {
     }
 }
 
-/// Cards with parameters to evaluate.
+/// Cards that hold parameters to be evaluated.
 struct Evaluated<'e> {
     group: &'e mut CudaGroup,
     device: &'e str,
@@ -164,7 +164,7 @@ impl Forward for Evaluated<'_> {
     }
 }
 
-/// What went wrong on a device, as a run tells it: a card of several by its own name.
+/// Says what went wrong on a device as a run reports it; if it was one card of several, that card is named.
 #[must_use]
 pub fn failed(device: &str, error: CudaGroupError) -> StepError {
     let (device, error) = match error {

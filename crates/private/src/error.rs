@@ -3,10 +3,10 @@
 use dapple_data::DataError;
 use dapple_engine::EngineError;
 
-/// What stops a step. The message is one line; [`StepError::hint`] is the way out.
+/// What stops a step. The message is one line; [`StepError::hint`] says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// A standard deviation no noise can have.
+    /// A standard deviation that no noise can have.
     #[error("noise of standard deviation {deviation} cannot be drawn")]
     Noise {
         /// The standard deviation.

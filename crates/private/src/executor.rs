@@ -10,14 +10,14 @@ use crate::learned::{Learned, Update};
 
 /// The records of one step, a part of them at a time.
 pub trait Microbatches {
-    /// The next part; `None` behind the last.
+    /// Returns the next part, or `None` after the last.
     ///
     /// # Errors
     /// Records that cannot be read.
     fn next(&mut self) -> Result<Option<Batch<'_>>, StepError>;
 }
 
-/// Runs one graph. GPUs keep what is learned in their own memory from step to step; [`Executor::fetch`] brings it back.
+/// A machine that runs one graph. GPUs keep what is learned in their own memory from step to step; [`Executor::fetch`] brings it back.
 pub trait Executor: Debug + Send {
     /// Where the trainable parameters lie in a gradient.
     fn layout(&self) -> &Layout;
@@ -25,11 +25,11 @@ pub trait Executor: Debug + Send {
     /// Adds up the clipped gradients of all records of a step, and keeps the sum for [`Executor::update`].
     ///
     /// # Guarantee
-    /// Each record adds a vector of norm at most [`ClippingRule::sensitivity`] that depends on no other record, and they add up without
-    /// rounding. A record whose gradient is not finite adds nothing.
+    /// Each record adds a vector that depends on no other record and whose norm is at most [`ClippingRule::sensitivity`]; these vectors
+    /// are added without rounding. With clipping, a record whose gradient is not finite adds nothing.
     ///
     /// # Errors
-    /// Records that cannot be read, or a device that fails; what was summed is lost then.
+    /// Records that cannot be read, or a device that fails. Either way, what was summed so far is lost.
     fn clipped_sum(
         &mut self,
         learned: &Learned,
@@ -37,15 +37,15 @@ pub trait Executor: Debug + Send {
         rule: &ClippingRule,
     ) -> Result<StepStats, StepError>;
 
-    /// Takes in the sum that was kept: noise, the expected batch as divisor, the optimiser.
+    /// Turns the sum that was kept into new parameters: adds noise, divides by the expected batch, and lets the optimiser move them.
     ///
     /// # Guarantee
     /// What is learned changes by a function of the noisy sum alone, rounded to a lattice and divided by the expected batch. Every
     /// executor adds the same noise, bit by bit, for the same key and the same sum.
     ///
     /// # Errors
-    /// No sum, a sum of plain numbers where noise is asked for, a device that fails, or weights that are not finite any more, which is
-    /// public.
+    /// No sum was kept, a sum of plain numbers is to be noised, a device fails, or a weight is no longer finite. The last says nothing
+    /// about the records that the released weights would not say.
     fn update(&mut self, learned: &mut Learned, update: &Update<'_>) -> Result<(), StepError>;
 
     /// Brings what was learned back to the host.
@@ -54,7 +54,8 @@ pub trait Executor: Debug + Send {
     /// A device that fails.
     fn fetch(&mut self, learned: &mut Learned) -> Result<(), StepError>;
 
-    /// Arranges parameters for the kernels, to be evaluated. What was learned must have been fetched.
+    /// Arranges parameters for the kernels, so that they can be evaluated. What was learned must have been fetched before, because the
+    /// memory that holds it may be overwritten.
     ///
     /// # Errors
     /// Parameters of another graph, or a device that fails.
@@ -63,7 +64,7 @@ pub trait Executor: Debug + Send {
 
 /// A model with its parameters, ready to answer.
 pub trait Forward {
-    /// Outputs of all samples, one after the other, dropout off.
+    /// Returns the outputs of all samples, one after the other, with dropout off.
     ///
     /// # Errors
     /// Samples of another size, or a device that fails.

@@ -10,14 +10,15 @@ use crate::noise::Noise;
 use crate::optimiser::{Ema, Optimiser, OptimiserSettings};
 use crate::parallel::{self, PIECE};
 
-/// Everything that steps change: the parameters, what the optimiser remembers, the running mean of the parameters, the clip norm where it moves.
+/// Everything that steps change: the parameters, what the optimiser remembers, the running mean of the parameters, and the clip norm if it
+/// moves.
 #[derive(Debug)]
 pub struct Learned {
     /// The parameters that steps move.
     pub parameters: Parameters,
-    /// What moves them.
+    /// The optimiser that moves them, with its state.
     pub optimiser: Optimiser,
-    /// Their running mean, if there is one.
+    /// The running mean of the parameters, if the run keeps one.
     pub mean: Option<Ema>,
     /// The clip norm, where it follows a quantile.
     pub clip: Option<AdaptiveClip>,
@@ -26,7 +27,7 @@ pub struct Learned {
 /// What turns a sum of clipped gradients into a change of the parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct Update<'s> {
-    /// The noise and the key of the step; none where nothing is private.
+    /// The noise and the key of the step, or `None` for a run that is not private.
     pub noise: Option<(&'s Noise, &'s StepKey)>,
     /// The noise on twice the count of records within the clip norm, and the key of the step for it; none where the clip norm is fixed.
     pub count: Option<(&'s Noise, &'s StepKey)>,
@@ -49,7 +50,8 @@ impl Update<'_> {
 }
 
 impl Learned {
-    /// Before the first step, with a fixed clip norm.
+    /// What a run has learned before its first step: the parameters it starts from, an optimiser that remembers
+    /// nothing, and a fixed clip norm.
     #[must_use]
     pub fn new(settings: &OptimiserSettings, layout: &Layout, parameters: Parameters) -> Self {
         let optimiser = Optimiser::new(settings, layout, &parameters);
@@ -57,16 +59,16 @@ impl Learned {
         Self { parameters, optimiser, mean, clip: None }
     }
 
-    /// Takes in a sum of clipped gradients, whose memory is left with plain numbers.
+    /// Updates everything by a sum of clipped gradients, whose memory is overwritten on the way.
     ///
     /// # Guarantee
     /// What is learned changes by a function of the noisy sum alone, rounded to a lattice and divided by the expected batch.
     ///
     /// # Errors
-    /// A weight that is not finite any more, which is public.
+    /// A sum of plain numbers that is to be noised, or a weight that is no longer finite, which is public, since the weights are.
     pub(crate) fn update(&mut self, sum: &mut Total, update: &Update<'_>) -> Result<(), StepError> {
         let sum = match update.noise {
-            // Sums by a rule with a bound are in whole numbers; nothing else may be noised.
+            // Only a rule with a bound makes sums of whole numbers, and only what is bounded may be noised.
             Some(_) if sum.counts().is_none() => return Err(dapple_engine::EngineError::Parameters.into()),
             Some((noise, key)) => {
                 sum.make_plain(|bits, carried, unit| noise.add(bits, carried, unit, key))?
@@ -86,18 +88,18 @@ impl Learned {
         Ok(())
     }
 
-    /// The weights to evaluate and to keep: the running mean where there is one.
+    /// The weights to evaluate and to keep: the running mean if there is one, else the parameters.
     #[must_use]
     pub fn weights(&self) -> &Parameters {
         self.mean.as_ref().map_or(&self.parameters, Ema::parameters)
     }
 
-    /// Whether all weights are finite. They are released, so that tells nothing more.
+    /// Checks that all weights are finite. The weights are released, so the answer tells nothing more about the records.
     ///
     /// # Errors
-    /// A weight that is not.
+    /// A weight that is not finite.
     pub fn check(&self) -> Result<(), StepError> {
-        // Without a way out in the middle, which would keep the compiler from making vectors of it.
+        // An early exit would keep the compiler from making vectors of this loop.
         match self.parameters.values().iter().fold(true, |finite, value| finite & value.is_finite()) {
             true => Ok(()),
             false => Err(StepError::NotFinite { what: "a weight" }),

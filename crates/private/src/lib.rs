@@ -1,17 +1,17 @@
 //! The private step: everything between the records that were drawn and the parameters that may be released.
 //!
-//! 1. An [`Executor`] adds up the clipped gradients of the records drawn: whole numbers, exactly, each of a norm that its
-//!    [`ClippingRule`](dapple_engine::ClippingRule) bounds and a function of that record alone.
+//! 1. An [`Executor`] adds up the clipped gradients of the records drawn. Each depends on its own record alone, has a norm that the
+//!    [`ClippingRule`](dapple_engine::ClippingRule) bounds, and consists of whole numbers, so that the sum is exact.
 //! 2. [`Noise`] is added to the sum, on a lattice that depends on the plan alone.
 //! 3. The noisy sum is divided by the *expected* batch, never by the number drawn.
 //! 4. The [`Optimiser`] moves the parameters. From here on everything is post-processing.
 //!
-//! Where the clip norm follows a quantile ([`AdaptiveClip`]), the number of records within it is released beside the sum, with noise of its own, and
-//! moves the clip norm of the next step.
+//! If the clip norm follows a quantile ([`AdaptiveClip`]), the number of records within it is released beside the sum, with noise of its own,
+//! and moves the clip norm of the next step.
 //!
-//! [`private_step`] is all of this in order, for the processor ([`Processor`]) and for GPUs (`Cards`) alike; nothing else in the workspace
-//! turns records into parameters. Which records are drawn, and how often, is not decided here: that is the plan's, and what the
-//! accountant prices.
+//! [`private_step`] does all of this in order, on the processor ([`Processor`]) and on GPUs (`Cards`) alike; nothing else in the workspace
+//! turns records into parameters. Which records are drawn, and how often, is not decided here: the plan says so, and the accountant
+//! prices it.
 
 #![forbid(unsafe_code)]
 

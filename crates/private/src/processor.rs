@@ -1,4 +1,4 @@
-//! The processor, which works on what the host holds.
+//! Private steps on the processor, which works on what the host holds.
 
 use dapple_engine::{
     ClippingRule, CpuExecutor, CpuOptions, EngineError, GradientSum, Layout, Loaded, StepStats,
@@ -10,21 +10,21 @@ use crate::executor::{Executor, Forward, Microbatches};
 use crate::learned::{Learned, Update};
 use crate::parallel::WORTH_THREADS;
 
-/// An executor on the processor.
+/// An executor that takes private steps on the processor.
 #[derive(Debug)]
 pub struct Processor {
     executor: CpuExecutor,
     threads: usize,
-    /// Threads for what follows the sum, once there are enough values for them.
+    /// The threads that noise and update the parameters, started at the first step of a model that is large enough to be worth it.
     pool: Option<rayon::ThreadPool>,
     /// The sum of the step under way.
     sum: Option<GradientSum>,
-    /// Memory of the last gradient.
+    /// The memory of the last step's sum, to be used again.
     gradient: Vec<f32>,
 }
 
 impl Processor {
-    /// An executor with so many threads; 0 for all that the machine has.
+    /// Makes an executor with `threads` threads, or as many as the machine has if that is 0.
     ///
     /// # Errors
     /// A graph that cannot be run, or threads that cannot be started.
@@ -77,7 +77,7 @@ impl Executor for Processor {
         Ok(())
     }
 
-    /// The processor works on what the host holds.
+    /// There is nothing to bring back: the processor works on what the host holds.
     fn fetch(&mut self, _: &mut Learned) -> Result<(), StepError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! One step.
+//! The private step, whichever machine takes it.
 
 use dapple_engine::{ClippingRule, EngineError, StepStats};
 
@@ -7,20 +7,21 @@ use crate::error::StepError;
 use crate::executor::{Executor, Microbatches};
 use crate::learned::{Learned, Update};
 
-/// Takes one step.
+/// Takes one step: the clipped sum of the records drawn, then the update that it leads to.
 ///
 /// # Guarantee
-/// What is learned changes by a function of the noisy sum alone: the sum, without any rounding, of one vector for each record drawn, each
-/// of norm at most the rule's sensitivity and dependent on no other record, plus the noise of `update`, rounded to a lattice, divided by
-/// the expected batch, never by the number drawn. An empty batch is a sum of zero; it is noised and used.
+/// What is learned changes by a function of the noisy sum alone. Each record drawn adds one vector, which depends on no other record and
+/// whose norm is at most the rule's sensitivity; these are added without any rounding. The noise of `update` comes on top, the result is
+/// rounded to a lattice, and it is divided by the expected batch, never by the number drawn. An empty batch has a sum of zero, which is
+/// noised and used like any other.
 ///
 /// Where the clip norm follows a quantile, the next one is a function of this one and of a noisy count, to which each record drawn adds 1
 /// or -1, dependent on no other record: see [`AdaptiveClip`](crate::AdaptiveClip). In standard deviations of the noise of each, what a
 /// record adds to sum and count is one vector of norm at most `sqrt((C / deviation of the sum)^2 + (1 / deviation of the count)^2)`.
 ///
 /// # Errors
-/// As [`Executor::clipped_sum`] and [`Executor::update`]; and a rule with another bound than the clip norm that follows a quantile, or
-/// such a clip norm without noise for its count.
+/// Those of [`Executor::clipped_sum`] and [`Executor::update`]; and, if the clip norm follows a quantile, a rule with another bound or a step
+/// without noise for its sum and its count.
 pub fn private_step(
     executor: &mut dyn Executor,
     learned: &mut Learned,

@@ -1,5 +1,5 @@
-//! A private step is its four parts, one after the other: the clipped sum, noise, the division by the expected batch, the update. Here they are
-//! done by hand with what the engine offers, and every bit of what is learned must be the same.
+//! A private step is its four parts, one after the other: the clipped sum, the noise, the division by the expected batch, the update. Here
+//! they are done by hand with what the engine offers, and every bit of what is learned must be the same.
 #![allow(clippy::unwrap_used)]
 
 use std::vec::IntoIter;
@@ -13,14 +13,14 @@ use dapple_private::{
     Executor, Learned, Microbatches, Noise, OptimiserSettings, Processor, StepError, Update, private_step,
 };
 
-/// Samples of each microbatch of each step: several, none at all, and one.
+/// The number of samples in each microbatch of each step. There are steps of several microbatches, of none at all, and of one.
 const STEPS: [&[usize]; 4] = [&[5, 3, 4], &[], &[1], &[7]];
-/// The expected batch, which no step draws.
+/// The expected batch, which differs from what every step draws, so that dividing by the number drawn would show.
 const BATCH: u64 = 6;
 const RATE: f64 = 0.3;
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.7 };
 
-/// Records of one step.
+/// The records of one step.
 struct Records {
     inputs: Vec<f32>,
     classes: Vec<u32>,
@@ -55,7 +55,7 @@ impl Microbatches for Parts<'_> {
     }
 }
 
-/// What is learned, by hand.
+/// What is learned when the parts are done by hand.
 #[derive(Clone)]
 struct ByHand {
     parameters: Parameters,
@@ -82,7 +82,7 @@ impl ByHand {
         }
     }
 
-    /// The last three parts of the `count`-th step.
+    /// Does the last three parts of the `count`-th step: noise, division and update.
     fn update(
         &mut self,
         settings: &OptimiserSettings,
@@ -112,7 +112,7 @@ impl ByHand {
     }
 }
 
-/// The sum with noise, or as it is.
+/// The sum in single precision, with noise if there is any.
 fn noisy<'t>(sum: &'t mut Total, noise: Option<(&Noise, &StepKey)>) -> &'t mut [f32] {
     match noise {
         Some((noise, key)) => {
@@ -122,7 +122,7 @@ fn noisy<'t>(sum: &'t mut Total, noise: Option<(&Noise, &StepKey)>) -> &'t mut [
     }
 }
 
-/// The share of the way that a running mean goes: its decay grows to its value as `(1 + n) / (10 + n)`.
+/// How far a running mean moves towards the parameters, as a share: its decay grows to its value as `(1 + n) / (10 + n)`.
 fn mean_rest(decay: f64, count: u64) -> f32 {
     let n = count as f64;
     (1.0 - decay.min((1.0 + n) / (10.0 + n))) as f32
@@ -149,7 +149,7 @@ fn settings(graph: &Graph) -> [OptimiserSettings; 4] {
     })
 }
 
-/// A small model, one of which a part is frozen, and one so large that threads share what follows the sum.
+/// A small model, the same model partly frozen, and one so large that threads share the work that follows the sum.
 fn graphs() -> [Graph; 3] {
     let small = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
     let mut frozen = small.clone();
@@ -161,7 +161,7 @@ fn graphs() -> [Graph; 3] {
     [small, frozen, builder.finish(large, Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap()]
 }
 
-/// Bit by bit.
+/// Asserts that the values are the same bit by bit.
 fn same(title: &str, what: &str, got: &[f32], want: &[f32]) {
     assert_eq!(got.len(), want.len(), "{title}: {what}");
     let other = got.iter().zip(want).filter(|(got, want)| got.to_bits() != want.to_bits()).count();
@@ -179,7 +179,7 @@ fn compare(title: &str, learned: &Learned, want: &ByHand) {
     same(title, "mean", mean.unwrap_or_default(), want.mean.as_deref().unwrap_or_default());
 }
 
-/// Takes all steps with an executor, and its parts by hand.
+/// Takes all steps with an executor, does their parts by hand as well, and compares.
 fn hold<E: Executor>(
     graph: &Graph,
     title: &str,
@@ -227,7 +227,7 @@ fn a_step_of_the_processor_is_its_four_parts() {
         for settings in settings(graph) {
             for private in [true, false] {
                 let mut processor = Processor::new(graph, 2).unwrap();
-                // One thread by hand and two in the step: they change nothing.
+                // One thread by hand and two in the step, because the number of threads must change nothing.
                 let mut engine =
                     CpuExecutor::new(graph, CpuOptions { threads: 1, ..CpuOptions::default() }).unwrap();
                 let layout = Layout::new(graph);
@@ -255,7 +255,7 @@ fn a_step_of_the_processor_is_its_four_parts() {
     }
 }
 
-/// On a card the sum and the update are the card's, by hand as well; the noise by hand is the host's, which the card's must equal.
+/// Even by hand, the card adds up and updates; but the noise by hand is the host's, which the card's must equal.
 #[cfg(feature = "cuda")]
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
@@ -263,7 +263,7 @@ fn a_step_of_a_card_is_its_four_parts() {
     use dapple_engine::cuda::{Convolutions, CudaAddition, CudaExecutor, CudaOptions, StateValues};
     use dapple_private::Cards;
 
-    // Where time decides nothing, both executors choose alike.
+    // With measured times the two executors might choose different convolutions, and round differently.
     let options = CudaOptions { convolutions: Convolutions::Own, batch: 12, ..CudaOptions::default() };
     for (index, graph) in graphs().iter().enumerate() {
         for settings in settings(graph) {

@@ -1,13 +1,13 @@
-//! Times the Rust call behind `dapple.account`: reads a plan as TOML, and writes the seconds of each of some calls.
+//! Times the Rust call behind `dapple.account`: reads a plan as TOML, and prints how many seconds each of several calls took.
 //!
-//! For `python/bench`, which compares it with the same call from Python.
+//! `python/bench` compares these times with those of the same call from Python.
 
 use std::io::{self, Read, Write};
 use std::time::Instant;
 
 use dapple_plan::{BracketPrecision, Plan, PlanSpec};
 
-/// Calls that are timed, after as many that are not.
+/// Calls that are timed, after as many that only warm up.
 const CALLS: usize = 300;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -18,11 +18,11 @@ pub(crate) struct Calibration {
 }
 
 impl Calibration {
-    /// The answer to a request.
+    /// The answer to a request, as Python objects.
     pub(crate) fn new(py: Python<'_>, request: PlanRequest, found: Calibrated) -> PyResult<Self> {
         let Calibrated { solved, plan, certificate, .. } = found;
         let PlanRequest { mut spec, masks, .. } = request;
-        // A size is solved for as a whole; what is given beside it gives way, as when a flag is laid over a file.
+        // A size is solved for as a whole, and replaces whatever the plan says of it, as a flag replaces what a file says.
         let written = match (solved.size, solved.value) {
             (Some(size), _) => size.to_string(),
             (None, SolvedValue::Whole(value)) => value.to_string(),
@@ -53,7 +53,7 @@ impl From<SolvedValue> for Number {
 
 #[pymethods]
 impl Calibration {
-    /// What was solved for, as its keyword.
+    /// The keyword of the value that was solved for.
     #[getter]
     fn name(&self) -> String {
         self.solved.name.replace('-', "_")
@@ -93,7 +93,7 @@ impl Calibration {
     fn to_json(&self) -> String {
         let mut answer = json!(self.certificate.document());
         answer["solved"] = json!(self.solved);
-        // Numbers and strings always have a JSON form.
+        // This cannot fail: numbers and strings always have a JSON form.
         serde_json::to_string_pretty(&answer).unwrap_or_default()
     }
 
@@ -101,7 +101,7 @@ impl Calibration {
         let value = match (self.solved.size, self.solved.value) {
             (Some(size), _) => format!("({}, {})", size.x, size.y),
             (None, SolvedValue::Whole(value)) => value.to_string(),
-            // Rounded up: noise on the safe side.
+            // Real values are noise multipliers, for which rounding up is the safe side.
             (None, SolvedValue::Real(value)) => number::up(value, 5),
         };
         format!("Calibration({}={value}, epsilon={})", self.name(), number::up(self.epsilon(), 4))

@@ -29,7 +29,7 @@ impl PyCertificate {
         self.0.epsilon.upper
     }
 
-    /// The certified bracket of the exact epsilon; its lower end is `None` where the accountant only bounds from above.
+    /// The certified bracket of the exact epsilon. Its lower end is `None` where the accountant only bounds from above.
     #[getter]
     fn bracket(&self) -> (Option<f64>, f64) {
         (self.0.epsilon.lower, self.0.epsilon.upper)
@@ -83,7 +83,7 @@ impl PyCertificate {
         self.0.records
     }
 
-    /// Records a step, in expectation.
+    /// The expected number of records of a step.
     #[getter]
     fn batch(&self) -> u64 {
         self.0.batch

@@ -1,4 +1,4 @@
-//! Errors as Python exceptions, with the same words and hints as on the command line.
+//! Raises errors as Python exceptions, with the same words and hints as on the command line.
 
 use dapple_data::DataError;
 use dapple_geometry::GeometryError;
@@ -40,7 +40,7 @@ impl Class {
     }
 }
 
-/// An exception with its hint.
+/// Makes an exception of `dapple.errors` with its hint.
 pub(crate) fn raise(py: Python<'_>, class: Class, message: &str, hint: Option<&str>) -> PyErr {
     let made =
         || py.import("dapple.errors")?.getattr(class.name())?.call1((one_line(message), hint.map(one_line)));
@@ -50,7 +50,7 @@ pub(crate) fn raise(py: Python<'_>, class: Class, message: &str, hint: Option<&s
     }
 }
 
-/// Messages are one line, as on the command line.
+/// Brings a message to one line, as on the command line.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

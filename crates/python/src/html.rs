@@ -1,4 +1,4 @@
-//! A certificate in a notebook.
+//! How a certificate looks in a notebook.
 
 use dapple_plan::{Certificate, number};
 

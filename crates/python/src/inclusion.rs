@@ -10,23 +10,23 @@ use crate::errors::Raise;
 use crate::request::PlanRequest;
 use crate::worker;
 
-/// How likely a crop sees the private region, at its worst place.
+/// How likely a crop is to see the private region at the region's worst place.
 #[pyclass(module = "dapple", frozen)]
 pub(crate) struct Inclusion {
     spatial: Arc<Spatial>,
-    /// That any of the views sees the region; never too small.
+    /// The probability that any of the views sees the region. It is never too small.
     #[pyo3(get)]
     probability: f64,
-    /// The same of one view.
+    /// The probability that one view sees the region.
     #[pyo3(get)]
     probability_of_one_view: f64,
-    /// Where the region's bounding box starts, at its worst: x, y.
+    /// Where the region's bounding box starts at its worst place: x, y.
     #[pyo3(get)]
     worst_origin: Option<(u32, u32)>,
-    /// Places of a crop of fixed size.
+    /// How many places a crop of fixed size has.
     #[pyo3(get)]
     crop_origins: Option<u64>,
-    /// Those that see the region.
+    /// From how many of these places the crop sees the region.
     #[pyo3(get)]
     hits: Option<u64>,
     /// Views of a record.
@@ -53,8 +53,8 @@ impl Inclusion {
 
 #[pymethods]
 impl Inclusion {
-    /// One view's probability for each place of the region's centre, `[height, width]` in single precision. `numpy.asarray` takes
-    /// it without a copy.
+    /// One view's probability for each place of the region's centre, `[height, width]` in single precision. `numpy.asarray` takes the map
+    /// without a copy.
     #[pyo3(signature = () -> "memoryview")]
     fn heatmap<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let spatial = self.spatial.clone();
@@ -83,7 +83,7 @@ impl Inclusion {
     }
 }
 
-/// Tells how likely a crop sees the private region at its worst place: the probability with its counts.
+/// Computes how likely a crop is to see the private region at the region's worst place.
 ///
 /// >>> import dapple
 /// >>> dapple.inclusion(image=(1000, 1000), crop=(100, 100), patch=(10, 10))
@@ -100,7 +100,7 @@ pub(crate) fn inclusion(
     worker::run(py, move |_| Inclusion::of(&request))?.map_err(|error| error.raise(py))
 }
 
-/// The probability that any view of a record sees the private region, at its worst place; never too small.
+/// The probability that any view of a record sees the private region at the region's worst place. It is never too small.
 ///
 /// The region is a rectangle (`patch`), a disc (`circle`) or any set of pixels (`region_mask`: an array of bool or uint8,
 /// `[height, width]`, or the path of a PNG picture).

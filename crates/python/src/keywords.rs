@@ -1,4 +1,4 @@
-//! Keyword arguments: the keys of a plan under Python names, from the one table of keys.
+//! Keyword arguments: the keys of a plan under Python names, taken from the one table of keys.
 
 use dapple_plan::spec::keys::{self, KEYS, Key, Kind};
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ pub(crate) fn resolve(py: Python<'_>, name: &str) -> PyResult<&'static Key> {
     find(name).or_else(|| keys::resolve(name)).ok_or_else(|| unknown(py, name))
 }
 
-/// Names that are not a keyword, with those that look like it.
+/// The error of a name that is no keyword, with the keywords that look like it.
 pub(crate) fn unknown(py: Python<'_>, name: &str) -> PyErr {
     let near: Vec<String> = keys::near(name)
         .into_iter()
@@ -31,8 +31,8 @@ pub(crate) fn unknown(py: Python<'_>, name: &str) -> PyErr {
     errors::raise(py, Class::Plan, &format!("unknown key `{name}`"), Some(&hint))
 }
 
-/// What a key is called as a keyword, but for its dashes: its flag, or its own name in a section that has flags. The other
-/// sections say what is trained, not what is priced, and are given by dotted keys.
+/// The keyword of a key, but for its dashes: its flag, or its own name in a section that has flags. The other sections say what is
+/// trained, not what is priced, and their keys are given with dots.
 fn of(key: &Key) -> Option<&'static str> {
     let has_flags = || KEYS.iter().any(|other| other.section() == key.section() && other.flag.is_some());
     key.flag.or_else(|| has_flags().then(|| key.name()))
@@ -46,7 +46,7 @@ fn same(own: &str, name: &str) -> bool {
     own.len() == name.len() && own.bytes().zip(name.bytes()).all(|(a, b)| a == b || (a == b'-' && b == b'_'))
 }
 
-/// Every keyword argument that describes a plan, with its dotted key, its type, what it is, and what holds where it is not given.
+/// Every keyword argument that describes a plan, with its dotted key, its type, its meaning, and what holds if it is not given.
 ///
 /// >>> import dapple
 /// >>> dapple.keywords()["noise_multiplier"]["key"]

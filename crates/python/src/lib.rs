@@ -1,10 +1,10 @@
 //! The Python module `dapple._dapple`: plans, certificates and privacy-loss distributions for Python.
 //!
-//! The public package is `dapple` (the folder `python/dapple`), which gathers what is here. This crate only translates: keyword
-//! arguments are the keys of a plan, answers are those of `dapple-plan`, errors carry the same words and hints. What takes long runs
-//! on a thread of its own, without the interpreter's lock, so that other Python threads go on and an interrupt is heard.
+//! The public package is `dapple` (the folder `python/dapple`), which gathers what is here. This crate only translates: keyword arguments
+//! are the keys of a plan, answers are those of `dapple-plan`, and errors carry the same words and hints. Calls that may take long run on
+//! a thread of their own, without the interpreter's lock, so that other Python threads go on and an interrupt is noticed.
 
-// What arrives here is never as expected.
+// Input arrives here, and it may be anything.
 #![warn(clippy::expect_used)]
 
 mod calibration;

@@ -9,13 +9,13 @@ use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple};
 
 use crate::errors::{self, Class, Raise};
 
-/// The key of a plan that is a mask.
+/// The key of a plan that names a mask.
 pub(crate) const KEY: &str = "region.mask";
 
-/// The name of a mask that has no file.
+/// What a plan calls a mask that comes from an array and has no file.
 pub(crate) const ARRAY: &str = "an array";
 
-/// The masks of an array, or of a sequence of arrays; `None` where the object is neither.
+/// The masks of an array or of a sequence of arrays; `None` if the object is neither.
 pub(crate) fn from_arrays(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Mask>>> {
     if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
         let views = object

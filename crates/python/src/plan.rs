@@ -15,8 +15,8 @@ use crate::request::PlanRequest;
 use crate::verbs::{self, precision_of};
 use crate::worker;
 
-/// A plan that holds together: what is protected, how records are drawn, what happens to an image, how much noise there is, and for
-/// how long. It is what is priced and what the samplers and crops of `dapple.torch` carry out.
+/// A checked plan: what is protected, how records are drawn, what happens to an image, how much noise there is, and for how long. It is
+/// what is priced, and what the samplers and crops of `dapple.torch` carry out.
 ///
 /// Keyword arguments are the flags of the command line with underscores; `dapple.keywords()` lists them. `plan` is another plan, a
 /// mapping or the path of a TOML file, over which the keywords are laid; `set` lays dotted keys over both.
@@ -150,7 +150,7 @@ impl PyPlan {
         self.plan.sampling().name()
     }
 
-    /// Records a step, in expectation; the divisor of the noisy sum.
+    /// The expected number of records of a step, by which the noisy sum is divided.
     #[getter]
     fn batch(&self) -> u64 {
         self.plan.batch()
@@ -168,7 +168,7 @@ impl PyPlan {
         self.plan.steps()
     }
 
-    /// Steps of one pass over the data set; for balanced sampling, of one allocation.
+    /// Steps of one pass over the data set, or of one allocation in balanced sampling.
     #[getter]
     fn epoch_steps(&self) -> u64 {
         match self.plan.sampling() {
@@ -260,7 +260,7 @@ impl PyPlan {
         self.request.spec.pipeline.operations.clone().unwrap_or_default()
     }
 
-    /// Views of a record averaged before clipping.
+    /// Views of a record, whose gradients are averaged before clipping.
     #[getter]
     fn views(&self) -> u32 {
         self.plan.spatial().views()
@@ -295,7 +295,7 @@ impl PyPlan {
         )
     }
 
-    /// Plans travel to other processes as their text and the pixels of their masks.
+    /// A plan is pickled as its text and the pixels of its masks.
     #[pyo3(signature = () -> "tuple[Any, ...]")]
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let masks = self.request.masks.iter();
@@ -319,7 +319,7 @@ impl PyPlan {
     }
 }
 
-/// What makes a plan again, and what it is given.
+/// The function that restores a pickled plan, and its arguments.
 type Reduced<'py> = (Bound<'py, PyAny>, (String, Vec<PackedMask<'py>>));
 
 /// A mask's width and height, and its pixels.

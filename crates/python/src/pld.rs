@@ -10,8 +10,8 @@ use crate::errors::{self, Class, Raise};
 use crate::verbs::{numbers, precision_of};
 use crate::worker;
 
-/// The privacy-loss distribution of a mechanism: made from one step, composed, and asked for epsilon, delta or a whole profile.
-/// Every answer is an upper bound, with nothing left out: discretisation, truncation and rounding are counted.
+/// The privacy-loss distribution of a mechanism. It is made from one step, composed, and asked for epsilon, delta or a whole profile.
+/// Every answer is an upper bound that counts everything: discretisation, truncation and rounding.
 ///
 /// >>> import dapple
 /// >>> step = dapple.Pld.poisson_gaussian(sample_rate=0.01, noise_multiplier=1.0)
@@ -29,7 +29,7 @@ impl From<Pld> for PyPld {
 }
 
 impl PyPld {
-    /// Asks a question off the interpreter's lock.
+    /// Asks a question without holding the interpreter's lock.
     fn ask<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -68,7 +68,7 @@ impl PyPld {
         made(py, Pld::laplace(epsilon))
     }
 
-    /// One step of DP-SGD with Poisson sampling, records added or removed (`add-remove`) or substituted (`replace`).
+    /// One step of DP-SGD with Poisson sampling, where records are added or removed (`add-remove`) or substituted (`replace`).
     #[staticmethod]
     #[pyo3(signature = (sample_rate, noise_multiplier, *, relation: "Literal[\"add-remove\", \"replace\"]" = "add-remove"))]
     fn poisson_gaussian(
@@ -92,13 +92,14 @@ impl PyPld {
         }
     }
 
-    /// One step of DP-SGD on a sample of fixed size, drawn without replacement, records substituted.
+    /// One step of DP-SGD on a sample of fixed size that is drawn without replacement, where records are substituted.
     #[staticmethod]
     fn fixed_size_gaussian(py: Python<'_>, sample_rate: f64, noise_multiplier: f64) -> PyResult<Self> {
         made(py, Pld::fixed_size_gaussian(sample_rate, noise_multiplier))
     }
 
-    /// The Gaussian mechanism whose sensitivity is drawn: one of `sensitivities`, each with its probability, records added or removed.
+    /// The Gaussian mechanism whose sensitivity is random: one of `sensitivities`, each with its probability. Records are added or
+    /// removed.
     #[staticmethod]
     fn gaussian_mixture(
         py: Python<'_>,
@@ -120,8 +121,8 @@ impl PyPld {
         made(py, Pld::gaussian_mixture(&parts, noise_multiplier))
     }
 
-    /// A mechanism known by its losses: pairs of a loss and its probability, losses increasing, and the probability of an infinite
-    /// loss. `addition` and `addition_infinite` are those of adding a record, where they differ from those of removing one.
+    /// A mechanism given by its losses: pairs of a loss and its probability, in increasing order of the losses, and the probability of an
+    /// infinite loss. `addition` and `addition_infinite` are those of adding a record, where they differ from those of removing one.
     #[staticmethod]
     #[pyo3(signature = (losses: "Sequence[tuple[float, float]]", infinite = 0.0, *, addition: "Sequence[tuple[float, float]] | None" = None, addition_infinite = 0.0))]
     fn from_losses(
@@ -136,7 +137,7 @@ impl PyPld {
         made(py, Pld::from_losses(&removal, addition.as_ref()))
     }
 
-    /// Both mechanisms on the same data, the second possibly chosen after seeing what the first gave.
+    /// Both mechanisms on the same data. The second may be chosen after seeing what the first gave.
     fn compose(&self, other: &Self) -> Self {
         self.0.compose(&other.0).into()
     }
@@ -160,7 +161,7 @@ impl PyPld {
             }
         };
         let pld = self.0.clone();
-        // A composed mechanism is composed numerically first.
+        // This may take long, because a composed mechanism is first composed numerically.
         let sampled = worker::run(py, move |_| match without {
             false => pld.subsample_poisson(rate),
             true => pld.subsample_without_replacement(rate),
@@ -174,32 +175,32 @@ impl PyPld {
         self.0.is_symmetric()
     }
 
-    /// The least epsilon for which the mechanism is (epsilon, `delta`)-private; never too small. `delta` is 0 for mechanisms whose
-    /// losses are bounded, or anything from 1e-15 to below 1.
+    /// The least epsilon for which the mechanism is (epsilon, `delta`)-private, never too small. `delta` may be anything from 1e-15 to
+    /// below 1, and also 0 for mechanisms whose losses are bounded.
     #[pyo3(signature = (delta, *, precision = 0.001))]
     fn epsilon(&self, py: Python<'_>, delta: f64, precision: f64) -> PyResult<f64> {
         Ok(self.epsilon_bracket(py, delta, precision)?.1)
     }
 
-    /// The same between a lower and an upper bound.
+    /// A lower and an upper bound on the exact epsilon at `delta`.
     #[pyo3(signature = (delta, *, precision = 0.001))]
     fn epsilon_bracket(&self, py: Python<'_>, delta: f64, precision: f64) -> PyResult<(f64, f64)> {
         self.ask(py, precision, move |pld, precision| pld.epsilon(delta, precision)).map(ends)
     }
 
-    /// The least delta for which the mechanism is (`epsilon`, delta)-private; never too small.
+    /// The least delta for which the mechanism is (`epsilon`, delta)-private, never too small.
     #[pyo3(signature = (epsilon, *, precision = 0.001))]
     fn delta(&self, py: Python<'_>, epsilon: f64, precision: f64) -> PyResult<f64> {
         Ok(self.delta_bracket(py, epsilon, precision)?.1)
     }
 
-    /// The same between a lower and an upper bound.
+    /// A lower and an upper bound on the exact delta at `epsilon`.
     #[pyo3(signature = (epsilon, *, precision = 0.001))]
     fn delta_bracket(&self, py: Python<'_>, epsilon: f64, precision: f64) -> PyResult<(f64, f64)> {
         self.ask(py, precision, move |pld, precision| pld.delta(epsilon, precision)).map(ends)
     }
 
-    /// Delta at each of the epsilons; never too small.
+    /// The delta at each of the epsilons, never too small.
     #[pyo3(signature = (epsilons: "Iterable[float]", *, precision = 0.001))]
     fn profile(&self, py: Python<'_>, epsilons: &Bound<'_, PyAny>, precision: f64) -> PyResult<Vec<f64>> {
         let epsilons = numbers(epsilons)?;

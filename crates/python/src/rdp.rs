@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::errors::Raise;
 use crate::verbs::numbers;
 
-/// The curve of Rényi divergences of a mechanism, by order: a second opinion that shares no code with `Pld`.
+/// The Rényi divergences of a mechanism as a function of their order: a second opinion that shares no code with `Pld`.
 ///
 /// >>> import dapple
 /// >>> run = dapple.Rdp.poisson_gaussian(sample_rate=0.01, noise_multiplier=1.0).self_compose(1000)
@@ -42,7 +42,7 @@ impl PyRdp {
         made(py, Rdp::laplace(epsilon))
     }
 
-    /// One step of DP-SGD with Poisson sampling, records added or removed.
+    /// One step of DP-SGD with Poisson sampling, where records are added or removed.
     #[staticmethod]
     fn poisson_gaussian(py: Python<'_>, sample_rate: f64, noise_multiplier: f64) -> PyResult<Self> {
         made(py, Rdp::poisson_gaussian(sample_rate, noise_multiplier))
@@ -58,7 +58,7 @@ impl PyRdp {
         Self(self.0.self_compose(count))
     }
 
-    /// The divergence at each of the orders, which are above 1; the larger one of both directions.
+    /// The divergence at each of the orders, which must be above 1. Of the two directions, the larger one counts.
     #[pyo3(signature = (orders: "Iterable[float]"))]
     fn curve(&self, py: Python<'_>, orders: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
         let orders = numbers(orders)?;

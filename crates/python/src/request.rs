@@ -1,4 +1,4 @@
-//! From what a Python call gives to an unchecked plan.
+//! Turns the arguments of a Python call into an unchecked plan.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::errors::Raise;
 use crate::plan::PyPlan;
 use crate::{keywords, mask, values};
 
-/// An unchecked plan with its masks, and the checked one where nothing was changed.
+/// An unchecked plan with its masks, and the checked plan if it is known because nothing was changed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlanRequest {
     pub(crate) spec: PlanSpec,
@@ -25,7 +25,7 @@ pub(crate) struct PlanRequest {
 }
 
 impl PlanRequest {
-    /// The plan that a call starts from, the keywords laid over it, and the single settings over both.
+    /// Reads the plan that a call starts from, lays the keywords over it, and the single settings over both.
     pub(crate) fn read(
         plan: Option<&Bound<'_, PyAny>>,
         set: Option<&Bound<'_, PyMapping>>,
@@ -48,7 +48,7 @@ impl PlanRequest {
         Ok(request)
     }
 
-    /// A plan, a mapping, or the name of a TOML file.
+    /// Reads a plan, a mapping, or the path of a TOML file.
     fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(plan) = object.cast::<PyPlan>() {
             return Ok(plan.get().request());
@@ -76,7 +76,7 @@ impl PlanRequest {
         Self::from_spec(py, spec, path.parent().unwrap_or(Path::new("")))
     }
 
-    /// A plan as written, with the masks it names; their names begin in `base`.
+    /// A plan as written, with the masks it names. Their paths are relative to `base`.
     pub(crate) fn from_spec(py: Python<'_>, spec: PlanSpec, base: &Path) -> PyResult<Self> {
         let masks =
             spec.region.mask.iter().map(|name| mask::read(py, &base.join(name))).collect::<PyResult<_>>()?;
@@ -88,7 +88,7 @@ impl PlanRequest {
         Self { spec, masks, checked: None }
     }
 
-    /// The same plan, known to hold together.
+    /// The same request, for which the checked plan is known.
     pub(crate) fn known(&self, plan: Arc<Plan>) -> Self {
         Self { checked: Some(plan), ..self.clone() }
     }
@@ -132,7 +132,7 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Sections with their keys, or dotted keys, or keywords.
+    /// Reads a mapping of sections with their keys, of dotted keys, or of keywords.
     fn of_mapping(mapping: &Bound<'_, PyMapping>) -> PyResult<Self> {
         let py = mapping.py();
         let mut layer = Self::default();
@@ -154,7 +154,7 @@ impl Layer {
         Ok(layer)
     }
 
-    /// A value of a key; `None` is one that is not given.
+    /// Adds the value of a key. Python's `None` stands for a value that is not given.
     pub(crate) fn put(&mut self, key: &'static Key, object: &Bound<'_, PyAny>) -> PyResult<()> {
         if object.is_none() {
             return Ok(());
@@ -202,7 +202,7 @@ impl Layer {
         table.try_into().ok()
     }
 
-    /// As the command line reads its flags: text may stand for a number, and what is wrong is said in the same words.
+    /// Reads values one by one as the command line reads its flags: text may stand for a number, and errors are in the same words.
     fn one_by_one(&self) -> Result<PlanSpec, PlanError> {
         let mut spec = PlanSpec::default();
         for (key, value) in &self.given {

@@ -9,8 +9,8 @@ use crate::errors::Raise;
 use crate::plan::PyPlan;
 
 /// Draws the records of every step of a plan, exactly as the accountant assumes: Poisson coins of probability batch / records without
-/// rounding, uniform subsets, or balanced allocations. The key comes from the operating system; a `seed` is for tests, and against
-/// whoever knows it nothing is private.
+/// rounding, uniform subsets, or balanced allocations. The key comes from the operating system. A `seed` is for tests: nothing is private
+/// from whoever knows it.
 ///
 /// >>> import dapple
 /// >>> plan = dapple.Plan(batch=2, records=10, steps=3, noise_multiplier=1.0, delta=1e-5)
@@ -45,7 +45,7 @@ impl Sampler {
         self.with(|sampler| sampler.steps())
     }
 
-    /// The records of a step, in growing order. A Poisson draw may be empty: the step still adds noise.
+    /// The records of a step, in growing order. A Poisson draw may be empty, and even then the step adds noise.
     fn draw(&self, py: Python<'_>, step: u64) -> PyResult<Vec<usize>> {
         let drawn = py.detach(|| self.with(|sampler| sampler.draw(step)));
         drawn.map(|drawn| drawn.indices).map_err(|error| error.raise(py))

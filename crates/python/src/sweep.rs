@@ -16,10 +16,10 @@ use crate::verbs::{precision_of, unknown_of};
 use crate::worker::{self, Wanted};
 use crate::{keywords, table, values};
 
-/// Prices a plan for every combination of some values, on all cores; with `solve_for`, solves each for that unknown instead.
+/// Prices a plan for every combination of some values, on all cores. With `solve_for`, solves each plan for that unknown instead.
 ///
-/// `over` names the keys that vary, each with its values or with a text as on the command line (`"50:700:50"`, `"64,128"`); the first
-/// varies slowest. A row is empty (`None`) where epsilon is too large to report or no value of the unknown reaches the target.
+/// `over` names the keys that vary, each with its values or with a text as on the command line (`"50:700:50"`, `"64,128"`). The first key
+/// varies slowest. A row has no answers (`None`) where epsilon is too large to report or no value of the unknown reaches the target.
 ///
 /// >>> import dapple
 /// >>> table = dapple.sweep(over={"batch": [50, 100], "noise_multiplier": [1.0, 2.0]}, records=3000, epochs=10, delta=1e-5)
@@ -102,7 +102,7 @@ fn request<'py>(
     Ok(request)
 }
 
-/// Prices every plan, in their order, once all hold together. The error is that of the first that is wrong.
+/// Prices every plan, in order, once all have been checked. An error is that of the first plan that is wrong.
 fn run(
     requests: &[PlanRequest],
     unknown: Option<Unknown>,
@@ -118,10 +118,10 @@ fn run(
     on_all_cores(&plans, wanted, |plan| grid::price(plan, precision))
 }
 
-/// Does the work for each item, in any order, and gives the answers in theirs. Fewer answers than items only where they are no
-/// longer wanted.
+/// Does the work for each item, in any order, and returns the answers in the order of the items. There are fewer answers than items only
+/// if they are no longer wanted.
 ///
-/// Threads of this call alone, because a pool would not survive the forks by which data loaders make their workers.
+/// The threads live only as long as this call, because a pool would not survive the forks by which data loaders make their workers.
 fn on_all_cores<Item: Sync, Done: Send>(
     items: &[Item],
     wanted: &Wanted,

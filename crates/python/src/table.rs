@@ -1,4 +1,4 @@
-//! Answers with rows.
+//! Makes the answers that have rows.
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;

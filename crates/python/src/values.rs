@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyMapping, PyString};
 use toml::{Table, Value};
 
-/// The value as TOML has it: numbers, text (paths too), and sequences and mappings of them. `None` for anything else.
+/// The value as TOML has it: a number, a text (or a path), or a sequence or mapping of these. `None` for anything else.
 pub(crate) fn read(object: &Bound<'_, PyAny>) -> Option<Value> {
     if let Ok(text) = object.cast::<PyString>() {
         return text.to_str().ok().map(|text| Value::String(text.to_owned()));
@@ -28,7 +28,7 @@ pub(crate) fn read(object: &Bound<'_, PyAny>) -> Option<Value> {
     if let Ok(path) = object.call_method0("__fspath__") {
         return read(&path);
     }
-    // Arrays and other sequences before the scalars of array libraries: an array of one element is both.
+    // Try sequences before the scalars of array libraries, because an array of one element is both.
     if let Ok(items) = object.try_iter() {
         return items.map(|item| read(&item.ok()?)).collect::<Option<Vec<_>>>().map(Value::Array);
     }
@@ -38,7 +38,7 @@ pub(crate) fn read(object: &Bound<'_, PyAny>) -> Option<Value> {
     object.extract::<f64>().ok().map(Value::Float)
 }
 
-/// A whole number; one that is too large stays text, which the plan refuses with a sentence.
+/// A whole number. One that is too large stays text, which the plan refuses with a proper message.
 fn integer(whole: &Bound<'_, PyInt>) -> Value {
     whole.extract::<i64>().map_or_else(|_| Value::String(whole.to_string()), Value::Integer)
 }

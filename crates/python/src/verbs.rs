@@ -32,7 +32,7 @@ pub(crate) fn from_json<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py,
 /// Prices a plan: epsilon in a certified bracket, and what it protects.
 ///
 /// The plan is given by keywords (the flags of the command line with underscores; `dapple.keywords()` lists them), by `plan` (a
-/// `dapple.Plan`, a mapping, or the path of a TOML file), or by both, keywords over the plan.
+/// `dapple.Plan`, a mapping, or the path of a TOML file), or by both; then keywords are laid over the plan.
 ///
 /// >>> import dapple
 /// >>> certificate = dapple.account(batch=100, records=3000, epochs=10, noise_multiplier=1.0, delta=1e-5)
@@ -92,8 +92,8 @@ pub(crate) fn unknown_of(py: Python<'_>, name: &str) -> PyResult<Unknown> {
 
 /// The privacy profile of a plan: for each epsilon the delta it guarantees, and a lower bound on the exact one.
 ///
-/// `epsilons` are numbers, or a text as on the command line (`"0:2:21"`: 21 of them from 0 to 2); without them, 41 up to twice the
-/// plan's own.
+/// `epsilons` are numbers, or a text as on the command line (`"0:2:21"` means 21 numbers from 0 to 2). Without them, 41 numbers up to
+/// twice the plan's own epsilon are taken.
 ///
 /// >>> import dapple
 /// >>> table = dapple.profile(batch=100, records=3000, epochs=10, noise_multiplier=1.0, epsilons=[1.0, 2.0])

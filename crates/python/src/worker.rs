@@ -1,4 +1,4 @@
-//! Long calls: off the interpreter's lock, and open to interrupts.
+//! Runs long calls without the interpreter's lock, so that interrupts can end them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// How long an interrupt may wait to be heard.
+/// How long an interrupt may wait before it is noticed.
 const POLL: Duration = Duration::from_millis(50);
 
 /// How long a thread looks for a message before it sleeps: about as long as it takes to wake one up.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// A message that comes at once.
+/// A message, if it comes within [`LOOK`].
 fn soon<T>(receiver: &Receiver<T>) -> Option<T> {
     let start = Instant::now();
     while start.elapsed() < LOOK {
@@ -45,17 +45,17 @@ type WorkerJob = Box<dyn FnOnce() + Send>;
 
 /// A thread that waits for its next job.
 struct CallWorker {
-    /// The process it lives in: after a fork, the child has its memory but not the thread.
+    /// The process it lives in. After a fork, the child has a copy of the memory but not the thread.
     process: u32,
     jobs: Sender<WorkerJob>,
 }
 
-/// Threads without a job. Locked only while the interpreter's lock is held, which a fork of Python takes too, so that no child
-/// inherits it locked.
+/// Threads without a job. The list is locked only while the interpreter's lock is held, which a fork in Python also takes, so that no
+/// child inherits the list locked.
 static IDLE: Mutex<Vec<CallWorker>> = Mutex::new(Vec::new());
 
 impl CallWorker {
-    /// A thread that was used before, whose memory is warm, or a new one.
+    /// Takes a thread that was used before, because its memory is warm, or else starts a new one.
     fn take() -> PyResult<Self> {
         let process = std::process::id();
         if let Ok(mut idle) = IDLE.lock() {
@@ -81,8 +81,8 @@ impl CallWorker {
     }
 }
 
-/// Runs a job on a thread of its own while other Python threads go on. An interrupt is raised within [`POLL`]; the job then ends at
-/// the next place where it asks whether it is still wanted, or by itself, and its thread with it.
+/// Runs a job on a thread of its own while other Python threads go on. An interrupt is raised within [`POLL`]. The job then ends by
+/// itself or at the next place where it asks whether it is still wanted, and its thread ends with it.
 pub(crate) fn run<T: Send + 'static>(
     py: Python<'_>,
     job: impl FnOnce(&Wanted) -> T + Send + 'static,
@@ -93,7 +93,7 @@ pub(crate) fn run<T: Send + 'static>(
     let worker = CallWorker::take()?;
     let ended = || PyRuntimeError::new_err("the accountant ended without an answer; please report this");
     let job: WorkerJob = Box::new(move || {
-        // Nobody listens any more after an interrupt.
+        // After an interrupt, nobody listens any more.
         let _ = sender.send(job(&asked));
     });
     worker.jobs.send(job).map_err(|_| ended())?;

@@ -1,4 +1,4 @@
-//! The state of a run on disk, whole or not there.
+//! The state of a run on disk, which is either complete or not there.
 
 use std::fs;
 use std::io::Read;
@@ -14,14 +14,15 @@ use crate::digest;
 use crate::error::{TrainError, one_line};
 use crate::files;
 
-/// Bytes that the head of a checkpoint may have: it names four tensors and a place.
+/// The most bytes of a checkpoint's header, which names four tensors and a place.
 const LARGEST_HEAD: u64 = 1 << 20;
-/// Checkpoints that are kept.
+/// How many checkpoints are kept.
 const KEPT: usize = 2;
 const BEFORE_CHECKSUM: &[u8] = b"\"checksum\":\"";
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Everything a run goes on from but what its folder says elsewhere. It holds released values only: no key, no noise, no record.
+/// Everything that a run needs to go on, apart from what its folder says elsewhere. It holds released values only: no key, no noise, no
+/// record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Checkpoint {
     pub(crate) place: CheckpointPlace,
@@ -36,7 +37,7 @@ pub(crate) struct Checkpoint {
 pub(crate) struct CheckpointPlace {
     /// The next step of the plan.
     pub(crate) step: u64,
-    /// Updates of the optimiser: fewer than steps where a crash lost some.
+    /// Updates of the optimiser. They are fewer than steps if a crash lost some.
     pub(crate) optimiser_updates: u64,
     /// The noise's part of the optimiser's second moments, where it takes one off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,13 +47,13 @@ pub(crate) struct CheckpointPlace {
     pub(crate) clip_norm: Option<f64>,
     /// Digest of the plan.
     pub(crate) spec: String,
-    /// Lines of the ledger, and the hash of the last.
+    /// Number of lines of the ledger at that time; the hash of the last line follows.
     pub(crate) ledger_lines: usize,
     pub(crate) ledger_hash: String,
 }
 
 impl Checkpoint {
-    /// What a run goes on from at this place.
+    /// The checkpoint of a run at this place.
     ///
     /// # Errors
     /// A weight that is not finite.
@@ -66,7 +67,7 @@ impl Checkpoint {
         })
     }
 
-    /// Fills in what was learned; false if it does not fit.
+    /// Restores what was learned; `false` if it does not fit the model.
     pub(crate) fn restore(self, learned: &mut Learned) -> bool {
         let mean_fits = match (&mut learned.mean, &self.mean) {
             (Some(mean), Some(values)) => Self::fill(values, mean.parameters_mut()),
@@ -84,7 +85,7 @@ impl Checkpoint {
             && learned.optimiser.restore(self.optimiser)
     }
 
-    /// The bytes of a safetensors file that holds its own checksum: SHA-256 of the file with zeros in its place.
+    /// The bytes of a safetensors file that contains its own checksum: SHA-256 of the file with zeros in place of the checksum.
     fn to_bytes(&self) -> Result<Vec<u8>, String> {
         let tensors = [
             ("parameters", Some(&self.parameters)),
@@ -114,7 +115,7 @@ impl Checkpoint {
         Ok(bytes)
     }
 
-    /// Reads the bytes of a checkpoint; every one of them is covered by its checksum.
+    /// Reads the bytes of a checkpoint. Its checksum covers every one of them.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let at = checksum_place(bytes).ok_or("it is no checkpoint")?;
         let (before, rest) = bytes.split_at(at);
@@ -149,7 +150,7 @@ impl Checkpoint {
         })
     }
 
-    /// Writes the checkpoint into a folder and removes those that are no longer needed.
+    /// Writes the checkpoint into a folder and removes older ones that are no longer needed.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), TrainError> {
         let path = folder.join(format!("step-{:010}.safetensors", self.place.step));
         let bytes =
@@ -157,13 +158,13 @@ impl Checkpoint {
         files::write_atomic(&path, &bytes)?;
         let old = list(folder)?;
         for path in old.iter().rev().skip(KEPT) {
-            // An old one that stays costs room only.
+            // An old checkpoint that stays only takes room.
             let _ = fs::remove_file(path);
         }
         Ok(())
     }
 
-    /// The newest whole checkpoint of a folder, and the errors of newer ones; none where none was ever written.
+    /// The newest intact checkpoint of a folder, with the errors of newer ones; `None` if none was ever written.
     pub(crate) fn newest(folder: &Path) -> Result<Option<(Self, Vec<TrainError>)>, TrainError> {
         let mut damaged = Vec::new();
         for path in list(folder)?.into_iter().rev() {
@@ -175,8 +176,8 @@ impl Checkpoint {
         damaged.into_iter().next().map_or(Ok(None), Err)
     }
 
-    /// Where in the run a checkpoint was taken, by its head alone: cheap, and not covered by its checksum. None for what is no
-    /// checkpoint.
+    /// Where in the run a checkpoint was taken, read from its header alone. That is cheap, but not covered by the checksum. `None` if the
+    /// file is not a checkpoint.
     pub(crate) fn place_of(path: &Path) -> Option<CheckpointPlace> {
         let mut file = fs::File::open(path).ok()?;
         let mut length = [0; 8];
@@ -199,17 +200,17 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The weights to evaluate and to keep: the running mean where there is one.
+    /// The weights to evaluate and to keep: the running mean if there is one.
     pub(crate) fn weights(&self) -> &[f32] {
         self.mean.as_ref().unwrap_or(&self.parameters)
     }
 
-    /// What a checkpoint in a folder is that does not fit the model.
+    /// The error of a checkpoint that does not fit the model.
     pub(crate) fn misfit(folder: PathBuf) -> TrainError {
         TrainError::Checkpoint { path: folder, problem: "it does not fit the model of the plan".to_owned() }
     }
 
-    /// Puts stored values into parameters; false if they do not fit.
+    /// Puts stored values into parameters; `false` if they do not fit.
     pub(crate) fn fill(values: &[f32], parameters: &mut Parameters) -> bool {
         let fits = values.len() == parameters.values().len();
         if fits {
@@ -219,7 +220,7 @@ impl Checkpoint {
     }
 }
 
-/// Writes the checksum that the bytes have; false if they have no place for it.
+/// Computes the checksum of the bytes and writes it into them; `false` if they have no place for it.
 pub(crate) fn seal(bytes: &mut [u8]) -> bool {
     let Some(at) = checksum_place(bytes) else { return false };
     let place = at..at + NO_CHECKSUM.len();
@@ -236,7 +237,7 @@ fn checksum_place(bytes: &[u8]) -> Option<usize> {
     (at + NO_CHECKSUM.len() <= bytes.len()).then_some(at)
 }
 
-/// The checkpoints of a folder, the oldest first; none where there is no folder.
+/// The checkpoints of a folder, oldest first; an empty list if there is no folder.
 pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>, TrainError> {
     let failed = |source| TrainError::file(folder, source);
     let mut paths = Vec::new();

@@ -1,4 +1,4 @@
-//! Choosing among runs without paying for each: the price, the draw, and the entry in a budget.
+//! Choosing the best of several runs without paying for each: the price, the draw, and the entry in a budget.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use crate::run::Completed;
 /// What releasing the best of several runs costs.
 ///
 /// # Guarantee
-/// The released run is (`epsilon`, `delta`)-private under `relation`, provided `assumptions`.
+/// The released run is (`epsilon`, `delta`)-private under `relation`, provided that all `assumptions` hold.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChoiceCertificate {
-    /// An upper bound.
+    /// An upper bound on epsilon.
     pub epsilon: f64,
     /// The failure probability.
     pub delta: f64,
@@ -26,15 +26,15 @@ pub struct ChoiceCertificate {
     pub relation: &'static str,
     /// What is protected, as a sentence.
     pub protects: String,
-    /// The largest epsilon of a single candidate, had it been trained and released alone.
+    /// The largest epsilon of a single candidate if it were trained and released alone.
     pub epsilon_of_one: f64,
-    /// Plans of which one is drawn for each repetition.
+    /// How many plans there are, of which each repetition draws one.
     pub candidates: usize,
     /// The law of the number of repetitions: `negative-binomial` or `poisson`.
     pub law: &'static str,
-    /// Its shape, `eta`; none for a Poisson law.
+    /// The shape of the law, `eta`; `None` for a Poisson law.
     pub shape: Option<f64>,
-    /// Its mean.
+    /// The mean of the law.
     pub mean: f64,
     /// What must hold outside this program.
     pub assumptions: Vec<String>,
@@ -90,16 +90,17 @@ pub fn choose_price(candidates: &[Completed], law: Repetitions) -> Result<Choice
     })
 }
 
-/// Draws how many repetitions there are, and the candidate of each, from randomness of the operating system that nothing else sees.
+/// Draws how many repetitions there are and the candidate of each, with randomness from the operating system that is used for nothing
+/// else.
 ///
 /// # Errors
 /// The operating system gives no random bytes.
 pub fn draw(law: Repetitions, candidates: usize) -> Result<Vec<usize>, TrainError> {
     let mut random = MasterKey::from_os()?.purpose(Purpose::Split).step(0).stream(0);
-    // 53 random digits: a number in [0, 1).
+    // A number in [0, 1) with 53 random bits.
     let uniform = (random.next_u64() >> 11) as f64 * 2f64.powi(-53);
     let many = candidates.max(1) as u64;
-    // The largest multiple of `many`: what lies beyond is drawn again, so that every candidate is as likely as any other.
+    // Draws at or beyond the largest multiple of `many` are repeated, so that every candidate is equally likely.
     let limit = u64::MAX - u64::MAX % many;
     let mut one = || loop {
         let drawn = random.next_u64();
@@ -110,10 +111,10 @@ pub fn draw(law: Repetitions, candidates: usize) -> Result<Vec<usize>, TrainErro
     Ok((0..law.quantile(uniform)).map(|_| one()).collect())
 }
 
-/// Counts a choice in a budget, before anything is trained, and links the folder of the choice to it.
+/// Counts a choice in a budget before anything is trained, and links the folder of the choice to the budget.
 ///
 /// # Guarantee
-/// When this returns, every later reading of the budget counts the choice.
+/// Once this returns, every later reading of the budget counts the choice.
 ///
 /// # Errors
 /// Candidates on different records, a choice that would exceed the total or cannot be priced beside the rest.
@@ -158,7 +159,7 @@ mod tests {
         let law = Repetitions::negative_binomial(1.0, 4.0).unwrap();
         let draws: Vec<Vec<usize>> = (0..20_000).map(|_| draw(law, 3).unwrap()).collect();
         let ones = draws.iter().filter(|drawn| drawn.len() == 1).count() as f64 / 20_000.0;
-        // A geometric law with mean 4 is 1 with probability 1/4; six standard deviations, so one failure in 5e8.
+        // A geometric law with mean 4 gives 1 with probability 1/4. Six standard deviations are exceeded once in 5e8 tests.
         assert!((ones - 0.25).abs() < 6.0 * (0.25 * 0.75 / 20_000.0_f64).sqrt(), "{ones}");
         let all: Vec<usize> = draws.concat();
         for candidate in 0..3 {

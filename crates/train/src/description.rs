@@ -1,8 +1,9 @@
-//! What a model sees and says, beside its weights, so that it can be used where the data is not.
+//! What a model sees and says. It lies beside the weights, so that the model can be used without the data.
 
 use std::path::Path;
 
 use dapple_data::{Dataset, TargetKind};
+use dapple_graph::zoo::LibraryNames;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{TrainError, one_line};
@@ -38,47 +39,32 @@ impl From<Answers> for TargetKind {
     }
 }
 
-/// What a model sees and says: `model.json` in the folder of a run. Numbers and names of classes are those of the data set's
-/// format and are taken to be public.
+/// What a model sees and says: `model.json` in the folder of a run. The numbers and names of classes come from the data set's format and
+/// are taken to be public.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelDescription {
-    /// What it says.
+    /// What the model says about an image.
     pub answers: Answers,
-    /// Values a pixel: 3 for red, green and blue.
+    /// Values per pixel: 3 for red, green and blue.
     pub channels: usize,
     /// The classes, in the order of the model's outputs.
     pub classes: Vec<ClassDescription>,
-    /// Whose names its parameters have, where several libraries have the model.
+    /// The library whose names the parameters have, if several libraries have the model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub names: Option<ParameterNames>,
+    pub names: Option<LibraryNames>,
     /// What of it was trained, in words; none where all was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trained: Option<String>,
-}
-
-/// Whose names the parameters of a model have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ParameterNames {
-    /// timm's.
-    Timm,
-    /// torchvision's.
-    Torchvision,
-    /// Those of OpenCLIP's image tower.
-    OpenClip {
-        /// Features that the tower projects to.
-        projection: usize,
-    },
 }
 
 /// A class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClassDescription {
-    /// Its name, or its number where the data set has no names.
+    /// The name of the class, or its number if the data set has no names.
     pub name: String,
-    /// Red, green and blue in which it is shown, where the data set says so.
+    /// The colour in which the class is shown, as red, green and blue, if the data set has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub colour: Option<[u8; 3]>,
 }
@@ -122,7 +108,7 @@ impl ModelDescription {
         })
     }
 
-    /// The description that some bytes are.
+    /// Parses a description.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(one_line)
     }
@@ -140,7 +126,7 @@ mod tests {
             answers: Answers::LabelMap,
             channels: 3,
             classes: vec![class("road", Some([128, 64, 128])), class("1", None)],
-            names: Some(ParameterNames::OpenClip { projection: 512 }),
+            names: Some(LibraryNames::OpenClip { projection: 512 }),
             trained: Some("the last layers".to_owned()),
         };
         description.write(&Folder::new(folder.path())).unwrap();

@@ -3,7 +3,7 @@
 use dapple_plan::number::hexadecimal;
 use sha2::{Digest, Sha256};
 
-/// The digits of the digest of some parts, one after the other.
+/// The digest of some parts, taken one after the other.
 pub(crate) fn of(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -12,7 +12,7 @@ pub(crate) fn of(parts: &[&[u8]]) -> String {
     digits(hash)
 }
 
-/// The digest of numbers.
+/// The digest of numbers in single precision.
 pub(crate) fn of_values(values: &[f32]) -> String {
     let mut hash = Sha256::new();
     for chunk in values.chunks(1024) {

@@ -1,4 +1,4 @@
-//! What can stop a run, where, and the way out.
+//! What can stop a run, where, and what to do about it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use dapple_private::StepError;
 use crate::budget::BudgetError;
 use crate::ledger::LedgerError;
 
-/// Why a run does not start, go on or finish. The message is one line; [`TrainError::hint`] is the way out.
+/// Why a run does not start, go on or finish. The message is one line, and [`TrainError::hint`] says what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -30,13 +30,13 @@ pub enum TrainError {
         /// The run folder.
         folder: PathBuf,
     },
-    /// Something that is not the run's own stands where it would write.
+    /// Something that does not belong to the run stands where the run would write.
     #[error("{}: there is something in the way that is not of this run", path.display())]
     InTheWay {
         /// What is in the way.
         path: PathBuf,
     },
-    /// A new run where one is already.
+    /// A new run in a folder that already has one.
     #[error("{}: there is a run in this folder already", folder.display())]
     Exists {
         /// The run folder.
@@ -48,7 +48,7 @@ pub enum TrainError {
         /// The folder.
         folder: PathBuf,
     },
-    /// What a run was begun with has changed.
+    /// Something that the run began with has changed.
     #[error("{}: the {what} is not the one the run began with", folder.display())]
     Changed {
         /// The run folder.
@@ -69,7 +69,7 @@ pub enum TrainError {
     Budget {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Why the budget refuses.
         source: BudgetError,
     },
     /// A checkpoint that cannot be used.
@@ -87,7 +87,7 @@ pub enum TrainError {
         key: &'static str,
         /// What is wrong with it.
         problem: String,
-        /// The way out.
+        /// What to do about it.
         hint: String,
     },
     /// A step failed; what it cost stays in the ledger.
@@ -98,7 +98,7 @@ pub enum TrainError {
         /// What went wrong.
         source: Box<TrainError>,
     },
-    /// The plan does not hold together.
+    /// The plan is wrong or cannot be priced.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The data cannot be used.
@@ -107,12 +107,12 @@ pub enum TrainError {
     /// The model or its weights cannot be used.
     #[error(transparent)]
     Model(#[from] GraphError),
-    /// A step cannot be taken, or what takes it cannot be made.
+    /// A step failed, or an executor for it cannot be made.
     #[error(transparent)]
     Private(#[from] StepError),
 }
 
-/// What a reader says of a file, as part of one line: the file may hold line ends where it says a name.
+/// A reader's message as part of one line. The file may contain line ends where it should have a name.
 pub(crate) fn one_line(problem: impl ToString) -> String {
     problem.to_string().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
@@ -144,7 +144,7 @@ impl TrainError {
         Self::Setting { key, problem: problem.into(), hint: hint.into() }
     }
 
-    /// The way out, where one is known.
+    /// What to do about it, where something can be done.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let words = match self {

@@ -1,4 +1,4 @@
-//! Files that are either whole or not there, and stay once they are.
+//! Files that are either complete or not there, and that survive a crash once they are.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::TrainError;
 
-/// What the name of a file ends in until it is whole.
+/// What the name of a file ends in until it is complete.
 const PARTIAL: &str = ".partial";
 
 /// Who may read a file.
@@ -14,21 +14,21 @@ const PARTIAL: &str = ".partial";
 pub(crate) enum Access {
     /// Whoever may read the folder.
     Shared,
-    /// The owner alone: it comes straight from private records, or is a key.
+    /// Only the owner, because the file comes straight from private records or is a key.
     Owner,
 }
 
-/// Writes a file so that, whenever the machine stops, either the old content or the new one is there, and the new one once this
-/// returns. Nothing is written through a link.
+/// Writes a file so that, whenever the machine stops, either the old content or the new one is there, and the new one once this returns.
+/// Nothing is written through a link.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
     write_for(path, bytes, Access::Shared)
 }
 
-/// As [`write_atomic`], for whom it may be read by.
+/// As [`write_atomic`], with a choice of who may read the file.
 pub(crate) fn write_for(path: &Path, bytes: &[u8], access: Access) -> Result<(), TrainError> {
     let partial = partial_of(path);
     refuse_link(path)?;
-    // What an earlier process left half-written is in nobody's hands: the run is. A link is removed, never followed.
+    // A half-written file of an earlier process belongs to nobody, because this process holds the run. A link is removed, never followed.
     if fs::symlink_metadata(&partial).is_ok() {
         fs::remove_file(&partial).map_err(|source| TrainError::file(&partial, source))?;
     }
@@ -37,21 +37,21 @@ pub(crate) fn write_for(path: &Path, bytes: &[u8], access: Access) -> Result<(),
         file.sync_all()
     });
     if let Err(source) = written.and_then(|()| fs::rename(&partial, path)) {
-        // What is half-written must not fill the disk; that it cannot be removed is no news then.
+        // A half-written file must not fill the disk. If it cannot be removed, the first error says enough.
         let _ = fs::remove_file(&partial);
         return Err(TrainError::file(path, source));
     }
     sync_folder(folder_of(path))
 }
 
-/// The name of a file until it is whole.
+/// The name of a file until it is complete.
 pub(crate) fn partial_of(path: &Path) -> PathBuf {
     let mut partial = path.as_os_str().to_owned();
     partial.push(PARTIAL);
     PathBuf::from(partial)
 }
 
-/// How a file is opened that is made where it is not there.
+/// Options for opening a file that may have to be made, with these permissions.
 pub(crate) fn options(access: Access) -> fs::OpenOptions {
     let mut options = File::options();
     #[cfg(unix)]
@@ -63,7 +63,7 @@ pub(crate) fn options(access: Access) -> fs::OpenOptions {
     options
 }
 
-/// Refuses a name behind which there is no file but a link, a folder or a device: whoever put it there would have us write elsewhere.
+/// Refuses a name that stands for a link, a folder or a device instead of a file: whoever put it there would have us write elsewhere.
 pub(crate) fn refuse_link(path: &Path) -> Result<(), TrainError> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => Err(TrainError::InTheWay { path: path.to_owned() }),
@@ -73,7 +73,7 @@ pub(crate) fn refuse_link(path: &Path) -> Result<(), TrainError> {
     }
 }
 
-/// Makes a folder and those above it, each lasting.
+/// Makes a folder and those above it, so that each survives a crash.
 pub(crate) fn create_folders(folder: &Path) -> Result<(), TrainError> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
@@ -89,7 +89,7 @@ pub(crate) fn create_folders(folder: &Path) -> Result<(), TrainError> {
     sync_folder(above)
 }
 
-/// Makes a folder that its owner alone may look into, or makes it so.
+/// Makes a folder that only its owner may look into, or closes it to others if it exists.
 pub(crate) fn create_private_folder(folder: &Path) -> Result<(), TrainError> {
     if fs::symlink_metadata(folder).is_ok_and(|found| !found.is_dir()) {
         return Err(TrainError::InTheWay { path: folder.to_owned() });
@@ -104,7 +104,7 @@ pub(crate) fn create_private_folder(folder: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// Makes a file readable by its owner alone, if it is there.
+/// Makes a file readable by its owner alone, if it exists.
 pub(crate) fn close_to_others(path: &Path) -> Result<(), TrainError> {
     #[cfg(unix)]
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
@@ -117,14 +117,14 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// The folder that a name is in.
+/// The folder that contains a path.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes the names in a folder last.
+/// Makes the names in a folder survive a crash.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), TrainError> {
-    // Elsewhere a folder cannot be opened, and renames last by themselves.
+    // Other systems cannot open a folder, and their renames last by themselves.
     if cfg!(unix) {
         File::open(folder)
             .and_then(|folder| folder.sync_all())
@@ -141,7 +141,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, TrainError> {
     regular(path).and_then(fs::read_to_string).map_err(|source| TrainError::file(path, source))
 }
 
-/// The path, if it leads to a file: a device has no end, and a pipe waits for a writer.
+/// The path, if it leads to a file. A device has no end, and a pipe waits for a writer.
 fn regular(path: &Path) -> io::Result<&Path> {
     match fs::metadata(path)?.is_file() {
         true => Ok(path),
@@ -149,7 +149,7 @@ fn regular(path: &Path) -> io::Result<&Path> {
     }
 }
 
-/// Whether an open file is still the one under a name.
+/// Whether an open file is still the one that has this name.
 pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {

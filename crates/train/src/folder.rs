@@ -10,8 +10,8 @@ use crate::error::TrainError;
 use crate::files;
 use crate::ledger::LedgerClaim;
 
-/// The names in a run folder. What lies in `private` is not covered by the guarantee and must stay where the data may be; everything
-/// else is computed from released values and public ones.
+/// The names in a run folder. What lies in `private` is not covered by the guarantee and must stay where the data may be. Everything else
+/// is computed from released and public values.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     root: PathBuf,
@@ -50,7 +50,7 @@ impl Folder {
         self.root.join("model.safetensors")
     }
 
-    /// What trained of a model with adapters: these and the last layers.
+    /// What was trained of a model with adapters: the adapters and the last layers.
     pub(crate) fn adapters(&self) -> PathBuf {
         self.root.join("adapters.safetensors")
     }
@@ -65,12 +65,12 @@ impl Folder {
         self.root.join("private/diagnostics.jsonl")
     }
 
-    /// What hides the fingerprint of the data set in the ledger.
+    /// The key that hides the fingerprint of the data set in the ledger.
     pub(crate) fn data_key(&self) -> PathBuf {
         self.root.join("private/data.key")
     }
 
-    /// The key of balanced sampling, whose allocation must outlive a crash.
+    /// The key of balanced sampling, whose allocation must survive a crash.
     pub(crate) fn sampling_key(&self) -> PathBuf {
         self.root.join("private/sampling.key")
     }
@@ -88,15 +88,15 @@ impl Folder {
         self.root.join("private")
     }
 
-    /// Whether the part that is not covered by the guarantee is there; a folder may be passed on without it.
+    /// Whether the part that is not covered by the guarantee is there. A folder may be passed on without it.
     pub(crate) fn has_private(&self) -> bool {
         self.private().is_dir()
     }
 
-    /// Takes the folder for a new run, and makes it where it is not there.
+    /// Takes the folder for a new run, and makes it if it does not exist.
     ///
-    /// Files that are no run's own are neither written over nor mixed with: names that a run uses must be free, unless a process that
-    /// died before the first line of its ledger has left them.
+    /// Files that do not belong to a run are neither written over nor mixed with its files: the names that a run uses must be free,
+    /// unless a process left them that died before the first line of its ledger.
     pub(crate) fn claim(&self) -> Result<LedgerClaim, TrainError> {
         let ledger = self.ledger();
         if ledger.exists() {
@@ -126,14 +126,14 @@ impl Folder {
         Ok(claim)
     }
 
-    /// Makes what is not covered by the guarantee readable by its owner alone, as earlier versions did not.
+    /// Makes what is not covered by the guarantee readable by its owner alone, which earlier versions did not do.
     pub(crate) fn close_private(&self) -> Result<(), TrainError> {
         files::create_private_folder(&self.private())?;
         let files = [self.diagnostics(), self.data_key(), self.sampling_key(), self.features()];
         files.iter().try_for_each(|path| files::close_to_others(path))
     }
 
-    /// Keeps what was asked for.
+    /// Writes the plan and the mask of a run.
     pub(crate) fn write_request(&self, spec: &PlanSpec, masks: &[Mask]) -> Result<(), TrainError> {
         if let Some(mask) = masks.first() {
             let size = mask.size();
@@ -144,7 +144,7 @@ impl Folder {
         files::write_atomic(&self.plan(), spec.to_toml().as_bytes())
     }
 
-    /// What was asked for.
+    /// Reads the plan and the mask of a run.
     pub(crate) fn read_request(&self) -> Result<(PlanSpec, Vec<Mask>), TrainError> {
         if !self.ledger().exists() {
             return Err(TrainError::NoRun { folder: self.root.clone() });

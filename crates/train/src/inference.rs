@@ -8,7 +8,7 @@ use crate::device::Machine;
 use crate::error::TrainError;
 use crate::model::Blueprint;
 
-/// Sizes whose executors are kept. Photographs come in few sizes; a folder with many must not fill the memory.
+/// How many executors are kept, one for each size. Photographs come in few sizes, and a folder with many must not fill the memory.
 const KEPT: usize = 4;
 
 /// Runs a model forward, with one executor for each shape of views.
@@ -16,12 +16,12 @@ pub(crate) struct Inference {
     blueprint: Blueprint,
     classes: usize,
     machine: Machine,
-    /// The one used last comes last.
+    /// Executors by the shape of their views. The one used last comes last.
     executors: Vec<(Vec<usize>, Box<dyn Executor>)>,
 }
 
 impl Inference {
-    /// A model on the machine of its plan: on one card of several.
+    /// A model on the machine of its plan. Of several cards it uses one.
     pub(crate) fn new(plan: &TrainingPlan, blueprint: &Blueprint, classes: usize) -> Self {
         let machine = Machine::for_inference(plan);
         Self { blueprint: blueprint.clone(), classes, machine, executors: Vec::new() }
@@ -34,7 +34,7 @@ impl Inference {
     /// Outputs of all views, one after the other.
     ///
     /// # Errors
-    /// Views too small for the model, or so large that its parameters depend on their size.
+    /// Views that are too small for the model, or of a size for which the model has other parameters.
     pub(crate) fn forward(
         &mut self,
         shape: &[usize],
@@ -46,7 +46,7 @@ impl Inference {
             Some(index) => self.executors.remove(index),
             None => {
                 let graph = self.blueprint.build(shape, self.classes, 0.0)?;
-                // What speaks against a GPU was told when the run began.
+                // Why no GPU is used was told when the run began.
                 (shape.to_vec(), self.machine.executor(&graph, &mut Vec::new())?)
             }
         };

@@ -1,7 +1,8 @@
-//! Private training: a plan carried out, step by step, with a record of what it spends.
+//! Private training: carries out a plan step by step and records what it spends.
 //!
-//! [`start`] trains by a plan and leaves a run folder; [`resume`] goes on after a stop or a crash; [`certify`] tells from the ledger what
-//! was spent, and [`verify`] whether a folder tells the truth; [`evaluate`] tells how good the model is. `docs/training.md` describes the step, the noise, the ledger and the folder.
+//! [`start`] trains by a plan and leaves a run folder. [`resume`] goes on after a stop or a crash. [`certify`] tells from the ledger what
+//! was spent, [`verify`] tells whether a folder is truthful, and [`evaluate`] tells how good the model is. `docs/training.md` describes
+//! the step, the noise, the ledger and the folder.
 //!
 //! ```
 //! use dapple_plan::PlanSpec;
@@ -69,7 +70,7 @@ mod terms;
 mod verify;
 mod witness;
 
-// The tests of single modules share helpers with those of the whole crate.
+// Tests of single modules share helpers with the tests of the whole crate.
 #[cfg(test)]
 extern crate self as dapple_train;
 #[cfg(test)]
@@ -84,9 +85,10 @@ pub use certificate::{
 };
 pub use choice::{ChoiceCertificate, choose_price, draw, reserve_choice};
 pub use dapple_data as data;
+pub use dapple_graph::zoo::LibraryNames;
 pub use dapple_plan::Look;
 pub use dapple_private::StepError;
-pub use description::{Answers, ClassDescription, ModelDescription, ParameterNames};
+pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
 pub use evaluation::{Evaluation, Measure, Overlap, Score};
 pub use ledger::{History, Ledger, LedgerEntry, LedgerError, Start, UsedMachine};

@@ -1,4 +1,4 @@
-//! Files that grow line by line, and hold whole lines only.
+//! Files that grow line by line and contain complete lines only.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::error::TrainError;
 use crate::files::{self, Access};
 
-/// Bytes that are read at once in search of the last whole line.
+/// Bytes that are read at once in search of the last complete line.
 const BLOCK: u64 = 1 << 16;
 
-/// A file to which lines are added, each whole or not at all.
+/// A file to which lines are added, each completely or not at all.
 #[derive(Debug)]
 pub(crate) struct Lines {
     path: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Opens a file, or begins one. A last line that a crash cut off is removed. Nothing is written through a link.
+    /// Opens a file or makes one. A last line that a crash cut off is removed. Nothing is written through a link.
     pub(crate) fn open(path: &Path, access: Access) -> Result<Self, TrainError> {
         files::refuse_link(path)?;
         let new = !path.exists();
@@ -39,7 +39,7 @@ impl Lines {
         Ok(Self { path: path.to_owned(), file, length })
     }
 
-    /// A file of whole lines that is open already.
+    /// A file of complete lines that is open already.
     pub(crate) fn of(path: &Path, file: File, length: u64) -> Self {
         Self { path: path.to_owned(), file, length }
     }
@@ -55,7 +55,7 @@ impl Lines {
         self.write(line, |_| Ok(()))
     }
 
-    /// Adds a line, given with its end. Returns once it outlives a crash.
+    /// Adds a line, given with its end. Returns once it would survive a crash.
     pub(crate) fn add_lasting(&mut self, line: &str) -> Result<(), TrainError> {
         self.write(line, File::sync_data)
     }
@@ -63,7 +63,7 @@ impl Lines {
     fn write(&mut self, line: &str, sync: impl Fn(&File) -> io::Result<()>) -> Result<(), TrainError> {
         let written = self.file.write_all(line.as_bytes()).and_then(|()| sync(&self.file));
         if let Err(source) = written {
-            // Half a line is taken back; if it cannot be, whoever reads it next finds it cut off.
+            // Take half a line back. If that fails, whoever reads the file next finds the line cut off.
             let _ = self.file.set_len(self.length).and_then(|()| sync(&self.file));
             return Err(TrainError::file(&self.path, source));
         }
@@ -72,7 +72,7 @@ impl Lines {
     }
 }
 
-/// Bytes of the whole lines of a file with so many bytes.
+/// Where the complete lines of a file end that is `end` bytes long.
 fn whole_lines(file: &mut File, mut end: u64) -> io::Result<u64> {
     let mut block = Vec::new();
     while end > 0 {
@@ -97,7 +97,7 @@ mod tests {
     fn a_line_that_was_cut_off_gives_way_to_the_next() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.jsonl");
-        // The cut line, and the whole one before it, are longer than a block.
+        // The cut line and the complete one before it are longer than a block.
         let (long, cut) = ("x".repeat(150_000), "y".repeat(200_000));
         for before in [String::new(), format!("{long}\n"), format!("1\n{long}\n2\n")] {
             fs::write(&path, format!("{before}{cut}")).unwrap();

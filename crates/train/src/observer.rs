@@ -1,4 +1,4 @@
-//! What a run tells while it goes on. The crate itself prints nothing.
+//! What a run tells while it is going on. The crate itself prints nothing.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use crate::prepare::Prepared;
 
 /// Listens to a run, and may end it.
 pub trait Observer {
-    /// Called at every event; `Break` ends the run in order within a step or two seconds, whichever is longer, ready to be resumed.
+    /// Called at every event. `Break` ends the run in order, ready to be resumed, within one step or two seconds, whichever is longer.
     fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()>;
 }
 
@@ -26,20 +26,20 @@ impl Observer for Silent {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// Everything is checked; the first step comes next.
+    /// Everything is checked, and the first step comes next.
     Begins {
         /// Steps of the plan.
         steps: u64,
         /// Steps that already count as taken.
         spent: u64,
-        /// Values that train.
+        /// Number of values that train.
         trainable: usize,
-        /// Epsilon of the whole plan, where there is privacy.
+        /// Epsilon of the whole plan; `None` without privacy.
         epsilon: Option<f64>,
         /// The machine that computes, in words.
         machine: &'a str,
     },
-    /// What a frozen trunk makes of every record is computed, once and for all.
+    /// The features that a frozen trunk makes of every record are being computed, once and for all.
     Features {
         /// Records done.
         done: usize,
@@ -52,7 +52,7 @@ pub enum Event<'a> {
     Evaluated {
         /// Steps taken.
         step: u64,
-        /// What came out.
+        /// The result.
         evaluation: &'a Evaluation,
     },
     /// A checkpoint was written.
@@ -64,8 +64,8 @@ pub enum Event<'a> {
     Warning(&'a str),
 }
 
-/// What a step says of itself. Losses, batch sizes and clipped shares come straight from private records: they may be shown to whoever
-/// may see the data, and to nobody else.
+/// What a step reports. Losses, batch sizes and clipped shares come straight from private records: they may be shown to whoever may see
+/// the data, and to nobody else.
 #[derive(Clone, Copy)]
 pub struct StepReport<'a> {
     /// Steps taken, this one included.
@@ -74,11 +74,11 @@ pub struct StepReport<'a> {
     pub steps: u64,
     /// The learning rate.
     pub learning_rate: f64,
-    /// Records drawn. Not private.
+    /// Records drawn. The guarantee does not cover this number.
     pub drawn: usize,
-    /// Mean loss of the records drawn; none for an empty batch. Not private.
+    /// Mean loss of the records drawn; `None` for an empty batch. The guarantee does not cover this number.
     pub loss: Option<f64>,
-    /// Share of the records whose gradient was longer than the clip norm. Not private.
+    /// Share of the records whose gradient was longer than the clip norm. The guarantee does not cover this number.
     pub clipped: Option<f64>,
     /// Seconds since the run began or was resumed.
     pub seconds: f64,
@@ -86,8 +86,8 @@ pub struct StepReport<'a> {
 }
 
 impl StepReport<'_> {
-    /// An upper bound on the epsilon spent by the steps so far, or none without privacy. It is computed when asked for, which takes
-    /// from a millisecond to a second: ask now and then.
+    /// An upper bound on the epsilon spent by the steps so far; `None` without privacy. It is computed when it is asked for, which takes
+    /// from a millisecond to a second, so ask only now and then.
     ///
     /// # Errors
     /// A number beyond the accountant's limits.

@@ -1,4 +1,4 @@
-//! From a plan's optimiser to the one that the private step carries out.
+//! Translates a plan's optimiser into the settings of the private step.
 
 use dapple_engine::{Layout, UpdateRule};
 use dapple_graph::Graph;

@@ -1,31 +1,31 @@
 //! How many steps the ledger promises at once, and how many lie between two checkpoints.
 //!
-//! Both stand in public files. The time that a step takes tells how many records it drew, so neither may follow from a clock: they
-//! follow from the plan, the model and the machine.
+//! Both numbers can be read from public files. The time that a step takes tells how many records it drew, so neither may depend on a
+//! clock: they follow from the plan, the model and the machine.
 
-use dapple_graph::op::{Conv, Linear};
+use dapple_graph::op::{Conv, Linear, TransposedConv};
 use dapple_graph::{Graph, Op};
 
-/// The most steps of one promise, and so the most that a crash makes the ledger count too many (beside those that a checkpoint lost).
+/// The most steps of one promise, and so the most that the ledger counts too many after a crash, beside those since the last checkpoint.
 pub(crate) const LARGEST_BLOCK: u64 = 128;
-/// Steps of a promise take about this many seconds, which makes the wait for the disk a small share of them.
+/// The steps of a promise take about this many seconds, so that waiting for the disk is a small share of them.
 const BLOCK_SECONDS: f64 = 0.5;
 /// Blocks between two checkpoints, about half a minute's worth.
 const BLOCKS_TO_CHECKPOINT: u64 = 64;
-/// Products a second that a thread of a processor, and a card, manage about.
+/// Roughly how many products a thread of a processor and a card compute per second.
 const THREAD_RATE: f64 = 2e10;
 const CARD_RATE: f64 = 5e12;
 
-/// What computes, as far as it decides the pace.
+/// What computes, as far as it matters for the pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
-    /// So many threads of a processor.
+    /// A processor with this many threads.
     Threads(usize),
-    /// So many cards.
+    /// This many cards.
     Cards(usize),
 }
 
-/// Sizes blocks by how long steps take by estimate.
+/// Chooses the size of blocks by an estimate of how long steps take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
     block: u64,
@@ -33,43 +33,48 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// For steps of so many products; begins with single steps.
+    /// The pace for steps of this many products. It begins with single steps.
     pub(crate) fn new(products: f64, engine: Engine) -> Self {
         let rate = match engine {
             Engine::Threads(threads) => THREAD_RATE * threads.max(1) as f64,
             Engine::Cards(cards) => CARD_RATE * cards.max(1) as f64,
         };
         let fits = (BLOCK_SECONDS * rate / products.max(1.0)).clamp(1.0, LARGEST_BLOCK as f64);
-        // A power of two: the estimate is no better than that.
+        // A power of two, because the estimate is no better than that.
         Self { block: 1, largest: 1 << (fits as u64).ilog2() }
     }
 
-    /// The next block, at most `most`.
+    /// The size of the next block, at most `most`.
     pub(crate) fn block(&self, most: u64) -> u64 {
         self.block.min(most).max(1)
     }
 
-    /// Twice as many from now on, up to the largest: a run that fails at once has promised little.
+    /// Doubles the blocks from now on, up to the largest. They begin small so that a run that fails at once has promised little.
     pub(crate) fn grow(&mut self) {
         self.block = (2 * self.block).min(self.largest);
     }
 
-    /// Steps between two checkpoints of a plan that does not say.
+    /// Steps between two checkpoints if the plan does not say.
     pub(crate) fn checkpoint_every(&self) -> u64 {
         BLOCKS_TO_CHECKPOINT * self.largest
     }
 }
 
-/// Products of single numbers that one view takes forward and back.
+/// How many products of two numbers one view takes, forward and backward.
 pub(crate) fn products(graph: &Graph) -> f64 {
     let weight = |node: &dapple_graph::Node| match &node.op {
         Op::Conv(Conv { weight, .. }) | Op::Linear(Linear { weight, .. }) => {
             let weight = graph.parameter(*weight);
             node.len() as f64 * weight.len() as f64 / weight.shape[0].max(1) as f64
         }
+        // Each of its inputs, rather than of its outputs, takes part in one product for each weight of its channel.
+        Op::TransposedConv(TransposedConv { weight, .. }) => {
+            let weight = graph.parameter(*weight);
+            graph.node(node.inputs[0]).len() as f64 * weight.len() as f64 / weight.shape[0].max(1) as f64
+        }
         _ => node.len() as f64,
     };
-    // Once forward, and twice back: for what comes before, and for the weights.
+    // One pass forward and two backward: for the gradient of the inputs, and for that of the weights.
     3.0 * graph.nodes().iter().map(weight).sum::<f64>()
 }
 
@@ -100,7 +105,7 @@ mod tests {
         let input = builder.input();
         let output = builder.linear("fc", input, 4, Init::Constant(0.0), Init::Constant(0.0)).unwrap();
         let graph = builder.finish(output, Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();
-        // Three passes over 36 values, and 36 products for each of four outputs.
+        // Three passes over 36 values and over 36 products for each of four outputs.
         assert_eq!(products(&graph), 3.0 * (36.0 + 4.0 * 36.0));
     }
 }

@@ -1,4 +1,4 @@
-//! The model of a run, asked about images.
+//! Asks the model of a run about images.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::inference::Inference;
 use crate::model::Blueprint;
 use crate::recover::Recovered;
 
-/// Weights of red, green and blue in a pixel's brightness (ITU-R BT.601), for models that see one value a pixel.
+/// Weights of red, green and blue in a pixel's brightness (ITU-R BT.601), for models that see one value per pixel.
 const BRIGHTNESS: [f32; 3] = [0.299, 0.587, 0.114];
 
 /// What a model says about an image.
@@ -28,7 +28,7 @@ pub enum Prediction {
     Map(LabelMap),
 }
 
-/// The newest model of a run, ready to be asked. It reads the plan and the weights, never the data.
+/// The newest model of a run, ready to be asked. Opening it reads the plan and the weights, never the data.
 pub struct Predictor {
     training: TrainingPlan,
     description: ModelDescription,
@@ -39,8 +39,8 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// Opens the model of a run. Images are looked at as `look` says, and where it does not, as the plan does; settings of speed
-    /// and memory take the place of the plan's where they are given.
+    /// Opens the model of a run. Images are looked at as `look` says, and as the plan says where `look` is silent. Given settings of
+    /// speed and memory replace those of the plan.
     ///
     /// # Errors
     /// A folder without a run or without weights, weights that are damaged or not the run's, a ledger that cannot be trusted.
@@ -73,10 +73,10 @@ impl Predictor {
         &self.description
     }
 
-    /// Asks the model about an image; `place` stands for it in messages. A model of label maps sees images of any size.
+    /// Asks the model about an image; `place` names it in messages. A model of label maps takes images of any size.
     ///
     /// # Errors
-    /// An image that the model cannot see: too small for it, or for a crop.
+    /// An image that is too small for the model or for a crop.
     pub fn predict(&mut self, image: &Image, place: &str) -> Result<Prediction, TrainError> {
         let named = |error: DataError| error.at(|| place.to_owned());
         let fitted = self.fitted(image);
@@ -104,7 +104,7 @@ impl Predictor {
         }
     }
 
-    /// The image in the channels that the model sees, where it has others and there is a usual way.
+    /// The image in the channels that the model sees, if it has others and there is a usual conversion.
     fn fitted(&self, image: &Image) -> Option<Image> {
         let (Values::Bytes(bytes), 3, 1) = (image.values(), image.channels(), self.description.channels)
         else {
@@ -119,7 +119,7 @@ impl Predictor {
     }
 }
 
-/// The weights of the plain model that a finished run left, or that the newest checkpoint amounts to.
+/// The weights of the plain model, from the file of a finished run or from the newest checkpoint.
 fn newest_weights(
     folder: &Folder,
     blueprint: &Blueprint,

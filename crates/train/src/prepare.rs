@@ -1,4 +1,4 @@
-//! From what a user asks for to all that a run needs, before anything is written.
+//! Turns what a user asks for into everything that a run needs, before anything is written.
 
 use std::path::{Path, PathBuf};
 
@@ -17,30 +17,30 @@ use crate::error::TrainError;
 use crate::model::{self, Blueprint, FirstParameters};
 use crate::terms::{Terms, price};
 
-/// A plan to train, where its relative paths begin, and the pictures that it names.
+/// A plan to train, with the folder that its paths are relative to and the masks that it names.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The plan.
     pub spec: PlanSpec,
     /// The folder of the plan's file.
     pub base: PathBuf,
-    /// The decoded picture that `region.mask` names.
+    /// The decoded mask that `region.mask` names.
     pub masks: Vec<Mask>,
 }
 
 impl Request {
-    /// A plan that names its files in full, and no picture.
+    /// A plan that names its files by absolute paths, and no mask.
     #[must_use]
     pub fn of(spec: PlanSpec) -> Self {
         Self { spec, base: PathBuf::new(), masks: Vec::new() }
     }
 
-    /// The same with files named in full, so that it means the same from everywhere.
+    /// The same request with absolute paths, so that it means the same from everywhere.
     #[must_use]
     pub fn in_full(mut self) -> Self {
         let base = &self.base;
         self.spec.each_file(|key, path| {
-            // The mask was read already, from wherever it was named.
+            // The mask was read already, relative to wherever it was named.
             if key.path != "region.mask" {
                 let joined = base.join(&*path);
                 *path = std::path::absolute(&joined).unwrap_or(joined).display().to_string();
@@ -50,21 +50,21 @@ impl Request {
     }
 }
 
-/// A request in which nothing is open any more: data read, noise or steps solved for, every part checked.
+/// A request with everything filled in: the data opened, the noise or the steps solved for, every part checked.
 pub(crate) struct Prepared {
     pub(crate) spec: PlanSpec,
     pub(crate) masks: Vec<Mask>,
     pub(crate) training: TrainingPlan,
-    /// The price of the whole plan; none without privacy.
+    /// The price of the whole plan; `None` without privacy.
     pub(crate) planned: Option<Certificate>,
     pub(crate) data: Opened,
-    /// Views and graph of each part of the plan.
+    /// The views of each phase of the plan; then the graph of each.
     pub(crate) views: Vec<Views>,
     pub(crate) graphs: Vec<Graph>,
     pub(crate) parameters: Parameters,
-    /// The model for views of any size.
+    /// The model, for views of any size.
     pub(crate) blueprint: Blueprint,
-    /// What a user should know of the model before the first step.
+    /// What a user should know about the model before the first step.
     pub(crate) notes: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl Prepared {
         Self::assemble(spec, masks, data)
     }
 
-    /// The same from a plan that was completed before.
+    /// The same for a plan that was filled in before.
     pub(crate) fn again(spec: PlanSpec, masks: Vec<Mask>) -> Result<Self, TrainError> {
         let data = open(&DataPlan::check(&spec)?, Path::new(""))?;
         Self::assemble(spec, masks, data)
@@ -115,12 +115,12 @@ impl Prepared {
         Ok(Self { spec, masks, training, planned, data, views, graphs, parameters, blueprint, notes })
     }
 
-    /// The parts of the plan, in order.
+    /// The phases of the plan in order, or the plan itself if it has none.
     pub(crate) fn parts(&self) -> &[Plan] {
         self.plan().parts()
     }
 
-    /// What is priced of the plan.
+    /// The part of the plan that is priced.
     pub(crate) fn plan(&self) -> &Plan {
         &self.training.privacy
     }
@@ -146,15 +146,15 @@ impl Prepared {
         Some(AdaptiveClip::new(plan.clip_norm(), quantile.quantile(), quantile.rate()))
     }
 
-    /// What epsilon follows from.
+    /// What epsilon depends on.
     pub(crate) fn terms(&self) -> Terms<'_> {
         Terms { training: &self.training, planned: self.planned.as_ref() }
     }
 
-    /// Reads every record once, unless the plan says not to or there is nothing to be wrong: what is wrong with one costs no step.
+    /// Reads every record once, so that a bad one costs no step, unless the plan says not to or all records are known to be intact.
     ///
     /// # Errors
-    /// A record that training, or the evaluation, could not use.
+    /// A record that training or the evaluation could not use.
     pub(crate) fn check_records(&self) -> Result<(), TrainError> {
         if !self.training.data.check_records {
             return Ok(());
@@ -171,7 +171,7 @@ impl Prepared {
     }
 }
 
-/// What each part of a plan shows of a record.
+/// The views that each phase of a plan shows of a record.
 pub(crate) fn views(
     parts: &[Plan],
     plan: &ViewPlan,
@@ -184,7 +184,7 @@ pub(crate) fn views(
     Ok(parts.iter().map(of).collect::<Result<_, _>>()?)
 }
 
-/// The plan of a request in which nothing is open, and its price; none without privacy.
+/// The plan of a completed request and its price; no price without privacy.
 pub(crate) fn checked(spec: &PlanSpec, masks: &[Mask]) -> Result<(Plan, Option<Certificate>), TrainError> {
     PerformancePlan::check(&spec.performance)?;
     let conduct = Conduct::check(&spec.train)?;
@@ -206,7 +206,7 @@ pub(crate) fn checked(spec: &PlanSpec, masks: &[Mask]) -> Result<(Plan, Option<C
     Ok((plan, planned))
 }
 
-/// Fills in what the data set decides.
+/// Fills in what follows from the data set.
 pub(crate) fn read_from(spec: &mut PlanSpec, records: &dyn Dataset) {
     spec.sampling.records = spec.sampling.records.or(Some(records.len() as u64));
     if spec.pipeline.image.is_none()
@@ -216,10 +216,10 @@ pub(crate) fn read_from(spec: &mut PlanSpec, records: &dyn Dataset) {
     }
 }
 
-/// Fills in what the target decides.
+/// Fills in what follows from the target: the noise, or the steps.
 pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainError> {
     if spec.train.private == Some(false) {
-        // The sampler needs a whole plan; nothing is certified.
+        // The sampler needs a complete plan. Nothing is certified.
         spec.privacy.noise_multiplier = spec.privacy.noise_multiplier.or(Some(1.0));
         spec.privacy.delta = spec.privacy.delta.or(Some(Delta::Value(1e-5)));
         spec.privacy.epsilon = None;
@@ -249,7 +249,7 @@ pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainErro
     Ok(())
 }
 
-/// Plans that can be priced and not yet be trained.
+/// Refuses plans that can be priced but cannot be trained yet.
 fn refuse_plan(plan: &Plan) -> Result<(), TrainError> {
     let no = |key, problem: &str, hint: &str| Err(TrainError::setting(key, problem, hint));
     for part in plan.parts() {

@@ -1,4 +1,4 @@
-//! Readers of the files of a run folder as functions of bytes, so that they can be given damaged ones.
+//! Readers of the files of a run folder as functions of bytes, so that tests can give them damaged files.
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::description::ModelDescription;
@@ -11,7 +11,7 @@ pub fn checkpoint(bytes: &[u8]) -> Result<(), String> {
     Checkpoint::from_bytes(bytes).map(|_| ())
 }
 
-/// Reads a checkpoint whose checksum is made right first, so that damage is found by what it says.
+/// Reads a checkpoint after correcting its checksum, so that damage must be found by the content.
 ///
 /// # Errors
 /// What is wrong with it.

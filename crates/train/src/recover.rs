@@ -1,4 +1,4 @@
-//! A run as its plan and its ledger tell it, without its data.
+//! A run as its plan and its ledger describe it, without its data.
 
 use dapple_geometry::Mask;
 use dapple_plan::spec::Performance;
@@ -13,7 +13,7 @@ use crate::prepare::checked;
 use crate::terms::Terms;
 use crate::witness::Witness;
 
-/// What a folder says of its run once every file that knows of its steps agrees with the ledger.
+/// What a folder says about its run, after every file that knows of its steps was found to agree with the ledger.
 pub(crate) struct Recovered {
     pub(crate) spec: PlanSpec,
     pub(crate) masks: Vec<Mask>,
@@ -23,13 +23,13 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
-    /// Reads plan and ledger. A run that goes on is not disturbed.
+    /// Reads the plan and the ledger. A run in progress is not disturbed.
     ///
     /// # Guarantee
     /// The plan is the one that the run began with, every promise of the ledger is one of its steps, and no checkpoint, log,
     /// certificate or model in the folder knows of more than the ledger counts.
     pub(crate) fn read(folder: &Folder) -> Result<Self, TrainError> {
-        // Witnesses first: a run that goes on writes to its ledger before it writes anything else.
+        // Read the witnesses first, because a run in progress writes to its ledger before it writes anything else.
         let witnesses = Witness::gather(folder)?;
         let (spec, masks) = folder.read_request()?;
         let path = folder.ledger();
@@ -57,14 +57,14 @@ impl Recovered {
         Ok(Self { spec, masks, training, planned, history })
     }
 
-    /// The same with other settings of speed and memory, where they are given.
+    /// The same run with other settings of speed and memory, where they are given.
     pub(crate) fn with(mut self, performance: &Performance) -> Result<Self, TrainError> {
         self.spec.performance = self.spec.performance.merge(performance);
         self.training.performance = PerformancePlan::check(&self.spec.performance)?;
         Ok(self)
     }
 
-    /// What is priced of the plan.
+    /// The part of the plan that is priced.
     pub(crate) fn plan(&self) -> &Plan {
         &self.training.privacy
     }
@@ -73,19 +73,19 @@ impl Recovered {
         Terms { training: &self.training, planned: self.planned.as_ref() }
     }
 
-    /// What the run has promised and spent, by its ledger.
+    /// The certificate of what the run has promised and spent, by its ledger.
     pub(crate) fn certificate(&self) -> Result<RunCertificate, TrainError> {
         self.certificate_of(Status::of(&self.history), self.history.spent())
     }
 
-    /// The same for a number of steps of the caller's.
+    /// The certificate for a number of steps and a status that the caller gives.
     pub(crate) fn certificate_of(&self, status: Status, steps: u64) -> Result<RunCertificate, TrainError> {
         let terms = self.terms();
         let (spent, whole) = (terms.cost(steps)?, terms.cost(self.plan().steps())?);
         Ok(RunCertificate::new(terms, &self.history, status, &spent, &whole))
     }
 
-    /// Refuses a model that is not the one the run ended with. Runs of earlier versions do not tell which that was.
+    /// Refuses a model that is not the one the run ended with. Ledgers of earlier versions do not tell which that was.
     pub(crate) fn check_model(&self, folder: &Folder) -> Result<(), TrainError> {
         let Some(expected) = self.history.model() else { return Ok(()) };
         if crate::digest::of(&[&files::read(&folder.model())?]) != expected {

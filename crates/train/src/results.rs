@@ -1,4 +1,4 @@
-//! What a run has released, for those who read it.
+//! Reads what a run has released.
 
 use std::path::Path;
 
@@ -37,6 +37,6 @@ pub fn plan_of_run(folder: &Path) -> Result<PlanSpec, TrainError> {
 /// A file that cannot be read.
 pub fn evaluations(folder: &Path) -> Result<Vec<EvaluationLine>, TrainError> {
     let text = files::read_text(&Folder::new(folder).metrics())?;
-    // A run that was killed may have left half a line behind, which nobody was told of.
+    // A run that was killed may have left half a line, which nobody relied on.
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }

@@ -1,4 +1,4 @@
-//! What a plan costs, and what the steps taken so far do.
+//! What a plan costs, and what the steps taken so far cost.
 
 use dapple_plan::{
     Bracket, BracketPrecision, Certificate, DataPlan, Plan, RecordOrigin, Relation, StoredFormat,
@@ -7,14 +7,14 @@ use dapple_plan::{
 
 use crate::error::TrainError;
 
-/// The price of a plan. What a run makes public of its records, and no plan says, is among what is assumed.
+/// The price of a plan. What a run makes public about its records, beside what the plan says, is added to the assumptions.
 pub(crate) fn price(plan: &Plan, data: &DataPlan) -> Result<Certificate, TrainError> {
     let mut certificate = plan.price(BracketPrecision::default())?;
     certificate.assumptions.extend(public_facts(data).map(str::to_owned));
     Ok(certificate)
 }
 
-/// What the released model tells of the records by its shape.
+/// What the shape of the released model tells about the records.
 fn public_facts(data: &DataPlan) -> Option<&'static str> {
     let RecordOrigin::Stored { format, .. } = &data.origin else { return None };
     match format {
@@ -28,11 +28,11 @@ fn public_facts(data: &DataPlan) -> Option<&'static str> {
     }
 }
 
-/// A checked plan and its price: all that epsilon depends on beside the number of steps.
+/// A checked plan and its price: everything that epsilon depends on beside the number of steps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms<'a> {
     pub(crate) training: &'a TrainingPlan,
-    /// The price of the whole plan; none without privacy.
+    /// The price of the whole plan; `None` without privacy.
     pub(crate) planned: Option<&'a Certificate>,
 }
 
@@ -40,14 +40,14 @@ pub(crate) struct Terms<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cost {
     pub(crate) steps: u64,
-    /// Their price; none for none, and none without privacy.
+    /// The price of these steps; `None` if there are none, and without privacy.
     pub(crate) price: Option<Certificate>,
-    /// The same with a whole record substituted, where the plan protects less than that; none where it is too large to be told.
+    /// Epsilon if a whole record is substituted, where the plan protects less than that; `None` if it is too large to report.
     pub(crate) whole_record: Option<Bracket>,
 }
 
 impl Terms<'_> {
-    /// What is priced of the plan.
+    /// The part of the plan that is priced.
     pub(crate) fn plan(&self) -> &Plan {
         &self.training.privacy
     }
@@ -56,11 +56,11 @@ impl Terms<'_> {
         self.planned.is_some()
     }
 
-    /// The price of the first `steps` steps of the plan; none for none, and none without privacy.
+    /// The price of the first `steps` steps of the plan; `None` for no steps, and without privacy.
     ///
     /// # Guarantee
-    /// The certificate holds for everything that these steps release. Balanced sampling decides at the start which steps a record
-    /// joins, so there the first step costs as much as all.
+    /// The certificate holds for everything that these steps release. Balanced sampling decides at the start which steps a record joins,
+    /// so its first step costs as much as all.
     pub(crate) fn price(&self, steps: u64) -> Result<Option<Certificate>, TrainError> {
         let Some(planned) = self.planned.filter(|_| steps > 0) else { return Ok(None) };
         match self.plan().first(steps).filter(|first| first.steps() < self.plan().steps()) {
@@ -69,7 +69,7 @@ impl Terms<'_> {
         }
     }
 
-    /// What the first `steps` steps cost, at the plan's level and at that of whole records.
+    /// What the first `steps` steps cost, at the plan's own level and at that of whole records.
     pub(crate) fn cost(&self, steps: u64) -> Result<Cost, TrainError> {
         let price = self.price(steps)?;
         let whole_record = match (&price, self.protects_less_than_records()) {

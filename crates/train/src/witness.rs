@@ -1,4 +1,4 @@
-//! Files beside the ledger that know how far a run has come. What they know and the ledger does not was removed from it.
+//! Files beside the ledger that know how far a run has come. If they know more than the ledger, something was removed from it.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,18 +11,18 @@ use crate::error::TrainError;
 use crate::folder::Folder;
 use crate::ledger::{History, LedgerError};
 
-/// What a file tells about the ledger that it was written beside.
+/// What a file tells about the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Witness {
     name: String,
-    /// A step that was taken.
+    /// The last step that the file knows was taken.
     step: u64,
-    /// Hash of a line of the ledger, and where known its number.
+    /// Hash of a line of the ledger, and the number of the line if it is known.
     line: Option<(Option<usize>, String)>,
 }
 
 impl Witness {
-    /// All files of a folder that tell something. What cannot be read tells nothing here.
+    /// All files of a folder that tell something about the ledger. A file that cannot be read tells nothing here.
     pub(crate) fn gather(folder: &Folder) -> Result<Vec<Self>, TrainError> {
         let mut found = Vec::new();
         #[derive(Deserialize)]
@@ -32,7 +32,7 @@ impl Witness {
         if let Some(seen) =
             text(&folder.certificate()).and_then(|text| serde_json::from_str::<CertifiedLedger>(&text).ok())
         {
-            // The steps that it counts may be ahead of the ledger; the line that it names cannot be.
+            // The steps that it counts may be ahead of the ledger, but the line that it names cannot be.
             let name = "certificate.json".to_owned();
             found.push(Self { name, step: 0, line: Some((None, seen.ledger)) });
         }
@@ -55,7 +55,7 @@ impl Witness {
         Ok(found)
     }
 
-    /// Whether a ledger counts what the file knows of.
+    /// Checks that a ledger counts what the file knows of.
     pub(crate) fn check(&self, history: &History) -> Result<(), LedgerError> {
         let witness = || self.name.clone();
         let seen = self.line.as_ref().is_none_or(|(lines, hash)| match lines {
@@ -78,7 +78,7 @@ fn text(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The largest step that the whole lines of a log tell of.
+/// The largest step in the complete lines of a log.
 fn last_step(text: &str) -> Option<u64> {
     #[derive(Deserialize)]
     struct StepLine {

@@ -55,7 +55,7 @@ fn weights_for_other_classes_are_trained_stopped_resumed_and_evaluated() {
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path(), "train", 24, 28);
     write_data(folder.path(), "test", 8, 28);
-    // A file for four classes; the data are said to have seven.
+    // The file is for four classes, and the plan says that the data has seven.
     common::write_small_cnn(folder.path());
     let plan = format!(
         "test = 'test.npy'\ntest_labels = 'test-labels.npy'\nclasses = 7\n\
@@ -75,7 +75,7 @@ fn weights_for_other_classes_are_trained_stopped_resumed_and_evaluated() {
     assert_eq!(resume(&parts, &mut Silent).unwrap().updates, 6);
     assert!(model_bytes(&parts) == model_bytes(&whole));
 
-    // All but the last layer are those of the file, which trains no further.
+    // All layers but the last are those of the file, because only the last one trains.
     let (ours, given) = (model_bytes(&whole), fs::read(folder.path().join("small-cnn.safetensors")).unwrap());
     let tensor = |bytes: &[u8], name: &str| {
         let file = safetensors::SafeTensors::deserialize(bytes).unwrap();
@@ -85,7 +85,7 @@ fn weights_for_other_classes_are_trained_stopped_resumed_and_evaluated() {
     assert_eq!(tensor(&ours, "conv1.weight"), tensor(&given, "conv1.weight"));
     assert_eq!(tensor(&ours, "fc2.bias").0, [7]);
 
-    // A run resumes from what its weights file said at the start, and from nothing else.
+    // A run resumes only if its weights file still says what it said at the start.
     let mut other = given.clone();
     *other.last_mut().unwrap() ^= 1;
     let stopped = folder.path().join("stopped");
@@ -127,11 +127,11 @@ fn data_that_cannot_be_trained_on_are_named_and_nothing_is_written() {
     write_data(folder.path(), "train", 0, 6);
     let message = refused("", "batch = 1\nsteps = 2");
     assert!(message.contains("train.npy"), "{message}");
-    // A label that the data set is said not to have.
+    // A label beyond the classes that the plan names.
     write_data(folder.path(), "train", 8, 6);
     let message = refused("classes = 3", "batch = 1\nsteps = 2");
     assert!(message.contains("train-labels.npy") && message.contains('3'), "{message}");
-    // More records at once than there are.
+    // A batch of more records than there are.
     for scheme in ["poisson", "without-replacement"] {
         let message = refused("", &format!("scheme = '{scheme}'\nbatch = 9\nsteps = 2"));
         assert!(message.contains("sampling.batch") || message.contains('9'), "{message}");

@@ -1,4 +1,4 @@
-//! No room on the disk, at any file and any byte: the file is named, nothing is left half-written, what was spent stays, and the run
+//! Tests a full disk, at any file and any byte: the file is named, nothing is left half-written, what was spent stays spent, and the run
 //! goes on once there is room.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
@@ -22,7 +22,7 @@ const PLAN: &str = "test = 'test.npy'\ntest_labels = 'test-labels.npy'\n[model]\
     [sampling]\nbatch = 10\nsteps = 66\n[train]\nseed = 3\ncheckpoint_every = 3\nevaluate_every = 4\n\
     [performance]\nthreads = 1\n";
 
-/// A folder with data, and what the run makes of them where there is room.
+/// A folder with data, and the model that the run ends with if there is room.
 fn data() -> (tempfile::TempDir, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path(), "train", 40, 12);
@@ -41,13 +41,13 @@ fn carry_on(folder: &Path) -> Result<RunOutcome, TrainError> {
     }
 }
 
-/// Not a test of its own: the process that has no room.
+/// This is not a test of its own, but the process that runs out of room.
 #[test]
 #[ignore = "run by the test below"]
 fn child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
     if let Err(error) = carry_on(Path::new(&folder)) {
-        // Not through the test harness, which would hold it back.
+        // Written past the test harness, which would hold it back.
         let words = format!("{error}: {}", error.hint().unwrap_or_default());
         std::io::Write::write_all(&mut std::io::stderr(), words.as_bytes()).unwrap();
         std::process::exit(FAILED);
@@ -63,11 +63,11 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Nothing in the folder is cut off, and the ledger counts every step that left a trace.
+/// Checks that no file in the folder is cut off and that the ledger counts every step that left a trace.
 fn check(run: &Path) {
     for path in files_below(run) {
         let name = path.file_name().unwrap().to_str().unwrap();
-        // The mark of a folder in which a run is about to begin.
+        // This file marks a folder in which a run is about to begin.
         let mark = name == "ledger.jsonl.partial" && !run.join("ledger.jsonl").exists();
         assert!(mark || !name.ends_with(".partial"), "{name}");
         if name.ends_with(".jsonl") {
@@ -92,7 +92,7 @@ fn check_end(outcome: &RunOutcome, run: &Path, model: &[u8]) {
     check(run);
 }
 
-/// A link takes the place of each file in turn: what it points to is left as it is, and the run goes on once the link is gone.
+/// A link takes the place of each file in turn. What it points to is left as it is, and the run goes on once the link is gone.
 #[test]
 fn nothing_is_written_through_a_link() {
     let (folder, model) = data();
@@ -110,7 +110,7 @@ fn nothing_is_written_through_a_link() {
     ] {
         fs::write(&foreign, "mine").unwrap();
         let link = run.join(place);
-        // The first stand in a folder that is no run's; the others come into one that a process left before its first step.
+        // The first links lie in a folder without a run. The others lie in one that a process left before its first step.
         let foreign_folder = place != "private/diagnostics.jsonl" && !place.starts_with("checkpoints");
         fs::create_dir_all(link.parent().unwrap()).unwrap();
         if !foreign_folder {
@@ -134,20 +134,20 @@ fn nothing_is_written_through_a_link() {
     }
 }
 
-/// Files may have so many blocks and no more, so that the write that goes beyond fails in its middle: of every file in turn, since
-/// each has another length.
+/// Files may not have more than a number of blocks, so that the write that exceeds it fails in the middle. This hits every file in turn,
+/// since each has another length.
 #[test]
 fn a_write_that_fails_at_any_byte_leaves_nothing_half_written() {
     let (folder, model) = data();
     let run = folder.path().join("run");
     let largest = files_below(&folder.path().join("whole")).iter().map(|f| f.metadata().unwrap().len()).max();
-    // One byte less than the largest file needs.
+    // This is one byte less than the largest file needs.
     let blocks = (largest.unwrap() - 1) / 512;
     assert!((10..40).contains(&blocks), "{blocks} trials");
     let mut failed_at = std::collections::BTreeSet::new();
     for limit in 1..=blocks {
         for _ in 0..2 {
-            // The signal that comes with the error is ignored, as a full disk sends none. POSIX shells count blocks of 512 bytes.
+            // The signal that comes with the error is ignored, because a full disk sends none. POSIX shells count blocks of 512 bytes.
             let script = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" --exact child --ignored");
             let executable = std::env::current_exe().unwrap();
             let output = Command::new("sh")

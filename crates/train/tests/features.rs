@@ -1,4 +1,4 @@
-//! What a frozen trunk makes of every record is computed once, and nothing else changes.
+//! Features of a frozen trunk are computed once, and nothing else changes.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -12,7 +12,7 @@ use dapple_train::{Request, RunOutcome, Silent, TrainError, resume, start};
 
 const RECORDS: usize = 16;
 const BATCH: usize = 4;
-/// As few steps as are worth features: two epochs.
+/// The fewest steps for which features are worth computing: two epochs.
 const WORTH: usize = 2 * RECORDS / BATCH;
 
 fn plan(folder: &Path, model: &str, steps: usize) -> Request {
@@ -26,7 +26,7 @@ fn plan(folder: &Path, model: &str, steps: usize) -> Request {
     )
 }
 
-/// Takes the first step of a run, does something to its folder, and goes on; gives all losses.
+/// Takes the first step of a run, does something to its folder, and goes on. Returns all losses.
 fn in_two_parts(
     plan: &Request,
     run: &Path,
@@ -57,7 +57,7 @@ fn steps_on_features_are_steps_on_records_to_the_last_bit() {
         let mut told = Recorder::default();
         let outcome = start(&plan, &whole, &mut told).unwrap();
         assert!(features(&whole).is_file(), "{model}");
-        // Behind the first step too little is left for features: these steps see the records themselves.
+        // After the first step too few are left for features, so these steps see the records themselves.
         let gone = || fs::remove_file(features(&parts)).unwrap();
         let (other, losses) = in_two_parts(&plan, &parts, gone).unwrap();
         assert!(!features(&parts).exists(), "{model}");
@@ -94,7 +94,7 @@ fn features_are_read_again_and_never_trusted_blindly() {
         let path = run.join("private/features");
         in_two_parts(&plan, &run, || damage(&path)).unwrap();
         assert!(model_bytes(&run) == model_bytes(&whole), "{name}");
-        // The fingerprint of the data is hidden by a key of the run's own, and so are the first digits of the file.
+        // Each run hides the fingerprint of the data by a key of its own, and the first line of the file depends on it.
         assert_eq!(fs::read(&path).unwrap()[65..], kept[65..], "{name}");
     }
 }

@@ -1,6 +1,6 @@
-//! Folders of runs that an earlier version left behind: what it wrote is read, and its runs go on.
+//! Folders of runs that an earlier version left behind: they are read, and their runs go on.
 //!
-//! `poisson` and `balanced` were killed on the way, `finished` ended in order; all train on the embedded scenes.
+//! `poisson` and `balanced` were killed on the way, and `finished` ended in order. All train on the embedded scenes.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -18,13 +18,13 @@ fn copy(name: &str) -> tempfile::TempDir {
     target
 }
 
-/// Its noise multiplier, 1.2487224102672019, is one that a reader which rounds sloppily takes for its neighbour.
+/// The noise multiplier of this run, 1.2487224102672019, is one that a reader with sloppy rounding takes for its neighbour.
 #[test]
 fn a_killed_run_goes_on() {
     let run = copy("poisson");
     let before = certify(run.path()).unwrap();
     assert_eq!((before.status, before.steps_spent), (Status::Running, 15));
-    // Its certificate was written before its first step, and says nothing was spent.
+    // Its certificate was written before its first step, and says that nothing was spent.
     let verdict = verify(run.path(), None).unwrap();
     assert!(
         matches!(verdict, Verdict::Invalid { reason } if reason.contains("counts 0 steps, and the ledger 15"))
@@ -32,7 +32,7 @@ fn a_killed_run_goes_on() {
     let outcome = resume(run.path(), &mut Silent).unwrap();
     assert!(matches!(verify(run.path(), None).unwrap(), Verdict::Valid { .. }));
     assert_eq!((outcome.certificate.status, outcome.certificate.steps_spent), (Status::Finished, 300));
-    // Five steps were promised and their updates lost.
+    // Five steps were promised, and their updates were lost.
     assert_eq!(outcome.updates, 295);
 }
 

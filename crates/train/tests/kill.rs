@@ -1,5 +1,5 @@
-//! `kill -9` at a hundred random moments: the run always goes on, epsilon is never counted too low, and where a seed decides, the
-//! model is the one of an uninterrupted run.
+//! Kills a run by `kill -9` at a hundred random moments: it always goes on, epsilon is never counted too low, and with a seed the model
+//! is that of an uninterrupted run.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod common;
@@ -27,7 +27,7 @@ fn plan(folder: &Path, seed: Option<u64>) -> String {
     )
 }
 
-/// What the child does: goes on with the run, or starts it.
+/// What the child process does: it goes on with the run, or starts it.
 fn carry_on(folder: &Path, seed: Option<u64>) -> Result<(), TrainError> {
     let run = folder.join("run");
     match resume(&run, &mut Silent) {
@@ -38,7 +38,7 @@ fn carry_on(folder: &Path, seed: Option<u64>) -> Result<(), TrainError> {
     }
 }
 
-/// Not a test of its own: the process that is killed.
+/// This is not a test of its own, but the process that is killed.
 #[test]
 #[ignore = "run by the tests below"]
 fn child() {
@@ -47,7 +47,7 @@ fn child() {
     carry_on(Path::new(&folder), seed).unwrap();
 }
 
-/// A generator for moments to kill at; their distribution does not matter.
+/// Moments at which to kill. Their distribution does not matter.
 fn moments(seed: u64) -> impl Iterator<Item = Duration> {
     let mut state = seed;
     std::iter::repeat_with(move || {
@@ -56,14 +56,14 @@ fn moments(seed: u64) -> impl Iterator<Item = Duration> {
     })
 }
 
-/// Steps of which a trace was left: each has its line of diagnostics only after it was taken.
+/// Steps that left a trace. A step's line of diagnostics is written only after it was taken.
 fn steps_seen(run: &Path) -> Vec<u64> {
     let text = fs::read_to_string(run.join("private/diagnostics.jsonl")).unwrap_or_default();
     let step = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?["step"].as_u64();
     text.lines().filter_map(step).collect()
 }
 
-/// Whatever moment the run was killed at: the file `certificate.json` covers what the ledger counts, and the folder is valid.
+/// Checks that, whenever the run was killed, `certificate.json` covers what the ledger counts and the folder is valid.
 fn check_certificate(run: &Path, spent: u64) {
     let verdict = verify(run, None).unwrap();
     let Verdict::Valid { certificate, not_compared } = verdict else { panic!("{verdict:?}") };
@@ -78,7 +78,7 @@ fn check_certificate(run: &Path, spent: u64) {
     assert!(stored.steps_spent >= spent && upper(&stored) >= upper(&certificate), "{stored:?}");
 }
 
-/// Kills the run again and again until it has ended by itself or was killed so often; returns how often.
+/// Kills the run again and again until it ends by itself or was killed `times` times. Returns how often it was killed.
 fn kill_again_and_again(folder: &Path, times: usize) -> usize {
     let run: PathBuf = folder.join("run");
     let mut spent = 0;

@@ -1,4 +1,4 @@
-//! Optimisers, schedules and the running mean against PyTorch (goldens/optimisers.py).
+//! Tests optimisers, schedules and the running mean against PyTorch (goldens/optimisers.py).
 #![allow(clippy::unwrap_used)]
 
 use dapple_engine::Layout;
@@ -49,7 +49,7 @@ fn spec(text: &str) -> OptimiserSpec {
     PlanSpec::from_toml(&format!("[optimiser]\n{text}")).unwrap().optimiser
 }
 
-/// A linear layer with four weights that train and two that do not lie between a frozen bias: two layers of 2 -> 2 and 2 -> 1.
+/// Two linear layers, 2 -> 2 and 2 -> 1. All six weights train, with a frozen bias between them.
 fn model(start: &[f32]) -> (Graph, Parameters) {
     let mut builder = GraphBuilder::new(&[2]);
     let zero = Init::Constant(0.0);
@@ -70,7 +70,7 @@ fn trainable(graph: &Graph, parameters: &Parameters) -> Vec<f32> {
     layout.entries().iter().flat_map(|entry| parameters.get(entry.id).to_vec()).collect()
 }
 
-/// Single precision with a dozen updates: PyTorch rounds in another order.
+/// Asserts that values agree after a dozen updates in single precision, in which PyTorch rounds in another order.
 fn close(ours: &[f32], theirs: &[f32], what: &str) {
     for (ours, theirs) in ours.iter().zip(theirs) {
         assert!((ours - theirs).abs() <= 3e-6 * theirs.abs().max(1.0), "{what}: {ours} {theirs}");

@@ -1,4 +1,4 @@
-//! A rehearsal takes the steps of a run.
+//! A rehearsal takes the same steps as a run.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -51,7 +51,7 @@ fn a_run_leaves_a_folder_that_tells_everything() {
         assert!(run.join(file).metadata().unwrap().len() > 0, "{file}");
     }
     assert_eq!(fs::read_to_string(run.join("private/diagnostics.jsonl")).unwrap().lines().count(), 20);
-    // What is not covered by the guarantee lies in one folder.
+    // Everything that the guarantee does not cover lies in one folder.
     for file in ["certificate.json", "ledger.jsonl", "metrics.jsonl", "plan.toml"] {
         let text = fs::read_to_string(run.join(file)).unwrap();
         assert!(!text.contains("\"drawn\"") && !text.contains("\"clipped\""), "{file}");
@@ -131,7 +131,7 @@ fn what_a_run_began_with_must_not_change() {
         assert!(error.hint().is_some());
         fs::write(&file, original).unwrap();
     }
-    // A plan that only runs faster is the same plan.
+    // A plan with other performance settings is the same plan.
     let text = fs::read_to_string(out.join("plan.toml")).unwrap();
     fs::write(out.join("plan.toml"), format!("{text}\n[performance]\nthreads = 1\n")).unwrap();
     assert_eq!(certify(&out).unwrap().steps_spent, spent);
@@ -175,7 +175,7 @@ fn an_edited_or_shortened_ledger_is_refused() {
         fs::write(&path, text).unwrap();
         assert!(matches!(resume(&out, &mut Silent).unwrap_err(), TrainError::Ledger { .. }));
     }
-    // A cut last line is the mark of a crash: it counts, and the run goes on.
+    // A cut last line is the sign of a crash. It counts, and the run goes on.
     fs::write(&path, format!("{original}{}", &lines[1][..40])).unwrap();
     let before = certify(&out).unwrap();
     assert_eq!(before.warnings, [Warning::CutLedger]);
@@ -243,7 +243,8 @@ fn an_empty_batch_is_noised_and_taken() {
             let data = file.tensor("fc.weight").unwrap().data().to_vec();
             let weights = data.chunks(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
             let squares: Vec<f64> = weights.map(|w| w * w).collect();
-            // rate * noise / expected batch: deviation 0.5 * 2 / 1; 144 squares have a mean within 5 * sqrt(2 / 144) of theirs.
+            // The noise in the weights, rate * noise / expected batch, has the deviation 0.5 * 2 / 1. 144 squares have a mean within 5 *
+            // sqrt(2 / 144) of theirs.
             let variance = squares.iter().sum::<f64>() / squares.len() as f64;
             assert!((variance - 1.0).abs() < 5.0 * (2.0f64 / 144.0).sqrt(), "{variance}");
         }
@@ -300,7 +301,7 @@ fn validation_records_are_split_off_and_counted_out() {
 #[test]
 fn divergence_ends_the_run_and_what_was_spent_stays() {
     let folder = data();
-    // Weights overflow; a gradient that does would not stop the run, since that tells about a record.
+    // Weights overflow. A gradient that overflows would not stop the run, because stopping would tell about a record.
     let plan = plan("", "batch = 10\nsteps = 20")
         .replace("learning_rate = 0.5", "learning_rate = 1e38")
         .replace("[privacy]", "[privacy]\nmax_grad_norm = 1000.0");
@@ -354,7 +355,7 @@ fn wrong_requests_name_their_key_and_write_nothing() {
 #[test]
 fn a_picture_that_does_not_decode_is_named_before_a_step_is_spent() {
     let folder = tempfile::tempdir().unwrap();
-    // A grey picture of 8x8 as portable grey map, four of each class.
+    // Writes four grey pictures of 8x8 for each class, as portable grey maps.
     for (class, name) in ["cat", "dog"].into_iter().enumerate() {
         fs::create_dir(folder.path().join(name)).unwrap();
         for i in 0..4u8 {
@@ -373,13 +374,13 @@ fn a_picture_that_does_not_decode_is_named_before_a_step_is_spent() {
     let broken = folder.path().join("dog/2.pgm");
     let whole = fs::read(&broken).unwrap();
     fs::write(&broken, &whole[..30]).unwrap();
-    // Usually every record is read before anything is written.
+    // By default, every record is read before anything is written.
     let mut checked = request.clone();
     checked.spec.data.check = None;
     let refused = folder.path().join("refused");
     let error = start(&checked, &refused, &mut Silent).unwrap_err();
     assert!(error.to_string().contains("2.pgm") && !refused.exists(), "{error}");
-    // Otherwise the first batch is read before a step is promised, and what is found later leaves spent what was.
+    // Otherwise only the first batch is read before a step is promised. What was spent before a later fault is found stays spent.
     let mut spent = Vec::new();
     for seed in 0..8 {
         let mut unchecked = request.clone();
@@ -391,7 +392,7 @@ fn a_picture_that_does_not_decode_is_named_before_a_step_is_spent() {
     }
     assert!(spent.contains(&0) && spent.iter().any(|&steps| steps > 0), "{spent:?}");
     start(&request, out.path(), &mut Silent).unwrap_err();
-    // The mended picture is another data set: what was trained on must be named again.
+    // With the repaired picture the data set is another one than the run began with.
     fs::write(&broken, whole).unwrap();
     assert!(matches!(resume(out.path(), &mut Silent), Err(TrainError::Changed { what: "data set", .. })));
 }

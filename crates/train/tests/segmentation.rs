@@ -28,7 +28,7 @@ fn run(folder: &Path, name: &str, text: &str) -> Result<RunOutcome, TrainError> 
     start(&request(folder, text), &folder.join(name), &mut Silent)
 }
 
-/// A batch of 200 records, two at a time or all at once.
+/// A batch of 200 records gives the same whether they are shown two at a time or all at once.
 #[test]
 fn microbatches_change_no_bit() {
     let folder = tempfile::tempdir().unwrap();
@@ -53,7 +53,7 @@ fn a_stopped_run_goes_on_and_its_model_can_be_asked() {
     let mut recorder = Recorder { stop_after: Some(5), ..Recorder::default() };
     let stopped = start(&request(folder.path(), &plan), &parts, &mut recorder).unwrap();
     assert_eq!(stopped.certificate.status, Status::Stopped);
-    // A run that is not finished can be asked as well.
+    // The model of a run that is not finished can be asked as well.
     Predictor::open(&parts, Look::default(), &Performance::default()).unwrap();
     let outcome = resume(&parts, &mut Silent).unwrap();
     assert_eq!(model_bytes(&parts), model_bytes(&folder.path().join("whole")));
@@ -69,7 +69,7 @@ fn a_stopped_run_goes_on_and_its_model_can_be_asked() {
     let at_once = Look { kind: Some(EvaluationKind::Whole), ..Look::default() };
     assert_ne!(evaluate(&parts, at_once).unwrap().confusion, evaluation.confusion);
 
-    // What it says about the test images is what was evaluated.
+    // What the model says about the test images is what was evaluated.
     let description = ModelDescription::read(&parts).unwrap();
     assert_eq!((description.answers, description.classes[0].name.as_str()), (Answers::LabelMap, "road"));
     let mut predictor = Predictor::open(&parts, Look::default(), &Performance::default()).unwrap();
@@ -131,7 +131,7 @@ fn images_without_labels_have_no_gradient() {
 #[test]
 fn records_without_labels_do_not_change_the_sum() {
     let folder = tempfile::tempdir().unwrap();
-    // Every record joins every step, so that the sums differ by the unlabelled records alone, and the divisor is the same.
+    // Every record joins every step, so the sums differ only by the unlabelled records, and the divisor is the same.
     let plan = |batch: u32| {
         format!("{PAIRS}[train]\nprivate = false\nseed = 1\n[sampling]\nbatch = {batch}\nsteps = 3\n")
             .replace("learning_rate = 0.5", &format!("learning_rate = {}", 0.25 * f64::from(batch)))

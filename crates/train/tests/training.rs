@@ -1,4 +1,4 @@
-//! Whole runs against PyTorch: loss curves without noise, statistics with it.
+//! Tests whole runs against PyTorch: loss curves without noise, and statistics with it.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -57,7 +57,7 @@ fn a_convex_problem_follows_pytorch_without_privacy() {
          [train]\nprivate = false\n[sampling]\nbatch = 24\nsteps = 12\n",
     );
     for (step, (ours, theirs)) in ours.iter().zip(&goldens().linear).enumerate() {
-        // Single precision, sums in another order.
+        // Sums in single precision are taken in another order.
         assert!((ours / theirs - 1.0).abs() < 1e-4, "step {step}: {ours} {theirs}");
     }
 }
@@ -105,7 +105,7 @@ fn the_first_noisy_step_is_the_clipped_mean_and_the_stated_noise() {
             let data = file.tensor(name).unwrap().data().to_vec();
             data.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<f32>>()
         });
-        // w = w0 - rate (sum + noise) / batch: what is left in units of the noise's deviation, 4 * 0.5.
+        // By w = w0 - rate (sum + noise) / batch, the residual is in units of the noise's deviation, 4 * 0.5.
         residuals.extend(
             values.zip(&clean).map(|(ours, clean)| (clean - f64::from(ours)) * 24.0 / (2.0 * 4.0 * 0.5)),
         );
@@ -114,7 +114,7 @@ fn the_first_noisy_step_is_the_clipped_mean_and_the_stated_noise() {
     assert_eq!(n, 20.0 * 148.0);
     let mean = residuals.iter().sum::<f64>() / n;
     let variance = residuals.iter().map(|r| r * r).sum::<f64>() / n;
-    // Five deviations: fresh noise in each run, wrong once in 1.7 million for each of the two.
+    // Every run draws fresh noise, so each of the two tests fails by chance once in 1.7 million runs.
     assert!(mean.abs() < 5.0 / n.sqrt(), "{mean}");
     assert!((variance - 1.0).abs() < 5.0 * (2.0 / n).sqrt(), "{variance}");
 }
@@ -137,7 +137,8 @@ fn noisy_loss_curves_have_pytorchs_mean() {
         }
     }
     for (step, ours) in sums.iter().enumerate() {
-        // Both means have an error; five deviations of their difference, and single precision for the first step, which has none.
+        // Both means have an error, so allow five deviations of their difference. The first step has no noise, so allow single precision
+        // there.
         let error = deviation[step] * (1.0 / f64::from(seeds) + 1.0 / runs).sqrt();
         assert!(
             (ours - mean[step]).abs() < 5.0 * error + 1e-5,

@@ -1,4 +1,4 @@
-//! A run folder tells the truth at every moment, and what does not is found.
+//! A run folder tells the truth at every moment, and a folder that does not is found out.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod common;
@@ -41,7 +41,7 @@ fn stored(run: &Path) -> RunCertificate {
     RunCertificate::from_json(&fs::read_to_string(run.join("certificate.json")).unwrap()).unwrap()
 }
 
-/// A folder as a process that is killed now would leave it, at every event of the run.
+/// Copies the folder at every event of the run, as a process that is killed then would leave it.
 struct Snapshots {
     run: PathBuf,
     copies: PathBuf,
@@ -70,7 +70,7 @@ fn a_run_that_is_killed_at_any_event_leaves_a_valid_folder_that_states_no_less_t
         let (certificate, stored) = (certify(&copy).unwrap(), stored(&copy));
         let ledger = fs::read(copy.join("ledger.jsonl")).unwrap();
         let spent = History::read(&ledger).unwrap().spent();
-        // Had the power failed while the last line was written, it would count as the largest block.
+        // If the power had failed while the last line was written, that line would count as the largest block.
         let cut = History::read(&ledger[..ledger.len() - 5]).map_or(0, |history| history.spent());
         assert!(stored.steps_spent >= cut, "event {number}: {cut}");
         assert_eq!((certificate.steps_spent, certificate.status), (spent, Status::Running));
@@ -79,7 +79,7 @@ fn a_run_that_is_killed_at_any_event_leaves_a_valid_folder_that_states_no_less_t
             |certificate: &RunCertificate| certificate.spent.as_ref().map(|price| price.epsilon.upper);
         assert!(upper(&stored) >= upper(&certificate), "event {number}");
     }
-    // At its end a run states what it spent, and no more.
+    // At its end, a run states exactly what it spent.
     assert_eq!(stored(&run).steps_spent, 700);
     assert_eq!(stored(&run), certify(&run).unwrap());
     assert_eq!(reason(&run), None);
@@ -146,7 +146,7 @@ fn warnings_say_what_a_number_hides() {
     assert_eq!(warnings("open", &plan(3, "private = false")), [Warning::NotPrivate]);
 }
 
-/// Changes a file of a folder: its bytes, or none to remove it.
+/// Changes the bytes of a file, or removes it if `change` returns `None`.
 fn edit(path: &Path, change: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>) {
     match change(fs::read(path).unwrap_or_default()) {
         Some(bytes) => fs::write(path, bytes).unwrap(),
@@ -221,12 +221,12 @@ fn every_edit_of_a_folder_is_found() {
         edit(&copy.join(file), change);
         let reason = reason(&copy).unwrap_or_else(|| panic!("{file}: {words} is not found"));
         assert!(reason.contains(words) && !reason.contains('\n'), "{file}: {reason}");
-        // Nothing is certified that is less than the truth.
+        // No certificate may state less than the truth.
         if let Ok(certificate) = certify(&copy) {
             assert_eq!(certificate.spent, stored(&run).spent, "{file}: {words}");
         }
     }
-    // The data themselves, and the files elsewhere.
+    // The data lies outside the folder: here it is changed, and then removed.
     for file in ["train.npy", "train-labels.npy"] {
         let path = folder.path().join(file);
         let bytes = fs::read(&path).unwrap();
@@ -235,21 +235,21 @@ fn every_edit_of_a_folder_is_found() {
         other[label] = 1;
         fs::write(&path, other).unwrap();
         assert!(reason(&run).unwrap().contains("data set"), "{file}");
-        // A page can be made all the same: it tells nothing about the data.
+        // A certificate can be computed all the same, because it does not need the data.
         certify(&run).unwrap();
         fs::remove_file(&path).unwrap();
         let Verdict::Valid { not_compared, .. } = verify(&run, None).unwrap() else { panic!("{file}") };
         assert_eq!(not_compared, ["data set", "first weights"]);
         fs::write(&path, bytes).unwrap();
     }
-    // Who passes a folder on leaves the private part behind.
+    // A folder is passed on without its private part.
     fs::remove_dir_all(run.join("private")).unwrap();
     let Verdict::Valid { not_compared, certificate } = verify(&run, None).unwrap() else { panic!() };
     assert_eq!((not_compared.len(), certificate.steps_spent), (2, 20));
     assert!(matches!(verify(folder.path(), None), Err(TrainError::NoRun { .. })));
 }
 
-/// A run that was killed, and whose ledger somebody shortens to spend the same steps again.
+/// Somebody shortens the ledger of a killed run to spend the same steps again.
 #[test]
 fn a_ledger_that_was_rolled_back_is_refused_by_whatever_other_file_is_left() {
     let folder = data();
@@ -261,7 +261,7 @@ fn a_ledger_that_was_rolled_back_is_refused_by_whatever_other_file_is_left() {
         &mut snapshots,
     )
     .unwrap();
-    // Killed soon after the evaluation of step 30.
+    // This run was killed soon after the evaluation of step 30.
     let killed = copies.join("37");
     let whole = History::read(&fs::read(killed.join("ledger.jsonl")).unwrap()).unwrap();
     assert!((31..=40).contains(&whole.spent()), "{}", whole.spent());
@@ -273,7 +273,7 @@ fn a_ledger_that_was_rolled_back_is_refused_by_whatever_other_file_is_left() {
             let path = copy.join(other);
             let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
         }
-        // All but the first lines, up to the first promise.
+        // Removes everything after the first promise.
         let lines = fs::read_to_string(copy.join("ledger.jsonl")).unwrap().lines().count();
         edit(&copy.join("ledger.jsonl"), |bytes| without_lines(bytes, lines - 3));
         let refused = |error: TrainError| matches!(error, TrainError::Ledger { .. });
@@ -307,7 +307,7 @@ fn the_key_of_balanced_sampling_is_made_once_and_bound() {
     let plan = PLAN.replace("[region]\npatch = [2, 2]\n", "");
     let plan = format!("{plan}[sampling]\nscheme = 'balanced'\nper_record = 2\nsteps = 10\n");
     let run = folder.path().join("run");
-    // A key that lies there already, beside the mark of a process that died before its first line.
+    // A key lies there already, beside the mark of a process that died before its first line.
     fs::create_dir_all(run.join("private")).unwrap();
     fs::write(run.join("ledger.jsonl.partial"), "").unwrap();
     fs::write(run.join("private/sampling.key"), [7; 32]).unwrap();
@@ -340,7 +340,7 @@ fn files_that_are_no_runs_own_are_left_alone() {
         assert_eq!(fs::read_to_string(out.join(name)).unwrap(), "mine");
         assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
     }
-    // What a run does not use may lie beside it.
+    // Files with names that a run does not use may lie beside it.
     let out = folder.path().join("notes");
     fs::create_dir(&out).unwrap();
     fs::write(out.join("notes.txt"), "mine").unwrap();
@@ -366,7 +366,7 @@ fn what_is_private_is_closed_to_others() {
         files.iter().for_each(|path| assert_eq!(mode(path), 0o600, "{}", path.display()));
         files
     };
-    // A folder of an earlier version is closed when its run goes on.
+    // A folder of an earlier version is closed to others when its run goes on.
     for path in check() {
         fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
     }
@@ -375,7 +375,7 @@ fn what_is_private_is_closed_to_others() {
     check();
 }
 
-/// How long steps take tells how many records they drew: nothing outside `private` may follow from a clock.
+/// How long steps take tells how many records they drew, so nothing outside `private` may depend on a clock.
 #[test]
 fn public_files_are_the_same_however_long_steps_take() {
     struct Slow;
@@ -393,7 +393,7 @@ fn public_files_are_the_same_however_long_steps_take() {
     let promises = |run: &Path| {
         let text = fs::read_to_string(run.join("ledger.jsonl")).unwrap();
         let entry = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["entry"].clone();
-        // The first line hides the fingerprint of the data under a key of its own.
+        // The first line differs, because a key of the run's own hides the fingerprint of the data.
         text.lines()
             .skip(1)
             .map(entry)

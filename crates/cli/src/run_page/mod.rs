@@ -1,5 +1,5 @@
-//! The page of a run, made from what the run has released: its plan, its certificate and its evaluations, and where every pixel has a
-//! class, its model on public images. What lies in the folder `private` is not read.
+//! The page of a run, made from what the run has released: its plan, its certificate and its evaluations, and for a model of label maps
+//! also what it says about public images. What lies in the folder `private` is not read.
 
 mod quality;
 mod scenes;
@@ -28,7 +28,7 @@ pub(crate) fn page(folder: &Path, certificate: &RunCertificate) -> Result<Page, 
     };
     let mut page = Page::new(name).lead(lead).section(headline(certificate, lines.last()));
     page = page.section(privacy(certificate, &spec)?);
-    // A run of an earlier version does not describe its model.
+    // Runs of earlier versions do not describe their model.
     let description = ModelDescription::read(folder).ok();
     let classes = description.as_ref().map_or(&[][..], |description| &description.classes);
     if let Some(section) = quality::section(&lines, classes)? {
@@ -130,12 +130,12 @@ fn label_words(labels: LabelStatus) -> &'static str {
     }
 }
 
-/// The crop idea in the sizes of a plan, where it has a rectangle to protect.
+/// The sizes of a plan for a picture that explains crops, if the plan protects a rectangle.
 pub(crate) fn crop_of(spec: &PlanSpec) -> Option<CropPicture> {
     let size = |pixels: Option<Pixels>| pixels.map(|Pixels { x, y }| (x, y));
     let (image, crop, patch) =
         (size(spec.pipeline.image)?, size(spec.pipeline.crop)?, size(spec.region.patch)?);
-    // A place off the centre, where a plate or a face would be.
+    // Puts the patch off the centre, as a plate or a face would be.
     let origin = |image: u32, patch: u32| image.checked_sub(patch).map(|room| room / 8 * 5);
     let patch_origin = (origin(image.0, patch.0)?, origin(image.1, patch.1)?);
     (crop.0 <= image.0 && crop.1 <= image.1).then_some(CropPicture { image, crop, patch, patch_origin })

@@ -1,9 +1,9 @@
-//! How good the model of a run is: curves, and what became of each class.
+//! How good the model of a run is: curves over the steps, and how it does on each class.
 
 use dapple_report::{Axis, Cell, Chart, Column, Figure, LegendPlace, ReportError, Section, Series, Table};
 use dapple_train::{ClassDescription, Evaluation, EvaluationLine, Measure};
 
-/// The section; none before the first evaluation.
+/// The section, or `None` before the first evaluation.
 pub(super) fn section(
     lines: &[EvaluationLine],
     classes: &[ClassDescription],

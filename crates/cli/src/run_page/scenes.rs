@@ -1,4 +1,4 @@
-//! Public images, what is on them, and what the model of a run sees on them.
+//! Public images with their labels and what the model of a run says about them.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use dapple_train::{Answers, Look, ModelDescription, Prediction, Predictor};
 use crate::failure::Failure;
 use crate::label_pictures;
 
-/// Images on the page.
+/// How many images the page shows.
 const IMAGES: usize = 4;
-/// Pixels of their longer side on the page.
+/// Pixels of the longer side of an image on the page.
 const SIDE: u32 = 480;
 
-/// The section; none where an image has one class, and before the first weights are written. Images that were split off the private ones
-/// are never shown: nothing protects them, and the page is made to be passed on.
+/// The section, or `None` if the model gives one class to an image or no weights are written yet. Images that were split off the private
+/// ones are never shown, because nothing protects them and the page is made to be passed on.
 pub(super) fn section(
     folder: &Path,
     data: &DataPlan,
@@ -36,7 +36,7 @@ pub(super) fn section(
     };
     let test = match open(data, Path::new("")) {
         Ok(opened) => opened.test,
-        // The page can be made where the data is not.
+        // The page can also be made on a machine without the data.
         Err(error) => return Ok(Some(section.paragraph(format!("The test set is not at hand: {error}.")))),
     };
     let Some(test) = test else { return Ok(None) };

@@ -10,7 +10,7 @@ use crate::machine::MachineFlags;
 use crate::progress::bar;
 use crate::{load, output};
 
-/// Attacks the training of a plan: measures an epsilon that it has at least, beside the certified one that it has at most
+/// Attacks the training of a plan to measure a lower bound on epsilon, beside the certified upper bound
 #[derive(Debug, Args)]
 #[command(
     after_help = "The plan's data is only counted: an audit trains on records and a model of its own, the worst that the
@@ -21,7 +21,7 @@ Examples:
   dapple audit plan.toml --canaries 500 --confidence 0.99"
 )]
 pub(crate) struct Arguments {
-    /// Records about which a coin is tossed and guessed; more show more [default: 2000, or all records]
+    /// Records for each of which a coin is tossed and guessed; more allow a larger bound [default: 2000, or all records if fewer]
     #[arg(long, value_name = "N")]
     canaries: Option<usize>,
     /// How sure the measured epsilon is

@@ -52,10 +52,10 @@ impl From<UnknownName> for Unknown {
     }
 }
 
-/// How long a search goes on before it shows itself.
+/// How long a search goes on before it shows its progress.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A line on a terminal for searches that take longer.
+/// Shows a line on a terminal during searches that take longer than [`PATIENCE`].
 struct Waiting {
     since: Instant,
     line: Option<ProgressBar>,
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     output::print(&format!("{:<16}  {solved}  (solved)\n{}", found.solved.name, found.certificate.text()))
 }
 
-/// A solved value; noise is rounded up, which is the safe side.
+/// A solved value in words. Noise is rounded up, which is the safe side.
 pub(crate) fn words(solved: &SolvedUnknown) -> String {
     match (solved.size, solved.value) {
         (Some(size), _) => size.to_string(),

@@ -1,4 +1,4 @@
-//! `dapple completions`: what a shell needs to complete command lines.
+//! `dapple completions`: scripts with which shells complete command lines.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;

@@ -10,7 +10,6 @@ use serde::Serialize;
 use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::look::LookFlags;
-use crate::machine::MachineFlags;
 use crate::output;
 
 /// Evaluates the model of a run on its test set
@@ -24,8 +23,6 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     look: LookFlags,
     #[command(flatten)]
-    machine: MachineFlags,
-    #[command(flatten)]
     output: OutputFlags,
 }
 
@@ -37,7 +34,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let performance = arguments.machine.performance();
+    let performance = arguments.look.machine.performance();
     let evaluation = dapple_train::evaluate_with(&arguments.folder, (&arguments.look).into(), &performance)?;
     let description = ModelDescription::read(&arguments.folder)?;
     let class_names: Vec<&str> = description.classes.iter().map(|class| class.name.as_str()).collect();
@@ -58,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     output::print(&format!("{text}\n{}", per_class(&evaluation, &class_names)?.to_text(TextStyle::default())))
 }
 
-/// What became of each class.
+/// How well each class is recognised.
 fn per_class(evaluation: &Evaluation, names: &[&str]) -> Result<Table, ReportError> {
     let share = |value: Option<f64>| value.map_or(Cell::Empty, |value| Cell::Text(format!("{value:.4}")));
     let overlap = evaluation.overlap.as_ref();

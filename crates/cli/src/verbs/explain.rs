@@ -1,4 +1,4 @@
-//! Every factor of a plan's privacy and what it is worth.
+//! Explains the price of a plan: every factor, and what it is worth.
 
 use clap::Args;
 use dapple_plan::masked::claimed_epsilon;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 #[derive(Debug, Serialize)]
 pub(crate) struct Factor {
     name: &'static str,
-    /// `None` where it is too large to report.
+    /// `None` if the value is too large to report.
     value: Option<f64>,
     meaning: String,
 }
@@ -80,7 +80,7 @@ pub(crate) fn explain(
     Ok(factors)
 }
 
-/// What a step sees.
+/// Says which records a step sees.
 fn drawing(plan: &Plan) -> String {
     let most = if plan.phases().is_empty() { "" } else { "at most " };
     let users = plan.relation() == Relation::User;
@@ -98,14 +98,14 @@ fn drawing(plan: &Plan) -> String {
     }
 }
 
-/// What a record updates.
+/// Says which submodels a record updates.
 fn splitting(plan: &Plan, split: &Split) -> String {
     let least = if split.partitions().len() > 1 { " at least" } else { "" };
     let counted = if plan.counts_submodels() { "" } else { "; not counted under this relation" };
     format!("a record updates one of these{least}, hidden among the others{counted}")
 }
 
-/// The same run without the secrets that balanced sampling and submodels add.
+/// Prices the same run without the secrets that balanced sampling and submodels add.
 fn revealed(plan: &Plan, precision: BracketPrecision) -> Result<Vec<Factor>, PlanError> {
     let mut factors = Vec::new();
     let compare = |name, other: Plan, meaning: &str| -> Result<Factor, PlanError> {
@@ -139,7 +139,7 @@ fn revealed(plan: &Plan, precision: BracketPrecision) -> Result<Vec<Factor>, Pla
     Ok(factors)
 }
 
-/// The baselines that were asked for.
+/// Prices the baselines that were asked for.
 fn others(
     plan: &Plan,
     certificate: &Certificate,
@@ -180,7 +180,7 @@ fn others(
     Ok(factors)
 }
 
-/// A result, or nothing where it is too large to report: that is the comparison.
+/// A price, or `None` if it is too large to report, which is all that the comparison needs to say.
 fn reported<T>(result: Result<T, PlanError>) -> Result<Option<T>, PlanError> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -219,7 +219,7 @@ fn spatial(plan: &Plan) -> Vec<Factor> {
     factors
 }
 
-/// What the masked paper claims for this run, and why it does not hold.
+/// What the masked paper claims for this run, and why the claim does not hold.
 fn masked(plan: &Plan) -> Option<Factor> {
     let why = match plan.public_tokens()? {
         PublicTokens::Decoupled => "substituted tokens move the sum by two clip norms, not by one",
@@ -234,11 +234,11 @@ fn masked(plan: &Plan) -> Option<Factor> {
     })
 }
 
-/// The same run under other relations.
+/// Prices the same run under other relations.
 fn elsewhere(plan: &Plan, precision: BracketPrecision) -> Result<Vec<Factor>, PlanError> {
     let mut factors = Vec::new();
     let (substituted, added) = match plan.relation() {
-        // Public tokens get no noise: there is no guarantee for whole records to compare with.
+        // Public tokens get no noise, so there is no guarantee for whole records to compare with.
         Relation::Masked => return Ok(factors),
         Relation::User => ("the same run, for all records of a user substituted", None),
         Relation::AddRemove | Relation::Replace | Relation::Patch => (
@@ -267,7 +267,7 @@ fn elsewhere(plan: &Plan, precision: BracketPrecision) -> Result<Vec<Factor>, Pl
 pub(crate) fn text(factors: &[Factor]) -> Result<String, Failure> {
     let mut table = Table::new([Column::text("factor"), Column::number("value"), Column::text("meaning")]);
     for factor in factors {
-        // Rounded up: every factor that is larger makes epsilon larger, but for the noise, which is written in full.
+        // Values are rounded up, because larger factors make epsilon larger. Only the noise makes it smaller, so it is written in full.
         let value = match (factor.name, factor.value) {
             (_, None) => "too large".to_owned(),
             ("noise multiplier" | "steps" | "submodels", Some(value)) => number::exact(value),

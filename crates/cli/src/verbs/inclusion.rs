@@ -1,4 +1,4 @@
-//! `dapple inclusion`: how likely a crop sees the private region.
+//! `dapple inclusion`: how likely a crop is to see the private region.
 
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use crate::failure::Failure;
 use crate::load::PricingRequest;
 use crate::output;
 
-/// Pictures are thinned to at most this many pixels a side.
+/// Larger heat maps are thinned out to at most this many pixels along each side.
 const MAX_SIDE: u32 = 2048;
 
-/// Tells how likely a crop sees the private region, at its worst place
+/// Tells how likely a crop is to see the private region at the region's worst place
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   dapple inclusion --image 2048x1024 --crop 505x505 --circle 12 --heatmap seen.png")]
@@ -62,7 +62,7 @@ fn text(answer: &Seen) -> String {
     lines.into_iter().map(|(name, value)| format!("{name:<16}  {value}\n")).collect()
 }
 
-/// Dark to light, readable without colour and by the colour-blind (the viridis scale).
+/// Colours from dark to light, readable without colour and by the colour-blind (the viridis scale).
 const SCALE: [[f32; 3]; 9] = [
     [68.0, 1.0, 84.0],
     [71.0, 44.0, 122.0],

@@ -34,7 +34,7 @@ fn sections() -> PossibleValuesParser {
     PossibleValuesParser::new(SECTIONS.iter().map(|section| section.name))
 }
 
-/// A key for programs.
+/// A key as programs read it.
 #[derive(Serialize)]
 struct Declared {
     key: &'static str,

@@ -12,10 +12,9 @@ use serde::Serialize;
 use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::look::LookFlags;
-use crate::machine::MachineFlags;
 use crate::{label_pictures, output};
 
-/// The classes of a map that a line of text names.
+/// How many classes of a label map a line of text names.
 const NAMED: usize = 3;
 
 /// Asks the model of a run about images: the probability of each class, or label maps and colour overlays
@@ -34,8 +33,6 @@ pub(crate) struct Arguments {
     out: PathBuf,
     #[command(flatten)]
     look: LookFlags,
-    #[command(flatten)]
-    machine: MachineFlags,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -56,7 +53,7 @@ enum Said {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let performance = arguments.machine.performance();
+    let performance = arguments.look.machine.performance();
     let mut predictor = Predictor::open(&arguments.folder, (&arguments.look).into(), &performance)?;
     let description = predictor.description().clone();
     if description.answers == Answers::LabelMap {
@@ -66,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut images = Vec::with_capacity(arguments.images.len());
     for path in &arguments.images {
         let image = formats::read_picture(path, &limits).map_err(|error| match error {
-            // The plan's data has nothing to do with it.
+            // The hint of the error speaks of the plan's data, which these pictures are not part of.
             DataError::Io { .. } => Failure::request(error.to_string(), "give the names of pictures"),
             other => other.into(),
         })?;
@@ -83,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     output::print(&table(&images, &description.classes)?.to_text(TextStyle::default()))
 }
 
-/// Label maps are named after their images, so no two of these may share a name.
+/// Refuses images that share a name, because label maps are named after their images.
 fn check_names(images: &[PathBuf]) -> Result<(), Failure> {
     let mut names = BTreeMap::new();
     for path in images {
@@ -160,7 +157,7 @@ fn table(images: &[Said], classes: &[ClassDescription]) -> Result<Table, Failure
     Ok(table)
 }
 
-/// The classes of most of an image.
+/// The classes that cover most of an image, with their shares.
 fn mostly(shares: &[f64], classes: &[ClassDescription]) -> String {
     let mut order: Vec<usize> = (0..shares.len()).filter(|&class| shares[class] > 0.0).collect();
     order.sort_by(|&a, &b| shares[b].total_cmp(&shares[a]));

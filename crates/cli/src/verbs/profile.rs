@@ -69,7 +69,7 @@ fn numbers(points: &[ProfilePoint]) -> Result<Table, Failure> {
     Ok(table)
 }
 
-/// The numbers as they are read: bounds rounded to their side.
+/// The numbers for people, with bounds rounded to the safe side.
 fn shown(points: &[ProfilePoint]) -> Result<Table, Failure> {
     let mut table = columns();
     for point in points {

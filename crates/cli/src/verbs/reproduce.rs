@@ -1,4 +1,4 @@
-//! `dapple reproduce`: the papers' figures under the papers' settings, beside ours.
+//! `dapple reproduce`: figures of papers in their own settings, beside our numbers.
 
 use clap::Args;
 use dapple_report::{Column, Table, TextStyle};

@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<(), Failure> {
-    // A folder without a plan is refused below.
+    // A folder without a plan is refused when the run is resumed.
     let shown = dapple_train::plan_of_run(&arguments.folder).map(|plan| plan.performance).unwrap_or_default();
     let mut progress = Progress::new(name(&arguments.folder), arguments.output.quiet, &shown);
     let (performance, budget) = (arguments.machine.performance(), arguments.budget.within());

@@ -64,7 +64,7 @@ fn show(
 ) -> Result<(), Failure> {
     let spent = certificate.spent.as_ref();
     if arguments.output.json {
-        // Nothing was released before the first step.
+        // Before the first step nothing is released, so epsilon is 0.
         let nothing = certificate.private.then_some(Bracket::ZERO);
         return output::print_json(&Valid {
             valid: true,

@@ -1,4 +1,4 @@
-//! Runs the program in an empty folder and writes down what it did.
+//! Runs the program in an empty folder and records what it did.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -40,7 +40,7 @@ impl Run {
         serde_json::from_str(&self.stdout).unwrap()
     }
 
-    /// Everything at once, for a snapshot.
+    /// Everything that the run did in one text, for a snapshot.
     pub(crate) fn report(&self) -> String {
         let Self { code, stdout, stderr, .. } = self;
         let files = self.files().join(" ");
@@ -53,7 +53,7 @@ pub(crate) fn dapple(arguments: &str) -> Run {
     dapple_with(arguments, |_| ())
 }
 
-/// The same, in a folder that is prepared first; what was put there is taken away from the files left behind.
+/// The same in a folder that is prepared first. What was put there is not listed among the files left behind.
 pub(crate) fn dapple_with(arguments: &str, prepare: impl FnOnce(&Path)) -> Run {
     let folder = TempDir::new().unwrap();
     prepare(folder.path());
@@ -72,7 +72,7 @@ pub(crate) fn dapple_with(arguments: &str, prepare: impl FnOnce(&Path)) -> Run {
     }
 }
 
-/// Waits for what another process does. Only one that hangs takes ten minutes, however busy the machine is.
+/// Waits until another process has done something. The limit of ten minutes is reached only if it hangs, however busy the machine is.
 pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
     let began = Instant::now();
     while !done() {
@@ -81,8 +81,8 @@ pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// Snapshots guard the interface; the numbers themselves are tested against references in the crates that compute them. So bounds
-/// keep one decimal here, and a finer grid of the accountant does not change a snapshot.
+/// Compares with a snapshot that guards the interface. The numbers themselves are tested against references in the crates that compute
+/// them, so bounds keep only one decimal here, and a finer grid of the accountant does not change a snapshot.
 pub(crate) fn snapshot(name: &str, text: &str) {
     insta::with_settings!({
         filters => vec![(r"[0-9a-f]{64}", "HASH"), (r#"("program_version": )"[^"]+""#, r#"$1"VERSION""#), (r"(\d\.\d)\d+(e-?\d+)?", "$1..$2")],
@@ -130,7 +130,7 @@ pub(crate) fn digits(folder: &Path) {
 /// An array as numpy writes it.
 pub(crate) fn npy(kind: &str, shape: &str, values: &[u8]) -> Vec<u8> {
     let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
-    // The length of everything before the values is a multiple of 64.
+    // Numpy pads the header so that the values begin at a multiple of 64 bytes.
     header.push_str(&" ".repeat(63 - (10 + header.len()) % 64));
     header.push('\n');
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();

@@ -11,12 +11,12 @@ const SIDE: u32 = 32;
 const PLANE: usize = (SIDE * SIDE) as usize;
 const PICTURE: usize = 3 * PLANE;
 
-/// Reads the files in the given order as one data set. `classes` of 100 means CIFAR-100, whose fine labels are used; where it is
-/// not given, the length of the files decides.
+/// Reads the files in the given order as one data set. `classes` of 100 means CIFAR-100, of which the fine labels are used. Without
+/// `classes`, the length of the files decides between the two.
 ///
 /// # Errors
-/// Files that cannot be read, are no whole number of records, leave open which of the two they are, hold labels beyond the classes, or
-/// together more bytes than allowed.
+/// Files that cannot be read, hold no whole number of records, fit both CIFAR-10 and CIFAR-100, contain labels beyond the classes, or are
+/// together longer than allowed.
 pub fn cifar(
     files: &[PathBuf],
     classes: Option<u32>,

@@ -17,15 +17,15 @@ use crate::{DataError, DataLimits, Dataset, Image, MAX_CLASSES, Target, Values, 
 
 /// Endings of the files that are read; others are passed over.
 const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "ppm", "pgm", "pbm", "pnm"];
-/// Folders within a class may be nested this deep; deeper is a loop of links.
+/// How deep folders within a class may be nested. Deeper nesting is taken for a loop of links.
 const MAX_DEPTH: usize = 16;
 /// Bytes that a decoder may take for each pixel: four channels of sixteen bits.
 const BYTES_A_PIXEL: u64 = 8;
-/// What a decoder may take beside its pixels.
+/// Bytes that a decoder may take in addition to its pixels.
 const BESIDE_PIXELS: u64 = 1 << 20;
 
-/// Pictures on disk, decoded when they are read, as red, green and blue. Transparency is dropped, sixteen bits become eight, and
-/// the orientation that a camera notes in the file is not applied.
+/// Pictures on disk, decoded to red, green and blue when they are read. Transparency is dropped, sixteen bits become eight, and the
+/// orientation that a camera notes in the file is not applied.
 #[derive(Debug)]
 pub struct ImageFolder {
     root: PathBuf,
@@ -36,10 +36,11 @@ pub struct ImageFolder {
 }
 
 impl ImageFolder {
-    /// Lists the pictures below `root`: classes in the order of their folders' names, pictures in the order of theirs.
+    /// Lists the pictures below `root`. Classes are in the order of their folders' names, and the pictures of a class in the order of
+    /// their paths.
     ///
     /// # Errors
-    /// A folder that cannot be read, has no class, or has a class without pictures; a picture that is there twice, by a link.
+    /// A folder that cannot be read, has no class, or has a class without pictures; a picture that is listed twice because of a link.
     pub fn open(root: &Path, limits: &DataLimits) -> Result<Self, DataError> {
         let names = class_folders(root)?;
         if names.is_empty() {
@@ -48,7 +49,7 @@ impl ImageFolder {
         Self::with_classes(root, names, limits)
     }
 
-    /// The same with the classes of another data set, so that labels mean the same in both. A class may be missing.
+    /// The same, with the classes of another data set, so that labels mean the same in both. A class may have no folder here.
     ///
     /// # Errors
     /// As [`ImageFolder::open`]; a folder that is none of the classes.
@@ -88,7 +89,7 @@ impl ImageFolder {
     }
 }
 
-/// Names of the folders in a folder, sorted; hidden ones are passed over.
+/// Sorted names of the folders in a folder. Hidden ones are passed over.
 fn class_folders(root: &Path) -> Result<Vec<String>, DataError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root).map_err(DataError::io(root))? {
@@ -108,7 +109,7 @@ fn class_folders(root: &Path) -> Result<Vec<String>, DataError> {
 /// The pictures below a folder, in the order of their names.
 ///
 /// # Errors
-/// A folder that cannot be read, a picture that is no file, or one that is there twice, by a link.
+/// A folder that cannot be read, a picture that is not a file, or one that is listed twice because of a link.
 pub(crate) fn pictures_below(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let mut listed = Listed::default();
     let pictures = listed.below(folder)?;
@@ -116,12 +117,12 @@ pub(crate) fn pictures_below(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(pictures)
 }
 
-/// What was listed: a record that counts twice would be protected half as well.
+/// What has been listed so far. It is kept to find files listed twice: a record that counts twice is protected half as well.
 #[derive(Default)]
 struct Listed {
-    /// Folders by where they really are.
+    /// The folders listed, by where they really are once links are followed.
     folders: BTreeMap<PathBuf, PathBuf>,
-    /// Whether a picture is a link.
+    /// Whether any picture is a link.
     links: bool,
 }
 
@@ -134,7 +135,7 @@ impl Listed {
         Ok(pictures)
     }
 
-    /// Adds the pictures below a folder; hidden ones are passed over.
+    /// Adds the pictures below a folder to the list. Hidden files and folders are passed over.
     fn list(&mut self, folder: &Path, depth: usize, pictures: &mut Vec<PathBuf>) -> Result<(), DataError> {
         if depth == 0 {
             return Err(DataError::malformed(folder, "folders are nested too deep"));
@@ -156,7 +157,7 @@ impl Listed {
             let link = entry.file_type().map_err(DataError::io(&path))?.is_symlink();
             let about = match fs::metadata(&path) {
                 Ok(about) => about,
-                // A link that leads nowhere is a mistake where a picture is expected.
+                // A link that leads nowhere is a mistake if it is named like a picture, and passed over otherwise.
                 Err(error) if picture => return Err(DataError::io(&path)(error)),
                 Err(_) => continue,
             };
@@ -173,13 +174,13 @@ impl Listed {
         Ok(())
     }
 
-    /// Refuses pictures that are one file, where there are links.
+    /// Refuses two pictures that are one file. Without links there are none, so nothing is looked up then.
     fn check<'a>(&self, pictures: impl Iterator<Item = &'a PathBuf>) -> Result<(), DataError> {
         if self.links { same_twice(pictures) } else { Ok(()) }
     }
 }
 
-/// Refuses files that are one.
+/// Refuses two paths that lead to the same file.
 pub(crate) fn same_twice<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Result<(), DataError> {
     let mut places = BTreeMap::new();
     for path in files {
@@ -216,14 +217,14 @@ pub fn decode(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<Image, D
         .ok_or_else(|| failed("it has no pixels".to_owned()))
 }
 
-/// The same limits for a decoder.
+/// The limits of the plan as the decoder takes them.
 pub(super) fn decoder_limits(limits: &DataLimits) -> image::Limits {
     let mut bounds = image::Limits::default();
     bounds.max_alloc = Some(limits.pixels.saturating_mul(BYTES_A_PIXEL).saturating_add(BESIDE_PIXELS));
     bounds
 }
 
-/// A decoder's message as part of one line.
+/// A decoder's message, cut and cleaned so that it fits into one line.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }

@@ -26,7 +26,7 @@ pub(super) fn unpacked(mut reader: impl Read + 'static) -> io::Result<Box<dyn Re
     })
 }
 
-/// Reads to the end, unless that is farther than allowed.
+/// Reads and unpacks a whole file, unless its content is longer than allowed.
 pub(super) fn read_all(path: &Path, limits: &DataLimits) -> Result<Vec<u8>, DataError> {
     let mut bytes = Vec::new();
     let read = open(path)?.take(limits.bytes.saturating_add(1)).read_to_end(&mut bytes);
@@ -35,7 +35,7 @@ pub(super) fn read_all(path: &Path, limits: &DataLimits) -> Result<Vec<u8>, Data
     Ok(bytes)
 }
 
-/// Reads exactly `length` bytes and then the end of the file. Memory grows with what is there, not with what a header claims.
+/// Reads exactly `length` bytes, after which the file must end. Memory grows with what is there, not with what a header claims.
 pub(super) fn read_rest(
     reader: &mut dyn Read,
     path: &Path,
@@ -60,7 +60,7 @@ pub(super) fn read_rest(
     Ok(bytes)
 }
 
-/// Bytes that do not unpack are the file's fault, not the operating system's.
+/// The error of a failed read: bytes that do not unpack are the fault of the file, everything else is the operating system's.
 pub(super) fn unpack_error(path: &Path, source: io::Error) -> DataError {
     match source.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {

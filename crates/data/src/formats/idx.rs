@@ -1,4 +1,4 @@
-//! IDX, the format of the MNIST family: a magic number with type and rank, the dimensions, the values.
+//! IDX, the format of the MNIST family: a magic number with type and rank, then the dimensions, then the values.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use crate::{DataError, DataLimits};
 /// `[records]`.
 ///
 /// # Errors
-/// Files that cannot be read, are not IDX, are cut short, do not belong together, hold labels beyond `classes`, or more than allowed.
+/// Files that cannot be read, are not IDX, are cut short, do not belong together, contain labels beyond `classes`, or are longer than
+/// allowed.
 pub fn idx(
     images: &Path,
     labels: &Path,
@@ -110,7 +111,7 @@ impl Array {
     }
 }
 
-/// Four bytes of the header, of which `before` were read; `expected` is its whole length.
+/// The next four bytes of a header that is `expected` bytes long and of which `before` have been read.
 fn header(reader: &mut dyn Read, path: &Path, before: u64, expected: u64) -> Result<[u8; 4], DataError> {
     let mut bytes = Vec::with_capacity(4);
     reader.take(4).read_to_end(&mut bytes).map_err(|source| gzip::unpack_error(path, source))?;

@@ -15,7 +15,7 @@ use crate::{DataError, DataLimits, file};
 /// Whatever is not black is private: no pixel that the picture marks is left out, however faint its colour and whatever its transparency.
 ///
 /// # Errors
-/// A file that cannot be read or is no PNG picture of a size that is allowed.
+/// A file that cannot be read, or that is not a PNG picture of a size that is allowed.
 pub fn read_mask(path: &Path, limits: &DataLimits) -> Result<Mask, DataError> {
     decode_mask(&file::read(path, limits).map_err(|error| in_plan(error, path))?, path, limits)
 }
@@ -47,13 +47,14 @@ pub fn decode_mask(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<Mas
     Mask::from_bytes(size, bytes).map_err(|error| wrong(error.to_string()))
 }
 
-/// Which pixels have a value other than zero among the first `colours` of each `channels`: brightness would round faint ones away.
+/// Marks the pixels of which one of the first `colours` values out of `channels` is not zero. Brightness would not do: it rounds faint
+/// colours away.
 fn marked<T: Copy + Default + PartialEq>(values: &[T], channels: usize, colours: usize) -> Vec<u8> {
     let private = |pixel: &[T]| pixel[..colours].iter().any(|value| *value != T::default());
     values.chunks_exact(channels).map(|pixel| u8::from(private(pixel))).collect()
 }
 
-/// The same problem, of the key that names the mask.
+/// The same problem as an error about the plan's key that names the mask.
 fn in_plan(error: DataError, path: &Path) -> DataError {
     let text = error.to_string();
     let problem = text.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&text).to_owned();
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
     use image::{ImageBuffer, Luma, LumaA, Pixel, PixelWithColorType, Rgb, Rgba};
 
-    /// The private pixels of a picture of 3x1 whose second pixel shows this.
+    /// The mask read from a picture of 3x1 that is black but for its second pixel.
     fn read<P>(pixel: P) -> Vec<u8>
     where
         P: Pixel + PixelWithColorType,
@@ -89,7 +90,7 @@ mod tests {
             (eight[channel], sixteen[channel]) = (1, 1);
             assert_eq!(read(Rgb(eight)), marked, "{channel}");
             assert_eq!(read(Rgb(sixteen)), marked, "{channel}");
-            // Transparent, and still there.
+            // A transparent pixel has a colour all the same.
             assert_eq!(read(Rgba([eight[0], eight[1], eight[2], 0])), marked, "{channel}");
             assert_eq!(read(Rgba([sixteen[0], sixteen[1], sixteen[2], 0])), marked, "{channel}");
         }

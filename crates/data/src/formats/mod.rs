@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{DataError, MAX_CLASSES};
 
-/// The number of classes: the plan's, or one more than the largest label. Every label must be below it.
+/// The labels and the number of classes: the plan's, or one more than the largest label. Every label must be below that number.
 fn checked_classes(
     path: &Path,
     labels: impl Iterator<Item = i64> + Clone,
@@ -41,7 +41,7 @@ fn checked_classes(
     Ok((found, classes))
 }
 
-/// What a label is that is not below the number of classes.
+/// The error of a label that is not below the number of classes.
 fn beyond(path: &Path, record: usize, label: i64, expected: Option<u32>) -> DataError {
     let path = path.to_owned();
     match expected {
@@ -50,7 +50,7 @@ fn beyond(path: &Path, record: usize, label: i64, expected: Option<u32>) -> Data
     }
 }
 
-/// Adds bytes to a fingerprint so that no two sequences of texts give the same.
+/// Adds bytes to a fingerprint with their length, so that no two sequences of texts give the same fingerprint.
 pub(crate) fn hash_text(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_le_bytes());
     hash.update(bytes);

@@ -1,4 +1,4 @@
-//! Numpy arrays, read record by record from the file.
+//! Numpy arrays, read from the file record by record.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,13 +17,13 @@ mod header;
 
 use header::{Element, Header};
 
-/// Most channels of an image; more means that channels come first in the file.
+/// The most channels of an image. A larger last dimension means that the channels come first in the file.
 const MAX_CHANNELS: u64 = 16;
 
 /// Images in one `.npy` file and labels in another.
 ///
-/// Images are `uint8` or `float32`, `[records, height, width]` or `[records, height, width, channels]`, in C order. Images stay on
-/// disk; one is read at a time.
+/// Images are `uint8` or `float32`, `[records, height, width]` or `[records, height, width, channels]`, in C order. They stay on disk and
+/// are read one at a time.
 #[derive(Debug)]
 pub struct Npy {
     path: PathBuf,
@@ -40,8 +40,8 @@ impl Npy {
     /// Opens images and labels.
     ///
     /// # Errors
-    /// Files that cannot be read, are no arrays, are cut short, do not belong together, hold labels beyond `classes`, or more than
-    /// allowed.
+    /// Files that cannot be read, are not arrays, are cut short, do not belong together, contain labels beyond `classes`, or are larger
+    /// than allowed.
     pub fn open(
         images: &Path,
         labels: &Path,

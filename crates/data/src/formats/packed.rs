@@ -1,4 +1,4 @@
-//! Images of one size, all in memory.
+//! Images of one size that all lie in memory.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ impl PackedImages {
     /// Images from their bytes, `[records, height, width, channels]`; `path` stands for them in messages.
     ///
     /// # Errors
-    /// No image, or not as many bytes as labels and size ask for.
+    /// There is no image, or there are not as many bytes as the labels, the size and the channels ask for.
     pub fn new(
         path: &Path,
         size: Size,
@@ -48,7 +48,7 @@ impl PackedImages {
         Ok(Self { path: path.to_owned(), size, channels, bytes, labels, classes, names: None })
     }
 
-    /// The same with names of its classes.
+    /// The same data set with names for its classes.
     #[must_use]
     pub fn with_class_names(self, names: &[&str]) -> Self {
         Self { names: Some(names.iter().map(|&name| name.to_owned()).collect()), ..self }

@@ -1,4 +1,4 @@
-//! Formats of classes in files: IDX, CIFAR, numpy.
+//! Formats that keep images and classes in files: IDX, CIFAR, numpy.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) enum DataPart {
     Test,
 }
 
-/// Formats of one or two files a part.
+/// Formats that store each part in files rather than in folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClassFiles {
     Idx,

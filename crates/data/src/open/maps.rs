@@ -1,4 +1,4 @@
-//! Formats of label maps.
+//! Formats that keep images and label maps in folders.
 
 use dapple_plan::{ClassNumbers, DataLimits, SessionChoice};
 

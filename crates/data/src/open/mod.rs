@@ -1,4 +1,4 @@
-//! From the data of a plan to data sets.
+//! Opens the data sets that a plan names.
 
 mod files;
 mod maps;
@@ -20,7 +20,7 @@ use maps::MapFolders;
 pub struct Opened {
     /// Private records.
     pub train: Arc<dyn Dataset>,
-    /// Records for evaluation: the test set, or those split off; none where the plan gives neither.
+    /// Records for evaluation: the test set, or those that were split off. There are none if the plan gives neither.
     pub test: Option<Arc<dyn Dataset>>,
 }
 
@@ -61,7 +61,7 @@ pub fn open(plan: &DataPlan, base: &Path) -> Result<Opened, DataError> {
     }
 }
 
-/// Opens what lies on a disk: the records to train on as a whole, and a test set of its own.
+/// Opens what lies on disk: the records to train on, before any are split off, and the test set if it has files of its own.
 fn stored(
     plan: &DataPlan,
     base: &Path,

@@ -9,17 +9,18 @@ use crate::uniform::subset;
 pub(super) struct Allocation {
     /// First step of the epoch.
     epoch: u64,
-    /// Where each step's records begin, and where the last one's end.
+    /// Where each step's records begin in `records`, and at the end where the last step's records end.
     starts: Vec<usize>,
-    /// Step after step, each in growing order.
+    /// The records of each step, step after step, in growing order within a step.
     records: Vec<usize>,
 }
 
 impl Allocation {
-    /// Draws for each record by itself which `per_record` of the epoch's steps it joins.
+    /// Draws which `per_record` of the epoch's steps each record joins, one record at a time.
     ///
     /// # Guarantee
-    /// Records are allocated independently (partitioning paper, Remark 3.9), each to a uniform subset; how many records meet in a step is random.
+    /// Records are allocated independently (partitioning paper, Remark 3.9), each to a uniform subset of the steps. How many records meet
+    /// in a step is random.
     pub(super) fn draw(
         random: &mut impl Rng,
         epoch: u64,
@@ -40,7 +41,7 @@ impl Allocation {
                 fresh
             });
         }
-        // Sorted by counting, which keeps records in order.
+        // A counting sort keeps the records of a step in order.
         let mut starts = vec![0; epoch_steps as usize + 1];
         for &step in &steps {
             starts[step as usize + 1] += 1;

@@ -1,22 +1,22 @@
-//! What a step is to the accountant.
+//! What the accountant knows of a step.
 
 use dapple_plan::{Plan, Sampling, Scheme};
 use serde::{Deserialize, Serialize};
 
-/// The accounting event of one step: all that its price depends on beside the plan's relation.
+/// The accounting event of one step: everything that its price depends on beside the plan's relation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SamplingEvent {
     /// How records are drawn.
     pub scheme: Scheme,
-    /// Records a step, in expectation.
+    /// Expected number of records of a step.
     pub batch: u64,
     /// Records in the data set.
     pub records: u64,
-    /// Steps of an epoch that each record joins, for balanced sampling; otherwise 0.
+    /// Steps of an epoch that each record joins in balanced sampling; 0 in other schemes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub per_record: u64,
-    /// Steps of an epoch, for balanced sampling; otherwise 0.
+    /// Steps of an epoch in balanced sampling; 0 in other schemes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub epoch_steps: u64,
     /// Standard deviation of the noise on the sum of clipped gradients, in clip norms.

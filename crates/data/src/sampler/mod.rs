@@ -18,26 +18,26 @@ use poisson::Rate;
 
 pub use event::SamplingEvent;
 
-/// The records of one step, in growing order. A Poisson draw may be empty: the step still adds noise.
+/// The records of one step, in growing order. A Poisson draw may be empty, and even then the step adds noise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draw {
     /// The step, from 0.
     pub step: u64,
-    /// Which part of the plan the step belongs to, an index into [`Plan::phases`]; 0 in a plan without phases.
+    /// The phase that the step belongs to, as an index into [`Plan::phases`]; 0 in a plan without phases.
     pub phase: usize,
     /// The records, each at most once.
     pub indices: Vec<usize>,
 }
 
-/// Draws the records of every step of a plan. A draw is a function of (key, step) alone, so a run goes on from any step with nothing
-/// but the key.
+/// Draws the records of every step of a plan. A draw is a function of (key, step) alone, so a run can go on from any step if only the key
+/// is known.
 ///
 /// # Guarantee
 /// The participation of records follows exactly the law of the plan's scheme, given a key from the operating system (that is, up to
 /// the security of ChaCha20):
 /// - Poisson: each record joins each step with probability batch / records, independently of all others. No rounding: the coin is
 ///   decided by as many random bits as the ratio of the two integers needs.
-/// - without replacement: each step sees a uniform subset of exactly `batch` records, independently of other steps.
+/// - without replacement: each step sees a uniform subset of exactly `batch` records, independently of all other steps.
 /// - balanced: each record joins `per_record` steps of each epoch, a uniform subset of the epoch's steps, independently of other
 ///   records and epochs.
 ///
@@ -86,7 +86,7 @@ impl Sampler {
         self.phases.last().map_or(0, |phase| phase.first_step + phase.steps)
     }
 
-    /// Which part of the plan a step belongs to.
+    /// Which phase of the plan a step belongs to.
     ///
     /// # Errors
     /// A step beyond the end.
@@ -98,7 +98,7 @@ impl Sampler {
         }
     }
 
-    /// What the step is to the accountant.
+    /// The event that the accountant prices for a step.
     ///
     /// # Errors
     /// A step beyond the end.

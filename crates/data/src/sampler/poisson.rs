@@ -1,14 +1,14 @@
-//! Poisson sampling: one coin a record.
+//! Poisson sampling: one coin for each record.
 
 use chacha20::rand_core::Rng;
 
 /// The ratio `batch / records`, compared with uniform numbers digit by digit in base 2^16.
 ///
 /// # Guarantee
-/// A coin shows heads with probability exactly `batch / records`, given uniform bits: a uniform real number is below the
-/// ratio if its first differing digit is smaller, and digits are drawn until one differs. Two bytes decide all coins but one in
-/// 65536. One coin a record is tossed, whatever the rate: skipping ahead by geometric gaps would take logarithms, whose rounding
-/// moves the law.
+/// A coin shows heads with probability exactly `batch / records`, given uniform bits: a uniform real number is below the ratio if the
+/// first digit in which they differ is smaller, and digits are drawn until one differs. Two bytes decide all coins but one in 65536.
+/// Every record's coin is tossed, whatever the rate: skipping ahead by geometric gaps would take logarithms, whose rounding changes the
+/// distribution.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rate {
     first_digit: u32,
@@ -27,7 +27,7 @@ impl Rate {
         Self { first_digit, rest, records }
     }
 
-    /// Tosses so many coins: which ones show heads, in growing order.
+    /// Tosses that many coins and lists those that show heads, in growing order.
     pub(super) fn toss(&self, coins: u64, random: &mut impl Rng) -> Vec<usize> {
         let mut indices = Vec::new();
         let mut bytes = [0; 2 * PIECE];
@@ -47,11 +47,11 @@ impl Rate {
         indices
     }
 
-    /// Compares further digits after the first ones agreed.
+    /// Compares further digits where the first ones agree.
     #[cold]
     fn tie(&self, random: &mut impl Rng) -> bool {
         let mut rest = self.rest;
-        // All further digits of the ratio are zero: no number is below it.
+        // Once the rest is zero, so are all further digits of the ratio, and no number is below it.
         while rest != 0 {
             let (expected, next) = digit(rest, self.records);
             let drawn = random.next_u32() >> 16;
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn ties_are_resolved_by_the_rest() {
         let heads = |rate: Rate, byte: u8, words: &[u64]| rate.toss(1, &mut Scripted { byte, words }).len();
-        // 1/200000: digits by long division in whole numbers.
+        // The digits of 1/200000, by long division in whole numbers.
         let digit = |place: u32| ((1u128 << (16 * place)) / 200_000 % 65536) as u64;
         let [second, third] = [digit(2), digit(3)].map(|digit| digit << 16);
         assert!(digit(1) == 0 && second > 0 && third > 0);
@@ -105,13 +105,13 @@ mod tests {
             assert_eq!(heads(rate, 0, words), usize::from(below), "{words:?}");
             assert_eq!(heads(rate, 1, words), 0);
         }
-        // 2^-8 ends: a number that equals it is not below it, and one just below is.
+        // The digits of 2^-8 end: a number that equals it is not below it, and one just below it is.
         let rate = Rate::new(1, 256);
         assert_eq!((rate.first_digit, rate.rest), (256, 0));
         assert_eq!(heads(rate, 0, &[0]), 1);
         let even = Rate::new(257, 65536);
         assert_eq!((even.first_digit, heads(even, 1, &[0])), (257, 0));
-        // A rate of one takes the largest number too.
+        // A rate of one accepts even the largest number.
         assert_eq!(heads(Rate::new(10, 10), 0xff, &[u64::MAX]), 1);
     }
 

@@ -1,4 +1,4 @@
-//! Participation laws against the events that the accountant is told. Every test names its error rate, [`ALPHA`].
+//! Tests that records take part in steps as the accountant is told. The error rate of every test is [`ALPHA`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,7 +80,7 @@ fn poisson_coins_are_those_of_the_event() {
         successive[usize::from(before) * 2 + usize::from(member(7))] += 1;
         before = member(7);
     }
-    // Each record by itself, all records together, two records, and one record in successive steps.
+    // Checked for each record by itself, for all records together, for two records, and for one record in successive steps.
     assert!(joined.iter().all(|&count| binomial_accepts(count, steps, rate, ALPHA / 90.0)), "{joined:?}");
     let expected: Vec<f64> = binomial_law(90, rate).iter().map(|mass| mass * steps as f64).collect();
     let (sizes, expected) = merged(&sizes, &expected);
@@ -92,7 +92,7 @@ fn poisson_coins_are_those_of_the_event() {
     assert!(chi_square_accepts(&successive, &expected, ALPHA), "{successive:?}");
 }
 
-/// Below 2^-16 every coin is decided by the digits behind the first.
+/// Below 2^-16 the first digit of the rate is zero, so heads are decided by the digits behind it.
 #[test]
 fn tiny_rates_are_exact_too() {
     let plan = plan("[sampling]\nbatch = 1\nrecords = 200000\nsteps = 400");

@@ -1,4 +1,4 @@
-//! One scene: a ground, and garments on it. Whole numbers only, so that every machine composes the same scenes.
+//! One scene: a ground with garments on it. It is computed in whole numbers only, so that every machine composes the same scenes.
 
 use chacha20::rand_core::Rng;
 
@@ -18,9 +18,9 @@ const SIDE: usize = SCENE_SIDE as usize;
 const GARMENT: usize = 28;
 /// Distance between neighbouring garments, before each is moved a little.
 const PITCH: u64 = 27;
-/// Garments are moved by less than this.
+/// Each garment is moved by less than this along each axis.
 const JITTER: u64 = 5;
-/// One garment in so many is of another class.
+/// One garment in this many is of another class.
 const OTHERS: u64 = 8;
 /// Distance between the points of the ground's texture.
 const TEXTURE: usize = 16;
@@ -39,7 +39,7 @@ pub struct Scene {
 /// Composes the scenes of one part.
 #[derive(Debug)]
 pub(super) struct Composer {
-    /// Class by class, each garment `[28, 28]`.
+    /// The garments of each class, each `[28, 28]`.
     garments: Vec<Vec<Vec<u8>>>,
     key: StepKey,
 }
@@ -60,7 +60,7 @@ impl Composer {
         Ok(Self { garments: classes, key: MasterKey::from_seed(seed).purpose(Purpose::Split).step(0) })
     }
 
-    /// The label of a scene: classes take turns.
+    /// The label of a scene. Scenes take the classes in turn.
     pub(super) fn class(&self, record: u64) -> u32 {
         (record % self.garments.len() as u64) as u32
     }
@@ -121,7 +121,7 @@ fn ground(random: &mut impl Rng) -> Vec<u8> {
     pixels
 }
 
-/// Lays a garment over the scene: mirrored or not, dimmed a little, its dark surroundings transparent.
+/// Lays a garment over the scene, perhaps mirrored and dimmed a little. Its dark surroundings are transparent.
 fn draw(scene: &mut Scene, garment: &[u8], class: u32, (left, top): (i64, i64), random: &mut impl Rng) {
     let mirrored = below(random, 2) == 1;
     let gain = 192 + below(random, 65) as u32;
@@ -133,7 +133,7 @@ fn draw(scene: &mut Scene, garment: &[u8], class: u32, (left, top): (i64, i64), 
         let start = (top + y as i64) * SIDE as i64 + left;
         for x in columns.clone() {
             let value = u32::from(row[if mirrored { GARMENT - 1 - x } else { x }]);
-            // Faint pixels are the edge of the garment.
+            // Faint pixels are the edge of the garment, and partly transparent.
             let cover = (value * 4).min(255);
             let place = (start + x as i64) as usize;
             let ground = u32::from(scene.pixels[place]);
@@ -164,7 +164,7 @@ mod tests {
             let most = (0..256).max_by_key(|&class| counts[class]).unwrap();
             assert_eq!((most as u32, scene.label), (scenes.label(record).unwrap(), record as u32 % 10));
         }
-        // Garments, not ground, are what the scenes are about.
+        // Garments cover between 30 and 80 percent of the scenes.
         assert!(covered > 30 * PIXELS && covered < 80 * PIXELS, "{covered}");
     }
 
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn scenes_are_always_the_same() {
-        // Fixed once: whoever changes the scenes changes every figure that was measured on them.
+        // Fixed once, because changing the scenes changes every figure that was measured on them.
         let train = FashionScenes::new(ScenePart::Train, 20).unwrap();
         assert_eq!(&train.fingerprint().unwrap()[..16], "b4b590ac61853ff7");
     }

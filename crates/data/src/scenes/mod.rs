@@ -1,8 +1,8 @@
 //! The embedded data of the demonstration: scenes composed from real garments.
 //!
-//! A scene shows a few dozen garments of Fashion-MNIST on a textured ground, as a rack or a shop window would: most of them of one class,
-//! which is the scene's label, some of others. So nearly every crop tells the label, while each single patch is a small part of the
-//! scene. That is the setting in which protecting a patch, rather than the whole scene, is a meaningful promise.
+//! A scene shows a few dozen garments of Fashion-MNIST on a textured ground, as a rack or a shop window would. Most of them are of one
+//! class, which is the scene's label, and some are of others. So nearly every crop tells the label, while any single patch is a small
+//! part of the scene: the setting in which protecting a patch, rather than the whole scene, is a meaningful promise.
 
 mod compose;
 
@@ -26,7 +26,7 @@ pub const TRAIN_SCENES: usize = 6000;
 /// Scenes to test on.
 pub const TEST_SCENES: usize = 1000;
 
-/// Which garments scenes are made of; no garment is in both.
+/// Which garments the scenes are made of. No garment is in both parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScenePart {
     /// 3500 garments of the training file.
@@ -45,7 +45,7 @@ pub struct FashionScenes {
 /// The training and the test scenes of the demonstration.
 ///
 /// # Errors
-/// None in practice: the embedded files are part of the program.
+/// None in practice, because the garments are embedded in the program.
 pub fn fashion_scenes() -> Result<(FashionScenes, FashionScenes), DataError> {
     Ok((
         FashionScenes::new(ScenePart::Train, TRAIN_SCENES)?,
@@ -54,7 +54,7 @@ pub fn fashion_scenes() -> Result<(FashionScenes, FashionScenes), DataError> {
 }
 
 impl FashionScenes {
-    /// The first `count` scenes of a part; classes take turns.
+    /// The first `count` scenes of a part. Scenes take the classes in turn.
     ///
     /// # Errors
     /// A count of zero.

@@ -1,5 +1,5 @@
-//! A2D2 (Geyer et al. 2020): `SESSION/camera/CAMERA/*_camera_*.png` with `SESSION/label/CAMERA/*_label_*.png`, whose colours name 38
-//! kinds of objects, some of them by several colours, so that neighbours can be told apart.
+//! A2D2 (Geyer et al. 2020): `SESSION/camera/CAMERA/*_camera_*.png` with `SESSION/label/CAMERA/*_label_*.png`. The colours of a label
+//! picture name 38 kinds of objects. Some kinds have several colours, so that neighbouring objects can be told apart.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use super::{ClassMap, Colour, Pairs, parse_colour};
 use crate::formats::{pictures_below, same_twice};
 use crate::{DataError, DataLimits, UNLABELLED, file};
 
-/// Sessions to train on. P trains on 11 sessions with 18557 images and does not name them; these 17 are split 11 to 3 to 3 as there.
+/// Sessions to train on. The patch-level paper trains on 11 sessions with 18557 images and does not name them. These 17 are split 11 to 3
+/// to 3, as the sessions of that paper are.
 pub const A2D2_TRAIN_SESSIONS: [&str; 11] = [
     "20180807_145028",
     "20180810_142822",
@@ -30,8 +31,8 @@ pub const A2D2_VALIDATION_SESSIONS: [&str; 3] = ["20180925_101535", "20181016_12
 /// The sessions for testing.
 pub const A2D2_TEST_SESSIONS: [&str; 3] = ["20180925_124435", "20181108_103155", "20181108_123750"];
 
-/// The 18 classes of the data set's own experiments, chosen to resemble those of Cityscapes: name, colour, and the kinds of objects
-/// in each, without the numbers of instances.
+/// The 18 classes of the data set's own experiments, chosen to resemble those of Cityscapes: the name of each, its colour, and the kinds
+/// of objects in it, without the numbers of instances.
 const CLASSES: [(&str, Colour, &[&str]); 18] = [
     (
         "road",
@@ -69,7 +70,7 @@ const CLASSES: [(&str, Colour, &[&str]); 18] = [
     ("parking area", [250, 170, 30], &["Parking area"]),
 ];
 
-/// What no camera could see.
+/// Kinds that mark where the camera could not see anything. They count for nothing.
 const IGNORED: [&str; 2] = ["Blurred area", "Rain dirt"];
 
 /// The colours of the published label pictures, as `class_list.json` gives them.
@@ -131,8 +132,8 @@ const COLOURS: [(Colour, &str); 55] = [
     ([53, 46, 82], "Rain dirt"),
 ];
 
-/// The images of some sessions below `root`, of all their cameras, in the order of their names. Where `root` has a `class_list.json`, it
-/// says which colour is which kind of object.
+/// The images of some sessions below `root`, from all their cameras, in the order of their names. If `root` has a `class_list.json`, that
+/// file says which colour is which kind of object.
 ///
 /// # Errors
 /// A session that is not there or has no image, an image without labels, a list of classes that names an unknown kind.
@@ -212,7 +213,7 @@ mod tests {
         let classes: BTreeSet<u8> = COLOURS.iter().map(|(_, kind)| class_of(kind).unwrap()).collect();
         assert_eq!(classes, (0..18).chain([UNLABELLED]).collect());
         let bare = |kind: &'static str| kind.trim_end_matches(|end: char| end.is_ascii_digit()).trim_end();
-        // The data set speaks of 38 kinds.
+        // The paper of the data set counts 38 kinds.
         assert_eq!(COLOURS.iter().map(|(_, kind)| bare(kind)).collect::<BTreeSet<_>>().len(), 38);
         assert_eq!(class_of("Spaceship 1"), None);
     }

@@ -33,8 +33,8 @@ const CLASSES: [(u32, &str, Colour); 19] = [
     (33, "bicycle", [119, 11, 32]),
 ];
 
-/// Numbers that count for nothing: unlabelled, ego vehicle, border, out of roi, static, dynamic, ground, parking, rail track, guard
-/// rail, bridge, tunnel, polegroup, caravan, trailer, and 255.
+/// Numbers that count for nothing: unlabelled, ego vehicle, border, out of region of interest, static, dynamic, ground, parking, rail
+/// track, guard rail, bridge, tunnel, pole group, caravan, trailer, and 255.
 const IGNORED: [u32; 16] = [0, 1, 2, 3, 4, 5, 6, 9, 10, 14, 15, 16, 18, 29, 30, 255];
 
 /// A part of Cityscapes whose labels are published.

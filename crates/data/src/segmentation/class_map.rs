@@ -13,7 +13,7 @@ use crate::{DataError, DataLimits, LabelMap, UNLABELLED, Values};
 /// Red, green and blue.
 pub type Colour = [u8; 3];
 
-/// From the pixels of label pictures to classes, with the classes' names and colours.
+/// Says which class each pixel of a label picture stands for, and keeps the classes' names and colours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassMap {
     classes: u32,
@@ -22,17 +22,17 @@ pub struct ClassMap {
     code: ClassCode,
 }
 
-/// How a label picture says the class of a pixel. What is in neither map is a mistake in the picture, never quietly ignored.
+/// How a label picture says the class of a pixel. A value that is not listed is a mistake in the picture and is never quietly ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ClassCode {
-    /// By number: the class of each, or [`UNLABELLED`].
+    /// By number: the class of each number, or [`UNLABELLED`].
     Ids(BTreeMap<u8, u8>),
-    /// By colour.
+    /// By colour: the class of each colour, or [`UNLABELLED`].
     Colours(BTreeMap<Colour, u8>),
 }
 
 impl ClassMap {
-    /// Pictures of numbers. Class `c` is written as `ids[c]`, and the numbers in `ignored` count for nothing.
+    /// The map of pictures whose pixels are numbers. Class `c` is written as `ids[c]`, and the numbers in `ignored` count for nothing.
     ///
     /// # Errors
     /// No class, more than 255, a number above 255, or one that is given twice.
@@ -51,7 +51,7 @@ impl ClassMap {
         Ok(Self { classes, names: None, palette: None, code: ClassCode::Ids(code) })
     }
 
-    /// Pictures of colours; those of class [`UNLABELLED`] count for nothing.
+    /// The map of pictures whose pixels are colours. Colours of class [`UNLABELLED`] count for nothing.
     ///
     /// # Errors
     /// No class, or more than 255.
@@ -60,7 +60,7 @@ impl ClassMap {
         Ok(Self { classes, names: None, palette: None, code: ClassCode::Colours(code) })
     }
 
-    /// The same with names of the classes, one each.
+    /// The same map with a name for each class.
     ///
     /// # Errors
     /// Not as many names as classes.
@@ -70,7 +70,7 @@ impl ClassMap {
         Ok(Self { names: Some(names), ..self })
     }
 
-    /// The same with colours in which the classes are shown, one each.
+    /// The same map with a colour for each class, in which the class is shown.
     ///
     /// # Errors
     /// Not as many colours as classes.
@@ -92,13 +92,13 @@ impl ClassMap {
         self.classes
     }
 
-    /// Their names.
+    /// Names of the classes, where they are known.
     #[must_use]
     pub fn names(&self) -> Option<&[String]> {
         self.names.as_deref()
     }
 
-    /// The colours in which they are shown.
+    /// Colours in which the classes are shown, where they are known.
     #[must_use]
     pub fn palette(&self) -> Option<&[Colour]> {
         self.palette.as_deref()
@@ -107,7 +107,7 @@ impl ClassMap {
     /// Decodes a label picture in memory; `path` stands for it in messages.
     ///
     /// # Errors
-    /// A picture that does not decode, is of another kind or too large, a pixel that is neither a class nor ignored.
+    /// A picture that does not decode, is of another kind or is too large, or a pixel that is neither a class nor ignored.
     pub fn read(&self, bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<LabelMap, DataError> {
         let damaged = || DataError::malformed(path, "it has no pixels");
         let (size, labels) = match &self.code {
@@ -122,7 +122,7 @@ impl ClassMap {
                 let mut last = None;
                 let (colours, _) = values.as_chunks::<3>();
                 let class = |colour: &Colour| match last {
-                    // Neighbours mostly show the same.
+                    // Neighbouring pixels mostly show the same colour.
                     Some((same, class)) if same == *colour => class,
                     _ => {
                         let class = code.get(colour).copied();
@@ -140,7 +140,7 @@ impl ClassMap {
         LabelMap::new(size, labels).ok_or_else(damaged)
     }
 
-    /// Adds all that decides what pictures mean to a fingerprint.
+    /// Adds everything that decides what pictures mean to a fingerprint.
     pub(super) fn hash(&self, hash: &mut Sha256) {
         hash.update(self.classes.to_le_bytes());
         let mut entry = |key: &[u8], class: u8| {
@@ -162,7 +162,7 @@ fn count(classes: usize) -> Result<u32, DataError> {
     })
 }
 
-/// The class of each pixel, or the first pixel that has none, and what it shows.
+/// The class of each pixel, or else the first pixel that has none and what it shows.
 fn look_up<T: PixelText>(
     pixels: &[T],
     mut class: impl FnMut(&T) -> Option<u8>,

@@ -1,4 +1,4 @@
-//! Label pictures whose pixels are numbers: grey PNG, or PNG with a palette, whose colours say nothing here.
+//! Label pictures whose pixels are numbers: grey PNG, or PNG with a palette, whose colours do not matter.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -9,17 +9,17 @@ use png::{BitDepth, ColorType, Decoder, Transformations};
 use crate::formats::one_line;
 use crate::{DataError, DataLimits};
 
-/// What a decoder may take beside a byte a pixel.
+/// Bytes that a decoder may take in addition to one for each pixel.
 const BESIDE_PIXELS: usize = 1 << 20;
 /// How every PNG file begins.
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// The number of each pixel, `[height, width]`: grey values and palette entries as they are stored, of 1, 2, 4 or 8 bits.
+/// The number of each pixel, `[height, width]`: the grey value or palette entry as it is stored, in 1, 2, 4 or 8 bits.
 ///
 /// # Errors
-/// Bytes that are no PNG picture or a damaged one, colours or 16 bits where numbers are expected, a picture too large for memory.
+/// Bytes that are not a PNG picture, or a damaged one; colours or 16 bits where numbers are expected; a picture that is too large.
 pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<(Size, Vec<u8>), DataError> {
-    // Pictures of other kinds lose or blend numbers.
+    // Other kinds of pictures lose or blend numbers when they are compressed.
     if !bytes.is_empty() && !SIGNATURE.starts_with(&bytes[..bytes.len().min(SIGNATURE.len())]) {
         return Err(DataError::LabelFormat { path: path.to_owned(), found: "a file that is no PNG picture" });
     }
@@ -47,7 +47,7 @@ pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<(
     if bits == 8 {
         return Ok((size, packed));
     }
-    // Several pixels a byte, the first in the highest bits; every row begins with a new byte.
+    // A byte holds several pixels, the first in the highest bits, and every row begins with a new byte.
     let width = size.width() as usize;
     let each = 8 / bits;
     let unpack = |row: &[u8]| {

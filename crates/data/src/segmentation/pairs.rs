@@ -13,7 +13,7 @@ use crate::dataset::within;
 use crate::formats::{hash_text, pictures_below, read_picture};
 use crate::{DataError, DataLimits, Dataset, Image, Target, TargetKind, file};
 
-/// Images with label maps on disk, both decoded when they are read; images as red, green and blue.
+/// Images with label maps on disk. Both are decoded when they are read, the images to red, green and blue.
 #[derive(Debug)]
 pub struct Pairs {
     root: PathBuf,
@@ -31,8 +31,8 @@ pub(super) struct Pair {
 }
 
 impl Pairs {
-    /// Pairs of two folders: a file's partner has the same name but for the ending, in the same folder below. Records are in the
-    /// order of their names.
+    /// Pairs the pictures of two folders: partners have the same path below their folders, but for the ending. Records are in the order
+    /// of their paths.
     ///
     /// # Errors
     /// A folder that cannot be read or has no picture, a picture without a partner, two pictures with the same partner.
@@ -54,7 +54,8 @@ impl Pairs {
         Self::new(images, images, pairs, map, limits)
     }
 
-    /// The given pairs; images are named relative to `root` in the fingerprint, and were looked for in `place`.
+    /// A data set of the given pairs. The fingerprint names images relative to `root`; `place` is where they were looked for, for
+    /// messages.
     pub(super) fn new(
         root: &Path,
         place: &Path,

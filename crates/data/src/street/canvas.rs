@@ -1,4 +1,4 @@
-//! What scenes are drawn on: colours and classes, rectangle by rectangle.
+//! The canvas on which scenes are drawn, rectangle by rectangle: a colour and a class for each pixel.
 
 use chacha20::rand_core::Rng;
 
@@ -31,7 +31,7 @@ impl Rectangle {
     }
 }
 
-/// A scene on its way.
+/// A scene while it is being drawn.
 pub(super) struct Canvas {
     // [height, width, 3]
     pub(super) pixels: Vec<u8>,
@@ -57,7 +57,7 @@ impl Canvas {
         }
     }
 
-    /// Moves every value up or down a little.
+    /// Moves every value up or down by a random amount of at most `most`.
     pub(super) fn roughen(&mut self, random: &mut impl Rng, most: u8) {
         let mut noise = vec![0; self.pixels.len()];
         random.fill_bytes(&mut noise);
@@ -72,7 +72,7 @@ pub(super) fn between(random: &mut impl Rng, low: i32, high: i32) -> i32 {
     low + below(random, (high - low + 1) as u64) as i32
 }
 
-/// A colour whose values lie within `spread` above those given.
+/// A random colour whose values lie at most `spread` above those given.
 pub(super) fn shade(random: &mut impl Rng, base: [u8; 3], spread: u8) -> [u8; 3] {
     base.map(|value| value.saturating_add(below(random, u64::from(spread) + 1) as u8))
 }

@@ -1,7 +1,7 @@
 //! Streets drawn by the program: roads, pavements, buildings, sky, cars with number plates and people with faces.
 //!
-//! They stand for street photographs where none may be had, in tests and for trying things out. Every pixel's class is known, and so is
-//! where each plate and each face lies: what a patch must cover to protect it.
+//! They stand in for street photographs where there are none, in tests and for trying things out. The class of every pixel is known, and
+//! so is the place of every plate and face: what a patch must cover to protect it.
 
 mod canvas;
 mod scene;
@@ -30,11 +30,11 @@ pub const TEST_STREETS: usize = 120;
 
 /// Names of the classes.
 pub const CLASS_NAMES: [&str; 6] = ["road", "pavement", "building", "sky", "car", "person"];
-/// Their colours, those of Cityscapes.
+/// Colours of the classes, taken from Cityscapes.
 const PALETTE: [[u8; 3]; 6] =
     [[128, 64, 128], [244, 35, 232], [70, 70, 70], [70, 130, 180], [0, 0, 142], [220, 20, 60]];
 
-/// Scenes of one seed, each drawn when it is read, always the same.
+/// Scenes of one seed. Each is drawn when it is read, and always comes out the same.
 #[derive(Debug)]
 pub struct StreetScenes {
     seed: u64,

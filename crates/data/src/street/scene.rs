@@ -1,4 +1,4 @@
-//! One scene. Whole numbers only, so that every machine draws the same.
+//! One scene, drawn in whole numbers only, so that every machine draws the same.
 
 use chacha20::rand_core::Rng;
 
@@ -8,7 +8,7 @@ use crate::UNLABELLED;
 
 const WIDE: i32 = STREET_WIDTH as i32;
 const HIGH: i32 = STREET_HEIGHT as i32;
-/// Rows at the bottom that show the bonnet of the own car and have no class.
+/// Rows at the bottom that show the bonnet of the car with the camera. They have no class.
 const BONNET: i32 = 4;
 /// The most by which noise moves a value.
 const NOISE: u8 = 8;
@@ -23,7 +23,7 @@ const PERSON: u8 = 5;
 const PAINTS: [[u8; 3]; 4] = [[150, 20, 20], [20, 40, 130], [190, 190, 195], [20, 20, 25]];
 const SKINS: [[u8; 3]; 3] = [[225, 180, 150], [140, 95, 65], [90, 60, 45]];
 
-/// What tells who somebody is.
+/// What can tell who somebody is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrivateKind {
     /// The number plate of a car.
@@ -32,7 +32,7 @@ pub enum PrivateKind {
     Face,
 }
 
-/// A place that should stay private, as far as it lies in the scene.
+/// The visible part of a place that should stay private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Private {
     /// What is there.
@@ -54,7 +54,7 @@ pub struct StreetScene {
     pub pixels: Vec<u8>,
     /// The class of each pixel, or [`UNLABELLED`]; `[height, width]`.
     pub labels: Vec<u8>,
-    /// Plates and faces, hidden ones among them.
+    /// Plates and faces, including those that something nearer hides.
     pub private: Vec<Private>,
 }
 
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!([widest, highest], STREET_PATCH);
         let all: u64 = counts.iter().sum();
         for class in 0..CLASS_NAMES.len() {
-            // Every class is there, and none is all there is.
+            // Every class covers more than half a percent of all pixels and less than half of them.
             assert!(
                 counts[class] * 200 > all && counts[class] * 2 < all,
                 "{} {}",
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn scenes_are_always_the_same() {
-        // Fixed once: whoever changes the scenes changes every figure that was measured on them.
+        // Fixed once, because changing the scenes changes every figure that was measured on them.
         let scenes = StreetScenes::new(1, 20).unwrap();
         assert_eq!(&scenes.fingerprint().unwrap()[..16], "8781ff167b09238a");
     }

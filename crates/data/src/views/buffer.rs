@@ -1,16 +1,17 @@
-//! Memory that a thread uses again. Fresh memory of an image's size costs more than filling it: the system hands it out page by page.
+//! Memory that a thread uses again. Fresh memory of an image's size costs more than filling it, because the system hands it out page by
+//! page.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// Buffers that a thread keeps for later.
+/// How many buffers a thread keeps for later.
 const KEPT: usize = 4;
 
 thread_local! {
     static SPARE: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Numbers, zero at first. Nothing of an earlier image is left in it.
+/// Numbers that are zero at first: nothing of an earlier image is left in them.
 #[derive(Debug)]
 pub(super) struct Buffer(Vec<f32>);
 

@@ -6,7 +6,7 @@ use dapple_geometry::{CropDistribution, ResizedCrop, Size};
 use crate::DataError;
 use crate::uniform::{below, unit};
 
-/// Tries of a random resized crop before the centre crop.
+/// How often a random resized crop is tried before the centre crop is taken.
 const TRIES: usize = 10;
 
 /// A rectangle within an image.
@@ -23,7 +23,7 @@ impl CropPlace {
         Self { x: 0, y: 0, size }
     }
 
-    /// The place whose distance to both edges differs by at most a pixel.
+    /// The place in the centre: its distances to opposite edges differ by at most a pixel.
     fn centre(image: Size, size: Size) -> Self {
         Self { x: (image.width() - size.width()) / 2, y: (image.height() - size.height()) / 2, size }
     }
@@ -32,8 +32,8 @@ impl CropPlace {
 /// Draws a crop as the geometry prices it.
 ///
 /// # Guarantee
-/// Origins are exactly uniform (patch-level paper, Definition 5). Sizes of a random resized crop follow the law of [`ResizedCrop`], its draws
-/// being multiples of 2^-53 instead of real numbers.
+/// Origins are exactly uniform (patch-level paper, Definition 5). Sizes of a random resized crop follow the law of [`ResizedCrop`],
+/// except that the uniform draws are multiples of 2^-53 instead of real numbers.
 pub(super) fn draw(
     crop: &CropDistribution,
     image: Size,
@@ -55,7 +55,7 @@ pub(super) fn draw(
     }
 }
 
-/// A uniform origin among all that keep the crop inside.
+/// A uniform origin among all that keep the crop inside the image.
 fn uniform(image: Size, size: Size, random: &mut impl Rng) -> CropPlace {
     let mut along = |whole: u32, part: u32| below(random, u64::from(whole - part) + 1) as u32;
     let y = along(image.height(), size.height());
@@ -63,7 +63,7 @@ fn uniform(image: Size, size: Size, random: &mut impl Rng) -> CropPlace {
     CropPlace { x, y, size }
 }
 
-/// Area and aspect ratio of one try; `None` where the crop does not fit.
+/// The size of a crop whose area and aspect ratio are drawn once; `None` if it does not fit.
 fn one_try(crop: &ResizedCrop, image: Size, random: &mut impl Rng) -> Option<Size> {
     let mut between = |(low, high): (f64, f64)| low + (high - low) * unit(random);
     let area = image.pixels() as f64 * between(crop.scale());
@@ -74,7 +74,7 @@ fn one_try(crop: &ResizedCrop, image: Size, random: &mut impl Rng) -> Option<Siz
     Size::new(width, height).ok().filter(|size| image.contains(*size))
 }
 
-/// The centre crop taken when all tries fail: as much of the image as the limits on the ratio allow.
+/// The centre crop that is taken when all tries fail: as much of the image as the limits on the ratio allow.
 fn fallback(crop: &ResizedCrop, image: Size) -> Result<CropPlace, dapple_geometry::GeometryError> {
     let (width, height) = (f64::from(image.width()), f64::from(image.height()));
     let (narrow, wide) = crop.ratio();
@@ -89,8 +89,8 @@ fn fallback(crop: &ResizedCrop, image: Size) -> Result<CropPlace, dapple_geometr
     Ok(CropPlace::centre(image, size))
 }
 
-/// Places for evaluation, where nothing is drawn: `grid * grid` crops from edge to edge, or the one in the centre; the whole image
-/// for random resized crops.
+/// Places for evaluation, where nothing is random: `grid * grid` crops from edge to edge, or the one in the centre for a grid of 1; the
+/// whole image for random resized crops.
 pub(super) fn grid(crop: &CropDistribution, image: Size, grid: u32) -> Result<Vec<CropPlace>, DataError> {
     let CropDistribution::Fixed(size) = *crop else { return Ok(vec![CropPlace::whole(image)]) };
     if !image.contains(size) {

@@ -1,4 +1,4 @@
-//! Labels against the pixels they belong to: maps that say where each label comes from.
+//! Tests labels against the pixels they belong to, by maps whose labels say where they come from.
 
 use dapple_geometry::{CropDistribution, Filter, Operation, Padding, PaddingMode, Size};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn map(size: Size, label: impl Fn(u32, u32) -> u32) -> LabelMap {
     LabelMap::new(size, pixels.map(|(x, y)| label(x, y) as u8).collect()).unwrap()
 }
 
-/// The views of an image whose pixels are numbered from 1 (0 is padding), and the same numbers as their labels tell them.
+/// The views of an image whose pixels are numbered from 1 (0 is padding), and the column and row of each pixel as the labels tell them.
 fn numbered(views: &Views, size: Size, stream: u64) -> (Vec<f32>, Vec<Option<[u32; 2]>>) {
     let image = image(size, |x, y| (y * size.width() + x + 1) as f32);
     let mut output = vec![0.0; views.count() * views.view_length()];
@@ -39,8 +39,8 @@ fn plain(mut views: Views, flip: bool, count: usize) -> Views {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Where pixels are copied, a pixel's label is that of the very pixel it shows, and padding has none: the same origin and the same
-    /// coin for both, whatever the pipeline.
+    /// Where pixels are only copied, the label of a pixel is that of the very pixel it shows, and padding has none: image and labels
+    /// share the origin and the coin, whatever the pipeline.
     #[test]
     fn labels_are_those_of_the_pixels_shown(
         (width, height) in (4u32..16, 4u32..16),
@@ -71,8 +71,8 @@ proptest! {
         }
     }
 
-    /// The promise of patch-level accounting for labels: those of a region change a view only if its crop meets the influence mask of
-    /// the region of the image. Blurs and weighted resizes included.
+    /// The promise of patch-level accounting for labels: the labels of a region change a view only if its crop meets the influence mask
+    /// of that region of the image. This holds for blurs and weighted resizes too.
     #[test]
     fn a_region_of_labels_reaches_no_farther_than_its_pixels(case in case()) {
         let Some(influenced) = case.is_influenced() else { return Ok(()) };
@@ -84,7 +84,7 @@ proptest! {
             let map = map(case.size, |x, y| if case.inside(x, y) { label } else { 0 });
             let (mut view, mut labels) = (vec![0.0; views.view_length()], vec![0; views.positions()]);
             views.draw_labelled(&image, &map, &mut random(case.stream), &mut view, &mut labels).unwrap();
-            // Whatever the labels, the image is shown as it is without them.
+            // The image is shown as it would be without labels, whatever they are.
             assert_eq!(view, pixels);
             labels
         };
@@ -93,7 +93,8 @@ proptest! {
     }
 }
 
-/// Crops of image and labels together: origins uniform, both coins of both views fair, and each label beside its pixel.
+/// Crops of an image and its labels together: origins are uniform, the coins of both views are fair, and each label lies beside its
+/// pixel.
 #[test]
 fn paired_crops_are_uniform_and_aligned() {
     let (size, crop) = (Size::new(12, 9).unwrap(), Size::new(5, 4).unwrap());

@@ -1,4 +1,4 @@
-//! What the pipeline shows of a label map: every operation on the image as one that copies labels.
+//! What the pipeline shows of a label map. Every operation on the image has a counterpart that copies labels.
 
 use chacha20::rand_core::Rng;
 use dapple_geometry::{Filter, Operation};
@@ -16,9 +16,9 @@ impl Views {
     /// `output` is `[views, channels, height, width]`, `labels` `[views, height, width]`.
     ///
     /// # Guarantee
-    /// The image is shown as [`Views::draw`] shows it with the same stream: labels are never looked at to choose a crop. A view's labels
-    /// are those of the pixels that it shows, by the same origin and the same coin; zero padding has no label. A region of
-    /// the label map changes a view's labels only if its crop meets the influence mask of that region of the image.
+    /// The image is shown as [`Views::draw`] shows it with the same stream: labels are never looked at to choose a crop. The labels of a
+    /// view are those of the pixels that it shows, by the same origin and the same coin. Zero padding has no label. A region of the label
+    /// map changes a view's labels only if its crop meets the influence mask of that region of the image.
     ///
     /// # Errors
     /// As [`Views::draw`]; a label map of another size than the image.
@@ -54,12 +54,12 @@ impl Views {
         self.label(image, map, &shown, labels)
     }
 
-    /// The labels of views that were shown: those of the same places, mirrored by the same coins.
+    /// Writes the labels of views that were shown, from the same places and mirrored by the same coins.
     ///
     /// # Guarantee
-    /// The label of a pixel comes from within the footprint of what the pixel itself shows, so that labels reach no farther than
-    /// pixels do and the priced influence mask ([`dapple_geometry::Pipeline::influence`]) covers both: copies are shared,
-    /// a blur leaves labels alone, and a resize takes the pixel around its centre (or, where the image itself takes the nearest, the same).
+    /// The label of a pixel comes from within the footprint of what the pixel itself shows, so labels reach no farther than pixels do and
+    /// the priced influence mask ([`dapple_geometry::Pipeline::influence`]) covers both: copies are shared, a blur leaves labels alone,
+    /// and a resize takes the label at the pixel's centre, or the label of the nearest pixel if the image takes that pixel too.
     fn label(
         &self,
         image: &Image,
@@ -87,7 +87,7 @@ impl Views {
     }
 }
 
-/// Writes the labels that a mapping shows, `[height, width]`; zero padding shows none.
+/// Writes the labels that a mapping shows, `[height, width]`. Zero padding shows none.
 fn copy(map: &LabelMap, mapping: &Mapping, labels: &mut [u32]) {
     let wide = map.size().width() as usize;
     let (step_x, step_y) = if mapping.swapped { (wide, 1) } else { (1, wide) };
@@ -101,7 +101,7 @@ fn copy(map: &LabelMap, mapping: &Mapping, labels: &mut [u32]) {
     }
 }
 
-/// More operations on labels.
+/// Carries out further operations on labels.
 fn follow(mapping: &mut Mapping, operations: &[Operation]) -> Result<(), DataError> {
     for operation in operations {
         if mapping.then(operation) {

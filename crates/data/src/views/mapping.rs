@@ -1,10 +1,10 @@
-//! Operations that only copy pixels, as one look-up an axis.
+//! Operations that only copy pixels, kept as one look-up table for each axis.
 
 use dapple_geometry::{Operation, Padding, PaddingMode, Size};
 
 use super::crop::CropPlace;
 
-/// Which source pixel each pixel shows: its column and row are looked up separately. `None` is the constant of zero padding.
+/// Which source pixel each pixel shows. Its column and its row are looked up separately. `None` is the constant of zero padding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapping {
     pub(super) x: Vec<Option<u32>>,
@@ -14,7 +14,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Every pixel shows itself.
+    /// The mapping in which every pixel shows itself.
     pub(super) fn identity(size: Size) -> Self {
         let axis = |length: u32| (0..length).map(Some).collect();
         Self { x: axis(size.width()), y: axis(size.height()), swapped: false }
@@ -36,7 +36,7 @@ impl Mapping {
         Self { x: cut(&self.x, x, size.width()), y: cut(&self.y, y, size.height()), swapped: self.swapped }
     }
 
-    /// One more operation; `false` if it does more than copy. The geometry has checked that the padding fits.
+    /// Adds one more operation, or returns `false` if it does more than copy. The geometry has checked that the padding fits.
     pub(super) fn then(&mut self, operation: &Operation) -> bool {
         match operation {
             Operation::Pad { padding: Padding { x, y }, mode } => {

@@ -10,13 +10,13 @@ use crate::{DataError, TargetKind};
 const CONCENTRATION: f64 = 0.2;
 
 impl Views {
-    /// The same with so many mixtures of two of a record's views behind them, for records with one class each, which their mixtures have too.
+    /// The same views, followed by that many mixtures of two of them each. Records must have one class each, which their mixtures share.
     ///
     /// # Guarantee
     /// A mixture is a function of two views of the one record and of random numbers that depend on no data.
     ///
     /// # Errors
-    /// One view alone, label maps, or more values than memory can hold.
+    /// There is only one view, records have label maps, or there would be more values than memory can hold.
     pub fn with_mixtures(mut self, mixtures: u32, of: TargetKind) -> Result<Self, DataError> {
         let setting = |problem: String| DataError::setting("mix.self_mix", problem);
         if mixtures > 0 && self.views < 2 {
@@ -33,7 +33,7 @@ impl Views {
         Ok(self)
     }
 
-    /// Writes the mixtures behind the views: `s v + (1 - s) w` of two different views that are uniform among all pairs.
+    /// Writes the mixtures behind the views. Each is `s v + (1 - s) w` of two different views, uniform among all pairs.
     pub(super) fn mix(&self, random: &mut impl Rng, output: &mut [f32]) {
         let length = self.view_length();
         let (views, mixtures) = output.split_at_mut(self.views * length);
@@ -49,7 +49,8 @@ impl Views {
     }
 }
 
-/// A share from the symmetric beta distribution (Jöhnk 1964): one power of a uniform number among two, where they add up to one at most.
+/// A share from the symmetric beta distribution (Jöhnk 1964): draw powers of two uniform numbers until their sum is at most one, and
+/// return the first's share of it.
 fn share(random: &mut impl Rng) -> f64 {
     loop {
         let [one, other] = [(); 2].map(|()| unit(random).powf(1.0 / CONCENTRATION));
@@ -70,14 +71,14 @@ mod tests {
         Size::new(width, height).unwrap()
     }
 
-    /// Three views of a gradient of grey, four mixtures.
+    /// Three views and four mixtures.
     fn mixing() -> Views {
         let crop = CropDistribution::fixed(3, 2).unwrap();
         let three = Views { views: 3, ..views(Vec::new(), crop, size(3, 2)) };
         three.with_mixtures(4, TargetKind::Class).unwrap()
     }
 
-    /// Every mixture lies between two of the views, by one share for all of its pixels; views are what they are without mixtures.
+    /// Every mixture lies between two of the views, with one share for all its pixels. The views are what they would be without mixtures.
     #[test]
     fn mixtures_lie_between_two_views() {
         let (mixing, length) = (mixing(), 6);
@@ -94,7 +95,7 @@ mod tests {
                 let between = |one: &[f32], other: &[f32]| {
                     let (a, b, m) = (one[0], other[0], mixture[0]);
                     let share = (m - b) / (a - b);
-                    // Shares are off by the rounding of values of up to 2000, over differences of at least 2.
+                    // Shares are off by the rounding of values of up to 2000, divided by differences of at least 2.
                     (0.0..=1.0).contains(&share)
                         && one
                             .iter()
@@ -108,8 +109,8 @@ mod tests {
         }
     }
 
-    /// Shares against the distribution function of the beta distribution with both parameters 0.2, at quantiles by
-    /// scipy.stats.beta.ppf(k / 10, 0.2, 0.2).
+    /// Tests shares against the beta distribution with both parameters 0.2, whose quantiles come from scipy.stats.beta.ppf(k / 10, 0.2,
+    /// 0.2).
     #[test]
     fn shares_follow_the_beta_distribution() {
         let mut random = random(0);

@@ -1,4 +1,4 @@
-//! The spatial pipeline of a plan, carried out.
+//! Carries out the spatial pipeline of a plan.
 
 mod buffer;
 mod crop;
@@ -29,20 +29,19 @@ use source::ViewSource;
 
 pub use whole::Whole;
 
-/// The most pixels of an image on its way, and the most values of a record's views: a gigabyte of single-precision numbers.
+/// The most pixels of an image at any point of the pipeline, and the most values of a record's views: a gigabyte in single precision.
 pub(crate) const MAX_PIXELS: u64 = 1 << 28;
 
-/// The largest radius of a blur; what it costs grows with it.
+/// The largest radius of a blur, because its cost grows with the radius.
 const MAX_RADIUS: u32 = 1024;
 
-/// Turns an image into what the model sees: the operations before the crop, K crops, mirroring behind the crop where asked for,
-/// resizing to the model's size, and normalisation by fixed constants.
+/// Turns an image into what the model sees: the operations before the crop, the crops of the plan's views, mirroring behind the crop
+/// where the plan asks for it, resizing to the model's size, and normalisation by fixed constants.
 ///
 /// # Guarantee
-/// It carries out the very [`Pipeline`] that the geometry priced, on images of the size it was priced for and no other. A view depends
-/// on the pixels of a region only if its crop meets the region's influence mask ([`Pipeline::influence`]); crops are drawn from the
-/// priced distribution, independently for each view; what happens behind the crop reads the crop alone, and constants never come
-/// from the data.
+/// It carries out the very [`Pipeline`] that the geometry priced, and only on images of the size it was priced for. A view depends on the
+/// pixels of a region only if its crop meets the region's influence mask ([`Pipeline::influence`]). Crops are drawn from the priced
+/// distribution, independently for each view. What happens behind the crop reads the crop alone, and constants never come from the data.
 #[derive(Debug, Clone)]
 pub struct Views {
     /// The size every training image must have.
@@ -51,7 +50,7 @@ pub struct Views {
     crop: Option<CropDistribution>,
     after: Vec<Operation>,
     views: usize,
-    /// Mixtures of two views, behind them.
+    /// How many mixtures of two views follow the views.
     mixtures: usize,
     flip: bool,
     output: Size,
@@ -74,7 +73,8 @@ impl Views {
         Self::of_channels(spatial, plan, dataset.channels(), image)
     }
 
-    /// The views of a plan on images with so many values a pixel, without a data set at hand; `image` is the size that all have, if they do.
+    /// The views of a plan on images with that many values per pixel, without a data set at hand. `image` is the size that all images
+    /// share, if they do.
     ///
     /// # Errors
     /// An operation that says too little to be carried out, a missing output size, constants that do not fit the channels.
@@ -127,7 +127,7 @@ impl Views {
         Ok(Self { image, before, crop, after, views: 1, mixtures: 0, flip: false, output, normalise })
     }
 
-    /// Whether a record is shown in one way alone, the same in every step and in evaluation.
+    /// Whether a record is always shown in the same way, in every step and in evaluation.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         self.count() == 1 && self.crop.is_none() && !self.flip
@@ -171,7 +171,7 @@ impl Views {
         Ok(())
     }
 
-    /// Inclusion probabilities are those of one size.
+    /// Refuses images of another size than the plan's, because inclusion probabilities hold for one size only.
     fn check_size(&self, image: &Image) -> Result<(), DataError> {
         match self.image {
             Some(expected) if expected != image.size() => {
@@ -194,7 +194,7 @@ impl Views {
         (0..self.views).map(|_| one()).collect()
     }
 
-    /// Shows an image at the places chosen once its size before the crop is known, and says which they were.
+    /// Shows an image at the places that `places` chooses once the size before the crop is known, and returns them.
     fn show(
         &self,
         image: &Image,
@@ -218,8 +218,8 @@ impl Views {
         }
     }
 
-    /// The views of an image for evaluation, without randomness: `grid * grid` crops evenly spaced from edge to edge, or for a
-    /// grid of 1 the one in the centre; the whole image where the plan has no crop of fixed size. The image may have any size.
+    /// The views of an image for evaluation, where nothing is random: `grid * grid` crops evenly spaced from edge to edge, or the one in
+    /// the centre for a grid of 1; the whole image if the plan has no crop of fixed size. The image may have any size.
     ///
     /// # Shapes
     /// `output` is `[evaluation_views(grid), channels, height, width]`.
@@ -240,7 +240,7 @@ impl Views {
         Ok(places.into_iter().map(|place| ShownView { place, flip: false }).collect())
     }
 
-    /// The operations before the crop.
+    /// Carries out the operations before the crop.
     fn prepare<'a>(&self, image: &'a Image) -> Result<(ViewSource<'a>, Mapping), DataError> {
         self.check_channels(image)?;
         follow(&self.before, image.size()).map_err(DataError::geometry("an image"))?;
@@ -298,7 +298,7 @@ impl Views {
         planes
     }
 
-    /// What happens behind the crop.
+    /// Carries out what happens behind the crop.
     fn finish(
         &self,
         source: &ViewSource<'_>,
@@ -335,7 +335,7 @@ struct ShownView {
     flip: bool,
 }
 
-/// The size that reaches the model by itself, where it is always the same.
+/// The size at which views reach the model if no size is asked for, where it is always the same.
 fn natural_size(
     before: &[Operation],
     crop: Option<&CropDistribution>,
@@ -349,7 +349,7 @@ fn natural_size(
         Operation::Resize { to, .. } => Some((&before[index + 1..], *to)),
         _ => None,
     };
-    // Images of unknown size have a known one after a resize.
+    // Even images of unknown size have a known one after a resize.
     let known = image.map(|image| (before, image));
     let known = known.or_else(|| before.iter().enumerate().rev().find_map(resize));
     let reaching = known.map(|(operations, from)| follow(operations, from)).transpose()?;
@@ -383,7 +383,7 @@ fn size_of(mapping: &Mapping) -> Result<Size, DataError> {
     Size::named("image", mapping.width(), mapping.height()).map_err(DataError::geometry("an image"))
 }
 
-/// Refuses what a plan prices without saying how it is done.
+/// Refuses operations that a plan can price, but that cannot be carried out: it does not say how, or they cost too much.
 fn refuse(operation: &Operation) -> Result<(), DataError> {
     let (operation, reason) = match operation {
         Operation::Pointwise => ("pointwise", "the plan does not say what it does to a pixel"),

@@ -17,7 +17,7 @@ struct Channel {
 }
 
 impl Normalise {
-    /// Constants for each channel; one constant stands for all. Without constants values stay as they are.
+    /// Takes one constant for each channel, or one for all of them. Without constants, values stay as they are.
     pub(super) fn new(channels: usize, mean: Option<&[f64]>, std: Option<&[f64]>) -> Result<Self, DataError> {
         let constants = |key: &'static str, given: Option<&[f64]>, default: f64| match given {
             None => Ok(vec![default; channels]),

@@ -14,8 +14,9 @@ pub(super) struct Taps {
 }
 
 impl Taps {
-    /// A resize, as torchvision's on floating-point tensors: pixel centres at half-integers; with antialiasing the filter is
-    /// widened by the down-scale factor and its weights are normalised within the image, without it pixels beyond the edge repeat it.
+    /// A resize as torchvision does it on floating-point tensors, with pixel centres at half-integers. With antialiasing the filter is
+    /// widened by the down-scale factor and its weights are normalised within the image; without it, pixels beyond the edge repeat the
+    /// edge.
     ///
     /// # Guarantee
     /// Only pixels within the footprint that the geometry counts have a weight.
@@ -31,7 +32,7 @@ impl Taps {
         Self::new(input as usize, pixels.collect())
     }
 
-    /// A Gaussian kernel of `2 radius + 1` pixels with the deviation `0.3 (radius - 1) + 0.8`; the edge pixel repeats.
+    /// A blur by a Gaussian kernel of `2 radius + 1` pixels with the deviation `0.3 (radius - 1) + 0.8`. The edge pixel repeats.
     pub(super) fn blur(length: u32, radius: u32) -> Self {
         let deviation = 0.3 * (f64::from(radius) - 1.0) + 0.8;
         let kernel = |offset: i64| (-0.5 * (offset as f64 / deviation).powi(2)).exp();
@@ -40,7 +41,7 @@ impl Taps {
         Self::new(length as usize, pixels.collect())
     }
 
-    /// Brings all pixels to the same number of weights, those added being zero.
+    /// Gives all pixels the same number of weights by adding zeros.
     fn new(input: usize, pixels: Vec<(usize, Vec<f32>)>) -> Self {
         let count = pixels.iter().map(|(_, weights)| weights.len()).max().unwrap_or(1);
         let mut taps =
@@ -53,7 +54,7 @@ impl Taps {
         taps
     }
 
-    /// A row whose pixels read a number of others that is known beforehand, which is much quicker for a few.
+    /// Filters a row where every pixel reads `COUNT` others. Knowing that number at compile time is much quicker if it is small.
     fn row<const COUNT: usize>(&self, row: &[f32], target: &mut [f32]) {
         let (weights, _) = self.weights.as_chunks::<COUNT>();
         for ((target, &first), weights) in target.iter_mut().zip(&self.first).zip(weights) {
@@ -75,8 +76,8 @@ impl Taps {
     }
 }
 
-/// The input pixel that output pixel `x` shows by itself: `floor(x * scale)` for [`Filter::Nearest`], and for every other filter the
-/// pixel around its centre, `floor((x + 1/2) * scale)`.
+/// The input pixel that is nearest to output pixel `x`: `floor(x * scale)` for [`Filter::Nearest`], and for every other filter the pixel
+/// around its centre, `floor((x + 1/2) * scale)`.
 pub(super) fn nearest(x: u32, input: u32, output: u32, filter: Filter) -> usize {
     let (x, input, output) = (u64::from(x), u64::from(input), u64::from(output));
     let index = match filter {
@@ -104,7 +105,7 @@ fn weighted(centre: f64, scale: f64, length: i64, filter: Filter, antialias: boo
     }
 }
 
-/// Weights of the pixels from `first` to `last`, normalised; those beyond the image count for the edge pixel.
+/// Normalised weights of the pixels from `first` to `last`. Weights beyond the image are added to the edge pixel.
 fn clamped(first: i64, last: i64, length: i64, weight: impl Fn(i64) -> f64) -> (usize, Vec<f32>) {
     let inside = |index: i64| index.clamp(0, length - 1);
     let start = inside(first);
@@ -114,7 +115,7 @@ fn clamped(first: i64, last: i64, length: i64, weight: impl Fn(i64) -> f64) -> (
     }
     let total: f64 = weights.iter().sum();
     if total == 0.0 {
-        // No pixel centre within reach: the pixel around the middle.
+        // No pixel centre is within reach, so the pixel around the middle is taken.
         weights[0] = 1.0;
         return (start as usize, weights.into_iter().map(|weight| weight as f32).collect());
     }
@@ -130,7 +131,7 @@ fn reach(filter: Filter) -> f64 {
     }
 }
 
-/// The filter itself.
+/// The value of the filter at distance `x` from its centre.
 fn shape(filter: Filter, antialias: bool, x: f64) -> f64 {
     let distance = x.abs();
     if distance > reach(filter) {
@@ -140,7 +141,7 @@ fn shape(filter: Filter, antialias: bool, x: f64) -> f64 {
         Filter::Nearest | Filter::NearestExact | Filter::Box => f64::from(u8::from(x > -0.5)),
         Filter::Bilinear => 1.0 - distance,
         Filter::Bicubic => {
-            // The two values in use: Pillow and antialiased torch, and torch without antialiasing.
+            // Two values are in use: -0.5 in Pillow and antialiased torch, -0.75 in torch without antialiasing.
             let a = if antialias { -0.5 } else { -0.75 };
             if distance < 1.0 {
                 ((a + 2.0) * distance - (a + 3.0)) * distance * distance + 1.0

@@ -69,7 +69,7 @@ struct ChannelLayout {
 struct SourceWindow<'a> {
     columns: &'a [Option<u32>],
     rows: &'a [Option<u32>],
-    /// First of the columns, where they follow each other.
+    /// The first column, if the columns follow each other without a gap.
     run: Option<usize>,
     /// Pixels from one looked-up column to the next, and from one looked-up row to the next.
     step_x: usize,

@@ -1,4 +1,4 @@
-//! The pipeline carried out against the pipeline priced.
+//! Tests that the pipeline that is carried out is the one that was priced.
 
 use dapple_geometry::{
     CropDistribution, Filter, Mask, Operation, Padding, PaddingMode, Pipeline, Placement, Region, Size,
@@ -117,7 +117,7 @@ impl Case {
         views(self.before.clone(), self.crop, output)
     }
 
-    /// Whether the crop meets the influence mask of the region; none where the operations or the crop do not fit the image.
+    /// Whether the crop meets the influence mask of the region; `None` if the operations or the crop do not fit the image.
     pub(super) fn is_influenced(&self) -> Option<bool> {
         let pipeline = Pipeline::new(self.before.clone(), self.crop).unwrap();
         let reaching = pipeline.size_before_crop(self.size).ok()?;
@@ -131,7 +131,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     /// The promise on which patch-level accounting rests: what a region shows changes a view only if the crop meets the region's
-    /// influence mask. Where pixels are only copied, it always does then.
+    /// influence mask. Where pixels are only copied, it changes the view exactly then.
     #[test]
     fn a_region_changes_a_view_only_where_the_geometry_says(case in case()) {
         let Some(influenced) = case.is_influenced() else { return Ok(()) };
@@ -172,7 +172,7 @@ fn crop_origins_are_uniform_and_independent_between_views() {
         let origin = |view: usize| output[view * views.view_length()] as usize;
         let cell = |pixel: usize| pixel / 12 * 8 + pixel % 12;
         counts[cell(origin(0))] += 1;
-        // Halves of both axes, of both views.
+        // Counts in which halves of both axes the origins of both views lie.
         let half = |pixel: usize| usize::from(pixel % 12 >= 4) + 2 * usize::from(pixel / 12 >= 3);
         pairs[half(origin(0)) * 4 + half(origin(1))] += 1;
     }
@@ -180,7 +180,7 @@ fn crop_origins_are_uniform_and_independent_between_views() {
     assert!(chi_square_accepts(&pairs, &[draws as f64 / 16.0; 16], ALPHA), "{pairs:?}");
 }
 
-/// For each pixel by itself, how often a random resized crop shows it is what the geometry's law of sizes says.
+/// A random resized crop shows each pixel as often as the geometry's law of sizes says.
 #[test]
 fn resized_crops_follow_the_priced_law() {
     for (size, scale, ratio) in [
@@ -206,7 +206,7 @@ fn resized_crops_follow_the_priced_law() {
             let mask = Mask::from_fn(size, |x, y| (x, y) == (column, row)).unwrap();
             let law =
                 inclusion(&Region::Mask(mask), Placement::Annotated, size, &Pipeline::crop(crop)).unwrap();
-            // Every pixel is a test of its own.
+            // Every pixel is a test of its own, so the error rate is divided among them.
             let alpha = ALPHA / pixels as f64;
             assert!(
                 binomial_accepts(shown, trials, law.probability(), alpha),
@@ -216,7 +216,7 @@ fn resized_crops_follow_the_priced_law() {
     }
 }
 
-/// Where no try can fit, all crops are the centre crop, and the geometry must know the same one.
+/// Where no try can fit, every crop is the centre crop, and the geometry must price the same one.
 #[test]
 fn the_centre_crop_is_the_priced_one() {
     for (size, ratio) in
@@ -231,7 +231,7 @@ fn the_centre_crop_is_the_priced_one() {
                 let law =
                     inclusion(&Region::Mask(mask.clone()), Placement::Annotated, size, &Pipeline::crop(crop))
                         .unwrap();
-                // The upper end of a bracket around 0 or 1.
+                // The priced probability is the upper end of a bracket around 0 or 1.
                 assert!(
                     (law.probability() - f64::from(u8::from(meets(&mask, place)))).abs() < 1e-6,
                     "{size} ({x}, {y})"

@@ -1,4 +1,5 @@
-//! Whole images, for evaluation and prediction: seen at once or window by window, and answered at their own size.
+//! Whole images for evaluation and prediction. The model sees them at once or window by window, and answers come back at the images' own
+//! size.
 
 use dapple_geometry::{CropDistribution, Filter, Operation, Size};
 
@@ -8,19 +9,19 @@ use super::source::ViewSource;
 use super::{Views, follow, size_of};
 use crate::{DataError, Image};
 
-/// An image as the model sees it, uncropped.
+/// An uncropped image as the model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Whole {
     size: Size,
     // [channels, height, width]
     values: Vec<f32>,
-    /// What the model sees beyond the edge, one value a channel.
+    /// What the model sees beyond the edge, one value for each channel.
     blank: Vec<f32>,
     original: Size,
     turned: Turned,
 }
 
-/// How the image seen lies to the original.
+/// How the image that the model sees is turned against the original.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turned {
     /// Whether columns of the image seen are rows of the original.
@@ -30,8 +31,8 @@ struct Turned {
 }
 
 impl Views {
-    /// An image as a whole: brought to the scale at which crops are taken and shown to the model, and normalised. Nothing is
-    /// drawn, and nothing is padded. The image may have any size.
+    /// The whole image, normalised and at the scale at which the model sees crops. Nothing is drawn at random and nothing is padded. The
+    /// image may have any size.
     ///
     /// # Errors
     /// An image with another number of channels, or one too large for memory.
@@ -74,7 +75,7 @@ impl Turned {
     fn by(operations: &[Operation]) -> Result<Self, DataError> {
         let mut mapping = Mapping::identity(Size::new(2, 2).map_err(DataError::geometry("an image"))?);
         for operation in operations {
-            // Everything else leaves the image as it lies.
+            // All other operations leave the image's orientation alone.
             mapping.then(operation);
         }
         let reversed = |axis: &[Option<u32>]| axis.first() != Some(&Some(0));
@@ -102,8 +103,8 @@ impl Whole {
         &self.values
     }
 
-    /// Origins `[x, y]` of windows that cover the image from edge to edge, row by row, `stride` pixels apart; the last of a row or
-    /// column is moved back inside. A stride of 0 counts as 1.
+    /// Origins `[x, y]` of windows that cover the image from edge to edge, row by row and `stride` pixels apart. The last window of a row
+    /// or column is moved back inside. A stride of 0 counts as 1.
     #[must_use]
     pub fn windows(&self, window: Size, stride: [u32; 2]) -> Vec<[u32; 2]> {
         let along = |length: u32, window: u32, stride: u32| {
@@ -115,7 +116,7 @@ impl Whole {
         rows.iter().flat_map(|&y| columns.iter().map(move |&x| [x, y])).collect()
     }
 
-    /// Copies a window; what lies beyond the image is black, as zero padding is.
+    /// Copies a window. What lies beyond the image is black, as zero padding is.
     ///
     /// # Shapes
     /// `output` is `[channels, height, width]` of the window.
@@ -135,8 +136,8 @@ impl Whole {
         }
     }
 
-    /// Visits every pixel of the image itself, row by row, with the scores that the model gives its classes there: turned back, and
-    /// interpolated bilinearly where the model sees another size (pixel centres at half-integers, the edge repeats).
+    /// Visits every pixel of the original image, row by row, with the scores that the model gives its classes there. Scores are turned
+    /// back, and interpolated bilinearly where the model sees another size (pixel centres at half-integers, the edge repeats).
     ///
     /// # Shapes
     /// `scores` is `[classes, height, width]` of the image as seen; each visit gets `[classes]`.
@@ -195,7 +196,7 @@ struct Between {
 }
 
 impl Between {
-    /// Where the pixels of an axis of `from` pixels lie on one of `to` pixels.
+    /// Where each pixel of an axis of `from` pixels lies on an axis of `to` pixels.
     fn all(from: u32, to: u32, reversed: bool) -> Vec<Self> {
         let last = f64::from(to - 1);
         let one = |x: u32| {
@@ -235,7 +236,7 @@ mod tests {
         ) {
             let whole = whole(size(seen.0, seen.1));
             let window = size(window.0, window.1);
-            // A stride longer than the window would leave gaps, and it may: nobody asks for it.
+            // A stride longer than the window leaves gaps, as it may, so it is not tested here.
             let stride = [stride.0.min(window.width()), stride.1.min(window.height())];
             let mut covered = vec![false; whole.size().pixels() as usize];
             for [x, y] in whole.windows(window, stride) {
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(whole.windows(size(2, 4), [1, 1]), [[0, 0], [1, 0]]);
     }
 
-    /// Answers that are the pixels themselves come back where the pixels were, whatever was turned.
+    /// If the answers are the pixels themselves, they come back where the pixels were, however the image was turned.
     #[test]
     fn answers_lie_where_the_image_does() {
         let turn = |clockwise| Operation::Turn { clockwise };
@@ -283,7 +284,7 @@ mod tests {
         }
     }
 
-    /// A ramp stays a ramp under bilinear interpolation, save at the edges, where it repeats.
+    /// A ramp stays a ramp under bilinear interpolation, except at the edges, where it repeats.
     #[test]
     fn answers_are_brought_back_to_the_image_size() {
         let resize = Operation::Resize { to: size(8, 4), filter: Filter::Bilinear, antialias: true };
@@ -291,7 +292,7 @@ mod tests {
         let mut views = views(vec![resize], CropDistribution::Fixed(crop), crop);
         let whole = views.whole(&image(size(16, 12), |_, _| 0.0)).unwrap();
         assert_eq!((whole.size(), whole.original()), (size(8, 4), size(16, 12)));
-        // Two classes: where the pixel lies along x, and along y.
+        // The scores of the two classes are where the pixel lies along x and along y.
         let mut scores: Vec<f32> = (0..32).map(|pixel| (pixel % 8) as f32 + 0.5).collect();
         scores.extend((0..32).map(|pixel| (pixel / 8) as f32 + 0.5));
         let mut pixel = 0u16;
@@ -299,7 +300,7 @@ mod tests {
             let (x, y) = (f32::from(pixel % 16), f32::from(pixel / 16));
             let expected = [((x + 0.5) / 2.0).clamp(0.5, 7.5), ((y + 0.5) / 3.0).clamp(0.5, 3.5)];
             for (score, expected) in scores.iter().zip(expected) {
-                // Shares of thirds and halves in single precision.
+                // Thirds and halves are rounded in single precision.
                 assert!((score - expected).abs() < 1e-5, "{score} {expected}");
             }
             pixel += 1;

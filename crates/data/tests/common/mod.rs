@@ -1,4 +1,4 @@
-//! Files to read, and plans to carry out.
+//! Files and plans that several tests use.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::fs;
@@ -57,7 +57,7 @@ pub(crate) fn open(spec: &PlanSpec, base: &Path) -> Result<Opened, DataError> {
     dapple_data::open(&DataPlan::check(spec)?, base)
 }
 
-/// The message of the error; it names the file and has a way out.
+/// The message of the error, which must name the file and come with a hint.
 pub(crate) fn message<T>(result: Result<T, DataError>, file: &str) -> String {
     let error = result.err().unwrap();
     let text = error.to_string();

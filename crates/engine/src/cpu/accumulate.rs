@@ -10,10 +10,11 @@ use super::sum::{BLOCK, GradientSum, Numbers};
 use super::worker::{CpuWorker, grow};
 use crate::layout::Layout;
 
-/// Samples whose deferred gradients are summed in one product.
+/// How many samples' deferred gradients are summed in one product.
 const TOGETHER: usize = 64;
 
-/// What the gradients of vast layers are made of, kept for some samples so that their sums are read and written once for all of them.
+/// What the gradients of vast layers are made of, collected for some samples, so that the sum of such a layer is read and written once for
+/// all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     /// For every item, the input and the output gradient of each such layer.
@@ -24,7 +25,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Forgets what a call left behind that failed.
+    /// Forgets all samples, such as those that a failed call left behind.
     pub(crate) fn clear(&mut self) {
         self.samples = 0;
     }
@@ -42,8 +43,8 @@ impl CpuProgram {
     /// Adds the clipped gradients of all workers' samples to the sum, sample after sample. Those of vast layers may stay pending.
     ///
     /// # Guarantee
-    /// In whole numbers each sample adds `round(factor v)`, coordinate by coordinate, with `v` made of that sample alone, and of norm at
-    /// most what its clipping factor was made from. A sample whose factor is zero adds nothing.
+    /// To a sum of whole numbers each sample adds `round(factor v)`, coordinate by coordinate. `v` is made from that sample alone, and its
+    /// norm is at most the one from which the clipping factor was made. A sample whose factors are all zero adds nothing.
     pub(crate) fn accumulate(
         &self,
         workers: &[CpuWorker],
@@ -86,7 +87,7 @@ impl CpuProgram {
         }
     }
 
-    /// Adds a parameter's written gradients, clipped, in whole numbers.
+    /// Clips a parameter's written gradients and adds them in whole numbers.
     fn count_written(&self, index: usize, workers: &[CpuWorker], views: usize, part: &mut [u32]) {
         let source = &self.sources[index];
         // What is deferred is added elsewhere.
@@ -183,7 +184,7 @@ impl CpuProgram {
         pending.samples += 1;
     }
 
-    /// Vast layers whose gradients are deferred, with their places among the trainable parameters.
+    /// The vast layers whose gradients are deferred, with their places among the trainable parameters.
     fn vast(&self) -> impl Iterator<Item = (usize, &Gemm, Deferred)> {
         let layer = |index: usize| self.deferred(index).map(|(gemm, deferred)| (index, gemm, deferred));
         (0..self.sources.len()).filter_map(layer).filter(|(_, gemm, _)| gemm.vast())
@@ -193,18 +194,18 @@ impl CpuProgram {
         self.vast().map(|(_, gemm, _)| gemm.channels + gemm.out).sum()
     }
 
-    /// The layer of a trainable parameter whose gradient is deferred.
+    /// The layer of a trainable parameter, if its gradient is deferred.
     fn deferred(&self, index: usize) -> Option<(&Gemm, Deferred)> {
         let source = &self.sources[index];
         Some((self.gemm(source)?, source.deferred?))
     }
 
-    /// The matrix product that a trainable parameter is the weight of.
+    /// The matrix product whose weight a trainable parameter is.
     fn gemm(&self, source: &GradientSource) -> Option<&Gemm> {
         self.steps.steps[source.step?].kernel.product()
     }
 
-    /// What a deferred layer has kept of a sample, and how it is clipped.
+    /// What a deferred layer has kept of a sample, and how the sample is clipped.
     fn deferred_sample<'w>(
         &self,
         index: usize,

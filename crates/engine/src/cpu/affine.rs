@@ -1,9 +1,9 @@
-//! Scale and shift of every channel, which normalisations end in.
+//! The scale and shift of every channel with which a normalisation ends.
 
 use pulp::Arch;
 
-/// Fills `scale` and `shift` so that a normalised and scaled value is `x scale + shift`. A channel's statistics are its mean and one over
-/// its deviation.
+/// Fills `scale` and `shift` so that the normalised value with its affine map is `x scale + shift`. A channel's statistics are its mean and
+/// one over its deviation.
 pub(crate) fn coefficients(
     affine: Option<(&[f32], &[f32])>,
     statistics: impl Fn(usize) -> (f32, f32),
@@ -18,7 +18,7 @@ pub(crate) fn coefficients(
     }
 }
 
-/// `y = x scale + shift` for every row of channels, then `max(y, 0)` if asked.
+/// `y = x scale + shift` for every row of channels, followed by `max(y, 0)` if `relu` is set.
 pub(crate) fn scale_rows(x: &[f32], scale: &[f32], shift: &[f32], relu: bool, y: &mut [f32]) {
     let channels = scale.len();
     Arch::new().dispatch(

@@ -6,31 +6,31 @@ use dapple_graph::{Affine, ParameterId};
 
 use super::values::{ItemValues, StepValues};
 
-/// Some items of one action, and what it writes.
+/// Some items of one action, and what the action writes.
 pub(crate) struct BackwardPass<'a> {
     pub(crate) values: StepValues<'a>,
     pub(crate) items: Range<usize>,
-    /// The buffer of the gradients of the step's values. A kernel may change them.
+    /// The buffer of the gradients of the step's values. A kernel may overwrite them.
     pub(crate) gradient: &'a mut [f32],
-    /// The buffers of the inputs' gradients, empty where none is wanted.
+    /// The buffers of the inputs' gradients; a buffer is empty if that gradient is not wanted.
     pub(crate) input_gradients: &'a mut [Vec<f32>],
-    /// Gradients of parameters that are written down, sample after sample.
+    /// The written gradients of parameters, sample after sample.
     pub(crate) materialised: &'a mut [f32],
     pub(crate) norms: GradientNorms<'a>,
     pub(crate) scratch: &'a mut [f32],
 }
 
-/// Where norms of gradients go, and what is made on the way.
+/// Where the norms of gradients go, and the means and scratch that are needed for them.
 pub(crate) struct GradientNorms<'a> {
     pub(crate) wide: &'a mut [f64],
     pub(crate) squared: &'a mut [f64],
     pub(crate) means: &'a mut [f32],
 }
 
-/// One item, likewise.
+/// One item of one action, and what the action writes.
 pub(crate) struct BackwardItem<'a> {
     pub(crate) values: ItemValues<'a>,
-    /// The gradient of the step's value. A kernel may change it.
+    /// The gradient of the step's value. A kernel may overwrite it.
     pub(crate) g: &'a mut [f32],
     pub(crate) input_gradients: InputGradients<'a>,
     pub(crate) parameter_gradients: ParameterGradients<'a>,
@@ -67,22 +67,22 @@ pub(crate) struct InputGradients<'a> {
 }
 
 impl InputGradients<'_> {
-    /// The gradient of an input, if it is wanted, and whether to add to what it holds.
+    /// The gradient of an input, if it is wanted, and whether to add to what is there rather than overwrite it.
     pub(crate) fn part(&mut self, index: usize) -> Option<(&mut [f32], bool)> {
         part(self.step, self.item, index, &mut self.buffers[index])
     }
 
-    /// As [`Self::part`], with zeros where it holds nothing yet: what there is to do is to add.
+    /// Like [`Self::part`], but filled with zeros if nothing is there yet, so that the caller always adds.
     pub(crate) fn sum(&mut self, index: usize) -> Option<&mut [f32]> {
         self.part(index).map(started)
     }
 
-    /// As [`Self::sum`], for all inputs, of which there are so many.
+    /// Like [`Self::sum`], for all `N` inputs.
     pub(crate) fn sums<const N: usize>(&mut self) -> [Option<&mut [f32]>; N] {
         let (step, item) = (self.step, self.item);
         let mut buffers = self.buffers.iter_mut().enumerate();
         std::array::from_fn(|_| {
-            let (index, buffer) = buffers.next().expect("every input has a buffer");
+            let (index, buffer) = buffers.next().expect("a kernel asks for as many sums as it has inputs");
             part(step, item, index, buffer).map(started)
         })
     }
@@ -105,14 +105,14 @@ fn started((part, accumulate): (&mut [f32], bool)) -> &mut [f32] {
     part
 }
 
-/// The gradients of parameters that are written down for an item's sample.
+/// The written gradients of parameters for an item's sample.
 pub(crate) struct ParameterGradients<'a> {
     step: StepValues<'a>,
     item: usize,
     materialised: &'a mut [f32],
 }
 
-/// Gradients of scale and shift, where they are wanted.
+/// The gradients of scale and shift, each if it is wanted.
 pub(crate) type AffineGradients<'a> = (Option<&'a mut [f32]>, Option<&'a mut [f32]>);
 
 impl ParameterGradients<'_> {

@@ -1,6 +1,6 @@
 //! How a value lies in memory, and copies between forms.
 
-/// Shape and order of one sample's value.
+/// The shape of one item's value, and its order in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) shape: Vec<usize>,
@@ -21,18 +21,18 @@ impl Form {
         self.shape.iter().product()
     }
 
-    /// Positions and channels of a channels-last value (a vector has one position).
+    /// The number of positions and of channels of a channels-last value. A vector has one position.
     pub(crate) fn positions(&self) -> (usize, usize) {
         (self.shape[1..].iter().product(), self.shape[0])
     }
 
-    /// Rows and features of a row-major value.
+    /// The number of rows and of features of a row-major value.
     pub(crate) fn rows(&self) -> (usize, usize) {
         let features = self.shape[self.shape.len() - 1];
         (self.len() / features, features)
     }
 
-    /// Numbers between neighbours along each axis.
+    /// The distance between neighbours along each axis.
     pub(crate) fn strides(&self) -> Vec<usize> {
         let shape = &self.shape;
         let after = |axis: usize| shape[axis + 1..].iter().product::<usize>();
@@ -53,19 +53,19 @@ pub(crate) struct Transfer {
 
 impl Transfer {
     pub(crate) fn new(shape: &[usize], source: (usize, Vec<usize>), target: (usize, Vec<usize>)) -> Self {
-        // The axis with the shortest target step goes innermost, so that writes run through memory.
+        // The axis with the shortest target step goes innermost, so that writes go through memory in order.
         let mut axes: Vec<usize> = (0..shape.len()).collect();
         axes.sort_by_key(|&axis| std::cmp::Reverse((target.1[axis], source.1[axis])));
         let pick = |values: &[usize]| -> Vec<usize> { axes.iter().map(|&axis| values[axis]).collect() };
         Self { shape: pick(shape), source: (source.0, pick(&source.1)), target: (target.0, pick(&target.1)) }
     }
 
-    /// A whole value from one form into another.
+    /// The transfer of a whole value from one form into another.
     pub(crate) fn whole(from: &Form, to: &Form) -> Self {
         Self::new(&to.shape, (0, from.strides()), (0, to.strides()))
     }
 
-    /// Copies forward: overwrites the target.
+    /// Copies the source's values over the target's.
     pub(crate) fn copy(&self, from: &[f32], to: &mut [f32]) {
         walk(
             &self.shape,
@@ -85,7 +85,7 @@ impl Transfer {
         );
     }
 
-    /// Adds back: the source's gradient receives the target's.
+    /// Adds the target's gradient to the source's.
     pub(crate) fn add_back(&self, target: &[f32], source: &mut [f32]) {
         walk(
             &self.shape,

@@ -4,21 +4,21 @@ use std::ops::Range;
 
 use super::values::{ItemValues, StepValues};
 
-/// Some items of one action, and what it writes.
+/// Some items of one action, and what the action writes.
 pub(crate) struct ForwardPass<'a> {
     pub(crate) values: StepValues<'a>,
     pub(crate) items: Range<usize>,
-    /// The buffer of the values that are made.
+    /// The buffer for the values of the step.
     pub(crate) output: &'a mut [f32],
-    /// The buffer of what is kept for the backward pass.
+    /// The buffer for what is kept for the backward pass.
     pub(crate) saved: &'a mut [f32],
     pub(crate) scratch: &'a mut [f32],
 }
 
-/// One item, likewise.
+/// One item of one action, and what the action writes.
 pub(crate) struct ForwardItem<'a> {
     pub(crate) values: ItemValues<'a>,
-    /// The value that is made.
+    /// The value of the step.
     pub(crate) y: &'a mut [f32],
     /// What is kept for the backward pass.
     pub(crate) saved: &'a mut [f32],

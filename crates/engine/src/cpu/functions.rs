@@ -1,24 +1,24 @@
 //! Functions of single values without branches or tables, so that loops over them run on all lanes at once.
 //!
-//! They are as exact as single precision needs them: the tests hold them to double precision. What is not a number stays so.
+//! They are about as exact as single precision is, which the tests check in double precision. What is not a number stays none.
 
 use super::kernel::MAGIC;
 
-/// Above this, `e^x` is infinite, and below its negative about zero, in single precision.
+/// Not far above this, `e^x` overflows in single precision, and below its negative it is about zero.
 const LARGEST: f32 = 88.0;
-/// The natural logarithm of two in two parts, of which the first has few bits, so that whole multiples of it are exact.
+/// The natural logarithm of two in two parts. The first has few bits, so that whole multiples of it are exact.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
-/// `e^x` within four units of the last place, for `x` from -88 to 88; beyond these, its value there.
+/// `e^x`, within four units of the last place for `x` from -87.3 to 87.3. Beyond -88 and 88 it does not change any more.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     let x = x.clamp(-LARGEST, LARGEST);
-    // The nearest whole number of doublings ends up in the low bits of the sum.
+    // The nearest whole number of doublings is now in the low bits of the sum.
     let shifted = x.mul_add(std::f32::consts::LOG2_E, MAGIC);
     let doublings = shifted - MAGIC;
     let rest = doublings.mul_add(-LN_2_LOW, doublings.mul_add(-LN_2_HIGH, x));
-    // Taylor's series up to the sixth power; the rest is at most half of ln 2, where the seventh is below 2^-23.
+    // Taylor's series up to the sixth power. `rest` is at most half of ln 2, so the seventh term is below 2^-23.
     let series = rest.mul_add(1.0 / 720.0, 1.0 / 120.0);
     let series = rest.mul_add(series, 1.0 / 24.0);
     let series = rest.mul_add(series, 1.0 / 6.0);
@@ -29,14 +29,14 @@ pub(crate) fn exp(x: f32) -> f32 {
     series * f32::from_bits(power)
 }
 
-/// The normal density.
+/// The density of the standard normal distribution.
 #[inline(always)]
 pub(crate) fn density(x: f32) -> f32 {
     const AT_ZERO: f32 = 0.398_942_3;
     AT_ZERO * exp(-0.5 * x * x)
 }
 
-/// The normal distribution function within 3e-7, after formula 7.1.26 of Abramowitz and Stegun.
+/// The distribution function of the standard normal within 3e-7, by formula 7.1.26 of Abramowitz and Stegun.
 #[inline(always)]
 pub(crate) fn below(x: f32) -> f32 {
     let size = x.abs() * std::f32::consts::FRAC_1_SQRT_2;

@@ -1,8 +1,8 @@
-//! Products of two activations.
+//! Matrix products of two activations.
 
 use super::kernel::{Lanes, Right, RowClass, RowPair, RowProduct, RowShape, RowSource, StartValue, pack};
 
-/// A matrix inside a slice: `at(i, j) = data[i * row + j * column]`.
+/// A matrix in a slice, in which entry `(i, j)` is `data[i * row + j * column]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matrix<'a> {
     pub(crate) data: &'a [f32],
@@ -20,18 +20,18 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Every row by itself.
+/// Row classes that pair every row with itself.
 pub(crate) fn identity(rows: usize) -> Vec<RowClass> {
     let pairs: Vec<RowPair> = (0..rows as u32).map(|row| RowPair { source: row, target: row }).collect();
     RowClass::sort(&[pairs], rows)
 }
 
-/// Scratch that [`product`] needs.
+/// How many numbers of scratch [`product`] needs.
 pub(crate) fn product_scratch(lanes: Lanes, m: usize, k: usize, n: usize) -> usize {
     k * lanes.padded(n) + m * k
 }
 
-/// Adds `a b` to the rows of `c`, `m x n` with `row` numbers between rows. `a` is `m x k`, `b` is `k x n`.
+/// Adds `a b` to `c`, which is `m x n` with rows that are `row` numbers apart. `a` is `m x k`, and `b` is `k x n`.
 pub(crate) fn product(
     lanes: Lanes,
     (m, k, n): (usize, usize, usize),

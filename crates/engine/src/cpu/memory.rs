@@ -1,4 +1,4 @@
-//! Which values share a buffer.
+//! Plans which values share a buffer.
 
 use dapple_graph::plan::{Lifetime, MemoryPlan};
 
@@ -8,20 +8,20 @@ use super::step::CpuStep;
 /// Memory for values that are never alive together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ItemBuffer {
-    /// Numbers of one item.
+    /// How many numbers one item has.
     pub(crate) len: usize,
-    /// Numbers from one item to the next; zero if its values are gone before the next item comes.
+    /// The distance from one item to the next; zero if an item's values are no longer needed when the next item comes.
     pub(crate) stride: usize,
 }
 
 impl ItemBuffer {
-    /// Numbers that so many items need.
+    /// How many numbers the buffer needs for this many items.
     pub(crate) fn numbers(&self, items: usize) -> usize {
         if self.stride == 0 { self.len.min(self.len * items) } else { self.stride * items }
     }
 }
 
-/// A value whose buffer is planned: of a step, in the first forward pass or in one repeated for the backward pass.
+/// A value of a step whose buffer is planned. The flag says whether it is from a forward pass that is repeated for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PlannedValue {
     Activation(usize, bool),
@@ -29,7 +29,7 @@ pub(crate) enum PlannedValue {
     Gradient(usize),
 }
 
-/// Collects values and when they are used.
+/// Collects values, and when they are used.
 #[derive(Default)]
 pub(crate) struct Planner {
     values: Vec<(PlannedValue, Lifetime)>,
@@ -37,7 +37,7 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// The number of a value, which is used at this time.
+    /// Notes that a value is used at this time, and returns the value's number.
     pub(crate) fn touch(&mut self, value: PlannedValue, step: &CpuStep, time: usize) -> usize {
         if let Some(index) = self.values.iter().position(|(v, _)| *v == value) {
             self.values[index].1.last = time;
@@ -56,7 +56,8 @@ impl Planner {
         self.kept.push(value);
     }
 
-    /// The buffer of each value, and all buffers. What lives and dies within one item's turn of a stretch needs no room for other items.
+    /// Returns the buffer of each value, and all buffers. A value that is used only within one item's turn of a stretch needs no room for
+    /// other items.
     pub(crate) fn assign(mut self, end: usize, stretches: &[Stretch]) -> (Vec<usize>, Vec<ItemBuffer>) {
         for (value, lifetime) in &mut self.values {
             if self.kept.contains(value) {
@@ -78,7 +79,7 @@ impl Planner {
             for (place, buffer) in places.into_iter().zip(plan.assignment) {
                 assignment[place] = buffers.len() + buffer;
             }
-            // Buffers start at whole cache lines of the first item.
+            // Lengths are whole cache lines.
             buffers.extend(
                 plan.buffers
                     .iter()

@@ -1,4 +1,4 @@
-//! The CPU executor: sample-parallel, with every buffer planned before the first sample arrives.
+//! The CPU executor, which runs samples in parallel and plans every buffer before the first sample arrives.
 
 mod accumulate;
 pub(crate) mod affine;
@@ -39,7 +39,7 @@ use crate::layout::Layout;
 use crate::stats::StepStats;
 use accumulate::Pending;
 pub(crate) use form::{Form, Transfer};
-pub(crate) use gemm::{Gemm, PreparedWeights, window_pairs};
+pub(crate) use gemm::{Gemm, PreparedWeights, reversed_pairs, window_pairs};
 use kernel::Lanes;
 use program::CpuProgram;
 use pulp::bytemuck;
@@ -50,22 +50,22 @@ use together::Together;
 pub(crate) use transfers::TransferKernel;
 use worker::{CpuWorker, ItemWork, grow};
 
-/// How an executor uses the machine. Nothing but `checkpoints` changes a result by a single bit.
+/// How an executor uses the machine. Nothing changes a result by a single bit, except whether activations are computed twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuOptions {
-    /// Threads; zero takes one per core.
+    /// The number of threads; zero takes one for each core.
     pub threads: usize,
-    /// Samples a thread works on together; zero chooses by the memory they need.
+    /// The number of samples that a thread works on together; zero chooses by the memory they need.
     pub group: usize,
-    /// Bytes that activations and gradients of samples may take, all threads together; zero takes 64 MiB a thread, and 2 GiB if that is
-    /// more. Samples of which fewer than one per thread fit run fewer at a time, each on several threads.
+    /// How many bytes the activations and gradients of samples may take for all threads together. Zero takes 64 MiB for each thread, or
+    /// 2 GiB if that is more. If fewer samples fit than there are threads, fewer run at a time, each on several threads.
     pub memory: usize,
-    /// Computes activations twice rather than keep them all, for samples too large to hold. Where `memory` is zero, samples that take more
-    /// than 2 GiB do so in any case. Changes results by rounding.
+    /// Computes activations twice rather than keeping them all, for samples that are too large to hold, which changes results by rounding.
+    /// If `memory` is zero, samples that take more than 2 GiB are treated so in any case.
     pub checkpoints: bool,
 }
 
-/// Runs one graph.
+/// Runs one graph on the processor.
 #[derive(Debug)]
 pub struct CpuExecutor {
     graph: Graph,
@@ -79,9 +79,9 @@ pub struct CpuExecutor {
     inference_workers: Vec<CpuWorker>,
     together: Together,
     pending: Pending,
-    /// Where a parameter's sum lies while it is put into order.
+    /// Memory for a parameter's sum while it is put into the parameter's order.
     spare: Vec<i64>,
-    /// Memory for what is carried over of a sum.
+    /// Memory for what a sum carries over.
     carried: Vec<i64>,
 }
 
@@ -95,7 +95,7 @@ pub struct Loaded<'e, 'p> {
 }
 
 impl CpuExecutor {
-    /// An executor for a graph.
+    /// Makes an executor for a graph.
     ///
     /// # Errors
     /// If the threads cannot be started.
@@ -141,7 +141,7 @@ impl CpuExecutor {
         GradientSum::new(&self.layout, buffer)
     }
 
-    /// Takes a total's memory back, for the next sum. The numbers in what is left are the total's, plain ones where they were made so.
+    /// Takes a total's memory back for the next sum. The numbers in the memory that is returned are those of the total.
     pub fn recycle(&mut self, total: Total) -> Vec<f32> {
         let (memory, carried) = total.into_memory();
         if carried.len() > self.carried.len() {
@@ -150,15 +150,15 @@ impl CpuExecutor {
         memory
     }
 
-    /// Floating-point operations of the matrix products of one sample, forward and backward.
+    /// The number of floating-point operations in the matrix products of one sample, forward and backward.
     pub fn operations(&self) -> usize {
         program::operations(&step::lower(&self.graph, true))
     }
 
-    /// Arranges parameters for the kernels; they cannot change while they are loaded.
+    /// Arranges parameters for the kernels. They cannot change while they are loaded.
     ///
     /// # Errors
-    /// If they belong to another graph.
+    /// If the parameters belong to another graph.
     pub fn load<'e, 'p>(&'e mut self, parameters: &'p Parameters) -> Result<Loaded<'e, 'p>, EngineError> {
         if !parameters.fit(&self.graph) {
             return Err(EngineError::Parameters);
@@ -168,7 +168,7 @@ impl CpuExecutor {
 }
 
 impl Loaded<'_, '_> {
-    /// Outputs of all samples, one after the other in row-major order, dropout off.
+    /// The outputs of all samples, one after the other in row-major order, with dropout off.
     ///
     /// # Errors
     /// If the inputs have a wrong length or a value that is not finite.
@@ -217,12 +217,12 @@ impl Loaded<'_, '_> {
     /// Adds every sample's clipped gradient to a sum.
     ///
     /// # Errors
-    /// If the batch does not fit the graph or the sum, or the rule is another than the sum began with; then the sum is as before.
+    /// If the batch does not fit the graph or the sum, or the sum began with another rule. Then the sum stays as it was.
     ///
     /// # Guarantee
-    /// Each sample adds a vector of norm at most [`ClippingRule::sensitivity`] that depends on no other sample, not in one bit; one whose
-    /// gradient is not finite adds nothing. The result is the same to the last bit for every number of threads, every order of samples and
-    /// every way of splitting the batch into calls.
+    /// Each sample adds a vector whose norm is at most [`ClippingRule::sensitivity`], and no bit of which depends on another sample. With
+    /// clipping, a sample whose gradient is not finite adds nothing, and the result is the same to the last bit for every number of
+    /// threads, every order of samples and every way of splitting the batch into calls.
     pub fn clipped_sum(
         &mut self,
         batch: &Batch<'_>,
@@ -260,7 +260,7 @@ impl Loaded<'_, '_> {
             ..StepStats::default()
         };
         pending.clear();
-        // One visit to the pool: where steps are short, waking it is what they wait for.
+        // Everything is done in one visit to the pool, because a short step would mostly wait for the pool to wake up.
         pool.install(|| {
             sum.reserve(rule, samples)?;
             if !self.training_ready {
@@ -285,7 +285,7 @@ impl Loaded<'_, '_> {
                 shared.run(active, scratch, work, clip, together);
                 program.report(active, rule, views, &mut stats);
                 if sum.is_full_for(chunk) {
-                    // What is pending was counted among the samples in the memory.
+                    // The pending samples were counted as held by the memory, so they must be there before it is carried over.
                     program.settle(layout, views, sum, pending);
                     sum.carry(carried, 0);
                 }
@@ -299,14 +299,14 @@ impl Loaded<'_, '_> {
         Ok(stats)
     }
 
-    /// The sum in the order of [`CpuExecutor::layout`], in the sum's own memory.
+    /// Turns the sum into a total in the order of [`CpuExecutor::layout`], in the sum's own memory.
     ///
     /// # Errors
     /// If the sum belongs to another graph.
     pub fn total(&mut self, mut sum: GradientSum) -> Result<Total, EngineError> {
         let CpuExecutor { pool, layout, training, spare, carried, .. } = &mut *self.executor;
         sum.check(layout)?;
-        // A projection is rounded behind the point.
+        // A projection is rounded to a fraction of a unit.
         let digits = if layout.standardised() { FRACTION } else { 0 };
         let whole = matches!(sum.numbers(), Numbers::Whole(_));
         pool.install(|| {
@@ -326,10 +326,10 @@ impl Loaded<'_, '_> {
         Ok(sum.into_total(digits))
     }
 
-    /// As [`Loaded::total`], in single precision.
+    /// Like [`Loaded::total`], but in single precision.
     ///
     /// # Errors
-    /// As [`Loaded::total`].
+    /// Those of [`Loaded::total`].
     pub fn gradient(&mut self, sum: GradientSum) -> Result<Vec<f32>, EngineError> {
         let mut total = self.total(sum)?;
         self.executor.pool.install(|| _ = total.to_single());

@@ -1,4 +1,4 @@
-//! What the CPU asks of an operation, and of the kernel that it becomes.
+//! What the CPU asks of an operation, and of the kernel that the operation becomes.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ pub(crate) use super::values::ItemValues;
 
 /// An operation of a graph, as the CPU lowers it.
 pub(crate) trait CpuOperation {
-    /// The order in which it wants to read its inputs.
+    /// The order in which the operation wants to read its inputs.
     fn order(&self) -> Order {
         Order::AsGiven
     }
 
-    /// How its value lies in memory: in the order that it reads, unless it says otherwise.
+    /// How its value lies in memory. Unless it says otherwise, that is the order in which it reads its inputs.
     fn form(&self, shape: &[usize], inputs: &[Form]) -> Form {
         let channels_last = match self.order() {
             Order::ChannelsLast => true,
@@ -29,27 +29,28 @@ pub(crate) trait CpuOperation {
         if channels_last { Form::channels_last(shape) } else { Form::row_major(shape) }
     }
 
-    /// Whether a ReLU that alone reads its value can be done by its kernel.
+    /// Whether its kernel can also do a ReLU that comes after it and is the only one to read its value.
     fn folds_relu(&self) -> bool {
         false
     }
 
-    /// Whether a ReLU that it alone reads can be done by its kernel, behind it instead.
+    /// Whether its kernel can also do a ReLU that comes before it, if nothing else reads that ReLU. The kernel does it last, which must
+    /// make no difference.
     fn swaps_with_relu(&self) -> bool {
         false
     }
 
-    /// The kernel of a node, its sizes and forms settled.
+    /// The kernel for a node whose sizes and forms are settled.
     fn kernel(&self, node: &LoweredNode<'_>) -> Box<dyn CpuKernel>;
 }
 
 /// The order in which an operation reads values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The first axis, the channels, innermost.
+    /// The first axis, which is the channels, lies innermost.
     ChannelsLast,
     RowMajor,
-    /// Whichever the first input has.
+    /// The order of the first input, whichever that is.
     AsGiven,
 }
 
@@ -60,42 +61,42 @@ pub(crate) struct LoweredNode<'a> {
     pub(crate) inputs: &'a [Form],
     /// The form of its value.
     pub(crate) form: &'a Form,
-    /// Whether a ReLU was folded into it.
+    /// Whether a ReLU was folded into the node.
     pub(crate) relu: bool,
 }
 
-/// What one step does to the items that pass it.
+/// What one step does to items.
 pub(crate) trait CpuKernel: fmt::Debug + Send + Sync {
-    /// What the backward pass reads besides the gradient; with `deferred`, where the weight gradient is not written down.
+    /// What the backward pass reads besides the gradient. `deferred` says that the weight gradient is not written down.
     fn reads(&self, deferred: bool) -> BackwardReads;
 
-    /// Numbers of an item that the forward pass keeps for the backward pass.
+    /// How many numbers of an item the forward pass keeps for the backward pass.
     fn saved(&self) -> usize {
         0
     }
 
-    /// Numbers of scratch that either pass needs, with this many threads inside an item.
+    /// How many numbers of scratch either pass needs, with this many threads inside an item.
     fn scratch(&self, _lanes: Lanes, _parallel: usize) -> usize {
         0
     }
 
-    /// Makes the values of some items.
+    /// Computes the values of some items.
     fn forward(&self, pass: ForwardPass<'_>);
 
     /// Adds the gradients of some items' parameters, and writes or adds those of their inputs.
     fn backward(&self, pass: BackwardPass<'_>);
 
-    /// Whether its inputs' gradients are its own as it is, so that one of them may take over the memory.
+    /// Whether the gradient of each input equals the kernel's own, so that one of them may take over its memory.
     fn hands_gradient_on(&self) -> bool {
         false
     }
 
-    /// What it does with its weight, if it multiplies by one.
+    /// The kernel as one that multiplies by a weight, if it does.
     fn weighted(&self) -> Option<&dyn WeightedKernel> {
         None
     }
 
-    /// The matrix product that it is, if it is one: schedules treat those by their sizes.
+    /// The kernel as a matrix product, if it is one. Schedules treat those by their sizes.
     fn product(&self) -> Option<&Gemm> {
         None
     }
@@ -115,7 +116,7 @@ impl BackwardReads {
     pub(crate) const INPUTS: Self = Self { inputs: true, output: false };
 }
 
-/// A kernel that multiplies by a weight, which it wants arranged, and whose gradient it stores in an order of its own.
+/// A kernel that multiplies by a weight. It wants the weight arranged, and may store the weight's gradient in an order of its own.
 pub(crate) trait WeightedKernel {
     /// The weight.
     fn weight(&self) -> ParameterId;
@@ -123,7 +124,7 @@ pub(crate) trait WeightedKernel {
     /// Whether gradients are stored in another order than the parameter's.
     fn arranged(&self) -> bool;
 
-    /// Arranges weight and bias; with `gradient`, for the data gradient as well.
+    /// Arranges weight and bias for the forward pass, and with `gradient` for the data gradient as well.
     fn prepare(&self, lanes: Lanes, parameters: &Parameters, gradient: bool, prepared: &mut PreparedWeights);
 
     /// Brings a sum of weight gradients from the stored order into the parameter's.

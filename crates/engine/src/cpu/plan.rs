@@ -1,4 +1,4 @@
-//! Which schedule a graph gets, by the memory that samples take.
+//! Chooses the schedule of a graph by the memory that samples take.
 
 use super::CpuOptions;
 use super::gemm::Gemm;
@@ -7,7 +7,7 @@ use super::share::{Bytes, SampleSharing};
 use super::step::{CpuStep, CpuSteps};
 use crate::layout::Layout;
 
-/// A schedule and what it takes.
+/// A schedule, and the memory it takes.
 #[derive(Debug)]
 pub(crate) struct SchedulePlan {
     pub(crate) schedule: Schedule,
@@ -23,8 +23,8 @@ impl SchedulePlan {
         Self::by_group(steps, options, (false, false), 1, deferred, bytes)
     }
 
-    /// For a training step. Samples that take more than `limit` bytes compute activations twice, unless the options say how much memory
-    /// samples may take.
+    /// The plan of a training step. If a sample takes more than `limit` bytes, activations are computed twice, unless the options say how
+    /// much memory samples may take.
     pub(crate) fn training(
         steps: &CpuSteps,
         layout: &Layout,
@@ -48,7 +48,7 @@ impl SchedulePlan {
         if too_large && !options.checkpoints && options.memory == 0 { plan(true) } else { whole }
     }
 
-    /// The schedule for groups of items; where a worker would hold one item at a time, the one for that.
+    /// The schedule for groups of items, or if a worker would hold one item at a time, the schedule for single items.
     fn by_group(
         steps: &CpuSteps,
         options: &CpuOptions,
@@ -71,7 +71,7 @@ fn deferred(steps: &CpuSteps, layout: &Layout, views: usize, checkpoints: bool) 
     let of = |step: &CpuStep| {
         step.kernel.product().is_some_and(|gemm| {
             let trains = layout.position(gemm.weight).is_some() && step.needs_gradient;
-            // With checkpoints memory comes first: a layer is deferred only if what it keeps is less than its gradient.
+            // With checkpoints memory comes first, so a layer is deferred only if it keeps less than its gradient would take.
             let kept = gemm.rows_in * gemm.channels + gemm.rows_out * gemm.out;
             trains && gemm.prefers_ghost(views) && (!checkpoints || kept < gemm.weight_len())
         })
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn checkpoints_save_memory() {
         let classifier = resnet(ResNet::R50, &[3, 224, 224], 10, Norm::Group(32)).unwrap();
-        // Values that skip parts of the network are kept.
+        // In this one, values skip parts of the network and must be kept.
         let pyramid = psp_net(ResNet::R50, &[3, 257, 257], 19, Norm::Group(32)).unwrap();
         for graph in [classifier, pyramid] {
             let layout = Layout::new(&graph);
@@ -123,7 +123,7 @@ mod tests {
             forward(&checkpointed),
             forward(&plan(CpuOptions { checkpoints: true, ..options }, usize::MAX))
         );
-        // Whoever says how much memory there is also says whether to compute activations twice.
+        // Whoever sets the memory also decides whether activations are computed twice.
         assert_eq!(forward(&plan(CpuOptions { memory: 1, ..options }, needed - 1)), steps.steps.len());
     }
 }

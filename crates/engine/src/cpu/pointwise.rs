@@ -4,13 +4,13 @@ use pulp::{Arch, NullaryFnOnce};
 
 use super::kernel::MAGIC;
 
-/// `y = f(x)`. A function of more than a few instructions must be marked to be inlined always, for it to run on all lanes.
+/// `y = f(x)`. A function of more than a few instructions must be marked `inline(always)`, or it will not run on all lanes.
 #[inline(always)]
 pub(crate) fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
     Arch::new().dispatch(ValueMap { x, y, f });
 }
 
-/// A loop as a type: a closure that is long would be called from the code for all lanes rather than become a part of it.
+/// A loop as a type, because a long closure would not be inlined into the code for all lanes but called from there.
 struct ValueMap<'a, F> {
     x: &'a [f32],
     y: &'a mut [f32],
@@ -26,7 +26,7 @@ impl<F: Fn(f32) -> f32> NullaryFnOnce for ValueMap<'_, F> {
     }
 }
 
-/// `dx = g f(x)`, or `dx += g f(x)`, with a function as [`map`] has one.
+/// `dx = g f(x)`, or `dx += g f(x)`. The function must be inlined as in [`map`].
 #[inline(always)]
 pub(crate) fn chain(x: &[f32], g: &[f32], dx: &mut [f32], accumulate: bool, f: impl Fn(f32) -> f32) {
     Arch::new().dispatch(Chaining { x, g, dx, accumulate, f });
@@ -109,7 +109,7 @@ pub(crate) fn count(x: &[f32], factor: f32, sum: &mut [u32]) {
     );
 }
 
-/// Adds `round(factors (x - means))`, row by row of as many columns, to whole numbers.
+/// Adds `round(factors (x - means))` to whole numbers, row by row, with one factor and one mean for each column.
 pub(crate) fn count_rows(x: &[f32], factors: &[f32], means: &[f32], sum: &mut [u32]) {
     let columns = factors.len();
     Arch::new().dispatch(
@@ -124,13 +124,13 @@ pub(crate) fn count_rows(x: &[f32], factors: &[f32], means: &[f32], sum: &mut [u
     );
 }
 
-/// `round(factor x)`, which is at most 2^22 in size, as the low bits of a sum that is rounded once.
+/// `round(factor x)`, which must be at most 2^22 in size. It is in the low bits of a sum that is rounded once.
 #[inline(always)]
 fn whole(x: f32, factor: f32) -> u32 {
     x.mul_add(factor, MAGIC).to_bits().wrapping_sub(MAGIC.to_bits())
 }
 
-/// Sum of squares, in blocks whose partial sums are exact enough for single precision.
+/// The sum of squares. Within blocks of 1024 values it is added in single precision, and the blocks are added in double precision.
 pub(crate) fn squared_norm(values: &[f32]) -> f64 {
     Arch::new().dispatch(
         #[inline(always)]
@@ -152,8 +152,9 @@ pub(crate) fn squared_norm(values: &[f32]) -> f64 {
     )
 }
 
-/// An upper bound on the sum of squares of `len` values for which [`squared_norm`] gave this: a square and the 32 additions of its lane
-/// round by 2^-24 each, everything in double precision by far less; squares too small for single precision are lost by 2^-149 each.
+/// An upper bound on the sum of squares of `len` values for which [`squared_norm`] gave `computed`. A square and the 32 additions of its
+/// lane round by 2^-24 each, everything in double precision by far less, and a square that is too small for single precision loses at most
+/// 2^-149.
 pub(crate) fn squared_norm_rounding(len: usize, computed: f64) -> f64 {
     computed * (1.0 + 40.0 / (1u64 << 24) as f64) + len as f64 * 2f64.powi(-148)
 }

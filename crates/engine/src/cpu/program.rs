@@ -32,7 +32,7 @@ pub(crate) struct CpuProgram {
     pub(crate) materialised: usize,
     /// For every trainable parameter, how its gradient is made.
     pub(crate) sources: Vec<GradientSource>,
-    /// Numbers in a sample's means of filters.
+    /// How many means of filters a sample has.
     pub(crate) means: usize,
     output: (usize, Transfer),
 }
@@ -40,15 +40,15 @@ pub(crate) struct CpuProgram {
 /// How a parameter's gradient is made and stored.
 #[derive(Debug, Clone)]
 pub(crate) struct GradientSource {
-    /// The step whose stored order the gradient has; `None` where it is the parameter's own.
+    /// The step that multiplies by the parameter as its weight, if there is one.
     pub(crate) step: Option<usize>,
-    /// Where it lies in a sample's materialised gradient; `None` if it is deferred.
+    /// Where the gradient lies among a sample's written gradients; `None` if it is deferred.
     pub(crate) place: Option<Range<usize>>,
-    /// Whether it is summed in the kernels' order, which is not the parameter's own.
+    /// Whether the gradient is summed in the kernel's order, which is not the parameter's own.
     arranged: bool,
-    /// Buffers of the inputs and the gradients of a deferred step.
+    /// The buffers of the inputs and the gradients of a deferred step.
     pub(crate) deferred: Option<Deferred>,
-    /// Where the means of its filters lie in a sample's; `None` where it is not standardised.
+    /// Where the means of its filters lie among a sample's means; `None` if the parameter is not standardised.
     pub(crate) means: Option<Range<usize>>,
 }
 
@@ -58,11 +58,11 @@ pub(crate) struct Deferred {
     pub(crate) gradient: usize,
 }
 
-/// Floating-point operations of the matrix products of one sample: forward, data gradient and weight gradient.
+/// The number of floating-point operations in the matrix products of one sample: forward, data gradient and weight gradient.
 pub(crate) fn operations(steps: &CpuSteps) -> usize {
     let of = |step: &CpuStep| {
         let gemm = step.kernel.product()?;
-        // A sample has no gradient.
+        // No gradient of the sample itself is computed.
         let passes = if Some(step.inputs[0]) == steps.input { 4 } else { 6 };
         Some(gemm.multiplications() * passes)
     };
@@ -160,7 +160,7 @@ impl CpuProgram {
         }
     }
 
-    /// Numbers of scratch a worker needs, with this many threads inside an item.
+    /// How many numbers of scratch a worker needs, with this many threads inside an item.
     pub(crate) fn scratch(&self, lanes: Lanes, views: usize, parallel: usize) -> Scratch {
         let norms = self.sources.iter().filter_map(|source| {
             let gemm = self.steps.steps[source.step?].kernel.product()?;
@@ -170,7 +170,7 @@ impl CpuProgram {
         Scratch { single: steps.max().unwrap_or(0), double: norms.max().unwrap_or(0) }
     }
 
-    /// Copies a worker's outputs, in row-major order.
+    /// Copies a worker's outputs into row-major order.
     pub(crate) fn collect(&self, worker: &CpuWorker, outputs: &mut [f32]) {
         let (slot, transfer) = &self.output;
         let len = self.steps.steps[self.steps.output].form.len();
@@ -188,7 +188,7 @@ impl CpuProgram {
             let squared = &mut squared[sample * entries..][..entries];
             if rule.unit().is_some() {
                 for (source, squared) in self.sources.iter().zip(&mut *squared) {
-                    // Matrix products have taken their own.
+                    // Matrix products have already taken their norms.
                     let taken =
                         source.step.is_some_and(|step| self.steps.steps[step].kernel.product().is_some());
                     if let (false, Some(place)) = (taken, &source.place) {
@@ -211,7 +211,7 @@ impl CpuProgram {
         }
     }
 
-    /// Appends losses and norms to the statistics.
+    /// Appends the losses and norms of the workers' samples to the statistics.
     pub(crate) fn report(
         &self,
         workers: &[CpuWorker],
@@ -241,7 +241,7 @@ impl CpuProgram {
         self.sources.iter().zip(layout.entries()).filter(|(source, _)| source.arranged)
     }
 
-    /// Numbers of spare memory that [`CpuProgram::export`] needs.
+    /// How many numbers of spare memory [`CpuProgram::export`] needs.
     pub(crate) fn spare(&self, layout: &Layout) -> usize {
         self.arranged(layout).map(|(_, entry)| entry.range.len()).max().unwrap_or(0)
     }

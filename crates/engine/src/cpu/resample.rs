@@ -14,12 +14,13 @@ pub(crate) struct ResampleKernel {
 }
 
 impl ResampleKernel {
-    /// A map by its terms: rows read and written, and their factors.
+    /// A map given by its terms, each of which is a row to read, a row to write and a factor.
     pub(crate) fn new(channels: usize, terms: Vec<(RowPair, f32)>) -> Self {
         Self { channels, terms }
     }
 
-    /// A map that is a product of one map per axis: `axis(from, to, position)` lists the places that a position reads, with their factors.
+    /// A map that is a product of one map for each axis. `axis(from, to, position)` lists the places that a position reads, with their
+    /// factors.
     pub(crate) fn separable(
         input: &Form,
         output: &Form,

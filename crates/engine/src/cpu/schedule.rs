@@ -5,7 +5,7 @@ use super::scheduler::Scheduler;
 use super::share::Bytes;
 use super::step::{CpuStep, CpuSteps};
 
-/// Where an action has no buffer.
+/// Stands for the buffer of a value that an action does not use.
 pub(crate) const NO_BUFFER: usize = usize::MAX;
 
 /// One piece of work with the buffers it reads and writes.
@@ -13,15 +13,15 @@ pub(crate) const NO_BUFFER: usize = usize::MAX;
 pub(crate) struct Action {
     pub(crate) step: usize,
     pub(crate) kind: ActionKind,
-    /// Buffers of the inputs' values.
+    /// The buffers of the inputs' values.
     pub(crate) inputs: Vec<usize>,
-    /// Buffer of the step's own value.
+    /// The buffer of the step's own value.
     pub(crate) output: usize,
-    /// Buffer of what the forward pass keeps for the backward pass.
+    /// The buffer of what the forward pass keeps for the backward pass.
     pub(crate) saved: Option<usize>,
-    /// Buffer of the gradient of the step's value.
+    /// The buffer of the gradient of the step's value.
     pub(crate) gradient: Option<usize>,
-    /// Buffers of the inputs' gradients, and whether they already hold a part.
+    /// The buffers of the inputs' gradients, each with whether it already holds a part of the gradient.
     pub(crate) input_gradients: Vec<Option<(usize, bool)>>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Action {
 pub(crate) enum ActionKind {
     Forward,
     Loss,
-    /// Of a vast layer, all but the data gradient.
+    /// The backward pass of a step, which for a vast layer leaves out the data gradient.
     Backward,
     /// The data gradient of a vast layer.
     VastData,
@@ -42,7 +42,7 @@ pub(crate) struct Stretch {
     pub(crate) turn: Turn,
 }
 
-/// Whose turn it is in a stretch.
+/// How a stretch goes through its actions and items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// All actions for one item, then for the next.
@@ -61,14 +61,14 @@ pub(crate) struct Schedule {
     pub(crate) buffers: Vec<ItemBuffer>,
 }
 
-/// What to plan for.
+/// What a schedule is planned for.
 pub(crate) struct SchedulePurpose<'a> {
     pub(crate) training: bool,
     /// Whether activations are computed a second time rather than kept.
     pub(crate) checkpoints: bool,
-    /// Whether a worker holds one item at a time: then every item is the last, and values of all stretches may share memory.
+    /// Whether a worker holds one item at a time. Then no other item comes after it, and values of all stretches may share memory.
     pub(crate) single: bool,
-    /// Steps whose input and gradient are read after the backward pass, for the deferred weight gradient.
+    /// For every step, whether its input and gradient are read after the backward pass, for a deferred weight gradient.
     pub(crate) deferred: &'a [bool],
 }
 
@@ -93,12 +93,12 @@ impl Schedule {
         Self { actions, stretches, buffers }
     }
 
-    /// Numbers from one item of a buffer to the next.
+    /// The distance from one item of a buffer to the next.
     pub(crate) fn stride(&self, buffer: usize) -> usize {
         self.buffers[buffer].stride
     }
 
-    /// What a worker's buffers take, for samples of so many views.
+    /// How many bytes a worker's buffers take, for samples with this many views.
     pub(crate) fn bytes(&self, views: usize) -> Bytes {
         let passing = self.buffers.iter().filter(|buffer| buffer.stride == 0).map(|buffer| buffer.len);
         let kept = self.buffers.iter().map(|buffer| buffer.stride);
@@ -106,12 +106,12 @@ impl Schedule {
     }
 }
 
-/// Weights beyond this many numbers do not stay in the second-level cache from one sample to the next.
+/// Weights of more numbers than this do not stay in the second-level cache from one sample to the next.
 const HEAVY: usize = 128 * 1024;
 
-/// Groups actions: the light front of the network runs item by item, so that an item's activations stay in the cache; from the
-/// first layer whose weights outweigh its activations on, each layer runs for all items of the group, so that its weights are read once
-/// for them; and the weights of vast layers once for all workers.
+/// Groups actions into stretches. The light front of the network runs item by item, so that an item's activations stay in the cache. From
+/// the first layer whose weights outweigh its activations on, each layer runs for all items of the group, so that its weights are read once
+/// for them. Vast layers run for the items of all workers at once, so that their weights are read only once.
 fn stretches(steps: &CpuSteps, actions: &[Action]) -> Vec<Stretch> {
     let heavy = |step: &CpuStep| {
         step.kernel.product().is_some_and(|gemm| {

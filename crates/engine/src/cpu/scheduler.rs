@@ -1,11 +1,11 @@
-//! From steps to actions: in which order they run, and which values each of them touches.
+//! Turns steps into actions: decides in which order they run, and which values each of them touches.
 
 use super::memory::{PlannedValue, Planner};
 use super::schedule::{Action, ActionKind, NO_BUFFER, SchedulePurpose};
 use super::segments::Segments;
 use super::step::{CpuStep, CpuSteps};
 
-/// One action to come.
+/// An action whose buffers are not known yet.
 #[derive(Debug, Clone, Copy)]
 struct Upcoming {
     step: usize,
@@ -14,16 +14,16 @@ struct Upcoming {
     again: bool,
 }
 
-/// Turns upcoming actions into ones with buffers, which count values until the planner has assigned memory.
+/// Turns upcoming actions into ones with buffers. Until the planner has assigned memory, the number of a buffer is the number of a value.
 pub(crate) struct Scheduler<'a> {
     steps: &'a CpuSteps,
     purpose: &'a SchedulePurpose<'a>,
     upcoming: Vec<Upcoming>,
-    /// For every step, whether its value is made a second time.
+    /// For every step, whether its value is computed a second time.
     repeated: Vec<bool>,
-    /// For every step, the step whose gradient's memory it shares.
+    /// For every step, the step with which its gradient shares memory.
     alias: Vec<usize>,
-    /// For every step, whether its gradient already holds a part.
+    /// For every step, whether a part of its gradient has already been written.
     written: Vec<bool>,
     planner: Planner,
 }
@@ -35,7 +35,7 @@ impl<'a> Scheduler<'a> {
             false => Segments::whole(steps),
         };
         let count = steps.steps.len();
-        // The last segment is not repeated: its backward pass follows at once.
+        // The last segment is not repeated, because its backward pass follows at once.
         let end = segments.ranges[segments.ranges.len() - 1].start;
         Self {
             steps,
@@ -99,7 +99,7 @@ impl<'a> Scheduler<'a> {
         action
     }
 
-    /// What the backward pass of a step reads.
+    /// Fills in what the backward pass of a step reads.
     fn backward_reads(&mut self, step: &CpuStep, time: usize, action: &mut Action) {
         let index = action.step;
         let deferred = self.purpose.deferred[index];
@@ -113,7 +113,7 @@ impl<'a> Scheduler<'a> {
         }
         if reads.output {
             action.output = self.activation(index, true, time);
-            // The norm is taken with the last view, when the others' backward passes are over.
+            // The norm is taken after the last view, when the backward passes of the other views are over.
             if deferred {
                 self.planner.keep(self.activation_value(index, true));
             }
@@ -125,17 +125,18 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// The gradient of an input, and whether it already holds a part; `None` where none is wanted, or it is the step's own.
+    /// The gradient of an input, and whether a part of it has already been written; `None` if the gradient is not wanted, or if it is the
+    /// step's own.
     fn input_gradient(&mut self, step: usize, input: usize, time: usize) -> Option<(usize, bool)> {
         if !self.steps.steps[input].needs_gradient {
             return None;
         }
         let holds = std::mem::replace(&mut self.written[self.alias[input]], true);
-        // An aliased gradient needs no copy.
+        // If both share memory, there is nothing to copy.
         (self.alias[input] != self.alias[step]).then(|| (self.gradient(input, time), holds))
     }
 
-    /// In a repeated pass everything but what was kept is made anew.
+    /// The activation of a step. In a repeated pass that is a new value, unless the first one was kept.
     fn activation_value(&self, step: usize, again: bool) -> PlannedValue {
         PlannedValue::Activation(step, again && self.repeated[step])
     }
@@ -156,7 +157,8 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// The order of all actions: forward, losses, and back, segment by segment, each but the last made again before.
+/// The order of all actions: the forward pass, the losses, and the backward pass segment by segment. Before its backward pass, the forward
+/// pass of every segment but the last is repeated.
 fn order(steps: &CpuSteps, training: bool, segments: &Segments) -> Vec<Upcoming> {
     let forward = |again: bool| move |step: usize| Upcoming { step, kind: ActionKind::Forward, again };
     let mut order: Vec<Upcoming> = (0..steps.steps.len()).map(forward(false)).collect();
@@ -180,8 +182,8 @@ fn order(steps: &CpuSteps, training: bool, segments: &Segments) -> Vec<Upcoming>
     order
 }
 
-/// For every step, the step whose gradient's memory it shares: a sum hands its gradient to one input without a copy, if that input has
-/// no other reader.
+/// For every step, the step with which its gradient shares memory. A sum hands its gradient on to one of its inputs without a copy, if
+/// nothing else reads that input.
 fn aliases(steps: &CpuSteps) -> Vec<usize> {
     let mut readers = vec![0; steps.steps.len()];
     for input in steps.steps.iter().flat_map(|step| &step.inputs) {

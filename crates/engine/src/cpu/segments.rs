@@ -1,25 +1,25 @@
-//! Where a schedule with checkpoints is cut: values that cross a cut are kept, the rest are made a second time.
+//! Decides where a schedule with checkpoints is cut. Values that cross a cut are kept, and the others are computed a second time.
 
 use std::ops::Range;
 
 use super::step::CpuSteps;
 
-/// Segments of the steps, one after the other.
+/// The segments into which steps are cut, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Segments {
     pub(crate) ranges: Vec<Range<usize>>,
-    /// For every step, whether a later segment reads its value, or a loss does.
+    /// For every step, whether its value is kept because a later segment or a loss reads it.
     pub(crate) kept: Vec<bool>,
 }
 
 impl Segments {
-    /// One segment.
+    /// All steps as one segment.
     pub(crate) fn whole(steps: &CpuSteps) -> Self {
         let count = steps.steps.len();
         Self { ranges: std::iter::once(0..count).collect(), kept: vec![false; count] }
     }
 
-    /// The cuts that hold the least at once: what is kept, and all of the largest segment.
+    /// The cuts with which the least memory is held at once, counting what is kept and all of the largest segment.
     pub(crate) fn choose(steps: &CpuSteps) -> Self {
         let lengths: Vec<usize> = steps.steps.iter().map(|step| step.form.len()).collect();
         let total: usize = lengths.iter().sum();
@@ -37,7 +37,7 @@ impl Segments {
         candidates.min_by_key(held).unwrap_or_else(|| Self::whole(steps))
     }
 
-    /// Cuts segments of about `size` numbers, each where the fewest numbers cross that no earlier cut has kept.
+    /// Cuts segments of about `size` numbers. Each cut is where the fewest numbers cross it that are not kept already.
     fn cut(lengths: &[usize], last_reader: &[usize], size: usize) -> Self {
         let count = lengths.len();
         let mut segments = Self { ranges: Vec::new(), kept: vec![false; count] };
@@ -58,7 +58,7 @@ impl Segments {
                     best = Some((crossing, step));
                 }
             }
-            // What is left after the last cut ends the pass, whatever its size.
+            // What is left becomes the last segment if cutting once more would not pay.
             let rest: usize = lengths[start..].iter().sum();
             match best {
                 Some((_, step)) if 2 * rest > 3 * size && step + 1 < count => {
@@ -75,7 +75,7 @@ impl Segments {
         }
     }
 
-    /// Values up to a step that are read after it and not kept yet.
+    /// The values up to a step that are read after it and are not kept yet.
     fn crossing(&self, last_reader: &[usize], step: usize) -> impl Iterator<Item = usize> {
         (0..=step).filter(move |&earlier| last_reader[earlier] > step && !self.kept[earlier])
     }
@@ -107,7 +107,7 @@ mod tests {
                     assert!(segment(input) == segment(index) || segments.kept[input], "{}", step.name);
                 }
             }
-            // A loss reads its value after all segments; in the last one nothing has to be kept for that.
+            // A loss reads its value after all segments, for which nothing of the last segment has to be kept.
             let last = segments.ranges.len() - 1;
             assert!(steps.outputs().all(|output| segments.kept[output] || segment(output) == Some(last)));
             let kept = segments.kept.iter().filter(|&&kept| kept).count();

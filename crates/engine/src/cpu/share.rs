@@ -2,24 +2,24 @@
 
 use super::CpuOptions;
 
-/// Bytes of activations and gradients that one thread holds: enough samples to share every weight that is read, and no more.
+/// How many bytes of activations and gradients one thread holds, which is enough for several samples to share every weight that is read.
 const THREAD_BYTES: usize = 64 << 20;
-/// Bytes that all threads together may hold in any case: fewer would put every thread on the same large sample.
+/// How many bytes all threads together may hold in any case. With fewer, all threads would soon work on the same large sample.
 pub(super) const TOTAL_BYTES: usize = 2 << 30;
 /// More samples than this share no more weights than they already do.
 const LARGEST_GROUP: usize = 16;
 
-/// What the activations and gradients of a worker take.
+/// How many bytes the activations and gradients of a worker take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bytes {
-    /// However many samples it holds.
+    /// Bytes for the worker itself, however many samples it holds.
     pub(crate) worker: usize,
-    /// For each of its samples.
+    /// Bytes for each of its samples.
     pub(crate) sample: usize,
 }
 
-/// Samples that run at once, and samples that one worker takes together. Samples so large that memory holds fewer of them than there
-/// are threads run on several threads each.
+/// How many workers run at once, and how many samples each of them takes together. If samples are so large that memory holds fewer of them
+/// than there are threads, each runs on several threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SampleSharing {
     threads: usize,
@@ -43,17 +43,17 @@ impl SampleSharing {
         Self { threads, workers: (total / worker).clamp(1, threads), group }
     }
 
-    /// Samples that one worker takes together.
+    /// How many samples one worker takes together.
     pub(crate) fn group(&self) -> usize {
         self.group
     }
 
-    /// Samples that are worked on before their gradients are added up.
+    /// How many samples are worked on before their gradients are added to the sum.
     pub(crate) fn chunk(&self) -> usize {
         self.workers * self.group
     }
 
-    /// The shares of some samples, at most a chunk.
+    /// How some samples, at most a chunk of them, are shared among workers.
     pub(crate) fn shares(&self, samples: usize) -> Shares {
         let each = samples.div_ceil(self.workers).max(1);
         let workers = samples.div_ceil(each);
@@ -61,19 +61,19 @@ impl SampleSharing {
     }
 }
 
-/// What every worker takes of a chunk.
+/// How the samples of a chunk are shared among workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shares {
     samples: usize,
-    /// Samples of every worker but the last.
+    /// How many samples every worker but the last takes.
     pub(crate) each: usize,
     pub(crate) workers: usize,
-    /// Threads inside a sample.
+    /// How many threads work inside a sample.
     pub(crate) parallel: usize,
 }
 
 impl Shares {
-    /// Samples of a worker.
+    /// How many samples a worker takes.
     pub(crate) fn of(&self, worker: usize) -> usize {
         self.each.min(self.samples - worker * self.each)
     }
@@ -117,7 +117,7 @@ mod tests {
             assert_eq!(sharing.chunk(), 1);
             assert_eq!(sharing.shares(1).parallel, 4);
         }
-        // Three gigabytes hold two samples of one: two threads each.
+        // Three gigabytes hold two samples of a little more than one, so each gets two threads.
         let sharing = sharing(4, 3 << 30, (1 << 30) + 1);
         assert_eq!((sharing.chunk(), sharing.shares(2).parallel), (2, 2));
     }

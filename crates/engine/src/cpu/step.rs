@@ -1,4 +1,4 @@
-//! A graph as the CPU runs it: steps with their memory forms settled, activations folded in, and copies made explicit.
+//! A graph as the CPU runs it: as steps whose memory forms are settled, with ReLUs folded in and copies made explicit.
 
 use dapple_graph::op::Activation;
 use dapple_graph::{Graph, Node, NodeId, Op};
@@ -9,7 +9,7 @@ use super::operation::{CpuKernel, LoweredNode, Order};
 use super::transfers::TransferKernel;
 use crate::op;
 
-/// One step: reads the values of earlier steps, makes one of its own.
+/// One step, which reads the values of earlier steps and makes one of its own.
 #[derive(Debug)]
 pub(crate) struct CpuStep {
     pub(crate) name: String,
@@ -21,7 +21,7 @@ pub(crate) struct CpuStep {
 }
 
 impl CpuStep {
-    /// Whether all threads together multiply by its weight, which is read once for all of them.
+    /// Whether all threads multiply by the step's weight together, so that it is read once for all of them.
     pub(crate) fn vast(&self) -> bool {
         self.kernel.product().is_some_and(Gemm::vast)
     }
@@ -34,7 +34,7 @@ pub(crate) struct CpuSteps {
     /// Where the sample enters; `None` if nothing depends on it.
     pub(crate) input: Option<usize>,
     pub(crate) output: usize,
-    /// Auxiliary outputs and what their losses are multiplied by.
+    /// The auxiliary outputs, each with the factor of its loss.
     pub(crate) auxiliary: Vec<(usize, f32)>,
 }
 
@@ -45,7 +45,7 @@ impl CpuSteps {
     }
 }
 
-/// The steps that lead to the output, and to auxiliary outputs where those are wanted.
+/// The steps that lead to the output, and to the auxiliary outputs if `auxiliary` is set.
 pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> CpuSteps {
     let reached = graph.reached(auxiliary);
     let fused = fused(graph, &reached);
@@ -56,7 +56,7 @@ pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> CpuSteps {
     };
     for (index, node) in graph.nodes().iter().enumerate().filter(|(index, _)| reached[*index]) {
         let value = match fused.iter().any(|(_, relu)| *relu == index) {
-            // The activation was folded into a neighbour: its value is that of the step before.
+            // The ReLU was folded into a neighbour, so its value is that of the step before.
             true => lowering.value(node.inputs[0]),
             false => lowering.node(index, node, fused.iter().any(|(host, _)| *host == index)),
         };
@@ -67,7 +67,7 @@ pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> CpuSteps {
     let auxiliary = wanted.map(|auxiliary| (lowering.value(auxiliary.output), auxiliary.weight)).collect();
     let input = lowering.values[0];
     let mut steps = CpuSteps { steps: lowering.steps, input, output, auxiliary };
-    // A copy inherits its source's need; drop it where no path leads on to an output.
+    // A copy inherits its source's need of a gradient, which is dropped here if no output depends on the copy.
     let mut reached = vec![false; steps.steps.len()];
     steps.outputs().for_each(|output| reached[output] = true);
     for (index, step) in steps.steps.iter_mut().enumerate().rev() {
@@ -79,8 +79,8 @@ pub(crate) fn lower(graph: &Graph, auxiliary: bool) -> CpuSteps {
     steps
 }
 
-/// Pairs of nodes and the ReLU that is folded into them: into the node that alone reads it, or else into the node before, if nothing else
-/// reads that; each if its operation says so.
+/// Pairs of a node and the ReLU that is folded into it. A ReLU is folded into its only reader, or else into the node that it reads if
+/// nothing else reads that, in each case if the operation allows it.
 fn fused(graph: &Graph, reached: &[bool]) -> Vec<(usize, usize)> {
     let nodes = || graph.nodes().iter().enumerate().filter(|(index, _)| reached[*index]);
     let mut readers = vec![Vec::new(); graph.nodes().len()];
@@ -130,7 +130,7 @@ impl Lowering {
         self.steps.len() - 1
     }
 
-    /// The value in the form that is asked for, converted if need be.
+    /// The value in the wanted form, converted if need be.
     fn converted(&mut self, value: usize, channels_last: bool) -> usize {
         let form = self.steps[value].form.clone();
         let wanted = match channels_last {
@@ -154,7 +154,7 @@ impl Lowering {
         self.push(&name, Box::new(kernel), vec![value], wanted, needs)
     }
 
-    /// Values of a node's inputs; a value read twice is copied, so that every input has a gradient of its own.
+    /// The values of a node's inputs. A value that the node reads twice is copied, so that every input has a gradient of its own.
     fn inputs(&mut self, node: &Node, order: Order) -> Vec<usize> {
         let mut values: Vec<usize> = Vec::new();
         for id in &node.inputs {

@@ -7,33 +7,34 @@ use crate::clipping::{ClippingRule, HELD};
 use crate::error::EngineError;
 use crate::layout::Layout;
 
-/// A sum of clipped gradients, in the order in which the kernels make them. [`crate::Loaded::total`] turns it into a flat gradient.
+/// A running sum of clipped gradients, in the order in which the kernels make them. [`crate::Loaded::total`] brings it into the order of
+/// the layout.
 #[derive(Debug, Clone)]
 pub struct GradientSum {
-    /// The trainable parameters one after the other, each in the order in which the kernels make it: whole numbers, or without clipping
-    /// plain ones.
+    /// The trainable parameters one after the other, each in the order in which the kernels make it. These are the bits of whole numbers, or
+    /// without clipping plain numbers.
     memory: Vec<f32>,
-    /// What was carried over of whole numbers, which the memory comes on top of; empty while it holds all samples.
+    /// What was carried over of the whole numbers, to which the memory is added; empty while the memory holds all samples.
     carried: Vec<i64>,
-    /// What a whole number stands for, or that they are plain; `None` while nothing was added: the memory then stands for zeros, whatever
-    /// it holds.
+    /// What a whole number stands for, or `Some(None)` for plain numbers. It is `None` while nothing was added; then the memory stands for
+    /// zeros, whatever it holds.
     unit: Option<Option<f64>>,
     samples: usize,
-    /// Samples in the memory.
+    /// How many samples are in the memory.
     held: usize,
 }
 
-/// Numbers that one thread works on at a time.
+/// How many numbers one thread works on at a time.
 pub(crate) const BLOCK: usize = 16 * 1024;
 
 impl GradientSum {
-    /// An empty sum in a buffer that is kept if it is large enough.
+    /// An empty sum in this buffer, which is used again if it is large enough.
     pub(crate) fn new(layout: &Layout, mut buffer: Vec<f32>) -> Self {
         buffer.resize(layout.len(), 0.0);
         Self { memory: buffer, carried: Vec::new(), unit: None, samples: 0, held: 0 }
     }
 
-    /// Makes ready for so many more samples by a rule.
+    /// Prepares the sum for this many more samples, clipped by this rule.
     pub(crate) fn reserve(&mut self, rule: &ClippingRule, samples: usize) -> Result<(), EngineError> {
         let total = self.samples.saturating_add(samples);
         if total > rule.capacity() || self.unit.is_some_and(|unit| unit != rule.unit()) {
@@ -51,17 +52,17 @@ impl GradientSum {
         if self.memory.len() == layout.len() { Ok(()) } else { Err(EngineError::Parameters) }
     }
 
-    /// Samples that may join the memory at once.
+    /// How many samples may be added to the memory before it is carried over.
     pub(crate) fn room(&self) -> usize {
         if self.unit.flatten().is_some() { HELD } else { usize::MAX }
     }
 
-    /// Whether whole numbers must be carried over before so many more samples join the memory.
+    /// Whether whole numbers must be carried over before this many more samples are added to the memory.
     pub(crate) fn is_full_for(&self, samples: usize) -> bool {
         self.held.saturating_add(samples) > self.room()
     }
 
-    /// So many more samples join the memory.
+    /// Notes that this many more samples are added to the memory.
     ///
     /// # Guarantee
     /// With no more than [`HELD`] samples in it, no number in the memory overflows; see [`ClippingRule`].
@@ -70,12 +71,12 @@ impl GradientSum {
         self.held += samples;
     }
 
-    /// Carries the whole numbers in the memory over, and leaves zeros there; `spare` is memory for them. What was carried over is then moved
-    /// up by so many binary digits.
+    /// Carries the whole numbers in the memory over and leaves zeros there. `spare` is memory for what is carried over, which is then shifted
+    /// up by this many binary digits.
     ///
     /// # Guarantee
-    /// Nothing is rounded: memory and what was carried over stand for the same sum as before, times a power of two. The latter overflows
-    /// for no sum within a rule's capacity.
+    /// Nothing is rounded: what is carried over stands for the same sum as before, times a power of two. It does not overflow for any sum
+    /// within a rule's capacity.
     pub(crate) fn carry(&mut self, spare: &mut Vec<i64>, digits: u32) {
         if self.carried.is_empty() {
             self.carried = std::mem::take(spare);
@@ -92,7 +93,7 @@ impl GradientSum {
         self.held = 0;
     }
 
-    /// The memory, as whole numbers or as plain ones.
+    /// The memory as whole numbers, or as plain ones.
     pub(crate) fn numbers(&mut self) -> Numbers<'_> {
         match self.unit.flatten() {
             Some(_) => Numbers::Whole(bytemuck::cast_slice_mut(&mut self.memory)),
@@ -105,11 +106,11 @@ impl GradientSum {
         &mut self.carried
     }
 
-    /// The sum as a total whose whole numbers, if any, have so many binary digits behind the point of a unit.
+    /// Turns the sum into a total. Its whole numbers, if it has any, count units divided by two to the power of `digits`.
     pub(crate) fn into_total(self, digits: u32) -> Total {
         let Self { mut memory, carried, unit, .. } = self;
         let Some(unit) = unit else {
-            // The bits of zero are the same in whole numbers and in plain ones.
+            // Zero has the same bits as a whole number and as a plain one.
             memory.fill(0.0);
             return Total::new(memory, carried, Some(1.0));
         };
@@ -117,7 +118,7 @@ impl GradientSum {
     }
 }
 
-/// A whole number: its bits in a memory, and what was carried over.
+/// A whole number, put together from its bits in the memory and what was carried over.
 #[inline(always)]
 fn count(low: f32, carried: i64) -> i64 {
     carried + i64::from(low.to_bits() as i32)
@@ -125,7 +126,7 @@ fn count(low: f32, carried: i64) -> i64 {
 
 /// The numbers of a sum.
 pub(crate) enum Numbers<'a> {
-    /// In two's complement.
+    /// Whole numbers in two's complement.
     Whole(&'a mut [u32]),
     Plain(&'a mut [f32]),
 }
@@ -133,20 +134,21 @@ pub(crate) enum Numbers<'a> {
 /// A finished sum in the order of the layout.
 #[derive(Debug, Clone)]
 pub struct Total {
-    /// The bits of whole numbers, or plain ones.
+    /// The bits of whole numbers, or plain numbers.
     memory: Vec<f32>,
-    /// What was carried over of whole numbers, which their bits come on top of; empty where nothing was.
+    /// What was carried over of the whole numbers, to which their bits are added; empty if nothing was.
     carried: Vec<i64>,
     unit: Option<f64>,
 }
 
 impl Total {
-    /// Numbers in the order of a layout: the bits of whole ones, what was carried over of them and what one stands for, or plain ones.
+    /// A total of numbers in the order of a layout: the bits of whole numbers, what was carried over of them, and what a one stands for; or
+    /// plain numbers without a unit.
     pub(crate) fn new(memory: Vec<f32>, carried: Vec<i64>, unit: Option<f64>) -> Self {
         Self { memory, carried, unit }
     }
 
-    /// Adds another of the same rule. Whole numbers add up without rounding; of plain ones the order counts.
+    /// Adds another total by the same rule. Whole numbers are added without rounding; for plain numbers the order matters.
     #[cfg(feature = "cuda")]
     pub(crate) fn add(&mut self, other: &Self) -> Result<(), EngineError> {
         if (self.memory.len(), self.unit) != (other.memory.len(), other.unit) {
@@ -161,13 +163,13 @@ impl Total {
         Ok(())
     }
 
-    /// The bits of whole numbers that were not carried over, or plain numbers; and what was carried over.
+    /// The bits of the whole numbers that were not carried over, or the plain numbers, and what was carried over.
     #[cfg(feature = "cuda")]
     pub(crate) fn numbers(&self) -> (&[f32], &[i64]) {
         (&self.memory, &self.carried)
     }
 
-    /// The whole numbers, and what one stands for; `None` where the total is of plain ones.
+    /// The whole numbers, and what a one stands for; `None` if the total has plain numbers.
     pub fn counts(&self) -> Option<(impl Iterator<Item = i64>, f64)> {
         self.unit.map(|unit| (self.whole(), unit))
     }
@@ -177,11 +179,11 @@ impl Total {
         self.memory.iter().zip(carried).map(|(&low, carried)| count(low, carried))
     }
 
-    /// The total as plain numbers, which `plain` makes of the whole ones: of their bits, in the same memory, of what was carried over,
-    /// which is empty or comes on top, and of what one stands for. A total of plain numbers is left alone.
+    /// Turns the total into plain numbers, which it returns. `plain` makes them in place from the bits of the whole numbers, from what was
+    /// carried over, which is empty or to be added, and from what a one stands for. A total that has plain numbers is left alone.
     ///
     /// # Errors
-    /// What `plain` says; then the total must not be used.
+    /// Those of `plain`, after which the total must not be used.
     pub fn make_plain<E>(
         &mut self,
         plain: impl FnOnce(&mut [f32], &[i64], f64) -> Result<(), E>,
@@ -192,12 +194,12 @@ impl Total {
         Ok(&mut self.memory)
     }
 
-    /// The memory of the numbers, and that of what was carried over.
+    /// The memory of the numbers, and the memory of what was carried over.
     pub(crate) fn into_memory(self) -> (Vec<f32>, Vec<i64>) {
         (self.memory, self.carried)
     }
 
-    /// Makes single-precision numbers of whole ones, in the same memory.
+    /// Turns the total into numbers of single precision, in the same memory.
     pub fn to_single(&mut self) -> &mut [f32] {
         let single = |low: f32, carried: i64, unit: f64| (count(low, carried) as f64 * unit) as f32;
         let made = self.make_plain(|memory, carried, unit| -> Result<(), std::convert::Infallible> {
@@ -245,7 +247,7 @@ mod tests {
         ClippingRule::new(&Clipping::Flat { max_norm }, &layout()).unwrap()
     }
 
-    /// Adds so many samples of the same counts at once.
+    /// Adds this many samples with the same counts at once.
     fn add(sum: &mut GradientSum, samples: usize, counts: &[i32]) {
         if sum.is_full_for(samples) {
             sum.carry(&mut Vec::new(), 0);
@@ -254,12 +256,14 @@ mod tests {
         let Numbers::Whole(values) = sum.numbers() else { panic!("whole numbers") };
         for (value, count) in values.iter_mut().zip(counts) {
             let added = i64::from(*count) * samples as i64;
-            *value = i32::try_from(i64::from(*value as i32) + added).expect("an overflow") as u32;
+            *value = i32::try_from(i64::from(*value as i32) + added)
+                .expect("sums are carried over before they overflow") as u32;
         }
     }
 
     proptest! {
-        /// Against whole numbers that hold anything: sums of any samples in any parts, up to the largest counts, in and out of order.
+        /// Compares with numbers wide enough for everything: sums of any samples in any parts, up to the largest counts, forwards and
+        /// backwards.
         #[test]
         fn sums_are_exact(
             parts in prop::collection::vec((1usize..=HELD, prop::collection::vec(-2_097_151i32..=2_097_151, 8)), 1..40),
@@ -278,7 +282,7 @@ mod tests {
                 backward.reserve(&rule, *samples).unwrap();
                 (0..*samples).for_each(|_| add(&mut backward, 1, counts));
             }
-            // Finished in what was carried over, and as it is.
+            // One sum ends carried over, the other as it is.
             forward.carry(&mut vec![7; 3], digits);
             let (forward, backward) = (forward.into_total(digits), backward.into_total(0));
             let unit = rule.unit().unwrap();
@@ -288,14 +292,15 @@ mod tests {
             let (counts, coarse) = backward.counts().unwrap();
             prop_assert_eq!(coarse, unit);
             prop_assert_eq!(counts.map(i128::from).collect::<Vec<_>>(), want.to_vec());
-            // What they stand for is below 2^53 and rounded once.
+            // The counts are below 2^53, so what they stand for is rounded only once.
             let single = want.map(|want| (want as f64 * unit) as f32).to_vec();
             prop_assert_eq!(forward.into_gradient(), single.clone());
             prop_assert_eq!(backward.into_gradient(), single);
         }
     }
 
-    /// Every sample with its whole bound in one coordinate, as many as the memory holds, carried over as often as the capacity allows.
+    /// Every sample has its whole bound in each coordinate. The memory takes as many as it holds, and is carried over as often as the
+    /// capacity allows.
     #[test]
     fn the_largest_sum_does_not_overflow() {
         for max_norm in [1.0, 1.0f64.next_down()] {
@@ -311,7 +316,7 @@ mod tests {
                 let want = (i128::from(largest) * rule.capacity() as i128) << FRACTION;
                 let total = sum.into_total(FRACTION);
                 assert!(total.counts().unwrap().0.all(|count| i128::from(count) == want));
-                // Exact in double precision, where noise is added.
+                // The sum is exact in double precision, in which noise is added.
                 assert_eq!(want as f64 as i128, want);
             }
         }

@@ -1,17 +1,17 @@
-//! The numbers that sums are made of.
+//! The types of numbers that sums are made of.
 
-/// A number that sums are made of.
+/// A type of numbers that sums are made of.
 pub(crate) trait Summand: Copy + Default + Send + Sync {
-    /// Whether gradients of standardised filters came into it less their mean and over the deviation.
+    /// Whether gradients of standardised filters were added with their mean taken off and divided by the deviation.
     const CLIPPED: bool;
     fn wide(self) -> f64;
-    /// The nearest.
+    /// The nearest number of this type.
     fn narrow(value: f64) -> Self;
-    /// A sum of such numbers on its way from one memory into another.
+    /// A sum of such numbers that is to be copied from one memory to another.
     fn exported<'a>(sum: &'a [Self], to: &'a mut [Self]) -> Exported<'a>;
 }
 
-/// A sum on its way from the order in which it was stored into its parameter's, in any of its numbers.
+/// A sum that is to be copied from the order in which it was stored to its parameter's own order, in any type of numbers.
 pub(crate) enum Exported<'a> {
     /// Whole numbers of 32 bits.
     Counts(&'a [u32], &'a mut [u32]),
@@ -38,7 +38,7 @@ impl Summand for f32 {
     }
 }
 
-/// Numbers of 32 bits are only put into order: sums are carried over before their filters are projected.
+/// Whole numbers of 32 bits are only put into order, because sums are carried over before their filters are projected.
 impl Summand for u32 {
     const CLIPPED: bool = true;
 

@@ -1,4 +1,4 @@
-//! Sums as large as they get, which no batch of a test reaches.
+//! Sums as large as they can get, which no batch of a test would reach.
 
 use dapple_graph::op::Reshape;
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, Parameters, Window};
@@ -14,8 +14,8 @@ fn standardised() -> Graph {
     builder.finish(x, Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap()
 }
 
-/// What a record adds to the largest sums passes their projection as it would alone, but for what a clipping rule makes room for. The sums
-/// point along the filters, across them, and to all sides.
+/// A record that is added to one of the largest sums comes out of the projection as it would alone, except for rounding, for which a
+/// clipping rule makes room. One of the sums is the same in every coordinate, one has random signs, and one points along the filters.
 #[test]
 fn projections_of_the_largest_sums_have_room_to_round() {
     let graph = standardised();
@@ -38,7 +38,7 @@ fn projections_of_the_largest_sums_have_room_to_round() {
     };
     let units = rule.sensitivity() / rule.unit().unwrap();
     let hash = |at: usize| (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-    // Of the norm of a record, in whole units.
+    // A record of about the norm that a rule allows, in whole units.
     let record = |at: usize| (hash(at) % 2001) as i64 - 1000;
     let each = (units * rule.capacity() as f64 / (len as f64).sqrt()) as i64;
     // The weights in the order in which the sum has them: tap, channel, filter.
@@ -59,7 +59,7 @@ fn projections_of_the_largest_sums_have_room_to_round() {
         let apart =
             with.iter().zip(&without).zip(&alone).map(|((with, without), alone)| with - without - alone);
         let square: f64 = apart.map(|apart| (apart as f64 / f64::from(1 << FRACTION)).powi(2)).sum();
-        // Alone, a record is rounded behind the point as well.
+        // A record alone is rounded to a fraction of a unit as well.
         let most = room + 0.5 / f64::from(1 << FRACTION) * (len as f64).sqrt();
         assert!(square.sqrt() <= most, "{number}: {} of {most} units", square.sqrt());
     }

@@ -1,4 +1,5 @@
-//! Products with the weights of vast layers: all threads together, for the items of all workers, so that every weight is read once.
+//! Products with the weights of vast layers, which all threads compute together for the items of all workers, so that every weight is read
+//! once.
 
 use std::ops::Range;
 
@@ -7,17 +8,17 @@ use rayon::prelude::*;
 use super::schedule::{Action, ActionKind};
 use super::worker::{CpuWorker, Shared, grow};
 
-/// Rows of all workers' items.
+/// Memory for the rows of all workers' items.
 #[derive(Debug, Default)]
 pub(crate) struct Together {
-    /// One after the other.
+    /// The rows that are read, one after the other.
     source: Vec<f32>,
-    /// Blocks of columns, in each a part of every row.
+    /// The rows that are made, as blocks of columns that have a part of every row.
     target: Vec<f32>,
 }
 
 impl Together {
-    /// Runs the forward pass of a vast layer, or makes its data gradient.
+    /// Runs the forward pass of a vast layer, or computes its data gradient.
     pub(crate) fn run(&mut self, shared: &Shared<'_>, action: &Action, workers: &mut [CpuWorker]) {
         let gemm = shared.steps.steps[action.step].kernel.product().expect("only products are vast");
         let weight = shared.parameters.get(gemm.weight);
@@ -37,7 +38,8 @@ impl Together {
         }
     }
 
-    /// Makes rows of one buffer from rows of another, each given with its length. The function reads all rows and makes some columns.
+    /// Makes the rows of one buffer from the rows of another; each buffer is given with the length of its rows. `columns` reads all rows and
+    /// makes some columns.
     fn product(
         &mut self,
         shared: &Shared<'_>,
@@ -59,7 +61,7 @@ impl Together {
                 to.copy_from_slice(&row[..inner]);
             }
         });
-        // Whole vectors, and several blocks for each thread, so that none waits long for another.
+        // Blocks are whole vectors, and there are several for each thread, so that none waits long for another.
         let block = width.div_ceil(4 * rayon::current_num_threads()).next_multiple_of(VECTORS);
         let stride = shared.schedule.stride(to);
         if accumulate {
@@ -74,10 +76,10 @@ impl Together {
     }
 }
 
-/// Columns that blocks are multiples of.
+/// The width of a block is a multiple of this many columns.
 const VECTORS: usize = 64;
 
-/// Calls a function with every item of a buffer.
+/// Calls a function with the row of every item in a buffer.
 fn for_rows(workers: &mut [CpuWorker], slot: usize, stride: usize, mut each: impl FnMut(&mut [f32])) {
     for worker in workers {
         let items = worker.losses.len();
@@ -85,7 +87,7 @@ fn for_rows(workers: &mut [CpuWorker], slot: usize, stride: usize, mut each: imp
     }
 }
 
-/// Calls a function with every part of a row in a buffer and its place in blocks of columns.
+/// Calls a function with every part of a row in a buffer, and the place of that part in the blocks of columns.
 fn exchange(
     workers: &mut [CpuWorker],
     (slot, stride): (usize, usize),

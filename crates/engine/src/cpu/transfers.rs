@@ -3,12 +3,12 @@
 use super::form::Transfer;
 use super::operation::{BackwardPass, BackwardReads, CpuKernel, ForwardPass};
 
-/// Moves every input by its transfers; together they cover the output once.
+/// Moves every input by its transfers. Together, these cover the output exactly once.
 #[derive(Debug)]
 pub(crate) struct TransferKernel(Vec<Vec<Transfer>>);
 
 impl TransferKernel {
-    /// A list of transfers for each input.
+    /// A kernel with a list of transfers for each input.
     pub(crate) fn new(transfers: Vec<Vec<Transfer>>) -> Self {
         Self(transfers)
     }

@@ -24,12 +24,12 @@ impl<'a> StepValues<'a> {
         &self.shared.steps.steps[self.action.step]
     }
 
-    /// Numbers of one item of an input.
+    /// How many numbers one item of an input has.
     pub(crate) fn input_len(self, index: usize) -> usize {
         self.shared.steps.steps[self.step().inputs[index]].form.len()
     }
 
-    /// Numbers from one item of a buffer to the next.
+    /// The distance from one item of a buffer to the next.
     pub(crate) fn stride(self, slot: usize) -> usize {
         self.shared.schedule.stride(slot)
     }
@@ -58,12 +58,12 @@ impl<'a> ItemValues<'a> {
         self.part(self.step.action.inputs[index], self.step.input_len(index))
     }
 
-    /// The values of all inputs, of which there are so many.
+    /// The values of all `N` inputs.
     pub(crate) fn inputs<const N: usize>(self) -> [&'a [f32]; N] {
         std::array::from_fn(|index| self.input(index))
     }
 
-    /// The value that the forward pass made, where the backward pass reads it.
+    /// The value that the forward pass made, if the backward pass reads it.
     pub(crate) fn output(self) -> &'a [f32] {
         self.part(self.step.action.output, self.form().len())
     }
@@ -100,18 +100,18 @@ impl<'a> ItemValues<'a> {
         &self.step.step().form
     }
 
-    /// The machine's vectors.
+    /// The sizes of the machine's vectors.
     pub(crate) fn lanes(self) -> Lanes {
         self.step.shared.lanes
     }
 
-    /// The item of the batch itself, in row-major order; the step's value has its shape.
+    /// The item's own input from the batch, in row-major order. It has the shape of the step's value.
     pub(crate) fn sample(self) -> &'a [f32] {
         let (work, len) = (self.step.work, self.form().len());
         &work.inputs[(work.first + self.item) * len..][..len]
     }
 
-    /// The key of the item's dropout; `None` where that is off.
+    /// The key of the item's dropout; `None` if dropout is off.
     pub(crate) fn dropout_key(self) -> Option<u64> {
         let work = self.step.work;
         work.batch.and_then(|batch| batch.dropout_key(work.first + self.item))

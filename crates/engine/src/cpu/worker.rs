@@ -1,4 +1,4 @@
-//! One thread's part of a step: its buffers, and the interpreter that runs a schedule in them.
+//! A worker, which takes some samples of a step: its buffers, and the interpreter that runs a schedule in them.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::batch::Batch;
 use crate::layout::Layout;
 use crate::loss::{self, LossStrides};
 
-/// What all threads share.
+/// What all workers share.
 pub(crate) struct Shared<'a> {
     pub(crate) graph: &'a Graph,
     pub(crate) steps: &'a CpuSteps,
@@ -26,20 +26,20 @@ pub(crate) struct Shared<'a> {
     pub(crate) lanes: Lanes,
     pub(crate) parameters: &'a Parameters,
     pub(crate) prepared: &'a [PreparedWeights],
-    /// Where a parameter's gradient lies in a sample's materialised gradient; `None` if it is frozen or deferred.
+    /// Where a parameter's gradient lies among a sample's written gradients; `None` if it is frozen or deferred.
     pub(crate) places: &'a [Option<Range<usize>>],
-    /// Numbers in a sample's materialised gradient.
+    /// How many numbers a sample's written gradients have.
     pub(crate) materialised: usize,
     /// Where the trainable parameters lie.
     pub(crate) layout: &'a Layout,
-    /// How each of them has its gradient made.
+    /// How the gradient of each trainable parameter is made.
     pub(crate) sources: &'a [GradientSource],
-    /// Numbers in a sample's means of filters.
+    /// How many means of filters a sample has.
     pub(crate) means: usize,
 }
 
 impl Shared<'_> {
-    /// Runs the whole schedule: every worker its own work, with this much scratch, and at the end what is to be done with it.
+    /// Runs the whole schedule. Every worker does its own `work` with this much scratch, and calls `finish` at the end.
     pub(crate) fn run<'w>(
         &self,
         workers: &mut [CpuWorker],
@@ -51,7 +51,7 @@ impl Shared<'_> {
         let alone = |stretch: &Stretch| stretch.turn != Turn::Together;
         let stretches = &self.schedule.stretches;
         let mut done = 0;
-        // Parts start with the input, or with work that is done together.
+        // Each part but the first starts with work that is done together.
         for part in stretches.chunk_by(|_, next| alone(next)) {
             let (begins, ends) = (done == 0, done + part.len() == stretches.len());
             done += part.len();
@@ -77,19 +77,19 @@ impl Shared<'_> {
     }
 }
 
-/// The buffers of one thread.
+/// The buffers of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct CpuWorker {
     pub(crate) buffers: Vec<Vec<f32>>,
-    /// Gradients written down, sample after sample.
+    /// The written gradients, sample after sample.
     pub(crate) materialised: Vec<f32>,
-    /// Loss of each item of the last run.
+    /// The loss of each item of the last run.
     pub(crate) losses: Vec<f64>,
-    /// Squared norms, `[sample, trainable parameter]`: upper bounds.
+    /// Upper bounds on the squared norms, `[sample, trainable parameter]`.
     pub(crate) squared: Vec<f64>,
-    /// Clipping factors, likewise; zero for a sample that must not be added.
+    /// The clipping factors, `[sample, trainable parameter]`; all zero for a sample that must not be added.
     pub(crate) factors: Vec<f32>,
-    /// What is taken off the gradients of standardised filters, sample after sample, and what they are then multiplied by.
+    /// The means that are taken off the gradients of standardised filters, sample after sample, and the factors that then multiply them.
     pub(crate) means: Vec<f32>,
     pub(crate) filter_factors: Vec<f32>,
     pub(crate) scratch: Vec<f32>,
@@ -111,7 +111,7 @@ pub(crate) struct ItemWork<'a> {
 }
 
 impl CpuWorker {
-    /// Makes room for the items, keeping what is there if it suffices, and clears what is added to.
+    /// Makes room for the items where there is too little, and clears the memory that gradients are added to.
     fn begin(&mut self, shared: &Shared<'_>, work: &ItemWork<'_>, scratch: Scratch) {
         let (samples, entries) = (work.items / work.views, shared.layout.entries().len());
         self.buffers.resize_with(shared.schedule.buffers.len(), Vec::new);
@@ -153,14 +153,14 @@ impl CpuWorker {
             ActionKind::Forward => self.forward(shared, work, action, items),
             ActionKind::Loss => self.loss(shared, work, action, items),
             ActionKind::Backward => self.backward(shared, work, action, items),
-            // Vast layers are the work of all threads together.
+            // All threads do this together.
             ActionKind::VastData => {}
         }
     }
 
     fn loss(&mut self, shared: &Shared<'_>, work: &ItemWork<'_>, action: &Action, items: Range<usize>) {
-        let batch = work.batch.expect("a loss is taken of a batch");
-        let slot = action.gradient.expect("a loss has a gradient");
+        let batch = work.batch.expect("only training has losses, and training is given a batch");
+        let slot = action.gradient.expect("the scheduler gives every loss a gradient");
         let form = &shared.steps.steps[action.step].form;
         let classes = form.shape[0];
         let positions = form.len() / classes;
@@ -177,7 +177,7 @@ impl CpuWorker {
             let gradient = &mut gradient[item * shared.schedule.stride(slot)..][..form.len()];
             let scale = weight / work.views as f64;
             let loss = loss::evaluate(shared.graph.loss(), strides, output, target, scale, gradient);
-            // The main output comes first.
+            // The main output comes first, so its loss begins the sum.
             self.losses[item] = if main { loss } else { self.losses[item] + weight * loss };
         }
         self.buffers[slot] = gradient;
@@ -201,7 +201,7 @@ impl CpuWorker {
     }
 
     fn backward(&mut self, shared: &Shared<'_>, work: &ItemWork<'_>, action: &Action, items: Range<usize>) {
-        let slot = action.gradient.expect("a backward pass begins with a gradient");
+        let slot = action.gradient.expect("the scheduler gives every backward pass a gradient");
         let mut gradient = std::mem::take(&mut self.buffers[slot]);
         let mut taken = std::mem::take(&mut self.taken);
         for wanted in &action.input_gradients {
@@ -229,14 +229,14 @@ impl CpuWorker {
     }
 }
 
-/// Numbers of scratch that a worker needs, in single and in double precision.
+/// How many numbers of scratch a worker needs, in single and in double precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scratch {
     pub(crate) single: usize,
     pub(crate) double: usize,
 }
 
-/// Makes a buffer at least so long.
+/// Makes a buffer at least `len` long.
 pub(crate) fn grow<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) {
     if buffer.len() < len {
         buffer.resize(len, T::default());

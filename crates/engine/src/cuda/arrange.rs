@@ -1,4 +1,4 @@
-//! Weights as the kernels of convolutions read them.
+//! Arranges weights as the kernels of convolutions read them.
 
 use super::convolution::weight;
 use super::device::Device;
@@ -7,9 +7,9 @@ use super::kernels::{ArrangeWeights, Standardise};
 use super::memory::CardModel;
 use crate::op::conv::CudaConvKernel;
 
-/// Standardises a convolution's weights where that is asked, and puts them in the order of its tilings. `start` is where its parameter
+/// Standardises a convolution's weights if that is asked for, and puts them in the order of its tilings. `start` is where its parameter
 /// lies.
-pub(super) fn convolution(
+pub(crate) fn convolution(
     device: &Device,
     model: &CardModel,
     conv: &CudaConvKernel,

@@ -8,10 +8,10 @@ use super::run::{CardRun, GradientPlace};
 use super::slice::DeviceSlice;
 use crate::layout::Layout;
 
-/// Where parameters' gradients go in one pass.
+/// Where the gradients of parameters go in one backward pass.
 pub(crate) struct CardParameterGradients<'l> {
     pub(crate) layout: &'l Layout,
-    /// Parameters that already received a gradient in this pass, by their position in the layout.
+    /// For each parameter of the layout, whether it already received a gradient in this pass.
     touched: Vec<bool>,
 }
 
@@ -20,7 +20,7 @@ impl<'l> CardParameterGradients<'l> {
         Self { layout, touched: vec![false; layout.entries().len()] }
     }
 
-    /// Where a parameter's per-sample gradients are written, and whether they are added to.
+    /// Where a parameter's per-sample gradients are written, and whether to add to what is there; `None` if they are not written.
     pub(crate) fn written<'r>(
         &mut self,
         run: &CardRun<'r>,
@@ -32,7 +32,7 @@ impl<'l> CardParameterGradients<'l> {
         Some(GradientPlace { values: run.work.written().after(start), accumulate })
     }
 
-    /// Gradients of scale and shift, and whether they are added to.
+    /// Where the gradients of scale and shift are written, and whether to add to what is there.
     pub(crate) fn affine<'r>(
         &mut self,
         run: &CardRun<'r>,
@@ -45,7 +45,7 @@ impl<'l> CardParameterGradients<'l> {
     }
 }
 
-impl CardRun<'_> {
+impl<'r> CardRun<'r> {
     /// Gradients of all nodes, from that of the output.
     pub(crate) fn backward(&mut self, layout: &Layout) -> Result<(), CudaError> {
         let program = self.program;
@@ -64,12 +64,12 @@ impl CardRun<'_> {
     }
 
     /// Where the partial sums of a parameter's squared norm lie.
-    pub(crate) fn partials(&self, layout: &Layout, id: ParameterId) -> DeviceSlice<'_, f64> {
+    pub(crate) fn partials(&self, layout: &Layout, id: ParameterId) -> DeviceSlice<'r, f64> {
         let start = layout.position(id).map_or(0, |position| self.program.sources[position].partials.start);
         self.work.partials().after(start)
     }
 
-    /// The gradient of a bias over so many channels and positions, of which element `(c, p)` lies at `c along + p across`.
+    /// Computes the gradient of a bias. Element `(c, p)` of an item's channels and positions lies at `c along + p across`.
     pub(crate) fn bias_gradient(
         &self,
         g: DeviceSlice<'_, f32>,

@@ -9,57 +9,58 @@ use super::tile::{FILTERS, STEP};
 use crate::layout::{Layout, LayoutEntry};
 use crate::op::conv::CudaConvKernel;
 
-/// Multiprocessors of a large card, and blocks of threads that keep it busy with several on each.
+/// The number of multiprocessors of a large card, and of blocks of threads that keep it busy with several on each.
 const MULTIPROCESSORS: usize = 132;
 const SEVERAL_EACH: usize = 8 * MULTIPROCESSORS;
-/// What a block of a convolution's sum takes to begin and to end, in steps of 32 positions; and the most shares worth trying.
+/// How long a block of a convolution's sum takes to begin and to end, in steps of 32 positions, and the most shares worth trying.
 const START: usize = 8;
 const MOST_SHARES: usize = 64;
-/// Samples that a block of the sum of written-down gradients takes, as its kernel has it, and its threads.
+/// How many samples a block of the sum of written gradients takes, the same as in its kernel, and how many threads it has.
 const WRITTEN_SAMPLES: usize = 64;
 const WRITTEN_THREADS: usize = 64;
-/// Steps of a convolution's sum that may be on their way while one is multiplied, as its kernel has it.
+/// How many steps of a convolution's sum may be on their way while one is multiplied, the same as in its kernel.
 const MOST_AHEAD: usize = 3;
-/// Rows and columns of a tile of a linear layer's sum, as its kernel has it.
+/// How many rows and columns a tile of a linear layer's sum has, the same as in its kernel.
 const OUTER: usize = 64;
 
-/// A sum on the card, and how samples join it.
+/// A sum on the card, and how samples are added to it.
 #[derive(Clone, Copy)]
 pub(crate) struct SumTarget<'s> {
     pub(crate) sum: DeviceSlice<'s, u32>,
-    /// Whether it is of whole numbers.
+    /// Whether the sum is of whole numbers.
     pub(crate) whole: bool,
-    /// Samples that count; others of the microbatch only fill it up.
+    /// How many samples count. Any others only fill the microbatch up.
     pub(crate) samples: usize,
 }
 
 impl SumTarget<'_> {
-    /// The part of it that is a parameter's.
+    /// The part of the sum that belongs to a parameter.
     pub(crate) fn of(&self, entry: &LayoutEntry) -> Self {
         Self { sum: self.sum.after(entry.range.start).first(entry.range.len()), ..*self }
     }
 
-    /// Shares of the samples. Whole numbers may be added in any order; plain ones have one order, and one share.
+    /// Into how many shares the samples are divided. Whole numbers may be added in any order; plain ones have one order, so one share.
     fn shares(&self, blocks: usize, busy: usize) -> usize {
         if self.whole { (busy / blocks.max(1)).clamp(1, self.samples.max(1)) } else { 1 }
     }
 
-    /// The same where each multiprocessor runs one block at a time, a block takes so many steps for a sample, and `START` to begin and to
-    /// end: the fewest that end first.
+    /// Like [`Self::shares`], if each multiprocessor runs one block at a time, and a block takes `steps` steps for a sample and `START` to
+    /// begin and to end. Of the divisions that end first, this is the one with the fewest shares.
     fn even_shares(&self, blocks: usize, steps: usize) -> usize {
         let time = |shares: usize| {
             (blocks * shares).div_ceil(MULTIPROCESSORS) * (self.samples.div_ceil(shares) * steps + START)
         };
         let most = if self.whole { self.samples.clamp(1, MOST_SHARES) } else { 1 };
-        (1..=most).min_by_key(|&shares| time(shares)).expect("one share at the least")
+        (1..=most).min_by_key(|&shares| time(shares)).expect("one share is always among the candidates")
     }
 }
 
 impl CardRun<'_> {
-    /// Squared norms of every sample's gradient, parameter by parameter, and what is taken off standardised filters.
+    /// Computes bounds on the squared norms of every sample's gradient, parameter by parameter, and the means that are taken off
+    /// standardised filters.
     ///
     /// # Guarantee
-    /// None is less than the squared norm of what the sample adds of the parameter, over the square of its clipping factor.
+    /// No bound is less than the squared norm of what the sample adds for the parameter, divided by the square of its clipping factor.
     pub(crate) fn norms(&mut self) -> Result<(), CudaError> {
         let (device, work, program) = (self.device, self.work, self.program);
         let (count, entries) = (program.parts.len(), program.sources.len());
@@ -84,7 +85,7 @@ impl CardRun<'_> {
             squared: work.squared(),
             entries,
         };
-        // SAFETY: parts and ranges are the program's own, which lie in what it plans for a sample.
+        // SAFETY: parts and ranges are the program's own, and lie in the memory that it plans for a sample.
         unsafe {
             parts.launch(device)?;
             added.launch(device)?;
@@ -92,11 +93,12 @@ impl CardRun<'_> {
         self.mark("norms of written gradients")
     }
 
-    /// Adds what every sample adds to the sum, sample by sample, also of the layers whose gradients were never written down.
+    /// Adds every sample's clipped gradient to the sum, including those of layers whose gradients were never written down.
     ///
     /// # Guarantee
-    /// In whole numbers each sample adds `round(factor v)`, coordinate by coordinate, with `v` made of that sample alone, and of norm at
-    /// most what its clipping factor was made from. A sample whose factor is zero adds nothing, whatever it holds.
+    /// To a sum of whole numbers each sample adds `round(factor v)`, coordinate by coordinate. `v` is made from that sample alone, and its
+    /// norm is at most the one from which the clipping factor was made. A sample whose factor is zero adds nothing, whatever its gradient
+    /// is.
     pub(crate) fn sum(&mut self, layout: &Layout, target: SumTarget<'_>) -> Result<(), CudaError> {
         let (work, program) = (self.work, self.program);
         let SumTarget { sum, whole, samples } = target;
@@ -116,8 +118,11 @@ impl CardRun<'_> {
             samples,
             whole,
         };
-        // SAFETY: blocks are the program's own, which lie in what it plans for a sample and in a sum of its layout.
+        // SAFETY: blocks are the program's own, and lie in the memory that it plans for a sample and in a sum of its layout.
         unsafe { written.launch(self.device)? };
+        for node in 0..program.halved.len() {
+            self.halved_sum(node, layout, target)?;
+        }
         self.mark("sum of written gradients")?;
         for node in (0..program.deferred.len()).filter(|&node| program.deferred[node]) {
             if let Some(operation) = &program.steps.operations[node] {
@@ -127,7 +132,7 @@ impl CardRun<'_> {
         Ok(())
     }
 
-    /// Adds what all samples add of a linear layer's gradient.
+    /// Adds the clipped gradients of a linear layer for all samples.
     pub(crate) fn linear_sum(
         &self,
         (g, x): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
@@ -153,7 +158,7 @@ impl CardRun<'_> {
         .launch(self.device)
     }
 
-    /// Adds what all samples add of a convolution's gradient.
+    /// Adds the clipped gradients of a convolution for all samples.
     pub(crate) fn convolution_sum(
         &self,
         conv: &CudaConvKernel,
@@ -168,7 +173,7 @@ impl CardRun<'_> {
         let (x, _) = self.read_positions(conv, x)?;
         let (columns, lines) = (tile.blocks, geometry.out.div_ceil(FILTERS));
         let shares = target.even_shares(columns * lines, geometry.positions().div_ceil(STEP));
-        // A tiling is made for two stages.
+        // The memory that a tiling asks for is enough for two stages.
         let stage = (tile.shared - tile.list) / 2;
         let room = self.device.shared.saturating_sub(tile.list);
         let ahead = (room / stage).saturating_sub(1).clamp(1, MOST_AHEAD);
@@ -201,7 +206,7 @@ impl CardRun<'_> {
         unsafe { sum.launch(self.device) }
     }
 
-    /// Where a sample's first mean of a parameter's filters lies; nothing where it is not standardised.
+    /// Where the means of a parameter's filters lie for the first sample; `None` if the parameter is not standardised.
     pub(crate) fn means(
         &self,
         layout: &Layout,

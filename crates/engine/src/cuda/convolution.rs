@@ -1,4 +1,4 @@
-//! How each convolution runs: by cuDNN or by a kernel of our own, whichever was measured to be faster.
+//! Decides how each convolution runs: by cuDNN, by a matrix product or by a kernel of our own, whichever was measured to be fastest.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,11 +16,11 @@ use super::ways::{run_own, run_product, run_subsampled, subsamples, tiled};
 use super::weights::{filter_gradients, sample_gradients, unfolds};
 use crate::op::conv::CudaConvKernel;
 
-/// Batch sizes whose descriptors are kept.
+/// For how many batch sizes descriptors are kept.
 const KEPT_SIZES: usize = 8;
-/// Runs of our kernel that are timed together.
+/// How many runs are timed together.
 const RUNS: usize = 3;
-/// Positions from which on one sample alone may keep the card busy.
+/// With at least this many positions, one sample alone may keep the card busy.
 const LARGE: usize = 1000;
 
 /// A card with a model and memory to work in.
@@ -36,20 +36,20 @@ pub(crate) struct OpenCard<'c> {
 pub(crate) enum ConvolutionChoice {
     Own,
     Cudnn(Algorithm),
-    /// A matrix product, of a window of one position.
+    /// A matrix product, for a window of one position that reads every position.
     Product,
-    /// A matrix product of the positions that a window of one position reads.
+    /// A matrix product over the positions that are read, for a window of one position that skips others.
     Subsampled,
     /// A matrix product with the unfolded image.
     Unfolded,
 }
 
-/// All choices of a program, and descriptors of the batch sizes seen.
+/// All choices of a program, and descriptors for the batch sizes seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct ConvolutionChoices {
-    /// By node and direction, with milliseconds of the microbatch it was measured with.
+    /// The choice for each node and direction, with the milliseconds that a microbatch took.
     chosen: BTreeMap<(usize, u8), (ConvolutionChoice, f32)>,
-    /// By node and items.
+    /// The descriptors for each node and number of items.
     descriptors: BTreeMap<(usize, usize), Descriptors>,
     /// Whether factors may be rounded.
     rounds: bool,
@@ -66,17 +66,17 @@ impl ConvolutionChoices {
         !tiled(conv, direction).is_empty() && self.who != Convolutions::Cudnn
     }
 
-    /// Whether matrix products may stand for convolutions.
+    /// Whether matrix products may take the place of convolutions.
     fn multiplies(&self) -> bool {
         matches!(self.who, Convolutions::Fastest | Convolutions::Products)
     }
 
-    /// Whether a matrix product may stand for this one.
+    /// Whether a matrix product may take the place of this convolution.
     fn allows_product(&self, conv: &CudaConvKernel) -> bool {
         conv.geometry.is_pointwise() && self.multiplies()
     }
 
-    /// What was chosen, for reports: node, direction, choice and milliseconds.
+    /// All that was chosen, for reports: node, direction, choice and milliseconds.
     pub(crate) fn list(&self) -> impl Iterator<Item = (usize, u8, ConvolutionChoice, f32)> + '_ {
         self.chosen.iter().map(|(&(node, direction), &(choice, time))| (node, direction, choice, time))
     }
@@ -97,8 +97,9 @@ impl ConvolutionChoices {
         Ok(self.descriptors.entry((node, items)).or_insert(made))
     }
 
-    /// Measures the ways of every convolution of a program, in memory that holds nothing yet. Executors of one process measure one after
-    /// the other: each would time what the others put on the card, and cuDNN has failed where many searched at once.
+    /// Measures the ways in which every convolution of a program can run, in memory that holds nothing yet. The executors of a process
+    /// measure one after the other, because each would otherwise time what the others put on the card, and cuDNN has failed when many
+    /// searched at once.
     pub(crate) fn measure(&mut self, card: OpenCard<'_>, program: &CardProgram) -> Result<(), CudaError> {
         static MEASURING: Mutex<()> = Mutex::new(());
         let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,39 +107,44 @@ impl ConvolutionChoices {
         self.chosen.clear();
         let items = work.samples * program.views;
         let steps = &program.steps;
-        // What leads to no output does not run and has no memory.
+        // A node on which no output depends does not run, and has no memory.
         for node in (0..steps.operations.len()).filter(|&node| program.runs[node]) {
-            let operation = steps.operations[node].as_ref();
-            let Some(conv) = operation.and_then(|operation| operation.convolution()) else { continue };
+            let Some(operation) = &steps.operations[node] else { continue };
+            let Some(conv) = operation.convolution() else { continue };
             let input = steps.inputs[node][0];
-            let buffer = |slot| work.buffer(slot).expect("what runs is in memory");
+            let buffer = |slot| work.buffer(slot).expect("the plan gives every node that runs its buffers");
             let value = |node: usize| match &steps.operations[node] {
                 Some(operation) if operation.is_input() => work.inputs(0),
                 _ => buffer(program.buffers[node].value),
             };
             let weight = weight(steps.parameters[conv.weight.index()], conv, model);
-            let tensors = Tensors { input: value(input), weight, output: value(node) };
-            self.choose(card, node, conv, ConvolutionDirection::Forward, tensors, items)?;
+            let (forward, back) = match operation.transposes() {
+                false => (ConvolutionDirection::Forward, ConvolutionDirection::Data),
+                true => (ConvolutionDirection::Data, ConvolutionDirection::Forward),
+            };
+            // What the convolution itself reads and makes, of what the step does.
+            let sides = |read, made| if operation.transposes() { (made, read) } else { (read, made) };
+            let tensors = |(input, output)| Tensors { input, weight, output };
+            self.choose(card, node, conv, forward, tensors(sides(value(input), value(node))), items)?;
             if !steps.needs_gradient[node] {
                 continue;
             }
-            let output = buffer(program.buffers[node].gradient);
+            let gradient = buffer(program.buffers[node].gradient);
             if steps.needs_gradient[input] {
-                let input = buffer(program.buffers[input].gradient);
-                let tensors = Tensors { input, weight, output };
-                self.choose(card, node, conv, ConvolutionDirection::Data, tensors, items)?;
+                let target = buffer(program.buffers[input].gradient);
+                self.choose(card, node, conv, back, tensors(sides(target, gradient)), items)?;
             }
             let written = !program.deferred[node] && program.written >= conv.geometry.weight_len();
             if written && self.who != Convolutions::Own {
                 let target = (work.written(), program.written);
                 let sizes = (work.samples, program.views);
-                self.choose_gradients(card, (node, conv), (value(input), output), target, sizes)?;
+                self.choose_gradients(card, (node, conv), sides(value(input), gradient), target, sizes)?;
             }
         }
         Ok(())
     }
 
-    /// Measures the ways to every sample's weight gradient.
+    /// Measures the ways in which every sample's weight gradient can be computed.
     fn choose_gradients(
         &mut self,
         card: OpenCard<'_>,
@@ -165,7 +171,7 @@ impl ConvolutionChoices {
                 best = if wanted || taken < best.1 { (choice, taken) } else { best };
             }
         }
-        // One call for each sample pays only where a sample keeps a large part of the card busy.
+        // One call for each sample pays only if a sample keeps a large part of the card busy.
         let large = who == Convolutions::Fastest && conv.geometry.positions() >= LARGE;
         if large || who == Convolutions::Cudnn {
             let descriptors = self.descriptors(node, conv, 1)?;
@@ -198,7 +204,7 @@ impl ConvolutionChoices {
         let (rounds, who) = (self.rounds, self.who);
         let workspace = (work.workspace(), work.workspace_bytes());
         let descriptors = self.descriptors(node, conv, items)?;
-        // Where nobody's time decides, every process chooses alike.
+        // With our own kernels nothing is left to measured times, so that every process chooses alike.
         let measured = match who {
             Convolutions::Own => None,
             _ => device.cudnn.measure(direction, descriptors, tensors, workspace, rounds),
@@ -276,13 +282,13 @@ impl ConvolutionChoices {
             }
             Some(ConvolutionChoice::Subsampled) if allows_own => return ours(),
             Some(ConvolutionChoice::Subsampled) => Algorithm::plain(direction),
-            // Never measured: a forward pass before any training.
+            // Nothing was measured, as in a forward pass before any training.
             None if allows_own => return ours(),
             None => Algorithm::plain(direction),
             Some(ConvolutionChoice::Cudnn(algorithm)) => *algorithm,
         };
         let descriptors = self.descriptors(node, conv, items)?;
-        // Measured for a step's microbatch: another size, or a forward pass alone, may have too little workspace.
+        // It was measured with a training step's microbatch. For another size, or in inference, the workspace may be too small.
         let fits = |algorithm| {
             device.cudnn.workspace(algorithm, descriptors).filter(|&bytes| bytes <= work.workspace_bytes())
         };
@@ -298,7 +304,7 @@ impl ConvolutionChoices {
     }
 }
 
-/// Milliseconds of a run, after one to warm up.
+/// How many milliseconds a run takes, after another to warm up.
 fn time(device: &Device, run: impl Fn() -> Result<(), CudaError>) -> Result<f32, CudaError> {
     run()?;
     let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);

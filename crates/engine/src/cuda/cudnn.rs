@@ -1,4 +1,4 @@
-//! Convolutions by cuDNN: descriptors, and the choice of an algorithm.
+//! Convolutions by cuDNN: its descriptors, and the choice among its algorithms.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use super::error::{CudaError, call};
 use super::geometry::Geometry;
 use super::slice::DeviceSlice;
 
-/// What a failure of a convolution is named.
+/// What the error of a failed convolution calls it.
 const CALL: &str = "convolution";
 
-/// An open handle.
+/// An open handle of cuDNN.
 pub(crate) struct Cudnn {
     handle: sys::cudnnHandle_t,
 }
@@ -23,15 +23,15 @@ unsafe impl Send for Cudnn {}
 // SAFETY: no method uses the handle without the executor's unique borrow.
 unsafe impl Sync for Cudnn {}
 
-/// The right to use a handle of cuDNN, which one thread of a process has at a time. Handles of different threads may be used at once, it says,
-/// but with sixteen executors of one process it failed or crashed now and then. A call puts work on the card and returns within
-/// microseconds, so waiting costs nothing but while another measures.
+/// The right to call cuDNN, which one thread of a process has at a time. cuDNN's documentation allows threads to use different handles at
+/// once, but with sixteen executors in one process it failed or crashed now and then. A call only puts work on the card and returns within
+/// microseconds, so waiting costs next to nothing, except while another executor measures.
 fn alone() -> MutexGuard<'static, ()> {
     static CALLING: Mutex<()> = Mutex::new(());
     CALLING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is computed from the other two: the output, the data gradient or the sum of weight gradients.
+/// Which of the three tensors is computed from the other two: the output, the data gradient or the weight gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConvolutionDirection {
     Forward,
@@ -48,7 +48,7 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// An algorithm that takes every shape and always adds in the same order.
+    /// An algorithm that takes any shape and always adds in the same order.
     pub(crate) fn plain(direction: ConvolutionDirection) -> Self {
         match direction {
             ConvolutionDirection::Forward => {
@@ -72,14 +72,14 @@ pub(crate) struct Tensors<'m> {
     pub(crate) output: DeviceSlice<'m, f32>,
 }
 
-/// Shapes of a convolution over a number of items, as cuDNN wants them.
+/// The shapes of a convolution over a number of items, in the form that cuDNN wants.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     input: sys::cudnnTensorDescriptor_t,
     output: sys::cudnnTensorDescriptor_t,
     weight: sys::cudnnFilterDescriptor_t,
     convolution: sys::cudnnConvolutionDescriptor_t,
-    /// Numbers of the three tensors.
+    /// How many numbers each of the three tensors has.
     lens: [usize; 3],
 }
 
@@ -167,7 +167,7 @@ impl Descriptors {
         Ok(made)
     }
 
-    /// Where everything lies, if it has the numbers and the bytes it needs.
+    /// The addresses of the tensors and of the workspace, if these are as large as they need to be.
     fn addresses(
         &self,
         tensors: Tensors<'_>,
@@ -185,21 +185,21 @@ impl Descriptors {
     }
 }
 
-/// Results cuDNN is asked for when it measures its algorithms.
+/// How many results cuDNN is asked for when it measures its algorithms.
 const CANDIDATES: usize = 12;
 
-/// A measured algorithm: itself, milliseconds, bytes of workspace.
+/// An algorithm, the milliseconds it took, and the bytes of workspace it needs.
 pub(crate) type MeasuredAlgorithm = (Algorithm, f32, usize);
 
-/// Measures one direction's algorithms with cuDNN's function for it, and takes the fastest that adds in a fixed order, fits the workspace and
-/// keeps to the precision asked for.
+/// Measures the algorithms of one direction with cuDNN's function for it, and takes the fastest that adds in a fixed order, fits the
+/// workspace and keeps to the precision asked for.
 macro_rules! fastest {
     ($find:ident($($argument:expr),*) -> $variant:ident($performance:ty), $workspace:expr, $limit:expr, $rounds:expr) => {{
         let mut count = 0;
         // SAFETY: a zeroed result is a valid one.
         let mut results = [unsafe { std::mem::zeroed::<$performance>() }; CANDIDATES];
-        // SAFETY: the handle and the descriptors are open, the tensors and the workspace were seen to lie in slices of the card's memory,
-        // and the results have room for as many as are asked for.
+        // SAFETY: the handle and the descriptors are open, the tensors and the workspace were checked to lie in slices of the card's memory,
+        // and there is room for as many results as are asked for.
         let found = unsafe {
             sys::$find($($argument,)* CANDIDATES as i32, &mut count, results.as_mut_ptr(), $workspace, $limit)
         };
@@ -217,7 +217,7 @@ macro_rules! fastest {
     }};
 }
 
-/// Addresses of the three tensors and of the workspace.
+/// The addresses of the three tensors and of the workspace.
 type Addresses = [*mut c_void; 4];
 
 impl Cudnn {
@@ -233,7 +233,7 @@ impl Cudnn {
         Ok(Self { handle })
     }
 
-    /// Measures the algorithms of a direction. Overwrites what the direction computes.
+    /// Measures the algorithms of a direction, and overwrites what the direction computes.
     pub(crate) fn measure(
         &self,
         direction: ConvolutionDirection,
@@ -264,7 +264,7 @@ impl Cudnn {
         }
     }
 
-    /// Bytes of workspace an algorithm needs; `None` where it does not take the shape.
+    /// How many bytes of workspace an algorithm needs; `None` if it does not take the shape.
     pub(crate) fn workspace(&self, algorithm: Algorithm, descriptors: &Descriptors) -> Option<usize> {
         let Descriptors { input, output, weight, convolution, .. } = *descriptors;
         let _alone = alone();
@@ -300,7 +300,7 @@ impl Cudnn {
         .ok()
     }
 
-    /// Runs an algorithm; with `accumulate` the result is added to what is there.
+    /// Runs an algorithm. With `accumulate` the result is added to what is there.
     pub(crate) fn run(
         &self,
         algorithm: Algorithm,
@@ -314,8 +314,8 @@ impl Cudnn {
         let (one, keep) = (1.0f32, if accumulate { 1.0f32 } else { 0.0 });
         let _alone = alone();
         let (one, keep) = ((&raw const one).cast::<c_void>(), (&raw const keep).cast::<c_void>());
-        // SAFETY: the tensors were seen to have the numbers of the descriptors' shapes, and the workspace the bytes the algorithm asked
-        // for; handle and descriptors are open, and the two factors are read before the call returns.
+        // SAFETY: the tensors were checked to have as many numbers as the descriptors say, and the workspace to have the bytes that the
+        // algorithm asked for; handle and descriptors are open, and the two factors are read before the call returns.
         let done = unsafe {
             match algorithm {
                 Algorithm::Forward(algorithm) => sys::cudnnConvolutionForward(

@@ -12,21 +12,21 @@ use super::error::{CudaError, call};
 use super::kernels::{self, DECLARED, SHARED_LIMIT};
 use super::slice::{DeviceElement, DeviceMemory, DeviceSlice};
 
-/// CUDA version of the driver interface that is used.
+/// The version of CUDA that the driver must support at least.
 const NEEDED: (i32, i32) = (12, 0);
 
-/// A card and everything that is opened once.
+/// A card, and everything that is opened once for it.
 pub(crate) struct Device {
     kernels: BTreeMap<&'static str, CudaFunction>,
     pub(crate) cudnn: Cudnn,
     pub(super) blas: CudaBlas,
-    /// Copies to the card while the other stream computes.
+    /// The stream that copies to the card while the other one computes.
     pub(crate) copies: Arc<CudaStream>,
-    // Behind the libraries' handles, which are closed first.
+    // The stream and the context come after the libraries' handles, so that these are closed first.
     pub(crate) stream: Arc<CudaStream>,
     pub(crate) context: Arc<CudaContext>,
     pub(crate) precision: Precision,
-    /// Bytes of shared memory that a block of a large kernel may ask for.
+    /// How many bytes of shared memory a block of a large kernel may ask for.
     pub(crate) shared: usize,
 }
 
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Device {
     }
 }
 
-/// Number of cards of this machine.
+/// The number of cards of this machine.
 ///
 /// # Errors
 /// If there is no driver, or it cannot start.
@@ -45,7 +45,7 @@ pub fn device_count() -> Result<usize, CudaError> {
     if !unsafe { sys::is_culib_present() } {
         return Err(CudaError::Library { library: "the CUDA driver" });
     }
-    // A driver that cannot start says why here; "no device" is one of its answers.
+    // This is where a driver that cannot start says why. One of its answers is that there is no device.
     match CudaContext::device_count() {
         Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => Ok(0),
         count => Ok(call("starting the driver", count)?.max(0) as usize),
@@ -53,7 +53,7 @@ pub fn device_count() -> Result<usize, CudaError> {
 }
 
 impl Device {
-    /// Opens a card, after looking for every library. Products that may round do so as `precision` says.
+    /// Looks for every library and opens a card. Matrix products round their factors as `precision` says.
     pub(crate) fn open(ordinal: usize, precision: Precision) -> Result<Self, CudaError> {
         let count = device_count()?;
         // SAFETY: these only try to load shared libraries by their usual names.
@@ -102,13 +102,13 @@ impl Device {
         call("choosing the device", self.context.bind_to_thread())
     }
 
-    /// Waits until nothing is at work on the card, or has failed.
+    /// Waits until everything that was started on the card has run or failed.
     pub(crate) fn settle(&self) {
         let _ = self.copies.synchronize();
         let _ = self.stream.synchronize();
     }
 
-    /// Name of the card.
+    /// The name of the card.
     pub(crate) fn name(&self) -> String {
         self.context.name().unwrap_or_default()
     }
@@ -118,10 +118,10 @@ impl Device {
         self.kernels.get(name)
     }
 
-    /// Memory on the card for so many numbers of four bytes, not yet filled.
+    /// Allocates memory on the card for this many numbers of four bytes, which are not filled yet.
     pub(crate) fn allocate(&self, numbers: usize) -> Result<DeviceMemory, CudaError> {
         let free = self.context.mem_get_info().map_or(0, |(free, _)| free);
-        // SAFETY: every pattern of bits is a number, and whoever allocates writes before what is read may matter.
+        // SAFETY: every pattern of bits is a number, and whoever allocates writes before it reads anything that matters.
         let memory = unsafe { self.stream.alloc::<f32>(numbers.max(1)) }.map_err(|error| match error {
             DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
                 CudaError::OutOfMemory { wanted_mb: (4 * numbers) >> 20, free_mb: free >> 20 }
@@ -131,16 +131,16 @@ impl Device {
         Ok(DeviceMemory::new(memory, numbers, &self.stream))
     }
 
-    /// Zeros.
+    /// Fills a slice with zeros.
     pub(crate) fn clear<T: DeviceElement>(&self, target: DeviceSlice<'_, T>) -> Result<(), CudaError> {
         let bytes = target.len() * size_of::<T>();
-        // SAFETY: the slice is memory of the card of so many bytes, which outlives what the stream has to do.
+        // SAFETY: the slice is memory of the card with this many bytes, which outlives what the stream has to do.
         call("clearing memory", unsafe {
             result::memset_d8_async(target.address(), 0, bytes, self.stream.cu_stream())
         })
     }
 
-    /// An event behind everything started so far.
+    /// An event that comes after everything started so far.
     pub(crate) fn event(&self) -> Result<CudaEvent, CudaError> {
         call(
             "recording an event",
@@ -148,20 +148,20 @@ impl Device {
         )
     }
 
-    /// Copies to the front of a slice. The driver has read `source` when this returns.
+    /// Copies to the front of a slice. When this returns, the driver has read `source`.
     pub(crate) fn upload<T: DeviceElement>(
         &self,
         source: &[T],
         target: DeviceSlice<'_, T>,
     ) -> Result<(), CudaError> {
-        // SAFETY: a source that is not page-locked, as none is that is given here, is staged before the call returns.
+        // SAFETY: no source that is given here is page-locked, so the driver has copied it before the call returns.
         unsafe { Self::upload_on(&self.stream, source, target) }
     }
 
     /// Copies to the front of a slice on a given stream.
     ///
     /// # Safety
-    /// A source that is page-locked is neither changed nor freed before the stream has passed the copy.
+    /// If the source is page-locked, it must be neither changed nor freed before the stream has passed the copy.
     pub(crate) unsafe fn upload_on<T: DeviceElement>(
         stream: &CudaStream,
         source: &[T],

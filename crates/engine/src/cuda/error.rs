@@ -5,10 +5,10 @@ use crate::error::EngineError;
 /// A GPU that cannot be used, or a step that failed on it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CudaError {
-    /// The batch, the parameters or the result cannot be used, on any device.
+    /// The batch, the parameters or the result cannot be used on any device.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A library that the executor loads when it starts.
+    /// A library that the executor loads when it starts was not found.
     #[error("{library} was not found")]
     Library {
         /// The library.
@@ -33,7 +33,7 @@ pub enum CudaError {
     NoDevice {
         /// The device asked for.
         ordinal: usize,
-        /// Devices there are.
+        /// The number of devices there are.
         count: usize,
     },
     /// The device lacks instructions that the kernels use.
@@ -60,7 +60,7 @@ pub enum CudaError {
         /// Megabytes that were free.
         free_mb: usize,
     },
-    /// Noise for which the rounding to a lattice was not proven.
+    /// Noise for which it was not proven that rounding to the lattice is right.
     #[error(
         "noise of {deviation} steps of a lattice of {lattice}: the lattice must be a power of two and the deviation in (0, 2048)"
     )]
@@ -95,7 +95,7 @@ pub enum CudaError {
 }
 
 impl CudaError {
-    /// The way out, where there is one.
+    /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Engine(error) => error.hint(),
@@ -125,7 +125,7 @@ impl CudaError {
     }
 }
 
-/// Gives a library's error the name of the call.
+/// Turns a library's error into one that names the call.
 pub(crate) fn call<T, E: std::fmt::Debug>(call: &'static str, result: Result<T, E>) -> Result<T, CudaError> {
     result.map_err(|error| CudaError::Call { call, reason: format!("{error:?}") })
 }

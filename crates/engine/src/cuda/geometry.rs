@@ -2,12 +2,12 @@
 
 use dapple_graph::Window;
 
-/// Marks table rows that lie outside of every image.
+/// The coordinate of table rows that are meant to lie outside of every image.
 const OUTSIDE: i32 = -(1 << 20);
-/// Rows that a kernel's tile reads together; tables are filled up to a multiple of it.
+/// How many rows a kernel's tile reads together. Tables are filled up to a multiple of it.
 const TILE: usize = 128;
 
-/// Sizes of a convolution over three axes; images have a first axis of one.
+/// The sizes of a convolution over three axes. Images have a first axis of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub(crate) rank: usize,
@@ -59,22 +59,23 @@ impl Geometry {
         self.kernel.iter().product()
     }
 
-    /// Whether every output position reads the input position of the same number: a matrix product.
+    /// Whether every output position reads the input position of the same number, so that the convolution is a matrix product.
     pub(crate) fn is_pointwise(&self) -> bool {
         self.taps() == 1 && self.groups == 1 && self.stride == [1; 3] && self.padding == [0; 3]
     }
 
-    /// Whether every output position reads one input position, and others are passed by: a matrix product of those that are read.
+    /// Whether every output position reads one input position while others are skipped, so that the convolution is a matrix product over
+    /// those that are read.
     pub(crate) fn is_subsampled(&self) -> bool {
         self.taps() == 1 && self.groups == 1 && self.stride != [1; 3] && self.padding == [0; 3]
     }
 
-    /// The same convolution of the positions alone that are read, where others are passed by.
+    /// The same convolution over only the positions that it reads, if it skips others.
     pub(crate) fn read(&self) -> Option<Self> {
         self.is_subsampled().then(|| Self { input: self.output, stride: [1; 3], ..self.clone() })
     }
 
-    /// Numbers of a sample's unfolded image, and of its output's gradient beside it, in rows that four divides.
+    /// How many numbers a sample's unfolded image and its output's gradient have together, in rows whose length four divides.
     pub(crate) fn unfolded_len(&self) -> usize {
         (self.inner() + self.out) * self.unfolded_pitch()
     }
@@ -83,7 +84,7 @@ impl Geometry {
         self.positions().next_multiple_of(4)
     }
 
-    /// Weights of one filter.
+    /// The number of weights of one filter.
     pub(crate) fn inner(&self) -> usize {
         self.channels / self.groups * self.taps()
     }
@@ -92,7 +93,7 @@ impl Geometry {
         self.out * self.inner()
     }
 
-    /// What the window kernels read: input, output, kernel, stride, padding, dilation.
+    /// The table that the kernels of windows read: input, output, kernel, stride, padding and dilation.
     pub(crate) fn window_table(&self) -> Vec<i32> {
         [self.input, self.output, self.kernel, self.stride, self.padding, self.dilation]
             .iter()
@@ -101,7 +102,7 @@ impl Geometry {
             .collect()
     }
 
-    /// The same for a window that reads each output position as it is.
+    /// The same table for a window that reads each output position as it is.
     pub(crate) fn output_table(&self) -> Vec<i32> {
         let one = [1; 3];
         [self.output, self.output, one, one, [0; 3], one]
@@ -130,7 +131,7 @@ impl Geometry {
         table
     }
 
-    /// Tap table and position table of the weight gradient.
+    /// The table of taps and the table of positions for the weight gradient.
     pub(crate) fn forward_tables(&self) -> (Vec<i32>, Vec<i32>) {
         let plane = self.positions_in() as i32;
         let taps = (0..(self.channels / self.groups) as i32).flat_map(|channel| {
@@ -169,7 +170,7 @@ impl Geometry {
 mod tests {
     use super::*;
 
-    /// The two ways to say where a tap reads agree: by table rows and by listing every source.
+    /// Both ways to say where a tap reads, by table rows and by listing every source, must agree.
     #[test]
     fn tables_say_where_taps_read() {
         let window =

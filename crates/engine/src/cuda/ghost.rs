@@ -1,22 +1,22 @@
 //! Norms of weight gradients that are never written down, as upper bounds.
 //!
-//! The gradient of a layer's weight is `d = sum over positions p of a_p g_p^T`, with `a_p` the inputs that position `p` reads and `g_p` the
-//! gradient of its output. Its squared norm is `sum over p, q of (a_p . a_q)(g_p . g_q)` (Goodfellow 2015; Li et al. 2021). Where positions or
-//! views nearly cancel, an error of the inner products is not a share of the norm but of `S = sum over p of |a_p||g_p|`, which may be larger
-//! by any factor. So the norm is taken as `N = sqrt(max(0, computed) + gamma S^2) + eta S`:
+//! The gradient of a layer's weight is `d = sum over positions p of a_p g_p^T`, where `a_p` are the inputs that position `p` reads and `g_p`
+//! is the gradient of its output. Its squared norm is `sum over p, q of (a_p . a_q)(g_p . g_q)` (Goodfellow 2015; Li et al. 2021). If
+//! positions or views nearly cancel, an error of the inner products is not a share of the norm but of `S = sum over p of |a_p||g_p|`, which
+//! may be larger by any factor. So we take `N = sqrt(max(0, computed) + gamma S^2) + eta S` as the norm, in which every error counts:
 //!
-//! - Inner products are made in double precision, of exact products. A result of `n` operations in all is off by at most `gamma S^2`,
-//!   `gamma = 16 n 2^-53`: each errs by 2^-53 of the sum of the sizes of its terms, and the sizes of all add up to `S^2`.
-//! - What is added is not `d` but what the sum's kernel makes of the same numbers, off by at most `eta S`:
-//!   - Linear layers add up in a chain of fused additions in single precision: 2^-24 for each row, twice for safety.
-//!   - Convolutions multiply on the tensor cores ([`Precision`]). In F32 factors are split into 11 bits and a rest that is cut to 11 bits, which
-//!     loses 2^-20 of a product; in TF32 both factors are cut to 11 bits, which loses 2^-9; in bf16 both are rounded to 8 bits, 2^-8. Then
-//!     eight products at a time are added to the sum, three times where factors are split, and what does not fit 24 bits is cut off.
-//!     **How tensor cores add is not documented.** `(positions + 8) 2^-20` is the stated assumption: five times what follows if each of
-//!     the nine terms of an addition is cut off behind the 24th bit of the largest.
+//! - Inner products are added in double precision, from exact products. A result of `n` operations in all is off by at most `gamma S^2` with
+//!   `gamma = 16 n 2^-53`, because each operation errs by 2^-53 of the sum of the sizes of its terms, and all sizes add up to `S^2`.
+//! - What is added to the sum is not `d` itself but what the sum's kernel makes of the same numbers, which is off by at most `eta S`:
+//!   - Linear layers add in a chain of fused additions in single precision, which err by 2^-24 for each row. That is doubled for safety.
+//!   - Convolutions multiply on the tensor cores ([`Precision`]). In F32 factors are split into 11 bits and a rest that is cut to 11 bits,
+//!     which loses 2^-20 of a product; in TF32 both factors are cut to 11 bits, which loses 2^-9; in bf16 both are rounded to 8 bits, which
+//!     loses 2^-7. Then eight products at a time are added to the sum, three times if factors are split, and what does not fit 24 bits is
+//!     cut off. **How tensor cores add is not documented.** The stated assumption is `(positions + 8) 2^-20`, which includes the loss of
+//!     F32's factors and is five times what follows if each of the nine terms of an addition is cut off after the 24th bit of the largest.
 //!
-//! With a weight that is standardised, a filter's gradient is added less its mean and times one over the filter's deviation: the same holds
-//! with `g` times those factors, and `(d - m)^2 = d^2 - 2 m (sum of d) + n m^2` for any number `m`.
+//! If the weight is standardised, a filter's gradient is added less its mean and divided by the filter's deviation. Then the same holds with
+//! `g` divided by these deviations, and `(d - m)^2 = d^2 - 2 m (sum of d) + n m^2` for any number `m`.
 
 use super::error::CudaError;
 use super::kernels::{AveragePool, GhostNorm, Gram, OuterNorm};
@@ -27,11 +27,11 @@ use super::slice::DeviceSlice;
 use crate::layout::Layout;
 use crate::op::conv::CudaConvKernel;
 
-/// Inner products are made in tiles of as many rows and columns, as their kernel has it.
+/// How many rows and columns a tile of inner products has, the same as in its kernel.
 const TILE: usize = 64;
 
-/// What a bound is raised by: a share of `S^2` for the inner products, one of `S` for the sum's own rounding, and what products too small
-/// for single precision lose, 2^-149 each.
+/// What a bound is raised by: a share of `S^2` for the inner products, a share of `S` for the sum's own rounding, and what is lost by
+/// products that are too small for single precision, 2^-149 each.
 struct NormErrors {
     gamma: f64,
     eta: f64,
@@ -45,12 +45,12 @@ impl NormErrors {
     }
 }
 
-/// `eta` of a linear layer's sum over so many rows.
+/// The `eta` of a linear layer's sum over this many rows.
 fn chained(rows: usize) -> f64 {
     2.0 * rows as f64 * 2f64.powi(-24)
 }
 
-/// `eta` of a convolution's sum over so many positions.
+/// The `eta` of a convolution's sum over this many positions.
 fn multiplied(precision: Precision, positions: usize) -> f64 {
     let factors = match precision {
         Precision::F32 => 0.0,
@@ -60,7 +60,8 @@ fn multiplied(precision: Precision, positions: usize) -> f64 {
     factors + (positions + 8) as f64 * 2f64.powi(-20)
 }
 
-/// The rows of a Gram matrix: where a sample's first lies, values of each, numbers from row to row and from value to value.
+/// The rows of a Gram matrix: where those of the first sample begin, how many there are, how many values each has, and the distances from
+/// row to row and from value to value.
 struct GramRows<'r> {
     start: DeviceSlice<'r, f32>,
     count: usize,
@@ -69,11 +70,11 @@ struct GramRows<'r> {
 }
 
 impl CardRun<'_> {
-    /// A bound on the norm of a linear layer's weight gradient over so many rows of `x` and of `g`.
+    /// Computes a bound on the squared norm of a linear layer's weight gradient over `rows` rows of `x` and of `g`.
     ///
     /// # Guarantee
-    /// Never less than the norm of what [`CardRun::linear_sum`] turns into whole numbers, divided by the factor; not finite if one of them is
-    /// not.
+    /// The bound is never less than the squared norm of the values that [`CardRun::linear_sum`] multiplies by the clipping factor and turns
+    /// into whole numbers, and it is not finite if one of them is not.
     pub(crate) fn linear_norm(
         &self,
         rows: usize,
@@ -93,11 +94,11 @@ impl CardRun<'_> {
         self.ghost_norm((x, g), None, errors, (partials, self.work.workspace()))
     }
 
-    /// A bound on the norm of a convolution's weight gradient.
+    /// Computes a bound on the squared norm of a convolution's weight gradient.
     ///
     /// # Guarantee
-    /// Never less than the norm of what [`CardRun::convolution_sum`] turns into whole numbers, divided by the factor, if tensor cores round as
-    /// assumed; not finite if one of them is not.
+    /// If tensor cores round as assumed, the bound is never less than the squared norm of the values that [`CardRun::convolution_sum`]
+    /// multiplies by the clipping factor and turns into whole numbers. It is not finite if one of them is not.
     pub(crate) fn convolution_norm(
         &self,
         conv: &CudaConvKernel,
@@ -116,7 +117,8 @@ impl CardRun<'_> {
         self.ghost_norm((x, g), Some((conv, layout)), errors, (self.partials(layout, conv.weight), workspace))
     }
 
-    /// The input of a deferred convolution, and the workspace that is left: where positions are passed by, those that are read lie there.
+    /// The input of a deferred convolution, and the workspace that is left. If the convolution skips positions, those that it reads are
+    /// gathered at the front of the workspace.
     pub(crate) fn read_positions<'x>(
         &'x self,
         conv: &CudaConvKernel,
@@ -186,7 +188,7 @@ impl CardRun<'_> {
             partials,
             partial_stride: self.program.partials,
         };
-        // SAFETY: a geometry lists no source behind its last input position.
+        // SAFETY: a geometry lists no source after its last input position.
         unsafe { norm.launch(device) }
     }
 }

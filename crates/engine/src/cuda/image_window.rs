@@ -1,16 +1,16 @@
-//! A convolution over images: what every position reads, forward and backward, and the strip of the image that a block holds.
+//! A convolution over images: what every position reads, forward and backward, and the strip of the image that a block of threads holds.
 
 use super::geometry::Geometry;
 use super::kernels::{ImageStrip, TAPS};
 
-/// One tap: where it reads from the place of a position, and which of the window's it is.
+/// One tap: where it reads relative to the place of a position, and which of the window's taps it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tap {
     at: [usize; 2],
     index: usize,
 }
 
-/// Sizes of one group of a convolution over images: every output position reads the input at its taps.
+/// The sizes of one group of a convolution over images, in which every output position reads the input at its taps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ImageWindow {
     pub(super) out: usize,
@@ -21,7 +21,7 @@ pub(super) struct ImageWindow {
     pub(super) stride: [usize; 2],
     pub(super) padding: [usize; 2],
     pub(super) taps: Vec<Tap>,
-    /// The output is every `step`-th row and column, from `phase` on, of an image of this size.
+    /// The output is every `step`-th row and column, from `phase` on, of an image of the size `full`.
     pub(super) step: [usize; 2],
     pub(super) phase: [usize; 2],
     pub(super) full: [usize; 2],
@@ -53,8 +53,8 @@ impl ImageWindow {
         })
     }
 
-    /// The data gradient as convolutions of the output's gradient, one for every remainder of the input's coordinates by the stride:
-    /// input `i = s q + f` meets output `q + (f + padding - k dilation) / s` at those taps `k` where that is whole.
+    /// The data gradient as convolutions of the output's gradient, one for every remainder of the input's coordinates by the stride. Input
+    /// `i = s q + f` meets output `q + (f + padding - k dilation) / s` at those taps `k` for which that is a whole number.
     pub(super) fn backward(geometry: &Geometry) -> Option<Vec<Self>> {
         let forward = Self::forward(geometry)?;
         let (stride, padding) = (forward.stride, forward.padding);
@@ -94,28 +94,28 @@ impl ImageWindow {
         self.output[0] * self.output[1]
     }
 
-    /// The furthest that a tap reads along an axis.
+    /// How far a tap reads at most along an axis.
     fn reach(&self, axis: usize) -> usize {
         self.taps.iter().map(|tap| tap.at[axis]).max().unwrap_or(0)
     }
 
-    /// Column of the first pixel: room for the padding, and aligned.
+    /// The column of the first pixel, which leaves room for the padding and is aligned.
     pub(super) fn left(&self) -> usize {
         self.padding[1].next_multiple_of(4)
     }
 
-    /// Floats that a row of the strip needs.
+    /// How many floats a row of the strip needs.
     pub(super) fn row(&self) -> usize {
         let last = self.left() - self.padding[1] + (self.output[1] - 1) * self.stride[1] + self.reach(1);
         (last + 1).max(self.left() + self.input[1]).next_multiple_of(4)
     }
 
-    /// Rows of the strip under this many output rows.
+    /// How many rows the strip has for this many output rows.
     pub(super) fn rows(&self, output_rows: usize) -> usize {
         (output_rows - 1) * self.stride[0] + self.reach(0) + 1
     }
 
-    /// Most output rows that a run of `columns` positions meets, where runs start at its multiples.
+    /// The most output rows that a run of `columns` positions meets, if runs start at multiples of `columns`.
     pub(super) fn spanned(&self, columns: usize) -> usize {
         let width = self.output[1];
         let most = match (columns.is_multiple_of(width), width.is_multiple_of(columns)) {
@@ -126,20 +126,22 @@ impl ImageWindow {
         most.min(self.output[0])
     }
 
-    /// Where each tap reads in the strip, from the place of a position.
+    /// Where each tap reads in the strip, relative to the place of a position.
     pub(super) fn tap_offsets(&self, pitch: usize) -> impl Iterator<Item = usize> + '_ {
         let start = self.left() - self.padding[1];
         self.taps.iter().map(move |tap| tap.at[0] * pitch + tap.at[1] + start)
     }
 
-    /// What the kernels read of it and of its strip. A step takes `block` channels, a filter has `inner` weights as they are arranged, and a
-    /// tile `segments` items.
+    /// The sizes of the convolution and of its strip that the kernels read. A step takes `block` channels, a filter has `inner` arranged
+    /// weights, and a tile has `segments` items.
     pub(super) fn strip(
         &self,
         (rows, pitch, plane): (usize, usize, usize),
         (block, inner, segments): (usize, usize, usize),
     ) -> ImageStrip {
-        let number = |value: usize| i32::try_from(value).expect("kernels count a sample's values in 32 bits");
+        let number = |value: usize| {
+            i32::try_from(value).expect("a layer with more values than 32 bits count was refused")
+        };
         let two = |values: [usize; 2]| values.map(number);
         let mut tap_offsets = [0; TAPS];
         tap_offsets.iter_mut().zip(self.tap_offsets(pitch)).for_each(|(to, from)| *to = number(from));
@@ -169,7 +171,7 @@ impl ImageWindow {
         }
     }
 
-    /// Which of the window's taps each is.
+    /// For each tap, which of the window's taps it is.
     pub(super) fn tap_indices(&self) -> Vec<i32> {
         self.taps.iter().map(|tap| tap.index as i32).collect()
     }
@@ -197,7 +199,7 @@ pub(super) mod tests {
         )
     }
 
-    /// What an image's taps read: `(position of the full output, input position, tap)`.
+    /// What an image's taps read, as a list of `(position of the full output, input position, tap)`.
     fn pairs(image: &ImageWindow) -> Vec<(usize, usize, usize)> {
         let mut list = Vec::new();
         for p in 0..image.positions() {
@@ -243,7 +245,7 @@ pub(super) mod tests {
             prop_assert_eq!(turned, want);
         }
 
-        /// Every tap of every position of a step reads inside of its own row of the strip, and rows stay inside of the strip.
+        /// Every tap of every position of a step reads inside its own row of the strip, and rows stay inside the strip.
         #[test]
         fn taps_stay_in_their_rows((size, window) in windows()) {
             let Some(geometry) = geometry(size, &window) else { return Ok(()) };

@@ -7,7 +7,7 @@ use cudarc::driver::result;
 use super::device::Device;
 use super::error::{CudaError, call};
 
-/// How many blocks of how many threads, with how many bytes of shared memory.
+/// How many blocks a launch has, how many threads each block has, and how many bytes of shared memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaunchGrid {
     pub(crate) blocks: [usize; 3],
@@ -16,22 +16,22 @@ pub(crate) struct LaunchGrid {
 }
 
 impl LaunchGrid {
-    /// One thread per value.
+    /// A grid with one thread for each value.
     pub(crate) fn each(values: usize) -> Self {
         Self::blocks(values.div_ceil(256), 256)
     }
 
-    /// One thread for four values.
+    /// A grid with one thread for every four values.
     pub(crate) fn fours(values: usize) -> Self {
         Self::each(values.div_ceil(4))
     }
 
-    /// One warp per value, eight to a block.
+    /// A grid with one warp for each value, eight of them in a block.
     pub(crate) fn warps(values: usize) -> Self {
         Self::blocks(values.div_ceil(8), 256)
     }
 
-    /// A row of blocks.
+    /// A grid that is one row of blocks.
     pub(crate) fn blocks(blocks: usize, threads: usize) -> Self {
         Self { blocks: [blocks, 1, 1], threads, shared: 0 }
     }
@@ -45,8 +45,8 @@ impl LaunchGrid {
 /// Starts a kernel. `parameters` are the addresses of its arguments, in their order.
 ///
 /// # Safety
-/// Each address is of a value that has the type of the kernel's parameter, and what the kernel does with them in so large a grid keeps to
-/// memory that lies on the card.
+/// Each address is that of a value with the type of the kernel's parameter, and with these values a grid of this size touches only memory
+/// that was allocated on the card.
 pub(super) unsafe fn start(
     device: &Device,
     kernel: &'static str,
@@ -63,14 +63,15 @@ pub(super) unsafe fn start(
     let blocks = (narrow(x)?, narrow(y)?, narrow(z)?);
     let (threads, shared) = (narrow(grid.threads)?, narrow(grid.shared)?);
     let stream = device.stream.cu_stream();
-    // SAFETY: what the caller promises; function and stream are the device's own, and the driver copies the arguments before it returns.
+    // SAFETY: the caller promises what concerns the kernel; function and stream are the device's own, and the driver copies the arguments
+    // before it returns.
     let started = unsafe {
         result::launch_kernel(function.cu_function(), blocks, (threads, 1, 1), shared, stream, parameters)
     };
     call(kernel, started)
 }
 
-/// What can only be a fault of the executor itself.
+/// An error that can only be a fault of the executor itself.
 pub(super) fn internal(kernel: &'static str, reason: String) -> CudaError {
     CudaError::Call { call: kernel, reason }
 }

@@ -19,7 +19,7 @@ pub struct CudaLoaded<'e> {
 }
 
 impl CudaLoaded<'_> {
-    /// Outputs of all samples, one after the other in row-major order, dropout off.
+    /// The outputs of all samples, one after the other in row-major order, with dropout off.
     ///
     /// # Errors
     /// If the inputs have a wrong length or a value that is not finite, or the card fails.
@@ -64,14 +64,14 @@ impl CudaLoaded<'_> {
     /// Adds every sample's clipped gradient to a sum.
     ///
     /// # Errors
-    /// If the batch does not fit the graph or the sum, or the card fails; then the sum must not be used.
+    /// If the batch does not fit the graph or the sum, or the card fails. Then the sum must not be used.
     ///
     /// # Guarantee
-    /// Each sample adds a vector of norm at most [`ClippingRule::sensitivity`] that depends on no other sample: how it is computed follows
-    /// from the options, not from the batch, and whole numbers add up without rounding, in any order. Norms are upper bounds on what
-    /// is added, in double precision; what they assume of tensor cores is said in `ghost.rs`. A sample whose gradient is not finite adds
-    /// nothing. An executor gives the same bits for the same batch; another may have measured another algorithm to be faster, and then
-    /// differs by rounding.
+    /// Each sample adds a vector that depends on no other sample and whose norm is at most [`ClippingRule::sensitivity`]: how the vector is
+    /// computed follows from the options and not from the batch, and whole numbers are added without rounding, in any order. Norms are
+    /// upper bounds, in double precision, on what is added; `ghost.rs` says what they assume of tensor cores. With clipping, a sample whose
+    /// gradient is not finite adds nothing. One executor gives the same bits for the same batch every time; another may have measured
+    /// another algorithm to be faster, and then differs by rounding.
     pub fn clipped_sum(
         &mut self,
         batch: &Batch<'_>,
@@ -126,7 +126,7 @@ impl CudaLoaded<'_> {
         Ok(stats)
     }
 
-    /// The sum in the order of [`CudaExecutor::layout`], in whole numbers where it was clipped.
+    /// The sum in the order of [`CudaExecutor::layout`], in whole numbers if it was clipped.
     ///
     /// # Errors
     /// If the sum belongs to another graph, or the card fails.
@@ -135,23 +135,23 @@ impl CudaLoaded<'_> {
         sum.read(self.executor)
     }
 
-    /// As [`CudaLoaded::total`], in single precision.
+    /// Like [`CudaLoaded::total`], but in single precision.
     ///
     /// # Errors
-    /// As [`CudaLoaded::total`].
+    /// Those of [`CudaLoaded::total`].
     pub fn gradient(&mut self, sum: CudaGradientSum) -> Result<Vec<f32>, CudaError> {
-        // The card makes single precision of whole numbers, so that fewer bytes travel.
+        // The card converts whole numbers to single precision, so that fewer bytes travel.
         let mut sum = sum;
         self.convert(&mut sum)?;
         self.total(sum).map(Total::into_gradient)
     }
 
-    /// Takes the sum back through the standardisation of weights, once.
+    /// Turns the sum for standardised weights into that for the parameters themselves. A second call does nothing.
     ///
     /// # Guarantee
-    /// Whole numbers are all carried over. Where weights are standardised, two results are no farther apart than their sums, a fraction of a
-    /// unit a coordinate, and what double precision rounds, for which a clipping rule makes room: what was clipped is already less its mean
-    /// and over the deviation, what is left is a projection, and it is rounded behind the point of a unit.
+    /// Whole numbers are all carried over. If weights are standardised, clipped gradients already have their mean taken off and are divided
+    /// by the deviation, so what is left is a projection, rounded to a fraction of a unit. Two results are no farther apart than their sums
+    /// were, plus that fraction for each coordinate, plus what double precision rounds; a clipping rule makes room for both.
     pub(super) fn finish(&mut self, sum: &mut CudaGradientSum) -> Result<(), CudaError> {
         let CudaExecutor { device, model, layout, inference, .. } = &*self.executor;
         if sum.len != layout.len() {

@@ -1,31 +1,38 @@
-//! A graph as the steps that run on the card: nodes with their sizes and tables, reshapes and activations folded away.
+//! A graph as the steps that run on the card: nodes with their sizes and tables, in which reshapes, and the ReLUs and sums that follow
+//! norms, are folded away.
 
 use dapple_graph::{Graph, Op, Window, op};
 
+use super::Precision;
 use super::geometry::Geometry;
 use super::operation::{CudaKernel, ShapedNode};
 
 /// A graph's steps, indexed like its nodes.
 #[derive(Debug)]
 pub(crate) struct CardSteps {
-    /// What each node does; `None` where an earlier node's value is its own.
+    /// What each node does; `None` if its value is that of an earlier node.
     pub(crate) operations: Vec<Option<Box<dyn CudaKernel>>>,
-    /// The node whose value each node's is.
+    /// For each node, the node whose value it has, which is its root.
     pub(crate) roots: Vec<usize>,
-    /// Roots of the inputs.
+    /// The roots of each node's inputs.
     pub(crate) inputs: Vec<Vec<usize>>,
-    /// Values per item.
+    /// The number of values of an item of each node.
     pub(crate) lens: Vec<usize>,
     pub(crate) needs_gradient: Vec<bool>,
     pub(crate) output: usize,
-    /// All outputs that have a loss, and what it is multiplied by: the output itself first.
+    /// All outputs that have a loss, each with the factor of its loss. The main output comes first.
     pub(crate) outputs: Vec<(usize, f32)>,
     /// All tables, one after the other.
     pub(crate) tables: Vec<i32>,
-    /// Numbers of all standardised weights, of one over their deviations, and of weights arranged for a tiling.
+    /// How many numbers there are of standardised weights, of deviations of their filters, and of weights arranged for tilings.
     pub(crate) used_len: usize,
     pub(crate) inverses_len: usize,
     pub(crate) arranged_len: usize,
+    /// Pairs of halves of all weights that are multiplied in halves, and how many weights those are.
+    pub(crate) halves_len: usize,
+    pub(crate) halved: usize,
+    /// How far factors of products may be rounded.
+    pub(crate) precision: Precision,
     /// Where each parameter starts.
     pub(crate) parameters: Vec<usize>,
     pub(crate) parameters_len: usize,
@@ -33,7 +40,7 @@ pub(crate) struct CardSteps {
 
 impl CardSteps {
     /// Lowers a graph.
-    pub(crate) fn new(graph: &Graph) -> Self {
+    pub(crate) fn new(graph: &Graph, precision: Precision) -> Self {
         let nodes = graph.nodes();
         let mut readers = vec![0usize; nodes.len()];
         nodes.iter().flat_map(|node| &node.inputs).for_each(|id| readers[id.index()] += 1);
@@ -53,6 +60,9 @@ impl CardSteps {
             used_len: 0,
             inverses_len: 0,
             arranged_len: 0,
+            halves_len: 0,
+            halved: 0,
+            precision,
             parameters: Vec::new(),
             parameters_len: 0,
         };
@@ -86,13 +96,14 @@ impl CardSteps {
         steps
     }
 
-    /// Lets the norm before a ReLU do its work, be it the norm itself that is `before` or a sum that was folded into one.
+    /// Folds a ReLU into the norm before it, if there is one. With `sum`, the node before is a sum that may itself have been folded into a
+    /// norm. Returns the node that now does the ReLU's work.
     fn fold_relu(&mut self, before: usize, sum: bool) -> Option<usize> {
         let root = if sum { self.roots[before] } else { before };
         self.operations[root].as_mut()?.fold_relu(sum).then_some(root)
     }
 
-    /// Lets the norm that is the later of a sum's two inputs add the other.
+    /// Folds a sum into the norm that is the later of its two inputs, which then adds the other input. Returns that norm.
     fn fold_sum(&mut self, sum: usize, other: usize, norm: usize) -> Option<usize> {
         let other = self.roots[other];
         let operation = self.operations[norm].as_mut().filter(|_| other < norm)?;
@@ -103,16 +114,16 @@ impl CardSteps {
         })
     }
 
-    /// Places a table behind all others.
+    /// Appends a table, and returns where it begins.
     pub(crate) fn table(&mut self, values: Vec<i32>) -> usize {
-        // Kernels read rows of four at once.
+        // Tables are aligned, because kernels read rows of four at once.
         self.tables.resize(self.tables.len().next_multiple_of(4), 0);
         let start = self.tables.len();
         self.tables.extend(values);
         start
     }
 
-    /// Places the table of a window over a node's input.
+    /// Appends the table of a window over a node's input, and returns where it begins.
     pub(crate) fn window(&mut self, window: &Window, node: &ShapedNode<'_>) -> usize {
         self.table(Geometry::new(window, 1, node.input(), node.shape).window_table())
     }

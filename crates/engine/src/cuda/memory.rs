@@ -1,4 +1,4 @@
-//! Memory on the card: one allocation for the model, one pool for everything a step works on.
+//! Memory on the card: one allocation for the model, and one for everything that a microbatch works on.
 
 use super::device::Device;
 use super::error::CudaError;
@@ -8,7 +8,7 @@ use super::program::CardProgram;
 use super::slice::{Carve, DeviceMemory, DeviceSlice, MemoryRegion};
 use super::sources::CardGradientSource;
 
-/// Bytes that cuDNN's algorithms may work in.
+/// How many bytes cuDNN's algorithms may work in.
 pub(crate) const WORKSPACE: usize = 512 << 20;
 
 /// The parameters as given and as used, and the kernels' tables.
@@ -19,8 +19,10 @@ pub(crate) struct CardModel {
     used: MemoryRegion<f32>,
     inverses: MemoryRegion<f32>,
     arranged: MemoryRegion<f32>,
+    halves: MemoryRegion<u32>,
+    largest: MemoryRegion<u32>,
     tables: MemoryRegion<i32>,
-    /// Bytes on the card.
+    /// How many bytes it takes on the card.
     pub(crate) bytes: usize,
 }
 
@@ -31,29 +33,51 @@ impl CardModel {
         let used = carve.take(steps.used_len);
         let inverses = carve.take(steps.inverses_len);
         let arranged = carve.take(steps.arranged_len);
+        let halves = carve.take(steps.halves_len);
+        let largest = carve.take(steps.halved);
         let tables = carve.take(steps.tables.len());
         let memory = device.allocate(carve.len())?;
         device.upload(&steps.tables, memory.region(tables))?;
-        Ok(Self { memory, parameters, used, inverses, arranged, tables, bytes: 4 * carve.len() })
+        Ok(Self {
+            memory,
+            parameters,
+            used,
+            inverses,
+            arranged,
+            halves,
+            largest,
+            tables,
+            bytes: 4 * carve.len(),
+        })
     }
 
     pub(crate) fn parameters(&self) -> DeviceSlice<'_, f32> {
         self.memory.region(self.parameters)
     }
 
-    /// Standardised weights.
+    /// The standardised weights.
     pub(crate) fn used(&self) -> DeviceSlice<'_, f32> {
         self.memory.region(self.used)
     }
 
-    /// One over the deviations of their filters.
+    /// One over the deviations of the filters of standardised weights.
     pub(crate) fn inverses(&self) -> DeviceSlice<'_, f32> {
         self.memory.region(self.inverses)
     }
 
-    /// Weights in the order in which tilings read them.
+    /// The weights in the order in which tilings read them.
     pub(crate) fn arranged(&self) -> DeviceSlice<'_, f32> {
         self.memory.region(self.arranged)
+    }
+
+    /// Weights as pairs of halves.
+    pub(crate) fn halves(&self) -> DeviceSlice<'_, u32> {
+        self.memory.region(self.halves)
+    }
+
+    /// The sizes of their largest numbers.
+    pub(crate) fn largest(&self) -> DeviceSlice<'_, u32> {
+        self.memory.region(self.largest)
     }
 
     pub(crate) fn tables(&self) -> DeviceSlice<'_, i32> {
@@ -70,6 +94,8 @@ struct Sketch {
     keys: MemoryRegion<u64>,
     losses: MemoryRegion<f64>,
     written: MemoryRegion<f32>,
+    halved: MemoryRegion<u32>,
+    scales: MemoryRegion<f32>,
     partials: MemoryRegion<f64>,
     squared: MemoryRegion<f64>,
     factors: MemoryRegion<f32>,
@@ -78,7 +104,7 @@ struct Sketch {
     ranges: MemoryRegion<PartialRange>,
     means: MemoryRegion<f32>,
     workspace: MemoryRegion<f32>,
-    /// Numbers of four bytes in all.
+    /// How many numbers of four bytes all of it takes.
     len: usize,
 }
 
@@ -97,6 +123,8 @@ impl Sketch {
             keys: carve.take(items),
             losses: carve.take(items),
             written: carve.take(program.written * samples),
+            halved: carve.take(program.halved_len * samples),
+            scales: carve.take(program.halved_count() * samples),
             partials: carve.take(program.partials * samples),
             squared: carve.take(entries * samples),
             factors: carve.take(entries * samples),
@@ -110,21 +138,21 @@ impl Sketch {
     }
 }
 
-/// What a microbatch works on.
+/// The memory that a microbatch works in.
 #[derive(Debug)]
 pub(crate) struct CardWork {
     memory: DeviceMemory,
     sketch: Sketch,
-    /// Samples it has room for.
+    /// How many samples it has room for.
     pub(crate) samples: usize,
-    /// Where its buffers lie in the pool.
+    /// Where its buffers lie in the pool: the start and the length of each.
     buffers: Vec<(usize, usize)>,
-    /// Bytes on the card.
+    /// How many bytes it takes on the card.
     pub(crate) bytes: usize,
 }
 
 impl CardWork {
-    /// Bytes that this many samples need.
+    /// How many bytes this many samples need.
     pub(crate) fn bytes(program: &CardProgram, samples: usize, workspace: usize) -> usize {
         4 * Sketch::new(program, samples, workspace).len
     }
@@ -141,7 +169,7 @@ impl CardWork {
         let place = |(start, len): (&usize, &usize)| (start * items, len * items);
         let buffers = program.offsets.iter().zip(&program.sizes).map(place).collect();
         let work = Self { samples, buffers, bytes: 4 * sketch.len, sketch, memory };
-        // What fills up a microbatch is zeros, or samples of an earlier one.
+        // A microbatch is filled up with whatever lies here, which is zeros at first and samples of an earlier one later.
         device.clear(work.inputs(0))?;
         device.clear(work.inputs(1))?;
         device.clear(work.targets())?;
@@ -157,35 +185,45 @@ impl CardWork {
         Ok(work)
     }
 
-    /// A planned buffer; nothing where none was planned.
+    /// A planned buffer; `None` if none was planned.
     pub(crate) fn buffer(&self, slot: Option<usize>) -> Option<DeviceSlice<'_, f32>> {
         let (start, len) = self.buffers[slot?];
         Some(self.memory.region(self.sketch.pool).after(start).first(len))
     }
 
-    /// Inputs of this microbatch and of the next, by turns.
+    /// The inputs of a microbatch. Two regions take turns, so that the next inputs can arrive while these are read.
     pub(crate) fn inputs(&self, microbatch: usize) -> DeviceSlice<'_, f32> {
         self.memory.region(self.sketch.inputs[microbatch % 2])
     }
 
-    /// Labels, or as many bits of numbers.
+    /// The targets: labels, or the bits of numbers.
     pub(crate) fn targets(&self) -> DeviceSlice<'_, u32> {
         self.memory.region(self.sketch.targets)
     }
 
-    /// Dropout keys of the items.
+    /// The dropout keys of the items.
     pub(crate) fn keys(&self) -> DeviceSlice<'_, u64> {
         self.memory.region(self.sketch.keys)
     }
 
-    /// Losses of the items.
+    /// The losses of the items.
     pub(crate) fn losses(&self) -> DeviceSlice<'_, f64> {
         self.memory.region(self.sketch.losses)
     }
 
-    /// Every sample's written-down gradient.
+    /// Every sample's written gradient.
     pub(crate) fn written(&self) -> DeviceSlice<'_, f32> {
         self.memory.region(self.sketch.written)
+    }
+
+    /// Every sample's weight gradients in halves, in pairs.
+    pub(crate) fn halved(&self) -> DeviceSlice<'_, u32> {
+        self.memory.region(self.sketch.halved)
+    }
+
+    /// What their numbers are multiplied by.
+    pub(crate) fn scales(&self) -> DeviceSlice<'_, f32> {
+        self.memory.region(self.sketch.scales)
     }
 
     /// Partial sums of squared norms.
@@ -193,22 +231,22 @@ impl CardWork {
         self.memory.region(self.sketch.partials)
     }
 
-    /// Squared norms of every sample, parameter by parameter.
+    /// The squared norms of every sample, parameter by parameter.
     pub(crate) fn squared(&self) -> DeviceSlice<'_, f64> {
         self.memory.region(self.sketch.squared)
     }
 
-    /// Clipping factors of every sample, parameter by parameter.
+    /// The clipping factors of every sample, parameter by parameter.
     pub(crate) fn factors(&self) -> DeviceSlice<'_, f32> {
         self.memory.region(self.sketch.factors)
     }
 
-    /// Parts of the written-down gradient that are squared together.
+    /// The parts of the written gradient that are squared together.
     pub(crate) fn parts(&self) -> DeviceSlice<'_, GradientPart> {
         self.memory.region(self.sketch.parts)
     }
 
-    /// Blocks of the written-down gradient that are added up together.
+    /// The blocks of the written gradient that are added together.
     pub(crate) fn blocks(&self) -> DeviceSlice<'_, GradientBlock> {
         self.memory.region(self.sketch.blocks)
     }
@@ -218,7 +256,7 @@ impl CardWork {
         self.memory.region(self.sketch.ranges)
     }
 
-    /// What is taken off every sample's standardised filters.
+    /// The means that are taken off every sample's standardised filters.
     pub(crate) fn means(&self) -> DeviceSlice<'_, f32> {
         self.memory.region(self.sketch.means)
     }
@@ -227,7 +265,7 @@ impl CardWork {
         self.memory.region(self.sketch.workspace)
     }
 
-    /// Bytes of the workspace.
+    /// How many bytes the workspace has.
     pub(crate) fn workspace_bytes(&self) -> usize {
         4 * self.workspace().len()
     }

@@ -1,29 +1,30 @@
-//! The CUDA executor: batched, with cuDNN, cuBLAS and kernels compiled when a card is opened.
+//! The CUDA executor, which runs batches with cuDNN, cuBLAS and kernels that are compiled when a card is opened.
 //!
-//! A batch is split into microbatches of one size, the last of them filled up. Each runs forward and backward once. A sample's weight
-//! gradient is either written down, where that is cheap, or only an upper bound on its norm is made, from inner products; then the clipping
-//! factors are known, and every sample adds whole numbers to the sum, made of what was written or of the factors of what was not. Memory
-//! is one pool, planned from the graph, flat in the batch.
+//! A batch is split into microbatches of one size, the last of which is filled up. Each microbatch runs forward and backward once. A sample's
+//! weight gradient is written down if that is cheap; otherwise only an upper bound on its norm is computed, from inner products. Once the
+//! clipping factors are known, every sample adds whole numbers to the sum, which are made from its written gradient or from the inputs and
+//! output gradients of the layer. Memory is planned from the graph, and does not grow with the batch.
 //!
-//! Nothing here is needed to build: the driver, NVRTC, cuBLAS and cuDNN are looked for when [`CudaExecutor::new`] runs.
+//! Nothing of CUDA is needed to build: the driver, NVRTC, cuBLAS and cuDNN are looked for when [`CudaExecutor::new`] runs.
 #![allow(unsafe_code, reason = "calls into the driver and its libraries")]
 
-mod arrange;
+pub(crate) mod arrange;
 pub(crate) mod backward;
 pub(crate) mod clip;
 mod convolution;
 pub(crate) mod cudnn;
-mod device;
+pub(crate) mod device;
 pub(crate) mod error;
 pub(crate) mod geometry;
 mod ghost;
 mod group;
+pub(crate) mod halved;
 mod image_window;
 pub(crate) mod kernels;
 mod launch;
 mod loaded;
 pub(crate) mod lower;
-mod memory;
+pub(crate) mod memory;
 pub(crate) mod moved;
 mod nccl;
 pub(crate) mod norm;
@@ -67,11 +68,12 @@ pub use sum::CudaGradientSum;
 use sum::sum_bytes;
 pub use update::{CudaState, CudaUpdate, LatticeNoise, StateValues};
 
-/// More samples than this do not fit an axis of a grid of blocks.
+/// The most samples in a microbatch, since more would not fit an axis of a grid of blocks.
 const MOST_SAMPLES: usize = 1 << 15;
-/// Bytes a step works in unless told otherwise. Where fewer than so many samples fit it, it may grow to a part of what is free: few samples
-/// leave the card waiting for the host.
+/// How many bytes a step works in unless told otherwise.
 const POOL: usize = 4000 << 20;
+/// If fewer than 64 samples fit, the step may use a sixteenth of the free memory, and if fewer than 32 fit, a quarter, because with few
+/// samples the card would wait for the host.
 const GROWTH: [(usize, usize); 2] = [(64, 16), (32, 4)];
 
 /// Runs one graph on one card.
@@ -89,20 +91,20 @@ pub struct CudaExecutor {
     marks: Marks,
     shares: Vec<(&'static str, f64)>,
     peak: usize,
-    /// Bytes of an optimiser's state.
+    /// How many bytes the optimiser's state takes.
     held: usize,
     /// Whether there are parameters on the card.
     filled: bool,
-    /// Page-locked memory for the inputs of this microbatch and of the next, for targets, and for parameters and gradients.
+    /// Page-locked memory for the inputs of two microbatches, for targets, and for parameters and gradients.
     inputs: [Staging; 2],
     targets: Staging,
     whole: Staging,
-    // Last, so that it outlives the memory it holds.
+    // The device comes last, so that it outlives the memory on it.
     device: Device,
 }
 
 impl Drop for CudaExecutor {
-    /// Memory and handles go after this, on this thread, and nothing may be at work with them.
+    /// Waits, because memory and handles are freed after this, on this thread, and the card must no longer be using them.
     fn drop(&mut self) {
         let _ = self.device.bind();
         self.device.settle();
@@ -110,10 +112,11 @@ impl Drop for CudaExecutor {
 }
 
 impl CudaExecutor {
-    /// An executor for a graph.
+    /// Makes an executor for a graph.
     ///
     /// # Errors
-    /// If there is no such card, a library is missing or too old, or the card has too little memory for the model.
+    /// If there is no such card, a library is missing or too old, the card has too little memory for the model, or a layer is too large for
+    /// the kernels.
     pub fn new(graph: &Graph, options: CudaOptions) -> Result<Self, CudaError> {
         let too_wide = |op: &Op, channels: usize| match op {
             Op::GroupNorm(op::GroupNorm { groups, .. }) => 16 * channels / groups > SHARED_LIMIT,
@@ -125,7 +128,7 @@ impl CudaExecutor {
         }
         within_32_bits(graph, 1)?;
         let device = Device::open(options.device, options.precision)?;
-        let inference = CardProgram::inference(graph);
+        let inference = CardProgram::inference(graph, options.precision);
         let model = CardModel::new(&device, &inference.steps)?;
         Ok(Self {
             graph: graph.clone(),
@@ -154,12 +157,12 @@ impl CudaExecutor {
         &self.layout
     }
 
-    /// Name of the card.
+    /// The name of the card.
     pub fn device_name(&self) -> String {
         self.device.name()
     }
 
-    /// Most bytes on the card that were in use at once: model, pool and sums.
+    /// The most bytes on the card that were in use at once, for the model, the steps' memory, the optimiser's state and sums.
     pub fn peak_bytes(&self) -> usize {
         self.peak
     }
@@ -167,22 +170,22 @@ impl CudaExecutor {
     /// Waits until everything that was started has run.
     ///
     /// # Errors
-    /// If it failed.
+    /// If any of it failed.
     pub fn synchronize(&mut self) -> Result<(), CudaError> {
         call("waiting for the GPU", self.device.stream.synchronize())
     }
 
-    /// Samples that ran together in the last step.
+    /// How many samples ran together in the last step.
     pub fn microbatch(&self) -> usize {
         self.work.as_ref().map_or(0, |work| work.samples)
     }
 
-    /// Milliseconds of each kind of operation since the executor was made, where it was asked to measure.
+    /// The milliseconds that each kind of operation took since the executor was made, if it was asked to measure.
     pub fn shares(&self) -> &[(&'static str, f64)] {
         &self.shares
     }
 
-    /// How each convolution runs: its name, direction, and what was measured to be the fastest way.
+    /// How each convolution runs: its name, its direction, and the way that was chosen for it.
     pub fn choices(&self) -> Vec<String> {
         let direction = |code: u8| ["forward", "data gradient", "weight gradient"][usize::from(code.min(2))];
         let list = self.choices.list();
@@ -195,15 +198,15 @@ impl CudaExecutor {
     /// Puts parameters on the card and arranges them for the kernels.
     ///
     /// # Errors
-    /// If they belong to another graph, or the card fails.
+    /// If the parameters belong to another graph, or the card fails.
     pub fn load<'e>(&'e mut self, parameters: &Parameters) -> Result<CudaLoaded<'e>, CudaError> {
         if !parameters.fit(&self.graph) {
             return Err(EngineError::Parameters.into());
         }
         self.device.bind()?;
-        // Nothing may still be read from where the parameters are staged.
+        // No earlier copy may still be reading the memory in which the parameters are staged.
         call("waiting for the GPU", self.device.stream.synchronize())?;
-        // SAFETY: everything was just waited for, and an executor settles everything before its staging memory goes.
+        // SAFETY: everything was just waited for, and an executor settles everything before its staging memory is freed.
         unsafe { self.whole.send(&self.device.stream, parameters.values(), self.model.parameters())? };
         self.filled = true;
         self.arrange()?;
@@ -214,22 +217,20 @@ impl CudaExecutor {
     fn arrange(&self) -> Result<(), CudaError> {
         let steps = &self.inference.steps;
         for operation in steps.operations.iter().flatten() {
-            if let Some(conv) = operation.convolution() {
-                arrange::convolution(&self.device, &self.model, conv, steps.parameters[conv.weight.index()])?;
-            }
+            operation.arrange(&self.device, &self.model, &steps.parameters)?;
         }
         Ok(())
     }
 
-    /// Keeps account of the most memory in use.
+    /// Keeps account of the most memory in use, with `more` bytes beside what the executor holds.
     fn count(&mut self, more: usize) {
         let work =
             [&self.work, &self.inference_work].into_iter().flatten().map(|work| work.bytes).sum::<usize>();
         self.peak = self.peak.max(self.model.bytes + self.held + work + more);
     }
 
-    /// Samples that run together, up to a limit: what was asked for or what fits the pool, in equal parts of so many samples rather than
-    /// with a small one at the end.
+    /// How many samples run together: as many as were asked for or as fit into memory, up to a limit, and so that `samples` divide into
+    /// equal parts rather than leaving a small one at the end.
     fn group(&self, program: &CardProgram, samples: usize, limit: usize) -> usize {
         let held = self.work.as_ref().map_or(0, |work| work.bytes);
         let free = self.device.context.mem_get_info().map_or(POOL, |(free, _)| free + held);
@@ -249,7 +250,7 @@ impl CudaExecutor {
         samples.div_ceil(samples.div_ceil(most).max(1)).max(1)
     }
 
-    /// Adds up the time between events.
+    /// Adds the times between events to the account of each kind of operation.
     fn settle(&mut self) -> Result<(), CudaError> {
         let Some(marks) = &mut self.marks else { return Ok(()) };
         call("waiting for the GPU", self.device.stream.synchronize())?;
@@ -267,12 +268,13 @@ impl CudaExecutor {
 }
 
 impl CudaExecutor {
-    /// Plans a step of this many views, and allocates and measures where that is new. How many samples run together follows from the
-    /// options and the memory at the first step, and not from any batch; whole numbers of 32 bits hold them.
+    /// Plans a step with this many views, and allocates and measures if that is new. How many samples run together follows from the options
+    /// and from the memory at the first step, and not from any batch. Whole numbers of 32 bits can hold the sum of that many.
     fn plan(&mut self, views: usize) -> Result<(), CudaError> {
         if self.training.as_ref().is_none_or(|program| program.views != views) {
             within_32_bits(&self.graph, views)?;
-            self.training = Some(CardProgram::training(&self.graph, &self.layout, views));
+            self.training =
+                Some(CardProgram::training(&self.graph, &self.layout, views, self.options.precision));
             self.work = None;
         }
         let program = self.training.as_ref().expect("planned above");
@@ -288,7 +290,7 @@ impl CudaExecutor {
     }
 }
 
-/// Kernels count a tensor's values in 32 bits: a single sample must not have more, in any layer.
+/// Refuses a graph with a layer in which a single sample has more values than the kernels can count in 32 bits.
 fn within_32_bits(graph: &Graph, views: usize) -> Result<(), CudaError> {
     let values = |shape: &[usize]| shape.iter().fold(views, |product, &side| product.saturating_mul(side));
     match graph.nodes().iter().find(|node| values(&node.shape) > i32::MAX as usize) {
@@ -312,14 +314,15 @@ mod tests {
         let graph = builder.finish(x, dapple_graph::Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap();
         let error = CudaExecutor::new(&graph, CudaOptions::default()).unwrap_err();
         assert!(error.to_string().contains("(a layer of 2^31 values a sample or more)"), "{error}");
-        // All views of a sample count.
+        // All views of a sample count together.
         let small = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
         let largest = small.nodes().iter().map(|node| node.shape.iter().product::<usize>()).max().unwrap();
         let most = i32::MAX as usize / largest;
         assert!(within_32_bits(&small, most).is_ok() && within_32_bits(&small, most + 1).is_err());
     }
 
-    /// On a machine without a card, its driver or a library: what is missing, in one line, and the way to get it. No card has number 99.
+    /// On a machine without a card, its driver or a library, one line says what is missing, and a hint says how to get it. No card has the
+    /// number 99, so something is always missing.
     #[test]
     fn what_a_machine_lacks_is_said_with_a_way_out() {
         let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();

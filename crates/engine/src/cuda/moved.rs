@@ -1,4 +1,4 @@
-//! Boxes of values that go from one tensor to another: concatenation, slices, permutations.
+//! Copies boxes of values from one tensor to another, for concatenations, slices and permutations.
 
 use super::backward::CardParameterGradients;
 use super::error::CudaError;
@@ -8,12 +8,12 @@ use super::operation::CudaKernel;
 use super::run::CardRun;
 use super::slice::DeviceSlice;
 
-/// Distances along the axes of a tensor.
+/// The distances between neighbours along the axes of a tensor.
 fn strides(shape: &[usize]) -> Vec<usize> {
     (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect()
 }
 
-/// A tensor of an item seen along the axes of a box: distances along them, values of an item, and the first of the box.
+/// A tensor as a box sees it: the distances along the box's axes, how many values an item has, and where the box begins in it.
 #[derive(Clone, Copy)]
 struct Strided<'s> {
     strides: &'s [usize],
@@ -21,24 +21,24 @@ struct Strided<'s> {
     start: usize,
 }
 
-/// A box of values that goes from one tensor to another.
+/// A box of values that is copied from one tensor to another.
 #[derive(Debug, Clone, Copy)]
 struct MovedBox {
-    /// Tables for there and back.
+    /// The tables for the way there and for the way back.
     table: usize,
     back: usize,
-    /// Values in the box, and whether it is copied four at a time.
+    /// How many values the box has, and whether they are copied four at a time.
     len: usize,
     fours: bool,
-    /// First element in the input and in the output.
+    /// The first element of the box in the input and in the output.
     from: usize,
     to: usize,
 }
 
-/// An axis of a box: its size, and its distances in both tensors.
+/// An axis of a box: its size, and its distance in each of the two tensors.
 type BoxAxis = [usize; 3];
 
-/// The axes of a box, of which those that are one run in both tensors count as one.
+/// The axes of a box. Neighbouring axes that form one run in both tensors are joined.
 fn axes(size: &[usize], from: &[usize], to: &[usize]) -> Vec<BoxAxis> {
     let mut axes: Vec<BoxAxis> = Vec::new();
     for (&size, (&from, &to)) in size.iter().zip(from.iter().zip(to)).filter(|(size, _)| **size != 1) {
@@ -53,7 +53,7 @@ fn axes(size: &[usize], from: &[usize], to: &[usize]) -> Vec<BoxAxis> {
 }
 
 impl MovedBox {
-    /// A box of this size on its way between two tensors.
+    /// A box of this size that is copied between two tensors.
     fn new(steps: &mut CardSteps, size: &[usize], from: Strided<'_>, to: Strided<'_>) -> Self {
         let mut axes = axes(size, from.strides, to.strides);
         let four = |value: &usize| value.is_multiple_of(4);
@@ -78,7 +78,7 @@ impl MovedBox {
         Self { table, back, len: size.iter().product(), fours, from: from.start, to: to.start }
     }
 
-    /// Copies the box of every item, from and to tensors of which an item has so many values and the box begins there.
+    /// Copies the box of every item. Each tensor is given with how many values an item has and where the box begins in it.
     fn launch(
         &self,
         run: &CardRun<'_>,
@@ -106,17 +106,17 @@ impl MovedBox {
             n: run.items() * len / 4,
             accumulate,
         };
-        // SAFETY: as above, with sizes that four divides.
+        // SAFETY: as above, and four divides all sizes.
         unsafe { moved.launch(run.device) }
     }
 }
 
-/// One box per input.
+/// One box for each input.
 #[derive(Debug)]
 pub(crate) struct Moved(Vec<MovedBox>);
 
 impl Moved {
-    /// Several tensors, one behind the other along an axis.
+    /// Joins several tensors along an axis, one after the other.
     pub(crate) fn concatenated(
         steps: &mut CardSteps,
         axis: usize,
@@ -134,7 +134,7 @@ impl Moved {
         Self(each.collect())
     }
 
-    /// A part of a tensor along an axis, from a place on.
+    /// Takes a part of a tensor along an axis, from `start` on.
     pub(crate) fn sliced(
         steps: &mut CardSteps,
         (axis, start): (usize, usize),
@@ -147,7 +147,7 @@ impl Moved {
         Self(vec![MovedBox::new(steps, shape, source, target)])
     }
 
-    /// A tensor with its axes in another order.
+    /// Reorders the axes of a tensor.
     pub(crate) fn permuted(steps: &mut CardSteps, axes: &[usize], input: &[usize], shape: &[usize]) -> Self {
         let (from, to) = (strides(input), strides(shape));
         let from: Vec<usize> = axes.iter().map(|&axis| from[axis]).collect();

@@ -1,13 +1,13 @@
-//! How blocks of threads share a group norm's work, and what of it they keep in shared memory.
+//! Decides how blocks of threads share the work of a group norm, and how much they keep in shared memory.
 
 use super::launch::LaunchGrid;
 
-/// Most threads of a block, as the kernels have it.
+/// The most threads of a block, the same as in the kernels.
 const MOST_THREADS: usize = 1024;
-/// Bytes of shared memory that the hardware and the kernels take for each block.
+/// How many bytes of shared memory the hardware and the kernels take for each block.
 const RESERVED: usize = 2 << 10;
 
-/// A norm's group: channels, and positions of each.
+/// A group of a norm: the number of its channels, and of the positions of each.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormGroup {
     pub(crate) size: usize,
@@ -15,25 +15,28 @@ pub(crate) struct NormGroup {
 }
 
 impl NormGroup {
-    /// Threads that have enough to do: eight vectors of four values each. Many small blocks fill each other's waits better than few.
+    /// As many threads as have enough to do, which is eight vectors of four values each. Many small blocks fill each other's waits better
+    /// than a few large ones.
     fn threads(self) -> usize {
         (self.size * self.inner / 32).next_power_of_two().clamp(64, MOST_THREADS)
     }
 
-    /// Bytes in which a group lies as it does in its tensor, with up to three values before it.
+    /// How many bytes a group takes if it is aligned as in its tensor, with up to three values before it.
     fn room(self) -> usize {
         (self.size * self.inner + 7) / 4 * 16
     }
 
-    /// The blocks of the forward pass, one for each of `count` groups, and whether they hold theirs. `shared` is what a block may ask for.
+    /// The blocks of the forward pass, one for each of `count` groups, and whether each holds its group in shared memory. `shared` is how
+    /// much a block may ask for.
     pub(crate) fn forward(self, count: usize, stored: bool, shared: usize) -> (LaunchGrid, bool) {
         let holds = !stored && self.room() <= shared;
         let bytes = if holds { self.room() } else { 0 };
         (LaunchGrid { shared: bytes, ..LaunchGrid::blocks(count, self.threads()) }, holds)
     }
 
-    /// The blocks of the backward pass, and how many of values and gradients they hold. It is better to read gradients twice, the second
-    /// time from the cache, than to leave a multiprocessor with one block, which then waits at every barrier.
+    /// The blocks of the backward pass, and whether they hold both values and gradients (2), values alone (1) or neither (0). It is better to
+    /// read gradients twice, the second time from the cache, than to leave a multiprocessor with one block, which would wait at every
+    /// barrier.
     pub(crate) fn backward(self, count: usize, shared: usize) -> (LaunchGrid, usize) {
         let warps = self.threads() / 32;
         let warps = if self.size < warps { warps / self.size * self.size } else { warps };
@@ -66,7 +69,7 @@ mod tests {
             prop_assert!(backward.shared <= shared && backward.threads.is_multiple_of(32));
             prop_assert!(backward.threads >= 32 && backward.threads <= MOST_THREADS);
             prop_assert!(backward.shared >= 16 * size + holds * 4 * (size * inner + 3));
-            // Where channels are fewer than warps, each has a team of its own and no warp is idle.
+            // If there are fewer channels than warps, each channel has a team of its own and no warp is idle.
             let warps = backward.threads / 32;
             prop_assert!(size >= warps || warps.is_multiple_of(size));
         }

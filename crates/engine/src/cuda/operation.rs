@@ -1,4 +1,4 @@
-//! What the card asks of an operation, and of the kernel that it becomes.
+//! What the card asks of an operation, and of the kernel that the operation becomes.
 
 use std::fmt::Debug;
 
@@ -6,54 +6,56 @@ use dapple_graph::ParameterId;
 
 use super::backward::CardParameterGradients;
 use super::clip::SumTarget;
+use super::device::Device;
 use super::error::CudaError;
 use super::lower::CardSteps;
+use super::memory::CardModel;
 use super::run::CardRun;
 use crate::layout::Layout;
 use crate::op::conv::CudaConvKernel;
 
 /// An operation of a graph, as the card lowers it.
 pub(crate) trait CudaOperation {
-    /// The kernel of a node, its tables placed among those of the steps.
+    /// The kernel for a node, whose tables it adds to those of the steps.
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel>;
 }
 
 /// A node on its way to a kernel.
 pub(crate) struct ShapedNode<'a> {
-    /// Shapes of its inputs, and its own.
+    /// The shapes of its inputs, and its own.
     pub(crate) inputs: &'a [&'a [usize]],
     pub(crate) shape: &'a [usize],
     /// Whether the gradient of its first input is wanted.
     pub(crate) wanted: bool,
 }
 
-/// Values of a row.
+/// The number of values of a row.
 pub(crate) fn last(shape: &[usize]) -> usize {
     shape.last().copied().unwrap_or(1)
 }
 
 impl<'a> ShapedNode<'a> {
-    /// Shape of its first input.
+    /// The shape of its first input.
     pub(crate) fn input(&self) -> &'a [usize] {
         self.inputs.first().copied().unwrap_or(&[])
     }
 
-    /// The first axis of its first input.
+    /// The size of the first axis of its first input.
     pub(crate) fn channels(&self) -> usize {
         self.input()[0]
     }
 
-    /// Values of a channel of its first input.
+    /// The number of values of a channel of its first input.
     pub(crate) fn positions(&self) -> usize {
         self.input().iter().skip(1).product()
     }
 
-    /// Values of a row of its first input.
+    /// The number of values of a row of its first input.
     pub(crate) fn features(&self) -> usize {
         last(self.input())
     }
 
-    /// Rows of its first input.
+    /// The number of rows of its first input.
     pub(crate) fn rows(&self) -> usize {
         self.input().iter().product::<usize>() / self.features()
     }
@@ -64,7 +66,7 @@ pub(crate) trait CudaKernel: Debug + Send + Sync {
     /// Computes the node's values.
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError>;
 
-    /// Computes the gradients of its inputs and of its parameters from its own.
+    /// Computes the gradients of the inputs and of the parameters from the node's own gradient.
     fn backward(
         &self,
         run: &mut CardRun<'_>,
@@ -92,65 +94,82 @@ pub(crate) trait CudaKernel: Debug + Send + Sync {
         false
     }
 
-    /// Whether the backward pass first takes its own gradient through a ReLU, in the gradient's memory.
+    /// Whether the backward pass first takes the step's own gradient through a ReLU, in the gradient's own memory.
     fn masks(&self) -> bool {
         false
     }
 
-    /// Whether an input's gradient is the step's own, once that is masked.
+    /// Whether the gradient of an input equals the step's own, once that went through the ReLU if there is one.
     fn passes_on(&self, _slot: usize) -> bool {
         false
     }
 
-    /// Numbers per item that the forward pass keeps for the backward pass; `len` are those of its values.
+    /// How many numbers of an item the forward pass keeps for the backward pass; `len` is how many values an item has.
     fn kept(&self, _len: usize) -> usize {
         0
     }
 
-    /// Whether the forward pass works in what it keeps, also where no backward pass follows.
+    /// Whether the forward pass works in the memory of what it keeps, and so needs it even if no backward pass follows.
     fn works_in_kept(&self) -> bool {
         false
     }
 
-    /// Numbers of scratch per item in the backward pass.
+    /// How many numbers of scratch the backward pass needs for each item.
     fn scratch(&self) -> usize {
         0
     }
 
-    /// The weight, where the step multiplies by one.
+    /// The weight, if the step multiplies by one.
     fn weight(&self) -> Option<ParameterId> {
         None
     }
 
-    /// Takes a ReLU behind it over, be it behind the norm itself or behind a sum that was taken over; says whether it did.
+    /// Takes over a ReLU that follows, if the kernel can do that too, and says whether it did. With `sum`, the ReLU follows a sum that was
+    /// taken over before.
     fn fold_relu(&mut self, _sum: bool) -> bool {
         false
     }
 
-    /// Takes a sum with another value behind it over; says whether it did.
+    /// Takes over a following sum with another value, if the kernel can do that too, and says whether it did.
     fn fold_sum(&mut self) -> bool {
         false
     }
 
-    /// The convolution, where it is one: those are measured, arranged and standardised.
+    /// Puts its weights in the form in which it multiplies by them. `parameters` says where each parameter starts.
+    fn arrange(&self, _device: &Device, _model: &CardModel, _parameters: &[usize]) -> Result<(), CudaError> {
+        Ok(())
+    }
+
+    /// Whether its products are of halves: its weight's gradient is then written down in halves, too.
+    fn halves(&self) -> bool {
+        false
+    }
+
+    /// The convolution, where it is one: those are measured.
     fn convolution(&self) -> Option<&CudaConvKernel> {
         None
     }
 
+    /// Whether it runs its convolution the other way round: what it reads is the convolution's output, what it makes is the input.
+    fn transposes(&self) -> bool {
+        false
+    }
+
     /// Whether its norm is cheaper by inner products than by writing down one weight gradient per sample.
     ///
-    /// Both ways multiply once over all positions for the sum itself, so the inner products stand against what is written and read.
+    /// Both ways multiply once over all positions for the gradients themselves, so the cost of the inner products is compared with that of
+    /// writing and reading.
     fn prefers_ghost(&self, _views: usize) -> bool {
         false
     }
 
-    /// Numbers of workspace per sample where its weight gradient is never written down: inner products in double precision, which take
-    /// two numbers each.
+    /// How many numbers of workspace a sample needs if its weight gradient is never written down. These are for inner products in double
+    /// precision, which take two numbers each.
     fn ghost_workspace(&self, _views: usize) -> usize {
         0
     }
 
-    /// Adds what all samples add of a weight gradient that is never written down.
+    /// Adds the clipped gradients of all samples for a weight whose gradient is never written down.
     fn deferred_sum(
         &self,
         _run: &mut CardRun<'_>,

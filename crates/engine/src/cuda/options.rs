@@ -1,17 +1,17 @@
-//! How an executor uses a card.
+//! The options of an executor on a card.
 
-/// How an executor uses a card. Only `precision` changes a result beyond rounding.
+/// How an executor uses a card. Nothing but `precision` changes a result beyond rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CudaOptions {
-    /// Which card.
+    /// The number of the card.
     pub device: usize,
-    /// Samples that run together at the most; zero chooses by the memory they need.
+    /// How many samples run together at most; zero chooses by the memory they need.
     pub microbatch: usize,
-    /// Samples that a batch is planned for, a public number: microbatches are equal parts of so many. Whatever batch comes, each of its
-    /// microbatches is that large, the last one filled up, so that how a sample is computed does not tell who else was drawn. Zero
-    /// takes what memory allows.
+    /// How many samples a batch is planned for, which is a public number. Microbatches are equal parts of it. Whatever batch comes, each of
+    /// its microbatches has that size, and the last one is filled up, so that how a sample is computed does not depend on how many others
+    /// were drawn. Zero takes what memory allows.
     pub batch: usize,
-    /// Who computes convolutions.
+    /// What computes convolutions.
     pub convolutions: Convolutions,
     /// How products round their factors.
     pub precision: Precision,
@@ -19,35 +19,35 @@ pub struct CudaOptions {
     pub measure: bool,
 }
 
-/// How products round their factors. Values, parameters, noise and the optimiser are in single precision (or double) always, norms in double
-/// precision, and the clipped sum is of whole numbers.
+/// How products round their factors. Whatever is chosen, values, parameters, noise and the optimiser are in single or double precision,
+/// norms are in double precision, and the clipped sum is of whole numbers.
 ///
 /// # Guarantee
-/// Clipping bounds what it sums whatever the precision: where a sample's gradient is written down, its norm is that of the very numbers
-/// that are added up; where only its norm is made, in double precision, it is raised by what the products of the sum may round by. What
-/// tensor cores round by is not documented: that bound is an assumption (`ghost.rs` states it, `docs/gpu.md` what was measured).
+/// Clipping bounds what is added, whatever the precision. If a sample's gradient is written down, its norm is that of the very numbers that
+/// are added. If only its norm is computed, in double precision, the norm is raised by as much as the products of the sum may round. How
+/// tensor cores round is not documented, so that bound is an assumption, which `ghost.rs` states; `docs/gpu.md` says what was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
-    /// Not beyond single precision: 24 bits, and 21 where a product is split into three.
+    /// No more than single precision does, which is 24 bits, or 21 if a product is split into three.
     #[default]
     F32,
-    /// To 11 bits. Faster.
+    /// To 11 bits, which is faster.
     Tf32,
-    /// To 8 bits in our own kernels and in matrix products, to 11 bits where cuDNN runs a convolution.
+    /// To 8 bits in our own kernels and in matrix products, and to 11 bits if cuDNN runs a convolution.
     Bf16,
 }
 
-/// Who computes convolutions where there is a choice.
+/// What computes convolutions, if there is a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Convolutions {
-    /// For every shape, whoever was measured to be faster.
+    /// Whatever was measured to be fastest, for each shape.
     #[default]
     Fastest,
-    /// The executor's own kernels, and where there are none the plainest of cuDNN's: every process chooses alike.
+    /// The executor's own kernels, or the plainest of cuDNN's if there are none, so that every process chooses alike.
     Own,
     /// cuDNN.
     Cudnn,
-    /// Matrix products wherever they can stand for a convolution, of unfolded images where a window has several positions; else our own
-    /// kernels.
+    /// Matrix products wherever they can take the place of a convolution, with unfolded images if a window has several positions; otherwise
+    /// the executor's own kernels.
     Products,
 }

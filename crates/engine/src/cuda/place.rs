@@ -1,4 +1,4 @@
-//! Where values, gradients and what is kept lie in an item's memory, and for how long.
+//! Decides where values, gradients and what is kept lie in an item's memory, and for how long.
 
 use dapple_graph::plan::Lifetime;
 
@@ -7,7 +7,7 @@ use super::operation::CudaKernel;
 use super::program::CardProgram;
 use super::sharing::{GradientSharing, backward};
 
-/// When everything is alive, in steps of a forward pass and the backward pass behind it.
+/// When everything is alive, in steps of a forward pass and the backward pass after it.
 struct Lives<'p> {
     steps: &'p CardSteps,
     /// The operations that run.
@@ -21,7 +21,7 @@ impl<'p> Lives<'p> {
         backward(node, self.operations.len())
     }
 
-    /// When a pass is over.
+    /// When both passes are over.
     fn end(&self) -> usize {
         2 * self.operations.len() + 1
     }
@@ -51,20 +51,20 @@ impl<'p> Lives<'p> {
         }
     }
 
-    /// A new buffer.
+    /// Adds a buffer.
     fn add(&mut self, len: usize, first: usize, last: usize) -> Option<usize> {
         self.list.push(Lifetime { len, first, last });
         Some(self.list.len() - 1)
     }
 
-    /// A new buffer where there is something to hold.
+    /// Adds a buffer if there is something to hold.
     fn add_some(&mut self, len: usize, first: usize, last: usize) -> Option<usize> {
         if len == 0 { None } else { self.add(len, first, last) }
     }
 }
 
 impl CardProgram {
-    /// Decides how gradients meet, when everything is alive, and which buffer it lies in.
+    /// Decides how gradients meet, when everything is alive, and in which buffer it lies.
     pub(super) fn place(&mut self, trains: impl Fn(&dyn CudaKernel) -> bool, training: bool) {
         let steps = &self.steps;
         let runs = steps.operations.iter().zip(&self.runs);
@@ -92,7 +92,7 @@ impl CardProgram {
             }
         }
         if training {
-            // The loss writes the output's gradient whether anything trains or not.
+            // The loss writes the output's gradient, whether anything trains or not.
             for node in (0..count).rev() {
                 let owns = lives.operations[node].is_some() && owner[node] == node;
                 let Some(first) = started[node].filter(|_| owns) else { continue };
@@ -110,11 +110,11 @@ impl CardProgram {
     }
 }
 
-/// Numbers to which buffers of an item are aligned.
+/// The buffers of an item are aligned to this many numbers.
 const ALIGNMENT: usize = 64;
 
-/// Gives every value a place in one stretch of memory: the largest first, each in the lowest gap among those alive with it. Unlike a
-/// plan of whole buffers this can cut a large dead value into several small ones.
+/// Gives every value a place in one stretch of memory. The largest values come first, and each takes the lowest gap among those alive with
+/// it. Unlike a plan of whole buffers, this can put several small values where a large one is no longer needed.
 fn pack(lives: &[Lifetime]) -> (Vec<usize>, usize) {
     let mut order: Vec<usize> = (0..lives.len()).collect();
     order.sort_by_key(|&value| (std::cmp::Reverse(lives[value].len), lives[value].first));

@@ -8,24 +8,48 @@ use super::Precision;
 use super::device::Device;
 use super::error::{CudaError, call};
 use super::kernels::MatrixAddresses;
-use super::slice::DeviceSlice;
+use super::slice::{DeviceElement, DeviceSlice, Half};
 
-/// What a failure of a product is named.
+/// What the error of a failed product calls it.
 const CALL: &str = "matrix product";
-/// What matrices hold.
-const NUMBER: sys::cudaDataType = sys::cudaDataType::CUDA_R_32F;
 
-/// A side of a matrix product: where it lies, its leading dimension, its distance between products, whether it is transposed.
+/// What matrices hold.
+pub(crate) trait MatrixNumber: DeviceElement {
+    /// As cuBLAS names it.
+    const TYPE: sys::cudaDataType;
+    /// How factors of it are multiplied. All sums are in single precision.
+    fn compute(precision: Precision) -> sys::cublasComputeType_t;
+}
+
+impl MatrixNumber for f32 {
+    const TYPE: sys::cudaDataType = sys::cudaDataType::CUDA_R_32F;
+    fn compute(precision: Precision) -> sys::cublasComputeType_t {
+        match precision {
+            Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            Precision::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            Precision::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_16BF,
+        }
+    }
+}
+
+impl MatrixNumber for Half {
+    const TYPE: sys::cudaDataType = sys::cudaDataType::CUDA_R_16F;
+    fn compute(_precision: Precision) -> sys::cublasComputeType_t {
+        sys::cublasComputeType_t::CUBLAS_COMPUTE_32F
+    }
+}
+
+/// A side of a matrix product: where it lies, the distance between its rows, the distance between products, and whether it is transposed.
 #[derive(Clone, Copy)]
-pub(crate) struct MatrixSide<'m> {
-    pub(crate) data: DeviceSlice<'m, f32>,
+pub(crate) struct MatrixSide<'m, T = f32> {
+    pub(crate) data: DeviceSlice<'m, T>,
     pub(crate) leading: usize,
     pub(crate) stride: usize,
     pub(crate) transposed: bool,
 }
 
-impl<'m> MatrixSide<'m> {
-    pub(crate) fn new(data: DeviceSlice<'m, f32>, leading: usize, stride: usize) -> Self {
+impl<'m, T: MatrixNumber> MatrixSide<'m, T> {
+    pub(crate) fn new(data: DeviceSlice<'m, T>, leading: usize, stride: usize) -> Self {
         Self { data, leading, stride, transposed: false }
     }
 
@@ -33,7 +57,7 @@ impl<'m> MatrixSide<'m> {
         Self { transposed: true, ..self }
     }
 
-    /// Whether `count` matrices of so many rows and columns lie in its memory.
+    /// Whether `count` matrices with this many rows and columns lie in its memory.
     fn holds(&self, count: usize, rows: usize, columns: usize) -> bool {
         let (rows, columns) = if self.transposed { (columns, rows) } else { (rows, columns) };
         let last = |count: usize, stride: usize| count.saturating_sub(1) * stride;
@@ -49,7 +73,7 @@ impl<'m> MatrixSide<'m> {
     }
 }
 
-/// A matrix side whose products belong to items, `side.stride` apart, and in each item to heads, `inner` apart.
+/// A side of products that belong to items, which are `side.stride` apart, and within each item to heads, which are `inner` apart.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadSide<'m> {
     pub(crate) side: MatrixSide<'m>,
@@ -61,7 +85,7 @@ impl HeadSide<'_> {
         Self { side: self.side.transposed(), ..self }
     }
 
-    /// Whether matrices of so many rows and columns, for all items and heads, lie in its memory.
+    /// Whether matrices with this many rows and columns lie in its memory, for all items and heads.
     fn holds(&self, (items, heads): (usize, usize), rows: usize, columns: usize) -> bool {
         let last = heads.saturating_sub(1) * self.inner;
         let of_last_head = |data: DeviceSlice<'_, f32>| {
@@ -71,20 +95,20 @@ impl HeadSide<'_> {
     }
 }
 
-/// A size as cuBLAS counts.
+/// A size as cuBLAS takes it.
 fn narrow(size: usize) -> Result<i32, CudaError> {
     let reason = || format!("{size} is too large");
     i32::try_from(size).map_err(|_| CudaError::Call { call: CALL, reason: reason() })
 }
 
 impl Device {
-    /// `c = scale a b + keep c` in row-major order for `count` products of an `m x k` by a `k x n` matrix, whose factors may be rounded
+    /// Computes `c = scale a b + keep c` in row-major order, for `count` products of an `m x k` by a `k x n` matrix. Factors may be rounded
     /// as the executor's precision allows.
-    pub(crate) fn product(
+    pub(crate) fn product<F: MatrixNumber, C: MatrixNumber>(
         &self,
         (m, k, n): (usize, usize, usize),
-        (a, b): (MatrixSide<'_>, MatrixSide<'_>),
-        c: MatrixSide<'_>,
+        (a, b): (MatrixSide<'_, F>, MatrixSide<'_, F>),
+        c: MatrixSide<'_, C>,
         (scale, keep): (f32, f32),
         count: usize,
     ) -> Result<(), CudaError> {
@@ -95,8 +119,8 @@ impl Device {
             let reason = format!("{count} of {m} x {k} by {k} x {n} lie outside of their memory");
             return Err(CudaError::Call { call: CALL, reason });
         }
-        // cuBLAS counts columns first, so it is given c^T = b^T a^T.
-        // SAFETY: the matrices were just seen to lie in slices of the card's memory, which outlive what the stream has to do; scale and
+        // cuBLAS is column-major, so it is given c^T = b^T a^T.
+        // SAFETY: the matrices were just checked to lie in slices of the card's memory, which outlive what the stream has to do; scale and
         // keep are read before the call returns.
         let done = unsafe {
             result::gemm_strided_batched_ex(
@@ -108,27 +132,27 @@ impl Device {
                 narrow(k)?,
                 (&raw const scale).cast(),
                 b.data.address() as *const c_void,
-                NUMBER,
+                F::TYPE,
                 narrow(b.leading)?,
                 b.stride as i64,
                 a.data.address() as *const c_void,
-                NUMBER,
+                F::TYPE,
                 narrow(a.leading)?,
                 a.stride as i64,
                 (&raw const keep).cast(),
                 c.data.address() as *mut c_void,
-                NUMBER,
+                C::TYPE,
                 narrow(c.leading)?,
                 c.stride as i64,
                 narrow(count)?,
-                self.compute(),
+                F::compute(self.precision),
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
         call(CALL, done)
     }
 
-    /// The same for a product of every item and head. `addresses` has room for three of each.
+    /// Does the same as [`Self::product`] for every item and head. `addresses` has room for three addresses of each.
     pub(crate) fn head_products(
         &self,
         (m, k, n): (usize, usize, usize),
@@ -162,8 +186,8 @@ impl Device {
         }
         .launch(self)?;
         let list = |side: usize| addresses.after(side * count).address();
-        // cuBLAS counts columns first, so it is given c^T = b^T a^T.
-        // SAFETY: the kernel before writes the addresses of matrices that were just seen to lie in slices of the card's memory, which
+        // cuBLAS is column-major, so it is given c^T = b^T a^T.
+        // SAFETY: the kernel before writes the addresses of matrices that were just checked to lie in slices of the card's memory, which
         // outlive what the stream has to do; scale and keep are read before the call returns.
         let done = unsafe {
             sys::cublasGemmBatchedEx(
@@ -175,29 +199,20 @@ impl Device {
                 narrow(k)?,
                 (&raw const scale).cast(),
                 list(1) as *const *const c_void,
-                NUMBER,
+                f32::TYPE,
                 narrow(b.side.leading)?,
                 list(0) as *const *const c_void,
-                NUMBER,
+                f32::TYPE,
                 narrow(a.side.leading)?,
                 (&raw const keep).cast(),
                 list(2) as *const *mut c_void,
-                NUMBER,
+                f32::TYPE,
                 narrow(c.side.leading)?,
                 narrow(count)?,
-                self.compute(),
+                f32::compute(self.precision),
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
         call(CALL, done.result())
-    }
-
-    /// How products are computed.
-    fn compute(&self) -> sys::cublasComputeType_t {
-        match self.precision {
-            Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-            Precision::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
-            Precision::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_16BF,
-        }
     }
 }

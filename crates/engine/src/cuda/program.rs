@@ -2,6 +2,8 @@
 
 use dapple_graph::Graph;
 
+use super::Precision;
+use super::halved::HalvedGradient;
 use super::kernels::{GradientBlock, GradientPart};
 use super::lower::CardSteps;
 use super::operation::CudaKernel;
@@ -9,13 +11,14 @@ use super::sharing::Contribution;
 use super::sources::CardGradientSource;
 use crate::layout::Layout;
 
-/// Rough speeds of a large card, for choosing between two ways to a norm: operations in a second of inner products in double precision, of
-/// the sum of a linear layer's gradients that are not written down, and of products by the library; and bytes moved.
+/// Rough speeds of a large card, for choosing between two ways to a norm: how many operations it does in a second for inner products in
+/// double precision, for the sum of a linear layer's gradients that are not written down, and for cuBLAS's products; and how many bytes it
+/// moves.
 pub(crate) const PRODUCTS: f64 = 20e12;
 pub(crate) const OUTER_PRODUCTS: f64 = 15e12;
 pub(crate) const LIBRARY_PRODUCTS: f64 = 100e12;
 const BYTES: f64 = 3e12;
-/// Buffers of a node; `None` where there is nothing to hold.
+/// The buffers of a node; `None` if there is nothing to hold.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Buffers {
     pub(crate) value: Option<usize>,
@@ -28,48 +31,52 @@ pub(crate) struct Buffers {
 #[derive(Debug)]
 pub(crate) struct CardProgram {
     pub(crate) steps: CardSteps,
-    /// Which nodes a pass visits: those that lead to an output it makes.
+    /// Which nodes a pass visits, which are those on which one of its outputs depends.
     pub(crate) runs: Vec<bool>,
     pub(crate) views: usize,
     pub(crate) buffers: Vec<Buffers>,
-    /// For every node and input, whether its gradient is added to one that is there; `None` where it needs none.
+    /// For every input of every node, how its gradient meets those of other readers; `None` if it needs no gradient.
     pub(crate) contributions: Vec<Vec<Option<Contribution>>>,
-    /// Where each buffer starts in an item's memory and the numbers in it, and the numbers in all of it.
+    /// Where each buffer starts in an item's memory, how many numbers it has, and how many the whole memory of an item has.
     pub(crate) offsets: Vec<usize>,
     pub(crate) sizes: Vec<usize>,
     pub(crate) item_len: usize,
     pub(crate) sources: Vec<CardGradientSource>,
-    /// Whether a node's weight gradient is never written down per sample.
+    /// For each node, whether its weight gradients are deferred, which means that they are never written down for each sample.
     pub(crate) deferred: Vec<bool>,
+    /// Where a node's weight gradient lies in a sample's, where it is written down in halves; and pairs in all of a sample's.
+    pub(crate) halved: Vec<Option<HalvedGradient>>,
+    pub(crate) halved_len: usize,
     /// Numbers in a sample's written-down gradient.
     pub(crate) written: usize,
-    /// Partial sums per sample, and the table of those that are of written-down gradients.
+    /// How many partial sums a sample has, and the parts of written gradients to which the first of them belong.
     pub(crate) partials: usize,
     pub(crate) parts: Vec<GradientPart>,
-    /// Blocks of the sum of written-down gradients.
+    /// The blocks of the sum of written gradients.
     pub(crate) blocks: Vec<GradientBlock>,
-    /// Filters of all trainable standardised layers.
+    /// The number of filters of all trainable standardised layers, each of which has a mean.
     pub(crate) means: usize,
-    /// Numbers of workspace per sample.
+    /// How many numbers of workspace a sample needs.
     pub(crate) workspace: usize,
-    /// Bytes in which a few samples of the largest written-down layer unfold.
+    /// How many bytes it takes to unfold a few samples of the largest convolution.
     pub(crate) unfolding: usize,
-    /// Whether a trainable parameter is on no path to the output: its gradient is zero.
+    /// Whether there is a trainable parameter on which no output depends, so that its gradient is zero.
     pub(crate) unreached: bool,
 }
 
 impl CardProgram {
     /// The plan of a forward pass.
-    pub(crate) fn inference(graph: &Graph) -> Self {
-        let mut steps = CardSteps::new(graph);
+    pub(crate) fn inference(graph: &Graph, precision: Precision) -> Self {
+        let mut steps = CardSteps::new(graph, precision);
         steps.needs_gradient.fill(false);
         steps.outputs.truncate(1);
         Self::new(steps, graph.reached(false), 1, None)
     }
 
     /// The plan of a forward and a backward pass over samples of this many views.
-    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize) -> Self {
-        let mut program = Self::new(CardSteps::new(graph), graph.reached(true), views, Some(layout));
+    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, precision: Precision) -> Self {
+        let steps = CardSteps::new(graph, precision);
+        let mut program = Self::new(steps, graph.reached(true), views, Some(layout));
         let needs = graph.needs_gradient();
         let reached: Vec<_> = graph
             .nodes()
@@ -87,14 +94,22 @@ impl CardProgram {
         let trains = |operation: &dyn CudaKernel| {
             operation.weight().is_some_and(|id| layout.is_some_and(|l| l.position(id).is_some()))
         };
-        let deferred: Vec<bool> = (0..count)
-            .map(|node| match steps.operations[node].as_deref() {
-                Some(operation) => {
-                    steps.needs_gradient[node] && trains(operation) && operation.prefers_ghost(views)
-                }
-                None => false,
-            })
-            .collect();
+        let weighs = |node: usize| {
+            let operation = steps.operations[node].as_deref();
+            operation.filter(|&operation| steps.needs_gradient[node] && trains(operation))
+        };
+        let ghost = |operation: &dyn CudaKernel| !operation.halves() && operation.prefers_ghost(views);
+        let deferred = (0..count).map(|node| weighs(node).is_some_and(ghost)).collect();
+        let (mut halved_len, mut halved_count) = (0, 0);
+        let halved = (0..count).map(|node| {
+            let weight = weighs(node).filter(|operation| operation.halves())?.weight()?;
+            let place = HalvedGradient { start: halved_len, number: halved_count };
+            let position = layout.and_then(|layout| layout.position(weight))?;
+            halved_len += layout?.entries()[position].range.len() / 2;
+            halved_count += 1;
+            Some(place)
+        });
+        let halved = halved.collect();
         let mut program = Self {
             steps,
             runs,
@@ -106,6 +121,8 @@ impl CardProgram {
             item_len: 0,
             sources: Vec::new(),
             deferred,
+            halved,
+            halved_len,
             written: 0,
             partials: 0,
             parts: Vec::new(),
@@ -121,9 +138,14 @@ impl CardProgram {
         }
         program
     }
+
+    /// Weights whose gradient is written down in halves.
+    pub(crate) fn halved_count(&self) -> usize {
+        self.halved.iter().flatten().count()
+    }
 }
 
-/// Seconds that a sample's written-down weights take: they are written, read for the norm, and read for the sum.
+/// How many seconds a sample's written weight gradients take, which are written, read for the norm, and read for the sum.
 pub(crate) fn written(weights: f64) -> f64 {
     12.0 * weights / BYTES
 }
@@ -139,7 +161,7 @@ mod tests {
     fn small_positions_and_many_weights_are_deferred() {
         let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
         let layout = Layout::new(&graph);
-        let program = CardProgram::training(&graph, &layout, 1);
+        let program = CardProgram::training(&graph, &layout, 1, Precision::F32);
         let written = |name: &str| {
             let entry = layout.entries().iter().position(|entry| entry.name == name).unwrap();
             program.sources[entry].written.is_some()
@@ -149,12 +171,13 @@ mod tests {
         assert_eq!(program.sources.len(), layout.entries().len());
     }
 
-    /// Blocks and parts cover what is written once, none reaches from one filter into the next, and every filter has a mean of its own.
+    /// Blocks and parts cover what is written exactly once, none reaches from one filter into the next, and every filter has a mean of its
+    /// own.
     #[test]
     fn blocks_and_parts_keep_to_their_filters() {
         let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
         let layout = Layout::new(&graph);
-        let program = CardProgram::training(&graph, &layout, 1);
+        let program = CardProgram::training(&graph, &layout, 1, Precision::F32);
         let (mut written, mut summed) = (vec![0; program.written], vec![0; layout.len()]);
         let mut means = vec![0; program.means];
         for part in &program.parts {
@@ -188,8 +211,38 @@ mod tests {
                 assert!(written[start..][..entry.range.len()].iter().all(|&count| count == 1));
             }
         }
-        // A deferred layer decides its means elsewhere.
+        // The means of deferred layers are computed elsewhere, so parts do not cover them.
         assert!(means.iter().all(|&count| count <= 1) && means.contains(&1) && means.contains(&0));
+    }
+
+    /// Where factors may be rounded, layers over tokens are written down in halves, each at a place of its own.
+    #[test]
+    fn layers_over_tokens_are_written_down_in_halves() {
+        let model = zoo::VisionTransformer::named("vit-ti-16").unwrap();
+        let graph = zoo::vision_transformer(model, &[3, 128, 128], 10).unwrap();
+        let layout = Layout::new(&graph);
+        let count = |precision: Precision| {
+            let program = CardProgram::training(&graph, &layout, 1, precision);
+            let places: Vec<_> = program.halved.iter().flatten().collect();
+            assert!(
+                places.iter().zip(&places[1.min(places.len())..]).all(|(one, next)| one.start < next.start)
+            );
+            assert!(places.iter().enumerate().all(|(number, place)| place.number == number));
+            assert_eq!(
+                program.sources.iter().map(|source| source.partials.len()).sum::<usize>(),
+                program.partials
+            );
+            let written = |name: &str| {
+                let entry = layout.entries().iter().position(|entry| entry.name == name).unwrap();
+                program.sources[entry].written.is_some()
+            };
+            assert_eq!(written("blocks.0.mlp.fc1.weight"), places.is_empty());
+            assert!(written("blocks.0.mlp.fc1.bias"));
+            (places.len(), program.halved_len)
+        };
+        // Four layers in each of twelve blocks, of 12 x 192^2 weights together.
+        let all = (48, 12 * 12 * 192 * 192 / 2);
+        assert_eq!([Precision::F32, Precision::Tf32, Precision::Bf16].map(count), [(0, 0), all, all]);
     }
 
     #[test]
@@ -197,7 +250,7 @@ mod tests {
         for views in [1, 2] {
             let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
             let layout = Layout::new(&graph);
-            let program = CardProgram::training(&graph, &layout, views);
+            let program = CardProgram::training(&graph, &layout, views, Precision::F32);
             let mut ranges: Vec<Range<usize>> = program.sources.iter().map(|s| s.partials.clone()).collect();
             ranges.sort_by_key(|range| range.start);
             let mut next = 0;

@@ -1,4 +1,4 @@
-//! Runs a planned graph over one microbatch: the forward pass, and what both passes share.
+//! Runs a planned graph over one microbatch. This has the forward pass, and what both passes share.
 
 use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::CUevent_flags;
@@ -14,7 +14,7 @@ use super::sharing::Contribution;
 use super::slice::DeviceSlice;
 use crate::op::conv::CudaConvKernel;
 
-/// Events between operations, where the executor is asked to measure itself.
+/// Events between operations, if the executor is asked to measure itself.
 pub(crate) type Marks = Option<Vec<(&'static str, CudaEvent)>>;
 
 /// One microbatch on the card.
@@ -28,9 +28,9 @@ pub(crate) struct CardRun<'r> {
     /// The samples' inputs.
     pub(crate) inputs: DeviceSlice<'r, f32>,
     pub(crate) samples: usize,
-    /// Whether dropout is on; its keys are on the card then.
+    /// Whether dropout is on, in which case its keys are on the card.
     pub(crate) dropout: bool,
-    /// Whether norms are wanted.
+    /// Whether the norms of gradients are wanted.
     pub(crate) norms: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct GradientPlace<'r> {
 }
 
 impl GradientPlace<'_> {
-    /// What a product multiplies by what is there.
+    /// The factor by which a product multiplies what is already there.
     pub(crate) fn keep(&self) -> f32 {
         if self.accumulate { 1.0 } else { 0.0 }
     }
@@ -71,32 +71,32 @@ impl<'r> CardRun<'r> {
         planned.expect("a node that is reached has its gradient in memory")
     }
 
-    /// What the forward pass keeps of a node; nothing where no backward pass follows.
+    /// What the forward pass keeps for a node; `None` if nothing is kept.
     pub(crate) fn kept(&self, node: usize) -> Option<DeviceSlice<'r, f32>> {
         self.work.buffer(self.program.buffers[node].kept)
     }
 
-    /// What the backward pass of a node works in.
+    /// The scratch memory of a node's backward pass.
     pub(crate) fn scratch(&self, node: usize) -> Option<DeviceSlice<'r, f32>> {
         self.work.buffer(self.program.buffers[node].scratch)
     }
 
-    /// A parameter, and those behind it.
+    /// A parameter, and those after it.
     pub(crate) fn parameter(&self, id: ParameterId) -> DeviceSlice<'r, f32> {
         self.model.parameters().after(self.program.steps.parameters[id.index()])
     }
 
-    /// A table, and those behind it.
+    /// A table, and those after it.
     pub(crate) fn table(&self, start: usize) -> DeviceSlice<'r, i32> {
         self.model.tables().after(start)
     }
 
-    /// Values of an item of a node.
+    /// The number of values of an item of a node.
     pub(crate) fn len(&self, node: usize) -> usize {
         self.program.steps.lens[node]
     }
 
-    /// Values of an item of an input of a node.
+    /// The number of values of an item of a node's input.
     pub(crate) fn input_len(&self, node: usize, slot: usize) -> usize {
         self.len(self.input(node, slot))
     }
@@ -105,7 +105,7 @@ impl<'r> CardRun<'r> {
         self.program.steps.inputs[node][slot]
     }
 
-    /// Where the gradient of an input goes; `None` where none is wanted or it is there already.
+    /// Where the gradient of an input goes; `None` if it is not wanted, or is there already.
     pub(crate) fn target(&self, node: usize, slot: usize) -> Option<GradientPlace<'r>> {
         let values = || self.gradient(self.input(node, slot));
         match self.program.contributions[node][slot]? {
@@ -115,7 +115,7 @@ impl<'r> CardRun<'r> {
         }
     }
 
-    /// Ends the operation before, for the executor's account of itself.
+    /// Marks the end of an operation, if the executor measures itself.
     pub(crate) fn mark(&mut self, operation: &'static str) -> Result<(), CudaError> {
         if let Some(marks) = self.marks {
             let event = self.device.stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
@@ -124,7 +124,7 @@ impl<'r> CardRun<'r> {
         Ok(())
     }
 
-    /// One of a convolution's directions.
+    /// Runs one direction of a convolution.
     pub(crate) fn convolve(
         &mut self,
         node: usize,
@@ -158,7 +158,7 @@ impl<'r> CardRun<'r> {
         convolution::weight(self.program.steps.parameters[conv.weight.index()], conv, self.model)
     }
 
-    /// Values of all nodes.
+    /// Computes the values of all nodes.
     pub(crate) fn forward(&mut self) -> Result<(), CudaError> {
         let program = self.program;
         for node in (0..program.steps.operations.len()).filter(|&node| program.runs[node]) {

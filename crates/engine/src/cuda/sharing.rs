@@ -1,4 +1,4 @@
-//! How the gradients of a value's readers meet, and which gradients lie in one memory.
+//! Decides how the gradients of a value's readers meet, and which gradients share memory.
 
 use super::lower::CardSteps;
 use super::operation::CudaKernel;
@@ -6,37 +6,38 @@ use super::operation::CudaKernel;
 /// How an input's gradient meets those of its other readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Contribution {
-    /// It is the first.
+    /// It is the first, and is written.
     Write,
-    /// It is added.
+    /// It is added to those that are there.
     Add,
-    /// It is the reader's own gradient, in the same memory.
+    /// It is the reader's own gradient, and shares its memory.
     Same,
 }
 
-/// When a step's backward pass runs, in a graph of so many nodes whose forward passes run first.
+/// When a node's backward pass runs, in a graph of `count` nodes whose forward passes run first.
 pub(crate) fn backward(node: usize, count: usize) -> usize {
     2 * count - node
 }
 
-/// Which gradients lie in one memory. Several steps may read the same numbers there, and one of them may change them once the others
-/// have read theirs: then the memory is in a new state, which steps before that one may share in turn.
+/// Which gradients share memory. Several steps may read the same numbers there, and one of them may change the numbers once the others have
+/// read them. Then the memory is in a new state, which earlier steps may share in turn.
 struct States {
-    /// Which state each node reads, named by the node it began with.
+    /// The state that each node reads, named by the node with which the state began.
     of: Vec<usize>,
-    /// For each state, when it is last read and when it ends.
+    /// For each state, when it is last read, and when it ends.
     read_until: Vec<usize>,
     ends: Vec<Option<usize>>,
 }
 
 impl States {
-    /// Every node for itself; it reads its gradient until then.
+    /// Begins with a state of its own for every node, which reads it until the time given.
     fn new(read_until: Vec<usize>) -> Self {
         Self { of: (0..read_until.len()).collect(), ends: vec![None; read_until.len()], read_until }
     }
 
-    /// Lets the gradient of an input, which nothing has written yet, be that of a node, if nobody reads what is no longer there.
-    /// `changed` says when the input's gradient stops being the same: where other readers add to it, or where it is masked.
+    /// Lets the gradient of an input, which nothing has written yet, share the memory of a node's gradient, unless someone would read what
+    /// is no longer there. `changed` says when the input's gradient stops being the same, because another reader adds to it or because it is
+    /// masked.
     fn join(&mut self, input: usize, node: usize, changed: Option<usize>) -> bool {
         let state = self.of[node];
         match changed {
@@ -60,10 +61,10 @@ impl States {
     }
 }
 
-/// Where gradients lie and how they come about.
+/// Where gradients lie, and how they are put together.
 #[derive(Debug)]
 pub(crate) struct GradientSharing {
-    /// For every node and input, how its gradient is added to others; `None` where it needs none.
+    /// For every input of every node, how its gradient meets those of other readers; `None` if it needs no gradient.
     pub(crate) contributions: Vec<Vec<Option<Contribution>>>,
     /// The node in whose memory each node's gradient lies.
     pub(crate) owner: Vec<usize>,
@@ -72,7 +73,7 @@ pub(crate) struct GradientSharing {
 }
 
 impl GradientSharing {
-    /// `operations` are those of the steps that run, and `read_until` says when each node's gradient is last read.
+    /// Decides for all nodes. `operations` are those of the steps that run, and `read_until` says when each node's gradient is last read.
     pub(crate) fn new(
         steps: &CardSteps,
         operations: &[Option<&dyn CudaKernel>],
@@ -120,12 +121,13 @@ impl GradientSharing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cuda::Precision;
     use crate::cuda::program::CardProgram;
     use crate::layout::Layout;
     use dapple_graph::{ConvSpec, Graph, GraphBuilder, Loss, NodeId, Window, op, zoo};
     use proptest::prelude::*;
 
-    /// A gradient as the terms it is a sum of: each was made by a reader, and went through the masks of others.
+    /// A gradient as a list of its terms. Each term names the reader that made it, and the readers that masked it.
     type GradientTerms = Vec<Vec<usize>>;
 
     fn sorted(terms: &GradientTerms) -> GradientTerms {
@@ -141,10 +143,10 @@ mod tests {
         terms
     }
 
-    /// Runs a backward pass on terms, once with every gradient in memory of its own and once where the plan puts it: every step must
-    /// read what it would read without sharing, and what is read at the end must still be there. Says how many inputs share.
+    /// Runs a backward pass on terms, once with every gradient in memory of its own and once where the plan puts it. Every step must read
+    /// what it would read without sharing, and what is read at the end must still be there. Returns how many inputs share memory.
     fn check(graph: &Graph, views: usize) -> usize {
-        let program = CardProgram::training(graph, &Layout::new(graph), views);
+        let program = CardProgram::training(graph, &Layout::new(graph), views, Precision::F32);
         let steps = &program.steps;
         let count = steps.operations.len();
         let mut own: Vec<GradientTerms> = vec![Vec::new(); count];
@@ -183,7 +185,7 @@ mod tests {
     fn shortcuts_of_residual_networks_share_memory() {
         let group = zoo::Norm::Group(32);
         let resnet = zoo::resnet(zoo::ResNet::R50, &[3, 64, 64], 10, group).unwrap();
-        // Both inputs of each of the 16 sums but the norm that adds itself: one each.
+        // Each of the 16 sums was folded into one of its inputs, a norm, so the other input shares its memory.
         assert_eq!(check(&resnet, 1), 16);
         let backbone = zoo::Backbone::ResNet(zoo::ResNet::R18);
         let stride = zoo::OutputStride::Sixteen;

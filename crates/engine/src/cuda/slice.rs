@@ -1,26 +1,27 @@
-//! Memory on the card as slices: an address that knows what lies there, how much of it, and how long.
+//! Memory on the card as slices, which are addresses that know what lies there, how much of it, and for how long.
 
 use std::marker::PhantomData;
 
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 
-/// What can lie on the card, with its name in the kernels' sources.
+/// A type whose values can lie on the card, with its name in the kernels' sources.
 ///
 /// # Safety
-/// Every pattern of bits is one, it has no padding, and it is laid out as the type that the kernels give the name to.
+/// Every pattern of bits is a value of the type, it has no padding, and it is laid out as the type of that name in the kernels' sources.
 pub(crate) unsafe trait DeviceElement: Copy + 'static {
-    /// An address of it that is only read.
+    /// The name of an address from which it is only read.
     const READ: &'static str;
-    /// An address of it that is written.
+    /// The name of an address to which it is written.
     const WRITTEN: &'static str;
-    /// Bytes that divide every address of it.
+    /// The number of bytes that divides every address of it.
     const ALIGNMENT: usize = align_of::<Self>();
 }
 
 /// Says how the kernels name a type.
 macro_rules! element {
     ($($type:ty => $name:literal $(aligned to $alignment:literal)?),* $(,)?) => {$(
-        // SAFETY: plain numbers without padding, which the kernels' sources declare alike; both sides assert the sizes of structures.
+        // SAFETY: these are plain numbers without padding, which the kernels' sources declare in the same way; both sides assert the sizes
+        // of structures.
         unsafe impl $crate::cuda::slice::DeviceElement for $type {
             const READ: &'static str = concat!("const ", $name, "*");
             const WRITTEN: &'static str = concat!($name, "*");
@@ -39,13 +40,20 @@ element! {
     u64 => "u64",
     [f32; 4] => "float4" aligned to 16,
     [i32; 4] => "int4" aligned to 16,
+    [u32; 4] => "uint4" aligned to 16,
+    Half => "half",
 }
+
+/// A number of 16 bits, of which the libraries read many at a time. Our kernels take them as they lie in larger numbers.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Half(u16);
 
 /// Numbers that lie on the card for as long as `'m`.
 ///
-/// It is like a slice of cells: others may read and write the same numbers, also through other types. The card does what it is told
-/// in order, every pattern of bits is a number, and the host reads nothing before it has waited. Memory goes back in the same order, so
-/// that what was started with a slice has run before its memory is another's.
+/// It is like a slice of cells: others may read and write the same numbers, even through other types. The card does what it is told in
+/// order, every pattern of bits is a number, and the host reads nothing before it has waited. Memory is freed in the same order, so what was
+/// started with a slice has run before its memory is given to someone else.
 pub(crate) struct DeviceSlice<'m, T> {
     address: u64,
     len: usize,
@@ -61,7 +69,7 @@ impl<T> Clone for DeviceSlice<'_, T> {
 impl<T> Copy for DeviceSlice<'_, T> {}
 
 impl<'m, T: DeviceElement> DeviceSlice<'m, T> {
-    /// Numbers in it.
+    /// How many numbers it has.
     pub(crate) fn len(self) -> usize {
         self.len
     }
@@ -71,19 +79,19 @@ impl<'m, T: DeviceElement> DeviceSlice<'m, T> {
         self.address
     }
 
-    /// What lies behind the first so many numbers.
+    /// The slice without its first `numbers` numbers.
     pub(crate) fn after(self, numbers: usize) -> Self {
         let len = self.len.checked_sub(numbers).expect("a planned place lies inside of its memory");
         Self { address: self.address + (numbers * size_of::<T>()) as u64, len, ..self }
     }
 
-    /// The first so many numbers.
+    /// The first `numbers` numbers.
     pub(crate) fn first(self, numbers: usize) -> Self {
         assert!(numbers <= self.len, "a planned part lies inside of its memory");
         Self { len: numbers, ..self }
     }
 
-    /// The same bytes as other numbers, as many as they are whole.
+    /// The same bytes as numbers of another type, as many as fit.
     pub(crate) fn cast<U: DeviceElement>(self) -> DeviceSlice<'m, U> {
         assert!(
             self.address.is_multiple_of(U::ALIGNMENT as u64),
@@ -100,9 +108,9 @@ impl<'m, T: DeviceElement> DeviceSlice<'m, T> {
 /// A stretch of some memory, before it is known where that lies.
 #[derive(Debug)]
 pub(crate) struct MemoryRegion<T> {
-    /// In numbers of four bytes.
+    /// Where it starts, in numbers of four bytes.
     start: usize,
-    /// In its own.
+    /// How long it is, in its own elements.
     len: usize,
     element: PhantomData<T>,
 }
@@ -115,7 +123,7 @@ impl<T> Clone for MemoryRegion<T> {
 
 impl<T> Copy for MemoryRegion<T> {}
 
-/// Numbers of four bytes to which every region is aligned: 256 bytes.
+/// Every region is aligned to this many numbers of four bytes, which is 256 bytes.
 const ALIGNMENT: usize = 64;
 
 /// Lays out regions one after the other.
@@ -125,14 +133,14 @@ pub(crate) struct Carve {
 }
 
 impl Carve {
-    /// A region of so many elements behind all others.
+    /// Adds a region of this many elements after all others.
     pub(crate) fn take<T: DeviceElement>(&mut self, elements: usize) -> MemoryRegion<T> {
         let start = self.len;
         self.len += (elements * size_of::<T>()).div_ceil(4).next_multiple_of(ALIGNMENT);
         MemoryRegion { start, len: elements, element: PhantomData }
     }
 
-    /// Numbers of four bytes that all of them take.
+    /// How many numbers of four bytes all regions take.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -148,7 +156,7 @@ pub(crate) struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// An allocation of which the first so many numbers of four bytes are used.
+    /// An allocation of which the first `len` numbers of four bytes are used.
     pub(crate) fn new(memory: CudaSlice<f32>, len: usize, stream: &CudaStream) -> Self {
         assert!(len <= memory.len(), "no more is used than was allocated");
         let (address, guard) = memory.device_ptr(stream);
@@ -156,12 +164,12 @@ impl DeviceMemory {
         Self { address, len, _memory: memory }
     }
 
-    /// All of it.
+    /// The whole allocation.
     pub(crate) fn slice<T: DeviceElement>(&self) -> DeviceSlice<'_, T> {
         DeviceSlice::<f32> { address: self.address, len: self.len, memory: PhantomData }.cast()
     }
 
-    /// A region of it.
+    /// A region of the allocation.
     pub(crate) fn region<T: DeviceElement>(&self, region: MemoryRegion<T>) -> DeviceSlice<'_, T> {
         self.slice::<f32>().after(region.start).cast().first(region.len)
     }

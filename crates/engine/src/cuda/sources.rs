@@ -1,30 +1,30 @@
-//! How each trainable parameter's gradient is made, and where its norm is added up.
+//! Decides how each trainable parameter's gradient is made, and where its norm is added up.
 
 use std::ops::Range;
 
-use super::kernels::{GradientBlock, GradientPart};
+use super::kernels::{GradientBlock, GradientPart, HALVED_PART};
 use super::program::CardProgram;
 use crate::layout::{Layout, LayoutEntry};
 
-/// Numbers of a written-down gradient that one block of threads squares, or adds up.
+/// How many numbers of a written gradient one warp squares, and how many one block of threads adds.
 const PART: usize = 4096;
 const BLOCK: usize = 1024;
-/// Samples that should unfold together, and bytes that may be used for it.
+/// How many samples should be unfolded together, and how many bytes that may take at most.
 const UNFOLDED_SAMPLES: usize = 8;
 const MOST_UNFOLDED: usize = 2 << 30;
 
 /// How a trainable parameter's gradient is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CardGradientSource {
-    /// Where it lies in a sample's written-down gradient; `None` where only its norm is ever made.
+    /// Where it lies in a sample's written-down gradient; `None` where only its norm is ever made, or it is written down in halves.
     pub(crate) written: Option<usize>,
-    /// Partial sums of its squared norm.
+    /// The partial sums of its squared norm.
     pub(crate) partials: Range<usize>,
-    /// Where what is taken off its filters lies among a sample's, if they are standardised.
+    /// Where the means of its filters lie among a sample's means, if they are standardised.
     pub(crate) means: Option<usize>,
 }
 
-/// Filters of a standardised layer: weights of each, where one over their deviations lies, and where their means do.
+/// The filters of a standardised layer: how many weights each has, where one over their deviations lie, and where their means lie.
 #[derive(Debug, Clone, Copy)]
 struct StandardisedFilters {
     inner: usize,
@@ -32,8 +32,8 @@ struct StandardisedFilters {
     means: usize,
 }
 
-/// Pieces of at most `size` of a row of `len` numbers, none of which reaches from one filter into the next: where each begins, and its
-/// length.
+/// Cuts a row of `len` numbers into pieces of at most `size`, none of which reaches from one filter into the next. Returns where each piece
+/// begins, and its length.
 fn pieces(len: usize, filter: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
     let within = move |from: usize| {
         (0..filter).step_by(size).map(move |piece| (from + piece, size.min(filter - piece)))
@@ -52,11 +52,11 @@ impl CardProgram {
         let filters: Vec<Option<StandardisedFilters>> =
             nodes.iter().map(|node| self.filters(*node)).collect();
         for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
-            if !node.is_some_and(|node| self.deferred[node]) {
+            if !node.is_some_and(|node| self.deferred[node] || self.halved[node].is_some()) {
                 self.write_down(index, entry, filters[index]);
             }
         }
-        // Samples start where four numbers can be written at once.
+        // Every sample starts at a place where four numbers can be written at once.
         self.written = self.written.next_multiple_of(4);
         self.partials = self.parts.len();
         let operations = self.steps.operations.iter().flatten();
@@ -64,22 +64,24 @@ impl CardProgram {
             .filter_map(|operation| operation.convolution())
             .map(|conv| 4 * UNFOLDED_SAMPLES * conv.geometry.unfolded_len());
         self.unfolding = unfolded.max().unwrap_or(0).min(MOST_UNFOLDED);
-        for (index, node) in nodes.iter().enumerate() {
-            let Some(operation) = node
-                .filter(|&node| self.deferred[node])
-                .and_then(|node| self.steps.operations[node].as_deref())
-            else {
-                continue;
+        for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
+            let Some(node) = *node else { continue };
+            let parts = match self.steps.operations[node].as_deref() {
+                Some(operation) if self.deferred[node] => {
+                    self.workspace = self.workspace.max(operation.ghost_workspace(self.views));
+                    1
+                }
+                Some(_) if self.halved[node].is_some() => entry.range.len().div_ceil(HALVED_PART),
+                _ => continue,
             };
-            let partials = self.partials..self.partials + 1;
+            let partials = self.partials..self.partials + parts;
             self.partials = partials.end;
-            self.workspace = self.workspace.max(operation.ghost_workspace(self.views));
             let means = filters[index].map(|filters| filters.means);
             self.sources.insert(index, CardGradientSource { written: None, partials, means });
         }
     }
 
-    /// The filters that a node multiplies by, where they are standardised, with room for their means.
+    /// The filters by which a node multiplies, if they are standardised. This also makes room for their means.
     fn filters(&mut self, node: Option<usize>) -> Option<StandardisedFilters> {
         let conv = self.steps.operations[node?].as_ref()?.convolution()?;
         let (_, inverses) = conv.used?;
@@ -88,13 +90,13 @@ impl CardProgram {
         Some(StandardisedFilters { inner: conv.geometry.inner(), inverses, means })
     }
 
-    /// Gives a parameter a place in every sample's written-down gradient, and parts and blocks that cover it.
+    /// Gives a parameter a place in every sample's written gradient, and parts and blocks that cover it.
     fn write_down(&mut self, index: usize, entry: &LayoutEntry, filters: Option<StandardisedFilters>) {
         let start = self.written.next_multiple_of(4);
         let len = entry.range.len();
         self.written = start + len;
         let first = self.parts.len();
-        // A part and a block lie within one filter, where filters are standardised.
+        // If filters are standardised, every part and every block lies within one filter.
         let filter = filters.map_or(len.max(1), |filters| filters.inner);
         let place = |offset: usize| {
             let of = |own: StandardisedFilters| {

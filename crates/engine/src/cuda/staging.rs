@@ -1,4 +1,4 @@
-//! Page-locked host memory: copies from and to it run at the bus's full speed, beside everything else.
+//! Page-locked host memory. Copies from and to it run at the full speed of the bus, while everything else goes on.
 
 use std::ffi::c_void;
 
@@ -9,9 +9,9 @@ use super::device::Device;
 use super::error::{CudaError, call};
 use super::slice::DeviceSlice;
 
-/// Numbers that one thread copies at a time.
+/// How many numbers one thread copies at a time.
 const CHUNK: usize = 1 << 16;
-/// Numbers after which a part is on its way while the next is still copied.
+/// How many numbers are sent as one part, which travels while the next part is still copied into the buffer.
 const PART: usize = 1 << 21;
 
 /// A buffer of page-locked numbers that grows as needed.
@@ -68,7 +68,7 @@ impl Staging {
     /// Starts a copy to the front of a slice.
     ///
     /// # Safety
-    /// No earlier copy from this buffer is still under way, and the buffer is not dropped before this one is through.
+    /// No earlier copy from this buffer is still under way, and the buffer is neither used again nor dropped before this copy is through.
     pub(crate) unsafe fn send<T: Word>(
         &mut self,
         stream: &cudarc::driver::CudaStream,
@@ -78,7 +78,7 @@ impl Staging {
         let numbers = self.numbers(source.len())?;
         for (index, (from, to)) in source.chunks(PART).zip(numbers.chunks_mut(PART)).enumerate() {
             copy(from, to, T::bits);
-            // SAFETY: the caller uses this buffer again only once the copy is through.
+            // SAFETY: the caller does not use this buffer again before the copy is through.
             unsafe { Device::upload_on(stream, to, target.after(index * PART))? };
         }
         Ok(())
@@ -91,7 +91,7 @@ impl Staging {
         source: DeviceSlice<'_, f32>,
         target: &mut [f32],
     ) -> Result<(), CudaError> {
-        // A copy from this buffer may be among what was started.
+        // A copy from this buffer may still be under way.
         device.settle();
         let numbers = self.numbers(target.len())?;
         device.download(source, numbers)?;
@@ -100,9 +100,9 @@ impl Staging {
     }
 }
 
-/// What can lie where a number does: four bytes of any meaning.
+/// A type of four bytes, which can lie where a number does.
 pub(crate) trait Word: Copy + Sync {
-    /// The same bits as a number.
+    /// The same bits, taken for a number.
     fn bits(&self) -> f32;
 }
 
@@ -118,7 +118,7 @@ impl Word for u32 {
     }
 }
 
-/// Copies with all threads: one alone is slower than the bus.
+/// Copies with all threads, because one alone would be slower than the bus.
 fn copy<T: Sync>(source: &[T], target: &mut [f32], bits: impl Fn(&T) -> f32 + Sync) {
     target.par_chunks_mut(CHUNK).zip(source.par_chunks(CHUNK)).for_each(|(to, from)| {
         to.iter_mut().zip(from).for_each(|(to, from)| *to = bits(from));

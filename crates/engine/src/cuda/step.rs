@@ -1,4 +1,4 @@
-//! One step: its microbatches, their targets and losses, and the way from norms to clipping factors.
+//! One step on the card: its microbatches, their targets and losses, and the way from norms to clipping factors.
 
 use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::CUevent_flags;
@@ -37,8 +37,8 @@ pub(crate) struct CardStep<'s> {
 }
 
 impl CardStep<'_> {
-    /// Adds the clipped gradients of all samples to a sum, microbatch by microbatch, each as large as there is room for: what the last one
-    /// lacks is filled up with what lies there, and is not counted.
+    /// Adds the clipped gradients of all samples to a sum, microbatch by microbatch. All microbatches have the same size; what the last one
+    /// lacks is filled up with whatever lies in memory, and does not count.
     pub(crate) fn run(
         &mut self,
         samples: usize,
@@ -87,7 +87,7 @@ impl CardStep<'_> {
             if norms {
                 run.norms()?;
             }
-            // The next samples travel while these are worked on.
+            // The next samples travel to the card while it works on these.
             if end < samples {
                 ready = self.send(index + 1, end..(end + each).min(samples), &idle)?;
             }
@@ -111,8 +111,8 @@ impl CardStep<'_> {
         Ok(())
     }
 
-    /// Checks samples, and sends their inputs on the copies' stream once the other has passed `idle`, when the last reader of the target
-    /// is through; the event that comes back says when they are there.
+    /// Checks samples and sends their inputs on the stream for copies. The copy waits for `idle`, after which nothing reads the target any
+    /// more. The event that is returned says when the inputs have arrived.
     fn send(
         &mut self,
         microbatch: usize,
@@ -124,14 +124,14 @@ impl CardStep<'_> {
         let inputs = &self.batch.inputs[samples.start * size..samples.end * size];
         let copies = &self.device.copies;
         call("waiting for the GPU", copies.wait(idle))?;
-        // SAFETY: two microbatches ago this staging memory was read by a copy that its microbatch's norms have since waited for, and an
-        // executor settles everything before its staging memory goes.
+        // SAFETY: the last copy from this staging memory belongs to the microbatch before the last, whose norms have been waited for since.
+        // An executor settles everything before its staging memory is freed.
         unsafe { self.staging[microbatch % 2].send(copies, inputs, self.work.inputs(microbatch))? };
         call("waiting for a copy", copies.record_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING)))
     }
 }
 
-/// Positions whose loss one block of threads adds up.
+/// How many positions' losses one block of threads adds.
 const LOSS_POSITIONS: usize = 2048;
 
 /// A microbatch of a step.
@@ -140,13 +140,13 @@ struct CardMicrobatch<'s> {
     layout: &'s Layout,
     batch: &'s Batch<'s>,
     rule: &'s ClippingRule,
-    /// Its first sample in the batch, and its samples; the microbatch may be larger.
+    /// Its first sample in the batch, and how many samples of the batch it has. The microbatch may be larger, if it is filled up.
     first: usize,
     samples: usize,
 }
 
 impl CardMicrobatch<'_> {
-    /// Sends a microbatch's dropout keys.
+    /// Sends the dropout keys.
     fn keys(&self, run: &CardRun<'_>) -> Result<(), CudaError> {
         let (first, count) = (self.first * self.batch.views, self.samples * self.batch.views);
         let views = first..first + count;
@@ -154,15 +154,15 @@ impl CardMicrobatch<'_> {
         run.device.upload(&keys, run.work.keys())
     }
 
-    /// Sends a microbatch's targets, which travel while the forward pass runs. Their last readers, and the last copy from the staging
-    /// memory, belong to a microbatch whose norms were waited for.
+    /// Sends the targets, which travel while the forward pass runs. Whatever last read the targets' memory, and the last copy from the
+    /// staging memory, belong to a microbatch whose norms have been waited for.
     fn targets(&self, run: &CardRun<'_>, staging: &mut Staging) -> Result<(), CudaError> {
         let shape = self.graph.output_shape();
         let (len, positions): (usize, usize) = (shape.iter().product(), shape[1..].iter().product());
         let (first, items) = (self.first * self.batch.views, self.samples * self.batch.views);
         let (device, to) = (run.device, run.work.targets().cast());
-        // SAFETY: the last copy from this staging memory belongs to a microbatch whose norms were waited for, and an executor settles
-        // everything before its staging memory goes.
+        // SAFETY: the last copy from this staging memory belongs to a microbatch whose norms have been waited for, and an executor settles
+        // everything before its staging memory is freed.
         unsafe {
             match self.batch.targets {
                 Targets::Classes(classes) => {
@@ -177,7 +177,7 @@ impl CardMicrobatch<'_> {
         call("waiting for a copy", device.stream.wait(&call("recording an event", sent)?))
     }
 
-    /// Losses, and the gradients of the outputs.
+    /// Computes the losses, and the gradients of the outputs.
     fn loss(&self, run: &mut CardRun<'_>) -> Result<(), CudaError> {
         let shape = self.graph.output_shape();
         let (classes, positions) = (shape[0], shape[1..].iter().product::<usize>());
@@ -196,7 +196,7 @@ impl CardMicrobatch<'_> {
         let grid = LaunchGrid { blocks: [items, parts, 1], threads, shared: 0 };
         let (device, targets) = (run.device, run.work.targets());
         let sums = run.work.workspace().cast::<f64>();
-        // Behind the parts' losses.
+        // The counts come after the parts' losses.
         let counts = sums.after(items * parts).cast();
         if let Targets::Classes(_) = self.batch.targets {
             CountLabels { grid, labels: targets, counts, positions }.launch(device)?;
@@ -223,7 +223,8 @@ impl CardMicrobatch<'_> {
         run.mark("loss")
     }
 
-    /// Reads losses and norms, and sends every sample's clipping factors: none where it is not finite, or only fills up.
+    /// Reads losses and norms, and sends every sample's clipping factors, which are zero for a sample that is not finite or only fills the
+    /// microbatch up.
     fn factors(&self, run: &mut CardRun<'_>, stats: &mut StepStats) -> Result<(), CudaError> {
         let (entries, views) = (self.layout.entries().len(), self.batch.views);
         let mut losses = vec![0.0f64; self.samples * views];

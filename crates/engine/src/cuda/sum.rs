@@ -12,24 +12,24 @@ use crate::error::EngineError;
 /// A sum of clipped gradients on the card, in the order of the executor's layout.
 #[derive(Debug)]
 pub struct CudaGradientSum {
-    /// Whole numbers of 32 bits, or without clipping plain ones.
+    /// Whole numbers of 32 bits, or plain numbers without clipping.
     values: DeviceMemory,
-    /// What was carried over of whole numbers, in 64 bits each, which the others come on top of; nothing where they are plain.
+    /// What was carried over of the whole numbers, in 64 bits each, to which the values are added; `None` for plain numbers.
     carried: Option<DeviceMemory>,
-    /// Host memory that the gradient will come back in.
+    /// Host memory for the gradient when it comes back.
     pub(super) buffer: Vec<f32>,
     pub(super) len: usize,
-    /// What a whole number stands for, or that they are plain; `None` while nothing was added: all are zero then.
+    /// What a whole number stands for, or `Some(None)` for plain numbers. It is `None` while nothing was added, when all values are zero.
     unit: Option<Option<f64>>,
     pub(super) samples: usize,
-    /// Samples that were not carried over.
+    /// How many samples were not carried over.
     held: usize,
-    /// Whether it is the gradient of the parameters themselves rather than of standardised weights; then nothing is added any more.
+    /// Whether it is the sum for the parameters themselves rather than for standardised weights, after which nothing may be added.
     pub(super) finished: bool,
 }
 
 impl CudaGradientSum {
-    /// Makes ready for so many more samples by a rule.
+    /// Prepares the sum for this many more samples, clipped by this rule.
     pub(super) fn reserve(
         &mut self,
         device: &Device,
@@ -50,15 +50,15 @@ impl CudaGradientSum {
         Ok(())
     }
 
-    /// What a whole number stands for; `None` where they are plain.
+    /// What a whole number stands for; `None` for plain numbers.
     pub(super) fn unit(&self) -> Option<f64> {
         self.unit.flatten()
     }
 
-    /// So many more samples, no more than [`HELD`], are about to join the numbers that come back.
+    /// Makes room for this many more samples, at most [`HELD`], and returns the numbers to which they are to be added.
     ///
     /// # Guarantee
-    /// With no more than [`HELD`] samples among them, no whole number of 32 bits overflows; see [`ClippingRule`].
+    /// The numbers hold no more than [`HELD`] samples, so no whole number of 32 bits overflows; see [`ClippingRule`].
     pub(super) fn hold(
         &mut self,
         device: &Device,
@@ -71,10 +71,11 @@ impl CudaGradientSum {
         Ok(self.values())
     }
 
-    /// Carries whole numbers of 32 bits over, and leaves zeros there. What was carried over is then moved up by so many binary digits.
+    /// Carries whole numbers of 32 bits over and leaves zeros there. What was carried over is then shifted up by this many binary digits.
     ///
     /// # Guarantee
-    /// Nothing is rounded: the sum is the same as before. Whole numbers of 64 bits overflow for no sum within a rule's capacity.
+    /// Nothing is rounded, so the sum stands for the same as before. Whole numbers of 64 bits do not overflow for any sum within a rule's
+    /// capacity.
     pub(super) fn carry(&mut self, device: &Device, digits: u32) -> Result<(), CudaError> {
         let (Some(Some(unit)), Some(carried)) = (self.unit, self.wide()) else { return Ok(()) };
         let sum = self.values().cast();
@@ -84,24 +85,24 @@ impl CudaGradientSum {
         Ok(())
     }
 
-    /// The numbers themselves: whole ones of 32 bits, or plain ones.
+    /// The values themselves: whole numbers of 32 bits, or plain numbers.
     pub(super) fn values(&self) -> DeviceSlice<'_, f32> {
         self.values.slice()
     }
 
-    /// The whole numbers that were carried over; `None` where they are plain.
+    /// The whole numbers that were carried over; `None` for plain numbers.
     pub(super) fn wide(&self) -> Option<DeviceSlice<'_, i64>> {
         self.unit()?;
         self.carried.as_ref().map(DeviceMemory::slice)
     }
 
-    /// What was carried over became plain numbers.
+    /// Notes that the values are now plain numbers, which include what was carried over.
     pub(super) fn made_plain(&mut self) {
         self.unit = Some(None);
         self.carried = None;
     }
 
-    /// The numbers on the host; whole ones are all carried over first.
+    /// Brings the numbers to the host. Whole numbers are all carried over first.
     pub(super) fn read(&mut self, executor: &mut CudaExecutor) -> Result<Total, CudaError> {
         let CudaExecutor { device, whole, .. } = executor;
         self.carry(device, 0)?;
@@ -111,7 +112,7 @@ impl CudaGradientSum {
             whole.fetch(device, self.values(), &mut numbers)?;
             return Ok(match self.unit {
                 Some(_) => Total::new(numbers, Vec::new(), None),
-                // Zeros while nothing was added, of which the bits are the same in whole numbers and in plain ones.
+                // Nothing was added, and zero has the same bits as a whole number and as a plain one.
                 None => Total::new(numbers, Vec::new(), Some(1.0)),
             });
         };
@@ -121,7 +122,7 @@ impl CudaGradientSum {
         Ok(Total::new(numbers, carried, self.unit()))
     }
 
-    /// Replaces the numbers by others of the same kind; whole ones were carried over.
+    /// Replaces the numbers by others of the same kind. Whole numbers must have been carried over.
     pub(super) fn write(&mut self, device: &Device, total: &Total) -> Result<(), CudaError> {
         let (numbers, carried) = total.numbers();
         match self.wide() {
@@ -132,7 +133,7 @@ impl CudaGradientSum {
 }
 
 impl CudaExecutor {
-    /// An empty sum for [`super::CudaLoaded::clipped_sum`] to add to.
+    /// Makes an empty sum for [`super::CudaLoaded::clipped_sum`] to add to.
     ///
     /// # Errors
     /// If the card has too little memory.
@@ -140,7 +141,7 @@ impl CudaExecutor {
         self.gradient_sum_in(Vec::new())
     }
 
-    /// An empty sum whose gradient will come back in the memory of an earlier one.
+    /// Makes an empty sum whose gradient will come back in the memory of an earlier one.
     ///
     /// # Errors
     /// If the card has too little memory.
@@ -161,7 +162,7 @@ impl CudaExecutor {
         })
     }
 
-    /// A sum that starts from the gradient of the parameters themselves, which nothing is added to any more.
+    /// Makes a sum that is already the gradient of the parameters themselves, to which nothing may be added.
     ///
     /// # Errors
     /// If the gradient belongs to another graph, or the card has too little memory.
@@ -175,7 +176,7 @@ impl CudaExecutor {
     }
 }
 
-/// Bytes of a sum of so many numbers: 32 bits each, and 64 of what was carried over.
+/// How many bytes a sum of `len` numbers takes: 32 bits for each, and 64 for what was carried over of it.
 pub(super) fn sum_bytes(len: usize) -> usize {
     12 * len
 }

@@ -1,7 +1,7 @@
-//! Kernels whose two passes read one table.
+//! Kernels of operations whose two passes read the same table.
 
-/// Declares a kernel that holds where its table lies and runs these two on it; the table is made from the shapes of the node's input and
-/// of its own values.
+/// Declares a kernel that knows where its table lies and runs the two named kernels on it. The table must be made from the shapes of the
+/// node's input and of its own values.
 macro_rules! tabled_kernel {
     ($name:ident: $forward:ident, $backward:ident) => {
         #[derive(Debug)]

@@ -1,30 +1,30 @@
-//! How a convolution over images is cut into tiles whose strip of the image fits into shared memory.
+//! Cuts a convolution over images into tiles whose strip of the image fits into shared memory.
 
 use super::Precision;
 use super::geometry::Geometry;
 use super::image_window::ImageWindow;
 use super::kernels::{ImageStrip, TAPS};
 
-/// Bytes of shared memory a block may use: two blocks share a multiprocessor.
+/// How many bytes of shared memory a block may use, so that two blocks share a multiprocessor.
 const SHARED: usize = 99 << 10;
-/// Filters and positions of one block of threads.
+/// The number of filters and of positions of one block of threads.
 pub(crate) const FILTERS: usize = 64;
 const COLUMNS: usize = 256;
-/// Positions of one step of the weight gradient, and floats between its rows.
+/// The number of positions of one step of the weight gradient, and of floats between its rows.
 pub(crate) const STEP: usize = 32;
 const STEP_PITCH: usize = 36;
-/// Most positions of an image that is one step of a sum of weight gradients, and floats between its rows.
+/// The most positions of an image that is one step of a sum of weight gradients, and the number of floats between its rows.
 const WHOLE_POSITIONS: usize = 64;
 const WHOLE_PITCH: usize = 68;
-/// Weights that the largest weight-gradient kernel takes at once, and the sizes there are: 32 weights times these.
+/// How many weights the largest kernel for weight gradients takes at once, and the sizes of all of them, each times 32 weights.
 const WEIGHTS: usize = 288;
 const FRAGMENTS: [usize; 3] = [1, 5, 9];
-/// Products that the tensor cores may add up before the sum goes on elsewhere. They cut a sum off behind its 24th bit with every eight
-/// products, and three times where factors are split: that is 5e-5 of a sum that grows evenly at most, half of it on the average.
+/// How many products the tensor cores may add before the sum goes on elsewhere. They cut a sum off after its 24th bit with every eight
+/// products, and three times if factors are split. For a sum that grows evenly this is at most 5e-5 of it, and half of that on average.
 const LONGEST: usize = 6912;
 
-/// Cuts the steps of a sum, of this many products each, into runs that are short enough to be rounded little. Each run is shared by
-/// `parts` sums.
+/// Cuts the steps of a sum, each of this many products, into runs that are short enough to be rounded only a little. The steps of each run
+/// are divided among `parts` sums.
 pub(crate) fn runs(
     precision: Precision,
     steps: usize,
@@ -37,7 +37,8 @@ pub(crate) fn runs(
     (0..runs).map(move |run| (steps * run / runs, steps * (run + 1) / runs))
 }
 
-/// Whether a sum of so many steps, of this many products each, is short enough to be left to the tensor cores whole in any precision.
+/// Whether a sum of this many steps, each of this many products, is short enough to be left to the tensor cores as a whole, in any
+/// precision.
 pub(crate) fn one_run(steps: usize, products: usize) -> bool {
     runs(Precision::F32, steps, products, 1).count() <= 1
 }
@@ -47,38 +48,37 @@ pub(crate) fn one_run(steps: usize, products: usize) -> bool {
 pub(crate) struct Tile {
     /// The sizes that the kernels read.
     pub(crate) strip: ImageStrip,
-    /// Where every tap of every channel of a block reads in the strip; for the weight gradient only.
+    /// Where every tap of every channel of a block reads in the strip; only for the weight gradient.
     pub(crate) offsets: Vec<i32>,
-    /// Which of the window's taps each is.
+    /// For each tap, which of the window's taps it is; empty for the weight gradient.
     pub(crate) taps: Vec<i32>,
-    /// Bytes of shared memory for two stages, and of the list of copies in it.
+    /// How many bytes of shared memory two stages and the list of copies take, and how many of these the list takes.
     pub(crate) shared: usize,
     pub(crate) list: usize,
     /// Whether a stage of a weight gradient holds the whole image.
     pub(crate) whole: bool,
-    /// Weights per filter in the arranged order, a multiple of eight channels; zero for the weight gradient.
+    /// How many weights a filter has in the arranged order, for a multiple of eight channels; zero for the weight gradient.
     pub(crate) inner: usize,
-    /// Blocks of channels and fragments per warp of the weight gradient.
+    /// The number of blocks of channels, and of fragments of each warp, for the weight gradient.
     pub(crate) blocks: usize,
     pub(crate) fragments: usize,
-    /// Steps of a whole sum, and products of one; zero for the weight gradient.
+    /// The number of steps of a whole sum, and of products of each step; zero for the weight gradient.
     pub(crate) steps: usize,
     pub(crate) step_products: usize,
-    /// Whole items in a tile of positions.
+    /// How many whole items a tile of positions has.
     segments: usize,
     positions: usize,
 }
 
 impl Tile {
-    /// The tiling of each sample's weight gradient; `None` where no strip fits.
+    /// The tiling of each sample's weight gradient; `None` if no strip fits.
     pub(crate) fn weight_gradient(geometry: &Geometry) -> Option<Self> {
         let image = ImageWindow::forward(geometry)?;
         let rows = image.rows(image.spanned(STEP));
         Self::weights(&image, geometry.dilation[1], rows, false)
     }
 
-    /// The tiling of the sum of all samples' weight gradients: of whole images where they are small, unless that leaves room for fewer
-    /// channels.
+    /// The tiling of the sum of all samples' weight gradients. Small images are taken whole, unless that leaves room for fewer channels.
     pub(crate) fn weight_sum(geometry: &Geometry) -> Option<Self> {
         let parts = Self::weight_gradient(geometry)?;
         let image = ImageWindow::forward(geometry)?;
@@ -90,7 +90,7 @@ impl Tile {
         Some(whole.flatten().unwrap_or(parts))
     }
 
-    /// A tiling whose strip has so many rows, of a part of the positions or of the whole image.
+    /// A tiling whose strip has this many rows, and holds a part of the positions or the whole image.
     fn weights(image: &ImageWindow, dilation: usize, rows: usize, whole: bool) -> Option<Self> {
         // The rows of a window that a warp reads together should start in banks that are far apart.
         let apart = |pitch: usize| [8, 12, 20, 24].contains(&(pitch * dilation % 32));
@@ -100,7 +100,7 @@ impl Tile {
         let step_pitch = if whole { WHOLE_PITCH } else { STEP_PITCH };
         let stage = |block: usize| 4 * (FILTERS * step_pitch + block * plane);
         let (pixels, positions) = (image.input[0] * image.input[1], image.positions());
-        // Numbers lie in fours where four divides their row.
+        // Numbers are copied four at a time if four divides their row.
         let fours = |len: usize, row: usize| if row.is_multiple_of(4) { len / 4 } else { len };
         let list = |block: usize| {
             let copies = fours(block * pixels, image.input[1]) + fours(FILTERS * positions, positions);
@@ -135,12 +135,12 @@ impl Tile {
         })
     }
 
-    /// The tiling of the forward pass; `None` where no strip fits.
+    /// The tiling of the forward pass; `None` if no strip fits.
     pub(crate) fn forward(geometry: &Geometry) -> Option<Self> {
         Self::convolve(&ImageWindow::forward(geometry)?)
     }
 
-    /// The tilings of the data gradient, which together write every position that a tap meets; `None` where a strip does not fit.
+    /// The tilings of the data gradient, which together write every position that a tap meets; `None` if a strip does not fit.
     pub(crate) fn backward(geometry: &Geometry) -> Option<Vec<Self>> {
         ImageWindow::backward(geometry)?.iter().map(Self::convolve).collect()
     }
@@ -153,7 +153,7 @@ impl Tile {
         let segments = (COLUMNS / positions).max(1);
         let rows = image.rows(if segments > 1 { image.output[0] } else { image.spanned(COLUMNS) });
         let pitch = image.row();
-        // Channels a warp reads together should start eight banks apart.
+        // Channels that a warp reads together should start eight banks apart.
         let plane = (0..8)
             .map(|more| segments * rows * pitch + 4 * more)
             .find(|plane| [8, 24].contains(&(plane % 32)))?;
@@ -162,7 +162,7 @@ impl Tile {
             * rows
             * if image.input[1].is_multiple_of(4) { image.input[1] / 4 } else { image.input[1] };
         let shared = |block: usize| 2 * 4 * (FILTERS * (block * taps + 4) + block * plane) + 8 * copies;
-        // Enough channels for eight products between two barriers.
+        // There should be enough channels for eight products between two barriers.
         let wanted = (8 * 8usize.div_ceil(taps)).min(channels);
         let block = (1..=wanted / 8).rev().map(|eights| 8 * eights).find(|&block| shared(block) <= SHARED)?;
         let inner = channels * taps;
@@ -183,13 +183,13 @@ impl Tile {
         })
     }
 
-    /// Which of the weight gradient's kernels has room for its weights, from the smallest on.
+    /// The number of the smallest kernel for weight gradients that has room for its weights.
     pub(crate) fn size(&self) -> usize {
         let size = FRAGMENTS.iter().position(|&fragments| fragments == self.fragments);
         size.expect("a tiling of weights has one of the sizes there are")
     }
 
-    /// Tiles of positions over this many items.
+    /// How many tiles of positions this many items take.
     pub(crate) fn tiles(&self, items: usize) -> usize {
         match self.segments {
             1 => items * self.positions.div_ceil(COLUMNS),
@@ -206,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A stage of a whole image holds every place that is copied to or read from, and 16 bits hold every place.
+        /// A stage for a whole image holds every place that is copied to or read from, and 16 bits suffice for every place.
         #[test]
         fn whole_images_fit((size, window) in windows()) {
             let Some(geometry) = geometry(size, &window) else { return Ok(()) };
@@ -236,7 +236,7 @@ mod tests {
             Tile::weight_sum(&Geometry::new(&window, 1, &shape, &shape)).unwrap()
         };
         assert!(tile(256, 8, 3).whole && tile(512, 4, 3).whole && tile(512, 7, 3).whole);
-        // Whole images would leave room for fewer channels, or are too large.
+        // These are too large, or would leave room for fewer channels if they were taken whole.
         assert!(!tile(512, 7, 1).whole && !tile(256, 9, 3).whole);
     }
 
@@ -259,7 +259,7 @@ mod tests {
             let geometry =
                 Geometry::new(&window, 1, &[channels, size, size], &[channels, output[0], output[1]]);
             assert_eq!(Tile::weight_gradient(&geometry).unwrap().fragments, 9);
-            // A strip for 256 positions two pixels apart is too large: cuDNN takes those.
+            // A strip for 256 positions two pixels apart is too large, so these are left to cuDNN.
             assert_eq!(Tile::forward(&geometry).is_some(), stride == 1);
             assert_eq!(Tile::backward(&geometry).unwrap().len(), stride * stride);
         }

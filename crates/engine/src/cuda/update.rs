@@ -1,4 +1,4 @@
-//! Noise and optimiser on the card, so that parameters stay there from step to step.
+//! Noise and the optimiser on the card, so that parameters stay there from step to step.
 //!
 //! ```text
 //! let mut state = executor.state(&values, &groups)?;       // once, from zeros or from a checkpoint
@@ -26,19 +26,19 @@ use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::update::{UpdateNumbers, UpdateRule};
 
-/// Values that one block of threads updates.
+/// How many values one block of threads updates.
 const BLOCK: usize = 1024;
-/// Steps of the lattice in a standard deviation for which rounding was shown to be settled.
+/// A standard deviation of fewer steps of the lattice than this is one for which rounding was proven to be right.
 const MOST_STEPS: f64 = 2048.0;
 
 /// Gaussian noise on a lattice: every coordinate becomes `s round((x + z) / s)`.
 #[derive(Clone, Copy)]
 pub struct LatticeNoise<'k> {
-    /// The key of this step, used for nothing else. It travels with the launch, and the driver may keep a copy for a while.
+    /// The key of this step, which must be used for nothing else. It travels with the launch, and the driver may keep a copy for a while.
     pub key: &'k [u8; 32],
-    /// `s`, a power of two.
+    /// The step `s` of the lattice, a power of two.
     pub lattice: f64,
-    /// Standard deviation in steps of the lattice, below 2048.
+    /// The standard deviation in steps of the lattice, below 2048.
     pub deviation: f64,
 }
 
@@ -53,7 +53,7 @@ impl std::fmt::Debug for LatticeNoise<'_> {
     }
 }
 
-/// The kernel's number of a rule.
+/// The number that the kernel gives to a rule.
 fn code(rule: UpdateRule) -> i32 {
     match rule {
         UpdateRule::Sgd { momentum: 0.0, .. } => PLAIN,
@@ -66,7 +66,7 @@ fn code(rule: UpdateRule) -> i32 {
 /// What turns a sum of clipped gradients into new parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct CudaUpdate<'k> {
-    /// Noise that is added to the sum; `None` only where the plan has none.
+    /// The noise that is added to the sum; `None` only if the plan has none.
     pub noise: Option<LatticeNoise<'k>>,
     /// The optimiser's rule.
     pub rule: UpdateRule,
@@ -93,11 +93,11 @@ pub struct CudaState {
 /// What an optimiser remembers, on the host.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StateValues {
-    /// Running mean of gradients.
+    /// The momentum of SGD or the running mean of Adam's gradients; empty for SGD without momentum.
     pub first: Vec<f32>,
-    /// Running mean of their squares.
+    /// The running mean of the gradients' squares; empty for SGD.
     pub second: Vec<f32>,
-    /// Running mean of the parameters, where there is one.
+    /// The running mean of the parameters, if one is kept.
     pub mean: Option<Vec<f32>>,
 }
 
@@ -157,11 +157,11 @@ impl CudaExecutor {
         Ok(state)
     }
 
-    /// The executor with the parameters that are on the card: those of the last [`CudaExecutor::load`] or
+    /// The executor with the parameters that are on the card, which are those of the last [`CudaExecutor::load`] or
     /// [`CudaLoaded::update`].
     ///
     /// # Errors
-    /// If none were ever loaded.
+    /// If no parameters were ever loaded.
     pub fn resident(&mut self) -> Result<CudaLoaded<'_>, CudaError> {
         if !self.filled {
             return Err(EngineError::Parameters.into());
@@ -171,7 +171,7 @@ impl CudaExecutor {
     }
 }
 
-/// New memory with these numbers in it.
+/// Allocates memory and fills it with these numbers.
 fn filled<T: DeviceElement>(device: &Device, values: &[T]) -> Result<DeviceMemory, CudaError> {
     let memory = device.allocate(size_of_val(values) / 4)?;
     device.upload(values, memory.slice())?;
@@ -203,15 +203,15 @@ impl CudaLoaded<'_> {
     /// Adds noise to a sum, on the card.
     ///
     /// # Guarantee
-    /// Coordinate by coordinate the sum becomes `s round((x + z) / s)` rounded to single precision, where `x` is the sum itself, a whole
-    /// number of units where it was clipped, and never rounded on the way; `z` is a real number with
-    /// the normal distribution of mean zero and the stated standard deviation, independent of everything else, except with
-    /// probability at most 2^-80 for each coordinate, and provided the key's ChaCha20 streams are uniform. It is a function of `x` and
-    /// the key alone, the same as the host's: no card changes a bit of it.
+    /// Each coordinate of the sum becomes `s round((x + z) / s)`, rounded to single precision. Here `x` is the sum itself, which is a whole
+    /// number of units if it was clipped and is never rounded on the way, and `z` is a real number with the normal distribution of mean
+    /// zero and the stated standard deviation, independent of everything else. This holds except with probability at most 2^-90 for each
+    /// coordinate, and provided the key's ChaCha20 streams are uniform. The result is a function of `x` and the key alone, and the same as
+    /// the host's: no card changes a bit of it.
     ///
     /// # Errors
-    /// If the sum belongs to another graph, or is of plain numbers of which one is not finite (then it must not be used), the lattice is
-    /// not a power of two, the deviation is outside of what was proven, or the card fails.
+    /// If the sum belongs to another graph, the lattice is not a power of two, the deviation is outside of what was proven, or the card
+    /// fails; or if the sum has plain numbers and one is not finite, after which the sum must not be used.
     pub fn add_noise(
         &mut self,
         sum: &mut CudaGradientSum,
@@ -226,7 +226,7 @@ impl CudaLoaded<'_> {
         }
         let device = &self.executor.device;
         let (carried, failed) = (sum.wide(), state.failed.slice());
-        // Both are powers of two.
+        // Both are powers of two, so the quotient is exact.
         let scale = sum.unit().unwrap_or(1.0) / lattice;
         device.clear(failed)?;
         let whole = carried.is_some();
@@ -255,13 +255,13 @@ impl CudaLoaded<'_> {
         Ok(())
     }
 
-    /// Noise, the division by the expected batch, and the optimiser's step: what the parameters on the card become.
+    /// Updates the parameters on the card: adds noise to the sum, divides it by the expected batch, and takes the optimiser's step.
     ///
     /// # Guarantee
     /// The parameters change by a function of the noisy sum of [`CudaLoaded::add_noise`] alone.
     ///
     /// # Errors
-    /// As [`CudaLoaded::add_noise`], or if the state does not fit the rule; then parameters and state are as before, unless the card
+    /// Those of [`CudaLoaded::add_noise`], or if the state does not fit the rule. Then parameters and state are as before, unless the card
     /// itself failed.
     pub fn update(
         &mut self,
@@ -309,8 +309,8 @@ impl CudaLoaded<'_> {
         self.executor.arrange()
     }
 
-    /// Exchanges the parameters on the card and their running mean, to evaluate with the mean. A second call takes it back; in
-    /// between no update may run.
+    /// Exchanges the parameters on the card and their running mean, to evaluate with the mean. A second call changes them back, and no update
+    /// may run in between.
     ///
     /// # Errors
     /// If the card fails.

@@ -1,4 +1,4 @@
-//! The ways of our own in which a direction of a convolution runs.
+//! The ways in which we run a direction of a convolution without cuDNN.
 
 use super::convolution::OpenCard;
 use super::cudnn::{ConvolutionDirection, Tensors};
@@ -9,7 +9,7 @@ use super::product::MatrixSide;
 use super::tile::{FILTERS, runs};
 use crate::op::conv::{CudaConvKernel, Tiled};
 
-/// The tilings of a direction; none where our kernels have no way.
+/// The tilings of a direction; empty if our kernels cannot run it.
 pub(super) fn tiled(conv: &CudaConvKernel, direction: ConvolutionDirection) -> &[Tiled] {
     match direction {
         ConvolutionDirection::Forward => conv.forward_tile.as_slice(),
@@ -33,7 +33,7 @@ pub(super) fn run_own(
         _ => (geometry.out, tensors.input, tensors.output),
     };
     let tiles = tiled(conv, direction);
-    // A stride larger than the window passes some inputs by.
+    // A stride that is larger than the window skips some inputs, whose gradient is zero.
     if direction == ConvolutionDirection::Data
         && !accumulate
         && tiles.len() < geometry.stride.iter().product()
@@ -73,7 +73,7 @@ pub(super) fn run_own(
     Ok(())
 }
 
-/// A direction as one matrix product for each item: `y = w x`, or `dx = w^T g`.
+/// Runs a direction as one matrix product for each item: `y = w x`, or `dx = w^T g`.
 pub(super) fn run_product(
     card: OpenCard<'_>,
     conv: &CudaConvKernel,
@@ -96,14 +96,14 @@ pub(super) fn run_product(
     }
 }
 
-/// Whether the positions that are read fit the workspace.
+/// Whether the convolution skips positions, and those that it reads fit into the workspace.
 pub(super) fn subsamples(card: OpenCard<'_>, conv: &CudaConvKernel, items: usize) -> bool {
     let geometry = &conv.geometry;
     geometry.is_subsampled()
         && 4 * items * geometry.channels * geometry.positions() <= card.work.workspace_bytes()
 }
 
-/// A direction of a convolution that passes positions by: those it reads are a pool of windows of one position.
+/// Runs a direction of a convolution that skips positions. Those that it reads are gathered by pooling with windows of one position.
 pub(super) fn run_subsampled(
     card: OpenCard<'_>,
     conv: &CudaConvKernel,

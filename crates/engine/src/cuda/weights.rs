@@ -1,4 +1,4 @@
-//! Every sample's weight gradient of a convolution, written down: by our own kernels, or by matrix products.
+//! Writes down every sample's weight gradient of a convolution, by our own kernels, by matrix products or by cuDNN.
 
 use super::convolution::{ConvolutionChoice, OpenCard};
 use super::cudnn::{Algorithm, Descriptors, Tensors};
@@ -10,19 +10,19 @@ use super::slice::DeviceSlice;
 use super::tile::{FILTERS, STEP, runs};
 use crate::op::conv::CudaConvKernel;
 
-/// Weights that one block of the weight gradient without a tiling computes for 64 filters.
+/// How many weights one block of the kernel without a tiling computes for 64 filters.
 const TILE_COLUMNS: usize = 128;
-/// Bytes of its shared memory: two stages of tiles, padded as in the kernel.
+/// How many bytes of shared memory that kernel needs for two stages of tiles, padded as in the kernel.
 const WEIGHT_SHARED: usize = 2 * 4 * (64 + 128) * 36;
-/// Blocks of threads that keep a large card busy, and the fewest steps worth a block.
+/// How many blocks of threads keep a large card busy, and the fewest steps that are worth a block.
 const BUSY: usize = 800;
 const STEPS: usize = 8;
-/// Rows that a block of threads unfolds, as its kernel has it.
+/// How many rows a block of threads unfolds, the same as in its kernel.
 const UNFOLDED_ROWS: usize = 16;
-/// Rows of a grid.
+/// The most rows of a grid.
 const MOST_ROWS: usize = 65_535;
 
-/// Every sample's weight gradient as one matrix product for each view: `dw = g x^T`.
+/// Computes every sample's weight gradient as one matrix product for each view, `dw = g x^T`.
 fn weight_product(
     card: OpenCard<'_>,
     conv: &CudaConvKernel,
@@ -43,7 +43,7 @@ fn weight_product(
     Ok(())
 }
 
-/// Every sample's weight gradient in one of the ways there are.
+/// Computes every sample's weight gradient in the way that was chosen, unless that is cuDNN's.
 pub(crate) fn sample_gradients(
     choice: ConvolutionChoice,
     card: OpenCard<'_>,
@@ -59,8 +59,8 @@ pub(crate) fn sample_gradients(
     }
 }
 
-/// Every sample's weight gradient by one call of cuDNN for each view of each sample, with an algorithm, the shapes of one item, and the
-/// bytes it works in.
+/// Computes every sample's weight gradient by one call of cuDNN for each view of each sample. The algorithm comes with the shapes of one
+/// item and the bytes it works in.
 pub(crate) fn filter_gradients(
     card: OpenCard<'_>,
     conv: &CudaConvKernel,
@@ -83,15 +83,15 @@ pub(crate) fn filter_gradients(
     Ok(())
 }
 
-/// Whether an image can be unfolded in the workspace.
+/// Whether an image can be unfolded and fits into the workspace.
 pub(crate) fn unfolds(card: OpenCard<'_>, conv: &CudaConvKernel) -> bool {
     let geometry = &conv.geometry;
     let rows = geometry.inner().max(geometry.out);
     geometry.groups == 1 && rows <= MOST_ROWS && 4 * geometry.unfolded_len() <= card.work.workspace_bytes()
 }
 
-/// Every sample's weight gradient as one matrix product of the output's gradient with the unfolded image, as many samples at a time as
-/// the workspace has room for.
+/// Computes every sample's weight gradient as one matrix product of the output's gradient with the unfolded image, for as many samples at a
+/// time as the workspace has room for.
 fn weight_unfolded(
     card: OpenCard<'_>,
     conv: &CudaConvKernel,
@@ -118,7 +118,7 @@ fn weight_unfolded(
             positions,
             pitch,
         };
-        // SAFETY: both windows are the convolution's own, and the images of `count` samples lie behind the first.
+        // SAFETY: both windows are the convolution's own, and `x` holds the images of `count` samples.
         unsafe { unfold.launch(device) }
     };
     for first in (0..samples).step_by(together) {
@@ -130,7 +130,7 @@ fn weight_unfolded(
             let taps = (conv.windows.0, geometry.taps());
             unfold(input.after(item * image), columns, taps, (inner, image), count)?;
             let mut left = MatrixSide::new(gradient.after(item * plane), positions, views * plane);
-            // Rows that four does not divide are multiplied slowly.
+            // Products are slow if four does not divide the length of a row.
             if pitch != positions {
                 unfold(left.data, padded, (conv.windows.1, 1), (out, plane), count)?;
                 left = MatrixSide::new(padded, pitch, out * pitch);
@@ -144,7 +144,7 @@ fn weight_unfolded(
     Ok(())
 }
 
-/// Every sample's weight gradient by our own kernels.
+/// Computes every sample's weight gradient by our own kernels.
 fn weight_gradient(
     card: OpenCard<'_>,
     conv: &CudaConvKernel,
@@ -174,7 +174,7 @@ fn weight_gradient(
     SumParts { partial: to, d: target, stride, len, parts, n: samples * len }.launch(device)
 }
 
-/// Steps `first..last` of every part of a sample's positions.
+/// Runs steps `first..last` of every sample, each part of which takes some of them.
 fn gradient_steps(
     card: OpenCard<'_>,
     conv: &CudaConvKernel,
@@ -234,7 +234,7 @@ fn gradient_steps(
     unsafe { gradient.launch(device) }
 }
 
-/// Into how many parts a sample's positions are cut, so that the card has work everywhere.
+/// Into how many parts a sample's positions are cut, so that the whole card has work.
 fn parts(blocks: usize, steps: usize) -> usize {
     (BUSY / blocks.max(1)).min(steps / STEPS).max(1)
 }

@@ -1,6 +1,6 @@
-//! The operations, one folder each: what it is and how every executor runs it.
+//! The operations, with one folder for each, which says what the operation is and how every executor runs it.
 //!
-//! `dapple-graph` says which operations there are; whoever adds one there is told by the compiler what is missing here.
+//! `dapple-graph` says which operations there are. If one is added there, the compiler tells what is missing here.
 
 mod activation;
 mod adaptive_avg_pool;
@@ -22,9 +22,12 @@ mod max_pool;
 mod mul;
 mod parameter_value;
 mod permute;
+mod pooled_attention;
 mod reshape;
 mod slice;
 pub(crate) mod softmax;
+mod token_conv;
+mod transposed_conv;
 mod upsample;
 
 use dapple_graph::Op;
@@ -34,7 +37,7 @@ use crate::cpu::operation::CpuOperation;
 use crate::cuda::operation::CudaOperation;
 use crate::reference::ReferenceOperation;
 
-/// Makes the ways from any operation to what the executors ask of it.
+/// Makes the functions that turn any operation into what each executor runs.
 macro_rules! dispatch {
     ($($operation:ident)+) => {
         /// An operation as the oracle runs it.

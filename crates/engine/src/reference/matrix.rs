@@ -1,6 +1,6 @@
-//! Matrix products.
+//! Matrix products of the oracle.
 
-/// A matrix inside a slice, with these strides between rows and columns.
+/// A matrix in a slice, with a stride between rows and one between columns.
 #[derive(Clone, Copy)]
 pub(crate) struct MatrixView<'a> {
     data: &'a [f64],
@@ -22,7 +22,7 @@ impl<'a> MatrixView<'a> {
     }
 }
 
-/// The product of an `m x k` by a `k x n` matrix, row after row.
+/// The product of an `m x k` and a `k x n` matrix, row after row.
 pub(crate) fn product(m: usize, k: usize, n: usize, a: MatrixView<'_>, b: MatrixView<'_>) -> Vec<f64> {
     let mut c = vec![0.0; m * n];
     for i in 0..m {

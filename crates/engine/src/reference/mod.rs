@@ -1,4 +1,4 @@
-//! The oracle: double precision, one sample at a time, one obvious loop per operation, row-major tensors, no speed.
+//! The oracle: double precision, one sample at a time, row-major tensors, and one obvious loop for each operation, however slow.
 
 mod matrix;
 mod moves;
@@ -25,10 +25,10 @@ pub(crate) use window::{ResamplingMap, flat, taps};
 
 /// An operation as the oracle runs it.
 pub(crate) trait ReferenceOperation {
-    /// What it makes of its inputs; `y` is all zeros before.
+    /// Computes the output from the inputs into `y`, which is all zeros before.
     fn forward(&self, inputs: &[&Tensor], context: &ReferenceContext<'_>, y: &mut Tensor);
 
-    /// Gradients of its inputs and of its parameters, from its value and that value's gradient.
+    /// Computes the gradients of the inputs and the parameters from the output `y` and its gradient `g`.
     fn backward(
         &self,
         inputs: &[&Tensor],
@@ -41,9 +41,9 @@ pub(crate) trait ReferenceOperation {
 /// What an operation may read besides its inputs.
 pub(crate) struct ReferenceContext<'a> {
     parameters: &'a [Vec<f64>],
-    /// The sample itself.
+    /// One view of the sample.
     pub(crate) sample: &'a [f32],
-    /// The key of this view's dropout and the number of the node; `None` where dropout is off.
+    /// The key of this view's dropout and the number of the node; `None` if dropout is off.
     pub(crate) dropout: Option<(u64, usize)>,
 }
 
@@ -62,10 +62,10 @@ pub struct ReferenceExecutor<'g> {
 }
 
 impl<'g> ReferenceExecutor<'g> {
-    /// A graph with these parameters.
+    /// Makes an executor of a graph with these parameters.
     ///
     /// # Errors
-    /// If they belong to another graph.
+    /// If the parameters belong to another graph.
     pub fn new(graph: &'g Graph, parameters: &Parameters) -> Result<Self, EngineError> {
         if !parameters.fit(graph) {
             return Err(EngineError::Parameters);
@@ -84,7 +84,7 @@ impl<'g> ReferenceExecutor<'g> {
         &mut self.parameters[id.index()]
     }
 
-    /// Outputs of all samples, one after the other, dropout off.
+    /// The outputs of all samples, one after the other, with dropout off.
     ///
     /// # Errors
     /// If the inputs have a wrong length or a value that is not finite.
@@ -98,10 +98,10 @@ impl<'g> ReferenceExecutor<'g> {
             .collect())
     }
 
-    /// Loss and flat gradient of one sample: the means over its views.
+    /// The loss and the flat gradient of one sample, which are the means over its views.
     ///
     /// # Errors
-    /// If the batch does not fit the graph.
+    /// If the batch does not fit the graph or has no such sample.
     pub fn gradient(&self, batch: &Batch<'_>, sample: usize) -> Result<(f64, Vec<f64>), EngineError> {
         let samples = batch.check(self.graph)?;
         if sample >= samples {
@@ -112,7 +112,7 @@ impl<'g> ReferenceExecutor<'g> {
         Ok((loss, gradient))
     }
 
-    /// Takes the part along each standardised filter off a gradient, or off a sum of them.
+    /// Takes the part along each standardised filter off a gradient or a sum of gradients.
     fn project(&self, gradient: &mut [f64]) {
         for node in self.graph.nodes() {
             if let Op::Conv(Conv { weight, standardise: Some(eps), .. }) = &node.op
@@ -125,7 +125,7 @@ impl<'g> ReferenceExecutor<'g> {
         }
     }
 
-    /// As [`Self::gradient`], before the last step of standardised filters: what is clipped.
+    /// Like [`Self::gradient`], but before the projection of standardised filters. This is what gets clipped.
     fn clippable(&self, batch: &Batch<'_>, sample: usize) -> (f64, Vec<f64>) {
         let len: usize = self.graph.input_shape().iter().product();
         let mut loss = 0.0;
@@ -142,10 +142,10 @@ impl<'g> ReferenceExecutor<'g> {
     /// The clipped sum of all samples' gradients.
     ///
     /// # Errors
-    /// If the batch does not fit the graph, or the rule the model.
+    /// If the batch does not fit the graph.
     ///
     /// # Guarantee
-    /// Each sample contributes a vector of norm at most [`ClippingRule::sensitivity`] that depends on no other sample.
+    /// Each sample adds a vector that depends on no other sample and whose norm is at most [`ClippingRule::sensitivity`].
     pub fn clipped_sum(
         &self,
         batch: &Batch<'_>,
@@ -181,7 +181,7 @@ impl<'g> ReferenceExecutor<'g> {
         Ok((sum, stats))
     }
 
-    /// Values of all nodes for one view.
+    /// The values of all nodes for one view.
     fn run(&self, input: &[f32], key: Option<u64>) -> Vec<Tensor> {
         let mut values: Vec<Tensor> = Vec::with_capacity(self.graph.nodes().len());
         for (index, node) in self.graph.nodes().iter().enumerate() {
@@ -198,7 +198,7 @@ impl<'g> ReferenceExecutor<'g> {
         ReferenceContext { parameters: &self.parameters, sample, dropout: key.map(|key| (key, node)) }
     }
 
-    /// Adds `share` times the gradient of one view; returns its loss.
+    /// Adds `share` times the gradient of one view, and returns the view's loss.
     fn backward(
         &self,
         values: &[Tensor],

@@ -2,11 +2,11 @@
 
 use super::{Gradients, Tensor, indices};
 
-/// For every element of the output, the input and the element that it is.
+/// For every element of the output, which input it comes from, and which element of that it is.
 pub(crate) struct ElementMoves(Vec<(usize, usize)>);
 
 impl ElementMoves {
-    /// Asks for every index of the output, in row-major order.
+    /// Asks `source` where each index of the output comes from, in row-major order.
     pub(crate) fn new(output: &[usize], source: impl Fn(&[usize]) -> (usize, usize)) -> Self {
         Self(indices(output).map(|index| source(&index)).collect())
     }

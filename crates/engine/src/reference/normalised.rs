@@ -1,20 +1,20 @@
-//! Normalised values, whatever shares statistics.
+//! Normalised values, by whichever values share their statistics.
 
 use dapple_graph::Affine;
 
 use super::{Gradients, ReferenceContext, Tensor};
 
-/// A value less its mean and over its deviation.
+/// A value from which the mean was taken off, and which was divided by the deviation.
 pub(crate) struct Normalised {
     hat: Vec<f64>,
     /// One over the deviation, for every element.
     inverse: Vec<f64>,
-    /// Elements in a row whose statistics are their own; `None` where statistics are stored.
+    /// How many neighbouring elements share their own statistics; `None` if the statistics are stored ones.
     run: Option<usize>,
 }
 
 impl Normalised {
-    /// Every run of so many values by its own mean and variance.
+    /// Normalises every `run` neighbouring values by their own mean and variance.
     pub(crate) fn in_runs(x: &Tensor, run: usize, eps: f32) -> Self {
         let mut hat = x.data.clone();
         let mut inverse = vec![0.0; hat.len()];
@@ -27,7 +27,7 @@ impl Normalised {
         Self { hat, inverse, run: Some(run) }
     }
 
-    /// Every channel by stored statistics.
+    /// Normalises every channel by stored statistics.
     pub(crate) fn by_statistics(x: &Tensor, mean: &[f64], variance: &[f64], eps: f32) -> Self {
         let positions = x.positions();
         let inverse = |index: usize| 1.0 / (variance[index / positions] + f64::from(eps)).sqrt();
@@ -36,7 +36,7 @@ impl Normalised {
         Self { hat: x.data.iter().enumerate().map(hat).collect(), inverse, run: None }
     }
 
-    /// Scaled and shifted; `feature` is the place of an element's scale.
+    /// Scales and shifts the normalised values; `feature` tells which scale and shift an element has.
     pub(crate) fn affine(
         self,
         affine: Option<Affine>,
@@ -53,7 +53,7 @@ impl Normalised {
         y
     }
 
-    /// Gradients of what was normalised, and of scale and shift.
+    /// The gradients of the value that was normalised, and of scale and shift.
     pub(crate) fn backward(
         &self,
         affine: Option<Affine>,

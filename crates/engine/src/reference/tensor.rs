@@ -14,18 +14,18 @@ impl Tensor {
         Self { shape: shape.to_vec(), data: vec![0.0; shape.iter().product()] }
     }
 
-    /// Positions of each channel.
+    /// The number of positions of each channel.
     pub(crate) fn positions(&self) -> usize {
         self.shape[1..].iter().product()
     }
 
-    /// Size of the last axis.
+    /// The size of the last axis.
     pub(crate) fn last(&self) -> usize {
         self.shape[self.shape.len() - 1]
     }
 }
 
-/// Gradients of an operation: one tensor per input, and what its parameters receive.
+/// The gradients of an operation: one tensor for each input, and the gradient of each of its parameters.
 #[derive(Default)]
 pub(crate) struct Gradients {
     pub(crate) inputs: Vec<Tensor>,
@@ -33,7 +33,7 @@ pub(crate) struct Gradients {
 }
 
 impl Gradients {
-    /// Of an operation without parameters.
+    /// The gradients of an operation without parameters.
     pub(crate) fn of_inputs<const N: usize>(inputs: [Tensor; N]) -> Self {
         Self { inputs: inputs.into(), parameters: Vec::new() }
     }

@@ -21,7 +21,7 @@ pub(crate) fn flat(shape: &[usize], index: &[usize]) -> usize {
     shape.iter().zip(index).fold(0, |sum, (size, i)| sum * size + i)
 }
 
-/// For every output position, the taps that fall inside the input: `(output, tap, input)`, all flat.
+/// For every output position, the taps that fall inside the input, as flat indices `(output, tap, input)`.
 pub(crate) fn taps(window: &Window, input: &[usize], output: &[usize]) -> Vec<(usize, usize, usize)> {
     let mut list = Vec::new();
     for position in indices(output) {
@@ -40,11 +40,12 @@ pub(crate) fn taps(window: &Window, input: &[usize], output: &[usize]) -> Vec<(u
     list
 }
 
-/// A linear map between positions, the same for every channel: `(output, input, weight)`.
+/// A linear map between positions, the same for every channel, as a list of `(output, input, weight)`.
 pub(crate) struct ResamplingMap(Vec<(usize, usize, f64)>);
 
 impl ResamplingMap {
-    /// A product of one map per axis: `axis(from, to, position)` lists the places that a position reads, with their weights.
+    /// The product of one map for each axis, for which `axis(from, to, position)` lists the places that a position reads, with their
+    /// weights.
     pub(crate) fn new(
         input: &[usize],
         output: &[usize],

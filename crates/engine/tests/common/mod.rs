@@ -1,4 +1,4 @@
-//! Small graphs that together hold every operation, and values that Rust and Python can both make.
+//! Small graphs that together have every operation, and values that Rust and Python can both make.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use dapple_engine::{Batch, Clipping, ClippingRule, Layout, Targets};
@@ -13,17 +13,18 @@ use dapple_graph::{
 
 pub const CLASSES: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
 
-/// FNV-1a.
+/// The FNV-1a hash of a text.
 pub fn checksum(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Uniform in `[-1, 1)` with 24 bits, from a name and an index: FNV-1a of the name, then SplitMix64's finaliser.
+/// A number in `[-1, 1)` with 24 bits that looks random and follows from a name and an index: FNV-1a of the name, then SplitMix64's
+/// finaliser.
 pub fn uniform(name: &str, index: usize) -> f64 {
     uniform_at(checksum(name), index)
 }
 
-/// As [`uniform`], from the name's checksum.
+/// Like [`uniform`], from the name's checksum.
 pub fn uniform_at(hash: u64, index: usize) -> f64 {
     let mut z = hash.wrapping_add(index as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,7 +33,8 @@ pub fn uniform_at(hash: u64, index: usize) -> f64 {
     (z >> 40) as f64 / f64::from(1u32 << 23) - 1.0
 }
 
-/// Number of parameters, and a checksum of their names and shapes in alphabetical order: order is no part of a weights file.
+/// The number of parameters, and a checksum of their names and shapes. These are in alphabetical order, because the order is no part of a
+/// weights file.
 pub fn names(graph: &Graph) -> (u64, String) {
     let mut lines: Vec<String> = graph
         .parameters()
@@ -105,7 +107,7 @@ impl Data {
 }
 
 impl Data {
-    /// Some of the samples; `size` is the number of inputs of one.
+    /// Some of the samples, each of which has `size` inputs.
     pub fn part(&self, samples: std::ops::Range<usize>, size: usize) -> Batch<'_> {
         let count = self.inputs.len() / size;
         let (classes, values) = (self.classes.len() / count, self.values.len() / count);
@@ -120,7 +122,7 @@ impl Data {
     }
 }
 
-/// A rule that fits.
+/// The rule for a layout that it must fit.
 pub fn rule(clipping: &Clipping, layout: &Layout) -> ClippingRule {
     ClippingRule::new(clipping, layout).unwrap()
 }
@@ -148,6 +150,34 @@ pub fn specimens() -> Vec<(&'static str, Graph)> {
             conv(&[3, 5, 5], ConvSpec::new(4, Window::square(3).padding(1)).standardise(1e-5)),
         ),
         ("conv_3d", conv(&[2, 4, 5, 5], ConvSpec::new(3, Window::new(3, 3).stride(2).padding(1)).bias())),
+        (
+            "transposed_conv",
+            transposed_conv(
+                &[5, 4, 3],
+                ConvSpec::new(4, Window::square(3).stride(2).padding(1)).bias(),
+                [1, 0],
+            ),
+        ),
+        (
+            "transposed_conv_dilation_groups",
+            transposed_conv(
+                &[4, 3, 4],
+                ConvSpec::new(6, Window::square(2).stride(3).dilation(2)).groups(2),
+                [2, 1],
+            ),
+        ),
+        (
+            "transposed_conv_depthwise",
+            transposed_conv(
+                &[6, 3, 3],
+                ConvSpec::new(6, Window::square(3).stride(2)).groups(6).bias(),
+                [0, 1],
+            ),
+        ),
+        (
+            "transposed_conv_deep",
+            transposed_conv(&[16, 2, 2], ConvSpec::new(12, Window::square(2).stride(2)).bias(), [0, 0]),
+        ),
         ("deep", deep()),
         ("norms", norms()),
         ("pools", pools()),
@@ -178,19 +208,32 @@ fn flatten(b: &mut GraphBuilder, x: NodeId) -> Result<NodeId, GraphError> {
     b.add("flatten", Reshape(vec![len]), &[x])
 }
 
-/// A head that ends every specimen: flatten, linear layer to four classes.
+/// The head that ends every specimen: values are flattened, and a linear layer turns them into four classes.
 pub fn head(mut b: GraphBuilder, x: NodeId, loss: Loss) -> Result<Graph, GraphError> {
     let x = flatten(&mut b, x)?;
     let x = linear(&mut b, "head", x, 4)?;
     b.finish(x, loss)
 }
 
-/// One convolution between a pointwise one (so that the data gradient is seen) and the head.
+/// A convolution between a pointwise one, which sees the data gradient, and the head.
 pub fn conv(shape: &[usize], spec: ConvSpec) -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(shape);
     let first = ConvSpec::new(shape[0], Window::new(shape.len() - 1, 1)).bias();
     let x = b.conv("first", b.input(), first)?;
     let x = b.conv("conv", x, spec)?;
+    head(b, x, CLASSES)
+}
+
+/// One transposed convolution between a pointwise convolution and the head.
+pub fn transposed_conv(
+    shape: &[usize],
+    spec: ConvSpec,
+    output_padding: [usize; 2],
+) -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(shape);
+    let first = ConvSpec::new(shape[0], Window::square(1)).bias();
+    let x = b.conv("first", b.input(), first)?;
+    let x = b.transposed_conv("up", x, spec, &output_padding)?;
     head(b, x, CLASSES)
 }
 
@@ -306,7 +349,7 @@ fn pixels() -> Result<Graph, GraphError> {
     b.finish(x, CLASSES)
 }
 
-/// Values on both sides of both kinks of a clipped activation.
+/// A graph whose values lie on both sides of both kinks of a clipped activation.
 fn clipped() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[3, 5, 4]);
     let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(3).padding(1)).bias())?;
@@ -315,7 +358,7 @@ fn clipped() -> Result<Graph, GraphError> {
     head(b, x, CLASSES)
 }
 
-/// A second head on features that the first one reads too.
+/// A graph with a second head on features that the first one reads too.
 fn auxiliary() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[3, 9, 8]);
     let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(3).stride(2).padding(1)))?;

@@ -1,4 +1,4 @@
-//! What it means that a subject agrees with an oracle.
+//! What it means for a subject to agree with an oracle.
 
 use dapple_engine::ClippingRule;
 
@@ -8,13 +8,13 @@ fn largest(values: &[f64]) -> f64 {
     values.iter().fold(1e-30, |largest, value| largest.max(value.abs()))
 }
 
-/// Every value lies within a share of the largest, and `more`, of what is wanted.
+/// Asserts that every value is within a share of the largest one, plus `more`, of what is wanted.
 pub(crate) fn close(title: &str, got: &[f64], want: &[f64], share: f64, more: f64) {
     assert_eq!(got.len(), want.len(), "{title}");
     let (scale, mut far) = (largest(want), None);
     for (index, (got, want)) in got.iter().zip(want).enumerate() {
         let difference = (got - want).abs();
-        // What is no number is as far as it gets.
+        // What is not a number counts as too far away.
         if (difference.is_nan() || difference > share * scale + more) && far.is_none() {
             far = Some((index, *got, *want));
         }
@@ -22,7 +22,7 @@ pub(crate) fn close(title: &str, got: &[f64], want: &[f64], share: f64, more: f6
     assert!(far.is_none(), "{title}: (index, got, wanted) {far:?}, the largest is {scale}");
 }
 
-/// A step agrees with an oracle's: losses, norms and the sum, each to the subject's tolerance.
+/// Asserts that a step agrees with an oracle's in losses, norms and the sum, each to the subject's tolerance.
 pub(crate) fn agree(title: &str, subject: Subject, got: &Step, want: &Step, rule: &ClippingRule) {
     let tolerance = subject.tolerance();
     let samples = want.stats.losses.len();
@@ -32,7 +32,7 @@ pub(crate) fn agree(title: &str, subject: Subject, got: &Step, want: &Step, rule
         let allowed = tolerance.plain * f64::from(*want).max(1e-2);
         assert!(difference <= allowed, "{title}: loss {got}, not {want}");
     }
-    // A norm that is rounded up clips by as much more.
+    // If a norm is rounded up, the gradient is clipped by as much more.
     let clipped = rule.unit().map_or(0.0, |_| tolerance.raised);
     let grain = rule.unit().map_or(0.0, |unit| tolerance.units * unit * (samples + 1) as f64);
     close(&format!("{title}, sum"), &got.gradient, &want.gradient, tolerance.plain + clipped, grain);

@@ -10,10 +10,10 @@ use proptest::test_runner::TestRunner;
 
 use crate::common::{Data, parameters};
 use crate::generated::cases;
-use crate::graphs::{flat_linear, layers};
+use crate::graphs::{flat_linear, layers, small_transformer, tokens};
 use crate::subject::Subject;
 
-/// The rules with one bound for the whole.
+/// The rules that have one bound for the whole gradient.
 fn rules(max_norm: f64) -> [Clipping; 3] {
     [
         Clipping::Flat { max_norm },
@@ -22,13 +22,13 @@ fn rules(max_norm: f64) -> [Clipping; 3] {
     ]
 }
 
-/// A single sample through a linear layer of zeros must not add more than the bound.
+/// Asserts that a single sample, with parameters of zero, does not add more than the bound.
 fn bounded(subject: Subject, title: &str, graph: &Graph, batch: &Batch<'_>) {
     let mut opened = subject.planned_for(1).open(graph);
     for max_norm in [1e-6, 0.1, 1.0, 1e4] {
         for clipping in rules(max_norm) {
             let rule = opened.rule(&clipping);
-            // Values are whole numbers of units that single precision holds.
+            // The values are whole numbers of units, which single precision holds exactly.
             let step = opened.step(&Parameters::zeros(graph), batch, &rule);
             let shares = step.length() / max_norm;
             assert!(shares <= 1.0, "{title}, {clipping:?}, {subject:?}: {shares} clip norms");
@@ -37,8 +37,8 @@ fn bounded(subject: Subject, title: &str, graph: &Graph, batch: &Batch<'_>) {
     }
 }
 
-/// Two crops of one row of pixels that alternate: the views' gradients cancel but for one part in a million, and inner products in single
-/// precision lose all of it.
+/// The views are two crops of one row of alternating pixels. Their gradients cancel except for one part in a million, and inner products in
+/// single precision would lose all of it.
 pub(crate) fn views_that_cancel_stay_within_the_bound(subjects: &[Subject]) {
     let graph = flat_linear(64, 10);
     let pixel = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 } * 1_048_576.0 + 64.0;
@@ -46,7 +46,8 @@ pub(crate) fn views_that_cancel_stay_within_the_bound(subjects: &[Subject]) {
     let batch = Batch { views: 2, ..Batch::new(&inputs, Targets::Classes(&[3, 3])) };
     for subject in subjects {
         bounded(*subject, "views that cancel", &graph, &batch);
-        // Nor is it clipped away where norms are raised by single precision alone: what rounding may have added is a small part of it.
+        // It must not be clipped away either, if norms are raised for single precision alone, because what rounding may have added is a
+        // small part of it.
         if !subject.on_card() {
             let clipping = Clipping::Flat { max_norm: 1.0 };
             let length = subject.step(&graph, &Parameters::zeros(&graph), &batch, &clipping).length();
@@ -55,7 +56,7 @@ pub(crate) fn views_that_cancel_stay_within_the_bound(subjects: &[Subject]) {
     }
 }
 
-/// Columns of 8-bit grey values as an ordinary plan normalises them.
+/// Columns of 8-bit grey values, normalised as an ordinary plan does.
 fn stripes(low: f32, high: f32, size: usize, first: usize) -> Vec<f32> {
     let value = |column: usize| if column.is_multiple_of(2) { high } else { low };
     let normalised = |column: usize| (value(column) / 255.0 - 128.0 / 255.0) / 0.25;
@@ -103,51 +104,59 @@ pub(crate) fn samples_within_the_bound_are_counted(subjects: &[Subject]) {
     }
 }
 
-/// Whatever the pixels: huge, tiny, alternating, nearly equal; through layers that are written down and layers that are not.
+/// This must hold for all pixels, be they huge, tiny, alternating or nearly equal, and for layers whose gradients are written down as well as
+/// for others.
 pub(crate) fn no_sample_adds_more_than_the_bound(subjects: &[Subject]) {
-    let strategy = (-30.0..30.0, -3.0..24.0, 0usize..2, -6.0..4.0);
-    let mut kind = 0;
+    let mut graphs = vec![("tokens".to_owned(), tokens())];
     for deferred in [false, true] {
         for standardise in [None, Some(1e-5)] {
-            let graph = layers(standardise, deferred, 3, Activation::Tanh);
-            let values = parameters(&graph);
-            for views in 1..4 {
-                let data = Data::new(&graph, 1, views);
-                kind += 1;
-                for subject in subjects {
-                    let opened = RefCell::new(subject.planned_for(1).open(&graph));
-                    // One executor for all cases: on a card it costs more than they do.
-                    let count = if subject.on_card() { 70 } else { 3 };
-                    let result = TestRunner::new(cases(count, kind)).run(
-                        &strategy,
-                        |drawn: (f64, f64, usize, f64)| {
-                            let (scale, shift, odd, bound) = drawn;
-                            let max_norm = 10f64.powf(bound);
-                            let value = |(i, value): (usize, &f32)| {
-                                let sign = if (i + odd).is_multiple_of(2) { 1.0 } else { -1.0 };
-                                ((f64::from(*value) + sign * shift.exp2()) * scale.exp2()) as f32
-                            };
-                            let inputs: Vec<f32> = data.inputs.iter().enumerate().map(value).collect();
-                            let batch = Batch { inputs: &inputs, ..data.batch() };
-                            for clipping in rules(max_norm) {
-                                let rule = opened.borrow().rule(&clipping);
-                                let shares =
-                                    opened.borrow_mut().step(&values, &batch, &rule).length() / max_norm;
-                                prop_assert!(
-                                    shares <= 1.0,
-                                    "{views} views, {clipping:?}: {shares} clip norms"
-                                );
-                            }
-                            Ok(())
-                        },
-                    );
-                    if let Err(error) = result {
-                        panic!("deferred {deferred}, standardised {standardise:?}, {subject:?}: {error}");
-                    }
+            let name = format!("deferred {deferred}, standardised {standardise:?}");
+            graphs.push((name, layers(standardise, deferred, 3, Activation::Tanh)));
+        }
+    }
+    let mut kind = 0;
+    for (name, graph) in graphs {
+        let values = parameters(&graph);
+        for views in 1..4 {
+            let data = Data::new(&graph, 1, views);
+            kind += 1;
+            for subject in subjects {
+                if let Err(error) = drawn_samples_are_bounded(*subject, &graph, &values, &data, kind) {
+                    panic!("{name}, {views} views, {subject:?}: {error}");
                 }
             }
         }
     }
+}
+
+/// Draws how large the pixels of a sample are, by how much they alternate, and the bound.
+fn drawn_samples_are_bounded(
+    subject: Subject,
+    graph: &Graph,
+    values: &Parameters,
+    data: &Data,
+    kind: u64,
+) -> Result<(), impl std::fmt::Display> {
+    let strategy = (-30.0..30.0, -3.0..24.0, 0usize..2, -6.0..4.0);
+    let opened = RefCell::new(subject.planned_for(1).open(graph));
+    // One executor for all cases: on a card it costs more than they do.
+    let count = if subject.on_card() { 70 } else { 3 };
+    TestRunner::new(cases(count, kind)).run(&strategy, |drawn: (f64, f64, usize, f64)| {
+        let (scale, shift, odd, bound) = drawn;
+        let max_norm = 10f64.powf(bound);
+        let value = |(i, value): (usize, &f32)| {
+            let sign = if (i + odd).is_multiple_of(2) { 1.0 } else { -1.0 };
+            ((f64::from(*value) + sign * shift.exp2()) * scale.exp2()) as f32
+        };
+        let inputs: Vec<f32> = data.inputs.iter().enumerate().map(value).collect();
+        let batch = Batch { inputs: &inputs, ..data.batch() };
+        for clipping in rules(max_norm) {
+            let rule = opened.borrow().rule(&clipping);
+            let shares = opened.borrow_mut().step(values, &batch, &rule).length() / max_norm;
+            prop_assert!(shares <= 1.0, "{clipping:?}: {shares} clip norms");
+        }
+        Ok(())
+    })
 }
 
 /// A gradient that is longer than the bound is as long as the bound afterwards, but for what norms are raised by and rounding takes.
@@ -160,6 +169,7 @@ pub(crate) fn a_long_gradient_is_clipped_to_the_bound(subjects: &[Subject]) {
             ("resnet-18", zoo::resnet(zoo::ResNet::R18, &[3, 64, 64], 10, group)),
             ("resnet-50", zoo::resnet(zoo::ResNet::R50, &[3, 64, 64], 10, group)),
             ("vgg-11", zoo::vgg(zoo::Vgg::V11, &[3, 64, 64], 10, zoo::Norm::Removed)),
+            ("vit-ti-16", small_transformer()),
         ]);
     }
     let max_norm = 0.01;
@@ -170,8 +180,8 @@ pub(crate) fn a_long_gradient_is_clipped_to_the_bound(subjects: &[Subject]) {
         for subject in subjects {
             let mut opened = subject.planned_for(6).open(&graph);
             let rule = opened.rule(&Clipping::Flat { max_norm });
-            // Each of 64 positions may be raised by what its factors are rounded by; and by twice what it is where positions add to the
-            // norm independently, since here some cancel.
+            // Each of 64 positions may be raised by as much as its factors are rounded. The tolerance is for positions that add to the norm
+            // independently; here some cancel, so it is doubled.
             let less = 2.0 * subject.tolerance().raised + 64.0 * subject.factor_rounding() + rule.taken_off();
             for sample in 0..4 {
                 let batch = data.part(sample..sample + 1, size);

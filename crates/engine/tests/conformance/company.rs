@@ -1,4 +1,4 @@
-//! What a sample adds depends on no other: the same bits in any company, at any place, in sums of any size.
+//! What a sample adds depends on no other sample: it has the same bits in any company, at any place and in sums of any size.
 
 use dapple_engine::{Batch, Clipping, DropoutSource, Layout, Targets};
 use dapple_graph::op::Activation;
@@ -8,11 +8,12 @@ use crate::common::{Data, parameters, specimens};
 use crate::graphs::{flat_linear, layers, layers_and_models, regression};
 use crate::subject::{Opened, Subject};
 
-/// Samples whose bits are compared.
+/// How many samples have their bits compared.
 pub(crate) const SAMPLES: usize = 7;
 const FLAT: Clipping = Clipping::Flat { max_norm: 0.7 };
 
-/// The sum over some parts of the data, one call for each. Whatever the batch, a sample is the same record, and drops the same.
+/// The sum over some parts of the data, with one call for each. Whatever the batch is, a sample is the same record, so dropout treats it the
+/// same.
 pub(crate) fn sum_of(
     opened: &mut Opened<'_>,
     values: &Parameters,
@@ -36,17 +37,17 @@ pub(crate) fn a_sample_adds_the_same_bits_in_any_company(subjects: &[Subject]) {
         let values = parameters(&graph);
         for views in [1, 2] {
             let data = Data::new(&graph, SAMPLES, views);
-            // Several views go the same ways: the first subject will do.
+            // Several views take the same paths, so the first subject will do.
             for subject in &subjects[..if views > 1 { 1 } else { subjects.len() }] {
                 let mut opened = subject.planned_for(SAMPLES).open(&graph);
                 let mut of = |parts: &[(usize, usize)]| sum_of(&mut opened, &values, &data, parts);
                 let title = format!("{name}, {views} views, {subject:?}");
-                // All at once; the last first, then the others from behind; one by one, each in the first place.
+                // First all samples at once; then in parts from the last to the first; then one by one, each in the first place.
                 let all = of(&[(0, SAMPLES)]);
                 assert!(all == of(&[(6, SAMPLES), (3, 6), (0, 3)]), "{title}: turned round");
                 let singles: Vec<_> = (0..SAMPLES).map(|i| (i, i + 1)).collect();
                 assert!(all == of(&singles), "{title}: one by one");
-                // Whole numbers of a unit, so that differences are exact; where weights are standardised, a projection of the sum follows.
+                // Sums are whole numbers of a unit, so differences are exact, unless weights are standardised and the sum is projected.
                 if !Layout::new(&graph).standardised() {
                     let (others, alone) = (of(&[(0, 6)]), of(&[(6, SAMPLES)]));
                     let same =
@@ -58,16 +59,16 @@ pub(crate) fn a_sample_adds_the_same_bits_in_any_company(subjects: &[Subject]) {
     }
 }
 
-/// More samples than whole numbers of 32 bits hold: all at once and cut otherwise they make the same sum, which is that of what small parts
-/// of them add, each alone where that does not take too long. How a processor divides the work changes nothing.
+/// With more samples than whole numbers of 32 bits hold, the sum is the same for all at once and for any cuts, and it is the sum of what
+/// small parts add, which are single samples if that does not take too long. How a processor divides the work changes nothing.
 pub(crate) fn many_samples_add_up_to_what_each_adds(subjects: &[Subject]) {
     let mut graphs: Vec<(&str, Graph, usize)> =
         specimens().into_iter().take(5).map(|(name, graph)| (name, graph, 1)).collect();
     graphs.push(("deferred", layers(None, true, 3, Activation::Tanh), 1));
     graphs.push(("written", layers(None, false, 3, Activation::Tanh), 500));
-    // A layer whose gradients stay pending for a while.
+    // This layer's gradients stay pending for a while.
     graphs.push(("vast", flat_linear(1040, 1040), 500));
-    // A bound that every gradient exceeds, so that counts are as large as they get.
+    // Every gradient exceeds this bound, so that counts are as large as they get.
     let clipping = Clipping::Flat { max_norm: 1e-4 };
     for (name, graph, part) in graphs {
         let values = parameters(&graph);
@@ -104,10 +105,10 @@ pub(crate) fn many_samples_add_up_to_what_each_adds(subjects: &[Subject]) {
     }
 }
 
-/// The same sample as often as one sum in 32 bits holds it, and beyond, with its whole bound in one coordinate.
+/// The same sample, with its whole bound in one coordinate, is added as often as a sum in 32 bits can hold it, and more often.
 pub(crate) fn samples_of_one_mind_do_not_overflow(subjects: &[Subject]) {
     let graph = regression(1, 1);
-    // The largest number of units, just below a power of two.
+    // Just below a power of two, a bound has the most units.
     let clipping = Clipping::Flat { max_norm: 1.0f64.next_down() };
     for subject in subjects {
         for sign in [1.0, -1.0] {
@@ -116,7 +117,7 @@ pub(crate) fn samples_of_one_mind_do_not_overflow(subjects: &[Subject]) {
                 let batch = Batch::new(&inputs, Targets::Values(&targets));
                 let step =
                     subject.planned_for(samples).step(&graph, &Parameters::zeros(&graph), &batch, &clipping);
-                // Its bias takes a millionth of it, and single precision a few more.
+                // The bias takes a millionth of the bound, and single precision a few millionths more.
                 let share = step.gradient[0] / samples as f64 / -f64::from(sign);
                 assert!(share <= 1.0 && share > 1.0 - 1e-5, "{samples}, {subject:?}: {share}");
             }

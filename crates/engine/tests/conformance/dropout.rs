@@ -1,4 +1,4 @@
-//! What a record drops follows from the record and its view.
+//! What dropout drops follows from the record and its view.
 
 use dapple_engine::reference::ReferenceExecutor;
 use dapple_engine::{Batch, Clipping, DropoutSource, Layout, Targets};
@@ -23,7 +23,7 @@ pub(crate) fn dropout_agrees(subjects: &[Subject]) {
     }
 }
 
-/// Some of six samples, in an order, as records of some numbers.
+/// Some of six samples in a chosen order, as records with chosen numbers.
 struct Chosen {
     inputs: Vec<f32>,
     classes: Vec<u32>,
@@ -31,7 +31,7 @@ struct Chosen {
     seed: u64,
 }
 
-/// Values of one sample, and its views.
+/// How many values and how many views one sample has.
 const SIZE: usize = VIEWS * 3 * 4 * 4;
 const VIEWS: usize = 2;
 
@@ -48,7 +48,7 @@ impl Chosen {
     }
 }
 
-/// What a record drops, and so what it adds, has the same bits alone, at two places, and in two companies.
+/// What is dropped of a record, and so what the record adds, has the same bits alone, at two places, and in two companies.
 pub(crate) fn dropout_follows_the_record(subjects: &[Subject]) {
     for op in [Dropout::of_values(0.4), Dropout::of_channels(0.4)] {
         let graph = dropping(op);
@@ -65,14 +65,14 @@ pub(crate) fn dropout_follows_the_record(subjects: &[Subject]) {
             let last = counts(&[4, 0, 5, 3, 2], &[12, 8, 900, 1, 700], 5);
             assert_eq!(less(&first, &counts(&[0, 1], &[8, 31], 5)), alone, "{subject:?}");
             assert_eq!(less(&last, &counts(&[4, 0, 5, 3], &[12, 8, 900, 1], 5)), alone, "{subject:?}");
-            // Another record, or another step, drops otherwise.
+            // For another record, or in another step, something else is dropped.
             assert_ne!(counts(&[2], &[701], 5), alone, "{subject:?}");
             assert_ne!(counts(&[2], &[700], 6), alone, "{subject:?}");
         }
     }
 }
 
-/// The same of the reference, which adds up no whole numbers but has the gradient of each sample.
+/// The same must hold for the reference, which adds no whole numbers but has the gradient of each sample.
 #[test]
 fn dropout_of_the_reference_follows_the_record() {
     for op in [Dropout::of_values(0.4), Dropout::of_channels(0.4)] {
@@ -89,7 +89,8 @@ fn dropout_of_the_reference_follows_the_record() {
     }
 }
 
-/// Of one view some channels are dropped, and their biases have no gradient; of many equal views of one record none is dropped in all.
+/// With one view some channels are dropped, and their biases have no gradient. With many equal views of one record, no channel is dropped in
+/// all of them.
 #[test]
 fn views_of_a_record_drop_each_for_itself() {
     let graph = dropping(Dropout::of_channels(0.4));

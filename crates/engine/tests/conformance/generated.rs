@@ -1,4 +1,4 @@
-//! Random graphs against the double-precision reference.
+//! Compares random graphs with the double-precision reference.
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
@@ -8,8 +8,9 @@ use crate::common::parameters;
 use crate::generators::{self, Case};
 use crate::subject::Subject;
 
-/// Random cases from a fixed seed: a value that rounding puts on the other side of an activation's kink, or that ties with another for
-/// a maximum, has a gradient of its own in each precision, so that new cases would fail now and then without an error. `more` draws others.
+/// Random cases from a fixed seed. If rounding puts a value on the other side of an activation's kink, or makes it tie with another for a
+/// maximum, the gradient differs between precisions, so new cases would fail now and then without anything being wrong. `more` draws other
+/// cases.
 pub(crate) fn cases(cases: u32, more: u64) -> ProptestConfig {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
     let seed = match config.rng_seed {
@@ -19,7 +20,7 @@ pub(crate) fn cases(cases: u32, more: u64) -> ProptestConfig {
     ProptestConfig { rng_seed: RngSeed::Fixed(seed + more), ..config }
 }
 
-/// All subjects agree with the reference on so many cases.
+/// Checks that all subjects agree with the reference on this many cases.
 fn hold(subjects: &[Subject], strategy: impl Strategy<Value = Case>, count: u32) {
     let result = TestRunner::new(cases(count, 0)).run(&strategy, |case| {
         let Case { graph, options, .. } = &case;
@@ -39,7 +40,7 @@ fn hold(subjects: &[Subject], strategy: impl Strategy<Value = Case>, count: u32)
     }
 }
 
-/// A law for each generator, with so many cases on the processor and on a card, where every case makes executors anew.
+/// Makes a law of each generator, with this many cases on the processor, and this many on a card, where every case makes new executors.
 macro_rules! laws {
     ($($generator:ident $on_processor:literal $on_card:literal;)+) => {$(
         pub(crate) fn $generator(subjects: &[Subject]) {
@@ -58,11 +59,14 @@ laws! {
     channel_scales 32 8;
     layer_norms_and_activations 32 8;
     attention 32 8;
+    pooled_attention 48 12;
     matrix_products 32 8;
     moves 32 8;
     losses 32 16;
     convolutions 48 24;
     odd_convolutions 16 120;
+    transposed_convolutions 48 24;
+    wide_transposed_convolutions 24 12;
     wide_convolutions_over_few_positions 48 12;
     convolutions_by_minimal_filtering 48 12;
     linear_layers_over_tokens 48 12;

@@ -1,4 +1,6 @@
-//! Random graphs and batches: the same generators for every subject.
+//! Generators of random graphs and batches, the same for every subject.
+
+mod transposed;
 
 use dapple_engine::{Batch, CpuOptions, DropoutSource, Targets};
 use dapple_graph::op::{
@@ -9,8 +11,12 @@ use dapple_graph::{ConvSpec, Graph, GraphBuilder, IGNORED, Loss, NodeId, Op, Win
 use proptest::prelude::*;
 
 use crate::common::{CLASSES, Data, head, linear, uniform};
+pub(crate) use transposed::{transposed_convolutions, wide_transposed_convolutions};
 
-/// A graph with a batch for it, and how a processor is to divide the work.
+mod tokens;
+pub(crate) use tokens::pooled_attention;
+
+/// A graph with a batch for it, and how the processor is to divide the work.
 pub(crate) struct Case {
     pub(crate) graph: Graph,
     pub(crate) options: CpuOptions,
@@ -37,7 +43,8 @@ impl std::fmt::Debug for Case {
 }
 
 impl Case {
-    /// Usual data for a graph. A smoothed loss keeps its gradient: a saturated softmax would leave little but the rounding of its logits.
+    /// A case with the usual data for a graph. The loss is smoothed so that its gradient does not vanish: with a saturated softmax, little
+    /// would be left but the rounding of its logits.
     fn new(graph: Graph, (samples, views, options): (usize, usize, CpuOptions)) -> Self {
         let graph = match graph.loss() {
             Loss::CrossEntropy { .. } => {
@@ -65,7 +72,7 @@ impl Case {
     }
 }
 
-/// Samples, the empty batch among them, views, threads and samples a thread takes together.
+/// How many samples there are, which may be none, how many views, and how the processor divides the work.
 fn runs() -> impl Strategy<Value = (usize, usize, CpuOptions)> {
     (0usize..4, 1usize..4, 1usize..4, 0usize..3, any::<bool>()).prop_map(
         |(samples, views, threads, group, checkpoints)| {
@@ -78,7 +85,7 @@ fn two_threads() -> CpuOptions {
     CpuOptions { threads: 2, ..CpuOptions::default() }
 }
 
-/// An image through a pointwise convolution, so that the operation's data gradient is seen, an operation, and the head.
+/// An image goes through a pointwise convolution, which sees the operation's data gradient, then through the operation and the head.
 fn image(shape: &[usize], operation: impl FnOnce(&mut GraphBuilder, NodeId) -> NodeId) -> Graph {
     let mut b = GraphBuilder::new(shape);
     let spec = ConvSpec::new(shape[0], Window::new(shape.len() - 1, 1)).bias();
@@ -87,8 +94,8 @@ fn image(shape: &[usize], operation: impl FnOnce(&mut GraphBuilder, NodeId) -> N
     head(b, x, CLASSES).unwrap()
 }
 
-/// A convolution between a pointwise one and a linear layer. Standardised weights have variance one whatever the fan-in, so their
-/// output is scaled back: large logits would turn their own rounding into the largest error.
+/// A convolution between a pointwise one and a linear layer. Standardised weights have variance one whatever the fan-in is, so their output
+/// is scaled back, because the rounding of large logits would be the largest error.
 fn scaled_conv(shape: &[usize], spec: ConvSpec, relu: bool) -> Graph {
     let fan_in = shape[0] / spec.groups * spec.window.taps();
     let scale = if spec.standardise.is_some() { 1.0 / (fan_in as f32).sqrt() } else { 1.0 };
@@ -176,7 +183,7 @@ pub(crate) fn group_and_batch_norms() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Along every axis, between layers that want channels last and layers that want them first.
+/// Scales along every axis, between layers that want channels last and layers that want them first.
 pub(crate) fn channel_scales() -> impl Strategy<Value = Case> {
     (prop::array::uniform3(1usize..12), 0usize..3, any::<bool>(), runs()).prop_map(
         |(shape, axis, tokens, run)| {
@@ -333,7 +340,7 @@ pub(crate) fn convolutions() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Shapes that are nobody's usual choice.
+/// Convolutions of shapes that nobody would usually choose.
 pub(crate) fn odd_convolutions() -> impl Strategy<Value = Case> {
     let channels = (1usize..3, 1usize..13, 1usize..40);
     let pair = |from: usize, to: usize| prop::collection::vec(from..to, 2);

@@ -1,4 +1,4 @@
-//! Gradients against PyTorch's autograd. `goldens/generate.py` and `goldens/segmentation.py` made the figures.
+//! Compares gradients with PyTorch's autograd. `goldens/generate.py` and `goldens/segmentation.py` made the figures.
 
 use dapple_engine::{Clipping, Layout};
 use dapple_graph::Graph;
@@ -14,17 +14,17 @@ fn doubles(file: &SafeTensors<'_>, name: &str) -> Vec<f64> {
     tensor.data().as_chunks().0.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect()
 }
 
-/// The gradient of the first sample and its loss, with all the digits there are.
+/// The gradient of the first sample and its loss, without clipping, so that no digit is lost.
 pub(crate) fn first(subject: Subject, graph: &Graph, data: &Data) -> Step {
     let size = data.views * graph.input_shape().iter().product::<usize>();
     subject.planned_for(1).step(graph, &parameters(graph), &data.part(0..1, size), &Clipping::Off)
 }
 
-/// How far a gradient may be from autograd's, and the least size of a parameter's gradient as a share of the largest of all: some before a
-/// norm have none but rounding.
+/// How far a gradient may be from autograd's, as a share of its size, and the least that this size counts as, as a share of the largest
+/// gradient. Some parameters before a norm have no gradient but rounding.
 fn allowed(subject: Subject) -> (f64, f64) {
     match subject {
-        // Both sides compute in double precision: only the order of sums differs.
+        // Both sides compute in double precision, and only the order of sums differs.
         Subject::Reference => (1e-10, 1e-4),
         other => (other.tolerance().plain, 1.0),
     }
@@ -42,7 +42,7 @@ pub(crate) fn gradients_equal_autograd(subjects: &[Subject]) {
             let both =
                 subject.planned_for(2).step(&graph, &parameters(&graph), &data.batch(), &Clipping::Off);
             for (got, want) in both.stats.losses.iter().zip(&losses) {
-                // Losses are told in single precision.
+                // Losses are reported in single precision.
                 let near = subject.tolerance().plain * want.abs().max(1.0);
                 assert!((f64::from(*got) - want).abs() <= near, "{name}, {subject:?}: {got}, not {want}");
             }
@@ -65,11 +65,11 @@ pub(crate) fn gradients_equal_autograd(subjects: &[Subject]) {
     }
 }
 
-/// Norm of every parameter's gradient and its inner product with a direction, each within `share` of the norm, or of a thousandth of the
-/// largest norm.
+/// Asserts that the norm of every parameter's gradient, and its inner product with a direction, are within `share` of the norm, or of a
+/// thousandth of the largest norm.
 pub(crate) fn equals(title: &str, golden: &Value, graph: &Graph, step: &Step, share: f64) {
     let (loss, want) = (f64::from(step.stats.losses[0]), golden["loss"].as_f64().unwrap());
-    // Losses are told in single precision.
+    // Losses are reported in single precision.
     assert!((loss - want).abs() <= share.max(1e-7) * want, "{title}: loss {loss}, not {want}");
     let parts = golden["gradients"].as_object().unwrap();
     let largest = parts.values().map(|part| part[0].as_f64().unwrap()).fold(0.0, f64::max);
@@ -105,7 +105,7 @@ pub(crate) fn gradients_of_whole_models_equal_autograd(subjects: &[Subject]) {
             let share = match subject {
                 // Both sides compute in double precision.
                 Subject::Reference => 1e-9,
-                // Single precision through fifty layers; an activation whose rounding crosses zero costs more than the sums do.
+                // Single precision goes through fifty layers, and an activation that rounding moves across zero costs more than the sums.
                 _ => 1e-3,
             };
             let step = first(*subject, &graph, &data);

@@ -1,15 +1,16 @@
-//! Graphs that some laws need beside the specimens of every operation.
+//! Graphs that some laws need in addition to the specimens of every operation.
 
 use dapple_graph::op::{
-    Activation, AdaptiveAvgPool, Add, AvgPool, Concat, Dropout, MaxPool, Permute, Reshape, Slice, Upsample,
+    Activation, AdaptiveAvgPool, Add, Attention, AvgPool, Concat, Dropout, MaxPool, Permute, Reshape, Slice,
+    Upsample,
 };
-use dapple_graph::{ConvSpec, Graph, GraphBuilder, Init, Loss, Window, zoo};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Window, zoo};
 
-use crate::common::{CLASSES, head, specimens};
+use crate::common::{CLASSES, head, linear, specimens};
 
 const ZERO: Init = Init::Constant(0.0);
 
-/// Graphs of every operation, alone and together.
+/// Graphs with every operation, alone and together.
 pub(crate) fn operations() -> Vec<(&'static str, Graph)> {
     let mut graphs = specimens();
     graphs.push(("dropout", dropping(Dropout::of_values(0.4))));
@@ -17,17 +18,21 @@ pub(crate) fn operations() -> Vec<(&'static str, Graph)> {
     graphs.push(("wide group", wide_group()));
     graphs.push(("sums of norms", sums_of_norms()));
     graphs.push(("joined boxes", joined_boxes()));
+    graphs.push(("a point in its padding", padded_point()));
     graphs.push(("a branch to nowhere", branch_to_nowhere()));
+    graphs.push(("pooled tokens", pooled_tokens()));
     graphs
 }
 
-/// Graphs of every kind of layer, and models; larger ones on a card.
+/// Graphs with every kind of layer, and models, among them large ones if `large` is set.
 pub(crate) fn layers_and_models(large: bool) -> Vec<(&'static str, Graph)> {
     let mut graphs = specimens();
     graphs.push(("dropout", dropping(Dropout::of_values(0.4))));
     graphs.push(("deferred", layers(None, true, 3, Activation::Tanh)));
+    graphs.push(("pooled tokens", pooled_tokens()));
     if !large {
         graphs.push(("wide resnet", zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 8, 8], 4).unwrap()));
+        graphs.push(("hybrid", zoo::small_hybrid(&[3, 8, 8], 4).unwrap()));
         return graphs;
     }
     let group = zoo::Norm::Group(32);
@@ -38,10 +43,30 @@ pub(crate) fn layers_and_models(large: bool) -> Vec<(&'static str, Graph)> {
         ("resnet-18 on odd images", zoo::resnet(zoo::ResNet::R18, &[3, 50, 50], 10, group)),
     ];
     graphs.extend(models.map(|(name, graph)| (name, graph.unwrap())));
+    graphs.push(("tokens", tokens()));
     // A ReLU makes zeros of what is no number.
     graphs.push(("deferred, rectified", layers(None, true, 1, Activation::Relu)));
     graphs.push(("deferred, standardised", layers(Some(1e-5), true, 3, Activation::Relu)));
     graphs
+}
+
+/// Layers over so many tokens, and heads so wide, that a card multiplies in halves where it may round factors.
+pub(crate) fn tokens() -> Graph {
+    let mut b = GraphBuilder::new(&[65, 64]);
+    let x = b.linear("packed", b.input(), 576, Init::XavierUniform, ZERO).unwrap();
+    let x = b.add("attention", Attention { heads: 3 }, &[x]).unwrap();
+    let branch = b.linear("linear", x, 192, Init::XavierUniform, ZERO).unwrap();
+    let branch = b.add("active", Activation::Tanh, &[branch]).unwrap();
+    let x = b.add("sum", Add, &[x, branch]).unwrap();
+    let x = b.linear("narrow", x, 8, Init::XavierUniform, ZERO).unwrap();
+    let x = b.add("flat", Reshape(vec![520]), &[x]).unwrap();
+    head(b, x, CLASSES).unwrap()
+}
+
+/// A vision transformer of which a card has tiles, too.
+pub(crate) fn small_transformer() -> Result<Graph, GraphError> {
+    let model = zoo::VisionTransformer::named("vit-ti-16").expect("a name of the zoo");
+    zoo::vision_transformer(model, &[3, 128, 128], 10)
 }
 
 /// One linear layer over all pixels, with weights of zero.
@@ -60,7 +85,8 @@ pub(crate) fn regression(inputs: usize, outputs: usize) -> Graph {
     builder.finish(output, Loss::SquaredError).unwrap()
 }
 
-/// Layers of every kind that a sample's gradient may be written down for or not, with and without standardised weights.
+/// A convolution and a head, sized so that their gradients are deferred if `deferred` is set and written down otherwise, with or without
+/// standardised weights.
 pub(crate) fn layers(
     standardise: Option<f32>,
     deferred: bool,
@@ -78,7 +104,7 @@ pub(crate) fn layers(
     head(builder, x, CLASSES).unwrap()
 }
 
-/// Branches that are scaled channel by channel before they join: an image as in ConvNeXt, then its pixels as tokens as in CaiT.
+/// Branches that are scaled channel by channel before they are added: an image as in ConvNeXt, then its pixels as tokens as in CaiT.
 pub(crate) fn layer_scales() -> Graph {
     let mut b = GraphBuilder::new(&[6, 4, 3]);
     let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(1)).bias()).unwrap();
@@ -94,6 +120,27 @@ pub(crate) fn layer_scales() -> Graph {
     head(b, x, CLASSES).unwrap()
 }
 
+/// The attention of MViTv2 in two heads: queries, keys and values of a clip, each pooled by a bank of filters that its heads share, and
+/// tables of relative positions of which that of the width has another size than it needs.
+pub(crate) fn pooled_tokens() -> Graph {
+    let (grid, heads, features) = ([2, 5, 4], 2, 10);
+    let mut b = GraphBuilder::new(&[1 + 2 * 5 * 4, 3]);
+    let mut pooled = |name: &str, stride: usize| {
+        let input = b.input();
+        let x = linear(&mut b, name, input, features).unwrap();
+        let window = Window { stride: vec![1, stride, stride], ..Window::new(3, 3).padding(1) };
+        let x = b.token_conv(&format!("{name}.pool"), x, grid, window, heads).unwrap();
+        let rows = b.shape(x)[0];
+        let x = b.add(&format!("{name}.heads"), Reshape(vec![rows * heads, features / heads]), &[x]).unwrap();
+        let x = b.layer_norm(&format!("{name}.norm"), x, 1e-6).unwrap();
+        b.add(&format!("{name}.tokens"), Reshape(vec![rows, features]), &[x]).unwrap()
+    };
+    let parts = [pooled("query", 2), pooled("key", 3), pooled("value", 3)];
+    let x = b.pooled_attention("attention", parts, heads, [[2, 3, 2], [2, 2, 2]], [3, 5, 2]).unwrap();
+    let x = b.layer_norm("norm", x, 1e-6).unwrap();
+    head(b, x, CLASSES).unwrap()
+}
+
 /// A layer behind which something is dropped.
 pub(crate) fn dropping(op: Dropout) -> Graph {
     let mut builder = GraphBuilder::new(&[3, 4, 4]);
@@ -102,6 +149,15 @@ pub(crate) fn dropping(op: Dropout) -> Graph {
     let x = builder.add("drop", op, &[x]).unwrap();
     let x = builder.add("flat", Reshape(vec![24]), &[x]).unwrap();
     builder.finish(x, CLASSES).unwrap()
+}
+
+/// A convolution that reads one position and writes nine, eight of which see nothing but padding: their gradients are none of the weight's.
+fn padded_point() -> Graph {
+    let mut builder = GraphBuilder::new(&[40, 1, 1]);
+    let input = builder.input();
+    let spec = ConvSpec::new(40, Window::square(1).padding(1)).bias();
+    let x = builder.conv("conv", input, spec).unwrap();
+    head(builder, x, CLASSES).unwrap()
 }
 
 /// Layers of more than a million weights that each sample reads once, the second beside a shortcut.
@@ -120,7 +176,7 @@ pub(crate) fn vast() -> Graph {
     builder.finish(x, CLASSES).unwrap()
 }
 
-/// Convolutions that are done by minimal filtering, one with its gradient written down and one deferred.
+/// Convolutions that run by minimal filtering, of which some have their gradients written down and some deferred.
 pub(crate) fn filtered() -> Graph {
     let mut builder = GraphBuilder::new(&[32, 13, 9]);
     let mut x = builder.input();
@@ -134,7 +190,7 @@ pub(crate) fn filtered() -> Graph {
     head(builder, x, CLASSES).unwrap()
 }
 
-/// Standardised layers over few positions, of which norms are made without writing a gradient down.
+/// Standardised layers over few positions, whose norms are computed without writing a gradient down.
 pub(crate) fn deferred_standardised() -> Graph {
     let mut builder = GraphBuilder::new(&[24, 2, 2]);
     let mut x = builder.input();
@@ -147,7 +203,7 @@ pub(crate) fn deferred_standardised() -> Graph {
     head(builder, x, CLASSES).unwrap()
 }
 
-/// An activation before a maximum; shared with a second reader, it has to be taken before the maximum is.
+/// An activation before a maximum. If it is shared with a second reader, it must be computed before the maximum.
 pub(crate) fn maxima(shared: bool) -> Graph {
     let window = Window::square(3).stride(2).padding(1);
     let mut builder = GraphBuilder::new(&[3, 9, 7]);
@@ -162,7 +218,7 @@ pub(crate) fn maxima(shared: bool) -> Graph {
     head(builder, x, CLASSES).unwrap()
 }
 
-/// Layers that no output depends on: they take no memory, and their gradients are zero.
+/// Layers on which no output depends, so that they take no memory and their gradients are zero.
 fn branch_to_nowhere() -> Graph {
     let mut b = GraphBuilder::new(&[3, 9, 8]);
     let three = || Window::square(3).padding(1);
@@ -184,7 +240,7 @@ fn wide_group() -> Graph {
     builder.finish(x, CLASSES).unwrap()
 }
 
-/// Norms that add their residual, with and without an activation behind it, where gradients may share memory and where they may not.
+/// Norms that add a residual, with and without an activation after it, of which some gradients may share memory and some may not.
 fn sums_of_norms() -> Graph {
     let mut builder = GraphBuilder::new(&[3, 7, 5]);
     let b = &mut builder;
@@ -196,14 +252,14 @@ fn sums_of_norms() -> Graph {
     let relu = |b: &mut GraphBuilder, name: &str, x| b.add(name, Activation::Relu, &[x]).unwrap();
     let x = conv(b, "first", b.input());
     let x = relu(b, "first.relu", x);
-    // A block with the input itself beside it, and one with a second norm.
+    // One block has the input itself beside it, and one has a second norm.
     let y = conv(b, "same", x);
     let y = sum(b, "same.sum", y, x);
     let x = relu(b, "same.relu", y);
     let (y, z) = (conv(b, "other.left", x), conv(b, "other.right", x));
     let y = sum(b, "other.sum", y, z);
     let x = relu(b, "other.relu", y);
-    // Without an activation, read three times; and a norm of what it adds.
+    // This sum has no activation and is read three times; and here is a norm of the value that it is added to.
     let y = conv(b, "plain", x);
     let x = sum(b, "plain.sum", x, y);
     let y = b.group_norm("of itself", x, 2).unwrap();
@@ -218,7 +274,8 @@ fn sums_of_norms() -> Graph {
     builder.finish(x, CLASSES).unwrap()
 }
 
-/// Boxes that are copied one value or four at a time, along every axis; and a maximum of windows with gaps and of strides beyond them.
+/// Boxes that are copied one value or four values at a time, along every axis, and maxima over windows with gaps and with strides beyond
+/// their size.
 fn joined_boxes() -> Graph {
     let mut builder = GraphBuilder::new(&[4, 9, 8]);
     let b = &mut builder;

@@ -1,7 +1,7 @@
-//! One suite for every executor: each law is written once, and held by the double-precision reference, the processor and a card.
+//! One suite for every executor: each law is written once, and the double-precision reference, the processor and a card must obey it.
 //!
-//! What needs a card is ignored; `cargo test --release --features cuda -p dapple-engine --test conformance -- --ignored` runs it on one, a
-//! test at a time, since executors choose by the memory that is free.
+//! Tests that need a card are ignored. `cargo test --release --features cuda -p dapple-engine --test conformance -- --ignored` runs them on
+//! one, one test at a time, because executors choose by the memory that is free.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod agreement;
@@ -23,14 +23,14 @@ mod torchvision;
 mod transformers;
 mod update;
 
-/// What only cards have, or takes too long elsewhere.
+/// Tests of what only cards have, or of what would take too long elsewhere.
 #[cfg(feature = "cuda")]
 mod card;
 
 use dapple_engine::CpuOptions;
 use subject::Subject;
 
-/// A test of each law for the subjects of this name.
+/// Makes a test of each law for these subjects, in a module of this name.
 macro_rules! hold {
     ($name:ident = $subjects:expr; $($place:ident: $($law:ident)+;)+) => {
         mod $name {
@@ -46,7 +46,7 @@ macro_rules! hold {
 }
 
 const CPU: [Subject; 1] = [Subject::threads(2)];
-/// Computes activations twice rather than keep them.
+/// A processor that computes activations twice rather than keeping them.
 const CHECKPOINTS: [Subject; 1] =
     [Subject::Cpu(CpuOptions { threads: 2, group: 2, memory: 0, checkpoints: true })];
 
@@ -69,7 +69,8 @@ hold! { cpu = CPU;
         deferred_standardised_layers_agree_over_views probabilities_agree frozen_parameters_leave_the_rest_unchanged
         an_empty_batch_adds_nothing;
     generated: clips depthwise_convolutions pooling upsampling group_and_batch_norms channel_scales layer_norms_and_activations
-        attention matrix_products moves losses convolutions odd_convolutions wide_convolutions_over_few_positions
+        attention pooled_attention matrix_products moves losses convolutions odd_convolutions transposed_convolutions wide_transposed_convolutions
+        wide_convolutions_over_few_positions
         convolutions_by_minimal_filtering linear_layers_over_tokens;
     bounds: views_that_cancel_stay_within_the_bound stripes_and_white_images_stay_within_the_bound
         no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound samples_within_the_bound_are_counted;

@@ -1,4 +1,4 @@
-//! A sample of which a number is not finite adds nothing.
+//! A sample that has a number which is not finite adds nothing.
 
 use dapple_engine::{Batch, Clipping, DropoutSource, Targets};
 use dapple_graph::Parameters;
@@ -6,37 +6,38 @@ use dapple_graph::op::Activation;
 
 use crate::common::{Data, parameters};
 use crate::company::{SAMPLES, sum_of};
-use crate::graphs::{layers, layers_and_models, regression};
+use crate::graphs::{layers, layers_and_models, regression, tokens};
 use crate::subject::Subject;
 
-/// A pixel that is no number, behind which a ReLU makes zeros of everything: the outputs' gradients there are zero, and zero times it is again
-/// no number. A norm that is taken to be finite would let it into the sum.
+/// A ReLU turns everything after a pixel that is not a number into zeros, so the outputs' gradients there are zero, and zero times the pixel
+/// is again not a number. If the norm were taken to be finite, that would enter the sum.
 pub(crate) fn pixels_that_are_no_numbers_are_not_swallowed(subjects: &[Subject]) {
+    let mut graphs = vec![("tokens".to_owned(), tokens())];
     for (standardise, deferred) in [(None, true), (Some(1e-5), true), (None, false), (Some(1e-5), false)] {
         for window in [1, 3] {
-            let graph = layers(standardise, deferred, window, Activation::Relu);
-            let (data, values) = (Data::new(&graph, 1, 1), parameters(&graph));
-            for subject in subjects {
-                let mut opened = subject.planned_for(1).open(&graph);
-                let rule = opened.rule(&Clipping::Flat { max_norm: 1.0 });
-                for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-                    for place in [0, data.inputs.len() / 2] {
-                        let mut inputs = data.inputs.clone();
-                        inputs[place] = poison;
-                        let batch = Batch { inputs: &inputs, ..data.batch() };
-                        let length = opened.step(&values, &batch, &rule).length();
-                        assert!(
-                            length <= 1.0,
-                            "{standardise:?}, deferred {deferred}, {window}, {poison}, {subject:?}: {length}"
-                        );
-                    }
+            let name = format!("standardised {standardise:?}, deferred {deferred}, window {window}");
+            graphs.push((name, layers(standardise, deferred, window, Activation::Relu)));
+        }
+    }
+    for (name, graph) in graphs {
+        let (data, values) = (Data::new(&graph, 1, 1), parameters(&graph));
+        for subject in subjects {
+            let mut opened = subject.planned_for(1).open(&graph);
+            let rule = opened.rule(&Clipping::Flat { max_norm: 1.0 });
+            for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                for place in [0, data.inputs.len() / 2] {
+                    let mut inputs = data.inputs.clone();
+                    inputs[place] = poison;
+                    let batch = Batch { inputs: &inputs, ..data.batch() };
+                    let length = opened.step(&values, &batch, &rule).length();
+                    assert!(length <= 1.0, "{name}, {poison}, {subject:?}: {length}");
                 }
             }
         }
     }
 }
 
-/// It leaves the sum as it is without it.
+/// Such a sample leaves the sum as it would be without it.
 pub(crate) fn samples_that_are_not_finite_add_nothing(subjects: &[Subject]) {
     for (name, graph) in layers_and_models(subjects.iter().any(|subject| subject.on_card())) {
         let (data, values) = (Data::new(&graph, SAMPLES, 1), parameters(&graph));
@@ -57,7 +58,7 @@ pub(crate) fn samples_that_are_not_finite_add_nothing(subjects: &[Subject]) {
                     if step.stats.not_finite == 1 {
                         assert!(step.gradient == others, "{title}: the others' sum changed");
                     } else {
-                        // An activation may have swallowed it.
+                        // An activation may have swallowed the number.
                         let most = 0.7 * SAMPLES as f64;
                         assert!(step.length() <= most && step.stats.not_finite == 0, "{title}");
                     }
@@ -67,7 +68,7 @@ pub(crate) fn samples_that_are_not_finite_add_nothing(subjects: &[Subject]) {
     }
 }
 
-/// A loss without a bound: the gradient itself overflows.
+/// The loss has no bound here, so the gradient itself overflows.
 pub(crate) fn gradients_that_overflow_add_nothing(subjects: &[Subject]) {
     let graph = regression(4, 2);
     let targets = [1.0, 2.0, f32::MAX, f32::MAX];

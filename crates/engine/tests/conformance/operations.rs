@@ -1,4 +1,4 @@
-//! Every operation against the double-precision reference.
+//! Compares every operation with the double-precision reference.
 
 use dapple_engine::{Batch, Clipping, DropoutSource, StepStats, Targets};
 use dapple_graph::Graph;
@@ -10,7 +10,7 @@ use crate::subject::Subject;
 
 const FLAT: Clipping = Clipping::Flat { max_norm: 0.7 };
 
-/// All subjects agree with the reference on a batch.
+/// Asserts that all subjects agree with the reference on a batch.
 pub(crate) fn all_agree(
     subjects: &[Subject],
     title: &str,
@@ -120,7 +120,7 @@ pub(crate) fn filtered_convolutions_agree(subjects: &[Subject]) {
     }
 }
 
-/// The norm of a deferred standardised layer reads the outputs of all views, after the first ones' backward passes are over.
+/// The norm of a deferred standardised layer reads the outputs of all views, when the backward passes of the first views are already over.
 pub(crate) fn deferred_standardised_layers_agree_over_views(subjects: &[Subject]) {
     let graph = deferred_standardised();
     let data = Data::new(&graph, 2, 3);

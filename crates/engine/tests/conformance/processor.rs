@@ -1,4 +1,4 @@
-//! The processor's options: how the work is divided changes no bit.
+//! Checks that the processor's options, which say how the work is divided, do not change a single bit.
 
 use dapple_engine::{Batch, Clipping, CpuOptions, Targets};
 use dapple_graph::Graph;
@@ -32,7 +32,7 @@ fn threads_groups_and_splits_change_no_bit() {
     }
 }
 
-/// Their gradients are summed for 64 items at a time.
+/// The gradients of vast layers are summed for 64 items at a time.
 #[test]
 fn sums_of_vast_layers_are_the_same_however_they_are_split() {
     let graph = vast();
@@ -63,7 +63,7 @@ fn threads_inside_a_sample_change_no_bit() {
     graphs.push(("vast", vast()));
     for (name, graph) in graphs {
         let data = Data::new(&graph, 2, 2);
-        // With hardly any memory samples run one at a time, on all threads.
+        // With hardly any memory, samples run one at a time on all threads.
         let [one, many] = [(1, 0), (5, 1)].map(|(threads, memory)| {
             let options = CpuOptions { threads, memory, ..CpuOptions::default() };
             let outputs = Subject::Cpu(options).open(&graph).forward(&parameters(&graph), &data.inputs);

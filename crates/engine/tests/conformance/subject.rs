@@ -1,4 +1,4 @@
-//! The executors that are held to the laws, and how near to exact arithmetic each of them is.
+//! The executors that are held to the laws, and how close to exact arithmetic each of them is.
 
 #[cfg(feature = "cuda")]
 use dapple_engine::cuda::{CudaExecutor, CudaGradientSum, CudaLoaded, CudaOptions, Precision};
@@ -11,7 +11,7 @@ use dapple_graph::{Graph, Parameters};
 /// An executor with its options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Subject {
-    /// Double precision, one sample after the other.
+    /// The reference, in double precision and one sample after the other.
     Reference,
     /// The processor.
     Cpu(CpuOptions),
@@ -23,23 +23,23 @@ pub(crate) enum Subject {
 /// How far a subject may be from exact arithmetic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tolerance {
-    /// Outputs, losses and gradients that are not clipped, as a share of the largest.
+    /// How far outputs, losses and gradients that are not clipped may be off, as a share of the largest.
     pub(crate) plain: f64,
-    /// Norms above the exact one, and what is clipped by them, as a share of the largest. Norms are upper bounds: where a gradient is never
-    /// written down, they include what its sum may be rounded by.
+    /// How far norms may be above the exact one, and gradients that are clipped by them off, as a share of the largest. Norms are upper
+    /// bounds, and if a gradient is never written down, they include how much its sum may be rounded.
     pub(crate) raised: f64,
-    /// Norms below the exact one, as a share of it.
+    /// How far norms may be below the exact one, as a share of it.
     pub(crate) lowered: f64,
-    /// Units that rounding to whole ones moves a coordinate by, for each sample and once more behind a projection.
+    /// How many units rounding to whole units moves a coordinate, for each sample and once more after a projection.
     pub(crate) units: f64,
 }
 
-/// What a subject makes of a batch.
+/// What a subject computes from a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
-    /// The clipped sum; what single precision holds is exact here.
+    /// The clipped sum, which is wide enough for what any subject computes.
     pub(crate) gradient: Vec<f64>,
-    /// Losses and norms.
+    /// The losses and norms.
     pub(crate) stats: StepStats,
 }
 
@@ -50,34 +50,34 @@ impl Step {
     }
 }
 
-/// The Euclidean length.
+/// The Euclidean length of a vector.
 pub(crate) fn length(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// The length of a difference.
+/// The length of the difference of two vectors.
 #[cfg(feature = "cuda")]
 pub(crate) fn apart(one: &[f64], other: &[f64]) -> f64 {
     length(one.iter().zip(other).map(|(one, other)| one - other))
 }
 
-/// The same numbers with more digits.
+/// The same numbers in double precision.
 pub(crate) fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&value| f64::from(value)).collect()
 }
 
 impl Subject {
-    /// The processor with so many threads.
+    /// The processor with this many threads.
     pub(crate) const fn threads(threads: usize) -> Self {
         Self::Cpu(CpuOptions { threads, group: 0, memory: 0, checkpoints: false })
     }
 
-    /// Whether it runs on a card.
+    /// Whether the subject runs on a card.
     pub(crate) fn on_card(self) -> bool {
         !matches!(self, Self::Reference | Self::Cpu(_))
     }
 
-    /// For batches of so many samples, which a card plans for.
+    /// The same subject for batches of this many samples, for which a card plans.
     #[cfg_attr(not(feature = "cuda"), allow(unused_variables, reason = "only cards plan"))]
     pub(crate) fn planned_for(self, samples: usize) -> Self {
         match self {
@@ -87,7 +87,7 @@ impl Subject {
         }
     }
 
-    /// With the options of a random case: threads, and samples that run together.
+    /// The same subject with the options of a random case: how many threads there are, and how many samples run together.
     pub(crate) fn with(self, options: CpuOptions) -> Self {
         match self {
             Self::Reference => self,
@@ -97,7 +97,7 @@ impl Subject {
         }
     }
 
-    /// An executor for a graph.
+    /// Makes an executor for a graph.
     pub(crate) fn open(self, graph: &Graph) -> Opened<'_> {
         match self {
             Self::Reference => Opened::Reference(graph, Layout::new(graph)),
@@ -109,7 +109,7 @@ impl Subject {
         }
     }
 
-    /// One batch with an executor of its own.
+    /// Runs one batch with an executor of its own.
     pub(crate) fn step(
         self,
         graph: &Graph,
@@ -122,24 +122,24 @@ impl Subject {
         opened.step(values, batch, &rule)
     }
 
-    /// How far it may be from exact arithmetic.
+    /// How far the subject may be from exact arithmetic.
     pub(crate) fn tolerance(self) -> Tolerance {
         match self {
-            // Double precision, of which losses and norms are told in single precision.
+            // The reference computes in double precision, but reports losses and norms in single precision.
             Self::Reference => Tolerance { plain: 1e-7, raised: 1e-7, lowered: 1e-7, units: 0.0 },
-            // Single precision rounds by 6e-8, and the longest sums have a few hundred terms. Norms include what single precision may move
-            // a gradient by, 6e-8 for each of at most some hundred positions times how much these cancel.
+            // Single precision rounds by 6e-8, and the longest sums have a few hundred terms. Norms include how far single precision may
+            // move a gradient, which is 6e-8 for each of at most some hundred positions, times how much these cancel.
             Self::Cpu(_) => Tolerance { plain: 1e-5, raised: 1e-4, lowered: 1e-5, units: 0.5 },
-            // Products are split into three on the tensor cores, which leaves 2^-21 of each, and sums of them are cut off rather than
-            // rounded. Norms of layers whose gradients are never written down are raised by `(positions + 8) 2^-20` of the sizes of what
-            // they are made of: for 64 positions, of which each adds to the norm independently, by 6e-4 of it. Cards are also compared with
+            // Products are split into three on the tensor cores, which leaves an error of 2^-21 of each, and their sums are cut off rather
+            // than rounded. Norms of layers whose gradients are never written down are raised by `(positions + 8) 2^-20` of the sizes of
+            // what they are made of, which for 64 positions that add to the norm independently is 6e-4 of it. Cards are also compared with
             // the processor, which rounds to whole units itself.
             #[cfg(feature = "cuda")]
             Self::Cuda(_) => Tolerance { plain: 1e-4, raised: 1e-3, lowered: 1e-4, units: 1.0 },
         }
     }
 
-    /// Most that a factor of a product is moved by: the tensor cores cut TF32 off at 11 bits, and bf16 is rounded at 8.
+    /// How far a factor of a product is moved at most. The tensor cores cut TF32 off at 11 bits, and bf16 is rounded at 8.
     pub(crate) fn factor_rounding(self) -> f64 {
         match self {
             Self::Reference | Self::Cpu(_) => 0.0,
@@ -153,7 +153,7 @@ impl Subject {
     }
 }
 
-/// A subject that was made ready for a graph.
+/// A subject with an executor for a graph.
 pub(crate) enum Opened<'g> {
     Reference(&'g Graph, Layout),
     Cpu(Box<CpuExecutor>),
@@ -172,12 +172,12 @@ impl Opened<'_> {
         }
     }
 
-    /// A rule that fits.
+    /// The rule for this graph, which it must fit.
     pub(crate) fn rule(&self, clipping: &Clipping) -> ClippingRule {
         crate::common::rule(clipping, self.layout())
     }
 
-    /// Outputs of all samples.
+    /// The outputs of all samples.
     pub(crate) fn forward(&mut self, values: &Parameters, inputs: &[f32]) -> Vec<f64> {
         match self {
             Self::Reference(graph, _) => {
@@ -194,7 +194,7 @@ impl Opened<'_> {
         self.steps(values, std::slice::from_ref(batch), rule)
     }
 
-    /// The clipped sum of several batches, one call for each.
+    /// The clipped sum of several batches, with one call for each.
     pub(crate) fn steps(&mut self, values: &Parameters, batches: &[Batch<'_>], rule: &ClippingRule) -> Step {
         let (gradient, stats) = match self {
             Self::Reference(graph, layout) => {
@@ -239,7 +239,7 @@ impl Opened<'_> {
     }
 }
 
-/// Adds up batches, and makes of the sum what is asked for.
+/// Adds up batches on the processor, and turns the sum into what is asked for.
 fn sum_on_cpu<T>(
     executor: &mut CpuExecutor,
     values: &Parameters,
@@ -256,7 +256,7 @@ fn sum_on_cpu<T>(
     (finish(&mut loaded, sum), stats)
 }
 
-/// The same on a card.
+/// Adds up batches on a card, and turns the sum into what is asked for.
 #[cfg(feature = "cuda")]
 fn sum_on_card<T>(
     executor: &mut CudaExecutor,

@@ -1,4 +1,4 @@
-//! The zoo's models against torchvision and PyTorch. `goldens/generate.py` and `goldens/segmentation.py` made the figures.
+//! Compares the zoo's models with torchvision and PyTorch. `goldens/generate.py` and `goldens/segmentation.py` made the figures.
 
 use dapple_graph::zoo::{self, Backbone, Norm, OutputStride, ResNet, Vgg, WideResNet};
 use dapple_graph::{Graph, GraphError};
@@ -8,8 +8,8 @@ use crate::common::{names, parameters, uniform};
 use crate::subject::Subject;
 
 const CLASSES: usize = 5;
-/// Single precision through at most a hundred layers; a card cuts the sums of each off at 24 bits, always downwards, which adds up from layer
-/// to layer: 1.3e-4 were seen in ResNet-101.
+/// How near outputs must be. Single precision goes through at most a hundred layers. A card cuts the sums of each layer off at 24 bits,
+/// always downwards, which adds up from layer to layer; in ResNet-101 we have seen 1.3e-4.
 fn near(subject: &Subject) -> f64 {
     if subject.on_card() { 4e-4 } else { 1e-4 }
 }
@@ -18,7 +18,7 @@ fn numbers(list: &Value) -> Vec<f64> {
     list.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
 }
 
-/// Names, shapes and outputs, of which as many are stored as the file has, from all parts of the whole.
+/// Asserts that names, shapes and outputs are equal. The file has some of the outputs, taken from all parts of the whole.
 fn equals(subjects: &[Subject], name: &str, graph: Result<Graph, GraphError>, golden: &Value, stored: &str) {
     let graph = graph.unwrap();
     let want = (golden["parameters"].as_u64().unwrap(), golden["checksum"].as_str().unwrap().to_owned());
@@ -77,7 +77,7 @@ pub(crate) fn resnets_equal_torchvision(subjects: &[Subject]) {
 
 pub(crate) fn vggs_equal_torchvision(subjects: &[Subject]) {
     let vgg = |depth, norm| zoo::vgg(depth, &[3, 40, 40], 10, norm);
-    // One after the other: each has more than a hundred million weights.
+    // They come one after the other, because each has more than a hundred million weights.
     equal_torchvision(subjects, [("vgg-11", vgg(Vgg::V11, Norm::Removed))]);
     equal_torchvision(subjects, [("vgg-11-bn", vgg(Vgg::V11, Norm::Frozen))]);
     equal_torchvision(subjects, [("vgg-16", vgg(Vgg::V16, Norm::Removed))]);

@@ -1,8 +1,9 @@
-//! Vision transformers and ConvNeXt against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
+//! Vision transformers, ConvNeXt, MViTv2 and a hybrid against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
 
 use dapple_graph::Graph;
 use dapple_graph::zoo::{
-    ConvNext, ConvNextDialect, TokenPooling, VisionTransformer, VitDialect, convnext, vision_transformer,
+    ConvNext, LibraryNames, MvitSize, TokenPooling, VisionTransformer, convnext, mvit_v2, small_hybrid,
+    vision_transformer,
 };
 use serde_json::Value;
 
@@ -12,33 +13,35 @@ use crate::subject::Subject;
 
 const CLASSES: usize = 10;
 
-/// A model by the name that its figures have: the library, the model, and the side of the image.
+/// A model by the name that its figures have: the library, the model, and the side of the image, or frames, height and width of the clip.
 fn named(name: &str) -> Graph {
-    let [library, model, side] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
-    let side = side.parse().unwrap();
+    let [library, model, size] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
+    let sizes: Vec<usize> = size.split('x').map(|size| size.parse().unwrap()).collect();
+    if let Some(size) = MvitSize::named(model) {
+        return mvit_v2(size, &[&[3], &sizes[..]].concat(), CLASSES).unwrap();
+    }
+    let [side] = sizes[..] else { panic!("{name}") };
+    if (library, model) == ("dapple", "small-hybrid") {
+        return small_hybrid(&[3, side, side], CLASSES).unwrap();
+    }
+    let names = match library {
+        "timm" => LibraryNames::Timm,
+        "torchvision" => LibraryNames::Torchvision,
+        "open-clip" => LibraryNames::OpenClip { projection: 512 },
+        other => panic!("{other}"),
+    };
     if let Some(model) = ConvNext::named(model) {
-        let dialect = match library {
-            "timm" => ConvNextDialect::Timm,
-            "torchvision" => ConvNextDialect::Torchvision,
-            other => panic!("{other}"),
-        };
-        return convnext(ConvNext { dialect, ..model }, &[3, side, side], CLASSES).unwrap();
+        return convnext(ConvNext { names, ..model }, &[3, side, side], CLASSES).unwrap();
     }
     let (model, pooling) = match model.strip_suffix("-mean") {
         Some(model) => (model, TokenPooling::Mean),
         None => (model, TokenPooling::ClassToken),
     };
-    let dialect = match library {
-        "timm" => VitDialect::Timm,
-        "torchvision" => VitDialect::Torchvision,
-        "open-clip" => VitDialect::OpenClip { projection: 512 },
-        other => panic!("{other}"),
-    };
-    let model = VisionTransformer { pooling, dialect, ..VisionTransformer::named(model).unwrap() };
+    let model = VisionTransformer { pooling, names, ..VisionTransformer::named(model).unwrap() };
     vision_transformer(model, &[3, side, side], CLASSES).unwrap()
 }
 
-/// Names, outputs, losses and gradients of the models that are chosen.
+/// Asserts that names, outputs, losses and gradients of the chosen models are equal.
 fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
     let goldens: Value = serde_json::from_str(include_str!("../goldens/transformers.json")).unwrap();
     for (name, golden) in goldens.as_object().unwrap().iter().filter(|(name, _)| chosen(name)) {
@@ -48,7 +51,8 @@ fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
         let (values, data) = (parameters(&graph), Data::new(&graph, 1, 1));
         for subject in subjects {
             let title = format!("{name}, {subject:?}");
-            // Both sides compute in double precision, of which nine digits are stored; or single precision rounds through up to 24 blocks.
+            // Both sides compute in double precision, of which nine digits are stored; other subjects round to single precision in up to 24
+            // blocks.
             let share = if matches!(subject, Subject::Reference) { 1e-8 } else { 1e-4 };
             let outputs = subject.planned_for(1).open(&graph).forward(&values, &data.inputs);
             let wanted: Vec<f64> =
@@ -64,11 +68,12 @@ fn equal(subjects: &[Subject], chosen: impl Fn(&str) -> bool) {
 }
 
 fn is_small(name: &str) -> bool {
-    name.contains("vit-ti-") || name.contains("convnext-t/")
+    let small = ["/vit-ti-", "/small-hybrid/", "/convnext-t/", "/mvit-v2-s/"];
+    small.iter().any(|model| name.contains(model))
 }
 
 fn is_large(name: &str) -> bool {
-    name.contains("vit-l-") || name.contains("convnext-l/")
+    name.contains("/vit-l-") || name.contains("/convnext-l/")
 }
 
 pub(crate) fn small_transformers_equal_their_libraries(subjects: &[Subject]) {
@@ -79,7 +84,7 @@ pub(crate) fn transformers_equal_their_libraries(subjects: &[Subject]) {
     equal(subjects, |name| !is_small(name) && !is_large(name));
 }
 
-/// They have up to three hundred million weights, which take longer to make up than to use.
+/// These have up to three hundred million weights, which take longer to make up than to use.
 pub(crate) fn large_transformers_equal_their_libraries_at_one_size(subjects: &[Subject]) {
     equal(subjects, |name| is_large(name) && name.ends_with("/32"));
 }

@@ -1,4 +1,4 @@
-//! What follows the sum: the optimisers' rules against their formulas in double precision.
+//! Compares what follows the sum, the optimisers' rules, with their formulas in double precision.
 
 use dapple_engine::{Batch, Clipping, Layout, UpdateNumbers, UpdateRule};
 use dapple_graph::{Parameters, zoo};
@@ -7,7 +7,7 @@ use crate::agreement::close;
 use crate::common::{Data, uniform};
 use crate::subject::{Opened, Subject, wide};
 
-/// Share of the way to the new parameters that their running mean takes.
+/// How far the running mean moves towards the new parameters, as a share of the distance.
 const MEAN_REST: f32 = 0.1;
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.7 };
 const UPDATES: u64 = 3;
@@ -71,7 +71,7 @@ struct Learned {
     mean: Option<Vec<f32>>,
 }
 
-/// Takes the updates one after the other, and shows the sum that went into each and what came of it.
+/// Takes the updates one after the other, and shows the sum that went into each and what was learned from it.
 fn learn(
     opened: &mut Opened<'_>,
     learned: &mut Learned,
@@ -128,7 +128,7 @@ fn learn(
                 seen(&sum, parameters.values());
             }
             StateValues { first: *first, second: *second, mean: *mean } = state.fetch(executor).unwrap();
-            // Exchanged, the mean is where the parameters were.
+            // After the exchange, the mean is where the parameters were.
             executor.resident().unwrap().exchange_mean(&mut state).unwrap();
             let mut exchanged = parameters.clone();
             executor.resident().unwrap().fetch(&mut exchanged).unwrap();

@@ -102,6 +102,15 @@ def single(**settings):
     return run
 
 
+def enlarged(out, size, bias=False, groups=1, **window):
+    def run(p, x):
+        x = conv(p, "first", x, x.shape[1], 1, bias=True)
+        weight = p("up.weight", x.shape[1], out // groups, size, size)
+        return head(p, F.conv_transpose2d(x, weight, p("up.bias", out) if bias else None, groups=groups, **window))
+
+    return run
+
+
 def deep(p, x):
     x = F.relu(conv(p, "conv1", x, 32, 3, bias=True, padding=1))
     x = conv(p, "conv2", x, 48, 3, standardise=True, padding=1)
@@ -211,6 +220,22 @@ SPECIMENS = {
     "conv_pointwise": ((20, 4, 3), single(out=18, size=1, bias=True), cross_entropy()),
     "conv_standardised": ((3, 5, 5), single(out=4, size=3, padding=1, standardise=True), cross_entropy()),
     "conv_3d": ((2, 4, 5, 5), single(out=3, size=3, stride=2, padding=1, bias=True), cross_entropy()),
+    "transposed_conv": (
+        (5, 4, 3),
+        enlarged(out=4, size=3, stride=2, padding=1, output_padding=(1, 0), bias=True),
+        cross_entropy(),
+    ),
+    "transposed_conv_dilation_groups": (
+        (4, 3, 4),
+        enlarged(out=6, size=2, stride=3, dilation=2, groups=2, output_padding=(2, 1)),
+        cross_entropy(),
+    ),
+    "transposed_conv_depthwise": (
+        (6, 3, 3),
+        enlarged(out=6, size=3, stride=2, groups=6, output_padding=(0, 1), bias=True),
+        cross_entropy(),
+    ),
+    "transposed_conv_deep": ((16, 2, 2), enlarged(out=12, size=2, stride=2, bias=True), cross_entropy()),
     "deep": ((3, 4, 4), deep, cross_entropy()),
     "norms": ((6, 4, 3), norms, cross_entropy()),
     "pools": ((3, 11, 9), pools, cross_entropy()),

@@ -10,7 +10,7 @@ pub enum Activation {
     Relu,
     /// `min(max(x, 0), 6)`.
     Relu6,
-    /// `x Phi(x)` with the normal distribution function.
+    /// `x Phi(x)`, where `Phi` is the distribution function of the standard normal.
     Gelu,
     /// `x sigmoid(x)`.
     Silu,

@@ -4,7 +4,7 @@ use super::GraphOperation;
 use super::shape::spatial;
 use crate::graph::Parameter;
 
-/// Mean over windows chosen so that the spatial output has this shape.
+/// Takes the mean of windows that are chosen so that the spatial output has this shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdaptiveAvgPool(pub Vec<usize>);
 

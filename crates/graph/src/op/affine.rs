@@ -3,7 +3,7 @@
 use super::shape::vector;
 use crate::graph::{Parameter, ParameterId};
 
-/// Affine parameters of a normalisation.
+/// The affine parameters of a normalisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Affine {
     /// Scale, one value per channel or feature.
@@ -13,12 +13,12 @@ pub struct Affine {
 }
 
 impl Affine {
-    /// Both, the scale first.
+    /// Both parameters, the scale first.
     pub(crate) fn parameters(self) -> Vec<ParameterId> {
         vec![self.weight, self.bias]
     }
 
-    /// That both have a value for each of so many features, and are not the same.
+    /// Checks that both have one value for each feature, and that they are not the same parameter.
     pub(crate) fn check(self, features: usize, parameters: &[Parameter]) -> Result<(), String> {
         vector("scale", self.weight, features, parameters)?;
         vector("shift", self.bias, features, parameters)?;

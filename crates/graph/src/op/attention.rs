@@ -1,4 +1,4 @@
-//! Attention.
+//! Multi-head attention.
 
 use super::GraphOperation;
 use crate::graph::Parameter;
@@ -7,7 +7,7 @@ use crate::graph::Parameter;
 /// `[tokens, 3 features]` that holds them side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attention {
-    /// Number of heads; divides the features.
+    /// The number of heads, which must divide the features.
     pub heads: usize,
 }
 

@@ -3,7 +3,7 @@
 use super::{GraphOperation, Window};
 use crate::graph::Parameter;
 
-/// Mean of each window; padding counts as zeros.
+/// Takes the mean of each window, in which padding counts as zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AvgPool(pub Window);
 

@@ -4,8 +4,8 @@ use super::shape::{channels, vector};
 use super::{Affine, GraphOperation};
 use crate::graph::{Parameter, ParameterId};
 
-/// Batch normalisation. With `training` it takes its statistics from the batch, which mixes examples: the validator refuses it.
-/// Without, it applies the stored statistics.
+/// Batch normalisation. With `training` it takes its statistics from the batch, which mixes examples, so the validator refuses it;
+/// without, it applies the stored statistics.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchNorm {
     /// Added to the variance.

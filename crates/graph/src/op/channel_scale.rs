@@ -8,7 +8,7 @@ use crate::graph::{Parameter, ParameterId};
 pub struct ChannelScale {
     /// The axis of the channels: the first of an image, the last of a sequence.
     pub axis: usize,
-    /// One factor for each channel, under whatever shape it is stored.
+    /// One factor for each channel, stored in any shape that has as many values.
     pub weight: ParameterId,
 }
 

@@ -11,22 +11,22 @@ pub struct Conv {
     pub window: Window,
     /// Number of channel groups; equal to the channels for a depthwise convolution.
     pub groups: usize,
-    /// `[out, c / groups, kernel..]`.
+    /// The weight, `[out, c / groups, kernel..]`.
     pub weight: ParameterId,
-    /// `[out]`.
+    /// The bias, `[out]`.
     pub bias: Option<ParameterId>,
-    /// Weight standardisation: every output filter is shifted to mean zero and divided by its standard deviation,
-    /// `(w - mean) / sqrt(var + eps)`, before it is used. The value is eps.
+    /// The eps of weight standardisation, if the weights are standardised: before it is used, every output filter is shifted to mean zero
+    /// and divided by its standard deviation, `(w - mean) / sqrt(var + eps)`.
     pub standardise: Option<f32>,
 }
 
 impl Conv {
-    /// Its name, by the axes it slides over.
+    /// The name of a convolution, which depends on the number of axes that its window slides over.
     pub(crate) fn name_of(window: &Window) -> &'static str {
         if window.kernel.len() == 3 { "Conv3d" } else { "Conv2d" }
     }
 
-    /// Shape of the weight that makes `out` channels of this input.
+    /// The shape of the weight that turns this input into `out` channels.
     pub(crate) fn weight_shape(
         window: &Window,
         groups: usize,

@@ -6,9 +6,9 @@ use crate::graph::Parameter;
 /// While training, zeroes values with some probability and scales the rest up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
-    /// The probability, below one.
+    /// The probability of being zeroed, below one.
     pub rate: f32,
-    /// Whether each channel falls as a whole, rather than each value by itself.
+    /// Whether channels are zeroed as a whole, rather than each value by itself.
     pub channels: bool,
 }
 

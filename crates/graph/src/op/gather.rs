@@ -1,9 +1,9 @@
-//! Chosen rows.
+//! Picking rows by their index.
 
 use super::GraphOperation;
 use crate::graph::Parameter;
 
-/// Rows (entries of the first axis) at these indices, in this order.
+/// Picks the rows (entries of the first axis) at these indices, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gather(pub Vec<usize>);
 

@@ -4,7 +4,7 @@ use super::shape::channels;
 use super::{Affine, GraphOperation};
 use crate::graph::{Parameter, ParameterId};
 
-/// Group normalisation over channel groups and all positions.
+/// Group normalisation: each group of channels is normalised over all its positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GroupNorm {
     /// Number of groups.

@@ -3,7 +3,7 @@
 use super::GraphOperation;
 use crate::graph::Parameter;
 
-/// The sample itself: the first node of every graph, and no other.
+/// The sample itself. It is the first node of every graph, and no other node is an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Input;
 

@@ -7,14 +7,14 @@ use crate::graph::{Parameter, ParameterId};
 /// `y = x W^T + b` along the last axis: `[.., in] -> [.., out]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Linear {
-    /// `[out, in]`.
+    /// The weight `W`, `[out, in]`.
     pub weight: ParameterId,
-    /// `[out]`.
+    /// The bias `b`, `[out]`.
     pub bias: Option<ParameterId>,
 }
 
 impl Linear {
-    /// Shape of the weight that makes `out` features of this input.
+    /// The shape of the weight that turns this input into `out` features.
     pub(crate) fn weight_shape(input: &[usize], out: usize) -> Result<Vec<usize>, String> {
         match input.last() {
             Some(features) => Ok(vec![out, *features]),

@@ -1,9 +1,9 @@
-//! Products of two activations.
+//! Matrix products of two values.
 
 use super::GraphOperation;
 use crate::graph::Parameter;
 
-/// `[.., m, k] x [.., k, n] -> [.., m, n]`; with `transpose`, the right side is `[.., n, k]`.
+/// A matrix product, `[.., m, k] x [.., k, n] -> [.., m, n]`. With `transpose`, the right side is `[.., n, k]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MatMul {
     /// Whether the right side is transposed.

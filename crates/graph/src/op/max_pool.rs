@@ -3,7 +3,7 @@
 use super::{GraphOperation, Window};
 use crate::graph::Parameter;
 
-/// Largest value of each window.
+/// Takes the largest value of each window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaxPool(pub Window);
 

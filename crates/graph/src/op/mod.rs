@@ -3,8 +3,8 @@
 //! Shapes are per sample and have no batch axis: `[channels, height, width]` for images, `[channels, depth, height, width]` for
 //! clips, `[tokens, features]` for sequences, `[features]` for vectors.
 //!
-//! An operation is a type that implements [`GraphOperation`] and stands in the list at the end of this file; the list makes [`Op`], and hands
-//! itself on to other crates as [`for_each_operation!`](crate::for_each_operation), so that whoever runs graphs cannot forget one.
+//! An operation is a type that implements [`GraphOperation`] and stands in the list at the end of this file. [`Op`] is made from that list,
+//! and other crates get it as [`for_each_operation!`](crate::for_each_operation), so that whoever runs graphs cannot forget an operation.
 
 mod activation;
 mod adaptive_avg_pool;
@@ -27,10 +27,14 @@ mod max_pool;
 mod mul;
 mod parameter_value;
 mod permute;
+mod pooled_attention;
+mod relative_table;
 mod reshape;
 pub(crate) mod shape;
 mod slice;
 mod softmax;
+mod token_conv;
+mod transposed_conv;
 mod upsample;
 mod window;
 
@@ -55,9 +59,13 @@ pub use max_pool::MaxPool;
 pub use mul::Mul;
 pub use parameter_value::ParameterValue;
 pub use permute::Permute;
+pub use pooled_attention::PooledAttention;
+pub use relative_table::{RelativeRow, RelativeTable};
 pub use reshape::Reshape;
 pub use slice::Slice;
 pub use softmax::Softmax;
+pub use token_conv::TokenConv;
+pub use transposed_conv::TransposedConv;
 pub use upsample::Upsample;
 pub use window::Window;
 
@@ -65,7 +73,7 @@ use crate::graph::{Parameter, ParameterId};
 
 /// What a graph asks of an operation.
 pub trait GraphOperation {
-    /// Its name, as people know it.
+    /// The name by which people know the operation.
     fn name(&self) -> &'static str;
 
     /// The parameters it reads, in a fixed order.
@@ -73,18 +81,19 @@ pub trait GraphOperation {
         Vec::new()
     }
 
-    /// Inputs it takes; `None` if it takes any number, but at least one.
+    /// The number of inputs it takes; `None` if it takes any number, but at least one.
     fn arity(&self) -> Option<usize> {
         Some(1)
     }
 
-    /// Shape of what it makes of inputs of these shapes, as many as it takes and none of them empty; or what does not fit.
+    /// The shape of the output for inputs of these shapes. There are as many inputs as the operation takes, and none is empty. `parameters`
+    /// are all of the graph's, among which the operation finds its own.
     ///
     /// # Errors
-    /// If it cannot take these inputs, or its parameters, which it finds among all of the graph's, do not suit them.
+    /// What does not fit, if the operation cannot take these inputs or its parameters do not suit them.
     fn shape(&self, inputs: &[&[usize]], parameters: &[Parameter]) -> Result<Vec<usize>, String>;
 
-    /// Whether one example could influence the result for another: such a graph is refused.
+    /// Whether one example could influence the result for another. A graph with such an operation is refused.
     fn mixes_examples(&self) -> bool {
         false
     }
@@ -101,7 +110,7 @@ impl Op {
         self.operation().parameters()
     }
 
-    /// Shape of the output, or what does not fit.
+    /// The shape of the output, or what does not fit.
     pub(crate) fn infer(&self, inputs: &[&[usize]], parameters: &[Parameter]) -> Result<Vec<usize>, String> {
         let arity = self.operation().arity().unwrap_or(inputs.len().max(1));
         if inputs.len() != arity {
@@ -114,7 +123,8 @@ impl Op {
     }
 }
 
-/// Makes the enum of all operations from their list. The first argument is a dollar sign, for the macro that this one writes.
+/// Makes the enum of all operations from their list. The first argument is a dollar sign, because the macro that this one defines needs
+/// one and cannot get it otherwise.
 macro_rules! operations {
     ($dollar:tt $($operation:ident)+) => {
         /// One operation. Its inputs are listed by the node that holds it.
@@ -124,7 +134,7 @@ macro_rules! operations {
         }
 
         impl Op {
-            /// What a graph asks of it.
+            /// The operation as a graph sees it.
             pub fn operation(&self) -> &dyn GraphOperation {
                 match self {
                     $(Self::$operation(operation) => operation,)+
@@ -138,9 +148,10 @@ macro_rules! operations {
             }
         })+
 
-        /// Calls a macro with the names of all operations: types of [`op`](crate::op) and variants of [`Op`](crate::Op) alike.
+        /// Calls a macro with the names of all operations, which name both the types in [`op`](crate::op) and the variants of
+        /// [`Op`](crate::Op).
         ///
-        /// Whoever matches on operations by such a macro is told by the compiler what a new operation still lacks.
+        /// If an executor matches on operations by such a macro, the compiler tells what it still lacks for a new one.
         #[macro_export]
         macro_rules! for_each_operation {
             ($dollar callback:ident) => {
@@ -154,6 +165,7 @@ operations! { $
     Input
     ParameterValue
     Conv
+    TransposedConv
     Linear
     GroupNorm
     LayerNorm
@@ -174,5 +186,7 @@ operations! { $
     MatMul
     Softmax
     Attention
+    TokenConv
+    PooledAttention
     Dropout
 }

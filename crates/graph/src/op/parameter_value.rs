@@ -1,4 +1,4 @@
-//! Parameters that are values of their own.
+//! Parameters that are read as values of the graph.
 
 use super::GraphOperation;
 use crate::graph::{Parameter, ParameterId};

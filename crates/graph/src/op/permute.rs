@@ -1,9 +1,9 @@
-//! Reordered axes.
+//! Reordering axes.
 
 use super::GraphOperation;
 use crate::graph::Parameter;
 
-/// Reorders the axes: output axis `i` is input axis `axes[i]` of the axes given.
+/// Reorders the axes: with these `axes`, output axis `i` is input axis `axes[i]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permute(pub Vec<usize>);
 

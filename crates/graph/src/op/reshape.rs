@@ -1,4 +1,4 @@
-//! Other shapes of the same values.
+//! Giving the same values another shape.
 
 use super::GraphOperation;
 use super::shape::elements;

@@ -1,4 +1,4 @@
-//! What shape inference asks of shapes again and again.
+//! Questions about shapes that several operations ask.
 
 use crate::graph::{Parameter, ParameterId};
 
@@ -22,12 +22,12 @@ pub(crate) fn last(shape: &[usize]) -> Result<usize, String> {
     shape.last().copied().ok_or_else(|| "a scalar has no last axis".into())
 }
 
-/// Number of values, `None` where it overflows.
+/// The number of values, or `None` if it overflows.
 pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size))
 }
 
-/// The shape that both of two values have.
+/// The shape of two values, if they have the same.
 pub(crate) fn equal(left: &[usize], right: &[usize]) -> Result<Vec<usize>, String> {
     if left != right {
         return Err(format!("the shapes {left:?} and {right:?} differ"));
@@ -35,7 +35,7 @@ pub(crate) fn equal(left: &[usize], right: &[usize]) -> Result<Vec<usize>, Strin
     Ok(left.to_vec())
 }
 
-/// That a parameter is a vector of so many values.
+/// Checks that a parameter is a vector of `len` values.
 pub(crate) fn vector(
     what: &str,
     id: ParameterId,

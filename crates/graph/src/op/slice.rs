@@ -1,14 +1,14 @@
-//! Parts of values.
+//! Cutting a part out of a value.
 
 use super::GraphOperation;
 use crate::graph::Parameter;
 
-/// Elements `start..end` of an axis.
+/// Keeps the elements `start..end` of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slice {
     /// The axis.
     pub axis: usize,
-    /// First index.
+    /// The first index.
     pub start: usize,
     /// One past the last index.
     pub end: usize,

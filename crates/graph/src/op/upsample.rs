@@ -4,7 +4,7 @@ use super::GraphOperation;
 use super::shape::spatial;
 use crate::graph::Parameter;
 
-/// Bilinear resampling of an image to this height and width (corners not aligned).
+/// Bilinear resampling of an image to this height and width, without aligning the corners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upsample(pub [usize; 2]);
 

@@ -1,4 +1,4 @@
-//! A sliding window, and the shape of what it makes.
+//! A sliding window, and the shape of its output.
 
 use super::shape::{elements, spatial};
 
@@ -16,7 +16,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window of `size` along `rank` axes, stride one, no padding.
+    /// A window of `size` along `rank` axes, with stride one and no padding.
     pub fn new(rank: usize, size: usize) -> Self {
         Self {
             kernel: vec![size; rank],
@@ -57,7 +57,7 @@ impl Window {
         self.kernel.iter().product()
     }
 
-    /// Spatial shape of the output for a spatial input shape; `None` where the window does not fit.
+    /// The spatial shape of the output for a spatial input shape, or `None` if the window does not fit.
     pub fn output(&self, spatial: &[usize]) -> Option<Vec<usize>> {
         let rank = spatial.len();
         let same = [&self.kernel, &self.stride, &self.padding, &self.dilation];
@@ -74,7 +74,7 @@ impl Window {
             .collect()
     }
 
-    /// Shape of what the window makes of an image or clip, with this many channels.
+    /// The shape of the output for an image or clip, if the output has this many channels.
     pub(crate) fn shape(&self, input: &[usize], channels: usize) -> Result<Vec<usize>, String> {
         let (_, spatial) = spatial(input)?;
         let refuse = || format!("a window of {:?} does not fit {input:?}", self.kernel);
@@ -83,7 +83,7 @@ impl Window {
         if elements(&shape).is_none() || self.taps() == 0 { Err(refuse()) } else { Ok(shape) }
     }
 
-    /// As [`Self::shape`], for a window that is pooled: then no window may lie in the padding alone.
+    /// Like [`Self::shape`], for pooling, where no window may lie in the padding alone.
     pub(crate) fn pooled(&self, input: &[usize]) -> Result<Vec<usize>, String> {
         if self.padding.iter().zip(&self.kernel).any(|(padding, kernel)| padding * 2 > *kernel) {
             return Err("the padding is more than half of the kernel".into());

@@ -1,4 +1,4 @@
-//! Adapters of low rank (LoRA, Hu et al. 2022): beside a frozen layer `W x + b` stands `alpha / rank B A x`, of which `A` and `B` train.
+//! Adapters of low rank (LoRA, Hu et al. 2022): to a frozen layer `W x + b` is added `alpha / rank B A x`, in which `A` and `B` train.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,15 @@ use crate::graph::{Graph, Node, NodeId, Parameter, ParameterId};
 use crate::init::{Init, Parameters};
 use crate::op::{Activation, Add, Linear, Op};
 
-/// Adapters of low rank.
+/// Which layers get adapters of low rank, and how large these are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lora {
-    /// Rank of the product of an adapter's two matrices.
+    /// The rank of the product of an adapter's two matrices.
     pub rank: usize,
     /// The product is multiplied by this over the rank.
     pub alpha: f32,
-    /// Ends or inner parts of the names of the linear layers that get one, for example `attn.qkv`; without any, all but the last layers.
+    /// Parts of the names of the linear layers that get an adapter, between dots, for example `attn.qkv`. If there are none, all linear
+    /// layers but the last ones get an adapter.
     pub targets: Vec<String>,
 }
 
@@ -34,7 +35,8 @@ fn names(layer: &str) -> [String; 2] {
     [format!("{layer}.lora_A.weight"), format!("{layer}.lora_B.weight")]
 }
 
-/// Adds adapters to a graph; returns their parameters. These stand behind all others, so that those keep their places and first values.
+/// Adds adapters to a graph and returns their parameters. These come after all other parameters, so that the others keep their places and
+/// their first values.
 pub(super) fn add(graph: &mut Graph, lora: &Lora) -> Result<BTreeSet<ParameterId>, GraphError> {
     let heads = graph.heads();
     let adapted = |id: usize, node: &Node| {
@@ -63,13 +65,13 @@ pub(super) fn add(graph: &mut Graph, lora: &Lora) -> Result<BTreeSet<ParameterId
     graph.nodes = nodes;
     graph.output = moved[graph.output.0];
     graph.auxiliary.iter_mut().for_each(|auxiliary| auxiliary.output = moved[auxiliary.output.0]);
-    // A block begins where it began; its first node may have been pushed back by adapters before it.
+    // A block still begins at the same node, which adapters before it may have pushed back.
     graph.blocks.iter_mut().for_each(|first| *first = first_of(&moved, *first));
     graph.behind_blocks = first_of(&moved, graph.behind_blocks);
     Ok(parameters)
 }
 
-/// The place of a node itself, where `moved` tells that of the sum with its adapter.
+/// The new place of a node itself. `moved` does not tell it for a node with an adapter, but the place of their sum.
 fn first_of(moved: &[NodeId], id: NodeId) -> NodeId {
     match id.0.checked_sub(1) {
         Some(before) => NodeId(moved[before].0 + 1),
@@ -77,7 +79,7 @@ fn first_of(moved: &[NodeId], id: NodeId) -> NodeId {
     }
 }
 
-/// Adds an adapter beside the last of the nodes, a linear layer; the sum of both becomes the last.
+/// Adds an adapter beside the last node, which is a linear layer. The sum of the two becomes the last node.
 fn beside(
     nodes: &mut Vec<Node>,
     parameters: &mut Vec<Parameter>,
@@ -97,7 +99,7 @@ fn beside(
         parameters.push(Parameter { name, shape, init, trainable: true, buffer: false, grid: None });
         Ok(ParameterId(parameters.len() - 1))
     };
-    // The product begins at zero, so that the model begins as it was.
+    // With one factor zero the product begins at zero, so that the model begins as it was.
     let down = add(down, [lora.rank, features], Init::UniformFanIn)?;
     let up = add(up, [out, lora.rank], Init::Constant(0.0))?;
     let mut narrow = layer.shape.clone();
@@ -113,7 +115,7 @@ fn beside(
     Ok([down, up])
 }
 
-/// The layers of a graph that have an adapter, with its two parameters and the factor of their product.
+/// The layers of a graph that have an adapter, each with the adapter's two parameters and the factor of their product.
 fn layers(graph: &Graph) -> impl Iterator<Item = (&Node, [ParameterId; 2], f32)> {
     graph.nodes.iter().filter_map(|node| {
         let [down, up] = names(&node.name).map(|name| graph.find_parameter(&name));
@@ -128,7 +130,8 @@ pub fn adapters(graph: &Graph) -> Vec<ParameterId> {
     layers(graph).flat_map(|(_, parameters, _)| parameters).collect()
 }
 
-/// The weights of the plain model that answers as the adapted one: each adapter's product is added to the layer that it stands beside.
+/// The weights with which the plain model gives the same answers as the adapted one: each adapter's product is added to the weight of
+/// the layer it stands beside.
 ///
 /// # Errors
 /// If the parameters belong to another graph.
@@ -165,12 +168,12 @@ pub fn merged(graph: &Graph, parameters: &Parameters, plain: &Graph) -> Result<P
 mod tests {
     use super::*;
     use crate::tune::Tuning;
-    use crate::zoo::{self, TokenPooling, VisionTransformer, VitDialect, VitSize};
+    use crate::zoo::{self, LibraryNames, TokenPooling, VisionTransformer, VitSize};
 
     fn transformer() -> Graph {
-        let dialect = VitDialect::Timm;
+        let names = LibraryNames::Timm;
         let model =
-            VisionTransformer { size: VitSize::Tiny, patch: 16, pooling: TokenPooling::ClassToken, dialect };
+            VisionTransformer { size: VitSize::Tiny, patch: 16, pooling: TokenPooling::ClassToken, names };
         zoo::vision_transformer(model, &[3, 32, 32], 5).unwrap()
     }
 

@@ -11,25 +11,25 @@ use crate::error::GraphError;
 use crate::graph::{Graph, NodeId, ParameterId};
 use crate::op::{Affine, Op};
 
-/// Which parameters of a model train. The last layers, which a fine-tuned model gets anew, always do.
+/// Which parameters of a model train. The last layers always do, because a model that is fine-tuned gets new ones.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tuning {
-    /// All that the architecture does not freeze.
+    /// Every parameter that the architecture does not freeze.
     All,
     /// The last layers alone.
     Head,
-    /// Scales and shifts of norms, those of frozen batch norms among them.
+    /// The scales and shifts of norms, including those of frozen batch norms.
     Norms,
     /// Every bias and every shift of a norm (BitFit, Zaken et al. 2022; with privacy: Bu et al. 2022).
     Bias,
-    /// The last so many blocks, and whatever comes behind them.
+    /// The last blocks, as many as this says, and whatever comes after them.
     Last(usize),
-    /// Adapters of low rank beside linear layers, which themselves stay as they are.
+    /// Adapters of low rank beside linear layers, while the layers themselves stay as they are.
     Lora(Lora),
 }
 
 impl Graph {
-    /// The last layers with parameters before each output: the ones whose size follows from the number of classes.
+    /// The last layer with parameters before each output. These are the layers whose size follows from the number of classes.
     pub fn heads(&self) -> Vec<NodeId> {
         let outputs =
             std::iter::once(self.output).chain(self.auxiliary.iter().map(|auxiliary| auxiliary.output));
@@ -47,12 +47,12 @@ impl Graph {
         }
     }
 
-    /// The first nodes of the blocks that the model is a sequence of; empty where it is none.
+    /// The first nodes of the blocks of a model that is a sequence of blocks; empty for any other model.
     pub fn blocks(&self) -> &[NodeId] {
         &self.blocks
     }
 
-    /// The same model of which only what is asked for trains.
+    /// The same model, in which only what `tuning` and the last layers name trains.
     ///
     /// # Errors
     /// If there are fewer blocks than are to train, or no layer that an adapter could stand beside.
@@ -104,10 +104,11 @@ fn affine(op: &Op) -> Option<Affine> {
     }
 }
 
-/// What an operation adds, once it has multiplied.
+/// The parameter that an operation adds after it has multiplied.
 fn bias(op: &Op) -> Option<ParameterId> {
     match op {
         Op::Conv(conv) => conv.bias,
+        Op::TransposedConv(conv) => conv.bias,
         Op::Linear(linear) => linear.bias,
         other => affine(other).map(|affine| affine.bias),
     }
@@ -116,11 +117,11 @@ fn bias(op: &Op) -> Option<ParameterId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zoo::{self, Norm, ResNet, TokenPooling, VisionTransformer, VitDialect, VitSize};
+    use crate::zoo::{self, LibraryNames, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
 
-    fn transformer(dialect: VitDialect) -> Graph {
+    fn transformer(names: LibraryNames) -> Graph {
         let model =
-            VisionTransformer { size: VitSize::Tiny, patch: 16, pooling: TokenPooling::ClassToken, dialect };
+            VisionTransformer { size: VitSize::Tiny, patch: 16, pooling: TokenPooling::ClassToken, names };
         zoo::vision_transformer(model, &[3, 32, 32], 5).unwrap()
     }
 
@@ -134,7 +135,7 @@ mod tests {
         let heads = |graph: Graph| -> Vec<String> {
             graph.heads().iter().map(|&id| graph.node(id).name.clone()).collect()
         };
-        assert_eq!(heads(transformer(VitDialect::Torchvision)), ["heads.head"]);
+        assert_eq!(heads(transformer(LibraryNames::Torchvision)), ["heads.head"]);
         assert_eq!(heads(zoo::resnet(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap()), ["fc"]);
         let psp = zoo::psp_net(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();
         assert_eq!(heads(psp), ["decode_head.conv_seg", "auxiliary_head.conv_seg"]);
@@ -147,11 +148,11 @@ mod tests {
     #[test]
     fn what_trains_is_what_was_asked_for() {
         let head = ["head.weight", "head.bias"];
-        assert_eq!(trained(transformer(VitDialect::Timm), Tuning::Head), head);
-        let norms = trained(transformer(VitDialect::Timm), Tuning::Norms);
+        assert_eq!(trained(transformer(LibraryNames::Timm), Tuning::Head), head);
+        let norms = trained(transformer(LibraryNames::Timm), Tuning::Norms);
         assert_eq!(norms.len(), 12 * 4 + 2 + 2);
         assert!(norms.contains(&"blocks.7.norm2.weight".to_owned()));
-        let biases = trained(transformer(VitDialect::Timm), Tuning::Bias);
+        let biases = trained(transformer(LibraryNames::Timm), Tuning::Bias);
         // Patches, and in each block two norms, queries, attention's output and two layers; the last norm, and the head.
         assert_eq!(biases.len(), 1 + 12 * 6 + 1 + 2);
         assert!(biases.iter().all(|name| name.ends_with("bias") || name == "head.weight"), "{biases:?}");
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_last_blocks_train_with_what_follows() {
-        let names = trained(transformer(VitDialect::OpenClip { projection: 8 }), Tuning::Last(2));
+        let names = trained(transformer(LibraryNames::OpenClip { projection: 8 }), Tuning::Last(2));
         let of_blocks =
             names.iter().filter(|name| name.starts_with("visual.transformer.resblocks.1")).count();
         assert_eq!((of_blocks, names.len()), (2 * 12, 2 * 12 + 5), "{names:?}");

@@ -1,4 +1,4 @@
-//! Weights files on disk.
+//! Reading and writing weights files on disk.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::init::Parameters;
 /// Reads parameters from a safetensors file.
 ///
 /// # Errors
-/// As [`read`], and if it is no file, cannot be opened or is much larger than the model.
+/// Those of [`read`], and if the path is no file, cannot be opened or is much larger than the model.
 pub fn load(graph: &Graph, path: &Path) -> Result<Parameters, GraphError> {
     read(graph, &bytes_of(graph, path)?)
 }
@@ -23,7 +23,7 @@ pub fn load(graph: &Graph, path: &Path) -> Result<Parameters, GraphError> {
 /// Reads the backbone of a segmentation model from a torchvision classifier's safetensors file, as [`read_backbone`] does.
 ///
 /// # Errors
-/// As [`read_backbone`], and if it is no file, cannot be opened or is much larger than the model.
+/// Those of [`read_backbone`], and if the path is no file, cannot be opened or is much larger than the model.
 pub fn load_backbone(
     graph: &Graph,
     path: &Path,
@@ -32,20 +32,21 @@ pub fn load_backbone(
     read_backbone(graph, &bytes_of(graph, path)?, parameters)
 }
 
-/// Reads what a safetensors file gives of a model, as [`read_fitting`] does.
+/// Reads as much of a model as a safetensors file has, as [`read_fitting`] does.
 ///
 /// # Errors
-/// As [`read_fitting`], and if it is no file, cannot be opened or is much larger than the model.
+/// Those of [`read_fitting`], and if the path is no file, cannot be opened or is much larger than the model.
 pub fn load_fitting(graph: &Graph, path: &Path, fresh: Parameters) -> Result<Fitted, GraphError> {
     read_fitting(graph, &bytes_of(graph, path)?, fresh)
 }
 
-/// Bytes that a file may have beyond those of the model: other heads, counters, names.
+/// How many bytes a file may have beyond those of the model, for other heads, counters and names.
 const BESIDE_MODEL: u64 = 1 << 30;
 
-/// The bytes of a weights file. A device has no end, a pipe waits for a writer, and a file much larger than the model is another's.
+/// The bytes of a weights file. What is no file is refused, because a device has no end and a pipe would wait for a writer; so is a file
+/// much larger than the model, which must be another model's.
 fn bytes_of(graph: &Graph, path: &Path) -> Result<Vec<u8>, GraphError> {
-    // Numbers have up to eight bytes.
+    // Each number has up to eight bytes.
     let values: u64 = graph.parameters().iter().map(|p| p.shape.iter().product::<usize>() as u64).sum();
     if length_of(path)? > values.saturating_mul(8).saturating_add(BESIDE_MODEL) {
         return Err(refused(path, "it is much larger than the model"));
@@ -53,19 +54,19 @@ fn bytes_of(graph: &Graph, path: &Path) -> Result<Vec<u8>, GraphError> {
     std::fs::read(path).map_err(|source| file_error(path, source))
 }
 
-/// The length of a file that is one.
+/// The length of a file; an error if the path is something else.
 fn length_of(path: &Path) -> Result<u64, GraphError> {
     let about = std::fs::metadata(path).map_err(|source| file_error(path, source))?;
     if about.is_file() { Ok(about.len()) } else { Err(refused(path, "not a file")) }
 }
 
-/// Bytes that the head of a file may have, which is the format's own limit.
+/// How many bytes the head of a file may have, which is the format's own limit.
 const LARGEST_HEAD: u64 = 100_000_000;
 
-/// Names and shapes of the tensors of a safetensors file, by its head alone.
+/// Reads the names and shapes of a safetensors file's tensors, without reading more than its head.
 ///
 /// # Errors
-/// If it is no file, cannot be opened, or does not begin as safetensors do.
+/// If the path is no file, cannot be opened, or does not begin as safetensors files do.
 pub fn shapes(path: &Path) -> Result<BTreeMap<String, Vec<usize>>, GraphError> {
     let failed = |source| file_error(path, source);
     let wrong = |problem: &str| GraphError::Format(problem.to_owned());
@@ -90,7 +91,7 @@ pub fn shapes(path: &Path) -> Result<BTreeMap<String, Vec<usize>>, GraphError> {
 /// Writes the parameters to a safetensors file.
 ///
 /// # Errors
-/// As [`write()`], and if the file cannot be written.
+/// Those of [`write()`], and if the file cannot be written.
 pub fn save(graph: &Graph, parameters: &Parameters, path: &Path) -> Result<(), GraphError> {
     std::fs::write(path, write(graph, parameters)?).map_err(|source| file_error(path, source))
 }

@@ -1,4 +1,4 @@
-//! Files that give a model for other classes, or without classes at all.
+//! Reading files of a model that was trained for other classes, or without classes at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,26 +11,27 @@ use crate::init::Parameters;
 use crate::tune::adapters;
 use crate::zoo::IMAGE_TOWER;
 
-/// What a file gives of a model.
+/// A model filled from a file that may lack its last layers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
-    /// The parameters: the file's, and for the last layers that it does not give, those that were there before.
+    /// The parameters of the file, and for the last layers that the file lacks, those that were there before.
     pub parameters: Parameters,
-    /// Names of the last layers that the file does not give.
+    /// The names of the last layers that the file lacks.
     pub fresh: Vec<String>,
 }
 
-/// Reads what a file gives of a model. A last layer that the file lacks or has for another number of classes stays as it is in
-/// `parameters`, and so do adapters, which files of plain models do not have. The text tower beside an image tower is left out.
+/// Reads as much of a model as a file has. A last layer that the file lacks, or has for another number of classes, stays as it is in
+/// `parameters`, and so do adapters, which files of plain models do not have. A text tower beside an image tower is skipped.
 ///
 /// # Errors
-/// If the bytes are not safetensors, or any other name or shape does not fit: the error lists every one.
+/// If the bytes are not safetensors, the parameters do not belong to the graph, or any other name, shape or type does not fit. The error
+/// lists all that do not fit.
 pub fn read_fitting(graph: &Graph, bytes: &[u8], mut parameters: Parameters) -> Result<Fitted, GraphError> {
     if !parameters.fit(graph) {
         return Err(GraphError::Unknown("a set of parameters".into()));
     }
     let mut file = tensors(bytes)?;
-    // A file without any tensor is no model's.
+    // A file without any tensor does not pass for a model that only lacks its last layers.
     let fresh: Vec<NodeId> = match file.is_empty() {
         true => Vec::new(),
         false => graph.heads().into_iter().filter(|&head| is_other_head(graph, head, &file)).collect(),
@@ -51,7 +52,7 @@ pub fn read_fitting(graph: &Graph, bytes: &[u8], mut parameters: Parameters) -> 
     Ok(Fitted { parameters, fresh })
 }
 
-/// Whether a file has a last layer for another number of classes, or none.
+/// Whether a file has no such last layer, or has it for another number of classes.
 fn is_other_head(graph: &Graph, head: NodeId, file: &BTreeMap<String, TensorView<'_>>) -> bool {
     let parameters = graph.node(head).op.parameters();
     let shapes = parameters.iter().map(|&id| {
@@ -59,7 +60,7 @@ fn is_other_head(graph: &Graph, head: NodeId, file: &BTreeMap<String, TensorView
         (&parameter.shape[..], file.get(&parameter.name).map(TensorView::shape))
     });
     let fits = |(wanted, found): (&[usize], Option<&[usize]>)| found == Some(wanted);
-    // Only the first axis counts classes. A shape with a zero in it may claim any number without a byte behind it.
+    // Only the first axis counts classes. A shape with a zero in it could claim any number of classes without a byte to show for it.
     let differs_by_classes = |(wanted, found): (&[usize], Option<&[usize]>)| {
         found.is_none_or(|found| {
             found.len() == wanted.len() && !found.contains(&0) && found.get(1..) == wanted.get(1..)
@@ -73,16 +74,12 @@ mod tests {
     use super::*;
     use crate::tune::{Lora, Tuning};
     use crate::weights::write;
-    use crate::zoo::{self, TokenPooling, VisionTransformer, VitDialect, VitSize};
+    use crate::zoo::{self, LibraryNames, TokenPooling, VisionTransformer, VitSize};
 
-    fn transformer(dialect: VitDialect, classes: usize) -> Graph {
+    fn transformer(names: LibraryNames, classes: usize) -> Graph {
         let (size, pooling) = (VitSize::Tiny, TokenPooling::ClassToken);
-        zoo::vision_transformer(
-            VisionTransformer { size, patch: 16, pooling, dialect },
-            &[3, 32, 32],
-            classes,
-        )
-        .unwrap()
+        zoo::vision_transformer(VisionTransformer { size, patch: 16, pooling, names }, &[3, 32, 32], classes)
+            .unwrap()
     }
 
     /// The file of a model with some tensors renamed, or left out where the new name is empty.
@@ -99,8 +96,9 @@ mod tests {
 
     #[test]
     fn heads_of_other_classes_and_missing_heads_are_fresh_and_told() {
-        for dialect in [VitDialect::Timm, VitDialect::Torchvision, VitDialect::OpenClip { projection: 8 }] {
-            let (stored, graph) = (transformer(dialect, 7), transformer(dialect, 5));
+        for names in [LibraryNames::Timm, LibraryNames::Torchvision, LibraryNames::OpenClip { projection: 8 }]
+        {
+            let (stored, graph) = (transformer(names, 7), transformer(names, 5));
             let head = graph.node(graph.heads()[0]).name.clone();
             let theirs = Parameters::init(&stored, 3);
             let headless = |name: &str| if name.starts_with(&head) { String::new() } else { name.to_owned() };
@@ -122,8 +120,8 @@ mod tests {
 
     #[test]
     fn the_text_tower_is_left_out_and_nothing_else() {
-        let dialect = VitDialect::OpenClip { projection: 8 };
-        let graph = transformer(dialect, 5);
+        let names = LibraryNames::OpenClip { projection: 8 };
+        let graph = transformer(names, 5);
         let parameters = Parameters::init(&graph, 3);
         let text = |name: &str| if name == "head.bias" { "logit_scale".to_owned() } else { name.to_owned() };
         let read = |bytes: &[u8]| read_fitting(&graph, bytes, Parameters::zeros(&graph));
@@ -132,14 +130,14 @@ mod tests {
             |name: &str| if name == "head.bias" { "visual.scale".to_owned() } else { name.to_owned() };
         let error = read(&renamed(&graph, &parameters, other)).unwrap_err();
         assert!(error.to_string().contains("unexpected: visual.scale"), "{error}");
-        let plain = transformer(VitDialect::Timm, 5);
+        let plain = transformer(LibraryNames::Timm, 5);
         let bytes = renamed(&plain, &Parameters::init(&plain, 3), text);
         assert!(read_fitting(&plain, &bytes, Parameters::zeros(&plain)).is_err());
     }
 
     #[test]
     fn what_is_missing_but_heads_is_refused_by_name() {
-        let graph = transformer(VitDialect::Timm, 5);
+        let graph = transformer(LibraryNames::Timm, 5);
         let parameters = Parameters::init(&graph, 3);
         let without =
             |left: &'static str| {
@@ -153,13 +151,13 @@ mod tests {
             assert!(error.contains(&format!("blocks.3.mlp.{name}")), "{error}");
         }
         assert!(!error.contains("head"), "{error}");
-        // Nothing at all is no headless model.
+        // Of an empty file, even the head is missing.
         assert!(read(&without("")).unwrap_err().to_string().contains("head.weight"));
     }
 
     #[test]
     fn the_file_of_a_plain_model_fills_an_adapted_one() {
-        let plain = transformer(VitDialect::Timm, 5);
+        let plain = transformer(LibraryNames::Timm, 5);
         let lora = Lora { rank: 4, alpha: 8.0, targets: vec!["attn.qkv".to_owned()] };
         let graph = plain.clone().tuned(&Tuning::Lora(lora)).unwrap();
         let (theirs, fresh) = (Parameters::init(&plain, 3), Parameters::init(&graph, 1));

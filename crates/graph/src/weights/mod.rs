@@ -18,16 +18,16 @@ pub use file::{load, load_backbone, load_fitting, save, shapes};
 pub use fitting::{Fitted, read_fitting};
 use numbers::decode;
 
-/// Every name that keeps a weights file from fitting a graph.
+/// All the names because of which a weights file does not fit a graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mismatch {
-    /// In the graph but not in the file.
+    /// Names that the graph has and the file lacks.
     pub missing: Vec<String>,
-    /// In the file but not in the graph.
+    /// Names that the file has and the graph lacks.
     pub unexpected: Vec<String>,
-    /// In both with different shapes: name, shape in the graph, shape in the file.
+    /// Names that both have with different shapes, with the shape in the graph and the shape in the file.
     pub wrong_shape: Vec<(String, Vec<usize>, Vec<usize>)>,
-    /// Of a number type that cannot be read: name and type.
+    /// Names whose numbers are of a type that cannot be read, with that type.
     pub wrong_type: Vec<(String, String)>,
 }
 
@@ -57,10 +57,10 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Reads parameters from the bytes of a safetensors file. Counters that PyTorch's batch norm stores are skipped.
+/// Reads parameters from the bytes of a safetensors file. The counters that PyTorch's batch norms store are skipped.
 ///
 /// # Errors
-/// If the bytes are not safetensors, or any name or shape does not fit: the error lists every one.
+/// If the bytes are not safetensors, or any name, shape or type does not fit. The error lists all that do not.
 pub fn read(graph: &Graph, bytes: &[u8]) -> Result<Parameters, GraphError> {
     let mut file = tensors(bytes)?;
     let mut parameters = Parameters::zeros(graph);
@@ -69,13 +69,13 @@ pub fn read(graph: &Graph, bytes: &[u8]) -> Result<Parameters, GraphError> {
     if mismatch.is_empty() { Ok(parameters) } else { Err(GraphError::Weights(mismatch)) }
 }
 
-/// Reads the backbone of a segmentation model from the bytes of a torchvision classifier's file; the rest of the parameters stay as they
-/// are. Returns the names of the file that the backbone does without: the classifier, and what belongs to batch norms that the model
-/// has replaced or removed.
+/// Reads the backbone of a segmentation model from the bytes of a torchvision classifier's file, and leaves the other parameters as they
+/// are. Returns the names in the file that the backbone has no use for: those of the classifier, and of batch norms that the model has
+/// replaced or removed.
 ///
 /// # Errors
-/// If the bytes are not safetensors, the model has no backbone, or any other name or shape does not fit: the error lists every one.
-/// Then the parameters are not usable.
+/// If the bytes are not safetensors, the model has no backbone, the parameters do not belong to it, or any other name, shape or type does
+/// not fit. The error lists all that do not fit. After an error the parameters may be half read and must not be used.
 pub fn read_backbone(
     graph: &Graph,
     bytes: &[u8],
@@ -99,7 +99,7 @@ pub fn read_backbone(
     if mismatch.is_empty() { Ok(unused) } else { Err(GraphError::Weights(mismatch)) }
 }
 
-/// What the names of a torchvision classifier's last layers begin with; a backbone does without them.
+/// How the names of the layers begin that torchvision's classifiers have after the backbone's last features.
 const CLASSIFIERS: [&str; 3] = ["fc.", "classifier.", "features.18."];
 
 /// The tensors of a file by name.
@@ -108,7 +108,7 @@ fn tensors(bytes: &[u8]) -> Result<BTreeMap<String, TensorView<'_>>, GraphError>
     Ok(file.tensors().into_iter().filter(|(name, _)| !name.ends_with(".num_batches_tracked")).collect())
 }
 
-/// Moves every parameter that has a name in the file from there; returns what does not fit.
+/// Takes every parameter for which `name` gives a name out of the file, and returns what does not fit.
 fn take(
     graph: &Graph,
     file: &mut BTreeMap<String, TensorView<'_>>,
@@ -140,7 +140,8 @@ fn take(
     mismatch
 }
 
-/// The grid of a file's position embeddings, where only their number differs from the model's. Files do not tell its sides: it is a square.
+/// The grid of a file's position embeddings, if nothing but their number differs from the model's. Files do not tell the sides of the
+/// grid, so it is taken to be a square.
 fn other_grid(parameter: &Parameter, shape: &[usize]) -> Option<[usize; 2]> {
     let [height, width] = parameter.grid?;
     let [outer @ .., rows, features] = &parameter.shape[..] else { return None };
@@ -150,7 +151,7 @@ fn other_grid(parameter: &Parameter, shape: &[usize]) -> Option<[usize; 2]> {
     (outer == found_outer && features == found_features).then_some([side, side])
 }
 
-/// Reads position embeddings of one grid for another; false where the numbers are of a type that cannot be read.
+/// Reads position embeddings of one grid and resamples them to another; false if the numbers are of a type that cannot be read.
 fn decode_resampled(
     tensor: &TensorView<'_>,
     parameter: &Parameter,
@@ -165,7 +166,7 @@ fn decode_resampled(
     read
 }
 
-/// The parameters as the bytes of a safetensors file.
+/// Writes the parameters as the bytes of a safetensors file.
 ///
 /// # Errors
 /// If the parameters do not belong to the graph.
@@ -173,10 +174,10 @@ pub fn write(graph: &Graph, parameters: &Parameters) -> Result<Vec<u8>, GraphErr
     write_some(graph, parameters, |_| true)
 }
 
-/// The parameters that train, and no others, as the bytes of a safetensors file.
+/// Writes the parameters that train, and no others, as the bytes of a safetensors file.
 ///
 /// # Errors
-/// As [`write()`].
+/// Those of [`write()`].
 pub fn write_trained(graph: &Graph, parameters: &Parameters) -> Result<Vec<u8>, GraphError> {
     write_some(graph, parameters, |parameter| parameter.trainable)
 }
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(mismatch.wrong_shape.len(), 2);
         let residual = zoo::resnet(zoo::ResNet::R18, &[3, 32, 32], 10, zoo::Norm::Frozen).unwrap();
         let Err(GraphError::Weights(mismatch)) = read(&residual, &bytes) else { panic!("must not fit") };
-        // Both models have a conv1.weight, of different shapes.
+        // Both models have a conv1.weight, but of different shapes.
         assert_eq!(mismatch.wrong_shape.len(), 1);
         assert_eq!(mismatch.missing.len(), residual.parameters().len() - 1);
         assert_eq!(mismatch.unexpected.len(), ten.parameters().len() - 1);
@@ -284,13 +285,14 @@ mod tests {
 
     #[test]
     fn positions_of_another_size_are_resampled() {
-        use zoo::{TokenPooling, VisionTransformer, VitDialect, VitSize};
-        for dialect in [VitDialect::Timm, VitDialect::Torchvision, VitDialect::OpenClip { projection: 8 }] {
+        use zoo::{LibraryNames, TokenPooling, VisionTransformer, VitSize};
+        for names in [LibraryNames::Timm, LibraryNames::Torchvision, LibraryNames::OpenClip { projection: 8 }]
+        {
             let model = VisionTransformer {
                 size: VitSize::Tiny,
                 patch: 16,
                 pooling: TokenPooling::ClassToken,
-                dialect,
+                names,
             };
             let graph = |height, width| zoo::vision_transformer(model, &[3, height, width], 5).unwrap();
             let (square, oblong, other) = (graph(32, 32), graph(48, 32), graph(48, 64));
@@ -309,7 +311,7 @@ mod tests {
             let [ours, theirs] =
                 [&oblong, &square].map(|graph| graph.find_parameter(&grids[0].name).unwrap());
             assert_eq!(loaded.get(ours)[..192], stored.get(theirs)[..192]);
-            // Whether six positions were two by three or three by two, a file does not say.
+            // A file does not say whether its six positions were two by three or three by two.
             let error = read(&other, &write(&oblong, &loaded).unwrap()).unwrap_err();
             assert!(error.to_string().contains("wrong shape"), "{error}");
         }

@@ -1,4 +1,4 @@
-//! Numbers as files store them.
+//! Decoding numbers as files store them.
 
 use safetensors::tensor::{Dtype, TensorView};
 
@@ -31,7 +31,7 @@ pub(super) fn decode(tensor: &TensorView<'_>, values: &mut [f32]) -> bool {
     true
 }
 
-/// IEEE 754 half precision to single precision, exact.
+/// Converts IEEE 754 half precision to single precision, which is exact.
 fn half_to_single(bits: u16) -> f32 {
     let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
     let exponent = i32::from(bits >> 10 & 0x1f);

@@ -1,11 +1,11 @@
-//! Position embeddings of a transformer that was trained on images of another size.
+//! Resampling the position embeddings of a transformer that was trained on images of another size.
 
-/// Reach of the cubic filter, in pixels of the coarser grid.
+/// How far the cubic filter reaches, in positions of the coarser grid.
 const REACH: f64 = 2.0;
 
-/// Moves the embeddings of a grid's positions to another grid: the rows `[before, positions]` of `features` numbers each, of which the
-/// first `before` belong to no position and stay as they are. Cubic interpolation with a filter that widens where the new grid is
-/// coarser, which is how timm resamples them.
+/// Moves the embeddings of a grid's positions to another grid. Each row of `values` has `features` numbers; the first `before` rows belong
+/// to no position and stay as they are. The interpolation is cubic, with a filter that widens if the new grid is coarser, which is how
+/// timm resamples them.
 pub(super) fn resample(
     values: &[f32],
     features: usize,
@@ -35,13 +35,13 @@ pub(super) fn resample(
     resampled
 }
 
-/// The side of a square grid with this many positions.
+/// The side of a square grid with this many positions, if there is one.
 pub(super) fn square_side(positions: usize) -> Option<usize> {
     let side = positions.isqrt();
     (side > 0 && side * side == positions).then_some(side)
 }
 
-/// For each position of the new axis, the old positions that it is made of, and their shares.
+/// For each position of the new axis, the old positions from which it is made, with their shares.
 fn filters(from: usize, to: usize) -> Vec<Vec<(usize, f64)>> {
     let scale = from as f64 / to as f64;
     let width = scale.max(1.0);
@@ -83,7 +83,7 @@ mod tests {
             let got = resample(&values, 1, 0, [3, 3], to);
             assert_eq!(got.len(), want.len());
             for (got, want) in got.iter().zip(want) {
-                // Values have the precision of the single ones they are made from.
+                // Ours were made in single precision, so they agree no further than that.
                 assert!((f64::from(*got) - want).abs() < 1e-6, "{got}, not {want}");
             }
         }

@@ -1,4 +1,4 @@
-//! What classifiers and segmentation models share: strides that turn into dilations, and the names of backbones.
+//! What classifiers and segmentation models share: strides that turn into dilations, and the names of a backbone's parameters.
 
 use super::resnet::{self, ResNet};
 use super::{Norm, mobilenet};
@@ -15,10 +15,10 @@ pub enum Backbone {
     MobileNetV2,
 }
 
-/// Pixels of the image between neighbouring positions of a backbone's last features.
+/// How many pixels of the image lie between neighbouring positions of a backbone's last features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputStride {
-    /// Finer and four times as costly.
+    /// Finer than the usual choice, and four times as costly.
     Eight,
     /// The usual choice.
     Sixteen,
@@ -34,7 +34,7 @@ impl OutputStride {
     }
 }
 
-/// What the names of a backbone's parameters begin with, in a segmentation model and in torchvision's classifier; the first that fits counts.
+/// How the names of a backbone's parameters begin in a segmentation model, and in torchvision's classifier. The first that fits counts.
 pub const BACKBONE_NAMES: [(&str, &str); 3] = [
     ("backbone.low_level_features.", "features."),
     ("backbone.high_level_features.", "features."),
@@ -48,7 +48,8 @@ pub fn backbone_name(name: &str) -> Option<String> {
     Some(format!("{theirs}{rest}"))
 }
 
-/// Features of a backbone, a quarter of the image's size and `output_stride` pixels apart.
+/// The features that a segmentation model reads from a backbone: low-level ones at a quarter of the image's size, and the last ones, whose
+/// positions are as many pixels apart as the [`OutputStride`] says.
 pub(super) struct Features {
     pub(super) low_level: NodeId,
     pub(super) high_level: NodeId,
@@ -72,14 +73,14 @@ impl Backbone {
     }
 }
 
-/// Stride and dilation of a block.
+/// The stride and the dilation of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BackboneStep {
     pub(super) stride: usize,
     pub(super) dilation: usize,
 }
 
-/// Keeps positions at most `limit` pixels apart: strides beyond it become dilations.
+/// Keeps positions at most `limit` pixels apart, by turning strides beyond that into dilations.
 pub(super) struct Reach {
     stride: usize,
     limit: usize,
@@ -87,12 +88,12 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// After layers of this stride in all.
+    /// Begins after layers whose strides multiply to this.
     pub(super) fn new(stride: usize, limit: usize) -> Self {
         Self { stride, limit, dilation: 1 }
     }
 
-    /// The blocks of a stage whose first one has this stride.
+    /// The strides and dilations of a stage's blocks, the first of which would have this stride if there were no limit.
     pub(super) fn stage(&mut self, stride: usize, blocks: usize) -> Vec<BackboneStep> {
         let mut first = BackboneStep { stride, dilation: self.dilation };
         if self.stride * stride > self.limit {

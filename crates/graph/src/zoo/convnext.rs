@@ -1,6 +1,6 @@
 //! ConvNeXt (Liu et al. 2022) under the names of timm and torchvision.
 
-use super::{CLASSIFIER_LOSS, global_pool};
+use super::{CLASSIFIER_LOSS, LibraryNames, global_pool};
 use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
@@ -21,7 +21,7 @@ pub enum ConvNextSize {
 }
 
 impl ConvNextSize {
-    /// Channels of the first stage, which double from stage to stage, and the blocks of all stages.
+    /// The channels of the first stage, which double from stage to stage, and the number of blocks of each stage.
     fn numbers(self) -> (usize, [usize; 4]) {
         match self {
             Self::Tiny => (96, [3, 3, 9, 3]),
@@ -32,26 +32,17 @@ impl ConvNextSize {
     }
 }
 
-/// Whose names a ConvNeXt's parameters have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConvNextDialect {
-    /// `timm`: `stages.0.blocks.0.conv_dw.weight`, `head.fc.weight`.
-    Timm,
-    /// `torchvision`: `features.1.0.block.0.weight`, `classifier.2.weight`.
-    Torchvision,
-}
-
 /// A ConvNeXt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConvNext {
     /// How wide and deep it is.
     pub size: ConvNextSize,
-    /// Whose names its parameters have.
-    pub dialect: ConvNextDialect,
+    /// Whose names its parameters have: timm's or torchvision's.
+    pub names: LibraryNames,
 }
 
 impl ConvNext {
-    /// The model of a name such as `convnext-t`, under torchvision's names; `None` where there is no such model.
+    /// The model that a name such as `convnext-t` stands for, with torchvision's names; `None` if there is no such model.
     pub fn named(name: &str) -> Option<Self> {
         let size = match name.strip_prefix("convnext-")? {
             "t" => ConvNextSize::Tiny,
@@ -60,14 +51,14 @@ impl ConvNext {
             "l" => ConvNextSize::Large,
             _ => return None,
         };
-        Some(Self { size, dialect: ConvNextDialect::Torchvision })
+        Some(Self { size, names: LibraryNames::Torchvision })
     }
 }
 
-/// The names of what a ConvNeXt is made of, in one dialect.
+/// The names of what a ConvNeXt is made of, in one library.
 struct ConvNextNames {
     stem: [&'static str; 2],
-    /// Norm and convolution before a stage.
+    /// The norm and the convolution before a stage.
     downsampling: fn(usize) -> [String; 2],
     block: fn(usize, usize) -> String,
     depthwise: &'static str,
@@ -75,6 +66,8 @@ struct ConvNextNames {
     widening: &'static str,
     narrowing: &'static str,
     scale: &'static str,
+    /// The shape in which the factors of so many channels are stored.
+    scale_shape: fn(usize) -> Vec<usize>,
     head: [&'static str; 2],
 }
 
@@ -87,6 +80,7 @@ const TIMM: ConvNextNames = ConvNextNames {
     widening: "mlp.fc1",
     narrowing: "mlp.fc2",
     scale: "gamma",
+    scale_shape: |channels| vec![channels],
     head: ["head.norm", "head.fc"],
 };
 
@@ -99,45 +93,40 @@ const TORCHVISION: ConvNextNames = ConvNextNames {
     widening: "block.3",
     narrowing: "block.5",
     scale: "layer_scale",
+    scale_shape: |channels| vec![channels, 1, 1],
     head: ["classifier.0", "classifier.2"],
 };
 
-/// What is added to the variance of a norm.
+/// What a norm adds to the variance.
 const EPS: f32 = 1e-6;
-/// Standard deviation of fresh weights.
+/// How fresh weights are drawn.
 const WEIGHTS: Init = Init::Normal(0.02);
 const ZERO: Init = Init::Constant(0.0);
-/// What a block is multiplied by at first.
+/// The factor by which a fresh block is multiplied.
 const FIRST_SCALE: f32 = 1e-6;
-/// How much wider a block is in its middle.
+/// How many times wider a block is in its middle than at its ends.
 const WIDER: usize = 4;
 
-impl ConvNextDialect {
-    fn names(self) -> &'static ConvNextNames {
-        match self {
-            Self::Timm => &TIMM,
-            Self::Torchvision => &TORCHVISION,
+impl ConvNextNames {
+    fn of(library: LibraryNames) -> Result<&'static Self, GraphError> {
+        match library {
+            LibraryNames::Timm => Ok(&TIMM),
+            LibraryNames::Torchvision => Ok(&TORCHVISION),
+            LibraryNames::OpenClip { .. } => {
+                Err(GraphError::Names { model: "ConvNeXt", library: "OpenCLIP" })
+            }
         }
-    }
-
-    /// The dialect of a weights file, told by the names of its tensors; `None` where it is no ConvNeXt's.
-    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
-        names.into_iter().find_map(|name| match name {
-            "stem.0.weight" => Some(Self::Timm),
-            "features.0.0.weight" => Some(Self::Torchvision),
-            _ => None,
-        })
     }
 }
 
 /// A ConvNeXt for samples of this shape, `[channels, height, width]`.
 ///
 /// # Errors
-/// If the sample is too small.
+/// If the sample is too small, or if the names are OpenCLIP's, which has no such model.
 pub fn convnext(model: ConvNext, input_shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;
-    let names = model.dialect.names();
+    let names = ConvNextNames::of(model.names)?;
     let (channels, blocks) = model.size.numbers();
     let [conv, norm] = names.stem;
     let x = b.conv(conv, b.input(), patches(channels, 4))?;
@@ -149,7 +138,7 @@ pub fn convnext(model: ConvNext, input_shape: &[usize], classes: usize) -> Resul
             x = b.conv(&conv, x, patches(channels << stage, 2))?;
         }
         for index in 0..blocks {
-            x = block(b, &(names.block)(stage, index), x, model.dialect)?;
+            x = block(b, &(names.block)(stage, index), x, names)?;
         }
     }
     b.end_blocks();
@@ -172,14 +161,13 @@ fn channel_norm(b: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeI
     b.add(&format!("{name}.first"), Permute(vec![2, 0, 1]), &[x])
 }
 
-/// A depthwise convolution and a two-layer network, scaled channel by channel and added to what it read.
+/// A block: a depthwise convolution and a two-layer network, whose result is scaled channel by channel and added to the input.
 fn block(
     b: &mut GraphBuilder,
     name: &str,
     input: NodeId,
-    dialect: ConvNextDialect,
+    names: &ConvNextNames,
 ) -> Result<NodeId, GraphError> {
-    let names = dialect.names();
     let at = |part: &str| format!("{name}.{part}");
     let channels = b.shape(input)[0];
     b.block();
@@ -190,12 +178,8 @@ fn block(
     let x = b.linear(&at(names.widening), x, WIDER * channels, WEIGHTS, ZERO)?;
     let x = b.add(&at("gelu"), Activation::Gelu, &[x])?;
     let x = b.linear(&at(names.narrowing), x, channels, WEIGHTS, ZERO)?;
-    let stored: &[usize] = match dialect {
-        ConvNextDialect::Timm => &[channels],
-        ConvNextDialect::Torchvision => &[channels, 1, 1],
-    };
     let scale = at(names.scale);
-    let weight = b.parameter(&scale, stored, Init::Constant(FIRST_SCALE), false)?;
+    let weight = b.parameter(&scale, &(names.scale_shape)(channels), Init::Constant(FIRST_SCALE), false)?;
     let x = b.add(&scale, ChannelScale { axis: 2, weight }, &[x])?;
     let x = b.add(&at("first"), Permute(vec![2, 0, 1]), &[x])?;
     b.add(&at("out"), Add, &[input, x])

@@ -1,4 +1,4 @@
-//! DeepLabV3+ (Chen et al. 2018) under the names of DeepLabV3Plus-Pytorch, which the patch-level paper trained with.
+//! DeepLabV3+ (Chen et al. 2018) with the names of DeepLabV3Plus-Pytorch, the library that the patch-level paper trained with.
 
 use super::backbone::{Backbone, OutputStride};
 use super::{CLASSIFIER_LOSS, Norm};
@@ -8,19 +8,19 @@ use crate::graph::{Graph, NodeId};
 use crate::init::Init;
 use crate::op::{Activation, AdaptiveAvgPool, Concat, Dropout, Upsample, Window};
 
-/// Channels of every branch of the pyramid, and of the decoder.
+/// The channels of every branch of the pyramid, and of the decoder.
 const WIDTH: usize = 256;
-/// Channels that the decoder takes from the low-level features.
+/// The number of channels to which the decoder reduces the low-level features.
 const LOW_LEVEL_WIDTH: usize = 48;
 
-/// DeepLabV3+ for images of this shape: a class score for every pixel, `[classes, height, width]`.
+/// DeepLabV3+ for images of this shape. Its output is a score of every class for every pixel, `[classes, height, width]`.
 ///
 /// The last features, `output_stride` pixels apart, go through a pyramid of dilated convolutions (dilations 6, 12, 18 at stride 16, twice
 /// that at stride 8) and a mean over the image; the decoder joins them to features of a quarter of the image's size. Any height and
 /// width will do. Basic blocks (ResNet-18, ResNet-34) are dilated in their first convolution.
 ///
 /// # Errors
-/// If the image is too small for the backbone, or the norm does not suit the channels or mixes examples.
+/// If the sample is no image, or the norm does not suit the channels or mixes examples.
 pub fn deeplab_v3_plus(
     backbone: Backbone,
     output_stride: OutputStride,
@@ -43,7 +43,7 @@ pub fn deeplab_v3_plus(
     builder.finish(x, CLASSIFIER_LOSS)
 }
 
-/// Atrous spatial pyramid pooling: five views of the features at different scales, joined.
+/// Atrous spatial pyramid pooling, which looks at the features at five scales and joins the results.
 fn pyramid(
     b: &mut GraphBuilder,
     input: NodeId,
@@ -69,7 +69,7 @@ fn pyramid(
     b.add("classifier.aspp.project.3", Dropout::of_values(0.1), &[x])
 }
 
-/// A convolution with its norm and activation, which stand in a sequence from `first` on.
+/// A convolution with its norm and activation, which are numbered from `first` in the sequence `name`.
 fn active(
     b: &mut GraphBuilder,
     name: &str,
@@ -83,14 +83,14 @@ fn active(
     b.add(&format!("{name}.{}", first + 2), Activation::Relu, &[x])
 }
 
-/// The layer that scores every class. Small weights make the first predictions even.
+/// The layer that scores every class. Its first weights are small, so that the first predictions are nearly even.
 pub(super) fn scores(classes: usize) -> ConvSpec {
     let mut spec = ConvSpec::new(classes, Window::square(1)).bias();
     spec.init = Init::Normal(0.01);
     spec
 }
 
-/// An image resampled to the height and width of another.
+/// Resamples an image to the height and width of another.
 pub(super) fn resize_like(
     b: &mut GraphBuilder,
     name: &str,

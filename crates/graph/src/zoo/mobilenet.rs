@@ -8,7 +8,7 @@ use crate::graph::{Graph, NodeId};
 use crate::init::Init;
 use crate::op::{Activation, Add, Dropout, Window};
 
-/// Expansion, channels, blocks and stride of every stage.
+/// The expansion, channels, blocks and stride of every stage.
 const STAGES: [(usize, usize, usize, usize); 7] = [
     (1, 16, 1, 1),
     (6, 24, 2, 2),
@@ -19,14 +19,14 @@ const STAGES: [(usize, usize, usize, usize); 7] = [
     (6, 320, 1, 1),
 ];
 
-/// Modules whose features a segmentation model reads at a quarter of the image's size.
+/// The number of modules up to the low-level features, which a segmentation model reads at a quarter of the image's size.
 const LOW_LEVEL: usize = 4;
 
-/// MobileNetV2 for samples of this shape. Where group norm is asked for, a layer has as many groups as divide both its channels and the
-/// number asked for.
+/// MobileNetV2 for samples of this shape. A group norm has as many groups as the greatest common divisor of its channels and the number
+/// asked for.
 ///
 /// # Errors
-/// If the norm mixes examples.
+/// If the sample is no image, or the norm has no groups or mixes examples.
 pub fn mobilenet_v2(input_shape: &[usize], classes: usize, norm: Norm) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;
@@ -39,7 +39,7 @@ pub fn mobilenet_v2(input_shape: &[usize], classes: usize, norm: Norm) -> Result
     builder.finish(x, CLASSIFIER_LOSS)
 }
 
-/// The features of a segmentation model, under the names of DeepLabV3Plus-Pytorch.
+/// The features that a segmentation model reads, with the names of DeepLabV3Plus-Pytorch.
 pub(super) fn features(
     b: &mut GraphBuilder,
     output_stride: OutputStride,
@@ -54,7 +54,7 @@ pub(super) fn features(
     Ok(Features { low_level: modules[LOW_LEVEL - 1], high_level })
 }
 
-/// Outputs of the stem and of every block.
+/// The outputs of the stem and of every block.
 fn modules(
     b: &mut GraphBuilder,
     name: impl Fn(usize) -> String,
@@ -89,7 +89,7 @@ fn inverted_residual(
     let inputs = b.shape(input)[0];
     let width = inputs * expansion;
     let mut x = input;
-    // The place in torchvision's sequence: without expansion there is no first convolution.
+    // The place in torchvision's sequence, in which a block without expansion lacks the first convolution.
     let mut place = 0;
     if expansion > 1 {
         x = active(b, &format!("{name}.conv.0"), x, ConvSpec::new(width, Window::square(1)), norm)?;

@@ -1,27 +1,33 @@
-//! The model zoo. Parameter names and shapes are torchvision's wherever torchvision has the model; those of the segmentation models are
-//! named where they are built.
+//! The model zoo. The names and shapes of parameters are those of the library that a model comes from, which its module says: torchvision
+//! for most, so that published weights fit.
 
 mod backbone;
 mod convnext;
 mod deeplab;
+mod library_names;
 mod mobilenet;
+mod mvit;
 mod psp_net;
 mod resnet;
 mod small_cnn;
+mod small_hybrid;
 mod vgg;
 mod vit;
 mod wide_resnet;
 
 pub use backbone::{BACKBONE_NAMES, Backbone, OutputStride, backbone_name};
-pub use convnext::{ConvNext, ConvNextDialect, ConvNextSize, convnext};
+pub use convnext::{ConvNext, ConvNextSize, convnext};
 pub use deeplab::deeplab_v3_plus;
+pub use library_names::LibraryNames;
 pub use mobilenet::mobilenet_v2;
+pub use mvit::{MvitSize, mvit_v2};
 pub use psp_net::psp_net;
 pub use resnet::{ResNet, resnet};
 pub use small_cnn::small_cnn;
+pub use small_hybrid::small_hybrid;
 pub use vgg::{Vgg, vgg};
 pub(crate) use vit::IMAGE_TOWER;
-pub use vit::{TokenPooling, VisionTransformer, VitDialect, VitSize, vision_transformer};
+pub use vit::{TokenPooling, VisionTransformer, VitSize, vision_transformer};
 pub use wide_resnet::{WideResNet, wide_resnet};
 
 use crate::builder::GraphBuilder;
@@ -31,19 +37,19 @@ use crate::init::Init;
 use crate::loss::Loss;
 use crate::op::{AdaptiveAvgPool, Reshape};
 
-/// The loss of every classifier of the zoo; [`crate::Graph::with_loss`] changes it.
+/// The loss of every model of the zoo, until [`crate::Graph::with_loss`] changes it.
 const CLASSIFIER_LOSS: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
 
-/// What stands where torchvision's models have batch norm.
+/// What a model has in the places where torchvision's has batch norms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Norm {
-    /// Batch norm with its stored statistics; nothing of it trains.
+    /// Batch norm with its stored statistics, in which nothing trains.
     Frozen,
     /// Nothing.
     Removed,
-    /// Group norm with this many groups, under the batch norm's names.
+    /// Group norm with this many groups, and with the batch norm's names.
     Group(usize),
-    /// Batch norm as it trains without privacy. The validator refuses it, because it mixes examples.
+    /// Batch norm that computes its statistics from the batch. The validator refuses it, because it mixes examples.
     Batch,
 }
 
@@ -57,8 +63,8 @@ impl Norm {
         }
     }
 
-    /// As [`Self::add`], where widths differ so much that one number of groups does not divide them all: a group norm takes the greatest
-    /// common divisor of the number asked for and the channels.
+    /// Like [`Self::add`], for models whose widths differ so much that no one number of groups divides them all: a group norm takes the
+    /// greatest common divisor of the number asked for and the channels.
     fn add_fitted(self, builder: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeId, GraphError> {
         let channels = builder.shape(input).first().copied().unwrap_or(0);
         match self {
@@ -85,13 +91,13 @@ fn default_linear(
     builder.linear(name, input, out, Init::UniformFanIn, Init::UniformInverseRoot(features))
 }
 
-/// All values of a node as one vector, in row-major order.
+/// Turns all values of a node into one vector, in row-major order.
 fn flatten(builder: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeId, GraphError> {
     let len = builder.shape(input).iter().product();
     builder.add(name, Reshape(vec![len]), &[input])
 }
 
-/// Mean over all positions, as one vector of channels.
+/// Takes the mean over all positions, as one vector of channels.
 fn global_pool(builder: &mut GraphBuilder, input: NodeId) -> Result<NodeId, GraphError> {
     let rank = builder.shape(input).len().saturating_sub(1);
     let pooled = builder.add("avgpool", AdaptiveAvgPool(vec![1; rank]), &[input])?;

@@ -1,4 +1,4 @@
-//! PSPNet (Zhao et al. 2017) under the names of mmsegmentation, with torchvision's backbones.
+//! PSPNet (Zhao et al. 2017) with the names of mmsegmentation and torchvision's backbones.
 
 use super::deeplab::{resize_like, scores};
 use super::resnet::{ResNet, stages};
@@ -8,20 +8,20 @@ use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
 use crate::op::{Activation, AdaptiveAvgPool, Concat, Dropout, Window};
 
-/// Sides of the grids that the last features are averaged over.
+/// The sides of the grids over whose cells the last features are averaged.
 const PYRAMID: [usize; 4] = [1, 2, 3, 6];
-/// What the loss of the auxiliary head is multiplied by.
+/// The factor by which the loss of the auxiliary head is multiplied.
 const AUXILIARY_WEIGHT: f32 = 0.4;
-/// Share of the channels that is dropped before a layer of scores.
+/// The share of the channels that is dropped before a layer of scores.
 const DROPOUT: f32 = 0.1;
 
-/// PSPNet for images of this shape: a class score for every pixel, `[classes, height, width]`.
+/// PSPNet for images of this shape. Its output is a score of every class for every pixel, `[classes, height, width]`.
 ///
-/// The last features, eight pixels apart, are joined to their means over grids of 1, 2, 3 and 6 cells a side. While training, an auxiliary
-/// head on the third stage has its loss added with weight 0.4. Any height and width will do.
+/// The last features, eight pixels apart, are joined to their means over grids of 1, 2, 3 and 6 cells a side. In training, the loss of an
+/// auxiliary head on the third stage is added with weight 0.4. Any height and width will do.
 ///
 /// # Errors
-/// If the image is too small for the backbone, or the norm does not suit the channels or mixes examples.
+/// If the sample is no image, or the norm does not suit the channels or mixes examples.
 pub fn psp_net(
     backbone: ResNet,
     input_shape: &[usize],
@@ -65,7 +65,7 @@ fn active(
     b.add(&format!("{name}.activate"), Activation::Relu, &[x])
 }
 
-/// Dropout of whole channels, the layer of scores, and its scores at the image's size.
+/// A head: dropout of whole channels, then the layer of scores, then resampling to the image's size.
 fn head(b: &mut GraphBuilder, name: &str, input: NodeId, classes: usize) -> Result<NodeId, GraphError> {
     let x = b.add(&format!("{name}.dropout"), Dropout::of_channels(DROPOUT), &[input])?;
     let x = b.conv(&format!("{name}.conv_seg"), x, scores(classes))?;

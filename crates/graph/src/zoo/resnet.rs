@@ -29,7 +29,7 @@ impl ResNet {
         }
     }
 
-    /// Channels of a stage's output over its width.
+    /// How many times as many channels a stage's output has as its 3x3 convolutions.
     pub(super) fn expansion(self) -> usize {
         match self {
             Self::R18 | Self::R34 => 1,
@@ -41,7 +41,7 @@ impl ResNet {
 /// A residual network for samples of this shape.
 ///
 /// # Errors
-/// If the sample is too small, or the norm does not suit the channels or mixes examples.
+/// If the sample is no image, or the norm does not suit the channels or mixes examples.
 pub fn resnet(depth: ResNet, input_shape: &[usize], classes: usize, norm: Norm) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;
@@ -51,8 +51,8 @@ pub fn resnet(depth: ResNet, input_shape: &[usize], classes: usize, norm: Norm) 
     builder.finish(x, CLASSIFIER_LOSS)
 }
 
-/// The outputs of the four stages, `output_stride` pixels apart at most: later stages are dilated rather than strided, and their first
-/// block keeps the dilation of the stage before.
+/// The outputs of the four stages, whose positions are at most `output_stride` pixels apart. Stages that would exceed it are dilated
+/// rather than strided, and their first block keeps the dilation of the stage before.
 pub(super) fn stages(
     b: &mut GraphBuilder,
     prefix: &str,
@@ -81,8 +81,8 @@ pub(super) fn stages(
     Ok(outputs)
 }
 
-/// One residual block: two 3x3 convolutions, or 1x1, 3x3, 1x1 where the network has bottlenecks. Its stride and dilation are those of the
-/// first 3x3 convolution.
+/// One residual block: two 3x3 convolutions, or 1x1, 3x3 and 1x1 if the network has bottlenecks. The first 3x3 convolution has the stride
+/// and the dilation.
 fn residual(
     b: &mut GraphBuilder,
     name: &str,

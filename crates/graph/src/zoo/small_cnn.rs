@@ -1,4 +1,4 @@
-//! The small convolutional network that private learning on MNIST is usually shown with (Papernot et al. 2021).
+//! The small convolutional network with which private learning on MNIST is usually shown (Papernot et al. 2021).
 
 use super::{CLASSIFIER_LOSS, default_linear, flatten};
 use crate::builder::{ConvSpec, GraphBuilder};
@@ -7,10 +7,10 @@ use crate::graph::{Graph, NodeId};
 use crate::init::Init;
 use crate::op::{Activation, MaxPool, Window};
 
-/// Two convolutions (8x8 stride 2, 4x4 stride 2) with pooling, and two linear layers.
+/// Two convolutions (8x8 and 4x4, both of stride 2) with pooling, and two linear layers.
 ///
 /// # Errors
-/// If the sample is too small.
+/// If the sample is no image, or is too small.
 pub fn small_cnn(input_shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;

@@ -17,7 +17,7 @@ pub enum Vgg {
 }
 
 impl Vgg {
-    /// Convolutions of each stage; the widths are 64, 128, 256, 512, 512.
+    /// The number of convolutions of each stage. The widths are 64, 128, 256, 512 and 512.
     fn stages(self) -> [usize; 5] {
         match self {
             Self::V11 => [1, 1, 2, 2, 2],
@@ -26,15 +26,16 @@ impl Vgg {
     }
 }
 
-/// A VGG network for samples of this shape. `Norm::Removed` gives torchvision's plain models, the others the places of its `_bn` models.
+/// A VGG network for samples of this shape. `Norm::Removed` gives torchvision's plain models; the other norms stand where its `_bn` models
+/// have theirs.
 ///
 /// # Errors
-/// If the sample is too small, or the norm does not suit the channels or mixes examples.
+/// If the sample is no image or is too small, or the norm does not suit the channels or mixes examples.
 pub fn vgg(depth: Vgg, input_shape: &[usize], classes: usize, norm: Norm) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;
     let mut x = b.input();
-    // torchvision numbers the modules of one long sequence: convolution, norm if any, activation, pooling.
+    // torchvision numbers all modules of one long sequence: convolutions, norms if there are any, activations and poolings.
     let mut module = 0;
     for (stage, &convolutions) in depth.stages().iter().enumerate() {
         for _ in 0..convolutions {

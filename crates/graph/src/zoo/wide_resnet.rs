@@ -7,7 +7,7 @@ use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
 use crate::op::{Activation, Add, Window};
 
-/// Depth and width of a wide residual network.
+/// The depth and width of a wide residual network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WideResNet {
     /// 16 layers, width 4.
@@ -22,7 +22,7 @@ const STANDARDISE: f32 = 1e-5;
 /// A wide residual network for samples of this shape.
 ///
 /// # Errors
-/// If the sample is too small.
+/// If the sample is no image.
 pub fn wide_resnet(model: WideResNet, input_shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let blocks = match model {
         WideResNet::W16x4 => 2,
@@ -45,7 +45,7 @@ pub fn wide_resnet(model: WideResNet, input_shape: &[usize], classes: usize) -> 
     builder.finish(x, CLASSIFIER_LOSS)
 }
 
-/// A block that normalises before it convolves; where the width changes, the shortcut is a convolution of the normalised input.
+/// A block that normalises before it convolves. If the width or the size changes, the shortcut is a convolution of the normalised input.
 fn residual(
     b: &mut GraphBuilder,
     name: &str,

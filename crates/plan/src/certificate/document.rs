@@ -1,28 +1,28 @@
-//! A certificate as a document of its own.
+//! Certificates as documents of their own.
 
 use serde::{Deserialize, Serialize};
 
 use super::Certificate;
 
-/// The form of a certificate that this program writes. Certificates without a number come from before there was one.
+/// The version of the certificates that this program writes. Certificates without a number are older than this numbering.
 const SCHEMA: u32 = 1;
 /// The version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A certificate with what tells its reader how it is written. Within the certificate of a run, which has a schema of its own, certificates
-/// stand without.
+/// A certificate together with its schema and the version of the program, which tell a reader how it is written. Certificates inside the
+/// certificate of a run stand without these, because that one has a schema of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CertificateDocument<'a> {
     /// The certificate.
     #[serde(flatten)]
     certificate: &'a Certificate,
-    /// The form of the certificate, from 1.
+    /// The version of the certificate's form, from 1.
     schema: u32,
     /// The version of the program that wrote it.
     program_version: &'static str,
 }
 
-/// What is read of a document before its certificate.
+/// The part of a document that is read before its certificate.
 #[derive(Deserialize)]
 struct Head {
     #[serde(default)]
@@ -36,10 +36,10 @@ impl Certificate {
         CertificateDocument { schema: SCHEMA, program_version: VERSION, certificate: self }
     }
 
-    /// Reads a certificate back, every number to its bits: of this program, or of before certificates had a schema.
+    /// Reads a certificate back, with every number exact to its last bit. It may be from before certificates had a schema.
     ///
     /// # Errors
-    /// Text that is no certificate, or one in a form of a later version, in one line.
+    /// Text that is not a certificate, or one of a later version. The message is one line.
     pub fn from_json(text: &str) -> Result<Self, String> {
         // A name in the text may hold line ends.
         let one_line = |error: serde_json::Error| error.to_string().replace(char::is_control, " ");
@@ -50,7 +50,7 @@ impl Certificate {
         serde_json::from_str(text).map_err(one_line)
     }
 
-    /// The certificate as JSON, one field a line.
+    /// The certificate as JSON, with one field per line.
     #[must_use]
     pub fn to_json(&self) -> String {
         // A struct of numbers and strings always has a JSON form.
@@ -76,7 +76,7 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&price.to_json()).unwrap();
         assert_eq!((&value["schema"], &value["program_version"]), (&1.into(), &VERSION.into()));
         assert_eq!(Certificate::from_json(&price.to_json()), Ok(price.clone()));
-        // Of before there was a schema, and as part of a run's certificate.
+        // Certificates stand without a schema if they are old, and inside a run's certificate.
         let bare = serde_json::to_string(&price).unwrap();
         assert!(!bare.contains("schema"));
         assert_eq!(Certificate::from_json(&bare), Ok(price.clone()));

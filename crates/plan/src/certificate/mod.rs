@@ -32,7 +32,7 @@ pub struct Certificate {
     pub relation: Relation,
     /// The sampling scheme.
     pub sampling: Scheme,
-    /// batch / records.
+    /// The probability that a step sees a given record.
     pub sample_rate: f64,
     /// The probability that a sampled record shows what is protected.
     pub inclusion_probability: f64,
@@ -42,13 +42,13 @@ pub struct Certificate {
     pub steps: u64,
     /// Noise in clip norms.
     pub noise_multiplier: f64,
-    /// How far the clipped sum moves between neighbours, in clip norms.
+    /// How far the sum of clipped gradients moves between neighbours, in clip norms.
     pub sensitivity: f64,
     /// Which accountant answered.
     pub accountant: Accountant,
     /// What must hold outside this program.
     pub assumptions: Vec<String>,
-    /// SHA-256 of the plan without `[performance]`.
+    /// SHA-256 of everything in the plan that may change the guarantee.
     pub plan_hash: String,
     /// What is protected, as a sentence.
     pub protects: String,
@@ -56,18 +56,18 @@ pub struct Certificate {
     pub theorem: String,
     /// Records in the data set.
     pub records: u64,
-    /// Records a step, in expectation.
+    /// The expected number of records of a step.
     pub batch: u64,
     /// How the clip norm follows the gradients, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive_clip: Option<AdaptiveClipFacts>,
-    /// How often a record is seen, for balanced sampling.
+    /// How often a record is seen; only for balanced sampling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationFacts>,
-    /// Which parts of the model a record updates, where that is not all of it.
+    /// Which parts of the model a record updates, if it does not update all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<PartitionFacts>,
-    /// The phases of a schedule; the numbers above are then the largest of all phases, for the noise the least.
+    /// The phases of a schedule. The numbers above are then the largest of all phases, and for the noise the smallest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<CertificatePhase>,
 }
@@ -99,7 +99,7 @@ impl AdaptiveClipFacts {
     }
 }
 
-/// How often a record is seen under balanced sampling; in a schedule, in the phase that sees it most.
+/// How often a record is seen under balanced sampling. In a schedule, this is for the phase that sees it most often.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocationFacts {
     /// Steps of an epoch that each record joins.
@@ -108,18 +108,18 @@ pub struct AllocationFacts {
     pub epoch_steps: u64,
     /// The best of the known bounds, which gave epsilon.
     pub bound: String,
-    /// Whether epsilon is that of the run itself, not of a bound on it.
+    /// Whether epsilon is that of the run itself, rather than of a bound on it.
     pub tight: bool,
 }
 
 /// Which parts of the model a record updates.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PartitionFacts {
-    /// Submodels, of which a record updates one a step; of several partitions the fewest.
+    /// Number of submodels, of which a record updates one in each step. Of several partitions, the smallest number.
     pub submodels: u64,
-    /// Partitions of which a record draws one first.
+    /// Number of partitions, of which a record draws one first.
     pub partitions: usize,
-    /// Whether dropout makes them.
+    /// Whether dropout makes the submodels.
     pub dropout: bool,
     /// Clip norm of the split part, in clip norms.
     pub split_norm: f64,
@@ -134,7 +134,7 @@ pub struct PartitionFacts {
 pub struct CertificatePhase {
     /// Steps.
     pub steps: u64,
-    /// Records a step, in expectation.
+    /// The expected number of records of a step.
     pub batch: u64,
     /// The probability that a sampled record shows what is protected.
     pub inclusion_probability: f64,

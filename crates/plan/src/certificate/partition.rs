@@ -1,4 +1,4 @@
-//! Balanced sampling and split models in sentences.
+//! Sentences about balanced sampling and split models.
 
 use dapple_accounting::{AllocationBound, Partition};
 
@@ -31,12 +31,12 @@ pub(super) fn is_tight(plan: &Plan, bound: BalancedBound) -> bool {
     match bound {
         BalancedBound::OneMove(bound) => bound == AllocationBound::Exact,
         BalancedBound::TwoMoves(_) => false,
-        // A patch or some tokens need not move the contribution as far as a whole record.
+        // A patch or some tokens need not move the contribution as far as a whole record does.
         BalancedBound::KnownSteps => sees_everything(plan) && plan.relation() == Relation::Replace,
     }
 }
 
-/// Whether every record joins every step with all of the model, so that nothing is hidden.
+/// Whether every record joins every step and updates the whole model, so that nothing is hidden.
 fn sees_everything(plan: &Plan) -> bool {
     plan.parts().iter().all(|part| match part.sampling() {
         Sampling::Balanced { per_record, epoch_steps } => per_record == epoch_steps && part.split().is_none(),
@@ -44,7 +44,7 @@ fn sees_everything(plan: &Plan) -> bool {
     })
 }
 
-/// To what a contribution is clipped.
+/// What a contribution is clipped to.
 pub(super) fn clip(plan: &Plan) -> String {
     match plan.split() {
         Some(split) if !split.is_whole() => format!(
@@ -129,7 +129,7 @@ pub(super) fn citation(plan: &Plan, best: Option<BalancedBound>) -> String {
     text
 }
 
-/// One of what is drawn.
+/// The singular of what is drawn.
 fn unit(plan: &Plan) -> &'static str {
     units(plan).trim_end_matches('s')
 }

@@ -1,4 +1,4 @@
-//! A certificate for a reviewer.
+//! Certificates as statements for a reviewer.
 
 use super::{Certificate, CertificatePhase};
 use crate::{Relation, number};

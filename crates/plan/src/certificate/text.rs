@@ -1,4 +1,4 @@
-//! A certificate for a terminal.
+//! Certificates as text for a terminal.
 
 use std::fmt::Write;
 
@@ -56,7 +56,7 @@ impl Certificate {
         }
     }
 
-    /// The rates, rounded up: a smaller one would be a stronger claim.
+    /// The rates, rounded up, because a smaller rate would be a stronger claim.
     fn rates(&self) -> Vec<(&'static str, String)> {
         let mut rates = vec![("sample rate", number::up(self.sample_rate, 4))];
         if self.relation == Relation::Patch {
@@ -81,12 +81,12 @@ impl Certificate {
         )
     }
 
-    /// What is drawn.
+    /// What is drawn, in the plural.
     pub(super) fn units(&self) -> &'static str {
         if self.relation == Relation::User { "users" } else { "records" }
     }
 
-    /// Whether epsilon is that of the theorem's own pair, not of a bound on it.
+    /// Whether epsilon is that of the theorem's own pair, rather than of a bound on it.
     pub(super) fn is_tight(&self) -> bool {
         self.allocation.as_ref().is_none_or(|allocation| allocation.tight)
     }

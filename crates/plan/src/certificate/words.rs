@@ -1,4 +1,4 @@
-//! What a guarantee protects and assumes, in sentences.
+//! Sentences about what a guarantee protects and assumes.
 
 use dapple_geometry::{Operation, PaddingMode, Placement};
 
@@ -30,7 +30,7 @@ pub(crate) fn protects(plan: &Plan) -> String {
     }
 }
 
-/// What must hold outside this program; what holds for some phases only names them.
+/// What must hold outside this program. A sentence that concerns only some phases names them.
 pub(super) fn assumptions(plan: &Plan) -> Vec<String> {
     let lists: Vec<Vec<String>> = plan.parts().iter().map(of_phase).collect();
     let mut sentences: Vec<String> = Vec::new();
@@ -161,7 +161,7 @@ fn mixed(plan: &Plan) -> Vec<String> {
     sentences
 }
 
-/// What is drawn.
+/// What is drawn, in the plural.
 pub(super) fn units(plan: &Plan) -> &'static str {
     if plan.relation() == Relation::User { "users" } else { "records" }
 }

@@ -6,24 +6,24 @@ use super::phase::batch_of;
 use crate::error::PlanError;
 use crate::spec::SamplingSpec;
 
-/// How often a record is seen, checked.
+/// How often a record is seen; a checked value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Balanced {
     /// `k`: steps of an epoch that a record joins.
     pub(crate) per_record: u64,
     /// `T`: steps of an epoch.
     pub(crate) epoch_steps: u64,
-    /// Epochs.
+    /// Number of epochs.
     pub(crate) epochs: u64,
     /// The expected batch `k N / T`, as given or rounded up.
     pub(crate) batch: u64,
 }
 
 impl Balanced {
-    /// Reads the length of an epoch off what is given.
+    /// Finds the length of an epoch from what is given.
     ///
-    /// `steps` alone are one epoch. `steps` and `epochs` are that many epochs of equal length. `epochs` and `batch` give the
-    /// length `ceil(k N / batch)`, which for `k = 1` is that of the other schemes.
+    /// `steps` alone make one epoch. `steps` and `epochs` make that many epochs of equal length. `epochs` and `batch` give the length
+    /// `ceil(k N / batch)`, which for `k = 1` is that of the other schemes.
     pub(crate) fn check(spec: &SamplingSpec, records: u64) -> Result<Self, PlanError> {
         let per_record = spec.per_record.unwrap_or(1);
         if per_record == 0 {
@@ -54,7 +54,7 @@ impl Balanced {
                 "steps = epochs * ceil(records * per-record / batch)",
             ));
         };
-        // At most the number of records, because k <= T.
+        // This is at most the number of records, because k <= T.
         let expected = draws.div_ceil(u128::from(epoch_steps));
         let batch = match spec.batch.filter(|_| spec.steps.is_some()) {
             // Either whole number next to k N / T will do.
@@ -74,7 +74,7 @@ impl Balanced {
     }
 }
 
-/// The key that settles the length of an epoch, the epochs, and the steps of each.
+/// The key that determines the length of an epoch, the number of epochs, and the steps of each.
 fn epoch(spec: &SamplingSpec, draws: u128) -> Result<(&'static str, u64, u128), PlanError> {
     let none = |key| PlanError::invalid(key, "0 of them", "give at least 1");
     match (spec.epochs, spec.steps) {

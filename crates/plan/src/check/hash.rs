@@ -10,8 +10,8 @@ use super::operations;
 use crate::Plan;
 use crate::Sampling;
 
-/// SHA-256 of the canonical form: one line a value, defaults filled in, `[performance]` left out. Spelling, key order and the
-/// name of a mask file do not matter; the pixels of a mask do.
+/// SHA-256 of the canonical form of what is priced: one line for each value, with defaults filled in. Sections that cannot change the
+/// guarantee are left out. Spelling, the order of keys and the name of a mask file do not matter; the pixels of a mask do.
 pub(crate) fn of(plan: &Plan) -> String {
     let mut text = String::from("dapple plan 1\n");
     let mut line = |key: &str, value: String| {
@@ -107,7 +107,7 @@ fn fingerprint(region: &Region) -> String {
     }
 }
 
-/// A number that tells every other number apart.
+/// A number written so that no two numbers look the same.
 fn exact(value: f64) -> String {
     format!("{value:?}")
 }

@@ -1,18 +1,18 @@
-//! What is averaged before clipping: views, mixtures, synthetic images, and neighbours in a microbatch.
+//! What is averaged before clipping: views, mixtures, synthetic images, and the records of a microbatch.
 
 use crate::Relation;
 use crate::error::PlanError;
 use crate::spec::PlanSpec;
 
-/// More images than this beside one record are a slip of the pen.
+/// The most images beside one record. More are a slip of the pen.
 const MAX_IMAGES: u32 = 1 << 16;
 
 /// What a record's contribution averages beside its views, and how many records are clipped together.
 ///
 /// # Guarantee
-/// Mixtures and synthetic images leave the sensitivity as it is: they are averaged with the views of one record, and the
-/// average is clipped once (DP-Mix, equation 4). A mixture shows a private region only if one of the record's views does, so the
-/// inclusion probability counts the views alone.
+/// Mixtures and synthetic images do not change the sensitivity: they are averaged with the views of one record, and the average is
+/// clipped once (DP-Mix, equation 4). A mixture shows a private region only if one of the record's views does, so the inclusion
+/// probability counts only the views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Averaged {
     /// `K_self`: mixtures of two of a record's own views and synthetic images.

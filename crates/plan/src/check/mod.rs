@@ -1,4 +1,4 @@
-//! From what a user wrote to what can be priced: the checked plan and its parts.
+//! Turns what a user wrote into what can be priced: the checked plan and its parts.
 
 mod balanced;
 pub(crate) mod hash;

@@ -86,7 +86,7 @@ pub(crate) fn write(operation: &Operation) -> String {
     }
 }
 
-/// Text from outside, shortened and without line breaks, for an error of one line.
+/// Text from outside, shortened and without line breaks, so that an error stays on one line.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(60).collect()
 }

@@ -1,4 +1,4 @@
-//! The check of one phase, or of a run that has none.
+//! Checks one phase, or a run that has none.
 
 use dapple_accounting::{AccountingError, limits};
 use dapple_geometry::Mask;
@@ -9,7 +9,7 @@ use crate::error::PlanError;
 use crate::spec::{Delta, PlanSpec, Privacy, SamplingSpec};
 use crate::{Averaged, ClipQuantile, PublicTokens, Relation, Sampling, Scheme, Spatial, Split, number};
 
-/// Checks every value by itself and beside the others. The hash is left empty.
+/// Checks every value by itself and together with the others. The hash is left empty.
 pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
     let spatial = Spatial::check(spec, masks)?;
     let relation = relation(spec, &spatial)?;
@@ -105,7 +105,7 @@ fn drawing(spec: &SamplingSpec) -> Result<Drawing, PlanError> {
     Ok(Drawing { sampling, batch, records, steps: steps(spec, batch, records)? })
 }
 
-/// Checks a batch beside the records it is drawn from.
+/// Checks a batch against the number of records it is drawn from.
 pub(crate) fn batch_of(batch: u64, records: u64) -> Result<(), PlanError> {
     let key = "sampling.batch";
     if batch == 0 {

@@ -7,7 +7,7 @@ use crate::error::PlanError;
 use crate::spec::{Accountant, PlanSpec};
 use crate::{Averaged, ClipQuantile, PublicTokens, Relation, Sampling, Spatial, Split};
 
-/// A plan that holds together: the accountant prices it, the trainer executes it, and neither reads anything else.
+/// A checked plan: the accountant prices it, the trainer carries it out, and neither reads anything else.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     pub(crate) relation: Relation,
@@ -61,7 +61,7 @@ impl Plan {
         self.sampling
     }
 
-    /// Records a step, in expectation; the divisor of the noisy sum.
+    /// The expected number of records of a step, by which the noisy sum is divided.
     #[must_use]
     pub fn batch(&self) -> u64 {
         self.batch
@@ -79,8 +79,8 @@ impl Plan {
         self.steps
     }
 
-    /// The probability that a step sees a given record: batch / records, or for balanced sampling the share of an epoch's steps
-    /// that a record joins.
+    /// The probability that a step sees a given record: batch / records, or in balanced sampling the share of an epoch's steps that a
+    /// record joins.
     #[must_use]
     pub fn sample_rate(&self) -> f64 {
         match self.sampling {
@@ -112,7 +112,7 @@ impl Plan {
         self.noise_multiplier
     }
 
-    /// The clip norm, where given; epsilon does not depend on it.
+    /// The clip norm, if it is given. Epsilon does not depend on it.
     #[must_use]
     pub fn max_grad_norm(&self) -> Option<f64> {
         self.max_grad_norm
@@ -130,7 +130,7 @@ impl Plan {
         self.delta
     }
 
-    /// The epsilon to reach, where given.
+    /// The epsilon to reach, if it is given.
     #[must_use]
     pub fn target_epsilon(&self) -> Option<f64> {
         self.epsilon
@@ -148,21 +148,21 @@ impl Plan {
         &self.spatial
     }
 
-    /// Where the gradient of public tokens comes from, under `masked`.
+    /// Where the gradient of public tokens comes from, under the `masked` relation.
     #[must_use]
     pub fn public_tokens(&self) -> Option<PublicTokens> {
         self.public_tokens
     }
 
-    /// The phases of a schedule, in order, each a plan of its own; none where the run does the same from its first step to its
-    /// last. In a schedule, the other values of this plan are the largest batch and inclusion probability, the least noise, and
-    /// the steps of all phases together.
+    /// The phases of a schedule in order, each a plan of its own; empty if the run does the same from its first step to its last. In a
+    /// schedule, the other values of this plan are the largest batch and inclusion probability, the least noise, and the steps of all
+    /// phases together.
     #[must_use]
     pub fn phases(&self) -> &[Self] {
         &self.phases
     }
 
-    /// The phases, or where there are none the plan itself.
+    /// The phases, or the plan itself if there are none.
     #[must_use]
     pub fn parts(&self) -> &[Self] {
         if self.phases.is_empty() { std::slice::from_ref(self) } else { &self.phases }
@@ -174,36 +174,36 @@ impl Plan {
         self.averaged
     }
 
-    /// Which parts of the model a record updates, where that is not all of it.
+    /// Which parts of the model a record updates, if it does not update all of it.
     #[must_use]
     pub fn split(&self) -> Option<&Split> {
         self.split.as_ref()
     }
 
-    /// Whether the price gains from the submodel being hidden: for records or users added or removed, and for substitutions where they
-    /// are priced as a removal and an addition, under balanced sampling.
+    /// Whether the price gains from the submodel being hidden. It does for records or users added or removed, and under balanced sampling
+    /// also for substitutions, which are priced as a removal and an addition.
     #[must_use]
     pub fn counts_submodels(&self) -> bool {
         let moves = matches!(self.relation, Relation::AddRemove | Relation::User);
         self.split.is_some() && (moves || matches!(self.sampling, Sampling::Balanced { .. }))
     }
 
-    /// How far the sum of clipped gradients moves between neighbours, in clip norms. A record that shares its clip may turn the
-    /// whole microbatch around (DP-Mix, section 2); the parts of a split model are clipped apart.
+    /// How far the sum of clipped gradients moves between neighbours, in clip norms. A record that shares its clip may turn the whole
+    /// microbatch around (DP-Mix, section 2). The parts of a split model are clipped separately.
     #[must_use]
     pub fn sensitivity(&self) -> f64 {
         let moved = if self.averaged.shares_clip() { 2.0 } else { self.relation.sensitivity() };
         moved * self.split().map_or(1.0, Split::norm)
     }
 
-    /// SHA-256, in hexadecimal digits, of everything that may change the guarantee; `[performance]` is left out.
+    /// SHA-256, in hexadecimal digits, of everything that may change the guarantee. What is trained, and how fast, is left out.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// The same run seen at record level: whole records substituted, or (Poisson only) added and removed. A run that uses public
-    /// tokens has no such guarantee, and pricing it so is refused.
+    /// The same run priced at record level: whole records are substituted, or (with Poisson sampling) added and removed. A run that uses
+    /// public tokens has no such guarantee, and pricing it so is refused.
     #[must_use]
     pub fn at_relation(&self, relation: Relation) -> Self {
         self.changed(|plan| {
@@ -212,7 +212,7 @@ impl Plan {
         })
     }
 
-    /// The same run with each record's submodel known, to compare with.
+    /// The same run if each record's submodel were known, for comparison.
     #[must_use]
     pub fn with_known_submodels(&self) -> Self {
         self.changed(|plan| {
@@ -221,7 +221,7 @@ impl Plan {
         })
     }
 
-    /// The same run with a coin for each record and step in the place of balanced sampling, at the same rate, to compare with.
+    /// The same run with a coin for each record and step in place of balanced sampling, at the same rate, for comparison.
     #[must_use]
     pub fn with_independent_steps(&self) -> Self {
         self.changed(|plan| {

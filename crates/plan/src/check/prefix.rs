@@ -4,11 +4,11 @@ use super::schedule;
 use crate::{Plan, Scheme};
 
 impl Plan {
-    /// The plan of the first `steps` steps of the run; none where it has taken none.
+    /// The plan of the first `steps` steps of the run; `None` for no steps.
     ///
     /// # Guarantee
-    /// Its price covers everything that these steps release. Balanced sampling decides at the start which steps a record joins, so there
-    /// the first step costs as much as all.
+    /// Its price covers everything that these steps release. Balanced sampling decides at the start which steps a record joins, so its
+    /// first step costs as much as all.
     #[must_use]
     pub fn first(&self, steps: u64) -> Option<Self> {
         if steps == 0 {
@@ -30,7 +30,7 @@ impl Plan {
         schedule::joined(phases).map(|plan| plan.changed(|_| {}))
     }
 
-    /// Whether which steps a record joins was drawn once for the whole run.
+    /// Whether the steps that a record joins are drawn ahead, before the steps are taken.
     #[must_use]
     pub fn draws_ahead(&self) -> bool {
         self.parts().iter().any(|part| part.sampling.scheme() == Scheme::Balanced)

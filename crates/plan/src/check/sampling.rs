@@ -23,7 +23,7 @@ pub enum Sampling {
     Poisson,
     /// Each step takes a uniform subset of exactly `batch` records.
     WithoutReplacement,
-    /// Each record joins exactly `per_record` steps of every `epoch_steps`, a uniform subset drawn for it alone and anew in each
+    /// Each record joins exactly `per_record` steps of every `epoch_steps`: a uniform subset that is drawn for it alone, and anew in each
     /// such epoch. The run has a whole number of epochs.
     Balanced {
         /// Steps of an epoch that each record joins, from 1 to `epoch_steps`.

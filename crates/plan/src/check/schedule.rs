@@ -1,4 +1,4 @@
-//! Runs in phases: noise, batch, crop or views change on the way.
+//! Runs in phases, in which noise, batch, crop or views change on the way.
 
 use dapple_accounting::limits;
 use dapple_geometry::Mask;
@@ -8,13 +8,13 @@ use crate::Plan;
 use crate::error::PlanError;
 use crate::spec::PlanSpec;
 
-/// Each phase is discretised by itself; a schedule that changes at every step is a slip of the pen.
+/// The most phases. Each is discretised by itself, and a schedule that changes at every step is a slip of the pen.
 const MAX_PHASES: usize = 100;
 
-/// Checks a plan phase by phase. Neighbouring phases that do the same are one; a run of one phase is a plain plan.
+/// Checks a plan phase by phase. Successive phases that do the same are joined, and a run of one phase is a plain plan.
 ///
-/// The values of the whole are those that a single phase cannot exceed: the largest batch and inclusion probability, the least
-/// noise, and all steps together.
+/// The values of the whole plan are bounds on those of its phases: the largest batch and inclusion probability, the least noise, and all
+/// steps together.
 pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
     let too_many = |problem: String, hint: &str| Err(PlanError::invalid("phases", problem, hint));
     if spec.phases.len() > MAX_PHASES {
@@ -39,7 +39,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     joined(phases).ok_or(PlanError::Missing { key: "phases", why: "a schedule has at least one phase" })
 }
 
-/// Phases as one run; none where there are none. The hash of the whole is left as it is.
+/// Joins phases to one run; `None` if there are no phases. The hash of the whole is left as it is.
 pub(super) fn joined(mut phases: Vec<Plan>) -> Option<Plan> {
     let steps = phases.iter().map(|phase| phase.steps).sum();
     let most_seen = phases

@@ -1,29 +1,29 @@
-//! How likely a crop sees the private region, as users ask for it.
+//! Answers how likely a crop is to see the private region.
 
 use dapple_geometry::Region;
 use serde::Serialize;
 
 use crate::{PlanError, Spatial};
 
-/// How likely the views of an image see the private region, at its worst place.
+/// How likely the views of an image are to see the private region at the region's worst place.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Seen {
-    /// That any of the views sees the region; never too small.
+    /// The probability that any of the views sees the region. It is never too small.
     pub probability: f64,
-    /// Where the region's bounding box starts, at its worst: x, y.
+    /// Where the region's bounding box starts at its worst place: x, y.
     pub worst_origin: Option<(u32, u32)>,
-    /// Places of a crop of fixed size.
+    /// How many places a crop of fixed size has.
     pub crop_origins: Option<u64>,
-    /// Those that see the region.
+    /// From how many of these places the crop sees the region.
     pub hits: Option<u64>,
-    /// That one view sees the region; never too small.
+    /// The probability that one view sees the region. It is never too small.
     pub probability_of_one_view: f64,
     /// Views of a record.
     pub views: u32,
 }
 
 impl Seen {
-    /// What a spatial part says of its region.
+    /// The answer for the spatial part of a plan.
     ///
     /// # Errors
     /// No region, or no crop.

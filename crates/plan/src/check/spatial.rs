@@ -12,7 +12,7 @@ use crate::spec::{PadModeSpec, PipelineSpec, Pixels, PlacementSpec, PlanSpec, Re
 /// Torchvision's limits of a random resized crop.
 const CROP_SCALE: (f64, f64) = (0.08, 1.0);
 const CROP_RATIO: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
-/// More views than this of one record are a slip of the pen.
+/// The most views of one record. More are a slip of the pen.
 const MAX_VIEWS: u32 = 1_000_000;
 
 /// The protected pixels.
@@ -23,19 +23,19 @@ pub struct Protected {
 }
 
 impl Protected {
-    /// The region; several only where several masks were given, and then each counts.
+    /// The region. There are several only if several masks were given, and then each of them counts.
     #[must_use]
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
 
-    /// Where it may lie.
+    /// Where the region may lie.
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.placement
     }
 
-    /// Width and height of the region, where it is a rectangle.
+    /// Width and height of the region, if it is a rectangle.
     #[must_use]
     pub fn patch(&self) -> Option<Size> {
         match self.regions.as_slice() {
@@ -78,7 +78,7 @@ impl Protected {
     }
 }
 
-/// What is protected within an image, the way of the image to the model, and how likely a view sees what is protected.
+/// What is protected within an image, how the image gets to the model, and how likely a view is to see what is protected.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spatial {
     image: Option<Size>,
@@ -148,7 +148,7 @@ impl Spatial {
         Ok(Self { image, operations, pipeline, protected, views: views_count, seen, inclusion_probability })
     }
 
-    /// Size of the original image, where given.
+    /// Size of the original image, if it is given.
     #[must_use]
     pub fn image(&self) -> Option<Size> {
         self.image
@@ -160,7 +160,7 @@ impl Spatial {
         &self.operations
     }
 
-    /// The way of an image to the model; `None` where the model sees whole images.
+    /// How an image gets to the model; `None` if the model sees whole images.
     #[must_use]
     pub fn pipeline(&self) -> Option<&Pipeline> {
         self.pipeline.as_ref()
@@ -172,7 +172,7 @@ impl Spatial {
         self.protected.as_ref()
     }
 
-    /// Views of a record averaged before clipping.
+    /// Number of views of a record, whose gradients are averaged before clipping.
     #[must_use]
     pub fn views(&self) -> u32 {
         self.views
@@ -190,10 +190,10 @@ impl Spatial {
         self.inclusion_probability
     }
 
-    /// One view's inclusion probability for each place of the region, for drawing.
+    /// One view's inclusion probability for each place of the region, as a map to draw.
     ///
     /// # Errors
-    /// Without a region, image or crop, or where the geometry has no map.
+    /// There is no region, no image size or no crop, or the geometry has no map for them.
     pub fn heatmap(&self) -> Result<HeatMap, PlanError> {
         let missing = |key, why| PlanError::Missing { key, why };
         let image =
@@ -279,7 +279,7 @@ fn pipeline(spec: &PipelineSpec, before: &[Operation]) -> Result<Option<Pipeline
         None => None,
     };
     let Some(crop) = crop else {
-        // Without a crop the model sees everything, whatever happens on the way; a whole-image operation is harmless then.
+        // Without a crop the model sees everything, so operations on the whole image do no harm.
         return Ok(None);
     };
     Pipeline::new(before.to_vec(), crop).map(Some).map_err(at("pipeline.operations"))
@@ -311,7 +311,7 @@ fn worst(
     worst.ok_or_else(|| at("region.mask")(GeometryError::NoMasks))
 }
 
-/// Whether the crop fits, for a plan without a region.
+/// Checks that the crop fits, for a plan without a region.
 fn fits(pipeline: &Pipeline, image: Size) -> Result<(), PlanError> {
     let reaching = pipeline.size_before_crop(image).map_err(at("pipeline.pad"))?;
     match pipeline.crop_distribution() {
@@ -322,7 +322,7 @@ fn fits(pipeline: &Pipeline, image: Size) -> Result<(), PlanError> {
     }
 }
 
-/// Whether the region fits, for a plan without a crop.
+/// Checks that the region fits, for a plan without a crop.
 fn whole_image(regions: &[Region], placement: Placement, image: Size) -> Result<(), PlanError> {
     let pipeline = Pipeline::crop(CropDistribution::Fixed(image));
     worst(regions, placement, image, &pipeline).map(|_| ())

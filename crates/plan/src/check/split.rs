@@ -1,4 +1,4 @@
-//! Model splitting: a record updates one submodel, drawn at random.
+//! Model splitting: a record updates one submodel that is drawn at random.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,20 +8,20 @@ use crate::error::PlanError;
 use crate::spec::{PartitionShare, PartitionSpec};
 use crate::{Averaged, Sampling, number};
 
-/// More submodels than this are a slip of the pen.
+/// The most submodels. More are a slip of the pen.
 const MAX_SUBMODELS: u32 = 1 << 20;
-/// Each of them is a law of its own to compute.
+/// The most partitions, because each needs a law of its own.
 const MAX_PARTITIONS: usize = 16;
-/// The dropout rate at which what is kept and what is dropped are equally likely.
+/// The dropout rate at which a set of kept nodes and its complement are equally likely.
 const EVEN: f64 = 0.5;
-/// Norms of the parts in clip norms; smaller ones move nothing, larger ones drown the other part.
+/// Allowed norms of the parts, in clip norms. Smaller ones move nothing, and larger ones drown the other part.
 const NORMS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 
-/// Which parts of the model a record updates, checked.
+/// Which parts of the model a record updates; a checked value.
 ///
-/// The split parameters form disjoint submodels, of which each record updates one a step, drawn uniformly and in secret; all records
-/// update the rest. There may be several ways to form submodels, of which a record draws one first. The two parts are clipped
-/// apart.
+/// The split parameters form disjoint submodels, of which each record updates one in each step, drawn uniformly and in secret. All
+/// records update the rest. There may be several ways to form submodels, of which a record draws one first. The two parts are clipped
+/// separately.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Split {
     partitions: Vec<Partition>,
@@ -31,8 +31,8 @@ pub struct Split {
     known: KnownStep,
 }
 
-/// The distribution of one step at the noise multiplier it was first asked for, shared by all copies of a split: a search over
-/// batches or steps makes its law once. It follows from the rest, so that it tells no two splits apart.
+/// The distribution of one step at the noise multiplier for which it was first asked. All copies of a split share it, so that a search
+/// over batches or steps computes its law once. It follows from the other fields, so all values count as equal.
 #[derive(Debug, Clone, Default)]
 struct KnownStep(Arc<OnceLock<(f64, Pld)>>);
 
@@ -49,7 +49,7 @@ impl Split {
         &self.partitions
     }
 
-    /// `d`: how many submodels a record may have updated, at least.
+    /// `d`: the least number of submodels among which a record's update is hidden.
     #[must_use]
     pub fn submodels(&self) -> u64 {
         self.partitions.iter().map(|partition| partition.submodels).min().unwrap_or(1)
@@ -67,7 +67,7 @@ impl Split {
         self.split_norm
     }
 
-    /// The clip norm of the part that all records update, in clip norms; 0 where there is none.
+    /// The clip norm of the part that all records update, in clip norms; 0 if there is no such part.
     #[must_use]
     pub fn nonsplit_norm(&self) -> f64 {
         self.nonsplit_norm
@@ -85,12 +85,12 @@ impl Split {
         self.nonsplit_norm == 0.0
     }
 
-    /// The same gradients, with the submodel of each record known.
+    /// The same split if the submodel of each record were known.
     pub(crate) fn revealed(&self) -> Self {
         Self { partitions: vec![one(1)], known: KnownStep::default(), ..self.clone() }
     }
 
-    /// One step of everybody, at this noise multiplier.
+    /// The distribution of one step that every record joins, at this noise multiplier.
     ///
     /// # Guarantee
     /// That of [`Pld::split_mixture`].
@@ -102,12 +102,12 @@ impl Split {
         }
         let pld =
             Pld::split_mixture(&self.partitions, self.split_norm, self.nonsplit_norm, noise_multiplier)?;
-        // Where another noise multiplier is known, that one stays.
+        // If the step is known for another noise multiplier, that one stays.
         self.known.0.get_or_init(|| (noise_multiplier, pld.clone()));
         Ok(pld)
     }
 
-    /// `None` where nothing is split, or into one part only.
+    /// Checks the `[partition]` section; `None` if nothing is split, or only into one part.
     pub(crate) fn check(
         spec: &PartitionSpec,
         averaged: Averaged,
@@ -151,18 +151,18 @@ impl Split {
                 hint: "use --sampling poisson, or split all parameters one way",
             });
         }
-        // One submodel of everything is the model.
+        // One submodel that contains everything is the model itself.
         let is_model = single && split.submodels() == 1 && split.norm() == 1.0;
         Ok(Some(split).filter(|_| !is_model))
     }
 }
 
-/// One way to form submodels.
+/// A single way to form submodels.
 fn one(submodels: u64) -> Partition {
     Partition { probability: 1.0, submodels }
 }
 
-/// Several ways to form submodels; those with equally many count as one.
+/// Several ways to form submodels. Ways with the same number of submodels count as one.
 fn partitions(mixture: &[PartitionShare]) -> Result<Vec<Partition>, PlanError> {
     let key = "partition.mixture";
     let hint = "give each partition's number of submodels and probability, e.g. [[2, 0.5], [4, 0.5]]";
@@ -179,7 +179,7 @@ fn partitions(mixture: &[PartitionShare]) -> Result<Vec<Partition>, PlanError> {
         }
     }
     let sum = merged.iter().fold(0.0, |sum, partition| sum + partition.probability);
-    // Probabilities are written with a few digits: 0.1 + 0.2 + 0.7 must do.
+    // Probabilities are written with a few digits, so 0.1 + 0.2 + 0.7 must count as 1.
     if (sum - 1.0).abs() > 1e-12 || merged.len() > MAX_PARTITIONS {
         let problem = format!("{} partitions whose probabilities add up to {sum}", merged.len());
         return Err(PlanError::invalid(key, problem, hint));
@@ -187,7 +187,7 @@ fn partitions(mixture: &[PartitionShare]) -> Result<Vec<Partition>, PlanError> {
     Ok(merged)
 }
 
-/// No other key of the section has a meaning by itself.
+/// Refuses the other keys of the section, which mean nothing if nothing is split.
 fn unsplit(spec: &PartitionSpec) -> Result<Option<Split>, PlanError> {
     let alone = [
         ("partition.split_fraction", spec.split_fraction),
@@ -234,7 +234,7 @@ fn norms(spec: &PartitionSpec) -> Result<(f64, f64), PlanError> {
     let (split, nonsplit) = match (spec.split_norm, spec.nonsplit_norm, spec.split_fraction) {
         (None, None, None) => return Ok((1.0, 0.0)),
         (None, None, Some(share)) if share > 0.0 && share <= 1.0 => {
-            // The clip norm is shared out like the parameters: squares add up to 1.
+            // The squared clip norm is divided like the parameters, so that the squares add up to 1.
             return Ok((share.sqrt(), (1.0 - share).sqrt()));
         }
         (None, None, Some(share)) => {

@@ -6,8 +6,8 @@ use crate::Plan;
 use crate::Relation;
 use crate::error::PlanError;
 
-/// Privacy of images to which Gaussian noise of standard deviation `pixel_sigma` (on the 0 to 255 scale) is added once, before
-/// any training, for a private region of `region_pixels` pixels in `channels` channels.
+/// The privacy of adding Gaussian noise of standard deviation `pixel_sigma` (on the 0 to 255 scale) to images once, before any training,
+/// for a private region of `region_pixels` pixels in `channels` channels.
 ///
 /// # Guarantee
 /// Everything computed from the noisy images is (upper end, delta)-private for the content of the region.
@@ -24,13 +24,12 @@ pub fn data_level_noise(
     Ok(baselines::data_level_noise(region_pixels, channels, pixel_sigma)?.epsilon(delta, precision)?)
 }
 
-/// Privacy of the plan's run if, in place of crops, every view of an image gets fresh Gaussian pixel noise: a view tells the two
-/// images apart with probability at most their total variation distance, which takes the place of the inclusion
-/// probability (Schuchardt et al. 2025).
+/// The privacy of the plan's run if every view of an image got fresh Gaussian pixel noise in place of crops. A view tells the two images
+/// apart with probability at most their total variation distance, which replaces the inclusion probability (Schuchardt et al. 2025).
 ///
 /// # Guarantee
-/// The run is (upper end, delta)-private for the content of a region of `region_pixels` pixels in `channels` channels, with
-/// one view of a record a step.
+/// The run is (upper end, delta)-private for the content of a region of `region_pixels` pixels in `channels` channels, if each step sees
+/// one view of a record.
 ///
 /// # Errors
 /// As [`data_level_noise`] and [`Plan::epsilon`].
@@ -49,11 +48,11 @@ pub fn noise_augmentation(
 /// The guarantee `(k epsilon, delta')` for `count` protected regions at once, from that for one.
 ///
 /// # Guarantee
-/// The group privacy of any (epsilon, delta)-private mechanism (Vadhan 2017, Lemma 2.2). Loose: protecting the union of the
+/// This is the group privacy of any (epsilon, delta)-private mechanism (Vadhan 2017, Lemma 2.2). It is loose: protecting the union of the
 /// regions as one region is tighter.
 ///
 /// # Errors
-/// No region, or a joint delta that is no probability below 1.
+/// There is no region, or the joint delta is not below 1.
 pub fn group(epsilon: f64, delta: f64, count: u32) -> Result<(f64, f64), PlanError> {
     let joint = baselines::group(epsilon, delta, count);
     if count == 0 || !(joint.0 >= 0.0 && joint.1 > 0.0 && joint.1 < 1.0) {
@@ -74,10 +73,10 @@ mod tests {
     #[test]
     fn baselines_follow_their_formulas() {
         // One pixel of one channel at sigma = 255 is a Gaussian pair at distance 1: epsilon 4.37718 at delta 1e-5, by bisection of
-        // Phi(1/2 - e) - exp(e) Phi(-1/2 - e) with Python's math.erfc. Closed forms, so the printed digits are the tolerance.
+        // Phi(1/2 - e) - exp(e) Phi(-1/2 - e) with Python's math.erfc. These are closed forms, so the printed digits are the tolerance.
         let once = data_level_noise(1, 1, 255.0, 1e-5, BracketPrecision::default()).unwrap();
         assert!((once.upper - 4.37718).abs() < 1e-5, "{once:?}");
-        // Independently computed reference figures for colour patches of side 10, 20, 40 at sigma = 1000, given to three decimals.
+        // These figures for colour patches of side 10, 20 and 40 at sigma = 1000 were computed independently, to three decimals.
         for (side, expected) in [(10, 27.893), (20, 75.874), (40, 230.512)] {
             let found = data_level_noise(side * side, 3, 1000.0, 1e-5, BracketPrecision::default()).unwrap();
             assert!((found.upper - expected).abs() < 1e-3, "{side}: {found:?}");
@@ -106,7 +105,7 @@ mod tests {
         let plan = Plan::check(&spec).unwrap();
         let record = plan.at_relation(Relation::Replace).epsilon(BracketPrecision::default()).unwrap().upper;
         let at = |sigma| noise_augmentation(&plan, 4, 3, sigma, BracketPrecision::default()).unwrap().upper;
-        // Almost no pixel noise tells everything; a lot tells little.
+        // Little pixel noise reveals almost everything, and a lot of it reveals little.
         assert!((at(1.0) / record - 1.0).abs() < 1e-3);
         assert!(at(1e4) < 0.2 * record && at(1e4) > 0.0);
     }

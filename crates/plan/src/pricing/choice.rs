@@ -9,7 +9,7 @@ use crate::Plan;
 use crate::error::PlanError;
 use crate::spec::Accountant;
 
-/// Rényi divergences of a run, each way a bound of its own.
+/// The Rényi divergences of a run, bounded in several ways, of which the best counts. `None` stands for a run that sees nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct CandidateCurve(Vec<Option<Rdp>>);
 
@@ -29,12 +29,12 @@ impl CandidateCurve {
     }
 
     pub(crate) fn largest_order(&self) -> f64 {
-        // Where nothing is seen, every order will do.
+        // If nothing is ever seen, every order will do.
         self.0.iter().flatten().map(Rdp::largest_order).reduce(f64::max).unwrap_or(1e6)
     }
 }
 
-/// Plans of which one is drawn for each repetition, all with the same probability; the best result alone is released.
+/// Plans of which each repetition draws one, all with the same probability. Only the best result is released.
 #[derive(Debug, Clone)]
 pub struct PrivateChoice {
     law: Repetitions,
@@ -44,10 +44,10 @@ pub struct PrivateChoice {
 #[derive(Debug, Clone)]
 struct ChoiceCandidate {
     plan_hash: String,
-    /// The share of repetitions that carry it out.
+    /// The expected share of repetitions that carry it out.
     share: f64,
     curve: CandidateCurve,
-    /// None where only divergences are known.
+    /// `None` if only divergences are known.
     pld: Option<Pld>,
 }
 
@@ -64,7 +64,7 @@ impl PrivateChoice {
         let one = 1.0 / plans.len() as f64;
         let mut candidates: Vec<ChoiceCandidate> = Vec::new();
         for plan in plans {
-            // Plans that differ in nothing that is priced are priced once.
+            // Plans that do not differ in anything that is priced are priced once.
             match candidates.iter_mut().find(|candidate| candidate.plan_hash == plan.hash()) {
                 Some(candidate) => candidate.share += one,
                 None => candidates.push(ChoiceCandidate {
@@ -78,7 +78,7 @@ impl PrivateChoice {
         Ok(Self { law, candidates })
     }
 
-    /// How often a plan is drawn and carried out.
+    /// The law of the number of repetitions.
     #[must_use]
     pub fn law(&self) -> Repetitions {
         self.law
@@ -92,9 +92,9 @@ impl PrivateChoice {
     /// Epsilon at `delta`.
     ///
     /// # Guarantee
-    /// Releasing the best run alone, by a score that does not depend on the private records, is (epsilon, delta)-private under the
-    /// relation of the plans, provided the number of repetitions follows the law and stays secret. Which plan was drawn is part of a
-    /// run's result, so a repetition is a mixture with a known part: its moments are the means of the plans'.
+    /// Releasing only the best run, by a score that does not depend on the private records, is (epsilon, delta)-private under the
+    /// relation of the plans, provided that the number of repetitions follows the law and stays secret. Which plan was drawn is part of a
+    /// run's result, so a repetition is a mixture with a known component: its moments are the means of those of the plans.
     ///
     /// # Errors
     /// A delta out of range, or an epsilon too large to report.
@@ -109,7 +109,7 @@ impl PrivateChoice {
 
 impl BaseMechanism for PrivateChoice {
     fn divergence(&self, order: f64) -> f64 {
-        // ln sum_j w_j e^((a-1) D_j), with the largest exponent taken out.
+        // This is ln sum_j w_j e^((a-1) D_j) / (a-1), with the largest exponent taken out.
         let exponent = |candidate: &ChoiceCandidate| (order - 1.0) * candidate.curve.divergence(order);
         let exponents: Vec<f64> = self.candidates.iter().map(exponent).collect();
         let largest = exponents.iter().copied().fold(0.0, f64::max);
@@ -135,7 +135,7 @@ impl BaseMechanism for PrivateChoice {
     }
 }
 
-/// Delta from divergences of a few orders.
+/// Delta from the divergences at a few orders.
 fn by_orders(curve: &CandidateCurve, epsilon: f64) -> f64 {
     let orders = std::iter::successors(Some(1.25), |order| Some(1.0 + 1.5 * (order - 1.0)));
     let below = orders.take_while(|order| *order <= curve.largest_order());

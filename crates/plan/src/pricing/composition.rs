@@ -11,13 +11,13 @@ use crate::PrivateChoice;
 use crate::error::PlanError;
 use crate::spec::Accountant;
 
-/// How delta is shared out between two groups; the best counts.
+/// Shares of delta that the first of two groups may get. The best one counts.
 const SHARES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 
 /// Something that was released.
 #[derive(Debug, Clone)]
 pub enum Release {
-    /// All that a run releases.
+    /// Everything that a run releases.
     Run(Box<Plan>),
     /// The best of several runs, chosen privately.
     Choice(PrivateChoice),
@@ -62,7 +62,7 @@ impl Rule {
 /// The price of several releases together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ComposedRuns {
-    /// The certified bracket; without a lower end where something is only bounded.
+    /// The certified bracket. It has no lower end if something is only bounded.
     pub epsilon: Bracket,
     /// The rule that gave it.
     pub rule: Rule,
@@ -70,24 +70,24 @@ pub struct ComposedRuns {
 
 /// What is known about the releases.
 struct Groups<'a> {
-    /// Runs with a distribution, composed.
+    /// The composed distribution of all runs that have one.
     known: Option<Pld>,
-    /// Runs of which only an epsilon at a delta is known.
+    /// Runs for which only an epsilon at a delta is known.
     bounded: Vec<&'a Plan>,
     choices: Vec<Selection<'a>>,
-    /// Of the choices.
+    /// The largest order at which all choices have a divergence.
     largest_order: f64,
 }
 
 /// Prices releases from the same records together, all of them under the same relation.
 ///
 /// # Guarantee
-/// Everything released is together (upper end, delta)-private, each release possibly planned after seeing those before. Products of
-/// dominating pairs dominate adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10); Rényi divergences of one order add up
-/// (Mironov 2017, Proposition 1); epsilons and deltas add up (Dwork and Roth 2014, Theorem 3.16). The best of these counts.
+/// Everything released is together (upper end, delta)-private, even if each release was planned after seeing those before. Products of
+/// dominating pairs dominate adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10); Rényi divergences of one order add up (Mironov
+/// 2017, Proposition 1); epsilons and deltas add up (Dwork and Roth 2014, Theorem 3.16). The best of these counts.
 ///
 /// # Errors
-/// A release that nothing is known about, or an epsilon too large to report.
+/// A release about which nothing is known, or an epsilon too large to report.
 pub fn compose(
     releases: &[Release],
     delta: f64,
@@ -144,7 +144,7 @@ impl<'a> Groups<'a> {
         Ok(groups)
     }
 
-    /// Where all are runs with a distribution.
+    /// The product of all distributions; `None` unless all releases are runs with a distribution.
     fn product(&self, delta: f64, precision: BracketPrecision) -> Result<Option<Bracket>, PlanError> {
         let Some(known) = self.known.as_ref().filter(|_| self.bounded.is_empty() && self.choices.is_empty())
         else {
@@ -153,7 +153,7 @@ impl<'a> Groups<'a> {
         known.epsilon(delta, precision).map_err(PlanError::from).map(Some).or_else(PlanError::or_none)
     }
 
-    /// Epsilon of all runs with a distribution.
+    /// Epsilon of all runs that have a distribution.
     fn of_known(&self, pld: &Pld, delta: f64, precision: BracketPrecision) -> Result<Option<f64>, PlanError> {
         pld.epsilon_upper(delta, precision).map_err(PlanError::from).map(Some).or_else(PlanError::or_none)
     }
@@ -164,15 +164,15 @@ impl<'a> Groups<'a> {
         Ok(rdp::epsilon_by(sum, self.largest_order, delta)?.epsilon)
     }
 
-    /// One epsilon for the runs with a distribution, one for the choices, one for each run that is only bounded. Of a delta that is
-    /// shared among more than two, each gets the same.
+    /// Adds one epsilon for the runs with a distribution, one for the choices, and one for each run that is only bounded. If delta is
+    /// divided among more than two, each gets the same share.
     fn added(&self, delta: f64, precision: BracketPrecision) -> Result<Option<f64>, PlanError> {
         let groups =
             usize::from(self.known.is_some()) + usize::from(!self.choices.is_empty()) + self.bounded.len();
         let shares: &[f64] = if groups == 2 { &SHARES } else { &[1.0] };
         let mut best: Option<f64> = None;
         for &first in shares {
-            // The first group gets this share, all others the same.
+            // Of two groups, the first gets this share of delta. Otherwise all get the same.
             let mut deltas = match groups {
                 2 => vec![first * delta, (1.0 - first) * delta],
                 _ => vec![delta / groups as f64; groups],
@@ -207,7 +207,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Every release by itself; worth trying where balanced sampling has better bounds than its distribution.
+/// Adds the epsilons of single releases, which is worth trying if balanced sampling has better bounds than its distribution.
 fn apart(releases: &[Release], delta: f64, precision: BracketPrecision) -> Result<Option<f64>, PlanError> {
     let better = |release: &Release| matches!(release, Release::Run(plan) if plan.draws_ahead());
     let share = delta / releases.len() as f64;
@@ -227,7 +227,7 @@ fn apart(releases: &[Release], delta: f64, precision: BracketPrecision) -> Resul
     Ok(sum)
 }
 
-/// All by Rényi divergences, where all have them.
+/// Epsilon from the Rényi divergences of all releases; `None` unless all have them.
 fn renyi(releases: &[Release], delta: f64) -> Result<Option<f64>, PlanError> {
     use dapple_accounting::selection::BaseMechanism;
     let (mut curves, mut choices, mut most) = (Vec::new(), Vec::new(), f64::INFINITY);
@@ -258,7 +258,7 @@ fn plus(sum: Option<f64>, term: Option<f64>) -> Option<f64> {
     Some(sum? + term?)
 }
 
-/// A run at another delta, by the best of the bounds on distributions.
+/// Epsilon of a run alone at another delta, by the accountant of distributions.
 fn alone(plan: &Plan, delta: f64, precision: BracketPrecision) -> Result<Bracket, PlanError> {
     let at = plan.changed(|plan| {
         (plan.delta, plan.accountant) = (delta, Accountant::Pld);

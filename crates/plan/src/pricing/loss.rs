@@ -1,4 +1,4 @@
-//! What is known about the privacy loss of a run, and epsilon from it.
+//! What is known about the privacy loss of a run, and the epsilon that follows.
 
 use dapple_accounting::rdp::Rdp;
 use dapple_accounting::{AllocationBound, Bracket, Effort, Pld, RandomAllocation, limits};
@@ -18,7 +18,7 @@ pub(crate) struct EpsilonAnswer {
 pub enum BalancedBound {
     /// A record is added or removed.
     OneMove(AllocationBound),
-    /// A substitution as a removal and an addition, each bounded so.
+    /// A substitution as a removal and an addition, each bounded in this way.
     TwoMoves(AllocationBound),
     /// A substitution in steps that are taken as known.
     KnownSteps,
@@ -46,11 +46,11 @@ impl BalancedBound {
 /// The privacy loss of a run as an accountant knows it.
 #[derive(Debug)]
 pub(crate) enum RunLoss {
-    /// A distribution; for balanced sampling with the bound it stands for.
+    /// A distribution, for balanced sampling with the bound that it stands for.
     Distribution { pld: Pld, bound: Option<BalancedBound> },
     /// Epochs of balanced sampling, about which more is known than a distribution.
     Allocation(RandomAllocation),
-    /// Rényi divergences, for balanced sampling bounded in several ways; `None` where nothing is ever seen.
+    /// Rényi divergences, which are bounded in several ways for balanced sampling; `None` if nothing is ever seen.
     Renyi(Vec<(Option<Rdp>, Option<BalancedBound>)>),
 }
 
@@ -59,10 +59,10 @@ const WAYS: [AllocationBound; 3] =
     [AllocationBound::RenyiExact, AllocationBound::RenyiBound, AllocationBound::Composition];
 
 impl RunLoss {
-    /// All parts as one distribution.
+    /// Composes all parts to one distribution.
     pub(crate) fn distribution(parts: &[PricedPart]) -> Result<Self, PlanError> {
         let bounds = parts.iter().filter_map(PricedPart::composed_bound);
-        // One part that is only bounded makes the whole a bound.
+        // If one part is only bounded, so is the whole.
         let bound = bounds.reduce(|a, b| if a == b { a } else { AllocationBound::Composition });
         let mut pld = Pld::identity();
         for part in parts {
@@ -71,7 +71,7 @@ impl RunLoss {
         Ok(Self::Distribution { pld, bound: bound.map(BalancedBound::OneMove) })
     }
 
-    /// All parts by Rényi divergences.
+    /// Composes all parts by Rényi divergences.
     pub(crate) fn renyi(parts: &[PricedPart]) -> Result<Self, PlanError> {
         if !parts.iter().any(|part| matches!(part, PricedPart::Allocated(_))) {
             return Ok(Self::Renyi(vec![(rdp(parts, AllocationBound::Exact)?.flatten(), None)]));
@@ -93,7 +93,7 @@ impl RunLoss {
         Ok(losses)
     }
 
-    /// The same, known by a bound of this name.
+    /// The same loss under the name of this bound.
     pub(crate) fn with_bound(mut self, named: BalancedBound) -> Self {
         match &mut self {
             Self::Distribution { bound, .. } => *bound = Some(named),
@@ -103,7 +103,7 @@ impl RunLoss {
         self
     }
 
-    /// The only bound it stands for, where there is one.
+    /// The bound that it stands for, if there is one.
     pub(crate) fn bound(&self) -> Option<BalancedBound> {
         match self {
             Self::Distribution { bound, .. } => *bound,
@@ -160,7 +160,8 @@ impl RunLoss {
     }
 }
 
-/// All parts composed, allocations bounded in the given way. The outer `None`: one of them cannot be; the inner: nothing is seen.
+/// Composes all parts, with allocations bounded in the given way. The outer `None` means that one of them cannot be bounded so, the inner
+/// one that nothing is ever seen.
 fn rdp(parts: &[PricedPart], bound: AllocationBound) -> Result<Option<Option<Rdp>>, PlanError> {
     let mut whole: Option<Rdp> = None;
     for part in parts {

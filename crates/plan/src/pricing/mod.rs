@@ -1,4 +1,4 @@
-//! From a checked plan to its privacy loss, and everything that is asked of that: prices, profiles, searches, sums of runs.
+//! Turns a checked plan into its privacy loss, and answers everything that follows: prices, profiles, searches, sums of runs.
 
 pub mod baseline;
 mod calibrate;

@@ -1,4 +1,4 @@
-//! A run, or a phase of it, as the accountants know it.
+//! A run or one of its phases, as the accountants see it.
 
 use dapple_accounting::partition::rdp::{Bound, PartitionRdp};
 use dapple_accounting::rdp::Rdp;
@@ -16,7 +16,7 @@ pub(crate) enum PricedPart {
     Allocated(Allocated),
 }
 
-/// One step as both accountants know it.
+/// One step as both accountants see it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PricedStep {
     /// Nothing of what is protected is ever seen.
@@ -29,7 +29,7 @@ pub(crate) enum PricedStep {
     Substitution(Substitution),
 }
 
-/// `per_record` of the `epoch_steps` steps of each epoch, and one of `submodels` in each of them.
+/// A record joins `per_record` of the `epoch_steps` steps of each epoch, and updates one of `submodels` in each of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Allocated {
     pub(crate) per_record: u64,
@@ -63,7 +63,7 @@ impl PricedStep {
         Ok(match *self {
             Self::Nothing => Pld::identity(),
             Self::PoissonGaussian { rate, sigma } => Pld::poisson_gaussian(rate, sigma)?,
-            // Both parts of the model share the record's coin: composed first, then sampled.
+            // Both parts of the model share the record's coin, so they are composed first and then sampled.
             Self::PoissonSplit { rate, sigma, ref split } => split.pld(sigma)?.subsample_poisson(rate)?,
             Self::Substitution(step) => Pld::substitution(step),
         })
@@ -90,9 +90,9 @@ impl PricedStep {
 
 impl Allocated {
     /// # Guarantee
-    /// Without submodels that of [`RandomAllocation::pld`]. With them: a record that is in `k` of `T` steps is in one step of each of `k` random
-    /// blocks of `floor(T / k)` steps or one more; given the blocks its appearances are independent, and a mixture of blocks costs
-    /// no more than the worst (joint convexity). An appearance in one of `m` steps and one of `d` submodels is a Gaussian
+    /// Without submodels, as [`RandomAllocation::pld`]. With them: a record that is in `k` of `T` steps is in one step of each of `k`
+    /// random blocks of `floor(T / k)` steps or one more. Given the blocks, its appearances are independent, and a mixture over blocks
+    /// costs no more than the worst of them (joint convexity). An appearance in one of `m` steps and one of `d` submodels is a Gaussian
     /// hidden in one of `m d` places.
     fn pld(self) -> Result<Pld, PlanError> {
         let Self { per_record, epoch_steps, epochs, submodels, sigma } = self;
@@ -107,8 +107,8 @@ impl Allocated {
         Ok(epoch.self_compose(epochs))
     }
 
-    /// Whether [`Allocated::pld`] is that of the run itself: a record joins one step of an epoch or all of them, or, where it is not
-    /// hidden among submodels as well, all but one.
+    /// Whether [`Allocated::pld`] is that of the run itself: a record joins one step of an epoch or all of them, or all but one if it is
+    /// not also hidden among submodels.
     fn is_exact(self) -> bool {
         let missed = self.epoch_steps - self.per_record;
         self.per_record == 1 || missed == 0 || (missed == 1 && self.submodels == 1)
@@ -118,10 +118,11 @@ impl Allocated {
         Ok(RandomAllocation::new(self.epoch_steps, self.per_record, self.sigma)?.epochs(self.epochs)?)
     }
 
-    /// All steps together by Rényi divergences, in one of three ways; `None` where the way is the same as another.
+    /// All steps together by Rényi divergences, in one of three ways; `None` if that way does not apply.
     ///
     /// # Guarantee
-    /// Theorem 3.1 of the partitioning paper by equation (2) or (3), or the bound of [`Allocated::pld`] with equation (2) for each appearance.
+    /// Holds by Theorem 3.1 of the partitioning paper with equation (2) or (3), or by the bound of [`Allocated::pld`] with equation (2)
+    /// for each appearance.
     pub(crate) fn rdp(self, bound: AllocationBound) -> Result<Option<Rdp>, PlanError> {
         let Self { per_record, epoch_steps, epochs, submodels, sigma } = self;
         let (places, ones, count, form) = match bound {

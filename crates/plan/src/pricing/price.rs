@@ -1,4 +1,4 @@
-//! From a plan to its privacy-loss distribution: one arm, one theorem.
+//! Turns a plan into its privacy-loss distribution. Each match arm applies one theorem.
 
 use dapple_accounting::{Bracket, BracketPrecision, Distances, Effort, Participation, Pld, Substitution};
 
@@ -34,14 +34,14 @@ impl Plan {
         self.split().map_or(1.0, Split::norm)
     }
 
-    /// A step of the amplification theorem with `w = (1-g, g(1-c), gc)` in which an absent record lies `d0` away.
+    /// A step by the amplification theorem with `w = (1-g, g(1-c), gc)`, in which an absent record lies `d0` away.
     ///
     /// # Guarantee
-    /// That of [`Substitution`]: contributions are at most one norm long, so that any two of them are at most two apart.
+    /// As [`Substitution`]: contributions are at most one norm long, so any two of them are at most two norms apart.
     pub(crate) fn substitution(&self, g: f64, c: f64, d0: f64) -> Result<PricedStep, PlanError> {
         // q: the probability that a step sees what is protected.
         let q = g * c;
-        // An operation may drop every private pixel: then no step sees anything of the region.
+        // An operation may drop every private pixel. Then no step sees anything of the region.
         if q == 0.0 {
             return Ok(PricedStep::Nothing);
         }
@@ -50,14 +50,15 @@ impl Plan {
         Ok(PricedStep::Substitution(Substitution::new(participation, distances, self.sigma())?))
     }
 
-    /// The plan, where it is no schedule, as the accountants know it, with inclusion probability `c`.
+    /// A plan that is not a schedule, as the accountants see it, with inclusion probability `c`.
     pub(crate) fn part(&self, c: f64) -> Result<PricedPart, PlanError> {
         // g: sample rate.
         let (g, steps, sigma) = (self.sample_rate(), self.steps, self.sigma());
         let public = self.public_tokens.map_or(0.0, PublicTokens::reach) / self.norm();
         let substitution =
             |d0: f64| Ok(PricedPart::Independent { step: self.substitution(g, c, d0)?, steps });
-        // A microbatch turned around moves the sum by two clip norms: half the noise in units of the movement (DP-Mix, section 2).
+        // A microbatch that is turned around moves the sum by two clip norms, which halves the noise in units of the movement (DP-Mix,
+        // section 2).
         let moved = if self.averaged.shares_clip() { 2.0 } else { 1.0 };
         match self.theorem()? {
             Theorem::PoissonAddRemove | Theorem::PoissonUser => {
@@ -83,12 +84,12 @@ impl Plan {
                 reason: "only epsilon at a given delta is bounded there",
                 hint: "use `dapple account`, --relation add-remove, or --sampling poisson",
             }),
-            // The amplification theorem with w = (1-g, g(1-c), gc): an absent record is one clip norm away, but in a
-            // microbatch even an absent record leaves behind another clipped mean.
+            // The amplification theorem with w = (1-g, g(1-c), gc): an absent record is one clip norm away, but in a microbatch even an
+            // absent record leaves another clipped mean behind.
             Theorem::PoissonReplace | Theorem::PoissonPatch => substitution(moved),
             // Theorem 2 of the patch-level paper: another record takes the place of an absent one, two clip norms away.
             Theorem::WithoutReplacementReplace | Theorem::WithoutReplacementPatch => substitution(2.0),
-            // The public gradient is the same in both data sets, but an absent record lacks it.
+            // The public gradient is the same in both data sets, but an absent record does not add it.
             Theorem::PoissonMasked => substitution(1.0 + public),
             Theorem::WithoutReplacementMasked => substitution(2.0 + 2.0 * public),
         }
@@ -97,29 +98,28 @@ impl Plan {
     /// The privacy-loss distribution of the whole run.
     ///
     /// # Guarantee
-    /// Each step's dominates that step's output under the plan's relation, for every data set and every state of the model,
-    /// provided the assumptions that the certificate lists; their product dominates all released noisy gradients together, hence
-    /// everything computed from them. Phases compose like steps.
-    ///
+    /// The distribution of each step dominates that step's output under the plan's relation, for every data set and every state of the
+    /// model, provided that the assumptions of the certificate hold. Their product dominates all released noisy gradients together, and
+    /// so everything computed from them. Phases compose like steps.
     /// # Errors
     /// A combination that no theorem covers, or a number beyond the accountant's limits.
     pub fn pld(&self) -> Result<Pld, PlanError> {
         self.compose_parts(Plan::inclusion_probability)
     }
 
-    /// All parts of the run with the inclusion probability of each.
+    /// Composes all parts of the run, with the inclusion probability that `c` gives for each.
     pub(crate) fn compose_parts(&self, c: impl Fn(&Plan) -> f64) -> Result<Pld, PlanError> {
         self.parts()
             .iter()
             .try_fold(Pld::identity(), |whole, part| Ok(whole.compose(&part.part(c(part))?.pld()?)))
     }
 
-    /// The parts of the run as the accountants know them.
+    /// The parts of the run as the accountants see them.
     fn known_parts(&self) -> Result<Vec<PricedPart>, PlanError> {
         self.parts().iter().map(|part| part.part(part.inclusion_probability())).collect()
     }
 
-    /// The run's loss as an accountant knows it.
+    /// The run's loss as an accountant sees it.
     pub(crate) fn loss(&self, accountant: Accountant) -> Result<RunLoss, PlanError> {
         let parts = self.known_parts()?;
         match (accountant, parts.as_slice()) {
@@ -149,8 +149,8 @@ impl Plan {
     }
 
     /// Epsilon at the plan's delta by privacy-loss distributions, in a certified bracket. Under balanced sampling other bounds may be
-    /// better where a record is seen more than once, and the best counts; the lower end then tells how exactly the bound is known,
-    /// where that is known at all.
+    /// better if a record is seen more than once, and the best one counts. The lower end then tells how exactly that bound is known, if
+    /// that is known at all.
     ///
     /// # Guarantee
     /// The run is (upper end, delta)-private under the plan's relation and the certificate's assumptions.
@@ -169,7 +169,7 @@ impl Plan {
         self.loss(Accountant::Pld)?.epsilon_upper(self.delta, effort)
     }
 
-    /// An upper bound on epsilon at the plan's delta by Rényi divergences: a second opinion, without a lower end.
+    /// An upper bound on epsilon at the plan's delta by Rényi divergences. It is a second opinion without a lower end.
     ///
     /// # Guarantee
     /// The run is (epsilon, delta)-private under the plan's relation and the certificate's assumptions.
@@ -180,7 +180,7 @@ impl Plan {
         Ok(self.answer(Accountant::Rdp, BracketPrecision::default())?.epsilon.upper)
     }
 
-    /// Epsilon by the accountant the plan names.
+    /// Epsilon by the accountant that the plan names.
     pub(crate) fn epsilon_bracket(&self, precision: BracketPrecision) -> Result<Bracket, PlanError> {
         Ok(self.answer(self.accountant, precision)?.epsilon)
     }
@@ -188,7 +188,7 @@ impl Plan {
     /// Prices the plan with the accountant it names.
     ///
     /// # Guarantee
-    /// The run is (`epsilon.upper`, `delta`)-private under the certificate's relation, provided its assumptions.
+    /// The run is (`epsilon.upper`, `delta`)-private under the certificate's relation, provided that its assumptions hold.
     ///
     /// # Errors
     /// As [`Plan::epsilon`].
@@ -196,7 +196,7 @@ impl Plan {
         Certificate::new(self, self.answer(self.accountant, precision)?, self.accountant)
     }
 
-    /// Prices the plan with the Rényi accountant, whichever it names.
+    /// Prices the plan with the Rényi accountant, whichever accountant it names.
     ///
     /// # Guarantee
     /// As [`Plan::price`]; the bracket has no lower end.
@@ -207,11 +207,11 @@ impl Plan {
         Certificate::new(self, self.answer(Accountant::Rdp, BracketPrecision::default())?, Accountant::Rdp)
     }
 
-    /// Epsilon under balanced sampling by each of the known bounds, that of privacy-loss distributions first; `None` where it is too
-    /// large to report. Empty under other schemes.
+    /// Epsilon under balanced sampling by each of the known bounds, beginning with that of privacy-loss distributions; `None` if it is
+    /// too large to report. The list is empty under other schemes.
     ///
     /// # Guarantee
-    /// The run is (epsilon, delta)-private with each of them.
+    /// The run is (epsilon, delta)-private with each of these epsilons.
     ///
     /// # Errors
     /// As [`Plan::epsilon`].

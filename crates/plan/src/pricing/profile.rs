@@ -6,9 +6,9 @@ use serde::Serialize;
 use crate::spec::{Accountant, Delta};
 use crate::{Plan, PlanError, PlanSpec};
 
-/// Points of a profile where none are asked for.
+/// Number of points of a profile if none are asked for.
 const DEFAULT_POINTS: usize = 41;
-/// The delta that scales the default range where the plan has none; a profile does not depend on it.
+/// The delta that sets the default range if the plan has none. The profile itself does not depend on it.
 const DEFAULT_DELTA: f64 = 1e-5;
 
 /// A point of a profile.
@@ -23,7 +23,7 @@ pub struct ProfilePoint {
 }
 
 impl PlanSpec {
-    /// The same plan, with a delta where it has none: a profile is over all deltas, but a plan is checked with one.
+    /// The same plan, with a delta if it has none. A profile is over all deltas, but a plan is checked with one.
     #[must_use]
     pub fn for_profile(mut self) -> Self {
         self.privacy.delta = self.privacy.delta.or(Some(Delta::Value(DEFAULT_DELTA)));
@@ -32,7 +32,7 @@ impl PlanSpec {
 }
 
 impl Plan {
-    /// Delta at each of the epsilons; without any, at 41 of them up to twice the plan's own.
+    /// Delta at each of the epsilons, or at 41 epsilons up to twice the plan's own if none are given.
     ///
     /// # Guarantee
     /// The run is (`epsilon`, `delta`)-private at every point.
@@ -85,7 +85,7 @@ mod tests {
         assert!(
             points.windows(2).all(|pair| pair[0].epsilon < pair[1].epsilon && pair[0].delta >= pair[1].delta)
         );
-        // The middle of the range is the plan's own epsilon, where the exact delta is at most the plan's.
+        // The middle of the range is the plan's own epsilon, at which the exact delta is at most the plan's.
         let middle = points[DEFAULT_POINTS / 2];
         let own = plan.epsilon(BracketPrecision::default()).unwrap().upper;
         assert!(

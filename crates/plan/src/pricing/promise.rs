@@ -8,14 +8,14 @@ use crate::error::PlanError;
 use crate::spec::{PlanSpec, RegionSpec};
 use crate::{Relation, certificate};
 
-/// A relation under which every run is priced, and for patches the region: a sum is only worth something if all its terms speak of the
-/// same neighbours.
+/// A relation under which every run is priced, and for patches the region. A sum of prices means something only if all of them are about
+/// the same neighbours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promise {
     /// The relation.
     pub relation: Relation,
-    /// What a patch is; empty under other relations.
+    /// The protected region; empty under relations other than `patch`.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub region: RegionSpec,
 }
@@ -28,8 +28,8 @@ impl Promise {
     /// What a plan promises.
     ///
     /// # Errors
-    /// A relation under which runs are not composed: users and private tokens are named by files beside the records, and nothing here
-    /// tells whether two runs name the same.
+    /// A relation under which runs are not composed. Users and private tokens are named by files beside the records, and nothing here
+    /// tells whether two runs name the same ones.
     pub fn of(spec: &PlanSpec, plan: &Plan) -> Result<Self, PlanError> {
         let relation = plan.relation();
         let region = match relation {
@@ -40,12 +40,13 @@ impl Promise {
         Ok(Self { relation, region })
     }
 
-    /// A run, or its first `steps` steps, priced under this promise, whatever it promised by itself; none where it has taken no step.
-    /// `masks` are the pictures that this promise's region names.
+    /// A run, or its first `steps` steps, as a plan under this promise, whatever the run promised by itself; `None` if it has taken no
+    /// step. `masks` are the masks that this promise's region names.
     ///
     /// # Guarantee
-    /// The plan's price bounds what those steps tell about neighbours under this promise. A record-level run is priced as if it had
-    /// protected the patch: its own crops decide how often they see it. A patch-level run is priced for whole records: every crop sees them.
+    /// The plan's price bounds what those steps reveal about neighbours under this promise. A record-level run is priced as if it had
+    /// protected the patch, and its own crops decide how often they see it. A patch-level run is priced for whole records, which every
+    /// crop sees.
     ///
     /// # Errors
     /// A combination that no theorem covers, by name.
@@ -66,7 +67,7 @@ impl Promise {
         Ok(Plan::check_with_masks(&spec, masks)?.first(steps.unwrap_or(u64::MAX)))
     }
 
-    /// What is protected, as a sentence; `plan` is any of the runs under this promise.
+    /// What is protected, as a sentence. `plan` may be any run under this promise.
     #[must_use]
     pub fn words(plan: &Plan) -> String {
         certificate::protects(plan)

@@ -9,7 +9,7 @@ use crate::error::PlanError;
 use crate::spec::Accountant;
 use crate::{Relation, Sampling};
 
-/// How delta is shared out between removal and addition; the best counts.
+/// Shares of delta that the removal may get; the addition gets the rest. The best one counts.
 const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 
 impl Plan {
@@ -29,7 +29,7 @@ impl Plan {
             .ok_or_else(|| PlanError::too_large(self.delta))
     }
 
-    /// The upper end alone, from first grids: for searches.
+    /// Only the upper end, from first grids, for searches.
     pub(crate) fn substituted_upper(&self, effort: Effort<'_>) -> Result<f64, PlanError> {
         let loss = self.one_move().loss(Accountant::Pld)?;
         let moves = best_share(&loss, self.delta, effort)?.map(|(_, upper)| upper);
@@ -41,7 +41,7 @@ impl Plan {
         best.min_by(f64::total_cmp).ok_or_else(|| PlanError::too_large(self.delta))
     }
 
-    /// The same run, asked about a record that is added or removed.
+    /// The same run, priced for a record that is added or removed.
     pub(crate) fn one_move(&self) -> Self {
         self.changed(|plan| {
             (plan.relation, plan.public_tokens) = (Relation::AddRemove, None);
@@ -52,15 +52,14 @@ impl Plan {
     /// The loss if the steps that the record joins were known; `None` beyond the accountant's limits.
     ///
     /// # Guarantee
-    /// Both contents join the same steps, so that by joint convexity a run costs no more than one whose steps are known. In each of
-    /// the `k` steps of an epoch the record is present, and its crop misses the region with probability `1 - c`: the
-    /// amplification theorem with `w = (0, 1-c, c)`. Without a crop these are Gaussians at twice the norm of a contribution, and for
-    /// `k = T` that is the run itself.
+    /// Both contents join the same steps, so by joint convexity a run costs no more than one whose steps are known. In each of the `k`
+    /// steps of an epoch the record is present, and its crop misses the region with probability `1 - c`: the amplification theorem with
+    /// `w = (0, 1-c, c)`. Without a crop these are Gaussians at twice the norm of a contribution, and for `k = T` that is the run itself.
     pub(crate) fn known_steps(&self, accountant: Accountant) -> Option<RunLoss> {
         let mut parts = Vec::new();
         for part in self.parts() {
             let Sampling::Balanced { per_record, epoch_steps } = part.sampling else { return None };
-            // Never absent, so that the distance from an absent record does not matter.
+            // The record is never absent, so the distance from an absent record does not matter.
             let step = part.substitution(1.0, part.inclusion_probability(), 2.0).ok()?;
             parts.push(PricedPart::Independent { step, steps: part.steps / epoch_steps * per_record });
         }
@@ -72,12 +71,12 @@ impl Plan {
     }
 }
 
-/// Epsilon for a record that is substituted, from the loss of one added or removed; `None` where none can be reported.
+/// Epsilon for a record that is substituted, from the loss of one that is added or removed; `None` if none can be reported.
 ///
 /// # Guarantee
-/// Let `M` be the run's output without the record, `P` and `Q` those with the one and with the other content. For every event
-/// `P - e^(e1+e2) Q = (P - e^e1 M) + e^e1 (M - e^e2 Q) <= delta1 + e^e1 delta2`, so that `(e1, delta1)` for removal and
-/// `(e2, delta2)` for addition with `delta1 + e^e1 delta2 = delta` give `(e1 + e2, delta)`.
+/// Let `M` be the run's output without the record, and `P` and `Q` those with either content. For every event `P - e^(e1+e2) Q = (P -
+/// e^e1 M) + e^e1 (M - e^e2 Q) <= delta1 + e^e1 delta2`. So `(e1, delta1)` for the removal and `(e2, delta2)` for the addition with
+/// `delta1 + e^e1 delta2 = delta` give `(e1 + e2, delta)`.
 pub(crate) fn two_moves(
     loss: &RunLoss,
     delta: f64,
@@ -92,12 +91,12 @@ pub(crate) fn two_moves(
     Ok((upper <= limits::MAX_EPSILON).then_some(EpsilonAnswer { epsilon: Bracket::above(upper), bound }))
 }
 
-/// What removal leaves of delta to addition.
+/// The delta that the removal leaves for the addition.
 fn rest(share: f64, delta: f64, removed: f64) -> f64 {
     (1.0 - share) * delta * (-removed).exp()
 }
 
-/// The share of delta that is best spent on removal, by first grids, and the epsilon it gives.
+/// The share of delta that is best spent on the removal, by first grids, and the epsilon that it gives.
 fn best_share(loss: &RunLoss, delta: f64, effort: Effort<'_>) -> Result<Option<(f64, f64)>, PlanError> {
     let at = |delta: f64| match limits::delta(delta) {
         Ok(delta) => loss.epsilon_upper(delta, effort).map(Some).or_else(PlanError::or_none),

@@ -1,4 +1,4 @@
-//! Many plans at once: the grid of a sweep, and what a row of it tells.
+//! Many plans at once: the grid of a sweep, and what a row of it says.
 
 use dapple_geometry::Mask;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::{
     BracketPrecision, Certificate, Plan, PlanError, PlanSpec, SolvedUnknown, SolvedValue, Unknown, calibrate,
 };
 
-/// What a row tells beside the values of its combination.
+/// The columns of a row beside the values of its combination.
 pub const MEASURES: [&str; 5] =
     ["epsilon", "epsilon_lower", "inclusion_probability", "effective_rate", "steps"];
 
@@ -23,7 +23,7 @@ pub struct SweepAxis<Value> {
 }
 
 impl<Value> SweepAxis<Value> {
-    /// The name of the key: its flag where there is one.
+    /// The name of the key, which is its flag if it has one.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.key.flag.unwrap_or(self.key.path)
@@ -31,7 +31,7 @@ impl<Value> SweepAxis<Value> {
 }
 
 impl SweepAxis<String> {
-    /// `key=a:b:step` or `key=a,b,c`; the key may be a flag name or a dotted path.
+    /// Parses `key=a:b:step` or `key=a,b,c`. The key may be a flag name or a dotted path.
     ///
     /// # Errors
     /// A text of another form, a key that no plan has, or values that are neither a list nor a range.
@@ -44,7 +44,7 @@ impl SweepAxis<String> {
         let key = keys::resolve(name)
             .ok_or_else(|| PlanError::UnknownKey { path: name.to_owned(), near: keys::near(name) })?;
         let values = ranges::values(name, values)?;
-        // Two numbers with a colon are a value of a few keys and a range without its step for all others.
+        // Two numbers with a colon are a value for a few keys, and for all others a range without its step.
         if let [only] = values.as_slice()
             && only.contains(':')
             && PlanSpec::default().set(key.path, only).is_err()
@@ -55,7 +55,7 @@ impl SweepAxis<String> {
     }
 }
 
-/// Every combination of the axes' values, the first axis slowest.
+/// Every combination of the axes' values. The first axis varies slowest.
 ///
 /// # Errors
 /// A key that is given twice, or more than [`MAX_POINTS`] combinations.
@@ -84,7 +84,7 @@ pub fn combinations<Value: Clone>(axes: &[SweepAxis<Value>]) -> Result<Vec<Vec<V
     }))
 }
 
-/// What is wrong, with the combination for which it is; `write` gives a value as it reads in a sentence.
+/// The error with the combination that it is about. `write` gives a value as it reads in a sentence.
 #[must_use]
 pub fn at<Value>(
     axes: &[SweepAxis<Value>],
@@ -101,22 +101,22 @@ pub fn at<Value>(
 pub struct PricedCombination {
     /// The certificate of its plan.
     pub certificate: Certificate,
-    /// The unknown, where the plan was solved for one.
+    /// The unknown and its value, if the plan was solved for one.
     pub solved: Option<SolvedUnknown>,
 }
 
-/// Prices a combination; `None` where epsilon is too large to report.
+/// Prices a combination; `None` if epsilon is too large to report.
 ///
 /// # Errors
-/// Whatever else pricing says.
+/// Every other error of pricing.
 pub fn price(plan: &Plan, precision: BracketPrecision) -> Result<Option<PricedCombination>, PlanError> {
     or_empty(plan.price(precision).map(|certificate| PricedCombination { certificate, solved: None }))
 }
 
-/// Solves a combination for an unknown; `None` where no value of it reaches the target.
+/// Solves a combination for an unknown; `None` if no value of it reaches the target.
 ///
 /// # Errors
-/// Whatever else calibration says.
+/// Every other error of calibration.
 pub fn solve(
     spec: &PlanSpec,
     masks: &[Mask],
@@ -129,7 +129,7 @@ pub fn solve(
     )
 }
 
-/// A combination without an answer is an empty row; one that is wrong is an error.
+/// A combination without an answer is an empty row, and one with a mistake is an error.
 fn or_empty(priced: Result<PricedCombination, PlanError>) -> Result<Option<PricedCombination>, PlanError> {
     match priced {
         Ok(priced) => Ok(Some(priced)),
@@ -138,15 +138,15 @@ fn or_empty(priced: Result<PricedCombination, PlanError>) -> Result<Option<Price
     }
 }
 
-/// A number of a row, which knows its safe side.
+/// A number of a row, which knows in which direction rounding is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum SweepMeasure {
     /// A count.
     Whole(u64),
-    /// Never too small: rounded up where it is shortened.
+    /// A number that is never too small, and is rounded up when it is shortened.
     Upper(f64),
-    /// Never too large: rounded down where it is shortened.
+    /// A number that is never too large, and is rounded down when it is shortened.
     Lower(f64),
 }
 
@@ -160,12 +160,12 @@ impl From<SolvedValue> for SweepMeasure {
     }
 }
 
-/// The columns behind those of the axes: the unknown where there is one, and [`MEASURES`].
+/// The columns that follow those of the axes: the unknown if there is one, and [`MEASURES`].
 pub fn measured(unknown: Option<Unknown>) -> impl Iterator<Item = &'static str> {
     unknown.map(Unknown::name).into_iter().chain(MEASURES)
 }
 
-/// The numbers of a row in the columns of [`measured`], empty where the combination has no answer.
+/// The numbers of a row in the columns of [`measured`]. They are empty if the combination has no answer.
 #[must_use]
 pub fn measures(priced: Option<&PricedCombination>, unknown: Option<Unknown>) -> Vec<Option<SweepMeasure>> {
     let Some(PricedCombination { certificate, solved }) = priced else {
@@ -214,7 +214,7 @@ mod tests {
             );
             PlanSpec::from_toml(&text).unwrap()
         };
-        // Hundreds of thousands of steps of little noise: epsilon lies beyond what is reported.
+        // With hundreds of thousands of steps of little noise, epsilon is too large to report.
         assert_eq!(price(&Plan::check(&spec(0.05, 10_000)).unwrap(), precision), Ok(None));
         let spec = spec(1.0, 1);
         assert_eq!(solve(&spec, &[], Unknown::NoiseMultiplier, precision), Ok(None));

@@ -66,7 +66,7 @@ pub(crate) fn theorem(relation: Relation, sampling: Sampling) -> Result<Theorem,
 }
 
 impl Theorem {
-    /// The source, for a reader who wants to check it.
+    /// The source of the theorem, for a reader who wants to check it.
     pub(crate) fn citation(self) -> &'static str {
         match self {
             Self::PoissonAddRemove => {

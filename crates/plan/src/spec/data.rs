@@ -52,7 +52,7 @@ section! {
         check: bool =
             ("whether every record is read once before a run begins", "false")
                 .or("true");
-        /// Constants, never computed from private records.
+        /// These are constants that must never be computed from private records.
         mean: Vec<f64> =
             ("what is subtracted from each channel, of values from 0 to 1", "[0.5]")
                 .or("0");
@@ -71,7 +71,7 @@ section! {
 words! {
     /// How records are stored.
     pub enum DataFormat {
-        /// One folder of pictures a class.
+        /// One folder of pictures for each class.
         ImageFolder = "image-folder",
         /// The files of the MNIST family.
         Idx = "idx",
@@ -85,7 +85,7 @@ words! {
         ImagePairs = "image-pairs",
         /// Cityscapes, with its 19 classes.
         Cityscapes = "cityscapes",
-        /// A2D2, its colours grouped to 18 classes.
+        /// A2D2, with its colours grouped into 18 classes.
         A2d2 = "a2d2",
         /// Streets drawn by the program, with label maps.
         StreetScenes = "street-scenes",

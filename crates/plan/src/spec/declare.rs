@@ -1,8 +1,8 @@
-//! How keys and words of a plan are declared: once, with everything that is known about them.
+//! Macros by which keys and words of a plan are declared once, with everything that is known about them.
 
 use super::key::Key;
 
-/// A section of a plan: its keys, and what layers do with them.
+/// A section of a plan: its keys, and what merging layers needs to do with them.
 pub(super) trait SectionKeys {
     /// The keys in their order.
     const KEYS: &'static [Key];
@@ -10,17 +10,17 @@ pub(super) trait SectionKeys {
     /// Whether the key of this name is given.
     fn gives(&self, name: &str) -> bool;
 
-    /// Takes the value of the key of this name away.
+    /// Removes the value of the key of this name.
     fn clear(&mut self, name: &str);
 
-    /// The value of the key of this name, where it is given and text.
+    /// The value of the key of this name, if it is given and is text.
     fn text(&mut self, name: &str) -> Option<&mut String>;
 }
 
 /// Declares a section: a struct of optional values that TOML is read into, and the [`Key`] of each.
 ///
-/// A line is `name: Type = (meaning, example)` and the methods of [`Key`]. Flags, help, `--set`, layers, phases, the Python keywords and
-/// `docs/plan.md` follow from it; nothing else needs to know the name.
+/// A line is `name: Type = (meaning, example)` followed by methods of [`Key`]. Flags, help, `--set`, layers, phases, the Python keywords
+/// and `docs/plan.md` follow from it; nothing else needs to know the name.
 macro_rules! section {
     (
         $(#[$attribute:meta])*
@@ -44,7 +44,7 @@ macro_rules! section {
         }
 
         impl $name {
-            /// These values with everything that `over` gives instead.
+            /// These values, replaced by everything that `over` gives.
             #[must_use]
             pub fn merge(&self, over: &Self) -> Self {
                 Self { $($field: over.$field.clone().or_else(|| self.$field.clone()),)* }
@@ -101,7 +101,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every one of them.
+            /// All variants, in order.
             pub const ALL: [Self; [$($word),*].len()] = [$(Self::$variant),*];
 
             /// The name in files and flags.
@@ -120,7 +120,7 @@ macro_rules! words {
     };
 }
 
-/// Declares the plan itself: its sections, in their order, with what each is about.
+/// Declares the plan itself: its sections in order, and what each is about.
 macro_rules! plan {
     (
         $(#[$attribute:meta])*
@@ -145,7 +145,7 @@ macro_rules! plan {
             pub $rest: $rest_type,
         }
 
-        /// The sections of a plan, in their order.
+        /// The sections of a plan, in order.
         const SECTIONS: &[$crate::spec::key::KeySection] = &[$(
             $crate::spec::key::KeySection {
                 name: stringify!($section),
@@ -155,7 +155,7 @@ macro_rules! plan {
         )*];
 
         impl $name {
-            /// This plan with everything that `over` gives instead. A key hides those that it stands in the place of; phases are taken as
+            /// This plan, replaced by everything that `over` gives. A key hides those that it stands in place of. Phases are replaced as
             /// a whole.
             #[must_use]
             pub fn merge(&self, over: &Self) -> Self {
@@ -179,7 +179,7 @@ macro_rules! plan {
                 }
             }
 
-            /// The files and folders that the plan names, with their keys, to be changed.
+            /// Calls `change` for each file or folder that the plan names, with its key.
             pub fn each_file(&mut self, mut change: impl FnMut(&'static $crate::spec::key::Key, &mut String)) {
                 use $crate::spec::declare::SectionKeys;
                 let files = |key: &&$crate::spec::key::Key| key.kind == $crate::spec::key::Kind::File;
@@ -207,7 +207,7 @@ macro_rules! plan {
     };
 }
 
-/// Declares what a phase may change: keys of the sections, by section and name, each of the type that it has there.
+/// Declares what a phase may change: keys of the sections, by section and name, each with the type that it has there.
 macro_rules! phase {
     (
         $(#[$attribute:meta])*
@@ -231,7 +231,7 @@ macro_rules! phase {
             &[$(concat!(stringify!($section), ".", stringify!($field)),)*];
 
         impl $name {
-            /// What it gives, as a layer over the plan.
+            /// What the phase gives, as a layer over the plan.
             fn layer(&self) -> PlanSpec {
                 let mut layer = PlanSpec::default();
                 $(layer.$section.$field.clone_from(&self.$field);)*

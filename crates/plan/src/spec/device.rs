@@ -1,4 +1,4 @@
-//! Where gradients are computed, by name.
+//! Names of the devices on which gradients are computed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Where gradients are computed: `auto`, `cpu`, `cuda`, `cuda:N`, several cards `cuda:N,M`, or `cuda:all`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub enum DeviceChoice {
-    /// The first GPU where one can be used, else the processor.
+    /// The first GPU if one can be used, and otherwise the processor.
     #[default]
     Auto,
     /// The processor.
@@ -22,7 +22,7 @@ pub enum DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// Whether it must be a GPU.
+    /// Whether the choice must be a GPU.
     #[must_use]
     pub fn needs_gpu(&self) -> bool {
         match self {
@@ -31,7 +31,7 @@ impl DeviceChoice {
         }
     }
 
-    /// The same with the first card of several.
+    /// The same choice with only the first card of several.
     #[must_use]
     pub fn first(&self) -> Self {
         match self {
@@ -44,7 +44,7 @@ impl DeviceChoice {
     }
 }
 
-/// Two or more cards in the order given, none of them twice.
+/// Two or more different cards, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CardList {
     first: u32,
@@ -76,10 +76,10 @@ impl fmt::Display for DeviceChoice {
 /// A word that names no device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchDevice {
-    /// No name of a device.
+    /// A word that is not the name of a device.
     #[error("{0:?} is no device; give auto, cpu, cuda, cuda:N, cuda:N,M.. or cuda:all")]
     Unknown(String),
-    /// A list with a card twice.
+    /// A list that names a card twice.
     #[error("{list:?} names card {card} twice; name every card once")]
     Twice {
         /// The list.

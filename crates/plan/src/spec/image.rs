@@ -1,10 +1,10 @@
-//! What is protected within an image, and the way of an image to the model.
+//! What is protected within an image, and how an image gets to the model.
 
 use super::declare::{section, words};
 use super::{Interval, Pixels};
 
 section! {
-    /// `[region]`
+    /// The `[region]` section.
     pub struct RegionSpec = "region" {
         patch: Pixels =
             ("the private rectangle in whole pixels, WIDTHxHEIGHT", "10x10")
@@ -29,15 +29,15 @@ section! {
 words! {
     /// Where the region may lie.
     pub enum PlacementSpec {
-        /// The worst of all places.
+        /// Anywhere, so the worst of all places counts.
         Anywhere = "anywhere",
-        /// Where the mask says.
+        /// Where the mask marks it.
         Annotated = "annotated",
     }
 }
 
 section! {
-    /// `[pipeline]`
+    /// The `[pipeline]` section.
     pub struct PipelineSpec = "pipeline" {
         image: Pixels =
             ("the size of an image in whole pixels, WIDTHxHEIGHT", "1000x1000")
@@ -89,7 +89,7 @@ words! {
 }
 
 section! {
-    /// `[mix]`: `K_self` and `K_diff` of DP-Mix; `K_base` is `pipeline.views`.
+    /// The `[mix]` section: `K_self` and `K_diff` of DP-Mix. `K_base` is `pipeline.views`.
     pub struct MixSpec = "mix" {
         self_mix: u32 =
             ("the number of mixtures of two of a record's own views", "18")

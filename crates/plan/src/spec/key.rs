@@ -1,4 +1,4 @@
-//! A key of a plan: everything that is known about it.
+//! Everything that is known about a key of a plan.
 
 use super::phase::PHASE_KEYS;
 use super::{Delta, DeviceChoice, Interval, PartitionShare, Pixels};
@@ -10,19 +10,19 @@ pub struct Key {
     pub path: &'static str,
     /// Name of the flag, without dashes.
     pub flag: Option<&'static str>,
-    /// What stands behind the flag.
+    /// The placeholder for the value behind the flag.
     pub value: &'static str,
-    /// What it takes.
+    /// What kind of value the key takes.
     pub kind: Kind,
-    /// The words it may be; none where it is not a word.
+    /// The words that it may take; empty if it does not take words.
     pub choices: &'static [&'static str],
-    /// What it is, to be read after "it is".
+    /// What the key is, to be read after "it is".
     pub meaning: &'static str,
-    /// A value, as written behind the flag.
+    /// An example of a value, as it is written behind the flag.
     pub example: &'static str,
-    /// What holds where it is not given.
+    /// What holds if the key is not given.
     pub default: Option<&'static str>,
-    /// Keys of which a plan takes one or the other: a layer that gives this one hides those of the layers below.
+    /// Keys that exclude this one. A layer that gives this key hides them in the layers below.
     pub instead_of: &'static [&'static str],
 }
 
@@ -33,7 +33,7 @@ pub struct KeySection {
     pub name: &'static str,
     /// What it is about, as part of a sentence.
     pub about: &'static str,
-    /// Its keys in their order.
+    /// Its keys, in order.
     pub keys: &'static [Key],
 }
 
@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// Whether a value set from outside a file is taken as it is written, whatever it looks like.
+    /// Whether a value from a flag or a setting is taken as it is written, whatever it looks like.
     pub(super) fn is_verbatim(self) -> bool {
         matches!(self, Self::Text | Self::File | Self::Device)
     }
@@ -118,38 +118,38 @@ impl Key {
         }
     }
 
-    /// A flag of its own.
+    /// Gives the key a flag.
     pub(super) const fn flag(self, flag: &'static str, value: &'static str) -> Self {
         Self { flag: Some(flag), value, ..self }
     }
 
-    /// The only texts it may be.
+    /// Restricts the key to these texts.
     pub(super) const fn words(self, choices: &'static [&'static str]) -> Self {
         Self { choices, ..self }
     }
 
-    /// What holds where it is not given.
+    /// Says what holds if the key is not given.
     pub(super) const fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
     }
 
-    /// A text that names a file or folder.
+    /// Says that the text names a file or folder.
     pub(super) const fn file(self) -> Self {
         Self { kind: Kind::File, ..self }
     }
 
-    /// Keys that it stands in the place of.
+    /// Names the keys that it stands in place of.
     pub(super) const fn instead_of(self, instead_of: &'static [&'static str]) -> Self {
         Self { instead_of, ..self }
     }
 
-    /// Whether a phase of a schedule may change it.
+    /// Whether a phase of a schedule may change the key.
     #[must_use]
     pub fn in_phases(&self) -> bool {
         PHASE_KEYS.contains(&self.path)
     }
 
-    /// The section it stands in.
+    /// The section of the key.
     #[must_use]
     pub fn section(&self) -> &'static str {
         self.path.split_once('.').map_or(self.path, |(section, _)| section)
@@ -161,7 +161,7 @@ impl Key {
         self.path.split_once('.').map_or(self.path, |(_, name)| name)
     }
 
-    /// The key with a value, as a line of a plan.
+    /// The key with its example, as a line of a plan.
     #[must_use]
     pub fn toml_example(&self) -> String {
         let (name, value) = (self.name(), self.example);
@@ -170,14 +170,14 @@ impl Key {
     }
 }
 
-/// A Rust type that values of a plan are read into.
+/// A Rust type into which values of a plan are read.
 pub(crate) trait Typed {
-    /// What it takes.
+    /// The kind of values of this type.
     const KIND: Kind;
-    /// The words it takes.
+    /// The words that this type takes.
     const WORDS: &'static [&'static str] = &[];
 
-    /// The value where it is text.
+    /// The value, if it is text.
     fn text(&mut self) -> Option<&mut String> {
         None
     }

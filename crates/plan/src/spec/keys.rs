@@ -4,7 +4,7 @@ use strsim::osa_distance;
 
 pub use super::key::{Key, KeySection, Kind};
 
-/// The sections of a plan, in their order.
+/// The sections of a plan, in order.
 pub const SECTIONS: &[KeySection] = super::SECTIONS;
 
 /// How many keys there are.
@@ -33,7 +33,7 @@ pub const KEYS: &[Key] = &{
     all
 };
 
-/// The key of a dotted path; an index such as `pipeline.crop[0]` belongs to its key.
+/// The key of a dotted path. An index such as `pipeline.crop[0]` belongs to its key.
 #[must_use]
 pub fn find(path: &str) -> Option<&'static Key> {
     let path = path.split('[').next().unwrap_or(path);
@@ -47,7 +47,7 @@ pub fn resolve(name: &str) -> Option<&'static Key> {
     find(name).or_else(|| KEYS.iter().find(|key| key.flag == Some(flag)))
 }
 
-/// A key as errors name it: the dotted path, and the flag where there is one.
+/// A key as errors name it: the dotted path, and the flag if there is one.
 #[must_use]
 pub fn place(path: &str) -> String {
     match find(path).and_then(|key| key.flag) {
@@ -56,16 +56,16 @@ pub fn place(path: &str) -> String {
     }
 }
 
-/// The sections of a plan.
+/// Names of the sections of a plan, with the phases.
 #[must_use]
 pub fn sections() -> Vec<&'static str> {
     SECTIONS.iter().map(|section| section.name).chain(["phases"]).collect()
 }
 
-/// Keys that look like `name`, the nearest first, at most three.
+/// At most three keys that look most like `name`.
 #[must_use]
 pub fn near(name: &str) -> Vec<&'static str> {
-    // Long keys are few; what is typed may be anything.
+    // No key is this long, and what is typed may be anything.
     if name.len() > 64 {
         return Vec::new();
     }
@@ -92,7 +92,7 @@ mod tests {
     fn near_spellings_are_found() {
         assert_eq!(near("sampling.batchs"), ["sampling.batch"]);
         assert_eq!(near("pipeline.batch_size"), Vec::<&str>::new());
-        // Two letters that changed places are one slip.
+        // Two letters that changed places are one mistake.
         assert_eq!(near("corp"), ["pipeline.crop"]);
         assert_eq!(near("noise-multiplyer"), ["privacy.noise_multiplier"]);
         assert!(near("zzzzzzzz").is_empty() && near("nonsense.key").is_empty());

@@ -1,4 +1,4 @@
-//! Single settings, as flags and `--set` give them.
+//! Sets single keys, as flags and `--set` do.
 
 use toml::{Table, Value};
 
@@ -8,7 +8,7 @@ use crate::error::PlanError;
 use crate::spec::text::plain_words;
 
 impl PlanSpec {
-    /// Sets the value of a dotted key (or flag name), written as in TOML; a value that is not TOML is taken as a string.
+    /// Sets the value of a dotted key (or flag name), written as in TOML. A value that is not TOML is taken as a string.
     ///
     /// # Errors
     /// A key that no plan has, or a value of the wrong type.
@@ -41,13 +41,13 @@ impl PlanSpec {
     }
 }
 
-/// A value as TOML would read it behind `key =`; names stay words whatever they look like.
+/// A value as TOML would read it behind `key =`. Names stay words, whatever they look like.
 fn read(key: &Key, text: &str) -> Value {
     let word = || Value::String(text.to_owned());
     if key.kind.is_verbatim() {
         return word();
     }
-    // A second line would be a second key, and 0x10 is a size without width, not sixteen.
+    // A second line would be a second key, and 0x10 is a size without width, not the number sixteen.
     if text.contains(['\n', '\r']) || text.starts_with("0x") {
         return word();
     }

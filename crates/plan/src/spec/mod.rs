@@ -1,6 +1,6 @@
 //! What a user writes: an unchecked plan, with every value optional.
 //!
-//! A key is declared in one place, its section: see `declare`.
+//! A key is declared in one place, its section; see `declare`.
 
 mod data;
 mod declare;
@@ -41,7 +41,7 @@ pub use values::{Delta, Interval, Pixels};
 
 plan! {
     /// An unchecked plan. Sections are split by meaning: those down to `masked`, and the phases, may change what is guaranteed; `data`,
-    /// `model`, `optimiser` and `train` say what is trained; `performance` changes nothing but speed.
+    /// `model`, `optimiser` and `train` say what is trained; `performance` changes nothing but speed and memory.
     pub struct PlanSpec {
         privacy: Privacy = "what is guaranteed, and the noise that does it";
         region: RegionSpec = "what is protected within an image";
@@ -56,13 +56,13 @@ plan! {
         train: TrainSpec = "how the run is carried out";
         performance: Performance = "what only changes speed and memory";
         ..
-        /// Parts of the run, in order; each changes some values of the sections above.
+        /// Parts of the run, in order. Each changes some values of the sections above.
         pub phases: Vec<PhaseSpec>,
     }
 }
 
 impl PlanSpec {
-    /// The neighbouring relation: the one given, or `patch` where a region is and else `add-remove`.
+    /// The neighbouring relation: the one given, or else `patch` if a region is given and `add-remove` if none is.
     #[must_use]
     pub fn relation(&self) -> Relation {
         let RegionSpec { patch, circle, mask, .. } = &self.region;
@@ -70,8 +70,8 @@ impl PlanSpec {
         self.privacy.relation.unwrap_or(if region { Relation::Patch } else { Relation::AddRemove })
     }
 
-    /// SHA-256, in hexadecimal digits, of everything written but `[performance]`: two specs with the same digest ask for the same
-    /// run. Stricter than [`crate::Plan::hash`], which two runs of the same guarantee share.
+    /// SHA-256, in hexadecimal digits, of everything written except `[performance]`. Two specs with the same digest ask for the same run.
+    /// It is stricter than [`crate::Plan::hash`], which all runs with the same guarantee share.
     #[must_use]
     pub fn digest(&self) -> String {
         let spec = Self { performance: Performance::default(), ..self.clone() };

@@ -10,6 +10,7 @@ section! {
                 .words(&[
                 "linear",
                 "small-cnn",
+                "small-hybrid",
                 "wrn-16-4",
                 "wrn-40-4",
                 "resnet-18",
@@ -19,10 +20,16 @@ section! {
                 "vgg-11",
                 "vgg-16",
                 "mobilenet-v2",
+                "convnext-t",
+                "convnext-s",
+                "convnext-b",
+                "convnext-l",
                 "vit-ti-16",
                 "vit-s-16",
                 "vit-b-16",
                 "vit-l-16",
+                "vit-ti-4",
+                "vit-s-4",
                 "vit-ti-8",
                 "vit-s-8",
                 "vit-b-8",
@@ -84,13 +91,13 @@ section! {
 }
 
 words! {
-    /// What stands in the place of batch norm.
+    /// What stands in place of batch norm.
     #[derive(Default)]
     pub enum NormSpec {
         /// Group norm.
         #[default]
         Group = "group",
-        /// Batch norm with stored statistics; nothing of it trains.
+        /// Batch norm with stored statistics, of which nothing trains.
         Frozen = "frozen",
         /// Nothing.
         Removed = "removed",
@@ -113,7 +120,7 @@ words! {
     /// The part of a model that trains.
     #[derive(Default)]
     pub enum TuneSpec {
-        /// All that the architecture does not freeze.
+        /// Everything that the architecture does not freeze.
         #[default]
         All = "all",
         /// The last layers.

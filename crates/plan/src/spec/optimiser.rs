@@ -55,7 +55,7 @@ words! {
     /// The rule of an optimiser.
     #[derive(Default)]
     pub enum OptimiserKind {
-        /// Gradient descent, with momentum where one is given.
+        /// Gradient descent, with momentum if one is given.
         #[default]
         Sgd = "sgd",
         /// Adam.

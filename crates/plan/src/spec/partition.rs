@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::declare::{section, words};
 
 section! {
-    /// `[partition]`
+    /// The `[partition]` section.
     pub struct PartitionSpec = "partition" {
         submodels: u32 =
             ("the number of disjoint submodels, of which each record updates one a step", "2")
@@ -31,7 +31,7 @@ section! {
 }
 
 section! {
-    /// `[masked]`
+    /// The `[masked]` section.
     pub struct Masked = "masked" {
         public_gradient: PublicGradient =
             ("where the gradient of public tokens comes from", "decoupled")
@@ -48,9 +48,9 @@ words! {
     pub enum PublicGradient {
         /// An independently drawn batch.
         Decoupled = "decoupled",
-        /// The same records, clipped as well.
+        /// The sampled records, whose public gradients are clipped as well.
         CoupledClipped = "coupled-clipped",
-        /// The same records, not clipped.
+        /// The sampled records, whose public gradients are not clipped.
         Coupled = "coupled",
     }
 }

@@ -4,7 +4,7 @@ use super::DeviceChoice;
 use super::declare::{section, words};
 
 section! {
-    /// `[performance]`: nothing here can change epsilon, and nothing here is hashed.
+    /// The `[performance]` section. Nothing in it can change epsilon, and nothing in it is hashed.
     pub struct Performance = "performance" {
         threads: u32 =
             ("the number of worker threads", "2")
@@ -27,10 +27,10 @@ section! {
 }
 
 words! {
-    /// How a GPU rounds the factors of products. Norms, sums, the noise and the optimiser are in single precision or better with each.
+    /// How a GPU rounds the factors of products. With each choice, norms, sums, noise and optimiser are in single precision or better.
     #[derive(Default)]
     pub enum FactorPrecision {
-        /// Not at all: single precision, as on the processor.
+        /// Not at all, as on the processor: single precision.
         #[default]
         F32 = "f32",
         /// To 11 significant bits, with the range of single precision.
@@ -41,13 +41,13 @@ words! {
 }
 
 words! {
-    /// How a run shows itself.
+    /// How a run shows its progress.
     #[derive(Default)]
     pub enum ProgressKind {
         /// A bar on a terminal, a line now and then elsewhere.
         #[default]
         Auto = "auto",
-        /// Lines everywhere: for logs.
+        /// Lines everywhere, for logs.
         Lines = "lines",
         /// Not at all.
         Never = "never",

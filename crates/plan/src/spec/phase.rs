@@ -4,7 +4,7 @@ use super::declare::phase;
 use super::{Pixels, PlanSpec};
 
 phase! {
-    /// `[[phases]]`: what a part of the run does differently. What it leaves out is as in the sections.
+    /// The `[[phases]]` sections: what a part of the run does differently. What a phase leaves out is as in the other sections.
     pub struct PhaseSpec {
         sampling.epochs: u64,
         sampling.steps: u64,
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
     use crate::spec::keys::KEYS;
 
-    /// Every key that a phase may change is one of its fields, and reaches the plan of that phase; it has no others.
+    /// Every key that a phase may change is one of its fields and reaches the plan of that phase, and it has no other fields.
     #[test]
     fn phases_take_the_keys_that_say_so() {
         let base = PlanSpec::from_toml("[sampling]\nsteps = 7\n[pipeline]\ncrop_scale = \"0.1:1\"").unwrap();

@@ -1,11 +1,11 @@
-//! `[privacy]`: what is guaranteed, and the noise that does it.
+//! The `[privacy]` section: what is guaranteed, and the noise behind it.
 
 use super::Delta;
 use super::declare::{section, words};
 use crate::Relation;
 
 section! {
-    /// `[privacy]`
+    /// The `[privacy]` section.
     pub struct Privacy = "privacy" {
         relation: Relation =
             ("the neighbouring relation, what may differ", "patch")

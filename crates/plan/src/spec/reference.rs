@@ -1,10 +1,10 @@
-//! The reference of all keys, as a page.
+//! The reference page of all keys.
 
 use std::fmt::Write;
 
 use super::keys::{Key, KeySection, Kind, SECTIONS};
 
-/// Every key with what it takes, means and defaults to, section by section, in Markdown: `docs/plan.md`.
+/// Every key with what it takes, what it means and what its default is, section by section, in Markdown: the page `docs/plan.md`.
 #[must_use]
 pub fn markdown() -> String {
     let mut page = String::from(

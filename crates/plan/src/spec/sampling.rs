@@ -4,7 +4,7 @@ use super::declare::section;
 use crate::Scheme;
 
 section! {
-    /// `[sampling]`
+    /// The `[sampling]` section.
     pub struct SamplingSpec = "sampling" {
         scheme: Scheme =
             ("how a step draws its records", "poisson")

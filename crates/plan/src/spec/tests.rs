@@ -1,4 +1,4 @@
-//! What follows from the declarations of keys.
+//! Tests what follows from the declarations of keys.
 
 use crate::PlanSpec;
 use crate::spec::keys::{KEYS, Key, KeySection, Kind, SECTIONS, find};
@@ -55,8 +55,8 @@ fn the_digest_covers_everything_but_performance() {
     }
 }
 
-/// The fields of the structs that TOML is read into are the declared keys, no more and no fewer: each is offered a value of no type
-/// that any of them takes, and one that does not exist makes the reader name them all.
+/// The fields of the structs that TOML is read into are the declared keys, no more and no fewer: a key that does not exist makes the
+/// reader name all fields.
 #[test]
 fn every_field_has_a_declaration() {
     for KeySection { name: section, keys, .. } in SECTIONS {
@@ -67,7 +67,7 @@ fn every_field_has_a_declaration() {
     }
 }
 
-/// Keys without a default, by the reason why they have none.
+/// Keys without a default, grouped by the reason why they have none.
 const WITHOUT_DEFAULT: &[(&str, &[&str])] = &[
     (
         "nothing can stand in for it: what needs it is refused without it",
@@ -112,7 +112,7 @@ const WITHOUT_DEFAULT: &[(&str, &[&str])] = &[
     ("without it the size of the work decides", &["train.checkpoint_every", "performance.microbatch"]),
 ];
 
-/// What a declaration says holds where the key is used: example and words are read from a file and by `--set` alike, what it takes is
+/// What a declaration says holds where the key is used: its example and its words are read from a file and by `--set` alike, the kind is
 /// the type of the field, and everything but speed is part of the digest.
 #[test]
 fn declarations_hold() {
@@ -144,7 +144,7 @@ fn declarations_hold() {
         let file = (key.kind == Kind::File).then(|| (key.path, key.example.to_owned()));
         assert_eq!(named, Vec::from_iter(file));
         assert!(!key.meaning.is_empty() && !key.meaning.ends_with('.'), "{}", key.path);
-        // It says what holds without it, or is listed with the reason why nothing does.
+        // A key says what holds without it, or it is listed with the reason why nothing does.
         assert_ne!(key.default, Some(""), "{}", key.path);
         let listed = WITHOUT_DEFAULT.iter().flat_map(|(_, keys)| *keys).filter(|path| **path == key.path);
         assert_eq!(
@@ -153,12 +153,12 @@ fn declarations_hold() {
             "{}: a default, or a reason",
             key.path
         );
-        // It has a row on the page of all keys, with its flag; a key without one is set by `--set` alone.
+        // A key has a row on the page of all keys, with its flag. A key without a flag is set only by `--set`.
         let flag = key.flag.map_or_else(String::new, |flag| format!("`--{flag} {}`", key.value));
         let row = format!("| `{}` | {flag} | ", key.name());
         let section = page.split("\n## ").find(|part| part.starts_with(&format!("`[{}]`", key.section())));
         assert!(section.is_some_and(|section| section.contains(&row)), "{}", key.path);
-        // A flag belongs to one key, and no word is offered where any text will do.
+        // A flag belongs to one key only, and words are offered only where no other text will do.
         assert_eq!(
             KEYS.iter().filter(|other| other.flag.is_some() && other.flag == key.flag).count(),
             key.flag.iter().count()

@@ -1,4 +1,4 @@
-//! Plans as TOML, with errors that name line, column and key.
+//! Reads and writes plans as TOML, with errors that name line, column and key.
 
 use super::PlanSpec;
 use crate::error::PlanError;
@@ -10,7 +10,7 @@ impl PlanSpec {
     /// Reads a plan.
     ///
     /// # Errors
-    /// Text that is not TOML, unknown keys, values of the wrong type: with line, column and dotted key.
+    /// Text that is not TOML, unknown keys, values of the wrong type. The error names line, column and dotted key.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         let broken = |key: String, error: &toml::de::Error| {
             let (line, column) = position(text, error.span().map_or(0, |span| span.start));
@@ -39,7 +39,7 @@ fn position(text: &str, offset: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-/// A message of the reader on one line, in words a user knows.
+/// The reader's message on one line, in words that a user knows.
 pub(super) fn plain_words(message: &str) -> String {
     let mut line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     for (word, plain) in [

@@ -24,7 +24,7 @@ section! {
                 .or("2/3");
         checkpoint_every: u64 =
             ("the number of steps between two checkpoints", "100");
-        /// For at most the plan's steps where those are given.
+        /// If the plan gives steps, training takes at most that many.
         until_budget: bool =
             ("whether to train until privacy.epsilon is spent", "true")
                 .or("false");
@@ -57,9 +57,9 @@ words! {
         /// The whole gradient at once.
         #[default]
         Flat = "flat",
-        /// Every gradient to nearly the bound.
+        /// Every gradient is scaled to nearly the bound.
         Automatic = "automatic",
-        /// Layer by layer, together within the bound.
+        /// Each layer by itself, all together within the bound.
         PerLayer = "per-layer",
     }
 }

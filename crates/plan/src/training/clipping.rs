@@ -14,25 +14,25 @@ pub enum GradientBound {
         /// The clip norm.
         max_norm: f64,
     },
-    /// Every gradient to nearly the bound (Bu et al. 2022).
+    /// Every gradient is scaled to nearly the bound (Bu et al. 2022).
     Automatic {
         /// The clip norm.
         max_norm: f64,
-        /// What keeps short gradients short.
+        /// Added to the norm before dividing by it, so that short gradients stay short.
         stability: f64,
     },
-    /// Layer by layer, together within the bound.
+    /// Each layer by itself, all together within the bound.
     PerLayer {
         /// The clip norm.
         max_norm: f64,
     },
 }
 
-/// Keeps short gradients short under automatic clipping (Bu et al. 2022).
+/// The stability of automatic clipping, the value of Bu et al. 2022.
 const STABILITY: f64 = 0.01;
 
 impl GradientBound {
-    /// The bound of a plan that is carried out like this.
+    /// The bound that follows from a plan and its `[train]` section.
     ///
     /// # Errors
     /// A clip norm that is to follow the share of gradients within it, where no gradient is within it or outside of it as a whole.

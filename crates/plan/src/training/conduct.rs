@@ -6,13 +6,13 @@ use crate::spec::TrainSpec;
 /// How a run is carried out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Conduct {
-    /// Whether gradients are clipped and noised; the same steps without, otherwise.
+    /// Whether gradients are clipped and noised. If not, the same steps are taken without.
     pub private: bool,
-    /// Makes every random number a function of it: for tests, since whoever knows the seed is promised nothing.
+    /// A seed from which every random number follows. It is for tests, because whoever knows it is promised nothing.
     pub seed: Option<u64>,
-    /// Steps between two evaluations; only at the end where there is none.
+    /// Steps between two evaluations. If `None`, the model is evaluated only at the end.
     pub evaluate_every: Option<u64>,
-    /// Steps between two checkpoints; as fast as the machine allows where there is none.
+    /// Steps between two checkpoints. If `None`, the size of the work decides.
     pub checkpoint_every: Option<u64>,
     /// Weight of the uniform distribution in the labels, in [0, 1).
     pub label_smoothing: f64,

@@ -4,37 +4,37 @@ use super::TargetKind;
 use crate::error::PlanError;
 use crate::spec::{EvaluationKind, TrainSpec};
 
-/// The step from window to window unless told otherwise: two thirds of a window, so that most pixels are seen twice or more.
+/// The step from one window to the next if the plan does not say: two thirds of a window, so that most pixels are seen twice or more.
 const STRIDE: f64 = 2.0 / 3.0;
 
 /// How images are looked at in evaluation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum EvaluationPlan {
-    /// An image has one class: so many crops along each side of it, their probabilities averaged.
+    /// An image has one class, and the probabilities of some crops of it are averaged.
     Crops {
         /// Crops along each side.
         grid: u32,
     },
-    /// A pixel has a class.
+    /// Every pixel has a class.
     Maps(MapEvaluation),
 }
 
-/// How a model looks at an image of any size whose pixels have a class each.
+/// How a model looks at an image of any size in which every pixel has a class.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MapEvaluation {
-    /// All of it at once.
+    /// At the whole image at once.
     Whole,
-    /// Window by window of the size that the model was trained on; where windows overlap, their scores are averaged.
+    /// Window by window, each of the size that the model was trained on. Where windows overlap, their scores are averaged.
     Sliding {
         /// The step from one window to the next, as a share of the window.
         stride: f64,
     },
 }
 
-/// How images are to be looked at in the place of what a plan says; what is left out is as in the plan.
+/// How images are to be looked at instead of what a plan says. What is left out is as in the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Look {
-    /// Crops along each side of an image whose probabilities are averaged, where an image has one class.
+    /// Crops along each side of an image, whose probabilities are averaged, if an image has one class.
     pub grid: Option<u32>,
     /// Whether an image with a label map is seen at once or window by window.
     pub kind: Option<EvaluationKind>,
@@ -43,10 +43,10 @@ pub struct Look {
 }
 
 impl EvaluationPlan {
-    /// What a plan says, for records with such targets.
+    /// What a plan says, for records with these targets.
     ///
     /// # Errors
-    /// What does not suit the targets, or makes no sense.
+    /// A setting that does not suit the targets, or makes no sense.
     pub fn check(spec: &TrainSpec, targets: TargetKind) -> Result<Self, PlanError> {
         let said = Look { grid: spec.evaluation_grid, kind: spec.evaluation, stride: spec.evaluation_stride };
         let usual = match targets {
@@ -56,7 +56,7 @@ impl EvaluationPlan {
         usual.with(said)
     }
 
-    /// The same where images are to be looked at otherwise.
+    /// The same plan with the changes that `look` asks for.
     ///
     /// # Errors
     /// As [`EvaluationPlan::check`].
@@ -140,7 +140,7 @@ mod tests {
             let error = check(look, &plan, targets).unwrap_err();
             assert!(error.hint().is_some() && error.to_string().starts_with("train.evaluation"), "{error}");
         }
-        // What is asked for goes before the plan.
+        // What is asked for takes precedence over the plan.
         let plan =
             TrainSpec { evaluation: Some(EvaluationKind::Sliding), evaluation_stride: Some(0.5), ..plan };
         let asked = Look { kind: Some(EvaluationKind::Whole), ..Look::default() };

@@ -1,4 +1,4 @@
-//! The whole plan, checked: what is priced, and how it is trained.
+//! The whole checked plan: what is priced, and how it is trained.
 
 mod clipping;
 mod conduct;
@@ -27,7 +27,7 @@ use crate::Plan;
 use crate::error::PlanError;
 use crate::spec::PlanSpec;
 
-/// A plan that can be trained: every default is filled in, every choice made. The trainer reads nothing else.
+/// A plan that can be trained, with every default filled in and every choice made. The trainer reads nothing else.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainingPlan {
     /// What the accountant prices and the sampler carries out.
@@ -38,9 +38,9 @@ pub struct TrainingPlan {
     pub model: ModelPlan,
     /// How a record's gradient is bounded.
     pub clipping: GradientBound,
-    /// What the noisy gradient does.
+    /// What happens to the noisy gradient.
     pub optimiser: OptimiserPlan,
-    /// By how much, at each step.
+    /// The learning rate of each step.
     pub schedule: LearningRate,
     /// How the model is evaluated.
     pub evaluation: EvaluationPlan,
@@ -51,14 +51,14 @@ pub struct TrainingPlan {
 }
 
 impl TrainingPlan {
-    /// The plan of a run whose priced part was checked before.
+    /// The plan of a run whose priced part has been checked.
     ///
     /// # Errors
     /// The first setting that is missing or makes no sense, with its key.
     pub fn new(privacy: Plan, spec: &PlanSpec) -> Result<Self, PlanError> {
         let conduct = Conduct::check(&spec.train)?;
         let data = DataPlan::check(spec)?;
-        // Records of the caller's are not evaluated on; they may have any targets.
+        // The caller's own records are not evaluated on, so any kind of targets will do.
         let targets = data.origin.targets().unwrap_or(TargetKind::Class);
         Ok(Self {
             model: ModelPlan::check(&spec.model)?,

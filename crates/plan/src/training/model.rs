@@ -10,11 +10,11 @@ use super::TrainedPart;
 pub struct ModelPlan {
     /// Its name in the zoo.
     pub name: String,
-    /// What stands in the place of batch norm; none where the plan leaves it to the model.
+    /// What stands in place of batch norm; `None` if the plan leaves it to the model.
     pub norm: Option<NormSpec>,
-    /// Pixels between neighbouring positions of a backbone's last features; none where the plan leaves it to the model.
+    /// Pixels between neighbouring positions of a backbone's last features; `None` if the plan leaves it to the model.
     pub output_stride: Option<u32>,
-    /// What a transformer's classifier reads; none where the plan leaves it to the model.
+    /// What a transformer's classifier reads; `None` if the plan leaves it to the model.
     pub pooling: Option<PoolingSpec>,
     /// Where the first weights come from.
     pub first_weights: WeightSource,
@@ -27,9 +27,9 @@ pub struct ModelPlan {
 /// Where the first weights come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WeightSource {
-    /// The seed alone.
+    /// Only the seed.
     Seed,
-    /// A file of the whole model, but for a head of other classes.
+    /// A file of the whole model, except for a head of other classes.
     File(String),
     /// A file of a classifier, which gives the backbone.
     Backbone(String),
@@ -39,7 +39,7 @@ impl ModelPlan {
     /// Fills in what is not given.
     ///
     /// # Errors
-    /// No name, two files for the first weights, two answers to what trains, or adapters that make no sense.
+    /// No name, two files for the first weights, two statements about what trains, or adapters that make no sense.
     pub fn check(spec: &ModelSpec) -> Result<Self, PlanError> {
         let name = spec.name.clone().ok_or_else(|| {
             PlanError::invalid("model.name", "it is missing", format!("models are {}", Self::names()))

@@ -3,7 +3,7 @@
 use crate::error::PlanError;
 use crate::spec::{OptimiserKind, OptimiserSpec};
 
-/// AdamW's decay where the plan gives none, as PyTorch has it.
+/// AdamW's decay if the plan gives none, as in PyTorch.
 const ADAMW_DECAY: f64 = 0.01;
 /// The least that a corrected second moment is where the plan does not say, as Tang et al. have it for images.
 const NOISE_FLOOR: f64 = 5e-8;
@@ -16,22 +16,22 @@ const CORRECTION: &str = "optimiser.noise_correction";
 /// An optimiser without its state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OptimiserPlan {
-    /// The rule.
+    /// The rule of the updates.
     pub rule: OptimiserRule,
-    /// Decoupled weight decay, `w (1 - rate decay)` before the update: never part of a clipped gradient.
+    /// Decoupled weight decay, `w (1 - rate decay)` before the update. It is never part of a clipped gradient.
     pub weight_decay: f64,
-    /// Decay of the running mean of the weights that is evaluated and kept, in [0, 1); none where the weights themselves are.
+    /// Decay of the running mean of the weights, in [0, 1). The mean is evaluated and kept; `None` if the weights themselves are.
     pub mean_decay: Option<f64>,
     /// Share of a block's learning rate that the block before it has, in (0, 1]; none where all blocks have the same.
     pub layer_decay: Option<f64>,
 }
 
-/// The rule that a plan states, with PyTorch's defaults; the numbers of an update follow from it.
+/// The rule that a plan states, with PyTorch's defaults. The numbers of an update follow from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OptimiserRule {
     /// Gradient descent.
     Descent(Momentum),
-    /// Adam, and with a weight decay AdamW.
+    /// Adam, or AdamW if there is a weight decay.
     Adam {
         /// Decay of both moments.
         betas: [f64; 2],
@@ -73,7 +73,7 @@ impl OptimiserPlan {
     /// Fills in what is not given.
     ///
     /// # Errors
-    /// Settings outside their range, or of another rule.
+    /// A setting outside its range, or one of another rule.
     pub fn check(spec: &OptimiserSpec) -> Result<Self, PlanError> {
         let kind = spec.kind.unwrap_or_default();
         let default_decay = if kind == OptimiserKind::Adamw { ADAMW_DECAY } else { 0.0 };

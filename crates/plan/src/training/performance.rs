@@ -3,17 +3,17 @@
 use crate::error::PlanError;
 use crate::spec::{DeviceChoice, FactorPrecision, Performance, ProgressKind};
 
-/// More threads than any machine has are a slip, and starting them takes minutes and gigabytes.
+/// The most threads. More than any machine has are a mistake, and starting them takes minutes and gigabytes.
 const MAX_THREADS: u32 = 1024;
-/// Batches decoded ahead unless told otherwise.
+/// Batches decoded ahead if the plan does not say.
 const PREFETCH: usize = 2;
 
 /// How a run uses its machine. Nothing here can change epsilon, and nothing here is hashed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PerformancePlan {
-    /// Worker threads; 0 for one each core.
+    /// Worker threads; 0 means one for each core.
     pub threads: usize,
-    /// Records computed at once; none where memory decides.
+    /// Records computed at once; `None` if memory decides.
     pub microbatch: Option<usize>,
     /// Batches decoded ahead.
     pub prefetch: usize,
@@ -21,7 +21,7 @@ pub struct PerformancePlan {
     pub device: DeviceChoice,
     /// How a GPU rounds the factors of products.
     pub precision: FactorPrecision,
-    /// How the run shows itself.
+    /// How the run shows its progress.
     pub progress: ProgressKind,
 }
 
@@ -29,7 +29,7 @@ impl PerformancePlan {
     /// Fills in what is not given.
     ///
     /// # Errors
-    /// Threads by the thousand.
+    /// More threads than any machine has.
     pub fn check(spec: &Performance) -> Result<Self, PlanError> {
         let threads = spec.threads.unwrap_or(0);
         if threads > MAX_THREADS {
@@ -50,7 +50,7 @@ impl PerformancePlan {
         })
     }
 
-    /// The same with the first card where it names several: for single images, which cards cannot share.
+    /// The same plan with only the first of several cards, for single images, which cards cannot share.
     #[must_use]
     pub fn on_one_card(&self) -> Self {
         Self { device: self.device.first(), ..self.clone() }

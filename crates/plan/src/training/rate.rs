@@ -14,10 +14,10 @@ pub struct LearningRate {
 }
 
 impl LearningRate {
-    /// The learning rate of a plan with so many steps.
+    /// The learning rate of a plan with this many steps.
     ///
     /// # Errors
-    /// A learning rate or power that is no positive number, or a warm-up longer than the run.
+    /// A learning rate or power that is not a positive number, or a warm-up that takes the whole run or more.
     pub fn check(spec: &OptimiserSpec, steps: u64) -> Result<Self, PlanError> {
         let positive = |key, value: f64| match value > 0.0 && value.is_finite() {
             true => Ok(value),
@@ -51,7 +51,7 @@ impl LearningRate {
         })
     }
 
-    /// The learning rate of a step, from 0: a linear rise over the warm-up, then the schedule from its peak to zero.
+    /// The learning rate of a step, counted from 0: a linear rise over the warm-up, and then the schedule from its peak on.
     #[must_use]
     pub fn at(&self, step: u64) -> f64 {
         if step < self.warmup {

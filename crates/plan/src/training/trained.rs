@@ -5,23 +5,23 @@ use std::fmt;
 use crate::error::PlanError;
 use crate::spec::{ModelSpec, TuneSpec};
 
-/// Rank of an adapter unless told otherwise.
+/// Rank of an adapter if the plan does not say.
 const RANK: u32 = 8;
-/// What the product of an adapter is multiplied by, times its rank, unless told otherwise.
+/// What the product of an adapter is multiplied by, times its rank, if the plan does not say.
 const ALPHA: f64 = 16.0;
 
-/// Which part of a model trains. All but the named parameters include the last layers, which a fine-tuned model gets anew.
+/// Which part of a model trains. Every choice but the named parameters includes the last layers, which a fine-tuned model gets anew.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TrainedPart {
-    /// All that the architecture does not freeze.
+    /// Everything that the architecture does not freeze.
     All,
-    /// The last layers alone.
+    /// Only the last layers.
     Head,
     /// Scales and shifts of norms.
     Norms,
     /// Every bias.
     Bias,
-    /// The last so many blocks, and what follows them.
+    /// This many blocks at the end, and what follows them.
     Last(u32),
     /// Adapters of low rank.
     Adapters(AdapterPlan),
@@ -36,15 +36,15 @@ pub struct AdapterPlan {
     pub rank: u32,
     /// The product is multiplied by this over the rank.
     pub alpha: f64,
-    /// Names, or parts of names, of the linear layers that get one; empty for all but the last.
+    /// Names, or parts of names, of the linear layers that get an adapter; empty for all but the last.
     pub targets: Vec<String>,
 }
 
 impl TrainedPart {
-    /// The one part that a section names.
+    /// The part that the `[model]` section names.
     ///
     /// # Errors
-    /// Two answers to what trains, adapters beside something else, a rank or factor that leaves nothing of them.
+    /// Two statements about what trains, settings of adapters without adapters, or a rank or factor that leaves nothing of them.
     pub(super) fn check(spec: &ModelSpec) -> Result<Self, PlanError> {
         let either = |key, other: &str| {
             let hint = "give one of model.trainable, model.tune and model.last";
@@ -99,7 +99,7 @@ impl AdapterPlan {
             ));
         }
         let alpha = spec.lora_alpha.unwrap_or(ALPHA);
-        // Models compute in single precision, where a factor may vanish that does not here.
+        // Models compute in single precision, in which a factor may vanish that does not vanish here.
         if !(alpha as f32 / rank as f32).is_normal() || alpha < 0.0 {
             return Err(PlanError::invalid(
                 "model.lora_alpha",

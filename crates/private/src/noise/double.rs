@@ -1,7 +1,7 @@
 //! Numbers of twice the precision: pairs of `f64` whose sum is the value (Dekker 1971), with about 104 significant bits.
 //!
-//! They settle the few coordinates of the noise that plain `f64` cannot round with certainty, so they are written to be short and
-//! checkable rather than fast.
+//! They settle the coordinates of the noise that plain `f64` cannot round with certainty. Those are few, so this is written to be short
+//! and easy to check rather than fast.
 
 use std::ops::{Add, Mul, Neg, Sub};
 
@@ -16,14 +16,14 @@ const LN_2: Double = Double { high: std::f64::consts::LN_2, low: 2.319_046_813_8
 const HALF_PI: Double = Double { high: std::f64::consts::FRAC_PI_2, low: 6.123_233_995_736_766e-17 };
 
 impl Double {
-    /// A sum of two numbers of any size, without error.
+    /// Adds two numbers of any size without error (Knuth's two-sum).
     fn sum(a: f64, b: f64) -> Self {
         let high = a + b;
         let part = high - a;
         Self { high, low: (a - (high - part)) + (b - part) }
     }
 
-    /// The fraction `0.words` in base 2^64, and half a unit of the last word: no error but that of 106 bits.
+    /// The fraction `0.words` in base 2^64 plus half a unit of the last word. The only error is that of rounding to 106 bits.
     pub(super) fn fraction(words: [u64; 3]) -> Self {
         let halves = words.into_iter().flat_map(|word| [word >> 32, word & 0xffff_ffff]);
         let mut unit = 1.0;
@@ -35,10 +35,10 @@ impl Double {
         value + Self::from(unit / 2.0)
     }
 
-    /// The nearest whole number; half-integers to either side.
+    /// The nearest whole number. An exact half-integer may go to either side.
     pub(super) fn round(self) -> f64 {
         let whole = self.high.round_ties_even();
-        // `high` is a half-integer or farther from one than `low` reaches.
+        // `low` matters only if `high` is a half-integer; otherwise the nearest half-integer is farther away than `low` reaches.
         match self.high - whole {
             0.5 if self.low > 0.0 => whole + 1.0,
             -0.5 if self.low < 0.0 => whole - 1.0,
@@ -80,7 +80,7 @@ impl Double {
         guess + w - (w * w).over(2.0) + (w * w * w).over(3.0)
     }
 
-    /// Cosine and sine of `self` quarter turns, for at most half a quarter turn.
+    /// Cosine and sine of an angle of `self` quarter turns, which must be at most half a quarter turn either way.
     pub(super) fn cos_sin_quarter_turns(self) -> (Self, Self) {
         let angle = self * HALF_PI;
         let square = -(angle * angle);
@@ -147,7 +147,7 @@ mod tests {
     /// `tests/goldens/double.py`.
     #[test]
     fn functions_agree_with_mpmath() {
-        // 2^-98: a few dozen operations of 2^-104 each.
+        // A few dozen operations with an error of 2^-104 each stay below 2^-98.
         let tolerance = (-98f64).exp2();
         for line in include_str!("../../tests/goldens/double.txt").lines() {
             let mut fields = line.split_whitespace();

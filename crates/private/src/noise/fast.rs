@@ -1,21 +1,21 @@
-//! Many pairs of coordinates at once in `f64`, with a mark on those whose rounding is not certain.
+//! Rounds many pairs of coordinates at once in `f64`, and marks those whose rounding is not certain.
 //!
-//! Every loop runs over plain arrays without a branch, so that the compiler makes vectors of it for the processor at hand.
+//! Every loop runs over plain arrays without a branch, so that the compiler can use the vectors of the processor at hand.
 
 use dapple_data::rand_core::Rng;
 use pulp::{Arch, Simd, WithSimd, bytemuck};
 
-/// Pairs of a block.
+/// How many pairs a block has.
 pub(super) const PAIRS: usize = 512;
 
-/// The fast path takes radii from uniform numbers in `[EDGE, 1 - EDGE]`.
+/// The fast path is certain only of radii whose uniform number lies in `[EDGE, 1 - EDGE]`.
 const EDGE: f64 = 1.0 / (1u64 << 16) as f64;
 
-/// Half the width of the interval that 32 digits leave of a number, doubled for safety.
+/// Half the width of the interval that 32 known digits leave for a uniform number, doubled for safety.
 const RADIUS_DOUBT: f64 = 1.0 / (1u64 << 32) as f64;
-/// The same of an angle, of which 30 digits of a quarter turn are known.
+/// The same for an angle, of which 30 digits within a quarter turn are known.
 const ANGLE_DOUBT: f64 = std::f64::consts::FRAC_PI_2 / (1u64 << 30) as f64;
-/// More than series and rounding in `f64` move a result, sixteen times: they stay below 2^-34 for a deviation of at most 2^11.
+/// Sixteen times what the series and the rounding of `f64` may move a result by, which is below 2^-34 for a deviation of at most 2^11.
 const ROUNDING_DOUBT: f64 = 1.0 / (1u64 << 30) as f64;
 
 const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
@@ -45,11 +45,11 @@ pub(super) struct Block {
     pub(super) radius: [u32; PAIRS],
     /// Words for the angles.
     pub(super) angle: [u32; PAIRS],
-    /// What the noise is added to, within half a unit of zero.
+    /// What the noise is added to, at most half a unit from zero.
     pub(super) offset: [[f64; PAIRS]; 2],
     /// The rounded sums.
     pub(super) rounded: [[f64; PAIRS]; 2],
-    /// How far a pair is on the safe side of being rounded otherwise; not positive where it is not certain.
+    /// Positive where a pair cannot round to anything else, whatever its further digits are.
     certainty: [f64; PAIRS],
 }
 
@@ -65,7 +65,7 @@ impl Block {
         })
     }
 
-    /// Takes fresh words: first those of all radii, then those of all angles.
+    /// Draws fresh words, first for all radii and then for all angles.
     pub(super) fn draw(&mut self, random: &mut impl Rng) {
         for words in [&mut self.radius, &mut self.angle] {
             random.fill_bytes(bytemuck::cast_slice_mut(words));
@@ -73,13 +73,13 @@ impl Block {
         }
     }
 
-    /// Rounds every pair, and tells how certain it is.
+    /// Rounds every pair, and notes whether the result is certain.
     ///
     /// # Guarantee
     /// Where the certainty is positive, both results are those of the ideal numbers, whatever their further digits. With `r` the
-    /// radius, `dr = du / (u r)`: the unknown digits move the radius by at most `2^-33 / (u r)`, and the direction by at most
-    /// `2^-31` quarter turns; half-integers that are farther away than both together and the rounding of `f64` are not reached. Each
-    /// bound is taken twice, which also covers that `u` and `r` vary by a share of 2^-17 over the interval.
+    /// radius, `|dr| = du / (u r)`, so the unknown digits move the radius by at most `2^-33 / (u r)`, and the direction by at most
+    /// `2^-31` quarter turns. A half-integer that is farther away than these two and the rounding of `f64` together is not reached. Each
+    /// bound is doubled, which also covers that `u` and `r` vary by a share of 2^-17 over the interval.
     pub(super) fn round(&mut self, deviation: f64) {
         Arch::new().dispatch(BlockRounding { block: self, deviation });
     }
@@ -97,7 +97,7 @@ impl Block {
     }
 }
 
-/// [`Block::round`] on the vectors of the processor at hand.
+/// [`Block::round`] with the vectors of the processor at hand.
 struct BlockRounding<'a> {
     block: &'a mut Block,
     deviation: f64,
@@ -119,7 +119,7 @@ impl WithSimd for BlockRounding<'_> {
             block.rounded[0][i] = whole_first;
             block.rounded[1][i] = whole_second;
             let farthest = (first - whole_first).abs().max((second - whole_second).abs());
-            // 0.5 - farthest > doubt, times the positive u r, which spares a division.
+            // Certain if 0.5 - farthest > doubt. Both sides are multiplied by the positive u r, which spares a division.
             let room = 0.5 - farthest - (deviation * ANGLE_DOUBT * radius + ROUNDING_DOUBT);
             let certainty = room * (uniform * radius) - deviation * RADIUS_DOUBT;
             let inside = uniform.min(1.0 - uniform) - EDGE;
@@ -128,16 +128,17 @@ impl WithSimd for BlockRounding<'_> {
     }
 }
 
-/// `a b + c`, rounded once where the processor can, in half the time. Results that are certain are so either way.
+/// `a b + c`, rounded once where the processor can do so, which takes half the time. It may change the last bits, never a result that is
+/// certain.
 #[inline(always)]
 fn multiply_add<S: Simd>(a: f64, b: f64, c: f64) -> f64 {
     if S::IS_SCALAR { a * b + c } else { a.mul_add(b, c) }
 }
 
-/// The middle of the interval of width 2^-32 that 32 digits leave.
+/// The middle of the interval of width 2^-32 that the 32 digits of a word leave.
 #[inline(always)]
 fn unit(word: u32) -> f64 {
-    // The digits stand right behind the point of a number from 1 to 2, and a half of the last behind them.
+    // The digits stand right after the point of a number from 1 to 2, followed by half of the last digit's unit.
     f64::from_bits(ONE | u64::from(word) << 20 | 1 << 19) - 1.0
 }
 
@@ -158,11 +159,11 @@ fn ln<S: Simd>(x: f64) -> f64 {
     twos * std::f64::consts::LN_2 + 2.0 * s * series
 }
 
-/// Cosine and sine of the angle of a word.
+/// Cosine and sine of the angle that a word stands for.
 #[inline(always)]
 fn direction<S: Simd>(word: u32) -> (f64, f64) {
     let quarter = u64::from(word) >> 30;
-    // 30 digits, and a half of the last behind them.
+    // The 30 digits, followed by half of the last digit's unit.
     let place = f64::from_bits(ONE | (u64::from(word) & 0x3fff_ffff) << 22 | 1 << 21) - 1.5;
     let angle = place * std::f64::consts::FRAC_PI_2;
     let square = angle * angle;
@@ -194,7 +195,7 @@ mod tests {
             let x = unit(word);
             assert!((x - (f64::from(word) + 0.5) / (1u64 << 32) as f64).abs() == 0.0);
             assert!((ln::<Scalar>(x) / x.ln() - 1.0).abs() < 1e-14, "{x}");
-            // The quarter of the first two digits, about its middle.
+            // The first two digits choose the quarter; the others are a place about its middle.
             let place = (f64::from(word << 2 >> 2) + 0.5) / (1u64 << 30) as f64 - 0.5;
             let angle = (f64::from(word >> 30) + place) * std::f64::consts::FRAC_PI_2;
             let (cos, sin) = direction::<Scalar>(word);
@@ -202,7 +203,7 @@ mod tests {
         }
     }
 
-    /// How near a half-integer must not be.
+    /// How near a half-integer may come before a pair is doubtful.
     fn doubt(deviation: f64, uniform: f64, radius: f64) -> f64 {
         deviation * (RADIUS_DOUBT / (uniform * radius) + ANGLE_DOUBT * radius) + ROUNDING_DOUBT
     }
@@ -240,11 +241,11 @@ mod tests {
                 let sign = if word & 1 == 0 { 1.0 } else { -1.0 };
                 for (offset, part) in block.offset.iter_mut().zip([cos, sin]) {
                     let value = deviation * radius * part;
-                    // Within half a step or a little more: the bound does not depend on it.
+                    // This may be a little more than half a step, on which the bound does not depend.
                     offset[i] = sign * near - (value - value.round_ties_even());
                 }
             }
-            // On the processor's vectors, and as a processor without them does it.
+            // Once with the processor's vectors, and once as a processor without them would do it.
             match round % 2 {
                 0 => block.round(deviation),
                 _ => Scalar.vectorize(BlockRounding { block: &mut block, deviation }),

@@ -1,7 +1,7 @@
 //! Gaussian noise on a lattice.
 //!
-//! The released value of a coordinate is a whole multiple of a step `s`, a power of two that depends on the plan alone, whatever the
-//! gradient is. So no bit of it tells how the gradient was rounded, which is what the attack of Mironov (2012) reads.
+//! Whatever the gradient is, the released value of a coordinate is a whole multiple of a step `s`, a power of two that depends on the plan
+//! alone. So no bit of it tells how the gradient was rounded, which is what the attack of Mironov (2012) reads.
 //! `docs/training.md` states the claim and its proof.
 
 mod double;
@@ -17,33 +17,33 @@ use crate::parallel::WORTH_THREADS;
 use exact::Bits;
 use fast::{Block, PAIRS};
 
-/// Steps of the lattice in a standard deviation: at least this many, and less than twice as many. Rounding adds `s^2 / 12` to the
-/// variance, less than a ten-millionth of it.
+/// A standard deviation is at least this many steps of the lattice, and less than twice as many. So rounding, which adds `s^2 / 12` to
+/// the variance, adds less than a ten-millionth of it.
 const STEPS_IN_DEVIATION: f64 = 1024.0;
-/// Streams of this number and above hold the further bits of single pairs.
+/// Streams of random numbers from this one on hold the further bits of single pairs, one stream for each pair.
 const FURTHER_BITS: u64 = 1 << 63;
-/// Coordinates that share a stream of random numbers.
+/// How many coordinates share a stream of random numbers.
 const CHUNK: usize = 2 * PAIRS;
 
 /// The Gaussian mechanism, rounded to a lattice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
-    /// `s`
+    /// The step `s` of the lattice.
     step: f64,
-    /// Standard deviation in steps.
+    /// The standard deviation in steps.
     deviation: f64,
 }
 
 impl Noise {
-    /// Noise of at least this standard deviation.
+    /// Noise of at least this standard deviation, and at most the next larger number.
     ///
     /// # Errors
-    /// A standard deviation that is not positive, or beyond what single precision can hold.
+    /// A standard deviation that is not between 1e-20 and 1e20, where single precision has room for noisy sums.
     pub fn new(deviation: f64) -> Result<Self, StepError> {
         if !(1e-20..=1e20).contains(&deviation) {
             return Err(StepError::Noise { deviation });
         }
-        // The product of noise multiplier and clip norm may have been rounded down.
+        // The product of noise multiplier and clip norm that we were given may have been rounded down.
         let deviation = deviation.next_up();
         let mut step = 1.0;
         while deviation / step < STEPS_IN_DEVIATION {
@@ -73,17 +73,19 @@ impl Noise {
         self.deviation
     }
 
-    /// Adds noise to every coordinate of a sum of whole numbers, and rounds to the lattice. The sum comes as the bits of whole numbers, and of
-    /// what was carried over, which is empty or comes on top; each stands for `unit`. It leaves in single precision.
+    /// Adds noise to every coordinate of a sum of whole numbers, and rounds to the lattice. `sum` holds the bits of 32-bit whole numbers;
+    /// `carried` holds what was carried over of each and is added to them, or is empty. A whole number of one stands for `unit`. The
+    /// result replaces `sum`, in single precision.
     ///
     /// # Guarantee
-    /// Coordinate by coordinate the result is `s round((x + z) / s)` with `x` the exact sum, where `z` is a real number with the normal
-    /// distribution of mean zero and at least the stated standard deviation, independent of everything else, except with probability at
-    /// most 2^-90 for each coordinate, and provided the key's stream is uniform; what has more than 24 bits is then rounded to single
-    /// precision. No whole number may reach 2^53, which none of a clipping rule's sums does. It is a function of `x` and the key alone: neither threads nor the processor change a bit of it.
+    /// Each coordinate of the result is `s round((x + z) / s)`, where `x` is the exact sum and `z` a real number with the normal
+    /// distribution of mean zero and at least the stated standard deviation, independent of everything else. This holds except with
+    /// probability at most 2^-90 for each coordinate, and provided the key's stream is uniform. A result of more than 24 bits is then
+    /// rounded to single precision. No whole number may reach 2^53, and none of a clipping rule's sums does. The result is a function of
+    /// `x` and the key alone: neither threads nor the processor change a bit of it.
     ///
     /// # Errors
-    /// A unit that is not a power of two, or another number of coordinates in what was carried over.
+    /// A unit that is not a power of two, or a `carried` of another length than `sum`.
     pub fn add(&self, sum: &mut [f32], carried: &[i64], unit: f64, key: &StepKey) -> Result<(), StepError> {
         if !carried.is_empty() && carried.len() != sum.len() {
             return Err(dapple_engine::EngineError::Parameters.into());
@@ -92,7 +94,7 @@ impl Noise {
         if !power_of_two {
             return Err(StepError::Noise { deviation: unit });
         }
-        // Powers of two have exact quotients.
+        // Both are powers of two, so the quotient is exact.
         let per_step = unit / self.step;
         let one = |block: &mut Box<Block>, (index, chunk): (usize, &mut [f32])| match carried
             .chunks(CHUNK)
@@ -113,7 +115,7 @@ impl Noise {
         Ok(())
     }
 
-    /// Adds noise to some coordinates; `high` is what was carried over of each.
+    /// Adds noise to one chunk of coordinates, of which `high` tells what was carried over.
     fn add_chunk(
         &self,
         block: &mut Block,
@@ -123,7 +125,7 @@ impl Noise {
         per_step: f64,
         key: &StepKey,
     ) {
-        // Exact: a whole number below 2^53 times a power of two.
+        // This is exact, being a whole number below 2^53 times a power of two.
         let steps = |at: usize, bits: f32| (f64::from(bits.to_bits() as i32) + high(at)) * per_step;
         block.draw(&mut key.stream(index));
         let vectors = Arch::new();

@@ -1,4 +1,4 @@
-//! The noise is Gaussian, of the stated variance, independent, on its lattice, and what certainty says it is.
+//! The noise is Gaussian, has the stated variance, is independent and lies on its lattice, and pairs called certain are right.
 
 use dapple_data::rand_core::Rng;
 use dapple_data::{MasterKey, Purpose};
@@ -18,7 +18,7 @@ fn noise_of(deviation: f64, len: usize, key: &StepKey) -> Vec<f64> {
     values.into_iter().map(f64::from).collect()
 }
 
-/// A whole number as sums hold it.
+/// A whole number in the form in which sums hold it.
 fn bits(whole: i32) -> f32 {
     f32::from_bits(whole as u32)
 }
@@ -75,12 +75,12 @@ fn the_noise_is_normal_with_the_stated_variance() {
     let mut sample = noise_of(3.0, n, &key(3, 0));
     let mean = sample.iter().sum::<f64>() / n as f64;
     let variance = sample.iter().map(|x| x * x).sum::<f64>() / n as f64;
-    // Both are normal for this many: 4.9 deviations have a two-sided probability of 1e-6.
+    // With so many values both are as good as normal, and exceed 4.9 deviations either way with probability 1e-6.
     assert!(mean.abs() < 4.9 * 3.0 / (n as f64).sqrt(), "{mean}");
     assert!((variance / 9.0 - 1.0).abs() < 4.9 * (2.0 / n as f64).sqrt(), "{variance}");
 
-    // Kolmogorov and Smirnov: P(D > d) <= 2 exp(-2 n d^2) (Massart 1990). Half a lattice step moves the distribution function by
-    // less than 0.4 / 2048.
+    // The distance of Kolmogorov and Smirnov has P(D > d) <= 2 exp(-2 n d^2) (Massart 1990). Half a lattice step moves the distribution
+    // function by less than 0.4 / 2048.
     sample.sort_by(f64::total_cmp);
     let distance = sample
         .iter()
@@ -101,7 +101,7 @@ fn the_tails_are_those_of_the_normal() {
     for level in [2.0, 3.0, 4.0] {
         let beyond = sample.iter().filter(|x| x.abs() > level).count() as f64;
         let expected = 2.0 * normal(-level) * n as f64;
-        // A count of rare events; 5.5 deviations cover the skew of the 63 events expected beyond 4 at a rate of about 1e-6.
+        // A count of rare events is skewed: of the 63 expected beyond 4, more than 5.5 deviations too many come at a rate of about 1e-6.
         assert!((beyond - expected).abs() < 5.5 * expected.sqrt(), "{level}: {beyond} {expected}");
     }
 }
@@ -115,7 +115,7 @@ fn coordinates_steps_and_halves_of_a_pair_are_uncorrelated() {
         |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / a.len() as f64;
     let squares = |a: &[f64]| a.iter().map(|x| (x * x - 1.0) / 2f64.sqrt()).collect::<Vec<_>>();
     let (first_squares, second_squares) = (squares(&first), squares(&second));
-    // Mean of products of independent standardised values: 4.9 deviations, heavier tails of the squares counted by 6.
+    // These are means of products of independent standardised values, held to 4.9 deviations; squares have heavier tails and get 6.
     for (lag, width) in [(1, 4.9), (2, 4.9), (PAIRS, 4.9), (CHUNK, 4.9)] {
         let bound = width / ((n - lag) as f64).sqrt();
         assert!(correlation(&first[lag..], &first[..n - lag]).abs() < bound, "{lag}");
@@ -141,7 +141,8 @@ fn the_sum_is_kept() {
     }
 }
 
-/// What was carried over counts as the bits do, in any division between both; the largest sums are noised without rounding before.
+/// It does not matter how a sum is divided between the bits and what was carried over, and even the largest sums are not rounded before
+/// they are noised.
 #[test]
 fn what_was_carried_over_is_part_of_the_sum() {
     let noise = Noise::new(1.0).unwrap();
@@ -158,7 +159,7 @@ fn what_was_carried_over_is_part_of_the_sum() {
             assert_eq!(divided, bits_alone);
         }
     }
-    // An odd number just below 2^53 of half a step each: the half decides which multiple it is rounded to.
+    // An odd number of half steps, just below 2^53 of them: the odd half decides which multiple the sum is rounded to.
     let half = noise.step() / 2.0;
     let largest = (1i64 << 53) - 1;
     for high in [largest, -largest] {
@@ -166,7 +167,7 @@ fn what_was_carried_over_is_part_of_the_sum() {
         noise.add(&mut far, &vec![high; 3000], half, &key(11, 0)).unwrap();
         noise.add(&mut near, &[], half, &key(11, 0)).unwrap();
         for (far, near) in far.iter().zip(&near) {
-            // What is released is a function of the exact sum: single precision of 2^52 steps and those of the noise, here less one.
+            // The exact sum is `rest` whole steps more than the near one, so that many whole steps more are released, in single precision.
             let rest = ((high - high.signum()) / 2) as f64;
             let want = ((rest + f64::from(*near) / noise.step()) * noise.step()) as f32;
             assert_eq!(*far, want);

@@ -4,7 +4,8 @@ use dapple_graph::Parameters;
 
 use crate::parallel::{self, PIECE};
 
-/// The exponential moving average of the parameters: smoother than the last weights, and free, since it only uses released ones.
+/// The exponential moving average of the parameters. It is smoother than the last weights, and costs no privacy, since it is made of
+/// released weights only.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ema {
     decay: f64,
@@ -12,14 +13,14 @@ pub struct Ema {
 }
 
 impl Ema {
-    /// A mean that begins at these parameters, of a decay in [0, 1).
+    /// Makes a mean that begins at these parameters and has a decay in [0, 1).
     #[must_use]
     pub fn new(decay: f64, parameters: &Parameters) -> Self {
         Self { decay, values: parameters.clone() }
     }
 
-    /// Takes in the parameters after the `count`-th update, from 1. The decay grows to its value as `(1 + n) / (10 + n)`, so that the
-    /// first weights are soon forgotten.
+    /// Moves the mean towards the parameters after the `count`-th update, counted from 1. The decay grows to its value as
+    /// `(1 + n) / (10 + n)`, so that the first weights are soon forgotten.
     pub fn update(&mut self, parameters: &Parameters, count: u64) {
         let rest = self.rest(count);
         let values = parameters.values();
@@ -31,7 +32,7 @@ impl Ema {
         });
     }
 
-    /// The share of the way to the parameters that the mean goes at the `count`-th update.
+    /// How far the mean moves towards the parameters at the `count`-th update, as a share of the distance.
     pub fn rest(&self, count: u64) -> f32 {
         let n = count as f64;
         (1.0 - self.decay.min((1.0 + n) / (10.0 + n))) as f32

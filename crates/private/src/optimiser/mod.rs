@@ -14,17 +14,17 @@ pub use ema::Ema;
 /// How a noisy gradient moves the parameters, in numbers that were checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptimiserSettings {
-    /// The rule.
+    /// The rule by which the gradient moves them.
     pub rule: UpdateRule,
-    /// Share of a value that is taken off it, times the learning rate, before every update.
+    /// The share of each value, times the learning rate, that is taken off it before every update.
     pub weight_decay: f64,
-    /// Decay of the running mean of the parameters, in [0, 1), if there is to be one.
+    /// The decay of the running mean of the parameters, in [0, 1); `None` if no mean is kept.
     pub mean_decay: Option<f64>,
     /// The share of the learning rate that each trainable parameter moves by, in the order of the gradient; empty where all move by all of it.
     pub rate_shares: Vec<f64>,
 }
 
-/// An optimiser with its state: one number, or two, for every trainable value.
+/// An optimiser with its state, which is up to two numbers for every trainable value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Optimiser {
     rule: UpdateRule,
@@ -41,18 +41,18 @@ pub struct Optimiser {
 /// What an optimiser remembers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OptimiserState {
-    /// Updates so far.
+    /// The number of updates so far.
     pub updates: u64,
-    /// Running mean of gradients.
+    /// The momentum of SGD or the running mean of Adam's gradients; empty for SGD without momentum.
     pub first: Vec<f32>,
-    /// Running mean of their squares; empty for SGD.
+    /// The running mean of the gradients' squares; empty for SGD.
     pub second: Vec<f32>,
     /// The noise's part of the latter, the same for every value; zero for rules that take none off.
     pub noise: f64,
 }
 
 impl Optimiser {
-    /// An optimiser for the trainable values of a model.
+    /// Makes an optimiser for the trainable values of a model.
     #[must_use]
     pub fn new(settings: &OptimiserSettings, layout: &Layout, parameters: &Parameters) -> Self {
         let OptimiserSettings { rule, weight_decay, ref rate_shares, .. } = *settings;
@@ -68,13 +68,13 @@ impl Optimiser {
         Self { rule, weight_decay, places, groups, shares, state }
     }
 
-    /// What it remembers.
+    /// What the optimiser remembers.
     #[must_use]
     pub fn state(&self) -> &OptimiserState {
         &self.state
     }
 
-    /// Goes on from what was remembered; false if it does not fit.
+    /// Goes on from a state that was kept. If its size does not fit, nothing changes and the answer is false.
     pub fn restore(&mut self, state: OptimiserState) -> bool {
         let fits =
             state.first.len() == self.state.first.len() && state.second.len() == self.state.second.len();
@@ -84,7 +84,7 @@ impl Optimiser {
         fits
     }
 
-    /// The rule.
+    /// The rule by which the optimiser moves values.
     #[must_use]
     pub fn rule(&self) -> UpdateRule {
         self.rule
@@ -165,7 +165,7 @@ struct Piece<'a> {
     second: &'a mut [f32],
 }
 
-/// The next `len` values, or as many as there are.
+/// Takes the next `len` values off `rest`, or all of them if there are fewer.
 fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
     let whole = std::mem::take(rest);
     let (own, left) = whole.split_at_mut(len.min(whole.len()));

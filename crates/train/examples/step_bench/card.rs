@@ -1,4 +1,4 @@
-//! How long a whole step takes beside the executor alone.
+//! Measures how long a whole step takes on a card, beside the executor alone.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -25,7 +25,7 @@ impl Observer for Clock {
     }
 }
 
-/// Steps that a rate leaves out: they measure algorithms and fill buffers.
+/// Steps that are left out of a rate, because they choose algorithms and fill buffers.
 const WARM: usize = 10;
 
 pub(crate) fn measure(model: &str, [side, channels, batch, steps]: [usize; 4]) {
@@ -59,7 +59,7 @@ pub(crate) fn measure(model: &str, [side, channels, batch, steps]: [usize; 4]) {
         let seconds = (timed[timed.len() - 1].0 - timed[0].0).as_secs_f64();
         let drawn: Vec<usize> = clock.0.iter().map(|(_, drawn)| *drawn).collect();
         let whole = drawn[WARM + 1..].iter().sum::<usize>() as f64 / seconds;
-        // As a run plans for Poisson batches of this size.
+        // This is how many records a run plans for with Poisson batches of this size.
         let planned = (batch as f64 + 2.5 * (batch as f64).sqrt()).ceil() as usize;
         let alone = executor(&graph(model, &[channels, side, side]), precision, planned, &drawn);
         println!(
@@ -71,7 +71,7 @@ pub(crate) fn measure(model: &str, [side, channels, batch, steps]: [usize; 4]) {
     }
 }
 
-/// Samples a second of the executor alone on batches of these sizes, with parameters that stay on the card.
+/// Samples per second of the executor alone on batches of these sizes, with parameters that stay on the card.
 fn executor(graph: &Graph, precision: Precision, batch: usize, sizes: &[usize]) -> f64 {
     let mut executor =
         CudaExecutor::new(graph, CudaOptions { precision, batch, ..CudaOptions::default() }).expect("a card");

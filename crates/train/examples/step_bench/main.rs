@@ -1,8 +1,8 @@
-//! Measures the whole training step against the engine alone, and the parts of it that are not the engine:
-//! `step_bench MODEL SIDE CHANNELS BATCH STEPS`, e.g. `step_bench wrn-16-4 32 3 256 6`; with `cuda` behind it, on a card in every precision.
+//! Measures the whole training step against the engine alone, and the parts of the step that are not the engine: `step_bench MODEL SIDE
+//! CHANNELS BATCH STEPS`, e.g. `step_bench wrn-16-4 32 3 256 6`. With `cuda` at the end, it measures a card in every precision.
 //!
-//! Data are random bytes in numpy files of 4 pixels more on each side, so that every step reads, crops and normalises; the engine alone
-//! runs the same number of samples per step from memory.
+//! The images are random bytes in numpy files with 4 more pixels on each side, so that every step reads, crops and normalises. The engine
+//! alone runs the same number of samples per step from memory.
 #![allow(clippy::print_stdout, clippy::expect_used)]
 
 use std::ops::ControlFlow;
@@ -35,7 +35,7 @@ fn write_data(folder: &Path, records: usize, side: usize, channels: usize) {
         .expect("a writable folder");
 }
 
-/// Processor seconds of all threads so far, from the scheduler's own account: what other processes do does not change them.
+/// Processor seconds of all threads so far, from the scheduler's own account, which other processes do not change.
 fn cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let nanoseconds = tasks.filter_map(|task| {
@@ -45,8 +45,8 @@ fn cpu_seconds() -> f64 {
     nanoseconds.sum::<f64>() / 1e9
 }
 
-/// When the first step and the last one ended, with the processor seconds of the whole process by then; asked at every step, the
-/// system's answer would take a share of its own.
+/// When the first and the last step ended, with the processor seconds of the whole process by then. Asking the system at every step would
+/// take time of its own.
 #[derive(Default)]
 struct Clock {
     ends: Vec<(Instant, f64)>,
@@ -74,7 +74,7 @@ fn graph(model: &str, shape: &[usize]) -> Graph {
     .expect("a model for this shape")
 }
 
-/// Samples a second, and a processor second, of the engine on batches of these sizes.
+/// Samples per second, and per processor second, of the engine on batches of these sizes.
 fn engine(graph: &Graph, sizes: &[usize]) -> (f64, f64) {
     let mut executor = CpuExecutor::new(graph, CpuOptions::default()).expect("threads");
     let parameters = Parameters::init(graph, 1);
@@ -99,7 +99,7 @@ fn engine(graph: &Graph, sizes: &[usize]) -> (f64, f64) {
     (samples / began.elapsed().as_secs_f64(), samples / (cpu_seconds() - cpu))
 }
 
-/// Processor seconds in which one thread reads, crops and normalises a batch.
+/// Seconds that one thread takes to read, crop and normalise a batch.
 fn load_seconds(folder: &Path, batch: usize) -> f64 {
     let text = std::fs::read_to_string(folder.join("run/plan.toml")).expect("the run's plan");
     let spec = PlanSpec::from_toml(&text).expect("a plan");
@@ -158,7 +158,7 @@ fn main() {
     let mut clock = Clock::default();
     start(&Request { spec, base: folder.clone(), masks: Vec::new() }, &folder.join("run"), &mut clock)
         .expect("a run");
-    // The first step plans memory and waits for the first batch.
+    // The first step is left out, because it plans memory and waits for the first batch.
     let [(began, began_cpu), (ended, ended_cpu)] = clock.ends[..] else {
         println!("give at least two steps");
         return;
@@ -207,6 +207,6 @@ fn main() {
         1e3 * optimiser_seconds,
         1e3 * loading,
     );
-    // What is left behind is only a temporary folder.
+    // If this fails, only a temporary folder is left behind.
     let _ = std::fs::remove_dir_all(&folder);
 }

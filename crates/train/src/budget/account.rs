@@ -1,4 +1,4 @@
-//! What a budget says, once it is checked.
+//! A budget that has been read and checked.
 
 use dapple_geometry::Mask;
 use dapple_plan::{
@@ -10,14 +10,14 @@ use super::error::BudgetError;
 use crate::error::TrainError;
 use crate::ledger::{LedgerError, chain};
 
-/// The form of file that this program writes.
+/// The version of the file format that this program writes.
 pub(super) const FORMAT: u32 = 1;
 
-/// The entries of a budget, each with what it counts for now.
+/// The entries of a budget, each with what it counts for at present.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Account {
     pub(super) open: Open,
-    /// The most that all may cost together, where one was stated.
+    /// The most that all entries may cost together, if a total was stated.
     pub(super) total: Option<f64>,
     pub(super) counted: Vec<Counted>,
     pub(super) head: String,
@@ -26,14 +26,15 @@ pub(super) struct Account {
 /// An entry that counts.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Counted {
-    /// Hash of its line.
+    /// Hash of the line that reserved it.
     pub(super) id: String,
     pub(super) what: What,
-    /// Hash of the last line about it. A run folder knows it, unless it is a copy that others have gone on from.
+    /// Hash of the last line about it. The run folder knows this hash too, unless it is a copy of a folder whose run has gone on
+    /// elsewhere.
     pub(super) turn: String,
-    /// Steps that are spent, where that is known; otherwise it counts as a whole.
+    /// Steps that are spent, if that is known. Otherwise the whole plan counts.
     pub(super) settled: Option<u64>,
-    /// Lines and last hash of the ledger when it was settled.
+    /// Number of lines and last hash of the ledger when the entry was settled.
     pub(super) seen: Option<(usize, String)>,
 }
 
@@ -44,8 +45,8 @@ pub(super) enum What {
 }
 
 impl Account {
-    /// Reads the bytes of a budget; `None` where nothing was written yet. A last line without its end was never acted upon: a run
-    /// begins when its line is whole.
+    /// Reads the bytes of a budget; `None` if nothing is written yet. A last line without its end is left out, because nobody acted upon
+    /// it: a run begins only when its line is whole.
     pub(super) fn read(bytes: &[u8]) -> Result<Option<Self>, BudgetError> {
         let (links, _) = chain::read(bytes)?;
         let mut account: Option<Self> = None;
@@ -66,13 +67,13 @@ impl Account {
         Ok(account)
     }
 
-    /// An account that begins.
+    /// A new account, and its first line.
     pub(super) fn begin(open: Open) -> (Self, String) {
         let (line, head) = BudgetEntry::Open(open.clone()).to_line(chain::ROOT);
         (Self { open, total: None, counted: Vec::new(), head }, line)
     }
 
-    /// Takes in the next entry.
+    /// Applies the next entry.
     pub(super) fn accept(&mut self, entry: BudgetEntry, hash: &str) -> Result<(), &'static str> {
         let new =
             |what| Counted { id: hash.to_owned(), what, turn: hash.to_owned(), settled: None, seen: None };
@@ -110,7 +111,7 @@ impl Account {
         self.counted.iter().find(|counted| counted.id == id)
     }
 
-    /// What an entry released, under the budget's promise; none where no step was taken.
+    /// What an entry has released, priced under the budget's promise; `None` if no step was taken.
     pub(super) fn release(&self, counted: &Counted) -> Result<Option<Release>, TrainError> {
         match &counted.what {
             What::Run { reserved, .. } => Ok(self.restate(reserved, counted.settled)?.map(Release::from)),
@@ -118,7 +119,7 @@ impl Account {
         }
     }
 
-    /// A choice among plans under the budget's promise.
+    /// A choice among plans, priced under the budget's promise.
     pub(super) fn choice(&self, candidates: &[Reserved], law: Repetitions) -> Result<Release, TrainError> {
         let mut plans = Vec::new();
         for reserved in candidates {
@@ -127,7 +128,7 @@ impl Account {
         Ok(Release::Choice(PrivateChoice::new(&plans, law)?))
     }
 
-    /// A plan under the budget's promise.
+    /// A plan restated under the budget's promise.
     pub(super) fn restate(
         &self,
         reserved: &Reserved,
@@ -138,11 +139,11 @@ impl Account {
         Ok(self.open.promise.restate(&spec, &masks(&reserved.masks)?, &promised, steps)?)
     }
 
-    /// The price of everything, and of `more` with it.
+    /// The price of all entries, together with `more`.
     ///
     /// # Guarantee
-    /// All entries together are (upper end, delta)-private under the budget's promise, as [`compose`] says: each run by the steps that its
-    /// ledger counts where its process ended in order, by its whole plan otherwise.
+    /// All entries together are (upper end, delta)-private under the budget's promise, as [`compose`] says. A run counts by the steps in
+    /// its ledger if its process ended in order, and by its whole plan otherwise.
     pub(super) fn price(&self, more: &[Release]) -> Result<ComposedRuns, TrainError> {
         let mut releases = Vec::new();
         for counted in &self.counted {

@@ -10,28 +10,28 @@ use crate::ledger::chain;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Open {
-    /// The form of the file.
+    /// The version of the file format.
     pub(super) format: u32,
-    /// Hides the fingerprint of the records, in hexadecimal digits.
+    /// The key that hides the fingerprint of the records, in hexadecimal digits.
     pub(super) key: String,
     /// The fingerprint under the key.
     pub(super) data: String,
     pub(super) records: u64,
-    /// The neighbours that every run is priced for: those of the first.
+    /// The neighbours that every run is priced for, which are those of the first run.
     pub(super) promise: Promise,
-    /// The pictures that its region names.
+    /// The masks that its region names.
     pub(super) masks: Vec<Runs>,
     /// The delta that everything is priced at.
     pub(super) delta: f64,
 }
 
-/// A plan as it was reserved: all that is needed to price it again.
+/// A plan as it was reserved: everything that is needed to price it again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reserved {
     /// The completed plan, in TOML.
     pub(super) spec: String,
-    /// The pictures that its region names.
+    /// The masks that its region names.
     pub(super) masks: Vec<Runs>,
     /// The hash of the plan.
     pub(super) plan: String,
@@ -47,13 +47,13 @@ pub(super) enum BudgetEntry {
     Open(Open),
     /// The most that all entries together may cost from here on.
     Total { epsilon: f64 },
-    /// A run may begin, or a copy of one may go its own way. It counts as a whole.
+    /// A run may begin, or a copy of one may go its own way. Its whole plan counts.
     Run { run: String, copy: bool, reserved: Reserved },
-    /// A run goes on. It counts as a whole again.
+    /// A run goes on. Its whole plan counts again.
     Again { entry: String },
-    /// A process has ended its part of a run in order: so many steps are spent, by a ledger that ended with this line.
+    /// A process has ended its part of a run in order: this many steps are spent, by a ledger that ended with this line.
     Settled { entry: String, steps: u64, lines: usize, head: String },
-    /// The best of several runs is released, and nothing else of them.
+    /// Of several runs the best one is released, and nothing about the others.
     Choice { candidates: Vec<Reserved>, law: StoredLaw },
 }
 
@@ -65,7 +65,7 @@ impl BudgetEntry {
     }
 }
 
-/// A law of repetitions by its parameters: a truncated negative binomial one has a shape.
+/// A law of repetitions as its parameters. A truncated negative binomial law has a shape, a Poisson law has none.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredLaw {
@@ -93,7 +93,7 @@ impl From<StoredLaw> for Repetitions {
     }
 }
 
-/// A mask by the lengths of its runs, the first of them public.
+/// A mask as the lengths of its runs of equal pixels. The first run is public.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Runs {
@@ -119,7 +119,7 @@ impl From<&Mask> for Runs {
 }
 
 impl Runs {
-    /// The mask; `None` where the runs do not fill it.
+    /// The mask; `None` if the runs do not fill it exactly.
     pub(super) fn mask(&self) -> Option<Mask> {
         let size = Size::named("mask", self.width, self.height).ok()?;
         let pixels = u64::from(self.width) * u64::from(self.height);

@@ -11,7 +11,7 @@ use crate::ledger::LedgerError;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BudgetError {
-    /// It would cost more than is left.
+    /// The run would cost more than is left.
     #[error(
         "epsilon would come to {} at delta {}, above the total of {}; {} are spent or reserved",
         number::up(*.epsilon, 4), number::brief(*.delta), number::exact(*.total), number::up(*.before, 4)
@@ -54,7 +54,7 @@ pub enum BudgetError {
     /// There is no such file.
     #[error("there is no budget here")]
     Missing,
-    /// A run that was reserved in another budget.
+    /// A run that this budget never counted.
     #[error("this budget does not know the run")]
     Unknown,
     /// A copy of a run whose allocation was drawn ahead.
@@ -68,7 +68,7 @@ pub enum BudgetError {
     /// A file that cannot be trusted.
     #[error(transparent)]
     Broken(#[from] LedgerError),
-    /// An entry that cannot be read as what it says.
+    /// An entry that does not fit those before it.
     #[error("line {line}: {problem}")]
     Entry {
         /// The line, from 1.
@@ -79,12 +79,12 @@ pub enum BudgetError {
 }
 
 impl BudgetError {
-    /// The same, with the budget that it is about.
+    /// The same error with the path of the budget.
     pub(crate) fn at(self, path: &Path) -> TrainError {
         TrainError::Budget { path: path.to_owned(), source: self }
     }
 
-    /// The way out.
+    /// What to do about it.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The file of a budget, in one process's hands at a time.
+//! The file of a budget, which one process holds at a time.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use crate::error::TrainError;
 use crate::files::{self, Access};
 use crate::lines::Lines;
 
-/// A budget that no other process reads or writes for as long as this lives.
+/// A locked budget: no other process reads or writes it as long as this value lives.
 #[derive(Debug)]
 pub(super) struct BudgetFile {
     path: PathBuf,
     _lock: File,
-    /// None where nothing was written yet.
+    /// `None` if nothing is written yet.
     account: Option<Account>,
-    /// A first line that is still to be written.
+    /// The first line, while it is still to be written.
     first: String,
 }
 
-/// Lines that are made and not yet written.
+/// Lines that are made but not yet written.
 pub(super) struct Draft {
     text: String,
     account: Account,
@@ -30,12 +30,12 @@ pub(super) struct Draft {
 }
 
 impl BudgetFile {
-    /// Waits for the budget; an empty one is made where there is none and `create` is set.
+    /// Waits for the lock of the budget. If there is no budget and `create` is set, an empty one is made.
     pub(super) fn lock(path: &Path, create: bool) -> Result<Self, TrainError> {
         let path = std::path::absolute(path).map_err(|source| TrainError::file(path, source))?;
         let failed = |source| TrainError::file(&path, source);
         let lock = loop {
-            // Devices and pipes would never end.
+            // Devices and pipes are refused, because they have no end.
             if path.exists() != path.is_file() || !(create || path.exists()) {
                 return Err(BudgetError::Missing.at(&path));
             }
@@ -43,7 +43,7 @@ impl BudgetFile {
             let mut options = files::options(Access::Owner);
             let file = options.read(true).append(true).create(create).open(&path).map_err(failed)?;
             file.lock().map_err(failed)?;
-            // Whoever held it may have taken it away again, for lack of a first line.
+            // Whoever held the lock may have removed the file again, because it never got a first line.
             if files::is_at(&file, &path) {
                 break file;
             }
@@ -62,18 +62,18 @@ impl BudgetFile {
         self.account.as_ref().ok_or_else(|| BudgetError::Missing.at(&self.path))
     }
 
-    /// The account, where one has begun.
+    /// The account, if one has begun.
     pub(super) fn account(&self) -> Option<&Account> {
         self.account.as_ref()
     }
 
-    /// Begins an account. Its first line is written with its first entry.
+    /// Begins an account. Its first line is written together with its first entry.
     pub(super) fn begin(&mut self, open: Open) {
         let (account, line) = Account::begin(open);
         (self.account, self.first) = (Some(account), line);
     }
 
-    /// Entries as the lines that they would be.
+    /// Makes the lines of some entries, without writing them.
     pub(super) fn draft(&self, entries: impl IntoIterator<Item = BudgetEntry>) -> Result<Draft, TrainError> {
         let mut account = self.begun()?.clone();
         let (mut text, mut last) = (self.first.clone(), String::new());
@@ -88,9 +88,9 @@ impl BudgetFile {
         Ok(Draft { text, account, hash: last })
     }
 
-    /// Writes lines. Returns once they outlive a crash.
+    /// Writes lines. Returns once they would survive a crash.
     pub(super) fn write(&mut self, draft: Draft) -> Result<(), TrainError> {
-        // A line that was cut off is dropped: nobody acted upon it.
+        // A last line that was cut off is dropped, because nobody acted upon it.
         Lines::open(&self.path, Access::Owner)?.add_lasting(&draft.text)?;
         files::sync_folder(files::folder_of(&self.path))?;
         (self.account, self.first) = (Some(draft.account), String::new());
@@ -101,7 +101,7 @@ impl BudgetFile {
 impl Drop for BudgetFile {
     fn drop(&mut self) {
         if fs::metadata(&self.path).is_ok_and(|file| file.len() == 0) {
-            // That an empty file stays is no harm.
+            // An empty file that stays does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }

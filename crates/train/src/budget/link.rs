@@ -1,4 +1,4 @@
-//! What a run folder knows of the budget that counts it.
+//! What a run folder knows about the budget that counts the run.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub(super) struct BudgetLink {
     pub(super) entry: String,
     /// Hash of the last line about the run.
     pub(super) turn: String,
-    /// Hash of the line that is being written: after a crash either may be the last.
+    /// Hash of the line that is being written. After a crash, either this line or the one before may be the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) next: Option<String>,
 }
@@ -27,7 +27,7 @@ impl BudgetLink {
         run.join("private/budget.json")
     }
 
-    /// The link of a run folder; none where no budget counts it.
+    /// The link of a run folder; `None` if no budget counts the run.
     pub(super) fn read(run: &Path) -> Result<Option<Self>, TrainError> {
         let path = Self::place(run);
         if !path.exists() {
@@ -38,13 +38,13 @@ impl BudgetLink {
     }
 
     pub(super) fn write(&self, run: &Path) -> Result<(), TrainError> {
-        // Paths and strings always have a JSON form, but for paths that are no text.
+        // This fails only for paths that are not text.
         let bytes = serde_json::to_vec_pretty(self)
             .map_err(|error| TrainError::file(&self.budget, std::io::Error::other(error)))?;
         files::write_for(&Self::place(run), &bytes, Access::Owner)
     }
 
-    /// Whether the run of this folder is the one that the budget last heard of.
+    /// Whether this folder's run is the one that the budget heard of last.
     pub(super) fn is_at(&self, turn: &str) -> bool {
         self.turn == turn || self.next.as_deref() == Some(turn)
     }

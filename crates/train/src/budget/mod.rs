@@ -1,9 +1,9 @@
 //! A budget across runs: one file for one set of records, in which every run is counted before it begins.
 //!
 //! Like a run's ledger, the file is a chain of hashes that only grows. A run reserves the price of its whole plan before its ledger
-//! begins, so that a crash never counts too little; a process that ends in order settles its entry to the steps that the ledger counts. Which
-//! copy of a run folder goes on is told by the hash of the last line about it, which the folder keeps: a copy that others have gone on
-//! from is counted as another run. `docs/budget.md` says what is composed, and what cannot be seen.
+//! begins, so that a crash never counts too little. A process that ends in order settles its entry to the steps that the ledger counts. A
+//! run folder keeps the hash of the last line about its run, which tells whether it may go on under its entry: a copy of a folder whose
+//! run has gone on elsewhere counts as another run. `docs/budget.md` says what is composed, and what cannot be seen.
 
 mod account;
 mod entry;
@@ -30,13 +30,13 @@ use link::BudgetLink;
 /// The budget that a run is to be counted in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Within {
-    /// The file, which begins with its first run, or a folder that has a file for each set of records.
+    /// The file, which is made with its first run, or a folder that has a file for each set of records.
     pub file: PathBuf,
-    /// The most that everything in it may cost together; where it is left out, what was stated before holds.
+    /// The most that everything in the budget may cost together. If it is left out, what was stated before holds.
     pub total: Option<f64>,
 }
 
-/// What a budget counts: of a file, or of every file in a folder.
+/// What a budget counts, or every budget in a folder.
 ///
 /// # Errors
 /// No budget there, or one that was edited.
@@ -56,7 +56,7 @@ pub fn budget_of_run(run: &Path) -> Result<Option<PathBuf>, TrainError> {
     Ok(BudgetLink::read(run)?.map(|link| link.budget))
 }
 
-/// States the most that everything in a budget may cost together, or another one than before.
+/// States the most that everything in a budget may cost together, or changes it.
 ///
 /// # Errors
 /// No budget there, or a number that is no epsilon.
@@ -67,8 +67,8 @@ pub fn state_total(path: &Path, epsilon: f64) -> Result<(), TrainError> {
     file.write(draft)
 }
 
-/// Counts a run that was begun without a budget, as a whole, and links its folder. What it costs is spent already, so that no total
-/// is in its way.
+/// Counts the whole plan of a run that was begun without a budget, and links its folder. What the run costs is spent already, so no total
+/// refuses it.
 ///
 /// # Errors
 /// As [`certify`](crate::certify), a run without privacy or on other records, a run that is in the budget already.
@@ -80,12 +80,12 @@ pub fn add_run(within: &Within, run: &Path) -> Result<(), TrainError> {
     let mut share = Reservation::spent(within, &prepared)?.write(run, history.id())?;
     match history.finished() {
         true => share.settle(&history),
-        // How far it came is known from here on, so that it may go on.
+        // From here on the budget knows how far the run came, so it may go on.
         false => share.promised(&history),
     }
 }
 
-/// The budgets in a folder, in order.
+/// The budgets in a folder, in the order of their names.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, TrainError> {
     let failed = |source| TrainError::file(folder, source);
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Room for a run in a budget, before it begins.
+//! Makes room for a run in a budget before the run begins.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Checks that a budget has room for a run. Nothing is written.
+    /// Checks that a budget has room for a run, and writes nothing.
     ///
     /// # Errors
     /// A run that would exceed the total, or cannot be priced beside the others.
@@ -45,7 +45,7 @@ impl Reservation {
         Ok(reservation)
     }
 
-    /// As [`Reservation::check`] for what is spent already: it is counted whether it fits or not.
+    /// As [`Reservation::check`] for a run that is spent already, and is counted whether it fits or not.
     pub(super) fn spent(within: &Within, prepared: &Prepared) -> Result<Self, TrainError> {
         let reservation = Self::of_run(within, prepared)?;
         reservation.priced()?;
@@ -62,7 +62,7 @@ impl Reservation {
         Ok(Self { file, total: None, counting, copy: false })
     }
 
-    /// As [`Reservation::check`] for a private choice among plans, the first of which begins the budget if none has.
+    /// As [`Reservation::check`] for a private choice among plans. If no budget has begun, the first plan begins it.
     pub(crate) fn check_choice(
         within: &Within,
         records: &dyn Dataset,
@@ -81,7 +81,7 @@ impl Reservation {
         Ok(reservation)
     }
 
-    /// The entry in question, priced under the budget's promise.
+    /// What the entry would release, under the budget's promise.
     fn priced(&self) -> Result<Option<Release>, TrainError> {
         let account = self.file.begun()?;
         let release = match &self.counting {
@@ -102,7 +102,7 @@ impl Reservation {
         fits(&self.file, total, self.priced()?)
     }
 
-    /// A copy of a run whose entry is in a budget already.
+    /// A reservation for a copy of a run whose entry is in a budget already.
     pub(super) fn of_copy(
         file: BudgetFile,
         total: Option<f64>,
@@ -114,7 +114,7 @@ impl Reservation {
         Ok(reservation)
     }
 
-    /// Writes the entry of a run, and the link in its folder. When this returns, every later reading of the budget counts the run.
+    /// Writes the entry of a run and the link in its folder. Once this returns, every later reading of the budget counts the run.
     pub(crate) fn write(mut self, run: &Path, id: &str) -> Result<Share, TrainError> {
         let is_run = matches!(self.counting, Counting::Run(_));
         let entry = match self.counting {
@@ -134,7 +134,7 @@ impl Reservation {
     }
 }
 
-/// The budget of some records, begun by this plan if there is none.
+/// Opens the budget of some records, or begins one by this plan.
 fn opened(
     path: &Path,
     records: &dyn Dataset,
@@ -167,7 +167,7 @@ fn opened(
     }
 }
 
-/// The budget in a folder that is about some records, or a new one.
+/// Opens the budget in a folder that is about some records, or a new one.
 fn in_folder(folder: &Path, records: &dyn Dataset) -> Result<BudgetFile, TrainError> {
     // Two runs that begin at once must not begin two budgets.
     let path = folder.join("lock");
@@ -216,7 +216,7 @@ pub(super) fn total(epsilon: f64) -> Result<BudgetEntry, BudgetError> {
     }
 }
 
-/// A total that was not stated before. One that was is not raised in passing.
+/// The entry of a total that was not stated before. A stated total may not be raised in passing.
 pub(super) fn stated(file: &BudgetFile, asked: Option<f64>) -> Result<Option<BudgetEntry>, TrainError> {
     let Some(asked) = asked else { return Ok(None) };
     let wrong = |error: BudgetError| error.at(file.path());
@@ -228,7 +228,7 @@ pub(super) fn stated(file: &BudgetFile, asked: Option<f64>) -> Result<Option<Bud
     }
 }
 
-/// Whether a release fits beside everything that a budget counts.
+/// Checks that a release fits beside everything that a budget counts.
 fn fits(file: &BudgetFile, total: Option<f64>, release: Option<Release>) -> Result<(), TrainError> {
     let account = file.begun()?;
     fits_beside(account, file.path(), total.or(account.total), release)

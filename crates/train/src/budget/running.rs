@@ -1,4 +1,4 @@
-//! Which entries of a budget are in a process's hands, and how far their ledgers have come.
+//! Which entries of a budget a process holds, and how far their ledgers have come.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -8,30 +8,30 @@ use crate::digest;
 use crate::error::TrainError;
 use crate::files::{self, Access};
 
-/// Bytes of a slot: a number, two hashes and what lies between.
+/// Bytes of a slot: a number, two hashes and the spaces between them.
 const SLOT: usize = 160;
 
 /// A file beside the budget, one for each run that has not ended in order.
 ///
-/// It is locked for as long as the process lives, so that no other goes on with the entry, in whichever copy of the run folder; the system lets
-/// go of it when the process dies. And it knows the last promise of the run's ledger, outside the run folder: after a crash an older
-/// state of the folder does not pass for the run.
+/// It is locked as long as the process lives, so that no other process goes on with the entry in any copy of the run folder. The system
+/// releases the lock when the process dies. The file also knows the last promise of the run's ledger, outside the run folder, so that
+/// after a crash an older state of the folder does not pass for the run.
 #[derive(Debug)]
 pub(super) struct Running {
     folder: PathBuf,
     path: PathBuf,
     file: File,
-    /// Whether the file was there before: a process has had the entry and never ended in order.
+    /// Whether the file was there before, which means that a process held the entry and never ended in order.
     pub(super) was_there: bool,
 }
 
 impl Running {
-    /// Takes an entry; none where another process has it. The budget must be locked.
+    /// Takes an entry; `None` if another process holds it. The budget must be locked.
     pub(super) fn take(budget: &Path, entry: &str) -> Result<Option<Self>, TrainError> {
         let mut name = budget.as_os_str().to_owned();
         name.push(".running");
         let folder = PathBuf::from(name);
-        // The first digits tell apart more entries than any budget has.
+        // The first digits of the hash are enough to tell the entries of any budget apart.
         let path = folder.join(entry.get(..16).unwrap_or(entry));
         let failed = |source| TrainError::file(&path, source);
         files::create_folders(&folder)?;
@@ -47,8 +47,8 @@ impl Running {
         }
     }
 
-    /// Keeps lines and last hash of a ledger. Returns once they outlive a crash. Of two slots the older is written over, so that a write
-    /// that is cut off leaves the one before.
+    /// Keeps the number of lines and the last hash of a ledger. Returns once they would survive a crash. Of two slots the older one is
+    /// written over, so that a write that is cut off leaves the other.
     pub(super) fn keep(&mut self, lines: usize, head: &str) -> Result<(), TrainError> {
         let text = format!("{lines} {head}");
         let slot =
@@ -58,7 +58,7 @@ impl Running {
         written.and_then(|()| self.file.sync_data()).map_err(|source| TrainError::file(&self.path, source))
     }
 
-    /// Lines and last hash of the ledger as they were kept last; none where nothing was promised.
+    /// The number of lines and the last hash of the ledger as they were kept last; `None` if nothing was promised.
     pub(super) fn kept(&mut self) -> Result<Option<(usize, String)>, TrainError> {
         let mut bytes = Vec::new();
         let read = self.file.seek(SeekFrom::Start(0)).and_then(|_| self.file.read_to_end(&mut bytes));
@@ -68,15 +68,15 @@ impl Running {
         Ok(slots.max_by_key(|(lines, _)| *lines))
     }
 
-    /// Lets go in order. The budget must be locked, and know how far the ledger has come.
+    /// Releases the entry in order. The budget must be locked and know how far the ledger has come.
     pub(super) fn end(self) {
-        // A file that stays behind is taken again.
+        // If this fails, the file that stays behind is taken again later.
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// A slot that is whole.
+/// The content of a slot, if it is intact.
 fn read_slot(slot: &str) -> Option<(usize, String)> {
     let (text, digest) = slot.trim_end_matches(['\n', ' ', '\0']).rsplit_once(' ')?;
     let (lines, head) = text.split_once(' ')?;

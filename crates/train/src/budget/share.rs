@@ -1,4 +1,4 @@
-//! What a budget has set aside for a run: taken again when the run goes on, settled when it ends.
+//! What a budget has set aside for a run. It is taken again when the run goes on and settled when it ends.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::error::TrainError;
 use crate::ledger::History;
 use crate::prepare::Prepared;
 
-/// What a budget has set aside for a run that is in this process's hands.
+/// What a budget has set aside for a run that this process holds.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(super) run: PathBuf,
@@ -24,11 +24,11 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// A run goes on: the entry of its folder counts as a whole again, or, where others have gone on from this folder's state, the folder
-    /// is a copy and counts anew. None where no budget counts it. Nothing is written before all is checked.
+    /// A run goes on: the whole plan of its entry counts again. If the run has gone on elsewhere from this folder's state, the folder is
+    /// a copy and is counted anew. Returns `None` if no budget counts the run. Nothing is written before everything is checked.
     ///
     /// # Guarantee
-    /// When this returns, the budget counts every step that any copy of the run has taken or will take.
+    /// Once this returns, the budget counts every step that any copy of the run has taken or will take.
     ///
     /// # Errors
     /// A total that would be exceeded, a copy that no theorem prices beside the other.
@@ -43,7 +43,7 @@ impl Share {
             let new = |within| Reservation::check(within, prepared)?.write(run, history.id());
             return within.map(new).transpose();
         };
-        // A folder of budgets is not asked again: the run knows which of them counts it.
+        // A folder of budgets is not searched again, because the run knows which of them counts it.
         let named = within.map(|within| within.file.as_path()).filter(|path| !path.is_dir());
         let path = named.unwrap_or(&link.budget);
         let total = within.and_then(|within| within.total);
@@ -55,14 +55,14 @@ impl Share {
         let knows = |seen: &Option<(usize, String)>| {
             seen.as_ref().is_none_or(|(lines, head)| history.has_seen(*lines, head))
         };
-        // A process that never settled has left its file; without it nobody knows how far it came.
+        // A process that never settled has left its file. Without that file nobody knows how far the run came.
         let told = |running: &Running| counted.settled.is_some() || running.was_there;
         let is_it = link.is_at(&counted.turn) && knows(&counted.seen) && knows(&kept);
         let link = BudgetLink { budget: file.path().to_owned(), ..link };
         let running = match running {
             Some(running) if is_it && told(&running) => running,
             other => {
-                // A file that was made just now would pass for what a process left, the next time.
+                // Remove a file that was made just now, because the next time it would pass for one that a process left.
                 if let Some(running) = other
                     && !running.was_there
                 {
@@ -73,7 +73,7 @@ impl Share {
         };
         let mut entries = Vec::from_iter(stated(&file, total)?);
         if counted.settled.is_some() {
-            // The rest of the plan was given back, and may since have gone to others.
+            // The rest of the plan was given back, and other runs may have taken it since.
             let mut others = account.clone();
             others.counted.retain(|other| other.id != link.entry);
             let whole = others.restate(&reserved_of(prepared), None)?.map(Release::from);
@@ -84,7 +84,7 @@ impl Share {
         Ok(Some(Self { run: run.to_owned(), link, running: Some(running) }))
     }
 
-    /// A copy of a run folder goes its own way.
+    /// Counts a copy of a run folder as a run of its own.
     fn copy(
         run: &Path,
         file: BudgetFile,
@@ -98,23 +98,23 @@ impl Share {
         Reservation::of_copy(file, total, prepared)?.write(run, history.id())
     }
 
-    /// The ledger has promised steps: the budget's side knows of them before the first is taken.
+    /// Notes the steps that the ledger has promised, so that the budget's side knows of them before the first is taken.
     ///
     /// # Errors
-    /// A file that cannot be written; then none of the steps may be taken.
+    /// A file that cannot be written. None of the steps may be taken then.
     pub(crate) fn promised(&mut self, history: &History) -> Result<(), TrainError> {
         let (lines, head) = history.position();
         self.running.as_mut().map_or(Ok(()), |running| running.keep(lines, head))
     }
 
-    /// The process ends its part of the run in order: the entry counts the steps that the ledger does.
+    /// Ends this process's part of the run in order: from now on the entry counts the steps that the ledger counts.
     ///
     /// # Guarantee
-    /// The run's own ledger, read whole, gives the number, and it knows every promise that was made for this entry. Until then, and after a
-    /// process that never got here, the whole plan is counted.
+    /// The number comes from the run's own ledger, read as a whole, which knows every promise that was made for this entry. Until then,
+    /// and if a process never gets here, the whole plan is counted.
     ///
     /// # Errors
-    /// A budget that cannot be written; then the whole plan stays counted.
+    /// A budget that cannot be written. The whole plan stays counted then.
     pub(crate) fn settle(self, history: &History) -> Result<(), TrainError> {
         let mut file = BudgetFile::lock(&self.link.budget, false)?;
         let (lines, head) = history.position();
@@ -132,8 +132,8 @@ impl Share {
     }
 }
 
-/// Writes entries about a run that is counted already. The folder knows both the last line and the next until the next is whole, so
-/// that a crash in between makes no copy of it.
+/// Writes entries about a run that is counted already. Until the new line is whole, the folder knows both it and the last one, so that a
+/// crash in between does not turn the folder into a copy.
 fn written(
     file: &mut BudgetFile,
     run: &Path,
@@ -141,7 +141,7 @@ fn written(
     entries: Vec<BudgetEntry>,
 ) -> Result<BudgetLink, TrainError> {
     let draft = file.draft(entries)?;
-    // After a crash the last line may have been the next one.
+    // After a crash, the line that the folder calls the next one may already be the last.
     if let Some(counted) = file.account().and_then(|account| account.find(&link.entry)) {
         counted.turn.clone_into(&mut link.turn);
     }

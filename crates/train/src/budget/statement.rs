@@ -12,8 +12,9 @@ use crate::error::TrainError;
 /// Everything that a budget counts, priced together.
 ///
 /// # Guarantee
-/// All that its entries have released, and all that those still reserved may release, is together (`epsilon.upper`, `delta`)-private
-/// under `relation`, provided every run on these records was counted here and the assumptions of each certificate hold.
+/// Everything that the entries have released, and everything that those still reserved may release, is together (`epsilon.upper`,
+/// `delta`)-private under `relation`, provided that every run on these records was counted here and the assumptions of each certificate
+/// hold.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BudgetStatement {
     /// The file.
@@ -22,17 +23,17 @@ pub struct BudgetStatement {
     pub epsilon: Bracket,
     /// The failure probability.
     pub delta: f64,
-    /// The most that all may cost together, where one was stated.
+    /// The most that all entries may cost together, if a total was stated.
     pub epsilon_total: Option<f64>,
     /// Name of the relation that all entries are priced under.
     pub relation: &'static str,
-    /// What is protected, as a sentence; none before the first entry.
+    /// What is protected, as a sentence; `None` before the first entry.
     pub protects: Option<String>,
     /// Records in the data set.
     pub records: u64,
     /// How the entries were composed.
     pub composition: Rule,
-    /// What a reader must know before relying on it.
+    /// What a reader must know before relying on the statement.
     pub warnings: Vec<&'static str>,
     /// The entries, in order.
     pub entries: Vec<CountedStatement>,
@@ -40,16 +41,16 @@ pub struct BudgetStatement {
     pub head: String,
 }
 
-/// One entry.
+/// One entry of a budget.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CountedStatement {
     /// Hash of the line that reserved it.
     pub entry: String,
     /// `run`, `copy` or `choice`.
     pub kind: &'static str,
-    /// `reserved` where it counts as a whole, `settled` where its ledger told how much was spent.
+    /// `reserved` if the whole plan counts, `settled` if the ledger told how much was spent.
     pub status: &'static str,
-    /// Steps that count; for a choice those of its longest candidate.
+    /// Steps that count. For a choice, those of its longest candidate.
     pub steps: u64,
     /// Steps of the plan.
     pub planned: u64,

@@ -41,7 +41,7 @@ impl Place {
         common::request(self.folder.path(), &format!("{PLAN}{more}"))
     }
 
-    /// Trains, and stops after so many steps.
+    /// Trains, and stops after `stop` steps if that is given.
     fn train(
         &self,
         name: &str,
@@ -81,8 +81,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What a run leaves that is killed after so many steps: its folder, the budget and what lies beside it, as they were while it ran; and
-/// as `old` its folder after `before` steps.
+/// Leaves what a run leaves that is killed after `after` steps: its folder, the budget and what lies beside it, as they were while it
+/// ran. Its folder after `before` steps is kept as `old`.
 fn kill(place: &Place, name: &str, before: u64, after: u64) {
     struct Copies<'a>(&'a Place, &'a str, u64, u64);
     impl crate::Observer for Copies<'_> {
@@ -192,7 +192,7 @@ fn a_run_that_ends_early_gives_back_the_rest_and_takes_it_again() {
     let stopped = place.train("a", POISSON, None, Some(3)).unwrap().certificate;
     assert_eq!(place.entries(), [("run", "settled", stopped.steps_spent)]);
     assert_eq!(place.epsilon(), stopped.spent.unwrap().epsilon.upper);
-    // What it gave back goes to another run; then there is no room to go on.
+    // If another run takes what this one gave back, there is no room for this one to go on.
     let total = 1.01 * complete(&place.request(POISSON)).unwrap().certificate.epsilon.upper;
     state_total(&place.path("records.budget"), total).unwrap();
     let ledger = fs::read(place.path("a/ledger.jsonl")).unwrap();
@@ -215,7 +215,7 @@ fn a_run_that_was_killed_counts_as_a_whole_until_it_ends_in_order() {
     let place = Place::new();
     kill(&place, "a", 1, 3);
     assert_eq!(place.entries(), [("run", "reserved", 12)]);
-    // It goes on without reserving anew, and its ledger knows of every promise that the budget's side knows of.
+    // It goes on without reserving anew, because its ledger knows every promise that the budget's side knows.
     let spent = place.resume("a", Some(2)).unwrap().certificate.steps_spent;
     assert!(spent > 3 && spent < 12);
     assert_eq!(place.entries(), [("run", "settled", spent)]);
@@ -242,7 +242,7 @@ fn a_killed_run_that_nobody_knows_about_counts_anew() {
     let place = Place::new();
     kill(&place, "a", 1, 3);
     fs::remove_dir_all(place.path("records.budget.running")).unwrap();
-    // Asking twice does not help.
+    // Asking a second time does not help.
     state_total(&place.path("records.budget"), 1.01 * place.epsilon()).unwrap();
     for _ in 0..2 {
         assert!(matches!(
@@ -263,12 +263,12 @@ fn a_crash_between_the_folder_and_the_budget_makes_no_copy() {
     place.resume("a", Some(2)).unwrap();
     let link: BudgetLink =
         serde_json::from_slice(&fs::read(place.path("a/private/budget.json")).unwrap()).unwrap();
-    // The folder knew the next line, and the budget never got it.
+    // The folder knew the next line, but the budget never got it.
     let old = Account::read(&budget).unwrap().unwrap().head;
     let torn = BudgetLink { turn: old, next: Some(link.turn.clone()), ..link };
     torn.write(&place.path("a")).unwrap();
     place.resume("a", Some(2)).unwrap();
-    // The budget got it, and the folder still knew both.
+    // The budget got the line, and the folder still knew both.
     let link = BudgetLink::read(&place.path("a")).unwrap().unwrap();
     BudgetLink { turn: "before".into(), next: Some(link.turn.clone()), ..link }
         .write(&place.path("a"))
@@ -285,7 +285,7 @@ fn a_copy_that_goes_on_counts_anew() {
     let alone = place.epsilon();
     place.resume("a", Some(2)).unwrap();
     assert_eq!(place.entries().len(), 1);
-    // Whoever comes second is the copy.
+    // Whichever goes on second is the copy.
     let copied = place.resume("b", Some(2)).unwrap().certificate.steps_spent;
     assert_eq!(place.entries()[1], ("copy", "settled", copied));
     assert!(place.epsilon() > alone);
@@ -341,7 +341,7 @@ fn a_copy_of_a_balanced_run_is_refused() {
     let request = common::request(place.folder.path(), &format!("{plan}{balanced}"));
     let mut stop = common::Recorder { stop_after: Some(2), ..common::Recorder::default() };
     start_within(&request, &place.path("a"), Some(&place.within(None)), &mut stop).unwrap();
-    // Which steps a record joins was drawn at the start: the first step costs as much as all.
+    // Which steps a record joins was drawn at the start, so the first step costs as much as all.
     assert_eq!(place.epsilon(), complete(&request).unwrap().certificate.epsilon.upper);
     copy(&place.path("a"), &place.path("b"));
     place.resume("a", Some(1)).unwrap();
@@ -379,7 +379,7 @@ fn other_records_have_another_budget() {
     common::write_data(place.folder.path(), "train", 41, 6);
     let error = place.train("b", POISSON, None, None).unwrap_err();
     assert!(matches!(error, TrainError::Budget { source: BudgetError::OtherRecords, .. }), "{error}");
-    // In a folder each set of records finds its own.
+    // In a folder of budgets, each set of records finds its own.
     fs::create_dir(place.path("budgets")).unwrap();
     let within = Within { file: place.path("budgets"), total: None };
     for (name, records) in [("c", 41), ("d", 40), ("e", 41)] {
@@ -417,7 +417,7 @@ fn a_run_without_privacy_or_an_edited_budget_is_refused() {
     assert_eq!(place.entries(), [("run", "reserved", 12)]);
     place.train("b", POISSON, None, None).unwrap();
     assert_eq!(place.entries(), [("run", "reserved", 12), ("run", "settled", 12)]);
-    // Nothing about a record stands in it in the open, and it is the owner's alone.
+    // The budget shows nothing about a record openly, and only its owner may read it.
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -435,12 +435,12 @@ fn a_run_begun_without_a_budget_can_be_added_once() {
     assert_eq!(budget_of_run(&place.path("a")).unwrap(), Some(place.path("records.budget")));
     let error = add_run(&place.within(None), &place.path("a")).unwrap_err();
     assert!(matches!(error, TrainError::Budget { source: BudgetError::Known, .. }));
-    // Resuming names a budget for a run that has none.
+    // When a run without a budget is resumed, a budget may be named.
     let mut stop = common::Recorder { stop_after: Some(2), ..common::Recorder::default() };
     start(&place.request(POISSON), &place.path("b"), &mut stop).unwrap();
     resume_within(&place.path("b"), &Performance::default(), Some(&place.within(None)), &mut Silent).unwrap();
     assert_eq!(place.entries(), [("run", "settled", 12), ("run", "settled", 12)]);
-    // A budget that was moved is named again; one that is gone stops the run.
+    // A budget that was moved must be named again. One that is gone stops the run.
     fs::rename(place.path("records.budget"), place.path("moved.budget")).unwrap();
     let mut stop = common::Recorder { stop_after: Some(2), ..common::Recorder::default() };
     let moved = Within { file: place.path("moved.budget"), total: None };

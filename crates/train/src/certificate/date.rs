@@ -6,14 +6,14 @@ const SECONDS: u64 = 24 * 60 * 60;
 
 /// The day in coordinated universal time, as `2026-01-31`.
 pub(super) fn today() -> String {
-    // A clock before 1970 is set wrong; what it says does not matter to any number.
+    // A clock before 1970 is wrong, and no number depends on what it says.
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     of_day(seconds / SECONDS)
 }
 
-/// The date of a day, from 1 January 1970.
+/// The date of a day, counted from 1 January 1970.
 fn of_day(day: u64) -> String {
-    // Years begin in March, so that the day that some of them have more is the last; 400 of them have 146097 days.
+    // Let years begin in March, so that a leap day is the last day of a year. 400 years have 146097 days.
     let day = day + 719_468;
     let (era, day) = (day / 146_097, day % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

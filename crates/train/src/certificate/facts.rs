@@ -1,11 +1,11 @@
-//! What a certificate states beside its prices.
+//! Facts that a certificate states beside its prices.
 
 use dapple_plan::{Bracket, Relation, TargetKind, TrainingPlan, WeightSource};
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::History;
 
-/// Epsilon of a run with a whole record substituted, beside that of the region that its plan protects.
+/// Epsilon of a run if a whole record is substituted, beside that of the region that its plan protects.
 ///
 /// # Guarantee
 /// The run is (upper end, delta)-private under this relation, by the same steps, noise and sampling.
@@ -13,13 +13,13 @@ use crate::ledger::History;
 pub struct RecordLevel {
     /// What is substituted.
     pub relation: Relation,
-    /// Epsilon of the steps that count as taken; none before the first, and where it is too large to be told.
+    /// Epsilon of the steps that count as taken; `None` before the first step, or if it is too large to report.
     pub spent: Option<Bracket>,
-    /// Epsilon of the whole plan; none where it is too large to be told.
+    /// Epsilon of the whole plan; `None` if it is too large to report.
     pub planned: Option<Bracket>,
 }
 
-/// What the guarantee says of labels.
+/// What the guarantee says about labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LabelStatus {
@@ -32,7 +32,7 @@ pub enum LabelStatus {
 }
 
 impl LabelStatus {
-    /// What a plan says of the labels of its data.
+    /// What the guarantee of a plan says about the labels of its data.
     pub(super) fn of(training: &TrainingPlan) -> Option<Self> {
         Some(match (training.data.origin.targets()?, training.privacy.relation()) {
             (TargetKind::LabelMap, _) => Self::PixelsProtected,
@@ -48,7 +48,7 @@ impl LabelStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// A file that the plan names. That it tells nothing about the records is the claim of whoever wrote the plan.
+    /// A file that the plan names. Whoever wrote the plan claims that it tells nothing about the records.
     File,
     /// The model's own rule, from a seed in the plan.
     Initialisation,
@@ -57,11 +57,11 @@ pub enum Origin {
 /// The weights that a run began with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstWeights {
-    /// SHA-256 of their values, each in four bytes, the lowest first.
+    /// SHA-256 of their values, each as four bytes in little-endian order.
     pub sha256: String,
     /// Where they come from.
     pub origin: Origin,
-    /// That they are public is assumed, not checked.
+    /// Whether it is assumed, and not checked, that they are public.
     pub assumed_public: bool,
 }
 
@@ -78,12 +78,12 @@ impl FirstWeights {
 /// What rounding adds to the distance between the sums of two neighbours.
 ///
 /// # Guarantee
-/// Beside the clip norm, a record moves a sum by at most `rho` clip norms. Clipping bounds the very numbers that are added, and they are whole
-/// multiples of one unit, which add up without rounding. What rounding to whole multiples moves, and what a projection of standardised
-/// filters rounds of the whole sum, is taken off the clip norm beforehand; so `rho` is zero.
+/// Beside the clip norm, a record moves a sum by at most `rho` clip norms. Clipping bounds the very numbers that are added, and these are
+/// whole multiples of one unit, which add up without rounding. What rounding to whole multiples moves, and what a projection of
+/// standardised filters rounds in the whole sum, is taken off the clip norm beforehand. So `rho` is zero.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rounding {
-    /// In clip norms. The price is that of a sensitivity of `C (1 + rho)`.
+    /// The bound in clip norms. The price is that of a sensitivity of `C (1 + rho)`.
     pub rho: f64,
     /// How this is known.
     pub known: Known,
@@ -102,7 +102,7 @@ pub enum Known {
 }
 
 impl Rounding {
-    /// By the machines that computed.
+    /// What is known of rounding on the machines that computed the run.
     pub(super) fn of(history: &History) -> Self {
         let gpu = history.machines().iter().any(|used| used.machine.starts_with("cuda"));
         let (known, because) = match gpu {

@@ -15,7 +15,7 @@ use crate::terms::{Cost, Terms};
 pub use facts::{FirstWeights, Known, LabelStatus, Origin, RecordLevel, Rounding};
 pub use warning::Warning;
 
-/// The form of a certificate that this program writes. Certificates without a number come from before there was one.
+/// The version of the certificates that this program writes. Certificates without a number are older than this numbering.
 pub(crate) const SCHEMA: u32 = 1;
 /// The version of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -33,7 +33,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// What a ledger says of its run.
+    /// The status that a ledger tells.
     pub(crate) fn of(history: &History) -> Self {
         match () {
             () if history.finished() => Self::Finished,
@@ -46,12 +46,13 @@ impl Status {
 /// The certificate of a run.
 ///
 /// # Guarantee
-/// `spent` covers every value that the run has released, by its ledger; it never exceeds `planned`. In the file `certificate.json` of a
-/// run that goes on, or that was killed, `steps_spent` and `spent` are ahead of the ledger: they cover every step that can be taken
-/// before the file is written again.
+/// `spent` covers every value that the run has released, by its ledger, and never exceeds `planned`. In the file `certificate.json` of a
+/// run that goes on or was killed, `steps_spent` and `spent` are ahead of the ledger: they cover every step that can be taken before the
+/// file is written again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunCertificate {
-    /// The form of the certificate, from 1; 0 for those of before there was a number, which lack what has a default here.
+    /// The version of the certificate, from 1. Certificates older than this numbering read as 0, and lack every field that has a default
+    /// here.
     #[serde(default)]
     pub schema: u32,
     /// The version of the program that wrote it.
@@ -64,21 +65,21 @@ pub struct RunCertificate {
     pub status: Status,
     /// Whether gradients were clipped and noised; if not, nothing is guaranteed.
     pub private: bool,
-    /// What a reader must know before relying on it.
+    /// What a reader must know before relying on the certificate.
     pub warnings: Vec<Warning>,
-    /// The machines that computed, in order, each from a step on.
+    /// The machines that computed, in order, each with its first step.
     #[serde(default)]
     pub machines: Vec<UsedMachine>,
     /// Steps that count as taken.
     pub steps_spent: u64,
-    /// The price of those steps; none before the first and without privacy.
+    /// The price of those steps; `None` before the first step, and without privacy.
     pub spent: Option<Certificate>,
-    /// The price of the whole plan; none without privacy.
+    /// The price of the whole plan; `None` without privacy.
     pub planned: Option<Certificate>,
-    /// The same run with a whole record substituted, where the plan protects less than a record.
+    /// The price of the same run if a whole record is substituted, where the plan protects less than a record.
     #[serde(default)]
     pub record_level: Option<RecordLevel>,
-    /// Records in the data set. Their number is public: the sample rate follows from it.
+    /// Records in the data set. Their number is public, because the sample rate follows from it.
     #[serde(default)]
     pub public_records: Option<u64>,
     /// The clip norm; the first one where it follows a quantile, as `planned` then says.
@@ -90,16 +91,16 @@ pub struct RunCertificate {
     /// Width and height of the images.
     #[serde(default)]
     pub image: Option<[u32; 2]>,
-    /// Width and height of a crop, where all have the same.
+    /// Width and height of a crop, if all crops have the same size.
     #[serde(default)]
     pub crop: Option<[u32; 2]>,
-    /// Width and height of the protected rectangle, where it is one.
+    /// Width and height of the protected region, if it is a rectangle.
     #[serde(default)]
     pub patch: Option<[u32; 2]>,
     /// The protected region in words.
     #[serde(default)]
     pub region: Option<String>,
-    /// What the guarantee says of labels.
+    /// What the guarantee says about labels.
     #[serde(default)]
     pub labels: Option<LabelStatus>,
     /// The weights that the run began with.
@@ -115,7 +116,7 @@ pub struct RunCertificate {
 }
 
 impl RunCertificate {
-    /// The certificate of a run with this ledger. `spent` is the cost of its steps, or of more; `whole` that of the plan.
+    /// The certificate of a run with this ledger. `spent` is the cost of its steps or of more steps, and `whole` that of the plan.
     pub(crate) fn new(
         terms: Terms<'_>,
         history: &History,
@@ -159,15 +160,15 @@ impl RunCertificate {
         }
     }
 
-    /// Reads a certificate back, every number to its bits.
+    /// Reads a certificate back, with every number exact to its last bit.
     ///
     /// # Errors
-    /// Text that is no certificate of a run, in one line.
+    /// Text that is not the certificate of a run. The message is one line.
     pub fn from_json(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(one_line)
     }
 
-    /// The certificate as JSON, one field a line.
+    /// The certificate as JSON, with one field per line.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Numbers and strings always have a JSON form.

@@ -1,4 +1,4 @@
-//! Certificates are read back to the last bit, also those of before there was a schema.
+//! Certificates are read back to the last bit, also those from before they had a schema.
 
 use dapple_plan::PlanSpec;
 use dapple_plan::{Bracket, BracketPrecision, Plan};
@@ -62,7 +62,7 @@ proptest! {
         let written = certificate(spent, values[3], Bracket { lower: None, upper: values[4] });
         let read = RunCertificate::from_json(&written.to_json()).unwrap();
         prop_assert_eq!(&read, &written);
-        // Zero equals minus zero; its bits do not.
+        // Compare bits, because zero equals minus zero.
         let price = read.spent.unwrap();
         let found = [price.epsilon.lower.unwrap(), price.epsilon.upper, price.sample_rate, read.clip_norm.unwrap(),
             read.record_level.unwrap().planned.unwrap().upper];

@@ -10,7 +10,7 @@ use crate::terms::Terms;
 /// An epsilon above this allows an adversary to be all but certain, whatever delta is.
 const LARGE_EPSILON: f64 = 10.0;
 
-/// Something that a reader must know. In JSON it is its sentence.
+/// Something that a reader must know. In JSON it is written as its sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 #[non_exhaustive]
@@ -27,9 +27,9 @@ pub enum Warning {
     Validation,
     /// Epsilon promises little.
     LargeEpsilon,
-    /// Epsilon is zero for its delta, not for lack of a release.
+    /// Epsilon is zero because delta is large, not because nothing was released.
     CoveredByDelta,
-    /// What another version of the program warned of.
+    /// A warning of another version of the program.
     Other(String),
 }
 
@@ -44,7 +44,7 @@ impl Warning {
         Self::CoveredByDelta,
     ];
 
-    /// All that holds for a run.
+    /// All warnings that hold for a run.
     pub(super) fn all(terms: Terms<'_>, history: &History) -> Vec<Self> {
         let planned = terms.planned;
         let holds = |warning: &Self| match warning {
@@ -60,7 +60,7 @@ impl Warning {
         Self::KNOWN.into_iter().filter(holds).collect()
     }
 
-    /// The sentence.
+    /// The warning as a sentence.
     #[must_use]
     pub fn words(&self) -> &str {
         match self {

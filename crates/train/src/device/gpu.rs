@@ -1,4 +1,4 @@
-//! What was asked of a machine, as its GPUs understand it.
+//! Executors on the GPUs that a plan asks for.
 
 use dapple_engine::cuda::{
     Convolutions, CudaAddition, CudaError, CudaGroupError, CudaOptions, Precision, device_count,
@@ -10,7 +10,7 @@ use dapple_private::{Cards, Executor, failed};
 
 use super::{Machine, Unusable};
 
-/// Samples that a GPU runs together where every process must come to the same bits.
+/// Samples that a GPU runs together if every process must compute the same bits.
 const REPEATABLE: usize = 64;
 
 impl Machine {
@@ -19,7 +19,7 @@ impl Machine {
         let numbers = self.numbers().map_err(|error| unusable(&self.device.to_string(), error.into()))?;
         let names: Vec<String> = numbers.iter().map(ToString::to_string).collect();
         let device = format!("cuda:{}", names.join(","));
-        // NCCL may add in another order in another process; and one card has nothing to add.
+        // NCCL may add in another order in another process, and a single card has nothing to add.
         let on_host = self.repeatable || numbers.len() == 1;
         let addition = if on_host { CudaAddition::Host } else { CudaAddition::Nccl };
         let options = self.options(numbers.len());
@@ -36,7 +36,7 @@ impl Machine {
             DeviceChoice::Auto | DeviceChoice::Cpu => vec![0],
             DeviceChoice::Cuda(number) => vec![*number as usize],
             DeviceChoice::Cards(list) => list.numbers().map(|number| number as usize).collect(),
-            // Where there is none, the first is what is missing.
+            // If there is no card, the error should say that the first one is missing.
             DeviceChoice::AllCards => (0..device_count()?.max(1)).collect(),
         })
     }
@@ -44,7 +44,7 @@ impl Machine {
     fn options(&self, cards: usize) -> CudaOptions {
         CudaOptions {
             batch: self.planned.map_or(0, |planned| planned.each(cards)),
-            // What memory is free, and what is measured to be the fastest, may be otherwise in another process.
+            // How much memory is free and what is measured to be fastest may differ in another process.
             microbatch: if self.repeatable && self.microbatch == 0 { REPEATABLE } else { self.microbatch },
             convolutions: if self.repeatable { Convolutions::Own } else { Convolutions::Fastest },
             precision: match self.precision {

@@ -13,12 +13,12 @@ use dapple_private::{Executor, Processor};
 use crate::error::TrainError;
 use crate::prepare::Prepared;
 
-/// Bytes of views that one microbatch may take for each card unless told otherwise.
+/// Bytes of views that a microbatch may take on each card if the plan does not say.
 const MICROBATCH_BYTES: usize = 64 << 20;
-/// Fewer records at once would leave threads idle.
+/// The least records of a microbatch, because fewer would leave threads idle.
 const SMALLEST_MICROBATCH: usize = 64;
 
-/// The machine of a run: what was asked for, and once `auto` is settled, what it is.
+/// The machine of a run: what was asked for and, once `auto` is settled, what it is.
 #[derive(Debug)]
 pub(crate) struct Machine {
     device: DeviceChoice,
@@ -26,13 +26,13 @@ pub(crate) struct Machine {
     threads: usize,
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU splits batches by it"))]
     microbatch: usize,
-    /// Records that a step is planned for: so many are shown at once where memory allows, whoever is drawn.
+    /// How many records a step is planned for. That many are shown at once if memory allows, however many are drawn.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU fills batches up"))]
     planned: Option<Planned>,
-    /// Whether another process must come to the same bits.
+    /// Whether another process must compute the same bits.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "the processor always does"))]
     repeatable: bool,
-    /// Cards that share every batch; the processor counts as one.
+    /// Number of cards that share every batch; the processor counts as one.
     cards: usize,
     words: String,
 }
@@ -44,7 +44,7 @@ impl Machine {
         Self::new(&plan.performance, Some(Planned::of(prepared)), plan.conduct.seed.is_some())
     }
 
-    /// The machine that runs a plan's model on single images: one card of several, since cards cannot share them.
+    /// The machine that runs a plan's model on single images. Of several cards it uses one, because cards cannot share an image.
     pub(crate) fn for_inference(plan: &TrainingPlan) -> Self {
         Self::new(&plan.performance.on_one_card(), None, plan.conduct.seed.is_some())
     }
@@ -62,10 +62,11 @@ impl Machine {
         }
     }
 
-    /// An executor for a graph. The first one settles `auto`: a GPU if it can be used; what speaks against one that is there is told.
+    /// Makes an executor for a graph. The first one settles `auto`: a GPU is used if possible, and if there is one that cannot be used,
+    /// the notes say why.
     ///
     /// # Errors
-    /// A GPU that was asked for and cannot be used.
+    /// A GPU that was asked for but cannot be used.
     pub(crate) fn executor(
         &mut self,
         graph: &Graph,
@@ -98,7 +99,7 @@ impl Machine {
         &self.words
     }
 
-    /// Cards that share every batch, once there is an executor; the processor counts as one.
+    /// Number of cards that share every batch, once there is an executor. The processor counts as one.
     pub(crate) fn cards(&self) -> usize {
         self.cards
     }
@@ -125,17 +126,17 @@ impl Machine {
     }
 }
 
-/// Records that a step is planned for, all public numbers.
+/// How many records a step is planned for. These numbers are public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Planned {
-    /// Of the whole step.
+    /// Records of the whole step.
     pub(crate) records: usize,
-    /// That one card is shown at once, at the most.
+    /// The most records that one card is shown at once.
     pub(crate) together: usize,
 }
 
 impl Planned {
-    /// What the largest part of a plan needs, in microbatches as its performance settings and the size of its views say.
+    /// What the largest phase of a plan needs, in microbatches that follow from its performance settings and the size of its views.
     pub(crate) fn of(prepared: &Prepared) -> Self {
         let record = prepared.views.iter().map(|views| 4 * views.count() * views.view_length()).max();
         let by_memory = (MICROBATCH_BYTES / record.unwrap_or(1).max(1)).max(SMALLEST_MICROBATCH);
@@ -146,23 +147,24 @@ impl Planned {
         parts.max_by_key(|planned| planned.records).unwrap_or(Self::new(1, false, together))
     }
 
-    /// A step that is expected to draw `batch` records, by coins of their own: two standard deviations and a half more are planned for, since
-    /// what is beyond fills another microbatch. Where every step draws the same number, just that.
+    /// The plan for a step that is expected to draw `batch` records. If every record has its own coin, two and a half standard deviations
+    /// more are planned for; what is beyond fills another microbatch. If every step draws the same number, exactly that number is planned
+    /// for.
     fn new(batch: u64, by_coins: bool, together: usize) -> Self {
         let more = if by_coins { 2.5 * (batch as f64).sqrt() } else { 0.0 };
         Self { records: (batch as f64 + more).ceil() as usize, together: together.max(1) }
     }
 
-    /// Records that each of some cards is shown at once: equal parts of its share.
+    /// Records that each card is shown at once: an equal part of its share.
     pub(crate) fn each(self, cards: usize) -> usize {
         let share = self.records.div_ceil(cards.max(1)).max(1);
         share.div_ceil(share.div_ceil(self.together))
     }
 }
 
-/// Why a GPU is not used.
+/// Why a GPU cannot be used.
 struct Unusable {
-    /// Whether there seems to be one, so that a user would want to know.
+    /// Whether there seems to be a GPU, so that a user would want to know.
     worth_telling: bool,
     error: TrainError,
 }

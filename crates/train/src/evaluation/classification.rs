@@ -10,7 +10,7 @@ use super::Evaluation;
 use super::confusion::Confusion;
 use crate::error::TrainError;
 
-/// Evaluates a model. Where the views crop, `grid * grid` crops of each image are seen and their probabilities averaged.
+/// Evaluates a model. If the views are crops, the probabilities of `grid * grid` crops of each image are averaged.
 pub(crate) fn evaluate(
     executor: &mut dyn Executor,
     parameters: &Parameters,
@@ -36,7 +36,7 @@ pub(crate) fn evaluate(
     Ok(tally.finish())
 }
 
-/// Mean over the views of the softmax of their outputs.
+/// The mean of the softmax over all views.
 pub(crate) fn probabilities(outputs: &[f32], classes: usize) -> Vec<f64> {
     let mut mean = vec![0.0; classes];
     let views = outputs.len() / classes.max(1);
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_tally_counts_what_a_reader_would() {
         let mut tally = ClassTally::new(7);
-        // The likeliest class is right; the class is sixth; the class is fifth by a tie with a later one.
+        // In turn, the right class is the likeliest, the sixth, and the fifth because of a tie with a later one.
         tally.count(&[0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1], 0);
         tally.count(&[0.3, 0.2, 0.15, 0.12, 0.11, 0.07, 0.05], 5);
         tally.count(&[0.3, 0.2, 0.2, 0.1, 0.1, 0.1, 0.0], 4);

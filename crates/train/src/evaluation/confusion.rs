@@ -1,6 +1,6 @@
 //! How often each class was taken for each other.
 
-/// Counts of what was (records of a class, or pixels) by what the model said.
+/// Counts of records or pixels by their class and by what the model said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Confusion {
     classes: usize,
@@ -13,7 +13,7 @@ impl Confusion {
         Self { classes, counts: vec![0; classes * classes] }
     }
 
-    /// Counts one; both classes are below the number of classes.
+    /// Counts one record or pixel. Both classes must be below the number of classes.
     pub(super) fn count(&mut self, class: usize, said: usize) {
         self.counts[class * self.classes + said] += 1;
     }
@@ -23,25 +23,25 @@ impl Confusion {
         self.counts.iter_mut().zip(&other.counts).for_each(|(count, other)| *count += other);
     }
 
-    /// All that was counted.
+    /// How many records or pixels were counted.
     pub(super) fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Share of all that was said to be what it is; none of nothing.
+    /// The share for which the model was right; `None` if nothing was counted.
     pub(super) fn accuracy(&self) -> Option<f64> {
         let right = (0..self.classes).map(|class| self.at(class, class)).sum();
         share(right, self.total())
     }
 
-    /// Share of a class that was said to be it; none for a class that was never counted.
+    /// The share of a class that the model found; `None` for a class that was never counted.
     pub(super) fn recall(&self, class: usize) -> Option<f64> {
         let all = (0..self.classes).map(|said| self.at(class, said)).sum();
         share(self.at(class, class), all)
     }
 
-    /// Intersection over union of where a class is and where it is said to be: `TP / (TP + FP + FN)`; none for a class that neither is
-    /// anywhere nor is said.
+    /// Intersection over union of where a class is and where the model says it is, `TP / (TP + FP + FN)`; `None` for a class that neither
+    /// occurs nor is ever said.
     pub(super) fn intersection_over_union(&self, class: usize) -> Option<f64> {
         let is: u64 = (0..self.classes).map(|said| self.at(class, said)).sum();
         let said: u64 = (0..self.classes).map(|other| self.at(other, class)).sum();
@@ -49,7 +49,7 @@ impl Confusion {
         share(both, is + said - both)
     }
 
-    /// `rows()[class][said]`.
+    /// The counts as `rows()[class][said]`.
     pub(super) fn rows(&self) -> Vec<Vec<u64>> {
         self.counts.chunks_exact(self.classes.max(1)).map(<[u64]>::to_vec).collect()
     }
@@ -69,10 +69,10 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against sets of pixels, as the intersection over union is defined.
+        /// Compares with sets of pixels, by which the intersection over union is defined.
         #[test]
         fn counts_are_those_of_sets(pixels in prop::collection::vec((0usize..4, 0usize..4), 0..60)) {
-            // The last class neither is nor is said.
+            // The last class neither occurs nor is ever said.
             let mut confusion = Confusion::new(5);
             let mut halves = [Confusion::new(5), Confusion::new(5)];
             for (index, &(class, said)) in pixels.iter().enumerate() {

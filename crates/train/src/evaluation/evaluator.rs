@@ -13,7 +13,7 @@ use crate::inference::Inference;
 use crate::prepare::Prepared;
 use crate::step::Trainer;
 
-/// Evaluates the model of a run, again and again.
+/// Evaluates the model of a run as often as the run asks.
 pub(crate) struct Evaluator {
     plan: EvaluationPlan,
     inference: Inference,
@@ -26,7 +26,7 @@ impl Evaluator {
         Ok(Self { plan: training.evaluation.with(look)?, inference })
     }
 
-    /// Evaluates the model of a run that goes on, with the executor that it trains with where that will do.
+    /// Evaluates the model of a run in progress, with the executor that trains it where that will do.
     pub(crate) fn evaluate(
         &mut self,
         prepared: &Prepared,
@@ -43,7 +43,7 @@ impl Evaluator {
         }
     }
 
-    /// Evaluates weights of the model, on one card of several.
+    /// Evaluates given weights of the model. Of several cards it uses one.
     pub(crate) fn evaluate_weights(
         &mut self,
         prepared: &Prepared,
@@ -74,7 +74,7 @@ impl Evaluator {
     }
 }
 
-/// What the last part of the plan sees, and with how many threads.
+/// The views of the plan's last phase, and the number of threads.
 fn seen(prepared: &Prepared) -> (&Views, usize) {
     let threads = prepared.training.performance.threads;
     (&prepared.views[prepared.views.len() - 1], threads)

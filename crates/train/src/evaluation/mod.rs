@@ -11,23 +11,23 @@ pub(crate) use classification::{evaluate as classify, probabilities};
 pub(crate) use evaluator::Evaluator;
 pub(crate) use segmentation::Segmenter;
 
-/// Accuracy and loss on a set of records. Where every pixel has a class, pixels are counted instead of records, those without a label left
-/// out, each at the size of its image.
+/// Accuracy and loss on a set of records. If every pixel has a class, pixels are counted instead of records, at the size of the image and
+/// without those that have no label.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Share of records (of labelled pixels) whose class is the most likely one.
+    /// Share of records (or labelled pixels) whose class the model finds the likeliest.
     pub accuracy: f64,
-    /// Share of records whose class is among the five most likely; none where there are no more than five classes, and for pixels.
+    /// Share of records whose class is among the five likeliest; `None` for pixels, and if there are no more than five classes.
     pub top5: Option<f64>,
-    /// Mean cross-entropy; of label maps, the mean over images of the mean over their labelled pixels, as in training.
+    /// Mean cross-entropy. For label maps it is the mean over images of the mean over their labelled pixels, as in training.
     pub loss: f64,
-    /// Accuracy on each class; none for a class without records (pixels).
+    /// Accuracy on each class; `None` for a class without records (or pixels).
     pub per_class: Vec<Option<f64>>,
-    /// `confusion[class][said]`: records (pixels) of a class that the model said to be of another, or of the same.
+    /// `confusion[class][said]`: how many records (or pixels) of a class the model said to be of which class.
     pub confusion: Vec<Vec<u64>>,
-    /// How well the pixels of each class were found; none where an image has one class.
+    /// How well the pixels of each class were found; `None` if an image has one class.
     #[serde(flatten)]
     pub overlap: Option<Overlap>,
 }
@@ -35,27 +35,27 @@ pub struct Evaluation {
 /// How well the pixels of each class were found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Overlap {
-    /// Mean of the intersections over unions of all classes that are anywhere or are said to be anywhere.
+    /// Mean intersection over union of all classes that occur or are said to occur.
     pub miou: f64,
     /// Share of the labelled pixels whose class is the most likely one.
     pub pixel_accuracy: f64,
     /// Labelled pixels.
     pub pixels: u64,
-    /// `TP / (TP + FP + FN)` of each class over all images; none for a class that neither is anywhere nor is said.
+    /// `TP / (TP + FP + FN)` of each class over all images; `None` for a class that neither occurs nor is ever said.
     pub per_class_iou: Vec<Option<f64>>,
 }
 
 /// What a model is judged by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// The share of images told right.
+    /// The share of images whose class is right.
     Accuracy,
-    /// The mean over classes of intersection over union, pixel by pixel.
+    /// The intersection over union of pixels, averaged over classes.
     MeanIou,
 }
 
 impl Measure {
-    /// The name in files: the field of [`Evaluation`] or [`Overlap`].
+    /// The name in files, which is that of the field of [`Evaluation`] or [`Overlap`].
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,14 +77,14 @@ impl Measure {
 /// The number that a model is judged by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Score {
-    /// What it is.
+    /// What the number measures.
     pub measure: Measure,
-    /// From 0 to 1.
+    /// The value, from 0 to 1.
     pub value: f64,
 }
 
 impl Evaluation {
-    /// The number that the model is judged by: the mean intersection over union of label maps, else the accuracy.
+    /// The number that the model is judged by: the mean intersection over union for label maps, and otherwise the accuracy.
     #[must_use]
     pub fn score(&self) -> Score {
         match &self.overlap {

@@ -1,7 +1,7 @@
-//! What a frozen trunk makes of every record, computed once.
+//! Features: what a frozen trunk makes of every record, computed once.
 //!
-//! Where nothing before some layer trains and a record is always shown in the same way, that layer sees the same values in every step.
-//! They are computed once, kept beside the other private files of a run, and the rest of the model trains on them.
+//! If nothing before some layer trains and a record is always shown in the same way, that layer sees the same values in every step. These
+//! are computed once and kept beside the other private files of a run, and the rest of the model trains on them.
 
 mod records;
 mod store;
@@ -20,26 +20,26 @@ use crate::ledger::Start;
 use crate::prepare::Prepared;
 use records::FeatureRecords;
 
-/// Values that are kept in memory at the most: a gigabyte of them.
+/// The most values that are kept in memory: a gigabyte of them.
 const MOST_VALUES: usize = 1 << 28;
-/// Features pay where every record is drawn so often, in expectation.
+/// Features are worth computing if every record is expected to be drawn this often.
 const LEAST_EPOCHS: u64 = 2;
 
-/// How far the computation has come: records done, and whether to go on.
+/// Is told how many records are done, and says whether to go on.
 type FeatureProgress<'t> = &'t mut dyn FnMut(usize) -> ControlFlow<()>;
 
 /// The records of a run as its trainable part sees them.
 pub(crate) struct FrozenFeatures {
     pub(crate) records: Arc<dyn Dataset>,
-    /// Shows them as they are.
+    /// Views that show the features as they are.
     pub(crate) views: Views,
-    /// The model behind them.
+    /// The part of the model that follows the features.
     pub(crate) rest: Graph,
 }
 
 impl FrozenFeatures {
-    /// The halves of a run's model, where its records can be seen through the first of them once and for all. Only the plan and the
-    /// sizes of data and model decide, which are public.
+    /// The halves of a run's model, if the first half makes the same of its records in every step and computing this once is worth it.
+    /// Only the plan and the sizes of data and model decide, which are public.
     pub(crate) fn halves(prepared: &Prepared, from: u64) -> Option<Halves> {
         let [part] = prepared.parts() else { return None };
         let records = prepared.data.train.len();
@@ -51,12 +51,12 @@ impl FrozenFeatures {
         let halves = prepared.graphs[0].halves()?;
         let length = halves.trunk.node(halves.trunk.output()).len();
         let fits = records.checked_mul(length).is_some_and(|values| values <= MOST_VALUES);
-        // Features larger than what they are made from are of an early layer, which is soon computed again.
+        // Features that are larger than their images come from an early layer, which is quickly computed again.
         (fits && length <= prepared.views[0].view_length()).then_some(halves)
     }
 
-    /// The features in a run's folder where they are those of its records and weights, or else new ones, which are kept there. `None` if
-    /// the computation was asked to stop.
+    /// The features in a run's folder if they are those of its records and weights, or else new ones, which are kept there. `None` if the
+    /// computation was asked to stop.
     ///
     /// # Errors
     /// A record that cannot be read, a disk that is full.

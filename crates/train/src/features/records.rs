@@ -1,11 +1,11 @@
-//! Records as a trainable part sees them.
+//! Records as the trainable part of a model sees them.
 
 use std::sync::Arc;
 
 use dapple_data::{DataError, Dataset, Image, Target, Values};
 use dapple_geometry::Size;
 
-/// The records of a data set with features in the place of pixels.
+/// The records of a data set with features in place of pixels.
 pub(super) struct FeatureRecords {
     records: Arc<dyn Dataset>,
     /// `[records, length]`.

@@ -1,4 +1,4 @@
-//! Features on disk: a line that says whose they are, a line with the checksum of what follows, the values.
+//! Features on disk: a line that says whose they are, a line with the checksum of the rest, and the values.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::files::{self, Access};
 const DIGITS: usize = 64;
 const HEAD: usize = 2 * (DIGITS + 1);
 
-/// The features in a file; none unless they are those of the key, as many as expected, and whole.
+/// The features in a file; `None` unless they belong to the key, are as many as expected, and are intact.
 pub(super) fn read(path: &Path, key: &str, expected: usize) -> Option<Vec<f32>> {
     let about = std::fs::symlink_metadata(path).ok()?;
     if !about.is_file() || about.len() != (HEAD + 4 * expected) as u64 {
@@ -22,7 +22,7 @@ pub(super) fn read(path: &Path, key: &str, expected: usize) -> Option<Vec<f32>> 
     whole.then(|| values.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
 }
 
-/// Keeps features for the owner of the run alone.
+/// Writes features so that only the owner of the run can read them.
 pub(super) fn write(path: &Path, key: &str, values: &[f32]) -> Result<(), TrainError> {
     let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut bytes = head_of(key, &values).into_bytes();

@@ -1,22 +1,22 @@
-//! Lines of which each holds the hash of the one before it and of its own text.
+//! A chain of lines. Each holds a hash of its own text and of the hash of the line before it.
 
 use super::error::LedgerError;
 use crate::digest;
 
-/// What the first line chains to.
+/// The hash that stands before the first line.
 pub(crate) const ROOT: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 const BEFORE_HASH: &str = "{\"hash\":\"";
 const BEFORE_ENTRY: &str = "\",\"entry\":";
 const END: &str = "}";
 
-/// The line of a text after one with the hash `previous`, with its own hash.
+/// The line of a text that follows one with the hash `previous`, and its own hash.
 pub(crate) fn line(body: &str, previous: &str) -> (String, String) {
     let hash = digest::of(&[previous.as_bytes(), body.as_bytes()]);
     (format!("{BEFORE_HASH}{hash}{BEFORE_ENTRY}{body}{END}\n"), hash)
 }
 
-/// A line that follows from those before it.
+/// A line that has been checked against those before it.
 pub(crate) struct ChainLink<'a> {
     /// The line, from 1.
     pub(crate) number: usize,
@@ -24,10 +24,10 @@ pub(crate) struct ChainLink<'a> {
     pub(crate) body: &'a str,
 }
 
-/// All whole lines, and how many bytes they take. A last line without its end is left out.
+/// All complete lines, and how many bytes they take. A last line without its end is left out.
 ///
 /// # Errors
-/// A line that does not follow from those before it.
+/// A line that does not fit those before it.
 pub(crate) fn read(bytes: &[u8]) -> Result<(Vec<ChainLink<'_>>, usize), LedgerError> {
     let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let mut links: Vec<ChainLink<'_>> = Vec::new();

@@ -11,9 +11,9 @@ use super::chain;
 pub struct Start {
     /// Digest of everything written in the plan but `[performance]`.
     pub spec: String,
-    /// Hash of the guarantee.
+    /// Hash of everything in the plan that may change the guarantee.
     pub plan: String,
-    /// Fingerprint of the records trained on.
+    /// Fingerprint of the records to train on, hidden by a key.
     pub data: String,
     /// Digest of the initial weights.
     pub weights: String,
@@ -25,18 +25,18 @@ pub struct Start {
     pub deterministic: bool,
     /// Whether gradients are clipped and noised.
     pub private: bool,
-    /// Digest of the key of balanced sampling, which decides at the start which steps a record joins; none where no key is kept.
+    /// Digest of the key of balanced sampling, which decides at the start which steps a record joins; `None` if no key is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_key: Option<String>,
 }
 
 impl Start {
-    /// Hash of the line that this is, which no other run has: the fingerprint of the data is hidden by a key of the run's own.
+    /// Hash of this line, which no other run has, because a key of the run's own hides the fingerprint of the data.
     pub(crate) fn id(&self) -> String {
         LedgerEntry::Start(self.clone()).to_line(chain::ROOT).1
     }
 
-    /// Whether a step may be taken again at no cost: with a seed it releases the same, without privacy nothing is counted on.
+    /// Whether a step may be taken again at no cost. With a seed it releases the same values, and without privacy nothing is promised.
     #[must_use]
     pub fn repeats_freely(&self) -> bool {
         self.deterministic || !self.private
@@ -49,28 +49,28 @@ impl Start {
 pub enum LedgerEntry {
     /// The first line.
     Start(Start),
-    /// Steps that count as taken from here on, written before the first of them is.
+    /// Steps that count as taken from here on. The line is written before the first of them is taken.
     Promise {
         /// The first step, from 0.
         first: u64,
-        /// How many.
+        /// How many steps.
         steps: u64,
-        /// What each of them is to the accountant.
+        /// The event that the accountant prices for each of them.
         event: SamplingEvent,
         /// The clip norm of the first of them, where it follows a quantile. It was released, and changes nothing that is counted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         clip_norm: Option<f64>,
     },
-    /// A line that was cut off by a crash. It may have been any promise, so it counts as the largest.
+    /// A line that a crash cut off. It may have been any promise, so it counts as the largest.
     Torn {
         /// The first step, from 0.
         first: u64,
-        /// How many are counted.
+        /// How many steps are counted.
         steps: u64,
-        /// Digest of what was there.
+        /// Digest of what was left of the line.
         sha256: String,
     },
-    /// The steps from here on are computed on this machine. It changes nothing that is counted.
+    /// The steps from here on are computed on this machine. This changes nothing that is counted.
     Machine {
         /// The first of those steps, from 0.
         step: u64,
@@ -88,21 +88,21 @@ pub enum LedgerEntry {
     Stopped {
         /// Steps taken.
         step: u64,
-        /// Why.
+        /// Why it ended.
         reason: String,
     },
     /// The run is complete.
     Finished {
         /// Steps taken.
         step: u64,
-        /// SHA-256 of `model.safetensors`; runs of earlier versions do not tell.
+        /// SHA-256 of `model.safetensors`; `None` in runs of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
 }
 
 impl LedgerEntry {
-    /// What the promised steps are to the accountant.
+    /// The event that the accountant prices for the promised steps.
     pub(super) fn event(&self) -> Option<SamplingEvent> {
         match self {
             Self::Promise { event, .. } => Some(*event),
@@ -110,7 +110,7 @@ impl LedgerEntry {
         }
     }
 
-    /// The line after one with the hash `previous`, with its own hash.
+    /// The line that follows one with the hash `previous`, and its own hash.
     pub(crate) fn to_line(&self, previous: &str) -> (String, String) {
         // Every entry has a JSON form.
         chain::line(&serde_json::to_string(self).expect("numbers, words and lists of them"), previous)

@@ -13,7 +13,7 @@ pub enum LedgerError {
         /// The line, from 1.
         line: usize,
     },
-    /// A line that does not follow from the one before: something was changed, removed or moved.
+    /// A line that does not fit the one before, because something was changed, removed or moved.
     #[error("line {line} does not follow from the lines before it: the ledger was edited")]
     Chain {
         /// The line, from 1.
@@ -27,7 +27,7 @@ pub enum LedgerError {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// Entries are gone that a checkpoint has seen.
+    /// Entries that a checkpoint has seen are gone.
     #[error("the ledger ends before the entries that the checkpoint of step {step} has seen")]
     Shorter {
         /// The step of the checkpoint.
@@ -54,7 +54,7 @@ pub enum LedgerError {
     /// Another process wrote to the ledger, or put another file in its place.
     #[error("the ledger was changed or replaced while the run wrote it")]
     Touched,
-    /// An entry of a step that the plan does not have.
+    /// A promise of steps that the plan does not have, or has otherwise.
     #[error("line {line} tells of steps that the plan does not take")]
     Plan {
         /// The line, from 1.
@@ -63,7 +63,7 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    /// The way out.
+    /// What to do about it.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What a ledger says, once it is checked.
+//! A ledger that has been read and checked.
 
 use dapple_data::SamplingEvent;
 use dapple_plan::Plan;
@@ -12,12 +12,13 @@ use crate::digest;
 /// A checked ledger.
 ///
 /// # Guarantee
-/// [`History::spent`] is never below the number of steps whose result can have been seen, provided the file is the run's own and its
-/// end was not removed ([`History::has_seen`] finds that out from a checkpoint, [`crate::verify`] from all that the run left).
+/// [`History::spent`] is never below the number of steps whose result may have been seen, provided that the file is the run's own and its
+/// end was not removed. [`History::has_seen`] finds a removed end from a checkpoint, and [`crate::verify`] from everything that the run
+/// left.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
     start: Start,
-    /// Lines, and the hash of each.
+    /// The hash of each line.
     hashes: Vec<String>,
     promises: Vec<Promised>,
     spent: u64,
@@ -25,7 +26,7 @@ pub struct History {
     stopped: bool,
     model: Option<String>,
     machines: Vec<UsedMachine>,
-    /// Bytes of whole lines, and of the line that was cut off.
+    /// Bytes of complete lines; then those of a line that was cut off.
     whole: usize,
     torn: usize,
 }
@@ -51,7 +52,7 @@ impl History {
     /// Reads the bytes of a ledger.
     ///
     /// # Errors
-    /// Anything but a chain of entries that fit each other; a last line without its end is no error, see [`History::torn`].
+    /// Anything but a chain of entries that fit each other. A last line without its end is no error, see [`History::torn`].
     pub fn read(bytes: &[u8]) -> Result<Self, LedgerError> {
         let (links, whole) = chain::read(bytes)?;
         let mut history: Option<Self> = None;
@@ -85,7 +86,7 @@ impl History {
         }
     }
 
-    /// Whether an entry can stand here.
+    /// Checks that an entry may come next.
     pub(super) fn check(&self, entry: &LedgerEntry) -> Result<(), LedgerError> {
         let order = |problem| Err(LedgerError::Order { line: self.hashes.len() + 1, problem });
         match entry {
@@ -98,7 +99,7 @@ impl History {
                 if *steps == 0 || *steps > self.start.largest_block {
                     return order("a block larger than the run's largest");
                 }
-                // A step taken again with fresh noise is another release; with a seed it is the same one.
+                // A step taken again with fresh noise is another release. With a seed it is the same one.
                 if *first != self.spent && !(self.start.repeats_freely() && *first < self.spent) {
                     return order("steps that do not follow those before");
                 }
@@ -111,7 +112,7 @@ impl History {
         }
     }
 
-    /// Takes in the next entry, if it can stand here.
+    /// Applies the next entry, if it may come next.
     pub(super) fn accept(&mut self, entry: &LedgerEntry, hash: String) -> Result<(), LedgerError> {
         self.check(entry)?;
         self.hashes.push(hash);
@@ -140,7 +141,7 @@ impl History {
         &self.start
     }
 
-    /// Steps that count as taken: all of the plan's from the first to this one. A line that was cut off counts as the largest block.
+    /// How many of the plan's steps count as taken, from the first on. A line that was cut off counts as the largest block.
     #[must_use]
     pub fn spent(&self) -> u64 {
         match self.torn {
@@ -155,13 +156,13 @@ impl History {
         self.finished
     }
 
-    /// Whether its last word is that the run ended before its last step.
+    /// Whether the ledger ends with the run stopping before its last step.
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.stopped && !self.finished
     }
 
-    /// SHA-256 of the model that the run ended with, where it tells.
+    /// SHA-256 of the model that the run ended with, if the ledger tells.
     #[must_use]
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
@@ -191,13 +192,13 @@ impl History {
         (self.hashes.len(), self.head())
     }
 
-    /// Hash of the first line, which no other run has: its fingerprint of the data is hidden by a key of its own.
+    /// Hash of the first line, which no other run has, because a key of the run's own hides the fingerprint of the data.
     #[must_use]
     pub fn id(&self) -> &str {
         self.hashes.first().map_or(ROOT, String::as_str)
     }
 
-    /// Whether the ledger goes back to a position that a checkpoint remembers.
+    /// Whether the ledger contains a position that a checkpoint remembers.
     #[must_use]
     pub fn has_seen(&self, lines: usize, hash: &str) -> bool {
         lines.checked_sub(1).and_then(|index| self.hashes.get(index)).is_some_and(|found| found == hash)
@@ -209,10 +210,10 @@ impl History {
         self.hashes.iter().any(|found| found == hash)
     }
 
-    /// Checks that every promise is one of the plan's own steps.
+    /// Checks that every promise is of the plan's own steps.
     ///
     /// # Errors
-    /// The first entry that is not.
+    /// The first promise that is not.
     pub fn check_events(&self, plan: &Plan) -> Result<(), LedgerError> {
         let planned = |step: u64| {
             let mut end = 0;
@@ -235,13 +236,13 @@ impl History {
         self.hashes.last().map_or(ROOT, String::as_str)
     }
 
-    /// The entry that stands for a line that was cut off, and where whole lines end.
+    /// The entry that replaces a line that was cut off, and where the complete lines end.
     pub(super) fn torn_entry(&self, bytes: &[u8]) -> Option<(LedgerEntry, usize)> {
         let cut = bytes.get(self.whole..).filter(|cut| !cut.is_empty())?;
         let steps = self.spent() - self.spent;
         let sha256 = digest::of(&[cut]);
         let entry = match steps {
-            // All steps are spent already; what was cut off tells nothing more.
+            // All steps are spent already, so the cut line cannot add any.
             0 => LedgerEntry::Stopped { step: self.spent, reason: format!("a line was cut off: {sha256}") },
             steps => LedgerEntry::Torn { first: self.spent, steps, sha256 },
         };

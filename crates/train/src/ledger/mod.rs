@@ -1,9 +1,8 @@
 //! The record of what a run has spent, from which alone epsilon is computed.
 //!
-//! Every line holds the hash of the line before it, so nothing can be changed, removed or moved but the end. Steps are promised in
-//! blocks *before* they are taken, and the promise is on the disk before the first noisy gradient is used: whenever the machine
-//! stops, the ledger counts every step whose result can have been seen, and at most one block and the steps since the last checkpoint
-//! too many.
+//! Every line holds the hash of the line before it, so nothing but the end can be changed, removed or moved unnoticed. Steps are promised
+//! in blocks *before* they are taken, and the promise is on disk before the first noisy gradient is used. So whenever the machine stops,
+//! the ledger counts every step whose result may have been seen, and at most one block and the steps since the last checkpoint too many.
 
 pub(crate) mod chain;
 mod entry;
@@ -22,8 +21,7 @@ pub use entry::{LedgerEntry, Start};
 pub use error::LedgerError;
 pub use history::{History, UsedMachine};
 
-/// A ledger that is being written, by this process alone: the file itself is locked, and the system lets go of it when the process
-/// dies.
+/// A ledger that this process alone is writing. The file itself is locked, and the system releases the lock when the process dies.
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
@@ -31,8 +29,8 @@ pub struct Ledger {
     history: History,
 }
 
-/// A folder in which a run may begin, in this process's hands: the file that will be its ledger is there and locked, under another
-/// name. A process that dies before the first line leaves that file behind, which tells that everything beside it is a run's own.
+/// A folder that this process holds and in which a run may begin: the file that will be its ledger is there under another name, and
+/// locked. A process that dies before the first line leaves that file behind, which tells that everything beside it belongs to a run.
 #[derive(Debug)]
 pub(crate) struct LedgerClaim {
     path: PathBuf,
@@ -40,7 +38,7 @@ pub(crate) struct LedgerClaim {
 }
 
 impl LedgerClaim {
-    /// Takes the place of a ledger that is not there.
+    /// Takes the place of a ledger that does not exist yet.
     pub(crate) fn take(path: &Path) -> Result<Self, TrainError> {
         let exists = || TrainError::Exists { folder: files::folder_of(path).to_owned() };
         if path.exists() {
@@ -55,7 +53,7 @@ impl LedgerClaim {
             .open(&partial)
             .map_err(|source| TrainError::file(path, source))?;
         lock(&file, path)?;
-        // Another process may have begun the run, and ended, between the two.
+        // Another process may have begun and ended the run in the meantime.
         if !files::is_at(&file, &partial) || path.exists() {
             return Err(exists());
         }
@@ -63,12 +61,12 @@ impl LedgerClaim {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Whether a process that died left its mark.
+    /// Whether a process that died left its file behind.
     pub(crate) fn was_left(path: &Path) -> bool {
         fs::symlink_metadata(files::partial_of(path)).is_ok_and(|found| found.is_file())
     }
 
-    /// Begins the ledger; its first line is whole or not there.
+    /// Begins the ledger. Its first line is either complete or not there.
     pub(crate) fn begin(mut self, start: Start) -> Result<Ledger, TrainError> {
         let (line, _) = LedgerEntry::Start(start).to_line(chain::ROOT);
         let written = self.file.set_len(0).and_then(|()| {
@@ -76,7 +74,7 @@ impl LedgerClaim {
             self.file.sync_all()
         });
         if let Err(source) = written.and_then(|()| fs::rename(files::partial_of(&self.path), &self.path)) {
-            // The mark stays; half a line in it would tell nothing.
+            // The file stays as a mark, and half a line in it would mean nothing.
             let _ = self.file.set_len(0);
             return Err(TrainError::file(&self.path, source));
         }
@@ -85,7 +83,7 @@ impl LedgerClaim {
     }
 }
 
-/// Takes a file for this process, or says that another has it.
+/// Locks a file for this process, or says that another process has it.
 fn lock(file: &File, path: &Path) -> Result<(), TrainError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
@@ -97,16 +95,16 @@ fn lock(file: &File, path: &Path) -> Result<(), TrainError> {
 }
 
 impl Ledger {
-    /// Begins a ledger; its first line is whole or not there.
+    /// Begins a ledger. Its first line is either complete or not there.
     ///
     /// # Errors
-    /// A file that cannot be written, a ledger that is there already.
+    /// A file that cannot be written, or a ledger that exists already.
     pub fn create(path: &Path, start: Start) -> Result<Self, TrainError> {
         LedgerClaim::take(path)?.begin(start)
     }
 
-    /// Opens a ledger to go on writing, for this process alone. A line that a crash cut off becomes an entry that counts as the largest
-    /// promise.
+    /// Opens a ledger to go on writing it, for this process alone. A line that a crash cut off is replaced by an entry that counts as the
+    /// largest promise.
     ///
     /// # Errors
     /// A file that cannot be read or written, a ledger that was edited or that another process writes.
@@ -125,8 +123,8 @@ impl Ledger {
         let Some((entry, whole)) = history.torn_entry(&bytes) else {
             return Self::of(path.to_owned(), file, &bytes);
         };
-        // The whole file is replaced at once, so that the cut line is never gone without its entry. The new file is locked before it
-        // has its name, and the old one until then.
+        // The whole file is replaced at once, so that the cut line is never gone without its entry. The new file is locked before it gets
+        // its name, and the old one stays locked until then.
         bytes.truncate(whole);
         bytes.extend_from_slice(entry.to_line(history.head()).0.as_bytes());
         let partial = files::partial_of(path);
@@ -145,7 +143,7 @@ impl Ledger {
         Self::of(path.to_owned(), mended, &bytes)
     }
 
-    /// A ledger of which this process has the file and knows the content.
+    /// A ledger whose file this process has locked and read.
     fn of(path: PathBuf, file: File, bytes: &[u8]) -> Result<Self, TrainError> {
         let history =
             History::read(bytes).map_err(|source| TrainError::Ledger { path: path.clone(), source })?;
@@ -159,7 +157,7 @@ impl Ledger {
         &self.history
     }
 
-    /// Refuses to go on where somebody else wrote to the file or put another in its place.
+    /// Refuses to go on if somebody else wrote to the file or put another in its place.
     pub(crate) fn check_own(&self) -> Result<(), TrainError> {
         match self.lines.is_untouched() {
             true => Ok(()),
@@ -167,19 +165,19 @@ impl Ledger {
         }
     }
 
-    /// Adds an entry. Returns once it outlives a crash.
+    /// Adds an entry. Returns once it would survive a crash.
     ///
     /// # Guarantee
     /// Once a promise is added, every later reading of the ledger counts its steps as taken. If it is not, none of them may be taken.
     ///
     /// # Errors
-    /// A file that cannot be written or that somebody else touched, or an entry that cannot stand here; the ledger is then as before.
+    /// A file that cannot be written or that somebody else touched, or an entry that may not come next. The ledger is then as before.
     pub fn append(&mut self, entry: &LedgerEntry) -> Result<(), TrainError> {
         let wrong = |source| TrainError::Ledger { path: self.path.clone(), source };
         self.history.check(entry).map_err(wrong)?;
         self.check_own()?;
         let (line, hash) = entry.to_line(self.history.head());
-        // Half a line that cannot be taken back will count as a whole block.
+        // Half a line that cannot be taken back will count as the largest block.
         self.lines.add_lasting(&line)?;
         self.history
             .accept(entry, hash)

@@ -89,7 +89,7 @@ fn a_cut_line_counts_as_the_largest_block() {
         fs::write(&path, &whole[..cut]).unwrap();
         let history = History::read(&whole[..cut]).unwrap();
         assert!(history.torn());
-        // The block of four that was cut off was promised: counting must not fall below it.
+        // The block of four that was cut off was promised, so the count must not fall below it.
         assert_eq!(history.spent(), 4 + 16);
         let opened = Ledger::open(&path).unwrap().history().clone();
         assert_eq!(opened.spent(), 20);
@@ -118,12 +118,12 @@ fn a_ledger_has_one_writer() {
     let (folder, path, mut ledger) = written(false, &[4]);
     for _ in 0..2 {
         assert!(matches!(Ledger::open(&path), Err(TrainError::Locked { .. })));
-        // Reading is free, and no other file keeps a second writer out.
+        // Anybody may read, and no other file is needed to keep a second writer out.
         assert_eq!(History::read(&fs::read(&path).unwrap()).unwrap().spent(), 4);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
     assert!(matches!(Ledger::create(&path, start(false)), Err(TrainError::Exists { .. })));
-    // A copy in its place could be written by another process; what comes now would be lost.
+    // Another process could write to a copy in its place, and what is written now would be lost.
     fs::copy(&path, folder.path().join("copy")).unwrap();
     fs::rename(folder.path().join("copy"), &path).unwrap();
     let error = promise(&mut ledger, 4, 4).unwrap_err();
@@ -164,7 +164,7 @@ fn entries_out_of_place_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// On resume the events of the ledger are compared with those of the plan, bit by bit.
+    /// On resuming, the events of the ledger are compared with those of the plan bit by bit.
     #[test]
     fn every_number_is_read_back_to_its_bits(noise: u64, inclusion: u64) {
         let (noise, inclusion) = (f64::from_bits(noise), f64::from_bits(inclusion));
@@ -185,8 +185,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Removing the end is the one change a chain cannot show; what is left counts at least what it shows, and a checkpoint that has
-    /// seen more notices.
+    /// Removing the end is the only change that a chain cannot show. What is left counts at least what it shows, and a checkpoint that
+    /// has seen more notices.
     #[test]
     fn no_change_goes_unnoticed(
         blocks in prop::collection::vec(1u64..16, 1..6),
@@ -207,7 +207,8 @@ proptest! {
         }
         prop_assume!(bytes != original);
         if let Ok(history) = History::read(&bytes) {
-            // Only a shorter file can be read, and a checkpoint notices; a flipped line end makes the last line a cut one.
+            // Only a shorter file can be read, and a checkpoint notices that. If the last line end is flipped, the last line counts as
+            // cut.
             prop_assert!(!history.has_seen(lines, head));
             prop_assert!(original.starts_with(&bytes) || history.torn());
             prop_assert!(history.torn() || history.spent() < ledger.history().spent());

@@ -1,7 +1,8 @@
 //! Architectures by name.
 
 use dapple_graph::zoo::{
-    self, Backbone, Norm, OutputStride, ResNet, TokenPooling, Vgg, VisionTransformer, VitDialect, WideResNet,
+    self, Backbone, ConvNext, LibraryNames, Norm, OutputStride, ResNet, TokenPooling, Vgg, VisionTransformer,
+    WideResNet,
 };
 use dapple_graph::{Graph, GraphError};
 use dapple_plan::ModelPlan;
@@ -10,13 +11,19 @@ use dapple_plan::spec::{NormSpec, PoolingSpec};
 use super::small;
 use crate::error::TrainError;
 
-/// Groups of a group norm.
+/// Number of groups of a group norm.
 const GROUPS: usize = 32;
 
-/// The model of a plan, under the names of a dialect where several libraries have it.
+/// Whose names a model has at first; none where it has the same everywhere.
+pub(super) fn first_names(name: &str) -> Option<LibraryNames> {
+    let transformer = VisionTransformer::named(name).map(|model| model.names);
+    transformer.or_else(|| ConvNext::named(name).map(|model| model.names))
+}
+
+/// The model of a plan, under the names of a library where several have it.
 pub(super) fn architecture(
     plan: &ModelPlan,
-    dialect: VitDialect,
+    names: Option<LibraryNames>,
     shape: &[usize],
     classes: usize,
 ) -> Result<Graph, TrainError> {
@@ -45,8 +52,13 @@ pub(super) fn architecture(
         return Err(TrainError::setting("model.output_stride", problem, "leave it out"));
     }
     if let Some(model) = transformer {
-        let model = VisionTransformer { pooling: pooling(plan), dialect, ..model };
+        let names = names.unwrap_or(model.names);
+        let model = VisionTransformer { pooling: pooling(plan), names, ..model };
         return fixed(zoo::vision_transformer(model, shape, classes));
+    }
+    if let Some(model) = ConvNext::named(name) {
+        let names = names.unwrap_or(model.names);
+        return fixed(zoo::convnext(ConvNext { names, ..model }, shape, classes));
     }
     if let Some(Backbone::ResNet(depth)) = name.strip_prefix("psp-net-").and_then(backbone) {
         return Ok(zoo::psp_net(depth, shape, classes, norm)?);
@@ -54,6 +66,7 @@ pub(super) fn architecture(
     match name {
         "linear" => fixed(small::linear(shape, classes)),
         "small-cnn" => fixed(zoo::small_cnn(shape, classes)),
+        "small-hybrid" => fixed(zoo::small_hybrid(shape, classes)),
         "small-fcn" => fixed(small::fully_convolutional(shape, classes)),
         "wrn-16-4" => fixed(zoo::wide_resnet(WideResNet::W16x4, shape, classes)),
         "wrn-40-4" => fixed(zoo::wide_resnet(WideResNet::W40x4, shape, classes)),
@@ -71,7 +84,7 @@ pub(super) fn architecture(
     }
 }
 
-/// A classifier, or what a segmentation model stands on.
+/// A network that serves as a classifier or as the backbone of a segmentation model.
 fn backbone(name: &str) -> Option<Backbone> {
     Some(match name {
         "resnet-18" => Backbone::ResNet(ResNet::R18),

@@ -2,35 +2,35 @@
 
 use std::path::Path;
 
-use dapple_graph::zoo::{VisionTransformer, VitDialect};
+use dapple_graph::zoo::LibraryNames;
 use dapple_graph::{Graph, GraphError, Loss, Parameter, weights};
 use dapple_plan::{ModelPlan, TrainedPart, WeightSource};
 
-use super::architecture::architecture;
+use super::architecture::{architecture, first_names};
 use super::trained::tuned;
-use crate::description::{ModelDescription, ParameterNames};
+use crate::description::ModelDescription;
 use crate::error::TrainError;
 
-/// Parameters that a model may have: eight gigabytes of them.
+/// The most parameters of a model: eight gigabytes of them.
 const MAX_PARAMETERS: usize = 1 << 31;
 
-/// A model of which everything is known but the size of its views and the number of its classes.
+/// A model of which everything is known except the size of its views and the number of its classes.
 #[derive(Debug, Clone)]
 pub(crate) struct Blueprint {
     plan: ModelPlan,
-    /// Whose names the parameters follow, where several libraries have the model.
-    dialect: VitDialect,
+    /// Whose names the parameters follow; none where the model has the same everywhere.
+    names: Option<LibraryNames>,
 }
 
 impl Blueprint {
-    /// The model of a plan whose paths begin in a folder. A transformer has the names of its weights file, of which the head is read.
+    /// The model of a plan whose paths begin in a folder. A model that several libraries offer has the names of its weights file, of which
+    /// the head is read.
     ///
     /// # Errors
     /// A weights file that cannot be read.
     pub(crate) fn read(plan: &ModelPlan, base: &Path) -> Result<Self, TrainError> {
         let unread = Self::unread(plan);
-        let (Some(_), WeightSource::File(path)) = (VisionTransformer::named(&plan.name), &plan.first_weights)
-        else {
+        let (Some(first), WeightSource::File(path)) = (unread.names, &plan.first_weights) else {
             return Ok(unread);
         };
         let path = base.join(path);
@@ -40,50 +40,40 @@ impl Blueprint {
         })?;
         let tensors = shapes.iter().map(|(name, shape)| (name.as_str(), &shape[..]));
         // A file of another model is refused by the names that do not fit.
-        Ok(Self { dialect: VitDialect::of(tensors).unwrap_or(unread.dialect), ..unread })
+        Ok(Self { names: Some(LibraryNames::of(tensors).unwrap_or(first)), ..unread })
     }
 
-    /// The model of a plan under the first names that it has.
+    /// The model of a plan with timm's names, without reading any file.
     pub(crate) fn unread(plan: &ModelPlan) -> Self {
-        Self { plan: plan.clone(), dialect: VitDialect::Timm }
+        Self { plan: plan.clone(), names: first_names(&plan.name) }
     }
 
-    /// The model of a run's plan under the names that the run's description tells, so that no weights file is needed.
+    /// The model of a run's plan with the names that the run's description tells, so that no weights file is needed.
     pub(crate) fn described(plan: &ModelPlan, description: &ModelDescription) -> Result<Self, TrainError> {
-        let dialect = match description.names {
-            None | Some(ParameterNames::Timm) => VitDialect::Timm,
-            Some(ParameterNames::Torchvision) => VitDialect::Torchvision,
-            Some(ParameterNames::OpenClip { projection })
-                if (1..=VitDialect::MAX_PROJECTION).contains(&projection) =>
-            {
-                VitDialect::OpenClip { projection }
-            }
-            Some(ParameterNames::OpenClip { projection }) => {
-                return Err(TrainError::setting(
-                    "model.json",
-                    format!("no model projects to {projection} features"),
-                    "restore the file, or remove it: resuming the run writes it anew",
-                ));
-            }
-        };
-        Ok(Self { plan: plan.clone(), dialect })
+        if let Some(LibraryNames::OpenClip { projection }) = description.names
+            && !(1..=LibraryNames::MAX_PROJECTION).contains(&projection)
+        {
+            return Err(TrainError::setting(
+                "model.json",
+                format!("no model projects to {projection} features"),
+                "restore the file, or remove it: resuming the run writes it anew",
+            ));
+        }
+        let unread = Self::unread(plan);
+        Ok(Self { names: unread.names.map(|first| description.names.unwrap_or(first)), ..unread })
     }
 
     /// Whose names the parameters follow; none where the model has the same everywhere.
-    pub(crate) fn names(&self) -> Option<ParameterNames> {
-        VisionTransformer::named(&self.plan.name).map(|_| match self.dialect {
-            VitDialect::Timm => ParameterNames::Timm,
-            VitDialect::Torchvision => ParameterNames::Torchvision,
-            VitDialect::OpenClip { projection } => ParameterNames::OpenClip { projection },
-        })
+    pub(crate) fn names(&self) -> Option<LibraryNames> {
+        self.names
     }
 
-    /// What trains, in words; none where all does.
+    /// Which part trains, in words; `None` if everything does.
     pub(crate) fn trained(&self) -> Option<String> {
         (self.plan.trained != TrainedPart::All).then(|| self.plan.trained.to_string())
     }
 
-    /// The same model without adapters: the one that is released, and that other programs know.
+    /// The same model without adapters, which is the one that is released and that other programs know.
     pub(crate) fn plain(&self) -> Self {
         let plan = ModelPlan { trained: TrainedPart::All, ..self.plan.clone() };
         Self { plan, ..*self }
@@ -99,7 +89,7 @@ impl Blueprint {
         classes: usize,
         label_smoothing: f64,
     ) -> Result<Graph, TrainError> {
-        let mut graph = architecture(&self.plan, self.dialect, shape, classes)?;
+        let mut graph = architecture(&self.plan, self.names, shape, classes)?;
         if label_smoothing != 0.0 {
             graph = graph.with_loss(Loss::CrossEntropy { label_smoothing: label_smoothing as f32 })?;
         }

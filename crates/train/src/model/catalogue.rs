@@ -1,4 +1,4 @@
-//! Every model, with what a user chooses by.
+//! Every model, with the facts that a user chooses by.
 
 use dapple_graph::Parameter;
 use dapple_plan::ModelPlan;
@@ -9,7 +9,7 @@ use super::Blueprint;
 use crate::description::Answers;
 use crate::error::TrainError;
 
-/// The largest side that is tried for the smallest input.
+/// The largest side that is tried in search of the smallest input.
 const LARGEST_SIDE: usize = 512;
 
 /// A model that a plan can name.
@@ -17,13 +17,13 @@ const LARGEST_SIDE: usize = 512;
 pub struct ModelFacts {
     /// Its name.
     pub name: &'static str,
-    /// Parameters, for its usual input and classes.
+    /// Number of parameters, for its usual input and classes.
     pub parameters: usize,
     /// What it says about an image.
     pub answers: Answers,
     /// The input that it is usually given: channels, height, width.
     pub input: [usize; 3],
-    /// The classes that it usually tells apart.
+    /// How many classes it usually tells apart.
     pub classes: usize,
     /// The side of the smallest square image that it takes.
     pub smallest: usize,
@@ -34,7 +34,7 @@ pub struct ModelFacts {
 /// Every model, in the order of the plan's key.
 ///
 /// # Errors
-/// None, as long as every name is a model.
+/// None in practice, because every name is a model.
 pub fn models() -> Result<Vec<ModelFacts>, TrainError> {
     let names = keys::find("model.name").map_or(&[][..], |key| key.choices);
     names.iter().map(|name| facts(name)).collect()
@@ -60,10 +60,11 @@ fn facts(name: &'static str) -> Result<ModelFacts, TrainError> {
     })
 }
 
-/// The input and the classes of the data that a model is known by: MNIST, CIFAR-10, Cityscapes, ImageNet.
+/// The input and the number of classes of the data for which a model is known: MNIST, CIFAR-10, Cityscapes, ImageNet.
 fn usual(name: &str) -> ([usize; 3], usize) {
     match name {
         "linear" | "small-cnn" => ([1, 28, 28], 10),
+        "small-hybrid" | "vit-ti-4" | "vit-s-4" => ([3, 32, 32], 10),
         _ if name.starts_with("wrn-") => ([3, 32, 32], 10),
         "small-fcn" => ([3, 512, 512], 19),
         _ if name.starts_with("deeplab-") || name.starts_with("psp-net-") => ([3, 512, 512], 19),
@@ -75,7 +76,8 @@ fn usual(name: &str) -> ([usize; 3], usize) {
 mod tests {
     use super::*;
 
-    /// Numbers of parameters as torchvision 0.24 documents them for its weights, and timm 1.0 for the sizes that torchvision lacks.
+    /// The numbers of parameters are those that torchvision 0.24 documents for its weights, and timm 1.0 for sizes that torchvision
+    /// lacks.
     #[test]
     fn known_models_have_the_parameters_that_their_libraries_state() {
         let models = models().unwrap();
@@ -84,6 +86,10 @@ mod tests {
             ("resnet-50", 25_557_032),
             ("vgg-16", 138_365_992),
             ("mobilenet-v2", 3_504_872),
+            ("convnext-t", 28_589_128),
+            ("convnext-s", 50_223_688),
+            ("convnext-b", 88_591_464),
+            ("convnext-l", 197_767_336),
             ("vit-ti-16", 5_717_416),
             ("vit-s-16", 22_050_664),
             ("vit-b-16", 86_567_656),

@@ -1,4 +1,4 @@
-//! From the `[model]` section of a plan to a graph.
+//! Builds a graph from the `[model]` section of a plan.
 
 mod architecture;
 mod blueprint;
@@ -16,7 +16,7 @@ pub(crate) use blueprint::Blueprint;
 pub use catalogue::{ModelFacts, models};
 pub(crate) use weights::{FirstParameters, first_weights};
 
-/// Whether a model answers as the data set asks: with one class an image, or with one a pixel.
+/// Checks that a model answers as the data set asks: with one class for each image, or with one for each pixel.
 pub(crate) fn check_answers(plan: &ModelPlan, graph: &Graph, asked: TargetKind) -> Result<(), TrainError> {
     let answers = match graph.output_shape() {
         [_] => TargetKind::Class,
@@ -114,7 +114,7 @@ mod tests {
         };
         let graph = build(&some(&["fc2", "conv1.bias"]), &[1, 28, 28], 10, 0.0).unwrap();
         assert_eq!(graph.trainable_len(), 32 * 10 + 10 + 16);
-        // A prefix is a whole name or a whole part of one.
+        // A prefix must be a whole name or end where a part of a name ends.
         let error = build(&some(&["fc"]), &[1, 28, 28], 10, 0.0).unwrap_err();
         assert!(error.to_string().contains("\"fc\"") && error.hint().unwrap().contains("fc1"), "{error}");
     }

@@ -1,11 +1,11 @@
-//! Models small enough to train from nothing in a minute.
+//! Models small enough to train from scratch in a minute.
 
 use dapple_graph::op::{Activation, Reshape, Upsample};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, NodeId, Window};
 
 const LOSS: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
 
-/// Softmax regression: one linear layer on all pixels, from zero. Its loss is convex.
+/// Softmax regression: one linear layer on all pixels that starts from zero. Its loss is convex.
 pub(super) fn linear(shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(shape);
     let pixels = builder.add("flatten", Reshape(vec![shape.iter().product()]), &[builder.input()])?;
@@ -14,7 +14,7 @@ pub(super) fn linear(shape: &[usize], classes: usize) -> Result<Graph, GraphErro
 }
 
 /// A class for every pixel from 100 thousand parameters: two convolutions that halve the image, two dilated ones that look around, the
-/// scores of each position, and their interpolation to the image's size. Any size will do.
+/// scores of each position, and their interpolation to the image's size. Images may have any size.
 pub(super) fn fully_convolutional(shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(shape);
     let b = &mut builder;
@@ -30,7 +30,7 @@ pub(super) fn fully_convolutional(shape: &[usize], classes: usize) -> Result<Gra
     builder.finish(output, LOSS)
 }
 
-/// Channels of a group of a group norm.
+/// Channels in each group of a group norm.
 const GROUP: usize = 8;
 
 /// A convolution with group norm and activation.

@@ -7,7 +7,7 @@ use dapple_plan::{AdapterPlan, TrainedPart};
 
 use crate::error::TrainError;
 
-/// The same model of which only what the plan asks for trains.
+/// The same model, in which only the part that the plan names trains.
 pub(super) fn tuned(graph: Graph, part: &TrainedPart) -> Result<Graph, TrainError> {
     let tuning = match part {
         TrainedPart::All => Tuning::All,
@@ -29,7 +29,7 @@ pub(super) fn tuned(graph: Graph, part: &TrainedPart) -> Result<Graph, TrainErro
         (GraphError::Tuning(problem), _) if linear.is_empty() => TrainError::setting(
             "model.tune",
             problem,
-            "choose a vision transformer, or another part to train",
+            "choose a vision transformer or a convnext, or another part to train",
         ),
         (GraphError::Tuning(problem), _) => TrainError::setting(
             "model.lora_targets",
@@ -40,7 +40,7 @@ pub(super) fn tuned(graph: Graph, part: &TrainedPart) -> Result<Graph, TrainErro
     })
 }
 
-/// The same model of which only parameters with these prefixes train. What the architecture freezes stays frozen.
+/// The same model, in which only parameters with these prefixes train. What the architecture freezes stays frozen.
 fn named(mut graph: Graph, prefixes: &[String]) -> Result<Graph, TrainError> {
     let trains: Vec<String> =
         graph.parameters().iter().filter(|p| p.trainable).map(|p| p.name.clone()).collect();
@@ -72,7 +72,7 @@ fn layers(graph: &Graph) -> Vec<String> {
     names
 }
 
-/// Names of the linear layers before the last ones, in order.
+/// Names of the linear layers except the heads, in order.
 fn linear_layers(graph: &Graph) -> Vec<String> {
     let heads: Vec<&str> = graph.heads().into_iter().map(|id| graph.node(id).name.as_str()).collect();
     let linear = graph.nodes().iter().filter(|node| matches!(node.op, Op::Linear(_)));
@@ -103,6 +103,22 @@ mod tests {
         assert_eq!(trained("tune = 'lora'\nlora_rank = 4\nlora_targets = ['attn.qkv']"), head + adapters);
         assert_eq!(trained("tune = 'all'"), trained(""));
         assert!(trained("tune = 'bias'") < trained("last = 1"));
+    }
+
+    #[test]
+    fn every_part_of_a_convnext_trains_alone() {
+        let trained = |tune: &str| build(&format!("name = 'convnext-t'\n{tune}")).unwrap().trainable_len();
+        let (head, norm) = (768 * 5 + 5, 2 * 768);
+        assert_eq!(trained("tune = 'head'"), head);
+        // A depthwise convolution, a norm, two layers, and the scale of each channel.
+        let block = 49 * 768 + 768 + norm + 8 * 768 * 768 + 4 * 768 + 768 + 768;
+        assert_eq!(trained("last = 2"), head + norm + 2 * block);
+        let adapters: usize =
+            [(3, 96), (3, 192), (9, 384), (3, 768)].map(|(n, c)| n * 4 * (c + 4 * c)).iter().sum();
+        assert_eq!(trained("tune = 'lora'\nlora_rank = 4\nlora_targets = ['block.3']"), head + adapters);
+        assert_eq!(trained("tune = 'lora'\nlora_rank = 4"), head + 2 * adapters);
+        let error = build("name = 'convnext-t'\nlast = 19").unwrap_err();
+        assert!(error.to_string().contains("has 18"), "{error}");
     }
 
     #[test]

@@ -8,15 +8,15 @@ use dapple_plan::{ModelPlan, WeightSource};
 
 use crate::error::TrainError;
 
-/// The first weights of a model, and what a user should know of them.
+/// The first weights of a model, and what a user should know about them.
 #[derive(Debug)]
 pub(crate) struct FirstParameters {
     pub(crate) parameters: Parameters,
     pub(crate) notes: Vec<String>,
 }
 
-/// The first weights: from the plan's file, or by its seed. A file for another number of classes, or without any, gives all but the last
-/// layers, which the seed fills; the file of a classifier gives the backbone alone.
+/// The first weights, from the plan's file or by its seed. A file for another number of classes, or without any, gives everything but the
+/// last layers, which the seed fills. The file of a classifier gives only the backbone.
 pub(crate) fn first_weights(
     plan: &ModelPlan,
     graph: &Graph,
@@ -59,7 +59,7 @@ pub(crate) fn first_weights(
     }
 }
 
-/// What the file of a classifier gives. That the rest is new is what was asked for.
+/// Loads the backbone from the file of a classifier. The plan asked for a new rest, so no note is needed.
 fn backbone(
     plan: &ModelPlan,
     graph: &Graph,
@@ -79,7 +79,9 @@ fn backbone(
 
 #[cfg(test)]
 mod tests {
-    use dapple_graph::zoo::{self, TokenPooling, VisionTransformer, VitDialect, VitSize};
+    use dapple_graph::zoo::{
+        self, ConvNext, ConvNextSize, LibraryNames, TokenPooling, VisionTransformer, VitSize,
+    };
     use dapple_plan::spec::ModelSpec;
 
     use super::*;
@@ -127,12 +129,12 @@ mod tests {
         let path = folder.path().join("w.safetensors");
         let (size, pooling) = (VitSize::Tiny, TokenPooling::ClassToken);
         let plan = from_file(named("vit-ti-16"));
-        for (dialect, head) in [
-            (VitDialect::Timm, "head"),
-            (VitDialect::Torchvision, "heads.head"),
-            (VitDialect::OpenClip { projection: 8 }, "head"),
+        for (names, head) in [
+            (LibraryNames::Timm, "head"),
+            (LibraryNames::Torchvision, "heads.head"),
+            (LibraryNames::OpenClip { projection: 8 }, "head"),
         ] {
-            let model = VisionTransformer { size, patch: 16, pooling, dialect };
+            let model = VisionTransformer { size, patch: 16, pooling, names };
             let stored = zoo::vision_transformer(model, &[3, 48, 48], 7).unwrap();
             weights::save(&stored, &Parameters::init(&stored, 5), &path).unwrap();
             let blueprint = Blueprint::read(&plan, folder.path()).unwrap();
@@ -150,12 +152,45 @@ mod tests {
     }
 
     #[test]
+    fn a_convnext_takes_the_names_of_its_file_and_refuses_that_of_another_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let save = |graph: &Graph| weights::save(graph, &Parameters::zeros(graph), &path).unwrap();
+        let plan = from_file(named("convnext-t"));
+        let read = || {
+            let graph = Blueprint::read(&plan, folder.path())?.build(&[3, 32, 32], 5, 0.0)?;
+            first_weights(&plan, &graph, folder.path())
+        };
+        for (names, head) in [(LibraryNames::Timm, "head.fc"), (LibraryNames::Torchvision, "classifier.2")] {
+            let model = ConvNext { size: ConvNextSize::Tiny, names };
+            save(&zoo::convnext(model, &[3, 64, 64], 7).unwrap());
+            let expected = format!("{head} is made anew: {} has none for 5 classes", path.display());
+            assert_eq!(read().unwrap().notes, [expected]);
+            // Another size has more blocks.
+            let model = ConvNext { size: ConvNextSize::Small, names };
+            save(&zoo::convnext(model, &[3, 32, 32], 5).unwrap());
+            let error = read().unwrap_err();
+            assert!(matches!(error, TrainError::Model(GraphError::Weights(_))), "{error}");
+        }
+        for (names, said) in [
+            (LibraryNames::Timm, "the weights do not match the model: missing: "),
+            (LibraryNames::Torchvision, "the weights do not match the model: missing: "),
+            (LibraryNames::OpenClip { projection: 8 }, "OpenCLIP has no ConvNeXt"),
+        ] {
+            let model = VisionTransformer { names, ..VisionTransformer::named("vit-ti-16").unwrap() };
+            save(&zoo::vision_transformer(model, &[3, 32, 32], 5).unwrap());
+            let error = read().unwrap_err();
+            assert!(error.to_string().starts_with(said) && error.hint().is_some(), "{error}");
+        }
+    }
+
+    #[test]
     fn a_file_cannot_claim_more_classes_than_it_holds() {
         let folder = tempfile::tempdir().unwrap();
         let graph = build(&named("small-cnn"), &[1, 28, 28], 10).unwrap();
         let path = folder.path().join("w.safetensors");
         weights::save(&graph, &Parameters::init(&graph, 5), &path).unwrap();
-        // The last bias is moved to a shape without values whose first side is huge.
+        // The last bias gets a shape without values whose first side is huge.
         let bytes = std::fs::read(&path).unwrap();
         let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
         let mut header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();

@@ -1,4 +1,4 @@
-//! What a finished run leaves for others.
+//! Writes the model that a finished run leaves for others.
 
 use dapple_graph::{tune, weights};
 
@@ -8,8 +8,8 @@ use crate::error::TrainError;
 use crate::files;
 
 impl Run {
-    /// Writes the weights under the names of the library that the model comes from; gives the SHA-256 of their file. Adapters are written
-    /// apart, with the last layers that trained beside them, and merged into the model itself.
+    /// Writes the weights with the names of the library that the model comes from, and returns the SHA-256 of the file. Adapters are
+    /// merged into the model, and also written to a file of their own together with the last layers that were trained.
     pub(super) fn write_model(&mut self) -> Result<String, TrainError> {
         let graph = &self.prepared.graphs[0];
         let parameters = self.trainer.weights()?;

@@ -1,4 +1,4 @@
-//! The keys of a process's part of a run.
+//! The keys that one process uses for its part of a run.
 
 use dapple_data::{MasterKey, Purpose, PurposeKey};
 use dapple_plan::Sampling;
@@ -11,7 +11,7 @@ use crate::ledger::Start;
 use crate::prepare::Prepared;
 use crate::step::StepKeys;
 
-/// Fresh from the operating system in every process, so that noise is never drawn twice; or a function of the seed.
+/// Keys that come fresh from the operating system in every process, so that noise is never drawn twice, or that follow from the seed.
 pub(super) struct Keys {
     pub(super) sampling: PurposeKey,
     pub(super) views: PurposeKey,
@@ -19,8 +19,8 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// The keys of a new run in a folder, and the digest of the one that is kept: which steps of an epoch a record joins is drawn
-    /// once, and must be the same after a crash.
+    /// The keys of a new run in a folder, and the digest of the one that is kept: which steps of an epoch a record joins is drawn once
+    /// and must be the same after a crash.
     pub(super) fn begin(prepared: &Prepared, folder: &Folder) -> Result<(Self, Option<String>), TrainError> {
         let keys = Self::fresh(prepared)?;
         if !is_kept(prepared) {
@@ -32,8 +32,8 @@ impl Keys {
         Ok((keys, Some(digest)))
     }
 
-    /// The keys of a run that goes on. The one that was kept is never made anew: another allocation would let a record join more
-    /// steps than were priced.
+    /// The keys of a run that goes on. The kept key is never replaced, because another allocation would let a record join more steps than
+    /// were priced.
     pub(super) fn again(prepared: &Prepared, folder: &Folder, start: &Start) -> Result<Self, TrainError> {
         let mut keys = Self::fresh(prepared)?;
         if is_kept(prepared) {
@@ -49,7 +49,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Keys that nothing else was drawn from.
+    /// Keys from which nothing has been drawn before, unless a seed decides.
     pub(super) fn fresh(prepared: &Prepared) -> Result<Self, TrainError> {
         let master = match prepared.training.conduct.seed {
             Some(seed) => MasterKey::from_seed(seed),
@@ -67,7 +67,7 @@ impl Keys {
     }
 }
 
-/// Whether the key of sampling must outlive the process.
+/// Whether the sampling key must survive the process.
 pub(super) fn is_kept(prepared: &Prepared) -> bool {
     let balanced = prepared.parts().iter().any(|part| matches!(part.sampling(), Sampling::Balanced { .. }));
     balanced && !prepared.deterministic()

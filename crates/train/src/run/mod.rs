@@ -36,43 +36,43 @@ pub use open::{certify, evaluate, evaluate_with};
 pub(crate) use open::{fresh_bytes, hidden_fingerprint, open_run};
 pub use rehearsal::{Completed, Rehearsal, complete};
 
-/// Whoever asks a run to stop waits so long for the end of the steps that are promised, which else are lost.
+/// How long a run that was asked to stop may still take promised steps, which would be lost otherwise.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The certificate of a run that goes on is ahead of it by this share of its steps at least, one in so many.
+/// The certificate of a run in progress is ahead of the ledger by at least one in this many of its steps.
 const AHEAD: u64 = 8;
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunOutcome {
     /// What was promised and spent.
     pub certificate: RunCertificate,
-    /// Updates of the weights; fewer than steps where a crash lost some.
+    /// Updates of the weights, which are fewer than steps if a crash lost some.
     pub updates: u64,
-    /// The last evaluation, where there is a test set.
+    /// The last evaluation, if there is a test set.
     pub evaluation: Option<Evaluation>,
 }
 
 /// Starts a run in an empty or new folder and carries it through.
 ///
 /// # Guarantee
-/// The certificate returned, and the one in the folder, hold for everything that the run released; nothing was released that the
+/// The certificate that is returned and the one in the folder hold for everything that the run released. Nothing was released that the
 /// ledger had not counted before.
 ///
 /// # Errors
-/// Everything that is wrong with the plan or the data is found before anything is written. A step that fails ends the run; what was
+/// Everything that is wrong with the plan or the data is found before anything is written. A step that fails ends the run, and what was
 /// spent is in the ledger.
 pub fn start(request: &Request, out: &Path, observer: &mut dyn Observer) -> Result<RunOutcome, TrainError> {
     start_within(request, out, None, observer)
 }
 
-/// As [`start`], counted in a budget before it begins.
+/// As [`start`], but the run is counted in a budget before it begins.
 ///
 /// # Guarantee
 /// As [`start`]. The budget counts the whole plan before the run's ledger begins, and what the ledger counts once the run has ended in
 /// order.
 ///
 /// # Errors
-/// As [`start`], and a run for which the budget has no room; then nothing is written.
+/// As [`start`], and a run for which the budget has no room. Nothing is written then.
 pub fn start_within(
     request: &Request,
     out: &Path,
@@ -87,16 +87,17 @@ pub fn start_within(
 /// Goes on with a run that was stopped or killed. A run that is complete is left as it is.
 ///
 /// # Guarantee
-/// As [`start`]. Steps that were promised before and whose result is lost stay spent and are not taken again: the run never spends
+/// As [`start`]. Steps that were promised before but whose result is lost stay spent and are not taken again, so the run never spends
 /// more than was planned. Only in deterministic mode are they repeated, bit by bit as they were.
 ///
 /// # Errors
-/// A plan, data set or weights file other than the run began with, an edited ledger, a run in another process's hands.
+/// A plan, data set or weights file other than the run began with, an edited ledger, or a run that another process holds.
 pub fn resume(folder: &Path, observer: &mut dyn Observer) -> Result<RunOutcome, TrainError> {
     resume_with(folder, &Performance::default(), observer)
 }
 
-/// As [`resume`], with other settings of speed and memory than the run began with, where they are given: another device too.
+/// As [`resume`], with other settings of speed and memory than the run began with, where they are given. The device may be another one
+/// too.
 ///
 /// # Errors
 /// As [`resume`].
@@ -108,8 +109,8 @@ pub fn resume_with(
     resume_within(folder, performance, None, observer)
 }
 
-/// As [`resume_with`], in a budget: where the run is counted in one, that may have been moved here or its total lowered; where it is
-/// not, it is counted from here on.
+/// As [`resume_with`], in a budget. If a budget counts the run already, it may have been moved to this path, and its total may be
+/// lowered. Otherwise the run is counted from here on.
 ///
 /// # Errors
 /// As [`resume_with`], and a run for which the budget has no room.
@@ -122,7 +123,7 @@ pub fn resume_within(
     Run::reopen(folder, performance, budget)?.carry_through(observer)
 }
 
-/// A run in a process's hands.
+/// A run that this process holds.
 struct Run {
     folder: Folder,
     prepared: Prepared,
@@ -134,7 +135,7 @@ struct Run {
     began: Instant,
     /// The cost of the whole plan.
     whole: Cost,
-    /// What `certificate.json` says is spent: never less than the ledger counts, even if the process dies now.
+    /// What `certificate.json` says is spent. It is never less than the ledger counts, even if the process dies now.
     covered: Option<Cost>,
     evaluator: Evaluator,
     evaluated: Option<(u64, Evaluation)>,
@@ -150,7 +151,7 @@ impl Run {
     fn carry_through(mut self, observer: &mut dyn Observer) -> Result<RunOutcome, TrainError> {
         let steps = self.prepared.plan().steps();
         for note in &self.notes {
-            // What a listener says to a warning is asked again at the first step.
+            // If the observer wants to stop here, it is asked again at the first step.
             let _ = observer.notice(&Event::Warning(note));
         }
         let begins = Event::Begins {
@@ -177,8 +178,8 @@ impl Run {
         Ok(RunOutcome { certificate, updates: self.trainer.updates(), evaluation })
     }
 
-    /// Says that the run ends here. The ledger already counts every step that began, so none of this must succeed. What went wrong may
-    /// tell of a record, and goes where records may.
+    /// Writes down that the run ends here. None of this has to succeed, because the ledger already counts every step that began. The
+    /// error may tell something about a record, so its text goes where records may.
     fn record_failure(&mut self, error: &TrainError) {
         let reason = "an error".to_owned();
         let told = self.tell(&LedgerEntry::Stopped { step: self.step, reason }).is_ok();
@@ -189,7 +190,7 @@ impl Run {
         }
     }
 
-    /// Gives back to the budget what was not spent. Where that fails, or never happens, the whole plan stays counted.
+    /// Gives back to the budget what was not spent. If that fails or never happens, the whole plan stays counted.
     fn settle(&mut self) -> Result<(), TrainError> {
         let Some(share) = self.share.take() else { return Ok(()) };
         let path = self.folder.ledger();
@@ -203,7 +204,7 @@ impl Run {
         self.step >= self.prepared.plan().steps()
     }
 
-    /// What is left to do after the last step, or on the wish to stop.
+    /// Does what is left after the last step, or after a request to stop.
     fn close(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         if !self.complete() {
             let reason = "asked to stop".to_owned();
@@ -237,7 +238,7 @@ impl Run {
             self.step..steps,
             loader_options(&self.prepared, self.trainer.cards()),
         )?;
-        // What is wrong with the first records costs no step.
+        // A fault in the first records should cost no step.
         loader.prepare()?;
         let mut pace = self.pace();
         let checkpoint_every =
@@ -283,7 +284,7 @@ impl Run {
         Ok(())
     }
 
-    /// How fast this machine takes the plan's steps, by what is public about both.
+    /// The pace at which this machine takes the plan's steps, from public facts about both.
     fn pace(&self) -> Pace {
         let threads = self.prepared.training.performance.threads;
         let engine = match (self.trainer.machine(), threads) {
@@ -298,7 +299,7 @@ impl Run {
         Pace::new(products, engine)
     }
 
-    /// Steps until something happens that must not lie inside a promise.
+    /// Steps until the next checkpoint, evaluation or phase, which must not fall inside a promise.
     fn steps_to_boundary(&self, sampler: &Sampler, checkpoint_every: u64) -> Result<u64, TrainError> {
         let evaluate_every = self.prepared.training.conduct.evaluate_every;
         let to_multiple = |every: u64| every - self.step % every;
@@ -343,7 +344,7 @@ impl Run {
         let clip_norm = self.trainer.adapted_clip_norm();
         let line = MetricsLine { step: self.step, clip_norm, evaluation: &evaluation };
         self.metrics.add_lasting(&json_line(&line))?;
-        // A wish to stop is heard at the next step.
+        // A request to stop is noticed at the next step.
         let _ = observer.notice(&Event::Evaluated { step: self.step, evaluation: &evaluation });
         self.evaluated = Some((self.step, evaluation));
         Ok(())
@@ -392,23 +393,24 @@ impl Run {
         Ok(())
     }
 
-    /// Writes a line of the ledger. Returns once it outlives a crash.
+    /// Writes a line of the ledger. Returns once it would survive a crash.
     ///
     /// # Guarantee
-    /// While the line is written and afterwards, whole or cut off, the ledger counts no more steps than the certificate in the folder.
+    /// While the line is written and afterwards, complete or cut off, the ledger counts no more steps than the certificate in the folder.
     fn tell(&mut self, entry: &LedgerEntry) -> Result<(), TrainError> {
         self.cover()?;
         self.ledger.append(entry)
     }
 
-    /// Sees to it that the certificate in the folder covers the largest block of steps, which a line that is cut off counts as.
+    /// Makes sure that the certificate in the folder covers another block of the largest size, because a line that is cut off counts as
+    /// one.
     fn cover(&mut self) -> Result<(), TrainError> {
         let (start, spent) = (self.ledger.history().start(), self.ledger.history().spent());
         let needed = (spent + start.largest_block).min(start.steps);
         if self.covered.as_ref().is_some_and(|covered| covered.steps >= needed) {
             return Ok(());
         }
-        // Some steps more, so that epsilon is computed now and then and not at every block.
+        // Cover some more steps, so that epsilon is computed only now and then and not at every block.
         let ahead = (needed + start.largest_block.max(spent / AHEAD)).min(start.steps);
         let covered =
             if ahead == start.steps { self.whole.clone() } else { self.prepared.terms().cost(ahead)? };
@@ -417,14 +419,14 @@ impl Run {
         Ok(())
     }
 
-    /// The last word of this process: what the ledger counts.
+    /// Writes the last certificate of this process: what the ledger counts.
     fn certify_end(&self) -> Result<RunCertificate, TrainError> {
         let status = if self.complete() { Status::Finished } else { Status::Stopped };
         self.write_certificate(status, &self.prepared.terms().cost(self.ledger.history().spent())?)
     }
 
     fn write_certificate(&self, status: Status, spent: &Cost) -> Result<RunCertificate, TrainError> {
-        // The certificate of a ledger that another process took over is that one's to write.
+        // If another process took over the ledger, the certificate is that process's to write.
         self.ledger.check_own()?;
         let (terms, history) = (self.prepared.terms(), self.ledger.history());
         let certificate = RunCertificate::new(terms, history, status, spent, &self.whole);
@@ -433,7 +435,7 @@ impl Run {
     }
 }
 
-/// How many records are read ahead, for so many cards that share them.
+/// Options of the loader for this many cards that share every batch.
 fn loader_options(prepared: &Prepared, cards: usize) -> LoaderOptions {
     let performance = &prepared.training.performance;
     LoaderOptions {

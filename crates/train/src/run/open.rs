@@ -1,4 +1,4 @@
-//! New runs and old ones.
+//! Begins new runs and opens old ones.
 
 use std::path::Path;
 use std::time::Instant;
@@ -27,7 +27,7 @@ use crate::recover::Recovered;
 use crate::step::Trainer;
 
 impl Run {
-    /// A new run. Until its ledger is there, which comes last, there is none, and the folder may be used again.
+    /// Begins a run. Its ledger comes last: until it is there, there is no run and the folder may be used again.
     pub(super) fn create(
         prepared: Prepared,
         out: &Path,
@@ -50,7 +50,7 @@ impl Run {
         Ok(run)
     }
 
-    /// An old run at the place from which it goes on.
+    /// Opens an old run at the place from which it goes on.
     pub(super) fn reopen(
         out: &Path,
         performance: &Performance,
@@ -61,7 +61,7 @@ impl Run {
             return Err(TrainError::NoRun { folder: out.to_owned() });
         }
         let mut notes = Vec::new();
-        // Who cannot write the run is told so before the data are read.
+        // Whoever cannot write to the run should learn that before the data is read.
         let ledger = Ledger::open(&folder.ledger())?;
         let (prepared, recovered) = verified(&folder, performance)?;
         let mut trainer = Trainer::new(&prepared, &mut notes)?;
@@ -72,7 +72,7 @@ impl Run {
         if checkpoint.is_some_and(|checkpoint| !trainer.restore(checkpoint)) {
             return Err(Checkpoint::misfit(folder.checkpoints()));
         }
-        // A step taken again with fresh noise would be another release; with a seed, or without privacy, it costs nothing.
+        // A step taken again with fresh noise would be another release. With a seed, or without privacy, it costs nothing.
         let spent = ledger.history().spent();
         let step = if ledger.history().start().repeats_freely() { from } else { spent };
         let share = match ledger.history().finished() {
@@ -128,14 +128,14 @@ impl Run {
     }
 }
 
-/// What a run has promised and spent, by its plan and its ledger alone: neither the data nor `certificate.json` are needed. Nothing in the
-/// folder is changed, and a run that goes on is not disturbed.
+/// The certificate of what a run has promised and spent, from its plan and its ledger alone: neither the data nor `certificate.json` is
+/// needed. Nothing in the folder is changed, and a run in progress is not disturbed.
 ///
 /// # Guarantee
 /// The certificate covers every value that the run had released when its ledger was read.
 ///
 /// # Errors
-/// A plan or a model that is not the run's, an edited ledger, one whose end was removed.
+/// A plan or a model that is not the run's, an edited ledger, or one whose end was removed.
 pub fn certify(folder: &Path) -> Result<RunCertificate, TrainError> {
     let folder = Folder::new(folder);
     let recovered = Recovered::read(&folder)?;
@@ -151,8 +151,8 @@ pub fn evaluate(folder: &Path, look: Look) -> Result<Evaluation, TrainError> {
     evaluate_with(folder, look, &Performance::default())
 }
 
-/// As [`evaluate`], with other settings of speed and memory than the run began with, where they are given. Of several cards the first
-/// is used.
+/// As [`evaluate`], with other settings of speed and memory than the run began with, where they are given. Of several cards, the first is
+/// used.
 ///
 /// # Errors
 /// As [`evaluate`].
@@ -174,13 +174,13 @@ pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Re
     Evaluator::new(&prepared, look)?.evaluate_weights(&prepared, &parameters, &test)
 }
 
-/// A run as it lies in a folder, and what its ledger says.
+/// The run in a folder, and what its ledger says.
 pub(crate) fn open_run(folder: &Path) -> Result<(Prepared, History), TrainError> {
     let (prepared, recovered) = verified(&Folder::new(folder), &Performance::default())?;
     Ok((prepared, recovered.history))
 }
 
-/// What a user should know of a run that goes on on another machine.
+/// What a user should know if a run goes on on another machine.
 fn moved(history: &History, machine: &str) -> Option<String> {
     let before = history.machine().filter(|before| *before != machine)?;
     let bits = match history.start().deterministic {
@@ -190,7 +190,7 @@ fn moved(history: &History, machine: &str) -> Option<String> {
     Some(format!("the run began on {before} and goes on on {machine}{bits}"))
 }
 
-/// A run whose plan, data and first weights are those it began with, and what plan and ledger tell.
+/// The run in a folder and what its plan and ledger tell, after checking that plan, data and first weights are those it began with.
 fn verified(folder: &Folder, performance: &Performance) -> Result<(Prepared, Recovered), TrainError> {
     let changed = |what| TrainError::Changed { folder: folder.root().to_owned(), what };
     let recovered = Recovered::read(folder)?;
@@ -238,13 +238,13 @@ fn start_entry(prepared: &Prepared, data_key: &[u8]) -> Result<Start, TrainError
     })
 }
 
-/// The fingerprint of the records under a key: a plain one would tell whoever knows all records but one whether a guess at the last
-/// is right.
+/// The fingerprint of the records, hidden by a key. A plain fingerprint would tell somebody who knows all records but one whether a guess
+/// at the last one is right.
 pub(crate) fn hidden_fingerprint(dataset: &dyn Dataset, key: &[u8]) -> Result<String, TrainError> {
     Ok(digest::of(&[key, dataset.fingerprint()?.as_bytes()]))
 }
 
-/// Bytes from the operating system, by a key that serves nothing else.
+/// Random bytes from the operating system, by a key that is used for nothing else.
 pub(crate) fn fresh_bytes() -> Result<[u8; 32], TrainError> {
     let mut bytes = [0; 32];
     MasterKey::from_os()?.purpose(Purpose::Split).step(0).stream(0).fill_bytes(&mut bytes);

@@ -1,4 +1,4 @@
-//! A plan's steps on records and a model of the caller's, in memory: for experiments on the training itself.
+//! Takes a plan's steps in memory, on the caller's own records and model, for experiments on the training itself.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use crate::model::Blueprint;
 use crate::prepare::{Prepared, Request, checked, read_from, solve, views};
 use crate::step::{StepKeys, Trainer};
 
-/// A request in which nothing is open any more, and what it costs.
+/// A request with everything filled in, and what it costs.
 #[derive(Debug, Clone)]
 pub struct Completed {
-    /// The plan as a file would say it: records counted, noise or steps solved for.
+    /// The plan as a file would say it, with the records counted and the noise or the steps solved for.
     pub spec: PlanSpec,
-    /// The decoded picture that `region.mask` names.
+    /// The decoded mask that `region.mask` names.
     pub masks: Vec<Mask>,
     /// The plan.
     pub plan: Plan,
-    /// Its price.
+    /// The price of the plan.
     pub certificate: Certificate,
-    /// Where its records come from, and how they are shown.
+    /// Where the records come from, and how they are shown.
     pub data: DataPlan,
     /// How a record's gradient is bounded.
     pub clipping: GradientBound,
@@ -39,7 +39,7 @@ pub struct Completed {
     pub conduct: Conduct,
 }
 
-/// Fills in what a request leaves open, as a run would. Only a request that names data has its data opened, to count and measure it.
+/// Fills in what a request leaves open, as a run would. If the request names data, the data is opened to count and measure it.
 ///
 /// # Errors
 /// A plan that cannot be trained privately.
@@ -68,9 +68,9 @@ pub fn complete(request: &Request) -> Result<Completed, TrainError> {
 }
 
 impl Completed {
-    /// The plan with records, a model and plain gradient descent of the caller's in the place of its own.
+    /// The plan with the caller's records and model and with plain gradient descent in place of its own.
     fn rehearsed(&self, records: &dyn Dataset, learning_rate: f64) -> Result<TrainingPlan, TrainError> {
-        // The model's name stands in messages.
+        // This name appears in messages.
         let model = ModelSpec { name: Some("the model of a rehearsal".to_owned()), ..ModelSpec::default() };
         let optimiser = OptimiserSpec { learning_rate: Some(learning_rate), ..OptimiserSpec::default() };
         let ViewPlan { size, flip, .. } = self.data.views;
@@ -94,8 +94,8 @@ impl Completed {
     }
 }
 
-/// The steps of a plan as [`start`](super::start) takes them (sampler, views, clipped sum, noise, gradient descent), without a folder, a
-/// ledger or an evaluation. Nobody's records belong here: what is released is not counted.
+/// Takes the steps of a plan as [`start`](super::start) does (sampler, views, clipped sum, noise, gradient descent), without a folder, a
+/// ledger or an evaluation. Never use it on anybody's records: what it releases is not counted.
 pub struct Rehearsal {
     trainer: Trainer,
     loader: Loader,
@@ -105,8 +105,8 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Before the first step. `model` makes a model, and its first weights, for views of a shape; plain gradient descent changes it at
-    /// this learning rate. Views are mirrored and resized as the plan says, and not normalised.
+    /// A rehearsal before its first step. `model` makes a model and its first weights for views of a shape, and plain gradient descent
+    /// trains it at this learning rate. Views are mirrored and resized as the plan says, but not normalised.
     ///
     /// # Errors
     /// Records or a model that do not fit the plan, a device that cannot be used.
@@ -149,7 +149,7 @@ impl Rehearsal {
         Ok(Self { trainer, loader, keys: keys.step, step: 0, steps })
     }
 
-    /// Takes the next step and gives the weights behind it; `None` once all are taken.
+    /// Takes the next step and returns the weights after it; `None` once all steps are taken.
     ///
     /// # Errors
     /// A step that fails.

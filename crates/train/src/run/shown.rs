@@ -1,4 +1,4 @@
-//! What of the records a run's steps are shown.
+//! What the steps of a run see of the records.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use crate::error::TrainError;
 use crate::features::FrozenFeatures;
 use crate::observer::{Event, Observer};
 
-/// Records, and how each part of the plan shows them.
+/// Records, and the views of each phase of the plan.
 pub(super) struct ShownRecords {
     pub(super) records: Arc<dyn Dataset>,
     pub(super) views: Vec<Views>,
 }
 
 impl Run {
-    /// The records as the model that trains sees them: their features where a frozen trunk makes the same of them in every step. `None`
-    /// if the run was asked to stop while these were computed.
+    /// The records as the model in training sees them: as features, if a frozen trunk makes the same of them in every step. `None` if the
+    /// run was asked to stop while the features were computed.
     ///
-    /// Cards compute the whole model in every step: what they make of a record may depend on how many are shown at once.
+    /// Cards compute the whole model in every step, because what they make of a record may depend on how many are shown at once.
     pub(super) fn shown(&mut self, observer: &mut dyn Observer) -> Result<Option<ShownRecords>, TrainError> {
         let halves = match self.trainer.machine() {
             "cpu" => FrozenFeatures::halves(&self.prepared, self.step),

@@ -1,4 +1,4 @@
-//! Devices that fail, and runs that go on on another.
+//! Tests of devices that fail, and of runs that go on on another machine.
 
 use dapple_engine::{ClippingRule, Layout, StepStats};
 use dapple_graph::Parameters;
@@ -14,7 +14,7 @@ const PLAN: &str = "[model]\nname = 'linear'\n[optimiser]\nlearning_rate = 0.5\n
     [privacy]\nnoise_multiplier = 2.0\ndelta = 1e-5\n[sampling]\nbatch = 10\nsteps = 12\n\
     [performance]\ndevice = 'cpu'\n";
 
-/// A device that fails after so many steps.
+/// A device that fails after a number of steps.
 #[derive(Debug)]
 struct Failing {
     device: Box<dyn Executor>,
@@ -51,7 +51,7 @@ impl Executor for Failing {
     }
 }
 
-/// What a device's failure after so many steps leaves: the error, what the folder certifies, and the outcome of going on.
+/// Lets a device fail after some steps. Returns the error, what the folder certifies then, and the outcome of going on.
 fn fail(seed: &str, after: u64) -> (TrainError, RunCertificate, RunOutcome) {
     let folder = tempfile::tempdir().unwrap();
     common::write_data(folder.path(), "train", 40, 6);
@@ -69,12 +69,12 @@ fn what_was_spent_before_a_device_failed_stays_spent() {
         let (error, certificate, outcome) = fail("", after);
         assert_eq!(error.to_string(), format!("step {}: cpu: out of memory, for a test", after + 1));
         assert!(matches!(error, TrainError::Step { .. }));
-        // The step that failed had been promised; its block may hold more.
+        // The step that failed had been promised, and its block may contain more steps.
         assert!(certificate.steps_spent > after, "{after}: {}", certificate.steps_spent);
         assert!(certificate.spent.is_some());
         let certified = outcome.certificate;
         assert_eq!((certified.status, certified.steps_spent), (Status::Finished, 12));
-        // Nothing that was spent is taken again, so no more than the plan is ever spent.
+        // No spent step is taken again, so never more than the plan is spent.
         assert!(outcome.updates < 12);
         assert_eq!(certified.spent, certified.planned);
     }

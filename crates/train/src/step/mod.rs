@@ -1,4 +1,4 @@
-//! One step: the clipped sum of per-sample gradients, noise, the expected batch as divisor, the optimiser.
+//! One step: the clipped sum of per-sample gradients, the noise, the division by the expected batch, and the optimiser.
 
 use dapple_data::rand_core::Rng;
 use dapple_data::{DataError, Loader, Microbatch, PurposeKey};
@@ -13,7 +13,7 @@ use crate::error::TrainError;
 use crate::optimiser::optimiser_settings;
 use crate::prepare::Prepared;
 
-// What the loader leaves out of the loss is what the engine leaves out.
+// The loader and the engine must mean the same by an ignored label.
 const _: () = assert!(dapple_data::IGNORED == dapple_graph::IGNORED);
 
 /// A model in training.
@@ -21,17 +21,17 @@ pub(crate) struct Trainer {
     parts: Vec<TrainerPart>,
     machine: Machine,
     executor: Box<dyn Executor>,
-    /// Runs the whole model, where the other one trains on features.
+    /// Runs the whole model, if the other executor trains on features.
     whole: Option<Box<dyn Executor>>,
-    /// Shape of the views that the executor takes.
+    /// The shape of views that the executor takes.
     shape: Vec<usize>,
-    /// Behind what a GPU has learned, until it is fetched.
+    /// What was learned. If a GPU computes, this is out of date until it is fetched.
     learned: Learned,
     rate: LearningRate,
     rule: ClippingRule,
 }
 
-/// What a part of the plan does differently.
+/// What each phase of the plan does in its own way.
 struct TrainerPart {
     graph: Graph,
     /// The expected batch.
@@ -63,7 +63,7 @@ impl PartNoise {
     }
 }
 
-/// Keys of the randomness that a step uses beside its records and views.
+/// Keys of the randomness that a step uses, apart from its records and views.
 pub(crate) struct StepKeys {
     pub(crate) noise: PurposeKey,
     pub(crate) count: PurposeKey,
@@ -71,7 +71,8 @@ pub(crate) struct StepKeys {
 }
 
 impl Trainer {
-    /// A model before its first step, on the machine that the plan asks for; what a user should know of it goes into the notes.
+    /// A model before its first step, on the machine that the plan asks for. What a user should know about the machine is added to the
+    /// notes.
     pub(crate) fn new(prepared: &Prepared, notes: &mut Vec<String>) -> Result<Self, TrainError> {
         let clipping = prepared.clipping();
         let clip = prepared.adaptive_clip();
@@ -107,9 +108,9 @@ impl Trainer {
     /// Takes one step with the next microbatches of the loader.
     ///
     /// # Guarantee
-    /// That of [`private_step`], with the plan's rule, its noise multiplier times the rule's sensitivity, and its expected batch. Where
-    /// the clip norm follows a quantile, rule and noise are those of the clip norm that the steps before have come to, and sum and count
-    /// together have the plan's noise multiplier ([`ClipQuantile`](dapple_plan::ClipQuantile)).
+    /// The guarantee of [`private_step`], with the plan's rule, its noise multiplier times the rule's sensitivity, and its expected
+    /// batch. If the clip norm follows a quantile, rule and noise are those of the clip norm that the steps before have come to, and sum
+    /// and count together have the plan's noise multiplier ([`ClipQuantile`](dapple_plan::ClipQuantile)).
     pub(crate) fn step(
         &mut self,
         loader: &mut Loader,
@@ -124,7 +125,7 @@ impl Trainer {
             *rule = ClippingRule::new(&Clipping::Flat { max_norm: clip.norm() }, executor.layout())?;
         }
         let (key, count_key) = (keys.noise.step(step), keys.count.step(step));
-        // The sensitivity is the rule's own, so that noise always matches how gradients were bounded.
+        // The sensitivity is taken from the rule, so that the noise always matches how gradients are bounded.
         let on_sum = part.noise.as_ref().map(|noise| noise.on_sum(rule.sensitivity())).transpose()?;
         let on_count = part.noise.as_ref().and_then(|noise| noise.count.as_ref());
         let learning_rate = rate.at(step);
@@ -140,20 +141,20 @@ impl Trainer {
         Ok(Taken { learning_rate, stats, bound: rule.sensitivity() })
     }
 
-    /// Makes ready for a part of the plan; only another size of views needs another executor.
+    /// Gets ready for a phase of the plan. Only another size of views needs another executor.
     fn enter(&mut self, phase: usize) -> Result<(), TrainError> {
         let graph = &self.parts[phase].graph;
         if self.shape != graph.input_shape() {
             self.executor.fetch(&mut self.learned)?;
-            // The machine was settled by the first executor.
+            // The first executor settled the machine, so there is nothing to note.
             self.executor = self.machine.executor(graph, &mut Vec::new())?;
             self.shape = graph.input_shape().to_vec();
         }
         Ok(())
     }
 
-    /// Trains what lies behind a frozen trunk alone; from here on a record is what the trunk makes of it. Both halves have the parameters
-    /// of the whole model, so what is learned stays where it is.
+    /// From here on trains only what follows a frozen trunk, and a record is what the trunk makes of it. Both halves have the parameters
+    /// of the whole model, so what is learned stays in place.
     pub(crate) fn train_behind(&mut self, rest: Graph) -> Result<(), TrainError> {
         self.executor.fetch(&mut self.learned)?;
         let executor = self.machine.executor(&rest, &mut Vec::new())?;
@@ -163,7 +164,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// What is trained in each part of the plan.
+    /// The graph that is trained in each phase of the plan.
     pub(crate) fn graphs(&self) -> impl Iterator<Item = &Graph> {
         self.parts.iter().map(|part| &part.graph)
     }
@@ -173,7 +174,7 @@ impl Trainer {
         self.machine.words()
     }
 
-    /// Cards that share every batch; the processor counts as one.
+    /// Number of cards that share every batch; the processor counts as one.
     pub(crate) fn cards(&self) -> usize {
         self.machine.cards()
     }
@@ -184,7 +185,7 @@ impl Trainer {
         Ok(self.learned.weights())
     }
 
-    /// The executor of the last part, and the weights to run it with.
+    /// The executor of the last phase's whole model, and the weights to run it with.
     pub(crate) fn evaluator(&mut self) -> Result<(&mut dyn Executor, &Parameters), TrainError> {
         self.enter(self.parts.len() - 1)?;
         self.executor.fetch(&mut self.learned)?;
@@ -192,7 +193,7 @@ impl Trainer {
         Ok((&mut **executor, self.learned.weights()))
     }
 
-    /// Updates so far.
+    /// Number of updates so far.
     pub(crate) fn updates(&self) -> u64 {
         self.learned.optimiser.state().updates
     }
@@ -218,12 +219,12 @@ impl Trainer {
         Checkpoint::of(&self.learned, place)
     }
 
-    /// Goes on from a checkpoint, before the first step; false if it does not fit.
+    /// Restores a checkpoint before the first step; `false` if it does not fit.
     pub(crate) fn restore(&mut self, checkpoint: Checkpoint) -> bool {
         checkpoint.restore(&mut self.learned)
     }
 
-    /// Lets the device be another that is made of this one.
+    /// Replaces the device by one that is made from it.
     #[cfg(test)]
     pub(crate) fn replace_device(&mut self, make: impl FnOnce(Box<dyn Executor>) -> Box<dyn Executor>) {
         let graph = &self.parts[0].graph;
@@ -232,15 +233,15 @@ impl Trainer {
     }
 }
 
-/// Refuses batches of which a sum does not hold all records. That is every record of the data set, or as many as Poisson sampling ever draws:
-/// by Chernoff's bound `P(X >= b + l) <= exp(-l^2 / (2 (b + l / 3)))`, which is below e^-140 for `l = 40 sqrt(b) + 100`.
+/// Refuses batches with more records than a sum can hold. The most is every record of the data set, or as many as Poisson sampling ever
+/// draws: by Chernoff's bound, `P(X >= b + l) <= exp(-l^2 / (2 (b + l / 3)))` is below e^-140 for `l = 40 sqrt(b) + 100`.
 fn fits(rule: &ClippingRule, batch: u64, records: u64) -> Result<(), TrainError> {
     let most = records.min((batch as f64 + 40.0 * (batch as f64).sqrt() + 100.0) as u64);
     let capacity = rule.capacity();
     if most > capacity as u64 { Err(dapple_engine::EngineError::Sum { capacity }.into()) } else { Ok(()) }
 }
 
-/// What a step leaves to tell.
+/// What can be reported about a step.
 pub(crate) struct Taken {
     pub(crate) learning_rate: f64,
     stats: StepStats,
@@ -260,12 +261,12 @@ impl Taken {
         (finite().count() > 0).then(|| sum / finite().count() as f64)
     }
 
-    /// Records drawn whose gradient was not finite, and added nothing.
+    /// How many records had a gradient that was not finite, and so added nothing.
     pub(crate) fn not_finite(&self) -> usize {
         self.stats.not_finite
     }
 
-    /// Share of gradients longer than the bound.
+    /// Share of gradients that were longer than the bound.
     pub(crate) fn clipped(&self) -> Option<f64> {
         let longer = self.stats.norms.iter().filter(|&&norm| f64::from(norm) > self.bound).count();
         (self.drawn() > 0).then(|| longer as f64 / self.drawn() as f64)
@@ -277,10 +278,10 @@ fn next(loader: &mut Loader) -> Result<Microbatch, DataError> {
     loader.next().ok_or_else(ended)?
 }
 
-/// The records of a step as the loader brings them.
+/// The records of a step as the loader delivers them.
 struct DrawnBatch<'l> {
     loader: &'l mut Loader,
-    /// The part that is shown next, or was shown last.
+    /// The microbatch that is shown next, or was shown last.
     microbatch: Option<Microbatch>,
     shown: bool,
     dropout_seed: u64,

@@ -1,4 +1,4 @@
-//! The private step without its noise, against PyTorch's loop over single samples (tests/goldens/training.py).
+//! Tests the private step without its noise against a PyTorch loop over single samples (tests/goldens/training.py).
 
 use dapple_data::{Loader, LoaderOptions, MasterKey, Purpose, Sampler};
 
@@ -40,10 +40,10 @@ fn clipped_gradients_follow_pytorch() {
     let ours = losses(&request, |trainer| trainer.parts.iter_mut().for_each(|part| part.noise = None));
     let theirs = goldens["small_cnn_clipped"].as_array().unwrap();
     for (step, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
-        // Norms are taken with a slack of 1e-5, which the steps amplify.
+        // Norms have a slack of 1e-5, which the steps amplify.
         assert!((ours / theirs.as_f64().unwrap() - 1.0).abs() < 1e-3, "step {step}: {ours} {theirs}");
     }
-    // With the noise the curve is another one.
+    // With noise the curve is different.
     assert_ne!(super::tests::losses(&request, |_| {}), ours);
 }
 
@@ -55,7 +55,7 @@ fn batches_that_no_sum_holds_cost_no_step() {
     for (batch, records, held) in [
         (1 << 24, u64::MAX, true),
         (1 << 26, u64::MAX, false),
-        // No more are drawn than there are.
+        // No more records are drawn than there are.
         (1 << 26, 1 << 26, true),
         (1, (1 << 26) + 1, true),
     ] {

@@ -1,4 +1,4 @@
-//! Whether the certificate in a folder is the one that its ledger gives.
+//! Checks that the certificate in a folder is the one that its ledger gives.
 
 use dapple_plan::Certificate;
 use serde_json::Value;
@@ -9,10 +9,11 @@ use crate::folder::Folder;
 use crate::recover::Recovered;
 
 const NAME: &str = "certificate.json";
-/// The same program computes the same number, but for the last digits of another machine's exponential function.
+/// The largest relative difference of equal numbers. The same program computes the same number, except that the exponential function may
+/// differ in its last digits on another machine.
 const SAME: f64 = 1e-9;
 
-/// The certificate in a folder; none where there is none.
+/// Reads the certificate in a folder; `None` if there is none.
 pub(super) fn read(folder: &Folder) -> Result<Option<RunCertificate>, String> {
     let path = folder.certificate();
     if !path.exists() {
@@ -23,7 +24,7 @@ pub(super) fn read(folder: &Folder) -> Result<Option<RunCertificate>, String> {
     if certificate.schema > SCHEMA {
         return Err(format!("{NAME}: schema {} is of a later version", certificate.schema));
     }
-    // A field that this program does not write would be read by others as if it were certified.
+    // Others would read a field that this program does not write as if it were certified.
     let whole: Option<Value> = serde_json::from_str(&text).ok();
     if is_own(&certificate) && whole != serde_json::to_value(&certificate).ok() {
         return Err(format!("{NAME} holds what this program does not write"));
@@ -31,11 +32,11 @@ pub(super) fn read(folder: &Folder) -> Result<Option<RunCertificate>, String> {
     Ok(Some(certificate))
 }
 
-/// Compares a certificate with plan and ledger.
+/// Compares a certificate with the plan and the ledger.
 pub(super) fn compare(stored: Option<&RunCertificate>, run: &Recovered) -> Result<(), String> {
     let history = &run.history;
     let Some(stored) = stored else {
-        // It is written right after the first line of the ledger, and before the first promise.
+        // The certificate is written right after the first line of the ledger, and before the first promise.
         return if history.spent() == 0 { Ok(()) } else { Err(format!("{NAME} is gone")) };
     };
     let spent = history.spent();
@@ -45,7 +46,7 @@ pub(super) fn compare(stored: Option<&RunCertificate>, run: &Recovered) -> Resul
             "{NAME} counts {counted} steps, and the ledger {spent}: resume the run to write it anew"
         ));
     }
-    // Also of a run that was killed between its last line and its last certificate.
+    // A run that was killed between its last line and its last certificate counts as going on too.
     let going_on = stored.status == Status::Running;
     if !going_on {
         let named = (stored.status, stored.steps_spent, stored.ledger.as_str());
@@ -60,7 +61,7 @@ pub(super) fn compare(stored: Option<&RunCertificate>, run: &Recovered) -> Resul
         run.certificate_of(stored.status, stored.steps_spent).map_err(|error| error.to_string())?;
     let mut stored = stored.clone();
     if going_on {
-        // What it said when it was written: less of the ledger was there.
+        // When the certificate was written, the ledger was shorter, so compare with what it could say then.
         expected.ledger.clone_from(&stored.ledger);
         expected.machines.truncate(stored.machines.len());
         expected.model_sha256 = expected.model_sha256.filter(|_| stored.model_sha256.is_some());
@@ -75,7 +76,7 @@ pub(super) fn compare(stored: Option<&RunCertificate>, run: &Recovered) -> Resul
         };
         return difference(NAME, &value(&stored), &value(&expected)).map_or(Ok(()), Err);
     }
-    // Another version words things differently and may know epsilon better or worse, but never another epsilon.
+    // Another version may use other words and narrower or wider brackets, but its epsilon must agree.
     if (stored.private, &stored.spec) != (expected.private, &expected.spec) {
         return Err(format!("{NAME} is of another plan"));
     }

@@ -1,4 +1,4 @@
-//! Whether a run folder tells the truth.
+//! Checks whether a run folder tells the truth.
 
 mod certificate;
 
@@ -14,32 +14,34 @@ use crate::prepare::Prepared;
 use crate::recover::Recovered;
 use crate::run::hidden_fingerprint;
 
-/// A run that goes on writes its certificate now and then, and it must not be compared with a later ledger.
+/// How often the comparison is tried, because a run in progress may write its certificate anew meanwhile, which must not be compared with
+/// another state of the ledger.
 const TRIES: usize = 5;
 
-/// What came of the examination of a run folder.
+/// The result of examining a run folder.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// Everything agrees.
     Valid {
-        /// What the run has promised and spent, computed from plan and ledger.
+        /// What the run has promised and spent, computed from its plan and its ledger.
         certificate: Box<RunCertificate>,
-        /// What is not at hand, and was not compared.
+        /// What was not at hand, and so not compared.
         not_compared: Vec<&'static str>,
     },
     /// Something does not agree.
     Invalid {
-        /// The first thing that does not, in one line.
+        /// The first thing that does not agree, in one line.
         reason: String,
     },
 }
 
-/// Replays the ledger of a run, computes epsilon from it and the plan, and compares everything else in the folder with that. Nothing
-/// is changed.
+/// Replays the ledger of a run, computes epsilon from it and the plan, and compares everything else in the folder with the result.
+/// Nothing is changed.
 ///
 /// # Guarantee
-/// A valid folder's certificate covers every value that the run has released, provided that the ledger's end was not removed together
-/// with every other file that knows of it. Who keeps the hash of its last line elsewhere (`expected_head`) needs no such proviso.
+/// The certificate of a valid folder covers every value that the run has released, provided that the ledger's end was not removed
+/// together with every other file that knows of it. Whoever keeps the hash of the last line elsewhere (`expected_head`) does not need
+/// this proviso.
 ///
 /// # Errors
 /// A folder that holds no run at all.
@@ -81,7 +83,7 @@ fn examine(folder: &Folder, expected_head: Option<&str>) -> Result<Verdict, Stri
     Ok(Verdict::Valid { certificate: Box::new(run.certificate().map_err(words)?), not_compared })
 }
 
-/// Lines of a log are JSON; only the last may be cut off.
+/// Checks that the lines of the logs are JSON. Only a last line may be cut off.
 fn check_logs(folder: &Folder) -> Result<(), String> {
     for (name, path) in
         [("metrics.jsonl", folder.metrics()), ("private/diagnostics.jsonl", folder.diagnostics())]
@@ -100,7 +102,8 @@ fn check_logs(folder: &Folder) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares keys, data set and first weights with those that the run began with, as far as they are at hand; names what is not.
+/// Compares keys, data set and first weights with those that the run began with, as far as they are at hand, and returns the names of
+/// those that are not.
 fn compare_beginning(folder: &Folder, run: &Recovered) -> Result<Vec<&'static str>, String> {
     let start = run.history.start();
     let changed = |what: &str| format!("the {what} is not the one the run began with");
@@ -118,7 +121,7 @@ fn compare_beginning(folder: &Folder, run: &Recovered) -> Result<Vec<&'static st
         }
     }
     let mut elsewhere = false;
-    // The mask lies in the folder, wherever it came from.
+    // The mask was copied into the folder, so its original is not needed.
     run.spec
         .clone()
         .each_file(|key, name| elsewhere |= key.path != "region.mask" && !Path::new(name).exists());

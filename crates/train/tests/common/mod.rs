@@ -41,7 +41,7 @@ pub(crate) fn write_data(folder: &Path, name: &str, records: usize, side: usize)
         .unwrap();
 }
 
-/// Every parameter by the formula of the goldens.
+/// Parameters whose values follow the formula of the goldens.
 pub(crate) fn filled(graph: &Graph) -> Parameters {
     let mut parameters = Parameters::zeros(graph);
     for (p, parameter) in graph.parameters().iter().enumerate() {
@@ -54,13 +54,13 @@ pub(crate) fn filled(graph: &Graph) -> Parameters {
     parameters
 }
 
-/// The first weights of the goldens' small network, as a file.
+/// Writes the first weights of the goldens' small network to a file.
 pub(crate) fn write_small_cnn(folder: &Path) {
     let graph = zoo::small_cnn(&[1, 28, 28], 4).unwrap();
     weights::save(&graph, &filled(&graph), &folder.join("small-cnn.safetensors")).unwrap();
 }
 
-/// A plan on `train.npy` of a folder.
+/// A plan for `train.npy` in a folder.
 pub(crate) fn request(folder: &Path, rest: &str) -> Request {
     let text = format!(
         "[data]\nformat = 'npy'\ntrain = 'train.npy'\ntrain_labels = 'train-labels.npy'\nmean = [0.5]\nstd = [0.25]\n{rest}"
@@ -75,7 +75,7 @@ pub(crate) struct Recorder {
     pub(crate) drawn: Vec<usize>,
     pub(crate) evaluations: Vec<Evaluation>,
     pub(crate) warnings: Vec<String>,
-    /// Ends the run after so many steps.
+    /// Ends the run after this many steps.
     pub(crate) stop_after: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The same seeded plans on processor and card.
+//! Compares the same seeded plans on the processor and on a card.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use dapple_plan::spec::{FactorPrecision, Performance};
 
 use crate::{alone, cpu, gpu, losses, plan};
 
-/// The share by which first weights are moved to see how much a curve makes of a small difference.
+/// The share by which first weights are moved, to see how strongly a curve reacts to a small difference.
 const MOVED: f32 = 1e-5;
-/// The card's curve may differ from the processor's so many times as much as the processor's own does from other first weights.
+/// The card's curve may differ from the processor's this many times as much as the processor's own curve does with other first weights.
 const FACTOR: f64 = 10.0;
 const SHAPE: [usize; 3] = [1, 28, 28];
 
@@ -34,7 +34,7 @@ fn difference(one: &[f64], other: &[f64]) -> f64 {
     one.iter().zip(other).map(|(one, other)| (one / other - 1.0).abs()).fold(0.0, f64::max)
 }
 
-/// Compares the curve on the card with the processor's, beside what the processor makes of slightly other first weights.
+/// Compares the curve on the card with the processor's, relative to what the processor makes of slightly different first weights.
 fn compare(folder: &Path, model: &str, graph: &Graph, optimiser: &str) {
     let mut parameters = Parameters::init(graph, 1);
     weights::save(graph, &parameters, &folder.join("first")).unwrap();

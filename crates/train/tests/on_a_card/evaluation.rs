@@ -1,4 +1,4 @@
-//! What a model is said to be worth, on processor and card.
+//! Tests that evaluations on the processor and on the card agree.
 
 use std::path::Path;
 
@@ -10,15 +10,15 @@ use dapple_train::{Evaluation, Look, Prediction, Predictor, Request, Silent, eva
 use crate::common::write_data;
 use crate::{alone, cpu, gpu, plan};
 
-/// Scores of the two agree to a ten-thousandth of the largest, as the engine's conformance suite holds them to, so a pixel is called
-/// otherwise only where its two likeliest classes are that near: fewer than one in a thousand, unless scores crowd there.
+/// Scores of the two agree to a ten-thousandth of the largest, as the engine's conformance suite demands. So a pixel gets another class
+/// only if its two likeliest classes are that close: fewer than one in a thousand, unless scores are crowded.
 const OTHERWISE: f64 = 1e-3;
-/// A class may be so rare that such pixels are more of it.
+/// A class may be so rare that such pixels are a larger share of it.
 const MEAN_IOU: f64 = 5e-3;
-/// Scores of a ten-thousandth apart, over the pixels of all images.
+/// The loss averages scores that differ by a ten-thousandth over the pixels of all images.
 const LOSS: f64 = 1e-3;
 
-/// A class an image.
+/// Models that give one class to an image.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn classes_are_scored_alike() {
@@ -33,7 +33,8 @@ fn classes_are_scored_alike() {
     agree("small-cnn", &out, Look::default());
 }
 
-/// A class a pixel: images seen at once and window by window, and label maps as `dapple predict` writes them.
+/// Models that give a class to every pixel: images are seen at once and window by window, and label maps are as `dapple predict` writes
+/// them.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn label_maps_are_scored_and_predicted_alike() {
@@ -77,14 +78,14 @@ fn maps(folder: &Path, model: &str, steps: u32) {
     }
 }
 
-/// Processor and card score a model alike.
+/// Asserts that processor and card score a model alike.
 fn agree(name: &str, out: &Path, look: Look) {
     let [cpu, card] = [cpu(), gpu()].map(|way| evaluate_with(out, look, &way).unwrap());
     let apart = |of: fn(&Evaluation) -> f64| (of(&cpu) - of(&card)).abs();
     let (accuracy, score) = (apart(|own| own.accuracy), apart(|own| own.score().value));
     let loss = apart(|own| own.loss) / cpu.loss;
     println!("{name}: accuracy {accuracy:.1e}, score {score:.1e}, loss {loss:.1e} apart");
-    // Of some hundred records one may be as near as a pixel.
+    // Of some hundred records, one may be as close as such a pixel.
     let otherwise = OTHERWISE.max(1.5 / cpu.confusion.iter().flatten().sum::<u64>() as f64);
     assert!(accuracy < otherwise, "{name}: accuracy {accuracy:.1e} apart");
     assert!(score < MEAN_IOU && loss < LOSS, "{name}: score {score:.1e}, loss {loss:.1e} apart");

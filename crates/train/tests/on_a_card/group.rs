@@ -1,4 +1,4 @@
-//! Whole runs on all cards, and on cards that are not there.
+//! Tests whole runs on all cards, and on cards that do not exist.
 
 use dapple_engine::cuda::device_count;
 use dapple_plan::spec::{DeviceChoice, Performance};

@@ -1,5 +1,5 @@
-//! Whole runs on a card, beside runs on the processor. What needs a card is ignored; `cargo test --release --features cuda -p dapple-train
-//! --test on_a_card -- --ignored` runs it on one, a test at a time.
+//! Tests whole runs on a card beside runs on the processor. Tests that need a card are ignored; `cargo test --release --features cuda -p
+//! dapple-train --test on_a_card -- --ignored` runs them, one at a time.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
@@ -31,7 +31,7 @@ fn on(device: DeviceChoice) -> Performance {
 
 static CARD: Mutex<()> = Mutex::new(());
 
-/// The card for one test alone, since one of them takes all of its memory; and a folder with records.
+/// Reserves the card for one test, because one of them takes all of its memory, and makes a folder with records.
 fn alone() -> (MutexGuard<'static, ()>, TempDir) {
     let card = CARD.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Runs that end before their last step, by a wish or for want of memory.
+//! Tests runs that end before their last step, because they were asked to or for lack of memory.
 
 use dapple_plan::spec::Performance;
 use dapple_train::{Status, StepError, TrainError, certify, resume, resume_with, start};
@@ -6,7 +6,7 @@ use dapple_train::{Status, StepError, TrainError, certify, resume, resume_with, 
 use crate::common::{Recorder, model_bytes, request, write_data};
 use crate::{alone, cpu, gpu, losses, plan};
 
-/// A run that is stopped on the card and goes on there ends as one that was not; one may also go on elsewhere.
+/// A run that is stopped on the card and goes on there ends like an uninterrupted one. It may also go on elsewhere.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn a_run_that_was_stopped_goes_on() {
@@ -23,7 +23,7 @@ fn a_run_that_was_stopped_goes_on() {
         let mut recorder = Recorder::default();
         let outcome = resume_with(&out, performance, &mut recorder).unwrap();
         assert_eq!((outcome.updates, outcome.certificate.status), (20, Status::Finished), "{name}");
-        // Another machine rounds otherwise, and that is told.
+        // Another machine rounds differently, and the run says so.
         assert_eq!(model_bytes(&out) == whole, stays, "{name}");
         assert_eq!(recorder.warnings.is_empty(), stays, "{name}: {:?}", recorder.warnings);
     }
@@ -32,14 +32,14 @@ fn a_run_that_was_stopped_goes_on() {
     assert!(model_bytes(&folder.join("whole")) == whole);
 }
 
-/// A card that runs out of memory in the first step: that step is spent, and the run goes on with less at once.
+/// If a card runs out of memory in the first step, that step is spent, and the run goes on with fewer records at once.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn a_run_that_is_out_of_memory_goes_on_with_less() {
     let (_card, folder) = alone();
     let folder = folder.path();
     write_data(folder, "large", 1030, 160);
-    // A deep network on large images: more activations than a card holds at the most samples that it is shown at once.
+    // A deep network on large images has more activations than a card holds, with the most samples that it is shown at once.
     let text = "[model]\nname = 'wrn-40-4'\n[optimiser]\nlearning_rate = 0.1\n[privacy]\nrelation = 'replace'\nnoise_multiplier = 1.0\n\
         delta = 1e-5\n[sampling]\nscheme = 'without-replacement'\nbatch = 1024\nsteps = 3\n\
         [performance]\ndevice = 'cuda'\nmicrobatch = 1024\n";

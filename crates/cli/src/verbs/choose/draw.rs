@@ -1,4 +1,4 @@
-//! The repetitions of a choice: drawn once, carried out across interrupts, told to nobody.
+//! The repetitions of a choice. They are drawn once, carried out across interrupts, and revealed to nobody.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,24 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::{output, run_page};
 
-/// `private/choice.json`
+/// The content of `private/choice.json`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
-    /// Digests of the candidates' plans, and the law: what was drawn holds for these alone.
+    /// Digests of the candidates' plans, and the law below: the draw holds for these alone.
     candidates: Vec<String>,
     law: String,
     /// The candidate of each repetition.
     drawn: Vec<usize>,
-    /// What came of those that are done.
+    /// The results of the repetitions that are done.
     done: Vec<Done>,
 }
 
-/// What came of a repetition.
+/// The result of a repetition.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Done {
-    /// None where training diverged.
+    /// `None` if training diverged.
     pub(super) score: Option<f64>,
     pub(super) mean_iou: bool,
 }
@@ -47,7 +47,7 @@ pub(super) struct DrawnRepetitions {
 }
 
 impl DrawnRepetitions {
-    /// Draws, or reads what was drawn in this folder before.
+    /// Draws the repetitions, or reads those that were drawn in this folder before.
     pub(super) fn open(out: &Path, law: Repetitions, candidates: &[Candidate]) -> Result<Self, Failure> {
         let digests: Vec<String> = candidates.iter().map(|one| one.completed.spec.digest()).collect();
         let (folder, law_text) = (out.to_owned(), format!("{law:?}"));
@@ -80,10 +80,10 @@ impl DrawnRepetitions {
         Ok(new)
     }
 
-    /// Takes back a draw from which nothing was trained.
+    /// Deletes a draw from which nothing was trained.
     pub(super) fn forget(&self) {
         if self.kept.done.is_empty() {
-            // Folders go only if nothing else is in them; what stays behind is only drawn, not trained.
+            // Folders are removed only if they are empty. What stays behind was only drawn, not trained.
             let _ = fs::remove_file(place(&self.folder));
             let _ = fs::remove_dir(self.folder.join("private")).and_then(|()| fs::remove_dir(&self.folder));
         }
@@ -100,12 +100,12 @@ impl DrawnRepetitions {
         self.folder.join("private/runs").join(format!("{:04}", number + 1))
     }
 
-    /// Candidate and outcome of every repetition.
+    /// The candidate and the result of every repetition that is done.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = (usize, Done)> + '_ {
         self.kept.drawn.iter().copied().zip(self.kept.done.iter().copied())
     }
 
-    /// Trains what is left, one repetition after another.
+    /// Trains the remaining repetitions, one after another.
     pub(super) fn carry_out(&mut self, candidates: &[Candidate], quiet: bool) -> Result<(), Failure> {
         while let Some(&candidate) = self.kept.drawn.get(self.kept.done.len()) {
             let number = self.kept.done.len();
@@ -138,7 +138,7 @@ fn repeat(candidate: &Candidate, folder: &Path, name: &str, quiet: bool) -> Resu
             let score = score.ok_or_else(|| Failure::run("a repetition was not evaluated"))?;
             Ok(Done { score: Some(score.value), mean_iou: score.measure == Measure::MeanIou })
         }
-        // That training diverged is a result like another, and the worst.
+        // Diverging is a result like any other, and the worst one.
         Err(TrainError::Step { source, .. })
             if matches!(*source, TrainError::Private(StepError::NotFinite { .. })) =>
         {
@@ -156,7 +156,7 @@ fn unreadable(path: &Path, problem: &str) -> Failure {
     Failure::run(format!("{}: {problem}", path.display())).with_hint("start anew in another folder")
 }
 
-/// Shuts a folder to everyone else.
+/// Closes a folder to all other users.
 fn keep_private(folder: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     {

@@ -1,4 +1,4 @@
-//! `dapple choose`: the best of several private runs, at a price that is known beforehand.
+//! `dapple choose`: the best of several private runs, at a price that is known in advance.
 
 mod draw;
 mod release;
@@ -57,9 +57,9 @@ pub(crate) struct Arguments {
 enum LawName {
     /// Cheapest; one repetition is the most likely
     Logarithmic,
-    /// Dearer, and less often one
+    /// Costs more; a single repetition is less likely
     Geometric,
-    /// Close to its mean, for runs with a small epsilon; none at all is possible
+    /// Close to its mean, for runs with a small epsilon; there may be no repetition at all
     Poisson,
 }
 
@@ -74,7 +74,7 @@ impl LawName {
     }
 }
 
-/// A combination of values and its plan.
+/// A combination of values with its plan.
 struct Candidate {
     /// Dotted keys with their values.
     values: Vec<(&'static str, String)>,
@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Every combination of values, each with a plan that holds together.
+/// Every combination of values, each with its completed plan.
 fn candidates(arguments: &Arguments) -> Result<Vec<Candidate>, Failure> {
     let axes = arguments.over.iter().map(|text| SweepAxis::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let mut base = load::training(&arguments.common)?;
@@ -146,7 +146,7 @@ fn candidates(arguments: &Arguments) -> Result<Vec<Candidate>, Failure> {
     Ok(candidates)
 }
 
-/// Refuses what would make the price untrue.
+/// Refuses plans for which the price would not hold.
 fn refuse(base: &Request) -> Result<(), Failure> {
     let (data, train) = (&base.spec.data, &base.spec.train);
     let embedded = matches!(data.format, Some(DataFormat::FashionScenes | DataFormat::StreetScenes));

@@ -11,13 +11,13 @@ use super::draw::DrawnRepetitions;
 use crate::failure::Failure;
 use crate::output;
 
-/// What of a run is released. Its ledger and its times would tell of other repetitions.
+/// The files of a run that are released. Its ledger and its times would reveal something about other repetitions.
 const RELEASED: [&str; 4] = ["plan.toml", "mask.pgm", "model.safetensors", "model.json"];
 
 /// The best repetition.
 #[derive(Debug, Serialize)]
 pub(super) struct Chosen {
-    /// What its plan has in the place of the axes' keys.
+    /// The values that its plan has for the keys that vary.
     pub(super) values: Vec<(&'static str, String)>,
     pub(super) measure: &'static str,
     pub(super) score: f64,
@@ -30,7 +30,7 @@ struct WrittenRelease<'a> {
     chosen: Option<&'a Chosen>,
 }
 
-/// Releases the best repetition; none where there was no repetition at all.
+/// Releases the best repetition, or `None` if no repetition was drawn at all.
 pub(super) fn best(
     out: &Path,
     drawn: &DrawnRepetitions,
@@ -40,7 +40,7 @@ pub(super) fn best(
     let mut best: Option<(usize, usize, f64, &'static str)> = None;
     for (number, (candidate, done)) in drawn.outcomes().enumerate() {
         let score = done.score.unwrap_or(f64::NEG_INFINITY);
-        // Of equals the first counts: repetitions come in no order, so that it is any of them.
+        // Of equals the first counts. Repetitions come in random order, so it may be any of them.
         if best.is_none_or(|(.., other, _)| score > other) {
             best = Some((number, candidate, score, done.measure().name()));
         }

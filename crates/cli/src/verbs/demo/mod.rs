@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     output: OutputFlags,
 }
 
-/// What came of a method.
+/// The results of a method.
 #[derive(Debug, Serialize)]
 pub(crate) struct Measured {
     method: &'static str,
@@ -50,12 +50,12 @@ pub(crate) struct Measured {
     inclusion_probability: f64,
     accuracies: Vec<f64>,
     mean: f64,
-    /// Of single runs, from the mean; none for a single run.
+    /// Standard deviation of single runs; `None` if there is only one.
     deviation: Option<f64>,
     curve: Vec<Point>,
 }
 
-/// Accuracy after some steps, over all runs.
+/// Accuracy after some steps, averaged over all runs.
 #[derive(Debug, Serialize)]
 struct Point {
     step: u64,

@@ -13,12 +13,12 @@ use super::{Measured, table};
 use crate::failure::Failure;
 use crate::{output, run_page};
 
-/// Scenes shown.
+/// How many scenes are shown.
 const SHOWN: u32 = 6;
-/// Pixels between them.
+/// Pixels between two scenes.
 const GAP: u32 = 8;
 
-/// The page: the idea, the two methods, what each promises.
+/// The page: the idea, the two methods, and what each of them promises.
 pub(super) fn page(methods: &[Measured], plan: &PlanSpec) -> Result<Page, Failure> {
     let headlines = methods.iter().map(|method| {
         let value = format!("{:.1}%", 100.0 * method.mean);

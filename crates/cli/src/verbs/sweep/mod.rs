@@ -40,11 +40,11 @@ pub(crate) struct Arguments {
     pictures: Pictures,
 }
 
-/// One combination and what it costs.
+/// One combination of values and what it costs.
 struct Row {
     /// A value for each axis.
     values: Vec<String>,
-    /// `None` where epsilon is too large to report, or no value of the unknown reaches the target.
+    /// `None` if epsilon is too large to report or no value of the unknown reaches the target.
     priced: Option<PricedCombination>,
 }
 
@@ -54,7 +54,7 @@ struct Answer {
     rows: Vec<Vec<SweepCell>>,
 }
 
-/// A value of an axis, or what a row tells.
+/// A value that was given, or one that was computed.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum SweepCell {
@@ -97,11 +97,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     output::print(&shown.to_text(TextStyle::default()))
 }
 
-/// A combination that holds together.
+/// A combination of values that has been checked.
 struct SweepJob {
     values: Vec<String>,
     spec: PlanSpec,
-    /// The masks of this combination, where the mask itself is varied.
+    /// The masks of this combination, if the mask itself varies.
     masks: Option<Vec<Mask>>,
     task: Task,
 }
@@ -113,7 +113,7 @@ enum Task {
 }
 
 impl SweepJob {
-    /// Checks the combination, so that nothing is computed for a sweep that is wrong somewhere.
+    /// Checks the combination, so that nothing is computed for a sweep that has a mistake somewhere.
     fn new(
         base: &PricingRequest,
         axes: &[SweepAxis<String>],
@@ -171,7 +171,7 @@ fn answer(axes: &[SweepAxis<String>], rows: &[Row], unknown: Option<Unknown>) ->
     Answer { columns: columns(axes, unknown).collect(), rows: rows.iter().map(told).collect() }
 }
 
-/// The rows; for people with bounds rounded to their side, for files in full.
+/// The rows as a table: for people with bounds rounded to the safe side, for files in full.
 fn table(
     axes: &[SweepAxis<String>],
     rows: &[Row],

@@ -7,10 +7,10 @@ use dapple_report::{Axis, Chart, Figure, Page, Section, Series, Table};
 
 use super::Row;
 
-/// From this ratio of largest to smallest on, a logarithmic axis reads better.
+/// From this ratio of the largest to the smallest value on, a logarithmic axis reads better.
 const LOG_RATIO: f64 = 20.0;
 
-/// The measured value over the first axis whose values are numbers, a line for each combination of the others.
+/// The computed value over the first axis whose values are numbers, with a line for each combination of the others.
 pub(super) fn figure(axes: &[SweepAxis<String>], rows: &[Row], unknown: Option<Unknown>) -> Figure {
     let measure = &unknown.map_or_else(|| "ε".to_owned(), |unknown| unknown.name().replace('-', " "));
     let across = axes.iter().position(is_numeric);
@@ -61,7 +61,7 @@ fn is_numeric(axis: &SweepAxis<String>) -> bool {
     axis.values.iter().all(|value| Written::read(value).number().is_some())
 }
 
-/// The name of an axis as it is read.
+/// The name of an axis as people read it.
 fn words(axis: &SweepAxis<String>) -> String {
     axis.name().replace(['-', '_'], " ")
 }

@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     show::show(&runs, &base.spec, arguments)
 }
 
-/// The budgets that were asked for, each once; without any, the plan's.
+/// The budgets that were asked for, each once, or else the plan's budget.
 fn budgets(asked: &[f64], base: &Request) -> Result<Vec<f64>, Failure> {
     let mut epsilons: Vec<f64> = Vec::new();
     for &epsilon in asked {
@@ -100,7 +100,7 @@ fn budgets(asked: &[f64], base: &Request) -> Result<Vec<f64>, Failure> {
     Ok(epsilons)
 }
 
-/// Refuses what no run could carry out, before any begins.
+/// Refuses what no run could carry out, before any run begins.
 fn refuse(arguments: &Arguments, base: &Request, epsilons: &[f64]) -> Result<(), Failure> {
     if arguments.budget.within().is_some() && arguments.methods.contains(&Method::NonPrivate) {
         return Err(Failure::request(
@@ -151,7 +151,7 @@ fn request(base: &Request, setting: &Setting, own: &[Own]) -> Result<Request, Fa
     for own in own.iter().filter(|own| own.concerns(setting)) {
         request.spec.set(&own.key, &own.value)?;
     }
-    // A seed of all randomness would otherwise give every run the same noise.
+    // Otherwise the plan's seed of all randomness would give every run the same noise.
     request.spec.train.seed = request.spec.train.seed.map(|seed| seed.wrapping_add(setting.seed));
     if request.spec.region == RegionSpec::default() {
         request.masks.clear();

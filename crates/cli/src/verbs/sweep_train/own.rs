@@ -1,4 +1,4 @@
-//! A key of the plan that has another value for one method.
+//! A key of the plan that has its own value for one method.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use dapple_reproduce::experiment::{Method, Setting};
 
-/// `METHOD[@EPSILON]:KEY=VALUE`
+/// A setting for one method, written as `METHOD[@EPSILON]:KEY=VALUE`.
 #[derive(Debug, Clone)]
 pub(super) struct Own {
     pub(super) method: Method,
-    /// One budget only.
+    /// The only budget that it holds for, if one is named.
     pub(super) epsilon: Option<f64>,
     pub(super) key: String,
     pub(super) value: String,

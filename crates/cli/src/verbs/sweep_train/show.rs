@@ -1,4 +1,4 @@
-//! A trained sweep as tables, a figure and a page.
+//! Shows a trained sweep as tables, a figure and a page.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::Arguments;
 use crate::failure::Failure;
 use crate::output;
 
-/// Pixels a unit of the PNG.
+/// Pixels per unit of the PNG.
 const SCALE: f64 = 2.0;
 
 #[derive(Serialize)]
@@ -26,7 +26,7 @@ struct Answer {
     report: String,
 }
 
-/// Writes tables, figure and page into the folder of the sweep, and prints.
+/// Writes tables, figure and page into the folder of the sweep, and prints the answer.
 pub(super) fn show(runs: &[MeasuredRun], plan: &PlanSpec, arguments: &Arguments) -> Result<(), Failure> {
     let Some(first) = runs.first() else { return Err(Failure::run("the sweep has no runs")) };
     let groups = groups(runs);

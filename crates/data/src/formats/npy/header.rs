@@ -20,7 +20,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// From numpy's short name; multi-byte elements are little-endian.
+    /// The element of a short name of numpy's. Elements of several bytes must be little-endian.
     fn parse(name: &str) -> Option<Self> {
         let mut characters = name.chars();
         let order = characters.next()?;
@@ -48,7 +48,7 @@ impl Element {
         }
     }
 
-    /// Whole numbers; those above the largest signed one become the largest. `None` for floats.
+    /// The elements as signed whole numbers. Those above the largest signed number become that number. `None` for floats.
     pub(super) fn integers(self, bytes: &[u8]) -> Option<impl Iterator<Item = i64> + Clone> {
         let (width, signed) = match self {
             Self::UnsignedByte => (1, false),

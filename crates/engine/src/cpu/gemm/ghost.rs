@@ -1,54 +1,55 @@
 //! Norms of weight gradients that are never written down.
 //!
-//! The gradient of a layer's weight is `d = sum over positions p of a_p g_p^T`, with `a_p` the inputs that position `p` reads and `g_p`
-//! the gradient of its output. Its squared norm is `sum over p, q of (a_p . a_q)(g_p . g_q)` (Goodfellow 2015; Li et al. 2021), and the
-//! sum of clipped gradients is one product over all positions of all samples. Where positions are few and weights are many, this is far
-//! cheaper than one gradient per sample.
+//! The gradient of a layer's weight is `d = sum over positions p of a_p g_p^T`, where `a_p` are the inputs that position `p` reads and `g_p`
+//! is the gradient of its output. Its squared norm is `sum over p, q of (a_p . a_q)(g_p . g_q)` (Goodfellow 2015; Li et al. 2021), and the
+//! sum of clipped gradients is one product over all positions of all samples. If positions are few and weights are many, this is far
+//! cheaper than writing down one gradient for each sample.
 //!
-//! Where positions or views nearly cancel, an error of the inner products is not a share of the norm but of
-//! `S = sum over p of |a_p||g_p|`, which may be larger by any factor. So the norm is taken as an upper bound, with every error counted:
+//! If positions or views nearly cancel, an error of the inner products is not a share of the norm but of
+//! `S = sum over p of |a_p||g_p|`, which may be larger by any factor. So we compute an upper bound on the norm, in which every error counts:
 //!
-//! - Inner products are made in double precision, of exact products. A result of `n` operations in all is off by at most
-//!   `gamma S^2`, `gamma = 16 n 2^-53`: each operation errs by 2^-53 of the sum of the sizes of its terms, and
-//!   `|sum over p, q of |a_p||a_q||g_p||g_q|| = S^2`. (Sixteen times, which covers the
-//!   products of such errors, the terms of the means below, and the rounding of `S`.)
-//! - What is added to the sum is not `d` but a chain of additions in single precision, off by at most `eta S`
-//!   ([`Gemm::deferred_rounding`]).
+//! - Inner products are added in double precision, from exact products. A result of `n` operations in all is off by at most
+//!   `gamma S^2` with `gamma = 16 n 2^-53`, because each operation errs by 2^-53 of the sum of the sizes of its terms, and
+//!   `sum over p, q of |a_p||a_q||g_p||g_q| = S^2`. The factor sixteen covers the products of such errors, the terms of the means below,
+//!   and the rounding of `S`.
+//! - What is added to the sum is not `d` itself but the result of a chain of additions in single precision, which is off by at most
+//!   `eta S` ([`Gemm::deferred_rounding`]).
 //!
-//! So `N = sqrt(max(0, computed) + gamma S^2) + eta S` bounds the norm of what is added, whatever the input. With a weight that is
-//! standardised, a filter's gradient is added less its mean and times one over the filter's deviation: the same holds with `g` times those
-//! factors, and `(d - m)^2 = d^2 - 2 m (sum of d) + n m^2` for any number `m`, the sum being `sum over p of (sum of a_p) g_p`.
+//! So `N = sqrt(max(0, computed) + gamma S^2) + eta S` bounds the norm of what is added, whatever the input. If the weight is
+//! standardised, a filter's gradient is added less its mean and divided by the filter's deviation. Then the same holds with `g` divided by
+//! these deviations, and `(d - m)^2 = d^2 - 2 m (sum of d) + n m^2` for any number `m`, where the sum of `d` is
+//! `sum over p of (sum of a_p) g_p`.
 
 use super::{Gemm, PreparedWeights};
 use crate::cpu::kernel::{Gram, pitch, widen};
 use crate::cpu::pointwise::{squared_norm, squared_norm_rounding};
 use pulp::Arch;
 
-/// Rough speeds of this kind of machine, for choosing between the two ways: products in double precision that a core makes in a second,
-/// and bytes it moves.
+/// Rough speeds of a core, for choosing between the two ways: how many products in double precision it makes in a second, and how many
+/// bytes it moves.
 const PRODUCTS: f64 = 40e9;
 const BYTES: f64 = 16e9;
 
-/// What a layer has kept of a sample's views: values of the first, and numbers from one view to the next.
+/// What a layer has kept of a sample's views: the values from the first view on, and the distance from one view to the next.
 pub(crate) struct SampleViews<'a> {
     pub(crate) count: usize,
     pub(crate) inputs: (&'a [f32], usize),
     pub(crate) gradients: (&'a [f32], usize),
 }
 
-/// Places in the scratch of a norm.
+/// How much of a norm's scratch each of its parts takes.
 struct Places {
     /// Rows of inputs or gradients in double precision.
     wide: usize,
     inputs: usize,
     columns: usize,
     gradients: usize,
-    /// Sums of input rows, of what positions read, of filters.
+    /// The sums of input rows, the sums of what positions read, and the sums of filters.
     sums: [usize; 3],
 }
 
 impl Gemm {
-    /// Whether the norm is cheaper by inner products than by writing down one gradient per sample.
+    /// Whether the norm is cheaper to get by inner products than by writing down one gradient for each sample.
     pub(crate) fn prefers_ghost(&self, views: usize) -> bool {
         if self.groups != 1 || self.narrow {
             return false;
@@ -57,7 +58,7 @@ impl Gemm {
         let spread =
             if self.taps.len() > 1 { 8.0 * self.taps.len() as f64 * rows_out * rows_out } else { 0.0 };
         let inner = rows_in * rows_in * self.channels as f64 + rows_out * rows_out * self.out as f64;
-        // Written once, read for the norm, read and added to a sum that is read and written.
+        // A written gradient is read for the norm, and again to be added to a sum, which makes about sixteen bytes for each weight.
         let moved = 16.0 * self.weight_len() as f64;
         (inner + spread) / PRODUCTS < moved / BYTES
     }
@@ -73,18 +74,18 @@ impl Gemm {
         }
     }
 
-    /// Numbers of scratch that [`Gemm::ghost_norm`] needs.
+    /// How many numbers of scratch [`Gemm::ghost_norm`] needs.
     pub(crate) fn ghost_scratch(&self, views: usize) -> usize {
         let Places { wide, inputs, columns, gradients, sums } = self.places(views);
         wide + inputs + columns + gradients + sums.iter().sum::<usize>()
     }
 
-    /// Squared norm of what a sample's views add to the sum of the parameter's gradients. Where the weight is standardised, `means` gets
-    /// what is to be taken off each filter's gradient.
+    /// The squared norm of what a sample's views add to the sum of the parameter's gradients. If the weight is standardised, `means`
+    /// receives what is to be taken off each filter's gradient.
     ///
     /// # Guarantee
-    /// Never less than the squared norm of the values that [`Gemm::count_weight`] turns into whole numbers, divided by the factor; not
-    /// finite if one of them is not.
+    /// The result is never less than the squared norm of the values that [`Gemm::count_weight`] multiplies by the clipping factor and turns
+    /// into whole numbers, and it is not finite if one of them is not.
     pub(crate) fn ghost_norm(
         &self,
         prepared: &PreparedWeights,
@@ -98,7 +99,7 @@ impl Gemm {
         let input = |view: usize| &views.inputs.0[view * views.inputs.1..][..len_in];
         let gradient = |view: usize| &views.gradients.0[view * views.gradients.1..][..len_out];
         let standardised = self.standardise.is_some();
-        if (count, self.rows_in, self.taps.len(), standardised) == (1, 1, 1, false) {
+        if (count, self.rows_in, self.rows_out, self.taps.len(), standardised) == (1, 1, 1, 1, false) {
             // One position: S is the norm itself.
             let square = |values: &[f32]| squared_norm_rounding(values.len(), squared_norm(values));
             return square(input(0)) * square(gradient(0)) * (1.0 + 3.0 * self.deferred_rounding(1));
@@ -141,26 +142,26 @@ impl Gemm {
                     reached[pair.target as usize] += row_sums[view * self.rows_in + pair.source as usize];
                 }
             }
-            // Sums of the filters' gradients, times their factors.
+            // The sums of the filters' gradients, each over its filter's deviation.
             totals.fill(0.0);
             for (&reached, row) in reached.iter().zip(wide.chunks_exact(out)) {
                 totals.iter_mut().zip(row).for_each(|(total, g)| *total += reached * g);
             }
             square += self.without_means(prepared, totals, means);
         }
-        // Additions of one inner product of each kind, of the taps, of all pairs, of the sums, and some more.
+        // The additions of one inner product of each kind, of the taps, of all pairs and of the sums, and some more to be safe.
         let operations =
             self.channels + self.out + self.taps.len() + rows_out * (rows_out + 2 * self.taps.len()) + 32;
         let gamma = 8.0 * operations as f64 * f64::EPSILON;
-        // Products below what single precision can hold are lost by 2^-149 each.
+        // A product that is too small for single precision loses at most 2^-149.
         let lost = (self.weight_len() as f64).sqrt() * 2f64.powi(-100);
         let norm =
             (positive(square) + gamma * sizes * sizes).sqrt() + self.deferred_rounding(count) * sizes + lost;
         norm * norm
     }
 
-    /// Chooses what is taken off each filter, the mean in single precision, from sums that already have the filters' factors; what that
-    /// changes the squared norm by.
+    /// Chooses what is taken off each filter's gradient, its mean in single precision, and returns by how much that changes the squared
+    /// norm. `totals` are the sums of the filters' gradients, already over the deviations.
     fn without_means(&self, prepared: &PreparedWeights, totals: &[f64], means: &mut [f32]) -> f64 {
         let n = (self.channels / self.groups * self.taps.len()) as f64;
         let mut change = 0.0;
@@ -173,7 +174,7 @@ impl Gemm {
         change
     }
 
-    /// `columns[p, q] = a_p . a_q`, the sum over taps of `inputs[source(p), source(q)]`.
+    /// Fills `columns[p, q] = a_p . a_q`, which is the sum over taps of `inputs[source(p), source(q)]`.
     fn column_products(&self, views: usize, inputs: &[f64], columns: &mut [f64]) {
         let (rows_in, rows_out) = (self.rows_in * views, self.rows_out * views);
         columns.fill(0.0);
@@ -189,7 +190,7 @@ impl Gemm {
         }
     }
 
-    /// Adds, for the positions of two views, the inner products of their columns.
+    /// Adds the inner products of the columns for all pairs of positions of two views.
     #[inline(always)]
     fn add_columns(&self, inputs: &[f64], wide: usize, columns: &mut [f64], row: usize) {
         for (pairs, runs) in self.taps.iter().zip(&self.pair_runs) {
@@ -205,11 +206,11 @@ impl Gemm {
         }
     }
 
-    /// Squared norm of what a sample's written weight gradient, in the stored order, adds to the sum of the parameter's gradients. Where the
-    /// weight is standardised, `means` gets what is to be taken off each filter's gradient.
+    /// The squared norm of what a sample's written weight gradient, in the stored order, adds to the sum of the parameter's gradients. If
+    /// the weight is standardised, `means` receives what is to be taken off each filter's gradient.
     ///
     /// # Guarantee
-    /// Never less than the squared norm of the numbers that are turned into whole ones, divided by the factor.
+    /// The result is never less than the squared norm of the numbers that are multiplied by the clipping factor and turned into whole ones.
     pub(crate) fn stored_norm(
         &self,
         prepared: &PreparedWeights,
@@ -240,18 +241,19 @@ impl Gemm {
         }
         let sizes: f64 = squares.iter().sum();
         let square = sizes + self.without_means(prepared, totals, means);
-        // Each sum is off by 2^-53 of its terms for each of them, and (sum of d)^2 <= n (sum of d^2).
+        // A sum of n terms is off by at most n 2^-53 of the sum of their sizes, and (sum of d)^2 <= n (sum of d^2).
         let n = self.channels / self.groups * self.taps.len();
         positive(square) + 8.0 * (n + 32) as f64 * f64::EPSILON * sizes + n as f64 * 2f64.powi(-140)
     }
 }
 
-/// A number, or zero if it is below; what is no number stays none, so that nobody takes it for a norm, which `f64::max` would allow.
+/// The number itself, or zero if it is negative. What is not a number stays none; `f64::max` would turn it into a zero that passes for a
+/// norm.
 fn positive(value: f64) -> f64 {
     if value < 0.0 { 0.0 } else { value }
 }
 
-/// Adds up, per column, the squares of `d` and `d` itself: as many columns at a time as registers hold sums of.
+/// Adds up the squares of `d` and `d` itself for each column, as many columns at a time as registers can hold the sums of.
 #[inline(always)]
 fn column_sums(d: &[f32], squares: &mut [f64], totals: &mut [f64]) {
     let columns = squares.len();
@@ -278,5 +280,5 @@ fn column_sums(d: &[f32], squares: &mut [f64], totals: &mut [f64]) {
     }
 }
 
-/// Columns summed together.
+/// How many columns are summed together.
 const WIDTH: usize = 32;

@@ -1,4 +1,4 @@
-//! Convolutions and linear layers: sums over taps of matrix products.
+//! Convolutions and linear layers, which are sums of one matrix product for each tap.
 
 mod ghost;
 mod passes;
@@ -18,8 +18,8 @@ use super::kernel::{
 use ghost::SampleViews;
 use split::{Product, outer};
 pub(crate) use weights::PreparedWeights;
-pub(crate) use window::window_pairs;
 use window::{CopyRun, copy_runs, pair_runs};
+pub(crate) use window::{reversed_pairs, window_pairs};
 use winograd::{FilterPass, Winograd};
 
 /// A convolution or linear layer of one sample: `rows_in x channels -> rows_out x out`.
@@ -32,26 +32,29 @@ pub(crate) struct Gemm {
     pub(crate) channels: usize,
     pub(crate) out: usize,
     pub(crate) groups: usize,
+    /// Whether the weight is stored as `[channels, out / groups, tap]`, as a transposed convolution's is, rather than as
+    /// `[out, channels / groups, tap]`.
+    transposed: bool,
     pub(crate) rows_in: usize,
     pub(crate) rows_out: usize,
-    /// Rows read and written by each tap, in the order of the rows written.
+    /// The rows that each tap reads and writes, in the order of the rows written.
     pub(crate) taps: Vec<Vec<RowPair>>,
-    /// Output rows by the taps that reach them.
+    /// The output rows, sorted by the taps that reach them.
     pub(crate) classes: Vec<RowClass>,
-    /// Input rows by the taps whose gradient reaches them.
+    /// The input rows, sorted by the taps whose gradient reaches them.
     pub(crate) back: Vec<RowClass>,
-    /// Whether the taps of a position are gathered into one row first: pays off for few channels.
+    /// Whether the taps of a position are gathered into one row first, which pays if there are few channels.
     pub(crate) narrow: bool,
-    /// The copies that gather them.
+    /// The copies that gather the taps.
     runs: Vec<CopyRun>,
-    /// How values and data gradients are made by minimal filtering, where that pays.
+    /// How values and gradients are computed by minimal filtering, if that pays.
     winograd: Option<Winograd>,
-    /// Rows one to `rows_out`, for the gathered form.
+    /// Every output row paired with itself, for products with gathered taps.
     pub(crate) identity: Vec<RowPair>,
-    /// The same as classes, and for the input's rows.
+    /// The same pairs as classes, and the input rows likewise.
     pub(crate) identity_rows: Vec<RowClass>,
     pub(crate) identity_rows_in: Vec<RowClass>,
-    /// For every tap, pairs in runs of neighbours: the first pair, and how many follow one after the other.
+    /// The pairs of every tap in runs of neighbours: the first pair of each run, and how long it is.
     pub(crate) pair_runs: Vec<Vec<(RowPair, usize)>>,
 }
 
@@ -75,6 +78,7 @@ impl Gemm {
             channels,
             out,
             groups: 1,
+            transposed: false,
             rows_in: rows,
             rows_out: rows,
             taps: vec![identity.clone()],
@@ -92,22 +96,43 @@ impl Gemm {
 
     /// Replaces the rows of a linear layer by those of a window over an image or clip.
     pub(crate) fn over(mut self, window: &Window, input: &[usize], output: &[usize], groups: usize) -> Self {
-        self.taps = window_pairs(window, input, output);
-        self.rows_in = input.iter().product();
-        self.rows_out = output.iter().product();
-        self.groups = groups;
+        let rows = (input.iter().product(), output.iter().product());
+        self = self.through(window_pairs(window, input, output), rows, groups);
         self.narrow = groups == 1 && self.taps.len() > 1 && self.channels <= 16;
-        let reversed: Vec<Vec<RowPair>> =
-            self.taps.iter().map(|pairs| pairs.iter().map(RowPair::reversed).collect()).collect();
-        self.classes = RowClass::sort(&self.taps, self.rows_out);
         if self.narrow {
             self.runs = copy_runs(&self.classes, self.taps.len(), self.channels);
         }
-        self.back = RowClass::sort(&reversed, self.rows_in);
         if groups == 1 && window.kernel == [3, 3] && window.stride == [1, 1] && window.dilation == [1, 1] {
             let pairs = self.taps.iter().map(Vec::len).sum();
             self.winograd = Winograd::plan(input, output, &window.padding, (self.channels, self.out), pairs);
         }
+        self
+    }
+
+    /// Replaces the rows of a linear layer by those of a window over the output, over which each row of the input is spread: a transposed
+    /// convolution.
+    pub(crate) fn spread(
+        mut self,
+        window: &Window,
+        input: &[usize],
+        output: &[usize],
+        groups: usize,
+    ) -> Self {
+        self.transposed = true;
+        let rows = (input.iter().product(), output.iter().product());
+        self.through(reversed_pairs(&window_pairs(window, output, input)), rows, groups)
+    }
+
+    /// Replaces the rows of a linear layer by those that taps read and write.
+    fn through(
+        mut self,
+        taps: Vec<Vec<RowPair>>,
+        (rows_in, rows_out): (usize, usize),
+        groups: usize,
+    ) -> Self {
+        (self.taps, self.rows_in, self.rows_out, self.groups) = (taps, rows_in, rows_out, groups);
+        self.classes = RowClass::sort(&self.taps, self.rows_out);
+        self.back = RowClass::sort(&reversed_pairs(&self.taps), self.rows_in);
         self.identity = (0..self.rows_out as u32).map(|row| RowPair { source: row, target: row }).collect();
         self.identity_rows = RowClass::sort(std::slice::from_ref(&self.identity), self.rows_out);
         let rows_in: Vec<RowPair> =
@@ -117,28 +142,28 @@ impl Gemm {
         self
     }
 
-    /// Channels and outputs of one group.
+    /// The number of channels and of outputs of one group.
     fn group(&self) -> (usize, usize) {
         (self.channels / self.groups, self.out / self.groups)
     }
 
-    /// Values of the weight.
+    /// The number of values of the weight.
     pub(crate) fn weight_len(&self) -> usize {
         self.out * self.channels / self.groups * self.taps.len()
     }
 
-    /// Whether weight gradients are stored as the parameter is, `[out, channels]`, rather than `[group, tap, channel, out]`.
+    /// Whether weight gradients are stored in the parameter's own order, `[out, channels]`, rather than as `[group, tap, channel, out]`.
     pub(crate) fn natural(&self) -> bool {
-        self.taps.len() == 1 && self.standardise.is_none()
+        self.taps.len() == 1 && self.standardise.is_none() && !self.transposed
     }
 
-    /// Multiplications of one forward pass over one sample.
+    /// The number of multiplications in one forward pass over one item.
     pub(crate) fn multiplications(&self) -> usize {
         let (channels, out) = self.group();
         self.groups * channels * out * self.taps.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Rows of one item with its taps gathered: `[rows_out, tap, channel]`.
+    /// Gathers the taps of one item into rows, `[rows_out, tap, channel]`.
     fn gather(&self, x: &[f32], columns: &mut [f32]) {
         let mut rest = columns;
         for run in &self.runs {
@@ -151,7 +176,7 @@ impl Gemm {
         }
     }
 
-    /// `y = x * w + b`, for a range of items; `strides` are the numbers between items of `x` and `y`.
+    /// `y = x * w + b` for a range of items; `strides` are the distances between items of `x` and of `y`.
     fn multiply(
         &self,
         lanes: Lanes,
@@ -214,7 +239,7 @@ impl Gemm {
         }
     }
 
-    /// Adds the data gradient to `dx` (or writes it, unless `accumulate`).
+    /// Writes the data gradient to `dx`, or adds it if `accumulate` is set.
     fn backward_data(
         &self,
         lanes: Lanes,
@@ -300,29 +325,31 @@ impl Gemm {
         });
     }
 
-    /// Adds the clipped weight gradients of some samples, in the stored order, to a sum in whole numbers. Not for layers whose taps are
-    /// gathered.
+    /// Adds the clipped weight gradients of some samples, in the stored order, to a sum in whole numbers. It does not work for layers whose
+    /// taps are gathered.
     ///
     /// # Guarantee
-    /// With `d` the exact weight gradient of a sample, column by column less its mean where it has one, and `S` the sum over its positions
-    /// of the norms of what is read times those of the gradients, the sample adds `round(factor v)` with `|v - d| <= eta S` for `eta` of
-    /// [`Gemm::deferred_rounding`]: a value is one chain of fused additions over the positions, from zero.
+    /// Let `d` be the exact weight gradient of a sample, from which the mean of each column is taken off if the weight is standardised, and
+    /// let `S` be the sum over its positions of the norm of what is read times the norm of the gradient. Then the sample adds
+    /// `round(factor v)` with `|v - d| <= eta S`, where `eta` is [`Gemm::deferred_rounding`], because each value is one chain of fused
+    /// additions over the positions that begins at zero.
     pub(crate) fn count_weight(&self, samples: &[Sample<'_>], sum: &mut [u32], parallel: usize) {
         self.for_blocks(|pairs, shape, size, range| {
             outer(&[], pairs, shape, size, OuterTarget::Counted { out: &mut sum[range], samples }, parallel);
         });
     }
 
-    /// What rounding in single precision moves a weight gradient by that is never written down, as a share of `S`: each of `n` fused
-    /// additions by 2^-24 of what it has added up so far, so all by `n 2^-24 / (1 - n 2^-24)`, and 2^-23 for a mean that is taken off.
+    /// How far rounding in single precision moves a weight gradient that is never written down, as a share of `S`. Each of `n` fused
+    /// additions rounds by 2^-24 of what has been added up so far, which makes `n 2^-24 / (1 - n 2^-24)` for all of them, and taking off a
+    /// mean adds 2^-23.
     pub(crate) fn deferred_rounding(&self, views: usize) -> f64 {
         let chain = self.taps.iter().map(Vec::len).max().unwrap_or(0) * views;
         let share = chain as f64 / (1u64 << 24) as f64;
         share / (1.0 - share).max(0.5) + 1.0 / (1u64 << 23) as f64
     }
 
-    /// Calls a function for every block of the stored weight gradient: a group and tap with its pairs, where the sides lie, rows and
-    /// columns, and its place.
+    /// Calls a function for every block of the stored weight gradient, which is one group and tap, with the tap's pairs, where the two sides
+    /// lie, how many rows and columns the block has, and its place.
     fn for_blocks(&self, mut run: impl FnMut(&[RowPair], OuterShape, (usize, usize), Range<usize>)) {
         let (channels, out) = self.group();
         let size = channels * out;
@@ -345,14 +372,14 @@ impl Gemm {
     }
 }
 
-/// What a kernel call works on: a range of items, scratch, and the threads it may use inside an item.
+/// What a kernel call works on: a range of items, scratch memory, and the number of threads it may use inside an item.
 struct ItemRun<'a> {
     items: Range<usize>,
     scratch: &'a mut [f32],
     parallel: usize,
 }
 
-/// What the output starts from: the bias of a group, or zero.
+/// The value that the output starts from, which is the bias of a group or zero.
 fn start(bias: &[f32], group: usize, out: usize) -> StartValue<'_> {
     if bias.is_empty() { StartValue::Zero } else { StartValue::Bias(&bias[group * out..][..out]) }
 }

@@ -12,7 +12,7 @@ use crate::cpu::summand::Exported;
 
 impl CpuKernel for Gemm {
     fn reads(&self, deferred: bool) -> BackwardReads {
-        // The norm of a standardised weight's gradient comes from the outputs, where that gradient is not written down.
+        // If the gradient of a standardised weight is not written down, its norm comes from the outputs.
         BackwardReads { inputs: true, output: self.relu || (deferred && self.standardise.is_some()) }
     }
 
@@ -64,7 +64,7 @@ impl CpuKernel for Gemm {
 }
 
 impl Gemm {
-    /// Gradients of parameters that are written down; with a sample's last view, the norm of its weight gradient.
+    /// Adds an item's gradients of written parameters, and after a sample's last view takes the norm of its weight gradient.
     fn backward_item(&self, pass: &mut BackwardPass<'_>, item: usize) {
         let work = pass.values.work;
         let BackwardItem { values, g, mut parameter_gradients, scratch, .. } = pass.item(item);

@@ -1,4 +1,4 @@
-//! Products split among the threads that work inside one sample: by the rows they write, so that no sum is split.
+//! Splits products among the threads that work inside one sample. Each thread writes some of the rows, so that no sum is split.
 
 use rayon::prelude::*;
 
@@ -21,7 +21,7 @@ pub(super) struct Product<'a> {
 }
 
 impl Product<'_> {
-    /// Fills the target, by rows on several threads where items are fewer than threads.
+    /// Fills the target. With more than one thread, each fills some of the rows.
     pub(super) fn run(self, target: &mut [f32], target_shape: RowShape, rows: usize, parallel: usize) {
         let part = |target: &mut [f32], rows: std::ops::Range<u32>| {
             let Self { source, inner, right, taps, columns, start, classes, items } = self;
@@ -60,7 +60,7 @@ impl Product<'_> {
     }
 }
 
-/// Adds outer products to `rows x columns`, by rows on several threads.
+/// Adds outer products to a target of `rows x columns`. With more than one thread, each adds to some of the rows.
 pub(super) fn outer(
     items: &[(&[f32], &[f32])],
     pairs: &[RowPair],
@@ -69,7 +69,7 @@ pub(super) fn outer(
     out: OuterTarget<'_>,
     parallel: usize,
 ) {
-    // Whole tiles of six rows per thread.
+    // Each thread gets whole tiles of six rows.
     let chunk = match parallel <= 1 || rows < 2 * parallel {
         true => rows,
         false => rows.div_ceil(4 * parallel).next_multiple_of(6),

@@ -1,16 +1,16 @@
-//! Layers so large, over samples so small, that reading the weights is what counts: they are read as the parameter is stored, each once
-//! for all items, and nothing is packed.
+//! Layers that are so large, for samples so small, that reading the weights takes longest. Their weights are read in the order in which the
+//! parameter is stored, once for all items, and are never packed.
 
 use std::ops::Range;
 
 use super::Gemm;
 use crate::cpu::kernel::{DotProduct, Right, RowProduct, RowShape, RowSource, StartValue};
 
-/// Weights of a vast layer, at least.
+/// A vast layer has more weights than this.
 const VAST: usize = 1 << 20;
 
 impl Gemm {
-    /// Whether this is such a layer. Its channels are whole vectors of any machine.
+    /// Whether this is such a layer. Its channels must fill whole vectors on any machine.
     pub(crate) fn vast(&self) -> bool {
         self.natural()
             && (self.groups, self.rows_in, self.rows_out) == (1, 1, 1)
@@ -18,7 +18,7 @@ impl Gemm {
             && self.channels.is_multiple_of(16)
     }
 
-    /// Some columns of `y = x w + b`, with a row of `source` for every item, and one of `target`.
+    /// Computes some columns of `y = x w + b`. `source` and `target` have one row for every item.
     pub(crate) fn vast_forward(
         &self,
         weight: &[f32],
@@ -44,7 +44,7 @@ impl Gemm {
         }
     }
 
-    /// Some columns of the data gradient, likewise, whole vectors of them; added to what the target holds, or written.
+    /// Computes some columns of the data gradient, which must be whole vectors, and writes them to the target or adds them to it.
     pub(crate) fn vast_backward(
         &self,
         weight: &[f32],

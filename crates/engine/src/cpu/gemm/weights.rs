@@ -1,4 +1,4 @@
-//! The weights of a layer in the kernels' order, and gradients back in the parameter's.
+//! Moves the weights of a layer into the kernels' order, and their gradients back into the parameter's.
 
 use pulp::Arch;
 use rayon::prelude::*;
@@ -13,12 +13,12 @@ use crate::cpu::summand::Summand;
 pub(crate) struct PreparedWeights {
     pub(crate) forward: Vec<f32>,
     pub(crate) backward: Vec<f32>,
-    /// `[group, tap, channel, out]`: the weight as it is used; kept where standardisation needs it.
+    /// The standardised weight, `[group, tap, channel, out]`; empty if the weight is not standardised.
     pub(crate) used: Vec<f32>,
-    /// One over the deviation of each filter, where it is standardised.
+    /// One over the deviation of each filter, if the weight is standardised.
     pub(crate) inverses: Vec<f32>,
     pub(crate) bias: Vec<f32>,
-    /// `[tap, channel, out]`: the weight of a layer whose taps are gathered first.
+    /// The weight of a layer whose taps are gathered first, `[tap, channel, out]`.
     gathered: Vec<f32>,
 }
 
@@ -46,9 +46,10 @@ impl Gemm {
             }
             None => weight,
         };
-        // Strides of (group, tap, channel, out) in the source.
+        // The strides of (group, tap, channel, out) in the source.
         let strides = match self.standardise {
             Some(_) => (taps * channels * out, channels * out, out, 1),
+            None if self.transposed => (out * channels * taps, 1, out * taps, taps),
             None => (out * channels * taps, 1, taps, channels * taps),
         };
         if self.winograd.as_ref().is_some_and(|winograd| !winograd.taps) {
@@ -61,7 +62,7 @@ impl Gemm {
             }
             return;
         }
-        // A narrow layer is one product over all taps: its rows are (tap, channel).
+        // A narrow layer is one product over all taps, whose rows are (tap, channel).
         let (blocks, inner) = if self.narrow { (1, taps * channels) } else { (taps, channels) };
         let rows = &mut prepared.gathered;
         let (source, strides) = match self.narrow {
@@ -147,9 +148,12 @@ impl Gemm {
 
     /// Moves a sum of weight gradients from the stored order into the parameter's.
     pub(super) fn export_sum<T: Summand>(&self, prepared: &PreparedWeights, sum: &[T], to: &mut [T]) {
+        if self.transposed {
+            return self.export_transposed(sum, to);
+        }
         let (_, out) = self.group();
         let size = to.len() / self.out;
-        // Neighbouring filters are neighbours in the sum: every cache line that is read is used up.
+        // Neighbouring filters are neighbours in the sum, so every cache line that is read is used to the end.
         to.par_chunks_mut(FILTERS * size).enumerate().for_each(|(block, to)| {
             let first = block * FILTERS;
             let straddles = first % out + to.len() / size > out;
@@ -162,16 +166,28 @@ impl Gemm {
         });
     }
 
+    /// From `[group, tap, channel, out]` to `[group, channel, out, tap]`.
+    fn export_transposed<T: Summand>(&self, sum: &[T], to: &mut [T]) {
+        let ((channels, out), taps) = (self.group(), self.taps.len());
+        to.par_chunks_mut(out * taps).enumerate().for_each(|(row, to)| {
+            let (group, channel) = (row / channels, row % channels);
+            for tap in 0..taps {
+                let from = &sum[((group * taps + tap) * channels + channel) * out..][..out];
+                to[tap..].iter_mut().step_by(taps).zip(from).for_each(|(to, from)| *to = *from);
+            }
+        });
+    }
+
     /// Exports some neighbouring filters of one group.
     ///
-    /// Through a standardisation with `w` the filter as it is used, the gradient `d` of it becomes that of its parameter,
-    /// `(d - mean d - w mean(w d)) / deviation`. What was clipped is already less its mean and over the deviation; the last part is taken
-    /// off here, of the whole sum.
+    /// If `w` is a standardised filter and `d` its gradient, the gradient of the parameter behind it is
+    /// `(d - mean d - w mean(w d)) / deviation`. In a sum of clipped gradients the mean is already taken off, and the deviation already
+    /// divided by; the part along `w` is taken off here, for the whole sum at once.
     ///
     /// # Guarantee
-    /// `d - w mean(w d)` is never longer than `d`, since the squares of `w` are one in the mean at the most; taken of whole numbers in
-    /// double precision and rounded to whole numbers, two results are no farther apart than their sums, one for each coordinate, and
-    /// what double precision rounds, for which a clipping rule makes room.
+    /// `d - w mean(w d)` is never longer than `d`, because the mean square of `w` is at most one. It is computed from whole numbers in double
+    /// precision and rounded to whole numbers. So two results are no farther apart than their sums were, plus one for each coordinate, plus
+    /// what double precision rounds; a clipping rule makes room for both.
     #[inline(always)]
     fn export_filters<T: Summand>(
         &self,
@@ -207,7 +223,7 @@ impl Gemm {
                 factors.iter_mut().zip(inverses).for_each(|(factor, inverse)| *factor = f64::from(*inverse));
             }
         }
-        // A few channels at a time, so that what is written stays in the first-level cache until all taps are there.
+        // Take a few channels at a time, so that what is written stays in the first-level cache until all taps are there.
         for start in (0..channels).step_by(CHANNELS) {
             let count = CHANNELS.min(channels - start);
             for tap in 0..taps {
@@ -235,7 +251,7 @@ impl Gemm {
     }
 }
 
-/// The sum of a function of some values, in eight sums that do not wait for each other.
+/// The sum of a function over some values, in eight partial sums that do not wait for each other.
 #[inline(always)]
 fn spread_sum(values: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     let mut sums = [0.0f64; 8];
@@ -248,12 +264,12 @@ fn spread_sum(values: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     sums.iter().sum::<f64>() + rest.iter().map(|&value| f(f64::from(value))).sum::<f64>()
 }
 
-/// Filters that are standardised or exported together.
+/// How many filters are standardised or exported together.
 const FILTERS: usize = 32;
-/// Channels that are exported together.
+/// How many channels are exported together.
 const CHANNELS: usize = 16;
 
-/// Packs the weights of all groups, panels in parallel. Strides are those of (group, tap, inner, column).
+/// Packs the weights of all groups, with the panels in parallel. The strides are those of (group, tap, inner, column).
 fn arrange(
     lanes: Lanes,
     groups: usize,

@@ -4,7 +4,7 @@ use dapple_graph::Window;
 
 use crate::cpu::kernel::{RowClass, RowPair};
 
-/// For every tap of a window, the input row read and the output row written, wherever the tap falls inside the input.
+/// For every tap of a window, the pairs of input row and output row for which the tap falls inside the input.
 pub(crate) fn window_pairs(window: &Window, input: &[usize], output: &[usize]) -> Vec<Vec<RowPair>> {
     let rank = input.len();
     let index = |mut flat: usize, shape: &[usize]| -> Vec<usize> {
@@ -37,6 +37,11 @@ pub(crate) fn window_pairs(window: &Window, input: &[usize], output: &[usize]) -
         .collect()
 }
 
+/// The same rows, written and read: of the data gradient, or of a transposed convolution. Those written still follow each other.
+pub(crate) fn reversed_pairs(taps: &[Vec<RowPair>]) -> Vec<Vec<RowPair>> {
+    taps.iter().map(|pairs| pairs.iter().map(RowPair::reversed).collect()).collect()
+}
+
 /// Pairs in runs of neighbours.
 pub(super) fn pair_runs(pairs: &[RowPair]) -> Vec<(RowPair, usize)> {
     let mut runs: Vec<(RowPair, usize)> = Vec::new();
@@ -53,14 +58,14 @@ pub(super) fn pair_runs(pairs: &[RowPair]) -> Vec<(RowPair, usize)> {
     runs
 }
 
-/// Numbers to copy from the input, or zeros where the window leaves it. Runs fill the gathered rows one after the other.
+/// A run of numbers to copy from the input, or of zeros where the window leaves the input. Runs fill the gathered rows one after the other.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CopyRun {
     pub(super) source: Option<u32>,
     pub(super) len: u32,
 }
 
-/// The copies that gather the taps of every output row, neighbours in memory joined.
+/// The copies that gather the taps of every output row. Copies of neighbouring memory are joined.
 pub(super) fn copy_runs(classes: &[RowClass], taps: usize, channels: usize) -> Vec<CopyRun> {
     let mut rows: Vec<(u32, Vec<Option<u32>>)> = Vec::new();
     for class in classes {

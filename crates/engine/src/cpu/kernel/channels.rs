@@ -1,10 +1,10 @@
-//! Products of rows channel by channel: convolutions of every channel with a filter of its own.
+//! Products of rows channel by channel, for convolutions in which every channel has a filter of its own.
 
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{RowClass, StartValue};
 
-/// Vectors of channels that are summed in registers.
+/// How many vectors of channels are summed in registers.
 const VECTORS: usize = 4;
 
 /// `target[row] = start + sum over taps of source[row of the tap] * weights[tap]`, each channel by itself.
@@ -23,7 +23,7 @@ impl ChannelProduct<'_> {
         Arch::new().dispatch(self);
     }
 
-    /// Channels `first ..` of one row, as many as `N` vectors hold.
+    /// Computes the channels of one row from `first` on, as many as `N` vectors hold.
     #[inline(always)]
     fn vectors<S: Simd, const N: usize>(
         &mut self,
@@ -49,7 +49,7 @@ impl ChannelProduct<'_> {
         write(simd, sums, part);
     }
 
-    /// The last channels of one row, fewer than a vector.
+    /// Computes the last channels of one row, which do not fill a vector.
     #[inline(always)]
     fn rest(&mut self, row: usize, first: usize, reach: (&[u32], &[u32])) {
         let channels = self.channels;
@@ -103,7 +103,7 @@ pub(crate) struct ChannelSum<'a> {
     pub(crate) sum: &'a mut [f32],
 }
 
-/// Target rows that all taps read before the next ones come, so that they stay in the cache.
+/// How many target rows all taps read before the next ones come, so that these rows stay in the cache.
 const ROWS: usize = 16;
 
 impl ChannelSum<'_> {
@@ -111,7 +111,7 @@ impl ChannelSum<'_> {
         Arch::new().dispatch(self);
     }
 
-    /// Channels `first ..` of one tap, as many as `N` vectors hold.
+    /// Sums the channels of one tap from `first` on, as many as `N` vectors hold.
     #[inline(always)]
     fn vectors<S: Simd, const N: usize>(
         &mut self,

@@ -1,18 +1,18 @@
-//! Products with weights that are read where they lie.
+//! Products with weights that are read as they are stored.
 
 use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// `target[item, j] = bias[j] + source[item] . weight[j]`, with weights stored as rows: for layers so large that reading the weights
-/// once, in order, is what counts.
+/// `target[item, j] = bias[j] + source[item] . weight[j]`, with weights stored as rows. It is meant for layers so large that reading the
+/// weights takes longest, and reads them once and in order.
 pub(crate) struct DotProduct<'a> {
     pub(crate) source: &'a [f32],
-    /// Numbers between items of the source.
+    /// The distance between items of the source.
     pub(crate) source_item: usize,
     pub(crate) weight: &'a [f32],
     pub(crate) inner: usize,
-    /// One value per column, or none.
+    /// One value for each column, or none at all.
     pub(crate) bias: &'a [f32],
     pub(crate) target: &'a mut [f32],
     pub(crate) target_item: usize,
@@ -20,7 +20,7 @@ pub(crate) struct DotProduct<'a> {
     pub(crate) items: usize,
 }
 
-/// Inner numbers whose rows stay in the second-level cache for all items.
+/// How many numbers of a row are multiplied for all items before the next, so that they stay in the second-level cache.
 const DEPTH: usize = 4096;
 
 impl DotProduct<'_> {
@@ -58,7 +58,7 @@ impl WithSimd for DotProduct<'_> {
 }
 
 impl DotProduct<'_> {
-    /// Some columns of all items.
+    /// Adds to `N` columns of all items.
     #[inline(always)]
     fn columns_of<S: Simd, const N: usize>(&mut self, simd: S, column: usize, depth: &Range<usize>) {
         let mut item = 0;

@@ -2,18 +2,19 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// Columns that rows are padded to: whole vectors of any machine.
+/// Rows are padded to a multiple of this many columns, which fills whole vectors on any machine.
 const PADDED: usize = 8;
-/// Rows and columns of a tile: eight sums, and what they are made of, fit any register file.
+/// The rows and columns of a tile. Its eight sums, and what they are made of, fit into any register file.
 const ROWS: usize = 4;
 const COLUMNS: usize = 2;
 
-/// Numbers between rows of so many values.
+/// The distance between rows of `inner` values.
 pub(crate) fn pitch(inner: usize) -> usize {
     inner.next_multiple_of(PADDED)
 }
 
-/// Writes rows in double precision, each value times its column's factor where there are any; a product of two singles is exact there.
+/// Writes rows in double precision. If there are factors, each value is multiplied by its column's, which is exact for two numbers of single
+/// precision.
 pub(crate) fn widen(rows: &[f32], inner: usize, factors: Option<&[f32]>, to: &mut [f64]) {
     Arch::new().dispatch(
         #[inline(always)]
@@ -34,7 +35,7 @@ pub(crate) fn widen(rows: &[f32], inner: usize, factors: Option<&[f32]>, to: &mu
     );
 }
 
-/// `out[i, j]` = row `i` times row `j`, for all pairs of `count` rows that lie [`pitch`] apart.
+/// Computes `out[i, j]` as row `i` times row `j`, for all pairs of `count` rows that are [`pitch`] apart.
 pub(crate) struct Gram<'a> {
     pub(crate) rows: &'a [f64],
     pub(crate) count: usize,
@@ -82,7 +83,7 @@ impl WithSimd for Gram<'_> {
         while row < self.count {
             let whole = row + ROWS <= self.count;
             let mut column = row;
-            // From the diagonal on; the rest is the mirror image.
+            // It suffices to begin at the diagonal, because the rest is its mirror image.
             while column < self.count {
                 let wide = column + COLUMNS <= self.count;
                 match (whole, wide) {
@@ -114,7 +115,7 @@ mod tests {
             for i in 0..count {
                 for j in 0..count {
                     let of = |row: usize, k: usize| f64::from(rows[row * inner + k]) * f64::from(factors[k]);
-                    // Whole numbers far below 2^53: every sum is exact.
+                    // These are whole numbers far below 2^53, so every sum is exact.
                     let want: f64 = (0..inner).map(|k| of(i, k) * of(j, k)).sum();
                     assert_eq!(out[i * count + j], want, "{count} x {inner}: {i}, {j}");
                 }

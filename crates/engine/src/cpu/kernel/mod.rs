@@ -1,12 +1,13 @@
-//! The two matrix products that everything else is made of, as register-tiled kernels over unpacked activations.
+//! Matrix products as register-tiled kernels over unpacked activations.
 //!
 //! Activations are stored channels-last, so a position is a row of contiguous channels. A convolution is then, for every tap of its
 //! window, a product of the rows that the tap reads with that tap's weights, added to the rows that the tap writes: no copy of the
 //! image into columns is ever made. Positions are sorted by the taps that reach them, so that padding costs no multiplication and a
-//! stride leaves no gaps. [`RowProduct`] does this for values and for data gradients, [`OuterProduct`] for weight gradients.
+//! stride leaves no gaps. [`RowProduct`] does this for values and for data gradients, [`OuterProduct`] for weight gradients; the other
+//! products here are for special shapes.
 //!
-//! Both keep a tile of at most six rows by four vectors in registers and walk the inner dimension in a fixed order, starting from what
-//! the destination holds. So a sum does not depend on how it was split into calls, and the results do not depend on threads.
+//! These two keep a tile of at most six rows by four vectors in registers and walk the inner dimension in a fixed order, starting from
+//! what the destination holds. So a sum does not depend on how it was split into calls, and the results do not depend on threads.
 
 mod channels;
 mod dot;
@@ -22,10 +23,10 @@ pub(crate) use gram::{Gram, pitch, widen};
 pub(crate) use outer::{Filters, MAGIC, OuterProduct, OuterShape, OuterTarget, Sample};
 pub(crate) use rows::{Right, RowClass, RowProduct, RowShape, RowSource, StartValue};
 
-/// Rows of a register tile.
+/// The most rows of a register tile.
 const TILE_ROWS: usize = 6;
 
-/// A row read and a row written, by one tap of a window.
+/// A row that a tap of a window reads, and the row that it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowPair {
     pub(crate) source: u32,
@@ -33,13 +34,13 @@ pub(crate) struct RowPair {
 }
 
 impl RowPair {
-    /// The pair of the data gradient, which flows the other way.
+    /// The same pair for the data gradient, which flows the other way.
     pub(crate) fn reversed(&self) -> Self {
         Self { source: self.target, target: self.source }
     }
 }
 
-/// Lanes of a vector and columns of a full panel on this machine.
+/// The number of lanes of a vector, and of columns of a full panel, on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lanes {
     pub(crate) lanes: usize,
@@ -58,13 +59,13 @@ impl Lanes {
         Arch::new().dispatch(Detect)
     }
 
-    /// Columns after padding to whole vectors.
+    /// The number of columns after padding to whole vectors.
     pub(crate) fn padded(self, columns: usize) -> usize {
         columns.next_multiple_of(self.lanes)
     }
 }
 
-/// Vectors of a full panel: what fits beside six accumulators each in the register file.
+/// How many vectors a full panel has: as many as fit into the register file with six accumulators for each.
 const fn panel_vectors<S: Simd>() -> usize {
     if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
 }
@@ -98,8 +99,8 @@ fn store<S: Simd, const NV: usize>(simd: S, vectors: [S::f32s; NV], slice: &mut 
     }
 }
 
-/// Packs `inner x columns` for every tap into panels: `source[tap * strides.0 + k * strides.1 + j * strides.2]`, columns padded with
-/// zeros to whole vectors.
+/// Packs `inner x columns` for every tap into panels, from `source[tap * strides.0 + k * strides.1 + j * strides.2]`. Columns are padded
+/// with zeros to whole vectors.
 pub(crate) fn pack(
     lanes: Lanes,
     (taps, inner, columns): (usize, usize, usize),
@@ -126,7 +127,7 @@ pub(crate) fn pack_panel(
     let width = (columns - first).min(lanes.panel);
     let padded = lanes.padded(width);
     if strides.1 == 1 {
-        // The source runs along the inner dimension: a transposition, in blocks that read whole cache lines.
+        // The source runs along the inner dimension, so this is a transposition, in blocks that read whole cache lines.
         for tap in 0..taps {
             for start in (0..inner).step_by(64) {
                 let block = &mut packed
@@ -144,7 +145,7 @@ pub(crate) fn pack_panel(
         }
         return;
     }
-    // A few rows of all taps at a time: where taps are neighbours in the source, a cache line is used up before it is left.
+    // Take a few rows of all taps at a time, so that a cache line in which taps are neighbours is used to the end before it is evicted.
     for start in (0..inner).step_by(8) {
         for tap in 0..taps {
             for k in start..inner.min(start + 8) {
@@ -177,7 +178,7 @@ mod tests {
         (0..rows as u32).map(|row| RowPair { source: row, target: row }).collect()
     }
 
-    /// Both products on one kind of vectors, against their definitions.
+    /// Checks both products against their definitions, on one kind of vectors.
     fn products_equal_the_definition<S: Simd>(simd: S) {
         let lanes = Lanes { lanes: S::F32_LANES, panel: S::F32_LANES * panel_vectors::<S>() };
         for (m, k, n) in [(1, 1, 1), (5, 3, 7), (13, 9, 64), (7, 20, 80), (23, 4, 129), (6, 33, 48)] {
@@ -214,7 +215,7 @@ mod tests {
                 for j in 0..n {
                     let want: f64 = (0..k).map(|l| f64::from(a[i * k + l]) * f64::from(b[l * n + j])).sum();
                     let want = want + f64::from(start[i * n + j]);
-                    // At most 33 terms of size one, each rounded by 6e-8.
+                    // There are at most 33 terms of size one, each rounded by 6e-8.
                     assert!((f64::from(rows[i * n + j]) - want).abs() < 1e-5);
                 }
             }

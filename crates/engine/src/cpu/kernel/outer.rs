@@ -1,4 +1,4 @@
-//! Sums of outer products of rows: weight gradients.
+//! Sums of outer products of rows, which are weight gradients.
 
 use std::ops::Range;
 
@@ -7,9 +7,9 @@ use pulp::{Arch, Simd, WithSimd};
 use super::{RowPair, TILE_ROWS, load, panel_vectors, store};
 
 /// `out[i, j] += sum over items and pairs of left[i] right[j]`, for rows `i` of a range. The left side is the row that a pair's source
-/// names, the right side the row its target names; or the other way round.
+/// names and the right side the row that its target names, or the other way round if the shape is swapped.
 pub(crate) struct OuterProduct<'a> {
-    /// Source values and target values of every item; what is counted has samples instead.
+    /// The source values and target values of every item. [`OuterTarget::Counted`] has samples instead.
     pub(crate) items: &'a [(&'a [f32], &'a [f32])],
     pub(crate) pairs: &'a [RowPair],
     pub(crate) shape: OuterShape,
@@ -21,28 +21,28 @@ pub(crate) struct OuterProduct<'a> {
 /// Where the sides of an outer product lie.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OuterShape {
-    /// Numbers between rows and first column of the left side.
+    /// The distance between rows, and the first column, of the left side.
     pub(crate) left: (usize, usize),
     pub(crate) right: (usize, usize),
-    /// First row of `out`, as a column of the left side.
+    /// The first row of `out`, as a column of the left side.
     pub(crate) first_row: usize,
     /// Whether the left side is the target rather than the source.
     pub(crate) swapped: bool,
 }
 
-/// Where outer products go: row-major, `rows x columns`.
+/// Where outer products go, which is row-major, `rows x columns`.
 pub(crate) enum OuterTarget<'a> {
-    /// Added to what is there.
+    /// They are added to what is there.
     Added(&'a mut [f32]),
-    /// Each sample's sum is made in registers, in single precision and one order, turned into whole numbers, and these are added: what a
-    /// sample adds depends on nothing else.
+    /// Each sample's sum is made in registers, in single precision and in one order, and turned into whole numbers, which are added. So
+    /// what a sample adds depends on nothing else.
     Counted { out: &'a mut [u32], samples: &'a [Sample<'a>] },
 }
 
-/// One sample's part of a sum in whole numbers: `round(factor value)`, or by columns `round(factors (value - means))`.
+/// One sample's part of a sum in whole numbers: `round(factor value)`, or with filters, column by column, `round(factors (value - means))`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sample<'a> {
-    /// Source values of the first item, and numbers to those of the next.
+    /// The source values from the first item on, and the distance from one item to the next.
     pub(crate) sources: (&'a [f32], usize),
     pub(crate) targets: (&'a [f32], usize),
     pub(crate) items: usize,
@@ -58,7 +58,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// What the columns of a standardised layer are multiplied by, and what is taken off them before.
+/// The factors by which the columns of a standardised layer are multiplied, and the means that are taken off before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Filters<'a> {
     pub(crate) factors: &'a [f32],
@@ -67,7 +67,7 @@ pub(crate) struct Filters<'a> {
 
 impl OuterProduct<'_> {
     pub(crate) fn run(self) {
-        // Without pairs a gradient is zero; less its mean it need not be.
+        // Without pairs there is nothing to add, but a counted gradient still has its means taken off.
         if !self.pairs.is_empty() || matches!(self.out, OuterTarget::Counted { .. }) {
             Arch::new().dispatch(self);
         }
@@ -79,12 +79,12 @@ impl WithSimd for OuterProduct<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        // Blocks of items and pairs whose rows stay in the second-level cache while all tiles read them. Long rows are taken in smaller
-        // blocks: at strides of whole pages they would compete for a few cache sets.
+        // Take items and pairs in blocks whose rows stay in the second-level cache while all tiles read them. Long rows come in smaller
+        // blocks, because at strides of whole pages they would compete for a few cache sets.
         let longest = self.shape.left.0.max(self.shape.right.0).max(1);
         let block = (BLOCK / longest).clamp(64, 512);
         if let OuterTarget::Counted { samples: all, .. } = self.out {
-            // A sample's sum is never cut.
+            // A sample's sum must not be cut, since it is turned into whole numbers once.
             let items = all.iter().map(|sample| sample.items).max().unwrap_or(0);
             for part in all.chunks((block / (items * self.pairs.len()).max(1)).max(1)) {
                 if let OuterTarget::Counted { samples, .. } = &mut self.out {
@@ -107,12 +107,12 @@ impl WithSimd for OuterProduct<'_> {
     }
 }
 
-/// Numbers in all rows of a block of positions.
+/// How many numbers all rows of a block of positions have.
 const BLOCK: usize = 64 * 1024;
-/// Columns that are finished before the next: a page of every row.
+/// How many columns are finished before the next ones begin, which is a page of every row.
 const COLUMNS: usize = 1024;
 
-/// 1.5 2^23: numbers within 2^22 of it are whole.
+/// The number 1.5 2^23. Every number of single precision within 2^22 of it is whole, so adding it rounds to whole numbers.
 pub(crate) const MAGIC: f32 = 12_582_912.0;
 
 impl OuterProduct<'_> {
@@ -123,7 +123,7 @@ impl OuterProduct<'_> {
         }
     }
 
-    /// All rows of some columns.
+    /// Computes all rows of some columns.
     #[inline(always)]
     fn block<S: Simd>(&mut self, simd: S, columns: Range<usize>) {
         let total = self.rows;
@@ -206,7 +206,7 @@ impl OuterProduct<'_> {
 }
 
 impl OuterShape {
-    /// Adds the outer products of all items and pairs to a tile at a row and column, and as wide as this.
+    /// Adds the outer products of all items and pairs to a tile, which lies at this row and column and has this width.
     #[inline(always)]
     fn add<'i, S: Simd, const NV: usize, const MR: usize>(
         &self,
@@ -246,8 +246,8 @@ impl OuterShape {
     }
 }
 
-/// Adds `round(factor value)` to whole numbers: at this size a sum with [`MAGIC`] has no digits behind the point, so that one rounding of
-/// the exact product leaves the whole number in its low bits.
+/// Adds `round(factor value)` to whole numbers. A sum with [`MAGIC`] has no digits after the point, so the one rounding of the fused
+/// product leaves the whole number in the low bits.
 #[inline(always)]
 fn count<S: Simd, const NV: usize>(simd: S, values: [S::f32s; NV], factors: [S::f32s; NV], out: &mut [u32]) {
     let (magic, bits) = (simd.splat_f32s(MAGIC), simd.splat_u32s(MAGIC.to_bits()));

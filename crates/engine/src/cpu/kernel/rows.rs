@@ -1,4 +1,4 @@
-//! Products of rows with weights: values and data gradients.
+//! Products of rows with weights, which are values and data gradients.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::{RowPair, TILE_ROWS, load, panel_vectors, store};
 
-/// The right side of a row product: for every tap, `inner x columns`.
+/// The right side of a row product, which has `inner x columns` for every tap.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Right<'a> {
-    /// Panels made by [`pack`], panel after panel, in each tap after tap.
+    /// Panels as `pack` makes them, panel after panel, and in each panel tap after tap.
     Packed(&'a [f32]),
-    /// One tap, row-major with this row length; the columns must be whole vectors.
+    /// A single tap, row-major with this row length. The columns must be whole vectors.
     Plain(&'a [f32], usize),
 }
 
@@ -19,14 +19,14 @@ pub(crate) enum Right<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowClass {
     pub(crate) taps: Vec<u32>,
-    /// Rows written, ascending.
+    /// The rows that are written, in ascending order.
     pub(crate) targets: Vec<u32>,
-    /// Rows read: for every target, one per tap.
+    /// The rows that are read: for every target, one for each tap.
     pub(crate) sources: Vec<u32>,
 }
 
 impl RowClass {
-    /// Sorts the target rows of all taps into classes; rows that no tap reaches form a class without taps.
+    /// Sorts the target rows of all taps into classes. Rows that no tap reaches form a class without taps.
     pub(crate) fn sort(taps: &[Vec<RowPair>], rows: usize) -> Vec<Self> {
         let mut reached: Vec<Vec<(u32, u32)>> = vec![Vec::new(); rows];
         for (tap, pairs) in taps.iter().enumerate() {
@@ -53,7 +53,7 @@ impl RowClass {
 pub(crate) enum StartValue<'a> {
     Existing,
     Zero,
-    /// One value per column.
+    /// One value for each column.
     Bias(&'a [f32]),
 }
 
@@ -68,12 +68,12 @@ pub(crate) struct RowProduct<'a> {
     pub(crate) classes: &'a [RowClass],
     pub(crate) target: &'a mut [f32],
     pub(crate) target_shape: RowShape,
-    /// Target rows to fill; the first lies at the start of `target`.
+    /// The target rows to fill, the first of which lies at the start of `target`.
     pub(crate) rows: Range<u32>,
     pub(crate) items: usize,
 }
 
-/// How rows lie in a slice: numbers between items, numbers between rows, first column.
+/// How rows lie in a slice: the distance between items, the distance between rows, and the first column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowShape {
     pub(crate) item: usize,
@@ -88,16 +88,16 @@ impl RowShape {
     }
 }
 
-/// Rows to read.
+/// The rows to read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowSource<'a> {
     pub(crate) data: &'a [f32],
     pub(crate) shape: RowShape,
 }
 
-/// Numbers of the right side that one pass over the rows uses, so that they stay in the second-level cache.
+/// How many numbers of the right side one pass over the rows uses, so that they stay in the second-level cache.
 const RIGHT_BLOCK: usize = 48 * 1024;
-/// Numbers of an unpacked right side beyond which it is read in bands.
+/// An unpacked right side of more numbers than this is read in bands.
 const BANDED: usize = 256 * 1024;
 
 impl RowProduct<'_> {
@@ -124,10 +124,10 @@ impl WithSimd for RowProduct<'_> {
     }
 }
 
-/// Some columns of the right side.
+/// A panel of columns of the right side.
 struct WeightPanel<'a> {
     right: &'a [f32],
-    /// Numbers between its rows.
+    /// The distance between its rows.
     step: usize,
     column: usize,
     width: usize,
@@ -143,18 +143,18 @@ struct ClassCursor {
 /// One class of rows against a part of the right side.
 struct RowPass<'a> {
     class: &'a RowClass,
-    /// Places among the class's taps.
+    /// Which of the class's taps.
     taps: Range<usize>,
-    /// Places among the class's rows.
+    /// Which of the class's rows.
     indices: Range<usize>,
-    /// Rows of each tap's right side.
+    /// Which rows of each tap's right side.
     depth: Range<usize>,
     panel: &'a WeightPanel<'a>,
     first: bool,
 }
 
 impl RowProduct<'_> {
-    /// Some rows of the right side, panel by panel.
+    /// Multiplies by some rows of the right side, panel by panel.
     #[inline(always)]
     fn band<S: Simd>(&mut self, simd: S, depth: Range<usize>) {
         let lanes = S::F32_LANES;
@@ -181,7 +181,7 @@ impl RowProduct<'_> {
         }
     }
 
-    /// All rows against one panel of the right side, in blocks that stay in the second-level cache.
+    /// Multiplies all rows by one panel of the right side, in blocks that stay in the second-level cache.
     #[inline(always)]
     fn panel<S: Simd, const NV: usize>(&mut self, simd: S, panel: &WeightPanel<'_>, depth: &Range<usize>) {
         let block_depth = RIGHT_BLOCK / (NV * S::F32_LANES);
@@ -267,7 +267,7 @@ impl RowProduct<'_> {
                 rows[r] = &self.source.data[places[r].0 + source * self.source.shape.row + start..][..inner];
             }
             if step == NV * lanes {
-                // A packed panel: the whole tap is one run of vectors.
+                // In a packed panel the whole tap is one run of vectors.
                 let (vectors, _) =
                     S::as_simd_f32s(&right[(tap * self.inner + start) * step..][..inner * step]);
                 let (vectors, _) = vectors.as_chunks::<NV>();

@@ -8,7 +8,7 @@ pub enum CudaGroupError {
     /// A list without a card.
     #[error("no card is named")]
     Empty,
-    /// A card that is in the list again.
+    /// A card that is in the list twice.
     #[error("card {device} is named twice")]
     Twice {
         /// The card's number.
@@ -22,19 +22,19 @@ pub enum CudaGroupError {
         /// What it said.
         source: CudaError,
     },
-    /// A card's parameters are no longer those of the first.
+    /// A card's parameters are no longer the same as those of the first card.
     #[error("card {device} holds other parameters than the first card")]
     Apart {
         /// The card's number.
         device: usize,
     },
-    /// What the cards do together failed, or what they were given cannot be used by any.
+    /// Something that the cards do together failed, or what they were given cannot be used by any card.
     #[error(transparent)]
     Together(#[from] CudaError),
 }
 
 impl CudaGroupError {
-    /// The way out, where there is one.
+    /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Empty => Some("name at least one card; nvidia-smi lists them"),

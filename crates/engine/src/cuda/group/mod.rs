@@ -1,8 +1,8 @@
-//! One card or several of one machine that train one model together.
+//! One or several cards of one machine that train a model together.
 //!
-//! Every card takes a share of the batch's samples and adds up their clipped gradients; the cards' sums are added, so that all of them
-//! hold the same numbers; and every card makes the same noisy sum of them, from the same key, and takes the same step. So noise enters
-//! the sum once, and parameters never travel between cards.
+//! Every card takes a share of the batch's samples and adds up their clipped gradients. Then the cards' sums are added, so that all cards
+//! hold the same numbers. From these and the same key every card makes the same noisy sum, and takes the same step. So noise enters the sum
+//! once, and parameters never travel between cards.
 
 mod error;
 mod share;
@@ -27,17 +27,18 @@ use crate::stats::StepStats;
 pub use error::CudaGroupError;
 use team::{Addition, Failed, OnHost, Rank, each};
 
-/// How a group adds up its cards' sums.
+/// How a group adds its cards' sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CudaAddition {
     /// By NCCL, over the links between the cards.
     #[default]
     Nccl,
-    /// In the host's memory, in the order of the cards. Slower; needs no library, and takes a card that is named twice for two.
+    /// In the host's memory, in the order of the cards. This is slower, but needs no library, and takes a card that is named twice for two
+    /// cards.
     Host,
 }
 
-/// Executors of the same graph on one card or several.
+/// Executors of the same graph on one or several cards.
 #[derive(Debug)]
 pub struct CudaGroup {
     adder: Adder,
@@ -45,20 +46,20 @@ pub struct CudaGroup {
     graph: Graph,
     /// Whether all cards hold the same parameters.
     agree: bool,
-    // Last: communicators use the executors' streams.
+    // The executors come last, because the communicators use their streams and must be dropped first.
     ranks: Vec<CudaExecutor>,
 }
 
-/// Who adds up the sums.
+/// Who adds the sums.
 #[derive(Debug)]
 enum Adder {
-    /// Nobody: there is one.
+    /// Nobody, because there is only one sum.
     Alone,
     Host,
     Nccl(Communicators),
 }
 
-/// A sum of clipped gradients, a part of it on every card.
+/// A sum of clipped gradients, of which every card has a part.
 #[derive(Debug)]
 pub struct CudaGroupSum(Vec<CudaGradientSum>);
 
@@ -67,11 +68,11 @@ pub struct CudaGroupSum(Vec<CudaGradientSum>);
 pub struct CudaGroupState(Vec<CudaState>);
 
 impl CudaGroup {
-    /// Executors on these cards; `options.device` is not used, and `options.batch` counts the samples of all. One card alone needs nothing but its own libraries if its sum is to be
-    /// added on the host.
+    /// Makes executors on these cards. `options.device` is not used, and `options.batch` counts the samples of all cards together. With
+    /// [`CudaAddition::Host`] nothing but each card's own libraries is needed.
     ///
     /// # Errors
-    /// A list without a card, or for NCCL with one twice; as [`CudaExecutor::new`]; and if NCCL is not found or cannot join the cards.
+    /// If the list has no card, or for NCCL has one twice; those of [`CudaExecutor::new`]; and if NCCL is not found or cannot join the cards.
     pub fn new(
         graph: &Graph,
         devices: &[usize],
@@ -103,7 +104,7 @@ impl CudaGroup {
         self.ranks[0].layout()
     }
 
-    /// Names of the cards, in order.
+    /// The names of the cards, in order.
     pub fn device_names(&self) -> Vec<String> {
         self.ranks.iter().map(CudaExecutor::device_name).collect()
     }
@@ -111,7 +112,7 @@ impl CudaGroup {
     /// Puts the same parameters on every card.
     ///
     /// # Errors
-    /// As [`CudaExecutor::load`].
+    /// Those of [`CudaExecutor::load`].
     pub fn load(&mut self, parameters: &Parameters) -> Result<(), CudaGroupError> {
         self.agree = false;
         self.each(|rank| rank.load(parameters).map(|_| ()))?;
@@ -119,7 +120,7 @@ impl CudaGroup {
         Ok(())
     }
 
-    /// Puts the same optimiser's state on every card.
+    /// Puts the same state of the optimiser on every card.
     ///
     /// # Errors
     /// As [`CudaExecutor::state`].
@@ -131,7 +132,7 @@ impl CudaGroup {
         self.each(|rank| rank.state(values, groups)).map(CudaGroupState)
     }
 
-    /// An empty sum.
+    /// Makes an empty sum.
     ///
     /// # Errors
     /// If a card has too little memory.
@@ -139,10 +140,10 @@ impl CudaGroup {
         self.each(CudaExecutor::gradient_sum).map(CudaGroupSum)
     }
 
-    /// Outputs of all samples, one after the other in row-major order, dropout off; every card takes its share.
+    /// The outputs of all samples, one after the other in row-major order, with dropout off. Every card takes a share of the samples.
     ///
     /// # Errors
-    /// As [`super::CudaLoaded::forward`], or if nothing was loaded.
+    /// Those of [`super::CudaLoaded::forward`], or if nothing was loaded.
     pub fn forward(&mut self, inputs: &[f32]) -> Result<Vec<f32>, CudaGroupError> {
         self.in_agreement()?;
         let size: usize = self.graph.input_shape().iter().product();
@@ -157,11 +158,11 @@ impl CudaGroup {
     /// Adds every sample's clipped gradient to a sum.
     ///
     /// # Errors
-    /// As [`super::CudaLoaded::clipped_sum`], or if nothing was loaded; then the sum must not be used.
+    /// Those of [`super::CudaLoaded::clipped_sum`], or if nothing was loaded. Then the sum must not be used.
     ///
     /// # Guarantee
-    /// As [`super::CudaLoaded::clipped_sum`]: every sample is on one card and adds a vector of norm at most
-    /// [`ClippingRule::sensitivity`] that depends on no other sample.
+    /// That of [`super::CudaLoaded::clipped_sum`]: every sample is on one card and adds a vector that depends on no other sample and whose
+    /// norm is at most [`ClippingRule::sensitivity`].
     pub fn clipped_sum(
         &mut self,
         batch: &Batch<'_>,
@@ -176,10 +177,10 @@ impl CudaGroup {
             .map_err(|failed| named(&self.devices, failed))
     }
 
-    /// The sum over all cards in the order of [`CudaGroup::layout`], in whole numbers where it was clipped.
+    /// The sum over all cards in the order of [`CudaGroup::layout`], in whole numbers if it was clipped.
     ///
     /// # Errors
-    /// If a card fails, or the addition.
+    /// If a card or the addition fails.
     pub fn total(&mut self, mut sum: CudaGroupSum) -> Result<Total, CudaGroupError> {
         self.in_agreement()?;
         self.own(sum.0.len())?;
@@ -190,23 +191,23 @@ impl CudaGroup {
         total.into_iter().next().ok_or(CudaGroupError::Empty)
     }
 
-    /// As [`CudaGroup::total`], in single precision.
+    /// Like [`CudaGroup::total`], but in single precision.
     ///
     /// # Errors
-    /// As [`CudaGroup::total`].
+    /// Those of [`CudaGroup::total`].
     pub fn gradient(&mut self, sum: CudaGroupSum) -> Result<Vec<f32>, CudaGroupError> {
         self.total(sum).map(Total::into_gradient)
     }
 
-    /// Adds up the cards' sums, adds noise to the whole once, and takes the optimiser's step on every card.
+    /// Adds the cards' sums, adds noise to the whole once, and takes the optimiser's step on every card.
     ///
     /// # Guarantee
-    /// As [`super::CudaLoaded::update`] for the sum over all cards. The noise is a function of that sum and the key, and every card has
-    /// the same bits of both (NCCL's all-reduce leaves identical copies of its result), so the cards hold one draw of it, not several.
+    /// That of [`super::CudaLoaded::update`], for the sum over all cards. The noise is a function of that sum and the key, and every card has
+    /// the same bits of both (NCCL's all-reduce leaves identical copies of its result), so all cards hold one and the same draw of it.
     ///
     /// # Errors
-    /// As [`super::CudaLoaded::update`], or if nothing was loaded, or the addition fails. Then cards may be a step apart: parameters and
-    /// state must be put on them again.
+    /// Those of [`super::CudaLoaded::update`], or if nothing was loaded, or the addition fails. Then cards may be a step apart, so parameters
+    /// and state must be put on them again.
     pub fn update(
         &mut self,
         mut sum: CudaGroupSum,
@@ -224,14 +225,14 @@ impl CudaGroup {
         Ok(())
     }
 
-    /// Fetches parameters and state from the first card, after looking whether every card holds the same bits.
+    /// Fetches parameters and state from the first card, after checking that the parameters have the same bits on every card.
     ///
     /// # Guarantee
-    /// What is fetched is what one card would have come to by [`CudaGroup::update`] with one draw of noise a step: cards that had added
-    /// different sums, or noise of their own, would hold different parameters, and nothing of them is fetched.
+    /// What is fetched is what a single card would have reached by [`CudaGroup::update`] with one draw of noise in each step. Cards that had
+    /// added different sums, or noise of their own, would hold different parameters, and then nothing is fetched.
     ///
     /// # Errors
-    /// If nothing was loaded, the parameters belong to another graph, a card holds other parameters, or one fails.
+    /// If nothing was loaded, the parameters belong to another graph, a card holds other parameters than the first, or a card fails.
     pub fn fetch(
         &mut self,
         parameters: &mut Parameters,
@@ -265,7 +266,7 @@ impl CudaGroup {
         each(&mut self.ranks, run).map_err(|failed| named(&self.devices, failed))
     }
 
-    /// Whether all cards hold the same parameters.
+    /// Checks that all cards hold the same parameters.
     fn in_agreement(&self) -> Result<(), CudaError> {
         if self.agree { Ok(()) } else { Err(EngineError::Parameters.into()) }
     }
@@ -286,7 +287,7 @@ impl CudaGroup {
     }
 }
 
-/// Refuses more samples than a sum over all cards may hold: every card looks after its own, but together they must not overflow either.
+/// Refuses more samples than a sum over all cards may hold. Every card checks its own sum, but together they must not overflow either.
 fn fits(rule: &ClippingRule, held: impl Iterator<Item = usize>, samples: usize) -> Result<(), EngineError> {
     match held.fold(samples, usize::saturating_add) > rule.capacity() {
         true => Err(EngineError::Sum { capacity: rule.capacity() }),
@@ -294,7 +295,7 @@ fn fits(rule: &ClippingRule, held: impl Iterator<Item = usize>, samples: usize) 
     }
 }
 
-/// Refuses a list that is no group.
+/// Refuses a list of cards that cannot be a group.
 fn check(devices: &[usize], addition: CudaAddition) -> Result<(), CudaGroupError> {
     let mut seen = BTreeSet::new();
     match devices.iter().find(|device| !seen.insert(**device)) {
@@ -308,7 +309,7 @@ fn same_bits(one: &[f32], other: &[f32]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.to_bits() == other.to_bits())
 }
 
-/// A failure with the number of the card, unless it is the batch's.
+/// Gives a failure the number of its card, unless it is the batch that is at fault.
 fn named(devices: &[usize], Failed { rank, error }: Failed) -> CudaGroupError {
     match (rank.and_then(|rank| devices.get(rank)), error) {
         (_, error @ (CudaError::Engine(_) | CudaError::NoDevice { .. })) | (None, error) => error.into(),

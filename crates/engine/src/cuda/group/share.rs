@@ -10,19 +10,19 @@ use crate::error::EngineError;
 /// A card's share of a batch.
 #[derive(Debug)]
 pub(super) struct BatchShare<'a> {
-    /// Index of its first sample in the whole batch.
+    /// The index of its first sample in the whole batch.
     pub(super) first: usize,
     pub(super) batch: Batch<'a>,
 }
 
-/// Equal ranges of `samples`, in order; the first ones are larger by one where they cannot be equal, and empty ones come last.
+/// Divides `samples` into equal ranges, in order. If they cannot be equal, the first ones are larger by one, so that empty ones come last.
 pub(super) fn ranges(samples: usize, cards: usize) -> impl Iterator<Item = Range<usize>> {
     let start = move |card: usize| card * (samples / cards) + card.min(samples % cards);
     (0..cards).map(move |card| start(card)..start(card + 1))
 }
 
-/// The shares of a batch, one for each card. What a share drops is what the whole batch would. Only lengths are looked at here: every
-/// card checks the values of its own share.
+/// The shares of a batch, one for each card. Dropout in a share is the same as in the whole batch. Only lengths are checked here, because
+/// every card checks the values of its own share.
 pub(super) fn shares<'a>(
     batch: &Batch<'a>,
     graph: &Graph,
@@ -39,7 +39,7 @@ pub(super) fn shares<'a>(
     };
     let records_fit = batch.dropout.is_none_or(|dropout| dropout.records.len() == samples);
     if batch.views == 0 || batch.inputs.len() != views * input || !targets_fit || !records_fit {
-        // Names what is wrong.
+        // This says what is wrong.
         batch.check(graph)?;
     }
     let share = |range: Range<usize>| {
@@ -59,7 +59,7 @@ pub(super) fn shares<'a>(
 }
 
 impl BatchShare<'_> {
-    /// An error of this share as one of the whole batch.
+    /// Turns an error of this share into one of the whole batch.
     pub(super) fn in_batch(&self, error: EngineError) -> EngineError {
         match error {
             EngineError::NotFinite { place, sample } => {

@@ -1,7 +1,7 @@
-//! What the cards of a group do together, whatever stands for a card.
+//! What the cards of a group do together, written so that tests can put something else in the place of a card.
 //!
-//! Cards work at the same time, and a group waits for all of them, also where one fails: nothing is begun that needs every card before
-//! every card has said that its own part is done. So a card that fails leaves no other waiting for it.
+//! Cards work at the same time, and a group waits for all of them, even if one fails. Nothing that needs every card begins before every
+//! card has said that its own part is done. So a card that fails leaves no other waiting for it.
 
 use dapple_graph::Graph;
 
@@ -14,12 +14,12 @@ use crate::stats::StepStats;
 
 /// A card of a group.
 pub(super) trait Rank: Send {
-    /// Its own sum of clipped gradients.
+    /// The card's own sum of clipped gradients.
     type Sum: Send + Sync;
-    /// What its optimiser remembers.
+    /// What the optimiser remembers on the card.
     type State: Send;
 
-    /// Adds the clipped gradients of its share to its own sum.
+    /// Adds the clipped gradients of the card's share to its own sum.
     fn clipped_sum(
         &mut self,
         share: &Batch<'_>,
@@ -30,13 +30,13 @@ pub(super) trait Rank: Send {
     /// Waits until everything that was started has run, and says whether it failed.
     fn settle(&mut self) -> Result<(), CudaError>;
 
-    /// Its own sum, before any projection.
+    /// Reads the card's own sum, before any projection.
     fn read(&mut self, sum: &mut Self::Sum) -> Result<Total, CudaError>;
 
-    /// Replaces its own sum.
+    /// Replaces the card's own sum.
     fn write(&mut self, sum: &mut Self::Sum, total: &Total) -> Result<(), CudaError>;
 
-    /// Noise and the optimiser's step.
+    /// Adds noise, and takes the optimiser's step.
     fn update(
         &mut self,
         sum: Self::Sum,
@@ -45,12 +45,12 @@ pub(super) trait Rank: Send {
     ) -> Result<(), CudaError>;
 }
 
-/// Replaces every card's sum by the sum over all cards, the same bits on each.
+/// A way to replace every card's sum by the sum over all cards, with the same bits on each.
 pub(super) trait Addition<R: Rank> {
     fn add_up(&mut self, ranks: &mut [R], sums: &mut [R::Sum]) -> Result<(), Failed>;
 }
 
-/// What failed, and which card of the list, where it was one alone.
+/// What failed, and on which card of the list if it was a single one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Failed {
     pub(super) rank: Option<usize>,
@@ -63,7 +63,7 @@ impl From<CudaError> for Failed {
     }
 }
 
-/// Does every card's work at the same time. All of it is waited for; of several failures the first card's is told.
+/// Does every card's work at the same time, and waits for all of it. Of several failures, that of the first card is reported.
 pub(super) fn each<W: Send, T: Send>(
     work: impl IntoIterator<Item = W>,
     run: impl Fn(W) -> Result<T, CudaError> + Sync,
@@ -84,10 +84,10 @@ pub(super) fn each<W: Send, T: Send>(
     numbered.map(|(rank, result)| result.map_err(|error| Failed { rank: Some(rank), error })).collect()
 }
 
-/// Every card adds the clipped gradients of its share to its own sum. What they say of their samples is in the batch's order.
+/// Lets every card add the clipped gradients of its share to its own sum. The statistics are in the order of the batch.
 ///
 /// # Guarantee
-/// Every sample is in one share, so that it adds one vector of norm at most [`ClippingRule::sensitivity`] to the sums together.
+/// Every sample is in exactly one share, so it adds one vector of norm at most [`ClippingRule::sensitivity`] to all the sums together.
 pub(super) fn clipped_sum<R: Rank>(
     ranks: &mut [R],
     graph: &Graph,
@@ -109,7 +109,7 @@ pub(super) fn clipped_sum<R: Rank>(
     Ok(stats)
 }
 
-/// Adds the sums up, once every card has said that its own is complete.
+/// Adds the sums, once every card has said that its own is complete.
 pub(super) fn add_up<R: Rank>(
     ranks: &mut [R],
     sums: &mut [R::Sum],
@@ -119,7 +119,7 @@ pub(super) fn add_up<R: Rank>(
     addition.add_up(ranks, sums)
 }
 
-/// Every card makes the same noisy sum of the same numbers with the same key, and takes the same step.
+/// Lets every card make the same noisy sum from the same numbers and the same key, and take the same step.
 pub(super) fn update<R: Rank>(
     ranks: &mut [R],
     sums: Vec<R::Sum>,
@@ -130,7 +130,7 @@ pub(super) fn update<R: Rank>(
     Ok(())
 }
 
-/// Adds in the host's memory, in the order of the cards: slower than over the cards' own links, and needs no library.
+/// Adds in the host's memory, in the order of the cards. This is slower than over the cards' own links, but needs no library.
 #[derive(Debug)]
 pub(super) struct OnHost;
 

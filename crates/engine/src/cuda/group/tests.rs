@@ -1,4 +1,4 @@
-//! Executors on the processor stand for the cards: the same shares, the same additions and the same failures.
+//! Here executors on the processor stand in for the cards, with the same shares, the same additions and the same failures.
 
 use dapple_graph::zoo;
 
@@ -10,7 +10,7 @@ use crate::{Clipping, CpuExecutor, CpuOptions};
 
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.5 };
 const VIEWS: usize = 2;
-/// Samples of each step: fewer than cards, none, and shares of different sizes.
+/// The number of samples of each step: among them fewer than there are cards, none, and some that make shares of different sizes.
 const STEPS: [usize; 4] = [5, 1, 0, 7];
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,7 +53,7 @@ impl StandIn {
 
 impl Rank for StandIn {
     type Sum = Total;
-    /// Updates so far.
+    /// The number of updates so far.
     type State = u64;
 
     fn clipped_sum(
@@ -85,7 +85,7 @@ impl Rank for StandIn {
         Ok(())
     }
 
-    /// Plain descent with something from the key for noise.
+    /// Takes a step of plain descent, with bytes of the key in the place of noise.
     fn update(&mut self, sum: Total, updates: &mut u64, update: &CudaUpdate<'_>) -> Result<(), CudaError> {
         self.begin(RankWork::Update)?;
         *updates += 1;
@@ -101,7 +101,7 @@ impl Rank for StandIn {
     }
 }
 
-/// Adds on the host and counts how often it is asked to.
+/// Adds on the host, and counts how often it is asked to.
 struct Counted(usize);
 
 impl Addition<StandIn> for Counted {
@@ -130,7 +130,7 @@ impl Team {
         Self { ranks: (0..cards).map(|_| rank()).collect(), graph, additions: Counted(0) }
     }
 
-    /// A step over a batch.
+    /// Takes a step over a batch.
     fn step(&mut self, (inputs, classes): &(Vec<f32>, Vec<u32>), step: u8) -> Result<StepStats, Failed> {
         let records: Vec<usize> = (0..inputs.len() / VIEWS / 784).map(|sample| 40 + 7 * sample).collect();
         let dropout = Some(DropoutSource { seed: step.into(), records: &records });
@@ -150,7 +150,7 @@ impl Team {
         Ok(stats)
     }
 
-    /// All steps; losses of each.
+    /// Takes all steps, and returns the losses of each.
     fn train(&mut self) -> Vec<Vec<f32>> {
         let steps = STEPS.into_iter().zip(0..);
         steps.map(|(samples, step)| self.step(&data(samples, |i| i), step).unwrap().losses).collect()
@@ -161,7 +161,7 @@ impl Team {
     }
 }
 
-/// Samples in an order that takes the `i`-th from a place of at most `samples`.
+/// The inputs and classes of `samples` samples, of which the `i`-th comes from place `order(i)`.
 fn data(samples: usize, order: impl Fn(usize) -> usize) -> (Vec<f32>, Vec<u32>) {
     let input = |view: usize| (0..784).map(move |i| (((view * 784 + i) * 7919) % 1013) as f32 / 506.5 - 1.0);
     let views = |i: usize| (0..VIEWS).map(move |view| i % samples.max(1) * VIEWS + view);
@@ -172,7 +172,7 @@ fn data(samples: usize, order: impl Fn(usize) -> usize) -> (Vec<f32>, Vec<u32>) 
     )
 }
 
-/// Whole numbers add up to the same in every order.
+/// This is so because whole numbers have the same sum in every order.
 #[test]
 fn several_cards_train_as_one_does() {
     let mut alone = Team::new(1);
@@ -181,7 +181,7 @@ fn several_cards_train_as_one_does() {
     for cards in [2, 3, 7] {
         let mut team = Team::new(cards);
         assert_eq!(team.train(), losses, "{cards}");
-        // Every card holds the same bits, so that noise entered once.
+        // Every card holds the same bits, so noise entered only once.
         for rank in 0..cards {
             assert_eq!(team.values(rank), alone.values(0), "{cards}");
         }
@@ -193,7 +193,7 @@ fn it_does_not_matter_which_card_takes_which_sample() {
     let mut team = Team::new(3);
     let mut turned = Team::new(3);
     for (samples, step) in STEPS.into_iter().zip(0..) {
-        // The model drops nothing, so that it does not matter which record a place stands for.
+        // The model has no dropout, so it does not matter which record a place stands for.
         team.step(&data(samples, |i| i), step).unwrap();
         turned.step(&data(samples, |i| samples - 1 - i), step).unwrap();
     }
@@ -212,7 +212,7 @@ fn a_card_that_fails_stops_the_others_before_they_wait_for_it() {
                 matches!(fault, Fault::Error(_)),
                 matches!(failed.error, CudaError::OutOfMemory { .. })
             );
-            // What needs every card is begun only when every card's own work is done.
+            // What needs every card begins only when every card's own work is done.
             let begun = usize::from(matches!(work, RankWork::Read | RankWork::Write | RankWork::Update));
             assert_eq!(team.additions.0, begun, "{fault:?}");
             for rank in &team.ranks {
@@ -260,7 +260,7 @@ fn a_list_that_is_no_group_is_refused() {
     assert_eq!(open(&[], CudaAddition::Nccl), CudaGroupError::Empty);
     assert_eq!(open(&[], CudaAddition::Host), CudaGroupError::Empty);
     assert_eq!(open(&[1, 0, 1], CudaAddition::Nccl), CudaGroupError::Twice { device: 1 });
-    // Here the machine itself may lack something; no card has number 99.
+    // This gets as far as the machine, which may lack something; and no card has the number 99.
     let error = open(&[99, 98], CudaAddition::Nccl);
     assert!(
         matches!(

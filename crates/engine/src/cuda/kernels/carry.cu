@@ -1,6 +1,6 @@
 // Sums of more samples than whole numbers of 32 bits hold.
 
-// Adds whole numbers to what was carried over of them, leaves zeros, and moves the result up by so many binary digits.
+// Adds whole numbers to what was carried over of them, leaves zeros there, and shifts the result up by `digits` binary digits.
 KERNEL carry(int* sum, i64* carried, int digits, i64 n) {
     i64 i = global_index();
     if (i >= n) return;
@@ -8,8 +8,9 @@ KERNEL carry(int* sum, i64* carried, int digits, i64 n) {
     sum[i] = 0;
 }
 
-// One block per filter of n weights: the part along the filter as it is used is taken off a sum of whole numbers, which are already less
-// their mean and over the deviation. `d - hat mean(hat d)` is never longer than d, since the squares of `hat` are one in the mean at the most.
+// Takes the part along each standardised filter `hat` of n weights off a sum d of whole numbers, which already have their mean taken off and
+// are divided by the deviation. `d - hat mean(hat d)` is never longer than d, because the mean square of `hat` is at most one. There is one
+// block for each filter.
 KERNEL project_filters(i64* d, const float* used, int n) {
     __shared__ double scratch[32];
     d += (i64)blockIdx.x * n;
@@ -20,7 +21,7 @@ KERNEL project_filters(i64* d, const float* used, int n) {
     for (int i = threadIdx.x; i < n; i += blockDim.x) d[i] = (i64)rint((double)d[i] - used[i] * along);
 }
 
-// Whole numbers as what they stand for.
+// Converts whole numbers to what they stand for.
 KERNEL to_single(float* sum, const i64* carried, double unit, i64 n) {
     i64 i = global_index();
     if (i < n) sum[i] = (float)((double)carried[i] * unit);

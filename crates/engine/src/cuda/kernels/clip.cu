@@ -1,6 +1,6 @@
 // Weight standardisation, upper bounds on per-sample norms, and the clipped sum.
 
-// One block per filter of n weights. inverses: 1 / deviation of each.
+// Standardises filters of n weights, with one block for each. inverses: 1 / deviation of each filter.
 KERNEL standardise(const float* weight, float* used, float* inverses, int n, float eps) {
     __shared__ double scratch[32];
     weight += (i64)blockIdx.x * n;
@@ -16,7 +16,7 @@ KERNEL standardise(const float* weight, float* used, float* inverses, int n, flo
     if (threadIdx.x == 0) inverses[blockIdx.x] = (float)inverse;
 }
 
-// The plain gradient d of a used filter becomes that of its parameter: (d - mean d - hat mean(hat d)) / deviation.
+// Turns the gradient d of a standardised filter `hat` into that of its parameter: (d - mean d - hat mean(hat d)) / deviation.
 KERNEL standardise_backward(float* d, const float* used, const float* inverses, int n) {
     __shared__ double scratch[32];
     d += (i64)blockIdx.x * n;
@@ -31,19 +31,19 @@ KERNEL standardise_backward(float* d, const float* used, const float* inverses, 
     for (int i = threadIdx.x; i < n; i += blockDim.x) d[i] = (float)((d[i] - total - used[i] * along) * inverses[blockIdx.x]);
 }
 
-// What double precision may have rounded off a sum of n exact products and what follows from it, as a share of the sum of their sizes.
+// How much a sum of n exact products in double precision, and what follows from it, may be off, as a share of the sum of their sizes.
 __device__ __forceinline__ double rounded_off(int n) { return 8.0 * (n + 32) * 2.220446049250313e-16; }
 
-// A run of a sample's written-down gradient: start, len, and for a standardised filter where its mean is kept and where its 1 / deviation
-// lies (else -1).
+// A run of a sample's written gradient: its start and length, and for a standardised filter where its mean and its 1 / deviation lie (-1 for
+// any other).
 struct GradientPart {
     int start, len, mean, inverse;
 };
 static_assert(sizeof(GradientPart) == 16, "as on the host");
 
-// One warp per part and sample. The result is an upper bound on the sum of squares of what is added of the part, over the clipping factor:
-// the values themselves, or a filter's less a mean in single precision, which is decided here, over the deviation. Squares are exact in
-// double precision, each sum errs by 2^-53 of its terms for each of them, and (sum of d)^2 <= n (sum of d^2).
+// Computes an upper bound on the sum of squares of what a part contributes before the clipping factor, with one warp for each part and
+// sample. That is the values themselves, or for a filter the values less a mean in single precision, which is chosen here, divided by the
+// deviation. Squares are exact in double precision, a sum of n terms errs by n 2^-53 of their sizes, and (sum of d)^2 <= n (sum of d^2).
 KERNEL part_norms(const float* d, i64 stride, const GradientPart* parts, int count, const float* inverses, float* means, int mean_stride,
                   double* partials, int partial_stride) {
     int index = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31;
@@ -69,7 +69,7 @@ KERNEL part_norms(const float* d, i64 stride, const GradientPart* parts, int cou
         float mean = (float)(total / n);
         double inverse = inverses[part.inverse];
         result += mean * ((double)n * mean - 2.0 * total);
-        // A sum that is not a number must stay one.
+        // A sum that is not a number must not turn into one.
         result = ((result < 0.0 ? 0.0 : result) + error) * inverse * inverse;
         if (lane == 0) means[(i64)blockIdx.y * mean_stride + part.mean] = mean;
     } else {
@@ -95,19 +95,19 @@ KERNEL add_partials(const double* partials, int partial_stride, const PartialRan
     if (threadIdx.x == 0) squared[(i64)blockIdx.y * entries + blockIdx.x] = sum;
 }
 
-// How far what is computed may be from what is added; see ghost.rs.
+// How far what is computed may be off from what is added, as ghost.rs explains.
 struct Errors {
     double gamma, eta, lost;
 };
 
-// An upper bound on a squared norm, from what was computed of it and S, the sum of the sizes of what it is made of.
+// An upper bound on a squared norm, from the computed square and from S, the sum of the sizes of what it is made of.
 __device__ __forceinline__ double bounded(double square, double sizes, const Errors& errors) {
-    // A square that is not a number must stay one.
+    // A square that is not a number must not turn into one.
     double norm = sqrt((square < 0.0 ? 0.0 : square) + errors.gamma * sizes * sizes) + errors.eta * sizes + errors.lost;
     return norm * norm;
 }
 
-// The norm of an outer product is the product of the norms: one block per sample.
+// Bounds the norm of an outer product, which is the product of the norms, with one block for each sample.
 KERNEL outer_norm(const float* x, const float* g, int in, int out, double gamma, double eta, double lost, double* partials,
                   int partial_stride) {
     __shared__ double scratch[32];
@@ -120,15 +120,15 @@ KERNEL outer_norm(const float* x, const float* g, int in, int out, double gamma,
     if (threadIdx.x == 0) partials[(i64)blockIdx.x * partial_stride] = bounded(square, sqrt(square), {gamma, eta, lost});
 }
 
-// Vectors of which all inner products are wanted: number k of vector i lies `along` i + `across` k behind the start, and is multiplied by
-// scales[k] where there are any, which is exact. out: [count, count].
+// Vectors of which all inner products are wanted. Number k of vector i lies `along` i + `across` k after the start. If there are scales, it
+// is multiplied by scales[k], which is exact. out: [count, count].
 struct Vectors {
     const float *values, *scales;
     int count, inner, along, across;
     double* out;
 };
 
-// The vectors of one sample, of its inputs (blockIdx.z = 0) or of its outputs' gradients.
+// The vectors of one sample: its inputs (blockIdx.z = 0), or the gradients of its outputs.
 __device__ __forceinline__ Vectors vectors_of(const float* x, int positions_in, int channels, int x_along, int x_across, const float* g,
                                               const float* scales, int positions, int filters, int g_along, int g_across,
                                               double* inputs, double* gradients) {
@@ -139,11 +139,13 @@ __device__ __forceinline__ Vectors vectors_of(const float* x, int positions_in, 
     return vectors;
 }
 
-// Every warp's products are of numbers of its own, or of a half of them.
+// The vectors of a tile, and the warps of a block. In `gram` every warp takes numbers of its own; in `gram_pairs` half of the warps take the
+// even steps and half the odd ones.
 #define GRAM 64
 #define GRAM_WARPS 8
 
-// A lane's share of 8 N vectors, from `first` on, in a step of four numbers: that of every eighth vector. Zeros where there are none.
+// Loads a lane's share of 8 N vectors from `first` on, in a step of four numbers: one number of every eighth vector, or zeros if there are
+// none.
 template <int N>
 __device__ __forceinline__ void load_vectors(float* target, const Vectors& vectors, int first, int k0) {
     int lane = threadIdx.x & 31, k = k0 + (lane & 3), i = first + (lane >> 2);
@@ -153,7 +155,8 @@ __device__ __forceinline__ void load_vectors(float* target, const Vectors& vecto
         target[m] = k < vectors.inner && i + 8 * m < vectors.count ? from[(i64)8 * m * vectors.along] : 0.0f;
 }
 
-// The same in double precision. The largest numbers may overflow where their first bits are rounded.
+// Converts such a share to double precision. The largest numbers become infinite, because they could overflow when their first bits are
+// rounded.
 template <int N>
 __device__ __forceinline__ void to_double(double* target, const float* values, const Vectors& vectors, int k0) {
     int k = k0 + (threadIdx.x & 3);
@@ -162,17 +165,18 @@ __device__ __forceinline__ void to_double(double* target, const float* values, c
     for (int m = 0; m < N; ++m) target[m] = (fabsf(values[m]) < 1.7e38f ? values[m] : INFINITY) * scale;
 }
 
-// c += a b^T for eight vectors on each side and four numbers of them.
+// c += a b^T, for four numbers of eight vectors on each side.
 __device__ __forceinline__ void multiply_double(double* c, double a, double b) {
     asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};" : "+d"(c[0]), "+d"(c[1]) : "d"(a), "d"(b));
 }
 
-// Inner products of 64 vectors with each other, in double precision: those of eight with the eight themselves and with later ones, of which
-// the rest is the mirror image. A lane holds the same numbers on both sides of a product. Grid: tiles, samples, inputs and gradients.
+// Computes the inner products of 64 vectors with each other, in double precision: those of each eight with themselves and with later ones,
+// of which the rest is the mirror image. A lane holds the same numbers on both sides of a product. Grid: tiles; samples; inputs and
+// gradients.
 extern "C" __global__ void __launch_bounds__(32 * GRAM_WARPS)
     gram(const float* x, int positions_in, int channels, int x_along, int x_across, const float* g, const float* scales, int positions,
          int filters, int g_along, int g_across, double* inputs, double* gradients) {
-    // Nine products of eight by eight at a time; there are 36.
+    // There are 36 products of eight by eight, of which nine are added up at a time.
     __shared__ double parts[GRAM_WARPS][9 * 64];
     Vectors vectors = vectors_of(x, positions_in, channels, x_along, x_across, g, scales, positions, filters, g_along, g_across, inputs,
                                  gradients);
@@ -216,8 +220,8 @@ extern "C" __global__ void __launch_bounds__(32 * GRAM_WARPS)
     }
 }
 
-// The same of 64 vectors with 64 later ones. Four warps compute a quarter each from the even steps of eight numbers, and four from the odd.
-// Grid: pairs of tiles, samples, inputs and gradients.
+// Computes the inner products of 64 vectors with 64 later ones. Four warps compute a quarter each from the even steps of eight numbers, and
+// four from the odd ones. Grid: pairs of tiles; samples; inputs and gradients.
 extern "C" __global__ void __launch_bounds__(32 * GRAM_WARPS, 2)
     gram_pairs(const float* x, int positions_in, int channels, int x_along, int x_across, const float* g, const float* scales,
                int positions, int filters, int g_along, int g_across, double* inputs, double* gradients) {
@@ -269,10 +273,10 @@ extern "C" __global__ void __launch_bounds__(32 * GRAM_WARPS, 2)
         }
 }
 
-// An upper bound on the squared norm of sum over p of a_p g_p^T, from the inner products of all inputs and of all outputs' gradients:
-// one block per sample. `sources` says which input each tap of a position reads, [positions, taps], -1 in the padding; without it a position
-// reads the input of its number. With `inverses` filters are added less a mean, which is decided here, and times these. Dynamic shared
-// memory then: one double per input position and per position.
+// Computes an upper bound on the squared norm of sum over p of a_p g_p^T, from the inner products of all inputs and of all outputs'
+// gradients, with one block for each sample. `sources` says which input each tap of a position reads, [positions, taps], with -1 in the
+// padding; without it a position reads the input of its own number. With `inverses`, filters are added less a mean, which is chosen here, and
+// times these; then the dynamic shared memory has one double for each input position and for each position.
 extern "C" __global__ void __launch_bounds__(1024)
     ghost_norm(const double* inputs, const double* gradients, const int* sources, int positions_in, int positions, int taps,
                   const float* x, const float* g, const float* inverses, int channels, int out, float* means, int mean_stride,
@@ -283,7 +287,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     inputs += (i64)blockIdx.x * positions_in * positions_in;
     gradients += (i64)blockIdx.x * positions * positions;
     double square = 0.0, sizes = 0.0;
-    // The sum over all pairs is symmetric.
+    // The sum over all pairs is symmetric, so half of them suffice.
     for (int p = warp; p < positions; p += warps) {
         for (int q = lane; q <= p; q += 32) {
             double column = 0.0;
@@ -308,14 +312,14 @@ extern "C" __global__ void __launch_bounds__(1024)
         means += (i64)blockIdx.x * mean_stride;
         for (int i = threadIdx.x; i < positions_in; i += blockDim.x) totals[i] = 0.0;
         __syncthreads();
-        // Threads side by side read side by side; where there are more threads than positions, they share the channels.
+        // Neighbouring threads read neighbouring numbers. If there are more threads than positions, they share the channels.
         int wide = min(positions_in, (int)blockDim.x), shares = (int)blockDim.x / wide;
         for (int start = 0; start < positions_in; start += wide) {
             int i = start + (int)threadIdx.x % wide, share = threadIdx.x / wide;
             double sum = 0.0;
             if (i < positions_in && share < shares)
                 for (int c = share; c < channels; c += shares) sum += x[(i64)c * positions_in + i];
-            // One share after the other, so that the order is fixed.
+            // The shares are added one after the other, so that the order is fixed.
             for (int turn = 0; turn < shares; ++turn) {
                 if (i < positions_in && share == turn) totals[i] += sum;
                 __syncthreads();
@@ -348,19 +352,19 @@ extern "C" __global__ void __launch_bounds__(1024)
     if (threadIdx.x == 0) partials[(i64)blockIdx.x * partial_stride] = bounded(square, sizes, {gamma, eta, lost});
 }
 
-// Samples of a block, and those whose numbers a thread reads together.
+// How many samples a block takes, and for how many of them a thread reads numbers at once.
 #define WRITTEN_SAMPLES 64
 #define WRITTEN_TOGETHER 4
 
-// A run that is added up together: start in the written-down gradient, len, start in the sum, parameter, and of a standardised filter where
-// its mean and its 1 / deviation lie (else -1).
+// A run that is added together: its start in the written gradient, its length, its start in the sum, its parameter, and for a standardised
+// filter where its mean and its 1 / deviation lie (-1 for any other).
 struct GradientBlock {
     int start, len, target, entry, mean, inverse;
 };
 static_assert(sizeof(GradientBlock) == 24, "as on the host");
 
-// Adds what all samples add of their written-down gradients; a sample whose factor is zero is passed by, whatever it holds. Grid: blocks,
-// shares of the samples (one share without clipping, whose samples join in their order).
+// Adds the clipped written gradients of all samples to the sum. A sample whose factor is zero is skipped, whatever its gradient is. Grid:
+// blocks; shares of the samples. Without clipping there is one share, whose samples are added in their order.
 KERNEL sum_written(const float* d, i64 stride, const GradientBlock* blocks, const float* factors, int entries, const float* means,
                    int mean_stride, const float* inverses, u32* sum, int samples, int whole) {
     __shared__ float shares[WRITTEN_SAMPLES], taken[WRITTEN_SAMPLES];
@@ -403,9 +407,9 @@ KERNEL sum_written(const float* d, i64 stride, const GradientBlock* blocks, cons
 #define OUTER 64
 #define OUTER_ROWS 16
 
-// Adds what all samples add of a linear layer's gradient that is never written down: of each the sum over its `rows` of g x^T, one chain of
-// fused additions in single precision. 16 x 16 threads compute 4 x 4 values each. Grid: tiles of features, of outputs, shares of the samples
-// (one share without clipping). factors: those of the parameter.
+// Adds the clipped gradients of a linear layer, which are never written down, to the sum. Each is the sum over a sample's `rows` of g x^T, as
+// one chain of fused additions in single precision. 16 x 16 threads compute 4 x 4 values each. Grid: tiles of features; tiles of outputs;
+// shares of the samples, of which there is one without clipping. factors: those of the parameter.
 extern "C" __global__ void __launch_bounds__(256)
     outer_sum(const float* g, const float* x, int out, int features, int rows, const float* factors, int entries, u32* sum, int samples,
               int whole) {

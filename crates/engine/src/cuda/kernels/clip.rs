@@ -4,8 +4,8 @@ use super::declare::{Count, Flag, In, Long, Maybe, Out, kernels, rows};
 use crate::cuda::launch::LaunchGrid;
 use crate::cuda::slice::element;
 
-/// A run of a sample's written-down gradient that is squared together. Of a standardised filter it says where the mean and one over the
-/// deviation lie; else both are -1.
+/// A run of a sample's written gradient that is squared together. For a standardised filter it says where the mean and one over the
+/// deviation lie; otherwise both are -1.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GradientPart {
@@ -17,8 +17,8 @@ pub(crate) struct GradientPart {
 
 const _: () = assert!(size_of::<GradientPart>() == 16);
 
-/// A run that is added up together: where it starts and ends in a sample's written-down gradient, where in the sum, its parameter, and mean
-/// and deviation as of a part.
+/// A run that is added together: where it starts in a sample's written gradient, its length, where it starts in the sum, its parameter, and
+/// where its mean and one over its deviation lie, as in a [`GradientPart`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GradientBlock {
@@ -49,7 +49,7 @@ element! {
 }
 
 kernels! {
-    /// Filters of `n` weights less their mean and over their deviation, and one over that.
+    /// Standardises filters of `n` weights, and writes one over the deviation of each.
     Standardise = "standardise" {
         weight: In<f32>[filters * n],
         used: Out<f32>[filters * n],
@@ -58,7 +58,7 @@ kernels! {
         eps: f32,
     } given { filters: usize } over LaunchGrid::blocks(filters, 128);
 
-    /// The gradient of filters as they are used becomes that of their weights.
+    /// Turns the gradient of standardised filters into that of their weights.
     StandardiseBackward = "standardise_backward" {
         d: Out<f32>[filters * n],
         used: In<f32>[filters * n],
@@ -66,8 +66,8 @@ kernels! {
         n: Count,
     } given { filters: usize } over LaunchGrid::blocks(filters, 128);
 
-    /// A bound on the squared norm of each part of a sample's written-down gradient, and the means that are taken off standardised
-    /// filters: a warp for each part, a row of the grid for each sample.
+    /// Computes a bound on the squared norm of each part of a sample's written gradient, and the means that are taken off standardised
+    /// filters. There is a warp for each part, and a row of the grid for each sample.
     PartNorms = "part_norms" {
         d: In<f32>,
         stride: Long,
@@ -80,7 +80,7 @@ kernels! {
         partial_stride: Count,
     } given { grid: LaunchGrid } over grid, unsafe: "Every part lies in a sample's `stride` numbers of `d`, and its mean and its deviation, where it has them, in `means` and `inverses`.";
 
-    /// Every parameter's squared norm from its partial sums: a block for each parameter and sample.
+    /// Adds every parameter's partial sums to its squared norm, with a block for each parameter and sample.
     AddPartials = "add_partials" {
         partials: In<f64>,
         partial_stride: Count,
@@ -89,7 +89,7 @@ kernels! {
         entries: Count,
     } given { grid: LaunchGrid } over grid, unsafe: "Every range lies in a sample's partial sums.";
 
-    /// A bound on the squared norm of an outer product.
+    /// Computes a bound on the squared norm of an outer product.
     OuterNorm = "outer_norm" {
         x: In<f32>[samples * features],
         g: In<f32>[samples * out],
@@ -102,8 +102,8 @@ kernels! {
         partial_stride: Count,
     } given { samples: usize } over LaunchGrid::blocks(samples, 128);
 
-    /// Inner products of all inputs of a sample, and of all gradients, in double precision: those of 64 vectors with each other (the first),
-    /// or with 64 later ones. The grid's second axis are samples.
+    /// Computes the inner products of all inputs of a sample, and of all gradients, in double precision. The first kernel does those of 64
+    /// vectors with each other, the second those with 64 later ones. The grid's second axis counts samples.
     Gram = "gram" | "gram_pairs" by pairs {
         x: In<f32>[rows(grid.blocks[1], x_count * x_inner, rows(x_count, x_along, rows(x_inner, x_across, 1)))],
         x_count: Count,
@@ -120,8 +120,8 @@ kernels! {
         gradients: Out<f64>[grid.blocks[1] * g_count * g_count],
     } given { pairs: usize, grid: LaunchGrid } over grid;
 
-    /// A bound on the squared norm of a weight gradient from those inner products, and the means that are taken off standardised filters:
-    /// a block for each sample.
+    /// Computes a bound on the squared norm of a weight gradient from the inner products of [`Gram`], and the means that are taken off
+    /// standardised filters, with a block for each sample.
     GhostNorm = "ghost_norm" {
         inputs: In<f64>[samples * positions_in * positions_in],
         gradients: In<f64>[samples * positions * positions],
@@ -146,7 +146,7 @@ kernels! {
         ..LaunchGrid::blocks(samples, 1024)
     }, unsafe: "No source is a position behind the last.";
 
-    /// Adds what all samples add of their written-down gradients. Grid: blocks, shares of the samples.
+    /// Adds the clipped written gradients of all samples to the sum. The grid has blocks of the gradient and shares of the samples.
     SumWritten = "sum_written" {
         d: In<f32>,
         stride: Long,
@@ -161,7 +161,7 @@ kernels! {
         whole: Flag,
     } given { grid: LaunchGrid } over grid, unsafe: "Every block lies in a sample's `stride` numbers of `d`, of which there are `samples`, and in `sum`; its parameter is one of `entries`; and its mean and its deviation, where it has them, lie in `means` and `inverses`.";
 
-    /// Adds what all samples add of a linear layer's gradient. Grid: tiles of features, of outputs, shares of the samples.
+    /// Adds the clipped gradients of a linear layer to the sum. The grid has tiles of features, tiles of outputs and shares of the samples.
     OuterSum = "outer_sum" {
         g: In<f32>[samples * sample_rows * out],
         x: In<f32>[samples * sample_rows * features],

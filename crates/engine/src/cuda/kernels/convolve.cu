@@ -1,13 +1,13 @@
 // Per-sample weight gradients of convolutions of any rank, window and stride.
 //
-// A tap table holds, for each row of the unfolded image, {offset, dz, dy, dx}; a position table holds, for each output position,
-// {base, z, y, x}: the value lies at base + offset if (z + dz, y + dy, x + dx) is inside of the image.
+// A tap table holds {offset, dz, dy, dx} for each row of the unfolded image, and a position table holds {base, z, y, x} for each output
+// position. The value lies at base + offset if (z + dz, y + dy, x + dx) is inside the image.
 
 #define BM 64
 #define BN 128
 #define BK 32
 #define THREADS 128
-// Rows of 36 floats: the eight rows that a warp reads together fall into different banks.
+// Rows have 36 floats, so that the eight rows that a warp reads together fall into different banks.
 #define PITCH (BK + 4)
 
 // Multiplies one stage: rows of `left` [BM][PITCH] by rows of `right` [BN][PITCH].
@@ -37,7 +37,7 @@ __device__ __forceinline__ bool inside(int4 position, int4 tap, int depth, int h
            (u32)(position.w + tap.w) < (u32)width;
 }
 
-// Loads rows first.. of a row-major matrix [rows][columns] into [BM][PITCH]; zeros outside.
+// Loads rows of a row-major matrix [rows][columns] from `first` on into [BM][PITCH], with zeros outside of the matrix.
 __device__ __forceinline__ void load_rows(float* target, const float* matrix, int first, int rows, int start, int columns) {
     if (columns % 4 == 0) {
         int quad = (threadIdx.x & 7) * 4;
@@ -58,9 +58,9 @@ __device__ __forceinline__ void load_rows(float* target, const float* matrix, in
     }
 }
 
-// Each sample's weight gradient: d[o, k] = sum over views and positions of g[o, p] unfolded[k, p].
-// Takes steps first..last of 32 positions each, and adds to what is there unless it begins with the first. Grid: tiles of k, groups x
-// tiles of o, samples x parts of the steps, each part with a gradient of its own.
+// Computes each sample's weight gradient, d[o, k] = sum over views and positions of g[o, p] unfolded[k, p]. Takes steps first..last of 32
+// positions each, and adds to what is there unless it begins with the first step. Grid: tiles of k; groups x tiles of o; samples x parts of
+// the steps, where each part has a gradient of its own.
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     weight_gradient(const float* g, const float* x, float* d, const int4* taps, const int4* places, i64 stride, int out, int inner,
                     int positions, int plane, int depth, int height, int width, int groups, int channels, int views, int parts, int first,
@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
             }
 }
 
-// Adds up the gradients of a sample's parts, in their order.
+// Adds the gradients of a sample's parts, in the order of the parts.
 KERNEL sum_parts(const float* partial, float* d, i64 stride, int len, int parts, i64 n) {
     i64 i = global_index();
     if (i >= n) return;

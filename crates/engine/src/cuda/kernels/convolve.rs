@@ -4,8 +4,8 @@ use super::declare::{Count, In, Long, Out, kernels, rows};
 use crate::cuda::launch::LaunchGrid;
 
 kernels! {
-    /// Each sample's weight gradient from steps `first..last` of 32 positions each, added to what is there unless it begins with the first.
-    /// Grid: tiles of weights, groups times tiles of filters, samples times parts of the steps.
+    /// Computes each sample's weight gradient from steps `first..last` of 32 positions each, and adds it to what is there unless it begins
+    /// with the first step. The grid has tiles of weights, groups times tiles of filters, and samples times parts of the steps.
     WeightGradient = "weight_gradient" [large] {
         g: In<f32>[grid.blocks[2] / parts * views * groups * out * positions],
         x: In<f32>[grid.blocks[2] / parts * views * groups * channels * plane],
@@ -28,7 +28,7 @@ kernels! {
         last: Count,
     } given { grid: LaunchGrid } over grid, unsafe: "Both tables are of the window of these sizes, filled up as the kernel reads them, and a block has the shared memory of two stages.";
 
-    /// The gradients of samples from those of their parts, in their order.
+    /// Adds the gradients of each sample's parts, in the order of the parts.
     SumParts = "sum_parts" {
         partial: In<f32>[n * parts],
         d: Out<f32>[rows(n / len, stride, len)],

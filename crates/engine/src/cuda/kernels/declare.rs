@@ -5,52 +5,52 @@
 //! Add = "add" { a: In<f32>[n], b: In<f32>[n], y: Out<f32>[n], n: Long } over LaunchGrid::fours(n);
 //! ```
 //!
-//! A declaration makes a structure with a field for each parameter, so that a launch names what it gives; its method `launch`; and its
-//! entry in the list of kernels that are loaded. In brackets behind a parameter stands what must hold of it, in terms of the others: of an
-//! address, how many elements the kernel may touch there; of a number, a condition. Both are looked at before a launch. Where that is
-//! all that keeps a kernel inside of its memory, `launch` is safe; where it also follows what lies in a table on the card, the
-//! declaration ends with what the caller must promise, and `launch` is unsafe.
+//! A declaration makes a structure with a field for each parameter, so that a launch names what it passes; a method `launch`; and an entry
+//! in the list of kernels that are loaded. The brackets after a parameter say what must hold for it, in terms of the others: for an
+//! address, how many elements the kernel may touch there; for a number, a condition. Both are checked before a launch. If they are all it
+//! takes to keep a kernel inside its memory, `launch` is safe. If the kernel also follows a table on the card, the declaration ends with
+//! what the caller must promise, and `launch` is unsafe.
 //!
 //! Names in `given` are the host's own, for the grid and the extents. A kernel that exists in several sizes has several names, and the
-//! field behind `by` chooses. `[large]` are those that may use more shared memory than a block gets unasked.
+//! field after `by` chooses among them. A kernel marked `[large]` may use more shared memory than a block gets unasked.
 
 use std::marker::PhantomData;
 
 use crate::cuda::slice::{DeviceElement, DeviceSlice};
 
-/// A kernel by its name, with its parameters as its source should declare them.
+/// A kernel, with its names and with its parameters as its source should declare them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Declaration {
     pub(crate) names: &'static [&'static str],
     /// Whether it may use more shared memory than a block gets unasked.
     pub(crate) large: bool,
-    /// Types of the parameters in order.
+    /// The types of the parameters, in order.
     #[cfg_attr(not(test), expect(dead_code, reason = "held against the sources by a test"))]
     pub(crate) parameters: &'static [&'static str],
 }
 
-/// A type of parameter: what a caller gives for it, and what the kernel is passed, to the byte.
+/// A type of parameter: what a caller gives for it, and the bytes that the kernel is passed.
 pub(crate) trait KernelParameter {
     /// The type in the kernel's source.
     const TYPE: &'static str;
     /// What a caller gives.
     type Given<'a>;
-    /// What has exactly the bytes of the type in the source.
+    /// What the kernel is passed, which has exactly the bytes of the type in the source.
     type Passed;
-    /// `None` where it does not fit.
+    /// Converts what was given; `None` if it does not fit.
     fn pass(given: Self::Given<'_>) -> Option<Self::Passed>;
 }
 
-/// What a declaration may ask of a parameter.
+/// A parameter of which a declaration may demand something.
 pub(crate) trait Holds<Wanted>: KernelParameter {
     fn holds(given: &Self::Given<'_>, wanted: Wanted) -> bool;
 }
 
-/// Elements that a kernel reads.
+/// The address of elements that a kernel reads.
 pub(crate) struct In<T>(PhantomData<T>);
-/// Elements that a kernel writes, and may read.
+/// The address of elements that a kernel writes, and may read.
 pub(crate) struct Out<T>(PhantomData<T>);
-/// An address that may be none: the kernel skips what it would do there.
+/// An address that may be missing, in which case the kernel skips what it would do there.
 pub(crate) struct Maybe<P>(PhantomData<P>);
 /// A count or an index in 32 bits.
 pub(crate) struct Count;
@@ -60,7 +60,7 @@ pub(crate) struct Long;
 pub(crate) struct Wide;
 /// Yes or no.
 pub(crate) struct Flag;
-/// One of a few cases that the kernel numbers.
+/// The number that the kernel gives to one of a few cases.
 pub(crate) struct Code;
 /// A structure that travels with the launch.
 pub(crate) struct ByValue<T>(PhantomData<T>);
@@ -196,18 +196,24 @@ impl Holds<bool> for Count {
     }
 }
 
+impl Holds<bool> for Long {
+    fn holds(_given: &usize, condition: bool) -> bool {
+        condition
+    }
+}
+
 impl Holds<bool> for Flag {
     fn holds(_given: &bool, condition: bool) -> bool {
         condition
     }
 }
 
-/// Numbers up to the end of the last of `count` rows of `len`, which begin `stride` apart.
+/// How many numbers there are up to the end of the last of `count` rows of `len`, which begin `stride` apart.
 pub(super) fn rows(count: usize, stride: usize, len: usize) -> usize {
     count.checked_sub(1).map_or(0, |before| before * stride + len)
 }
 
-/// Declares the kernels of a source; see the head of this file.
+/// Declares the kernels of a source, as the head of this file describes.
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
@@ -258,8 +264,8 @@ macro_rules! kernels {
                         internal(kernel, concat!(stringify!($field), " is too large").into())
                     })?;)*
                     let mut parameters = [$((&raw const $field).cast_mut().cast::<std::ffi::c_void>()),*];
-                    // SAFETY: a test holds the parameters' number, order and types against the source. What the kernel touches was
-                    // compared with what is there, and where that depends on tables the caller has made the declared promise.
+                    // SAFETY: a test compares the number, order and types of the parameters with the source. What the kernel touches was
+                    // compared with what is there, and if that depends on tables, the caller has made the declared promise.
                     unsafe { start(device, kernel, grid, &mut parameters) }
                 }
             }

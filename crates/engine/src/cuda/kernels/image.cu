@@ -1,7 +1,7 @@
-// Convolutions over images as matrix products, with a strip of the image in shared memory: a value is fetched once and read by all
-// taps of the window that meet it. Whole rows lie there with zeros on both sides, so that no tap needs a check.
+// Convolutions over images as matrix products, with a strip of the image in shared memory, so that a value is fetched once and read by all
+// taps of the window that meet it. The strip has whole rows with zeros on both sides, so that no tap needs a check.
 
-// Sizes of a convolution and of its strip.
+// The sizes of a convolution and of its strip.
 struct Image {
     int out, channels, groups, taps;            // filters and channels of one group
     int height, width;                          // of the input
@@ -16,10 +16,11 @@ struct Image {
 static_assert(sizeof(Image) == 348, "as on the host");
 
 #define IMAGE_THREADS 256
-// Steps of a sum of weight gradients that may be on their way while one is multiplied.
+// How many steps of a sum of weight gradients may be on their way while one is multiplied.
 #define MOST_AHEAD 3
 
-// Rows of a row-major matrix into [64][pitch]; zeros outside. `columns` is a multiple of four or copied one by one.
+// Copies rows of a row-major matrix into [64][pitch], with zeros outside of the matrix. If four divides `columns`, four numbers are copied at
+// a time, otherwise one.
 __device__ __forceinline__ void copy_rows(float* target, int pitch, const float* matrix, int first, int rows, int start, int count,
                                           int columns) {
     if (columns % 4 == 0) {
@@ -40,7 +41,7 @@ __device__ __forceinline__ void copy_rows(float* target, int pitch, const float*
     }
 }
 
-// A block's place in the weight gradients of its samples: eight warps compute 64 filters by 32 NF weights of a block of channels.
+// A block's place in the weight gradients of its samples. Its eight warps compute 64 filters by 32 NF weights of a block of channels.
 struct WeightTile {
     int group, m0, c0, weights;  // first filter and channel, weights of the block
     int row, column;             // of this lane's first value; others are 8 rows apart, and of columns two each, 8 apart
@@ -59,7 +60,7 @@ __device__ __forceinline__ WeightTile weight_tile(const Image& image) {
     return tile;
 }
 
-// The copies of a stage are one group, be it empty.
+// Makes the copies of a stage one group, even if there are none.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;"); }
 
 // Waits for the oldest of `ahead` groups.
@@ -73,7 +74,7 @@ __device__ __forceinline__ void wait_for_copies(int ahead) {
     }
 }
 
-// A warp's products of eight positions. left: this lane's first number of g; near, far: its two positions in the strip.
+// Adds a warp's products of eight positions. left: this lane's first number of g; near, far: its two positions in the strip.
 template <int NF>
 __device__ __forceinline__ void multiply_step(float (*c)[NF][4], const float* left, int pitch, const char* near, const char* far,
                                               const int* offset) {
@@ -91,11 +92,11 @@ __device__ __forceinline__ void multiply_step(float (*c)[NF][4], const float* le
     }
 }
 
-// Weight gradients d[o, (c, tap)] = sum over positions of g[o, p] x[c, p + tap], one after the other: `sums` of `each` steps of 32 positions
-// from step `begin` of an item on, step after step and item after item. `flush` takes each from c, which is zero before. The copies of a
-// step run on behind the end of a sum; `fetch` adds its own to those of a stage, which are there when the sum is flushed.
-// offsets: where each weight of a block reads in the strip. `ahead` steps are on their way while one is multiplied. Dynamic shared memory:
-// `ahead` + 1 stages of [64][PITCH] and the strip.
+// Computes weight gradients d[o, (c, tap)] = sum over positions of g[o, p] x[c, p + tap], one after the other. There are `sums` of them, each
+// of `each` steps of 32 positions, from step `begin` of an item on, step after step and item after item. `flush` takes each sum from c, which
+// must be zero before. Copies go on beyond the end of a sum. `fetch` adds copies of its own to those of a stage, which have arrived when the
+// sum is flushed. offsets: where each weight of a block reads in the strip. `ahead` steps are on their way while one is multiplied. Dynamic
+// shared memory: `ahead` + 1 stages of [64][PITCH] and the strip.
 template <int NF, typename Fetch, typename Flush>
 __device__ __forceinline__ void weight_products(const float* g, const float* x, const Image& image, const WeightTile& tile,
                                                 const int* offsets, i64 item, int begin, int each, int sums, int ahead,
@@ -105,7 +106,7 @@ __device__ __forceinline__ void weight_products(const float* g, const float* x, 
     int count = min(image.block, image.channels - tile.c0);
     int size = 64 * PITCH + image.block * image.plane;
     for (int i = threadIdx.x; i < (ahead + 1) * size; i += IMAGE_THREADS) stages[i] = 0.0f;
-    // In bytes: a read is then one addition.
+    // Offsets are in bytes, so that a read takes one addition.
     int offset[NF];
 #pragma unroll
     for (int n = 0; n < NF; ++n) {
@@ -167,7 +168,7 @@ __device__ __forceinline__ void weight_products(const float* g, const float* x, 
     for (int sum = 0; sum < sums; ++sum) {
         for (int stop = step + each; step < stop; ++step) {
             wait_for_copies(ahead);
-            // Behind this barrier the step's values are there, and nobody reads those of the step before any more.
+            // After this barrier the step's values are there, and nothing reads those of the step before any more.
             __syncthreads();
             if (step + ahead < end) load(stage == 0 ? ahead : stage - 1, step + ahead);
             commit_copies();
@@ -187,8 +188,8 @@ __device__ __forceinline__ void weight_products(const float* g, const float* x, 
     }
 }
 
-// The same where a step is a whole image of at most 64 positions, and a sum is one step: what is copied where is the same for every item,
-// and listed once. Dynamic shared memory: the list, then `ahead` + 1 stages of [64][WHOLE_PITCH] and the strip.
+// Does the same as weight_products if a step is a whole image of at most 64 positions, and a sum is one step. What is copied where is then
+// the same for every item, and is listed once. Dynamic shared memory: the list, then `ahead` + 1 stages of [64][WHOLE_PITCH] and the strip.
 #define WHOLE_POSITIONS 64
 #define WHOLE_PITCH (WHOLE_POSITIONS + 4)
 
@@ -202,7 +203,7 @@ __device__ __forceinline__ void whole_products(const float* g, const float* x, c
     int x_width = image.width % 4 == 0 ? 4 : 1, g_width = image.positions % 4 == 0 ? 4 : 1;
     int x_quads = image.width / x_width, g_quads = image.positions / g_width;
     int x_copies = min(image.block, image.channels - tile.c0) * image.height * x_quads, g_copies = min(64, image.out - tile.m0) * g_quads;
-    // Where from, in 16 bits, and where to, in as many.
+    // Each entry has 16 bits for where to copy to, and 16 bits for where to copy from.
     u32* list = (u32*)stages;
     float* first = stages + (image.block * image.height * x_quads + 64 * g_quads + 3) / 4 * 4;
     for (int i = threadIdx.x; i < (ahead + 1) * size; i += IMAGE_THREADS) first[i] = 0.0f;
@@ -256,7 +257,7 @@ __device__ __forceinline__ void whole_products(const float* g, const float* x, c
     }
     for (int sum = 0, stage = 0; sum < sums; ++sum, stage = stage == ahead ? 0 : stage + 1) {
         wait_for_copies(ahead);
-        // Behind this barrier the sum's values are there, and nobody reads those of the sum before any more.
+        // After this barrier the sum's values are there, and nothing reads those of the sum before any more.
         __syncthreads();
         if (sum + ahead < sums) load(stage == 0 ? ahead : stage - 1, sum + ahead);
         commit_copies();
@@ -268,8 +269,8 @@ __device__ __forceinline__ void whole_products(const float* g, const float* x, c
     }
 }
 
-// Each sample's weight gradient, over its views. Takes steps first..last, and adds to what is there unless it begins with the first.
-// Grid: blocks of channels, groups x tiles of filters, samples x parts of the steps, each part with a gradient of its own.
+// Computes each sample's weight gradient over its views. Takes steps first..last, and adds to what is there unless it begins with the first
+// step. Grid: blocks of channels; groups x tiles of filters; samples x parts of the steps, where each part has a gradient of its own.
 template <int NF>
 __device__ __forceinline__ void image_weight_gradient_of(const float* g, const float* x, float* d, const Image& image,
                                                          const int* offsets, i64 stride, int views, int parts, int first, int last) {
@@ -303,9 +304,10 @@ __device__ __forceinline__ void image_weight_gradient_of(const float* g, const f
     }
 }
 
-// Adds what all samples of one view add of a weight gradient that is never written down. The accumulators hold one sample at a time; what it
-// adds is made of them and joins the whole numbers in registers. Grid: blocks of channels, tiles of filters, shares of the samples (one
-// share without clipping). factors, means: those of the parameter; inverses: of its filters, where they are standardised.
+// Adds the clipped weight gradients of all samples, which have one view, to the sum without writing them down. The accumulators hold one
+// sample at a time, which is turned into whole numbers and added to those in registers. Grid: blocks of channels; tiles of filters; shares of
+// the samples, of which there is one without clipping. factors, means: those of the parameter; inverses: those of its filters, if they are
+// standardised.
 template <int NF, bool WHOLE>
 __device__ __forceinline__ void image_weight_sum_of(const float* g, const float* x, const Image& image, const int* offsets,
                                                     const float* factors, int entries, const float* means, int mean_stride,
@@ -340,7 +342,7 @@ __device__ __forceinline__ void image_weight_sum_of(const float* g, const float*
                         total[i >> 1][n][j] = added(total[i >> 1][n][j], c[i >> 1][n][j], mean, own, whole);
             }
         };
-        // A sample whose factor is zero is passed by, whatever it holds.
+        // A sample whose factor is zero is skipped, whatever its gradient is.
         if (factor != 0.0f && whole && inverses) add(1, true);
         if (factor != 0.0f && whole && !inverses) add(1, false);
         if (factor != 0.0f && !whole) add(0, false);
@@ -392,10 +394,10 @@ IMAGE_WEIGHTS(1)
 IMAGE_WEIGHTS(5)
 IMAGE_WEIGHTS(9)
 
-// y[o, p] = sum over channels and taps of weight[o, (c / 8, tap, c % 8)] x[c, p + tap]. Serves the forward pass and, with the
-// weights turned round, the data gradient of a convolution of stride one. Eight warps compute 64 filters by 256 positions.
-// Takes steps first..last of `block` channels each, and adds to what is there if `accumulate` says so or it begins behind the first.
-// Grid: tiles of positions (of `segments` whole items where an item has no more than 256), tiles of filters, groups.
+// Computes y[o, p] = sum over channels and taps of weight[o, (c / 8, tap, c % 8)] x[c, p + tap]. This serves the forward pass and, with the
+// weights turned round, the data gradient, once for every remainder by the stride. Eight warps compute 64 filters by 256 positions. Takes
+// steps first..last of `block` channels each, and adds to what is there if `accumulate` is set or it does not begin with the first step.
+// Grid: tiles of positions, or of `segments` whole items if several fit into one; tiles of filters; groups.
 // Dynamic shared memory: two stages of weights and strip, and the list of copies.
 #define COLUMNS 256
 
@@ -433,7 +435,7 @@ extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
         place[n] = exists ? (segment * image.rows + (p / image.out_width - y0) * image.stride_y) * image.pitch +
                                 p % image.out_width * image.stride_x
                           : 0;
-        // In bytes, so that all that a read adds to it is the same for all lanes.
+        // Places are in bytes, so that what a read adds to them is the same for all lanes.
         place[n] = 4 * (place[n] + 64 * pitch + t * image.plane);
     }
     const float* pixels = x + (item0 * image.groups + group) * image.channels * plane;
@@ -462,7 +464,7 @@ extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
     load(first);
     for (int step = first; step < last; ++step) {
         asm volatile("cp.async.wait_group 0;");
-        // Behind this barrier the step's values are there, and nobody reads those of the step before any more.
+        // After this barrier the step's values are there, and nothing reads those of the step before any more.
         __syncthreads();
         if (step + 1 < last) load(step + 1);
         int stage = (step & 1) * size;
@@ -521,8 +523,8 @@ extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
     }
 }
 
-// Weights in the order image_convolve reads: arranged[group][m][(k / 8, tap, k % 8)], zeros where k has run out. Forward m are filters
-// and k channels; backward it is the other way round. list: which of the window's taps each is.
+// Puts weights in the order that image_convolve reads, arranged[group][m][(k / 8, tap, k % 8)], with zeros beyond the last k. Forward, m
+// counts filters and k channels; backward, it is the other way round. list: for each tap, which of the window's taps it is.
 KERNEL arrange_weights(const float* weight, float* arranged, const int* list, int out, int channels, int window, int taps, int inner,
                        int backward, i64 n) {
     i64 i = global_index();

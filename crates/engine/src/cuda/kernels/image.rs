@@ -3,37 +3,37 @@
 use super::declare::{ByValue, Count, Flag, In, Long, Maybe, Out, Structure, kernels, rows};
 use crate::cuda::launch::LaunchGrid;
 
-/// Taps a strip has room for.
+/// How many taps a strip has room for.
 pub(crate) const TAPS: usize = 64;
 
-/// Sizes of a convolution and of its strip.
+/// The sizes of a convolution and of its strip, laid out as the kernels read them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImageStrip {
-    /// Filters and channels of one group.
+    /// The number of filters and of channels of one group.
     pub(crate) out: i32,
     pub(crate) channels: i32,
     pub(crate) groups: i32,
     pub(crate) taps: i32,
-    /// Of the input.
+    /// The size of the input.
     pub(crate) height: i32,
     pub(crate) width: i32,
-    /// Of the output.
+    /// The size of the output.
     pub(crate) out_width: i32,
     pub(crate) positions: i32,
-    /// Of the window.
+    /// The stride and padding of the window.
     pub(crate) stride: [i32; 2],
     pub(crate) padding_y: i32,
-    /// Rows of the strip, numbers of a row and of a channel, and the column of the first pixel.
+    /// The number of rows of the strip, how many numbers a row and a channel take, and the column of the first pixel.
     pub(crate) rows: i32,
     pub(crate) pitch: i32,
     pub(crate) plane: i32,
     pub(crate) left: i32,
-    /// Channels of a step, weights of a filter as arranged, and items of a tile.
+    /// The number of channels of a step, of arranged weights of a filter, and of items of a tile.
     pub(crate) block: i32,
     pub(crate) inner: i32,
     pub(crate) segments: i32,
-    /// The output is every `step`-th row and column, from `phase` on, of an image of this size.
+    /// The output is every `step`-th row and column, from `phase` on, of an image of the full size.
     pub(crate) step: [i32; 2],
     pub(crate) phase: i32,
     pub(crate) full_width: i32,
@@ -44,14 +44,14 @@ pub(crate) struct ImageStrip {
 
 const _: () = assert!(size_of::<ImageStrip>() == 4 * (23 + TAPS));
 
-// SAFETY: 87 whole numbers of 32 bits on both sides, in this order; the source asserts the same size.
+// SAFETY: both sides have 87 whole numbers of 32 bits in this order, and the source asserts the same size.
 unsafe impl Structure for ImageStrip {
     const TYPE: &'static str = "const __grid_constant__ Image";
 }
 
 kernels! {
-    /// Each sample's weight gradient from steps `first..last` of 32 positions each, for 32, 160 or 288 weights of a block. Grid: blocks of
-    /// channels, groups times tiles of filters, samples times parts of the steps.
+    /// Computes each sample's weight gradient from steps `first..last` of 32 positions each. The three kernels take 32, 160 or 288 weights of
+    /// a block. The grid has blocks of channels, groups times tiles of filters, and samples times parts of the steps.
     ImageWeightGradient =
         "image_weight_gradient_1" | "image_weight_gradient_5" | "image_weight_gradient_9" by size [large]
     {
@@ -68,8 +68,8 @@ kernels! {
     } given { size: usize, grid: LaunchGrid, input_len: usize, output_len: usize, weight_len: usize }
         over grid, unsafe: "`image` and `offsets` are of one tiling, which has at most that many weights in a block and the grid's shared memory; an item of `x` has `input_len` values, one of `g` `output_len`, and a gradient `weight_len`.";
 
-    /// Adds what all samples add of a convolution's gradient. The first three go through the positions step by step, the others take an image
-    /// as one step. Grid: blocks of channels, tiles of filters, shares of the samples.
+    /// Adds the clipped gradients of a convolution to the sum. The first three kernels go through the positions step by step; the others take
+    /// an image as one step. The grid has blocks of channels, tiles of filters and shares of the samples.
     ImageWeightSum =
         "image_weight_sum_1" | "image_weight_sum_5" | "image_weight_sum_9"
         | "whole_weight_sum_1" | "whole_weight_sum_5" | "whole_weight_sum_9" by size [large]
@@ -96,8 +96,8 @@ kernels! {
         weight_len: usize,
     } over grid, unsafe: "`image` and `offsets` are of one tiling, which has at most that many weights in a block, and the grid's shared memory holds `ahead + 1` of its stages; an item of `x` has `input_len` values, one of `g` `output_len`, and the gradient `weight_len` for `filters`.";
 
-    /// `y[o, p]`, the sum over channels and taps of `weight[o, (c / 8, tap, c % 8)] x[c, p + tap]`, from steps `first..last` of channels.
-    /// Grid: tiles of positions, tiles of filters, groups.
+    /// Computes `y[o, p]`, the sum over channels and taps of `weight[o, (c / 8, tap, c % 8)] x[c, p + tap]`, for steps `first..last` of
+    /// channels. The grid has tiles of positions, tiles of filters and groups.
     ImageConvolve = "image_convolve" [large] {
         weight: In<f32>[weight_len],
         x: In<f32>[items * input_len],
@@ -110,7 +110,7 @@ kernels! {
     } given { grid: LaunchGrid, input_len: usize, output_len: usize, weight_len: usize }
         over grid, unsafe: "`image` is of a tiling that has the grid's shared memory; an item of `x` has `input_len` values, one of `y` `output_len`, and the arranged weights are `weight_len`.";
 
-    /// Weights in the order in which [`ImageConvolve`] reads them. `list` says which of the window's taps each is.
+    /// Puts weights in the order in which [`ImageConvolve`] reads them. `list` says for each tap which of the window's taps it is.
     ArrangeWeights = "arrange_weights" {
         weight: In<f32>[groups * out * channels * window],
         arranged: Out<f32>[n],

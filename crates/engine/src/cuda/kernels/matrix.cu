@@ -1,6 +1,6 @@
-// Softmax, and the loss.
+// Softmax, the loss, and the addresses of batched matrix products.
 
-// One warp per row; the values are multiplied by `scale` first.
+// Takes the softmax of every row, with one warp for each. The values are multiplied by `scale` first.
 KERNEL softmax(const float* x, float* y, int features, int leading, i64 rows, float scale) {
     i64 row = global_index() >> 5;
     if (row >= rows) return;
@@ -30,8 +30,8 @@ KERNEL softmax_backward(const float* y, const float* g, float* dx, int features,
     for (int i = lane; i < features; i += 32) put(dx + i, y[i] * (g[i] - along) * scale, accumulate);
 }
 
-// Addresses of the matrices of n products, those of a first, then b, then c. Each lies `outer` numbers behind that of the item before, and
-// `inner` numbers behind that of the head before.
+// Lists the addresses of the matrices of n products: first those of a, then of b, then of c. Each matrix lies `outer` numbers after that of
+// the item before, and `inner` numbers after that of the head before.
 KERNEL matrix_addresses(const float* a, const float* b, float* c, u64* addresses, i64 a_outer, i64 a_inner, i64 b_outer, i64 b_inner,
                         i64 c_outer, i64 c_inner, int heads, i64 n) {
     i64 i = global_index();
@@ -45,7 +45,7 @@ KERNEL matrix_addresses(const float* a, const float* b, float* c, u64* addresses
 #define IGNORED 0xffffffffu
 enum { CLASSES, PROBABILITIES, VALUES };
 
-// Labels in each part of an item's positions. Grid: as that of `loss`.
+// Counts the labels in each part of an item's positions. The grid is the same as that of `loss`.
 KERNEL count_labels(const u32* labels, int* counts, int positions) {
     __shared__ int scratch[32];
     int begin = (int)((i64)positions * blockIdx.y / gridDim.y), end = (int)((i64)positions * (blockIdx.y + 1) / gridDim.y);
@@ -56,11 +56,11 @@ KERNEL count_labels(const u32* labels, int* counts, int positions) {
     if (threadIdx.x == 0) counts[(i64)blockIdx.x * gridDim.y + blockIdx.y] = count;
 }
 
-// Classes whose exponentials a thread keeps.
+// Up to this many classes, a thread keeps their exponentials.
 #define FEW_CLASSES 32
 
-// `weight` times the loss of each item, and the gradient of that times `scale`. Logits are [classes, positions]. Grid: items, and parts
-// of their positions with a sum each. counts: labels in each part.
+// Computes `weight` times the loss of each part of an item's positions, and `scale` times the gradient of that. Logits are
+// [classes, positions]. Grid: items; parts of their positions, each of which has a sum. counts: the number of labels in each part.
 extern "C" __global__ void __launch_bounds__(256, 2)
     loss(int kind, const float* output, const u32* targets, const int* counts, float* gradient, double* sums, int classes,
          int positions, float smoothing, double weight, double scale) {
@@ -134,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     if (threadIdx.x == 0) sums[item * gridDim.y + blockIdx.y] = weight * sum / counted;
 }
 
-// Adds up the parts of each item's loss, in their order.
+// Adds the parts of each item's loss, in their order.
 KERNEL add_losses(const double* sums, double* losses, int parts, int items, int accumulate) {
     i64 item = global_index();
     if (item >= items) return;

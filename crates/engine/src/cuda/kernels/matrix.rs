@@ -1,15 +1,15 @@
-//! Softmax, and the loss.
+//! Softmax, the loss, and the addresses of batched matrix products.
 
 use super::declare::{Code, Count, Flag, In, Long, Out, kernels, rows as strided};
 use crate::cuda::launch::LaunchGrid;
 
-/// The kinds of targets that a loss has, as its kernel numbers them.
+/// The numbers that the kernel of the loss gives to the kinds of targets.
 pub(crate) const CLASSES: i32 = 0;
 pub(crate) const PROBABILITIES: i32 = 1;
 pub(crate) const VALUES: i32 = 2;
 
 kernels! {
-    /// The softmax of every row, of the values times `scale`. Rows begin `leading` numbers apart.
+    /// Takes the softmax of every row, whose values are multiplied by `scale` first. Rows begin `leading` numbers apart.
     Softmax = "softmax" {
         x: In<f32>[strided(rows, leading, features)],
         y: Out<f32>[strided(rows, leading, features)],
@@ -19,7 +19,7 @@ kernels! {
         scale: f32,
     } over LaunchGrid::warps(rows);
 
-    /// Its gradient.
+    /// Computes the gradient of a softmax.
     SoftmaxBackward = "softmax_backward" {
         y: In<f32>[strided(rows, leading, features)],
         g: In<f32>[strided(rows, leading, features)],
@@ -31,7 +31,7 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::warps(rows);
 
-    /// Where the matrices of products lie: of each side, the address for every item and head.
+    /// Lists where the matrices of products lie: for each side, the address for every item and head.
     MatrixAddresses = "matrix_addresses" {
         a: In<f32>,
         b: In<f32>,
@@ -47,15 +47,15 @@ kernels! {
         n: Long,
     } over LaunchGrid::each(n);
 
-    /// Labels in each part of an item's positions: a block for each item and part.
+    /// Counts the labels in each part of an item's positions, with a block for each item and part.
     CountLabels = "count_labels" {
         labels: In<u32>[grid.blocks[0] * positions],
         counts: Out<i32>[grid.blocks[0] * grid.blocks[1]],
         positions: Count,
     } given { grid: LaunchGrid } over grid;
 
-    /// `weight` times the loss of each part of an item's positions, and the gradient of that times `scale`. Logits are
-    /// `[classes, positions]`; targets are labels, or as many numbers.
+    /// Computes `weight` times the loss of each part of an item's positions, and `scale` times the gradient of that. Logits are
+    /// `[classes, positions]`; targets are a label for each position, or as many numbers as there are logits.
     LossOfParts = "loss" {
         kind: Code,
         output: In<f32>[grid.blocks[0] * classes * positions],
@@ -70,7 +70,7 @@ kernels! {
         scale: f64,
     } given { grid: LaunchGrid } over grid;
 
-    /// The losses of items from those of their parts, in their order.
+    /// Adds the losses of each item's parts, in the order of the parts.
     AddLosses = "add_losses" {
         sums: In<f64>[items * parts],
         losses: Out<f64>[items],

@@ -1,16 +1,20 @@
-//! The kernels of our own: their sources, compiled when a card is first opened, and beside each source the declarations of its kernels.
+//! Our own kernels: their sources, which are compiled when a card is first opened, and beside each source the declarations of its kernels.
 
+mod attention;
 mod carry;
 mod clip;
 mod convolve;
 mod declare;
+mod halves;
 mod image;
 mod matrix;
 mod noise;
 mod norm;
 mod pointwise;
+mod relative;
 #[cfg(test)]
 mod signatures;
+mod tokens;
 mod update;
 mod window;
 
@@ -22,6 +26,7 @@ use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 
 use super::Precision;
 use super::error::{CudaError, call};
+pub(crate) use attention::{AttentionAlong, AttentionForward, AttentionKeys, AttentionQueries, HEAD};
 pub(crate) use carry::{Carry, ProjectFilters, ToSingle};
 pub(crate) use clip::{
     AddPartials, GhostNorm, GradientBlock, GradientPart, Gram, OuterNorm, OuterSum, PartNorms, PartialRange,
@@ -29,6 +34,7 @@ pub(crate) use clip::{
 };
 pub(crate) use convolve::{SumParts, WeightGradient};
 use declare::Declaration;
+pub(crate) use halves::{HALVED_PART, HalvedNorms, SizesOfSamples, SumHalves, TakePowersOff, ToHalves};
 pub(crate) use image::{
     ArrangeWeights, ImageConvolve, ImageStrip, ImageWeightGradient, ImageWeightSum, TAPS,
 };
@@ -42,6 +48,10 @@ pub(crate) use pointwise::{
     Add, AddBias, BiasGradient, Broadcast, BroadcastBackward, ChannelScale, ChannelScaleGradient, Copy,
     Dropout, Gather, GatherBackward, MoveFour, MoveValues, Multiply, RowBiasGradient, Unary, UnaryBackward,
 };
+pub(crate) use relative::{
+    BehindFirst, RelativeQueries, RelativeScores, RelativeSums, RelativeTerms, RelativeValues,
+};
+pub(crate) use tokens::{TokenConv, TokenConvBackward, TokenConvGradient};
 pub(crate) use update::{
     ADAM, CORRECTED_ADAM, Exchange, MOMENTUM, MoveMean, PLAIN, UpdateBlock, UpdateValues,
 };
@@ -51,27 +61,31 @@ pub(crate) use window::{
 };
 
 /// The sources, compiled together when a device is opened, and their kernels.
-const SOURCES: [(&str, &[Declaration]); 12] = [
+const SOURCES: [(&str, &[Declaration]); 16] = [
     (include_str!("common.cu"), &[]),
     (include_str!("pointwise.cu"), pointwise::KERNELS),
     (include_str!("norm.cu"), norm::KERNELS),
     (include_str!("window.cu"), window::KERNELS),
     (include_str!("matrix.cu"), matrix::KERNELS),
     (include_str!("clip.cu"), clip::KERNELS),
+    (include_str!("halves.cu"), halves::KERNELS),
     (include_str!("product.cu"), &[]),
+    (include_str!("attention.cu"), attention::KERNELS),
     (include_str!("convolve.cu"), convolve::KERNELS),
     (include_str!("image.cu"), image::KERNELS),
     (include_str!("carry.cu"), carry::KERNELS),
     (include_str!("noise.cu"), noise::KERNELS),
     (include_str!("update.cu"), update::KERNELS),
+    (include_str!("tokens.cu"), tokens::KERNELS),
+    (include_str!("relative.cu"), relative::KERNELS),
 ];
 
-/// Bytes of shared memory that a block of a large kernel may ask for on every card; a card may have more.
+/// How many bytes of shared memory a block of a large kernel may ask for on any card. Some cards have more.
 pub(crate) const SHARED_LIMIT: usize = 99 << 10;
-/// Bytes that kernels may declare themselves.
+/// How many bytes of shared memory kernels may declare themselves.
 pub(crate) const DECLARED: usize = 4 << 10;
 
-/// All kernels by name, with so many bytes of shared memory for those that may ask for them.
+/// Loads all kernels, and allows the large ones to ask for `shared` bytes of shared memory.
 pub(super) fn load(
     context: &Arc<CudaContext>,
     precision: Precision,
@@ -93,8 +107,8 @@ pub(super) fn load(
     Ok(kernels)
 }
 
-/// The kernels on a card. They are loaded once a process, card and precision, by one thread while others wait: the driver takes about a
-/// second to make them the card's own. They stay, as the card's context is one for the whole process.
+/// The kernels on a card. They are loaded once for each process, card and precision, by one thread while others wait, because the driver
+/// takes about a second to compile them for the card. They stay loaded, as the card's context does.
 fn module(context: &Arc<CudaContext>, precision: Precision) -> Result<Arc<CudaModule>, CudaError> {
     static MODULES: Mutex<BTreeMap<(usize, usize), Arc<CudaModule>>> = Mutex::new(BTreeMap::new());
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,8 +121,8 @@ fn module(context: &Arc<CudaContext>, precision: Precision) -> Result<Arc<CudaMo
     Ok(module)
 }
 
-/// The compiled kernels. They are compiled once a process and precision, for the oldest card that has their instructions; the driver does
-/// the rest.
+/// The compiled kernels. They are compiled once for each process and precision, for the oldest cards that have the instructions they use;
+/// the driver does the rest.
 fn image(precision: Precision) -> Result<Ptx, CudaError> {
     static IMAGES: [OnceLock<Ptx>; 3] = [const { OnceLock::new() }; 3];
     let image = &IMAGES[precision as usize];

@@ -1,9 +1,9 @@
-// Gaussian noise on a lattice, from ChaCha20: value by value the bits that the host's noise has for the same key.
+// Gaussian noise on a lattice, from ChaCha20. For the same key, every value has the same bits as the host's noise.
 //
 // Random words, and what they stand for, are laid out as on the host: 1024 coordinates share a stream of 512 words for radii and 512 for
-// angles; pair i are coordinates i and 512 + i. What the ideal noise rounds to is settled in double precision where its unknown
-// further digits cannot matter, and with further digits in twice that precision where they can. Either way the result is that of the
-// ideal numbers, so that it does not depend on how a processor computes a logarithm.
+// angles, and pair i has the coordinates i and 512 + i. What the ideal noise rounds to is settled in double precision if its unknown further
+// digits cannot matter, and with further digits in twice that precision if they can. Either way the result is that of the ideal numbers, so
+// it does not depend on how a processor computes a logarithm.
 
 #define PAIRS 512
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ void quarter_round(u32& a, u32& b, u32& c, u32& d) {
     c += d; b = __funnelshift_l(b ^ c, b ^ c, 7);
 }
 
-// One block of sixteen words of a stream (Bernstein 2008: 64 bits of counter, 64 of nonce).
+// One block of sixteen words of a stream (Bernstein 2008, with 64 bits of counter and 64 of nonce).
 __device__ void chacha20(const Key& key, u64 stream, u32 counter, u32* out) {
     u32 start[16] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u};
 #pragma unroll
@@ -41,7 +41,8 @@ __device__ void chacha20(const Key& key, u64 stream, u32 counter, u32* out) {
     for (int i = 0; i < 16; ++i) out[i] += start[i];
 }
 
-// high + low, with low at most half a unit in the last place of high (Dekker 1971). Nothing here may be contracted.
+// high + low, with low at most half a unit in the last place of high (Dekker 1971). The compiler must not fuse any of these operations, so
+// each is an intrinsic.
 struct Double {
     double high, low;
 };
@@ -106,7 +107,7 @@ __device__ Double circular(Double square, int first) {
     return series;
 }
 
-// The fraction of these 32-bit digits, and half a unit of the last.
+// The fraction with these 32-bit digits, plus half a unit of the last.
 __device__ Double fraction(const u32* digits) {
     double unit = 1.0;
     Double value = wide(0.0);
@@ -117,7 +118,7 @@ __device__ Double fraction(const u32* digits) {
     return value + wide(0.5 * unit);
 }
 
-// The first `known` digits of a word and 128 more: four words, the lower half of each pair first.
+// The first `known` digits of a word, followed by 128 more from four words, of which the lower half of each pair comes first.
 __device__ void join(u32 word, int known, const u32* more, u32* digits) {
     u64 first = (u64)more[1] << 32 | more[0], second = (u64)more[3] << 32 | more[2];
     u64 head = (u64)word << 32 | first >> known, middle = first << (64 - known) | second >> known, tail = second << (64 - known);
@@ -135,7 +136,7 @@ __device__ double nearest(Double a) {
     return whole;
 }
 
-// The direction of an angle's quarter turn, given cosine and sine of the place in it.
+// Turns a direction by an angle's quarter turns, given the cosine and sine of the place within the quarter.
 template <typename T>
 __device__ __forceinline__ void turn(u32 quarter, T& cosine, T& sine) {
     T c = cosine, s = sine;
@@ -144,7 +145,7 @@ __device__ __forceinline__ void turn(u32 quarter, T& cosine, T& sine) {
     if (quarter == 3) { cosine = s; sine = -c; }
 }
 
-// Both coordinates of round(offset + deviation * noise), with 158 digits of each random number.
+// Both coordinates of round(offset + deviation * noise), with at least 158 digits of each random number.
 __device__ __noinline__ double2 round_exactly(const Key& key, u64 pair, u32 radius_word, u32 angle_word, double2 offset,
                                               double deviation) {
     u32 more[16], digits[6];
@@ -159,8 +160,8 @@ __device__ __noinline__ double2 round_exactly(const Key& key, u64 pair, u32 radi
     return make_double2(nearest(wide(offset.x) + radius * cosine), nearest(wide(offset.y) + radius * sine));
 }
 
-// Half the width of the interval that 32 digits leave of a radius' number, and 30 of an angle, doubled for safety; and sixteen times
-// what double precision moves a result by, for a deviation of at most 2^11.
+// Half the width of the interval that 32 digits leave for a radius' uniform number, and that 30 digits leave for an angle, both doubled for
+// safety; and sixteen times what double precision may move a result by, for a deviation of at most 2^11.
 #define RADIUS_DOUBT (1.0 / 4294967296.0)
 #define ANGLE_DOUBT (1.57079632679489661923132 / 1073741824.0)
 #define ROUNDING_DOUBT (1.0 / 1073741824.0)
@@ -179,10 +180,10 @@ __device__ double2 round_pair(const Key& key, u64 pair, u32 radius_word, u32 ang
     return certain ? rounded : round_exactly(key, pair, radius_word, angle_word, offset, deviation);
 }
 
-// sum = step round((x + deviation noise) / step), where the deviation counts steps, a power of two. x is whole numbers below 2^53 that were
-// carried over, or where there are none the plain ones of the sum, and `scale` says how many steps one is: a power of two, so that nothing
-// is rounded. One warp per 1024 coordinates: every lane makes a block of radii and a block of angles. A plain value that is not finite sets
-// `failed`.
+// Computes sum = step round(x / step + deviation noise), where the step is a power of two and the deviation counts steps. x / step is
+// `scale` times whole numbers below 2^53 that were carried over, or if there are none, times the plain numbers of the sum. `scale` is a
+// power of two, so that nothing is rounded. There is one warp for 1024 coordinates, in which every lane makes a block of radii and a block
+// of angles. A plain value that is not finite sets `failed`.
 KERNEL add_noise(float* sum, const i64* carried, i64 n, const __grid_constant__ Key key, double step, double deviation, double scale,
                  int* failed) {
     i64 chunk = global_index() >> 5, start = chunk * 2 * PAIRS;

@@ -3,10 +3,10 @@
 use super::declare::{ByValue, In, Long, Maybe, Out, Structure, kernels};
 use crate::cuda::launch::LaunchGrid;
 
-/// Coordinates that share a stream of random numbers: one warp's.
+/// How many coordinates share a stream of random numbers, which are those of one warp.
 const STREAM: usize = 1024;
 
-/// A ChaCha20 key as the kernel reads it.
+/// A ChaCha20 key, laid out as the kernel reads it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct NoiseKey {
@@ -15,13 +15,13 @@ pub(crate) struct NoiseKey {
 
 const _: () = assert!(size_of::<NoiseKey>() == 32);
 
-// SAFETY: eight words on both sides; the source asserts the same size.
+// SAFETY: both sides have eight words, and the source asserts the same size.
 unsafe impl Structure for NoiseKey {
     const TYPE: &'static str = "const __grid_constant__ Key";
 }
 
 impl NoiseKey {
-    /// The words of these bytes, the lowest byte first.
+    /// Makes a key from its bytes, of which the lowest of each word comes first.
     pub(crate) fn new(bytes: &[u8; 32]) -> Self {
         let (words, _) = bytes.as_chunks::<4>();
         Self { words: std::array::from_fn(|word| u32::from_le_bytes(words[word])) }
@@ -29,7 +29,8 @@ impl NoiseKey {
 }
 
 kernels! {
-    /// `sum = step round((x + deviation noise) / step)`, of whole numbers that were carried over, or of the plain ones of the sum.
+    /// Computes `sum = step round(x / step + deviation noise)`, where `x` comes from whole numbers that were carried over, or is the plain
+    /// sum itself.
     AddNoise = "add_noise" {
         sum: Out<f32>[n],
         carried: Maybe<In<i64>>[n],

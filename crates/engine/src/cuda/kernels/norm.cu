@@ -2,13 +2,14 @@
 
 __device__ __forceinline__ float normalised(float x, float mean, float inverse) { return (x - mean) * inverse; }
 
-// Vectors that a thread asks for before it looks at the first.
+// How many vectors a thread asks for before it looks at the first.
 #define AHEAD 4
 #define NORM_THREADS 1024
 
-// One block per item and group of `size` channels with `inner` positions each: y = norm(x) + residual, through ReLU if asked.
-// kept: mean and 1 / deviation of each group. With `stored_mean` the statistics are stored ones, one per channel, and a group is one
-// channel. With `holds` the dynamic shared memory has room for the group and up to three floats behind it, and x is read once.
+// Computes y = norm(x) + residual, followed by a ReLU if `relu` is set, with one block for each item and group of `size` channels with
+// `inner` positions each. kept: the mean and 1 / deviation of each group. With `stored_mean` the statistics are stored ones for each channel,
+// and a group is one channel. With `holds` the dynamic shared memory has room for the group and up to three floats after it, and x is read
+// once.
 extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     group_forward(const float* __restrict__ x, const float* __restrict__ residual, float* __restrict__ y, float* kept,
                   const float* weight, const float* bias, const float* stored_mean, const float* stored_variance, int groups,
@@ -62,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     float share = 1.0f / inner;
 #pragma unroll 2
     for (int q = threadIdx.x; q < count; q += blockDim.x) {
-        // Single precision is off by one at most, and faster than a division.
+        // In single precision this is off by at most one, and faster than a division.
         int i = 4 * q, channel = (int)(i * share);
         channel += (channel + 1) * inner <= i ? 1 : channel * inner > i ? -1 : 0;
         int end = (channel + 1) * inner;
@@ -89,9 +90,10 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     }
 }
 
-// One block per sample and group; teams of warps take a channel each at a time. Adds the views' gradients of scale and shift.
-// With `y`, the output of a sum that went through ReLU, g is first set to zero in its memory where y is. `holds` says how many of x and
-// g the dynamic shared memory has room for, behind four floats per channel of a group.
+// Computes all gradients of group_forward, with one block for each sample and group, in which teams of warps take one channel at a time.
+// The gradients of scale and shift are summed over views. If there is `y`, the output of a sum that went through a ReLU, g is first set to
+// zero in its own memory where y is zero. `holds` says how many of x and g the dynamic shared memory has room for, after four floats for
+// each channel of a group.
 extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     group_backward(const float* __restrict__ x, float* g, const float* __restrict__ y, const float* kept, const float* weight,
                    const float* bias, const float* stored_mean, const float* stored_variance, float* dx, float* dw, float* db,
@@ -212,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     }
 }
 
-// One warp per row of `features`.
+// Normalises rows of `features`, with one warp for each row.
 KERNEL layer_forward(const float* x, float* y, float* kept, const float* weight, const float* bias, int features, i64 rows,
                      float eps) {
     i64 row = global_index() >> 5;
@@ -258,17 +260,32 @@ KERNEL layer_backward(const float* x, const float* g, const float* kept, const f
     }
 }
 
-// Gradients of scale and shift: one thread per sample and feature.
-KERNEL layer_affine(const float* x, const float* g, const float* kept, float* dw, float* db, i64 stride, int features, int rows,
-                    int samples, int accumulate) {
-    i64 i = global_index();
-    if (i >= (i64)samples * features) return;
-    i64 sample = i / features, feature = i % features;
+// Features whose gradients a block adds up, and rows that it reads at a time.
+#define AFFINE_FEATURES 32
+#define AFFINE_ROWS 8
+
+// Gradients of scale and shift. Grid: groups of features, samples.
+extern "C" __global__ void __launch_bounds__(AFFINE_FEATURES * AFFINE_ROWS)
+    layer_affine(const float* x, const float* g, const float* kept, float* dw, float* db, i64 stride, int features, int rows,
+                 int accumulate) {
+    __shared__ float sums[AFFINE_ROWS][AFFINE_FEATURES], products[AFFINE_ROWS][AFFINE_FEATURES];
+    i64 sample = blockIdx.y;
+    int lane = threadIdx.x % AFFINE_FEATURES, line = threadIdx.x / AFFINE_FEATURES, feature = blockIdx.x * AFFINE_FEATURES + lane;
     float sum = 0.0f, product = 0.0f;
-    for (i64 row = sample * rows; row < (sample + 1) * rows; ++row) {
-        float upstream = g[row * features + feature];
-        sum += upstream;
-        product += upstream * normalised(x[row * features + feature], kept[2 * row], kept[2 * row + 1]);
+    if (feature < features)
+#pragma unroll 4
+        for (i64 row = sample * rows + line; row < (sample + 1) * rows; row += AFFINE_ROWS) {
+            float upstream = g[row * features + feature];
+            sum += upstream;
+            product += upstream * normalised(x[row * features + feature], kept[2 * row], kept[2 * row + 1]);
+        }
+    sums[line][lane] = sum;
+    products[line][lane] = product;
+    __syncthreads();
+    if (line > 0 || feature >= features) return;
+    for (int other = 1; other < AFFINE_ROWS; ++other) {
+        sum += sums[other][lane];
+        product += products[other][lane];
     }
     if (dw) put(dw + sample * stride + feature, product, accumulate);
     if (db) put(db + sample * stride + feature, sum, accumulate);

@@ -3,9 +3,12 @@
 use super::declare::{Count, Flag, In, Long, Maybe, Out, kernels, rows};
 use crate::cuda::launch::LaunchGrid;
 
+/// Features whose gradients a block of threads adds up.
+const AFFINE_FEATURES: usize = 32;
+
 kernels! {
-    /// `y = norm(x) + residual`, through a ReLU if asked: a block for each item and group of `size` channels. `kept` are mean and one over
-    /// the deviation of each. With `holds` a block's shared memory has room for its group.
+    /// Computes `y = norm(x) + residual`, followed by a ReLU if `relu` is set, with a block for each item and group of `size` channels.
+    /// `kept` receives the mean and one over the deviation of each group. With `holds` a block's shared memory has room for its group.
     GroupForward = "group_forward" [large] {
         x: In<f32>[grid.blocks[0] * size * inner],
         residual: Maybe<In<f32>>[grid.blocks[0] * size * inner],
@@ -23,9 +26,9 @@ kernels! {
         holds: Flag[!holds || grid.shared >= 4 * (size * inner + 3)],
     } given { grid: LaunchGrid } over grid;
 
-    /// Gradients of all of them: a block for each sample and group. With `y`, the output of a sum that went through a ReLU, `g` is first set
-    /// to zero in its memory where `y` is. `holds` says how many of `x` and `g` a block's shared memory has room for, behind four numbers
-    /// for each channel of a group.
+    /// Computes all gradients of [`GroupForward`], with a block for each sample and group. If there is `y`, the output of a sum that went
+    /// through a ReLU, `g` is first set to zero in its own memory where `y` is zero. `holds` says how many of `x` and `g` a block's shared
+    /// memory has room for, after four numbers for each channel of a group.
     GroupBackward = "group_backward" [large] {
         x: In<f32>[grid.blocks[0] * views * size * inner],
         g: Out<f32>[grid.blocks[0] * views * size * inner],
@@ -50,7 +53,7 @@ kernels! {
         holds: Count[grid.shared >= 16 * size + holds * ((size * inner + 7) / 4 * 16)],
     } given { grid: LaunchGrid } over grid;
 
-    /// Layer norm, a warp for each row of `features`. `kept` are mean and one over the deviation of each.
+    /// Normalises rows of `features`, with a warp for each row. `kept` receives the mean and one over the deviation of each row.
     LayerForward = "layer_forward" {
         x: In<f32>[rows * features],
         y: Out<f32>[rows * features],
@@ -62,7 +65,7 @@ kernels! {
         eps: f32,
     } over LaunchGrid::warps(rows);
 
-    /// The gradient of its input.
+    /// Computes the gradient of a layer norm's input.
     LayerBackward = "layer_backward" {
         x: In<f32>[rows * features],
         g: In<f32>[rows * features],
@@ -74,7 +77,7 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::warps(rows);
 
-    /// Gradients of its scale and shift, from so many rows of each sample.
+    /// Computes the gradients of a layer norm's scale and shift, from `sample_rows` rows of each sample.
     LayerAffine = "layer_affine" {
         x: In<f32>[samples * sample_rows * features],
         g: In<f32>[samples * sample_rows * features],
@@ -84,7 +87,7 @@ kernels! {
         stride: Long,
         features: Count,
         sample_rows: Count,
-        samples: Count,
         accumulate: Flag,
-    } over LaunchGrid::each(samples * features);
+    } given { samples: usize }
+    over LaunchGrid { blocks: [features.div_ceil(AFFINE_FEATURES), samples, 1], threads: 256, shared: 0 };
 }

@@ -31,7 +31,7 @@ __device__ __forceinline__ float slope(int op, float v, float factor) {
     }
 }
 
-// Kernels over rows of values without a shape take four at a time.
+// The kernels `unary` to `copy` need not know the shape of their tensors, and take four values at a time.
 
 KERNEL unary(int op, const float* x, float* y, i64 n, float factor) {
     i64 i = 4 * global_index();
@@ -43,7 +43,7 @@ KERNEL unary(int op, const float* x, float* y, i64 n, float factor) {
     store_four(y + i, 0, rest, values);
 }
 
-// `kept` is the output for ReLU, nothing for a factor, and the input for all others.
+// `kept` is the output for ReLU and the input for all others; for SCALE it is not read.
 KERNEL unary_backward(int op, const float* kept, const float* g, float* dx, i64 n, float factor, int accumulate) {
     i64 i = 4 * global_index();
     if (i >= n) return;
@@ -94,7 +94,7 @@ __device__ u64 mix(u64 value) {
     return z ^ (z >> 31);
 }
 
-// Forward and backward alike, `together` values at a time. Drops exactly what the CPU executor drops.
+// Drops `together` values at a time, forward and backward alike, and exactly those that the CPU executor drops.
 KERNEL dropout(const float* x, float* y, const u64* keys, u64 node, int len, int together, float rate, i64 n, int accumulate) {
     i64 i = global_index();
     if (i >= n) return;
@@ -108,7 +108,7 @@ KERNEL broadcast(const float* x, float* y, int len, i64 n) {
     if (i < n) y[i] = x[(u32)i % (u32)len];
 }
 
-// The gradient of a broadcast value: the sum over a sample's views.
+// Computes the gradient of a broadcast value, which is the sum over a sample's views.
 KERNEL broadcast_backward(const float* g, float* d, i64 stride, int len, int views, i64 n, int accumulate) {
     i64 i = global_index();
     if (i >= n) return;
@@ -118,8 +118,8 @@ KERNEL broadcast_backward(const float* g, float* d, i64 stride, int len, int vie
     put(d + sample * stride + element, sum, accumulate);
 }
 
-// Copies a box of values, or of vectors of four. table: rank, then for each axis its size, its stride in the target and its stride in
-// the source. Sizes, strides and lengths count what is copied at once.
+// Copies a box of values, or of vectors of four values. table: the rank, then for each axis its size, its stride in the target and its stride
+// in the source. Sizes, strides and lengths count what is copied at once.
 template <typename T, typename Put>
 __device__ __forceinline__ void move_of(const T* x, T* y, const int* table, i64 x_item, i64 y_item, int x_start, int y_start, int len,
                                         i64 n, Put put_one) {
@@ -176,7 +176,7 @@ KERNEL add_bias(float* y, const float* bias, int channels, int positions, i64 n)
     if (i < n) y[i] += bias[(u32)i / (u32)positions % (u32)channels];
 }
 
-// One warp per sample and channel: the sum over views and positions. Element (c, p) of an item lies at c * along + p * across.
+// Sums over views and positions, with one warp for each sample and channel. Element (c, p) of an item lies at c * along + p * across.
 KERNEL bias_gradient(const float* g, float* d, i64 stride, int channels, int positions, int along, int across, int views,
                      int samples) {
     i64 warp = global_index() >> 5;
@@ -192,7 +192,8 @@ KERNEL bias_gradient(const float* g, float* d, i64 stride, int channels, int pos
     if ((threadIdx.x & 31) == 0) d[sample * stride + channel] = sum;
 }
 
-// The same where channels are innermost: one thread per sample and channel, so that neighbours read neighbours.
+// Does the same as bias_gradient if channels are innermost, with one thread for each sample and channel, so that neighbouring threads read
+// neighbouring numbers.
 KERNEL row_bias_gradient(const float* g, float* d, i64 stride, int channels, int rows, int samples) {
     i64 i = global_index();
     if (i >= (i64)samples * channels) return;
@@ -203,13 +204,13 @@ KERNEL row_bias_gradient(const float* g, float* d, i64 stride, int channels, int
     d[sample * stride + channel] = sum;
 }
 
-// Every value times its channel's factor; a channel is a run of neighbours.
+// Multiplies every value by its channel's factor. A channel is a run of neighbours.
 KERNEL channel_scale(const float* x, const float* weight, float* y, int channels, int run, i64 n, int accumulate) {
     i64 i = global_index();
     if (i < n) put(y + i, x[i] * weight[(u32)i / (u32)run % (u32)channels], accumulate);
 }
 
-// The gradient of the factors: one thread per sample and channel adds up all blocks of channels of the sample's views.
+// Computes the gradient of the factors. One thread for each sample and channel adds up all blocks of channels of the sample's views.
 KERNEL channel_scale_gradient(const float* x, const float* g, float* d, i64 stride, int channels, int run, int blocks, int samples,
                               int accumulate) {
     i64 i = global_index();

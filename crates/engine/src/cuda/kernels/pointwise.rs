@@ -4,10 +4,10 @@ use super::declare::{Code, Count, Flag, In, Long, Out, Wide, kernels, rows as st
 use crate::cuda::launch::LaunchGrid;
 
 kernels! {
-    /// An activation of every value.
+    /// Applies an activation to every value.
     Unary = "unary" { op: Code, x: In<f32>[n], y: Out<f32>[n], n: Long, factor: f32 } over LaunchGrid::fours(n);
 
-    /// Its gradient. `kept` is the output of a ReLU and the input of all others.
+    /// Computes the gradient of an activation. `kept` is the output of a ReLU, and the input of all others.
     UnaryBackward = "unary_backward" {
         op: Code,
         kept: In<f32>[n],
@@ -18,17 +18,17 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::fours(n);
 
-    /// The sum of two tensors.
+    /// Adds two tensors.
     Add = "add" { a: In<f32>[n], b: In<f32>[n], y: Out<f32>[n], n: Long } over LaunchGrid::fours(n);
 
-    /// The product of two tensors, value by value.
+    /// Multiplies two tensors value by value.
     Multiply = "multiply" { a: In<f32>[n], b: In<f32>[n], y: Out<f32>[n], n: Long, accumulate: Flag }
         over LaunchGrid::each(n);
 
-    /// A copy, or a sum with what is there.
+    /// Copies a tensor, or adds it to what is there.
     Copy = "copy" { x: In<f32>[n], y: Out<f32>[n], n: Long, accumulate: Flag } over LaunchGrid::fours(n);
 
-    /// Drops runs of `together` values as each item's key says, forward and backward alike.
+    /// Drops runs of `together` values as each item's key decides, forward and backward alike.
     Dropout = "dropout" {
         x: In<f32>[n],
         y: Out<f32>[n],
@@ -41,11 +41,11 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::each(n);
 
-    /// The same values for every item.
+    /// Writes the same values for every item.
     Broadcast = "broadcast" { x: In<f32>[len], y: Out<f32>[n], len: Count[len > 0], n: Long }
         over LaunchGrid::each(n);
 
-    /// The gradient of a broadcast value: the sum over a sample's views.
+    /// Computes the gradient of a broadcast value, which is the sum over a sample's views.
     BroadcastBackward = "broadcast_backward" {
         g: In<f32>[n * views],
         d: Out<f32>[strided(n / len, stride, len)],
@@ -56,7 +56,7 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::each(n);
 
-    /// A box of every item's values from one tensor to another.
+    /// Copies a box of every item's values from one tensor to another.
     MoveValues = "move_values" {
         x: In<f32>,
         y: Out<f32>,
@@ -70,7 +70,7 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::each(n), unsafe: "The table lists a box of `len` values that lies in an item of `x` and in one of `y`.";
 
-    /// The same for four values at a time, which all sizes count.
+    /// Does the same as [`MoveValues`] for four values at a time, so that all sizes count groups of four.
     MoveFour = "move_four" {
         x: In<[f32; 4]>,
         y: Out<[f32; 4]>,
@@ -84,7 +84,7 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::each(n), unsafe: "The table lists a box of `len` vectors that lies in an item of `x` and in one of `y`.";
 
-    /// Rows of every item, in the order of a list.
+    /// Picks rows of every item, in the order of a list.
     Gather = "gather" {
         x: In<f32>[n / (count * size) * x_item],
         y: Out<f32>[n],
@@ -95,7 +95,7 @@ kernels! {
         n: Long,
     } over LaunchGrid::each(n), unsafe: "Every number in `rows` is a row of an item of `x`.";
 
-    /// The gradient of the rows that a list was made of.
+    /// Computes the gradient of the rows from which [`Gather`] picks.
     GatherBackward = "gather_backward" {
         g: In<f32>[n / (in_rows * size) * count * size],
         dx: Out<f32>[n],
@@ -107,7 +107,7 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::each(n);
 
-    /// Adds every channel's own number to its values.
+    /// Adds each channel's bias to its values.
     AddBias = "add_bias" {
         y: Out<f32>[n],
         bias: In<f32>[channels],
@@ -116,7 +116,7 @@ kernels! {
         n: Long,
     } over LaunchGrid::each(n);
 
-    /// The gradient of a bias: the sum over views and positions. Element `(c, p)` of an item lies at `c along + p across`.
+    /// Computes the gradient of a bias, which is the sum over views and positions. Element `(c, p)` of an item lies at `c along + p across`.
     BiasGradient = "bias_gradient" {
         g: In<f32>[strided(samples * views, channels * positions, strided(channels, along, strided(positions, across, 1)))],
         d: Out<f32>[strided(samples, stride, channels)],
@@ -129,7 +129,7 @@ kernels! {
         samples: Count,
     } over LaunchGrid::warps(samples * channels);
 
-    /// The same from rows of channels, so many of each sample.
+    /// Does the same as [`BiasGradient`] if channels are innermost, for `rows` rows of channels of each sample.
     RowBiasGradient = "row_bias_gradient" {
         g: In<f32>[samples * rows * channels],
         d: Out<f32>[strided(samples, stride, channels)],
@@ -139,7 +139,7 @@ kernels! {
         samples: Count,
     } over LaunchGrid::each(samples * channels);
 
-    /// Every value times its channel's factor; a channel is a run of neighbours.
+    /// Multiplies every value by its channel's factor. A channel is a run of neighbours.
     ChannelScale = "channel_scale" {
         x: In<f32>[n],
         weight: In<f32>[channels],
@@ -150,7 +150,7 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::each(n);
 
-    /// The gradient of the factors, from so many blocks of channels of each sample.
+    /// Computes the gradient of the factors, from `blocks` blocks of channels of each sample.
     ChannelScaleGradient = "channel_scale_gradient" {
         x: In<f32>[samples * blocks * channels * run],
         g: In<f32>[samples * blocks * channels * run],

@@ -1,9 +1,9 @@
-// Products on the tensor cores, shared by all convolutions, in the precision that the program is compiled for.
+// Products on the tensor cores, which all convolutions share, in the precision that the program is compiled for.
 //
-// SPLIT: the tensor cores multiply in TF32 (11 bits); each float is split into a high and a low part, and the three largest of the four
-// products are added in single precision, which keeps a product's error near 2^-21. TF32: one product of the high parts alone. BF16:
-// factors are rounded to 8 bits. Sums are in single precision always; but the tensor cores cut a sum off where they should round it, so
-// that errors of a long one add up. Kernels therefore take a part of it at a time, and add what they get to the result so far.
+// SPLIT: the tensor cores multiply in TF32 (11 bits), so each float is split into a high and a low part, and the three largest of the four
+// products are added in single precision, which keeps a product's error near 2^-21. TF32: there is one product of the first 11 bits alone.
+// BF16: factors are rounded to 8 bits. Sums are always in single precision, but the tensor cores cut a sum off where they should round it, so
+// the errors of a long sum add up. Kernels therefore take a part of the sum at a time, and add it to the result so far.
 
 #define SPLIT 0
 #define TF32 1
@@ -25,14 +25,14 @@ __device__ __forceinline__ void async_copy_16(float* target, const float* source
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(source), "r"(valid ? 16 : 0));
 }
 
-// Two numbers rounded to bf16, as one register holds them.
+// Two numbers rounded to bf16, in one register.
 __device__ __forceinline__ float pack(float low, float high) {
     u32 pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return __uint_as_float(pair);
 }
 
-// c += a b for 16 rows, 8 columns and 8 numbers between them.
+// c += a b, for 16 rows and 8 columns with 8 numbers between them.
 __device__ __forceinline__ void multiply_add(float* c, const float* a, const float* b) {
     if (PRECISION == BF16) {
         asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
@@ -46,8 +46,8 @@ __device__ __forceinline__ void multiply_add(float* c, const float* a, const flo
     }
 }
 
-// A lane's share of 32 rows of the left factor, with their low parts where there are any. The numbers between the factors may come
-// in any order that is the same on both sides: in BF16 each register pairs those four apart.
+// Loads a lane's share of 32 rows of the left factor, with their low parts if factors are split. The numbers between the factors may come in
+// any order that is the same on both sides; in BF16 each register pairs numbers that are four apart.
 __device__ __forceinline__ void load_left(float (*a)[4], float (*low)[4], const float* row, int pitch) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -66,8 +66,8 @@ __device__ __forceinline__ void load_left(float (*a)[4], float (*low)[4], const 
     }
 }
 
-// Multiplies 32 rows by columns first..first + N of TOTAL. The passes of a split product are spread out, so that none waits for the
-// one before it.
+// Multiplies 32 rows by columns first..first + N of TOTAL. The three passes of a split product are kept apart, so that none waits for the one
+// before it.
 template <int N, int TOTAL>
 __device__ __forceinline__ void multiply_columns(float (*c)[TOTAL][4], int first, const float (*a)[4], const float (*a_low)[4],
                                                  float (*b)[2]) {

@@ -1,4 +1,4 @@
-// The optimiser's updates. Every operation rounds by itself, as on the host, so that both have the same bits.
+// The optimiser's updates. Every operation is rounded by itself, as on the host, so that both get the same bits.
 
 enum { PLAIN, MOMENTUM, ADAM, CORRECTED_ADAM };
 
@@ -13,13 +13,13 @@ struct Rule {
 };
 static_assert(sizeof(Rule) == 52, "as on the host");
 
-// A stretch of trainable values: start in the sum, len, start among the values.
+// A stretch of trainable values: its start in the sum, its length, and its start among the values.
 struct UpdateBlock {
     int start, len, target;
 };
 static_assert(sizeof(UpdateBlock) == 12, "as on the host");
 
-// Moves values against the noisy sum. One block of threads for each block of values.
+// Moves values against the noisy sum, with one block of threads for each block of values.
 KERNEL update_values(int kind, float* values, const float* sum, float* first, float* second, const UpdateBlock* blocks,
                      const __grid_constant__ Rule rule) {
     const UpdateBlock& block = blocks[blockIdx.x];

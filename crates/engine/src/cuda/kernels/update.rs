@@ -5,7 +5,7 @@ use crate::cuda::launch::LaunchGrid;
 use crate::cuda::slice::element;
 use crate::update::UpdateNumbers;
 
-/// The rules, as the kernel numbers them.
+/// The numbers that the kernel gives to the rules.
 pub(crate) const PLAIN: i32 = 0;
 pub(crate) const MOMENTUM: i32 = 1;
 pub(crate) const ADAM: i32 = 2;
@@ -45,7 +45,7 @@ kernels! {
         rule: ByValue<UpdateNumbers>,
     } given { block_count: usize } over LaunchGrid::blocks(block_count, 256), unsafe: "Every block lies in `sum` and in `values`, and in as many moments as the rule has.";
 
-    /// `mean += rest (value - mean)`.
+    /// Computes `mean += rest (value - mean)`.
     MoveMean = "move_mean" { mean: Out<f32>[n], values: In<f32>[n], rest: f32, n: Long } over LaunchGrid::each(n);
 
     /// Exchanges two rows of numbers.

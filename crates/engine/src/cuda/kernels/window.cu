@@ -1,12 +1,12 @@
-// Pooling and resampling. Every backward kernel gathers, so that sums have one order.
-// A window table holds, for three axes each: input sizes, output sizes, kernel, stride, padding, dilation.
+// Pooling, resampling and unfolding. Every backward kernel gathers, so that sums have a fixed order.
+// A window table holds the input sizes, output sizes, kernel, stride, padding and dilation, each for three axes.
 
 struct Place {
     i64 plane;
     int at[3];
 };
 
-// Item-and-channel, and the three coordinates, of a flat index over planes of `size`.
+// The plane (item and channel) and the three coordinates of a flat index over planes of `size`.
 __device__ Place place(i64 index, const int* size) {
     Place place;
     u32 i = (u32)index;
@@ -34,7 +34,7 @@ __device__ __forceinline__ Span window(const int* table, int axis, int out) {
     return {first, last, step};
 }
 
-// The outputs among which those are whose windows meet an input along an axis: all of them where windows have no gaps.
+// The range of outputs whose windows may meet an input along an axis. If windows have no gaps, all of them do.
 __device__ __forceinline__ Span readers(const int* table, int axis, int in) {
     int shifted = in + table[12 + axis], stride = table[9 + axis], reach = (table[6 + axis] - 1) * table[15 + axis];
     int first = shifted > reach ? (shifted - reach + stride - 1) / stride : 0;
@@ -120,7 +120,7 @@ KERNEL average_pool_backward(const float* g, float* dx, const int* table, i64 n,
     put(dx + i, sum / (float)volume(table + 6), accumulate);
 }
 
-// a from / to, rounded down or up; in 32 bits where they are enough, which divide faster. a is no more than `to`.
+// a from / to, rounded down or up, for a up to `to`. If 32 bits are enough they are used, because they divide faster.
 __device__ __forceinline__ int scaled_down(int a, int from, int to) {
     return (from | to) < 1 << 15 ? (int)((u32)a * (u32)from / (u32)to) : (int)((i64)a * from / to);
 }
@@ -128,11 +128,11 @@ __device__ __forceinline__ int scaled_up(int a, int from, int to) {
     return (from | to) < 1 << 15 ? (int)(((u32)a * (u32)from + (u32)to - 1) / (u32)to) : (int)(((i64)a * from + to - 1) / to);
 }
 
-// First input and one past the last input of an adaptive window.
+// The first input of an adaptive window, and one past the last.
 __device__ int adaptive_start(int out, int from, int to) { return scaled_down(out, from, to); }
 __device__ int adaptive_end(int out, int from, int to) { return scaled_up(out + 1, from, to); }
 
-// One warp per output.
+// Takes the mean of every adaptive window, with one warp for each.
 KERNEL adaptive_pool(const float* x, float* y, const int* table, i64 n) {
     i64 i = global_index() >> 5;
     if (i >= n) return;
@@ -177,9 +177,9 @@ KERNEL adaptive_pool_backward(const float* g, float* dx, const int* table, i64 n
     put(dx + i, sum, accumulate);
 }
 
-// A table of bilinear resampling: input and output height and width, most outputs that read an input along either axis, and zeros up to
-// eight; for every output row and column {low, high, share of high, 0}; for every input row and column the first output of those that
-// read it and their weights.
+// A table of bilinear resampling begins with the height and width of input and output and the most outputs that read an input along either
+// axis, filled up with zeros to eight numbers. Then come {low, high, share of high, 0} for every output row and column, and for every input
+// row and column the first of the outputs that read it and the weights from there on.
 KERNEL upsample(const float* x, float* y, const int* table, i64 n) {
     i64 i = global_index();
     if (i >= n) return;
@@ -213,7 +213,7 @@ KERNEL upsample_backward(const float* g, float* dx, const int* table, i64 n, int
     put(dx + i, sum, accumulate);
 }
 
-// The image of a block's rows and this thread's position: where it starts, and the tap and channel of the first row.
+// Where a thread is in unfolding: where its position's window starts in the image, and the tap and channel of the next row.
 struct Unfolding {
     int start[3], tap[3], channel;
 };
@@ -231,7 +231,7 @@ __device__ __forceinline__ Unfolding unfolding(const int* table, int p, int row,
     return from;
 }
 
-// What the row reads, zero in the padding; then goes on to the next tap, and behind the last one to the next channel.
+// Returns what the row reads, which is zero in the padding, and goes on to the next tap, or after the last one to the next channel.
 __device__ __forceinline__ float next_row(Unfolding& from, const int* table, const float* x, int plane) {
     int in[3];
     bool valid = true;
@@ -251,8 +251,8 @@ __device__ __forceinline__ float next_row(Unfolding& from, const int* table, con
     return value;
 }
 
-// Images as columns: for every channel and tap a row of what each output position reads there, zeros in the padding and behind the last
-// position. Grid: blocks of positions, of rows, and items, which lie `item_len` apart.
+// Unfolds images into columns: for every channel and tap, a row of what each output position reads there, with zeros in the padding and after
+// the last position. Grid: blocks of positions; blocks of rows; items, which lie `item_len` apart.
 #define UNFOLDED_ROWS 16
 KERNEL unfold(const float* x, float* columns, const int* table, i64 item_len, int taps, int rows, int positions, int pitch) {
     int p = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * UNFOLDED_ROWS, end = min(row + UNFOLDED_ROWS, rows);

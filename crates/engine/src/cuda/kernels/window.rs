@@ -1,15 +1,15 @@
-//! Pooling, resampling, and images as columns.
+//! Pooling, resampling, and unfolding images into columns.
 
 use super::declare::{Count, Flag, In, Long, Maybe, Out, kernels};
 use crate::cuda::launch::LaunchGrid;
 
 /// Numbers of a window's table: three axes of input, output, kernel, stride, padding and dilation.
-const WINDOW: usize = 18;
+pub(super) const WINDOW: usize = 18;
 /// Numbers with which a table of resampling begins.
 const RESAMPLING: usize = 8;
 
 kernels! {
-    /// The largest value of every window, and where it lies.
+    /// Finds the largest value of every window, and where it lies.
     MaxPool = "max_pool" {
         x: In<f32>,
         y: Out<f32>[n],
@@ -18,7 +18,7 @@ kernels! {
         n: Long,
     } over LaunchGrid::each(n), unsafe: "The table is of windows over planes of which `x` holds as many as `n` values of `y` fill.";
 
-    /// Its gradient, to where the largest values lay.
+    /// Passes gradients back to where the largest values were.
     MaxPoolBackward = "max_pool_backward" {
         g: In<f32>,
         kept: In<i32>,
@@ -28,11 +28,11 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::each(n), unsafe: "The table is of windows over planes of which `g` and `kept` hold as many as `n` values of `dx` fill.";
 
-    /// The mean of every window, of which the padding is a part.
+    /// Takes the mean of every window, in which padding counts as zeros.
     AveragePool = "average_pool" { x: In<f32>, y: Out<f32>[n], table: In<i32>[WINDOW], n: Long }
         over LaunchGrid::each(n), unsafe: "The table is of windows over planes of which `x` holds as many as `n` values of `y` fill.";
 
-    /// Its gradient.
+    /// Computes the gradient of [`AveragePool`].
     AveragePoolBackward = "average_pool_backward" {
         g: In<f32>,
         dx: Out<f32>[n],
@@ -41,11 +41,11 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::each(n), unsafe: "The table is of windows over planes of which `g` holds as many as `n` values of `dx` fill.";
 
-    /// The mean of each of so many equal parts of a plane.
+    /// Takes the means of windows that divide a plane into as many parts as the output has positions.
     AdaptivePool = "adaptive_pool" { x: In<f32>, y: Out<f32>[n], table: In<i32>[WINDOW], n: Long }
         over LaunchGrid::warps(n), unsafe: "The table is of planes of which `x` holds as many as `n` values of `y` fill.";
 
-    /// Its gradient.
+    /// Computes the gradient of [`AdaptivePool`].
     AdaptivePoolBackward = "adaptive_pool_backward" {
         g: In<f32>,
         dx: Out<f32>[n],
@@ -54,11 +54,11 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::each(n), unsafe: "The table is of planes of which `g` holds as many as `n` values of `dx` fill.";
 
-    /// Bilinear resampling.
+    /// Resamples images bilinearly.
     Upsample = "upsample" { x: In<f32>, y: Out<f32>[n], table: In<i32>[RESAMPLING], n: Long }
         over LaunchGrid::each(n), unsafe: "The table is of planes of which `x` holds as many as `n` values of `y` fill.";
 
-    /// Its gradient.
+    /// Computes the gradient of [`Upsample`].
     UpsampleBackward = "upsample_backward" {
         g: In<f32>,
         dx: Out<f32>[n],
@@ -67,7 +67,7 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::each(n), unsafe: "The table is of planes of which `g` holds as many as `n` values of `dx` fill.";
 
-    /// Images, which begin `item_len` apart, as columns: for every channel and tap a row of what each position reads there.
+    /// Unfolds images, which begin `item_len` apart, into columns: for every channel and tap, a row of what each position reads there.
     Unfold = "unfold" {
         x: In<f32>,
         columns: Out<f32>[grid.blocks[2] * rows * pitch],

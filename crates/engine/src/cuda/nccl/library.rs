@@ -1,11 +1,11 @@
-//! NCCL's functions, from the library where it is found. Any version 2 has them.
+//! NCCL's functions, loaded from the library if it is found. Every version 2 has them.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use super::super::error::CudaError;
 
-/// The name that NCCL itself gives its library, then that of its development package.
+/// The name that NCCL itself gives its library, and the one in its development package.
 const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 
 /// Codes of `nccl.h`, which are part of its binary interface.
@@ -30,7 +30,7 @@ pub(super) struct Nccl {
     pub(super) comm_abort: unsafe extern "C" fn(Handle) -> c_int,
     pub(super) comm_destroy: unsafe extern "C" fn(Handle) -> c_int,
     get_error_string: unsafe extern "C" fn(c_int) -> *const c_char,
-    // Last: the functions are in it.
+    // The library comes last, because the functions are in it.
     _library: libloading::Library,
 }
 
@@ -59,7 +59,7 @@ impl Nccl {
         }
     }
 
-    /// What a code that NCCL returned says.
+    /// Turns a code that NCCL returned into an error, unless it means success.
     pub(super) fn checked(&self, call: &'static str, code: c_int) -> Result<(), CudaError> {
         if matches!(code, SUCCESS | IN_PROGRESS) {
             return Ok(());

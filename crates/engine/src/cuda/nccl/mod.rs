@@ -9,24 +9,24 @@ use super::error::{CudaError, call};
 use super::slice::DeviceSlice;
 use library::{FLOAT, Handle, INT_64, Nccl, SUM};
 
-/// What an error of NCCL's names.
+/// What the error of a failed sum calls it.
 const CALL: &str = "adding over the cards";
-/// A sum over the cards takes milliseconds; one that takes this long has lost a card that nobody reported.
+/// A sum over the cards takes milliseconds, so one that takes this long has lost a card without anyone reporting it.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at a sum that is under way.
+/// The time between two looks at a sum that is under way.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
 
-/// Numbers of a card that are added to those of the others.
+/// The numbers of a card that are added to those of the others.
 #[derive(Clone, Copy)]
 pub(crate) enum Summed<'m> {
-    /// Whole ones.
+    /// Whole numbers.
     Whole(DeviceSlice<'m, i64>),
-    /// Plain ones.
+    /// Plain numbers.
     Plain(DeviceSlice<'m, f32>),
 }
 
 impl Summed<'_> {
-    /// Where they lie, how many there are, and NCCL's code of their type.
+    /// Where the numbers lie, how many there are, and NCCL's code for their type.
     fn place(self) -> (u64, usize, i32) {
         match self {
             Self::Whole(numbers) => (numbers.address(), numbers.len(), INT_64),
@@ -39,7 +39,7 @@ impl Summed<'_> {
 #[derive(Debug)]
 pub(crate) struct Communicators {
     nccl: &'static Nccl,
-    /// None once a sum has failed.
+    /// The communicators; empty once a sum has failed.
     handles: Vec<Handle>,
 }
 
@@ -54,7 +54,7 @@ impl Communicators {
         Nccl::get().map(|_| ())
     }
 
-    /// Joins cards, of which none may be named twice.
+    /// Joins cards, none of which may be named twice.
     pub(crate) fn new(devices: &[usize]) -> Result<Self, CudaError> {
         let nccl = Nccl::get()?;
         let ordinals: Vec<i32> = devices.iter().map(|&device| device as i32).collect();
@@ -66,11 +66,11 @@ impl Communicators {
         Ok(Self { nccl, handles })
     }
 
-    /// Replaces every card's numbers by the sum over all cards, which is the same bits on each, and waits for it. Every card must have
+    /// Replaces every card's numbers by the sum over all cards, which has the same bits on each, and waits for it. Every card must have
     /// finished what it did before.
     ///
-    /// A card that is lost in the middle would leave the others waiting for it: so the wait watches all of them, and the first error, or
-    /// a wait without end, takes the sum back from every card. The communicators cannot be used after that.
+    /// A card that is lost in the middle would leave the others waiting for it. So the wait watches all of them, and at the first error, or
+    /// if the wait has no end, the sum is called off on every card. The communicators cannot be used after that.
     pub(crate) fn all_reduce(&mut self, places: &[(&Device, Summed<'_>)]) -> Result<(), CudaError> {
         let like = |(_, numbers): &(&Device, Summed<'_>)| {
             let (_, len, kind) = numbers.place();
@@ -85,7 +85,7 @@ impl Communicators {
         let done = self.start(places).and_then(|()| self.wait(places));
         if done.is_err() {
             for handle in self.handles.drain(..) {
-                // SAFETY: each was made by `new` and ends here, once. What it says adds nothing to the error that is told.
+                // SAFETY: each was made by `new` and ends here, once. Its answer would add nothing to the error that is reported.
                 let _ = unsafe { (self.nccl.comm_abort)(handle) };
             }
         }
@@ -99,8 +99,8 @@ impl Communicators {
         let each = places.iter().zip(&self.handles).try_for_each(|((device, numbers), &handle)| {
             let (start, len, kind) = numbers.place();
             let stream = device.stream.cu_stream().cast();
-            // SAFETY: the numbers lie in a slice of the card's memory, and have the same length and type on every card, as was seen;
-            // streams and communicators are those of the cards. The slices are borrowed until the sum was waited for.
+            // SAFETY: the numbers lie in a slice of the card's memory, and were checked to have the same length and type on every card;
+            // streams and communicators are those of the cards. The slices are borrowed until the sum has been waited for.
             nccl.checked(CALL, unsafe {
                 (nccl.all_reduce)(start as *const _, start as *mut _, len, kind, SUM, handle, stream)
             })

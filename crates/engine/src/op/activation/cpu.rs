@@ -76,7 +76,7 @@ impl CpuKernel for Activation {
     }
 }
 
-// Inlined into the loops over them, which run on lanes that functions of their own would not know of.
+// These must be inlined into the loops that call them, because only the loops are compiled for all lanes.
 
 #[inline(always)]
 fn silu(x: f32) -> f32 {

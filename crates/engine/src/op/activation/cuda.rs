@@ -1,4 +1,4 @@
-//! Activations on the card.
+//! How the card applies a function to every value.
 
 use dapple_graph::op::Activation;
 
@@ -11,7 +11,7 @@ use crate::cuda::run::CardRun;
 
 #[derive(Debug)]
 struct CudaActivationKernel {
-    /// Its number in the kernels' source.
+    /// The number of the function in the kernels' source.
     code: i32,
     factor: f32,
     reads_input: bool,

@@ -1,6 +1,6 @@
-//! A function of every value by itself: ReLU and its kin.
+//! A function that is applied to every value by itself: ReLU and its kin.
 //!
-//! It keeps its input for the way back, where the upstream gradient is multiplied by the derivative there.
+//! The backward pass multiplies the upstream gradient by the derivative at the input.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,10 +1,10 @@
-//! The oracle's way: every function with its derivative.
+//! How the oracle applies a function to every value, with the derivative of each function.
 
 use dapple_graph::op::Activation;
 
 use crate::reference::{Gradients, ReferenceContext, ReferenceOperation, Tensor};
 
-/// Value and derivative.
+/// The value and the derivative of a function.
 fn evaluate(function: Activation, x: f64) -> (f64, f64) {
     match function {
         Activation::Relu => (x.max(0.0), if x > 0.0 { 1.0 } else { 0.0 }),

@@ -1,4 +1,4 @@
-//! How the CPU takes means over windows of the size that fits.
+//! How the CPU takes the means of windows whose size follows from the output's.
 
 use dapple_graph::op::AdaptiveAvgPool;
 

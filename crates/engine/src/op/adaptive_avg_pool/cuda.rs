@@ -1,4 +1,4 @@
-//! How the card takes the means of equal parts.
+//! How the card takes the means of windows whose size follows from the output's.
 #![allow(unsafe_code, reason = "tables on the card are the host's promise")]
 
 use dapple_graph::Window;

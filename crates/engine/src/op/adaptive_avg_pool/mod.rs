@@ -1,6 +1,6 @@
-//! Means over windows chosen so that the output has a given size.
+//! Means of windows that are chosen so that the output has a given size.
 //!
-//! A linear map between positions, the same for every channel; the way back is its transpose and reads nothing.
+//! This is a linear map between positions, the same for every channel. The backward pass is its transpose and reads no values.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,10 +1,10 @@
-//! The oracle's way.
+//! How the oracle takes the means of windows whose size follows from the output's.
 
 use dapple_graph::op::AdaptiveAvgPool;
 
 use crate::reference::{Gradients, ReferenceContext, ReferenceOperation, ResamplingMap, Tensor};
 
-/// Places along an axis that an output position takes its value from, and their shares.
+/// The places along an axis from which an output position takes its value, with their shares.
 fn along_axis(from: usize, to: usize, position: usize) -> Vec<(usize, f64)> {
     let (start, end) = (position * from / to, ((position + 1) * from).div_ceil(to));
     (start..end).map(|place| (place, 1.0 / (end - start) as f64)).collect()

@@ -1,6 +1,6 @@
 //! The sum of two values.
 //!
-//! Both receive the upstream gradient as it is, so that one of them may take it over without a copy.
+//! Both inputs receive the upstream gradient as it is, so one of them may take it over without a copy.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! How the CPU runs attention: head after head, the scores of one head at a time.
+//! How the CPU runs attention: head after head, with the scores of one head at a time.
 
 use dapple_graph::op::Attention;
 
@@ -23,12 +23,12 @@ struct AttentionKernel {
 }
 
 impl AttentionKernel {
-    /// Numbers from one row of query, key or value to the next.
+    /// The distance from one row of query, key or value to the next.
     fn row(&self) -> usize {
         if self.packed { 3 * self.features } else { self.features }
     }
 
-    /// Columns of one head of query, key or value.
+    /// The columns of one head of query, key or value.
     fn head<'a>(&self, x: &'a [f32], head: usize) -> Matrix<'a> {
         Matrix { data: &x[head * (self.features / self.heads)..], row: self.row(), column: 1 }
     }
@@ -122,15 +122,15 @@ impl CpuKernel for AttentionKernel {
     }
 }
 
-/// Where the gradients of query, key and value are added up, those of them that are wanted.
+/// Where the gradients of query, key and value are added, each if it is wanted.
 enum PartSums<'a> {
     Apart([Option<&'a mut [f32]>; 3]),
-    /// In one that has so many features of each.
+    /// In one gradient that holds them side by side, each with this many features.
     SideBySide([Option<&'a mut [f32]>; 1], usize),
 }
 
 impl PartSums<'_> {
-    /// That of query, key or value, from this column on.
+    /// The gradient of query, key or value, from this column on.
     fn from(&mut self, part: usize, column: usize) -> Option<&mut [f32]> {
         match self {
             Self::Apart(sums) => sums[part].as_deref_mut().map(|sum| &mut sum[column..]),

@@ -1,6 +1,6 @@
 //! Multi-head attention of query, key and value.
 //!
-//! Scores are made a second time on the way back rather than kept.
+//! For the backward pass the CPU computes the attention weights a second time, to save memory; the card keeps them.
 
 mod cpu;
 #[cfg(feature = "cuda")]

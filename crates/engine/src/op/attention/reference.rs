@@ -1,11 +1,12 @@
-//! The oracle's way: head after head, every score written down.
+//! How the oracle runs attention: head after head, with every score written down.
 
 use dapple_graph::op::Attention;
 
 use crate::op::softmax::{softmax, softmax_backward};
 use crate::reference::{Gradients, MatrixView, ReferenceContext, ReferenceOperation, Tensor, product};
 
-/// Query, key or value, by its number, and the column where it begins: three inputs, or one that holds all of them.
+/// The input that holds query, key or value (by number), and the column where that begins. There are three inputs, or one that holds all
+/// three.
 fn part<'t>(inputs: &[&'t Tensor], features: usize, index: usize) -> (&'t Tensor, usize) {
     match inputs {
         [packed] => (packed, index * features),
@@ -13,7 +14,7 @@ fn part<'t>(inputs: &[&'t Tensor], features: usize, index: usize) -> (&'t Tensor
     }
 }
 
-/// So many columns of a tensor of rows.
+/// Copies `width` columns out of a tensor of rows.
 fn columns((x, start): (&Tensor, usize), width: usize) -> Vec<f64> {
     x.data.chunks_exact(x.shape[1]).flat_map(|row| row[start..][..width].to_vec()).collect()
 }
@@ -25,7 +26,7 @@ fn put_columns(data: &[f64], width: usize, (x, start): (&mut Tensor, usize)) {
     }
 }
 
-/// Attention weights of one head.
+/// The attention weights of one head.
 fn weights(q: &[f64], k: &[f64], width: usize) -> Vec<f64> {
     let (rows, keys) = (q.len() / width, k.len() / width);
     let transposed = MatrixView::rows(k, width).transposed();

@@ -1,4 +1,4 @@
-//! How the card takes the mean of every window.
+//! How the card takes the mean of each window.
 #![allow(unsafe_code, reason = "tables on the card are the host's promise")]
 
 use dapple_graph::op::AvgPool;

@@ -1,6 +1,6 @@
-//! The mean of each window; padding counts as zeros.
+//! The mean of each window, in which padding counts as zeros.
 //!
-//! A linear map between positions, the same for every channel; the way back is its transpose and reads nothing.
+//! This is a linear map between positions, the same for every channel. The backward pass is its transpose and reads no values.
 
 mod cpu;
 #[cfg(feature = "cuda")]

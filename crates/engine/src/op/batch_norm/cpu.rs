@@ -1,4 +1,4 @@
-//! How the CPU applies stored statistics, over channels-last rows.
+//! How the CPU normalises by stored statistics, over channels-last rows.
 
 use dapple_graph::op::BatchNorm;
 
@@ -32,7 +32,7 @@ impl CpuOperation for BatchNorm {
 }
 
 impl BatchNormKernel {
-    /// Scale and shift of every channel.
+    /// The scale and shift of every channel, with the statistics worked in.
     fn coefficients<'s>(
         &self,
         values: ItemValues<'_>,

@@ -1,4 +1,4 @@
-//! Batch norm with stored statistics on the card: a group norm of single channels that are given their means and variances.
+//! How the card normalises by stored statistics: as a group norm of single channels whose means and variances are given.
 
 use dapple_graph::op::BatchNorm;
 

@@ -1,7 +1,7 @@
 //! Batch normalisation by stored statistics.
 //!
-//! A fixed scale and shift of every channel, with a trainable one on top. A graph whose statistics come from the batch never gets here: it
-//! mixes examples and is refused.
+//! Every channel has a fixed scale and shift, followed by trainable ones. A graph whose statistics come from the batch never gets here,
+//! because it mixes examples and is refused.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! The oracle's way.
+//! How the oracle normalises by stored statistics.
 
 use dapple_graph::op::BatchNorm;
 

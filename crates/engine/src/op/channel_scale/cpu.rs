@@ -7,12 +7,12 @@ use pulp::Arch;
 use crate::cpu::operation::{BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardPass, LoweredNode};
 use crate::cpu::pointwise;
 
-/// Values as blocks of channels, each channel a run of neighbours: `[block, channel, run]`.
+/// Values are blocks of channels, and each channel is a run of neighbours: `[block, channel, run]`.
 #[derive(Debug)]
 struct ChannelScaleKernel {
     weight: ParameterId,
     channels: usize,
-    /// Neighbours of one channel: one where channels are innermost.
+    /// How many neighbours belong to one channel, which is one if channels are innermost.
     run: usize,
 }
 

@@ -10,7 +10,7 @@ use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 
-/// Values as blocks of channels, each channel a run of neighbours: `[block, channel, run]`.
+/// Values are blocks of channels, and each channel is a run of neighbours: `[block, channel, run]`.
 #[derive(Debug)]
 struct CudaChannelScaleKernel {
     weight: ParameterId,

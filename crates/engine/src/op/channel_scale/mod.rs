@@ -1,6 +1,6 @@
 //! A trainable factor for each channel: the layer scale of ConvNeXt and CaiT.
 //!
-//! The input is kept for the way back, since a factor's gradient is the sum of upstream gradients times inputs over its channel.
+//! The input is kept for the backward pass, because a factor's gradient is the sum over its channel of upstream gradients times inputs.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -16,7 +16,8 @@ mod tests {
 
     const SHAPE: [usize; 3] = [5, 4, 3];
 
-    /// A scaled image, behind a convolution that sees the data gradient. Both models have parameters of the same sizes.
+    /// An image that goes through a convolution, which sees the data gradient, and is then scaled. Both models have parameters of the same
+    /// sizes.
     fn scaled(depthwise: bool) -> Graph {
         let mut b = GraphBuilder::new(&SHAPE);
         let x = b.conv("first", b.input(), ConvSpec::new(5, Window::square(1))).unwrap();
@@ -42,7 +43,7 @@ mod tests {
         assert!((loss - filtered_loss).abs() < 1e-14, "{loss} {filtered_loss}");
         assert_eq!(gradient.len(), filtered.len());
         for (ours, theirs) in gradient.iter().zip(&filtered) {
-            // The same sums in the same precision, perhaps in another order.
+            // These are the same sums in the same precision, perhaps in another order.
             assert!((ours - theirs).abs() < 1e-14, "{ours} {theirs}");
         }
     }

@@ -1,4 +1,4 @@
-//! The oracle's way: which channel each element belongs to.
+//! How the oracle scales channels: by the channel that each element belongs to.
 
 use dapple_graph::op::ChannelScale;
 

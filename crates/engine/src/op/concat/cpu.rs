@@ -1,4 +1,4 @@
-//! How the CPU moves the values.
+//! How the CPU joins values along an axis.
 
 use dapple_graph::op::Concat;
 

@@ -1,6 +1,6 @@
 //! Values joined along an axis.
 //!
-//! It only moves values; gradients go back the way they came.
+//! This only moves values, and gradients go back the same way.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! The oracle's way: which element each element of the output is.
+//! How the oracle joins values: by which element of which input each element of the output is.
 
 use dapple_graph::op::Concat;
 

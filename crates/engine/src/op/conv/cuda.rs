@@ -1,58 +1,61 @@
-//! Convolutions on the card.
+//! How the card runs a convolution.
 
 use dapple_graph::ParameterId;
 use dapple_graph::op::Conv;
 
+use crate::cuda::arrange;
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::clip::SumTarget;
 use crate::cuda::cudnn::{ConvolutionDirection, Tensors};
+use crate::cuda::device::Device;
 use crate::cuda::error::CudaError;
 use crate::cuda::geometry::Geometry;
 use crate::cuda::kernels::AddBias;
 use crate::cuda::lower::CardSteps;
+use crate::cuda::memory::CardModel;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::program::{PRODUCTS, written};
 use crate::cuda::run::CardRun;
 use crate::cuda::tile::{STEP, Tile, one_run};
 use crate::layout::Layout;
 
-/// Positions of a deferred convolution, before and behind it, whose sums fit a block's shared memory.
+/// The most positions that a deferred convolution may have, input and output together, so that their sums fit a block's shared memory.
 const MOST_POSITIONS: usize = 4096;
 
-/// A convolution.
+/// A convolution, with everything on the card that belongs to it.
 #[derive(Debug, Clone)]
 pub(crate) struct CudaConvKernel {
     pub(crate) geometry: Geometry,
     pub(crate) weight: ParameterId,
     pub(crate) bias: Option<ParameterId>,
     pub(crate) standardise: Option<f32>,
-    /// Tilings of each sample's weight gradient, of the forward pass and of the data gradient, where they have one. The data
-    /// gradient has one for every remainder by the stride.
+    /// The tilings of each sample's weight gradient, of the forward pass and of the data gradient, each if there is one. The data gradient
+    /// has a tiling for every remainder by the stride.
     pub(crate) gradient_tile: Option<Tiled>,
     pub(crate) forward_tile: Option<Tiled>,
     pub(crate) backward_tiles: Option<Vec<Tiled>>,
-    /// The convolution of the positions that are read, where others are passed by.
+    /// The same convolution over only the positions that it reads, if there are others that it skips.
     pub(crate) read: Option<Geometry>,
-    /// The tiling of the sum of all samples' weight gradients, of the positions that are read.
+    /// The tiling of the sum of all samples' weight gradients, over the positions that are read.
     pub(crate) sum_tile: Option<Tiled>,
-    /// Tap and position tables of a weight gradient without a tiling.
+    /// The tables of taps and positions for a weight gradient without a tiling.
     pub(crate) tables: (usize, usize),
-    /// Which input position each tap of each output position reads, where that may be asked.
+    /// The table of which input position each tap of each output position reads, if a norm by inner products may ask for it.
     pub(crate) sources: usize,
-    /// The window, and that of the output's own positions.
+    /// The table of the window, and that of a window over the output's own positions.
     pub(crate) windows: (usize, usize),
     /// Where the standardised weights and one over the deviations of their filters lie.
     pub(crate) used: Option<(usize, usize)>,
 }
 
-/// A tiling on the card: itself, where its tables lie, and where its weights lie in the order it reads them.
+/// A tiling, where its tables lie on the card, and where its weights lie there in the order in which it reads them.
 #[derive(Debug, Clone)]
 pub(crate) struct Tiled {
     pub(crate) tile: Tile,
     pub(crate) offsets: usize,
     pub(crate) taps: usize,
     pub(crate) arranged: usize,
-    /// Rows of weights that are arranged for it.
+    /// How many rows of weights are arranged for it.
     pub(crate) rows: usize,
 }
 
@@ -68,10 +71,9 @@ impl Tiled {
 }
 
 impl CudaConvKernel {
-    /// Lowers a convolution with its tilings and tables.
-    fn new(conv: &Conv, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Self {
-        let Conv { window, groups, weight, bias, standardise } = conv;
-        let geometry = Geometry::new(window, *groups, node.input(), node.shape);
+    /// Lowers a convolution of these sizes with its tilings and tables; `data` says whether its data gradient is ever wanted.
+    pub(crate) fn new(conv: &Conv, geometry: Geometry, data: bool, steps: &mut CardSteps) -> Self {
+        let Conv { weight, bias, standardise, .. } = conv;
         let gradient_tile = Tile::weight_gradient(&geometry).map(|tile| Tiled::new(steps, tile, 0));
         let read = geometry.read();
         let sum_tile = Tile::weight_sum(read.as_ref().unwrap_or(&geometry));
@@ -84,7 +86,7 @@ impl CudaConvKernel {
             }
         };
         let forward_tile = Tile::forward(&geometry).map(|tile| Tiled::new(steps, tile, geometry.out));
-        let tiles = Tile::backward(&geometry).filter(|_| node.wanted);
+        let tiles = Tile::backward(&geometry).filter(|_| data);
         let backward_tiles = tiles.map(|tiles| {
             tiles.into_iter().map(|tile| Tiled::new(steps, tile, geometry.channels)).collect::<Vec<_>>()
         });
@@ -116,12 +118,12 @@ impl CudaConvKernel {
         conv
     }
 
-    /// What a norm by inner products, and the sum of gradients that are never written down, are made of.
+    /// The geometry and the tiling for norms by inner products, and for the sum of gradients that are never written down.
     pub(crate) fn deferred(&self) -> (&Geometry, Option<&Tiled>) {
         (self.read.as_ref().unwrap_or(&self.geometry), self.sum_tile.as_ref())
     }
 
-    /// Numbers of a sample's input that are read apart from others, which are passed by.
+    /// How many numbers of a sample's input are gathered because others are skipped; zero if all are read.
     pub(crate) fn read_len(&self) -> usize {
         self.read.as_ref().map_or(0, |geometry| geometry.channels * geometry.positions())
     }
@@ -129,7 +131,8 @@ impl CudaConvKernel {
 
 impl CudaOperation for Conv {
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(CudaConvKernel::new(self, node, steps))
+        let geometry = Geometry::new(&self.window, self.groups, node.input(), node.shape);
+        Box::new(CudaConvKernel::new(self, geometry, node.wanted, steps))
     }
 }
 
@@ -179,6 +182,10 @@ impl CudaKernel for CudaConvKernel {
         Some(self.weight)
     }
 
+    fn arrange(&self, device: &Device, model: &CardModel, parameters: &[usize]) -> Result<(), CudaError> {
+        arrange::convolution(device, model, self, parameters[self.weight.index()])
+    }
+
     fn convolution(&self) -> Option<&CudaConvKernel> {
         Some(self)
     }
@@ -193,7 +200,7 @@ impl CudaKernel for CudaConvKernel {
         }
         let (inside, outside) = (inside as f64, outside as f64);
         let (channels, out) = (geometry.channels as f64, geometry.out as f64);
-        // A tap's read costs about as much as forty products.
+        // Reading one tap costs about as much as forty products.
         let spread = 40.0 * geometry.taps() as f64 * outside * outside;
         let products = 2.0 * inside * inside * channels + 2.0 * outside * outside * out + spread;
         products / PRODUCTS < written(geometry.weight_len() as f64)
@@ -201,7 +208,7 @@ impl CudaKernel for CudaConvKernel {
 
     fn ghost_workspace(&self, _views: usize) -> usize {
         let (geometry, _) = self.deferred();
-        // Those of all samples begin where a double may lie.
+        // With one number more than is read, and an even count, the doubles after those of all samples can be aligned.
         let read = (self.read_len() + 1).next_multiple_of(2);
         read + 2 * (geometry.positions_in().pow(2) + geometry.positions().pow(2))
     }

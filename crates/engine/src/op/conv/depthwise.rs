@@ -1,64 +1,97 @@
-//! Convolution of every channel with a filter of its own, over channels-last rows.
+//! Convolution of every channel with a filter, over channels-last rows.
 
-use dapple_graph::{ParameterId, Parameters, Window};
+use dapple_graph::{ParameterId, Parameters};
 
 use crate::cpu::kernel::{ChannelProduct, ChannelSum, Lanes, RowClass, RowPair, StartValue};
 use crate::cpu::operation::{BackwardPass, BackwardReads, CpuKernel, ForwardPass, WeightedKernel};
 use crate::cpu::summand::Exported;
-use crate::cpu::{PreparedWeights, pointwise, window_pairs};
+use crate::cpu::{PreparedWeights, pointwise, reversed_pairs};
 
 /// A depthwise convolution.
 #[derive(Debug)]
-pub(super) struct Depthwise {
+pub(crate) struct Depthwise {
     weight: ParameterId,
     bias: Option<ParameterId>,
     channels: usize,
+    /// Heads that the channels are of, side by side. All heads have the same filters.
+    heads: usize,
+    /// Rows before the first position, which pass by.
+    ahead: usize,
     taps: usize,
-    /// Output rows by the taps that reach them.
+    /// The output rows, sorted by the taps that reach them.
     classes: Vec<RowClass>,
-    /// Input rows by the taps whose gradient reaches them.
+    /// The input rows, sorted by the taps whose gradient reaches them.
     back: Vec<RowClass>,
 }
 
 impl Depthwise {
-    pub(super) fn new(
+    /// With the rows read and written by each tap, of so many in all.
+    pub(crate) fn new(
         (weight, bias): (ParameterId, Option<ParameterId>),
         channels: usize,
-        window: &Window,
-        input: &[usize],
-        output: &[usize],
+        taps: Vec<Vec<RowPair>>,
+        (rows_in, rows_out): (usize, usize),
     ) -> Self {
-        let taps = window_pairs(window, input, output);
-        let reversed: Vec<Vec<RowPair>> =
-            taps.iter().map(|pairs| pairs.iter().map(RowPair::reversed).collect()).collect();
-        let classes = RowClass::sort(&taps, output.iter().product());
-        let back = RowClass::sort(&reversed, input.iter().product());
-        Self { weight, bias, channels, taps: taps.len(), classes, back }
+        let classes = RowClass::sort(&taps, rows_out);
+        let back = RowClass::sort(&reversed_pairs(&taps), rows_in);
+        Self { weight, bias, channels, heads: 1, ahead: 0, taps: taps.len(), classes, back }
+    }
+
+    /// The same of tokens in several heads that share their filters, behind a first token that passes by.
+    pub(crate) fn of_tokens(self, heads: usize) -> Self {
+        Self { heads, ahead: 1, ..self }
+    }
+
+    /// Filters of a head.
+    fn filters(&self) -> usize {
+        self.channels / self.heads
+    }
+
+    /// The rows that pass by, and those of positions.
+    fn split<'a>(&self, rows: &'a [f32]) -> (&'a [f32], &'a [f32]) {
+        rows.split_at(self.ahead * self.channels)
+    }
+
+    fn split_mut<'a>(&self, rows: &'a mut [f32]) -> (&'a mut [f32], &'a mut [f32]) {
+        rows.split_at_mut(self.ahead * self.channels)
     }
 
     fn product(&self, weights: &[f32], bias: &[f32], source: &[f32], target: &mut [f32]) {
         let start = if bias.is_empty() { StartValue::Zero } else { StartValue::Bias(bias) };
         let (classes, channels) = (&self.classes, self.channels);
+        let ((passed, source), (ahead, target)) = (self.split(source), self.split_mut(target));
+        ahead.copy_from_slice(passed);
         ChannelProduct { classes, channels, weights, start, source, target }.run();
     }
 
     fn backward_data(&self, weights: &[f32], source: &[f32], target: &mut [f32], accumulate: bool) {
         let start = if accumulate { StartValue::Existing } else { StartValue::Zero };
         let (classes, channels) = (&self.back, self.channels);
+        let ((passed, source), (ahead, target)) = (self.split(source), self.split_mut(target));
+        pointwise::scale(passed, 1.0, ahead, accumulate);
         ChannelProduct { classes, channels, weights, start, source, target }.run();
     }
 
-    /// Adds to a gradient stored as `[tap, channel]`.
-    fn backward_weight(&self, source: &[f32], target: &[f32], dw: &mut [f32]) {
+    /// Adds to a gradient stored as `[tap, filter]`: what the heads make of a filter is one gradient.
+    fn backward_weight(&self, source: &[f32], target: &[f32], dw: &mut [f32], scratch: &mut [f32]) {
         let (classes, channels) = (&self.classes, self.channels);
-        ChannelSum { classes, channels, source, target, sum: dw }.run();
+        let (source, target) = (self.split(source).1, self.split(target).1);
+        if self.heads == 1 {
+            return ChannelSum { classes, channels, source, target, sum: dw }.run();
+        }
+        let sum = &mut scratch[..self.taps * channels];
+        sum.fill(0.0);
+        ChannelSum { classes, channels, source, target, sum }.run();
+        for (dw, sum) in dw.chunks_exact_mut(self.filters()).zip(sum.chunks_exact(channels)) {
+            pointwise::add_rows(sum, dw);
+        }
     }
 
-    /// A stored gradient in the parameter's order.
+    /// Copies a stored gradient into the parameter's order.
     fn reorder<T: Copy>(&self, sum: &[T], to: &mut [T]) {
-        for (channel, filter) in to.chunks_exact_mut(self.taps).enumerate() {
-            for (tap, value) in filter.iter_mut().enumerate() {
-                *value = sum[tap * self.channels + channel];
+        for (filter, taps) in to.chunks_exact_mut(self.taps).enumerate() {
+            for (tap, value) in taps.iter_mut().enumerate() {
+                *value = sum[tap * self.filters() + filter];
             }
         }
     }
@@ -73,11 +106,11 @@ impl WeightedKernel for Depthwise {
         true
     }
 
-    /// The weight with the taps outermost, so that channels are contiguous: `[tap, channel]`.
+    /// The weight with the taps outermost, so that channels are contiguous, and once for each head: `[tap, channel]`.
     fn prepare(&self, _: Lanes, parameters: &Parameters, _: bool, prepared: &mut PreparedWeights) {
         let weight = parameters.get(self.weight);
-        prepared.forward.resize(weight.len(), 0.0);
-        for (channel, filter) in weight.chunks_exact(self.taps).enumerate() {
+        prepared.forward.resize(self.taps * self.channels, 0.0);
+        for (channel, filter) in weight.chunks_exact(self.taps).cycle().take(self.channels).enumerate() {
             for (tap, value) in filter.iter().enumerate() {
                 prepared.forward[tap * self.channels + channel] = *value;
             }
@@ -100,6 +133,10 @@ impl CpuKernel for Depthwise {
         BackwardReads::INPUTS
     }
 
+    fn scratch(&self, _: Lanes, _: usize) -> usize {
+        if self.heads > 1 { self.taps * self.channels } else { 0 }
+    }
+
     fn weighted(&self) -> Option<&dyn WeightedKernel> {
         Some(self)
     }
@@ -117,7 +154,7 @@ impl CpuKernel for Depthwise {
                 pointwise::add_rows(item.g, gradient);
             }
             if let Some(gradient) = item.parameter_gradients.of(self.weight) {
-                self.backward_weight(item.values.input(0), item.g, gradient);
+                self.backward_weight(item.values.input(0), item.g, gradient, item.scratch);
             }
             if let Some((dx, accumulate)) = item.input_gradients.part(0) {
                 self.backward_data(&item.values.prepared().forward, item.g, dx, accumulate);

@@ -1,4 +1,4 @@
-//! The oracle's way: every output position, every tap, every pair of channels.
+//! How the oracle runs a convolution: by every output position, every tap and every pair of channels.
 
 use dapple_graph::op::Conv;
 
@@ -61,7 +61,7 @@ impl ReferenceOperation for Conv {
     }
 }
 
-/// The weight a convolution uses: the parameter itself, or standardised per output filter.
+/// The weight that a convolution uses, which is the parameter itself or, if asked, each of its filters standardised.
 fn effective_weight(weight: &[f64], out: usize, standardise: Option<f32>) -> Vec<f64> {
     let Some(eps) = standardise else { return weight.to_vec() };
     let mut result = weight.to_vec();
@@ -74,8 +74,8 @@ fn effective_weight(weight: &[f64], out: usize, standardise: Option<f32>) -> Vec
     result
 }
 
-/// Gradient of the parameter from the gradient of the weight that was used, with its part along the filter still in it: less the mean, over
-/// the deviation.
+/// The gradient of the parameter, from the gradient of the weight that was used. If weights are standardised, the mean is taken off and the
+/// rest divided by the deviation, but the part along the filter stays in.
 fn centred_gradient(weight: &[f64], gradient: &[f64], out: usize, standardise: Option<f32>) -> Vec<f64> {
     let Some(eps) = standardise else { return gradient.to_vec() };
     let size = weight.len() / out;

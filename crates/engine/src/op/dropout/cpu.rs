@@ -11,7 +11,7 @@ use crate::cpu::pointwise;
 #[derive(Debug)]
 struct DropoutKernel {
     rate: f32,
-    /// The node, by which random choices differ.
+    /// The number of the node, so that every node makes its own random choices.
     node: usize,
     /// Whether channels are dropped as a whole.
     channels: bool,
@@ -24,13 +24,13 @@ impl CpuOperation for Dropout {
 }
 
 impl DropoutKernel {
-    /// Drops or scales up each element, or each channel; they are numbered in row-major order whatever the form.
+    /// Drops each element or channel, or scales it up. Elements are numbered in row-major order whatever the form is.
     fn run(&self, values: ItemValues<'_>, from: &[f32], to: &mut [f32], accumulate: bool) {
         let Some(key) = values.dropout_key() else { return pointwise::scale(from, 1.0, to, accumulate) };
         let form = values.form();
         let channels = if form.channels_last { form.shape[0] } else { 1 };
         let positions = form.len() / channels;
-        // Row-major elements that fall together.
+        // How many elements, in row-major order, are dropped together.
         let together = if self.channels { form.len() / form.shape[0] } else { 1 };
         let factor = 1.0 / (1.0 - self.rate);
         for (index, (to, from)) in to.iter_mut().zip(from).enumerate() {

@@ -1,4 +1,4 @@
-//! Dropout on the card.
+//! How the card drops values.
 
 use dapple_graph::op::Dropout;
 
@@ -18,7 +18,7 @@ struct CudaDropoutKernel {
 }
 
 impl CudaDropoutKernel {
-    /// Drops values, forward or backward; with dropout off it copies.
+    /// Drops values, forward or backward. If dropout is off, they are copied.
     fn drop_values(
         &self,
         run: &CardRun<'_>,

@@ -1,7 +1,7 @@
 //! Dropout of values or of whole channels.
 //!
-//! What falls follows from the key of the view, the node and the number of the value, so the way back makes the same choices and nothing is
-//! kept.
+//! What is dropped follows from the key of the view, the node and the number of the value. So the backward pass makes the same choices,
+//! and nothing has to be kept.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,14 +1,14 @@
-//! The oracle's way.
+//! How the oracle drops values.
 
 use dapple_graph::op::Dropout;
 
 use crate::batch::keeps;
 use crate::reference::{Gradients, ReferenceContext, ReferenceOperation, Tensor};
 
-/// Values as they pass: themselves where dropout is off, else nothing or more.
+/// The values after dropout: the same if dropout is off, else each is zero or scaled up.
 fn masked(op: &Dropout, x: &Tensor, context: &ReferenceContext<'_>) -> Tensor {
     let Some((key, node)) = context.dropout else { return x.clone() };
-    // Values that fall together.
+    // How many values are dropped together.
     let together = if op.channels { x.positions() } else { 1 };
     let factor = |index: usize| match keeps(key, node, index / together, op.rate) {
         true => 1.0 / (1.0 - f64::from(op.rate)),

@@ -1,4 +1,4 @@
-//! How the CPU moves the values.
+//! How the CPU picks rows.
 
 use dapple_graph::op::Gather;
 

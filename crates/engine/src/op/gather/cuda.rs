@@ -1,4 +1,4 @@
-//! How the card takes rows in the order of a list.
+//! How the card picks rows.
 #![allow(unsafe_code, reason = "tables on the card are the host's promise")]
 
 use dapple_graph::op::Gather;
@@ -10,7 +10,7 @@ use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 
-/// Takes `count` of so many rows of this size. Its list lies there.
+/// Picks `count` of `rows` rows, each of `size` numbers. The list of rows is a table on the card.
 #[derive(Debug)]
 struct CudaGatherKernel {
     table: usize,

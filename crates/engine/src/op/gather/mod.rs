@@ -1,6 +1,6 @@
-//! Chosen rows, in a chosen order.
+//! Rows picked by their index, in any order.
 //!
-//! It only moves values; a row that was chosen twice receives both gradients.
+//! This only moves values, and a row that was picked twice receives both gradients.
 
 mod cpu;
 #[cfg(feature = "cuda")]

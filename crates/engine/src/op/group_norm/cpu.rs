@@ -11,9 +11,9 @@ use crate::cpu::operation::{
     BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardItem, ForwardPass, LoweredNode, Order,
 };
 
-/// Rows whose sums are taken in single precision before they join a double-precision total.
+/// How many rows are summed in single precision before the sum is added to a total in double precision.
 const BLOCK: usize = 32;
-/// Groups whose double-precision totals are held at a time.
+/// How many groups' totals are held at a time.
 const GROUPS: usize = 64;
 
 #[derive(Debug)]
@@ -41,17 +41,17 @@ impl CpuOperation for GroupNorm {
 }
 
 impl CpuKernel for GroupNormKernel {
-    /// Where a ReLU let a value pass follows from the input.
+    /// The output is not needed, because the input tells where a ReLU let a value pass.
     fn reads(&self, _: bool) -> BackwardReads {
         BackwardReads::INPUTS
     }
 
-    /// Mean and one over the deviation of every group.
+    /// The mean and one over the deviation of every group.
     fn saved(&self) -> usize {
         2 * self.norm.groups
     }
 
-    /// Vectors of channels.
+    /// The backward pass needs seven vectors of channels.
     fn scratch(&self, _: Lanes, _: usize) -> usize {
         7 * self.channels
     }
@@ -74,11 +74,11 @@ impl CpuKernel for GroupNormKernel {
             let (x, saved) = (item.values.input(0), item.values.saved());
             let affine = item.values.affine(self.norm.affine);
             let mut parts = item.scratch.chunks_exact_mut(channels);
-            let mut next = || parts.next().expect("scratch for seven vectors");
+            let mut next = || parts.next().expect("the kernel asks for scratch of seven vectors");
             let [scale, shift, sums, products] = [next(), next(), next(), next()];
             let [gain, slope, offset] = [next(), next(), next()];
             coefficients(affine, |c| self.of_group(saved, c), scale, shift);
-            // Without an activation every pre-activation passes.
+            // Without a ReLU every value passes.
             let floor = if self.relu { 0.0 } else { f32::NEG_INFINITY };
             let weight = affine.map(|(weight, _)| weight);
             let upstream = Upstream { x, g: item.g, saved, weight, scale, shift, floor };
@@ -90,7 +90,7 @@ impl CpuKernel for GroupNormKernel {
                 let parts = (&mut sums[window.clone()], &mut products[window.clone()]);
                 let totals = self.totals(&upstream, window.clone(), parts, (&mut dw, &mut db));
                 for c in window {
-                    // dx = inverse (w g - A - hat B) with A, B the means of w g and w g hat over the group.
+                    // dx = inverse (w g - A - hat B), where A and B are the means of w g and of w g hat over the group.
                     let (mean, inverse) = self.of_group(saved, c);
                     let (mean, inverse) = (f64::from(mean), f64::from(inverse));
                     let (a, b) = totals[c / size - first];
@@ -107,13 +107,13 @@ impl CpuKernel for GroupNormKernel {
 }
 
 impl GroupNormKernel {
-    /// Mean and one over the deviation of a channel's group.
+    /// The mean and one over the deviation of a channel's group.
     fn of_group(&self, saved: &[f32], channel: usize) -> (f32, f32) {
         let group = channel / (self.channels / self.norm.groups);
         (saved[2 * group], saved[2 * group + 1])
     }
 
-    /// Mean and one over the deviation of every group.
+    /// Computes the mean and one over the deviation of every group.
     fn statistics(&self, x: &[f32], saved: &mut [f32], scratch: &mut [f32]) {
         let (channels, groups) = (self.channels, self.norm.groups);
         let size = channels / groups;
@@ -148,7 +148,7 @@ impl GroupNormKernel {
                     sums.chunks_exact(size).zip(squares.chunks_exact(size)).zip(centre.chunks_exact(size));
                 for (total, ((sums, squares), centre)) in totals.iter_mut().zip(parts) {
                     for ((sum, square), centre) in sums.iter().zip(squares).zip(centre) {
-                        // Back from the channel's own centre to zero.
+                        // The sums were taken around the channel's own centre; these are the sums around zero.
                         let (s, q, m) = (f64::from(*sum), f64::from(*square), f64::from(*centre));
                         total.0 += s + rows * m;
                         total.1 += q + 2.0 * m * s + rows * m * m;
@@ -165,7 +165,8 @@ impl GroupNormKernel {
         }
     }
 
-    /// For every group of a window of channels, the sums of `w g` and of `w g hat`; adds the gradients of scale and shift on the way.
+    /// Returns the sums of `w g` and of `w g hat` for every group of a window of channels, and adds the gradients of scale and shift on the
+    /// way.
     fn totals(
         &self,
         upstream: &Upstream<'_>,
@@ -209,12 +210,12 @@ struct Upstream<'a> {
     weight: Option<&'a [f32]>,
     scale: &'a [f32],
     shift: &'a [f32],
-    /// A gradient passes where `x scale + shift` lies above.
+    /// A gradient passes where `x scale + shift` is above this.
     floor: f32,
 }
 
 impl Upstream<'_> {
-    /// Sums of `g` and of `g x` over some rows, for a window of channels.
+    /// Computes the sums of `g` and of `g x` over some rows, for a window of channels.
     fn add_block(&self, x: &[f32], g: &[f32], window: Range<usize>, sums: &mut [f32], products: &mut [f32]) {
         let channels = self.scale.len();
         let (scale, shift) = (&self.scale[window.clone()], &self.shift[window.clone()]);
@@ -238,7 +239,7 @@ impl Upstream<'_> {
     }
 }
 
-/// The data gradient, per channel: `g gain + x slope + offset`.
+/// Computes the data gradient, which for each channel is `g gain + x slope + offset`.
 struct DataGradient<'a> {
     upstream: Upstream<'a>,
     gain: &'a [f32],

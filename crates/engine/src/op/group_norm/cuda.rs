@@ -1,4 +1,4 @@
-//! Group norm on the card, which runs batch norm with stored statistics as well.
+//! How the card normalises groups of channels. The same kernel runs batch norm with stored statistics.
 
 use dapple_graph::op::GroupNorm;
 use dapple_graph::{Affine, ParameterId};
@@ -11,7 +11,7 @@ use crate::cuda::norm::NormGroup;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 
-/// Group norm, or with `stored` batch norm; with `residual` a second input is added, and a ReLU may follow.
+/// Group norm, or batch norm if there are `stored` statistics. With `residual` a second input is added, and a ReLU may follow.
 #[derive(Debug)]
 pub(crate) struct CudaGroupNormKernel {
     groups: usize,
@@ -25,7 +25,7 @@ pub(crate) struct CudaGroupNormKernel {
 }
 
 impl CudaGroupNormKernel {
-    /// A norm of so many groups of so many channels with so many positions each.
+    /// A norm of `groups` groups, each of `size` channels, each with `inner` positions.
     pub(crate) fn new(
         (groups, size, inner): (usize, usize, usize),
         eps: f32,

@@ -1,6 +1,6 @@
-//! Group normalisation: every group of channels by its own mean and variance over all positions.
+//! Group normalisation: every group of channels is normalised by its own mean and variance over all positions.
 //!
-//! Mean and one over the deviation of every group are kept for the way back.
+//! The mean and one over the deviation of every group are kept for the backward pass.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! The oracle's way: a group of channels is one run of values.
+//! How the oracle normalises groups of channels, each of which is one run of values.
 
 use dapple_graph::op::GroupNorm;
 

@@ -1,16 +1,16 @@
-//! How the CPU takes a sample in.
+//! How the CPU reads a sample.
 
 use dapple_graph::op::Input;
 
 use crate::cpu::operation::{BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardPass, LoweredNode};
 use crate::cpu::{Form, Transfer};
 
-/// Brings a sample from row-major order into its form.
+/// Brings a sample from row-major order into the form of the node.
 #[derive(Debug)]
 struct InputKernel(Transfer);
 
 impl CpuOperation for Input {
-    /// Images and clips are read channels-last by whatever comes first.
+    /// Images and clips become channels-last, because the first layer of nearly every model reads them so.
     fn form(&self, shape: &[usize], _: &[Form]) -> Form {
         if shape.len() > 2 { Form::channels_last(shape) } else { Form::row_major(shape) }
     }
@@ -31,6 +31,6 @@ impl CpuKernel for InputKernel {
         });
     }
 
-    /// A sample has no gradient.
+    /// No gradient of the sample is computed.
     fn backward(&self, _: BackwardPass<'_>) {}
 }

@@ -1,4 +1,4 @@
-//! The samples on the card, which lie in memory of their own.
+//! How the card reads samples, which it has in memory of their own.
 
 use dapple_graph::op::Input;
 

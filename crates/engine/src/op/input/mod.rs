@@ -1,6 +1,6 @@
-//! The sample, where it enters the graph.
+//! The sample, which enters the graph here.
 //!
-//! It has no gradient.
+//! No gradient of it is computed.
 
 mod cpu;
 #[cfg(feature = "cuda")]

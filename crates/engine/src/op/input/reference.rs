@@ -1,4 +1,4 @@
-//! The oracle's way.
+//! How the oracle reads a sample.
 
 use dapple_graph::op::Input;
 

@@ -31,7 +31,7 @@ impl CpuKernel for LayerNormKernel {
         BackwardReads::INPUTS
     }
 
-    /// Mean and one over the deviation of every row.
+    /// The mean and one over the deviation of every row.
     fn saved(&self) -> usize {
         2 * self.rows
     }

@@ -1,4 +1,4 @@
-//! Layer norm on the card.
+//! How the card normalises rows of features.
 
 use dapple_graph::Affine;
 use dapple_graph::op::LayerNorm;

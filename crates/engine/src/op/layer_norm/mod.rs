@@ -1,6 +1,6 @@
-//! Layer normalisation: every row of features by its own mean and variance.
+//! Layer normalisation: every row of features is normalised by its own mean and variance.
 //!
-//! Mean and one over the deviation of every row are kept for the way back.
+//! The mean and one over the deviation of every row are kept for the backward pass.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! The oracle's way: the last axis is one run of values.
+//! How the oracle normalises rows of features, each of which is one run of values.
 
 use dapple_graph::op::LayerNorm;
 

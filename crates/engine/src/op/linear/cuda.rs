@@ -1,19 +1,30 @@
-//! Linear layers on the card.
+//! How the card runs a linear layer.
 
 use dapple_graph::ParameterId;
 use dapple_graph::op::Linear;
 
+use crate::cuda::Precision;
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::clip::SumTarget;
+use crate::cuda::device::Device;
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::AddBias;
+use crate::cuda::halved::Halves;
+use crate::cuda::kernels::{AddBias, TakePowersOff};
 use crate::cuda::lower::CardSteps;
+use crate::cuda::memory::CardModel;
 use crate::cuda::operation::last;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::product::MatrixSide;
 use crate::cuda::program::{LIBRARY_PRODUCTS, OUTER_PRODUCTS, PRODUCTS, written};
-use crate::cuda::run::CardRun;
+use crate::cuda::run::{CardRun, GradientPlace};
+use crate::cuda::slice::DeviceSlice;
 use crate::layout::Layout;
+
+/// Rows of an item, and features on both sides, from which products of halves pay.
+const LEAST_ROWS: usize = 16;
+const LEAST_FEATURES: usize = 64;
+/// What the way to halves and back is called where times are reported.
+const ROUNDING: &str = "linear, to halves and back";
 
 #[derive(Debug)]
 struct CudaLinearKernel {
@@ -22,19 +33,145 @@ struct CudaLinearKernel {
     rows: usize,
     features: usize,
     out: usize,
+    /// Where the weight lies in halves, where its products are of halves.
+    halved: Option<HalvedWeight>,
+}
+
+/// A weight in halves: its first pair, and its number among those of the model.
+#[derive(Debug, Clone, Copy)]
+struct HalvedWeight {
+    start: usize,
+    number: usize,
 }
 
 impl CudaOperation for Linear {
-    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let Self { weight, bias } = *self;
         let (rows, features, out) = (node.rows(), node.features(), last(node.shape));
-        Box::new(CudaLinearKernel { weight, bias, rows, features, out })
+        // Kernels and the library read four numbers and eight halves at a time.
+        let eights = features.is_multiple_of(8) && out.is_multiple_of(8);
+        let mut read = std::iter::once(weight).chain(bias);
+        let fours = read.all(|id| steps.parameters[id.index()].is_multiple_of(4));
+        let large = rows >= LEAST_ROWS && features.min(out) >= LEAST_FEATURES;
+        let halved = (steps.precision != Precision::F32 && eights && fours && large).then(|| {
+            let place = HalvedWeight { start: steps.halves_len, number: steps.halved };
+            steps.halves_len += features * out / 2;
+            steps.halved += 1;
+            place
+        });
+        Box::new(CudaLinearKernel { weight, bias, rows, features, out, halved })
+    }
+}
+
+impl HalvedWeight {
+    /// The weight of so many numbers on the card.
+    fn halves(self, model: &CardModel, len: usize) -> Halves<'_> {
+        let largest = model.largest().after(self.number).first(1);
+        Halves { pairs: model.halves().after(self.start).first(len / 2), largest }
+    }
+}
+
+impl CudaLinearKernel {
+    /// The inputs of all items in halves, which the forward pass keeps.
+    fn kept_inputs<'r>(&self, run: &CardRun<'r>, node: usize) -> Halves<'r> {
+        let kept = run.kept(node).expect("a product of halves works in what it keeps");
+        Halves::of(kept, run.items(), self.rows * self.features)
+    }
+
+    /// The forward pass in halves.
+    fn forward_halved(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        weight: Halves<'_>,
+    ) -> Result<(), CudaError> {
+        let Self { rows, features, out, .. } = *self;
+        let (device, items, of_sample) = (run.device, run.items(), rows * run.program.views);
+        let (x, y) = (self.kept_inputs(run, node), run.value(node));
+        x.round(device, run.read(node, 0), (run.samples, of_sample, features), (None, 0))?;
+        run.mark(ROUNDING)?;
+        let sides = (x.side(features, 0), weight.side(features, 0).transposed());
+        let sizes = (items * rows, features, out);
+        device.product(sizes, sides, MatrixSide::new(y, out, 0), (1.0, 0.0), 1)?;
+        run.mark("linear")?;
+        let bias = self.bias.map(|bias| run.parameter(bias));
+        self.take_powers_off(run, y, (x, weight), (bias, out))
+    }
+
+    /// Takes the powers of the rows' halves and of the weight's off all rows of a product.
+    fn take_powers_off(
+        &self,
+        run: &mut CardRun<'_>,
+        y: DeviceSlice<'_, f32>,
+        (factor, weight): (Halves<'_>, Halves<'_>),
+        (bias, channels): (Option<DeviceSlice<'_, f32>>, usize),
+    ) -> Result<(), CudaError> {
+        let len = self.rows * run.program.views * channels;
+        TakePowersOff {
+            y: y.cast(),
+            largest: factor.largest,
+            weight_largest: weight.largest,
+            bias: bias.map(DeviceSlice::cast),
+            channels,
+            len,
+            n: run.samples * len,
+        }
+        .launch(run.device)?;
+        run.mark(ROUNDING)
+    }
+
+    /// The backward pass in halves.
+    fn backward_halved(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        weight: Halves<'_>,
+        parameters: &mut CardParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let Self { rows, features, out, .. } = *self;
+        let (device, of_sample) = (run.device, rows * run.program.views);
+        let scratch = run.scratch(node).expect("a product of halves has scratch in the backward pass");
+        let g = Halves::of(scratch, run.items(), rows * out);
+        let bias = (parameters.written(run, self.bias), run.program.written);
+        g.round(device, run.gradient(node), (run.samples, of_sample, out), bias)?;
+        run.mark(ROUNDING)?;
+        if let Some(place) = run.program.halved[node] {
+            let partials = run.partials(parameters.layout, self.weight);
+            let x = self.kept_inputs(run, node);
+            run.halved_gradient(place, of_sample, (x, features), (g, out), partials)?;
+        }
+        let Some(target) = run.target(node, 0) else { return Ok(()) };
+        if target.accumulate {
+            return self.add_input_gradient(run, node, target);
+        }
+        let sides = (g.side(out, 0), weight.side(features, 0));
+        let to = MatrixSide::new(target.values, features, 0);
+        device.product((run.items() * rows, out, features), sides, to, (1.0, 0.0), 1)?;
+        run.mark("linear")?;
+        self.take_powers_off(run, target.values, (g, weight), (None, features))
+    }
+
+    /// The gradient of the input in the precision of the executor.
+    fn add_input_gradient(
+        &self,
+        run: &CardRun<'_>,
+        node: usize,
+        target: GradientPlace<'_>,
+    ) -> Result<(), CudaError> {
+        let Self { weight, rows, features, out, .. } = *self;
+        let weight = MatrixSide::new(run.parameter(weight), features, 0);
+        let sides = (MatrixSide::new(run.gradient(node), out, 0), weight);
+        let to = MatrixSide::new(target.values, features, 0);
+        run.device.product((run.items() * rows, out, features), sides, to, (1.0, target.keep()), 1)
     }
 }
 
 impl CudaKernel for CudaLinearKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
-        let Self { weight, bias, rows, features, out } = *self;
+        let Self { weight, bias, rows, features, out, halved } = *self;
+        if let Some(place) = halved {
+            return self.forward_halved(run, node, place.halves(run.model, features * out));
+        }
         let (items, y) = (run.items(), run.value(node));
         let left = MatrixSide::new(run.read(node, 0), features, 0);
         let right = MatrixSide::new(run.parameter(weight), features, 0).transposed();
@@ -51,7 +188,10 @@ impl CudaKernel for CudaLinearKernel {
         node: usize,
         parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
-        let Self { weight, bias, rows, features, out } = *self;
+        let Self { weight, bias, rows, features, out, halved } = *self;
+        if let Some(place) = halved {
+            return self.backward_halved(run, node, place.halves(run.model, features * out), parameters);
+        }
         let (g, x) = (run.gradient(node), run.read(node, 0));
         let bias = parameters.written(run, bias);
         run.bias_gradient(g, bias, (out, rows), (1, out))?;
@@ -66,11 +206,10 @@ impl CudaKernel for CudaLinearKernel {
             let partials = run.partials(parameters.layout, weight);
             run.linear_norm(of_sample, (x, features), (g, out), partials)?;
         }
-        let Some(target) = run.target(node, 0) else { return Ok(()) };
-        let sides = (MatrixSide::new(g, out, 0), MatrixSide::new(run.parameter(weight), features, 0));
-        let sizes = (run.items() * rows, out, features);
-        let to = MatrixSide::new(target.values, features, 0);
-        run.device.product(sizes, sides, to, (1.0, target.keep()), 1)
+        match run.target(node, 0) {
+            Some(target) => self.add_input_gradient(run, node, target),
+            None => Ok(()),
+        }
     }
 
     fn name(&self, _backward: bool) -> &'static str {
@@ -78,7 +217,31 @@ impl CudaKernel for CudaLinearKernel {
     }
 
     fn reads_input(&self, _slot: usize, trains: bool) -> bool {
-        trains
+        trains && self.halved.is_none()
+    }
+
+    fn kept(&self, _len: usize) -> usize {
+        if self.halves() { Halves::room(self.rows * self.features) } else { 0 }
+    }
+
+    fn works_in_kept(&self) -> bool {
+        self.halves()
+    }
+
+    fn scratch(&self) -> usize {
+        if self.halves() { Halves::room(self.rows * self.out) } else { 0 }
+    }
+
+    fn halves(&self) -> bool {
+        self.halved.is_some()
+    }
+
+    fn arrange(&self, device: &Device, model: &CardModel, parameters: &[usize]) -> Result<(), CudaError> {
+        let Some(place) = self.halved else { return Ok(()) };
+        let len = self.features * self.out;
+        let weight = model.parameters().after(parameters[self.weight.index()]).first(len);
+        // All numbers have one power, so that rows may be as long as many blocks of threads like them.
+        place.halves(model, len).round(device, weight, (1, LEAST_ROWS, len / LEAST_ROWS), (None, 0))
     }
 
     fn weight(&self) -> Option<ParameterId> {

@@ -1,4 +1,4 @@
-//! The oracle's way.
+//! How the oracle runs a linear layer.
 
 use dapple_graph::op::Linear;
 

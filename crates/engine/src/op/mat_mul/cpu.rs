@@ -9,7 +9,7 @@ use crate::cpu::operation::{
     LoweredNode, Order,
 };
 
-/// A batch of products `m x k` by `k x n`; the right side may be stored transposed.
+/// A batch of products of `m x k` by `k x n` matrices. The right sides may be stored transposed.
 #[derive(Debug)]
 struct MatMulKernel {
     batches: usize,

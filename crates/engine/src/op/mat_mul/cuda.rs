@@ -1,4 +1,4 @@
-//! Products of two tensors on the card, as batches of matrices.
+//! How the card multiplies two activations: as batches of matrices.
 
 use dapple_graph::op::MatMul;
 
@@ -9,7 +9,7 @@ use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::product::MatrixSide;
 use crate::cuda::run::CardRun;
 
-/// `batches` products per item, of an `m x k` by a `k x n` matrix, or by one that lies transposed.
+/// Each item has `batches` products of an `m x k` by a `k x n` matrix. The right sides may be stored transposed.
 #[derive(Debug)]
 struct CudaMatMulKernel {
     batches: usize,

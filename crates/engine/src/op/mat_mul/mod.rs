@@ -1,6 +1,6 @@
 //! The product of two activations.
 //!
-//! Both sides are kept for the way back.
+//! Both sides are kept for the backward pass.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,10 +1,10 @@
-//! The oracle's way.
+//! How the oracle multiplies two activations.
 
 use dapple_graph::op::MatMul;
 
 use crate::reference::{Gradients, MatrixView, ReferenceContext, ReferenceOperation, Tensor, product};
 
-/// Sizes of a matrix product: batches, m, k, n.
+/// The sizes of a matrix product: batches, m, k and n.
 fn sizes(a: &Tensor, y: &[usize]) -> (usize, usize, usize, usize) {
     let rank = y.len();
     (y[..rank - 2].iter().product(), y[rank - 2], a.shape[rank - 1], y[rank - 1])

@@ -9,11 +9,11 @@ use crate::cpu::operation::{
 };
 use crate::cpu::{pointwise, window_pairs};
 
-/// Largest value of each window; remembers which tap held it.
+/// Takes the largest value of each window, and remembers which tap it came from.
 #[derive(Debug)]
 struct MaxPoolKernel {
     channels: usize,
-    /// Values that it makes.
+    /// How many values an item's output has.
     len: usize,
     /// Whether negative maxima become zero.
     relu: bool,
@@ -25,7 +25,8 @@ impl CpuOperation for MaxPool {
         Order::ChannelsLast
     }
 
-    /// A maximum of activations is the activation of the maximum; then the backward pass needs no values of before the pooling.
+    /// The maximum of ReLUs is the ReLU of the maximum, so the ReLU can come last. Then the backward pass needs no values from before the
+    /// pooling.
     fn swaps_with_relu(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! How the card takes the largest value of every window.
+//! How the card takes the largest value of each window.
 #![allow(unsafe_code, reason = "tables on the card are the host's promise")]
 
 use dapple_graph::op::MaxPool;
@@ -10,7 +10,7 @@ use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 
-/// Keeps the largest value of every window. Its window's table lies there.
+/// Takes the largest value of each window. The number is the place of the window's table on the card.
 #[derive(Debug)]
 struct CudaMaxPoolKernel(usize);
 

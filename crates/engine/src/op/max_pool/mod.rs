@@ -1,6 +1,6 @@
 //! The largest value of each window.
 //!
-//! The first tap that holds it receives the gradient, as in PyTorch; which one that was is kept.
+//! The first tap that holds the largest value receives the gradient, as in PyTorch, so which tap that was is kept.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! The oracle's way.
+//! How the oracle takes the largest value of each window.
 
 use dapple_graph::op::MaxPool;
 

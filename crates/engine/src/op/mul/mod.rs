@@ -1,6 +1,6 @@
 //! The product of two values, element by element.
 //!
-//! Each receives the upstream gradient times the other.
+//! Each input receives the upstream gradient times the other input.
 
 mod cpu;
 #[cfg(feature = "cuda")]

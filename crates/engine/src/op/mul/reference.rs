@@ -1,4 +1,4 @@
-//! The oracle's way.
+//! How the oracle multiplies two values.
 
 use dapple_graph::op::Mul;
 

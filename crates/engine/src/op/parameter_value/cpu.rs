@@ -6,7 +6,7 @@ use dapple_graph::op::ParameterValue;
 use crate::cpu::operation::{BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardPass, LoweredNode};
 use crate::cpu::{Form, Transfer};
 
-/// A parameter, and its way into its form.
+/// A parameter, and the transfer that brings it into the form of the node.
 #[derive(Debug)]
 struct ParameterKernel(ParameterId, Transfer);
 

@@ -1,4 +1,4 @@
-//! How the card gives every item a parameter.
+//! How the card reads a parameter as a value: by copying it for every item.
 
 use dapple_graph::ParameterId;
 use dapple_graph::op::ParameterValue;

@@ -1,6 +1,6 @@
-//! A parameter as a value: a class token, a position embedding.
+//! A parameter that is read as a value, such as a class token or a position embedding.
 //!
-//! Its gradient is the upstream gradient.
+//! The parameter's gradient is the upstream gradient.
 
 mod cpu;
 #[cfg(feature = "cuda")]

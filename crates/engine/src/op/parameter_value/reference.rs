@@ -1,4 +1,4 @@
-//! The oracle's way.
+//! How the oracle reads a parameter as a value.
 
 use dapple_graph::op::ParameterValue;
 

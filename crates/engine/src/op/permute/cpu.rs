@@ -1,4 +1,4 @@
-//! How the CPU moves the values.
+//! How the CPU reorders axes.
 
 use dapple_graph::op::Permute;
 

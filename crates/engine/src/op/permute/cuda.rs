@@ -1,4 +1,4 @@
-//! How the card puts axes in another order.
+//! How the card reorders axes.
 
 use dapple_graph::op::Permute;
 

@@ -1,6 +1,6 @@
 //! Reordered axes.
 //!
-//! It only moves values.
+//! This only moves values.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! How the CPU moves the values.
+//! How the CPU gives values another shape.
 
 use dapple_graph::op::Reshape;
 
@@ -11,7 +11,7 @@ impl CpuOperation for Reshape {
     }
 
     fn kernel(&self, node: &LoweredNode<'_>) -> Box<dyn CpuKernel> {
-        // Of row-major values it is a copy.
+        // For row-major values a reshape is a plain copy.
         let transfer = Transfer::new(&[node.form.len()], (0, vec![1]), (0, vec![1]));
         Box::new(TransferKernel::new(vec![vec![transfer]]))
     }

@@ -1,4 +1,4 @@
-//! A reshape on the card, which is its input: lowering folds it, and asks for no kernel.
+//! How the card gives values another shape: not at all, since lowering takes the input for the reshaped value and never runs this kernel.
 
 use dapple_graph::op::Reshape;
 

@@ -1,6 +1,6 @@
 //! The same values under another shape.
 //!
-//! Row-major order is what a reshape means, so the CPU brings its input into that form and copies.
+//! A reshape is defined by row-major order, so the CPU brings its input into that form and copies it.
 
 mod cpu;
 #[cfg(feature = "cuda")]

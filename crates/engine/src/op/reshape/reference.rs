@@ -1,4 +1,4 @@
-//! The oracle's way.
+//! How the oracle gives values another shape.
 
 use dapple_graph::op::Reshape;
 

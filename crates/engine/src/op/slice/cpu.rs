@@ -1,4 +1,4 @@
-//! How the CPU moves the values.
+//! How the CPU takes a range of an axis.
 
 use dapple_graph::op::Slice;
 

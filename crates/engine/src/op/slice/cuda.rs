@@ -1,4 +1,4 @@
-//! How the card takes a part along an axis.
+//! How the card takes a range of an axis.
 
 use dapple_graph::op::Slice;
 

@@ -1,6 +1,6 @@
 //! A range of an axis.
 //!
-//! It only moves values; the rest of its input receives no gradient.
+//! This only moves values, and the rest of the input receives no gradient.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! The oracle's way: which element each element of the output is.
+//! How the oracle takes a range of an axis: by which element of the input each element of the output is.
 
 use dapple_graph::op::Slice;
 

@@ -8,7 +8,7 @@ use crate::cpu::operation::{
     BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardPass, LoweredNode, Order,
 };
 
-/// Partial results of a row.
+/// How many partial results a row has, so that they do not wait for each other.
 const LANES: usize = 16;
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl CpuKernel for SoftmaxKernel {
     }
 }
 
-/// Softmax of every row of so many features.
+/// Takes the softmax of every row of `features` values.
 pub(crate) fn softmax_rows(x: &[f32], y: &mut [f32], features: usize) {
     Arch::new().dispatch(SoftmaxRows { x, y, features });
 }
@@ -72,7 +72,7 @@ impl NullaryFnOnce for SoftmaxRows<'_> {
     }
 }
 
-/// All values by one operation that may take them in any order, several at once.
+/// Joins all values by an operation that may take them in any order, several at once.
 #[inline(always)]
 fn fold(values: &[f32], first: f32, join: impl Fn(f32, f32) -> f32) -> f32 {
     let mut lanes = [first; LANES];
@@ -96,7 +96,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     lanes.into_iter().sum()
 }
 
-/// Writes or adds the gradient of what went in, from what came out and its gradient.
+/// Writes or adds the gradient of the input, from the output and its gradient.
 pub(crate) fn softmax_rows_backward(y: &[f32], g: &[f32], dx: &mut [f32], features: usize, accumulate: bool) {
     Arch::new().dispatch(SoftmaxRowsBackward { y, g, dx, features, accumulate });
 }

@@ -1,4 +1,4 @@
-//! Softmax on the card.
+//! How the card takes a softmax.
 
 use dapple_graph::op::Softmax;
 

@@ -1,6 +1,6 @@
 //! Softmax along the last axis.
 //!
-//! The way back reads what came out, not what went in.
+//! The backward pass reads the output, not the input.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! The oracle's way.
+//! How the oracle takes a softmax.
 
 use dapple_graph::op::Softmax;
 
@@ -16,7 +16,7 @@ impl ReferenceOperation for Softmax {
     }
 }
 
-/// Softmax of every row of so many features.
+/// Takes the softmax of every row of `features` values.
 pub(crate) fn softmax(data: &mut [f64], features: usize) {
     for row in data.chunks_exact_mut(features) {
         let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -26,7 +26,7 @@ pub(crate) fn softmax(data: &mut [f64], features: usize) {
     }
 }
 
-/// Gradient of what went in, from what came out and its gradient.
+/// The gradient of the input, from the output and its gradient.
 pub(crate) fn softmax_backward(y: &[f64], g: &[f64], features: usize) -> Vec<f64> {
     let mut dx = Vec::with_capacity(y.len());
     for (y, g) in y.chunks_exact(features).zip(g.chunks_exact(features)) {

@@ -1,4 +1,4 @@
-//! Bilinear resampling on the card, by tables: what every output reads, and what every input is read by.
+//! How the card resamples an image: by tables of what every output reads, and of which outputs read every input.
 #![allow(unsafe_code, reason = "tables on the card are the host's promise")]
 
 use dapple_graph::op::Upsample;
@@ -34,7 +34,7 @@ struct Blend {
     share: f32,
 }
 
-/// Bilinear resampling along one axis: positions are the centres of equal parts of it.
+/// Bilinear resampling along one axis, in which positions are the centres of equal parts of the axis.
 struct Resampling {
     from: usize,
     blends: Vec<Blend>,
@@ -50,19 +50,20 @@ impl Resampling {
         Self { from, blends: (0..to).map(blend).collect() }
     }
 
-    /// First and last output that read an input.
+    /// The first and the last output that read an input.
     fn span(&self, input: usize) -> Option<(usize, usize)> {
         let reads = |blend: &Blend| blend.low == input || blend.high == input;
         Some((self.blends.iter().position(reads)?, self.blends.iter().rposition(reads)?))
     }
 
-    /// Most outputs between the first and the last that read an input.
+    /// The largest number of outputs from the first to the last that read an input.
     fn most(&self) -> usize {
         let spans = (0..self.from).filter_map(|input| self.span(input));
         spans.map(|(first, last)| last - first + 1).max().unwrap_or(0)
     }
 
-    /// For every input, the first of the outputs that read it and as many weights as any input has.
+    /// For every input, the first of the outputs that read it, and the weights of the outputs from there on. All inputs have equally many
+    /// weights.
     fn readers(&self) -> Vec<i32> {
         let most = self.most();
         let row = |input: usize| {
@@ -84,7 +85,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Both directions hold the same weights: those of an output add up to one, and an input's row lists exactly those that read it.
+        /// Both directions hold the same weights: those of an output add up to one, and an input's row lists exactly the outputs that read
+        /// it.
         #[test]
         fn readers_hold_the_weights_of_outputs(from in 1usize..40, to in 1usize..90) {
             let axis = Resampling::new(from, to);
@@ -106,7 +108,7 @@ mod tests {
                     prop_assert_eq!(row[out], low + high);
                 }
                 let total: f32 = weights.iter().map(|row| row[out]).sum();
-                // 1 - share is rounded once.
+                // Only 1 - share is rounded, and only once.
                 prop_assert!((total - 1.0).abs() <= f32::EPSILON);
             }
         }

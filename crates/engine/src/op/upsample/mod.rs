@@ -1,6 +1,6 @@
 //! Bilinear resampling of an image.
 //!
-//! A linear map between positions, the same for every channel; the way back is its transpose and reads nothing.
+//! This is a linear map between positions, the same for every channel. The backward pass is its transpose and reads no values.
 
 mod cpu;
 #[cfg(feature = "cuda")]

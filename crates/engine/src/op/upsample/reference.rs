@@ -1,10 +1,10 @@
-//! The oracle's way.
+//! How the oracle resamples an image.
 
 use dapple_graph::op::Upsample;
 
 use crate::reference::{Gradients, ReferenceContext, ReferenceOperation, ResamplingMap, Tensor};
 
-/// Places along an axis that an output position takes its value from, and their shares.
+/// The places along an axis from which an output position takes its value, with their shares.
 fn along_axis(from: usize, to: usize, position: usize) -> Vec<(usize, f64)> {
     let place = ((position as f64 + 0.5) * from as f64 / to as f64 - 0.5).max(0.0);
     let low = (place as usize).min(from - 1);

@@ -1,4 +1,4 @@
-//! Several cards. Where a machine has one, it stands for two, and NCCL joins it alone.
+//! Groups of several cards. On a machine with one card, that one stands for two, and NCCL joins it alone.
 
 use dapple_engine::cuda::{
     Convolutions, CudaAddition, CudaError, CudaExecutor, CudaGroup, CudaGroupError, CudaOptions, CudaUpdate,
@@ -10,7 +10,7 @@ use dapple_graph::{Graph, Parameters, zoo};
 use super::alone;
 use crate::common::{Data, rule};
 
-/// Every process chooses the same algorithms with these.
+/// With these options every process chooses the same algorithms.
 const OPTIONS: CudaOptions = CudaOptions {
     device: 0,
     microbatch: 64,
@@ -20,9 +20,9 @@ const OPTIONS: CudaOptions = CudaOptions {
     measure: false,
 };
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 1.0 };
-/// Samples of each step: shares of different sizes, none at all, and fewer than cards.
+/// The number of samples of each step: among them some that make shares of different sizes, none at all, and fewer than there are cards.
 const STEPS: [usize; 4] = [37, 0, 1, 64];
-/// Noise of standard deviation 1.5 on a lattice of 2^-10, and the rule it goes through.
+/// Noise of standard deviation 1.5 on a lattice of 2^-10, and the rule of the update.
 const LATTICE: f64 = 1.0 / 1024.0;
 const DEVIATION: f64 = 1536.0;
 const RULE: UpdateRule = UpdateRule::Sgd { momentum: 0.9, nesterov: false };
@@ -31,7 +31,7 @@ fn model() -> Graph {
     zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap()
 }
 
-/// Parameters, momentum and their running mean after the steps; and what the first batch adds before them.
+/// The parameters and the optimiser's state after the steps, and the sum and statistics of a batch before them.
 #[derive(PartialEq)]
 struct Learned {
     sum: Vec<f32>,
@@ -59,7 +59,7 @@ fn groups(layout: &Layout) -> Vec<usize> {
     (0..layout.entries().len()).map(|entry| usize::from(entry % 3 == 2)).collect()
 }
 
-/// The steps on one card, without a group.
+/// Takes the steps on one card, without a group.
 fn without_group(graph: &Graph) -> Learned {
     let mut executor = CudaExecutor::new(graph, OPTIONS).unwrap();
     let mut parameters = Parameters::init(graph, 1);
@@ -76,7 +76,7 @@ fn without_group(graph: &Graph) -> Learned {
         let mut sum = executor.gradient_sum().unwrap();
         executor.resident().unwrap().clipped_sum(&data.batch(), &rule, &mut sum).unwrap();
         if samples == 1 {
-            // Single precision holds what one sample adds, and noise is a function of what a sum stands for.
+            // Single precision holds what one sample adds, and the noise depends only on what a sum stands for, so this changes nothing.
             let gradient = executor.resident().unwrap().gradient(sum).unwrap();
             sum = executor.gradient_sum_of(&gradient).unwrap();
         }
@@ -86,7 +86,7 @@ fn without_group(graph: &Graph) -> Learned {
     Learned { sum: seen, stats, parameters, state: state.fetch(&mut executor).unwrap() }
 }
 
-/// The same steps in a group.
+/// Takes the same steps in a group.
 fn together(graph: &Graph, cards: &[usize], addition: CudaAddition) -> Result<Learned, CudaGroupError> {
     let mut group = CudaGroup::new(graph, cards, OPTIONS, addition)?;
     let mut parameters = Parameters::init(graph, 1);
@@ -104,12 +104,12 @@ fn together(graph: &Graph, cards: &[usize], addition: CudaAddition) -> Result<Le
         group.clipped_sum(&data.batch(), &rule, &mut sum)?;
         group.update(sum, &mut state, &update(&[step as u8; 32], &numbers()))?;
     }
-    // This looks whether all cards hold the same bits, too.
+    // This also checks that all cards hold the same bits.
     let state = group.fetch(&mut parameters, &state)?;
     Ok(Learned { sum: seen, stats, parameters, state })
 }
 
-/// Every sample adds the same whole numbers on whichever card, they add up without rounding, and noise is drawn once: every bit is the same.
+/// Every sample adds the same whole numbers on any card, these are added without rounding, and noise is drawn once, so every bit is the same.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn groups_learn_the_bits_of_one_card() {

@@ -1,4 +1,4 @@
-//! Which laws a card is held to, and in which ways.
+//! Which laws a card is held to, and with which options.
 
 use dapple_engine::cuda::{Convolutions, CudaOptions, Precision};
 
@@ -8,7 +8,7 @@ use crate::{
     bounds, company, dropout, generated, goldens, not_finite, operations, torchvision, transformers, update,
 };
 
-/// Who computes convolutions, and how many samples at once; zero leaves that to the executor.
+/// A card with this way to compute convolutions and this many samples at once, which zero leaves to the executor.
 const fn way(convolutions: Convolutions, microbatch: usize, precision: Precision) -> Subject {
     Subject::Cuda(CudaOptions { device: 0, microbatch, batch: 0, convolutions, precision, measure: false })
 }
@@ -17,13 +17,13 @@ const OWN: Subject = way(Convolutions::Own, 0, Precision::F32);
 const CUDNN: Subject = way(Convolutions::Cudnn, 0, Precision::F32);
 const PRODUCTS: Subject = way(Convolutions::Products, 0, Precision::F32);
 const FASTEST: [Subject; 1] = [way(Convolutions::Fastest, 0, Precision::F32)];
-/// Microbatches that are full, filled up, and as large as a batch.
+/// Cards whose microbatches are full, filled up, or as large as a batch.
 const SMALL: [Subject; 3] =
     [way(Convolutions::Own, 2, Precision::F32), CUDNN, way(Convolutions::Products, 3, Precision::F32)];
 const WAYS: [Subject; 3] = [OWN, CUDNN, PRODUCTS];
 const ALL: [Subject; 4] = [OWN, CUDNN, PRODUCTS, FASTEST[0]];
 
-/// Our own kernels in microbatches that hold a batch and that are filled up, and whatever was measured to be fastest.
+/// Our own kernels, in microbatches that hold a batch and in ones that are filled up, and whatever was measured to be fastest.
 const fn companies(precision: Precision) -> [Subject; 3] {
     [
         way(Convolutions::Own, 0, precision),
@@ -32,12 +32,12 @@ const fn companies(precision: Precision) -> [Subject; 3] {
     ]
 }
 
-/// In microbatches that fill 32 bits, and in others.
+/// Our own kernels, in microbatches that fill 32 bits and in smaller ones.
 const fn many(precision: Precision) -> [Subject; 2] {
     [way(Convolutions::Own, 0, precision), way(Convolutions::Own, 700, precision)]
 }
 
-/// A test of each law, on a card.
+/// Makes a test of each law, on a card.
 macro_rules! hold {
     ($name:ident { $($place:ident: $($law:ident)+ ($subjects:expr);)+ }) => {
         mod $name {
@@ -65,7 +65,8 @@ hold! { f32 {
         filtered_convolutions_agree deferred_standardised_layers_agree_over_views probabilities_agree
         frozen_parameters_leave_the_rest_unchanged an_empty_batch_adds_nothing (WAYS);
     generated: clips depthwise_convolutions pooling upsampling group_and_batch_norms channel_scales layer_norms_and_activations
-        attention matrix_products moves losses convolutions odd_convolutions wide_convolutions_over_few_positions
+        attention pooled_attention matrix_products moves losses convolutions odd_convolutions transposed_convolutions wide_transposed_convolutions
+        wide_convolutions_over_few_positions
         convolutions_by_minimal_filtering linear_layers_over_tokens (WAYS);
     sums: long_sums_agree (WAYS);
     models: smoothed_models_agree (ALL);
@@ -82,7 +83,7 @@ hold! { f32 {
     update: rules_follow_their_formulas (FASTEST);
 } }
 
-/// A precision that rounds the factors of products.
+/// Makes the tests of a precision that rounds the factors of products.
 macro_rules! reduced {
     ($name:ident $precision:expr) => {
         hold! { $name {

@@ -29,7 +29,7 @@ fn step(graph: &Graph, microbatch: usize, batch: &Batch<'_>) -> Result<(), CudaE
     executor.load(&parameters(graph))?.clipped_sum(batch, &rule, &mut sum).map(|_| ())
 }
 
-/// The executor says so, and works on with fewer samples.
+/// After it has said so, the executor goes on working with fewer samples.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn a_card_that_is_too_small_says_so() {

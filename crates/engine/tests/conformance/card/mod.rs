@@ -1,4 +1,4 @@
-//! What only cards have, and laws that take too long elsewhere.
+//! Tests of what only cards have, and of laws that would take too long elsewhere.
 
 mod group;
 mod hold;
@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static CARD: Mutex<()> = Mutex::new(());
 
-/// The card for one test alone: executors choose by the memory that is free, and some tests take all of it.
+/// Reserves the card for one test, because executors choose by the memory that is free, and some tests take all of it.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     CARD.lock().unwrap_or_else(PoisonError::into_inner)
 }

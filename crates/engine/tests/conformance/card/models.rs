@@ -1,13 +1,13 @@
-//! The zoo's models against the processor.
+//! The zoo's models, compared with the processor.
 //!
-//! A deep network has millions of activations, and some lie within rounding of the kink of a ReLU or of a tie of a maximum: there two
-//! correct executors may take different sides, and the gradient jumps by far more than rounding. So models are compared in two ways.
-//! With their kinks smoothed (SiLU for ReLU and ReLU6, the mean for a maximum) they must agree to the full tolerance without clipping, and
-//! with it to that of raised norms. As they are, they must agree in their losses, which have no jumps, to the full tolerance; and sample by
-//! sample, the card's gradient must be no farther from the processor's than that is from itself when its weights move by as much as rounding
-//! does. If the card's rounding is no worse than such a move, then among it and `MOVES` moves it is the farthest with probability at most
-//! `1 / (MOVES + 1)`, for each sample; that more samples are than a binomial number exceeds with probability [`ALPHA`] is a failure. A kernel
-//! that is wrong is wrong for all samples.
+//! A deep network has millions of activations, and some lie within rounding of the kink of a ReLU or of a tie for a maximum. There two
+//! correct executors may take different sides, and the gradient jumps by far more than rounding. So models are compared in two ways. With
+//! their kinks smoothed (SiLU for ReLU and ReLU6, the mean for a maximum) they must agree to the full tolerance without clipping, and to the
+//! tolerance of raised norms with clipping. As they are, they must agree to the full tolerance in their losses, which have no jumps; and
+//! sample by sample, the card's gradient should be no farther from the processor's than that moves when the weights move by as much as
+//! rounding does. If the card's rounding is no worse than such a move, then among it and `MOVES` moves it is the farthest with probability
+//! at most `1 / (MOVES + 1)` for each sample. The test fails if it is the farthest for more samples than a binomial number exceeds with
+//! probability [`ALPHA`]. A kernel that is wrong would be wrong for all samples.
 
 use dapple_engine::{Clipping, Layout};
 use dapple_graph::op::{Activation, AvgPool, Conv, GroupNorm, MaxPool};
@@ -19,14 +19,14 @@ use crate::subject::{Step, Subject, apart};
 
 /// The error rate of the test of a model with kinks, over the rounding of both executors.
 const ALPHA: f64 = 1e-6;
-/// Samples of that test, and how often the weights are moved for each.
+/// How many samples that test has, and how often the weights are moved for each.
 const SAMPLES: usize = 16;
 const MOVES: usize = 7;
-/// How far weights move: sums of products of three parts each err by 2^-21, in every layer forward and backward.
+/// How far weights move. Products that are split into three parts err by 2^-21, and do so in every layer, forward and backward.
 const MOVE: f64 = 1.0 / (1 << 18) as f64;
 
-/// Norms are such that weights moved by a share of 2^-21 move a smoothed model's gradient by less than 2e-5 of its largest value: beyond
-/// that, rounding alone may pass the tolerance.
+/// The models. Their norms are chosen so that moving weights by a share of 2^-21 moves a smoothed model's gradient by less than 2e-5 of its
+/// largest value, because beyond that, rounding alone may exceed the tolerance.
 fn zoo() -> Vec<(&'static str, Graph, usize)> {
     let (group, frozen) = (zoo::Norm::Group(32), zoo::Norm::Frozen);
     let (r18, r50, r101) = (zoo::ResNet::R18, zoo::ResNet::R50, zoo::ResNet::R101);
@@ -64,7 +64,7 @@ pub(crate) fn smoothed_models_agree(subjects: &[Subject]) {
             let data = Data::new(&smooth, samples, views);
             let mut cpu = Subject::threads(0).open(&smooth);
             let wanted = rules.clone().map(|rule| cpu.step(&values, &data.batch(), &rule));
-            // Several views run the same kernels: the fastest ones will do, which come last.
+            // Several views run the same kernels, so the fastest subject will do, which comes last.
             for subject in &subjects[if views > 1 { subjects.len() - 1 } else { 0 }..] {
                 let subject = subject.planned_for(samples);
                 let mut opened = subject.open(&smooth);
@@ -78,13 +78,13 @@ pub(crate) fn smoothed_models_agree(subjects: &[Subject]) {
     }
 }
 
-/// What the processor makes of one sample, and how far from it moved weights lead, as a share of its length.
+/// The processor's step for one sample, and how far moved weights take its gradient at most, as a share of its length.
 struct Host {
     step: Step,
     farthest_move: f64,
 }
 
-/// All samples on the processor, each on one thread.
+/// Runs all samples on the processor, each on one thread.
 fn on_processor(graph: &Graph, data: &Data, start: &Parameters) -> Vec<Host> {
     let moved: Vec<Parameters> = std::thread::scope(|scope| {
         let moving: Vec<_> =
@@ -114,7 +114,7 @@ fn on_processor(graph: &Graph, data: &Data, start: &Parameters) -> Vec<Host> {
     })
 }
 
-/// The models as they are, sample by sample.
+/// This compares the models as they are, sample by sample.
 pub(crate) fn models_with_kinks_are_no_farther_than_moved_weights(subjects: &[Subject]) {
     let most = binomial_bound(SAMPLES, 1.0 / (MOVES + 1) as f64, ALPHA);
     for (name, graph, _) in zoo() {
@@ -143,7 +143,7 @@ pub(crate) fn models_with_kinks_are_no_farther_than_moved_weights(subjects: &[Su
     }
 }
 
-/// Weights that were each moved at random by at most a share [`MOVE`].
+/// The weights after each was moved at random by at most a share [`MOVE`].
 fn moved(graph: &Graph, parameters: &Parameters, index: usize) -> Parameters {
     let mut moved = parameters.clone();
     let name = checksum(&format!("move {index} of {}", graph.parameters().len()));
@@ -153,7 +153,7 @@ fn moved(graph: &Graph, parameters: &Parameters, index: usize) -> Parameters {
     moved
 }
 
-/// The least number that a binomial one exceeds with at most this probability.
+/// The least number that a binomial number exceeds with at most this probability.
 fn binomial_bound(trials: usize, chance: f64, alpha: f64) -> usize {
     // P(X = k + 1) / P(X = k) = (n - k) / (k + 1) * p / (1 - p)
     let mut term = (1.0 - chance).powi(trials as i32);

@@ -1,4 +1,4 @@
-//! Noise on the card against mpmath, bit by bit. `src/cuda/goldens/noise.py` made the figures.
+//! Compares noise on the card with mpmath's, bit by bit. `src/cuda/goldens/noise.py` made the figures.
 
 use dapple_engine::cuda::{CudaExecutor, CudaOptions, LatticeNoise, StateValues};
 use dapple_graph::{Graph, GraphBuilder, Init, Parameters};
@@ -6,7 +6,7 @@ use dapple_graph::{Graph, GraphBuilder, Init, Parameters};
 use super::alone;
 use crate::common::CLASSES;
 
-/// Sums that lie where rounding is hardest, and what becomes of them.
+/// Sums that lie where rounding is hardest, and what they become with noise.
 struct Golden {
     key: [u8; 32],
     lattice: f64,

@@ -1,16 +1,18 @@
-//! TF32 and bf16 against single precision on the processor.
+//! Compares TF32 and bf16 with single precision on the processor.
 
 use dapple_engine::Clipping;
 use dapple_graph::{Graph, Op, zoo};
 
 use super::models::smoothed;
 use crate::common::{Data, parameters};
+use crate::graphs::small_transformer;
 use crate::subject::{Subject, apart};
 
-/// How far a gradient may be from single precision's, as a share of its length. Each layer rounds two factors, forward and again backward;
-/// roundings of different layers are independent, so they add up like a random walk. Four deviations.
+/// How far a gradient may be from single precision's, as a share of its length. Each layer rounds two factors forward, and again backward.
+/// Roundings of different layers are independent, so they add up like a random walk, of which four deviations are allowed.
 fn allowed(graph: &Graph, subject: Subject) -> f64 {
-    let layers = graph.nodes().iter().filter(|node| matches!(node.op, Op::Conv(_) | Op::Linear(_)));
+    let layers =
+        graph.nodes().iter().filter(|node| matches!(node.op, Op::Conv(_) | Op::Linear(_) | Op::Attention(_)));
     4.0 * (4.0 * layers.count() as f64).sqrt() * subject.factor_rounding()
 }
 
@@ -23,9 +25,11 @@ pub(crate) fn gradients_are_as_near_as_a_random_walk(subjects: &[Subject]) {
         ("resnet-50", zoo::resnet(zoo::ResNet::R50, &[3, 64, 64], 10, group)),
         ("vgg-11", zoo::vgg(zoo::Vgg::V11, &[3, 64, 64], 10, zoo::Norm::Removed)),
     ];
+    let mut graphs: Vec<_> = models.map(|(name, graph)| (name, smoothed(&graph.unwrap()))).into();
+    // It has no kinks.
+    graphs.push(("vit-ti-16", small_transformer().unwrap()));
     let clipping = Clipping::Flat { max_norm: 0.7 };
-    for (name, graph) in models {
-        let graph = smoothed(&graph.unwrap());
+    for (name, graph) in graphs {
         let (data, values) = (Data::new(&graph, 6, 1), parameters(&graph));
         let want = Subject::threads(0).step(&graph, &values, &data.batch(), &clipping);
         for subject in subjects {

@@ -1,4 +1,4 @@
-//! How far the sum of a deferred convolution is from the exact one: the figure that norms are raised by.
+//! Checks that the sum of a deferred convolution is no farther from the exact one than norms are raised by.
 
 use dapple_engine::cuda::{CudaOptions, Precision};
 use dapple_engine::{Batch, Clipping, Targets};
@@ -11,8 +11,8 @@ const CHANNELS: usize = 96;
 const OUT: usize = 128;
 const CASES: usize = 20;
 
-/// What the executor assumes of sums over so many positions, as a share of the sizes of what they are made of: what factors are rounded by,
-/// and the sum's own rounding.
+/// How far the executor assumes sums over this many positions to be off, as a share of the sizes of what they are made of: by the rounding
+/// of factors, and by the sum's own rounding.
 fn assumed(subject: Subject, positions: usize) -> f64 {
     let factors = match subject {
         Subject::Cuda(CudaOptions { precision: Precision::Tf32, .. }) => (-9f64).exp2(),
@@ -22,7 +22,7 @@ fn assumed(subject: Subject, positions: usize) -> f64 {
     factors + (positions + 8) as f64 * (-20f64).exp2()
 }
 
-/// Weights of zero make outputs of zero, so that both sides have the same gradient of the output.
+/// A convolution whose weights are to be zero. Then its outputs are zero, and the gradient of the output is the same for both sides.
 fn convolution(size: usize) -> Graph {
     let mut builder = GraphBuilder::new(&[CHANNELS, size, size]);
     let spec = ConvSpec::new(OUT, Window::square(3).padding(1));
@@ -30,7 +30,7 @@ fn convolution(size: usize) -> Graph {
     builder.finish(x, Loss::SquaredError).unwrap()
 }
 
-/// Values of many sizes, of one sign or alternating, with low bits that rounding to fewer takes away.
+/// Values of many sizes, of one sign or alternating, with low bits that are lost if they are rounded to fewer bits.
 fn value(case: usize, name: &str, i: usize) -> f32 {
     let value = uniform(&format!("{name} {case}"), i);
     let value = match case % 4 {

@@ -1,5 +1,5 @@
-//! Long sums: over many channels, many positions and many samples. The tensor cores cut sums off where they should round, so that errors
-//! add up with the length; kernels that left such a sum to them whole were 2e-4 off.
+//! Long sums, over many channels, many positions and many samples. The tensor cores cut sums off where they should round, so that errors
+//! grow with the length. Kernels that left such a sum to them as a whole were off by 2e-4.
 
 use dapple_engine::Clipping;
 use dapple_graph::op::{Activation, AdaptiveAvgPool};
@@ -18,7 +18,7 @@ pub(crate) fn long_sums_agree(subjects: &[Subject]) {
     ];
     for (name, graph, samples) in graphs {
         let (data, values) = (Data::new(&graph, samples, 1), parameters(&graph));
-        // The reference is slow and exact; the processor adds samples up in whole numbers.
+        // The reference is slow but exact; the processor does for many samples, because it adds them in whole numbers.
         let oracle = if samples < 10 { Subject::Reference } else { Subject::threads(0) };
         let mut oracle = oracle.open(&graph);
         let rule = oracle.rule(&Clipping::Flat { max_norm: 0.7 });
@@ -31,7 +31,7 @@ pub(crate) fn long_sums_agree(subjects: &[Subject]) {
     }
 }
 
-/// Outputs and data gradients that are sums of 36,864 products.
+/// A graph in which outputs and data gradients are sums of 36,864 products.
 fn many_channels() -> Graph {
     let mut b = GraphBuilder::new(&[3, 5, 5]);
     let three = || Window::square(3).padding(1);
@@ -41,7 +41,7 @@ fn many_channels() -> Graph {
     head(b, x, CLASSES).unwrap()
 }
 
-/// Weight gradients over as many positions as the sample has.
+/// A graph in which weight gradients are sums over as many positions as the sample has.
 fn many_positions(shape: &[usize]) -> Graph {
     let axes = shape.len() - 1;
     let mut b = GraphBuilder::new(shape);
@@ -54,7 +54,7 @@ fn many_positions(shape: &[usize]) -> Graph {
     head(b, x, CLASSES).unwrap()
 }
 
-/// Weights so many and positions so few that only norms are made of each sample, and sums over all of them at once.
+/// A graph with so many weights and so few positions that gradients are deferred, and summed over all samples at once.
 fn many_samples() -> Graph {
     let mut b = GraphBuilder::new(&[4, 4, 4]);
     let spec = || ConvSpec::new(192, Window::square(3).padding(1)).bias();

@@ -9,7 +9,7 @@ use crate::common::{Data, parameters};
 use crate::subject::Subject;
 
 const THREADS: usize = 12;
-/// Executors that each thread makes, one after the other.
+/// How many executors each thread makes, one after the other.
 const ROUNDS: usize = 4;
 
 #[test]
@@ -18,7 +18,7 @@ fn executors_on_many_threads_give_the_bits_of_one_alone() {
     let _card = alone();
     let graph = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10).unwrap();
     let (data, values) = (Data::new(&graph, 6, 1), parameters(&graph));
-    // Where time decides nothing, all choose alike.
+    // With our own kernels nothing depends on measured times, so all executors choose alike.
     let subject =
         Subject::Cuda(CudaOptions { convolutions: Convolutions::Own, batch: 6, ..CudaOptions::default() });
     let step = || subject.step(&graph, &values, &data.batch(), &Clipping::Flat { max_norm: 0.7 });

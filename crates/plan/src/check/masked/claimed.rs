@@ -1,8 +1,8 @@
-//! What the masked paper says a run costs, to be shown beside what it does cost.
+//! What the masked paper says a run costs, to be shown beside what it really costs.
 
 use crate::Plan;
 
-/// The orders tried; the best one for an epsilon of 0.1 lies near 200.
+/// The orders that are tried. The best one for an epsilon of 0.1 lies near 200.
 const ORDERS: std::ops::RangeInclusive<u32> = 2..=256;
 
 /// The epsilon that Theorem 1 of the masked paper (M) claims for the plan's noise, batch and steps: the least over orders `a` of
@@ -13,12 +13,12 @@ const ORDERS: std::ops::RangeInclusive<u32> = 2..=256;
 ///     + sum_{l=3..a} C(a,l) (1-g)^(a-l) g^l e^(l(l-1)/(2 s^2)) ] / (a-1),     g = B/N, s = sigma/C.
 /// ```
 ///
-/// The theorem's own display drops a factor `l` of the last exponent that its proof has, and sets products as powers; this is
-/// the proof's form.
+/// The displayed theorem drops a factor `l` of the last exponent that its proof has, and sets products as powers. This is the form of the
+/// proof.
 ///
 /// # Guarantee
-/// None. The claim counts a substituted token as one clip norm where it moves the sum by two, and keeps the sample secret where
-/// unclipped public gradients reveal it. [`Plan::epsilon`] is the bound that holds.
+/// None. The claim counts a substituted token as one clip norm although it moves the sum by two, and takes the sample to be secret
+/// although unclipped public gradients reveal it. [`Plan::epsilon`] is the bound that holds.
 #[must_use]
 pub fn claimed_epsilon(plan: &Plan) -> f64 {
     let delta = plan.delta();
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_claim_is_record_level_accounting_for_added_records() {
-        // Equation (5) is the Poisson-sampled Gaussian at sensitivity C; the accountant's own sum is written differently.
+        // Equation (5) is the Poisson-sampled Gaussian at sensitivity C. The accountant writes the sum differently.
         let orders: Vec<f64> = ORDERS.map(f64::from).collect();
         for (g, s) in [(0.01, 1.0), (0.2, 0.7), (0.001, 5.0), (1.0, 3.0)] {
             let rdp = Rdp::poisson_gaussian(g, s).unwrap();

@@ -8,10 +8,10 @@ use crate::error::PlanError;
 use crate::spec::{Masked, PublicGradient};
 use crate::{Relation, Sampling};
 
-/// Public gradients clipped to more private clip norms than this are as good as unclipped.
+/// The largest public clip norm, in private clip norms. Beyond it, public gradients are as good as unclipped.
 const MAX_CLIP: f64 = 1e6;
 
-/// Where the gradient of the public tokens comes from, checked.
+/// Where the gradient of the public tokens comes from; a checked value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PublicTokens {
     /// A batch of public tokens drawn independently of the private one.

@@ -1,4 +1,4 @@
-//! The largest batch.
+//! Finds the largest batch.
 
 use dapple_accounting::search;
 use dapple_accounting::search::Strides;
@@ -8,7 +8,7 @@ use super::{MAX_STEPS, Solution, SolvedValue, Unknown};
 use crate::error::PlanError;
 
 impl Problem<'_> {
-    /// A larger batch shortens the epochs of balanced sampling, in which a record is seen as often as before.
+    /// Finds the largest batch of balanced sampling. A larger batch shortens the epochs, in which a record is seen as often as before.
     fn balanced_batch(&self) -> Result<Solution, PlanError> {
         let with = |batch| {
             self.plan(|spec| {
@@ -26,13 +26,14 @@ impl Problem<'_> {
         let found = self.largest(least, records, with)?;
         let batch = found.ok_or_else(|| self.unreachable(Unknown::Batch, least as f64, records as f64))?;
         let plan = with(batch)?;
-        // As many steps as the largest batch allows, evenly filled.
+        // The batch that fills the fewest possible steps evenly.
         let batch = plan.batch;
         Ok((plan, SolvedValue::Whole(batch), None))
     }
 
-    /// Where the epochs are fixed, a larger batch takes fewer steps: epsilon grows with the batch between two changes of
-    /// `ceil(records / batch)` and drops at each. So first the fewest parts of an epoch, then the largest batch for them.
+    /// Finds the largest batch. If the epochs are fixed, a larger batch takes fewer steps: epsilon grows with the batch between two
+    /// changes of `ceil(records / batch)` and drops at each change. So first find the fewest parts of an epoch, then the largest batch
+    /// for them.
     pub(super) fn batch(&self) -> Result<Solution, PlanError> {
         if self.is_balanced() {
             return self.balanced_batch();
@@ -49,7 +50,7 @@ impl Problem<'_> {
                 }
             })
         };
-        // Rates below the accountant's limit, and runs of more steps than it takes, are not searched.
+        // Rates below the accountant's limit and runs with more steps than it takes are not searched.
         let smallest = (records as f64 * 1e-8).ceil().max(1.0) as u64;
         let most_parts = epochs.map_or(records, |epochs| (MAX_STEPS / epochs).min(records)).max(1);
         let least = smallest.max(records.div_ceil(most_parts));
@@ -62,7 +63,7 @@ impl Problem<'_> {
                 let unreachable = || self.unreachable(Unknown::Batch, least as f64, records as f64);
                 let rough = |parts| meets(parts, self.rough());
                 let near = search::smallest(1, most_parts, self.target, rough)?.unwrap_or(most_parts);
-                // With more precision perhaps fewer: the more are left out, the larger epsilon.
+                // More precision may allow fewer parts. The more parts are left out, the larger is epsilon.
                 let range = (0, most_parts - 1);
                 let strides = Strides { first: near / 100, growth: 2 };
                 let quick = |left_out| meets(most_parts - left_out, self.precision);

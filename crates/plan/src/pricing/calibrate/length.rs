@@ -1,4 +1,4 @@
-//! The most epochs, and the most steps.
+//! Finds the most epochs, and the most steps.
 
 use dapple_accounting::BracketPrecision;
 
@@ -18,7 +18,7 @@ impl Problem<'_> {
         Ok((plan, SolvedValue::Whole(epochs), None))
     }
 
-    /// The most repetitions of the base plan's epoch.
+    /// Finds how often the base plan's epoch can be repeated at the most.
     fn most_epochs(&self, base: Plan, unknown: Unknown) -> Result<(Plan, u64), PlanError> {
         let length = match base.sampling {
             Sampling::Balanced { epoch_steps, .. } => epoch_steps,
@@ -27,7 +27,7 @@ impl Problem<'_> {
         let most = MAX_STEPS / length;
         let with = |epochs| base.changed(|plan| plan.steps = length * epochs);
         let found = if let (Accountant::Pld, Ok(epoch)) = (base.accountant(), with(1).pld()) {
-            // The distribution of an epoch is made once; other bounds may only be better.
+            // The distribution of an epoch is computed once. Other bounds can only be better.
             let quick = |epochs: u64, precision: BracketPrecision| {
                 self.bound((epochs.to_string(), precision.relative.to_bits()), || {
                     let run = epoch.self_compose(epochs);
@@ -44,7 +44,7 @@ impl Problem<'_> {
 
     pub(super) fn steps(&self) -> Result<Solution, PlanError> {
         if self.is_balanced() {
-            // More steps in an epoch hide a record better; more epochs show it more often. Whole epochs are counted.
+            // More steps in an epoch hide a record better, but more epochs show it more often. So whole epochs are counted.
             let base = self.plan(|spec| (spec.sampling.epochs, spec.sampling.steps) = (Some(1), None))?;
             let (plan, _) = self.most_epochs(base, Unknown::Steps)?;
             let steps = plan.steps;

@@ -70,7 +70,7 @@ pub enum SolvedValue {
 pub struct SolvedUnknown {
     /// Name of the unknown.
     pub name: &'static str,
-    /// Its value; for a crop or a patch the width.
+    /// The value found. For a crop or a patch it is the width.
     pub value: SolvedValue,
     /// Width and height, for a crop or a patch.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,15 +88,14 @@ pub struct Calibrated {
     pub certificate: Certificate,
 }
 
-/// Finds the least noise, or the most of anything else, for which the plan's epsilon stays at or below
-/// `privacy.epsilon`. A value given for the unknown itself is replaced; a crop or patch keeps its shape (a square where
-/// none is given).
+/// Finds the least noise, or the most of anything else, for which the plan's epsilon stays at or below `privacy.epsilon`. A value given
+/// for the unknown itself is replaced. A crop or patch keeps its shape, and is a square if none is given.
 ///
 /// # Guarantee
 /// The certificate is that of the plan returned, and its `epsilon.upper` is at most the target.
 ///
 /// # Errors
-/// A plan that is wrong apart from the unknown, a target that no value reaches, or more work than a search may take.
+/// A plan that is wrong apart from the unknown, a target that no value reaches, or a search that takes too much work.
 pub fn calibrate(
     spec: &PlanSpec,
     masks: &[Mask],
@@ -106,24 +105,24 @@ pub fn calibrate(
     calibrate_watched(spec, masks, unknown, precision, &|_| {})
 }
 
-/// A price on the way to an answer.
+/// A price that was computed on the way to an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
-    /// Which one, from 1.
+    /// The number of the trial, from 1.
     pub number: u32,
-    /// What it gave; infinite where epsilon is too large to report.
+    /// The epsilon found, or infinity if it is too large to report.
     pub epsilon: f64,
-    /// The share of the work that a search may take, up to here.
+    /// The share of the allowed work that was done up to here.
     pub share: f64,
 }
 
-/// [`calibrate`], which tells of each price.
+/// As [`calibrate`], and tells `watch` about each price.
 ///
 /// # Guarantee
-/// That of [`calibrate`].
+/// As [`calibrate`].
 ///
 /// # Errors
-/// As for [`calibrate`].
+/// As [`calibrate`].
 pub fn calibrate_watched(
     spec: &PlanSpec,
     masks: &[Mask],
@@ -147,7 +146,7 @@ pub fn calibrate_watched(
     Problem::new((spec, masks), target, precision, watch).solve(unknown)
 }
 
-/// A plan that meets the target, the value that it took, and of a crop or a patch the size.
+/// A plan that meets the target, the value found, and the size if it is a crop or a patch.
 type Solution = (Plan, SolvedValue, Option<Pixels>);
 
 impl Problem<'_> {

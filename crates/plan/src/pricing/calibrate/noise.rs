@@ -1,4 +1,4 @@
-//! The least noise.
+//! Finds the least noise.
 
 use dapple_accounting::search;
 
@@ -9,11 +9,11 @@ use crate::error::PlanError;
 
 /// The range of noise multipliers that is searched.
 const NOISE: (f64, f64) = (0.05, 1e4);
-/// How near the answer of a first search is to that of the search that counts, as a factor.
+/// The factor by which the answer of the rough search may differ from the final one.
 const NEAR: f64 = 1.005;
 
 impl Problem<'_> {
-    /// The noise with its certificate, by a quick search, and by whole brackets where that did not meet the target.
+    /// The noise with its certificate. If the quick search does not meet the target, the noise is searched again with whole brackets.
     pub(super) fn priced_noise(&self) -> Result<Calibrated, PlanError> {
         let priced = |(plan, noise): (Plan, f64)| {
             let certificate = self.price(&plan)?;
@@ -37,12 +37,12 @@ impl Problem<'_> {
     ) -> Result<(Plan, f64), PlanError> {
         let (low, high) = NOISE;
         let base = self.plan(|spec| spec.privacy.noise_multiplier = Some(1.0))?;
-        // In a schedule the noise of the phases that give none is solved for.
+        // In a schedule, the noise of those phases that give none is solved for.
         let with = |noise_multiplier| match self.spec.phases.is_empty() {
             true => Ok(base.changed(|plan| plan.noise_multiplier = noise_multiplier)),
             false => self.plan(|spec| spec.privacy.noise_multiplier = Some(noise_multiplier)),
         };
-        // Most of the way with little precision, which is cheap; the rest in small steps.
+        // Go most of the way with little precision, which is cheap, and the rest in small steps.
         let rough = |noise| self.epsilon_to(&with(noise)?, self.rough());
         let near = search::smallest_real(low, high, self.target, rough)?;
         let (start, range) = (near.unwrap_or(high), (low, high));

@@ -14,12 +14,12 @@ use crate::pricing::loss;
 use crate::spec::{Accountant, PlanSpec};
 use crate::{Plan, Scheme};
 
-/// Units of work that a search may take: less than five seconds.
+/// The most units of work of a search, which take less than five seconds.
 const MOST_WORK: f64 = 6e7;
-/// The precision of a first search.
+/// The relative precision of the first, rough search.
 const ROUGH: f64 = 1e-2;
 
-/// Epsilons too large to report count as infinite.
+/// Takes an epsilon that is too large to report as infinite.
 pub(super) fn finite(epsilon: Result<f64, PlanError>) -> Result<f64, PlanError> {
     match epsilon {
         Err(error) if error.is_too_large() => Ok(f64::INFINITY),
@@ -27,7 +27,7 @@ pub(super) fn finite(epsilon: Result<f64, PlanError>) -> Result<f64, PlanError> 
     }
 }
 
-/// A plan with an unknown, and what prices of it are known already.
+/// A plan with an unknown, and the prices that are known already.
 pub(super) struct Problem<'a> {
     pub(super) spec: &'a PlanSpec,
     masks: &'a [Mask],
@@ -35,9 +35,9 @@ pub(super) struct Problem<'a> {
     pub(super) precision: BracketPrecision,
     watch: &'a dyn Fn(Trial),
     work: Work,
-    /// What plans cost, by their hash: a search comes back to the same plan more than once.
+    /// Prices of plans by their hash, because a search comes back to the same plan more than once.
     prices: RefCell<BTreeMap<String, Option<loss::EpsilonAnswer>>>,
-    /// Upper ends on first grids, by hash and precision.
+    /// Upper ends from first grids, by hash and precision.
     bounds: RefCell<BTreeMap<(String, u64), f64>>,
 }
 
@@ -67,12 +67,12 @@ impl<'a> Problem<'a> {
         Plan::check_with_masks(&spec, self.masks)
     }
 
-    /// Epsilon as a certificate would state it, or infinity where it is too large to report.
+    /// Epsilon as a certificate would state it, or infinity if it is too large to report.
     pub(super) fn epsilon(&self, plan: &Plan) -> Result<f64, PlanError> {
         Ok(self.answer(plan)?.map_or(f64::INFINITY, |answer| answer.epsilon.upper))
     }
 
-    /// Epsilon with both ends; nothing where it is too large to report.
+    /// Epsilon with both ends; `None` if it is too large to report.
     fn answer(&self, plan: &Plan) -> Result<Option<loss::EpsilonAnswer>, PlanError> {
         if let Some(known) = self.prices.borrow().get(plan.hash()) {
             return Ok(*known);
@@ -93,19 +93,19 @@ impl<'a> Problem<'a> {
         Effort::counted(precision, &self.work)
     }
 
-    /// Tells whoever watches of a price.
+    /// Reports a price to whoever watches.
     fn tell(&self, epsilon: f64) {
         let number = self.prices.borrow().len() + self.bounds.borrow().len() + 1;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         (self.watch)(Trial { number, epsilon, share: self.work.spent() / MOST_WORK });
     }
 
-    /// The same from a first grid, in half the time; a certificate only ever refines it downwards.
+    /// An upper end of epsilon from a first grid, in half the time. A certificate only ever refines it downwards.
     pub(super) fn quick_epsilon(&self, plan: &Plan) -> Result<f64, PlanError> {
         self.epsilon_to(plan, self.precision)
     }
 
-    /// The same from a first grid of any precision.
+    /// An upper end of epsilon from a first grid of the given precision.
     pub(super) fn epsilon_to(&self, plan: &Plan, precision: BracketPrecision) -> Result<f64, PlanError> {
         if plan.accountant() == Accountant::Rdp {
             return self.epsilon(plan);
@@ -115,7 +115,7 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// An upper end that may be known already.
+    /// Computes an upper end, unless it is known already.
     pub(super) fn bound(
         &self,
         key: (String, u64),
@@ -140,7 +140,7 @@ impl<'a> Problem<'a> {
         self.largest_by(low, high, &plan, |n, precision| self.epsilon_to(&plan(n)?, precision))
     }
 
-    /// The same by quick searches, with little precision first, and then from their answer on with whole brackets.
+    /// As [`Problem::largest`]: searches quickly with little precision first, and then from that answer on with whole brackets.
     pub(super) fn largest_by(
         &self,
         low: u64,
@@ -150,19 +150,19 @@ impl<'a> Problem<'a> {
     ) -> Result<Option<u64>, PlanError> {
         let range = (low, high);
         let near = search::largest(low, high, self.target, |n| quick(n, self.rough()))?.unwrap_or(low);
-        // Epsilon grows about as the root of steps: a hundredth of it is at least a fiftieth of them.
+        // Epsilon grows about as the root of the steps, so one percent of epsilon is at least two percent of the steps.
         let strides = Strides { first: near / 100, growth: 2 };
         let quick = |n| quick(n, self.precision);
         let near = search::largest_from(near, strides, range, self.target, quick)?.unwrap_or(low);
         let full = |n| self.epsilon(&plan(n)?);
-        // Whole brackets are narrower: so much that a straight line from here would meet the target.
+        // Whole brackets are narrower and leave room. Start where a straight line would meet the target.
         let room = (self.target / full(near)? - 1.0) * near as f64;
         let start = near.saturating_add(room.max(0.0) as u64).min(high);
         let strides = Strides { first: room as u64 / 4, growth: 2 };
         search::largest_from(start, strides, range, self.target, full)
     }
 
-    /// The precision of a first search, which is cheap.
+    /// The precision of the first, rough search, which is cheap.
     pub(super) fn rough(&self) -> BracketPrecision {
         BracketPrecision { relative: self.precision.relative.max(ROUGH) }
     }

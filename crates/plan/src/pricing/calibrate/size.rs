@@ -1,4 +1,4 @@
-//! The largest crop, and the largest protected patch.
+//! Finds the largest crop, and the largest protected patch.
 
 use dapple_geometry::{CropDistribution, Size};
 
@@ -47,7 +47,7 @@ impl Problem<'_> {
         self.size(Unknown::Patch, shape, image, set)
     }
 
-    /// The largest rectangle of a given shape.
+    /// Finds the largest rectangle of a given shape.
     fn size(
         &self,
         unknown: Unknown,
@@ -61,7 +61,7 @@ impl Problem<'_> {
             let within = |length: u64| u32::try_from(length).unwrap_or(u32::MAX);
             Pixels { x: within(width), y: within(height) }
         };
-        // The widest that is not too high.
+        // The widest rectangle that is not too high.
         let by_height = (u64::from(limit.height()) + 1) * u64::from(shape.x) - 1;
         let widest = u64::from(limit.width()).min(by_height / u64::from(shape.y)).max(1);
         let with = |width: u64| self.plan(|spec| set(spec, scaled(width)));

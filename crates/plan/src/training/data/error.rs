@@ -1,11 +1,11 @@
-//! What is wrong with a key that says how data are read.
+//! Errors of the keys that say how data is read.
 
 use thiserror::Error;
 
-/// A key of the plan that the data cannot go by. The message is one line; [`SettingError::hint`] is the way out.
+/// A key about the data that is missing or makes no sense. The message is one line, and [`SettingError::hint`] says what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SettingError {
-    /// A value that is needed and not given.
+    /// A value that is needed but not given.
     #[error("`{key}` is missing: {why}")]
     Missing {
         /// The key of the plan.
@@ -24,19 +24,19 @@ pub enum SettingError {
 }
 
 impl SettingError {
-    /// A value that is needed and not given.
+    /// The error of a value that is needed but not given.
     #[must_use]
     pub fn missing(key: &'static str, why: impl Into<String>) -> Self {
         Self::Missing { key, why: why.into() }
     }
 
-    /// A value that makes no sense.
+    /// The error of a value that makes no sense.
     #[must_use]
     pub fn refused(key: &'static str, problem: impl Into<String>) -> Self {
         Self::Refused { key, problem: problem.into() }
     }
 
-    /// The way out.
+    /// What to do about it.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {

@@ -2,15 +2,15 @@
 
 use crate::spec::DataSpec;
 
-/// Classes that are told apart. More would be a slip: a label that is no label makes a model of terabytes.
+/// The most classes that are told apart. More are a mistake: a stray number taken for a label would make a model of terabytes.
 pub const MAX_CLASSES: u32 = 1 << 16;
 
-/// What one file may take; a plan may allow more or less (`data.max_pixels`, `data.max_bytes`).
+/// How much one file may take. A plan may allow more or less (`data.max_pixels`, `data.max_bytes`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataLimits {
-    /// Pixels of a picture, of a label map, of one image of an array.
+    /// Pixels of a picture, of a label map, or of one image of an array.
     pub pixels: u64,
-    /// Bytes of a file that is read as a whole: as it lies on the disk, and unpacked.
+    /// Bytes of a file that is read as a whole, both on disk and unpacked.
     pub bytes: u64,
 }
 
@@ -21,7 +21,7 @@ impl Default for DataLimits {
 }
 
 impl DataLimits {
-    /// Those of a plan.
+    /// The limits of a plan.
     #[must_use]
     pub fn of(data: &DataSpec) -> Self {
         let usual = Self::default();

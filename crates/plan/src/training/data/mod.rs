@@ -14,12 +14,12 @@ pub use origin::{
 
 use crate::spec::{DataSpec, Pixels, PlanSpec};
 
-/// The data of a run: every default is filled in, every choice made.
+/// The data of a run, with every default filled in and every choice made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataPlan {
     /// Where the records come from.
     pub origin: RecordOrigin,
-    /// The number of classes that the data set must have; none where it is counted.
+    /// The number of classes that the data set must have; `None` if it is counted.
     pub classes: Option<u32>,
     /// What one file may take.
     pub limits: DataLimits,
@@ -32,22 +32,22 @@ pub struct DataPlan {
 /// What the model sees of an image behind the crop.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ViewPlan {
-    /// The size to which views are brought; none where they stay as the pipeline leaves them.
+    /// The size to which views are brought; `None` if they stay as the pipeline leaves them.
     pub size: Option<Pixels>,
     /// Whether views are mirrored at random.
     pub flip: bool,
-    /// What is subtracted from each channel; none for nothing.
+    /// What is subtracted from each channel; `None` for nothing.
     pub mean: Option<Vec<f64>>,
-    /// What each channel is divided by; none for one.
+    /// What each channel is divided by; `None` for one.
     pub std: Option<Vec<f64>>,
 }
 
 impl DataPlan {
-    /// Fills in what is not given. The relation of the plan decides how records are split off. A plan that names no data is for records that
-    /// the caller holds.
+    /// Fills in what is not given. The relation of the plan decides how records are split off. A plan that names no data is for records
+    /// that the caller holds.
     ///
     /// # Errors
-    /// A key that is missing for its format, says nothing about it, or makes no sense.
+    /// A key that its format needs but that is missing, a key that means nothing for the format, or a value that makes no sense.
     pub fn check(spec: &PlanSpec) -> Result<Self, SettingError> {
         let data = &spec.data;
         let origin = match data.format {

@@ -4,23 +4,23 @@ use super::{MAX_CLASSES, SettingError};
 use crate::Relation;
 use crate::spec::{DataFormat, DataSpec};
 
-/// The number in label maps that counts for nothing unless told otherwise.
+/// The number in label maps that counts for nothing if the plan does not say.
 const IGNORED: u32 = 255;
 
 /// Where the records come from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RecordOrigin {
-    /// The caller holds them: the plan names no data.
+    /// The caller holds them, and the plan names no data.
     Caller,
-    /// They are part of the program, with records to evaluate on.
+    /// They are part of the program, which also has records to evaluate on.
     Program(ProgramScenes),
-    /// They lie on a disk.
+    /// They lie on disk.
     Stored {
-        /// How.
+        /// How they are stored.
         format: StoredFormat,
-        /// Where those to train on are.
+        /// The files of the records to train on.
         train: RecordFiles,
-        /// Those to evaluate on.
+        /// The records to evaluate on.
         held_out: HeldOut,
     },
 }
@@ -34,10 +34,10 @@ pub enum ProgramScenes {
     Street,
 }
 
-/// How records are stored, with what else the format needs to be known.
+/// How records are stored, with everything else that must be known to read the format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredFormat {
-    /// One folder of pictures a class.
+    /// One folder of pictures for each class.
     ImageFolder,
     /// The files of the MNIST family.
     Idx,
@@ -49,7 +49,7 @@ pub enum StoredFormat {
     ImagePairs(ClassNumbers),
     /// Cityscapes, with its 19 classes.
     Cityscapes,
-    /// A2D2, its colours grouped to 18 classes.
+    /// A2D2, with its colours grouped into 18 classes.
     A2d2 {
         /// The sessions to train on.
         train: SessionChoice,
@@ -58,12 +58,12 @@ pub enum StoredFormat {
     },
 }
 
-/// The files of some records, relative to where the plan's paths begin.
+/// The files of some records, relative to the folder of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordFiles {
     /// The records.
     pub path: String,
-    /// Their labels, where those are elsewhere.
+    /// Their labels, if those are elsewhere.
     pub labels: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub enum HeldOut {
         share: f64,
         /// The seed of the split.
         seed: u64,
-        /// Neighbours by this relation are split into neighbours.
+        /// The relation whose neighbours must be split into neighbours.
         relation: Relation,
     },
 }
@@ -88,9 +88,9 @@ pub enum HeldOut {
 /// Sessions of A2D2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionChoice {
-    /// Those that are usual for the purpose.
+    /// The sessions that are usual for the purpose.
     Usual,
-    /// Those that the plan names.
+    /// The sessions that the plan names.
     Named(Vec<String>),
 }
 
@@ -101,18 +101,18 @@ pub struct ClassNumbers {
     pub ids: Vec<u32>,
     /// The numbers that count for nothing.
     pub ignored: Vec<u32>,
-    /// The names of the classes, where they have some.
+    /// The names of the classes, if they have any.
     pub names: Option<Vec<String>>,
-    /// The colours in which classes are shown, where they are given, like `#804080`.
+    /// The colours in which classes are shown, such as `#804080`, if they are given.
     pub colours: Option<Vec<String>>,
 }
 
-/// Which targets the records of a data set have, all of them the same.
+/// The kind of targets that all records of a data set have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TargetKind {
-    /// One class an image.
+    /// One class for each image.
     Class,
-    /// One class a pixel.
+    /// One class for each pixel.
     LabelMap,
 }
 
@@ -158,7 +158,7 @@ impl RecordOrigin {
         }
     }
 
-    /// What is wrong with the format itself is told last: where the records are comes first.
+    /// A fault of the format itself is told last, because where the records are comes first.
     fn stored(
         format: Result<StoredFormat, SettingError>,
         what: &str,
@@ -172,7 +172,7 @@ impl RecordOrigin {
         Ok(Self::Stored { format: format?, train, held_out })
     }
 
-    /// The targets of the records; none where the caller holds them.
+    /// The targets of the records; `None` if the caller holds them.
     #[must_use]
     pub fn targets(&self) -> Option<TargetKind> {
         match self {
@@ -227,7 +227,7 @@ impl ClassNumbers {
         let names = data.class_names.as_ref().map(|names| names.len() as u32);
         let ids = match (&data.class_ids, data.classes.or(names)) {
             (Some(ids), _) => ids.clone(),
-            // More than label maps can hold is refused with the maps, not made first.
+            // More classes than label maps can hold are refused later, with the maps, so do not make a longer list here.
             (None, Some(classes)) => (0..classes.min(MAX_CLASSES)).collect(),
             (None, None) => {
                 return Err(SettingError::missing("data.classes", "how many classes the label maps have"));
@@ -242,7 +242,7 @@ impl ClassNumbers {
     }
 }
 
-/// Refuses keys that say nothing about this format: whoever wrote them expects something of them.
+/// Refuses keys that mean nothing for this format, because whoever wrote them expects something of them.
 fn refuse_keys(data: &DataSpec, format: DataFormat) -> Result<(), SettingError> {
     let of_pairs = DataFormat::ImagePairs;
     let of_sessions = DataFormat::A2d2;

@@ -1,4 +1,4 @@
-//! What a plan's data come to.
+//! Tests what the data of a plan is checked to be.
 
 use super::{DataPlan, HeldOut, RecordOrigin, SettingError, StoredFormat, TargetKind};
 use crate::spec::{DataFormat, PlanSpec};
@@ -24,7 +24,7 @@ fn defaults_are_filled_in() {
     assert!(!whole.origin.splits_records_off());
 }
 
-/// A plan without data is for records of the caller's, and every format has targets of one kind.
+/// A plan without data is for the caller's own records, and every format has targets of one kind.
 #[test]
 fn formats_tell_their_targets() {
     assert_eq!(check("train = 'a'").unwrap().origin, RecordOrigin::Caller);

@@ -21,7 +21,7 @@ use crate::inference::Inference;
 use sum::Sum;
 use tally::PixelTally;
 
-/// Values of views and answers that are in memory at once: 256 MiB.
+/// The most values of views and answers in memory at once: 256 MiB.
 const VALUES: usize = 1 << 26;
 
 /// A model with weights that scores every class at every pixel.
@@ -32,7 +32,7 @@ pub(crate) struct Segmenter<'a> {
     pub(crate) method: MapEvaluation,
 }
 
-/// Where the model looks at one of several images.
+/// A window through which the model looks at one of several images.
 struct EvaluationWindow {
     image: usize,
     origin: [u32; 2],
@@ -40,7 +40,7 @@ struct EvaluationWindow {
 }
 
 impl Segmenter<'_> {
-    /// Scores of each image: `[classes, height, width]` of the image as the model sees it.
+    /// The scores of each image, `[classes, height, width]` at the size at which the model sees it.
     pub(crate) fn scores(&mut self, images: &[Whole]) -> Result<Vec<Vec<f32>>, TrainError> {
         let classes = self.inference.classes();
         let channels = self.views.shape()[0];
@@ -90,7 +90,7 @@ impl Segmenter<'_> {
         Ok(labels)
     }
 
-    /// Evaluates the model on every image of a data set, at the size of its label map; pixels without a class count nothing.
+    /// Evaluates the model on every image of a data set, at the size of its label map. Pixels without a class do not count.
     pub(crate) fn evaluate(
         &mut self,
         dataset: &Arc<dyn Dataset>,
@@ -129,7 +129,7 @@ impl Segmenter<'_> {
     }
 }
 
-/// Images whose scores are in memory at once.
+/// Groups of images whose scores fit into memory at once.
 fn groups(images: &[Whole], classes: usize) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
     let mut values = 0;
@@ -160,7 +160,7 @@ fn read(dataset: &dyn Dataset, views: &Views, record: usize) -> Result<(Whole, L
     Ok((whole, map))
 }
 
-/// The class with the highest score; of equal ones the first.
+/// The class with the highest score, or the first of equals.
 fn likeliest(scores: &[f32]) -> usize {
     scores.iter().enumerate().fold(0, |best, (class, &score)| if score > scores[best] { class } else { best })
 }

@@ -23,7 +23,7 @@ impl Sum {
         let (wide, high) = (self.size.width() as usize, self.size.height() as usize);
         let [x, y] = window.origin.map(|origin| origin as usize);
         let (columns, rows) = (window.size.width() as usize, window.size.height() as usize);
-        // What lies beyond the edge of a small image is the window's own.
+        // Where a window reaches beyond a small image, its scores are dropped.
         let (width, height) = (columns.min(wide.saturating_sub(x)), rows.min(high.saturating_sub(y)));
         for row in 0..height {
             let at = (y + row) * wide + x;

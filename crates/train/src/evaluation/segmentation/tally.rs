@@ -1,4 +1,4 @@
-//! What was right and what was wrong, pixel by pixel.
+//! Counts what was right and what was wrong, pixel by pixel.
 
 use dapple_data::{LabelMap, UNLABELLED, Whole};
 use dapple_private::StepError;
@@ -22,7 +22,7 @@ impl PixelTally {
         Self { images: 0, labelled: 0, loss: 0.0, confusion: Confusion::new(classes) }
     }
 
-    /// One image.
+    /// The tally of one image.
     pub(super) fn of(whole: &Whole, map: &LabelMap, scores: &[f32], classes: usize) -> Self {
         let mut tally = Self { images: 1, ..Self::new(classes) };
         let mut labels = map.labels().iter();
@@ -78,7 +78,7 @@ impl PixelTally {
             per_class: (0..classes).map(|class| self.confusion.recall(class)).collect(),
             confusion: self.confusion.rows(),
             overlap: Some(Overlap {
-                // A pixel was counted, so there is a class.
+                // At least one pixel was counted, so at least one class is known.
                 miou: known.iter().sum::<f64>() / known.len().max(1) as f64,
                 pixel_accuracy: accuracy,
                 pixels: self.confusion.total(),

@@ -9,7 +9,7 @@ use crate::model::Blueprint;
 
 const CLASSES: usize = 3;
 
-/// Images whose label maps follow from their pixels; every tenth pixel has no label.
+/// Images whose label maps follow from their numbers. About every tenth pixel has no label.
 struct Pictures(Vec<Size>);
 
 impl Pictures {
@@ -95,7 +95,7 @@ fn evaluate(pictures: Vec<Size>, method: MapEvaluation) -> Result<Evaluation, Tr
     segmenter.evaluate(&(Arc::new(Pictures(pictures)) as Arc<dyn Dataset>), 2)
 }
 
-/// Pixel by pixel, in the plainest way.
+/// Evaluates pixel by pixel, in the plainest way.
 fn oracle(pictures: &Pictures, scores: impl Fn(usize, &Whole) -> Vec<f32>) -> (Vec<Vec<u64>>, f64) {
     let (_, views, _) = setting();
     let mut confusion = vec![vec![0; CLASSES]; CLASSES];
@@ -131,13 +131,13 @@ fn whole_images_of_several_sizes_are_counted_pixel_by_pixel() {
         oracle(&Pictures(sizes.clone()), |_, whole| forward(whole.values(), whole.size()));
     let evaluation = evaluate(sizes, MapEvaluation::Whole).unwrap();
     assert_eq!(evaluation.confusion, confusion);
-    // Sums of at most a thousand terms in another order.
+    // Sums of at most a thousand terms differ by their order.
     assert!((evaluation.loss - loss).abs() < 1e-6 * loss, "{} {loss}", evaluation.loss);
     let overlap = evaluation.overlap.clone().unwrap();
     assert_eq!(overlap.pixels, confusion.iter().flatten().sum::<u64>());
     assert_eq!((overlap.pixel_accuracy, evaluation.records), (evaluation.accuracy, 5));
     assert_eq!(evaluation.score().measure, Measure::MeanIou);
-    // The classes are not all the same to the model, or the test would show little.
+    // The model must tell some classes apart, or the test would show little.
     assert!(overlap.per_class_iou.iter().flatten().any(|iou| *iou > 0.0), "{overlap:?}");
     let mean = overlap.per_class_iou.iter().flatten().sum::<f64>() / CLASSES as f64;
     assert_eq!(overlap.miou, mean);
@@ -145,13 +145,13 @@ fn whole_images_of_several_sizes_are_counted_pixel_by_pixel() {
 
 #[test]
 fn windows_are_averaged_where_they_overlap() {
-    // Smaller than a window, as large, and larger along either side.
+    // The images are smaller than a window, as large, and larger along either side.
     let sizes = vec![size(10, 7), size(16, 12), size(30, 12), size(25, 31)];
     let window = size(16, 12);
     let sliding = |_, whole: &Whole| {
         let (wide, high) = (whole.size().width() as usize, whole.size().height() as usize);
         let mut sums = vec![(0.0f64, 0u32); CLASSES * wide * high];
-        // Half of 16 and of 12.
+        // The stride is half of 16 and of 12.
         for [x, y] in whole.windows(window, [8, 6]) {
             let mut values = vec![0.0; 3 * 16 * 12];
             whole.window([x, y], window, &mut values);
@@ -169,7 +169,7 @@ fn windows_are_averaged_where_they_overlap() {
     let (confusion, loss) = oracle(&Pictures(sizes.clone()), sliding);
     let evaluation = evaluate(sizes, MapEvaluation::Sliding { stride: 0.5 }).unwrap();
     assert_eq!(evaluation.confusion, confusion);
-    // Means of up to nine scores in single precision.
+    // Means of up to nine scores are rounded in single precision.
     assert!((evaluation.loss - loss).abs() < 1e-5 * loss, "{} {loss}", evaluation.loss);
 }
 
@@ -217,7 +217,7 @@ proptest! {
         let pictures = Pictures(sizes);
         let images: Vec<Whole> =
             (0..pictures.len()).map(|record| views.whole(&pictures.read(record).unwrap()).unwrap()).collect();
-        // So many classes that few images fit at once.
+        // With this many classes only few images fit at once.
         let classes = VALUES / 1000;
         let groups = groups(&images, classes);
         let covered: Vec<usize> = groups.iter().cloned().flatten().collect();

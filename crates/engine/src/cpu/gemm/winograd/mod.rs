@@ -1,6 +1,6 @@
 //! Convolutions with 3x3 windows of stride one by minimal filtering, F(2x2, 3x3) (Winograd 1980; Lavin and Gray 2015).
 //!
-//! A tile of 2x2 outputs reads 4x4 inputs `d` and equals `A^T [(G w G^T) * (B^T d B)] A`, with `*` elementwise and
+//! A tile of 2x2 outputs reads 4x4 inputs `d` and equals `A^T [(G w G^T) * (B^T d B)] A`, where `*` is elementwise and
 //!
 //! ```text
 //! B^T = [1  0 -1  0]    G = [ 1    0    0 ]    A^T = [1  1  1  0]
@@ -9,9 +9,9 @@
 //!       [0  1  0 -1]        [ 0    0    1 ]
 //! ```
 //!
-//! Summed over channels, that is sixteen matrix products of tiles by channels instead of thirty-six. The data gradient is the same
-//! filtering with the window turned around; the weight gradient is `G^T [sum over tiles of (B^T d B) * (A g A^T)] G`. All
-//! coefficients are 0, 1 and 1/2, so rounding grows by a small factor only.
+//! Summed over channels, this takes sixteen matrix products of tiles by channels instead of thirty-six. The data gradient is the same
+//! filtering with the window turned around; the weight gradient is `G^T [sum over tiles of (B^T d B) * (A g A^T)] G`. All coefficients are
+//! 0, 1 or 1/2 in size, so rounding errors grow by a small factor only.
 
 mod transform;
 mod weights;
@@ -28,29 +28,31 @@ use transform::{Collect, Lift, Spread, add_filters};
 use weights::expand;
 pub(super) use weights::{WeightStrides, arrange};
 
-/// Elementwise products of a tile.
+/// The number of elementwise products of a tile, which we call its points. All tiles of a block have one plane for each point.
 const POINTS: usize = 16;
-/// Numbers between the ends of neighbouring planes, so that sixteen of them do not share cache sets.
+/// How many numbers each plane is longer than it needs to be, so that the sixteen planes do not share cache sets.
 const SKEW: usize = 16;
-/// Numbers of the planes that a block of tiles fills, so that they stay in the second-level cache.
+/// How many numbers the planes of a block of tiles may have, so that they stay in the second-level cache.
 const PLANES: usize = 192 * 1024;
-/// Tiles of a block: enough to make use of every weight that is read.
+/// How many tiles a block has at least, to make good use of every weight that is read.
 const FEWEST_TILES: usize = 48;
-/// Weights beyond this many numbers are kept as taps, and made into points for every block of tiles: memory is what they lack.
+/// Larger weights are kept as nine taps and turned into sixteen points anew for every block of tiles, because reading so many numbers from
+/// memory would take longer.
 const HEAVY: usize = 128 * 1024;
 
-/// Where the tiles of one pass lie: tile `(i, j)` makes target positions `(2i, 2j)` and on, from source positions `(2i - padding, ..)`.
+/// Where the tiles of one pass lie. Tile `(i, j)` makes the target positions from `(2i, 2j)` on, from the source positions from
+/// `(2i - padding, ..)` on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tiles {
-    /// Rows and columns read.
+    /// The rows and columns that are read.
     source: (usize, usize),
-    /// Rows and columns made.
+    /// The rows and columns that are made.
     target: (usize, usize),
     padding: (usize, usize),
 }
 
 impl Tiles {
-    /// Rows of tiles of one item.
+    /// The number of rows of tiles in one item.
     fn rows(&self) -> usize {
         self.target.0.div_ceil(2)
     }
@@ -74,17 +76,17 @@ pub(super) struct Winograd {
     out: usize,
     /// Whether the filters are kept as taps rather than points.
     pub(super) taps: bool,
-    /// Rows of tiles that are worked on together, forward and backward.
+    /// The number of rows of tiles that are worked on together, forward and backward.
     block: usize,
     back_block: usize,
-    /// As many tiles as any block has, each by itself.
+    /// As many tiles as the largest block has, each paired with itself.
     identity: Vec<RowPair>,
     classes: Vec<RowClass>,
 }
 
 impl Winograd {
-    /// The plan of a convolution with 3x3 windows, if filtering needs clearly fewer products than the `pairs` of positions that the
-    /// direct way multiplies (which skips the padding).
+    /// The plan of a convolution with 3x3 windows, if filtering needs clearly fewer products than the direct way, which multiplies `pairs`
+    /// pairs of positions and skips the padding.
     pub(super) fn plan(
         source: &[usize],
         target: &[usize],
@@ -97,7 +99,7 @@ impl Winograd {
             target: (target[0], target[1]),
             padding: (padding[0], padding[1]),
         };
-        // Whole vectors of any machine.
+        // Channels must fill whole vectors on any machine.
         let wide = |width: usize| width >= 32 && width.is_multiple_of(16);
         let products = POINTS * tiles.rows() * tiles.columns();
         if !wide(channels) || !wide(out) || padding.iter().any(|&p| p > 2) || 5 * products >= 4 * pairs {
@@ -115,7 +117,7 @@ impl Winograd {
         Some(Self { tiles, channels, out, taps, block, back_block, identity, classes })
     }
 
-    /// Numbers of scratch that any pass needs, with this many threads inside an item.
+    /// How many numbers of scratch a pass needs at most, with this many threads inside an item.
     pub(super) fn scratch(&self, lanes: Lanes, parallel: usize) -> usize {
         let [forward, back] =
             [false, true].map(|back| self.side(back)).map(|(tiles, block)| self.block_scratch(tiles, block));
@@ -123,7 +125,7 @@ impl Winograd {
         (parallel * (self.expanded(lanes) + forward.max(back))).max(weight)
     }
 
-    /// Planes of both sides, and the lines that the transforms pass through.
+    /// The scratch of one block: the planes of both sides, and the lines that the transforms pass through.
     fn block_scratch(&self, tiles: Tiles, block: usize) -> usize {
         let widest = self.channels.max(self.out);
         let lines = 4 * (2 * tiles.columns() + 2) + tiles.source.1.max(tiles.target.1);
@@ -131,12 +133,12 @@ impl Winograd {
         POINTS * (source + target) + lines * widest
     }
 
-    /// Numbers of four points of a panel, where those are made from taps.
+    /// How many numbers four points of a panel have, if points are made from taps.
     fn expanded(&self, lanes: Lanes) -> usize {
         if self.taps { 4 * self.channels.max(self.out) * lanes.panel } else { 0 }
     }
 
-    /// The convolution, or its data gradient, of some items.
+    /// Computes the convolution of some items, or its data gradient.
     pub(super) fn filter(
         &self,
         pass: &FilterPass<'_>,
@@ -171,7 +173,7 @@ impl Winograd {
         if back { (self.tiles.turned(), self.back_block) } else { (self.tiles, self.block) }
     }
 
-    /// Some rows of tiles, counted through all items; the target starts with the first.
+    /// Computes some rows of tiles, which are counted through all items. The target starts with the first of them.
     fn rows(&self, pass: &FilterPass<'_>, rows: Range<usize>, target: &mut [f32], scratch: &mut [f32]) {
         let (tiles, block) = self.side(pass.back);
         let (channels, out) = if pass.back { (self.out, self.channels) } else { (self.channels, self.out) };
@@ -307,7 +309,7 @@ impl Winograd {
     }
 }
 
-/// Numbers of one plane: a row per tile of a block.
+/// How many numbers one plane has, which holds a row for each tile of a block.
 fn plane(tiles: Tiles, block: usize, width: usize) -> usize {
     block * tiles.columns() * width + SKEW
 }
@@ -315,14 +317,14 @@ fn plane(tiles: Tiles, block: usize, width: usize) -> usize {
 /// What one pass reads, and how it ends.
 pub(super) struct FilterPass<'a> {
     pub(super) lanes: Lanes,
-    /// Whether it is the data gradient.
+    /// Whether the pass computes the data gradient.
     pub(super) back: bool,
     pub(super) source: &'a [f32],
-    /// Numbers between items.
+    /// The distance between items of the source.
     pub(super) source_item: usize,
     pub(super) target_item: usize,
     pub(super) items: usize,
-    /// Made by [`arrange`]; or panels of taps, not turned around.
+    /// The weights as [`arrange`] makes them, or panels of taps, which are not turned around.
     pub(super) weights: &'a [f32],
     pub(super) start: StartValue<'a>,
     pub(super) relu: bool,

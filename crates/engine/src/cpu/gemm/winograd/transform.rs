@@ -1,5 +1,5 @@
-//! The transforms between positions and the sixteen planes of tiles. Each goes along one axis at a time, so that every loop runs through
-//! a few streams of contiguous channels.
+//! The transforms between positions and the sixteen planes of tiles. Each goes along one axis at a time, so that every loop reads a few
+//! streams of contiguous channels.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use super::{POINTS, StartValue, Tiles};
 /// The four lines of vectors that a transform passes through.
 fn lines<S: Simd>(buffer: &mut [f32], len: usize) -> [&mut [S::f32s]; 4] {
     let mut parts = buffer.chunks_exact_mut(len);
-    std::array::from_fn(|_| S::as_mut_simd_f32s(parts.next().expect("four parts")).0)
+    std::array::from_fn(|_| S::as_mut_simd_f32s(parts.next().expect("the buffer has room for four lines")).0)
 }
 
-/// Four neighbouring planes, from a tile on.
+/// The four neighbouring planes of one row of points, from number `start` on.
 fn planes_of<S: Simd>(
     planes: &mut [f32],
     plane: usize,
@@ -22,17 +22,20 @@ fn planes_of<S: Simd>(
     len: usize,
 ) -> [&mut [S::f32s]; 4] {
     let mut parts = planes[row * 4 * plane..].chunks_exact_mut(plane);
-    std::array::from_fn(|_| S::as_mut_simd_f32s(&mut parts.next().expect("four parts")[start..][..len]).0)
+    std::array::from_fn(|_| {
+        let part = parts.next().expect("every row of points has four planes");
+        S::as_mut_simd_f32s(&mut part[start..][..len]).0
+    })
 }
 
-/// `B^T d B` for every tile of some rows of tiles.
+/// Computes `B^T d B` for every tile of some rows of tiles.
 pub(super) struct Spread<'a> {
     pub(super) tiles: Tiles,
     pub(super) channels: usize,
     pub(super) source: &'a [f32],
-    /// Numbers between items.
+    /// The distance between items of the source.
     pub(super) item: usize,
-    /// Rows of tiles, counted through all items.
+    /// The rows of tiles, counted through all items.
     pub(super) rows: Range<usize>,
     pub(super) planes: &'a mut [f32],
     pub(super) plane: usize,
@@ -56,7 +59,7 @@ impl WithSimd for Spread<'_> {
         let line = (2 * columns + 2) * channels;
         let (zeros, buffer) = self.lines.split_at_mut(width * channels);
         zeros.fill(0.0);
-        // Columns in the padding stay zero; the others are written anew for every row of tiles.
+        // Columns in the padding stay zero, and the others are overwritten for every row of tiles.
         buffer[..4 * line].fill(0.0);
         let vectors = channels / S::F32_LANES;
         let inside = tiles.padding.1 * vectors..(tiles.padding.1 + width) * vectors;
@@ -86,7 +89,8 @@ impl WithSimd for Spread<'_> {
                 let [v0, v1, v2, v3] = planes_of::<S>(planes, plane, row, start, columns * channels);
                 for column in 0..columns {
                     let mut parts = line[2 * column * vectors..][..4 * vectors].chunks_exact(vectors);
-                    let [a, b, c, d] = std::array::from_fn(|_| parts.next().expect("four parts"));
+                    let [a, b, c, d] =
+                        std::array::from_fn(|_| parts.next().expect("a tile reads four columns"));
                     let (a, b, c, d) = (&a[..vectors], &b[..vectors], &c[..vectors], &d[..vectors]);
                     let range = column * vectors..(column + 1) * vectors;
                     let (v0, v1) = (&mut v0[range.clone()], &mut v1[range.clone()]);
@@ -103,7 +107,7 @@ impl WithSimd for Spread<'_> {
     }
 }
 
-/// `A g A^T` for every tile of some rows of tiles of one item.
+/// Computes `A g A^T` for every tile of some rows of tiles of one item.
 pub(super) struct Lift<'a> {
     pub(super) tiles: Tiles,
     pub(super) out: usize,
@@ -169,18 +173,18 @@ impl WithSimd for Lift<'_> {
     }
 }
 
-/// `A^T m A` for every tile of some rows of tiles: fills two rows of positions each.
+/// Computes `A^T m A` for every tile of some rows of tiles, each of which fills two rows of positions.
 pub(super) struct Collect<'a> {
     pub(super) tiles: Tiles,
     pub(super) out: usize,
     pub(super) planes: &'a [f32],
     pub(super) plane: usize,
-    /// Rows of tiles, counted through all items.
+    /// The rows of tiles, counted through all items.
     pub(super) rows: Range<usize>,
     /// The row of tiles with which the target starts.
     pub(super) first: usize,
     pub(super) target: &'a mut [f32],
-    /// Numbers between items of the target.
+    /// The distance between items of the target.
     pub(super) item: usize,
     pub(super) start: StartValue<'a>,
     pub(super) relu: bool,
@@ -212,7 +216,7 @@ impl WithSimd for Collect<'_> {
             for (row, line) in along.iter_mut().enumerate() {
                 let mut parts = planes[row * 4 * plane..].chunks_exact(plane);
                 let [m0, m1, m2, m3] = std::array::from_fn(|_| {
-                    let part = parts.next().expect("four parts");
+                    let part = parts.next().expect("every row of points has four planes");
                     S::as_simd_f32s(&part[index * columns * out..][..columns * out]).0
                 });
                 for column in 0..columns {
@@ -237,12 +241,12 @@ impl WithSimd for Collect<'_> {
                 }
                 let target = &mut target[base + y * width * out - origin..][..width * out];
                 let target = &mut S::as_mut_simd_f32s(target).0[..n];
-                // Closures would lose the vector instructions of the function around them.
+                // A closure here would lose the vector instructions of the function around it.
                 let (sign, last) =
                     if r == 0 { (simd.splat_f32s(1.0), e0) } else { (simd.splat_f32s(-1.0), e3) };
                 let last = &last[..n];
                 for k in 0..n {
-                    // e0 + e1 + e2, or e1 - e2 - e3.
+                    // This is e0 + e1 + e2 for the first row, and e1 - e2 - e3 for the second.
                     let rest = simd.add_f32s(e2[k], last[k]);
                     let value = simd.mul_add_e_f32s(sign, rest, e1[k]);
                     target[k] = if existing { simd.add_f32s(target[k], value) } else { value };
@@ -284,11 +288,12 @@ impl WithSimd for AddFilters<'_> {
         let n = size / S::F32_LANES;
         let half = simd.splat_f32s(0.5);
         let mut points = self.points.chunks_exact(size);
-        let points: [&[S::f32s]; POINTS] =
-            std::array::from_fn(|_| &S::as_simd_f32s(points.next().expect("a part for each point")).0[..n]);
+        let points: [&[S::f32s]; POINTS] = std::array::from_fn(|_| {
+            &S::as_simd_f32s(points.next().expect("the slice was cut into a part for each point")).0[..n]
+        });
         let mut taps = self.sum.chunks_exact_mut(size);
         let taps: [&mut [S::f32s]; 9] = std::array::from_fn(|_| {
-            &mut S::as_mut_simd_f32s(taps.next().expect("a part for each tap")).0[..n]
+            &mut S::as_mut_simd_f32s(taps.next().expect("a sum has a part for each tap")).0[..n]
         });
         for k in 0..n {
             let mut rows = [[half; 3]; 4];
@@ -309,7 +314,7 @@ impl WithSimd for AddFilters<'_> {
     }
 }
 
-/// `G^T` of four values.
+/// `G^T` times four values.
 #[inline(always)]
 fn fold<S: Simd>(simd: S, half: S::f32s, [a, b, c, d]: [S::f32s; 4]) -> [S::f32s; 3] {
     let even = simd.mul_f32s(simd.add_f32s(b, c), half);

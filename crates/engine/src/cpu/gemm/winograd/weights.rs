@@ -1,4 +1,4 @@
-//! Filters in the form that the products read.
+//! Brings filters into the form that the products read.
 
 use pulp::Arch;
 use rayon::prelude::*;
@@ -6,10 +6,10 @@ use rayon::prelude::*;
 use super::super::super::kernel::Lanes;
 use super::POINTS;
 
-/// Rows and columns of the blocks that are moved through the first-level cache.
+/// How many rows and columns the blocks have that are moved through the first-level cache.
 const BLOCK: usize = 16;
 
-/// Numbers between neighbouring taps, rows and columns of the weights.
+/// The distances between neighbouring taps, rows and columns of the weights.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct WeightStrides {
     pub(in super::super) tap: usize,
@@ -17,8 +17,8 @@ pub(in super::super) struct WeightStrides {
     pub(in super::super) column: usize,
 }
 
-/// `G w G^T` of all filters, for a product with `rows x columns` at each point: panels of columns, in each point after point. With
-/// `turned`, of the windows turned around.
+/// Computes `G w G^T` of all filters, for a product with `rows x columns` at each point. The result comes in panels of columns, and in each
+/// panel point after point. With `turned`, the windows are turned around.
 pub(in super::super) fn arrange(
     lanes: Lanes,
     (rows, columns): (usize, usize),
@@ -37,8 +37,8 @@ pub(in super::super) fn arrange(
     });
 }
 
-/// Points of one row, `4 row ..`, of a panel of filters that is stored as taps, point after point. With `turned`, of the windows turned
-/// around.
+/// Computes the four points from `4 row` on, point after point, of a panel of filters that is stored as taps. With `turned`, the windows
+/// are turned around.
 pub(super) fn expand(row: usize, taps: &[f32], turned: bool, points: &mut [f32]) {
     Arch::new().dispatch(
         #[inline(always)]
@@ -97,7 +97,7 @@ fn arrange_panel(rows: usize, weight: &[f32], strides: WeightStrides, turned: bo
 
 const TURNED: [usize; POINTS] = [15, 13, 14, 12, 7, 5, 6, 4, 11, 9, 10, 8, 3, 1, 2, 0];
 
-/// `block[row][tap][column]`.
+/// Reads one block of the weights into `block[row][tap][column]`.
 #[inline(always)]
 fn read(weight: &[f32], strides: WeightStrides, columns: usize, block: &mut [[[f32; BLOCK]; 9]; BLOCK]) {
     if strides.column == 1 && columns == BLOCK {
@@ -118,7 +118,7 @@ fn read(weight: &[f32], strides: WeightStrides, columns: usize, block: &mut [[[f
     }
 }
 
-/// `G w G^T` of as many filters as a block is wide.
+/// Computes `G w G^T` of as many filters as a block is wide.
 #[inline(always)]
 fn filter(taps: &[[f32; BLOCK]; 9], points: &mut [[f32; BLOCK]; POINTS]) {
     let mut rows = [[[0.0; BLOCK]; 3]; 4];
@@ -142,7 +142,7 @@ fn filter(taps: &[[f32; BLOCK]; 9], points: &mut [[f32; BLOCK]; POINTS]) {
     }
 }
 
-/// `G` of three values.
+/// `G` times three values.
 #[inline(always)]
 fn spread(a: f32, b: f32, c: f32) -> [f32; 4] {
     let even = 0.5 * (a + c);
@@ -154,7 +154,7 @@ mod tests {
     use super::super::super::super::kernel::pack;
     use super::*;
 
-    /// Points made from packed taps are those made at once, to the last bit.
+    /// Points that are made from packed taps are the same, to the last bit, as those made from the weight directly.
     #[test]
     fn points_are_the_same_either_way() {
         let (lanes, rows, columns) = (Lanes::detect(), 48, 80);

@@ -1,7 +1,11 @@
-//! Attention of several heads on the card: the products of all heads and items at once.
+//! How the card runs attention: the products of all heads and items at once.
+
+mod tiled;
 
 use dapple_graph::op::Attention;
 
+use self::tiled::CudaTiledAttentionKernel;
+use crate::cuda::Precision;
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{Softmax, SoftmaxBackward};
@@ -11,7 +15,7 @@ use crate::cuda::product::{HeadSide, MatrixSide};
 use crate::cuda::run::CardRun;
 use crate::cuda::slice::DeviceSlice;
 
-/// Numbers to which rows of scores are aligned: the tensor cores load four at once.
+/// Rows of scores are aligned to this many numbers, because the tensor cores load four at once.
 const ALIGNMENT: usize = 4;
 
 #[derive(Debug)]
@@ -29,12 +33,12 @@ impl CudaAttentionKernel {
         self.heads * self.width
     }
 
-    /// The columns of all heads in rows of so many numbers.
+    /// The columns of all heads, in `rows` rows of `row` numbers each.
     fn columns<'m>(&self, values: DeviceSlice<'m, f32>, rows: usize, row: usize) -> HeadSide<'m> {
         HeadSide { side: MatrixSide::new(values, row, rows * row), inner: self.width }
     }
 
-    /// Query, key or value of all heads, or their gradients, from what the slots hold.
+    /// The query, key or value of all heads, or its gradient, in the memory of its slot.
     fn part<'m>(&self, slot: DeviceSlice<'m, f32>, part: usize) -> HeadSide<'m> {
         let rows = if part == 0 { self.queries } else { self.keys };
         match self.packed {
@@ -43,22 +47,22 @@ impl CudaAttentionKernel {
         }
     }
 
-    /// The input that holds query, key or value.
+    /// The slot of the input that holds query, key or value.
     fn slot(&self, part: usize) -> usize {
         if self.packed { 0 } else { part }
     }
 
-    /// Numbers from one row of scores to the next.
+    /// The distance from one row of scores to the next.
     fn leading(&self) -> usize {
         self.keys.next_multiple_of(ALIGNMENT)
     }
 
-    /// Numbers of a head's scores.
+    /// How many numbers a head's scores take.
     fn square(&self) -> usize {
         self.queries * self.leading()
     }
 
-    /// The scores of all heads, or what becomes of them.
+    /// The scores of all heads, or the weights or gradients that take their place.
     fn scores<'m>(&self, values: DeviceSlice<'m, f32>) -> HeadSide<'m> {
         let square = self.square();
         HeadSide { side: MatrixSide::new(values, self.leading(), self.heads * square), inner: square }
@@ -68,17 +72,22 @@ impl CudaAttentionKernel {
         1.0 / (self.width as f32).sqrt()
     }
 
-    /// The room for addresses, which lies behind the scores of all items.
+    /// The room for addresses, which comes after the scores of all items.
     fn addresses<'m>(&self, kept: DeviceSlice<'m, f32>, items: usize) -> DeviceSlice<'m, u64> {
         kept.after(items * self.heads * self.square()).cast()
     }
 }
 
 impl CudaOperation for Attention {
-    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let (queries, features, heads) = (node.channels(), last(node.shape), self.heads);
         let keys = node.inputs.get(1).map_or(queries, |key| key[0]);
         let packed = node.inputs.len() == 1;
+        let halves = packed && steps.precision != Precision::F32;
+        let tiled = CudaTiledAttentionKernel::new(heads, features / heads, queries);
+        if let Some(tiled) = tiled.filter(|_| halves) {
+            return Box::new(tiled);
+        }
         Box::new(CudaAttentionKernel { heads, width: features / heads, queries, keys, packed })
     }
 }
@@ -87,7 +96,7 @@ impl CudaKernel for CudaAttentionKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { heads, width, queries, keys, .. } = *self;
         let (device, items, y) = (run.device, run.items(), run.value(node));
-        let weights = run.kept(node).expect("attention works in what it keeps");
+        let weights = run.kept(node).expect("the plan gives attention the memory that it works in");
         let (counts, addresses) = ((items, heads), self.addresses(weights, items));
         let [query, key, value] = [0, 1, 2].map(|part| self.part(run.read(node, self.slot(part)), part));
         let (sizes, sides) = ((queries, width, keys), (query, key.transposed()));
@@ -111,8 +120,8 @@ impl CudaKernel for CudaAttentionKernel {
         }
         let Self { heads, width, queries, keys, .. } = *self;
         let (device, items) = (run.device, run.items());
-        let weights = run.kept(node).expect("attention works in what it keeps");
-        let scores = run.scratch(node).expect("attention has scratch in the backward pass");
+        let weights = run.kept(node).expect("the plan gives attention the memory that it works in");
+        let scores = run.scratch(node).expect("the plan gives attention scratch for the backward pass");
         let (counts, addresses) = ((items, heads), self.addresses(weights, items));
         let [query, key, value] = [0, 1, 2].map(|part| self.part(run.read(node, self.slot(part)), part));
         let g = self.columns(run.gradient(node), queries, self.features());
@@ -144,7 +153,7 @@ impl CudaKernel for CudaAttentionKernel {
         true
     }
 
-    /// The scores, and behind those of all items three addresses of two numbers for each head.
+    /// The scores, and after those of all items three addresses for each head, which take two numbers each.
     fn kept(&self, _len: usize) -> usize {
         self.heads * (self.square() + 6)
     }

@@ -1,0 +1,135 @@
+//! Products of halves: half the bytes and twice the speed of TF32, with as many bits.
+//!
+//! Every number of a sample is multiplied by one power of two before it is rounded to a half, and the product by its inverse; the power
+//! follows from the sample's largest number, so that what a sample adds depends on no other sample. Weight gradients are written down in
+//! halves, too. What is added of one is what lies there: its norm is of the very numbers that are added, however the tensor cores made
+//! them.
+
+use super::clip::SumTarget;
+use super::device::Device;
+use super::error::CudaError;
+use super::kernels::{HalvedNorms, SizesOfSamples, SumHalves, ToHalves};
+use super::product::MatrixSide;
+use super::run::{CardRun, GradientPlace};
+use super::slice::{DeviceSlice, Half};
+use crate::layout::Layout;
+
+/// Where a weight's gradient lies among those in halves: its first pair, in pairs of one sample, and its number among them. All samples'
+/// gradients of a weight lie side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HalvedGradient {
+    pub(crate) start: usize,
+    pub(crate) number: usize,
+}
+
+/// Numbers in halves, two to a pair, and the sizes of the largest numbers of those that have one power.
+#[derive(Clone, Copy)]
+pub(crate) struct Halves<'m> {
+    pub(crate) pairs: DeviceSlice<'m, u32>,
+    pub(crate) largest: DeviceSlice<'m, u32>,
+}
+
+impl<'m> Halves<'m> {
+    /// Memory of so many items of so many numbers each, as [`Halves::room`] says.
+    pub(crate) fn of(memory: DeviceSlice<'m, f32>, items: usize, len: usize) -> Self {
+        let pairs = items * len / 2;
+        Self { pairs: memory.cast().first(pairs), largest: memory.cast().after(pairs).first(items) }
+    }
+
+    /// Numbers of memory for each item.
+    pub(crate) fn room(len: usize) -> usize {
+        len / 2 + 1
+    }
+
+    /// A side of a matrix product.
+    pub(crate) fn side(&self, leading: usize, stride: usize) -> MatrixSide<'m, Half> {
+        MatrixSide::new(self.pairs.cast(), leading, stride)
+    }
+
+    /// Rounds numbers, of which each of `count` parts has one power; a part has so many rows and columns. Where a gradient of a bias is
+    /// wanted, the rows of every part are added up on the way.
+    pub(crate) fn round(
+        &self,
+        device: &Device,
+        x: DeviceSlice<'_, f32>,
+        (count, rows, columns): (usize, usize, usize),
+        bias: (Option<GradientPlace<'_>>, usize),
+    ) -> Result<(), CudaError> {
+        let (largest, len) = (self.largest.first(count), rows * columns);
+        device.clear(largest)?;
+        let (d, stride) = (bias.0.map(|place| place.values), bias.1);
+        SizesOfSamples { samples: count, x: x.cast(), columns, rows, d, stride, largest }.launch(device)?;
+        ToHalves { x: x.cast(), halves: self.pairs.cast(), largest, len, n: count * len }.launch(device)
+    }
+}
+
+/// What a product of so many rows of halves is multiplied by, so that no half overflows: both factors are below 2^15.
+fn taken_off(rows: usize) -> f32 {
+    0.5f32.powi(15 + rows.next_power_of_two().trailing_zeros() as i32)
+}
+
+impl CardRun<'_> {
+    /// Writes down every sample's weight gradient in halves, over so many rows of `x` and of `g`, with bounds on its norm.
+    ///
+    /// # Guarantee
+    /// The bounds are never less than the norm of what [`CardRun::halved_sum`] turns into whole numbers, divided by the factor; not finite
+    /// if one of those numbers is not.
+    pub(crate) fn halved_gradient(
+        &mut self,
+        place: HalvedGradient,
+        rows: usize,
+        (x, features): (Halves<'_>, usize),
+        (g, out): (Halves<'_>, usize),
+        partials: DeviceSlice<'_, f64>,
+    ) -> Result<(), CudaError> {
+        let (device, program, samples) = (self.device, self.program, self.samples);
+        let (d, stride) = (self.work.halved().after(place.start * samples), out * features / 2);
+        let sides = (g.side(out, rows * out).transposed(), x.side(features, rows * features));
+        let to = MatrixSide::new(d.cast::<Half>(), features, 2 * stride);
+        let taken = taken_off(rows);
+        device.product((out, rows, features), sides, to, (taken, 0.0), samples)?;
+        self.mark("linear weight gradient")?;
+        HalvedNorms {
+            samples,
+            d: d.cast(),
+            stride,
+            len: out * features,
+            x_largest: x.largest,
+            g_largest: g.largest,
+            taken: 1.0 / taken,
+            scales: self.work.scales().after(place.number),
+            scale_stride: program.halved_count(),
+            partials,
+            partial_stride: program.partials,
+        }
+        .launch(device)?;
+        self.mark("norms of written gradients")
+    }
+
+    /// Adds what all samples add of a node's weight gradient, where it was written down in halves.
+    pub(crate) fn halved_sum(
+        &self,
+        node: usize,
+        layout: &Layout,
+        target: SumTarget<'_>,
+    ) -> Result<(), CudaError> {
+        let program = self.program;
+        let weight = program.steps.operations[node].as_ref().and_then(|operation| operation.weight());
+        let position = weight.and_then(|weight| layout.position(weight));
+        let (Some(place), Some(position)) = (program.halved[node], position) else { return Ok(()) };
+        let entry = &layout.entries()[position];
+        SumHalves {
+            d: self.work.halved().after(place.start * self.samples).cast(),
+            stride: entry.range.len() / 2,
+            scales: self.work.scales().after(place.number),
+            scale_stride: program.halved_count(),
+            factors: self.work.factors().after(position),
+            entries: program.sources.len(),
+            sum: target.of(entry).sum,
+            n: entry.range.len(),
+            samples: target.samples,
+            whole: target.whole,
+        }
+        .launch(self.device)
+    }
+}

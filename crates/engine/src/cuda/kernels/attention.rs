@@ -1,0 +1,66 @@
+//! Attention in tiles, without a matrix of all scores. Every grid is of tiles of tokens, heads, and items.
+
+use super::declare::{Count, Flag, In, Long, Out, kernels};
+use crate::cuda::launch::LaunchGrid;
+
+/// Features of a head.
+pub(crate) const HEAD: usize = 64;
+/// Tokens of a tile.
+const HEAD_TILE: usize = 64;
+/// Bytes of a tile of halves.
+const HEAD_BYTES: usize = 2 * HEAD_TILE * HEAD;
+
+/// A block of four warps for each tile of each head of each item.
+fn tiles(tokens: usize, heads: usize, items: usize, shared: usize) -> LaunchGrid {
+    LaunchGrid { blocks: [tokens.div_ceil(HEAD_TILE), heads, items], threads: 128, shared }
+}
+
+kernels! {
+    /// What each query reads, and the logarithm to base 2 of the sum of its weights.
+    AttentionForward = "attention_forward" {
+        halves: In<[u32; 4]>[3 * items * tokens * heads * HEAD / 8],
+        largest: In<u32>[items.div_ceil(views)],
+        y: Out<[f32; 4]>[items * tokens * heads * HEAD / 4],
+        logarithms: Out<f32>[items * heads * tokens],
+        tokens: Count,
+        views: Count[views > 0],
+    } given { items: usize, heads: usize } over tiles(tokens, heads, items, 0);
+
+    /// The products of each head's output with its gradient, token by token.
+    AttentionAlong = "attention_along" {
+        y: In<[f32; 4]>[n * HEAD / 4],
+        g: In<[f32; 4]>[n * HEAD / 4],
+        along: Out<f32>[n],
+        heads: Count[heads > 0],
+        tokens: Count[tokens > 0 && n.is_multiple_of(heads * tokens)],
+        n: Long,
+    } over LaunchGrid::warps(n);
+
+    /// Gradients of the queries.
+    AttentionQueries = "attention_queries" {
+        halves: In<[u32; 4]>[3 * items * tokens * heads * HEAD / 8],
+        largest: In<u32>[items.div_ceil(views)],
+        g: In<[u32; 4]>[items * tokens * heads * HEAD / 8],
+        g_largest: In<u32>[items.div_ceil(views)],
+        logarithms: In<f32>[items * heads * tokens],
+        along: In<f32>[items * heads * tokens],
+        dx: Out<[f32; 4]>[3 * items * tokens * heads * HEAD / 4],
+        tokens: Count,
+        views: Count[views > 0],
+        accumulate: Flag,
+    } given { items: usize, heads: usize } over tiles(tokens, heads, items, 0);
+
+    /// Gradients of the keys and the values.
+    AttentionKeys = "attention_keys" [large] {
+        halves: In<[u32; 4]>[3 * items * tokens * heads * HEAD / 8],
+        largest: In<u32>[items.div_ceil(views)],
+        g: In<[u32; 4]>[items * tokens * heads * HEAD / 8],
+        g_largest: In<u32>[items.div_ceil(views)],
+        logarithms: In<f32>[items * heads * tokens],
+        along: In<f32>[items * heads * tokens],
+        dx: Out<[f32; 4]>[3 * items * tokens * heads * HEAD / 4],
+        tokens: Count,
+        views: Count[views > 0],
+        accumulate: Flag,
+    } given { items: usize, heads: usize } over tiles(tokens, heads, items, 6 * HEAD_BYTES);
+}

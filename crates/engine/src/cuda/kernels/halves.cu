@@ -1,0 +1,165 @@
+// Factors of matrix products in halves.
+//
+// A half has the 11 bits that TF32 rounds factors to, and the tensor cores multiply halves twice as fast; but its range is small. So all
+// numbers of a sample, or of a weight, are multiplied by the power of two that brings the largest of them to 2^14 or more, and below 2^15:
+// what is 2^-28 of the largest still has all of its bits. A power follows from its own sample alone.
+
+// Columns that a block of threads reads, four a thread, and rows that it reads at a time.
+#define STRIP 64
+#define STRIP_ROWS 16
+
+// The largest sizes of samples, as bits, among which a number that is none is the largest; and where d is given the sums over all rows,
+// the gradient of a bias. Grid: strips of columns, samples.
+extern "C" __global__ void __launch_bounds__(256)
+    sizes_of_samples(const float4* x, int columns, int rows, float* d, i64 stride, u32* largest) {
+    __shared__ Four parts[STRIP_ROWS][STRIP / 4];
+    int lane = threadIdx.x & 15, line = threadIdx.x >> 4, column = blockIdx.x * STRIP + 4 * lane;
+    u32 size = 0;
+    Four sum = {};
+    if (column < columns) {
+        const float* from = (const float*)x + (i64)blockIdx.y * rows * columns + column;
+#pragma unroll 4
+        for (int row = line; row < rows; row += STRIP_ROWS) {
+            Four four = *(const Four*)(from + (i64)row * columns);
+#pragma unroll
+            for (int v = 0; v < 4; ++v) {
+                size = max(size, __float_as_uint(four.of[v]) & 0x7fffffffu);
+                sum.of[v] += four.of[v];
+            }
+        }
+    }
+    size = __reduce_max_sync(0xffffffffu, size);
+    if ((threadIdx.x & 31) == 0) atomicMax(largest + blockIdx.y, size);
+    if (!d) return;
+    parts[line][lane] = sum;
+    __syncthreads();
+    if (line > 0 || column >= columns) return;
+    for (int other = 1; other < STRIP_ROWS; ++other)
+#pragma unroll
+        for (int v = 0; v < 4; ++v) sum.of[v] += parts[other][lane].of[v];
+    float* to = d + blockIdx.y * stride + column;
+#pragma unroll
+    for (int v = 0; v < 4; ++v) to[v] = sum.of[v];
+}
+
+// The power of two that numbers are multiplied by, or one over it; no number where one of them is not finite.
+__device__ __forceinline__ float power_of(u32 largest, bool back) {
+    int exponent = (int)(largest >> 23);
+    if (exponent == 255) return __uint_as_float(0x7fffffffu);
+    int power = min(141 - exponent, 126);
+    return __uint_as_float((u32)(127 + (back ? -power : power)) << 23);
+}
+
+// Two numbers rounded to halves, as one register holds them.
+__device__ __forceinline__ u32 two_halves(float low, float high) {
+    u32 pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+// The numbers of two halves.
+__device__ __forceinline__ void from_halves(u32 pair, float* low, float* high) {
+    asm("{.reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(*low), "=f"(*high) : "r"(pair));
+}
+
+// Numbers as halves; `len` of them, which eight divides, have one power. One thread for eight.
+KERNEL to_halves(const float4* x, uint4* halves, const u32* largest, i64 len, i64 n) {
+    i64 i = global_index();
+    if (8 * i >= n) return;
+    float power = power_of(largest[8 * (u32)i / (u32)len], false);
+    float4 low = x[2 * i], high = x[2 * i + 1];
+    halves[i] = make_uint4(two_halves(low.x * power, low.y * power), two_halves(low.z * power, low.w * power),
+                           two_halves(high.x * power, high.y * power), two_halves(high.z * power, high.w * power));
+}
+
+// Takes the powers of both factors off a product, and adds a bias where there is one. `len` values are a sample's. One thread for four.
+KERNEL take_powers_off(float4* y, const u32* largest, const u32* weight_largest, const float4* bias, int channels, i64 len, i64 n) {
+    i64 i = 4 * global_index();
+    if (i >= n) return;
+    float power = __fmul_rn(power_of(largest[(u32)i / (u32)len], true), power_of(*weight_largest, true));
+    float4 own = y[i / 4], shift = bias ? bias[(u32)i % (u32)channels / 4] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    y[i / 4] = make_float4(__fmaf_rn(own.x, power, shift.x), __fmaf_rn(own.y, power, shift.y), __fmaf_rn(own.z, power, shift.z),
+                           __fmaf_rn(own.w, power, shift.w));
+}
+
+// Weights that one block squares.
+#define HALVED_PART 16384
+
+// Upper bounds on the squared norms of parts of each sample's weight gradient in halves, and the scale of its numbers. What is squared
+// is what is added: a half times the scale, in single precision. A thread adds up 64 squares, all of one sign, and loses 2^-17 of
+// them at most; what is too small to be squared in single precision counts 2^-67 a part. Grid: parts, samples.
+KERNEL halved_norms(const uint4* d, i64 stride, i64 len, const u32* x_largest, const u32* g_largest, float taken, float* scales,
+                    int scale_stride, double* partials, int partial_stride) {
+    __shared__ double scratch[32];
+    i64 sample = blockIdx.y, first = (i64)blockIdx.x * HALVED_PART;
+    float scale = __fmul_rn(__fmul_rn(power_of(x_largest[sample], true), taken), power_of(g_largest[sample], true)), sum = 0.0f;
+    d += sample * (stride / 4);
+#pragma unroll
+    for (int j = 0; j < HALVED_PART / 8 / 256; ++j) {
+        i64 i = first + 8 * (256 * j + (i64)threadIdx.x);
+        if (i >= len) break;
+        uint4 eight = d[i / 8];
+        const u32* pairs = (const u32*)&eight;
+#pragma unroll
+        for (int pair = 0; pair < 4; ++pair) {
+            float low, high;
+            from_halves(pairs[pair], &low, &high);
+            low = __fmul_rn(low, scale);
+            high = __fmul_rn(high, scale);
+            sum = __fmaf_rn(low, low, sum);
+            sum = __fmaf_rn(high, high, sum);
+        }
+    }
+    double all = block_sum((double)sum, scratch), norm = sqrt(all * (1.0 + 0x1p-16)) + 0x1p-67;
+    if (threadIdx.x > 0) return;
+    partials[sample * partial_stride + blockIdx.x] = norm * norm;
+    if (blockIdx.x == 0) scales[sample * scale_stride] = scale;
+}
+
+// Samples whose factors a block holds, and whose halves a thread fetches before it adds them.
+#define HALVED_SAMPLES 64
+#define HALVED_TOGETHER 8
+
+// Adds what all samples add of a weight gradient in halves, in their order. One thread for eight weights, which no other adds to. factors:
+// those of the parameter.
+KERNEL sum_halves(const uint4* d, i64 stride, const float* scales, int scale_stride, const float* factors, int entries, u32* sum, i64 n,
+                  int samples, int whole) {
+    __shared__ float2 shares[HALVED_SAMPLES];
+    i64 i = 8 * global_index();
+    bool own = i < n;
+    d += own ? i / 8 : 0;
+    u32 total[8];
+#pragma unroll
+    for (int v = 0; v < 8; ++v) total[v] = own ? sum[i + v] : 0;
+    for (int start = 0; start < samples; start += HALVED_SAMPLES) {
+        int count = min(HALVED_SAMPLES, samples - start);
+        __syncthreads();
+        // Those behind the last add nothing.
+        for (int sample = threadIdx.x; sample < HALVED_SAMPLES; sample += blockDim.x)
+            shares[sample] = sample < count ? make_float2(scales[(i64)(start + sample) * scale_stride],
+                                                          factors[(i64)(start + sample) * entries])
+                                            : make_float2(0.0f, 0.0f);
+        __syncthreads();
+        for (int first = 0; first < count; first += HALVED_TOGETHER) {
+            uint4 eights[HALVED_TOGETHER];
+#pragma unroll
+            for (int v = 0; v < HALVED_TOGETHER; ++v) eights[v] = d[(start + min(first + v, count - 1)) * (stride / 4)];
+#pragma unroll
+            for (int v = 0; v < HALVED_TOGETHER; ++v) {
+                float2 share = shares[first + v];
+                if (share.y == 0.0f) continue;
+                u32 pairs[4] = {eights[v].x, eights[v].y, eights[v].z, eights[v].w};
+#pragma unroll
+                for (int pair = 0; pair < 4; ++pair) {
+                    float low, high;
+                    from_halves(pairs[pair], &low, &high);
+                    total[2 * pair] = added(total[2 * pair], __fmul_rn(low, share.x), 0.0f, share.y, whole);
+                    total[2 * pair + 1] = added(total[2 * pair + 1], __fmul_rn(high, share.x), 0.0f, share.y, whole);
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int v = 0; v < 8; ++v)
+        if (own) sum[i + v] = total[v];
+}

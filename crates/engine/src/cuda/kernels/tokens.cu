@@ -1,0 +1,106 @@
+// Depthwise convolution of tokens over their grid. An item's first token is of no position, and passes by. Features of all heads lie side
+// by side, and feature i of each meets filter i. Tables are of windows.
+
+// Item, token and feature of a flat index over items of so many tokens.
+struct Token {
+    i64 item;
+    int at, feature;
+};
+
+__device__ __forceinline__ Token token(i64 index, int tokens, int features) {
+    u32 row = (u32)index / (u32)features;
+    return {row / (u32)tokens, (int)(row % (u32)tokens), (int)((u32)index % (u32)features)};
+}
+
+// Visits the taps of a window that lead to a place on a grid of this size, each with the flat index of that. `reach` says where a tap leads
+// along an axis, and whether it is on the grid.
+template <typename Reach, typename Visit>
+__device__ __forceinline__ void each_tap(const int* table, const int* size, Reach reach, Visit visit) {
+    int tap = 0, at[3];
+    for (int a = 0; a < table[6]; ++a) {
+        bool frame = reach(0, a, at);
+        for (int b = 0; b < table[7]; ++b) {
+            bool row = frame && reach(1, b, at + 1);
+            for (int c = 0; c < table[8]; ++c, ++tap)
+                if (row && reach(2, c, at + 2)) visit(tap, flat(at, size));
+        }
+    }
+}
+
+// One thread per value.
+KERNEL token_conv(const float* x, const float* weight, float* y, const int* table, int features, int filters, i64 n) {
+    i64 i = global_index();
+    if (i >= n) return;
+    Token own = token(i, 1 + (int)volume(table + 3), features);
+    x += own.item * (1 + volume(table)) * features + own.feature;
+    if (own.at == 0) {
+        y[i] = x[0];
+        return;
+    }
+    Place out = place(own.at - 1, table + 3);
+    weight += own.feature % filters * volume(table + 6);
+    float sum = 0.0f;
+    auto reach = [&](int axis, int tap, int* at) {
+        *at = out.at[axis] * table[9 + axis] - table[12 + axis] + tap * table[15 + axis];
+        return (u32)*at < (u32)table[axis];
+    };
+    each_tap(table, table, reach, [&](int tap, int at) { sum += weight[tap] * x[(i64)(1 + at) * features]; });
+    y[i] = sum;
+}
+
+KERNEL token_conv_backward(const float* g, const float* weight, float* dx, const int* table, int features, int filters, i64 n,
+                           int accumulate) {
+    i64 i = global_index();
+    if (i >= n) return;
+    Token own = token(i, 1 + (int)volume(table), features);
+    g += own.item * (1 + volume(table + 3)) * features + own.feature;
+    if (own.at == 0) {
+        put(dx + i, g[0], accumulate);
+        return;
+    }
+    Place in = place(own.at - 1, table);
+    weight += own.feature % filters * volume(table + 6);
+    float sum = 0.0f;
+    auto reach = [&](int axis, int tap, int* at) {
+        int shifted = in.at[axis] + table[12 + axis] - tap * table[15 + axis];
+        *at = shifted / table[9 + axis];
+        return shifted >= 0 && *at * table[9 + axis] == shifted && *at < table[3 + axis];
+    };
+    each_tap(table, table + 3, reach, [&](int tap, int at) { sum += weight[tap] * g[(i64)(1 + at) * features]; });
+    put(dx + i, sum, accumulate);
+}
+
+#define TOKEN_WARPS 8
+
+// A sample's gradient of the filters: the sum over its views, heads and positions. Grid: samples, taps, and blocks of 32 filters, one to a
+// lane; warps share the positions.
+KERNEL token_conv_gradient(const float* x, const float* g, float* d, i64 stride, const int* table, int features, int filters,
+                           int views, int accumulate) {
+    __shared__ float sums[TOKEN_WARPS][32];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, filter = blockIdx.z * 32 + lane;
+    int positions = (int)volume(table + 3), taps = (int)volume(table + 6);
+    Place tap = place(blockIdx.y, table + 6);
+    float sum = 0.0f;
+    for (i64 item = (i64)blockIdx.x * views; item < (i64)(blockIdx.x + 1) * views && filter < filters; ++item) {
+        const float* inside = x + (item * (1 + volume(table)) + 1) * features + filter;
+        const float* outside = g + (item * (1 + positions) + 1) * features + filter;
+        for (int p = warp; p < positions; p += TOKEN_WARPS) {
+            Place out = place(p, table + 3);
+            int at[3];
+            bool valid = true;
+            for (int axis = 0; axis < 3; ++axis) {
+                at[axis] = out.at[axis] * table[9 + axis] - table[12 + axis] + tap.at[axis] * table[15 + axis];
+                valid = valid && (u32)at[axis] < (u32)table[axis];
+            }
+            if (!valid) continue;
+            const float *left = inside + (i64)flat(at, table) * features, *right = outside + (i64)p * features;
+            for (int head = 0; head < features; head += filters) sum += left[head] * right[head];
+        }
+    }
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || filter >= filters) return;
+    float total = 0.0f;
+    for (int part = 0; part < TOKEN_WARPS; ++part) total += sums[part][lane];
+    put(d + blockIdx.x * stride + (i64)filter * taps + blockIdx.y, total, accumulate);
+}

@@ -1,0 +1,50 @@
+//! Depthwise convolution of tokens over their grid.
+
+use super::declare::{Count, Flag, In, Long, Out, kernels, rows};
+use super::window::WINDOW;
+use crate::cuda::launch::LaunchGrid;
+
+/// Filters whose gradients a block adds up.
+const LANES: usize = 32;
+/// Threads of such a block, as the kernel counts on them.
+const THREADS: usize = 256;
+
+kernels! {
+    /// Every token's sum over its window; the first token of an item as it is.
+    TokenConv = "token_conv" {
+        x: In<f32>,
+        weight: In<f32>[filters * taps],
+        y: Out<f32>[n],
+        table: In<i32>[WINDOW],
+        features: Count[features > 0],
+        filters: Count[filters > 0],
+        n: Long,
+    } given { taps: usize } over LaunchGrid::each(n), unsafe: "The table is of a window of `taps` over grids, of which `x` holds as many, with a token before each, as `n` values of `y` fill.";
+
+    /// The gradient of the tokens.
+    TokenConvBackward = "token_conv_backward" {
+        g: In<f32>,
+        weight: In<f32>[filters * taps],
+        dx: Out<f32>[n],
+        table: In<i32>[WINDOW],
+        features: Count[features > 0],
+        filters: Count[filters > 0],
+        n: Long,
+        accumulate: Flag,
+    } given { taps: usize } over LaunchGrid::each(n), unsafe: "The table is of a window of `taps` over grids, of whose outputs `g` holds as many, with a token before each, as `n` values of `dx` fill.";
+
+    /// Each sample's gradient of the filters: the sum over its heads.
+    TokenConvGradient = "token_conv_gradient" {
+        x: In<f32>[samples * views * tokens * features],
+        g: In<f32>[samples * views * out_tokens * features],
+        d: Out<f32>[rows(samples, stride, filters * taps)],
+        stride: Long,
+        table: In<i32>[WINDOW],
+        features: Count[features.is_multiple_of(filters)],
+        filters: Count[filters > 0],
+        views: Count,
+        accumulate: Flag,
+    } given { samples: usize, taps: usize, tokens: usize, out_tokens: usize }
+    over LaunchGrid { blocks: [samples, taps, filters.div_ceil(LANES)], threads: THREADS, shared: 0 },
+    unsafe: "The table is of a window of `taps` over a grid of `tokens - 1` that makes one of `out_tokens - 1`.";
+}

@@ -1,0 +1,144 @@
+//! Attention in tiles: scores are never in memory, and made again in the backward pass.
+
+use crate::cuda::backward::CardParameterGradients;
+use crate::cuda::error::CudaError;
+use crate::cuda::halved::Halves;
+use crate::cuda::kernels::{AttentionAlong, AttentionForward, AttentionKeys, AttentionQueries, HEAD};
+use crate::cuda::operation::CudaKernel;
+use crate::cuda::run::CardRun;
+use crate::cuda::slice::DeviceSlice;
+
+/// Numbers of an item from which there are so few items in a microbatch that a grid has room for them.
+const LEAST: usize = 1 << 15;
+
+/// Attention over one input that holds query, key and value side by side, in halves.
+#[derive(Debug)]
+pub(super) struct CudaTiledAttentionKernel {
+    heads: usize,
+    tokens: usize,
+}
+
+impl CudaTiledAttentionKernel {
+    /// For so many heads of so many features; `None` where the kernels have no tiles for it.
+    pub(super) fn new(heads: usize, width: usize, tokens: usize) -> Option<Self> {
+        let own = Self { heads, tokens };
+        (width == HEAD && own.inputs() >= LEAST).then_some(own)
+    }
+
+    /// Numbers of an item's output, and of its input.
+    fn outputs(&self) -> usize {
+        self.tokens * self.heads * HEAD
+    }
+
+    fn inputs(&self) -> usize {
+        3 * self.outputs()
+    }
+
+    /// Halves of all items, and behind them a number for each head and token.
+    fn parts<'m>(
+        &self,
+        memory: DeviceSlice<'m, f32>,
+        items: usize,
+        len: usize,
+    ) -> (Halves<'m>, DeviceSlice<'m, f32>) {
+        (Halves::of(memory, items, len), memory.after(items * Halves::room(len)))
+    }
+
+    /// The input in halves, and the logarithms of the sums of weights, which the forward pass keeps.
+    fn kept_parts<'r>(&self, run: &CardRun<'r>, node: usize) -> (Halves<'r>, DeviceSlice<'r, f32>) {
+        let kept = run.kept(node).expect("attention works in what it keeps");
+        self.parts(kept, run.items(), self.inputs())
+    }
+}
+
+impl CudaKernel for CudaTiledAttentionKernel {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
+        let Self { heads, tokens } = *self;
+        let (device, items, views) = (run.device, run.items(), run.program.views);
+        let (halves, logarithms) = self.kept_parts(run, node);
+        let sizes = (run.samples, tokens * views, 3 * heads * HEAD);
+        halves.round(device, run.read(node, 0), sizes, (None, 0))?;
+        AttentionForward {
+            items,
+            heads,
+            halves: halves.pairs.cast(),
+            largest: halves.largest,
+            y: run.value(node).cast(),
+            logarithms,
+            tokens,
+            views,
+        }
+        .launch(device)
+    }
+
+    fn backward(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        _parameters: &mut CardParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let Some(target) = run.target(node, 0) else { return Ok(()) };
+        let Self { heads, tokens } = *self;
+        let (device, items, views) = (run.device, run.items(), run.program.views);
+        let (halves, logarithms) = self.kept_parts(run, node);
+        let scratch = run.scratch(node).expect("attention has scratch in the backward pass");
+        let (g, along) = self.parts(scratch, items, self.outputs());
+        let (gradient, n) = (run.gradient(node), items * heads * tokens);
+        g.round(device, gradient, (run.samples, tokens * views, heads * HEAD), (None, 0))?;
+        AttentionAlong { y: run.value(node).cast(), g: gradient.cast(), along, heads, tokens, n }
+            .launch(device)?;
+        let (dx, accumulate) = (target.values.cast(), target.accumulate);
+        let (largest, g_largest) = (halves.largest, g.largest);
+        let (halves, g) = (halves.pairs.cast(), g.pairs.cast());
+        AttentionQueries {
+            items,
+            heads,
+            halves,
+            largest,
+            g,
+            g_largest,
+            logarithms,
+            along,
+            dx,
+            tokens,
+            views,
+            accumulate,
+        }
+        .launch(device)?;
+        AttentionKeys {
+            items,
+            heads,
+            halves,
+            largest,
+            g,
+            g_largest,
+            logarithms,
+            along,
+            dx,
+            tokens,
+            views,
+            accumulate,
+        }
+        .launch(device)
+    }
+
+    fn name(&self, _backward: bool) -> &'static str {
+        "attention"
+    }
+
+    fn reads_output(&self) -> bool {
+        true
+    }
+
+    fn kept(&self, _len: usize) -> usize {
+        Halves::room(self.inputs()) + self.heads * self.tokens
+    }
+
+    fn works_in_kept(&self) -> bool {
+        true
+    }
+
+    fn scratch(&self) -> usize {
+        Halves::room(self.outputs()) + self.heads * self.tokens
+    }
+}

@@ -1,0 +1,245 @@
+//! How the CPU runs attention of pooled tokens: head after head, the scores of some queries at a time.
+
+use std::ops::Range;
+
+use dapple_graph::op::PooledAttention;
+
+use super::terms::{HeadRows, RelativeTerms};
+use crate::cpu::kernel::{Lanes, RowClass};
+use crate::cpu::matrix::{Matrix, identity, product, product_scratch};
+use crate::cpu::operation::{
+    BackwardItem, BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardItem, ForwardPass,
+    LoweredNode, Order,
+};
+use crate::cpu::pointwise;
+use crate::op::softmax::{softmax_rows, softmax_rows_backward};
+
+/// Queries whose scores are made together.
+const QUERIES: usize = 128;
+
+#[derive(Debug)]
+struct PooledAttentionKernel {
+    heads: usize,
+    /// Queries and keys, those without a position among them.
+    queries: usize,
+    keys: usize,
+    features: usize,
+    relative: RelativeTerms,
+    classes: Vec<RowClass>,
+}
+
+impl CpuOperation for PooledAttention {
+    fn order(&self) -> Order {
+        Order::RowMajor
+    }
+
+    fn kernel(&self, node: &LoweredNode<'_>) -> Box<dyn CpuKernel> {
+        let ((queries, features), keys) = (node.form.rows(), node.inputs[1].shape[0]);
+        let relative = RelativeTerms::new(self, features / self.heads);
+        let classes = identity(QUERIES.max(keys).max(relative.most_rows()));
+        Box::new(PooledAttentionKernel { heads: self.heads, queries, keys, features, relative, classes })
+    }
+}
+
+/// What all heads of an item work in, one after the other.
+struct Room<'a> {
+    /// Rows of the tables for every pair of places, and their gradients.
+    rows: &'a mut [f32],
+    rows_gradient: &'a mut [f32],
+    /// Terms of all queries, or their gradients.
+    terms: &'a mut [f32],
+    /// Of some queries, `[queries, keys]` each.
+    scores: &'a mut [f32],
+    weights: &'a mut [f32],
+    weights_gradient: &'a mut [f32],
+    products: &'a mut [f32],
+}
+
+/// Query, key and value of an item.
+type Sides<'a> = [&'a [f32]; 3];
+
+impl PooledAttentionKernel {
+    fn width(&self) -> usize {
+        self.features / self.heads
+    }
+
+    fn scale(&self) -> f32 {
+        1.0 / (self.width() as f32).sqrt()
+    }
+
+    /// A head of all tokens from this one on.
+    fn head<'a>(&self, x: &'a [f32], token: usize, head: usize) -> Matrix<'a> {
+        Matrix { data: &x[token * self.features + head * self.width()..], row: self.features, column: 1 }
+    }
+
+    /// Some queries after the other.
+    fn chunks(&self) -> impl Iterator<Item = Range<usize>> {
+        let queries = self.queries;
+        (0..queries).step_by(QUERIES).map(move |first| first..queries.min(first + QUERIES))
+    }
+
+    fn room<'a>(&self, scratch: &'a mut [f32]) -> Room<'a> {
+        let (rows, scratch) = scratch.split_at_mut(self.relative.rows_len());
+        let (rows_gradient, scratch) = scratch.split_at_mut(self.relative.rows_len());
+        let (terms, scratch) = scratch.split_at_mut(self.relative.len());
+        let (scores, scratch) = scratch.split_at_mut(QUERIES * self.keys);
+        let (weights, scratch) = scratch.split_at_mut(QUERIES * self.keys);
+        let (weights_gradient, products) = scratch.split_at_mut(QUERIES * self.keys);
+        Room { rows, rows_gradient, terms, scores, weights, weights_gradient, products }
+    }
+
+    /// The terms of a head.
+    fn terms(&self, lanes: Lanes, q: &[f32], head: usize, room: &mut Room<'_>) {
+        self.relative.make(self.head_rows(lanes, q, head, room.rows, room.products), room.terms);
+    }
+
+    fn head_rows<'a>(
+        &'a self,
+        lanes: Lanes,
+        q: &'a [f32],
+        head: usize,
+        rows: &'a [f32],
+        scratch: &'a mut [f32],
+    ) -> HeadRows<'a> {
+        let queries = self.head(q, 1, head).data;
+        HeadRows { lanes, classes: &self.classes, queries, row: self.features, rows, scratch }
+    }
+
+    /// Terms of a query; none of the first.
+    fn of_query(&self, query: usize) -> Option<Range<usize>> {
+        let terms = self.relative.of_query();
+        query.checked_sub(1).map(|position| position * terms..(position + 1) * terms)
+    }
+
+    /// What some queries of a head give to each key.
+    fn weights(
+        &self,
+        lanes: Lanes,
+        [q, k, _]: Sides<'_>,
+        (chunk, head): (Range<usize>, usize),
+        room: &mut Room<'_>,
+    ) {
+        let (count, keys) = (chunk.len(), self.keys);
+        let scores = &mut room.scores[..count * keys];
+        scores.fill(0.0);
+        let sides = (self.head(q, chunk.start, head), self.head(k, 0, head).transposed());
+        let shape = (count, self.width(), keys);
+        product(lanes, shape, sides.0, sides.1, scores, keys, &self.classes, room.products);
+        let scale = self.scale();
+        for (query, scores) in chunk.zip(scores.chunks_exact_mut(keys)) {
+            scores.iter_mut().for_each(|score| *score *= scale);
+            if let Some(terms) = self.of_query(query) {
+                self.relative.add_to_scores(&room.terms[terms], scores);
+            }
+        }
+        softmax_rows(scores, &mut room.weights[..count * keys], keys);
+    }
+
+    /// Adds the gradients of one head, of the tables' rows among them.
+    fn head_backward(
+        &self,
+        lanes: Lanes,
+        (sides, g): (Sides<'_>, &[f32]),
+        head: usize,
+        sums: &mut [Option<&mut [f32]>; 3],
+        room: &mut Room<'_>,
+    ) {
+        let [q, k, v] = sides;
+        let (keys, features, width, column) = (self.keys, self.features, self.width(), head * self.width());
+        self.terms(lanes, q, head, room);
+        for chunk in self.chunks() {
+            let count = chunk.len();
+            self.weights(lanes, sides, (chunk.clone(), head), room);
+            let Room { scores, weights, weights_gradient, terms, products, .. } = room;
+            let (scores, weights) = (&mut scores[..count * keys], &weights[..count * keys]);
+            let weights_gradient = &mut weights_gradient[..count * keys];
+            let upstream = self.head(g, chunk.start, head);
+            let mut add = |shape, a, b, sum: &mut [f32], row| {
+                product(lanes, shape, a, b, sum, row, &self.classes, products);
+            };
+            if let Some(dv) = &mut sums[2] {
+                let weights = Matrix::rows(weights, keys).transposed();
+                add((keys, count, width), weights, upstream, &mut dv[column..], features);
+            }
+            weights_gradient.fill(0.0);
+            let values = self.head(v, 0, head).transposed();
+            add((count, width, keys), upstream, values, weights_gradient, keys);
+            softmax_rows_backward(weights, weights_gradient, scores, keys, false);
+            for (query, scores) in chunk.clone().zip(scores.chunks_exact_mut(keys)) {
+                if let Some(of_query) = self.of_query(query) {
+                    self.relative.sum_scores(scores, &mut terms[of_query]);
+                }
+                let scale = self.scale();
+                scores.iter_mut().for_each(|score| *score *= scale);
+            }
+            let scores = Matrix::rows(scores, keys);
+            if let Some(dq) = &mut sums[0] {
+                let dq = &mut dq[chunk.start * features + column..];
+                add((count, keys, width), scores, self.head(k, 0, head), dq, features);
+            }
+            if let Some(dk) = &mut sums[1] {
+                let queries = self.head(q, chunk.start, head);
+                add((keys, count, width), scores.transposed(), queries, &mut dk[column..], features);
+            }
+        }
+        let Room { rows, rows_gradient, terms, products, .. } = room;
+        let dq = sums[0].as_deref_mut().map(|dq| &mut dq[features + column..]);
+        self.relative.backward(self.head_rows(lanes, q, head, rows, products), terms, dq, rows_gradient);
+    }
+}
+
+impl CpuKernel for PooledAttentionKernel {
+    fn reads(&self, _: bool) -> BackwardReads {
+        BackwardReads::INPUTS
+    }
+
+    fn scratch(&self, lanes: Lanes, _: usize) -> usize {
+        let (width, keys) = (self.width(), self.keys);
+        let shapes = [(QUERIES, width, keys), (QUERIES, keys, width), (keys, QUERIES, width)];
+        let products = shapes.map(|(m, k, n)| product_scratch(lanes, m, k, n)).into_iter().max().unwrap_or(0);
+        let relative = &self.relative;
+        2 * relative.rows_len() + relative.len() + 3 * QUERIES * keys + products.max(relative.scratch(lanes))
+    }
+
+    fn forward(&self, pass: ForwardPass<'_>) {
+        pass.for_items(|item| {
+            let ForwardItem { values, y, scratch, .. } = item;
+            let (lanes, sides, mut room) = (values.lanes(), values.inputs(), self.room(scratch));
+            self.relative.gather(values, room.rows);
+            y[..self.features].fill(0.0);
+            y[self.features..].copy_from_slice(&sides[0][self.features..]);
+            for head in 0..self.heads {
+                self.terms(lanes, sides[0], head, &mut room);
+                for chunk in self.chunks() {
+                    self.weights(lanes, sides, (chunk.clone(), head), &mut room);
+                    let weights = Matrix::rows(room.weights, self.keys);
+                    let shape = (chunk.len(), self.keys, self.width());
+                    let (values, row) = (self.head(sides[2], 0, head), self.features);
+                    let found = &mut y[chunk.start * row + head * self.width()..];
+                    product(lanes, shape, weights, values, found, row, &self.classes, room.products);
+                }
+            }
+        });
+    }
+
+    fn backward(&self, pass: BackwardPass<'_>) {
+        pass.for_items(|item| {
+            let BackwardItem { values, g, mut input_gradients, mut parameter_gradients, scratch } = item;
+            let (lanes, sides, mut room) = (values.lanes(), values.inputs(), self.room(scratch));
+            self.relative.gather(values, room.rows);
+            room.rows_gradient.fill(0.0);
+            let mut sums = input_gradients.sums::<3>();
+            for head in 0..self.heads {
+                self.head_backward(lanes, (sides, g), head, &mut sums, &mut room);
+            }
+            if let [Some(dq), ..] = &mut sums {
+                pointwise::scale(&g[self.features..], 1.0, &mut dq[self.features..], true);
+            }
+            for axis in self.relative.axes() {
+                if let Some(table) = parameter_gradients.of(axis.table.values) {
+                    self.relative.scatter(axis, room.rows_gradient, table);
+                }
+            }
+        });
+    }
+}

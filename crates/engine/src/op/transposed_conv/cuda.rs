@@ -1,0 +1,119 @@
+//! Transposed convolutions on the card: a convolution's kernels, each direction in the other's place.
+
+use dapple_graph::ParameterId;
+use dapple_graph::op::{Conv, TransposedConv};
+
+use crate::cuda::backward::CardParameterGradients;
+use crate::cuda::clip::SumTarget;
+use crate::cuda::cudnn::{ConvolutionDirection, Tensors};
+use crate::cuda::error::CudaError;
+use crate::cuda::geometry::Geometry;
+use crate::cuda::kernels::AddBias;
+use crate::cuda::lower::CardSteps;
+use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
+use crate::cuda::run::CardRun;
+use crate::layout::Layout;
+use crate::op::conv::CudaConvKernel;
+
+/// A transposed convolution.
+#[derive(Debug)]
+struct CudaTransposedConvKernel {
+    /// The convolution whose data gradient it is, from its output to its input. It has no bias.
+    conv: CudaConvKernel,
+    bias: Option<ParameterId>,
+}
+
+impl CudaOperation for TransposedConv {
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
+        let Self { window, groups, weight, bias, .. } = self;
+        let (window, groups, weight) = (window.clone(), *groups, *weight);
+        let geometry = Geometry::new(&window, groups, node.shape, node.input());
+        let conv = Conv { window, groups, weight, bias: None, standardise: None };
+        let conv = CudaConvKernel::new(&conv, geometry, true, steps);
+        Box::new(CudaTransposedConvKernel { conv, bias: *bias })
+    }
+}
+
+impl CudaTransposedConvKernel {
+    /// Channels of the output, and positions of each.
+    fn output(&self) -> (usize, usize) {
+        (self.conv.geometry.channels, self.conv.geometry.positions_in())
+    }
+}
+
+impl CudaKernel for CudaTransposedConvKernel {
+    fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
+        let y = run.value(node);
+        let tensors = Tensors { input: y, weight: run.weight(&self.conv), output: run.read(node, 0) };
+        run.convolve(node, &self.conv, ConvolutionDirection::Data, tensors, false)?;
+        let Some(bias) = self.bias else { return Ok(()) };
+        let (channels, positions) = self.output();
+        let (bias, n) = (run.parameter(bias), run.items() * run.len(node));
+        AddBias { y, bias, channels, positions, n }.launch(run.device)
+    }
+
+    fn backward(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        parameters: &mut CardParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let (g, x) = (run.gradient(node), run.read(node, 0));
+        let bias = parameters.written(run, self.bias);
+        let (channels, positions) = self.output();
+        run.bias_gradient(g, bias, (channels, positions), (positions, 1))?;
+        run.mark("bias gradient")?;
+        if let Some(target) = parameters.written(run, Some(self.conv.weight)) {
+            run.weight_gradient(node, &self.conv, (g, x), target.values)?;
+            run.mark("convolution weight gradient")?;
+        } else if run.norms && run.program.deferred[node] {
+            run.convolution_norm(&self.conv, g, x, parameters.layout)?;
+            run.mark("convolution ghost norm")?;
+        }
+        let Some(target) = run.target(node, 0) else { return Ok(()) };
+        let tensors = Tensors { input: g, weight: run.weight(&self.conv), output: target.values };
+        run.convolve(node, &self.conv, ConvolutionDirection::Forward, tensors, target.accumulate)
+    }
+
+    fn name(&self, backward: bool) -> &'static str {
+        self.conv.name(backward)
+    }
+
+    fn reads_input(&self, slot: usize, trains: bool) -> bool {
+        self.conv.reads_input(slot, trains)
+    }
+
+    fn weight(&self) -> Option<ParameterId> {
+        self.conv.weight()
+    }
+
+    fn convolution(&self) -> Option<&CudaConvKernel> {
+        Some(&self.conv)
+    }
+
+    fn transposes(&self) -> bool {
+        true
+    }
+
+    fn prefers_ghost(&self, views: usize) -> bool {
+        self.conv.prefers_ghost(views)
+    }
+
+    fn ghost_workspace(&self, views: usize) -> usize {
+        self.conv.ghost_workspace(views)
+    }
+
+    fn deferred_sum(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        layout: &Layout,
+        target: SumTarget<'_>,
+    ) -> Result<(), CudaError> {
+        let position = layout.position(self.conv.weight).expect("a deferred weight trains");
+        let target = target.of(&layout.entries()[position]);
+        let sides = (run.read(node, 0), run.gradient(node));
+        run.convolution_sum(&self.conv, sides, layout, position, target)?;
+        run.mark("convolution sum")
+    }
+}

@@ -1,0 +1,36 @@
+//! Tokens in grids.
+
+use dapple_graph::{GraphBuilder, Window};
+use proptest::prelude::*;
+
+use super::{Case, runs};
+use crate::common::{CLASSES, head, linear};
+
+/// Queries, keys and values that are pooled with different steps, and tables that have as many rows as distances are or others.
+pub(crate) fn pooled_attention() -> impl Strategy<Value = Case> {
+    let window = (1usize..4, 1usize..4, 1usize..3);
+    let rows = prop::option::of(prop::array::uniform3(1usize..9));
+    ((1usize..3, 1usize..6, 1usize..6), (1usize..4, 1usize..9), window, 1usize..4, rows, runs()).prop_map(
+        |((frames, height, width), (heads, features), (kernel, stride, dilation), key_stride, rows, run)| {
+            let grid = [frames, height, width];
+            let mut b = GraphBuilder::new(&[1 + frames * height * width, 4]);
+            let mut pooled = |name: &str, stride: usize, kernel: usize, dilation: usize| {
+                let input = b.input();
+                let x = linear(&mut b, name, input, heads * features).unwrap();
+                let padding = dilation * (kernel / 2);
+                let mut window = Window::new(3, kernel).padding(padding).dilation(dilation);
+                window.stride = vec![1, stride, stride];
+                let made: [usize; 3] = window.output(&grid).unwrap().try_into().unwrap();
+                (b.token_conv(&format!("{name}.pool"), x, grid, window, heads).unwrap(), made)
+            };
+            let (query, queries) = pooled("query", stride, kernel, dilation);
+            let (key, keys) = pooled("key", key_stride, 3, 1);
+            let (value, _) = pooled("value", key_stride, 3, 1);
+            let distances = [0, 1, 2].map(|axis: usize| 2 * queries[axis].max(keys[axis]) - 1);
+            let parts = [query, key, value];
+            let rows = rows.unwrap_or(distances);
+            let x = b.pooled_attention("attention", parts, heads, [queries, keys], rows).unwrap();
+            Case::new(head(b, x, CLASSES).unwrap(), run)
+        },
+    )
+}

@@ -1,0 +1,102 @@
+//! Attention of pooled tokens.
+
+use super::shape::elements;
+use super::{GraphOperation, RelativeTable};
+use crate::graph::{Parameter, ParameterId};
+
+/// The attention of MViTv2 (Li et al. 2022): queries `[1 + positions, features]` of one grid and keys and values of another, in several
+/// heads. The first token of each is of no position.
+///
+/// A query and a key that have positions score, besides their scaled product, the query's product with a row of each axis's table, by their
+/// distance. And a query that has a position is added to what it finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PooledAttention {
+    /// Number of heads; divides the features.
+    pub heads: usize,
+    /// Frames, rows and columns of the grid of queries.
+    pub queries: [usize; 3],
+    /// Frames, rows and columns of the grid of keys and values.
+    pub keys: [usize; 3],
+    /// The tables of time, height and width.
+    pub tables: [RelativeTable; 3],
+}
+
+impl GraphOperation for PooledAttention {
+    fn name(&self) -> &'static str {
+        "PooledAttention"
+    }
+
+    fn parameters(&self) -> Vec<ParameterId> {
+        self.tables.iter().map(|table| table.values).collect()
+    }
+
+    fn arity(&self) -> Option<usize> {
+        Some(3)
+    }
+
+    fn shape(&self, inputs: &[&[usize]], parameters: &[Parameter]) -> Result<Vec<usize>, String> {
+        let Self { heads, queries, keys, tables } = self;
+        let (query, key, value) = (inputs[0], inputs[1], inputs[2]);
+        let of_grid =
+            |tokens: usize, grid: &[usize]| !grid.contains(&0) && elements(grid) == Some(tokens - 1);
+        let features = match (query, key) {
+            (&[q, features], &[k, width])
+                if width == features && key == value && of_grid(q, queries) && of_grid(k, keys) =>
+            {
+                features
+            }
+            _ => {
+                return Err(format!(
+                    "query {query:?}, key {key:?}, value {value:?} are not one token and grids of {queries:?} and {keys:?}"
+                ));
+            }
+        };
+        if *heads == 0 || !features.is_multiple_of(*heads) {
+            return Err(format!("{features} features do not divide into {heads} heads"));
+        }
+        for table in tables {
+            let (shape, wanted) = (&parameters[table.values.index()].shape, [table.rows, features / heads]);
+            if *shape != wanted || table.rows == 0 {
+                return Err(format!("a table of shape {shape:?} is not of {wanted:?}"));
+            }
+        }
+        Ok(query.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Slice;
+    use crate::{GraphBuilder, Init};
+
+    #[test]
+    fn grids_and_tables_suit_the_tokens() {
+        let mut builder = GraphBuilder::new(&[13, 8]);
+        let query = builder.input();
+        let key = builder.add("key", Slice { axis: 0, start: 0, end: 5 }, &[query]).unwrap();
+        let tables = [1, 5, 3].map(|rows| {
+            let name = format!("table{rows}");
+            let values = builder.parameter(&name, &[rows, 4], Init::Constant(0.0), false).unwrap();
+            RelativeTable { rows, values }
+        });
+        let [time, height, width] = tables;
+        let other = RelativeTable { rows: 4, ..height };
+        for (heads, queries, keys, tables, fits) in [
+            (2, [1, 3, 4], [1, 2, 2], tables, true),
+            (2, [2, 3, 2], [4, 1, 1], tables, true),
+            (2, [1, 3, 4], [1, 2, 2], [time, other, width], false),
+            (2, [1, 3, 3], [1, 2, 2], tables, false),
+            (2, [1, 3, 4], [1, 2, 3], tables, false),
+            (4, [1, 3, 4], [1, 2, 2], tables, false),
+            (3, [1, 3, 4], [1, 2, 2], tables, false),
+            (0, [1, 3, 4], [1, 2, 2], tables, false),
+        ] {
+            let name = format!("{heads} {queries:?} {keys:?} {tables:?}");
+            let attention = PooledAttention { heads, queries, keys, tables };
+            assert_eq!(builder.add(&name, attention, &[query, key, key]).is_ok(), fits, "{name}");
+        }
+        let attention = PooledAttention { heads: 2, queries: [1, 3, 4], keys: [1, 2, 2], tables };
+        assert!(builder.add("values", attention, &[query, key, query]).is_err());
+    }
+}

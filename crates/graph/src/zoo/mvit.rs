@@ -1,0 +1,282 @@
+//! MViTv2 for clips (Li et al. 2022) under the names of torchvision.
+
+use super::CLASSIFIER_LOSS;
+use super::vit::as_rows;
+use crate::builder::{ConvSpec, GraphBuilder};
+use crate::error::GraphError;
+use crate::graph::{Graph, NodeId};
+use crate::init::Init;
+use crate::op::{Activation, Add, Concat, MaxPool, Permute, Reshape, Slice, Window};
+
+/// How deep an MViTv2 is. Both have 96 to 768 features and one to eight heads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MvitSize {
+    /// 16 blocks.
+    Small,
+    /// 24 blocks.
+    Base,
+}
+
+impl MvitSize {
+    /// The model of a name such as `mvit-v2-s`; `None` where there is no such model.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "mvit-v2-s" => Some(Self::Small),
+            "mvit-v2-b" => Some(Self::Base),
+            _ => None,
+        }
+    }
+
+    /// Blocks of each stage.
+    fn stages(self) -> [usize; 4] {
+        match self {
+            Self::Small => [1, 2, 11, 2],
+            Self::Base => [2, 3, 16, 3],
+        }
+    }
+}
+
+/// Features of a head, in every stage: of the first stage they are all.
+const HEAD: usize = 96;
+/// How far apart, in rows and columns, the keys of the first stage are. Each stage halves it.
+const FIRST_KEY_STRIDE: usize = 8;
+/// Frames, rows and columns between patches.
+const PATCH_STRIDE: [usize; 3] = [2, 4, 4];
+/// What is added to the variance of a norm.
+const EPS: f32 = 1e-6;
+const WEIGHTS: Init = Init::Normal(0.02);
+const ZERO: Init = Init::Constant(0.0);
+/// How much wider the two-layer network of a block is than its tokens.
+const WIDER: usize = 4;
+
+/// Tokens behind a class token, and the grid that they lie in.
+#[derive(Clone, Copy)]
+struct Tokens {
+    node: NodeId,
+    grid: [usize; 3],
+    /// What torchvision takes the grid for when it sizes tables: it rounds down where a grid of odd size is halved.
+    counted: [usize; 3],
+}
+
+/// What one block is made of.
+#[derive(Clone, Copy)]
+struct Block {
+    heads: usize,
+    /// Rows and columns between the positions that are kept of the queries, and of keys and values.
+    query_stride: usize,
+    key_stride: usize,
+}
+
+/// An MViTv2 for clips of this shape, `[channels, frames, height, width]`.
+///
+/// It computes what torchvision's does in evaluation: the dropout and the stochastic depth that those are trained with are left out.
+///
+/// # Errors
+/// If the clip is no whole number of patches long, high and wide (two frames of four by four pixels), or is less than 32 pixels high and
+/// wide.
+pub fn mvit_v2(size: MvitSize, input_shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
+    let mut builder = GraphBuilder::new(input_shape);
+    let b = &mut builder;
+    let mut tokens = patches(b, input_shape)?;
+    let mut index = 0;
+    for (stage, blocks) in size.stages().into_iter().enumerate() {
+        for first in (0..blocks).map(|block| block == 0) {
+            let query_stride = if first && stage > 0 { 2 } else { 1 };
+            let block = Block { heads: 1 << stage, query_stride, key_stride: FIRST_KEY_STRIDE >> stage };
+            tokens = block.add(b, &format!("blocks.{index}"), tokens)?;
+            index += 1;
+        }
+    }
+    b.end_blocks();
+    let x = b.add("class.row", Slice { axis: 0, start: 0, end: 1 }, &[tokens.node])?;
+    let x = super::flatten(b, "class", x)?;
+    let x = b.layer_norm("norm", x, EPS)?;
+    let x = b.linear("head.1", x, classes, WEIGHTS, ZERO)?;
+    builder.finish(x, CLASSIFIER_LOSS)
+}
+
+/// The tokens of all patches, which overlap, behind the class token.
+fn patches(b: &mut GraphBuilder, input_shape: &[usize]) -> Result<Tokens, GraphError> {
+    const PATCHES: &str = "conv_proj";
+    const CLASS: &str = "pos_encoding.class_token";
+    let whole = |(size, stride): (&usize, usize)| size.is_multiple_of(stride);
+    if input_shape.len() != 4 || !input_shape[1..].iter().zip(PATCH_STRIDE).all(whole) {
+        let reason = format!("a clip of shape {input_shape:?} is not made of patches of {PATCH_STRIDE:?}");
+        return Err(GraphError::Shape { node: PATCHES.into(), op: "Conv3d", reason });
+    }
+    let window = Window {
+        kernel: vec![3, 7, 7],
+        stride: PATCH_STRIDE.to_vec(),
+        padding: vec![1, 3, 3],
+        dilation: vec![1; 3],
+    };
+    let fan_in = input_shape[0] * window.taps();
+    let mut spec = ConvSpec::new(HEAD, window).bias();
+    (spec.init, spec.bias_init) = (Init::UniformFanIn, Init::UniformInverseRoot(fan_in));
+    let x = b.conv(PATCHES, b.input(), spec)?;
+    let grid = [1, 2, 3].map(|axis| b.shape(x)[axis]);
+    let x = as_tokens(b, "patches", x)?;
+    let class = b.parameter(CLASS, &[HEAD], WEIGHTS, false)?;
+    let class = as_rows(b, CLASS, class, [1, HEAD])?;
+    let node = b.add("tokens", Concat { axis: 0 }, &[class, x])?;
+    Ok(Tokens { node, grid, counted: grid })
+}
+
+/// The positions of a clip as rows of channels.
+fn as_tokens(b: &mut GraphBuilder, name: &str, x: NodeId) -> Result<NodeId, GraphError> {
+    let (channels, positions) = (b.shape(x)[0], b.shape(x)[1..].iter().product());
+    let x = b.add(&format!("{name}.flat"), Reshape(vec![channels, positions]), &[x])?;
+    b.add(name, Permute(vec![1, 0]), &[x])
+}
+
+/// A window over a grid with so many rows and columns from one place to the next.
+fn window(stride: usize, size: [usize; 3]) -> Window {
+    Window {
+        kernel: size.to_vec(),
+        stride: vec![1, stride, stride],
+        padding: size.map(|size| size / 2).to_vec(),
+        dilation: vec![1; 3],
+    }
+}
+
+impl Block {
+    /// Attention and a two-layer network, each normalised before and added to what it read, which is pooled as the queries are.
+    fn add(self, b: &mut GraphBuilder, name: &str, tokens: Tokens) -> Result<Tokens, GraphError> {
+        let at = |part: &str| format!("{name}.{part}");
+        let features = self.heads * HEAD;
+        b.block();
+        let normed = b.layer_norm(&at("norm1"), tokens.node, EPS)?;
+        let (attended, new) = self.attention(b, &at("attn"), Tokens { node: normed, ..tokens })?;
+        let mut skip = tokens.node;
+        if b.shape(skip)[1] != features {
+            skip = b.linear(&at("project"), normed, features, WEIGHTS, ZERO)?;
+        }
+        if self.query_stride > 1 {
+            skip = self.max_pool(b, &at("pool_skip"), Tokens { node: skip, ..tokens })?;
+        }
+        let x = b.add(&at("attended"), Add, &[skip, attended])?;
+        let y = b.layer_norm(&at("norm2"), x, EPS)?;
+        let y = b.linear(&at("mlp.0"), y, WIDER * features, WEIGHTS, ZERO)?;
+        let y = b.add(&at("mlp.1"), Activation::Gelu, &[y])?;
+        let y = b.linear(&at("mlp.3"), y, features, WEIGHTS, ZERO)?;
+        let node = b.add(name, Add, &[x, y])?;
+        Ok(Tokens { node, ..new })
+    }
+
+    /// Attention of pooled queries, keys and values; with the tokens it makes, those of the queries' grid.
+    fn attention(
+        self,
+        b: &mut GraphBuilder,
+        name: &str,
+        tokens: Tokens,
+    ) -> Result<(NodeId, Tokens), GraphError> {
+        let at = |part: &str| format!("{name}.{part}");
+        let features = self.heads * HEAD;
+        let qkv = b.linear(&at("qkv"), tokens.node, 3 * features, WEIGHTS, ZERO)?;
+        let mut part = |index: usize, stride: usize| {
+            let letter = ["q", "k", "v"][index];
+            let (start, end) = (index * features, (index + 1) * features);
+            let node = b.add(&at(letter), Slice { axis: 1, start, end }, &[qkv])?;
+            self.pool(b, &at(&format!("pool_{letter}")), Tokens { node, ..tokens }, stride)
+        };
+        let query = part(0, self.query_stride)?;
+        let (key, value) = (part(1, self.key_stride)?, part(2, self.key_stride)?);
+        let side = tokens.counted[1].max(tokens.counted[2]);
+        let longest = (side / self.query_stride).max(side / self.key_stride);
+        let rows = [tokens.counted[0], longest, longest].map(|places| (2 * places).saturating_sub(1));
+        let inputs = [query.node, key.node, value.node];
+        let x = b.pooled_attention(name, inputs, self.heads, [query.grid, key.grid], rows)?;
+        Ok((b.linear(&at("project.0"), x, features, WEIGHTS, ZERO)?, query))
+    }
+
+    /// Convolves the tokens behind the class token, every head with the same filters, and normalises each head of each token.
+    fn pool(
+        self,
+        b: &mut GraphBuilder,
+        name: &str,
+        tokens: Tokens,
+        stride: usize,
+    ) -> Result<Tokens, GraphError> {
+        let at = |part: &str| format!("{name}.{part}");
+        let x = b.token_conv(&at("pool"), tokens.node, tokens.grid, window(stride, [3; 3]), self.heads)?;
+        let shape = b.shape(x).to_vec();
+        let x = b.add(&at("heads"), Reshape(vec![shape[0] * self.heads, HEAD]), &[x])?;
+        let x = b.layer_norm(&at("norm_act.0"), x, EPS)?;
+        let node = b.add(name, Reshape(shape), &[x])?;
+        let ([frames, height, width], [_, rows, columns]) = (tokens.grid, tokens.counted);
+        let grid = [frames, height.div_ceil(stride), width.div_ceil(stride)];
+        Ok(Tokens { node, grid, counted: [frames, rows / stride, columns / stride] })
+    }
+
+    /// The largest value of every window over the tokens behind the class token.
+    fn max_pool(self, b: &mut GraphBuilder, name: &str, tokens: Tokens) -> Result<NodeId, GraphError> {
+        let at = |part: &str| format!("{name}.{part}");
+        let (rows, features) = (b.shape(tokens.node)[0], b.shape(tokens.node)[1]);
+        let class = b.add(&at("class"), Slice { axis: 0, start: 0, end: 1 }, &[tokens.node])?;
+        let x = b.add(&at("patches"), Slice { axis: 0, start: 1, end: rows }, &[tokens.node])?;
+        let x = b.add(&at("channels"), Permute(vec![1, 0]), &[x])?;
+        let [frames, height, width] = tokens.grid;
+        let x = b.add(&at("clip"), Reshape(vec![features, frames, height, width]), &[x])?;
+        let size = self.query_stride + 1;
+        let x = b.add(&at("pool"), MaxPool(window(self.query_stride, [1, size, size])), &[x])?;
+        let x = as_tokens(b, &at("tokens"), x)?;
+        b.add(name, Concat { axis: 0 }, &[class, x])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Parameter;
+    use crate::tune::Tuning;
+
+    fn parameters(graph: &Graph) -> usize {
+        graph.parameters().iter().map(Parameter::len).sum()
+    }
+
+    /// The numbers that torchvision 0.24 documents for its weights, and that a model of the larger one's blocks has there.
+    #[test]
+    fn models_have_as_many_parameters_as_torchvision_counts() {
+        let small = mvit_v2(MvitSize::Small, &[3, 16, 224, 224], 400).unwrap();
+        assert_eq!(parameters(&small), 34_537_744);
+        let base = mvit_v2(MvitSize::Base, &[3, 32, 224, 224], 400).unwrap();
+        assert_eq!(parameters(&base), 51_230_128);
+    }
+
+    #[test]
+    fn tables_have_the_sizes_that_torchvision_gives_them() {
+        let graph = mvit_v2(MvitSize::Small, &[3, 4, 40, 72], 5).unwrap();
+        let rows = |name: &str| graph.parameter(graph.find_parameter(name).unwrap()).shape[0];
+        // 18 columns become 9, 5 and 3, which torchvision counts as 9, 4 and 2.
+        assert_eq!(rows("blocks.0.attn.rel_pos_h"), 35);
+        assert_eq!(rows("blocks.4.attn.rel_pos_w"), 7);
+        assert_eq!(rows("blocks.15.attn.rel_pos_w"), 3);
+        assert_eq!(rows("blocks.15.attn.rel_pos_t"), 3);
+    }
+
+    #[test]
+    fn clips_of_no_whole_patches_are_refused() {
+        for (shape, fits) in [
+            (&[3, 4, 32, 32][..], true),
+            (&[1, 2, 36, 32], true),
+            (&[3, 4, 4, 32], true),
+            (&[3, 3, 32, 32], false),
+            (&[3, 4, 30, 32], false),
+            (&[3, 4, 28, 28], false),
+            (&[3, 32, 32], false),
+        ] {
+            assert_eq!(mvit_v2(MvitSize::Small, shape, 5).is_ok(), fits, "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_blocks_train_alone() {
+        let graph = mvit_v2(MvitSize::Small, &[3, 4, 32, 32], 5).unwrap().tuned(&Tuning::Last(1)).unwrap();
+        let mut trained = graph.parameters().iter().filter(|p| p.trainable).map(|p| p.name.as_str());
+        assert!(
+            trained.all(|name| ["blocks.15.", "norm.", "head.1."].iter().any(|part| name.starts_with(part)))
+        );
+        assert!(graph.halves().is_some());
+        assert_eq!(graph.halves().unwrap().rest.input_shape(), [3, 768]);
+    }
+}
