@@ -54,7 +54,7 @@ hold! { reference = [Subject::Reference];
     goldens: gradients_equal_autograd gradients_of_whole_models_equal_autograd;
     transformers: small_transformers_equal_their_libraries;
     operations: an_empty_batch_adds_nothing;
-    bounds: views_that_cancel_stay_within_the_bound;
+    bounds: views_that_cancel_stay_within_the_bound samples_within_the_bound_are_counted;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed;
 }
 
@@ -74,7 +74,7 @@ hold! { cpu = CPU;
         wide_convolutions_over_few_positions
         convolutions_by_minimal_filtering linear_layers_over_tokens;
     bounds: views_that_cancel_stay_within_the_bound stripes_and_white_images_stay_within_the_bound
-        no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound;
+        no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound samples_within_the_bound_are_counted;
     company: a_sample_adds_the_same_bits_in_any_company samples_of_one_mind_do_not_overflow;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing;

@@ -73,7 +73,8 @@ hold! { f32 {
     models: smoothed_models_agree (ALL);
     models: models_with_kinks_are_no_farther_than_moved_weights (FASTEST);
     bounds: views_that_cancel_stay_within_the_bound stripes_and_white_images_stay_within_the_bound
-        no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound (FASTEST);
+        no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound samples_within_the_bound_are_counted
+        (FASTEST);
     rounding: sums_of_deferred_layers_are_as_exact_as_assumed (FASTEST);
     company: a_sample_adds_the_same_bits_in_any_company (companies(Precision::F32));
     company: many_samples_add_up_to_what_each_adds samples_of_one_mind_do_not_overflow (many(Precision::F32));
