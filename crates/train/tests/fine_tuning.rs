@@ -112,7 +112,7 @@ fn adapters_are_trained_resumed_merged_and_kept_apart() {
 #[test]
 fn a_corrected_optimiser_with_layer_decay_is_resumed_to_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
-    setting(folder.path(), VitDialect::Timm);
+    setting(folder.path(), LibraryNames::Timm);
     let plan = |options: &str| {
         let text = format!("[optimiser]\nkind = 'adamw'\nlearning_rate = 0.01\n{options}");
         let Request { mut spec, base, masks } = plan(folder.path(), "tune = 'norms'");

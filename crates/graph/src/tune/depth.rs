@@ -26,11 +26,11 @@ impl Graph {
 mod tests {
     use super::*;
     use crate::tune::{Lora, Tuning};
-    use crate::zoo::{self, Norm, ResNet, TokenPooling, VisionTransformer, VitDialect, VitSize};
+    use crate::zoo::{self, LibraryNames, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
 
-    fn transformer(dialect: VitDialect) -> Graph {
+    fn transformer(names: LibraryNames) -> Graph {
         let model =
-            VisionTransformer { size: VitSize::Tiny, patch: 16, pooling: TokenPooling::ClassToken, dialect };
+            VisionTransformer { size: VitSize::Tiny, patch: 16, pooling: TokenPooling::ClassToken, names };
         zoo::vision_transformer(model, &[3, 32, 32], 5).unwrap()
     }
 
@@ -42,7 +42,7 @@ mod tests {
     /// the depth is 13 less that number.
     #[test]
     fn a_transformers_depths_are_timms() {
-        let graph = transformer(VitDialect::Timm);
+        let graph = transformer(LibraryNames::Timm);
         for (parameter, depth) in graph.parameters().iter().zip(graph.depths().unwrap()) {
             let mut parts = parameter.name.split('.');
             let layer = match (parts.next().unwrap(), parts.next()) {
@@ -52,7 +52,7 @@ mod tests {
             };
             assert_eq!(depth, 13 - layer, "{}", parameter.name);
         }
-        let open = transformer(VitDialect::OpenClip { projection: 8 });
+        let open = transformer(LibraryNames::OpenClip { projection: 8 });
         assert_eq!(depth(&open, "visual.ln_pre.weight"), 13);
         assert_eq!(depth(&open, "visual.transformer.resblocks.11.mlp.c_proj.bias"), 1);
         assert_eq!((depth(&open, "visual.ln_post.weight"), depth(&open, "visual.proj")), (0, 0));
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn adapters_lie_as_deep_as_their_layers() {
         let lora = Tuning::Lora(Lora { rank: 2, alpha: 2.0, targets: Vec::new() });
-        let graph = transformer(VitDialect::Timm).tuned(&lora).unwrap();
+        let graph = transformer(LibraryNames::Timm).tuned(&lora).unwrap();
         for block in [0, 7, 11] {
             let name = format!("blocks.{block}.mlp.fc2.lora_B.weight");
             assert_eq!(depth(&graph, &name), 12 - block);
