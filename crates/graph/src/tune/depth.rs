@@ -26,7 +26,7 @@ impl Graph {
 mod tests {
     use super::*;
     use crate::tune::{Lora, Tuning};
-    use crate::zoo::{self, LibraryNames, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
+    use crate::zoo::{self, LibraryNames, MvitSize, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
 
     fn transformer(names: LibraryNames) -> Graph {
         let model =
@@ -76,6 +76,11 @@ mod tests {
         assert_eq!((depth(&resnet, "layer4.1.bn2.weight"), depth(&resnet, "fc.weight")), (1, 0));
         let psp = zoo::psp_net(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();
         assert_eq!(depth(&psp, "auxiliary_head.conv_seg.weight"), 0);
+        let hybrid = zoo::small_hybrid(&[3, 32, 32], 5).unwrap();
+        assert_eq!((depth(&hybrid, "blocks.3.mlp.fc2.weight"), depth(&hybrid, "norm.weight")), (1, 0));
+        let mvit = zoo::mvit_v2(MvitSize::Small, &[3, 4, 32, 32], 5).unwrap();
+        assert_eq!((depth(&mvit, "conv_proj.weight"), depth(&mvit, "blocks.0.norm1.weight")), (17, 16));
+        assert_eq!((depth(&mvit, "blocks.15.mlp.3.weight"), depth(&mvit, "head.1.weight")), (1, 0));
         assert_eq!(zoo::small_cnn(&[1, 28, 28], 10).unwrap().depths(), None);
     }
 }

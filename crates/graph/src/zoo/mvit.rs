@@ -87,6 +87,7 @@ pub fn mvit_v2(size: MvitSize, input_shape: &[usize], classes: usize) -> Result<
             index += 1;
         }
     }
+    b.end_blocks();
     let x = b.add("class.row", Slice { axis: 0, start: 0, end: 1 }, &[tokens.node])?;
     let x = super::flatten(b, "class", x)?;
     let x = b.layer_norm("norm", x, EPS)?;

@@ -35,6 +35,7 @@ pub fn small_hybrid(input_shape: &[usize], classes: usize) -> Result<Graph, Grap
     for index in 0..BLOCKS {
         x = vit::block(b, &format!("blocks.{index}"), x, HEADS, LibraryNames::Timm)?;
     }
+    b.end_blocks();
     let x = vit::mean_token(b, x)?;
     let x = b.layer_norm("norm", x, EPS)?;
     let x = b.linear("head", x, classes, Init::Normal(0.02), Init::Constant(0.0))?;
