@@ -3,13 +3,14 @@
 use crate::graph::Graph;
 
 impl Graph {
-    /// How deep each parameter lies, in blocks: zero behind the last block, one in it, and one more than there are blocks before the first.
-    /// What lies between two blocks counts as part of the one before. `None` where the model is no sequence of blocks.
+    /// How deep each parameter lies, counted in blocks: zero after the last block, one in the last block, and before the first block one
+    /// more than there are blocks. What lies between two blocks counts as part of the earlier one. The answer is `None` if the model is not
+    /// a sequence of blocks.
     pub fn depths(&self) -> Option<Vec<usize>> {
         if self.blocks.is_empty() {
             return None;
         }
-        // What no node reads counts with the stem.
+        // A parameter that no node reads counts as part of the stem.
         let mut depths = vec![self.blocks.len() + 1; self.parameters.len()];
         for (index, node) in self.nodes.iter().enumerate() {
             let begun = self.blocks.iter().filter(|first| first.0 <= index).count();
@@ -38,8 +39,8 @@ mod tests {
         graph.depths().unwrap()[graph.find_parameter(name).unwrap().0]
     }
 
-    /// timm numbers the layers of a transformer of twelve blocks from 0, the embeddings, over 1 to 12, the blocks, to 13, what follows;
-    /// the depth is 13 less that number.
+    /// timm gives the embeddings of a transformer of twelve blocks the number 0, its blocks the numbers 1 to 12, and what follows 13. The
+    /// depth is 13 less that number.
     #[test]
     fn a_transformers_depths_are_timms() {
         let graph = transformer(LibraryNames::Timm);
