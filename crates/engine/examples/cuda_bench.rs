@@ -37,7 +37,7 @@ fn model(name: &str) -> Graph {
 
 const RULE: UpdateRule = UpdateRule::Adam { betas: [0.9, 0.999], eps: 1e-8 };
 
-/// Noise and Adam, so small that nothing diverges.
+/// An update with noise and Adam, so small that nothing diverges.
 fn update(numbers: &[UpdateNumbers], step: usize) -> CudaUpdate<'_> {
     static KEYS: [[u8; 32]; 2] = [[3; 32], [5; 32]];
     let noise = LatticeNoise { key: &KEYS[step % 2], lattice: (-10f64).exp2(), deviation: 1100.0 };

@@ -18,12 +18,13 @@ pub enum UpdateRule {
         /// A small number that keeps the quotient finite.
         eps: f64,
     },
-    /// As Adam, with the noise's part taken off the second moment (DP-AdamBC, Tang et al. 2024): `w -= rate m' / sqrt(max(v' - n', floor))`.
-    /// Here `n` is the running mean of the noise's variance that `v` is of squared gradients; while the noise stays the same, `n'` is its variance.
+    /// Adam with the noise's part taken off the second moment (DP-AdamBC, Tang et al. 2024): `w -= rate m' / sqrt(max(v' - n', floor))`.
+    /// Here `n` is the same running mean of the noise's variance as `v` is of the squared gradients. As long as the noise stays the same,
+    /// `n'` is its variance.
     CorrectedAdam {
-        /// Decay of both moments.
+        /// The decays `b1` and `b2` of the two moments.
         betas: [f64; 2],
-        /// The least that is left of the second moment.
+        /// The least that may remain of the second moment.
         floor: f64,
     },
 }
@@ -49,11 +50,11 @@ pub struct UpdateNumbers {
     pub rest: [f32; 2],
     /// A small number that keeps Adam's quotient finite.
     pub eps: f32,
-    /// The noise's part of the second moment, which is taken off it. As the moment itself it is not corrected for its start.
+    /// The noise's part of the second moment, which is taken off it. Like the moment itself, it is not corrected for having started at zero.
     pub noise: f32,
-    /// The least that is left, likewise.
+    /// The least that may remain of the second moment, before the moment is corrected for having started at zero.
     pub floor: f32,
-    /// One where the momentum looks ahead.
+    /// One if the momentum is Nesterov's, else zero.
     pub nesterov: u32,
 }
 
@@ -68,8 +69,8 @@ impl UpdateRule {
         }
     }
 
-    /// The numbers of the `count`-th update, from 1, at this learning rate and weight decay, of a sum over an expected batch; `noise` is
-    /// what [`UpdateRule::noise_part`] remembers of it.
+    /// The numbers of the `count`-th update, counted from 1, for this learning rate, weight decay and expected batch. `noise` is what
+    /// [`UpdateRule::noise_part`] returned for this update.
     #[must_use]
     pub fn numbers(self, rate: f64, weight_decay: f64, batch: u64, count: u64, noise: f64) -> UpdateNumbers {
         let always = UpdateNumbers {
@@ -78,7 +79,7 @@ impl UpdateRule {
             share: 1.0 / batch as f32,
             ..UpdateNumbers::default()
         };
-        // What the start of a mean that begins at zero leaves of it.
+        // The share of its final value that a running mean has reached if it started at zero.
         let power = |beta: f64| 1.0 - beta.powf(count as f64);
         let moments = |betas: [f64; 2]| UpdateNumbers {
             rate: (rate / power(betas[0])) as f32,
@@ -100,8 +101,8 @@ impl UpdateRule {
         }
     }
 
-    /// What a rule remembers of the noise, behind an update whose gradient had noise of this variance in each coordinate: its part of the
-    /// second moment, not corrected for its start. Nothing for rules that take none off.
+    /// The noise's part of the second moment, not corrected for having started at zero, after an update whose gradient has noise of this
+    /// variance in each coordinate. `before` is the part before the update. It is zero for rules that take nothing off.
     #[must_use]
     pub fn noise_part(self, before: f64, variance: f64) -> f64 {
         match self {

@@ -184,7 +184,7 @@ impl GraphBuilder {
     }
 
     /// Adds a transposed convolution with its parameters `name.weight`, in PyTorch's order `[c, out / groups, kernel..]`, and, if asked,
-    /// `name.bias`; `output_padding` are positions more at the end of each spatial axis.
+    /// `name.bias`. `output_padding` says how many positions are added at the end of each spatial axis.
     ///
     /// # Errors
     /// If the shapes do not fit, the name is taken, or the weight is to be standardised.
@@ -210,7 +210,7 @@ impl GraphBuilder {
         self.add(name, TransposedConv { window, output_padding, groups, weight, bias }, &[input])
     }
 
-    /// Weight and, if asked, bias of a convolution.
+    /// Adds the weight and, if asked, the bias of a convolution.
     fn conv_parameters(
         &mut self,
         name: &str,
@@ -280,10 +280,10 @@ impl GraphBuilder {
         self.add(name, ChannelScale { axis, weight }, &[input])
     }
 
-    /// Adds a depthwise convolution of the tokens behind the first over their grid, with one bank of filters for all heads, `name.weight`.
+    /// Adds a depthwise convolution over the grid of all tokens but the first, with one bank of filters for all heads, `name.weight`.
     ///
     /// # Errors
-    /// If the tokens are not one and this grid, the heads do not divide the features, the window does not fit, or the name is taken.
+    /// If the tokens are not this grid and one more, the heads do not divide the features, the window does not fit, or the name is taken.
     pub fn token_conv(
         &mut self,
         name: &str,
@@ -299,8 +299,8 @@ impl GraphBuilder {
         self.add(name, TokenConv { grid, window, heads, weight }, &[input])
     }
 
-    /// Adds the attention of query, key and value whose tokens lie in these grids, the queries' first, with tables of so many rows for time,
-    /// height and width: `name.rel_pos_t`, `name.rel_pos_h` and `name.rel_pos_w`.
+    /// Adds the attention of query, key and value. Their tokens lie in two grids, of which the queries' comes first. The tables for time,
+    /// height and width have this many rows each and are called `name.rel_pos_t`, `name.rel_pos_h` and `name.rel_pos_w`.
     ///
     /// # Errors
     /// If tokens, grids, heads and tables do not suit each other, or the name is taken.
@@ -333,7 +333,7 @@ impl GraphBuilder {
         self.blocks.push(NodeId(self.nodes.len()));
     }
 
-    /// Ends the last block: the next node lies behind all of them.
+    /// Ends the last block. The next node to be added comes after all blocks.
     pub fn end_blocks(&mut self) {
         self.behind_blocks = Some(NodeId(self.nodes.len()));
     }

@@ -39,7 +39,7 @@ pub enum GraphError {
     /// Something that is not part of this graph: a node, a parameter, a backbone.
     #[error("{0} is not part of this graph")]
     Unknown(String),
-    /// A model under the names of a library that does not have it.
+    /// The model is to have the names of a library that does not offer it.
     #[error("{library} has no {model}")]
     Names {
         /// Name of the model.
@@ -47,7 +47,7 @@ pub enum GraphError {
         /// Name of the library.
         library: &'static str,
     },
-    /// What is to train is not there.
+    /// The model does not have the part that is to train.
     #[error("{0}")]
     Tuning(String),
     /// The output does not suit the loss.

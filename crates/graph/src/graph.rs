@@ -100,7 +100,7 @@ pub struct Graph {
     pub(crate) loss: Loss,
     /// The first node of every block.
     pub(crate) blocks: Vec<NodeId>,
-    /// The first node behind the last of them.
+    /// The first node after the last block.
     pub(crate) behind_blocks: NodeId,
 }
 

@@ -61,7 +61,7 @@ impl Graph {
             nodes.push(Node { inputs, ..node.clone() });
         }
         let (output, parameters) = (moved[output.0], self.parameters.clone());
-        // A half is no sequence of blocks any more.
+        // A half is no longer a sequence of blocks.
         let (blocks, behind_blocks) = (Vec::new(), NodeId(nodes.len()));
         Self { nodes, parameters, output, auxiliary: Vec::new(), loss, blocks, behind_blocks }
     }

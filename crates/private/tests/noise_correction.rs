@@ -1,4 +1,4 @@
-//! Adam without the noise's part of its second moment, against the formula of Tang et al. 2024 in double precision:
+//! Compares Adam without the noise's part of its second moment with the formula of Tang et al. 2024 in double precision:
 //! `w -= rate m' / sqrt(max(v' - (sigma C / B)^2, floor))`.
 #![allow(clippy::unwrap_used)]
 
@@ -12,12 +12,12 @@ use dapple_private::{
 const BATCH: u64 = 50;
 const BETAS: [f64; 2] = [0.9, 0.99];
 const RATE: f64 = 0.01;
-/// The clip norm, and the noise multipliers of the first steps and of the last.
+/// The clip norm, and below, the noise multipliers of the first half of the steps and of the second half.
 const CLIP: f64 = 0.8;
 const SIGMAS: [f64; 2] = [1.1, 0.6];
 const STEPS: u64 = 12;
 
-/// No record is drawn: the gradient is the noise.
+/// Draws no records, so that the gradient is only noise.
 struct Nobody;
 
 impl Microbatches for Nobody {
@@ -38,7 +38,7 @@ fn sigma(step: u64) -> f64 {
     SIGMAS[usize::from(step >= STEPS / 2)]
 }
 
-/// The parameters behind every step of a rule, from zeros.
+/// The parameters after every step of a rule that starts from zeros.
 fn learned(rule: UpdateRule, rate: f64) -> Vec<Vec<f32>> {
     let (graph, clipping) = (model(), Clipping::Flat { max_norm: CLIP });
     let mut processor = Processor::new(&graph, 1).unwrap();
@@ -57,7 +57,7 @@ fn learned(rule: UpdateRule, rate: f64) -> Vec<Vec<f32>> {
     values.collect()
 }
 
-/// The noisy gradients: what gradient descent at rate one moves zeros by.
+/// The noisy gradients. They are what gradient descent at rate one moves the parameters by.
 fn gradients() -> Vec<Vec<f64>> {
     let values = learned(UpdateRule::Sgd { momentum: 0.0, nesterov: false }, 1.0);
     let mut before = vec![0.0; values[0].len()];
@@ -79,7 +79,7 @@ fn the_update_is_the_papers() {
     let (mut values, mut m, mut v, mut part) = (vec![0.0; n], vec![0.0; n], vec![0.0; n], 0.0);
     let mut floored = [0, 0];
     for (step, (gradient, ours)) in (0..STEPS).zip(gradients.iter().zip(&ours)) {
-        // While sigma stays, this is (sigma C / B)^2 times the correction of the start.
+        // As long as sigma stays the same, this is (sigma C / B)^2 times what corrects for the start at zero.
         part = BETAS[1] * part + (1.0 - BETAS[1]) * variance(step);
         let [c1, c2] = BETAS.map(|beta| 1.0 - beta.powi(step as i32 + 1));
         if step < STEPS / 2 {
@@ -91,18 +91,18 @@ fn the_update_is_the_papers() {
             let left = v[i] / c2 - part / c2;
             floored[usize::from(left > floor)] += 1;
             values[i] -= RATE * m[i] / c1 / left.max(floor).sqrt();
-            // Gradients are differences of values that grow to a dozen of them, rounded to 6e-8 of that; what is left of a second moment is
-            // a sixteenth of it or more; and a dozen updates add up.
+            // The gradients are differences of values as large as a dozen gradients, and these are rounded by 6e-8 of their size. At least a
+            // sixteenth of a second moment remains, and the errors of a dozen updates add up.
             let off = (f64::from(ours[i]) - values[i]).abs();
             assert!(off < 3e-5 * RATE * STEPS as f64, "step {step}, value {i}: {off}");
         }
     }
-    // Both ends of the maximum were seen.
+    // Both sides of the maximum have occurred.
     assert!(floored.iter().all(|&count| count > 10_000), "{floored:?}");
 }
 
-/// The variance that is taken off is the one that is there. The sum of squares of n normal values has a deviation of sqrt(2 / n) of itself;
-/// seven of them are exceeded with a probability of 3e-12.
+/// The variance that is taken off is the one that the noise has. The sum of the squares of n normal values has a standard deviation of
+/// sqrt(2 / n) of itself, and differs by more than seven of these with a probability of 3e-12.
 #[test]
 fn the_noise_has_the_variance_that_is_taken_off() {
     for (step, gradient) in gradients().iter().enumerate().take(3) {

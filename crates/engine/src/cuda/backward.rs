@@ -46,7 +46,7 @@ impl<'l> CardParameterGradients<'l> {
 }
 
 impl<'r> CardRun<'r> {
-    /// Gradients of all nodes, from that of the output.
+    /// Computes the gradients of all nodes from those of the outputs.
     pub(crate) fn backward(&mut self, layout: &Layout) -> Result<(), CudaError> {
         let program = self.program;
         let mut parameters = CardParameterGradients::new(layout);

@@ -122,7 +122,7 @@ impl ConvolutionChoices {
                 false => (ConvolutionDirection::Forward, ConvolutionDirection::Data),
                 true => (ConvolutionDirection::Data, ConvolutionDirection::Forward),
             };
-            // What the convolution itself reads and makes, of what the step does.
+            // What the convolution itself reads and makes. A step that transposes it reads what the convolution makes.
             let sides = |read, made| if operation.transposes() { (made, read) } else { (read, made) };
             let tensors = |(input, output)| Tensors { input, weight, output };
             self.choose(card, node, conv, forward, tensors(sides(value(input), value(node))), items)?;

@@ -1,9 +1,10 @@
-//! Products of halves: half the bytes and twice the speed of TF32, with as many bits.
+//! Matrix products in half precision. They read half the bytes of TF32 and are twice as fast, and their factors have as many bits.
 //!
-//! Every number of a sample is multiplied by one power of two before it is rounded to a half, and the product by its inverse; the power
-//! follows from the sample's largest number, so that what a sample adds depends on no other sample. Weight gradients are written down in
-//! halves, too. What is added of one is what lies there: its norm is of the very numbers that are added, however the tensor cores made
-//! them.
+//! Every number of a sample is multiplied by the same power of two before it is rounded to a half, and the product is multiplied by the
+//! inverse. The power follows from the sample's own largest number, so that what a sample adds depends on no other sample.
+//!
+//! Weight gradients are written in halves as well. What is added to the sum is read from there, so the norm is that of the very numbers that
+//! are added, however the tensor cores made them.
 
 use super::clip::SumTarget;
 use super::device::Device;
@@ -14,15 +15,15 @@ use super::run::{CardRun, GradientPlace};
 use super::slice::{DeviceSlice, Half};
 use crate::layout::Layout;
 
-/// Where a weight's gradient lies among those in halves: its first pair, in pairs of one sample, and its number among them. All samples'
-/// gradients of a weight lie side by side.
+/// Where a weight's gradient lies among the gradients in halves: how many pairs of one sample come before it, and how many weights. The
+/// gradients that all samples have for a weight lie side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HalvedGradient {
     pub(crate) start: usize,
     pub(crate) number: usize,
 }
 
-/// Numbers in halves, two to a pair, and the sizes of the largest numbers of those that have one power.
+/// Numbers in halves, two to a pair, and for each part that shares a power of two the size of its largest number.
 #[derive(Clone, Copy)]
 pub(crate) struct Halves<'m> {
     pub(crate) pairs: DeviceSlice<'m, u32>,
@@ -30,24 +31,24 @@ pub(crate) struct Halves<'m> {
 }
 
 impl<'m> Halves<'m> {
-    /// Memory of so many items of so many numbers each, as [`Halves::room`] says.
+    /// Takes `items` items of `len` numbers each from memory that has [`Halves::room`] for each of them.
     pub(crate) fn of(memory: DeviceSlice<'m, f32>, items: usize, len: usize) -> Self {
         let pairs = items * len / 2;
         Self { pairs: memory.cast().first(pairs), largest: memory.cast().after(pairs).first(items) }
     }
 
-    /// Numbers of memory for each item.
+    /// How many numbers of memory an item of `len` numbers takes.
     pub(crate) fn room(len: usize) -> usize {
         len / 2 + 1
     }
 
-    /// A side of a matrix product.
+    /// The halves as a side of a matrix product.
     pub(crate) fn side(&self, leading: usize, stride: usize) -> MatrixSide<'m, Half> {
         MatrixSide::new(self.pairs.cast(), leading, stride)
     }
 
-    /// Rounds numbers, of which each of `count` parts has one power; a part has so many rows and columns. Where a gradient of a bias is
-    /// wanted, the rows of every part are added up on the way.
+    /// Rounds numbers to halves. They consist of `count` parts of `rows` rows and `columns` columns, and each part has a power of its own.
+    /// If the gradient of a bias is wanted, the rows of every part are added up on the way.
     pub(crate) fn round(
         &self,
         device: &Device,
@@ -63,17 +64,17 @@ impl<'m> Halves<'m> {
     }
 }
 
-/// What a product of so many rows of halves is multiplied by, so that no half overflows: both factors are below 2^15.
+/// The factor that keeps a product over this many rows from overflowing a half. Both of its sides are below 2^15.
 fn taken_off(rows: usize) -> f32 {
     0.5f32.powi(15 + rows.next_power_of_two().trailing_zeros() as i32)
 }
 
 impl CardRun<'_> {
-    /// Writes down every sample's weight gradient in halves, over so many rows of `x` and of `g`, with bounds on its norm.
+    /// Writes every sample's weight gradient in halves, which is a product over this many rows of `x` and `g`, and bounds its norm.
     ///
     /// # Guarantee
-    /// The bounds are never less than the norm of what [`CardRun::halved_sum`] turns into whole numbers, divided by the factor; not finite
-    /// if one of those numbers is not.
+    /// The bounds are never less than the norm of the numbers that [`CardRun::halved_sum`] multiplies by the sample's factor and turns into
+    /// whole numbers. They are not finite if one of those numbers is not.
     pub(crate) fn halved_gradient(
         &mut self,
         place: HalvedGradient,
@@ -106,7 +107,7 @@ impl CardRun<'_> {
         self.mark("norms of written gradients")
     }
 
-    /// Adds what all samples add of a node's weight gradient, where it was written down in halves.
+    /// Adds a node's weight gradients of all samples to the sum, if they were written in halves.
     pub(crate) fn halved_sum(
         &self,
         node: usize,

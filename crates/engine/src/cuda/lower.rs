@@ -28,10 +28,10 @@ pub(crate) struct CardSteps {
     pub(crate) used_len: usize,
     pub(crate) inverses_len: usize,
     pub(crate) arranged_len: usize,
-    /// Pairs of halves of all weights that are multiplied in halves, and how many weights those are.
+    /// How many pairs of halves the weights that are multiplied in halves have, and how many weights those are.
     pub(crate) halves_len: usize,
     pub(crate) halved: usize,
-    /// How far factors of products may be rounded.
+    /// The precision to which the factors of products may be rounded.
     pub(crate) precision: Precision,
     /// Where each parameter starts.
     pub(crate) parameters: Vec<usize>,

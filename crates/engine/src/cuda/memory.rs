@@ -70,12 +70,12 @@ impl CardModel {
         self.memory.region(self.arranged)
     }
 
-    /// Weights as pairs of halves.
+    /// The weights that are multiplied in halves, as pairs of halves.
     pub(crate) fn halves(&self) -> DeviceSlice<'_, u32> {
         self.memory.region(self.halves)
     }
 
-    /// The sizes of their largest numbers.
+    /// The size of the largest number of each of those weights.
     pub(crate) fn largest(&self) -> DeviceSlice<'_, u32> {
         self.memory.region(self.largest)
     }
@@ -216,17 +216,17 @@ impl CardWork {
         self.memory.region(self.sketch.written)
     }
 
-    /// Every sample's weight gradients in halves, in pairs.
+    /// Every sample's weight gradients that are written in half precision, as pairs of halves.
     pub(crate) fn halved(&self) -> DeviceSlice<'_, u32> {
         self.memory.region(self.sketch.halved)
     }
 
-    /// What their numbers are multiplied by.
+    /// The factors by which the numbers of those gradients are multiplied.
     pub(crate) fn scales(&self) -> DeviceSlice<'_, f32> {
         self.memory.region(self.sketch.scales)
     }
 
-    /// Partial sums of squared norms.
+    /// The partial sums of squared norms.
     pub(crate) fn partials(&self) -> DeviceSlice<'_, f64> {
         self.memory.region(self.sketch.partials)
     }

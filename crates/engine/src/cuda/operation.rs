@@ -135,27 +135,27 @@ pub(crate) trait CudaKernel: Debug + Send + Sync {
         false
     }
 
-    /// Puts its weights in the form in which it multiplies by them. `parameters` says where each parameter starts.
+    /// Puts the kernel's weights in the form in which it multiplies by them. `parameters` says where each parameter starts.
     fn arrange(&self, _device: &Device, _model: &CardModel, _parameters: &[usize]) -> Result<(), CudaError> {
         Ok(())
     }
 
-    /// Whether its products are of halves: its weight's gradient is then written down in halves, too.
+    /// Whether the kernel multiplies in half precision, in which case the gradient of its weight is also written in half precision.
     fn halves(&self) -> bool {
         false
     }
 
-    /// The convolution, where it is one: those are measured.
+    /// The kernel as a convolution, if it is one. Convolutions are measured.
     fn convolution(&self) -> Option<&CudaConvKernel> {
         None
     }
 
-    /// Whether it runs its convolution the other way round: what it reads is the convolution's output, what it makes is the input.
+    /// Whether the kernel runs its convolution the other way round, so that it reads the convolution's output and makes its input.
     fn transposes(&self) -> bool {
         false
     }
 
-    /// Whether its norm is cheaper by inner products than by writing down one weight gradient per sample.
+    /// Whether norms are cheaper to get by inner products than by writing down one weight gradient for each sample.
     ///
     /// Both ways multiply once over all positions for the gradients themselves, so the cost of the inner products is compared with that of
     /// writing and reading.

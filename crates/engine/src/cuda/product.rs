@@ -13,11 +13,11 @@ use super::slice::{DeviceElement, DeviceSlice, Half};
 /// What the error of a failed product calls it.
 const CALL: &str = "matrix product";
 
-/// What matrices hold.
+/// A type of numbers that matrices hold.
 pub(crate) trait MatrixNumber: DeviceElement {
-    /// As cuBLAS names it.
+    /// The name that cuBLAS gives to the type.
     const TYPE: sys::cudaDataType;
-    /// How factors of it are multiplied. All sums are in single precision.
+    /// How cuBLAS is to multiply factors of this type. All sums are in single precision.
     fn compute(precision: Precision) -> sys::cublasComputeType_t;
 }
 

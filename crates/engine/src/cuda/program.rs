@@ -44,10 +44,11 @@ pub(crate) struct CardProgram {
     pub(crate) sources: Vec<CardGradientSource>,
     /// For each node, whether its weight gradients are deferred, which means that they are never written down for each sample.
     pub(crate) deferred: Vec<bool>,
-    /// Where a node's weight gradient lies in a sample's, where it is written down in halves; and pairs in all of a sample's.
+    /// For each node whose weight gradient is written in half precision, where it lies among a sample's; and how many pairs of halves a
+    /// sample has in all.
     pub(crate) halved: Vec<Option<HalvedGradient>>,
     pub(crate) halved_len: usize,
-    /// Numbers in a sample's written-down gradient.
+    /// How many numbers a sample's written gradient has.
     pub(crate) written: usize,
     /// How many partial sums a sample has, and the parts of written gradients to which the first of them belong.
     pub(crate) partials: usize,
@@ -73,7 +74,7 @@ impl CardProgram {
         Self::new(steps, graph.reached(false), 1, None)
     }
 
-    /// The plan of a forward and a backward pass over samples of this many views.
+    /// The plan of a forward and a backward pass over samples with this many views.
     pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, precision: Precision) -> Self {
         let steps = CardSteps::new(graph, precision);
         let mut program = Self::new(steps, graph.reached(true), views, Some(layout));
@@ -139,7 +140,7 @@ impl CardProgram {
         program
     }
 
-    /// Weights whose gradient is written down in halves.
+    /// The number of weights whose gradient is written in halves.
     pub(crate) fn halved_count(&self) -> usize {
         self.halved.iter().flatten().count()
     }
@@ -215,7 +216,7 @@ mod tests {
         assert!(means.iter().all(|&count| count <= 1) && means.contains(&1) && means.contains(&0));
     }
 
-    /// Where factors may be rounded, layers over tokens are written down in halves, each at a place of its own.
+    /// If factors may be rounded, the gradients of layers over tokens are written in halves, each at a place of its own.
     #[test]
     fn layers_over_tokens_are_written_down_in_halves() {
         let model = zoo::VisionTransformer::named("vit-ti-16").unwrap();
@@ -240,7 +241,7 @@ mod tests {
             assert!(written("blocks.0.mlp.fc1.bias"));
             (places.len(), program.halved_len)
         };
-        // Four layers in each of twelve blocks, of 12 x 192^2 weights together.
+        // Each of twelve blocks has four layers, of 12 x 192^2 weights together.
         let all = (48, 12 * 12 * 192 * 192 / 2);
         assert_eq!([Precision::F32, Precision::Tf32, Precision::Bf16].map(count), [(0, 0), all, all]);
     }

@@ -44,7 +44,7 @@ element! {
     Half => "half",
 }
 
-/// A number of 16 bits, of which the libraries read many at a time. Our kernels take them as they lie in larger numbers.
+/// A number of 16 bits, as the libraries take it. Our own kernels read several of them at a time, as one larger number.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Half(u16);

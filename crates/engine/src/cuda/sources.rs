@@ -16,7 +16,7 @@ const MOST_UNFOLDED: usize = 2 << 30;
 /// How a trainable parameter's gradient is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CardGradientSource {
-    /// Where it lies in a sample's written-down gradient; `None` where only its norm is ever made, or it is written down in halves.
+    /// Where it lies in a sample's written gradient; `None` if it is deferred, or written in half precision.
     pub(crate) written: Option<usize>,
     /// The partial sums of its squared norm.
     pub(crate) partials: Range<usize>,

@@ -70,9 +70,9 @@ pub struct CudaUpdate<'k> {
     pub noise: Option<LatticeNoise<'k>>,
     /// The optimiser's rule.
     pub rule: UpdateRule,
-    /// Its numbers for this update, of each group of parameters.
+    /// The rule's numbers for this update, one set for each group of parameters.
     pub numbers: &'k [UpdateNumbers],
-    /// Share of the way to the new parameters that their running mean takes; without effect where the state has no mean.
+    /// How far the running mean moves towards the new parameters, as a share of the distance. It has no effect if the state has no mean.
     pub mean_rest: f32,
 }
 
@@ -82,9 +82,9 @@ pub struct CudaState {
     first: DeviceMemory,
     second: DeviceMemory,
     mean: Option<DeviceMemory>,
-    /// Where every stretch of trainable values lies, group by group.
+    /// Where every block of trainable values lies, group by group.
     blocks: DeviceMemory,
-    /// Stretches of each group.
+    /// The number of blocks of each group.
     block_counts: Vec<usize>,
     failed: DeviceMemory,
     lens: (usize, usize),
@@ -101,7 +101,7 @@ pub struct StateValues {
     pub mean: Option<Vec<f32>>,
 }
 
-/// Stretches that cover every trainable value of a group.
+/// The blocks that cover every trainable value of a group.
 fn blocks(layout: &Layout, parameters: &[usize], groups: &[usize], group: usize) -> Vec<UpdateBlock> {
     let own = layout.entries().iter().zip(groups).filter(|(_, own)| **own == group);
     let pieces = own.flat_map(|(entry, _)| {
@@ -117,8 +117,8 @@ fn blocks(layout: &Layout, parameters: &[usize], groups: &[usize], group: usize)
 }
 
 impl CudaExecutor {
-    /// Puts on the card what an optimiser remembers: one number or two for every trainable value, and the running mean of all
-    /// parameters where there is one. `groups` tells of each trainable parameter, in order, whose numbers move it.
+    /// Puts on the card what an optimiser remembers, which is up to two numbers for every trainable value and the running mean of all
+    /// parameters, if one is kept. `groups` holds the group of each trainable parameter, in order; its numbers move the parameter.
     ///
     /// # Errors
     /// If a slice has a length that fits no rule for this graph, or the card has too little memory.
@@ -297,8 +297,8 @@ impl CudaLoaded<'_> {
                 blocks: blocks.first(block_count),
                 rule,
             };
-            // SAFETY: the blocks cover a part of the layout of this graph, as long as the sum is; so are the moments that the rule has, as
-            // was seen.
+            // SAFETY: the blocks cover a part of the layout of this graph, which is as long as the sum, and as the moments that the rule
+            // has, which was checked.
             unsafe { moved.launch(device)? };
             blocks = blocks.after(block_count);
         }

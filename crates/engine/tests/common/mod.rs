@@ -229,7 +229,7 @@ pub fn conv(shape: &[usize], spec: ConvSpec) -> Result<Graph, GraphError> {
     head(b, x, CLASSES)
 }
 
-/// One transposed convolution between a pointwise convolution and the head.
+/// A transposed convolution between a pointwise convolution, which sees the data gradient, and the head.
 pub fn transposed_conv(
     shape: &[usize],
     spec: ConvSpec,
@@ -242,7 +242,7 @@ pub fn transposed_conv(
     head(b, x, CLASSES)
 }
 
-/// Small positions and many channels: where norms come from inner products rather than from the gradient itself.
+/// A graph with few positions and many channels, for which norms come from inner products rather than from the gradient itself.
 fn deep() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[3, 4, 4]);
     let spec = |out| ConvSpec::new(out, Window::square(3).padding(1));

@@ -139,7 +139,7 @@ fn drawn_samples_are_bounded(
 ) -> Result<(), impl std::fmt::Display> {
     let strategy = (-30.0..30.0, -3.0..24.0, 0usize..2, -6.0..4.0);
     let opened = RefCell::new(subject.planned_for(1).open(graph));
-    // One executor for all cases: on a card it costs more than they do.
+    // All cases share one executor, which on a card takes longer to make than they take to run.
     let count = if subject.on_card() { 70 } else { 3 };
     TestRunner::new(cases(count, kind)).run(&strategy, |drawn: (f64, f64, usize, f64)| {
         let (scale, shift, odd, bound) = drawn;
@@ -159,7 +159,7 @@ fn drawn_samples_are_bounded(
     })
 }
 
-/// A gradient that is longer than the bound is as long as the bound afterwards, but for what norms are raised by and rounding takes.
+/// A gradient that is longer than the bound is as long as the bound afterwards, except for what norms are raised by and what rounding takes.
 pub(crate) fn a_long_gradient_is_clipped_to_the_bound(subjects: &[Subject]) {
     let mut models = vec![("small-cnn", zoo::small_cnn(&[1, 28, 28], 10))];
     if subjects.iter().any(|subject| subject.on_card()) {

@@ -44,13 +44,13 @@ pub(crate) fn layers_and_models(large: bool) -> Vec<(&'static str, Graph)> {
     ];
     graphs.extend(models.map(|(name, graph)| (name, graph.unwrap())));
     graphs.push(("tokens", tokens()));
-    // A ReLU makes zeros of what is no number.
+    // A ReLU turns what is not a number into zero.
     graphs.push(("deferred, rectified", layers(None, true, 1, Activation::Relu)));
     graphs.push(("deferred, standardised", layers(Some(1e-5), true, 3, Activation::Relu)));
     graphs
 }
 
-/// Layers over so many tokens, and heads so wide, that a card multiplies in halves where it may round factors.
+/// Layers over so many tokens, and heads so wide, that a card multiplies in halves if it may round factors.
 pub(crate) fn tokens() -> Graph {
     let mut b = GraphBuilder::new(&[65, 64]);
     let x = b.linear("packed", b.input(), 576, Init::XavierUniform, ZERO).unwrap();
@@ -63,7 +63,7 @@ pub(crate) fn tokens() -> Graph {
     head(b, x, CLASSES).unwrap()
 }
 
-/// A vision transformer of which a card has tiles, too.
+/// A vision transformer whose attention a card can compute in tiles.
 pub(crate) fn small_transformer() -> Result<Graph, GraphError> {
     let model = zoo::VisionTransformer::named("vit-ti-16").expect("a name of the zoo");
     zoo::vision_transformer(model, &[3, 128, 128], 10)
@@ -120,8 +120,8 @@ pub(crate) fn layer_scales() -> Graph {
     head(b, x, CLASSES).unwrap()
 }
 
-/// The attention of MViTv2 in two heads: queries, keys and values of a clip, each pooled by a bank of filters that its heads share, and
-/// tables of relative positions of which that of the width has another size than it needs.
+/// The attention of MViTv2 in two heads. The queries, keys and values of a clip are each pooled by a bank of filters that the heads share,
+/// and of the tables of relative positions the one for the width has another size than the width needs.
 pub(crate) fn pooled_tokens() -> Graph {
     let (grid, heads, features) = ([2, 5, 4], 2, 10);
     let mut b = GraphBuilder::new(&[1 + 2 * 5 * 4, 3]);
@@ -141,7 +141,7 @@ pub(crate) fn pooled_tokens() -> Graph {
     head(b, x, CLASSES).unwrap()
 }
 
-/// A layer behind which something is dropped.
+/// A layer whose output is partly dropped.
 pub(crate) fn dropping(op: Dropout) -> Graph {
     let mut builder = GraphBuilder::new(&[3, 4, 4]);
     let input = builder.input();
@@ -151,7 +151,8 @@ pub(crate) fn dropping(op: Dropout) -> Graph {
     builder.finish(x, CLASSES).unwrap()
 }
 
-/// A convolution that reads one position and writes nine, eight of which see nothing but padding: their gradients are none of the weight's.
+/// A convolution that reads one position and writes nine, eight of which see nothing but padding, so that their gradients are no part of the
+/// weight's.
 fn padded_point() -> Graph {
     let mut builder = GraphBuilder::new(&[40, 1, 1]);
     let input = builder.input();
@@ -160,7 +161,7 @@ fn padded_point() -> Graph {
     head(builder, x, CLASSES).unwrap()
 }
 
-/// Layers of more than a million weights that each sample reads once, the second beside a shortcut.
+/// Layers of more than a million weights each, all of which a sample reads once. The second has a shortcut beside it.
 pub(crate) fn vast() -> Graph {
     let mut builder = GraphBuilder::new(&[1104]);
     let input = builder.input();

@@ -1,4 +1,5 @@
-//! Vision transformers, ConvNeXt, MViTv2 and a hybrid against timm, torchvision and OpenCLIP. `goldens/transformers.py` made the figures.
+//! Compares vision transformers, ConvNeXt, MViTv2 and a hybrid with timm, torchvision and OpenCLIP. `goldens/transformers.py` made the
+//! figures.
 
 use dapple_graph::Graph;
 use dapple_graph::zoo::{
@@ -13,7 +14,8 @@ use crate::subject::Subject;
 
 const CLASSES: usize = 10;
 
-/// A model by the name that its figures have: the library, the model, and the side of the image, or frames, height and width of the clip.
+/// The model that its figures' name stands for. The name holds the library, the model, and the side of the image, or the frames, height and
+/// width of the clip.
 fn named(name: &str) -> Graph {
     let [library, model, size] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
     let sizes: Vec<usize> = size.split('x').map(|size| size.parse().unwrap()).collect();

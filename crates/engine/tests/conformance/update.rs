@@ -11,9 +11,9 @@ use crate::subject::{Opened, Subject, wide};
 const MEAN_REST: f32 = 0.1;
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.7 };
 const UPDATES: u64 = 3;
-/// The noise's part of second moments that begin between 0 and a hundredth: some are left with the floor.
+/// The noise's part of the second moments, which begin between 0 and a hundredth, so that some of them fall to the floor.
 const NOISE: f64 = 0.002;
-/// A dozen roundings of single precision, of 6e-8 each, over three updates.
+/// There are a dozen roundings of single precision, of 6e-8 each, in three updates.
 const NEAR: f64 = 1e-6;
 
 /// A model in double precision.
@@ -25,7 +25,7 @@ struct Exact {
 }
 
 impl Exact {
-    /// One update from the formulas. Every value of the small network trains, in the order of its parameters.
+    /// Takes one update by the formulas. Every value of the small network trains, in the order of its parameters.
     fn update(&mut self, gradient: &[f64], rule: UpdateRule, layout: &Layout, numbers: &[UpdateNumbers; 2]) {
         let of = |i: usize| layout.entries().iter().position(|entry| entry.range.contains(&i));
         for (i, sum) in gradient.iter().enumerate() {
@@ -175,7 +175,7 @@ pub(crate) fn rules_follow_their_formulas(subjects: &[Subject]) {
                 second: padded(&learned.second),
                 mean: start,
             };
-            // Every other parameter moves by half the rate.
+            // Every second parameter moves by half the rate.
             let of = |count| [rate, 0.5 * rate].map(|rate| rule.numbers(rate, 0.001 / rate, 6, count, NOISE));
             let title = format!("{rule:?}, {subject:?}");
             let mut count = 0;

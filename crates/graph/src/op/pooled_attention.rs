@@ -1,17 +1,17 @@
-//! Attention of pooled tokens.
+//! Attention between tokens that were pooled.
 
 use super::shape::elements;
 use super::{GraphOperation, RelativeTable};
 use crate::graph::{Parameter, ParameterId};
 
-/// The attention of MViTv2 (Li et al. 2022): queries `[1 + positions, features]` of one grid and keys and values of another, in several
-/// heads. The first token of each is of no position.
+/// The attention of MViTv2 (Li et al. 2022), in several heads. The queries, `[1 + positions, features]`, lie in one grid, and the keys and
+/// values in another. The first token of each has no position.
 ///
-/// A query and a key that have positions score, besides their scaled product, the query's product with a row of each axis's table, by their
-/// distance. And a query that has a position is added to what it finds.
+/// The score of a query and a key is their scaled product. If both have positions, the query's product with one row of each axis's table is
+/// added, and their distance along the axis chooses the row. A query that has a position is also added to its own output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PooledAttention {
-    /// Number of heads; divides the features.
+    /// The number of heads, which must divide the features.
     pub heads: usize,
     /// Frames, rows and columns of the grid of queries.
     pub queries: [usize; 3],

@@ -2,10 +2,10 @@
 
 use crate::graph::ParameterId;
 
-/// What a query receives for its distance to a key along one axis: a table with a row for each distance, each as wide as a head.
+/// What a query is multiplied by for its distance to a key along one axis: a table with one row for each distance, as wide as a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RelativeTable {
-    /// Rows that are stored. Where the axis has another number of distances, the table is resampled linearly.
+    /// How many rows are stored. If the axis has another number of distances, the table is resampled linearly.
     pub rows: usize,
     /// `[rows, features / heads]`.
     pub values: ParameterId,
@@ -14,16 +14,16 @@ pub struct RelativeTable {
 /// A row of a table that was resampled: `(1 - share) low + share high`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RelativeRow {
-    /// A stored row.
+    /// The number of a stored row.
     pub low: usize,
-    /// The stored row behind it, or the same where there is none.
+    /// The number of the next stored row, or the same number if there is none.
     pub high: usize,
-    /// What the second counts.
+    /// The share of the second row.
     pub share: f64,
 }
 
 impl RelativeRow {
-    /// The stored rows that count, each with what it counts.
+    /// The stored rows whose share is not zero, each with its share.
     pub fn terms(self) -> impl Iterator<Item = (usize, f64)> {
         let terms = [(self.low, 1.0 - self.share), (self.high, self.share)];
         terms.into_iter().filter(|&(_, factor)| factor != 0.0)
@@ -31,10 +31,10 @@ impl RelativeRow {
 }
 
 impl RelativeTable {
-    /// The row of every place of a query among so many and every place of a key among so many, `[queries, keys]`.
+    /// The row for every pair of a query's place and a key's place, `[queries, keys]`.
     ///
-    /// The axis with fewer places is stretched to the other's length, and distances count from that to the last key, as in MViTv2 (Li et
-    /// al. 2022).
+    /// The axis with fewer places is stretched to the length of the other. Row 0 stands for the distance from the first query to the last
+    /// key, as in MViTv2 (Li et al. 2022).
     pub fn row_of_each_pair(self, queries: usize, keys: usize) -> Vec<RelativeRow> {
         let (q, k) = (queries as f64, keys as f64);
         let (query_step, key_step) = ((k / q).max(1.0), (q / k).max(1.0));
@@ -49,7 +49,7 @@ impl RelativeTable {
             .collect()
     }
 
-    /// A row of a table of so many, made of this one. Rows are cells, and what is read are their middles.
+    /// One row of this table after it has been resampled to `rows` rows. Rows are taken for cells, which are read at their middles.
     fn resampled(self, row: usize, rows: usize) -> RelativeRow {
         if rows == self.rows {
             return RelativeRow { low: row, high: row, share: 0.0 };
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(rows(1, 1, 1), plain(&[0]));
     }
 
-    /// `torch.nn.functional.interpolate(mode = "linear")` of `[0, 1, 2]` to five values, and of one value.
+    /// The expected values are those of `torch.nn.functional.interpolate(mode = "linear")` from `[0, 1, 2]` to five values, and from one.
     #[test]
     fn a_table_of_another_size_is_resampled() {
         let values: Vec<f64> = rows(3, 3, 3)[..]

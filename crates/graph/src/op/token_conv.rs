@@ -5,21 +5,21 @@ use super::{GraphOperation, Window};
 use crate::graph::{Parameter, ParameterId};
 
 /// Depthwise convolution over the grid that tokens lie in, with one bank of filters for all heads:
-/// `[1 + positions, features] -> [1 + new positions, features]`. The first token is of no position, and passes by as it is.
+/// `[1 + positions, features] -> [1 + new positions, features]`. The first token has no position and is copied as it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenConv {
     /// Frames, rows and columns of the grid.
     pub grid: [usize; 3],
     /// The sliding window over them.
     pub window: Window,
-    /// Heads, whose features lie side by side: feature `i` of each meets the same filter.
+    /// The number of heads. Their features lie side by side, and feature `i` of every head uses the same filter.
     pub heads: usize,
     /// `[features / heads, 1, kernel..]`.
     pub weight: ParameterId,
 }
 
 impl TokenConv {
-    /// Shape of the weight that convolves this input.
+    /// The shape of the weight that convolves this input.
     pub(crate) fn weight_shape(window: &Window, heads: usize, input: &[usize]) -> Result<Vec<usize>, String> {
         match *input {
             [_, features] if heads > 0 && features.is_multiple_of(heads) => {

@@ -4,15 +4,15 @@ use super::shape::{elements, spatial, vector};
 use super::{GraphOperation, Window};
 use crate::graph::{Parameter, ParameterId};
 
-/// Transposed convolution over two or three spatial axes, `[c, ..] -> [out, ..]`: what a convolution from `out` to `c` channels does with
-/// its gradient on the way back. Decoders enlarge features by it.
+/// Transposed convolution over two or three spatial axes, `[c, ..] -> [out, ..]`. It computes what a convolution from `out` to `c` channels
+/// computes for its data gradient. Decoders use it to enlarge features.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransposedConv {
-    /// The window of that convolution, which slides over the output here. Each input position is spread over one window, `stride` apart;
-    /// padding takes positions away at both ends.
+    /// The window of that convolution, which here slides over the output. Each input position is spread over one window, and the windows
+    /// are `stride` apart. Padding takes positions away at both ends.
     pub window: Window,
-    /// Positions more at the end of each spatial axis, fewer than the stride: a convolution with a stride makes inputs of several sizes
-    /// one size, and this chooses among them.
+    /// How many positions are added at the end of each spatial axis, which must be fewer than the stride. A convolution with a stride
+    /// gives inputs of several sizes the same output size, and this chooses among them.
     pub output_padding: Vec<usize>,
     /// Number of channel groups.
     pub groups: usize,
@@ -23,12 +23,12 @@ pub struct TransposedConv {
 }
 
 impl TransposedConv {
-    /// Its name, by the axes it slides over.
+    /// The name of the operation, which depends on the number of axes it slides over.
     pub(crate) fn name_of(window: &Window) -> &'static str {
         if window.kernel.len() == 3 { "ConvTranspose3d" } else { "ConvTranspose2d" }
     }
 
-    /// Shape of the weight that makes `out` channels of this input.
+    /// The shape of the weight that makes `out` channels from this input.
     pub(crate) fn weight_shape(
         window: &Window,
         groups: usize,
@@ -42,7 +42,7 @@ impl TransposedConv {
         Ok([channels, out / groups].into_iter().chain(window.kernel.iter().copied()).collect())
     }
 
-    /// Shape of the output, with this many channels.
+    /// The shape of the output, with this many channels.
     fn output(&self, input: &[usize], out: usize) -> Result<Vec<usize>, String> {
         let (_, spatial) = spatial(input)?;
         let Self { window, output_padding, .. } = self;
@@ -58,7 +58,7 @@ impl TransposedConv {
             ));
         }
         let side = |axis: usize| {
-            // The convolution that reads a side of so many positions makes `spatial[axis]` of them.
+            // The side is such that the convolution makes `spatial[axis]` positions from it.
             let reach =
                 window.dilation[axis].checked_mul(window.kernel[axis].checked_sub(1)?)?.checked_add(1)?;
             let apart = spatial[axis].checked_sub(1)?.checked_mul(window.stride[axis])?;

@@ -3,13 +3,14 @@
 use crate::graph::Graph;
 
 impl Graph {
-    /// How deep each parameter lies, in blocks: zero behind the last block, one in it, and one more than there are blocks before the first.
-    /// What lies between two blocks counts as part of the one before. `None` where the model is no sequence of blocks.
+    /// How deep each parameter lies, counted in blocks: zero after the last block, one in the last block, and before the first block one
+    /// more than there are blocks. What lies between two blocks counts as part of the earlier one. The answer is `None` if the model is not
+    /// a sequence of blocks.
     pub fn depths(&self) -> Option<Vec<usize>> {
         if self.blocks.is_empty() {
             return None;
         }
-        // What no node reads counts with the stem.
+        // A parameter that no node reads counts as part of the stem.
         let mut depths = vec![self.blocks.len() + 1; self.parameters.len()];
         for (index, node) in self.nodes.iter().enumerate() {
             let begun = self.blocks.iter().filter(|first| first.0 <= index).count();
@@ -26,7 +27,7 @@ impl Graph {
 mod tests {
     use super::*;
     use crate::tune::{Lora, Tuning};
-    use crate::zoo::{self, LibraryNames, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
+    use crate::zoo::{self, LibraryNames, MvitSize, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
 
     fn transformer(names: LibraryNames) -> Graph {
         let model =
@@ -38,8 +39,8 @@ mod tests {
         graph.depths().unwrap()[graph.find_parameter(name).unwrap().0]
     }
 
-    /// timm numbers the layers of a transformer of twelve blocks from 0, the embeddings, over 1 to 12, the blocks, to 13, what follows;
-    /// the depth is 13 less that number.
+    /// timm gives the embeddings of a transformer of twelve blocks the number 0, its blocks the numbers 1 to 12, and what follows 13. The
+    /// depth is 13 less that number.
     #[test]
     fn a_transformers_depths_are_timms() {
         let graph = transformer(LibraryNames::Timm);
@@ -76,11 +77,14 @@ mod tests {
         assert_eq!((depth(&resnet, "layer4.1.bn2.weight"), depth(&resnet, "fc.weight")), (1, 0));
         let psp = zoo::psp_net(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();
         assert_eq!(depth(&psp, "auxiliary_head.conv_seg.weight"), 0);
-        let mvit = zoo::mvit_v2(zoo::MvitSize::Small, &[3, 4, 32, 32], 5).unwrap();
+        let mvit = zoo::mvit_v2(MvitSize::Small, &[3, 4, 32, 32], 5).unwrap();
         assert_eq!((depth(&mvit, "conv_proj.weight"), depth(&mvit, "norm.weight")), (17, 0));
         let mobile = zoo::mobilenet_v2(&[3, 32, 32], 5, Norm::Frozen).unwrap();
         let wide = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 5).unwrap();
         let hybrid = zoo::small_hybrid(&[3, 32, 32], 5).unwrap();
+        assert_eq!((depth(&hybrid, "blocks.3.mlp.fc2.weight"), depth(&hybrid, "norm.weight")), (1, 0));
+        assert_eq!((depth(&mvit, "conv_proj.weight"), depth(&mvit, "blocks.0.norm1.weight")), (17, 16));
+        assert_eq!((depth(&mvit, "blocks.15.mlp.3.weight"), depth(&mvit, "head.1.weight")), (1, 0));
         for graph in [resnet, psp, mvit, mobile, wide, hybrid] {
             let depths = graph.depths().unwrap();
             let heads = graph.heads().into_iter().flat_map(|id| graph.node(id).op.parameters());

@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(norms.len(), 12 * 4 + 2 + 2);
         assert!(norms.contains(&"blocks.7.norm2.weight".to_owned()));
         let biases = trained(transformer(LibraryNames::Timm), Tuning::Bias);
-        // Patches, and in each block two norms, queries, attention's output and two layers; the last norm, and the head.
+        // The patches; in each block two norms, the queries, attention's output and two layers; the last norm; the head's two.
         assert_eq!(biases.len(), 1 + 12 * 6 + 1 + 2);
         assert!(biases.iter().all(|name| name.ends_with("bias") || name == "head.weight"), "{biases:?}");
         let frozen = zoo::resnet(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();

@@ -37,7 +37,7 @@ impl ConvNextSize {
 pub struct ConvNext {
     /// How wide and deep it is.
     pub size: ConvNextSize,
-    /// Whose names its parameters have: timm's or torchvision's.
+    /// The library whose names its parameters have: timm or torchvision.
     pub names: LibraryNames,
 }
 
@@ -55,7 +55,7 @@ impl ConvNext {
     }
 }
 
-/// The names of what a ConvNeXt is made of, in one library.
+/// The names that one library gives to the parts of a ConvNeXt.
 struct ConvNextNames {
     stem: [&'static str; 2],
     /// The norm and the convolution before a stage.
@@ -66,7 +66,7 @@ struct ConvNextNames {
     widening: &'static str,
     narrowing: &'static str,
     scale: &'static str,
-    /// The shape in which the factors of so many channels are stored.
+    /// The shape in which the factors of a number of channels are stored.
     scale_shape: fn(usize) -> Vec<usize>,
     head: [&'static str; 2],
 }
@@ -122,7 +122,7 @@ impl ConvNextNames {
 /// A ConvNeXt for samples of this shape, `[channels, height, width]`.
 ///
 /// # Errors
-/// If the sample is too small, or if the names are OpenCLIP's, which has no such model.
+/// If the sample is no image or is too small, or if the library is OpenCLIP, which has no such model.
 pub fn convnext(model: ConvNext, input_shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;

@@ -1,30 +1,31 @@
-//! Whose names the parameters of a model have that several libraries offer.
+//! The library whose names a model's parameters have, for models that several libraries offer.
 
 use serde::{Deserialize, Serialize};
 
-/// Whose names, and whose small differences, the parameters of a model follow that several libraries offer.
+/// The library that a model follows, in the names of its parameters and in small differences, if several libraries offer the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LibraryNames {
-    /// timm's: `blocks.0.attn.qkv.weight` of a vision transformer, `stages.0.blocks.0.conv_dw.weight` of a ConvNeXt.
+    /// timm, with names such as `blocks.0.attn.qkv.weight` for a vision transformer and `stages.0.blocks.0.conv_dw.weight` for a ConvNeXt.
     Timm,
-    /// torchvision's: `encoder.layers.encoder_layer_0.self_attention.in_proj_weight` of a vision transformer, `features.1.0.block.0.weight`
-    /// of a ConvNeXt.
+    /// torchvision, with names such as `encoder.layers.encoder_layer_0.self_attention.in_proj_weight` for a vision transformer and
+    /// `features.1.0.block.0.weight` for a ConvNeXt.
     Torchvision,
-    /// Those of OpenCLIP's image tower, a vision transformer: `visual.transformer.resblocks.0.attn.in_proj_weight`. Its patches have no
-    /// bias, a norm stands before the blocks, and a projection to this many features behind them; `head` is ours.
+    /// OpenCLIP, whose image tower is a vision transformer with names such as `visual.transformer.resblocks.0.attn.in_proj_weight`. Its
+    /// patches have no bias, a norm stands before the blocks, and a projection after them. OpenCLIP has no classifier, so the name `head` is
+    /// our own.
     OpenClip {
-        /// Features of the projection.
+        /// The number of features that the projection makes.
         projection: usize,
     },
 }
 
 impl LibraryNames {
-    /// Features that a projection may have: far more than any has, and few enough that sizes can be computed with them.
+    /// The most features that a projection may have: far more than any has, and few enough that sizes computed from it do not overflow.
     pub const MAX_PROJECTION: usize = 1 << 16;
 
-    /// Whose names the tensors of a weights file have, told by its first layer, or by its projection; `None` where the file is of no
-    /// model that several libraries offer. A file of another model may be taken for one of these: its other names do not fit.
+    /// The library whose names the tensors of a weights file have, which the name of its first layer or its projection tells; `None` if
+    /// neither is there. The file of another model may be mistaken for one of these, but then its other names will not fit.
     pub fn of<'a>(tensors: impl IntoIterator<Item = (&'a str, &'a [usize])>) -> Option<Self> {
         let mut found = None;
         for (name, shape) in tensors {
@@ -55,7 +56,7 @@ mod tests {
             assert_eq!(of(name, &[96, 3, 4, 4]), Some(LibraryNames::Torchvision));
         }
         assert_eq!(of("visual.proj", &[768, 512]), Some(LibraryNames::OpenClip { projection: 512 }));
-        // Sizes that no tower has are no tower's.
+        // No image tower has a projection of these sizes.
         for projection in [0, LibraryNames::MAX_PROJECTION + 1] {
             assert_eq!(of("visual.proj", &[768, projection]), None);
         }

@@ -1,4 +1,4 @@
-//! MViTv2 for clips (Li et al. 2022) under the names of torchvision.
+//! MViTv2 for clips (Li et al. 2022) with the names of torchvision.
 
 use super::CLASSIFIER_LOSS;
 use super::vit::as_rows;
@@ -18,7 +18,7 @@ pub enum MvitSize {
 }
 
 impl MvitSize {
-    /// The model of a name such as `mvit-v2-s`; `None` where there is no such model.
+    /// The model that a name such as `mvit-v2-s` stands for; `None` if there is no such model.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "mvit-v2-s" => Some(Self::Small),
@@ -27,7 +27,7 @@ impl MvitSize {
         }
     }
 
-    /// Blocks of each stage.
+    /// The number of blocks of each stage.
     fn stages(self) -> [usize; 4] {
         match self {
             Self::Small => [1, 2, 11, 2],
@@ -36,25 +36,25 @@ impl MvitSize {
     }
 }
 
-/// Features of a head, in every stage: of the first stage they are all.
+/// The number of features of a head, the same in every stage. The first stage has one head.
 const HEAD: usize = 96;
-/// How far apart, in rows and columns, the keys of the first stage are. Each stage halves it.
+/// How many rows and columns apart the keys of the first stage are. Each stage halves this distance.
 const FIRST_KEY_STRIDE: usize = 8;
-/// Frames, rows and columns between patches.
+/// How many frames, rows and columns apart the patches are.
 const PATCH_STRIDE: [usize; 3] = [2, 4, 4];
-/// What is added to the variance of a norm.
+/// What a norm adds to the variance.
 const EPS: f32 = 1e-6;
 const WEIGHTS: Init = Init::Normal(0.02);
 const ZERO: Init = Init::Constant(0.0);
-/// How much wider the two-layer network of a block is than its tokens.
+/// How many times wider the two-layer network of a block is than its tokens.
 const WIDER: usize = 4;
 
-/// Tokens behind a class token, and the grid that they lie in.
+/// A class token followed by the tokens of a grid.
 #[derive(Clone, Copy)]
 struct Tokens {
     node: NodeId,
     grid: [usize; 3],
-    /// What torchvision takes the grid for when it sizes tables: it rounds down where a grid of odd size is halved.
+    /// The size that torchvision assumes for the grid when it sizes tables: it rounds down when it halves an odd size.
     counted: [usize; 3],
 }
 
@@ -62,18 +62,19 @@ struct Tokens {
 #[derive(Clone, Copy)]
 struct Block {
     heads: usize,
-    /// Rows and columns between the positions that are kept of the queries, and of keys and values.
+    /// How many rows and columns apart the positions are that pooling keeps, for queries and for keys and values.
     query_stride: usize,
     key_stride: usize,
 }
 
 /// An MViTv2 for clips of this shape, `[channels, frames, height, width]`.
 ///
-/// It computes what torchvision's does in evaluation: the dropout and the stochastic depth that those are trained with are left out.
+/// It computes what torchvision's model computes in evaluation. The dropout and the stochastic depth that torchvision trains with are left
+/// out.
 ///
 /// # Errors
-/// If the clip is no whole number of patches long, high and wide (two frames of four by four pixels), or is less than 32 pixels high and
-/// wide.
+/// If the clip is not a whole number of patches long, high and wide (a patch is two frames of four by four pixels), or if both its height
+/// and its width are less than 32 pixels.
 pub fn mvit_v2(size: MvitSize, input_shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
     let b = &mut builder;
@@ -95,7 +96,7 @@ pub fn mvit_v2(size: MvitSize, input_shape: &[usize], classes: usize) -> Result<
     builder.finish(x, CLASSIFIER_LOSS)
 }
 
-/// The tokens of all patches, which overlap, behind the class token.
+/// The class token followed by the tokens of all patches, which overlap.
 fn patches(b: &mut GraphBuilder, input_shape: &[usize]) -> Result<Tokens, GraphError> {
     const PATCHES: &str = "conv_proj";
     const CLASS: &str = "pos_encoding.class_token";
@@ -122,14 +123,14 @@ fn patches(b: &mut GraphBuilder, input_shape: &[usize]) -> Result<Tokens, GraphE
     Ok(Tokens { node, grid, counted: grid })
 }
 
-/// The positions of a clip as rows of channels.
+/// Turns the positions of a clip into tokens, with their channels as features.
 fn as_tokens(b: &mut GraphBuilder, name: &str, x: NodeId) -> Result<NodeId, GraphError> {
     let (channels, positions) = (b.shape(x)[0], b.shape(x)[1..].iter().product());
     let x = b.add(&format!("{name}.flat"), Reshape(vec![channels, positions]), &[x])?;
     b.add(name, Permute(vec![1, 0]), &[x])
 }
 
-/// A window over a grid with so many rows and columns from one place to the next.
+/// A window of this size that moves by `stride` rows and columns over a grid.
 fn window(stride: usize, size: [usize; 3]) -> Window {
     Window {
         kernel: size.to_vec(),
@@ -140,7 +141,8 @@ fn window(stride: usize, size: [usize; 3]) -> Window {
 }
 
 impl Block {
-    /// Attention and a two-layer network, each normalised before and added to what it read, which is pooled as the queries are.
+    /// Adds a block: attention and then a two-layer network. Each normalises its input and is added to it; what attention is added to is
+    /// pooled like the queries.
     fn add(self, b: &mut GraphBuilder, name: &str, tokens: Tokens) -> Result<Tokens, GraphError> {
         let at = |part: &str| format!("{name}.{part}");
         let features = self.heads * HEAD;
@@ -163,7 +165,7 @@ impl Block {
         Ok(Tokens { node, ..new })
     }
 
-    /// Attention of pooled queries, keys and values; with the tokens it makes, those of the queries' grid.
+    /// Adds the attention of pooled queries, keys and values. Returns its node, and the pooled queries, in whose grid its tokens lie.
     fn attention(
         self,
         b: &mut GraphBuilder,
@@ -189,7 +191,7 @@ impl Block {
         Ok((b.linear(&at("project.0"), x, features, WEIGHTS, ZERO)?, query))
     }
 
-    /// Convolves the tokens behind the class token, every head with the same filters, and normalises each head of each token.
+    /// Convolves the tokens after the class token, with the same filters for every head, and normalises each head of each token.
     fn pool(
         self,
         b: &mut GraphBuilder,
@@ -208,7 +210,7 @@ impl Block {
         Ok(Tokens { node, grid, counted: [frames, rows / stride, columns / stride] })
     }
 
-    /// The largest value of every window over the tokens behind the class token.
+    /// Takes the largest value of every window over the tokens after the class token.
     fn max_pool(self, b: &mut GraphBuilder, name: &str, tokens: Tokens) -> Result<NodeId, GraphError> {
         let at = |part: &str| format!("{name}.{part}");
         let (rows, features) = (b.shape(tokens.node)[0], b.shape(tokens.node)[1]);
@@ -234,7 +236,8 @@ mod tests {
         graph.parameters().iter().map(Parameter::len).sum()
     }
 
-    /// The numbers that torchvision 0.24 documents for its weights, and that a model of the larger one's blocks has there.
+    /// The small model's number is the one that torchvision 0.24 documents for its weights. The base model's is that of a torchvision model
+    /// built with the same blocks.
     #[test]
     fn models_have_as_many_parameters_as_torchvision_counts() {
         let small = mvit_v2(MvitSize::Small, &[3, 16, 224, 224], 400).unwrap();

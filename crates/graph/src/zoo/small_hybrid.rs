@@ -1,5 +1,5 @@
-//! A small hybrid: convolutions where a vision transformer cuts patches, then a few of its blocks. Convolutions at the beginning let a
-//! transformer learn from few images (Xiao et al. 2021, Hassani et al. 2021).
+//! A small hybrid, which has convolutions where a vision transformer cuts patches, and then a few transformer blocks. Convolutions at the
+//! beginning let a transformer learn from few images (Xiao et al. 2021, Hassani et al. 2021).
 
 use super::{CLASSIFIER_LOSS, LibraryNames, vit};
 use crate::builder::{ConvSpec, GraphBuilder};
@@ -8,16 +8,16 @@ use crate::graph::{Graph, NodeId};
 use crate::init::Init;
 use crate::op::{Activation, Window};
 
-/// Channels and strides of the convolutions; the last channels are the features of a token.
+/// The channels and strides of the convolutions. The last one makes the features of a token.
 const STEM: [(usize, usize); 3] = [(32, 1), (64, 2), (128, 2)];
-/// Groups of the norms between them.
+/// The number of groups of the norms between them.
 const GROUPS: usize = 8;
 const BLOCKS: usize = 4;
 const HEADS: usize = 4;
 const EPS: f32 = 1e-6;
 
-/// Three convolutions, which make a token of every four by four pixels, and four blocks of a transformer, under timm's names. With 32 x 32
-/// pixels of three colours and ten classes it has 896 thousand parameters.
+/// Three convolutions, which make one token from every four by four pixels, followed by four transformer blocks with timm's names. For
+/// images of 32 x 32 pixels in three colours and for ten classes it has 896 thousand parameters.
 ///
 /// # Errors
 /// If the sample is no image.
@@ -42,7 +42,7 @@ pub fn small_hybrid(input_shape: &[usize], classes: usize) -> Result<Graph, Grap
     builder.finish(x, CLASSIFIER_LOSS)
 }
 
-/// A convolution of three by three pixels with group norm and activation.
+/// A convolution of three by three pixels, followed by a group norm and an activation.
 fn active(
     b: &mut GraphBuilder,
     number: usize,

@@ -52,7 +52,7 @@ pub struct VisionTransformer {
     pub patch: usize,
     /// What the classifier reads.
     pub pooling: TokenPooling,
-    /// Whose names its parameters have.
+    /// The library whose names its parameters have.
     pub names: LibraryNames,
 }
 
@@ -68,7 +68,7 @@ impl VisionTransformer {
             _ => return None,
         };
         let patch = match (size, patch) {
-            // For images of 32 x 32 pixels, which larger patches leave too few tokens of.
+            // Patches of this size are for images of 32 x 32 pixels, of which larger patches would leave too few tokens.
             (VitSize::Tiny | VitSize::Small, "4") => 4,
             (_, "8") => 8,
             (_, "16") => 16,
@@ -79,7 +79,7 @@ impl VisionTransformer {
     }
 }
 
-/// The names of what a transformer is made of, in one library.
+/// The names that one library gives to the parts of a transformer.
 struct VitNames {
     patches: &'static str,
     class_token: &'static str,
@@ -88,7 +88,7 @@ struct VitNames {
     block: fn(usize) -> String,
     /// The norms before attention and before the two-layer network.
     norms: [&'static str; 2],
-    /// The layer of queries, keys and values, and what stands between its name and `weight` or `bias`.
+    /// The layer of queries, keys and values, and the character between its name and `weight` or `bias`.
     queries: (&'static str, char),
     attention_output: &'static str,
     /// The widening and the narrowing layer of the two-layer network.
@@ -158,7 +158,7 @@ impl VitNames {
     }
 }
 
-/// What is added to the variance of a norm.
+/// What a norm adds to the variance.
 fn eps(library: LibraryNames) -> f32 {
     match library {
         LibraryNames::Timm | LibraryNames::Torchvision => 1e-6,
@@ -214,7 +214,7 @@ fn tokens(
     let x = b.conv(names.patches, b.input(), patches)?;
     let grid = [b.shape(x)[1], b.shape(x)[2]];
     let x = tokens_of_image(b, x)?;
-    // OpenCLIP stores both without the axis of batches that the others have.
+    // OpenCLIP stores the class token and the positions without the batch axis that the others have.
     let stored = |rows: usize| match model.names {
         LibraryNames::OpenClip { .. } if rows == 1 => vec![features],
         LibraryNames::OpenClip { .. } => vec![rows, features],
@@ -227,14 +227,14 @@ fn tokens(
     with_positions(b, names.positions, x, &stored(count), grid)
 }
 
-/// Every position of an image as a token, row by row: `[features, height, width] -> [tokens, features]`.
+/// Turns every position of an image into a token, row by row: `[features, height, width] -> [tokens, features]`.
 pub(super) fn tokens_of_image(b: &mut GraphBuilder, x: NodeId) -> Result<NodeId, GraphError> {
     let (features, count) = (b.shape(x)[0], b.shape(x)[1..].iter().product());
     let x = b.add("patches.flat", Reshape(vec![features, count]), &[x])?;
     b.add("patches", Permute(vec![1, 0]), &[x])
 }
 
-/// Adds to every token what stands for its position; the last tokens are those of a grid of this height and width.
+/// Adds to every token the vector that stands for its position. The last tokens are those of a grid of this height and width.
 pub(super) fn with_positions(
     b: &mut GraphBuilder,
     name: &str,
@@ -249,7 +249,7 @@ pub(super) fn with_positions(
     b.add("positioned", Add, &[x, positions])
 }
 
-/// The value of a parameter, whatever shape it is stored in, as rows.
+/// Gives the value of a parameter the shape of rows, whatever shape it is stored in.
 pub(super) fn as_rows(
     b: &mut GraphBuilder,
     name: &str,
@@ -263,7 +263,7 @@ pub(super) fn as_rows(
     }
 }
 
-/// Attention and a two-layer network, each normalised before and added to what it read.
+/// A block: attention and then a two-layer network, each of which normalises its input and is added to it.
 pub(super) fn block(
     b: &mut GraphBuilder,
     name: &str,

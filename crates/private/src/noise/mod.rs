@@ -61,7 +61,7 @@ impl Noise {
         self.step
     }
 
-    /// The variance of what [`Noise::add`] adds to a coordinate: that of the Gaussian, and what rounding to the lattice adds to it.
+    /// The variance of what [`Noise::add`] adds to a coordinate. It is that of the Gaussian and what rounding to the lattice adds to it.
     #[must_use]
     pub fn variance(&self) -> f64 {
         self.step.powi(2) * (self.deviation.powi(2) + 1.0 / 12.0)

@@ -11,7 +11,7 @@ use crate::parallel::{self, PIECE};
 
 pub use ema::Ema;
 
-/// How a noisy gradient moves the parameters, in numbers that were checked.
+/// How a noisy gradient moves the parameters. The numbers have been checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptimiserSettings {
     /// The rule by which the gradient moves them.
@@ -20,7 +20,8 @@ pub struct OptimiserSettings {
     pub weight_decay: f64,
     /// The decay of the running mean of the parameters, in [0, 1); `None` if no mean is kept.
     pub mean_decay: Option<f64>,
-    /// The share of the learning rate that each trainable parameter moves by, in the order of the gradient; empty where all move by all of it.
+    /// The share of the learning rate by which each trainable parameter moves, in the order of the gradient. It is empty if all parameters
+    /// move by the whole rate.
     pub rate_shares: Vec<f64>,
 }
 
@@ -31,9 +32,9 @@ pub struct Optimiser {
     weight_decay: f64,
     /// Where each trainable parameter lies among all values, in the order of the gradient.
     places: Vec<Range<usize>>,
-    /// Which of the shares each of them has.
+    /// The group of each trainable parameter, which is the place of its share in `shares`.
     groups: Vec<usize>,
-    /// Shares of the learning rate, each once.
+    /// The different shares of the learning rate.
     shares: Vec<f64>,
     state: OptimiserState,
 }
@@ -47,7 +48,7 @@ pub struct OptimiserState {
     pub first: Vec<f32>,
     /// The running mean of the gradients' squares; empty for SGD.
     pub second: Vec<f32>,
-    /// The noise's part of the latter, the same for every value; zero for rules that take none off.
+    /// The noise's part of that mean, which is the same for every value; zero for rules that take nothing off.
     pub noise: f64,
 }
 
@@ -90,14 +91,14 @@ impl Optimiser {
         self.rule
     }
 
-    /// The group of each trainable parameter: those of a group move by the same numbers.
+    /// The group of each trainable parameter. The parameters of a group move by the same numbers.
     #[cfg(feature = "cuda")]
     pub(crate) fn groups(&self) -> &[usize] {
         &self.groups
     }
 
-    /// Counts an update of a sum over an expected batch, and gives the numbers of each group; divided by the batch, the sum has noise of this
-    /// variance in each coordinate.
+    /// Counts one update and returns the numbers of each group, which divide the gradient by `batch`. Once it is divided, the gradient has
+    /// noise of this variance in each coordinate.
     pub(crate) fn advance(&mut self, rate: f64, batch: u64, variance: f64) -> Vec<UpdateNumbers> {
         let Self { rule, weight_decay, shares, state, .. } = self;
         state.updates += 1;
@@ -107,7 +108,7 @@ impl Optimiser {
         shares.iter().map(numbers).collect()
     }
 
-    /// Moves the parameters against a gradient that is divided by the expected batch already, and has noise of this variance in each
+    /// Moves the parameters against a gradient that has already been divided by the expected batch, and has noise of this variance in each
     /// coordinate.
     pub fn update(&mut self, parameters: &mut Parameters, gradient: &[f32], rate: f64, variance: f64) {
         let (rule, numbers) = (self.rule, self.advance(rate, 1, variance));
@@ -140,7 +141,7 @@ impl Optimiser {
     }
 }
 
-/// The group of each of so many parameters, and the share that each group has.
+/// Gives parameters that have the same share the same group. Returns the group of each parameter, and the share of each group.
 fn grouped(shares: &[f64], parameters: usize) -> (Vec<usize>, Vec<f64>) {
     if shares.is_empty() {
         return (vec![0; parameters], vec![1.0]);
@@ -156,7 +157,7 @@ fn grouped(shares: &[f64], parameters: usize) -> (Vec<usize>, Vec<f64>) {
     (groups, known)
 }
 
-/// Values that a thread changes, with their gradient and state; a state that the rule does not have is empty.
+/// Values that a thread changes, with their gradient and state. A state that the rule does not keep is empty.
 struct Piece<'a> {
     numbers: &'a UpdateNumbers,
     values: &'a mut [f32],

@@ -100,7 +100,7 @@ impl Gemm {
         let gradient = |view: usize| &views.gradients.0[view * views.gradients.1..][..len_out];
         let standardised = self.standardise.is_some();
         if (count, self.rows_in, self.rows_out, self.taps.len(), standardised) == (1, 1, 1, 1, false) {
-            // One position: S is the norm itself.
+            // With a single position, S is the norm itself.
             let square = |values: &[f32]| squared_norm_rounding(values.len(), squared_norm(values));
             return square(input(0)) * square(gradient(0)) * (1.0 + 3.0 * self.deferred_rounding(1));
         }

@@ -51,7 +51,7 @@ pub(crate) struct Gemm {
     winograd: Option<Winograd>,
     /// Every output row paired with itself, for products with gathered taps.
     pub(crate) identity: Vec<RowPair>,
-    /// The same pairs as classes, and the input rows likewise.
+    /// The same pairs as classes, and below, the classes of the input rows paired with themselves.
     pub(crate) identity_rows: Vec<RowClass>,
     pub(crate) identity_rows_in: Vec<RowClass>,
     /// The pairs of every tap in runs of neighbours: the first pair of each run, and how long it is.
@@ -109,8 +109,7 @@ impl Gemm {
         self
     }
 
-    /// Replaces the rows of a linear layer by those of a window over the output, over which each row of the input is spread: a transposed
-    /// convolution.
+    /// Makes a transposed convolution from a linear layer: each row of the input is spread over a window of the output.
     pub(crate) fn spread(
         mut self,
         window: &Window,

@@ -166,7 +166,7 @@ impl Gemm {
         });
     }
 
-    /// From `[group, tap, channel, out]` to `[group, channel, out, tap]`.
+    /// Rearranges a gradient from `[group, tap, channel, out]` to `[group, channel, out, tap]`.
     fn export_transposed<T: Summand>(&self, sum: &[T], to: &mut [T]) {
         let ((channels, out), taps) = (self.group(), self.taps.len());
         to.par_chunks_mut(out * taps).enumerate().for_each(|(row, to)| {

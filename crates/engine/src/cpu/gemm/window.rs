@@ -37,12 +37,13 @@ pub(crate) fn window_pairs(window: &Window, input: &[usize], output: &[usize]) -
         .collect()
 }
 
-/// The same rows, written and read: of the data gradient, or of a transposed convolution. Those written still follow each other.
+/// The same pairs with source and target exchanged, for the data gradient or for a transposed convolution. The rows that are written still
+/// come in order.
 pub(crate) fn reversed_pairs(taps: &[Vec<RowPair>]) -> Vec<Vec<RowPair>> {
     taps.iter().map(|pairs| pairs.iter().map(RowPair::reversed).collect()).collect()
 }
 
-/// Pairs in runs of neighbours.
+/// Joins pairs into runs of neighbours.
 pub(super) fn pair_runs(pairs: &[RowPair]) -> Vec<(RowPair, usize)> {
     let mut runs: Vec<(RowPair, usize)> = Vec::new();
     for pair in pairs {

@@ -123,7 +123,7 @@ impl CudaGroup {
     /// Puts the same state of the optimiser on every card.
     ///
     /// # Errors
-    /// As [`CudaExecutor::state`].
+    /// Those of [`CudaExecutor::state`].
     pub fn state(
         &mut self,
         values: &StateValues,

@@ -1,19 +1,20 @@
-// Attention of heads of 64 features without a matrix of all scores: tiles of 64 queries and 64 keys, of which the scores are made again in
-// the backward pass. Factors are halves with one power of two for a sample (see the head of the halves' source); sums are in single precision.
+// Attention in heads of 64 features, without a matrix of all scores. It works in tiles of 64 queries and 64 keys, whose scores are computed
+// a second time in the backward pass. Factors are halves with one power of two for each sample, as halves.cu explains; sums are in single
+// precision.
 //
-// Queries, keys and values of an item lie side by side in rows of 3 x 64 x heads numbers. A block has four warps, with 16 rows of a tile
-// each. A row of a tile in shared memory has 128 bytes, in pieces of 16 that are exchanged so that eight rows of one column lie in
-// different banks.
+// The queries, keys and values of an item lie side by side in rows of 3 x 64 x heads numbers. A block has four warps, each with 16 rows of
+// a tile. A row of a tile in shared memory has 128 bytes, in pieces of 16 whose order differs from row to row, so that the same piece of
+// eight rows lies in different banks.
 
 #define HEAD 64
 #define HEAD_TILE 64
-// Bytes of a row and of a tile.
+// How many bytes a row and a tile take.
 #define HEAD_ROW (2 * HEAD)
 #define HEAD_BYTES (HEAD_TILE * HEAD_ROW)
-// What is taken off products of gradients and values, so that they are halves again: both factors are below 2^15, and 64 of them are added.
+// The factor that keeps products of gradients and values within the range of halves: both sides are below 2^15, and 64 products are added.
 #define HEAD_TAKEN 0x1p-22f
 
-// Starts to copy rows first..first + 64 of a head, zeros behind the last; `row` numbers from one to the next.
+// Starts to copy the rows first..first + 64 of a head, and zeros for rows after the last one. Rows are `row` numbers apart.
 __device__ __forceinline__ void copy_head(u32 tile, const uint4* halves, i64 row, int first, int tokens) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -27,7 +28,7 @@ __device__ __forceinline__ void copy_head(u32 tile, const uint4* halves, i64 row
 
 __device__ __forceinline__ void copies_started() { asm volatile("cp.async.commit_group;"); }
 
-// Waits until no more than LEFT groups of copies are on their way, in all threads.
+// Waits until no thread of the block has more than LEFT groups of copies on their way.
 template <int LEFT>
 __device__ __forceinline__ void copies_done() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
@@ -54,14 +55,14 @@ __device__ __forceinline__ void multiply_halves(float* c, const u32* a, u32 b0, 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// A warp's 16 rows of a tile, as the left factor of products along the features.
+// Loads a warp's 16 rows of a tile as the left factor of products along the features.
 __device__ __forceinline__ void load_rows(u32 (*a)[4], u32 tile) {
     int lane = threadIdx.x & 31, row = (threadIdx.x >> 5) * 16 + (lane & 15);
 #pragma unroll
     for (int k = 0; k < 4; ++k) load_matrices(a[k], tile, row, 2 * k + (lane >> 4));
 }
 
-// c = a b^T, along the features: 16 rows by the 64 rows of a tile.
+// Computes c = a b^T along the features, for 16 rows and the 64 rows of a tile.
 __device__ __forceinline__ void multiply_rows(float (*c)[4], const u32 (*a)[4], u32 tile) {
     int lane = threadIdx.x & 31, row = (lane & 7) + ((lane >> 4) << 3), piece = (lane >> 3) & 1;
 #pragma unroll
@@ -79,7 +80,7 @@ __device__ __forceinline__ void multiply_rows(float (*c)[4], const u32 (*a)[4], 
         }
 }
 
-// c += p b, along the rows of a tile: 16 rows of 64 numbers, which become halves here, by all features.
+// Computes c += p b along the rows of a tile. p has 16 rows of 64 numbers, which are rounded to halves here, and c has all features.
 __device__ __forceinline__ void multiply_columns_of(float (*c)[4], const float (*p)[4], u32 tile) {
     int lane = threadIdx.x & 31, row = (lane & 7) + (((lane >> 3) & 1) << 3), piece = lane >> 4;
 #pragma unroll
@@ -96,7 +97,7 @@ __device__ __forceinline__ void multiply_columns_of(float (*c)[4], const float (
     }
 }
 
-// Writes a warp's 16 rows of a head, times `scale`, or adds them to what is there.
+// Multiplies a warp's 16 rows of a head by `scale`, and writes them or adds them to what is there.
 __device__ __forceinline__ void put_rows(float* y, i64 row, int first, int tokens, const float (*c)[4], float scale, int accumulate) {
     int lane = threadIdx.x & 31, own = first + (threadIdx.x >> 5) * 16 + (lane >> 2);
 #pragma unroll
@@ -108,7 +109,7 @@ __device__ __forceinline__ void put_rows(float* y, i64 row, int first, int token
     }
 }
 
-// The largest of, or the sum over, the four lanes that share a row.
+// The largest value, or below the sum, of the four lanes that share a row.
 __device__ __forceinline__ float row_max(float value) {
     value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
     return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
@@ -119,13 +120,14 @@ __device__ __forceinline__ float row_sum(float value) {
     return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-// What scores are multiplied by for powers of two: the powers of both factors off, 1 / sqrt(64), and the logarithm of e.
+// The factor that makes exponents of two from products: it takes off the powers of both sides, and holds 1 / sqrt(64) and the logarithm of e
+// to base 2.
 __device__ __forceinline__ float score_scale(u32 largest) {
     float back = power_of(largest, true);
     return __fmul_rn(__fmul_rn(back, 0.125f * 1.4426950408889634f), back);
 }
 
-// Where a block's head of an item lies. Grid: tiles, heads, items.
+// Where the head of an item lies that a block works on. Grid: tiles; heads; items.
 struct HeadPlace {
     const uint4* halves;
     i64 row;
@@ -140,7 +142,7 @@ __device__ __forceinline__ HeadPlace head_place(const uint4* halves, const u32* 
             largest[blockIdx.z / views]};
 }
 
-// The values that each query reads, and for the backward pass the logarithm (to base 2) of the sum of its weights.
+// Computes the output of each query, and for the backward pass the logarithm (to base 2) of the sum of its weights.
 extern "C" __global__ void __launch_bounds__(128)
     attention_forward(const uint4* halves, const u32* largest, float4* y, float* logarithms, int tokens, int views) {
     __shared__ __align__(128) char shared[5 * HEAD_BYTES];
@@ -206,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(128)
     put_rows((float*)y + blockIdx.z * (i64)tokens * head.features + blockIdx.y * HEAD, head.features, head.first, tokens, o, back, 0);
 }
 
-// The product of each row's output with its gradient, head by head: [items, heads, tokens]. One warp for each.
+// Computes the product of each token's output with its gradient, head by head: [items, heads, tokens]. Each has a warp of its own.
 KERNEL attention_along(const float4* y, const float4* g, float* along, int heads, int tokens, i64 n) {
     i64 i = global_index() >> 5;
     if (i >= n) return;
@@ -218,12 +220,13 @@ KERNEL attention_along(const float4* y, const float4* g, float* along, int heads
     if (lane == 0) along[i] = sum;
 }
 
-// What all blocks of the backward pass have in common: the place of the head, the gradient of its output in halves, and scales.
+// What a block of the backward pass needs: the place of its head, the gradient of the head's output in halves, and scales.
 struct HeadGradient {
     HeadPlace head;
     const uint4* gradient;
     const float *logarithms, *along;
-    // Of scores; of numbers in `along`, to those of products of gradients and values; and of the results, by which factor they are of.
+    // The scale of scores; the one that, with the gradient's power, brings `along` to the size of products of gradients and values; and those
+    // of the values' gradients, and of the queries' and keys' gradients.
     float scale, up, of_values, of_scores;
 };
 
@@ -243,14 +246,15 @@ __device__ __forceinline__ HeadGradient head_gradient(const uint4* halves, const
             __fmul_rn(__fmul_rn(__fmul_rn(back, 0.125f / HEAD_TAKEN), back), g_back)};
 }
 
-// A score's weight, and what the weight's gradient, with what lies along the output taken off, gives the score: in halves' range.
+// Turns a score s into its weight, and the gradient d of the weight into that of the score, within the range of halves. What lies along the
+// output is taken off d.
 __device__ __forceinline__ void score_gradient(float* s, float* d, const HeadGradient& own, float g_power, float logarithm, float along,
                                                bool there) {
     *s = there ? exp2f(*s * own.scale - logarithm) : 0.0f;
     *d = there ? *s * (*d * HEAD_TAKEN - along * own.up * g_power) : 0.0f;
 }
 
-// Gradients of the queries. Grid: tiles of queries, heads, items.
+// Computes the gradients of the queries. Grid: tiles of queries; heads; items.
 extern "C" __global__ void __launch_bounds__(128)
     attention_queries(const uint4* halves, const u32* largest, const uint4* g, const u32* g_largest, const float* logarithms,
                       const float* along, float4* dx, int tokens, int views, int accumulate) {
@@ -300,7 +304,7 @@ extern "C" __global__ void __launch_bounds__(128)
     put_rows((float*)dx + blockIdx.z * tokens * head.row + blockIdx.y * HEAD, head.row, head.first, tokens, dq, own.of_scores, accumulate);
 }
 
-// Gradients of the keys and the values, with six tiles in dynamic shared memory. Grid: tiles of keys, heads, items.
+// Computes the gradients of the keys and the values, with six tiles in dynamic shared memory. Grid: tiles of keys; heads; items.
 extern "C" __global__ void __launch_bounds__(128)
     attention_keys(const uint4* halves, const u32* largest, const uint4* g, const u32* g_largest, const float* logarithms,
                    const float* along, float4* dx, int tokens, int views, int accumulate) {

@@ -1,22 +1,23 @@
-//! Attention in tiles, without a matrix of all scores. Every grid is of tiles of tokens, heads, and items.
+//! Attention in tiles, without a matrix of all scores. Except for the products along the output, every grid consists of tiles of tokens,
+//! heads, and items.
 
 use super::declare::{Count, Flag, In, Long, Out, kernels};
 use crate::cuda::launch::LaunchGrid;
 
-/// Features of a head.
+/// How many features a head has.
 pub(crate) const HEAD: usize = 64;
-/// Tokens of a tile.
+/// How many tokens a tile has.
 const HEAD_TILE: usize = 64;
-/// Bytes of a tile of halves.
+/// How many bytes a tile of halves takes.
 const HEAD_BYTES: usize = 2 * HEAD_TILE * HEAD;
 
-/// A block of four warps for each tile of each head of each item.
+/// A grid with a block of four warps for each tile of each head of each item.
 fn tiles(tokens: usize, heads: usize, items: usize, shared: usize) -> LaunchGrid {
     LaunchGrid { blocks: [tokens.div_ceil(HEAD_TILE), heads, items], threads: 128, shared }
 }
 
 kernels! {
-    /// What each query reads, and the logarithm to base 2 of the sum of its weights.
+    /// Computes the output of each query, and the logarithm to base 2 of the sum of its weights.
     AttentionForward = "attention_forward" {
         halves: In<[u32; 4]>[3 * items * tokens * heads * HEAD / 8],
         largest: In<u32>[items.div_ceil(views)],
@@ -26,7 +27,7 @@ kernels! {
         views: Count[views > 0],
     } given { items: usize, heads: usize } over tiles(tokens, heads, items, 0);
 
-    /// The products of each head's output with its gradient, token by token.
+    /// Computes the product of each head's output with its gradient, token by token.
     AttentionAlong = "attention_along" {
         y: In<[f32; 4]>[n * HEAD / 4],
         g: In<[f32; 4]>[n * HEAD / 4],
@@ -36,7 +37,7 @@ kernels! {
         n: Long,
     } over LaunchGrid::warps(n);
 
-    /// Gradients of the queries.
+    /// Computes the gradients of the queries.
     AttentionQueries = "attention_queries" {
         halves: In<[u32; 4]>[3 * items * tokens * heads * HEAD / 8],
         largest: In<u32>[items.div_ceil(views)],
@@ -50,7 +51,7 @@ kernels! {
         accumulate: Flag,
     } given { items: usize, heads: usize } over tiles(tokens, heads, items, 0);
 
-    /// Gradients of the keys and the values.
+    /// Computes the gradients of the keys and the values.
     AttentionKeys = "attention_keys" [large] {
         halves: In<[u32; 4]>[3 * items * tokens * heads * HEAD / 8],
         largest: In<u32>[items.div_ceil(views)],

@@ -1,15 +1,15 @@
-// Factors of matrix products in halves.
+// Matrix products whose factors are halves.
 //
-// A half has the 11 bits that TF32 rounds factors to, and the tensor cores multiply halves twice as fast; but its range is small. So all
-// numbers of a sample, or of a weight, are multiplied by the power of two that brings the largest of them to 2^14 or more, and below 2^15:
-// what is 2^-28 of the largest still has all of its bits. A power follows from its own sample alone.
+// A half has the 11 bits to which TF32 rounds factors, and the tensor cores multiply halves twice as fast, but its range is small. So all
+// numbers of a sample, or of a weight, are multiplied by the power of two that brings the largest of them to 2^14 or more but below 2^15.
+// A number that is 2^-28 of the largest then still has all of its bits. The power of a sample follows from that sample alone.
 
-// Columns that a block of threads reads, four a thread, and rows that it reads at a time.
+// How many columns a block of threads reads, four to a thread, and how many rows it reads at a time.
 #define STRIP 64
 #define STRIP_ROWS 16
 
-// The largest sizes of samples, as bits, among which a number that is none is the largest; and where d is given the sums over all rows,
-// the gradient of a bias. Grid: strips of columns, samples.
+// Finds the size of each sample's largest number, as bits. By its bits, NaN is larger than any number. If d is given, it becomes the sum over
+// all rows, which is the gradient of a bias. Grid: strips of columns; samples.
 extern "C" __global__ void __launch_bounds__(256)
     sizes_of_samples(const float4* x, int columns, int rows, float* d, i64 stride, u32* largest) {
     __shared__ Four parts[STRIP_ROWS][STRIP / 4];
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int v = 0; v < 4; ++v) to[v] = sum.of[v];
 }
 
-// The power of two that numbers are multiplied by, or one over it; no number where one of them is not finite.
+// The power of two by which numbers are multiplied, or one over it. It is NaN if one of the numbers is not finite.
 __device__ __forceinline__ float power_of(u32 largest, bool back) {
     int exponent = (int)(largest >> 23);
     if (exponent == 255) return __uint_as_float(0x7fffffffu);
@@ -50,19 +50,19 @@ __device__ __forceinline__ float power_of(u32 largest, bool back) {
     return __uint_as_float((u32)(127 + (back ? -power : power)) << 23);
 }
 
-// Two numbers rounded to halves, as one register holds them.
+// Rounds two numbers to halves, which share a register.
 __device__ __forceinline__ u32 two_halves(float low, float high) {
     u32 pair;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
 
-// The numbers of two halves.
+// Turns two halves back into numbers.
 __device__ __forceinline__ void from_halves(u32 pair, float* low, float* high) {
     asm("{.reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(*low), "=f"(*high) : "r"(pair));
 }
 
-// Numbers as halves; `len` of them, which eight divides, have one power. One thread for eight.
+// Rounds numbers to halves. Each run of `len` numbers, which eight divides, shares one power. Each thread rounds eight.
 KERNEL to_halves(const float4* x, uint4* halves, const u32* largest, i64 len, i64 n) {
     i64 i = global_index();
     if (8 * i >= n) return;
@@ -72,7 +72,7 @@ KERNEL to_halves(const float4* x, uint4* halves, const u32* largest, i64 len, i6
                            two_halves(high.x * power, high.y * power), two_halves(high.z * power, high.w * power));
 }
 
-// Takes the powers of both factors off a product, and adds a bias where there is one. `len` values are a sample's. One thread for four.
+// Takes the powers of both factors off a product, and adds a bias if there is one. A sample has `len` values. Each thread takes four.
 KERNEL take_powers_off(float4* y, const u32* largest, const u32* weight_largest, const float4* bias, int channels, i64 len, i64 n) {
     i64 i = 4 * global_index();
     if (i >= n) return;
@@ -82,12 +82,13 @@ KERNEL take_powers_off(float4* y, const u32* largest, const u32* weight_largest,
                            __fmaf_rn(own.w, power, shift.w));
 }
 
-// Weights that one block squares.
+// How many weights a block squares.
 #define HALVED_PART 16384
 
-// Upper bounds on the squared norms of parts of each sample's weight gradient in halves, and the scale of its numbers. What is squared
-// is what is added: a half times the scale, in single precision. A thread adds up 64 squares, all of one sign, and loses 2^-17 of
-// them at most; what is too small to be squared in single precision counts 2^-67 a part. Grid: parts, samples.
+// Bounds the squared norms of the parts of each sample's weight gradient in halves, and writes the scale of its numbers. The numbers that
+// are squared are those that are added later: a half times the scale, in single precision. A thread adds up 64 squares, which all have the
+// same sign, so it loses at most 2^-17 of their sum. Numbers too small to be squared in single precision add at most 2^-67 to the norm of
+// a part. Grid: parts; samples.
 KERNEL halved_norms(const uint4* d, i64 stride, i64 len, const u32* x_largest, const u32* g_largest, float taken, float* scales,
                     int scale_stride, double* partials, int partial_stride) {
     __shared__ double scratch[32];
@@ -116,12 +117,12 @@ KERNEL halved_norms(const uint4* d, i64 stride, i64 len, const u32* x_largest, c
     if (blockIdx.x == 0) scales[sample * scale_stride] = scale;
 }
 
-// Samples whose factors a block holds, and whose halves a thread fetches before it adds them.
+// How many samples' factors a block holds at a time, and how many samples' halves a thread fetches before it adds them.
 #define HALVED_SAMPLES 64
 #define HALVED_TOGETHER 8
 
-// Adds what all samples add of a weight gradient in halves, in their order. One thread for eight weights, which no other adds to. factors:
-// those of the parameter.
+// Adds all samples' gradients of a weight, which are in halves, to the sum, sample after sample. Each thread has eight weights of its own.
+// `factors` are those of the parameter.
 KERNEL sum_halves(const uint4* d, i64 stride, const float* scales, int scale_stride, const float* factors, int entries, u32* sum, i64 n,
                   int samples, int whole) {
     __shared__ float2 shares[HALVED_SAMPLES];
@@ -134,7 +135,7 @@ KERNEL sum_halves(const uint4* d, i64 stride, const float* scales, int scale_str
     for (int start = 0; start < samples; start += HALVED_SAMPLES) {
         int count = min(HALVED_SAMPLES, samples - start);
         __syncthreads();
-        // Those behind the last add nothing.
+        // Places after the last sample add nothing.
         for (int sample = threadIdx.x; sample < HALVED_SAMPLES; sample += blockDim.x)
             shares[sample] = sample < count ? make_float2(scales[(i64)(start + sample) * scale_stride],
                                                           factors[(i64)(start + sample) * entries])

@@ -1,16 +1,15 @@
-//! Factors of matrix products in halves, and weight gradients that are written down in halves.
+//! Matrix products whose factors are halves, and weight gradients that are written in halves.
 
 use super::declare::{Count, Flag, In, Long, Maybe, Out, kernels, rows as strided};
 use crate::cuda::launch::LaunchGrid;
 
-/// Columns that a block of threads reads of a sample's rows.
+/// How many columns of a sample's rows a block of threads reads.
 const STRIP: usize = 64;
-/// Weights of which one block adds up the squares.
+/// How many weights a block squares and adds up.
 pub(crate) const HALVED_PART: usize = 16_384;
 
 kernels! {
-    /// The sizes of the largest numbers of samples, as bits, which are raised from what is there; and where `d` is given the sums over
-    /// all rows.
+    /// Raises `largest` to the size of each sample's largest number, as bits. If `d` is given, it becomes the sum over all rows.
     SizesOfSamples = "sizes_of_samples" {
         x: In<[f32; 4]>[samples * rows * columns / 4],
         columns: Count[columns.is_multiple_of(4)],
@@ -21,7 +20,7 @@ kernels! {
     } given { samples: usize }
     over LaunchGrid { blocks: [columns.div_ceil(STRIP), samples, 1], threads: 256, shared: 0 };
 
-    /// Numbers as halves, two in each of `halves`; `len` of them have one power of two.
+    /// Rounds numbers to halves. Each run of `len` numbers shares one power of two.
     ToHalves = "to_halves" {
         x: In<[f32; 4]>[n / 4],
         halves: Out<[u32; 4]>[n / 8],
@@ -30,7 +29,7 @@ kernels! {
         n: Long,
     } over LaunchGrid::each(n / 8);
 
-    /// Takes the powers of both factors off a product, and adds a bias where there is one. `len` values are a sample's.
+    /// Takes the powers of both factors off a product, and adds a bias if there is one. A sample has `len` values.
     TakePowersOff = "take_powers_off" {
         y: Out<[f32; 4]>[n / 4],
         largest: In<u32>[n.div_ceil(len)],
@@ -41,8 +40,8 @@ kernels! {
         n: Long,
     } over LaunchGrid::fours(n);
 
-    /// Upper bounds on squared norms of parts of each sample's weight gradient in halves, and the scale of its numbers, of which `taken`
-    /// was taken off before they were rounded.
+    /// Bounds the squared norms of the parts of each sample's weight gradient in halves, and writes the scale of its numbers. They were
+    /// divided by `taken` before they were rounded.
     HalvedNorms = "halved_norms" {
         d: In<[u32; 4]>[strided(samples, stride / 4, len / 8)],
         stride: Long[stride.is_multiple_of(4)],
@@ -57,7 +56,7 @@ kernels! {
     } given { samples: usize }
     over LaunchGrid { blocks: [len.div_ceil(HALVED_PART), samples, 1], threads: 256, shared: 0 };
 
-    /// Adds what all samples add of a weight gradient in halves.
+    /// Adds all samples' gradients of a weight, which are in halves, to the sum.
     SumHalves = "sum_halves" {
         d: In<[u32; 4]>[strided(samples, stride / 4, n / 8)],
         stride: Long[stride.is_multiple_of(4)],

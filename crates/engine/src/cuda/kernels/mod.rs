@@ -60,7 +60,7 @@ pub(crate) use window::{
     Upsample, UpsampleBackward,
 };
 
-/// The sources, compiled together when a device is opened, and their kernels.
+/// The sources, which are compiled together, and the kernels of each.
 const SOURCES: [(&str, &[Declaration]); 16] = [
     (include_str!("common.cu"), &[]),
     (include_str!("pointwise.cu"), pointwise::KERNELS),

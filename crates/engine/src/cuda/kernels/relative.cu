@@ -1,9 +1,9 @@
-// Relative positions in attention. A table holds the sizes of the queries' grid and of the keys' along three axes, two zeros, and for each
-// axis and each pair of a query's place with a key's {low, high, share of high, 0}: the rows of the axis's values that make the pair's.
-// Queries and keys of an item lie behind a first token that is of no position; heads lie side by side in a token. Terms of a query are
-// one for each place of a key along each axis.
+// What relative positions add to attention. A table holds the sizes of the queries' and of the keys' grid along three axes, two zeros, and
+// for each axis and each pair of a query's place and a key's place {low, high, share of high, 0}, which says what rows of the axis's values
+// make the row of the pair. The queries and the keys of an item follow a first token that has no position. The heads of a token lie side by
+// side. A query has one term for each place of a key along each axis.
 
-// A query that has a position, by its number among those of all items and heads.
+// A query that has a position, found by its number among the queries of all items and heads.
 struct Query {
     i64 set, token;
     int head, at[3];
@@ -35,13 +35,13 @@ __device__ __forceinline__ void each_term(const Query& own, const int* table, Vi
     }
 }
 
-// A value of the row of a pair.
+// One value of the row of a pair.
 __device__ __forceinline__ float row_value(const float* values, int4 pair, int width, int i) {
     float share = __int_as_float(pair.z), low = values[(i64)pair.x * width + i];
     return share == 0.0f ? low : low * (1.0f - share) + values[(i64)pair.y * width + i] * share;
 }
 
-// One warp per query that has a position: its products with the rows of all places.
+// Makes the terms of a query that has a position, which are its products with the rows of all places. Each query has a warp.
 KERNEL relative_terms(const float* q, const float* time, const float* height, const float* breadth, float* terms, const int* table,
                       int heads, int width, i64 rows) {
     i64 row = global_index() >> 5;
@@ -59,7 +59,7 @@ KERNEL relative_terms(const float* q, const float* time, const float* height, co
     });
 }
 
-// One warp per query, the first of each item among them: what its terms add to its scores, zero where there are none.
+// Sets the scores of a query to what its terms add to them, which is zero for the first query and the first key. Each query has a warp.
 KERNEL relative_scores(const float* terms, float* scores, const int* table, int leading, i64 rows) {
     i64 row = global_index() >> 5;
     if (row >= rows) return;
@@ -77,13 +77,13 @@ KERNEL relative_scores(const float* terms, float* scores, const int* table, int 
     }
 }
 
-// One warp per query that has a position: the gradients of its terms from those of its scores.
+// Makes the gradients of a query's terms from those of its scores, for queries that have a position. Each query has a warp.
 KERNEL relative_sums(const float* scores, float* terms, const int* table, int leading, i64 rows) {
     i64 row = global_index() >> 5;
     if (row >= rows) return;
     int lane = threadIdx.x & 31, keys = (int)volume(table + 3), after = keys;
     i64 positions = volume(table), set = row / positions;
-    // The first token of every set up to this one comes before, and so does the first key.
+    // This row comes after the first token of every set up to this one. In the row, the scores come after that of the first key.
     scores += (row + set + 1) * leading + 1;
     terms += row * terms_of_query(table);
     for (int axis = 0; axis < 3; ++axis) {
@@ -101,7 +101,8 @@ KERNEL relative_sums(const float* scores, float* terms, const int* table, int le
     }
 }
 
-// One warp per query that has a position: adds to its gradient what comes through its terms, and that of what it was added to.
+// Adds to the gradient of a query that has a position what comes through its terms, and what comes through the output that it was added to.
+// Each query has a warp.
 KERNEL relative_queries(const float* terms, const float* g, const float* time, const float* height, const float* breadth, float* dq,
                         const int* table, int heads, int width, i64 rows) {
     i64 row = global_index() >> 5;
@@ -121,9 +122,9 @@ KERNEL relative_queries(const float* terms, const float* g, const float* time, c
 
 #define RELATIVE_WARPS 8
 
-// A sample's gradient of an axis's values, the sum over its views, heads and queries. `readers` are for each row where those pairs begin
-// that read it, and behind the last row where they end; then for every such pair the query's place, the key's, and what the row counts.
-// Grid: samples, rows, and blocks of 32 features, one to a lane; warps share the queries.
+// Computes a sample's gradient of an axis's values, which is a sum over its views, heads and queries. `readers` says for each row where the
+// pairs that read it begin, and after the last row where they end; then follow, for every such pair, the query's place, the key's place,
+// and the row's share. Grid: samples; rows; blocks of 32 features. Each lane has one feature, and the warps share the queries.
 KERNEL relative_values(const float* terms, const float* q, float* d, i64 stride, const int* table, const int* readers, int axis,
                        int heads, int width, int views, int accumulate) {
     __shared__ float sums[RELATIVE_WARPS][32];
@@ -156,7 +157,7 @@ KERNEL relative_values(const float* terms, const float* q, float* d, i64 stride,
     put(d + blockIdx.x * stride + (i64)blockIdx.y * width + feature, total, accumulate);
 }
 
-// Copies all but the first values of every item, which are set to zero.
+// Copies the values of every item, but sets the first ones to zero.
 KERNEL behind_first(const float* x, float* y, int first, int len, i64 n) {
     i64 i = global_index();
     if (i < n) y[i] = (u32)i % (u32)len < (u32)first ? 0.0f : x[i];

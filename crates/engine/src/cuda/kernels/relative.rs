@@ -1,17 +1,18 @@
-//! Relative positions in attention.
+//! What relative positions add to attention.
 
 use super::declare::{Count, Flag, In, Long, Out, kernels, rows as strided};
 use crate::cuda::launch::LaunchGrid;
 
-/// Numbers with which a table of relative positions begins.
+/// How many numbers a table of relative positions begins with.
 const RELATIVE: usize = 8;
-/// Features whose gradients a block adds up.
+/// How many features' gradients a block adds up.
 const LANES: usize = 32;
-/// Threads of such a block, as the kernel counts on them.
+/// How many threads such a block has, which the kernel relies on.
 const THREADS: usize = 256;
 
 kernels! {
-    /// What each query receives for every place of a key along each axis, `[row, of_query]`: a row for every item, head and position.
+    /// Makes each query's terms for every place of a key along each axis, `[row, of_query]`. There is a row for every item, head and
+    /// position.
     RelativeTerms = "relative_terms" {
         q: In<f32>[rows / positions * (1 + positions) * width],
         time: In<f32>,
@@ -24,7 +25,7 @@ kernels! {
         rows: Long,
     } given { positions: usize, of_query: usize } over LaunchGrid::warps(rows), unsafe: "The table is of `positions` queries, keys with `of_query` places along the axes together, and rows that `time`, `height` and `breadth` have.";
 
-    /// What the terms add to the scores of every query, those without a position among them.
+    /// Sets the scores of every query, including those without a position, to what the terms add to them.
     RelativeScores = "relative_scores" {
         terms: In<f32>[rows / (1 + positions) * positions * of_query],
         scores: Out<f32>[strided(rows, leading, keys)],
@@ -33,7 +34,7 @@ kernels! {
         rows: Long,
     } given { positions: usize, of_query: usize, keys: usize } over LaunchGrid::warps(rows), unsafe: "The table is of `positions` queries and `keys - 1` keys with `of_query` places along the axes together.";
 
-    /// The gradients of the terms from those of the scores.
+    /// Makes the gradients of the terms from those of the scores.
     RelativeSums = "relative_sums" {
         scores: In<f32>[strided(rows / positions * (1 + positions), leading, keys)],
         terms: Out<f32>[rows * of_query],
@@ -42,7 +43,7 @@ kernels! {
         rows: Long,
     } given { positions: usize, of_query: usize, keys: usize } over LaunchGrid::warps(rows), unsafe: "The table is of `positions` queries and `keys - 1` keys with `of_query` places along the axes together.";
 
-    /// Adds to the gradients of queries what comes through their terms and through what they were added to.
+    /// Adds to the gradients of the queries what comes through their terms, and what comes through the output that they were added to.
     RelativeQueries = "relative_queries" {
         terms: In<f32>[rows * of_query],
         g: In<f32>[rows / positions * (1 + positions) * width],
@@ -56,7 +57,7 @@ kernels! {
         rows: Long,
     } given { positions: usize, of_query: usize } over LaunchGrid::warps(rows), unsafe: "The table is of `positions` queries, keys with `of_query` places along the axes together, and rows that `time`, `height` and `breadth` have.";
 
-    /// Each sample's gradient of an axis's values.
+    /// Computes each sample's gradient of an axis's table.
     RelativeValues = "relative_values" {
         terms: In<f32>[samples * views * heads * positions * of_query],
         q: In<f32>[samples * views * (1 + positions) * heads * width],
@@ -73,7 +74,7 @@ kernels! {
     over LaunchGrid { blocks: [samples, rows, width.div_ceil(LANES)], threads: THREADS, shared: 0 },
     unsafe: "The table is of `positions` queries and keys with `of_query` places along the axes together; the readers are pairs of places along this axis, for each of `rows`.";
 
-    /// All but the first values of every item of `len`, which become zero.
+    /// Copies items of `len` values each, and sets the first values of every item to zero.
     BehindFirst = "behind_first" { x: In<f32>[n], y: Out<f32>[n], first: Count, len: Count[len > 0], n: Long }
         over LaunchGrid::each(n);
 }

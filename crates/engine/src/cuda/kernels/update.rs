@@ -13,7 +13,7 @@ pub(crate) const CORRECTED_ADAM: i32 = 3;
 
 const _: () = assert!(size_of::<UpdateNumbers>() == 52);
 
-// SAFETY: twelve numbers in single precision and one whole number on both sides, in this order; the source asserts the same size.
+// SAFETY: both sides have twelve numbers in single precision and one whole number in this order, and the source asserts the same size.
 unsafe impl Structure for UpdateNumbers {
     const TYPE: &'static str = "const __grid_constant__ Rule";
 }

@@ -3,9 +3,9 @@
 use super::declare::{Count, Flag, In, Long, Maybe, Out, kernels};
 use crate::cuda::launch::LaunchGrid;
 
-/// Numbers of a window's table: three axes of input, output, kernel, stride, padding and dilation.
+/// How many numbers the table of a window has: input, output, kernel, stride, padding and dilation along three axes.
 pub(super) const WINDOW: usize = 18;
-/// Numbers with which a table of resampling begins.
+/// How many numbers a table of resampling begins with.
 const RESAMPLING: usize = 8;
 
 kernels! {

@@ -1,6 +1,7 @@
 //! Multi-head attention of query, key and value.
 //!
-//! For the backward pass the CPU computes the attention weights a second time, to save memory; the card keeps them.
+//! The CPU computes the attention weights a second time in the backward pass, to save memory. So does the card if it works in tiles;
+//! otherwise it keeps them.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -71,7 +71,7 @@ impl Tiled {
 }
 
 impl CudaConvKernel {
-    /// Lowers a convolution of these sizes with its tilings and tables; `data` says whether its data gradient is ever wanted.
+    /// Lowers a convolution of these sizes, with its tilings and tables. `data` says whether its data gradient is ever wanted.
     pub(crate) fn new(conv: &Conv, geometry: Geometry, data: bool, steps: &mut CardSteps) -> Self {
         let Conv { weight, bias, standardise, .. } = conv;
         let gradient_tile = Tile::weight_gradient(&geometry).map(|tile| Tiled::new(steps, tile, 0));

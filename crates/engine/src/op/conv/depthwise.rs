@@ -1,4 +1,4 @@
-//! Convolution of every channel with a filter, over channels-last rows.
+//! Convolution of each channel with one filter, over channels-last rows.
 
 use dapple_graph::{ParameterId, Parameters};
 
@@ -13,9 +13,9 @@ pub(crate) struct Depthwise {
     weight: ParameterId,
     bias: Option<ParameterId>,
     channels: usize,
-    /// Heads that the channels are of, side by side. All heads have the same filters.
+    /// The number of heads. Their channels lie side by side, and all heads have the same filters.
     heads: usize,
-    /// Rows before the first position, which pass by.
+    /// How many rows come before the first position. They are copied as they are.
     ahead: usize,
     taps: usize,
     /// The output rows, sorted by the taps that reach them.
@@ -25,7 +25,7 @@ pub(crate) struct Depthwise {
 }
 
 impl Depthwise {
-    /// With the rows read and written by each tap, of so many in all.
+    /// A convolution whose taps read and write these rows, out of `rows_in` and `rows_out` rows in all.
     pub(crate) fn new(
         (weight, bias): (ParameterId, Option<ParameterId>),
         channels: usize,
@@ -37,17 +37,17 @@ impl Depthwise {
         Self { weight, bias, channels, heads: 1, ahead: 0, taps: taps.len(), classes, back }
     }
 
-    /// The same of tokens in several heads that share their filters, behind a first token that passes by.
+    /// The same convolution over tokens, in several heads that share their filters. The first token is copied as it is.
     pub(crate) fn of_tokens(self, heads: usize) -> Self {
         Self { heads, ahead: 1, ..self }
     }
 
-    /// Filters of a head.
+    /// The number of filters, one for each channel of a head.
     fn filters(&self) -> usize {
         self.channels / self.heads
     }
 
-    /// The rows that pass by, and those of positions.
+    /// The rows that are copied as they are, and the rows of positions.
     fn split<'a>(&self, rows: &'a [f32]) -> (&'a [f32], &'a [f32]) {
         rows.split_at(self.ahead * self.channels)
     }
@@ -72,7 +72,7 @@ impl Depthwise {
         ChannelProduct { classes, channels, weights, start, source, target }.run();
     }
 
-    /// Adds to a gradient stored as `[tap, filter]`: what the heads make of a filter is one gradient.
+    /// Adds to a gradient stored as `[tap, filter]`. What the heads make for a filter is added up to one gradient.
     fn backward_weight(&self, source: &[f32], target: &[f32], dw: &mut [f32], scratch: &mut [f32]) {
         let (classes, channels) = (&self.classes, self.channels);
         let (source, target) = (self.split(source).1, self.split(target).1);
@@ -106,7 +106,7 @@ impl WeightedKernel for Depthwise {
         true
     }
 
-    /// The weight with the taps outermost, so that channels are contiguous, and once for each head: `[tap, channel]`.
+    /// Stores the weight as `[tap, channel]`, so that channels are contiguous, and repeats the filters for each head.
     fn prepare(&self, _: Lanes, parameters: &Parameters, _: bool, prepared: &mut PreparedWeights) {
         let weight = parameters.get(self.weight);
         prepared.forward.resize(self.taps * self.channels, 0.0);

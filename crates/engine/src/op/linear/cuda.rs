@@ -20,10 +20,10 @@ use crate::cuda::run::{CardRun, GradientPlace};
 use crate::cuda::slice::DeviceSlice;
 use crate::layout::Layout;
 
-/// Rows of an item, and features on both sides, from which products of halves pay.
+/// The fewest rows of an item, and the fewest features on either side, for which products of halves pay.
 const LEAST_ROWS: usize = 16;
 const LEAST_FEATURES: usize = 64;
-/// What the way to halves and back is called where times are reported.
+/// What reports of times call the rounding to halves and the way back.
 const ROUNDING: &str = "linear, to halves and back";
 
 #[derive(Debug)]
@@ -33,11 +33,11 @@ struct CudaLinearKernel {
     rows: usize,
     features: usize,
     out: usize,
-    /// Where the weight lies in halves, where its products are of halves.
+    /// Where the weight lies in halves; `None` if the layer does not multiply halves.
     halved: Option<HalvedWeight>,
 }
 
-/// A weight in halves: its first pair, and its number among those of the model.
+/// Where a weight lies among the model's weights in halves: how many pairs come before it, and how many weights.
 #[derive(Debug, Clone, Copy)]
 struct HalvedWeight {
     start: usize,
@@ -48,7 +48,7 @@ impl CudaOperation for Linear {
     fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let Self { weight, bias } = *self;
         let (rows, features, out) = (node.rows(), node.features(), last(node.shape));
-        // Kernels and the library read four numbers and eight halves at a time.
+        // Our kernels and the library read four numbers or eight halves at a time.
         let eights = features.is_multiple_of(8) && out.is_multiple_of(8);
         let mut read = std::iter::once(weight).chain(bias);
         let fours = read.all(|id| steps.parameters[id.index()].is_multiple_of(4));
@@ -64,7 +64,7 @@ impl CudaOperation for Linear {
 }
 
 impl HalvedWeight {
-    /// The weight of so many numbers on the card.
+    /// The halves of this weight, which has `len` numbers.
     fn halves(self, model: &CardModel, len: usize) -> Halves<'_> {
         let largest = model.largest().after(self.number).first(1);
         Halves { pairs: model.halves().after(self.start).first(len / 2), largest }
@@ -74,11 +74,11 @@ impl HalvedWeight {
 impl CudaLinearKernel {
     /// The inputs of all items in halves, which the forward pass keeps.
     fn kept_inputs<'r>(&self, run: &CardRun<'r>, node: usize) -> Halves<'r> {
-        let kept = run.kept(node).expect("a product of halves works in what it keeps");
+        let kept = run.kept(node).expect("the plan gives a product of halves the memory that it works in");
         Halves::of(kept, run.items(), self.rows * self.features)
     }
 
-    /// The forward pass in halves.
+    /// Runs the forward pass in halves.
     fn forward_halved(
         &self,
         run: &mut CardRun<'_>,
@@ -98,7 +98,7 @@ impl CudaLinearKernel {
         self.take_powers_off(run, y, (x, weight), (bias, out))
     }
 
-    /// Takes the powers of the rows' halves and of the weight's off all rows of a product.
+    /// Takes the powers of both factors, the rows and the weight, off a product, and adds the bias if there is one.
     fn take_powers_off(
         &self,
         run: &mut CardRun<'_>,
@@ -120,7 +120,7 @@ impl CudaLinearKernel {
         run.mark(ROUNDING)
     }
 
-    /// The backward pass in halves.
+    /// Runs the backward pass in halves.
     fn backward_halved(
         &self,
         run: &mut CardRun<'_>,
@@ -130,7 +130,8 @@ impl CudaLinearKernel {
     ) -> Result<(), CudaError> {
         let Self { rows, features, out, .. } = *self;
         let (device, of_sample) = (run.device, rows * run.program.views);
-        let scratch = run.scratch(node).expect("a product of halves has scratch in the backward pass");
+        let scratch =
+            run.scratch(node).expect("the plan gives a product of halves scratch for the backward pass");
         let g = Halves::of(scratch, run.items(), rows * out);
         let bias = (parameters.written(run, self.bias), run.program.written);
         g.round(device, run.gradient(node), (run.samples, of_sample, out), bias)?;
@@ -151,7 +152,7 @@ impl CudaLinearKernel {
         self.take_powers_off(run, target.values, (g, weight), (None, features))
     }
 
-    /// The gradient of the input in the precision of the executor.
+    /// Computes the gradient of the input in the precision of the executor.
     fn add_input_gradient(
         &self,
         run: &CardRun<'_>,
@@ -240,7 +241,7 @@ impl CudaKernel for CudaLinearKernel {
         let Some(place) = self.halved else { return Ok(()) };
         let len = self.features * self.out;
         let weight = model.parameters().after(parameters[self.weight.index()]).first(len);
-        // All numbers have one power, so that rows may be as long as many blocks of threads like them.
+        // The whole weight shares one power, so it may be cut into rows of any length. Long rows occupy many blocks of threads.
         place.halves(model, len).round(device, weight, (1, LEAST_ROWS, len / LEAST_ROWS), (None, 0))
     }
 

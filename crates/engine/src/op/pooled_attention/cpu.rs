@@ -1,4 +1,4 @@
-//! How the CPU runs attention of pooled tokens: head after head, the scores of some queries at a time.
+//! How the CPU runs attention between pooled tokens: head after head, with the scores of some queries at a time.
 
 use std::ops::Range;
 
@@ -14,13 +14,13 @@ use crate::cpu::operation::{
 use crate::cpu::pointwise;
 use crate::op::softmax::{softmax_rows, softmax_rows_backward};
 
-/// Queries whose scores are made together.
+/// How many queries' scores are made together.
 const QUERIES: usize = 128;
 
 #[derive(Debug)]
 struct PooledAttentionKernel {
     heads: usize,
-    /// Queries and keys, those without a position among them.
+    /// The number of queries and of keys, including the ones that have no position.
     queries: usize,
     keys: usize,
     features: usize,
@@ -41,21 +41,21 @@ impl CpuOperation for PooledAttention {
     }
 }
 
-/// What all heads of an item work in, one after the other.
+/// The memory that the heads of an item work in, one after the other.
 struct Room<'a> {
-    /// Rows of the tables for every pair of places, and their gradients.
+    /// The row of the tables for every pair of places, and the gradients of these rows.
     rows: &'a mut [f32],
     rows_gradient: &'a mut [f32],
-    /// Terms of all queries, or their gradients.
+    /// The terms of all queries, or their gradients.
     terms: &'a mut [f32],
-    /// Of some queries, `[queries, keys]` each.
+    /// The scores of some queries, their weights and the gradients of the weights, `[queries, keys]` each.
     scores: &'a mut [f32],
     weights: &'a mut [f32],
     weights_gradient: &'a mut [f32],
     products: &'a mut [f32],
 }
 
-/// Query, key and value of an item.
+/// The query, key and value of an item.
 type Sides<'a> = [&'a [f32]; 3];
 
 impl PooledAttentionKernel {
@@ -67,12 +67,12 @@ impl PooledAttentionKernel {
         1.0 / (self.width() as f32).sqrt()
     }
 
-    /// A head of all tokens from this one on.
+    /// One head of all tokens from this one on.
     fn head<'a>(&self, x: &'a [f32], token: usize, head: usize) -> Matrix<'a> {
         Matrix { data: &x[token * self.features + head * self.width()..], row: self.features, column: 1 }
     }
 
-    /// Some queries after the other.
+    /// The ranges of queries whose scores are made together.
     fn chunks(&self) -> impl Iterator<Item = Range<usize>> {
         let queries = self.queries;
         (0..queries).step_by(QUERIES).map(move |first| first..queries.min(first + QUERIES))
@@ -88,7 +88,7 @@ impl PooledAttentionKernel {
         Room { rows, rows_gradient, terms, scores, weights, weights_gradient, products }
     }
 
-    /// The terms of a head.
+    /// Makes the terms of one head.
     fn terms(&self, lanes: Lanes, q: &[f32], head: usize, room: &mut Room<'_>) {
         self.relative.make(self.head_rows(lanes, q, head, room.rows, room.products), room.terms);
     }
@@ -105,13 +105,13 @@ impl PooledAttentionKernel {
         HeadRows { lanes, classes: &self.classes, queries, row: self.features, rows, scratch }
     }
 
-    /// Terms of a query; none of the first.
+    /// Where the terms of a query lie. The first query has none.
     fn of_query(&self, query: usize) -> Option<Range<usize>> {
         let terms = self.relative.of_query();
         query.checked_sub(1).map(|position| position * terms..(position + 1) * terms)
     }
 
-    /// What some queries of a head give to each key.
+    /// Computes the weights that some queries of one head give to each key.
     fn weights(
         &self,
         lanes: Lanes,
@@ -135,7 +135,7 @@ impl PooledAttentionKernel {
         softmax_rows(scores, &mut room.weights[..count * keys], keys);
     }
 
-    /// Adds the gradients of one head, of the tables' rows among them.
+    /// Adds the gradients of one head, including those of the tables' rows.
     fn head_backward(
         &self,
         lanes: Lanes,

@@ -1,4 +1,4 @@
-//! Attention of pooled tokens on the card: the products of all heads and items at once, added to the terms of relative positions.
+//! How the card runs attention between pooled tokens: it adds the products of all heads and items at once to the terms of relative positions.
 #![allow(unsafe_code, reason = "tables on the card are the host's promise")]
 
 use dapple_graph::op::{PooledAttention, RelativeTable};
@@ -16,25 +16,25 @@ use crate::cuda::product::{HeadSide, MatrixSide};
 use crate::cuda::run::{CardRun, GradientPlace};
 use crate::cuda::slice::DeviceSlice;
 
-/// Numbers to which rows of scores are aligned: the tensor cores load four at once.
+/// Rows of scores are aligned to this many numbers, because the tensor cores load four at once.
 const ALIGNMENT: usize = 4;
 
 #[derive(Debug)]
 struct CudaPooledAttentionKernel {
     heads: usize,
     width: usize,
-    /// Queries that have a position, and all keys.
+    /// The number of queries that have a position, and of all keys.
     positions: usize,
     keys: usize,
-    /// Terms of a query.
+    /// The number of terms of a query.
     of_query: usize,
     tables: [RelativeTable; 3],
-    /// Where the grids and the rows of pairs lie, and for each axis the pairs of rows.
+    /// Where the table lies that holds the grids and the row of every pair, and for each axis the one that holds the pairs of every row.
     table: usize,
     readers: [usize; 3],
 }
 
-/// What the forward pass keeps: the scores of all items and heads, or what becomes of them; room for addresses; and terms.
+/// What the forward pass keeps: the scores of all items and heads, or the weights that take their place; room for addresses; and the terms.
 #[derive(Clone, Copy)]
 struct Kept<'m> {
     scores: DeviceSlice<'m, f32>,
@@ -96,7 +96,7 @@ impl CudaPooledAttentionKernel {
         1.0 / (self.width as f32).sqrt()
     }
 
-    /// Numbers from one row of scores to the next, and those of a head's scores.
+    /// The distance from one row of scores to the next, and below, how many numbers a head's scores take.
     fn leading(&self) -> usize {
         self.keys.next_multiple_of(ALIGNMENT)
     }
@@ -105,7 +105,7 @@ impl CudaPooledAttentionKernel {
         self.queries() * self.leading()
     }
 
-    /// The columns of all heads of so many tokens.
+    /// The columns of all heads, for items of this many tokens.
     fn columns<'m>(&self, values: DeviceSlice<'m, f32>, tokens: usize) -> HeadSide<'m> {
         HeadSide {
             side: MatrixSide::new(values, self.features(), tokens * self.features()),
@@ -113,26 +113,26 @@ impl CudaPooledAttentionKernel {
         }
     }
 
-    /// The scores of all heads, or what becomes of them.
+    /// The scores of all heads, or the weights or gradients that take their place.
     fn scores<'m>(&self, values: DeviceSlice<'m, f32>) -> HeadSide<'m> {
         let square = self.square();
         HeadSide { side: MatrixSide::new(values, self.leading(), self.heads * square), inner: square }
     }
 
     fn work<'m>(&self, run: &CardRun<'m>, node: usize) -> Kept<'m> {
-        let kept = run.kept(node).expect("attention works in what it keeps");
+        let kept = run.kept(node).expect("the plan gives attention the memory that it works in");
         let heads = run.items() * self.heads;
         let behind = kept.after(heads * self.square());
-        // Three addresses of two numbers for each head.
+        // Each head has three addresses, which take two numbers each.
         Kept { scores: kept, addresses: behind.cast(), terms: behind.after(6 * heads) }
     }
 
-    /// The values of time, height and width.
+    /// The values of the tables of time, height and width.
     fn values<'m>(&self, run: &CardRun<'m>) -> [DeviceSlice<'m, f32>; 3] {
         self.tables.map(|table| run.parameter(table.values))
     }
 
-    /// Makes the terms of all queries, and what they add to the scores.
+    /// Makes the terms of all queries, and sets the scores to what the terms add to them.
     fn relative_scores(&self, run: &CardRun<'_>, node: usize, kept: Kept<'_>) -> Result<(), CudaError> {
         let Self { heads, width, positions, keys, of_query, .. } = *self;
         let (sets, table, [time, height, breadth]) =
@@ -160,15 +160,15 @@ impl CudaPooledAttentionKernel {
             leading: self.leading(),
             rows: sets * self.queries(),
         };
-        // SAFETY: the table was made from the grids that the graph saw queries and keys to have, and from the sizes of the tables of
-        // values, which it saw as well.
+        // SAFETY: the table was made from the grids of the queries and keys and from the sizes of the tables of values, and the graph has
+        // checked that the tokens and the parameters have these sizes.
         unsafe {
             made.launch(run.device)?;
             added.launch(run.device)
         }
     }
 
-    /// Makes the gradients of the terms from those of the scores, and from them those of the tables and of the queries.
+    /// Makes the gradients of the terms from those of the scores, and from the terms' gradients those of the tables and of the queries.
     fn relative_backward(
         &self,
         run: &CardRun<'_>,
@@ -252,7 +252,7 @@ impl CudaKernel for CudaPooledAttentionKernel {
     ) -> Result<(), CudaError> {
         let Self { heads, width, keys, .. } = *self;
         let (device, items, queries, kept) = (run.device, run.items(), self.queries(), self.work(run, node));
-        let of_scores = run.scratch(node).expect("attention has scratch in the backward pass");
+        let of_scores = run.scratch(node).expect("the plan gives attention scratch for the backward pass");
         let (counts, addresses) = ((items, heads), kept.addresses);
         let [query, key, value] = [(0, queries), (1, keys), (2, keys)]
             .map(|(slot, tokens)| self.columns(run.read(node, slot), tokens));

@@ -1,7 +1,8 @@
-//! Attention of tokens in grids, with relative positions and the queries added to what they find.
+//! Attention between tokens in grids, with relative positions, in which the queries are added to the output.
 //!
-//! What a query receives for a key's place is a sum of one term an axis, so that all terms of a query are as many as the places along
-//! the axes together: they are made before the scores, and on the way back the scores' gradients are first added up to theirs.
+//! What relative positions add to a score is the sum of one term for each axis. So a query has only as many terms as the axes have places
+//! together. The terms are made before the scores, and in the backward pass the gradients of the scores are first added up to those of the
+//! terms.
 
 mod cpu;
 #[cfg(feature = "cuda")]

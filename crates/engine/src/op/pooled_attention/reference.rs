@@ -1,11 +1,11 @@
-//! The oracle's way: head after head, query after query, every score by itself.
+//! How the reference computes attention between pooled tokens: head after head and query after query, with every score by itself.
 
 use dapple_graph::op::{PooledAttention, RelativeRow};
 
 use crate::op::softmax::{softmax, softmax_backward};
 use crate::reference::{Gradients, ReferenceContext, ReferenceOperation, Tensor};
 
-/// Rows of the tables for every pair of places along each axis.
+/// For each axis, the row of its table for every pair of places.
 fn rows_of_axes(op: &PooledAttention) -> [Vec<RelativeRow>; 3] {
     [0, 1, 2].map(|axis| op.tables[axis].row_of_each_pair(op.queries[axis], op.keys[axis]))
 }
@@ -15,7 +15,8 @@ fn place(grid: [usize; 3], axis: usize, position: usize) -> usize {
     position / grid[axis + 1..].iter().product::<usize>() % grid[axis]
 }
 
-/// What is stored for a query's distance to a key: axis, row of its table and what the row counts. Nothing where either is the first token.
+/// The stored rows for a query's distance to a key: the axis, the row of its table and the row's share. There are none if either of the two
+/// is a first token.
 fn stored<'a>(
     op: &'a PooledAttention,
     rows: &'a [Vec<RelativeRow>; 3],
@@ -51,7 +52,7 @@ fn each_query(heads: usize, queries: usize) -> impl Iterator<Item = (usize, usiz
     (0..heads).flat_map(move |head| (0..queries).map(move |query| (head, query)))
 }
 
-/// What a head of a query gives to each key.
+/// The weights that one head of a query gives to each key.
 fn weights(
     op: &PooledAttention,
     rows: &[Vec<RelativeRow>; 3],

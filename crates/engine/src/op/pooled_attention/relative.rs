@@ -1,4 +1,4 @@
-//! Where the terms of relative positions lie.
+//! Where the terms of relative positions lie, axis by axis.
 
 use dapple_graph::op::{PooledAttention, RelativeRow, RelativeTable};
 
@@ -6,17 +6,17 @@ use dapple_graph::op::{PooledAttention, RelativeRow, RelativeTable};
 #[derive(Debug)]
 pub(super) struct RelativeAxis {
     pub(super) table: RelativeTable,
-    /// Places of keys.
+    /// The number of places of keys.
     pub(super) keys: usize,
-    /// The row that each pair of a query's place with a key's reads.
+    /// The row that each pair of a query's place and a key's place reads.
     pub(super) rows: Vec<RelativeRow>,
-    /// Where its terms lie among all of a query's: one for each place of a key.
+    /// Where its terms begin among all of a query's. There is one for each place of a key.
     pub(super) first_term: usize,
-    /// Pairs of places of the axes before it.
+    /// How many pairs of places the axes before it have.
     pub(super) first_pair: usize,
 }
 
-/// Time, height and width.
+/// The axes of time, height and width.
 pub(super) fn axes(op: &PooledAttention) -> [RelativeAxis; 3] {
     let (mut first_term, mut first_pair) = (0, 0);
     [0, 1, 2].map(|axis| {

@@ -1,4 +1,4 @@
-//! Terms of relative positions on the CPU.
+//! How the CPU makes the terms of relative positions.
 
 use dapple_graph::op::PooledAttention;
 
@@ -7,7 +7,7 @@ use crate::cpu::kernel::{Lanes, RowClass};
 use crate::cpu::matrix::{Matrix, product, product_scratch};
 use crate::cpu::operation::ItemValues;
 
-/// Queries of one place along an axis, evenly apart.
+/// Queries that have the same place along an axis, at even distances in memory.
 #[derive(Debug, Clone, Copy)]
 struct QueryRun {
     place: usize,
@@ -22,9 +22,9 @@ pub(super) struct RelativeTerms {
     axes: [RelativeAxis; 3],
     runs: [Vec<QueryRun>; 3],
     keys: [usize; 3],
-    /// Features of a head.
+    /// The number of features of a head.
     width: usize,
-    /// Queries that have a position.
+    /// The number of queries that have a position.
     queries: usize,
 }
 
@@ -32,10 +32,10 @@ pub(super) struct RelativeTerms {
 pub(super) struct HeadRows<'a> {
     pub(super) lanes: Lanes,
     pub(super) classes: &'a [RowClass],
-    /// The head's part of the first query that has a position, and numbers from one query to the next.
+    /// The head's part of the queries, from the first one that has a position on, and the distance from one query to the next.
     pub(super) queries: &'a [f32],
     pub(super) row: usize,
-    /// Rows of the tables, `[pair, width]`.
+    /// The rows of the tables, `[pair, width]`.
     pub(super) rows: &'a [f32],
     pub(super) scratch: &'a mut [f32],
 }
@@ -46,28 +46,28 @@ impl RelativeTerms {
         Self { axes: axes(op), runs, keys: op.keys, width, queries: op.queries.iter().product() }
     }
 
-    /// Terms of a query.
+    /// The number of terms of a query.
     pub(super) fn of_query(&self) -> usize {
         self.keys.iter().sum()
     }
 
-    /// Terms of all queries.
+    /// The number of terms of all queries.
     pub(super) fn len(&self) -> usize {
         self.queries * self.of_query()
     }
 
-    /// Numbers in the rows of all pairs of places.
+    /// How many numbers the rows of all pairs of places have.
     pub(super) fn rows_len(&self) -> usize {
         self.axes.iter().map(|axis| axis.rows.len()).sum::<usize>() * self.width
     }
 
-    /// Rows of the largest product.
+    /// The number of rows of the largest product.
     pub(super) fn most_rows(&self) -> usize {
         let counts = self.runs.iter().flatten().map(|run| run.count);
         counts.chain(self.keys).max().unwrap_or(0)
     }
 
-    /// Scratch of the products.
+    /// How much scratch the products need.
     pub(super) fn scratch(&self, lanes: Lanes) -> usize {
         let of_run = |(axis, run): (&RelativeAxis, &QueryRun)| {
             let shapes = [
@@ -80,7 +80,7 @@ impl RelativeTerms {
         self.each_run().map(of_run).max().unwrap_or(0)
     }
 
-    /// The row of the tables of every pair of places.
+    /// Writes the row of the tables for every pair of places.
     pub(super) fn gather(&self, values: ItemValues<'_>, rows: &mut [f32]) {
         let places =
             self.axes.iter().flat_map(|axis| axis.rows.iter().map(move |row| (axis.table.values, row)));
@@ -108,7 +108,7 @@ impl RelativeTerms {
         &self.axes
     }
 
-    /// Runs of queries of each axis.
+    /// Every run of queries, with its axis.
     fn each_run(&self) -> impl Iterator<Item = (&RelativeAxis, &QueryRun)> {
         self.axes.iter().zip(&self.runs).flat_map(|(axis, runs)| runs.iter().map(move |run| (axis, run)))
     }
@@ -132,7 +132,7 @@ impl RelativeTerms {
         }
     }
 
-    /// Adds the gradients of the queries and of the rows from those of the terms.
+    /// Makes the gradients of the queries and of the rows from those of the terms, and adds them to what is there.
     pub(super) fn backward(
         &self,
         head: HeadRows<'_>,
@@ -167,7 +167,7 @@ impl RelativeTerms {
         }
     }
 
-    /// The gradients of a query's terms from those of its scores.
+    /// Makes the gradients of a query's terms from those of its scores.
     pub(super) fn sum_scores(&self, scores: &[f32], terms: &mut [f32]) {
         terms.fill(0.0);
         let (frames, rest) = terms.split_at_mut(self.keys[0]);
@@ -184,7 +184,8 @@ impl RelativeTerms {
     }
 }
 
-/// The queries of every place along an axis: of the last one in one run, of others in as many as there are places before.
+/// The runs of queries that have the same place along an axis. If only single places follow the axis, one run holds all queries of a place.
+/// Otherwise a place has a run for each combination of places along the axes before it.
 fn runs(grid: [usize; 3], axis: usize) -> Vec<QueryRun> {
     let (before, places): (usize, usize) = (grid[..axis].iter().product(), grid[axis]);
     let after: usize = grid[axis + 1..].iter().product();

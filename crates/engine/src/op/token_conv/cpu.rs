@@ -1,4 +1,4 @@
-//! How the CPU convolves tokens: as channels that lie side by side.
+//! How the CPU convolves tokens: like an image whose channels lie side by side.
 
 use dapple_graph::op::TokenConv;
 

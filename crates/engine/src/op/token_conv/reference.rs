@@ -1,11 +1,11 @@
-//! The oracle's way: every output position, every tap, every feature.
+//! How the reference convolves tokens: it goes through every output position, every tap and every feature.
 
 use dapple_graph::op::TokenConv;
 
 use super::output_grid;
 use crate::reference::{Gradients, ReferenceContext, ReferenceOperation, Tensor, taps};
 
-/// For every product, where its value, its weight and its result lie.
+/// For every product of the convolution, where its value, its weight and its result lie.
 fn products(conv: &TokenConv, features: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     let (filters, size) = (features / conv.heads, conv.window.taps());
     let of_features = move |(position, tap, place): (usize, usize, usize)| {

@@ -1,4 +1,5 @@
-//! How the CPU runs a transposed convolution: as a convolution does, with the rows of each tap read and written in each other's place.
+//! How the CPU runs a transposed convolution: like a convolution in which each tap reads the rows that it would write, and writes those that
+//! it would read.
 
 use dapple_graph::op::TransposedConv;
 

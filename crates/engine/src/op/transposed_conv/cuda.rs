@@ -1,4 +1,4 @@
-//! Transposed convolutions on the card: a convolution's kernels, each direction in the other's place.
+//! How the card runs a transposed convolution: with the kernels of a convolution, whose forward pass and data gradient change places.
 
 use dapple_graph::ParameterId;
 use dapple_graph::op::{Conv, TransposedConv};
@@ -20,7 +20,7 @@ use crate::op::conv::CudaConvKernel;
 /// A transposed convolution.
 #[derive(Debug)]
 struct CudaTransposedConvKernel {
-    /// The convolution whose data gradient it is, from its output to its input. It has no bias.
+    /// The convolution from its output to its input, whose data gradient it computes. This convolution has no bias.
     conv: CudaConvKernel,
     bias: Option<ParameterId>,
 }
@@ -37,7 +37,7 @@ impl CudaOperation for TransposedConv {
 }
 
 impl CudaTransposedConvKernel {
-    /// Channels of the output, and positions of each.
+    /// How many channels the output has, and how many positions each channel has.
     fn output(&self) -> (usize, usize) {
         (self.conv.geometry.channels, self.conv.geometry.positions_in())
     }

@@ -1,6 +1,6 @@
-//! Transposed convolution: a convolution's data gradient as a layer of its own, with the convolution as its own data gradient.
+//! Transposed convolution, which computes a convolution's data gradient as a layer of its own. Its own data gradient is the convolution.
 //!
-//! The gradient of its weight is that of the convolution, with what is read and what comes back in each other's place.
+//! The gradient of its weight is that of the convolution, with the layer's input and the gradient of its output in each other's place.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! The oracle's way: every input position, every tap, every pair of channels.
+//! How the reference computes a transposed convolution: it goes through every input position, every tap and every pair of channels.
 
 use dapple_graph::op::TransposedConv;
 

@@ -50,7 +50,7 @@ fn update<'k>(key: &'k [u8; 32], numbers: &'k [UpdateNumbers]) -> CudaUpdate<'k>
     CudaUpdate { noise, rule: RULE, numbers, mean_rest: 0.1 }
 }
 
-/// The numbers of all parameters but every third, and of those.
+/// The numbers of two groups of parameters. Every third parameter is in the second group.
 fn numbers() -> [UpdateNumbers; 2] {
     [0.1, 0.05].map(|rate| RULE.numbers(rate, 0.01, 50, 1, 0.0))
 }

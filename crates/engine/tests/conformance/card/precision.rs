@@ -26,7 +26,7 @@ pub(crate) fn gradients_are_as_near_as_a_random_walk(subjects: &[Subject]) {
         ("vgg-11", zoo::vgg(zoo::Vgg::V11, &[3, 64, 64], 10, zoo::Norm::Removed)),
     ];
     let mut graphs: Vec<_> = models.map(|(name, graph)| (name, smoothed(&graph.unwrap()))).into();
-    // It has no kinks.
+    // This network has no kinks.
     graphs.push(("vit-ti-16", small_transformer().unwrap()));
     let clipping = Clipping::Flat { max_norm: 0.7 };
     for (name, graph) in graphs {

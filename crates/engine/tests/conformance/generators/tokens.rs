@@ -1,4 +1,4 @@
-//! Tokens in grids.
+//! Graphs over tokens that lie in grids.
 
 use dapple_graph::{GraphBuilder, Window};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::{Case, runs};
 use crate::common::{CLASSES, head, linear};
 
-/// Queries, keys and values that are pooled with different steps, and tables that have as many rows as distances are or others.
+/// Draws queries, keys and values that are pooled with different strides, and tables that have as many rows as there are distances, or not.
 pub(crate) fn pooled_attention() -> impl Strategy<Value = Case> {
     let window = (1usize..4, 1usize..4, 1usize..3);
     let rows = prop::option::of(prop::array::uniform3(1usize..9));

@@ -1,4 +1,5 @@
-//! Transposed convolutions: of few channels, whose gradients are written down, and of many over few positions, whose gradients are not.
+//! Graphs with transposed convolutions. Some have few channels, so that their gradients are written down for each sample; others have many
+//! channels over few positions, so that they are not.
 
 use dapple_graph::{ConvSpec, Window};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Attention in tiles: scores are never in memory, and made again in the backward pass.
+//! Attention in tiles. The scores are never in the card's memory, and the backward pass computes them a second time.
 
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
@@ -8,7 +8,7 @@ use crate::cuda::operation::CudaKernel;
 use crate::cuda::run::CardRun;
 use crate::cuda::slice::DeviceSlice;
 
-/// Numbers of an item from which there are so few items in a microbatch that a grid has room for them.
+/// The fewest numbers that an item must have, so that a microbatch has few enough items for a grid.
 const LEAST: usize = 1 << 15;
 
 /// Attention over one input that holds query, key and value side by side, in halves.
@@ -19,13 +19,13 @@ pub(super) struct CudaTiledAttentionKernel {
 }
 
 impl CudaTiledAttentionKernel {
-    /// For so many heads of so many features; `None` where the kernels have no tiles for it.
+    /// A kernel for heads of `width` features each; `None` if the tiles do not fit them or the item is too small.
     pub(super) fn new(heads: usize, width: usize, tokens: usize) -> Option<Self> {
         let own = Self { heads, tokens };
         (width == HEAD && own.inputs() >= LEAST).then_some(own)
     }
 
-    /// Numbers of an item's output, and of its input.
+    /// How many numbers an item's output has, and below, its input.
     fn outputs(&self) -> usize {
         self.tokens * self.heads * HEAD
     }
@@ -34,7 +34,7 @@ impl CudaTiledAttentionKernel {
         3 * self.outputs()
     }
 
-    /// Halves of all items, and behind them a number for each head and token.
+    /// The halves of all items, followed by one number for each head and token.
     fn parts<'m>(
         &self,
         memory: DeviceSlice<'m, f32>,
@@ -46,7 +46,7 @@ impl CudaTiledAttentionKernel {
 
     /// The input in halves, and the logarithms of the sums of weights, which the forward pass keeps.
     fn kept_parts<'r>(&self, run: &CardRun<'r>, node: usize) -> (Halves<'r>, DeviceSlice<'r, f32>) {
-        let kept = run.kept(node).expect("attention works in what it keeps");
+        let kept = run.kept(node).expect("the plan gives attention the memory that it works in");
         self.parts(kept, run.items(), self.inputs())
     }
 }
@@ -81,7 +81,7 @@ impl CudaKernel for CudaTiledAttentionKernel {
         let Self { heads, tokens } = *self;
         let (device, items, views) = (run.device, run.items(), run.program.views);
         let (halves, logarithms) = self.kept_parts(run, node);
-        let scratch = run.scratch(node).expect("attention has scratch in the backward pass");
+        let scratch = run.scratch(node).expect("the plan gives attention scratch for the backward pass");
         let (g, along) = self.parts(scratch, items, self.outputs());
         let (gradient, n) = (run.gradient(node), items * heads * tokens);
         g.round(device, gradient, (run.samples, tokens * views, heads * HEAD), (None, 0))?;
