@@ -53,22 +53,7 @@ impl CardStep<'_> {
             let end = (first + each).min(samples);
             idle = self.device.event()?;
             call("waiting for a copy", self.device.stream.wait(&ready))?;
-            let (device, program, model, work) = (self.device, self.program, self.model, self.work);
-            let (inputs, dropout) = (work.inputs(index), self.batch.dropout.is_some());
-            let (choices, marks) = (&mut *self.choices, &mut *self.marks);
             let samples_here = end - first;
-            let mut run = CardRun {
-                device,
-                program,
-                model,
-                work,
-                choices,
-                marks,
-                inputs,
-                samples: each,
-                dropout,
-                norms,
-            };
             let part = CardMicrobatch {
                 graph: self.graph,
                 layout: self.layout,
@@ -77,13 +62,15 @@ impl CardStep<'_> {
                 first,
                 samples: samples_here,
             };
+            let (layout, device) = (self.layout, self.device);
+            let (mut run, targets) = self.microbatch(index);
             run.mark("copies")?;
             part.keys(&run)?;
             run.forward()?;
-            part.targets(&run, self.targets)?;
+            part.targets(&run, targets)?;
             run.mark("copies")?;
             part.loss(&mut run)?;
-            run.backward(self.layout)?;
+            run.backward(layout)?;
             if norms {
                 run.norms()?;
             }
@@ -91,24 +78,29 @@ impl CardStep<'_> {
             if end < samples {
                 ready = self.send(index + 1, end..(end + each).min(samples), &idle)?;
             }
-            let (choices, marks) = (&mut *self.choices, &mut *self.marks);
-            let mut run = CardRun {
-                device,
-                program,
-                model,
-                work,
-                choices,
-                marks,
-                inputs,
-                samples: each,
-                dropout,
-                norms,
-            };
+            let (mut run, _) = self.microbatch(index);
             part.factors(&mut run, stats)?;
             let sum = total.hold(device, samples_here)?.cast();
-            run.sum(self.layout, SumTarget { sum, whole: norms, samples: samples_here })?;
+            run.sum(layout, SumTarget { sum, whole: norms, samples: samples_here })?;
         }
         Ok(())
+    }
+
+    /// A microbatch on the card, by its number, and where its targets are staged.
+    fn microbatch(&mut self, index: usize) -> (CardRun<'_>, &mut Staging) {
+        let run = CardRun {
+            device: self.device,
+            program: self.program,
+            model: self.model,
+            work: self.work,
+            choices: self.choices,
+            marks: self.marks,
+            inputs: self.work.inputs(index),
+            samples: self.work.samples,
+            dropout: self.batch.dropout.is_some(),
+            norms: self.rule.unit().is_some(),
+        };
+        (run, self.targets)
     }
 
     /// Checks samples and sends their inputs on the stream for copies. The copy waits for `idle`, after which nothing reads the target any

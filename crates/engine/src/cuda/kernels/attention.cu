@@ -254,12 +254,11 @@ __device__ __forceinline__ void score_gradient(float* s, float* d, const HeadGra
     *d = there ? *s * (*d * HEAD_TAKEN - along * own.up * g_power) : 0.0f;
 }
 
-// Computes the gradients of the queries. Grid: tiles of queries; heads; items.
+// Computes the gradients of the queries, with six tiles in dynamic shared memory. Grid: tiles of queries; heads; items.
 extern "C" __global__ void __launch_bounds__(128)
     attention_queries(const uint4* halves, const u32* largest, const uint4* g, const u32* g_largest, const float* logarithms,
                       const float* along, float4* dx, int tokens, int views, int accumulate) {
-    __shared__ __align__(128) char shared[6 * HEAD_BYTES];
-    u32 tiles = (u32)__cvta_generic_to_shared(shared);
+    u32 tiles = (u32)__cvta_generic_to_shared(stages);
     HeadGradient own = head_gradient(halves, largest, g, g_largest, logarithms, along, tokens, views);
     const HeadPlace& head = own.head;
     const uint4 *keys = head.halves + head.features / 8, *values = keys + head.features / 8;

@@ -37,8 +37,8 @@ kernels! {
         n: Long,
     } over LaunchGrid::warps(n);
 
-    /// Computes the gradients of the queries.
-    AttentionQueries = "attention_queries" {
+    /// Computes the gradients of the queries, or of the keys and the values.
+    AttentionGradient = "attention_queries" | "attention_keys" by part [large] {
         halves: In<[u32; 4]>[3 * items * tokens * heads * HEAD / 8],
         largest: In<u32>[items.div_ceil(views)],
         g: In<[u32; 4]>[items * tokens * heads * HEAD / 8],
@@ -49,19 +49,5 @@ kernels! {
         tokens: Count,
         views: Count[views > 0],
         accumulate: Flag,
-    } given { items: usize, heads: usize } over tiles(tokens, heads, items, 0);
-
-    /// Computes the gradients of the keys and the values.
-    AttentionKeys = "attention_keys" [large] {
-        halves: In<[u32; 4]>[3 * items * tokens * heads * HEAD / 8],
-        largest: In<u32>[items.div_ceil(views)],
-        g: In<[u32; 4]>[items * tokens * heads * HEAD / 8],
-        g_largest: In<u32>[items.div_ceil(views)],
-        logarithms: In<f32>[items * heads * tokens],
-        along: In<f32>[items * heads * tokens],
-        dx: Out<[f32; 4]>[3 * items * tokens * heads * HEAD / 4],
-        tokens: Count,
-        views: Count[views > 0],
-        accumulate: Flag,
-    } given { items: usize, heads: usize } over tiles(tokens, heads, items, 6 * HEAD_BYTES);
+    } given { part: usize, items: usize, heads: usize } over tiles(tokens, heads, items, 6 * HEAD_BYTES);
 }

@@ -26,7 +26,7 @@ use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 
 use super::Precision;
 use super::error::{CudaError, call};
-pub(crate) use attention::{AttentionAlong, AttentionForward, AttentionKeys, AttentionQueries, HEAD};
+pub(crate) use attention::{AttentionAlong, AttentionForward, AttentionGradient, HEAD};
 pub(crate) use carry::{Carry, ProjectFilters, ToSingle};
 pub(crate) use clip::{
     AddPartials, GhostNorm, GradientBlock, GradientPart, Gram, OuterNorm, OuterSum, PartNorms, PartialRange,

@@ -3,13 +3,16 @@
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::halved::Halves;
-use crate::cuda::kernels::{AttentionAlong, AttentionForward, AttentionKeys, AttentionQueries, HEAD};
+use crate::cuda::kernels::{AttentionAlong, AttentionForward, AttentionGradient, HEAD};
 use crate::cuda::operation::CudaKernel;
 use crate::cuda::run::CardRun;
 use crate::cuda::slice::DeviceSlice;
 
 /// The fewest numbers that an item must have, so that a microbatch has few enough items for a grid.
 const LEAST: usize = 1 << 15;
+/// The parts of a gradient, as their kernels are numbered; that of the keys makes those of the values, too.
+const QUERIES: usize = 0;
+const KEYS: usize = 1;
 
 /// Attention over one input that holds query, key and value side by side, in halves.
 #[derive(Debug)]
@@ -90,36 +93,25 @@ impl CudaKernel for CudaTiledAttentionKernel {
         let (dx, accumulate) = (target.values.cast(), target.accumulate);
         let (largest, g_largest) = (halves.largest, g.largest);
         let (halves, g) = (halves.pairs.cast(), g.pairs.cast());
-        AttentionQueries {
-            items,
-            heads,
-            halves,
-            largest,
-            g,
-            g_largest,
-            logarithms,
-            along,
-            dx,
-            tokens,
-            views,
-            accumulate,
+        for part in [QUERIES, KEYS] {
+            AttentionGradient {
+                part,
+                items,
+                heads,
+                halves,
+                largest,
+                g,
+                g_largest,
+                logarithms,
+                along,
+                dx,
+                tokens,
+                views,
+                accumulate,
+            }
+            .launch(device)?;
         }
-        .launch(device)?;
-        AttentionKeys {
-            items,
-            heads,
-            halves,
-            largest,
-            g,
-            g_largest,
-            logarithms,
-            along,
-            dx,
-            tokens,
-            views,
-            accumulate,
-        }
-        .launch(device)
+        Ok(())
     }
 
     fn name(&self, _backward: bool) -> &'static str {
