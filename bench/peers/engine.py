@@ -20,7 +20,12 @@ MODELS = {
     "resnet-18": (3, 100, 100),
     "vgg-11": (3, 100, 100),
     "resnet-50": (3, 224, 224),
+    "vit-b-16": (3, 224, 224),
+    "vit-b-16-lora": (3, 224, 224),
+    "convnext-t": (3, 224, 224),
 }
+# Models of which a step of many samples takes minutes on a processor: measured in the first batch unless one is named.
+SLOW = {"vit-b-16", "vit-b-16-lora", "convnext-t"}
 BATCHES = [32, 128, 512]
 PEERS = ["pytorch", "opacus", "opacus-ghost"]
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -100,6 +105,7 @@ def residual(model):
 
 def build(name):
     import torchvision
+    import transformers
     from torch import nn
 
     def group_norm(channels):
@@ -109,6 +115,8 @@ def build(name):
         model = small_cnn(nn)
     elif name == "wrn-16-4":
         model = wide_resnet(nn)
+    elif name in transformers.NAMES:
+        model = transformers.build(name)
     elif name == "vgg-11":
         model = torchvision.models.vgg11(num_classes=10, dropout=0.0)
     else:
@@ -156,8 +164,11 @@ def step_with(system, net, inputs, labels, criterion):
             criterion(net(inputs), labels).sum().backward()
 
         return step
+    import transformers
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
+
+    transformers.register()
 
     settings = dict(noise_multiplier=0.0, max_grad_norm=1.0, expected_batch_size=batch, loss_reduction="sum")
     if system == "opacus":
@@ -278,7 +289,7 @@ def rows(models, batches, threads):
     binary = example()
     yield from ceiling(binary, threads)
     for model in models:
-        for batch in batches:
+        for batch in batches[:1] if model in SLOW else batches:
             yield ours(binary, model, batch, threads)
             for system in PEERS:
                 yield peer(system, model, batch, threads)

@@ -23,13 +23,28 @@ import threading
 import time
 
 import engine
+import transformers
 
 MODELS = engine.MODELS | {"deeplab-v3-plus": (3, 505, 505)}
 # What is measured unless a model is named, and the batch of each; other models have the first one.
-BATCHES = {"wrn-16-4": 1024, "resnet-18": 1024, "resnet-50": 256, "deeplab-v3-plus": 64}
+BATCHES = {
+    "wrn-16-4": 1024,
+    "resnet-18": 1024,
+    "resnet-50": 256,
+    "deeplab-v3-plus": 64,
+    "vit-b-16": 128,
+    "vit-b-16-lora": 128,
+    "convnext-t": 128,
+}
 # The peers' precisions unless one is named; Dapple runs in all of them.
 PRECISIONS = ["tf32", "f32", "bf16"]
 PEERS = {"tf32": ["pytorch", "opacus", "opacus-tf32", "opacus-ghost"], "f32": ["pytorch", "opacus"], "bf16": ["pytorch", "opacus"]}
+# The same where nearly all products are matrix products: TF32 is asked for, and ghost norms are the stronger mode in bf16.
+TOKEN_PEERS = {
+    "tf32": ["pytorch-tf32", "opacus-tf32", "opacus-ghost-tf32"],
+    "f32": ["pytorch", "opacus"],
+    "bf16": ["pytorch", "opacus", "opacus-ghost"],
+}
 # Models whose peers are measured in more than TF32 unasked: the others would take minutes.
 SMALL = ["wrn-16-4"]
 # How often a batch is doubled at most, until the card's memory is full.
@@ -197,11 +212,14 @@ def measure(models, batch, precisions, limit):
         compared = [model for model in models if precisions or precision == "tf32" or model in SMALL]
         work = {model: [first[model] << doubling for doubling in range(doublings + 1)] for model in compared}
         largest = dict(first)
-        for system in PEERS[precision] if work else []:
-            for row in peer(system, precision, work):
-                yield row
-                if row["samples_per_second"]:
-                    largest[row["task"]] = max(largest[row["task"]], row["batch"])
+        images = {model: batches for model, batches in work.items() if model not in transformers.NAMES}
+        tokens = {model: batches for model, batches in work.items() if model in transformers.NAMES}
+        for systems, part in ((PEERS, images), (TOKEN_PEERS, tokens)):
+            for system in systems[precision] if part else []:
+                for row in peer(system, precision, part):
+                    yield row
+                    if row["samples_per_second"]:
+                        largest[row["task"]] = max(largest[row["task"]], row["batch"])
         for model in compared:
             if largest[model] > first[model]:
                 yield ours(binary, model, largest[model], precision)

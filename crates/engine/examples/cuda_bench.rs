@@ -7,6 +7,9 @@
 //! operation), `--choices` (prints how each convolution runs), `--own`, `--cudnn`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
+#[path = "models/mod.rs"]
+mod models;
+
 use std::time::Instant;
 
 use dapple_engine::cuda::{
@@ -21,23 +24,13 @@ const LEAST: usize = 5;
 const MOST: usize = 300;
 
 fn model(name: &str) -> Graph {
+    let backbone = zoo::Backbone::ResNet(zoo::ResNet::R50);
     let built = match name {
-        "small-cnn" => zoo::small_cnn(&[1, 28, 28], 10),
-        "wrn-16-4" => zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10),
-        "resnet-18" => zoo::resnet(zoo::ResNet::R18, &[3, 100, 100], 10, zoo::Norm::Group(32)),
-        "vgg-11" => zoo::vgg(zoo::Vgg::V11, &[3, 100, 100], 10, zoo::Norm::Removed),
-        "deeplab-v3-plus" => zoo::deeplab_v3_plus(
-            zoo::Backbone::ResNet(zoo::ResNet::R50),
-            zoo::OutputStride::Sixteen,
-            &[3, 505, 505],
-            21,
-            zoo::Norm::Group(32),
-        ),
-        "resnet-50" => zoo::resnet(zoo::ResNet::R50, &[3, 224, 224], 10, zoo::Norm::Group(32)),
-        other => match zoo::VisionTransformer::named(other) {
-            Some(model) => zoo::vision_transformer(model, &[3, 224, 224], 10),
-            None => panic!("unknown model {other}"),
-        },
+        "deeplab-v3-plus" => {
+            let (stride, norm) = (zoo::OutputStride::Sixteen, zoo::Norm::Group(32));
+            zoo::deeplab_v3_plus(backbone, stride, &[3, 505, 505], 21, norm)
+        }
+        other => models::named(other).unwrap_or_else(|| panic!("unknown model {other}")),
     };
     built.expect("the zoo's models fit their inputs")
 }

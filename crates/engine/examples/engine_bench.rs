@@ -9,6 +9,9 @@
 //! that train begin), `GROUP`, `MEMORY_MB` and `CHECKPOINTS`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
+#[path = "models/mod.rs"]
+mod models;
+
 use std::time::Instant;
 
 use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Layout, Targets};
@@ -17,11 +20,6 @@ use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Parame
 
 fn model(name: &str) -> Graph {
     let built = match name {
-        "small-cnn" => zoo::small_cnn(&[1, 28, 28], 10),
-        "wrn-16-4" => zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 10),
-        "resnet-18" => zoo::resnet(zoo::ResNet::R18, &[3, 100, 100], 10, zoo::Norm::Group(32)),
-        "vgg-11" => zoo::vgg(zoo::Vgg::V11, &[3, 100, 100], 10, zoo::Norm::Removed),
-        "resnet-50" => zoo::resnet(zoo::ResNet::R50, &[3, 224, 224], 10, zoo::Norm::Group(32)),
         // The rows of one sample are multiplied by a square weight, so forward, data gradient and weight gradient are all plain products.
         "matmul" => {
             let mut builder = GraphBuilder::new(&[1024, 1024]);
@@ -36,10 +34,7 @@ fn model(name: &str) -> Graph {
         }
         other => match other.split_once('@') {
             Some((name, side)) => segmentation(name, side.parse().expect("a side")),
-            None => match zoo::VisionTransformer::named(other) {
-                Some(model) => zoo::vision_transformer(model, &[3, 224, 224], 10),
-                None => convolutions(other),
-            },
+            None => models::named(other).unwrap_or_else(|| convolutions(other)),
         },
     };
     let mut graph = built.expect("the zoo's models fit their inputs");
