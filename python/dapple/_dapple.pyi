@@ -27,6 +27,12 @@ class PlanKeywords(TypedDict, total=False):
     """the noise's standard deviation in units of the clip norm"""
     max_grad_norm: float | None
     """the clip norm, a positive number (default: 1)"""
+    clip_quantile: float | None
+    """the share of gradients within the clip norm, which then follows it from step to step (default: a fixed clip norm)"""
+    clip_rate: float | None
+    """how fast the clip norm follows (default: 0.2)"""
+    count_noise: float | None
+    """the noise's standard deviation on the number of gradients within the clip norm (default: batch / 20, at least the noise multiplier)"""
     records_per_clip: int | None
     """the number of records averaged and clipped together, a microbatch (default: 1)"""
     accountant: Literal["pld", "rdp"] | None

@@ -25,6 +25,8 @@ def check_plan(plan: dapple.Plan) -> None:
         what = "a schedule of phases"
     elif "mix" in sections or plan.views != 1 or sections["privacy"].get("records_per_clip", 1) != 1:
         what = "averages of several images before clipping"
+    elif "clip_quantile" in sections["privacy"]:
+        what = "a clip norm that follows a quantile"
     else:
         return
     raise PlanError(f"Opacus cannot carry out {what}", "take it out of the plan, or train with `dapple train`")

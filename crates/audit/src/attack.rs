@@ -164,14 +164,9 @@ fn coins(seed: Option<u64>, count: usize) -> Result<Vec<bool>, AuditError> {
     Ok((0..count).map(|_| random.next_u32() & 1 == 1).collect())
 }
 
-/// The length to which a record's gradient is clipped.
-fn clip_norm(plan: &Plan) -> f64 {
-    plan.clip_norm()
-}
-
 fn learning_rate(plan: &Plan) -> f64 {
-    let noise = plan.parts().iter().map(Plan::noise_multiplier).fold(1.0, f64::max);
-    MOVE / (noise * clip_norm(plan))
+    let noise = plan.parts().iter().map(Plan::gradient_noise).fold(1.0, f64::max);
+    MOVE / (noise * plan.clip_norm())
 }
 
 /// Runs the plan and adds up, for every canary, what the weights after each step say about its coin.
@@ -185,9 +180,9 @@ fn gather(
     let mut taken = 0;
     for part in plan.parts() {
         let evidence = Evidence::new(part);
-        // Weights move downhill by the learning rate times the noisy sum, divided by the batch.
-        let scale = part.batch() as f64 / (learning_rate * clip_norm(plan));
         for _ in 0..part.steps() {
+            // Weights move downhill by the learning rate times the noisy sum, divided by the batch.
+            let scale = part.batch() as f64 / (learning_rate * rehearsal.clip_norm());
             let Some(parameters) = rehearsal.step()? else { return Ok(total) };
             let own = parameters.get(weights);
             // Only the direction in which all weights of a canary are equal says anything about its coin.

@@ -16,7 +16,7 @@ pub(crate) struct Evidence {
 impl Evidence {
     pub(crate) fn new(part: &Plan) -> Self {
         let opposite = matches!(part.relation(), Relation::Replace | Relation::Patch);
-        Self { rate: part.effective_rate(), noise: part.noise_multiplier(), opposite }
+        Self { rate: part.effective_rate(), noise: part.gradient_noise(), opposite }
     }
 
     /// The logarithm of how much likelier a value is under heads than under tails. The value is measured along the canary's direction, in

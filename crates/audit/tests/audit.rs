@@ -45,6 +45,7 @@ fn honest_certificates_hold_and_something_shows() {
         ),
         ("patch", PATCH.to_owned()),
         ("views", format!("{PATCH}pipeline.views = 3")),
+        ("adapted clip norm", "privacy.clip_quantile = 0.3\nprivacy.count_noise = 1.0".to_owned()),
         ("mixtures", format!("{PATCH}pipeline.views = 2\nmix.self_mix = 3")),
         (
             "phases",

@@ -98,6 +98,32 @@ fn evaluation_and_page_can_be_had_again() {
 }
 
 #[test]
+fn an_adapted_clip_norm_is_counted_and_told() {
+    let flags = "--set privacy.clip_quantile=0.5 --set privacy.max_grad_norm=0.1";
+    let run = dapple_with(&format!("train plan.toml --out run {flags}"), prepare);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let words = "adapted (quantile 0.5, count noise 1), counted";
+    assert!(run.read("run/report.html").contains(&format!("0.1, then {words}")));
+    assert!(run.read("run/ledger.jsonl").contains("\"clip_norm\":0.1"));
+    assert!(run.read("run/metrics.jsonl").contains("\"clip_norm\":"));
+    let certificate: serde_json::Value = serde_json::from_str(&run.read("run/certificate.json")).unwrap();
+    assert_eq!(certificate["planned"]["adaptive_clip"]["quantile"], 0.5);
+    // The price is that of the noise multiplier, and is told with what it covers.
+    let priced = |more: &str| dapple_with(&format!("account plan.toml --records 100 {more}"), prepare).stdout;
+    let (adapted, fixed) = (priced(flags), priced(""));
+    assert!(adapted.contains(words) && !fixed.contains("clip norm"), "{adapted}");
+    assert_eq!(adapted.lines().next(), fixed.lines().next());
+    let refused =
+        dapple_with(&format!("train plan.toml --out run {flags} --set train.clipping=per-layer"), prepare);
+    assert_eq!(refused.code, 2);
+    assert!(
+        refused.stderr.contains("train.clipping") && refused.stderr.contains("hint"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
 fn without_privacy_it_says_so() {
     let run = dapple_with("train plan.toml --no-dp --out run", prepare);
     assert!(run.stdout.contains("nothing is guaranteed"), "{}", run.stdout);

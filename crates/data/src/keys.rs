@@ -30,6 +30,8 @@ pub enum Purpose {
     Weights,
     /// The coins that decide what each canary of an audit shows.
     Canaries,
+    /// The noise on the number of gradients within the clip norm.
+    CountNoise,
 }
 
 impl Purpose {
@@ -43,6 +45,7 @@ impl Purpose {
             Self::Split => 5,
             Self::Weights => 6,
             Self::Canaries => 7,
+            Self::CountNoise => 8,
         }
     }
 }

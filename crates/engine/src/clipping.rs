@@ -248,6 +248,11 @@ impl ClippingRule {
         }
         true
     }
+
+    /// Whether these factors leave a gradient as it is, but for rounding to whole units: it was within the bound. None is where nothing is clipped.
+    pub(crate) fn leaves(&self, factors: &[f32]) -> bool {
+        self.unit.is_some_and(|unit| factors.iter().all(|&factor| factor == rounded_down(1.0 / unit)))
+    }
 }
 
 /// The exponent of the largest power of two that is not above a positive number.
@@ -323,6 +328,7 @@ mod tests {
             squared[1] = norm * norm;
             let mut factors = vec![0.0; entries];
             assert!(rule.factors(&squared, &mut factors));
+            assert_eq!(rule.leaves(&factors), norm <= 0.69, "{norm}");
             let length = f64::from(factors[1]) * unit * norm;
             assert!(length <= 0.7 && length >= 0.999 * norm.min(0.7), "{norm}: {length}");
         }
@@ -332,6 +338,7 @@ mod tests {
             squared[0] = bad;
             assert!(!rule.factors(&squared, &mut factors));
             assert!(factors.iter().all(|&factor| factor == 0.0));
+            assert!(!rule.leaves(&factors));
         }
     }
 }

@@ -11,6 +11,8 @@ pub struct StepStats {
     pub norms: Vec<f32>,
     /// How many samples had a gradient that was not finite. They added nothing to the sum.
     pub not_finite: usize,
+    /// Samples whose gradient clipping left as it was.
+    pub unclipped: usize,
 }
 
 impl StepStats {
@@ -19,5 +21,6 @@ impl StepStats {
         self.losses.extend(part.losses);
         self.norms.extend(part.norms);
         self.not_finite += part.not_finite;
+        self.unclipped += part.unclipped;
     }
 }

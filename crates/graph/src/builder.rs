@@ -1,5 +1,7 @@
 //! Builds a graph node by node, inferring shapes and making the parameters under torchvision's names.
 
+mod norms;
+
 use std::collections::BTreeSet;
 
 use crate::error::GraphError;
@@ -8,8 +10,7 @@ use crate::init::Init;
 use crate::loss::Loss;
 use crate::op::shape::elements;
 use crate::op::{
-    Affine, BatchNorm, ChannelScale, Conv, GroupNorm, Input, LayerNorm, Linear, Op, PooledAttention,
-    RelativeTable, TokenConv, TransposedConv, Window,
+    ChannelScale, Conv, Input, Linear, Op, PooledAttention, RelativeTable, TokenConv, TransposedConv, Window,
 };
 use crate::validate;
 
@@ -258,54 +259,6 @@ impl GraphBuilder {
         let weight = self.parameter(names.weight, &weight_shape, init, false)?;
         let bias = names.bias.map(|bias| self.parameter(bias, &[out], bias_init, false)).transpose()?;
         self.add(names.node, Linear { weight, bias }, &[input])
-    }
-
-    /// Adds the parameters `name.weight`, a scale that starts at one, and `name.bias`, a shift that starts at zero.
-    ///
-    /// # Errors
-    /// If the name is taken.
-    pub fn affine(&mut self, name: &str, features: usize) -> Result<Affine, GraphError> {
-        Ok(Affine {
-            weight: self.parameter(&format!("{name}.weight"), &[features], Init::Constant(1.0), false)?,
-            bias: self.parameter(&format!("{name}.bias"), &[features], Init::Constant(0.0), false)?,
-        })
-    }
-
-    /// Adds a group norm over `groups` groups with its affine parameters.
-    ///
-    /// # Errors
-    /// If the channels do not divide into the groups or the name is taken.
-    pub fn group_norm(&mut self, name: &str, input: NodeId, groups: usize) -> Result<NodeId, GraphError> {
-        let affine = Some(self.affine(name, self.shape(input).first().copied().unwrap_or(0))?);
-        self.add(name, GroupNorm { groups, eps: 1e-5, affine }, &[input])
-    }
-
-    /// Adds a layer norm over the last axis with its affine parameters.
-    ///
-    /// # Errors
-    /// If the name is taken.
-    pub fn layer_norm(&mut self, name: &str, input: NodeId, eps: f32) -> Result<NodeId, GraphError> {
-        let affine = Some(self.affine(name, self.shape(input).last().copied().unwrap_or(0))?);
-        self.add(name, LayerNorm { eps, affine }, &[input])
-    }
-
-    /// Adds a batch norm. With `training` the validator will refuse it; without, it applies its stored statistics, and its scale and shift
-    /// do not train unless asked to.
-    ///
-    /// # Errors
-    /// If the name is taken.
-    pub fn batch_norm(&mut self, name: &str, input: NodeId, training: bool) -> Result<NodeId, GraphError> {
-        let channels = self.shape(input).first().copied().unwrap_or(0);
-        let affine = self.affine(name, channels)?;
-        let zero = Init::Constant(0.0);
-        let mean = self.parameter(&format!("{name}.running_mean"), &[channels], zero, true)?;
-        let one = Init::Constant(1.0);
-        let variance = self.parameter(&format!("{name}.running_var"), &[channels], one, true)?;
-        if !training {
-            self.parameters[affine.weight.0].trainable = false;
-            self.parameters[affine.bias.0].trainable = false;
-        }
-        self.add(name, BatchNorm { eps: 1e-5, training, affine, mean, variance }, &[input])
     }
 
     /// Adds a node that multiplies each channel along an axis by a trainable factor, `name.weight`, which starts at `first`.

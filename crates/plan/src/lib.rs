@@ -48,9 +48,10 @@ pub mod ranges;
 pub mod spec;
 mod training;
 
-pub use certificate::{Certificate, CertificateDocument, CertificatePhase};
+pub use certificate::{AdaptiveClipFacts, Certificate, CertificateDocument, CertificatePhase};
 pub use check::{
-    Averaged, Plan, Protected, PublicTokens, Relation, Sampling, Scheme, Seen, Spatial, Split, masked,
+    Averaged, ClipQuantile, Plan, Protected, PublicTokens, Relation, Sampling, Scheme, Seen, Spatial, Split,
+    masked,
 };
 pub use dapple_accounting::selection::Repetitions;
 pub use dapple_accounting::{AllocationBound, Bracket, BracketPrecision, Pld};

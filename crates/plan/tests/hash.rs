@@ -29,12 +29,17 @@ const MASKED: &str = "[privacy]\nrelation = 'masked'\n";
 const CLIPPED: &str =
     "[privacy]\nrelation = 'masked'\n[masked]\npublic_gradient = 'coupled-clipped'\npublic_clip = 1.0\n";
 
+const ADAPTED: &str = "[privacy]\nclip_quantile = 0.5\n";
+
 /// For every hashed key, a plan as layers over the one on records, and a value of the key that makes it another plan.
-const CHANGES: [(&str, &str, &str); 32] = [
+const CHANGES: [(&str, &str, &str); 35] = [
     ("privacy.relation", "", "replace"),
     ("privacy.delta", "", "1e-6"),
     ("privacy.noise_multiplier", "", "2.0"),
     ("privacy.max_grad_norm", "", "2.0"),
+    ("privacy.clip_quantile", "", "0.5"),
+    ("privacy.clip_rate", ADAPTED, "0.3"),
+    ("privacy.count_noise", ADAPTED, "7.0"),
     ("privacy.records_per_clip", "", "2"),
     ("region.patch", IMAGES, "3x3"),
     ("region.circle", IMAGES, "3"),

@@ -4,12 +4,14 @@ use dapple_data::StepKey;
 use dapple_engine::{Layout, Total};
 use dapple_graph::Parameters;
 
+use crate::adaptive::AdaptiveClip;
 use crate::error::StepError;
 use crate::noise::Noise;
 use crate::optimiser::{Ema, Optimiser, OptimiserSettings};
 use crate::parallel::{self, PIECE};
 
-/// Everything that steps change: the parameters, what the optimiser remembers, and the running mean of the parameters.
+/// Everything that steps change: the parameters, what the optimiser remembers, the running mean of the parameters, and the clip norm if it
+/// moves.
 #[derive(Debug)]
 pub struct Learned {
     /// The parameters that steps move.
@@ -18,6 +20,8 @@ pub struct Learned {
     pub optimiser: Optimiser,
     /// The running mean of the parameters, if the run keeps one.
     pub mean: Option<Ema>,
+    /// The clip norm, where it follows a quantile.
+    pub clip: Option<AdaptiveClip>,
 }
 
 /// What turns a sum of clipped gradients into a change of the parameters.
@@ -25,6 +29,8 @@ pub struct Learned {
 pub struct Update<'s> {
     /// The noise and the key of the step, or `None` for a run that is not private.
     pub noise: Option<(&'s Noise, &'s StepKey)>,
+    /// The noise on twice the count of records within the clip norm, and the key of the step for it; none where the clip norm is fixed.
+    pub count: Option<(&'s Noise, &'s StepKey)>,
     /// The expected batch.
     pub batch: u64,
     /// The learning rate.
@@ -44,12 +50,13 @@ impl Update<'_> {
 }
 
 impl Learned {
-    /// What a run has learned before its first step: the parameters it starts from, and an optimiser that remembers nothing.
+    /// What a run has learned before its first step: the parameters it starts from, an optimiser that remembers
+    /// nothing, and a fixed clip norm.
     #[must_use]
     pub fn new(settings: &OptimiserSettings, layout: &Layout, parameters: Parameters) -> Self {
         let optimiser = Optimiser::new(settings, layout, &parameters);
         let mean = settings.mean_decay.map(|decay| Ema::new(decay, &parameters));
-        Self { parameters, optimiser, mean }
+        Self { parameters, optimiser, mean, clip: None }
     }
 
     /// Updates everything by a sum of clipped gradients, whose memory is overwritten on the way.

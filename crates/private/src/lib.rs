@@ -6,12 +6,16 @@
 //! 3. The noisy sum is divided by the *expected* batch, never by the number drawn.
 //! 4. The [`Optimiser`] moves the parameters. From here on everything is post-processing.
 //!
-//! [`private_step`] does these four in order, on the processor ([`Processor`]) and on GPUs (`Cards`) alike; nothing else in the workspace
+//! If the clip norm follows a quantile ([`AdaptiveClip`]), the number of records within it is released beside the sum, with noise of its own,
+//! and moves the clip norm of the next step.
+//!
+//! [`private_step`] does all of this in order, on the processor ([`Processor`]) and on GPUs (`Cards`) alike; nothing else in the workspace
 //! turns records into parameters. Which records are drawn, and how often, is not decided here: the plan says so, and the accountant
 //! prices it.
 
 #![forbid(unsafe_code)]
 
+mod adaptive;
 #[cfg(feature = "cuda")]
 mod cards;
 mod error;
@@ -23,6 +27,7 @@ mod parallel;
 mod processor;
 mod step;
 
+pub use adaptive::AdaptiveClip;
 #[cfg(feature = "cuda")]
 pub use cards::{Cards, failed};
 pub use error::StepError;

@@ -1,7 +1,8 @@
 //! The private step, whichever machine takes it.
 
-use dapple_engine::{ClippingRule, StepStats};
+use dapple_engine::{ClippingRule, EngineError, StepStats};
 
+use crate::adaptive::noisy_share;
 use crate::error::StepError;
 use crate::executor::{Executor, Microbatches};
 use crate::learned::{Learned, Update};
@@ -14,8 +15,13 @@ use crate::learned::{Learned, Update};
 /// rounded to a lattice, and it is divided by the expected batch, never by the number drawn. An empty batch has a sum of zero, which is
 /// noised and used like any other.
 ///
+/// Where the clip norm follows a quantile, the next one is a function of this one and of a noisy count, to which each record drawn adds 1
+/// or -1, dependent on no other record: see [`AdaptiveClip`](crate::AdaptiveClip). In standard deviations of the noise of each, what a
+/// record adds to sum and count is one vector of norm at most `sqrt((C / deviation of the sum)^2 + (1 / deviation of the count)^2)`.
+///
 /// # Errors
-/// Those of [`Executor::clipped_sum`] and [`Executor::update`].
+/// Those of [`Executor::clipped_sum`] and [`Executor::update`]; and, if the clip norm follows a quantile, a rule with another bound or a step
+/// without noise for its sum and its count.
 pub fn private_step(
     executor: &mut dyn Executor,
     learned: &mut Learned,
@@ -23,7 +29,18 @@ pub fn private_step(
     rule: &ClippingRule,
     update: &Update<'_>,
 ) -> Result<StepStats, StepError> {
+    if let Some(clip) = learned.clip {
+        // A count is released as part of a step that is noised.
+        let noised = update.noise.is_some() && update.count.is_some();
+        if !noised || clip.norm() != rule.sensitivity() {
+            let problem = "the rule, or the noise of a step, is not that of the clip norm";
+            return Err(EngineError::Clipping(problem.to_owned()).into());
+        }
+    }
     let stats = executor.clipped_sum(learned, microbatches, rule)?;
     executor.update(learned, update)?;
+    if let (Some(clip), Some((noise, key))) = (&mut learned.clip, update.count) {
+        clip.follow(noisy_share(&stats, noise, key, update.batch)?);
+    }
     Ok(stats)
 }

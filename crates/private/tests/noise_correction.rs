@@ -49,7 +49,7 @@ fn learned(rule: UpdateRule, rate: f64) -> Vec<Vec<f32>> {
     let keys = MasterKey::from_seed(9).purpose(Purpose::Noise);
     let values = (0..STEPS).map(|step| {
         let (noise, key) = (Noise::new(sigma(step) * CLIP).unwrap(), keys.step(step));
-        let update = Update { noise: Some((&noise, &key)), batch: BATCH, learning_rate: rate };
+        let update = Update { noise: Some((&noise, &key)), count: None, batch: BATCH, learning_rate: rate };
         private_step(&mut processor, &mut learned, &mut Nobody, &clipping, &update).unwrap();
         processor.fetch(&mut learned).unwrap();
         learned.parameters.values().to_vec()

@@ -208,7 +208,7 @@ fn hold<E: Executor>(
         let before = learned.parameters.clone();
         let noise = private.then_some((&noise, &key));
         let stats = by_hand(&mut want, &microbatches, &rule, noise, step as u64 + 1);
-        let update = Update { noise, batch: BATCH, learning_rate: RATE };
+        let update = Update { noise, count: None, batch: BATCH, learning_rate: RATE };
         let mut parts = Parts(microbatches.into_iter());
         let got = private_step(executor, &mut learned, &mut parts, &rule, &update).unwrap();
         executor.fetch(&mut learned).unwrap();

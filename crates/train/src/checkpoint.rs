@@ -42,6 +42,9 @@ pub(crate) struct CheckpointPlace {
     /// The noise's part of the optimiser's second moments, where it takes one off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) optimiser_noise: Option<f64>,
+    /// The clip norm of the next step, where it follows a quantile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) clip_norm: Option<f64>,
     /// Digest of the plan.
     pub(crate) spec: String,
     /// Number of lines of the ledger at that time; the hash of the last line follows.
@@ -71,7 +74,13 @@ impl Checkpoint {
             (None, None) => true,
             _ => false,
         };
+        let clip_fits = match (&mut learned.clip, self.place.clip_norm) {
+            (Some(clip), Some(norm)) => clip.restore(norm),
+            (None, None) => true,
+            _ => false,
+        };
         mean_fits
+            && clip_fits
             && Self::fill(&self.parameters, &mut learned.parameters)
             && learned.optimiser.restore(self.optimiser)
     }
@@ -257,6 +266,7 @@ mod tests {
                 step,
                 optimiser_updates: step,
                 optimiser_noise: mean.then_some(0.1 + 0.2),
+                clip_norm: mean.then_some(0.7 / 3.0),
                 spec: "spec".into(),
                 ledger_lines: 3,
                 ledger_hash: "hash".into(),

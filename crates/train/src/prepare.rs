@@ -11,6 +11,7 @@ use dapple_plan::{
     BracketPrecision, Certificate, Conduct, DataPlan, GradientBound, HeldOut, PerformancePlan, Plan,
     PlanError, RecordOrigin, Relation, SolvedValue, TrainingPlan, Unknown, ViewPlan, calibrate,
 };
+use dapple_private::AdaptiveClip;
 
 use crate::error::TrainError;
 use crate::model::{self, Blueprint, FirstParameters};
@@ -136,6 +137,13 @@ impl Prepared {
             GradientBound::Automatic { max_norm, stability } => Clipping::Automatic { max_norm, stability },
             GradientBound::PerLayer { max_norm } => Clipping::PerLayer { max_norm },
         }
+    }
+
+    /// The clip norm before the first step, where it follows a quantile.
+    pub(crate) fn adaptive_clip(&self) -> Option<AdaptiveClip> {
+        let plan = self.plan();
+        let quantile = plan.clip_quantile().filter(|_| self.training.is_private())?;
+        Some(AdaptiveClip::new(plan.clip_norm(), quantile.quantile(), quantile.rate()))
     }
 
     /// What epsilon depends on.

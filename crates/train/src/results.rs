@@ -15,6 +15,9 @@ use crate::folder::Folder;
 pub struct EvaluationLine {
     /// Steps taken.
     pub step: u64,
+    /// The clip norm of the next step, where it follows a quantile.
+    #[serde(default)]
+    pub clip_norm: Option<f64>,
     /// How good the model was.
     #[serde(flatten)]
     pub evaluation: Evaluation,

@@ -13,12 +13,16 @@ use common::{model_bytes, request, write_data};
 use dapple_train::{History, RunCertificate, Silent, TrainError, Verdict, certify, resume, start, verify};
 
 const FOLDER: &str = "DAPPLE_KILL_TEST";
+/// Part of the names of folders in which the clip norm follows a quantile.
+const ADAPTED: &str = "adapted";
 
-fn plan(seed: Option<u64>) -> String {
+fn plan(folder: &Path, seed: Option<u64>) -> String {
     let seed = seed.map_or(String::new(), |seed| format!("seed = {seed}\n"));
+    // A folder's name tells what is trained in it.
+    let clip = if folder.to_string_lossy().contains(ADAPTED) { "clip_quantile = 0.5\n" } else { "" };
     format!(
         "[model]\nname = 'small-cnn'\n[optimiser]\nlearning_rate = 0.1\nmomentum = 0.5\nema = 0.9\n\
-         [privacy]\nnoise_multiplier = 2.0\ndelta = 1e-5\n[sampling]\nbatch = 24\nsteps = 400\n\
+         [privacy]\n{clip}noise_multiplier = 2.0\ndelta = 1e-5\n[sampling]\nbatch = 24\nsteps = 400\n\
          [train]\n{seed}checkpoint_every = 5\n[performance]\nthreads = 1\n"
     )
 }
@@ -27,7 +31,9 @@ fn plan(seed: Option<u64>) -> String {
 fn carry_on(folder: &Path, seed: Option<u64>) -> Result<(), TrainError> {
     let run = folder.join("run");
     match resume(&run, &mut Silent) {
-        Err(TrainError::NoRun { .. }) => start(&request(folder, &plan(seed)), &run, &mut Silent).map(|_| ()),
+        Err(TrainError::NoRun { .. }) => {
+            start(&request(folder, &plan(folder, seed)), &run, &mut Silent).map(|_| ())
+        }
         other => other.map(|_| ()),
     }
 }
@@ -106,15 +112,25 @@ fn kill_again_and_again(folder: &Path, times: usize) -> usize {
 
 #[test]
 fn a_seeded_run_ends_as_if_nothing_had_happened() {
-    let whole = tempfile::Builder::new().prefix("seeded-whole").tempdir().unwrap();
+    seeded_runs_end_alike("seeded", 60);
+}
+
+#[test]
+fn so_does_one_whose_clip_norm_follows_a_quantile() {
+    seeded_runs_end_alike(&format!("seeded-{ADAPTED}"), 15);
+}
+
+/// Kills seeded runs in folders of this name so often in all, and compares what they end with.
+fn seeded_runs_end_alike(name: &str, times: usize) {
+    let whole = tempfile::Builder::new().prefix(&format!("{name}-whole")).tempdir().unwrap();
     write_data(whole.path(), "train", 96, 28);
     carry_on(whole.path(), Some(11)).unwrap();
     let expected = model_bytes(&whole.path().join("run"));
     let mut killed = 0;
-    while killed < 60 {
-        let folder = tempfile::Builder::new().prefix("seeded").tempdir().unwrap();
+    while killed < times {
+        let folder = tempfile::Builder::new().prefix(name).tempdir().unwrap();
         write_data(folder.path(), "train", 96, 28);
-        killed += kill_again_and_again(folder.path(), 60 - killed);
+        killed += kill_again_and_again(folder.path(), times - killed);
         carry_on(folder.path(), Some(11)).unwrap();
         let run = folder.path().join("run");
         assert_eq!(model_bytes(&run), expected);

@@ -100,7 +100,11 @@ fn privacy(certificate: &RunCertificate, spec: &PlanSpec) -> Result<Section, Fai
         let words = level.spent.map_or_else(|| "too large to tell, or nothing".to_owned(), bracket);
         facts.push(("epsilon spent, for a whole record substituted".to_owned(), words));
     }
-    facts.extend(certificate.clip_norm.map(|norm| ("clip norm".to_owned(), number::exact(norm))));
+    facts.extend(certificate.clip_norm.map(|norm| {
+        let adapted =
+            planned.adaptive_clip.map_or_else(String::new, |clip| format!(", then {}", clip.words()));
+        ("clip norm".to_owned(), format!("{}{adapted}", number::exact(norm)))
+    }));
     facts.extend(certificate.rounding.as_ref().map(|rounding| {
         let words = format!("{} clip norms: {}", number::exact(rounding.rho), rounding.because);
         ("rounding adds".to_owned(), words)

@@ -5,14 +5,16 @@ use pulp::Arch;
 /// Fills `scale` and `shift` so that the normalised value with its affine map is `x scale + shift`. A channel's statistics are its mean and
 /// one over its deviation.
 pub(crate) fn coefficients(
-    affine: Option<(&[f32], &[f32])>,
+    affine: Option<(&[f32], Option<&[f32]>)>,
     statistics: impl Fn(usize) -> (f32, f32),
     scale: &mut [f32],
     shift: &mut [f32],
 ) {
     for (c, (scale, shift)) in scale.iter_mut().zip(shift).enumerate() {
         let (mean, inverse) = statistics(c);
-        let (weight, bias) = affine.map_or((1.0, 0.0), |(weight, bias)| (weight[c], bias[c]));
+        let of_channel =
+            |(weight, bias): (&[f32], Option<&[f32]>)| (weight[c], bias.map_or(0.0, |bias| bias[c]));
+        let (weight, bias) = affine.map_or((1.0, 0.0), of_channel);
         *scale = weight * inverse;
         *shift = bias - mean * *scale;
     }

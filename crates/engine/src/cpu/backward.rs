@@ -125,7 +125,7 @@ impl ParameterGradients<'_> {
     /// The gradients of scale and shift.
     pub(crate) fn affine(&mut self, affine: Option<Affine>) -> AffineGradients<'_> {
         let Some(affine) = affine else { return (None, None) };
-        match (self.place(affine.weight), self.place(affine.bias)) {
+        match (self.place(affine.weight), affine.bias.and_then(|bias| self.place(bias))) {
             (Some(weight), Some(bias)) => {
                 let both = self.materialised.get_disjoint_mut([weight, bias]);
                 let [weight, bias] = both.expect("every parameter has a place of its own");

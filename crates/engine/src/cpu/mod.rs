@@ -257,7 +257,7 @@ impl Loaded<'_, '_> {
         let mut stats = StepStats {
             losses: Vec::with_capacity(samples),
             norms: Vec::with_capacity(samples),
-            not_finite: 0,
+            ..StepStats::default()
         };
         pending.clear();
         // Everything is done in one visit to the pool, because a short step would mostly wait for the pool to wake up.

@@ -229,6 +229,7 @@ impl CpuProgram {
                 stats.norms.push(norm as f32);
                 let factors = &worker.factors[sample * entries..][..entries];
                 stats.not_finite += usize::from(factors.iter().all(|&factor| factor == 0.0));
+                stats.unclipped += usize::from(rule.leaves(factors));
             }
         }
     }

@@ -86,8 +86,8 @@ impl<'a> ItemValues<'a> {
     }
 
     /// The values of scale and shift.
-    pub(crate) fn affine(self, affine: Option<Affine>) -> Option<(&'a [f32], &'a [f32])> {
-        affine.map(|affine| (self.parameter(affine.weight), self.parameter(affine.bias)))
+    pub(crate) fn affine(self, affine: Option<Affine>) -> Option<(&'a [f32], Option<&'a [f32]>)> {
+        affine.map(|affine| (self.parameter(affine.weight), affine.bias.map(|bias| self.parameter(bias))))
     }
 
     /// The arranged weights of the step.

@@ -39,7 +39,7 @@ impl<'l> CardParameterGradients<'l> {
         affine: Option<Affine>,
     ) -> (Option<DeviceSlice<'r, f32>>, Option<DeviceSlice<'r, f32>>, bool) {
         let weight = self.written(run, affine.map(|affine| affine.weight));
-        let bias = self.written(run, affine.map(|affine| affine.bias));
+        let bias = self.written(run, affine.and_then(|affine| affine.bias));
         let values = |place: Option<GradientPlace<'r>>| place.map(|place| place.values);
         (values(weight), values(bias), weight.or(bias).is_some_and(|place| place.accumulate))
     }

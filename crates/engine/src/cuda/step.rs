@@ -239,8 +239,10 @@ impl CardMicrobatch<'_> {
             let squared = &squared[sample * entries..][..entries];
             stats.losses.push(loss as f32);
             stats.norms.push(squared.iter().sum::<f64>().sqrt() as f32);
-            let finite = self.rule.factors(squared, &mut factors[sample * entries..][..entries]);
+            let factors = &mut factors[sample * entries..][..entries];
+            let finite = self.rule.factors(squared, factors);
             stats.not_finite += usize::from(!finite);
+            stats.unclipped += usize::from(self.rule.leaves(factors));
         }
         run.device.upload(&factors, run.work.factors())?;
         run.mark("norms to factors")

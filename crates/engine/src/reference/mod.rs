@@ -173,6 +173,7 @@ impl<'g> ReferenceExecutor<'g> {
             } else {
                 stats.not_finite += 1;
             }
+            stats.unclipped += usize::from(rule.leaves(&factors));
             stats.losses.push(loss as f32);
             stats.norms.push(squared.iter().sum::<f64>().sqrt() as f32);
         }

@@ -4,7 +4,7 @@
 use dapple_engine::{Batch, Clipping, ClippingRule, Layout, Targets};
 use dapple_graph::op::{
     Activation, AdaptiveAvgPool, Add, Attention, AvgPool, Concat, Dropout, Gather, MatMul, MaxPool, Mul,
-    ParameterValue, Permute, Reshape, Slice, Softmax, Upsample,
+    NormAxes, ParameterValue, Permute, Reshape, Slice, Softmax, Upsample,
 };
 use dapple_graph::{
     ConvSpec, Graph, GraphBuilder, GraphError, IGNORED, Init, Loss, NodeId, Parameter, ParameterId,
@@ -155,7 +155,7 @@ pub fn specimens() -> Vec<(&'static str, Graph)> {
             transposed_conv(
                 &[5, 4, 3],
                 ConvSpec::new(4, Window::square(3).stride(2).padding(1)).bias(),
-                [1, 0],
+                &[1, 0],
             ),
         ),
         (
@@ -163,7 +163,7 @@ pub fn specimens() -> Vec<(&'static str, Graph)> {
             transposed_conv(
                 &[4, 3, 4],
                 ConvSpec::new(6, Window::square(2).stride(3).dilation(2)).groups(2),
-                [2, 1],
+                &[2, 1],
             ),
         ),
         (
@@ -171,15 +171,20 @@ pub fn specimens() -> Vec<(&'static str, Graph)> {
             transposed_conv(
                 &[6, 3, 3],
                 ConvSpec::new(6, Window::square(3).stride(2)).groups(6).bias(),
-                [0, 1],
+                &[0, 1],
             ),
         ),
         (
             "transposed_conv_deep",
-            transposed_conv(&[16, 2, 2], ConvSpec::new(12, Window::square(2).stride(2)).bias(), [0, 0]),
+            transposed_conv(&[16, 2, 2], ConvSpec::new(12, Window::square(2).stride(2)).bias(), &[0, 0]),
+        ),
+        (
+            "transposed_conv_3d",
+            transposed_conv(&[3, 2, 3, 2], ConvSpec::new(2, Window::new(3, 2).stride(2)).bias(), &[0, 1, 0]),
         ),
         ("deep", deep()),
         ("norms", norms()),
+        ("other_norms", other_norms()),
         ("pools", pools()),
         ("activations", activations()),
         ("upsample", upsample()),
@@ -228,12 +233,12 @@ pub fn conv(shape: &[usize], spec: ConvSpec) -> Result<Graph, GraphError> {
 pub fn transposed_conv(
     shape: &[usize],
     spec: ConvSpec,
-    output_padding: [usize; 2],
+    output_padding: &[usize],
 ) -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(shape);
-    let first = ConvSpec::new(shape[0], Window::square(1)).bias();
+    let first = ConvSpec::new(shape[0], Window::new(shape.len() - 1, 1)).bias();
     let x = b.conv("first", b.input(), first)?;
-    let x = b.transposed_conv("up", x, spec, &output_padding)?;
+    let x = b.transposed_conv("up", x, spec, output_padding)?;
     head(b, x, CLASSES)
 }
 
@@ -263,6 +268,17 @@ fn norms() -> Result<Graph, GraphError> {
     let mut graph = head(b, x, CLASSES)?;
     graph.set_trainable(|_| true);
     Ok(graph)
+}
+
+/// Norms of the channels of each position, of whole images, and without a mean.
+fn other_norms() -> Result<Graph, GraphError> {
+    let mut b = GraphBuilder::new(&[6, 4, 3]);
+    let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(1)))?;
+    let x = b.layer_norm_over("channels", x, NormAxes::Channels, 1e-6)?;
+    let x = b.layer_norm_over("whole", x, NormAxes::Last(3), 1e-6)?;
+    let x = b.rms_norm("channel_rms", x, NormAxes::Channels, 1e-6)?;
+    let x = b.rms_norm("rms", x, NormAxes::Last(1), 1e-6)?;
+    head(b, x, CLASSES)
 }
 
 fn pools() -> Result<Graph, GraphError> {

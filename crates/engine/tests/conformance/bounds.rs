@@ -76,6 +76,34 @@ pub(crate) fn stripes_and_white_images_stay_within_the_bound(subjects: &[Subject
     }
 }
 
+/// Those whose gradients clipping leaves as they are, and no others: with a bound in the middle of each gap between their norms.
+pub(crate) fn samples_within_the_bound_are_counted(subjects: &[Subject]) {
+    const SAMPLES: usize = 6;
+    let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();
+    let (data, values) = (Data::new(&graph, SAMPLES, 1), parameters(&graph));
+    for subject in subjects {
+        let mut opened = subject.planned_for(SAMPLES).open(&graph);
+        let mut count = |clipping: Clipping| {
+            let rule = opened.rule(&clipping);
+            opened.step(&values, &data.batch(), &rule).stats
+        };
+        let mut norms = count(Clipping::Flat { max_norm: 1e6 }).norms;
+        norms.sort_by(f32::total_cmp);
+        let mut told = 0;
+        for (within, pair) in norms.windows(2).enumerate() {
+            // Less than a thousandth is taken off a bound, and norms are rounded up by less.
+            if pair[1] > 1.01 * pair[0] {
+                let max_norm = f64::from(pair[0] * pair[1]).sqrt();
+                assert_eq!(count(Clipping::Flat { max_norm }).unclipped, within + 1, "{subject:?}");
+                told += 1;
+            }
+        }
+        assert!(told > 1, "{subject:?}: {norms:?}");
+        assert_eq!(count(Clipping::Flat { max_norm: f64::from(norms[0]) / 2.0 }).unclipped, 0, "{subject:?}");
+        assert_eq!(count(Clipping::Off).unclipped, 0, "{subject:?}");
+    }
+}
+
 /// This must hold for all pixels, be they huge, tiny, alternating or nearly equal, and for layers whose gradients are written down as well as
 /// for others.
 pub(crate) fn no_sample_adds_more_than_the_bound(subjects: &[Subject]) {

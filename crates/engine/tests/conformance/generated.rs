@@ -58,6 +58,7 @@ laws! {
     group_and_batch_norms 32 8;
     channel_scales 32 8;
     layer_norms_and_activations 32 8;
+    norms_over_axes 32 16;
     attention 32 8;
     pooled_attention 48 12;
     matrix_products 32 8;

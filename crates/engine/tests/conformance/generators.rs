@@ -1,5 +1,6 @@
 //! Generators of random graphs and batches, the same for every subject.
 
+mod norms;
 mod transposed;
 
 use dapple_engine::{Batch, CpuOptions, DropoutSource, Targets};
@@ -11,6 +12,7 @@ use dapple_graph::{ConvSpec, Graph, GraphBuilder, IGNORED, Loss, NodeId, Op, Win
 use proptest::prelude::*;
 
 use crate::common::{CLASSES, Data, head, linear, uniform};
+pub(crate) use norms::norms_over_axes;
 pub(crate) use transposed::{transposed_convolutions, wide_transposed_convolutions};
 
 mod tokens;

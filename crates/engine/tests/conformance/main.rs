@@ -54,7 +54,7 @@ hold! { reference = [Subject::Reference];
     goldens: gradients_equal_autograd gradients_of_whole_models_equal_autograd;
     transformers: small_transformers_equal_their_libraries;
     operations: an_empty_batch_adds_nothing;
-    bounds: views_that_cancel_stay_within_the_bound;
+    bounds: views_that_cancel_stay_within_the_bound samples_within_the_bound_are_counted;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed;
 }
 
@@ -67,13 +67,14 @@ hold! { cpu = CPU;
     operations: clipped_sums_agree_for_every_operation forward_passes_agree groups_of_parameters_are_clipped_apart
         layer_scales_agree vast_layers_agree activations_of_maxima_agree filtered_convolutions_agree
         deferred_standardised_layers_agree_over_views probabilities_agree frozen_parameters_leave_the_rest_unchanged
-        an_empty_batch_adds_nothing;
+        parts_of_pooled_tokens_train_alone an_empty_batch_adds_nothing;
     generated: clips depthwise_convolutions pooling upsampling group_and_batch_norms channel_scales layer_norms_and_activations
-        attention pooled_attention matrix_products moves losses convolutions odd_convolutions transposed_convolutions wide_transposed_convolutions
+        norms_over_axes attention pooled_attention matrix_products moves losses convolutions odd_convolutions
+        transposed_convolutions wide_transposed_convolutions
         wide_convolutions_over_few_positions
         convolutions_by_minimal_filtering linear_layers_over_tokens;
     bounds: views_that_cancel_stay_within_the_bound stripes_and_white_images_stay_within_the_bound
-        no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound;
+        no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound samples_within_the_bound_are_counted;
     company: a_sample_adds_the_same_bits_in_any_company samples_of_one_mind_do_not_overflow;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing;

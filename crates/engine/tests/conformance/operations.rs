@@ -5,7 +5,7 @@ use dapple_graph::Graph;
 
 use crate::agreement::{agree, close};
 use crate::common::{Data, parameters, specimen, uniform};
-use crate::graphs::{deferred_standardised, filtered, layer_scales, maxima, operations, vast};
+use crate::graphs::{deferred_standardised, filtered, layer_scales, maxima, operations, pooled_tokens, vast};
 use crate::subject::Subject;
 
 const FLAT: Clipping = Clipping::Flat { max_norm: 0.7 };
@@ -143,6 +143,16 @@ pub(crate) fn frozen_parameters_leave_the_rest_unchanged(subjects: &[Subject]) {
     let needs = graph.needs_gradient();
     let lowest = graph.nodes().iter().position(|node| node.name == "conv3").unwrap();
     assert!(needs[..lowest].iter().all(|needs| !needs) && needs[lowest]);
+}
+
+/// Gradients that nobody asks for are left out, and the others stay what they are.
+pub(crate) fn parts_of_pooled_tokens_train_alone(subjects: &[Subject]) {
+    let mut graph = pooled_tokens();
+    let data = Data::new(&graph, 3, 2);
+    for part in ["attention.rel_pos_h", "query", "key.pool", "value", "norm"] {
+        graph.set_trainable(|name| name.starts_with(part));
+        all_agree(subjects, &format!("{part} of pooled tokens"), &graph, &data.batch(), &FLAT);
+    }
 }
 
 pub(crate) fn an_empty_batch_adds_nothing(subjects: &[Subject]) {

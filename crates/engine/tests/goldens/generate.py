@@ -105,8 +105,10 @@ def single(**settings):
 def enlarged(out, size, bias=False, groups=1, **window):
     def run(p, x):
         x = conv(p, "first", x, x.shape[1], 1, bias=True)
-        weight = p("up.weight", x.shape[1], out // groups, size, size)
-        return head(p, F.conv_transpose2d(x, weight, p("up.bias", out) if bias else None, groups=groups, **window))
+        dims = x.dim() - 2
+        weight = p("up.weight", x.shape[1], out // groups, *[size] * dims)
+        run = F.conv_transpose3d if dims == 3 else F.conv_transpose2d
+        return head(p, run(x, weight, p("up.bias", out) if bias else None, groups=groups, **window))
 
     return run
 
@@ -125,6 +127,16 @@ def norms(p, x):
     x = F.batch_norm(x, mean, var, weight, bias, training=False, eps=EPS)
     x = group_norm(p, "instance", x, 6)
     return head(p, layer_norm(p, "layer", x.permute(0, 2, 3, 1)))
+
+
+def other_norms(p, x):
+    x = conv(p, "conv", x, 6, 1)
+    last, first = lambda x: x.permute(0, 2, 3, 1), lambda x: x.permute(0, 3, 1, 2)
+    x = first(layer_norm(p, "channels", last(x)))
+    shape = x.shape[1:]
+    x = F.layer_norm(x, shape, p("whole.weight", *shape), p("whole.bias", *shape), SMALL_EPS)
+    x = first(F.rms_norm(last(x), (6,), p("channel_rms.weight", 6), SMALL_EPS))
+    return head(p, F.rms_norm(x, (3,), p("rms.weight", 3), SMALL_EPS))
 
 
 def pools(p, x):
@@ -235,9 +247,15 @@ SPECIMENS = {
         enlarged(out=6, size=3, stride=2, groups=6, output_padding=(0, 1), bias=True),
         cross_entropy(),
     ),
+    "transposed_conv_3d": (
+        (3, 2, 3, 2),
+        enlarged(out=2, size=2, stride=2, output_padding=(0, 1, 0), bias=True),
+        cross_entropy(),
+    ),
     "transposed_conv_deep": ((16, 2, 2), enlarged(out=12, size=2, stride=2, bias=True), cross_entropy()),
     "deep": ((3, 4, 4), deep, cross_entropy()),
     "norms": ((6, 4, 3), norms, cross_entropy()),
+    "other_norms": ((6, 4, 3), other_norms, cross_entropy()),
     "pools": ((3, 11, 9), pools, cross_entropy()),
     "activations": ((9,), activations, cross_entropy()),
     "upsample": ((2, 3, 4), upsample, cross_entropy()),

@@ -1,6 +1,6 @@
 //! Scale and shift of a normalisation.
 
-use super::shape::vector;
+use super::shape::shaped;
 use crate::graph::{Parameter, ParameterId};
 
 /// The affine parameters of a normalisation.
@@ -8,28 +8,29 @@ use crate::graph::{Parameter, ParameterId};
 pub struct Affine {
     /// Scale, one value per channel or feature.
     pub weight: ParameterId,
-    /// Shift, one value per channel or feature.
-    pub bias: ParameterId,
+    /// Shift, one value per channel or feature, where there is one.
+    pub bias: Option<ParameterId>,
 }
 
 impl Affine {
     /// Both parameters, the scale first.
     pub(crate) fn parameters(self) -> Vec<ParameterId> {
-        vec![self.weight, self.bias]
+        std::iter::once(self.weight).chain(self.bias).collect()
     }
 
-    /// Checks that both have one value for each feature, and that they are not the same parameter.
-    pub(crate) fn check(self, features: usize, parameters: &[Parameter]) -> Result<(), String> {
-        vector("scale", self.weight, features, parameters)?;
-        vector("shift", self.bias, features, parameters)?;
-        if self.weight == self.bias { Err("scale and shift are the same parameter".into()) } else { Ok(()) }
+    /// Checks that both have one value for each of these features, and that they are not the same parameter.
+    pub(crate) fn check(self, features: &[usize], parameters: &[Parameter]) -> Result<(), String> {
+        shaped("scale", self.weight, features, parameters)?;
+        let Some(bias) = self.bias else { return Ok(()) };
+        shaped("shift", bias, features, parameters)?;
+        if self.weight == bias { Err("scale and shift are the same parameter".into()) } else { Ok(()) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{BatchNorm, GroupNorm, LayerNorm, Op};
+    use crate::op::{BatchNorm, GroupNorm, LayerNorm, NormAxes, Op};
     use crate::{GraphBuilder, Init};
 
     #[test]
@@ -40,10 +41,10 @@ mod tests {
             |name: &str, len: usize| builder.parameter(name, &[len], Init::Constant(1.0), false).unwrap();
         let (six, other, five) = (parameter("six", 6), parameter("other", 6), parameter("five", 5));
         let norms = |weight, bias| -> [Op; 3] {
-            let affine = Affine { weight, bias };
+            let affine = Affine { weight, bias: Some(bias) };
             [
                 GroupNorm { groups: 2, eps: 1e-5, affine: Some(affine) }.into(),
-                LayerNorm { eps: 1e-5, affine: Some(affine) }.into(),
+                LayerNorm { over: NormAxes::Last(1), centred: true, eps: 1e-5, affine: Some(affine) }.into(),
                 BatchNorm { eps: 1e-5, training: false, affine, mean: six, variance: five }.into(),
             ]
         };

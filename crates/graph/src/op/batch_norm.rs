@@ -26,12 +26,12 @@ impl GraphOperation for BatchNorm {
     }
 
     fn parameters(&self) -> Vec<ParameterId> {
-        vec![self.affine.weight, self.affine.bias, self.mean, self.variance]
+        self.affine.parameters().into_iter().chain([self.mean, self.variance]).collect()
     }
 
     fn shape(&self, inputs: &[&[usize]], parameters: &[Parameter]) -> Result<Vec<usize>, String> {
         let channels = channels(inputs[0])?;
-        self.affine.check(channels, parameters)?;
+        self.affine.check(&[channels], parameters)?;
         vector("mean", self.mean, channels, parameters)?;
         vector("variance", self.variance, channels, parameters)?;
         Ok(inputs[0].to_vec())

@@ -29,7 +29,7 @@ impl GraphOperation for GroupNorm {
         if groups == 0 || channels % groups != 0 {
             return Err(format!("{channels} channels do not divide into {groups} groups"));
         }
-        self.affine.map_or(Ok(()), |affine| affine.check(channels, parameters))?;
+        self.affine.map_or(Ok(()), |affine| affine.check(&[channels], parameters))?;
         Ok(inputs[0].to_vec())
     }
 }

@@ -52,7 +52,7 @@ pub use dropout::Dropout;
 pub use gather::Gather;
 pub use group_norm::GroupNorm;
 pub use input::Input;
-pub use layer_norm::LayerNorm;
+pub use layer_norm::{LayerNorm, NormAxes};
 pub use linear::Linear;
 pub use mat_mul::MatMul;
 pub use max_pool::MaxPool;

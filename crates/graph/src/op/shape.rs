@@ -35,6 +35,17 @@ pub(crate) fn equal(left: &[usize], right: &[usize]) -> Result<Vec<usize>, Strin
     Ok(left.to_vec())
 }
 
+/// Checks that a parameter has a shape.
+pub(crate) fn shaped(
+    what: &str,
+    id: ParameterId,
+    wanted: &[usize],
+    parameters: &[Parameter],
+) -> Result<(), String> {
+    let shape = &parameters[id.index()].shape;
+    if shape == wanted { Ok(()) } else { Err(format!("a {what} of shape {shape:?} is not of {wanted:?}")) }
+}
+
 /// Checks that a parameter is a vector of `len` values.
 pub(crate) fn vector(
     what: &str,
@@ -42,6 +53,5 @@ pub(crate) fn vector(
     len: usize,
     parameters: &[Parameter],
 ) -> Result<(), String> {
-    let shape = &parameters[id.index()].shape;
-    if *shape == [len] { Ok(()) } else { Err(format!("a {what} of shape {shape:?} is not of {:?}", [len])) }
+    shaped(what, id, &[len], parameters)
 }

@@ -77,11 +77,19 @@ mod tests {
         assert_eq!((depth(&resnet, "layer4.1.bn2.weight"), depth(&resnet, "fc.weight")), (1, 0));
         let psp = zoo::psp_net(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();
         assert_eq!(depth(&psp, "auxiliary_head.conv_seg.weight"), 0);
+        let mvit = zoo::mvit_v2(MvitSize::Small, &[3, 4, 32, 32], 5).unwrap();
+        assert_eq!((depth(&mvit, "conv_proj.weight"), depth(&mvit, "norm.weight")), (17, 0));
+        let mobile = zoo::mobilenet_v2(&[3, 32, 32], 5, Norm::Frozen).unwrap();
+        let wide = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 5).unwrap();
         let hybrid = zoo::small_hybrid(&[3, 32, 32], 5).unwrap();
         assert_eq!((depth(&hybrid, "blocks.3.mlp.fc2.weight"), depth(&hybrid, "norm.weight")), (1, 0));
-        let mvit = zoo::mvit_v2(MvitSize::Small, &[3, 4, 32, 32], 5).unwrap();
         assert_eq!((depth(&mvit, "conv_proj.weight"), depth(&mvit, "blocks.0.norm1.weight")), (17, 16));
         assert_eq!((depth(&mvit, "blocks.15.mlp.3.weight"), depth(&mvit, "head.1.weight")), (1, 0));
+        for graph in [resnet, psp, mvit, mobile, wide, hybrid] {
+            let depths = graph.depths().unwrap();
+            let heads = graph.heads().into_iter().flat_map(|id| graph.node(id).op.parameters());
+            assert!(heads.into_iter().all(|id| depths[id.0] == 0), "{graph}");
+        }
         assert_eq!(zoo::small_cnn(&[1, 28, 28], 10).unwrap().depths(), None);
     }
 }

@@ -60,7 +60,7 @@ impl Graph {
         let chosen: BTreeSet<ParameterId> = match tuning {
             Tuning::All => return Ok(self),
             Tuning::Head => BTreeSet::new(),
-            Tuning::Norms => self.of_nodes(|_, op| affine(op).map_or(Vec::new(), |a| vec![a.weight, a.bias])),
+            Tuning::Norms => self.of_nodes(|_, op| affine(op).map_or(Vec::new(), Affine::parameters)),
             Tuning::Bias => self.of_nodes(|_, op| bias(op).into_iter().collect()),
             Tuning::Last(count) => {
                 let first = self.block_from_the_end(*count)?;
@@ -110,7 +110,7 @@ fn bias(op: &Op) -> Option<ParameterId> {
         Op::Conv(conv) => conv.bias,
         Op::TransposedConv(conv) => conv.bias,
         Op::Linear(linear) => linear.bias,
-        other => affine(other).map(|affine| affine.bias),
+        other => affine(other).and_then(|affine| affine.bias),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::builder::{ConvSpec, GraphBuilder};
 use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
 use crate::init::Init;
-use crate::op::{Activation, Add, ChannelScale, Permute, Window};
+use crate::op::{Activation, Add, ChannelScale, NormAxes, Permute, Window};
 
 /// How wide and deep a ConvNeXt is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,9 +156,7 @@ fn patches(out: usize, side: usize) -> ConvSpec {
 
 /// A layer norm over the channels of each position of an image.
 fn channel_norm(b: &mut GraphBuilder, name: &str, input: NodeId) -> Result<NodeId, GraphError> {
-    let x = b.add(&format!("{name}.last"), Permute(vec![1, 2, 0]), &[input])?;
-    let x = b.layer_norm(name, x, EPS)?;
-    b.add(&format!("{name}.first"), Permute(vec![2, 0, 1]), &[x])
+    b.layer_norm_over(name, input, NormAxes::Channels, EPS)
 }
 
 /// A block: a depthwise convolution and a two-layer network, whose result is scaled channel by channel and added to the input.

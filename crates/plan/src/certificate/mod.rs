@@ -58,6 +58,9 @@ pub struct Certificate {
     pub records: u64,
     /// The expected number of records of a step.
     pub batch: u64,
+    /// How the clip norm follows the gradients, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive_clip: Option<AdaptiveClipFacts>,
     /// How often a record is seen; only for balanced sampling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationFacts>,
@@ -67,6 +70,33 @@ pub struct Certificate {
     /// The phases of a schedule. The numbers above are then the largest of all phases, and for the noise the smallest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<CertificatePhase>,
+}
+
+/// How the clip norm follows the norms of gradients. What is released for it is counted: the sum of clipped gradients and the number of gradients
+/// within the clip norm, each with its noise, together cost what the noise multiplier says.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AdaptiveClipFacts {
+    /// The share of gradients that is to lie within the clip norm.
+    pub quantile: f64,
+    /// How fast the clip norm follows.
+    pub rate: f64,
+    /// Standard deviation of the noise on the number of gradients within the clip norm; in a schedule, of the phase with the least.
+    pub count_noise: f64,
+    /// Standard deviation of the noise on the sum, in clip norms; likewise.
+    pub gradient_noise: f64,
+}
+
+impl AdaptiveClipFacts {
+    fn of(plan: &Plan) -> Option<Self> {
+        let clip = plan.clip_quantile()?;
+        let least = |noise: fn(&Plan) -> f64| plan.parts().iter().map(noise).fold(f64::INFINITY, f64::min);
+        Some(Self {
+            quantile: clip.quantile(),
+            rate: clip.rate(),
+            count_noise: least(|part| part.count_noise().unwrap_or(f64::INFINITY)),
+            gradient_noise: least(Plan::gradient_noise),
+        })
+    }
 }
 
 /// How often a record is seen under balanced sampling. In a schedule, this is for the phase that sees it most often.
@@ -144,6 +174,7 @@ impl Certificate {
         EpsilonAnswer { epsilon, bound }: EpsilonAnswer,
         accountant: Accountant,
     ) -> Result<Self, PlanError> {
+        plan.parts().iter().try_for_each(Plan::check_count_noise)?;
         Ok(Self {
             epsilon,
             delta: plan.delta(),
@@ -162,6 +193,7 @@ impl Certificate {
             theorem: words::theorem(plan, bound)?,
             records: plan.records(),
             batch: plan.batch(),
+            adaptive_clip: AdaptiveClipFacts::of(plan),
             allocation: allocation(plan, bound),
             partition: plan.split().map(|split| PartitionFacts {
                 submodels: split.submodels(),

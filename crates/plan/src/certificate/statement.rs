@@ -25,23 +25,33 @@ impl Certificate {
         )
     }
 
+    /// Between which ends epsilon lies.
+    fn bracket_sentence(&self) -> String {
+        let Some(lower) = self.epsilon.lower else {
+            return "This is an upper bound; no lower one comes with it.".to_owned();
+        };
+        let whose = match self.is_tight() {
+            true => "the theorem's dominating pair",
+            false => "a pair that dominates the run, and may cost more than it,",
+        };
+        let (lower, upper) = (number::down(lower, 4), number::up(self.epsilon.upper, 4));
+        format!(
+            "The exact epsilon of {whose} lies between {lower} and {upper}; the upper end is the guarantee."
+        )
+    }
+
+    /// Rows about a clip norm that follows a quantile.
+    fn clip_rows(&self) -> String {
+        self.adaptive_clip.map_or_else(String::new, |facts| {
+            let noise = number::down(facts.gradient_noise, 5);
+            format!("| clip norm | {} |\n| noise on the sum, in clip norms | {noise} |\n", facts.words())
+        })
+    }
+
     /// The certificate as a Markdown statement: what the adversary sees, what is protected, what is assumed.
     #[must_use]
     pub fn statement(&self) -> String {
         let epsilon = number::up(self.epsilon.upper, 4);
-        let bracket = match self.epsilon.lower {
-            Some(lower) => format!(
-                "The exact epsilon of {} lies between {} and {}; the upper end is the guarantee.",
-                if self.is_tight() {
-                    "the theorem's dominating pair"
-                } else {
-                    "a pair that dominates the run, and may cost more than it,"
-                },
-                number::down(lower, 4),
-                epsilon
-            ),
-            None => "This is an upper bound; no lower one comes with it.".to_owned(),
-        };
         let allocation = self.allocation.as_ref().map_or_else(String::new, |facts| {
             format!(
                 "| steps that each of the {} joins | {} of {} |\n| bound | {} |\n",
@@ -68,7 +78,7 @@ impl Certificate {
             "# Privacy statement\n\n\
              Training is ({epsilon}, {delta})-differentially private under the `{relation}` relation.\n\n\
              ## What the adversary sees\n\n\
-             Every noisy gradient of all {steps} steps, hence every checkpoint and everything computed from them; the plan \
+             {released} of all {steps} steps, hence every checkpoint and everything computed from them; the plan \
              itself, the model's code, and all {units} but the one in question. Not the random numbers.\n\n\
              ## What is protected\n\n\
              The guarantee is about {protects}. For any two data sets that differ in this alone, any event has a \
@@ -87,6 +97,7 @@ impl Certificate {
              {submodels}\
              | steps | {steps} |\n\
              | noise multiplier (standard deviation in clip norms) | {sigma} |\n\
+             {clip}\
              | sensitivity (in clip norms) | {sensitivity} |\n\
              | accountant | {accountant} |\n\n\
              {phases}\
@@ -95,6 +106,12 @@ impl Certificate {
              ## Why it holds\n\n\
              By {theorem}.\n\n\
              Plan: `{hash}` (SHA-256)\n",
+            bracket = self.bracket_sentence(),
+            clip = self.clip_rows(),
+            released = match self.adaptive_clip {
+                None => "Every noisy gradient",
+                Some(_) => "Every noisy gradient and every noisy count of gradients within the clip norm",
+            },
             delta = number::exact(self.delta),
             relation = self.relation,
             steps = self.steps,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{AllocationFacts, Certificate, CertificatePhase, PartitionFacts};
+use super::{AdaptiveClipFacts, AllocationFacts, Certificate, CertificatePhase, PartitionFacts};
 use crate::spec::Accountant;
 use crate::{Relation, number};
 
@@ -23,6 +23,7 @@ impl Certificate {
         lines.extend(self.rates());
         lines.push(("steps", self.steps.to_string()));
         lines.push(("noise multiplier", self.noise_multiplier.to_string()));
+        lines.extend(self.adaptive_clip.map(|clip| ("clip norm", clip.words())));
         for (index, phase) in self.phases.iter().enumerate() {
             let name = if index == 0 { "phases" } else { "" };
             lines.push((name, self.phase_words(phase)));
@@ -103,6 +104,15 @@ impl Certificate {
             }
             None => "  (an upper bound; this accountant gives no lower one)".to_owned(),
         }
+    }
+}
+
+impl AdaptiveClipFacts {
+    /// What is adapted, and that it is counted.
+    #[must_use]
+    pub fn words(self) -> String {
+        let (quantile, noise) = (number::exact(self.quantile), number::brief(self.count_noise));
+        format!("adapted (quantile {quantile}, count noise {noise}), counted")
     }
 }
 

@@ -5,7 +5,7 @@ use dapple_geometry::{Operation, PaddingMode, Placement};
 use super::partition;
 use crate::Plan;
 use crate::error::PlanError;
-use crate::{Averaged, BalancedBound, PublicTokens, Relation, Sampling};
+use crate::{Averaged, BalancedBound, PublicTokens, Relation, Sampling, number};
 
 /// What is protected.
 pub(crate) fn protects(plan: &Plan) -> String {
@@ -52,7 +52,7 @@ fn of_phase(plan: &Plan) -> Vec<String> {
     let mean = mean(plan);
     let clip = partition::clip(plan);
     sentences.push(format!(
-        "{}, contributions are summed, and Gaussian noise of standard deviation noise_multiplier * C is added to the sum.",
+        "{}, contributions are summed, and Gaussian noise of standard deviation {} * C is added to the sum.",
         match plan.relation() {
             Relation::Masked =>
                 format!("Each record's gradient over its private tokens ({mean}) is clipped {clip}"),
@@ -64,8 +64,20 @@ fn of_phase(plan: &Plan) -> Vec<String> {
             ),
             Relation::AddRemove | Relation::Replace | Relation::Patch =>
                 format!("Each record's contribution ({mean}) is clipped {clip}"),
+        },
+        match plan.clip_quantile() {
+            None => "noise_multiplier".to_owned(),
+            Some(_) => number::down(plan.gradient_noise(), 5),
         }
     ));
+    if let (Some(quantile), Some(noise)) = (plan.clip_quantile(), plan.count_noise()) {
+        sentences.push(format!(
+            "The clip norm C follows the {}-quantile of the contributions' norms: beside the sum, each step releases how many of the {} drawn are within C, less half the number drawn, with Gaussian noise of standard deviation {}. Both together cost as much as noise of noise_multiplier * C on the sum alone; the next C follows from what was released.",
+            number::exact(quantile.quantile()),
+            units(plan),
+            number::brief(noise)
+        ));
+    }
     sentences.push(format!(
         "The noisy sum is divided by the fixed expected batch size {}, never by the number of {} actually drawn.",
         plan.batch(),
@@ -109,6 +121,9 @@ pub(super) fn theorem(plan: &Plan, bound: Option<BalancedBound>) -> Result<Strin
     let mut citation = plan.theorem()?.citation().to_owned();
     if plan.averaged().shares_clip() {
         citation.push_str("; a record of a microbatch moves the sum by up to two clip norms, whether it is absent, added or substituted (DP-Mix, section 2; Ponomareva et al. 2023)");
+    }
+    if plan.clip_quantile().is_some() {
+        citation.push_str("; the sum and the count of contributions within the clip norm are one Gaussian mechanism (Andrew et al. 2021, Theorem 1)");
     }
     citation.push_str(&partition::citation(plan, bound));
     Ok(citation)

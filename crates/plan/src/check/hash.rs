@@ -22,6 +22,11 @@ pub(crate) fn of(plan: &Plan) -> String {
     line("privacy.delta", exact(plan.delta));
     line("privacy.noise_multiplier", exact(plan.noise_multiplier));
     line("privacy.max_grad_norm", plan.max_grad_norm.map_or_else(String::new, exact));
+    if let (Some(clip), Some(count_noise)) = (plan.clip_quantile, plan.count_noise()) {
+        line("privacy.clip_quantile", exact(clip.quantile()));
+        line("privacy.clip_rate", exact(clip.rate()));
+        line("privacy.count_noise", exact(count_noise));
+    }
     line("sampling.scheme", plan.sampling.to_string());
     if let Sampling::Balanced { per_record, epoch_steps } = plan.sampling {
         line("sampling.per_record", per_record.to_string());

@@ -7,7 +7,7 @@ use super::balanced::Balanced;
 use crate::Plan;
 use crate::error::PlanError;
 use crate::spec::{Delta, PlanSpec, Privacy, SamplingSpec};
-use crate::{Averaged, PublicTokens, Relation, Sampling, Scheme, Spatial, Split, number};
+use crate::{Averaged, ClipQuantile, PublicTokens, Relation, Sampling, Scheme, Spatial, Split, number};
 
 /// Checks every value by itself and together with the others. The hash is left empty.
 pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
@@ -18,6 +18,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     crate::pricing::theorem::theorem(relation, sampling)?;
     let averaged = Averaged::check(spec, relation, spatial.views(), batch)?;
     let split = Split::check(&spec.partition, averaged, sampling)?;
+    let clip_quantile = ClipQuantile::check(&spec.privacy, relation, averaged, split.as_ref())?;
     let noise_multiplier = noise_multiplier(&spec.privacy)?;
     let delta = delta(&spec.privacy, records)?;
     let positive = |key, value: Option<f64>| match value {
@@ -32,7 +33,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     if let Some(epsilon) = epsilon {
         limits::epsilon(epsilon).map_err(within("privacy.epsilon"))?;
     }
-    Ok(Plan {
+    let plan = Plan {
         relation,
         sampling,
         batch,
@@ -40,6 +41,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
         steps,
         noise_multiplier,
         max_grad_norm: positive("privacy.max_grad_norm", spec.privacy.max_grad_norm)?,
+        clip_quantile,
         delta,
         epsilon,
         accountant: spec.privacy.accountant.unwrap_or_default(),
@@ -49,7 +51,9 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
         split,
         phases: Vec::new(),
         hash: String::new(),
-    })
+    };
+    plan.check_count_noise()?;
+    Ok(plan)
 }
 
 fn relation(spec: &PlanSpec, spatial: &Spatial) -> Result<Relation, PlanError> {

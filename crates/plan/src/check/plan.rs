@@ -5,7 +5,7 @@ use dapple_geometry::Mask;
 use super::{hash, phase, schedule};
 use crate::error::PlanError;
 use crate::spec::{Accountant, PlanSpec};
-use crate::{Averaged, PublicTokens, Relation, Sampling, Spatial, Split};
+use crate::{Averaged, ClipQuantile, PublicTokens, Relation, Sampling, Spatial, Split};
 
 /// A checked plan: the accountant prices it, the trainer carries it out, and neither reads anything else.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +17,7 @@ pub struct Plan {
     pub(crate) steps: u64,
     pub(crate) noise_multiplier: f64,
     pub(crate) max_grad_norm: Option<f64>,
+    pub(crate) clip_quantile: Option<ClipQuantile>,
     pub(crate) delta: f64,
     pub(crate) epsilon: Option<f64>,
     pub(crate) accountant: Accountant,
@@ -104,7 +105,8 @@ impl Plan {
         self.parts().iter().map(rate).fold(0.0, f64::max)
     }
 
-    /// Standard deviation of the noise on the sum of clipped gradients, in clip norms.
+    /// Standard deviation of the noise on the sum of clipped gradients, in clip norms; where a count is released beside it, of one release that
+    /// costs as much as both.
     #[must_use]
     pub fn noise_multiplier(&self) -> f64 {
         self.noise_multiplier
@@ -116,7 +118,7 @@ impl Plan {
         self.max_grad_norm
     }
 
-    /// The clip norm: the one given, or 1.
+    /// The clip norm: the one given, or 1; the first one where it follows a quantile.
     #[must_use]
     pub fn clip_norm(&self) -> f64 {
         self.max_grad_norm.unwrap_or(1.0)

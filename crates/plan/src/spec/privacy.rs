@@ -23,6 +23,16 @@ section! {
         max_grad_norm: f64 =
             ("the clip norm, a positive number", "1.0")
                 .or("1");
+        /// Andrew et al. 2021.
+        clip_quantile: f64 =
+            ("the share of gradients within the clip norm, which then follows it from step to step", "0.5")
+                .or("a fixed clip norm");
+        clip_rate: f64 =
+            ("how fast the clip norm follows", "0.2")
+                .or("0.2");
+        count_noise: f64 =
+            ("the noise's standard deviation on the number of gradients within the clip norm", "12.8")
+                .or("batch / 20, at least the noise multiplier");
         records_per_clip: u64 =
             ("the number of records averaged and clipped together, a microbatch", "1")
                 .flag("records-per-clip", "B")

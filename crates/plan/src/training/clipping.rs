@@ -1,6 +1,7 @@
 //! How a record's gradient is bounded.
 
 use crate::Plan;
+use crate::error::PlanError;
 use crate::spec::{ClippingKind, TrainSpec};
 
 /// The bound on a record's gradient.
@@ -32,14 +33,33 @@ const STABILITY: f64 = 0.01;
 
 impl GradientBound {
     /// The bound that follows from a plan and its `[train]` section.
-    #[must_use]
-    pub fn of(plan: &Plan, spec: &TrainSpec) -> Self {
+    ///
+    /// # Errors
+    /// A clip norm that is to follow the share of gradients within it, where no gradient is within it or outside of it as a whole.
+    pub fn check(plan: &Plan, spec: &TrainSpec) -> Result<Self, PlanError> {
         let max_norm = plan.clip_norm();
-        match (spec.private.unwrap_or(true), spec.clipping.unwrap_or_default()) {
+        let bound = match (spec.private.unwrap_or(true), spec.clipping.unwrap_or_default()) {
             (false, _) => Self::Off,
             (true, ClippingKind::Flat) => Self::Flat { max_norm },
             (true, ClippingKind::Automatic) => Self::Automatic { max_norm, stability: STABILITY },
             (true, ClippingKind::PerLayer) => Self::PerLayer { max_norm },
+        };
+        let problem = match bound {
+            Self::Off | Self::Flat { .. } => return Ok(bound),
+            Self::Automatic { .. } => {
+                "automatic clipping scales every gradient, so that none is within the clip norm"
+            }
+            Self::PerLayer { .. } => {
+                "layers are clipped one by one, so that no gradient is within the clip norm as a whole"
+            }
+        };
+        match plan.clip_quantile() {
+            None => Ok(bound),
+            Some(_) => Err(PlanError::invalid(
+                "train.clipping",
+                problem,
+                "use flat clipping, or leave privacy.clip_quantile out",
+            )),
         }
     }
 }

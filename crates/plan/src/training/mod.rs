@@ -62,7 +62,7 @@ impl TrainingPlan {
         let targets = data.origin.targets().unwrap_or(TargetKind::Class);
         Ok(Self {
             model: ModelPlan::check(&spec.model)?,
-            clipping: GradientBound::of(&privacy, &spec.train),
+            clipping: GradientBound::check(&privacy, &spec.train)?,
             optimiser: OptimiserPlan::check(&spec.optimiser)?,
             schedule: LearningRate::check(&spec.optimiser, privacy.steps())?,
             evaluation: EvaluationPlan::check(&spec.train, targets)?,

@@ -82,7 +82,7 @@ pub struct RunCertificate {
     /// Records in the data set. Their number is public, because the sample rate follows from it.
     #[serde(default)]
     pub public_records: Option<u64>,
-    /// The clip norm.
+    /// The clip norm; the first one where it follows a quantile, as `planned` then says.
     #[serde(default)]
     pub clip_norm: Option<f64>,
     /// What rounding adds to the clip norm.

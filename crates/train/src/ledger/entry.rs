@@ -57,6 +57,9 @@ pub enum LedgerEntry {
         steps: u64,
         /// The event that the accountant prices for each of them.
         event: SamplingEvent,
+        /// The clip norm of the first of them, where it follows a quantile. It was released, and changes nothing that is counted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        clip_norm: Option<f64>,
     },
     /// A line that a crash cut off. It may have been any promise, so it counts as the largest.
     Torn {

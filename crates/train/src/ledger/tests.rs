@@ -35,7 +35,7 @@ fn event() -> SamplingEvent {
 }
 
 fn promise(ledger: &mut Ledger, first: u64, steps: u64) -> Result<(), TrainError> {
-    ledger.append(&LedgerEntry::Promise { first, steps, event: event() })
+    ledger.append(&LedgerEntry::Promise { first, steps, event: event(), clip_norm: None })
 }
 
 fn written(deterministic: bool, blocks: &[u64]) -> (tempfile::TempDir, PathBuf, Ledger) {
@@ -171,7 +171,7 @@ proptest! {
         prop_assume!(noise.is_finite() && inclusion.is_finite());
         let event = SamplingEvent { noise_multiplier: noise, inclusion_probability: inclusion, ..event() };
         let (first, hash) = LedgerEntry::Start(start(false)).to_line(chain::ROOT);
-        let (second, _) = LedgerEntry::Promise { first: 0, steps: 1, event }.to_line(&hash);
+        let (second, _) = LedgerEntry::Promise { first: 0, steps: 1, event, clip_norm: Some(noise) }.to_line(&hash);
         let text = format!("{first}{second}");
         let (links, _) = chain::read(text.as_bytes()).unwrap();
         let entry: LedgerEntry = serde_json::from_str(links[1].body).unwrap();

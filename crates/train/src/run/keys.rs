@@ -60,6 +60,7 @@ impl Keys {
             views: master.purpose(Purpose::Views),
             step: StepKeys {
                 noise: master.purpose(Purpose::Noise),
+                count: master.purpose(Purpose::CountNoise),
                 dropout: master.purpose(Purpose::Dropout),
             },
         })

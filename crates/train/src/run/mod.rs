@@ -247,7 +247,8 @@ impl Run {
         while self.step < steps && flow.is_continue() {
             let block = pace.block(self.steps_to_boundary(&sampler, checkpoint_every)?);
             let event = sampler.event(self.step)?;
-            self.tell(&LedgerEntry::Promise { first: self.step, steps: block, event })?;
+            let clip_norm = self.trainer.adapted_clip_norm();
+            self.tell(&LedgerEntry::Promise { first: self.step, steps: block, event, clip_norm })?;
             if let Some(share) = &mut self.share {
                 share.promised(self.ledger.history())?;
             }
@@ -335,10 +336,13 @@ impl Run {
         #[derive(Serialize)]
         struct MetricsLine<'a> {
             step: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            clip_norm: Option<f64>,
             #[serde(flatten)]
             evaluation: &'a Evaluation,
         }
-        let line = MetricsLine { step: self.step, evaluation: &evaluation };
+        let clip_norm = self.trainer.adapted_clip_norm();
+        let line = MetricsLine { step: self.step, clip_norm, evaluation: &evaluation };
         self.metrics.add_lasting(&json_line(&line))?;
         // A request to stop is noticed at the next step.
         let _ = observer.notice(&Event::Evaluated { step: self.step, evaluation: &evaluation });
@@ -376,6 +380,7 @@ impl Run {
             step: self.step,
             optimiser_updates: self.trainer.updates(),
             optimiser_noise: self.trainer.noise_part(),
+            clip_norm: self.trainer.adapted_clip_norm(),
             spec: history.start().spec.clone(),
             ledger_lines: lines,
             ledger_hash: hash.to_owned(),

@@ -57,7 +57,7 @@ pub fn complete(request: &Request) -> Result<Completed, TrainError> {
     })?;
     Ok(Completed {
         data,
-        clipping: GradientBound::of(&plan, &spec.train),
+        clipping: GradientBound::check(&plan, &spec.train)?,
         performance: PerformancePlan::check(&spec.performance)?,
         conduct: Conduct::check(&spec.train)?,
         spec,
@@ -162,6 +162,12 @@ impl Rehearsal {
             .map_err(|source| TrainError::Step { step: self.step + 1, source: Box::new(source) })?;
         self.step += 1;
         self.trainer.weights().map(Some)
+    }
+
+    /// The clip norm of the next step.
+    #[must_use]
+    pub fn clip_norm(&self) -> f64 {
+        self.trainer.clip_norm()
     }
 
     /// The machine in words.

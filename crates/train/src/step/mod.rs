@@ -4,8 +4,8 @@ use dapple_data::rand_core::Rng;
 use dapple_data::{DataError, Loader, Microbatch, PurposeKey};
 use dapple_engine::{Batch, Clipping, ClippingRule, DropoutSource, StepStats, Targets};
 use dapple_graph::{Graph, Parameters};
-use dapple_plan::LearningRate;
-use dapple_private::{Executor, Learned, Microbatches, Noise, StepError, Update, private_step};
+use dapple_plan::{LearningRate, Plan};
+use dapple_private::{AdaptiveClip, Executor, Learned, Microbatches, Noise, StepError, Update, private_step};
 
 use crate::checkpoint::{Checkpoint, CheckpointPlace};
 use crate::device::Machine;
@@ -36,12 +36,37 @@ struct TrainerPart {
     graph: Graph,
     /// The expected batch.
     batch: u64,
-    noise: Option<Noise>,
+    /// None without privacy.
+    noise: Option<PartNoise>,
+}
+
+/// The noise of a part of the plan.
+struct PartNoise {
+    /// Standard deviation of that on the sum, in clip norms.
+    multiplier: f64,
+    /// That on twice the count of records within the clip norm, where it is released.
+    count: Option<Noise>,
+}
+
+impl PartNoise {
+    /// The noise of a part, which can be drawn for each of these clip norms.
+    fn new(part: &Plan, clip_norms: &[f64]) -> Result<Self, StepError> {
+        let count = part.count_noise().map(|deviation| Noise::new(2.0 * deviation)).transpose()?;
+        let noise = Self { multiplier: part.gradient_noise(), count };
+        clip_norms.iter().try_for_each(|&norm| noise.on_sum(norm).map(|_| ()))?;
+        Ok(noise)
+    }
+
+    /// The noise on a sum of gradients of at most this norm.
+    fn on_sum(&self, sensitivity: f64) -> Result<Noise, StepError> {
+        Noise::new(self.multiplier * sensitivity)
+    }
 }
 
 /// Keys of the randomness that a step uses, apart from its records and views.
 pub(crate) struct StepKeys {
     pub(crate) noise: PurposeKey,
+    pub(crate) count: PurposeKey,
     pub(crate) dropout: PurposeKey,
 }
 
@@ -50,11 +75,13 @@ impl Trainer {
     /// notes.
     pub(crate) fn new(prepared: &Prepared, notes: &mut Vec<String>) -> Result<Self, TrainError> {
         let clipping = prepared.clipping();
+        let clip = prepared.adaptive_clip();
+        let mut clip_norms = vec![clipping.sensitivity()];
+        clip_norms.extend(clip.iter().flat_map(AdaptiveClip::bounds));
         let parts = prepared.parts().iter().zip(&prepared.graphs).map(|(part, graph)| {
-            // The sensitivity is taken from the clipping, so that the noise always matches how gradients are bounded.
             let noise = match clipping {
                 Clipping::Off => None,
-                _ => Some(Noise::new(part.noise_multiplier() * clipping.sensitivity())?),
+                _ => Some(PartNoise::new(part, &clip_norms)?),
             };
             Ok(TrainerPart { graph: graph.clone(), batch: part.batch(), noise })
         });
@@ -64,7 +91,8 @@ impl Trainer {
         let rule = ClippingRule::new(&clipping, executor.layout())?;
         parts.iter().try_for_each(|part| fits(&rule, part.batch, prepared.plan().records()))?;
         let settings = optimiser_settings(&prepared.training.optimiser, &parts[0].graph)?;
-        let learned = Learned::new(&settings, executor.layout(), prepared.parameters.clone());
+        let learned =
+            Learned { clip, ..Learned::new(&settings, executor.layout(), prepared.parameters.clone()) };
         Ok(Self {
             shape: parts[0].graph.input_shape().to_vec(),
             parts,
@@ -81,7 +109,8 @@ impl Trainer {
     ///
     /// # Guarantee
     /// The guarantee of [`private_step`], with the plan's rule, its noise multiplier times the rule's sensitivity, and its expected
-    /// batch.
+    /// batch. If the clip norm follows a quantile, rule and noise are those of the clip norm that the steps before have come to, and sum
+    /// and count together have the plan's noise multiplier ([`ClipQuantile`](dapple_plan::ClipQuantile)).
     pub(crate) fn step(
         &mut self,
         loader: &mut Loader,
@@ -92,10 +121,20 @@ impl Trainer {
         self.enter(first.phase)?;
         let Self { parts, executor, learned, rate, rule, .. } = self;
         let part = &parts[first.phase];
-        let key = keys.noise.step(step);
-        let noise = part.noise.as_ref().map(|noise| (noise, &key));
+        if let Some(clip) = learned.clip.filter(|clip| clip.norm() != rule.sensitivity()) {
+            *rule = ClippingRule::new(&Clipping::Flat { max_norm: clip.norm() }, executor.layout())?;
+        }
+        let (key, count_key) = (keys.noise.step(step), keys.count.step(step));
+        // The sensitivity is taken from the rule, so that the noise always matches how gradients are bounded.
+        let on_sum = part.noise.as_ref().map(|noise| noise.on_sum(rule.sensitivity())).transpose()?;
+        let on_count = part.noise.as_ref().and_then(|noise| noise.count.as_ref());
         let learning_rate = rate.at(step);
-        let update = Update { noise, batch: part.batch, learning_rate };
+        let update = Update {
+            noise: on_sum.as_ref().map(|noise| (noise, &key)),
+            count: on_count.map(|noise| (noise, &count_key)),
+            batch: part.batch,
+            learning_rate,
+        };
         let dropout_seed = keys.dropout.step(step).stream(0).next_u64();
         let mut drawn = DrawnBatch { loader, microbatch: Some(first), shown: false, dropout_seed };
         let stats = private_step(&mut **executor, learned, &mut drawn, rule, &update)?;
@@ -162,6 +201,16 @@ impl Trainer {
     /// The noise's part of the optimiser's second moments, where it takes one off.
     pub(crate) fn noise_part(&self) -> Option<f64> {
         Some(self.learned.optimiser.state().noise).filter(|noise| *noise > 0.0)
+    }
+
+    /// The clip norm of the next step; infinite without clipping.
+    pub(crate) fn clip_norm(&self) -> f64 {
+        self.adapted_clip_norm().unwrap_or_else(|| self.rule.sensitivity())
+    }
+
+    /// The same where it follows a quantile.
+    pub(crate) fn adapted_clip_norm(&self) -> Option<f64> {
+        self.learned.clip.map(|clip| clip.norm())
     }
 
     /// What the run goes on from.

@@ -104,9 +104,7 @@ pub(super) fn clipped_sum<R: Rank>(
     })?;
     let mut stats = StepStats::default();
     for part in parts {
-        stats.losses.extend(part.losses);
-        stats.norms.extend(part.norms);
-        stats.not_finite += part.not_finite;
+        stats.join(part);
     }
     Ok(stats)
 }

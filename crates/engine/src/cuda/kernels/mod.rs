@@ -51,7 +51,7 @@ pub(crate) use pointwise::{
 pub(crate) use relative::{
     BehindFirst, RelativeQueries, RelativeScores, RelativeSums, RelativeTerms, RelativeValues,
 };
-pub(crate) use tokens::{TokenConv, TokenConvBackward, TokenConvGradient};
+pub(crate) use tokens::{HELD_WEIGHTS, TokenConv, TokenConvBackward, TokenConvGradient};
 pub(crate) use update::{
     ADAM, CORRECTED_ADAM, Exchange, MOMENTUM, MoveMean, PLAIN, UpdateBlock, UpdateValues,
 };

@@ -214,19 +214,32 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     }
 }
 
+// Where the first feature of a row lies: features of a row lie `apart` from each other, and so many rows side by side.
+__device__ __forceinline__ i64 row_start(i64 row, int features, int apart) {
+    u32 block = (u32)row / (u32)apart, place = (u32)row % (u32)apart;
+    return (i64)block * features * apart + place;
+}
+
 // Normalises rows of `features`, with one warp for each row.
-KERNEL layer_forward(const float* x, float* y, float* kept, const float* weight, const float* bias, int features, i64 rows,
-                     float eps) {
+KERNEL layer_forward(const float* x, float* y, float* kept, const float* weight, const float* bias, int features, int apart,
+                     i64 rows, float eps, int centred) {
     i64 row = global_index() >> 5;
     if (row >= rows) return;
     int lane = threadIdx.x & 31;
-    x += row * features;
-    y += row * features;
-    float sum = 0.0f;
-    for (int i = lane; i < features; i += 32) sum += x[i];
-    float mean = warp_sum(sum) / features;
+    i64 start = row_start(row, features, apart);
+    x += start;
+    y += start;
+    float mean = 0.0f;
+    if (centred) {
+        float sum = 0.0f;
+        for (int i = lane; i < features; i += 32) sum += x[(i64)i * apart];
+        mean = warp_sum(sum) / features;
+    }
     float squares = 0.0f;
-    for (int i = lane; i < features; i += 32) squares += (x[i] - mean) * (x[i] - mean);
+    for (int i = lane; i < features; i += 32) {
+        float difference = x[(i64)i * apart] - mean;
+        squares += difference * difference;
+    }
     float inverse = 1.0f / sqrtf(warp_sum(squares) / features + eps);
     if (kept && lane == 0) {
         kept[2 * row] = mean;
@@ -234,29 +247,33 @@ KERNEL layer_forward(const float* x, float* y, float* kept, const float* weight,
     }
     for (int i = lane; i < features; i += 32) {
         float w = weight ? weight[i] : 1.0f, b = bias ? bias[i] : 0.0f;
-        y[i] = __fmaf_rn(normalised(x[i], mean, inverse), w, b);
+        y[(i64)i * apart] = __fmaf_rn(normalised(x[(i64)i * apart], mean, inverse), w, b);
     }
 }
 
-KERNEL layer_backward(const float* x, const float* g, const float* kept, const float* weight, float* dx, int features, i64 rows,
-                      int accumulate) {
+KERNEL layer_backward(const float* x, const float* g, const float* kept, const float* weight, float* dx, int features, int apart,
+                      i64 rows, int centred, int accumulate) {
     i64 row = global_index() >> 5;
     if (row >= rows) return;
     int lane = threadIdx.x & 31;
-    x += row * features;
-    g += row * features;
-    dx += row * features;
+    i64 start = row_start(row, features, apart);
+    x += start;
+    g += start;
+    dx += start;
     float mean = kept[2 * row], inverse = kept[2 * row + 1];
     float sum = 0.0f, product = 0.0f;
     for (int i = lane; i < features; i += 32) {
-        float scaled = weight ? weight[i] * g[i] : g[i];
+        i64 at = (i64)i * apart;
+        float scaled = weight ? weight[i] * g[at] : g[at];
         sum += scaled;
-        product += scaled * normalised(x[i], mean, inverse);
+        product += scaled * normalised(x[at], mean, inverse);
     }
     float average = warp_sum(sum) / features, along = warp_sum(product) / features;
+    if (!centred) average = 0.0f;
     for (int i = lane; i < features; i += 32) {
-        float scaled = weight ? weight[i] * g[i] : g[i];
-        put(dx + i, (scaled - average - normalised(x[i], mean, inverse) * along) * inverse, accumulate);
+        i64 at = (i64)i * apart;
+        float scaled = weight ? weight[i] * g[at] : g[at];
+        put(dx + at, (scaled - average - normalised(x[at], mean, inverse) * along) * inverse, accumulate);
     }
 }
 
@@ -266,8 +283,8 @@ KERNEL layer_backward(const float* x, const float* g, const float* kept, const f
 
 // Gradients of scale and shift. Grid: groups of features, samples.
 extern "C" __global__ void __launch_bounds__(AFFINE_FEATURES * AFFINE_ROWS)
-    layer_affine(const float* x, const float* g, const float* kept, float* dw, float* db, i64 stride, int features, int rows,
-                 int accumulate) {
+    layer_affine(const float* x, const float* g, const float* kept, float* dw, float* db, i64 stride, int features, int apart,
+                 int rows, int accumulate) {
     __shared__ float sums[AFFINE_ROWS][AFFINE_FEATURES], products[AFFINE_ROWS][AFFINE_FEATURES];
     i64 sample = blockIdx.y;
     int lane = threadIdx.x % AFFINE_FEATURES, line = threadIdx.x / AFFINE_FEATURES, feature = blockIdx.x * AFFINE_FEATURES + lane;
@@ -275,9 +292,10 @@ extern "C" __global__ void __launch_bounds__(AFFINE_FEATURES * AFFINE_ROWS)
     if (feature < features)
 #pragma unroll 4
         for (i64 row = sample * rows + line; row < (sample + 1) * rows; row += AFFINE_ROWS) {
-            float upstream = g[row * features + feature];
+            i64 at = apart == 1 ? row * features + feature : row_start(row, features, apart) + (i64)feature * apart;
+            float upstream = g[at];
             sum += upstream;
-            product += upstream * normalised(x[row * features + feature], kept[2 * row], kept[2 * row + 1]);
+            product += upstream * normalised(x[at], kept[2 * row], kept[2 * row + 1]);
         }
     sums[line][lane] = sum;
     products[line][lane] = product;

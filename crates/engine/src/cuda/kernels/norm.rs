@@ -53,7 +53,8 @@ kernels! {
         holds: Count[grid.shared >= 16 * size + holds * ((size * inner + 7) / 4 * 16)],
     } given { grid: LaunchGrid } over grid;
 
-    /// Normalises rows of `features`, with a warp for each row. `kept` receives the mean and one over the deviation of each row.
+    /// Normalises rows of `features`, which lie `apart` from each other, with a warp for each row. `kept` receives the mean and one over the
+    /// deviation of each row; where rows are not centred, zero and one over the root of the mean square.
     LayerForward = "layer_forward" {
         x: In<f32>[rows * features],
         y: Out<f32>[rows * features],
@@ -61,8 +62,10 @@ kernels! {
         weight: Maybe<In<f32>>[features],
         bias: Maybe<In<f32>>[features],
         features: Count,
+        apart: Count[apart > 0 && rows.is_multiple_of(apart)],
         rows: Long,
         eps: f32,
+        centred: Flag,
     } over LaunchGrid::warps(rows);
 
     /// Computes the gradient of a layer norm's input.
@@ -73,7 +76,9 @@ kernels! {
         weight: Maybe<In<f32>>[features],
         dx: Out<f32>[rows * features],
         features: Count,
+        apart: Count[apart > 0 && rows.is_multiple_of(apart)],
         rows: Long,
+        centred: Flag,
         accumulate: Flag,
     } over LaunchGrid::warps(rows);
 
@@ -86,6 +91,7 @@ kernels! {
         db: Maybe<Out<f32>>[rows(samples, stride, features)],
         stride: Long,
         features: Count,
+        apart: Count[apart > 0 && sample_rows.is_multiple_of(apart)],
         sample_rows: Count,
         accumulate: Flag,
     } given { samples: usize }

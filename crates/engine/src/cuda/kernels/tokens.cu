@@ -27,47 +27,62 @@ __device__ __forceinline__ void each_tap(const int* table, const int* size, Reac
     }
 }
 
-// One thread per value.
-KERNEL token_conv(const float* x, const float* weight, float* y, const int* table, int features, int filters, i64 n) {
-    i64 i = global_index();
-    if (i >= n) return;
-    Token own = token(i, 1 + (int)volume(table + 3), features);
-    x += own.item * (1 + volume(table)) * features + own.feature;
-    if (own.at == 0) {
-        y[i] = x[0];
-        return;
+// The filters, in a block's shared memory where that has room for them: threads read neighbouring filters, which lie apart.
+__device__ __forceinline__ const float* near_filters(const float* weight, int count, int holds) {
+    extern __shared__ float held_filters[];
+    if (!holds) return weight;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) held_filters[i] = weight[i];
+    __syncthreads();
+    return held_filters;
+}
+
+// Several values a thread.
+KERNEL token_conv(const float* x, const float* weight, float* y, const int* table, int features, int filters, i64 n, int holds) {
+    int taps = (int)volume(table + 6), tokens = 1 + (int)volume(table + 3);
+    i64 inside = (1 + volume(table)) * features;
+    weight = near_filters(weight, filters * taps, holds);
+    for (i64 i = global_index(); i < n; i += (i64)gridDim.x * blockDim.x) {
+        Token own = token(i, tokens, features);
+        const float* from = x + own.item * inside + own.feature;
+        if (own.at == 0) {
+            y[i] = from[0];
+            continue;
+        }
+        Place out = place(own.at - 1, table + 3);
+        const float* filter = weight + own.feature % filters * taps;
+        float sum = 0.0f;
+        auto reach = [&](int axis, int tap, int* at) {
+            *at = out.at[axis] * table[9 + axis] - table[12 + axis] + tap * table[15 + axis];
+            return (u32)*at < (u32)table[axis];
+        };
+        each_tap(table, table, reach, [&](int tap, int at) { sum += filter[tap] * from[(i64)(1 + at) * features]; });
+        y[i] = sum;
     }
-    Place out = place(own.at - 1, table + 3);
-    weight += own.feature % filters * volume(table + 6);
-    float sum = 0.0f;
-    auto reach = [&](int axis, int tap, int* at) {
-        *at = out.at[axis] * table[9 + axis] - table[12 + axis] + tap * table[15 + axis];
-        return (u32)*at < (u32)table[axis];
-    };
-    each_tap(table, table, reach, [&](int tap, int at) { sum += weight[tap] * x[(i64)(1 + at) * features]; });
-    y[i] = sum;
 }
 
 KERNEL token_conv_backward(const float* g, const float* weight, float* dx, const int* table, int features, int filters, i64 n,
-                           int accumulate) {
-    i64 i = global_index();
-    if (i >= n) return;
-    Token own = token(i, 1 + (int)volume(table), features);
-    g += own.item * (1 + volume(table + 3)) * features + own.feature;
-    if (own.at == 0) {
-        put(dx + i, g[0], accumulate);
-        return;
+                           int holds, int accumulate) {
+    int taps = (int)volume(table + 6), tokens = 1 + (int)volume(table);
+    i64 outside = (1 + volume(table + 3)) * features;
+    weight = near_filters(weight, filters * taps, holds);
+    for (i64 i = global_index(); i < n; i += (i64)gridDim.x * blockDim.x) {
+        Token own = token(i, tokens, features);
+        const float* from = g + own.item * outside + own.feature;
+        if (own.at == 0) {
+            put(dx + i, from[0], accumulate);
+            continue;
+        }
+        Place in = place(own.at - 1, table);
+        const float* filter = weight + own.feature % filters * taps;
+        float sum = 0.0f;
+        auto reach = [&](int axis, int tap, int* at) {
+            int shifted = in.at[axis] + table[12 + axis] - tap * table[15 + axis];
+            *at = shifted / table[9 + axis];
+            return shifted >= 0 && *at * table[9 + axis] == shifted && *at < table[3 + axis];
+        };
+        each_tap(table, table + 3, reach, [&](int tap, int at) { sum += filter[tap] * from[(i64)(1 + at) * features]; });
+        put(dx + i, sum, accumulate);
     }
-    Place in = place(own.at - 1, table);
-    weight += own.feature % filters * volume(table + 6);
-    float sum = 0.0f;
-    auto reach = [&](int axis, int tap, int* at) {
-        int shifted = in.at[axis] + table[12 + axis] - tap * table[15 + axis];
-        *at = shifted / table[9 + axis];
-        return shifted >= 0 && *at * table[9 + axis] == shifted && *at < table[3 + axis];
-    };
-    each_tap(table, table + 3, reach, [&](int tap, int at) { sum += weight[tap] * g[(i64)(1 + at) * features]; });
-    put(dx + i, sum, accumulate);
 }
 
 #define TOKEN_WARPS 8

@@ -8,9 +8,18 @@ use crate::cuda::launch::LaunchGrid;
 const LANES: usize = 32;
 /// Threads of such a block, as the kernel counts on them.
 const THREADS: usize = 256;
+/// Values that a thread makes, so that a block's copy of the filters is read often enough.
+const VALUES: usize = 4;
+/// Weights of filters that a block's shared memory has room for.
+pub(crate) const HELD_WEIGHTS: usize = 10 << 10;
+
+/// So many values, with so many weights in shared memory.
+fn grid(values: usize, weights: usize) -> LaunchGrid {
+    LaunchGrid { shared: 4 * weights, ..LaunchGrid::blocks(values.div_ceil(VALUES * THREADS), THREADS) }
+}
 
 kernels! {
-    /// Every token's sum over its window; the first token of an item as it is.
+    /// Every token's sum over its window; the first token of an item as it is. With `holds`, filters are read from shared memory.
     TokenConv = "token_conv" {
         x: In<f32>,
         weight: In<f32>[filters * taps],
@@ -19,7 +28,8 @@ kernels! {
         features: Count[features > 0],
         filters: Count[filters > 0],
         n: Long,
-    } given { taps: usize } over LaunchGrid::each(n), unsafe: "The table is of a window of `taps` over grids, of which `x` holds as many, with a token before each, as `n` values of `y` fill.";
+        holds: Flag[!holds || filters * taps <= HELD_WEIGHTS],
+    } given { taps: usize } over grid(n, if holds { filters * taps } else { 0 }), unsafe: "The table is of a window of `taps` over grids, of which `x` holds as many, with a token before each, as `n` values of `y` fill.";
 
     /// The gradient of the tokens.
     TokenConvBackward = "token_conv_backward" {
@@ -30,8 +40,9 @@ kernels! {
         features: Count[features > 0],
         filters: Count[filters > 0],
         n: Long,
+        holds: Flag[!holds || filters * taps <= HELD_WEIGHTS],
         accumulate: Flag,
-    } given { taps: usize } over LaunchGrid::each(n), unsafe: "The table is of a window of `taps` over grids, of whose outputs `g` holds as many, with a token before each, as `n` values of `dx` fill.";
+    } given { taps: usize } over grid(n, if holds { filters * taps } else { 0 }), unsafe: "The table is of a window of `taps` over grids, of whose outputs `g` holds as many, with a token before each, as `n` values of `dx` fill.";
 
     /// Each sample's gradient of the filters: the sum over its heads.
     TokenConvGradient = "token_conv_gradient" {

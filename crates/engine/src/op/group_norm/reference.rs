@@ -5,7 +5,7 @@ use dapple_graph::op::GroupNorm;
 use crate::reference::{Gradients, Normalised, ReferenceContext, ReferenceOperation, Tensor};
 
 fn normalised(norm: &GroupNorm, x: &Tensor) -> Normalised {
-    Normalised::in_runs(x, x.data.len() / norm.groups, norm.eps)
+    Normalised::in_runs(x, x.data.len() / norm.groups, norm.eps, true)
 }
 
 impl ReferenceOperation for GroupNorm {

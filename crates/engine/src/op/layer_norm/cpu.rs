@@ -1,7 +1,8 @@
 //! How the CPU normalises rows of features.
 
-use dapple_graph::op::LayerNorm;
+use dapple_graph::op::{LayerNorm, NormAxes};
 
+use super::NormRows;
 use crate::cpu::affine::coefficients;
 use crate::cpu::kernel::Lanes;
 use crate::cpu::operation::{
@@ -16,12 +17,16 @@ struct LayerNormKernel {
 }
 
 impl CpuOperation for LayerNorm {
+    /// The features of a row lie side by side.
     fn order(&self) -> Order {
-        Order::RowMajor
+        match self.over {
+            NormAxes::Last(_) => Order::RowMajor,
+            NormAxes::Channels => Order::ChannelsLast,
+        }
     }
 
     fn kernel(&self, node: &LoweredNode<'_>) -> Box<dyn CpuKernel> {
-        let (rows, features) = node.form.rows();
+        let NormRows { rows, features, .. } = NormRows::new(self.over, &node.form.shape);
         Box::new(LayerNormKernel { norm: *self, rows, features })
     }
 }
@@ -42,14 +47,14 @@ impl CpuKernel for LayerNormKernel {
 
     fn forward(&self, pass: ForwardPass<'_>) {
         pass.for_items(|item| {
-            let (features, n) = (self.features, self.features as f32);
+            let features = self.features;
             let ForwardItem { values, y, saved, scratch } = item;
             let (scale, shift) = scratch[..2 * features].split_at_mut(features);
             coefficients(values.affine(self.norm.affine), |_| (0.0, 1.0), scale, shift);
             let rows = values.input(0).chunks_exact(features).zip(y.chunks_exact_mut(features));
             for ((x, y), saved) in rows.zip(saved.chunks_exact_mut(2)) {
-                let mean = x.iter().sum::<f32>() / n;
-                let variance = x.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / n;
+                let mean = if self.norm.centred { average(features, |c| x[c]) } else { 0.0 };
+                let variance = average(features, |c| (x[c] - mean) * (x[c] - mean));
                 let inverse = 1.0 / (variance + self.norm.eps).sqrt();
                 saved.copy_from_slice(&[mean, inverse]);
                 for ((y, x), (a, b)) in y.iter_mut().zip(x).zip(scale.iter().zip(&*shift)) {
@@ -61,7 +66,7 @@ impl CpuKernel for LayerNormKernel {
 
     fn backward(&self, pass: BackwardPass<'_>) {
         pass.for_items(|mut item| {
-            let (features, n) = (self.features, self.features as f32);
+            let features = self.features;
             let (x, saved) = (item.values.input(0), item.values.saved());
             let weight = item.values.affine(self.norm.affine).map(|(weight, _)| weight);
             let (mut dw, mut db) = item.parameter_gradients.affine(self.norm.affine);
@@ -77,14 +82,23 @@ impl CpuKernel for LayerNormKernel {
                     db.iter_mut().zip(g).for_each(|(db, g)| *db += g);
                 }
                 if let Some((dx, accumulate)) = &mut dx {
-                    let average = (0..features).map(scaled).sum::<f32>() / n;
-                    let along = (0..features).map(|c| scaled(c) * hat(c)).sum::<f32>() / n;
+                    let level = if self.norm.centred { average(features, scaled) } else { 0.0 };
+                    let along = average(features, |c| scaled(c) * hat(c));
                     for (c, dx) in dx[row * features..][..features].iter_mut().enumerate() {
-                        let term = (scaled(c) - average - hat(c) * along) * inverse;
+                        let term = (scaled(c) - level - hat(c) * along) * inverse;
                         *dx = if *accumulate { *dx + term } else { term };
                     }
                 }
             }
         });
     }
+}
+
+/// Terms that are added up one after the other. The row of a whole image has so many that a single chain would round too much.
+const CHAIN: usize = 2048;
+
+/// The mean of a function of so many features.
+fn average(features: usize, term: impl Fn(usize) -> f32) -> f32 {
+    let chain = |first: usize| (first..features.min(first + CHAIN)).map(&term).sum::<f32>();
+    (0..features).step_by(CHAIN).map(chain).sum::<f32>() / features as f32
 }

@@ -1,8 +1,8 @@
 //! How the card normalises rows of features.
 
-use dapple_graph::Affine;
 use dapple_graph::op::LayerNorm;
 
+use super::NormRows;
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{LayerAffine, LayerBackward, LayerForward};
@@ -12,31 +12,31 @@ use crate::cuda::run::CardRun;
 
 #[derive(Debug)]
 struct CudaLayerNormKernel {
-    features: usize,
-    rows: usize,
-    eps: f32,
-    affine: Option<Affine>,
+    norm: LayerNorm,
+    rows: NormRows,
 }
 
 impl CudaOperation for LayerNorm {
     fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        let Self { eps, affine } = *self;
-        Box::new(CudaLayerNormKernel { features: node.features(), rows: node.rows(), eps, affine })
+        Box::new(CudaLayerNormKernel { norm: *self, rows: NormRows::new(self.over, node.shape) })
     }
 }
 
 impl CudaKernel for CudaLayerNormKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
-        let Self { features, rows, eps, affine } = *self;
+        let LayerNorm { centred, eps, affine, .. } = self.norm;
+        let NormRows { rows, features, apart } = self.rows;
         LayerForward {
             x: run.read(node, 0),
             y: run.value(node),
             kept: run.kept(node),
             weight: affine.map(|affine| run.parameter(affine.weight)),
-            bias: affine.map(|affine| run.parameter(affine.bias)),
+            bias: affine.and_then(|affine| affine.bias).map(|bias| run.parameter(bias)),
             features,
+            apart,
             rows: run.items() * rows,
             eps,
+            centred,
         }
         .launch(run.device)
     }
@@ -47,7 +47,8 @@ impl CudaKernel for CudaLayerNormKernel {
         node: usize,
         parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
-        let Self { features, rows, affine, .. } = *self;
+        let LayerNorm { centred, affine, .. } = self.norm;
+        let NormRows { rows, features, apart } = self.rows;
         let (dw, db, accumulate) = parameters.affine(run, affine);
         let (x, g) = (run.read(node, 0), run.gradient(node));
         let kept = run.kept(node).expect("a norm that trains keeps its means");
@@ -60,6 +61,7 @@ impl CudaKernel for CudaLayerNormKernel {
                 db,
                 stride: run.program.written,
                 features,
+                apart,
                 sample_rows: rows * run.program.views,
                 samples: run.samples,
                 accumulate,
@@ -74,7 +76,9 @@ impl CudaKernel for CudaLayerNormKernel {
             weight: affine.map(|affine| run.parameter(affine.weight)),
             dx: target.values,
             features,
+            apart,
             rows: run.items() * rows,
+            centred,
             accumulate: target.accumulate,
         }
         .launch(run.device)
@@ -89,6 +93,6 @@ impl CudaKernel for CudaLayerNormKernel {
     }
 
     fn kept(&self, _len: usize) -> usize {
-        2 * self.rows
+        2 * self.rows.rows
     }
 }

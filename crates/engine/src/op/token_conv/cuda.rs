@@ -8,7 +8,7 @@ use super::output_grid;
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::geometry::Geometry;
-use crate::cuda::kernels::{self, TokenConvBackward, TokenConvGradient};
+use crate::cuda::kernels::{self, HELD_WEIGHTS, TokenConvBackward, TokenConvGradient};
 use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
@@ -43,6 +43,13 @@ impl CudaOperation for TokenConv {
     }
 }
 
+impl CudaTokenConvKernel {
+    /// Whether a block's shared memory has room for the filters.
+    fn holds(&self) -> bool {
+        self.filters * self.taps <= HELD_WEIGHTS
+    }
+}
+
 impl CudaKernel for CudaTokenConvKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
         let Self { features, filters, taps, .. } = *self;
@@ -55,6 +62,7 @@ impl CudaKernel for CudaTokenConvKernel {
             features,
             filters,
             n: run.items() * run.len(node),
+            holds: self.holds(),
         };
         // SAFETY: the table was made from the grid that the graph saw the input to have, and the one that this node has.
         unsafe { convolution.launch(run.device) }
@@ -98,6 +106,7 @@ impl CudaKernel for CudaTokenConvKernel {
             features,
             filters,
             n: run.items() * run.input_len(node, 0),
+            holds: self.holds(),
             accumulate: target.accumulate,
         };
         // SAFETY: as in the forward pass.

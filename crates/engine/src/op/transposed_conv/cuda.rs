@@ -6,10 +6,12 @@ use dapple_graph::op::{Conv, TransposedConv};
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::clip::SumTarget;
 use crate::cuda::cudnn::{ConvolutionDirection, Tensors};
+use crate::cuda::device::Device;
 use crate::cuda::error::CudaError;
 use crate::cuda::geometry::Geometry;
 use crate::cuda::kernels::AddBias;
 use crate::cuda::lower::CardSteps;
+use crate::cuda::memory::CardModel;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 use crate::layout::Layout;
@@ -85,6 +87,10 @@ impl CudaKernel for CudaTransposedConvKernel {
 
     fn weight(&self) -> Option<ParameterId> {
         self.conv.weight()
+    }
+
+    fn arrange(&self, device: &Device, model: &CardModel, parameters: &[usize]) -> Result<(), CudaError> {
+        self.conv.arrange(device, model, parameters)
     }
 
     fn convolution(&self) -> Option<&CudaConvKernel> {

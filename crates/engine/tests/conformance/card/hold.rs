@@ -63,16 +63,18 @@ hold! { f32 {
     operations: clipped_sums_agree_for_every_operation forward_passes_agree (SMALL);
     operations: layer_scales_agree groups_of_parameters_are_clipped_apart vast_layers_agree activations_of_maxima_agree
         filtered_convolutions_agree deferred_standardised_layers_agree_over_views probabilities_agree
-        frozen_parameters_leave_the_rest_unchanged an_empty_batch_adds_nothing (WAYS);
+        frozen_parameters_leave_the_rest_unchanged parts_of_pooled_tokens_train_alone an_empty_batch_adds_nothing (WAYS);
     generated: clips depthwise_convolutions pooling upsampling group_and_batch_norms channel_scales layer_norms_and_activations
-        attention pooled_attention matrix_products moves losses convolutions odd_convolutions transposed_convolutions wide_transposed_convolutions
+        norms_over_axes attention pooled_attention matrix_products moves losses convolutions odd_convolutions
+        transposed_convolutions wide_transposed_convolutions
         wide_convolutions_over_few_positions
         convolutions_by_minimal_filtering linear_layers_over_tokens (WAYS);
     sums: long_sums_agree (WAYS);
     models: smoothed_models_agree (ALL);
     models: models_with_kinks_are_no_farther_than_moved_weights (FASTEST);
     bounds: views_that_cancel_stay_within_the_bound stripes_and_white_images_stay_within_the_bound
-        no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound (FASTEST);
+        no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound samples_within_the_bound_are_counted
+        (FASTEST);
     rounding: sums_of_deferred_layers_are_as_exact_as_assumed (FASTEST);
     company: a_sample_adds_the_same_bits_in_any_company (companies(Precision::F32));
     company: many_samples_add_up_to_what_each_adds samples_of_one_mind_do_not_overflow (many(Precision::F32));

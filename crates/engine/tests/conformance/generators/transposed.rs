@@ -25,7 +25,7 @@ pub(crate) fn transposed_convolutions() -> impl Strategy<Value = Case> {
             let mut spec = ConvSpec::new(out * groups, window).groups(groups);
             spec.bias = bias;
             let more = [more.0.min(stride - 1), more.1.min(stride - 1)];
-            Case::new(transposed_conv(&[channels * groups, height, width], spec, more).unwrap(), run)
+            Case::new(transposed_conv(&[channels * groups, height, width], spec, &more).unwrap(), run)
         },
     )
 }
@@ -36,7 +36,7 @@ pub(crate) fn wide_transposed_convolutions() -> impl Strategy<Value = Case> {
         |((channels, out), (kernel, stride), (height, width), more, run)| {
             let spec = ConvSpec::new(out, Window::square(kernel).stride(stride)).bias();
             let more = [more.0.min(stride - 1), more.1.min(stride - 1)];
-            Case::new(transposed_conv(&[channels, height, width], spec, more).unwrap(), run)
+            Case::new(transposed_conv(&[channels, height, width], spec, &more).unwrap(), run)
         },
     )
 }
