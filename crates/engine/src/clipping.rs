@@ -249,7 +249,8 @@ impl ClippingRule {
         true
     }
 
-    /// Whether these factors leave a gradient as it is, but for rounding to whole units: it was within the bound. None is where nothing is clipped.
+    /// Whether these factors leave a gradient as it is, except for rounding to whole units, because it was within the bound. The answer is
+    /// always false if nothing is clipped.
     pub(crate) fn leaves(&self, factors: &[f32]) -> bool {
         self.unit.is_some_and(|unit| factors.iter().all(|&factor| factor == rounded_down(1.0 / unit)))
     }

@@ -11,7 +11,7 @@ pub struct StepStats {
     pub norms: Vec<f32>,
     /// How many samples had a gradient that was not finite. They added nothing to the sum.
     pub not_finite: usize,
-    /// Samples whose gradient clipping left as it was.
+    /// The number of samples whose gradient was within the bound, so that clipping left it as it was.
     pub unclipped: usize,
 }
 

@@ -19,7 +19,7 @@ pub struct AdaptiveClip {
 }
 
 impl AdaptiveClip {
-    /// A clip norm before the first step, the share of gradients that is to lie within it, and how fast it follows.
+    /// Makes a clip norm from its value before the first step, the share of gradients that is to lie within it, and how fast it follows.
     #[must_use]
     pub fn new(first: f64, quantile: f64, rate: f64) -> Self {
         Self { first, quantile, rate, norm: first }
@@ -31,13 +31,13 @@ impl AdaptiveClip {
         self.norm
     }
 
-    /// The least and the greatest that it can become.
+    /// The smallest and the largest value that the clip norm can take.
     #[must_use]
     pub fn bounds(&self) -> [f64; 2] {
         [self.first / MOST_MOVED, self.first * MOST_MOVED]
     }
 
-    /// Goes on from a clip norm of before; false if it cannot have been one.
+    /// Goes on from a clip norm that was kept. If it lies outside the bounds, nothing changes and the answer is false.
     pub fn restore(&mut self, norm: f64) -> bool {
         let [least, greatest] = self.bounds();
         let fits = (least..=greatest).contains(&norm);
@@ -47,8 +47,8 @@ impl AdaptiveClip {
         fits
     }
 
-    /// Moves by what a step released: `C exp(-rate (share - quantile))`. It is kept in single precision, in which the exponential functions of
-    /// all machines agree but for the rarest of cases.
+    /// Moves the clip norm by the share that a step released: `C exp(-rate (share - quantile))`. It is kept in single precision, in which
+    /// the exponential functions of all machines agree except in the rarest of cases.
     pub(crate) fn follow(&mut self, share: f64) {
         let [least, greatest] = self.bounds();
         let next = self.norm * (-self.rate * (share - self.quantile)).exp();
@@ -56,12 +56,13 @@ impl AdaptiveClip {
     }
 }
 
-/// The share of gradients within the clip norm, by a noisy count.
+/// The share of gradients within the clip norm, from a noisy count.
 ///
 /// # Guarantee
-/// It is a function of `2 sum (b - 1/2) + Z` alone, rounded to a lattice. Here `b` is 1 for each record drawn that clipping left as it
-/// was, and 0 for every other, such as one whose gradient is not finite; so each record adds 1 or -1 to a whole number, by its own
-/// gradient alone. `Z` is what `noise` adds, whose deviation is twice that of a count of halves. The divisor is the expected batch.
+/// It is a function of `2 sum (b - 1/2) + Z` alone, rounded to a lattice. Here `b` is 1 for each drawn record that clipping left as it was,
+/// and 0 for every other one, such as one whose gradient is not finite. So each record adds 1 or -1 to a whole number, and which of the two
+/// depends on its own gradient alone. `Z` is what `noise` adds; its deviation is twice that of the noise on `sum (b - 1/2)`. The divisor is
+/// the expected batch.
 pub(crate) fn noisy_share(
     stats: &StepStats,
     noise: &Noise,

@@ -20,7 +20,7 @@ pub struct Learned {
     pub optimiser: Optimiser,
     /// The running mean of the parameters, if the run keeps one.
     pub mean: Option<Ema>,
-    /// The clip norm, where it follows a quantile.
+    /// The clip norm, if it follows a quantile.
     pub clip: Option<AdaptiveClip>,
 }
 
@@ -29,7 +29,7 @@ pub struct Learned {
 pub struct Update<'s> {
     /// The noise and the key of the step, or `None` for a run that is not private.
     pub noise: Option<(&'s Noise, &'s StepKey)>,
-    /// The noise on twice the count of records within the clip norm, and the key of the step for it; none where the clip norm is fixed.
+    /// The noise on twice the count of records within the clip norm, and the step's key for it; `None` if the clip norm is fixed.
     pub count: Option<(&'s Noise, &'s StepKey)>,
     /// The expected batch.
     pub batch: u64,

@@ -15,9 +15,10 @@ use crate::learned::{Learned, Update};
 /// rounded to a lattice, and it is divided by the expected batch, never by the number drawn. An empty batch has a sum of zero, which is
 /// noised and used like any other.
 ///
-/// Where the clip norm follows a quantile, the next one is a function of this one and of a noisy count, to which each record drawn adds 1
-/// or -1, dependent on no other record: see [`AdaptiveClip`](crate::AdaptiveClip). In standard deviations of the noise of each, what a
-/// record adds to sum and count is one vector of norm at most `sqrt((C / deviation of the sum)^2 + (1 / deviation of the count)^2)`.
+/// If the clip norm follows a quantile, the next one is a function of this one and of a noisy count, to which each drawn record adds 1 or
+/// -1, whatever the other records are; see [`AdaptiveClip`](crate::AdaptiveClip). Measured in standard deviations of their noise, what a
+/// record adds to the sum and the count is one vector of norm at most
+/// `sqrt((C / deviation of the sum)^2 + (1 / deviation of the count)^2)`.
 ///
 /// # Errors
 /// Those of [`Executor::clipped_sum`] and [`Executor::update`]; and, if the clip norm follows a quantile, a rule with another bound or a step
@@ -30,7 +31,7 @@ pub fn private_step(
     update: &Update<'_>,
 ) -> Result<StepStats, StepError> {
     if let Some(clip) = learned.clip {
-        // A count is released as part of a step that is noised.
+        // A count is only released as part of a step that adds noise.
         let noised = update.noise.is_some() && update.count.is_some();
         if !noised || clip.norm() != rule.sensitivity() {
             let problem = "the rule, or the noise of a step, is not that of the clip norm";

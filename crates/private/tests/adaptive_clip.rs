@@ -1,4 +1,4 @@
-//! A clip norm that follows a quantile: what a record moves of what is released, and where the clip norm ends up.
+//! Tests a clip norm that follows a quantile: by how much a record changes what is released, and where the clip norm ends up.
 #![allow(clippy::unwrap_used)]
 
 use std::vec::IntoIter;
@@ -13,7 +13,7 @@ use dapple_private::{
 };
 use proptest::prelude::*;
 
-/// Values of a record.
+/// How many values a record has.
 const SIZE: usize = 4;
 
 fn model() -> Graph {
@@ -31,7 +31,7 @@ impl Microbatches for Once<'_> {
     }
 }
 
-/// Records and their classes; their gradients are about as long as they are.
+/// Records and their classes. The gradient of a record is about as long as the record.
 #[derive(Debug, Clone)]
 struct Records {
     values: Vec<f32>,
@@ -93,7 +93,7 @@ proptest! {
         };
         let distance = |a: &(Vec<f64>, i64), b: &(Vec<f64>, i64)| {
             let sums = a.0.iter().zip(&b.0).map(|(a, b)| ((a - b) / z_g).powi(2)).sum::<f64>();
-            // Counts are of twice the bits, less one each, and have twice the noise.
+            // A count adds up twice each bit, less one, so its noise is doubled as well.
             (sums + ((a.1 - b.1) as f64 / (2.0 * s)).powi(2)).sqrt()
         };
         let (none, first, second) = (with(None), with(Some(&one)), with(Some(&other)));
@@ -105,7 +105,7 @@ proptest! {
     }
 }
 
-/// What a step is taken with.
+/// What it takes to run a step.
 struct Taken {
     processor: Processor,
     learned: Learned,
@@ -125,7 +125,7 @@ impl Taken {
         Self { processor: Processor::new(&graph, 1).unwrap(), learned, layout, step: 0 }
     }
 
-    /// A step on these records that moves the parameters by next to nothing.
+    /// Takes a step on these records that hardly moves the parameters.
     fn step(&mut self, records: &Records, count_deviation: f64, batch: u64) -> StepStats {
         let norm = self.clip_norm();
         let rule = ClippingRule::new(&Clipping::Flat { max_norm: norm }, &self.layout).unwrap();
@@ -167,7 +167,7 @@ fn the_clip_norm_moves_by_the_formula() {
         (vec![short, short, long], 2),
         (vec![short; 7], 7),
         (vec![long, long], 0),
-        // Nobody was drawn: the count is that of noise, about zero.
+        // No record was drawn, so the count is only noise, about zero.
         (vec![], 0),
     ] {
         let mut taken = fresh();
@@ -176,7 +176,7 @@ fn the_clip_norm_moves_by_the_formula() {
         let halves = within as f64 - records.len() as f64 / 2.0;
         let share = halves / batch as f64 + 0.5;
         let expected = 2.0 * (-rate * (share - quantile)).exp();
-        // It is kept in single precision.
+        // The clip norm is kept in single precision.
         assert!((taken.clip_norm() / expected - 1.0).abs() < 1e-7, "{} {expected}", taken.clip_norm());
     }
 }

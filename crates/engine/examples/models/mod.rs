@@ -1,14 +1,14 @@
-//! The models that both benches measure, by name.
+//! The models that both benchmarks measure, found by name.
 
 use dapple_graph::tune::{Lora, Tuning};
 use dapple_graph::zoo::{self, ConvNext, Norm, ResNet, Vgg, VisionTransformer, WideResNet};
 use dapple_graph::{Graph, GraphError};
 
-/// The sides of a photograph.
+/// The shape of a photograph.
 const PHOTOGRAPH: [usize; 3] = [3, 224, 224];
 
-/// A model for ten classes; `None` where the name is not one of these. A transformer's name may end with `-lora`: adapters of rank 8 train
-/// then, and the head.
+/// The model of this name, for ten classes; `None` if no model has it. A transformer's name may end with `-lora`, in which case adapters of
+/// rank 8 and the head train.
 pub(crate) fn named(name: &str) -> Option<Result<Graph, GraphError>> {
     let group = Norm::Group(32);
     Some(match name {

@@ -270,7 +270,7 @@ fn norms() -> Result<Graph, GraphError> {
     Ok(graph)
 }
 
-/// Norms of the channels of each position, of whole images, and without a mean.
+/// Norms over the channels of each position, over whole images, and without a mean.
 fn other_norms() -> Result<Graph, GraphError> {
     let mut b = GraphBuilder::new(&[6, 4, 3]);
     let x = b.conv("conv", b.input(), ConvSpec::new(6, Window::square(1)))?;

@@ -76,7 +76,7 @@ pub(crate) fn stripes_and_white_images_stay_within_the_bound(subjects: &[Subject
     }
 }
 
-/// Those whose gradients clipping leaves as they are, and no others: with a bound in the middle of each gap between their norms.
+/// The samples whose gradients clipping leaves as they are, and no others, are counted. The bounds lie in the gaps between their norms.
 pub(crate) fn samples_within_the_bound_are_counted(subjects: &[Subject]) {
     const SAMPLES: usize = 6;
     let graph = zoo::small_cnn(&[1, 28, 28], 10).unwrap();

@@ -145,7 +145,7 @@ pub(crate) fn frozen_parameters_leave_the_rest_unchanged(subjects: &[Subject]) {
     assert!(needs[..lowest].iter().all(|needs| !needs) && needs[lowest]);
 }
 
-/// Gradients that nobody asks for are left out, and the others stay what they are.
+/// Gradients that nobody asks for are left out, and this does not change the others.
 pub(crate) fn parts_of_pooled_tokens_train_alone(subjects: &[Subject]) {
     let mut graph = pooled_tokens();
     let data = Data::new(&graph, 3, 2);

@@ -1,4 +1,4 @@
-//! Norms, with the scales and shifts that they end in.
+//! How norms are added to a graph, with their scales and shifts.
 
 use super::GraphBuilder;
 use crate::error::GraphError;

@@ -8,7 +8,7 @@ use crate::graph::{Parameter, ParameterId};
 pub struct Affine {
     /// Scale, one value per channel or feature.
     pub weight: ParameterId,
-    /// Shift, one value per channel or feature, where there is one.
+    /// Shift, one value per channel or feature; `None` if nothing is shifted.
     pub bias: Option<ParameterId>,
 }
 

@@ -3,23 +3,23 @@
 use super::{Affine, GraphOperation};
 use crate::graph::{Parameter, ParameterId};
 
-/// Layer normalisation: values less their mean and over their deviation.
+/// Layer normalisation, which takes the mean off values and divides them by their standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LayerNorm {
     /// Which values are normalised together.
     pub over: NormAxes,
-    /// Whether the mean is taken off first. Where it stays, values are divided by the root of their mean square: RMS norm.
+    /// Whether the mean is taken off first. If not, values are divided by the root of their mean square, which is called RMS norm.
     pub centred: bool,
-    /// Added to the variance, or to the mean square.
+    /// What is added to the variance, or to the mean square.
     pub eps: f32,
-    /// Scale and shift of each value that is normalised with others.
+    /// The scale and shift of each of the values that are normalised together.
     pub affine: Option<Affine>,
 }
 
 /// Which values are normalised together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NormAxes {
-    /// Those of the last so many axes: one for the features of each token, three for a whole image.
+    /// The values of this many last axes: one axis for the features of each token, three for a whole image.
     Last(usize),
     /// The channels of each position of an image or clip, which are the first axis.
     Channels,

@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     }
 }
 
-// Where the first feature of a row lies: features of a row lie `apart` from each other, and so many rows side by side.
+// Where the first feature of a row lies. The features of a row are `apart` numbers apart, and that many rows lie side by side.
 __device__ __forceinline__ i64 row_start(i64 row, int features, int apart) {
     u32 block = (u32)row / (u32)apart, place = (u32)row % (u32)apart;
     return (i64)block * features * apart + place;

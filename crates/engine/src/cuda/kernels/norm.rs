@@ -53,8 +53,8 @@ kernels! {
         holds: Count[grid.shared >= 16 * size + holds * ((size * inner + 7) / 4 * 16)],
     } given { grid: LaunchGrid } over grid;
 
-    /// Normalises rows of `features`, which lie `apart` from each other, with a warp for each row. `kept` receives the mean and one over the
-    /// deviation of each row; where rows are not centred, zero and one over the root of the mean square.
+    /// Normalises rows of `features`, which are `apart` numbers apart, with a warp for each row. `kept` receives the mean and one over the
+    /// deviation of each row, or, if rows are not centred, zero and one over the root of the mean square.
     LayerForward = "layer_forward" {
         x: In<f32>[rows * features],
         y: Out<f32>[rows * features],

@@ -1,7 +1,7 @@
-// Depthwise convolution of tokens over their grid. An item's first token is of no position, and passes by. Features of all heads lie side
-// by side, and feature i of each meets filter i. Tables are of windows.
+// Depthwise convolution of tokens over their grid. An item's first token has no position and is copied as it is. The features of all heads
+// lie side by side, and feature i of each head uses filter i. The tables are those of windows.
 
-// Item, token and feature of a flat index over items of so many tokens.
+// The item, token and feature of a flat index over items that have `tokens` tokens each.
 struct Token {
     i64 item;
     int at, feature;
@@ -12,8 +12,8 @@ __device__ __forceinline__ Token token(i64 index, int tokens, int features) {
     return {row / (u32)tokens, (int)(row % (u32)tokens), (int)((u32)index % (u32)features)};
 }
 
-// Visits the taps of a window that lead to a place on a grid of this size, each with the flat index of that. `reach` says where a tap leads
-// along an axis, and whether it is on the grid.
+// Visits the taps of a window that lead to a place on a grid of this size, each with the flat index of the place. `reach` says where a tap
+// leads along an axis, and whether that is on the grid.
 template <typename Reach, typename Visit>
 __device__ __forceinline__ void each_tap(const int* table, const int* size, Reach reach, Visit visit) {
     int tap = 0, at[3];
@@ -27,7 +27,7 @@ __device__ __forceinline__ void each_tap(const int* table, const int* size, Reac
     }
 }
 
-// The filters, in a block's shared memory where that has room for them: threads read neighbouring filters, which lie apart.
+// Copies the filters to a block's shared memory if they fit, because neighbouring threads read different filters, which lie far apart.
 __device__ __forceinline__ const float* near_filters(const float* weight, int count, int holds) {
     extern __shared__ float held_filters[];
     if (!holds) return weight;
@@ -36,7 +36,7 @@ __device__ __forceinline__ const float* near_filters(const float* weight, int co
     return held_filters;
 }
 
-// Several values a thread.
+// Convolves tokens. Each thread makes several values.
 KERNEL token_conv(const float* x, const float* weight, float* y, const int* table, int features, int filters, i64 n, int holds) {
     int taps = (int)volume(table + 6), tokens = 1 + (int)volume(table + 3);
     i64 inside = (1 + volume(table)) * features;
@@ -87,8 +87,8 @@ KERNEL token_conv_backward(const float* g, const float* weight, float* dx, const
 
 #define TOKEN_WARPS 8
 
-// A sample's gradient of the filters: the sum over its views, heads and positions. Grid: samples, taps, and blocks of 32 filters, one to a
-// lane; warps share the positions.
+// Computes a sample's gradient of the filters, which is a sum over its views, heads and positions. Grid: samples; taps; blocks of 32
+// filters. Each lane has one filter, and the warps share the positions.
 KERNEL token_conv_gradient(const float* x, const float* g, float* d, i64 stride, const int* table, int features, int filters,
                            int views, int accumulate) {
     __shared__ float sums[TOKEN_WARPS][32];

@@ -4,22 +4,22 @@ use super::declare::{Count, Flag, In, Long, Out, kernels, rows};
 use super::window::WINDOW;
 use crate::cuda::launch::LaunchGrid;
 
-/// Filters whose gradients a block adds up.
+/// How many filters' gradients a block adds up.
 const LANES: usize = 32;
-/// Threads of such a block, as the kernel counts on them.
+/// How many threads such a block has, which the kernel relies on.
 const THREADS: usize = 256;
-/// Values that a thread makes, so that a block's copy of the filters is read often enough.
+/// How many values a thread makes, so that a block's copy of the filters is read often enough.
 const VALUES: usize = 4;
-/// Weights of filters that a block's shared memory has room for.
+/// How many weights of filters fit into a block's shared memory.
 pub(crate) const HELD_WEIGHTS: usize = 10 << 10;
 
-/// So many values, with so many weights in shared memory.
+/// A grid for this many values, with this many weights in shared memory.
 fn grid(values: usize, weights: usize) -> LaunchGrid {
     LaunchGrid { shared: 4 * weights, ..LaunchGrid::blocks(values.div_ceil(VALUES * THREADS), THREADS) }
 }
 
 kernels! {
-    /// Every token's sum over its window; the first token of an item as it is. With `holds`, filters are read from shared memory.
+    /// Convolves tokens, and copies the first token of an item as it is. With `holds`, the filters are read from shared memory.
     TokenConv = "token_conv" {
         x: In<f32>,
         weight: In<f32>[filters * taps],
@@ -31,7 +31,7 @@ kernels! {
         holds: Flag[!holds || filters * taps <= HELD_WEIGHTS],
     } given { taps: usize } over grid(n, if holds { filters * taps } else { 0 }), unsafe: "The table is of a window of `taps` over grids, of which `x` holds as many, with a token before each, as `n` values of `y` fill.";
 
-    /// The gradient of the tokens.
+    /// Computes the gradient of the tokens.
     TokenConvBackward = "token_conv_backward" {
         g: In<f32>,
         weight: In<f32>[filters * taps],
@@ -44,7 +44,7 @@ kernels! {
         accumulate: Flag,
     } given { taps: usize } over grid(n, if holds { filters * taps } else { 0 }), unsafe: "The table is of a window of `taps` over grids, of whose outputs `g` holds as many, with a token before each, as `n` values of `dx` fill.";
 
-    /// Each sample's gradient of the filters: the sum over its heads.
+    /// Computes each sample's gradient of the filters, which is a sum over its heads.
     TokenConvGradient = "token_conv_gradient" {
         x: In<f32>[samples * views * tokens * features],
         g: In<f32>[samples * views * out_tokens * features],

@@ -94,10 +94,10 @@ impl CpuKernel for LayerNormKernel {
     }
 }
 
-/// Terms that are added up one after the other. The row of a whole image has so many that a single chain would round too much.
+/// How many terms are added up one after the other. The row of a whole image has so many that adding them one by one would round too much.
 const CHAIN: usize = 2048;
 
-/// The mean of a function of so many features.
+/// The mean of a function over this many features.
 fn average(features: usize, term: impl Fn(usize) -> f32) -> f32 {
     let chain = |first: usize| (first..features.min(first + CHAIN)).map(&term).sum::<f32>();
     (0..features).step_by(CHAIN).map(chain).sum::<f32>() / features as f32

@@ -10,12 +10,12 @@ mod reference;
 
 use dapple_graph::op::NormAxes;
 
-/// How the values of a sample fall into rows that are normalised by themselves.
+/// How the values of a sample are divided into rows, each of which is normalised by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct NormRows {
     rows: usize,
     features: usize,
-    /// Row-major values from one feature of a row to the next.
+    /// The distance from one feature of a row to the next, in the row-major order of values.
     apart: usize,
 }
 

@@ -1,4 +1,4 @@
-//! How the oracle normalises rows of features: it puts the values of each row side by side, and back.
+//! How the reference normalises rows of features: it puts the values of each row side by side, normalises them, and puts them back.
 
 use dapple_graph::op::LayerNorm;
 
@@ -39,7 +39,7 @@ impl NormRows {
         (row / self.apart * self.features + feature) * self.apart + row % self.apart
     }
 
-    /// Row after row.
+    /// Puts the values in order, row after row.
     fn gather(self, x: &Tensor) -> Tensor {
         let rows = (0..self.rows).flat_map(|row| (0..self.features).map(move |feature| (row, feature)));
         Tensor {
@@ -48,7 +48,7 @@ impl NormRows {
         }
     }
 
-    /// Back again.
+    /// Puts the values back where they were.
     fn scatter(self, rows: &[f64]) -> Vec<f64> {
         let mut values = vec![0.0; rows.len()];
         for (index, value) in rows.iter().enumerate() {

@@ -19,7 +19,7 @@ struct CudaTokenConvKernel {
     features: usize,
     filters: usize,
     taps: usize,
-    /// Tokens of an item before and behind it.
+    /// How many tokens an item has in the input, and below, in the output.
     tokens: usize,
     out_tokens: usize,
     /// Where the window's table lies.
@@ -64,7 +64,7 @@ impl CudaKernel for CudaTokenConvKernel {
             n: run.items() * run.len(node),
             holds: self.holds(),
         };
-        // SAFETY: the table was made from the grid that the graph saw the input to have, and the one that this node has.
+        // SAFETY: the table was made from the grids of the input and of this node, and the graph has checked that the tokens fit them.
         unsafe { convolution.launch(run.device) }
     }
 

@@ -1,4 +1,4 @@
-//! Norms over any axes of an image, with and without a mean.
+//! Graphs with norms over any axes of an image, with and without a mean.
 
 use dapple_graph::op::NormAxes;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ pub(crate) fn norms_over_axes() -> impl Strategy<Value = Case> {
         NormAxes::Last(3),
         NormAxes::Channels,
     ]);
-    // Rows of one or two values are nearly the same whatever they were.
+    // After a norm, rows of one or two values are nearly the same whatever they were before.
     (prop::array::uniform3(3usize..9), axes, any::<bool>(), runs()).prop_map(|(shape, over, centred, run)| {
         let graph = image(&shape, |b, x| match centred {
             true => b.layer_norm_over("norm", x, over, 1e-5).unwrap(),
