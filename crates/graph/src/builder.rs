@@ -1,6 +1,7 @@
 //! Builds a graph node by node, inferring shapes and making the parameters under torchvision's names.
 
 mod norms;
+mod tokens;
 
 use std::collections::BTreeSet;
 
@@ -9,9 +10,7 @@ use crate::graph::{Auxiliary, Graph, Node, NodeId, Parameter, ParameterId};
 use crate::init::Init;
 use crate::loss::Loss;
 use crate::op::shape::elements;
-use crate::op::{
-    ChannelScale, Conv, Input, Linear, Op, PooledAttention, RelativeTable, TokenConv, TransposedConv, Window,
-};
+use crate::op::{ChannelScale, Conv, Input, Linear, Op, TransposedConv, Window};
 use crate::validate;
 
 /// What a convolution needs besides its input.
@@ -278,49 +277,6 @@ impl GraphBuilder {
         };
         let weight = self.parameter(&format!("{name}.weight"), &[channels], Init::Constant(first), false)?;
         self.add(name, ChannelScale { axis, weight }, &[input])
-    }
-
-    /// Adds a depthwise convolution over the grid of all tokens but the first, with one bank of filters for all heads, `name.weight`.
-    ///
-    /// # Errors
-    /// If the tokens are not this grid and one more, the heads do not divide the features, the window does not fit, or the name is taken.
-    pub fn token_conv(
-        &mut self,
-        name: &str,
-        input: NodeId,
-        grid: [usize; 3],
-        window: Window,
-        heads: usize,
-    ) -> Result<NodeId, GraphError> {
-        let refuse = |reason| GraphError::Shape { node: name.into(), op: "TokenConv", reason };
-        let shape =
-            TokenConv::weight_shape(&window, heads, self.input_shapes(&[input])?[0]).map_err(refuse)?;
-        let weight = self.parameter(&format!("{name}.weight"), &shape, Init::UniformFanIn, false)?;
-        self.add(name, TokenConv { grid, window, heads, weight }, &[input])
-    }
-
-    /// Adds the attention of query, key and value. Their tokens lie in two grids, of which the queries' comes first. The tables for time,
-    /// height and width have this many rows each and are called `name.rel_pos_t`, `name.rel_pos_h` and `name.rel_pos_w`.
-    ///
-    /// # Errors
-    /// If tokens, grids, heads and tables do not suit each other, or the name is taken.
-    pub fn pooled_attention(
-        &mut self,
-        name: &str,
-        inputs: [NodeId; 3],
-        heads: usize,
-        [queries, keys]: [[usize; 3]; 2],
-        rows: [usize; 3],
-    ) -> Result<NodeId, GraphError> {
-        let features = self.input_shapes(&inputs)?[0].last().copied().unwrap_or(0);
-        let width = features.checked_div(heads).unwrap_or(0);
-        let mut table = |axis: usize| {
-            let name = format!("{name}.rel_pos_{}", ["t", "h", "w"][axis]);
-            let values = self.parameter(&name, &[rows[axis], width], Init::Normal(0.02), false)?;
-            Ok::<_, GraphError>(RelativeTable { rows: rows[axis], values })
-        };
-        let tables = [table(0)?, table(1)?, table(2)?];
-        self.add(name, PooledAttention { heads, queries, keys, tables }, &inputs)
     }
 
     /// Makes a node an output that trains beside the main one, its loss multiplied by `weight`.

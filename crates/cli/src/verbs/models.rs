@@ -45,12 +45,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Answers::Class => "a class",
             Answers::LabelMap => "a class a pixel",
         };
-        let [channels, height, width] = model.input;
+        let input: Vec<String> = model.input.iter().map(usize::to_string).collect();
         table.push([
             model.name.into(),
             Cell::whole(model.parameters as u64),
             answers.into(),
-            format!("{channels} x {height} x {width}").into(),
+            input.join(" x ").into(),
             Cell::whole(model.classes as u64),
             Cell::whole(model.smallest as u64),
             if model.norm { "to choose" } else { "fixed" }.into(),

@@ -38,6 +38,8 @@ section! {
                 "vit-s-32",
                 "vit-b-32",
                 "vit-l-32",
+                "mvit-v2-s",
+                "mvit-v2-b",
                 "small-fcn",
                 "deeplab-v3-plus-resnet-18",
                 "deeplab-v3-plus-resnet-34",

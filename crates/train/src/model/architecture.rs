@@ -1,8 +1,8 @@
 //! Architectures by name.
 
 use dapple_graph::zoo::{
-    self, Backbone, ConvNext, LibraryNames, Norm, OutputStride, ResNet, TokenPooling, Vgg, VisionTransformer,
-    WideResNet,
+    self, Backbone, ConvNext, LibraryNames, MvitSize, Norm, OutputStride, ResNet, TokenPooling, Vgg,
+    VisionTransformer, WideResNet,
 };
 use dapple_graph::{Graph, GraphError};
 use dapple_plan::ModelPlan;
@@ -60,6 +60,10 @@ pub(super) fn architecture(
         let names = names.unwrap_or(model.names);
         return fixed(zoo::convnext(ConvNext { names, ..model }, shape, classes));
     }
+    if let Some(size) = MvitSize::named(name) {
+        clips(name, shape)?;
+        return fixed(zoo::mvit_v2(size, shape, classes));
+    }
     if let Some(Backbone::ResNet(depth)) = name.strip_prefix("psp-net-").and_then(backbone) {
         return Ok(zoo::psp_net(depth, shape, classes, norm)?);
     }
@@ -96,6 +100,18 @@ fn backbone(name: &str) -> Option<Backbone> {
     })
 }
 
+/// Refuses images for a model of clips.
+fn clips(name: &str, shape: &[usize]) -> Result<(), TrainError> {
+    match shape.len() {
+        3 => Err(TrainError::setting(
+            "model.name",
+            format!("{name} takes clips, and the data are images"),
+            "choose another model: there is no data format of clips yet",
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn output_stride(plan: &ModelPlan) -> Result<OutputStride, TrainError> {
     match plan.output_stride {
         Some(8) => Ok(OutputStride::Eight),
@@ -111,5 +127,22 @@ fn pooling(plan: &ModelPlan) -> TokenPooling {
     match plan.pooling.unwrap_or_default() {
         PoolingSpec::ClassToken => TokenPooling::ClassToken,
         PoolingSpec::Mean => TokenPooling::Mean,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dapple_plan::spec::ModelSpec;
+
+    #[test]
+    fn a_model_of_clips_takes_no_images() {
+        let spec = ModelSpec { name: Some("mvit-v2-s".to_owned()), ..ModelSpec::default() };
+        let plan = ModelPlan::check(&spec).unwrap();
+        let graph = architecture(&plan, None, &[3, 4, 32, 32], 5).unwrap();
+        assert_eq!(graph.output_shape(), [5]);
+        let error = architecture(&plan, None, &[3, 32, 32], 5).unwrap_err();
+        assert_eq!(error.to_string(), "model.name: mvit-v2-s takes clips, and the data are images");
+        assert!(error.hint().unwrap().contains("no data format of clips"));
     }
 }

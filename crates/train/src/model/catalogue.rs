@@ -19,13 +19,13 @@ pub struct ModelFacts {
     pub name: &'static str,
     /// Number of parameters, for its usual input and classes.
     pub parameters: usize,
-    /// What it says about an image.
+    /// What it says about an image or a clip.
     pub answers: Answers,
-    /// The input that it is usually given: channels, height, width.
-    pub input: [usize; 3],
+    /// The input that it is usually given: channels, the frames of a clip, height, width.
+    pub input: Vec<usize>,
     /// How many classes it usually tells apart.
     pub classes: usize,
-    /// The side of the smallest square image that it takes.
+    /// The side of the smallest square image that it takes, or of the frames of a clip.
     pub smallest: usize,
     /// Whether a plan can choose its norm.
     pub norm: bool,
@@ -47,28 +47,31 @@ fn facts(name: &'static str) -> Result<ModelFacts, TrainError> {
     };
     let (input, classes) = usual(name);
     let model = blueprint(None)?;
-    let graph = model.build(&input, classes, 0.0)?;
-    let takes = |side: &usize| model.build(&[input[0], *side, *side], classes, 0.0).is_ok();
+    let graph = model.build(input, classes, 0.0)?;
+    let (outer, _) = input.split_at(input.len() - 2);
+    let takes = |side: &usize| model.build(&[outer, &[*side; 2]].concat(), classes, 0.0).is_ok();
     Ok(ModelFacts {
         name,
         parameters: graph.parameters().iter().filter(|p| !p.buffer).map(Parameter::len).sum(),
         answers: if graph.output_shape().len() == 1 { Answers::Class } else { Answers::LabelMap },
-        input,
+        input: input.to_vec(),
         classes,
         smallest: (1..LARGEST_SIDE).find(takes).unwrap_or(LARGEST_SIDE),
-        norm: blueprint(Some(NormSpec::Group))?.build(&input, classes, 0.0).is_ok(),
+        norm: blueprint(Some(NormSpec::Group))?.build(input, classes, 0.0).is_ok(),
     })
 }
 
-/// The input and the number of classes of the data for which a model is known: MNIST, CIFAR-10, Cityscapes, ImageNet.
-fn usual(name: &str) -> ([usize; 3], usize) {
+/// The input and the number of classes of the data for which a model is known: MNIST, CIFAR-10, Cityscapes, Kinetics-400, ImageNet.
+fn usual(name: &str) -> (&'static [usize], usize) {
     match name {
-        "linear" | "small-cnn" => ([1, 28, 28], 10),
-        "small-hybrid" | "vit-ti-4" | "vit-s-4" => ([3, 32, 32], 10),
-        _ if name.starts_with("wrn-") => ([3, 32, 32], 10),
-        "small-fcn" => ([3, 512, 512], 19),
-        _ if name.starts_with("deeplab-") || name.starts_with("psp-net-") => ([3, 512, 512], 19),
-        _ => ([3, 224, 224], 1000),
+        "linear" | "small-cnn" => (&[1, 28, 28], 10),
+        "small-hybrid" | "vit-ti-4" | "vit-s-4" => (&[3, 32, 32], 10),
+        _ if name.starts_with("wrn-") => (&[3, 32, 32], 10),
+        "small-fcn" => (&[3, 512, 512], 19),
+        _ if name.starts_with("deeplab-") || name.starts_with("psp-net-") => (&[3, 512, 512], 19),
+        "mvit-v2-s" => (&[3, 16, 224, 224], 400),
+        "mvit-v2-b" => (&[3, 32, 224, 224], 400),
+        _ => (&[3, 224, 224], 1000),
     }
 }
 
@@ -96,12 +99,14 @@ mod tests {
             ("vit-b-32", 88_224_232),
             ("vit-l-16", 304_326_632),
             ("vit-l-32", 306_535_400),
+            ("mvit-v2-s", 34_537_744),
         ] {
             let model = models.iter().find(|model| model.name == name).unwrap();
             assert_eq!(model.parameters, parameters, "{name}");
         }
         let find = |name: &str| models.iter().find(|model| model.name == name).unwrap();
         assert_eq!((find("vit-b-32").smallest, find("vit-b-32").norm), (32, false));
+        assert_eq!((find("mvit-v2-b").smallest, find("mvit-v2-b").norm), (32, false));
         assert_eq!(find("psp-net-resnet-18").answers, Answers::LabelMap);
         assert!(find("resnet-18").norm && find("resnet-18").answers == Answers::Class);
     }

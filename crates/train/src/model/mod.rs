@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn every_name_is_a_model() {
         for name in keys::find("model.name").unwrap().choices {
-            assert!(build(&named(name), &[3, 64, 64], 10, 0.0).is_ok(), "{name}");
+            let input: &[usize] = if name.starts_with("mvit-") { &[3, 2, 64, 64] } else { &[3, 64, 64] };
+            assert!(build(&named(name), input, 10, 0.0).is_ok(), "{name}");
         }
         let error = build(&named("resnet-19"), &[3, 64, 64], 10, 0.0).unwrap_err();
         assert!(error.hint().unwrap().contains("resnet-18"));
