@@ -92,6 +92,33 @@ __device__ __forceinline__ void multiply_step(float (*c)[NF][4], const float* le
     }
 }
 
+// Starts to copy the rows of a strip from row `top` of the image on, of `count` channels; zeros where the image has no such row.
+__device__ __forceinline__ void copy_strip(float* strip, const float* pixels, const Image& image, int top, int count) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    int vector = image.width % 4 == 0 ? 4 : 1, quads = image.width / vector;
+    // How far this lane moves from copy to copy.
+    int row_step = 32 / quads, quad_step = 32 % quads;
+    for (int row = lane / quads, quad = lane % quads; row < image.rows;) {
+        bool valid = (u32)(top + row) < (u32)image.height;
+        const float* from = valid ? pixels + (top + row) * image.width + quad * vector : pixels;
+        float* to = strip + row * image.pitch + quad * vector;
+        for (int channel = warp; channel < count; channel += 8) {
+            const float* source = from + (valid ? channel * image.height * image.width : 0);
+            if (vector == 4) {
+                async_copy_16(to + channel * image.plane, source, valid);
+            } else {
+                async_copy_4(to + channel * image.plane, source, valid);
+            }
+        }
+        row += row_step;
+        quad += quad_step;
+        if (quad >= quads) {
+            quad -= quads;
+            ++row;
+        }
+    }
+}
+
 // Computes weight gradients d[o, (c, tap)] = sum over positions of g[o, p] x[c, p + tap], one after the other. There are `sums` of them, each
 // of `each` steps of 32 positions, from step `begin` of an item on, step after step and item after item. `flush` takes each sum from c, which
 // must be zero before. Copies go on beyond the end of a sum. `fetch` adds copies of its own to those of a stage, which have arrived when the
@@ -114,9 +141,6 @@ __device__ __forceinline__ void weight_products(const float* g, const float* x, 
         offset[n] = weight < tile.weights ? 4 * offsets[weight] : 0;
     }
     int chunks = (image.positions + BK - 1) / BK, end = begin + sums * each;
-    int vector = image.width % 4 == 0 ? 4 : 1, quads = image.width / vector;
-    // Where this lane starts in the strip, and how far it moves from copy to copy.
-    int row0 = lane / quads, quad0 = lane % quads, row_step = 32 / quads, quad_step = 32 % quads;
     int view = begin / chunks, p0 = begin % chunks * BK;
     __syncthreads();
     auto load = [&](int stage, int step) {
@@ -132,26 +156,7 @@ __device__ __forceinline__ void weight_products(const float* g, const float* x, 
             places[stage][threadIdx.x] = p < image.positions ? 4 * place : 0;
         }
         const float* pixels = x + (plane * image.channels + tile.c0) * image.height * image.width;
-        int top = y0 * image.stride_y - image.padding_y;
-        for (int row = row0, quad = quad0; row < image.rows;) {
-            bool valid = (u32)(top + row) < (u32)image.height;
-            const float* from = valid ? pixels + (top + row) * image.width + quad * vector : pixels;
-            float* to = strip + row * image.pitch + quad * vector;
-            for (int channel = warp; channel < count; channel += 8) {
-                const float* source = from + (valid ? channel * image.height * image.width : 0);
-                if (vector == 4) {
-                    async_copy_16(to + channel * image.plane, source, valid);
-                } else {
-                    async_copy_4(to + channel * image.plane, source, valid);
-                }
-            }
-            row += row_step;
-            quad += quad_step;
-            if (quad >= quads) {
-                quad -= quads;
-                ++row;
-            }
-        }
+        copy_strip(strip, pixels, image, y0 * image.stride_y - image.padding_y, count);
         p0 += BK;
         if (p0 >= image.positions) {
             p0 = 0;
@@ -394,13 +399,66 @@ IMAGE_WEIGHTS(1)
 IMAGE_WEIGHTS(5)
 IMAGE_WEIGHTS(9)
 
+// Positions of a block's tile.
+#define COLUMNS 256
+
+// The item of a tile that a column is of, and its position there; false where there is none.
+__device__ __forceinline__ bool column_of(const Image& image, int column, int p0, int* segment, int* p) {
+    *segment = image.segments > 1 ? column / image.positions : 0;
+    *p = image.segments > 1 ? column % image.positions : p0 + column;
+    return *segment < image.segments && *p < image.positions;
+}
+
+// Writes a thread's share of 64 filters by 256 positions, or adds it to what is there.
+__device__ __forceinline__ void put_filters(float* y, const Image& image, const float (*c)[8][4], i64 item0, int items, int p0,
+                                            int accumulate) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, m0 = blockIdx.y * 64 + (warp & 1) * 32 + (lane >> 2);
+    bool whole = image.step_y == 1 && image.step_x == 1, pairs = whole && image.positions % 2 == 0;
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            if (pairs && j == 1) break;
+            int segment, p;
+            bool exists = column_of(image, (warp >> 1) * 64 + 8 * n + 2 * (lane & 3) + j, p0, &segment, &p);
+            if (!exists || item0 + segment >= items) continue;
+            int to_p = whole ? p
+                             : p / image.out_width * image.step_y * image.full_width + p % image.out_width * image.step_x +
+                                   image.phase;
+            float* target = y + ((item0 + segment) * image.groups + blockIdx.z) * image.out * image.full_positions + to_p;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                int row = m0 + 8 * i;
+                if (row >= image.out) continue;
+                float* to = target + (i64)row * image.full_positions;
+                const float* value = c[i >> 1][n] + 2 * (i & 1);
+                if (pairs) {
+                    put_two(to, value[0], value[1], accumulate);
+                } else {
+                    put(to, value[j], accumulate);
+                }
+            }
+        }
+    }
+}
+
+// Lists what is copied of each channel of a block's items into the strip: where to, and where from or -1 for zeros.
+__device__ __forceinline__ void list_copies(int2* list, const Image& image, int copies, int quads, int vector, int y0, i64 item0, int items) {
+    int plane = image.height * image.width;
+    for (int i = threadIdx.x; i < copies; i += IMAGE_THREADS) {
+        int quad = i % quads, row = i / quads % image.rows, segment = i / quads / image.rows;
+        int from = y0 * image.stride_y - image.padding_y + row;
+        bool valid = (u32)from < (u32)image.height && item0 + segment < items;
+        int start = segment * image.groups * image.channels * plane + from * image.width + quad * vector;
+        list[i] = make_int2((segment * image.rows + row) * image.pitch + image.left + quad * vector, valid ? start : -1);
+    }
+}
+
 // Computes y[o, p] = sum over channels and taps of weight[o, (c / 8, tap, c % 8)] x[c, p + tap]. This serves the forward pass and, with the
 // weights turned round, the data gradient, once for every remainder by the stride. Eight warps compute 64 filters by 256 positions. Takes
 // steps first..last of `block` channels each, and adds to what is there if `accumulate` is set or it does not begin with the first step.
 // Grid: tiles of positions, or of `segments` whole items if several fit into one; tiles of filters; groups.
 // Dynamic shared memory: two stages of weights and strip, and the list of copies.
-#define COLUMNS 256
-
 extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
     image_convolve(const float* weight, const float* x, float* y, const __grid_constant__ Image image, int items, int accumulate,
                    int first, int last) {
@@ -412,26 +470,15 @@ extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
     i64 item0 = image.segments > 1 ? (i64)blockIdx.x * image.segments : blockIdx.x / tiles;
     int p0 = image.segments > 1 ? 0 : blockIdx.x % tiles * COLUMNS, y0 = p0 / image.out_width;
     int vector = image.width % 4 == 0 ? 4 : 1, quads = image.width / vector;
-    int copies = image.segments * image.rows * quads;
+    int copies = image.segments * image.rows * quads, plane = image.height * image.width;
     int2* list = (int2*)(stages + 2 * size);
-    int plane = image.height * image.width;
     for (int i = threadIdx.x; i < 2 * size; i += IMAGE_THREADS) stages[i] = 0.0f;
-    for (int i = threadIdx.x; i < copies; i += IMAGE_THREADS) {
-        int quad = i % quads, row = i / quads % image.rows, segment = i / quads / image.rows;
-        int from = y0 * image.stride_y - image.padding_y + row;
-        bool valid = (u32)from < (u32)image.height && item0 + segment < items;
-        int start = segment * image.groups * image.channels * plane + from * image.width + quad * vector;
-        list[i] = make_int2((segment * image.rows + row) * image.pitch + image.left + quad * vector, valid ? start : -1);
-    }
+    list_copies(list, image, copies, quads, vector, y0, item0, items);
     int place[8];
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
-        int column = (warp >> 1) * 64 + 8 * n + row_of, segment = 0, p = p0 + column;
-        if (image.segments > 1) {
-            segment = column / image.positions;
-            p = column % image.positions;
-        }
-        bool exists = segment < image.segments && p < image.positions;
+        int segment, p;
+        bool exists = column_of(image, (warp >> 1) * 64 + 8 * n + row_of, p0, &segment, &p);
         place[n] = exists ? (segment * image.rows + (p / image.out_width - y0) * image.stride_y) * image.pitch +
                                 p % image.out_width * image.stride_x
                           : 0;
@@ -490,37 +537,7 @@ extern "C" __global__ void __launch_bounds__(IMAGE_THREADS, 2)
             }
         }
     }
-    bool whole = image.step_y == 1 && image.step_x == 1, pairs = whole && image.positions % 2 == 0;
-#pragma unroll
-    for (int n = 0; n < 8; ++n) {
-        int column = (warp >> 1) * 64 + 8 * n + 2 * t;
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            if (pairs && j == 1) break;
-            int at = column + j, segment = 0, p = p0 + at;
-            if (image.segments > 1) {
-                segment = at / image.positions;
-                p = at % image.positions;
-            }
-            if (segment >= image.segments || p >= image.positions || item0 + segment >= items) continue;
-            int to_p = whole ? p
-                             : p / image.out_width * image.step_y * image.full_width + p % image.out_width * image.step_x +
-                                   image.phase;
-            float* target = y + ((item0 + segment) * image.groups + group) * image.out * image.full_positions + to_p;
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                int row = m0 + (warp & 1) * 32 + row_of + 8 * i;
-                if (row >= image.out) continue;
-                float* to = target + (i64)row * image.full_positions;
-                const float* value = c[i >> 1][n] + 2 * (i & 1);
-                if (pairs) {
-                    put_two(to, value[0], value[1], accumulate || first);
-                } else {
-                    put(to, value[j], accumulate || first);
-                }
-            }
-        }
-    }
+    put_filters(y, image, c, item0, items, p0, accumulate || first);
 }
 
 // Puts weights in the order that image_convolve reads, arranged[group][m][(k / 8, tap, k % 8)], with zeros beyond the last k. Forward, m

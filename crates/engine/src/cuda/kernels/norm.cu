@@ -90,6 +90,74 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
     }
 }
 
+// The sum of a few numbers, in their order.
+__device__ __forceinline__ float sum_of(const float* values, int n) {
+    float sum = 0.0f;
+    for (int i = 0; i < n; ++i) sum += values[i];
+    return sum;
+}
+
+// A channel of a group in the backward pass, as the team of warps sees it that takes it: its rows, its statistics, scale and shift, and this
+// thread's place in the team.
+struct NormChannel {
+    const float *x, *y;
+    float *g, *held_x, *held_g;
+    float mean, inverse, w, b;
+    int inner, before, width, relu, member, step;
+};
+
+// Adds up a thread's share of the gradient of a channel's output, and of that times the normalised input. The gradient is set to zero where
+// a ReLU was; x and g are held in shared memory as far as `holds` says.
+__device__ __forceinline__ void add_channel(const NormChannel& own, int holds, float* sum, float* product) {
+    int count = (own.inner + own.before + 3) / 4;
+    for (int q = own.member; q < count; q += 2 * own.step) {
+        Four values[2], upstream[2], outputs[2];
+#pragma unroll
+        for (int u = 0; u < 2; ++u) {
+            int i = 4 * (q + u * own.step) - own.before;
+            values[u] = load_four(own.x, i, own.inner, own.width);
+            upstream[u] = load_four(own.g, i, own.inner, own.width);
+            if (own.y) outputs[u] = load_four(own.y, i, own.inner, own.width);
+        }
+#pragma unroll
+        for (int u = 0; u < 2; ++u) {
+            int i = 4 * (q + u * own.step) - own.before;
+            if (holds > 0) store_four(own.held_x, i, own.inner, values[u]);
+#pragma unroll
+            for (int v = 0; v < 4; ++v) {
+                float hat = normalised(values[u].of[v], own.mean, own.inverse);
+                bool passes = own.y ? outputs[u].of[v] > 0.0f : !own.relu || __fmaf_rn(hat, own.w, own.b) > 0.0f;
+                if (!passes) upstream[u].of[v] = 0.0f;
+                *sum += upstream[u].of[v];
+                *product += upstream[u].of[v] * hat;
+            }
+            if (own.y) store_four(own.g, i, own.inner, upstream[u], own.width);
+            if (holds > 1) store_four(own.held_g, i, own.inner, upstream[u]);
+        }
+    }
+}
+
+// Writes the gradient of a channel's input, from its values xs and the gradients gs of its output.
+__device__ __forceinline__ void put_channel(const NormChannel& own, const float* xs, const float* gs, float* dx, float average, float along,
+                                            int accumulate) {
+    int count = (own.inner + own.before + 3) / 4;
+#pragma unroll 2
+    for (int q = own.member; q < count; q += own.step) {
+        int i = 4 * q - own.before;
+        Four value = load_four(xs, i, own.inner, own.width), upstream = load_four(gs, i, own.inner, own.width), result;
+        if (accumulate) result = load_four(dx, i, own.inner, own.width);
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+            float hat = normalised(value.of[v], own.mean, own.inverse);
+            bool passes = own.y || !own.relu || __fmaf_rn(hat, own.w, own.b) > 0.0f;
+            float slope = passes ? upstream.of[v] : 0.0f;
+            float term = (own.w * slope - average - hat * along) * own.inverse;
+            result.of[v] = accumulate ? result.of[v] + term : term;
+        }
+        store_four(dx, i, own.inner, result, own.width);
+    }
+}
+
 // Computes all gradients of group_forward, with one block for each sample and group, in which teams of warps take one channel at a time.
 // The gradients of scale and shift are summed over views. If there is `y`, the output of a sum that went through a ReLU, g is first set to
 // zero in its own memory where y is zero. `holds` says how many of x and g the dynamic shared memory has room for, after four floats for
@@ -121,36 +189,15 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
             mean = kept[2 * set];
             inverse = kept[2 * set + 1];
         }
-        for (int c = warp / team; c < size && (summed || y); c += teams) {
-            float w = weight ? weight[first + c] : 1.0f, b = bias ? bias[first + c] : 0.0f;
+        auto channel = [&](int c) -> NormChannel {
             i64 row = set * n + (i64)c * inner;
-            int at = c * inner, before = at & 3, count = (inner + before + 3) / 4;
+            int at = c * inner;
+            float w = weight ? weight[first + c] : 1.0f, b = bias ? bias[first + c] : 0.0f;
+            return {x + row, y ? y + row : y, g + row, held_x + at, held_g + at, mean, inverse, w, b, inner, at & 3, width, relu, member, step};
+        };
+        for (int c = warp / team; c < size && (summed || y); c += teams) {
             float sum = 0.0f, product = 0.0f;
-            for (int q = member; q < count; q += 2 * step) {
-                Four values[2], upstream[2], outputs[2];
-#pragma unroll
-                for (int u = 0; u < 2; ++u) {
-                    int i = 4 * (q + u * step) - before;
-                    values[u] = load_four(x + row, i, inner, width);
-                    upstream[u] = load_four(g + row, i, inner, width);
-                    if (y) outputs[u] = load_four(y + row, i, inner, width);
-                }
-#pragma unroll
-                for (int u = 0; u < 2; ++u) {
-                    int i = 4 * (q + u * step) - before;
-                    if (holds > 0) store_four(held_x + at, i, inner, values[u]);
-#pragma unroll
-                    for (int v = 0; v < 4; ++v) {
-                        float hat = normalised(values[u].of[v], mean, inverse);
-                        bool passes = y ? outputs[u].of[v] > 0.0f : !relu || __fmaf_rn(hat, w, b) > 0.0f;
-                        if (!passes) upstream[u].of[v] = 0.0f;
-                        sum += upstream[u].of[v];
-                        product += upstream[u].of[v] * hat;
-                    }
-                    if (y) store_four(g + row, i, inner, upstream[u], width);
-                    if (holds > 1) store_four(held_g + at, i, inner, upstream[u]);
-                }
-            }
+            add_channel(channel(c), holds, &sum, &product);
             sum = warp_sum(sum);
             product = warp_sum(product);
             if (lane == 0) {
@@ -161,11 +208,8 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
         __syncthreads();
         for (int c = threadIdx.x; c < size && summed; c += blockDim.x) {
             if (team > 1) {
-                sums[c] = products[c] = 0.0f;
-                for (int part = c * team; part < (c + 1) * team; ++part) {
-                    sums[c] += warp_sums[part];
-                    products[c] += warp_products[part];
-                }
+                sums[c] = sum_of(warp_sums + c * team, team);
+                products[c] = sum_of(warp_products + c * team, team);
             }
             all_sums[c] += sums[c];
             all_products[c] += products[c];
@@ -184,26 +228,10 @@ extern "C" __global__ void __launch_bounds__(NORM_THREADS)
                 along = block_sum(product, scratch) / n;
             }
             for (int c = warp / team; c < size; c += teams) {
-                float w = weight ? weight[first + c] : 1.0f, b = bias ? bias[first + c] : 0.0f;
-                i64 row = set * n + (i64)c * inner;
-                int at = c * inner, before = at & 3, count = (inner + before + 3) / 4;
-                const float* xs = summed && holds > 0 ? held_x + at : x + row;
-                const float* gs = summed && holds > 1 ? held_g + at : g + row;
-#pragma unroll 2
-                for (int q = member; q < count; q += step) {
-                    int i = 4 * q - before;
-                    Four value = load_four(xs, i, inner, width), upstream = load_four(gs, i, inner, width), result;
-                    if (accumulate) result = load_four(dx + row, i, inner, width);
-#pragma unroll
-                    for (int v = 0; v < 4; ++v) {
-                        float hat = normalised(value.of[v], mean, inverse);
-                        bool passes = y || !relu || __fmaf_rn(hat, w, b) > 0.0f;
-                        float slope = passes ? upstream.of[v] : 0.0f;
-                        float term = (w * slope - average - hat * along) * inverse;
-                        result.of[v] = accumulate ? result.of[v] + term : term;
-                    }
-                    store_four(dx + row, i, inner, result, width);
-                }
+                NormChannel own = channel(c);
+                const float* xs = summed && holds > 0 ? own.held_x : own.x;
+                const float* gs = summed && holds > 1 ? own.held_g : own.g;
+                put_channel(own, xs, gs, dx + set * n + (i64)c * inner, average, along, accumulate);
             }
         }
         __syncthreads();
