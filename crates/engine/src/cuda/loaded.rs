@@ -2,7 +2,7 @@
 
 use super::error::CudaError;
 use super::kernels::{ProjectFilters, StandardiseBackward};
-use super::memory::CardWork;
+use super::memory::{CardWork, WORKSPACE};
 use super::run::CardRun;
 use super::step::CardStep;
 use super::{CudaExecutor, CudaGradientSum, MOST_SAMPLES};
@@ -29,7 +29,11 @@ impl CudaLoaded<'_> {
         let group = executor.group(&executor.inference, samples, MOST_SAMPLES);
         if executor.inference_work.as_ref().is_none_or(|work| work.samples < group) {
             executor.inference_work = None;
-            executor.inference_work = Some(CardWork::new(&executor.device, &executor.inference, group, 0)?);
+            // A data gradient, which a transposed convolution is, has no algorithm of cuDNN that works in no memory.
+            let mut operations = executor.inference.steps.operations.iter().flatten();
+            let workspace = if operations.any(|operation| operation.transposes()) { WORKSPACE } else { 0 };
+            let work = CardWork::new(&executor.device, &executor.inference, group, workspace)?;
+            executor.inference_work = Some(work);
             executor.count(0);
         }
         let CudaExecutor { graph, device, model, inference: program, inference_work, choices, .. } = executor;
