@@ -67,42 +67,34 @@ impl Transfer {
 
     /// Copies the source's values over the target's.
     pub(crate) fn copy(&self, from: &[f32], to: &mut [f32]) {
-        walk(
-            &self.shape,
-            self.source.0,
-            &self.source.1,
-            self.target.0,
-            &self.target.1,
-            &mut |s, ds, t, dt, n| {
-                if ds == 1 && dt == 1 {
-                    to[t..t + n].copy_from_slice(&from[s..s + n]);
-                } else {
-                    for i in 0..n {
-                        to[t + i * dt] = from[s + i * ds];
-                    }
+        self.each_run(|s, ds, t, dt, n| {
+            if ds == 1 && dt == 1 {
+                to[t..t + n].copy_from_slice(&from[s..s + n]);
+            } else {
+                for i in 0..n {
+                    to[t + i * dt] = from[s + i * ds];
                 }
-            },
-        );
+            }
+        });
     }
 
     /// Adds the target's gradient to the source's.
     pub(crate) fn add_back(&self, target: &[f32], source: &mut [f32]) {
-        walk(
-            &self.shape,
-            self.source.0,
-            &self.source.1,
-            self.target.0,
-            &self.target.1,
-            &mut |s, ds, t, dt, n| {
-                for i in 0..n {
-                    source[s + i * ds] += target[t + i * dt];
-                }
-            },
-        );
+        self.each_run(|s, ds, t, dt, n| {
+            for i in 0..n {
+                source[s + i * ds] += target[t + i * dt];
+            }
+        });
+    }
+
+    /// Calls `run(source, source step, target, target step, count)` for every innermost run.
+    fn each_run(&self, mut run: impl FnMut(usize, usize, usize, usize, usize)) {
+        let (source, target) = (&self.source, &self.target);
+        walk(&self.shape, source.0, &source.1, target.0, &target.1, &mut run);
     }
 }
 
-/// Calls `run(source, source step, target, target step, count)` for every innermost run.
+/// Goes through all axes but the innermost, for [`Transfer::each_run`].
 fn walk(
     shape: &[usize],
     source: usize,
