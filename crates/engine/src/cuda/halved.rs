@@ -25,13 +25,13 @@ pub(crate) struct HalvedGradient {
 
 /// Numbers in halves, two to a pair, and for each part that shares a power of two the size of its largest number.
 #[derive(Clone, Copy)]
-pub(crate) struct Halves<'m> {
+pub(crate) struct HalvedNumbers<'m> {
     pub(crate) pairs: DeviceSlice<'m, u32>,
     pub(crate) largest: DeviceSlice<'m, u32>,
 }
 
-impl<'m> Halves<'m> {
-    /// Takes `items` items of `len` numbers each from memory that has [`Halves::room`] for each of them.
+impl<'m> HalvedNumbers<'m> {
+    /// Takes `items` items of `len` numbers each from memory that has [`HalvedNumbers::room`] for each of them.
     pub(crate) fn of(memory: DeviceSlice<'m, f32>, items: usize, len: usize) -> Self {
         let pairs = items * len / 2;
         Self { pairs: memory.cast().first(pairs), largest: memory.cast().after(pairs).first(items) }
@@ -79,8 +79,8 @@ impl CardRun<'_> {
         &mut self,
         place: HalvedGradient,
         rows: usize,
-        (x, features): (Halves<'_>, usize),
-        (g, out): (Halves<'_>, usize),
+        (x, features): (HalvedNumbers<'_>, usize),
+        (g, out): (HalvedNumbers<'_>, usize),
         partials: DeviceSlice<'_, f64>,
     ) -> Result<(), CudaError> {
         let (device, program, samples) = (self.device, self.program, self.samples);

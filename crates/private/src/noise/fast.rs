@@ -40,7 +40,7 @@ const fn taylor(first: usize) -> [f64; 9] {
 }
 
 /// A block of random words and what becomes of it.
-pub(super) struct Block {
+pub(super) struct NoiseBlock {
     /// Words for the radii.
     pub(super) radius: [u32; PAIRS],
     /// Words for the angles.
@@ -53,7 +53,7 @@ pub(super) struct Block {
     certainty: [f64; PAIRS],
 }
 
-impl Block {
+impl NoiseBlock {
     /// A block of zeros on the heap.
     pub(super) fn new() -> Box<Self> {
         Box::new(Self {
@@ -97,9 +97,9 @@ impl Block {
     }
 }
 
-/// [`Block::round`] with the vectors of the processor at hand.
+/// [`NoiseBlock::round`] with the vectors of the processor at hand.
 struct BlockRounding<'a> {
-    block: &'a mut Block,
+    block: &'a mut NoiseBlock,
     deviation: f64,
 }
 
@@ -226,7 +226,7 @@ mod tests {
             }
         }
         let deviation = 2047.9;
-        let mut block = Block::new();
+        let mut block = NoiseBlock::new();
         let mut checked = 0;
         for round in 0..40u32 {
             for i in 0..PAIRS {

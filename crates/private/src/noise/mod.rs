@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use crate::error::StepError;
 use crate::parallel::WORTH_THREADS;
 use exact::Bits;
-use fast::{Block, PAIRS};
+use fast::{NoiseBlock, PAIRS};
 
 /// A standard deviation is at least this many steps of the lattice, and less than twice as many. So rounding, which adds `s^2 / 12` to
 /// the variance, adds less than a ten-millionth of it.
@@ -96,7 +96,7 @@ impl Noise {
         }
         // Both are powers of two, so the quotient is exact.
         let per_step = unit / self.step;
-        let one = |block: &mut Box<Block>, (index, chunk): (usize, &mut [f32])| match carried
+        let one = |block: &mut Box<NoiseBlock>, (index, chunk): (usize, &mut [f32])| match carried
             .chunks(CHUNK)
             .nth(index)
         {
@@ -107,10 +107,10 @@ impl Noise {
             None => self.add_chunk(block, index as u64, chunk, |_| 0.0, per_step, key),
         };
         if sum.len() < WORTH_THREADS {
-            let mut block = Block::new();
+            let mut block = NoiseBlock::new();
             sum.chunks_mut(CHUNK).enumerate().for_each(|chunk| one(&mut block, chunk));
         } else {
-            sum.par_chunks_mut(CHUNK).enumerate().for_each_init(Block::new, one);
+            sum.par_chunks_mut(CHUNK).enumerate().for_each_init(NoiseBlock::new, one);
         }
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Noise {
     /// Adds noise to one chunk of coordinates, of which `high` tells what was carried over.
     fn add_chunk(
         &self,
-        block: &mut Block,
+        block: &mut NoiseBlock,
         index: u64,
         chunk: &mut [f32],
         high: impl Fn(usize) -> f64,

@@ -32,7 +32,7 @@ fn normal(x: f64) -> f64 {
 fn fast_and_exact_paths_agree() {
     let noise = Noise::new(1.7).unwrap();
     let key = key(1, 0);
-    let mut block = Block::new();
+    let mut block = NoiseBlock::new();
     for index in 0..200 {
         let mut random = key.stream(index);
         block.draw(&mut random);

@@ -8,7 +8,7 @@ use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::clip::SumTarget;
 use crate::cuda::device::Device;
 use crate::cuda::error::CudaError;
-use crate::cuda::halved::Halves;
+use crate::cuda::halved::HalvedNumbers;
 use crate::cuda::kernels::{AddBias, TakePowersOff};
 use crate::cuda::lower::CardSteps;
 use crate::cuda::memory::CardModel;
@@ -65,17 +65,17 @@ impl CudaOperation for Linear {
 
 impl HalvedWeight {
     /// The halves of this weight, which has `len` numbers.
-    fn halves(self, model: &CardModel, len: usize) -> Halves<'_> {
+    fn halves(self, model: &CardModel, len: usize) -> HalvedNumbers<'_> {
         let largest = model.largest().after(self.number).first(1);
-        Halves { pairs: model.halves().after(self.start).first(len / 2), largest }
+        HalvedNumbers { pairs: model.halves().after(self.start).first(len / 2), largest }
     }
 }
 
 impl CudaLinearKernel {
     /// The inputs of all items in halves, which the forward pass keeps.
-    fn kept_inputs<'r>(&self, run: &CardRun<'r>, node: usize) -> Halves<'r> {
+    fn kept_inputs<'r>(&self, run: &CardRun<'r>, node: usize) -> HalvedNumbers<'r> {
         let kept = run.kept(node).expect("the plan gives a product of halves the memory that it works in");
-        Halves::of(kept, run.items(), self.rows * self.features)
+        HalvedNumbers::of(kept, run.items(), self.rows * self.features)
     }
 
     /// Runs the forward pass in halves.
@@ -83,7 +83,7 @@ impl CudaLinearKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        weight: Halves<'_>,
+        weight: HalvedNumbers<'_>,
     ) -> Result<(), CudaError> {
         let Self { rows, features, out, .. } = *self;
         let (device, items, of_sample) = (run.device, run.items(), rows * run.program.views);
@@ -103,7 +103,7 @@ impl CudaLinearKernel {
         &self,
         run: &mut CardRun<'_>,
         y: DeviceSlice<'_, f32>,
-        (factor, weight): (Halves<'_>, Halves<'_>),
+        (factor, weight): (HalvedNumbers<'_>, HalvedNumbers<'_>),
         (bias, channels): (Option<DeviceSlice<'_, f32>>, usize),
     ) -> Result<(), CudaError> {
         let len = self.rows * run.program.views * channels;
@@ -125,14 +125,14 @@ impl CudaLinearKernel {
         &self,
         run: &mut CardRun<'_>,
         node: usize,
-        weight: Halves<'_>,
+        weight: HalvedNumbers<'_>,
         parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Self { rows, features, out, .. } = *self;
         let (device, of_sample) = (run.device, rows * run.program.views);
         let scratch =
             run.scratch(node).expect("the plan gives a product of halves scratch for the backward pass");
-        let g = Halves::of(scratch, run.items(), rows * out);
+        let g = HalvedNumbers::of(scratch, run.items(), rows * out);
         let bias = (parameters.written(run, self.bias), run.program.written);
         g.round(device, run.gradient(node), (run.samples, of_sample, out), bias)?;
         run.mark(ROUNDING)?;
@@ -222,7 +222,7 @@ impl CudaKernel for CudaLinearKernel {
     }
 
     fn kept(&self, _len: usize) -> usize {
-        if self.halves() { Halves::room(self.rows * self.features) } else { 0 }
+        if self.halves() { HalvedNumbers::room(self.rows * self.features) } else { 0 }
     }
 
     fn works_in_kept(&self) -> bool {
@@ -230,7 +230,7 @@ impl CudaKernel for CudaLinearKernel {
     }
 
     fn scratch(&self) -> usize {
-        if self.halves() { Halves::room(self.rows * self.out) } else { 0 }
+        if self.halves() { HalvedNumbers::room(self.rows * self.out) } else { 0 }
     }
 
     fn halves(&self) -> bool {

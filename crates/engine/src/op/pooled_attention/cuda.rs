@@ -36,7 +36,7 @@ struct CudaPooledAttentionKernel {
 
 /// What the forward pass keeps: the scores of all items and heads, or the weights that take their place; room for addresses; and the terms.
 #[derive(Clone, Copy)]
-struct Kept<'m> {
+struct KeptScores<'m> {
     scores: DeviceSlice<'m, f32>,
     addresses: DeviceSlice<'m, u64>,
     terms: DeviceSlice<'m, f32>,
@@ -119,12 +119,12 @@ impl CudaPooledAttentionKernel {
         HeadSide { side: MatrixSide::new(values, self.leading(), self.heads * square), inner: square }
     }
 
-    fn work<'m>(&self, run: &CardRun<'m>, node: usize) -> Kept<'m> {
+    fn work<'m>(&self, run: &CardRun<'m>, node: usize) -> KeptScores<'m> {
         let kept = run.kept(node).expect("the plan gives attention the memory that it works in");
         let heads = run.items() * self.heads;
         let behind = kept.after(heads * self.square());
         // Each head has three addresses, which take two numbers each.
-        Kept { scores: kept, addresses: behind.cast(), terms: behind.after(6 * heads) }
+        KeptScores { scores: kept, addresses: behind.cast(), terms: behind.after(6 * heads) }
     }
 
     /// The values of the tables of time, height and width.
@@ -133,7 +133,7 @@ impl CudaPooledAttentionKernel {
     }
 
     /// Makes the terms of all queries, and sets the scores to what the terms add to them.
-    fn relative_scores(&self, run: &CardRun<'_>, node: usize, kept: Kept<'_>) -> Result<(), CudaError> {
+    fn relative_scores(&self, run: &CardRun<'_>, node: usize, kept: KeptScores<'_>) -> Result<(), CudaError> {
         let Self { heads, width, positions, keys, of_query, .. } = *self;
         let (sets, table, [time, height, breadth]) =
             (run.items() * heads, run.table(self.table), self.values(run));

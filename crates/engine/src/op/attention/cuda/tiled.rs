@@ -2,7 +2,7 @@
 
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
-use crate::cuda::halved::Halves;
+use crate::cuda::halved::HalvedNumbers;
 use crate::cuda::kernels::{AttentionAlong, AttentionForward, AttentionGradient, HEAD};
 use crate::cuda::operation::CudaKernel;
 use crate::cuda::run::CardRun;
@@ -43,12 +43,12 @@ impl CudaTiledAttentionKernel {
         memory: DeviceSlice<'m, f32>,
         items: usize,
         len: usize,
-    ) -> (Halves<'m>, DeviceSlice<'m, f32>) {
-        (Halves::of(memory, items, len), memory.after(items * Halves::room(len)))
+    ) -> (HalvedNumbers<'m>, DeviceSlice<'m, f32>) {
+        (HalvedNumbers::of(memory, items, len), memory.after(items * HalvedNumbers::room(len)))
     }
 
     /// The input in halves, and the logarithms of the sums of weights, which the forward pass keeps.
-    fn kept_parts<'r>(&self, run: &CardRun<'r>, node: usize) -> (Halves<'r>, DeviceSlice<'r, f32>) {
+    fn kept_parts<'r>(&self, run: &CardRun<'r>, node: usize) -> (HalvedNumbers<'r>, DeviceSlice<'r, f32>) {
         let kept = run.kept(node).expect("the plan gives attention the memory that it works in");
         self.parts(kept, run.items(), self.inputs())
     }
@@ -123,7 +123,7 @@ impl CudaKernel for CudaTiledAttentionKernel {
     }
 
     fn kept(&self, _len: usize) -> usize {
-        Halves::room(self.inputs()) + self.heads * self.tokens
+        HalvedNumbers::room(self.inputs()) + self.heads * self.tokens
     }
 
     fn works_in_kept(&self) -> bool {
@@ -131,6 +131,6 @@ impl CudaKernel for CudaTiledAttentionKernel {
     }
 
     fn scratch(&self) -> usize {
-        Halves::room(self.outputs()) + self.heads * self.tokens
+        HalvedNumbers::room(self.outputs()) + self.heads * self.tokens
     }
 }
