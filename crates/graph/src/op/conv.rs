@@ -1,6 +1,6 @@
 //! Convolutions.
 
-use super::shape::{spatial, vector};
+use super::shape::{grouped_channels, vector};
 use super::{GraphOperation, Window};
 use crate::graph::{Parameter, ParameterId};
 
@@ -33,10 +33,7 @@ impl Conv {
         out: usize,
         input: &[usize],
     ) -> Result<Vec<usize>, String> {
-        let (channels, _) = spatial(input)?;
-        if groups == 0 || channels % groups != 0 || !out.is_multiple_of(groups) {
-            return Err(format!("{channels} -> {out} channels do not divide into {groups} groups"));
-        }
+        let channels = grouped_channels(input, out, groups)?;
         window.shape(input, out)?;
         Ok([out, channels / groups].into_iter().chain(window.kernel.iter().copied()).collect())
     }

@@ -55,3 +55,12 @@ pub(crate) fn vector(
 ) -> Result<(), String> {
     shaped(what, id, &[len], parameters)
 }
+
+/// The channels of an input, if they and `out` channels of an output divide into this many groups.
+pub(crate) fn grouped_channels(input: &[usize], out: usize, groups: usize) -> Result<usize, String> {
+    let (channels, _) = spatial(input)?;
+    match groups != 0 && channels.is_multiple_of(groups) && out.is_multiple_of(groups) {
+        true => Ok(channels),
+        false => Err(format!("{channels} -> {out} channels do not divide into {groups} groups")),
+    }
+}

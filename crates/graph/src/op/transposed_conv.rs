@@ -1,6 +1,6 @@
 //! Transposed convolutions.
 
-use super::shape::{elements, spatial, vector};
+use super::shape::{elements, grouped_channels, spatial, vector};
 use super::{GraphOperation, Window};
 use crate::graph::{Parameter, ParameterId};
 
@@ -35,10 +35,7 @@ impl TransposedConv {
         out: usize,
         input: &[usize],
     ) -> Result<Vec<usize>, String> {
-        let (channels, _) = spatial(input)?;
-        if groups == 0 || channels % groups != 0 || !out.is_multiple_of(groups) {
-            return Err(format!("{channels} -> {out} channels do not divide into {groups} groups"));
-        }
+        let channels = grouped_channels(input, out, groups)?;
         Ok([channels, out / groups].into_iter().chain(window.kernel.iter().copied()).collect())
     }
 
