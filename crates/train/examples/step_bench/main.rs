@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use dapple_data::{Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views};
+use dapple_data::{Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, Sampler, Views};
 use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Layout, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
 use dapple_plan::{DataPlan, OptimiserPlan, Plan, PlanSpec};
@@ -111,14 +111,8 @@ fn load_seconds(folder: &Path, batch: usize) -> f64 {
     let sampler = Sampler::new(&plan, RECORDS, master.purpose(Purpose::Sampling)).expect("a plan");
     let options = LoaderOptions { threads: 1, ..LoaderOptions::default() };
     let began = Instant::now();
-    let loader = Loader::train(
-        data.train,
-        sampler,
-        vec![views],
-        master.purpose(Purpose::Views),
-        0..plan.steps(),
-        options,
-    );
+    let loader =
+        Loader::train(data.train, sampler, vec![views], LoaderKeys::of(&master), 0..plan.steps(), options);
     let mut loader = loader.expect("threads");
     let mut records = 0;
     while let Some(microbatch) = loader.next() {

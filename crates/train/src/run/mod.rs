@@ -234,7 +234,7 @@ impl Run {
             records,
             sampler.clone(),
             views,
-            self.keys.views.clone(),
+            self.keys.loader.clone(),
             self.step..steps,
             loader_options(&self.prepared, self.trainer.cards()),
         )?;

@@ -201,6 +201,7 @@ fn verified(folder: &Folder, performance: &Performance) -> Result<(Prepared, Rec
     let (began, now) = (recovered.history.start(), start_entry(&prepared, &data_key)?);
     match () {
         () if now.data != began.data => Err(changed("data set")),
+        () if now.pool != began.pool => Err(changed("pool of synthetic images")),
         () if now.weights != began.weights => Err(changed("weights file")),
         () => Ok((prepared, recovered)),
     }
@@ -225,10 +226,12 @@ fn newest_checkpoint(
 }
 
 fn start_entry(prepared: &Prepared, data_key: &[u8]) -> Result<Start, TrainError> {
+    let pool = prepared.data.pool.as_ref().map(|pool| hidden_fingerprint(&**pool, data_key));
     Ok(Start {
         spec: prepared.spec.digest(),
         plan: prepared.plan().hash().to_owned(),
         data: hidden_fingerprint(&*prepared.data.train, data_key)?,
+        pool: pool.transpose()?,
         weights: digest::of_values(prepared.parameters.values()),
         steps: prepared.plan().steps(),
         largest_block: LARGEST_BLOCK,
