@@ -137,3 +137,26 @@ impl Views {
         self.finish(&source, &mapping, shown.place, shown.flip, view)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::random;
+    use super::*;
+    use crate::formats::PackedImages;
+    use crate::statistics::{ALPHA, chi_square_accepts};
+    use dapple_geometry::Size;
+
+    #[test]
+    fn draws_are_uniform_and_independent() {
+        let size = Size::new(1, 1).unwrap();
+        let pool = PackedImages::new("pool".as_ref(), size, 1, vec![0; 7], vec![0; 7], 1).unwrap();
+        let synthetic = Synthetic::new(Arc::new(pool), 2);
+        let mut counts = [0u64; 49];
+        for number in 0..49_000 {
+            let random = &mut random(number);
+            let [one, other] = [(); 2].map(|()| synthetic.draw(random));
+            counts[7 * one + other] += 1;
+        }
+        assert!(chi_square_accepts(&counts, &[1000.0; 49], ALPHA), "{counts:?}");
+    }
+}

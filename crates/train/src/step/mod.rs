@@ -280,4 +280,6 @@ impl Taken {
 }
 
 #[cfg(test)]
+mod mix_tests;
+#[cfg(test)]
 mod tests;
