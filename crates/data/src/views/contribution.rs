@@ -1,6 +1,6 @@
 //! Everything that one clipped contribution averages (DP-Mix, Algorithm 1).
 
-use super::mixtures::Mixture;
+use super::mixtures::ViewMixture;
 use super::{MAX_PIXELS, Views};
 use crate::{DataError, Dataset, StepKey};
 
@@ -9,7 +9,7 @@ use crate::{DataError, Dataset, StepKey};
 pub(crate) struct ContributionLabels {
     /// The classes of views and synthetic images.
     classes: Vec<u32>,
-    mixtures: Vec<Mixture>,
+    mixtures: Vec<ViewMixture>,
 }
 
 impl Views {

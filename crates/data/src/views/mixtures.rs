@@ -13,7 +13,7 @@ const CONCENTRATION: f64 = 0.2;
 
 /// One mixture: `s v + (1 - s) w` of the views `v` and `w`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Mixture {
+pub(super) struct ViewMixture {
     /// The number of `v` in the set.
     pub(super) first: usize,
     /// The number of `w`.
@@ -47,7 +47,7 @@ impl Views {
     }
 
     /// Writes the mixtures behind a set of `set` views, and returns them. Each is of two different views, uniform among all pairs.
-    pub(super) fn mix(&self, set: usize, random: &mut impl Rng, output: &mut [f32]) -> Vec<Mixture> {
+    pub(super) fn mix(&self, set: usize, random: &mut impl Rng, output: &mut [f32]) -> Vec<ViewMixture> {
         let length = self.view_length();
         let (views, mixtures) = output.split_at_mut(set * length);
         let mut drawn = Vec::with_capacity(self.mixtures);
@@ -59,7 +59,7 @@ impl Views {
             for ((mixed, &one), &other) in mixture.iter_mut().zip(view(first)).zip(view(second)) {
                 *mixed = share * one + (1.0 - share) * other;
             }
-            drawn.push(Mixture { first, second, share });
+            drawn.push(ViewMixture { first, second, share });
         }
         drawn
     }
