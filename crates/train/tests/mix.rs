@@ -132,3 +132,32 @@ fn a_pool_that_cannot_be_used_is_refused_before_anything_is_written() {
         1
     );
 }
+
+/// The histograms count every contribution of every step, and lie where only their owner may read.
+#[test]
+fn norms_of_gradients_are_kept_among_private_files_where_they_are_asked_for() {
+    let folder = data();
+    let asked = |rest: &str| {
+        let mut request = of(folder.path(), rest);
+        request.spec.train.gradient_norms = Some(true);
+        request
+    };
+    let out = folder.path().join("run");
+    let mut recorder = Recorder::default();
+    start(&asked(""), &out, &mut recorder).unwrap();
+    let text = fs::read_to_string(out.join("private/gradient-norms.jsonl")).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    assert!(first.contains("covered by no guarantee"), "{first}");
+    let counts = rest.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["bins"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum::<u64>() as usize
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), recorder.drawn);
+    let (_, without) = run(folder.path(), "without", "");
+    assert_eq!(model_bytes(&out), without);
+    assert!(!folder.path().join("without/private/gradient-norms.jsonl").exists());
+    let mut public = asked("");
+    public.spec.train.private = Some(false);
+    let error = start(&public, &folder.path().join("public"), &mut Silent).unwrap_err();
+    assert!(error.to_string().contains("train.gradient_norms"), "{error}");
+}

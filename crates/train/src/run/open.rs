@@ -21,6 +21,7 @@ use crate::files::{self, Access};
 use crate::folder::Folder;
 use crate::ledger::{History, Ledger, LedgerEntry, LedgerError, Start};
 use crate::lines::Lines;
+use crate::norms::NormHistograms;
 use crate::pace::LARGEST_BLOCK;
 use crate::prepare::Prepared;
 use crate::recover::Recovered;
@@ -107,6 +108,8 @@ impl Run {
         let evaluator = Evaluator::new(&prepared, Look::default())?;
         let metrics = Lines::open(&folder.metrics(), Access::Shared)?;
         let diagnostics = Lines::open(&folder.diagnostics(), Access::Owner)?;
+        let norms = prepared.training.conduct.gradient_norms;
+        let norms = norms.then(|| NormHistograms::open(&folder.gradient_norms())).transpose()?;
         let whole = prepared.terms().cost(prepared.plan().steps())?;
         Ok(Self {
             folder,
@@ -122,6 +125,7 @@ impl Run {
             evaluated: None,
             metrics,
             diagnostics,
+            norms,
             notes,
             share: None,
         })

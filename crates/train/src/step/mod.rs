@@ -271,6 +271,11 @@ impl Taken {
         self.stats.not_finite
     }
 
+    /// Norms of all gradients before clipping.
+    pub(crate) fn norms(&self) -> &[f32] {
+        &self.stats.norms
+    }
+
     /// Share of gradients that were longer than the bound.
     pub(crate) fn clipped(&self) -> Option<f64> {
         let longer = self.stats.norms.iter().filter(|&&norm| f64::from(norm) > self.bound).count();
