@@ -55,6 +55,7 @@ mod inference;
 mod ledger;
 mod lines;
 mod model;
+mod norms;
 mod observer;
 mod optimiser;
 mod pace;

@@ -1,6 +1,7 @@
 //! Carries out the spatial pipeline of a plan.
 
 mod buffer;
+mod contribution;
 mod crop;
 #[cfg(test)]
 mod label_tests;
@@ -10,6 +11,7 @@ mod mixtures;
 mod normalise;
 mod resample;
 mod source;
+mod synthetic;
 #[cfg(test)]
 mod tests;
 mod whole;
@@ -26,6 +28,7 @@ use mapping::Mapping;
 use normalise::Normalise;
 use resample::Taps;
 use source::ViewSource;
+use synthetic::Synthetic;
 
 pub use whole::Whole;
 
@@ -50,7 +53,9 @@ pub struct Views {
     crop: Option<CropDistribution>,
     after: Vec<Operation>,
     views: usize,
-    /// How many mixtures of two views follow the views.
+    /// The synthetic images that follow the views.
+    synthetic: Option<Synthetic>,
+    /// How many mixtures of two of these follow.
     mixtures: usize,
     flip: bool,
     output: Size,
@@ -112,7 +117,7 @@ impl Views {
         }
         let normalise = Normalise::new(channels, plan.mean.as_deref(), plan.std.as_deref())?;
         let flip = plan.flip;
-        Ok(Self { image, before, crop, after, views, mixtures: 0, flip, output, normalise })
+        Ok(Self { image, before, crop, after, views, synthetic: None, mixtures: 0, flip, output, normalise })
     }
 
     /// Shows records that are vectors of this length as they are.
@@ -124,19 +129,8 @@ impl Views {
         let output = Size::named("vector", width, 1).map_err(DataError::geometry("a vector"))?;
         let (image, crop, normalise) = (Some(output), None, Normalise::new(1, None, None)?);
         let (before, after) = (Vec::new(), Vec::new());
-        Ok(Self { image, before, crop, after, views: 1, mixtures: 0, flip: false, output, normalise })
-    }
-
-    /// Whether a record is always shown in the same way, in every step and in evaluation.
-    #[must_use]
-    pub fn is_fixed(&self) -> bool {
-        self.count() == 1 && self.crop.is_none() && !self.flip
-    }
-
-    /// Views of a record, mixtures among them.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.views + self.mixtures
+        let (views, synthetic, mixtures, flip) = (1, None, 0, false);
+        Ok(Self { image, before, crop, after, views, synthetic, mixtures, flip, output, normalise })
     }
 
     /// What the model sees of one view: `[channels, height, width]`.
@@ -157,17 +151,16 @@ impl Views {
         self.output.pixels() as usize
     }
 
-    /// Draws the views of a training image, and the mixtures behind them.
+    /// Draws the views of a training image, without what is shown beside them.
     ///
     /// # Shapes
-    /// `output` is `[count, channels, height, width]`.
+    /// `output` is `[views, channels, height, width]`.
     ///
     /// # Errors
     /// An image that is not of the plan's size, or into which the crop does not fit.
     pub fn draw(&self, image: &Image, random: &mut impl Rng, output: &mut [f32]) -> Result<(), DataError> {
         self.check_size(image)?;
         self.show(image, |reaching| self.places(reaching, random), output)?;
-        self.mix(random, output);
         Ok(())
     }
 
@@ -184,14 +177,16 @@ impl Views {
 
     /// Draws where each view lies and whether it is mirrored. Only sizes are known here, neither pixels nor labels.
     fn places(&self, reaching: Size, random: &mut impl Rng) -> Result<Vec<ShownView>, DataError> {
-        let mut one = || {
-            let place = match &self.crop {
-                Some(crop) => crop::draw(crop, reaching, random).map_err(DataError::geometry("an image"))?,
-                None => CropPlace::whole(reaching),
-            };
-            Ok(ShownView { place, flip: self.flip && random.next_u32() >> 31 == 1 })
+        (0..self.views).map(|_| self.place(reaching, random)).collect()
+    }
+
+    /// Draws where one view lies and whether it is mirrored.
+    fn place(&self, reaching: Size, random: &mut impl Rng) -> Result<ShownView, DataError> {
+        let place = match &self.crop {
+            Some(crop) => crop::draw(crop, reaching, random).map_err(DataError::geometry("an image"))?,
+            None => CropPlace::whole(reaching),
         };
-        (0..self.views).map(|_| one()).collect()
+        Ok(ShownView { place, flip: self.flip && random.next_u32() >> 31 == 1 })
     }
 
     /// Shows an image at the places that `places` chooses once the size before the crop is known, and returns them.

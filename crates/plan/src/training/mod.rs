@@ -13,8 +13,8 @@ mod trained;
 pub use clipping::GradientBound;
 pub use conduct::Conduct;
 pub use data::{
-    ClassNumbers, DataLimits, DataPlan, HeldOut, MAX_CLASSES, ProgramScenes, RecordFiles, RecordOrigin,
-    SessionChoice, SettingError, StoredFormat, TargetKind, ViewPlan,
+    ClassNumbers, DataLimits, DataPlan, HeldOut, MAX_CLASSES, PoolPlan, ProgramScenes, RecordFiles,
+    RecordOrigin, SessionChoice, SettingError, StoredFormat, TargetKind, ViewPlan,
 };
 pub use evaluation::{EvaluationPlan, Look, MapEvaluation};
 pub use model::{ModelPlan, WeightSource};
