@@ -1,5 +1,4 @@
-//! `mix/*`: the noise behind the accuracies of *DP-Mix: Mixup-based Data Augmentation for Differentially Private Learning* (X in what
-//! follows), which prints none.
+//! The noise behind the accuracies of X, which prints none.
 
 use dapple_accounting::calibrate::{self, PrivacyTarget};
 use dapple_accounting::rdp::Rdp;
@@ -44,7 +43,7 @@ const fn run(data: &'static str, records: u64, epochs: u64) -> MixRun {
 /// X section 4: batches of 4096 for 200 epochs from scratch, of 1000 for 10 epochs (EuroSAT 20) in fine-tuning.
 static SPECS: [MixTable; 3] = [
     MixTable {
-        entry: CatalogueEntry::new(Paper::Mixing, "mix/table1", "Noise of microbatches", "3"),
+        entry: CatalogueEntry::new(Paper::Mixing, "mix/table1-noise", "Noise of microbatches", "3"),
         subtitle: "WRN-16-4 on CIFAR-10 from scratch: batch 4096, 200 epochs, ε = 8 at δ = 10⁻⁵",
         batch: 4096,
         runs: &[run("CIFAR-10", 50_000, 200)],
@@ -52,7 +51,12 @@ static SPECS: [MixTable; 3] = [
         microbatches: &[1, 2],
     },
     MixTable {
-        entry: CatalogueEntry::new(Paper::Mixing, "mix/table2", "Noise of training from scratch", "5.1"),
+        entry: CatalogueEntry::new(
+            Paper::Mixing,
+            "mix/table2-noise",
+            "Noise of training from scratch",
+            "5.1",
+        ),
         subtitle: "WRN-16-4: batch 4096, 200 epochs, δ = 10⁻⁵",
         batch: 4096,
         runs: &[run("CIFAR-10 and CIFAR-100", 50_000, 200), run("EuroSAT", 21_600, 200)],
@@ -60,7 +64,7 @@ static SPECS: [MixTable; 3] = [
         microbatches: &[1],
     },
     MixTable {
-        entry: CatalogueEntry::new(Paper::Mixing, "mix/table3", "Noise of fine-tuning", "5.2"),
+        entry: CatalogueEntry::new(Paper::Mixing, "mix/table3-noise", "Noise of fine-tuning", "5.2"),
         subtitle: "ViT-B-16 and ConvNext: batch 1000, 10 epochs (EuroSAT 20), δ = 10⁻⁵",
         batch: 1000,
         runs: &[
@@ -75,7 +79,7 @@ static SPECS: [MixTable; 3] = [
     },
 ];
 
-pub(crate) fn all() -> impl Iterator<Item = RegisteredReproduction> {
+pub(super) fn all() -> impl Iterator<Item = RegisteredReproduction> {
     SPECS.iter().map(RegisteredReproduction::new)
 }
 
