@@ -1,4 +1,4 @@
-//! The accuracies that X prints for models trained from scratch, and what it says of them.
+//! The accuracies that the mixing paper prints for models trained from scratch, and what it says of them.
 
 use super::trained::{AccuracyTable, TrainedAccuracy};
 use crate::claim::{ClaimVerdict, Statement};
@@ -7,7 +7,7 @@ use crate::experiment::moments;
 use crate::trained::percent;
 use crate::{CatalogueEntry, Paper};
 
-/// A data set of X.
+/// A data set of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MixData {
     Cifar10,
@@ -57,7 +57,7 @@ impl MixMethod {
     }
 }
 
-/// An accuracy that X prints, in percent.
+/// An accuracy that the paper prints, in percent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PaperAccuracy {
     pub(super) data: MixData,

@@ -1,4 +1,4 @@
-//! `mix/*`: tables of *DP-Mix: Mixup-based Data Augmentation for Differentially Private Learning* (X in what follows).
+//! `mix/*`: tables of *DP-Mix: Mixup-based Data Augmentation for Differentially Private Learning*.
 
 mod catalogue;
 mod noise;

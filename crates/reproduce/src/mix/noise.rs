@@ -1,4 +1,4 @@
-//! The noise behind the accuracies of X, which prints none.
+//! The noise behind the accuracies of the mixing paper, which prints none.
 
 use dapple_accounting::calibrate::{self, PrivacyTarget};
 use dapple_accounting::rdp::Rdp;
@@ -17,7 +17,7 @@ const DELTA: f64 = 1e-5;
 /// Significant digits of the digest.
 const DIGITS: usize = 4;
 
-/// A table of X.
+/// A table of the paper.
 struct MixTable {
     entry: CatalogueEntry,
     subtitle: &'static str,
@@ -31,7 +31,7 @@ struct MixTable {
 #[derive(Debug, Clone, Copy)]
 struct MixRun {
     data: &'static str,
-    /// Records to train on (X appendix C).
+    /// Records to train on (appendix C).
     records: u64,
     epochs: u64,
 }
@@ -40,7 +40,7 @@ const fn run(data: &'static str, records: u64, epochs: u64) -> MixRun {
     MixRun { data, records, epochs }
 }
 
-/// X section 4: batches of 4096 for 200 epochs from scratch, of 1000 for 10 epochs (EuroSAT 20) in fine-tuning.
+/// Section 4 of the paper: batches of 4096 for 200 epochs from scratch, of 1000 for 10 epochs (EuroSAT 20) in fine-tuning.
 static SPECS: [MixTable; 3] = [
     MixTable {
         entry: CatalogueEntry::new(Paper::Mixing, "mix/table1-noise", "Noise of microbatches", "3"),
@@ -114,7 +114,7 @@ impl MixQuestion {
         self.run.epochs * self.run.records / self.batch
     }
 
-    /// In clip norms: a microbatch of several can change from anything to anything (X section 2).
+    /// In clip norms: a microbatch of several can change from anything to anything (section 2 of the paper).
     fn sensitivity(&self) -> f64 {
         if self.microbatch > 1 { 2.0 } else { 1.0 }
     }

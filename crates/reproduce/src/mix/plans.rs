@@ -1,4 +1,4 @@
-//! The plans of X's training from scratch, at each scale.
+//! The plans of the mixing paper's training from scratch, at each scale.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::error::{ReproduceError, Result};
 use crate::experiment::{Level, full_path, scenes};
 use crate::options::{Training, TrainingScale};
 
-/// What X says (section 4), with what its baseline says where X refers to it: a learning rate of 2 and a running mean of the weights (*Unlocking
+/// What the paper says (section 4), with what its baseline says where it refers to that: a learning rate of 2 and a running mean of the weights (*Unlocking
 /// High-Accuracy Differentially Private Image Classification through Scale*, De et al. 2022, whose crops reflect the image's edge).
 const FROM_SCRATCH: &str = r#"
 [privacy]

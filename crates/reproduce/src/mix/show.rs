@@ -1,4 +1,4 @@
-//! How the trained tables of X are shown.
+//! How the trained tables of the mixing paper are shown.
 
 use dapple_plan::number;
 use dapple_report::{Axis, Cell, Chart, Column, Dash, Series, Table, TableRows};

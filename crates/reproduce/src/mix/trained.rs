@@ -1,4 +1,4 @@
-//! Tables of X that are trained: 1, 2, 5 and 11, models from scratch.
+//! Tables of the mixing paper that are trained: 1, 2, 5 and 11, models from scratch.
 
 use dapple_report::{Figure, TableRows};
 
@@ -18,7 +18,7 @@ pub(super) struct AccuracyTable {
     pub(super) statements: &'static [Statement<[TrainedAccuracy]>],
 }
 
-/// An accuracy of X beside what comes out here.
+/// An accuracy of the paper beside what comes out here.
 pub(super) struct TrainedAccuracy {
     pub(super) cell: &'static PaperAccuracy,
     /// The accuracy of each run.
