@@ -1,5 +1,6 @@
 //! Carries out the spatial pipeline of a plan.
 
+mod augment;
 mod buffer;
 mod crop;
 #[cfg(test)]
@@ -15,7 +16,7 @@ mod tests;
 mod whole;
 
 use chacha20::rand_core::Rng;
-use dapple_geometry::{CropDistribution, Filter, Operation, Pipeline, Size};
+use dapple_geometry::{Augmentation, CropDistribution, Filter, Operation, Pipeline, Size};
 use dapple_plan::spec::Pixels;
 use dapple_plan::{Spatial, ViewPlan};
 
@@ -35,8 +36,8 @@ pub(crate) const MAX_PIXELS: u64 = 1 << 28;
 /// The largest radius of a blur, because its cost grows with the radius.
 const MAX_RADIUS: u32 = 1024;
 
-/// Turns an image into what the model sees: the operations before the crop, the crops of the plan's views, mirroring behind the crop
-/// where the plan asks for it, resizing to the model's size, and normalisation by fixed constants.
+/// Turns an image into what the model sees: the operations before the crop, the crops of the plan's views, resizing to the model's size,
+/// mirroring and augmentations where the plan asks for them, and normalisation by fixed constants.
 ///
 /// # Guarantee
 /// It carries out the very [`Pipeline`] that the geometry priced, and only on images of the size it was priced for. A view depends on the
@@ -53,6 +54,7 @@ pub struct Views {
     /// How many mixtures of two views follow the views.
     mixtures: usize,
     flip: bool,
+    augment: Vec<Augmentation>,
     output: Size,
     normalise: Normalise,
 }
@@ -77,7 +79,8 @@ impl Views {
     /// share, if they do.
     ///
     /// # Errors
-    /// An operation that says too little to be carried out, a missing output size, constants that do not fit the channels.
+    /// An operation that says too little to be carried out, a missing output size, constants or augmentations that do not fit the
+    /// channels.
     pub fn of_channels(
         spatial: &Spatial,
         plan: &ViewPlan,
@@ -111,8 +114,9 @@ impl Views {
             return Err(DataError::setting("pipeline.views", problem));
         }
         let normalise = Normalise::new(channels, plan.mean.as_deref(), plan.std.as_deref())?;
-        let flip = plan.flip;
-        Ok(Self { image, before, crop, after, views, mixtures: 0, flip, output, normalise })
+        let (flip, augment) = (plan.flip, Vec::new());
+        Self { image, before, crop, after, views, mixtures: 0, flip, augment, output, normalise }
+            .with_augmentations(&plan.augment)
     }
 
     /// Shows records that are vectors of this length as they are.
@@ -123,14 +127,25 @@ impl Views {
         let width = u32::try_from(length).unwrap_or(u32::MAX);
         let output = Size::named("vector", width, 1).map_err(DataError::geometry("a vector"))?;
         let (image, crop, normalise) = (Some(output), None, Normalise::new(1, None, None)?);
-        let (before, after) = (Vec::new(), Vec::new());
-        Ok(Self { image, before, crop, after, views: 1, mixtures: 0, flip: false, output, normalise })
+        let (before, after, augment) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self {
+            image,
+            before,
+            crop,
+            after,
+            views: 1,
+            mixtures: 0,
+            flip: false,
+            augment,
+            output,
+            normalise,
+        })
     }
 
     /// Whether a record is always shown in the same way, in every step and in evaluation.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
-        self.count() == 1 && self.crop.is_none() && !self.flip
+        self.count() == 1 && self.crop.is_none() && !self.flip && self.augment.is_empty()
     }
 
     /// Views of a record, mixtures among them.
@@ -167,6 +182,7 @@ impl Views {
     pub fn draw(&self, image: &Image, random: &mut impl Rng, output: &mut [f32]) -> Result<(), DataError> {
         self.check_size(image)?;
         self.show(image, |reaching| self.places(reaching, random), output)?;
+        self.change(random, &mut output[..self.views * self.view_length()], |_, _| {});
         self.mix(random, output);
         Ok(())
     }

@@ -18,6 +18,7 @@ mod split;
 
 pub use masked::PublicTokens;
 pub use mix::Averaged;
+pub(crate) use operations::one_line;
 pub use plan::Plan;
 pub use quantile::ClipQuantile;
 pub use relation::Relation;
