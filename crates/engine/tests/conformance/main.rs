@@ -4,6 +4,7 @@
 //! one, one test at a time, because executors choose by the memory that is free.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+mod adapters;
 mod agreement;
 mod bounds;
 #[path = "../common/mod.rs"]

@@ -1,11 +1,12 @@
 //! Adapters of low rank (LoRA, Hu et al. 2022): to a frozen layer `W x + b` is added `alpha / rank B A x`, in which `A` and `B` train.
+//! Beside a convolution, `A` is a convolution over the same windows and `B` one over single positions.
 
 use std::collections::BTreeSet;
 
 use crate::error::GraphError;
 use crate::graph::{Graph, Node, NodeId, Parameter, ParameterId};
 use crate::init::{Init, Parameters};
-use crate::op::{Activation, Add, Linear, Op};
+use crate::op::{Activation, Add, Conv, Linear, Op, Window};
 
 /// Which layers get adapters of low rank, and how large these are.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +15,8 @@ pub struct Lora {
     pub rank: usize,
     /// The product is multiplied by this over the rank.
     pub alpha: f32,
-    /// Parts of the names of the linear layers that get an adapter, between dots, for example `attn.qkv`. If there are none, all linear
-    /// layers but the last ones get an adapter.
+    /// Parts of the names of the layers that get an adapter, between dots, for example `attn.qkv`. If there are none, all linear layers but
+    /// the last ones get an adapter, and in a model without such layers all convolutions.
     pub targets: Vec<String>,
 }
 
@@ -35,29 +36,48 @@ fn names(layer: &str) -> [String; 2] {
     [format!("{layer}.lora_A.weight"), format!("{layer}.lora_B.weight")]
 }
 
+impl Graph {
+    /// The layers that an adapter can stand beside, in order: linear layers and convolutions, except the last layers. Not among them are
+    /// convolutions in groups, and those that standardise their weights, into which no adapter could be merged.
+    pub fn adaptable(&self) -> Vec<NodeId> {
+        let heads = self.heads();
+        let takes_one = |node: &Node| match &node.op {
+            Op::Linear(_) => true,
+            Op::Conv(conv) => conv.groups == 1 && conv.standardise.is_none(),
+            _ => false,
+        };
+        let ids = (0..self.nodes.len()).map(NodeId);
+        ids.filter(|id| takes_one(self.node(*id)) && !heads.contains(id)).collect()
+    }
+}
+
+/// The layers of a graph that get an adapter.
+fn chosen(graph: &Graph, lora: &Lora) -> Result<BTreeSet<NodeId>, GraphError> {
+    let adaptable = graph.adaptable();
+    let linear = |id: &NodeId| matches!(graph.node(*id).op, Op::Linear(_));
+    let linear_only = lora.targets.is_empty() && adaptable.iter().any(linear);
+    let wanted = |id: &NodeId| lora.wants(&graph.node(*id).name) && (linear(id) || !linear_only);
+    let chosen: BTreeSet<NodeId> = adaptable.into_iter().filter(wanted).collect();
+    let reason = match lora.rank {
+        0 => "adapters of rank 0 hold nothing".to_owned(),
+        _ if !chosen.is_empty() => return Ok(chosen),
+        _ if lora.targets.is_empty() => "no layer before the last can have an adapter".to_owned(),
+        _ => format!("no layer that can have an adapter is called {}", lora.targets.join(" or ")),
+    };
+    Err(GraphError::Tuning(reason))
+}
+
 /// Adds adapters to a graph and returns their parameters. These come after all other parameters, so that the others keep their places and
 /// their first values.
 pub(super) fn add(graph: &mut Graph, lora: &Lora) -> Result<BTreeSet<ParameterId>, GraphError> {
-    let heads = graph.heads();
-    let adapted = |id: usize, node: &Node| {
-        matches!(node.op, Op::Linear(_)) && !heads.contains(&NodeId(id)) && lora.wants(&node.name)
-    };
-    let chosen: Vec<bool> = graph.nodes.iter().enumerate().map(|(id, node)| adapted(id, node)).collect();
-    if lora.rank == 0 || !chosen.contains(&true) {
-        let reason = match lora.rank {
-            0 => "adapters of rank 0 hold nothing".to_owned(),
-            _ if lora.targets.is_empty() => "there is no linear layer before the last".to_owned(),
-            _ => format!("no linear layer before the last is called {}", lora.targets.join(" or ")),
-        };
-        return Err(GraphError::Tuning(reason));
-    }
+    let chosen = chosen(graph, lora)?;
     let mut parameters = BTreeSet::new();
     let mut moved: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     let mut nodes: Vec<Node> = Vec::new();
-    for (mut node, adapted) in std::mem::take(&mut graph.nodes).into_iter().zip(chosen) {
+    for (id, mut node) in std::mem::take(&mut graph.nodes).into_iter().enumerate() {
         node.inputs.iter_mut().for_each(|input| *input = moved[input.0]);
         nodes.push(node);
-        if adapted {
+        if chosen.contains(&NodeId(id)) {
             parameters.extend(beside(&mut nodes, &mut graph.parameters, lora)?);
         }
         moved.push(NodeId(nodes.len() - 1));
@@ -79,7 +99,7 @@ fn first_of(moved: &[NodeId], id: NodeId) -> NodeId {
     }
 }
 
-/// Adds an adapter beside the last node, which is a linear layer. The sum of the two becomes the last node.
+/// Adds an adapter beside the last node, which is a layer that can have one. The sum of the two becomes the last node.
 fn beside(
     nodes: &mut Vec<Node>,
     parameters: &mut Vec<Parameter>,
@@ -87,30 +107,46 @@ fn beside(
 ) -> Result<[ParameterId; 2], GraphError> {
     let id = NodeId(nodes.len() - 1);
     let layer = nodes[id.0].clone();
-    let (input, name) = (layer.inputs[0], &layer.name);
-    let features = nodes[input.0].shape.last().copied().unwrap_or(1);
-    let out = layer.shape.last().copied().unwrap_or(1);
-    let [down, up] = names(name);
-    let mut add = |name: String, shape: [usize; 2], init: Init| -> Result<ParameterId, GraphError> {
+    let [down, up] = names(&layer.name);
+    let (weight, channels) = match &layer.op {
+        Op::Linear(linear) => (linear.weight, layer.shape.len() - 1),
+        Op::Conv(conv) => (conv.weight, 0),
+        _ => unreachable!("only linear layers and convolutions are adaptable"),
+    };
+    // The first matrix reads what the layer's weight reads. The second is zero, so that the model begins as it was.
+    let mut reads = parameters[weight.0].shape.clone();
+    let mut makes = reads.clone();
+    reads[0] = lora.rank;
+    makes[1..].fill(1);
+    makes[1] = lora.rank;
+    let mut add = |name: String, shape: Vec<usize>, init: Init| -> Result<ParameterId, GraphError> {
         if parameters.iter().any(|parameter| parameter.name == name) {
             return Err(GraphError::DuplicateName(name));
         }
-        let shape = shape.to_vec();
         parameters.push(Parameter { name, shape, init, trainable: true, buffer: false, grid: None });
         Ok(ParameterId(parameters.len() - 1))
     };
-    // With one factor zero the product begins at zero, so that the model begins as it was.
-    let down = add(down, [lora.rank, features], Init::UniformFanIn)?;
-    let up = add(up, [out, lora.rank], Init::Constant(0.0))?;
+    let down = add(down, reads, Init::UniformFanIn)?;
+    let up = add(up, makes, Init::Constant(0.0))?;
+    let both = match layer.op {
+        Op::Conv(conv) => {
+            let single = Window::new(conv.window.kernel.len(), 1);
+            [(conv.window, down), (single, up)].map(|(window, weight)| {
+                Conv { window, groups: 1, weight, bias: None, standardise: None }.into()
+            })
+        }
+        _ => [down, up].map(|weight| Linear { weight, bias: None }.into()),
+    };
     let mut narrow = layer.shape.clone();
-    *narrow.last_mut().expect("a linear layer's output has a last axis") = lora.rank;
+    narrow[channels] = lora.rank;
     let mut push = |part: &str, op: Op, inputs: Vec<NodeId>, shape: &[usize]| {
-        nodes.push(Node { name: format!("{name}.{part}"), op, inputs, shape: shape.to_vec() });
+        nodes.push(Node { name: format!("{}.{part}", layer.name), op, inputs, shape: shape.to_vec() });
         NodeId(nodes.len() - 1)
     };
-    let x = push("lora_A", Linear { weight: down, bias: None }.into(), vec![input], &narrow);
+    let [reading, making] = both;
+    let x = push("lora_A", reading, vec![layer.inputs[0]], &narrow);
     let x = push("lora_scale", Activation::Scale(lora.factor()).into(), vec![x], &narrow);
-    let x = push("lora_B", Linear { weight: up, bias: None }.into(), vec![x], &layer.shape);
+    let x = push("lora_B", making, vec![x], &layer.shape);
     push("lora_sum", Add.into(), vec![id, x], &layer.shape);
     Ok([down, up])
 }
@@ -147,10 +183,10 @@ pub fn merged(graph: &Graph, parameters: &Parameters, plain: &Graph) -> Result<P
         merged.get_mut(ParameterId(index)).copy_from_slice(parameters.get(ours));
     }
     for (node, [down, up], factor) in layers(graph) {
-        let Op::Linear(layer) = &node.op else { continue };
-        let name = &graph.parameter(layer.weight).name;
+        let name = &graph.parameter(node.op.parameters()[0]).name;
         let Some(weight) = plain.find_parameter(name) else { return Err(GraphError::Unknown(name.clone())) };
-        let (rank, features) = (graph.parameter(down).shape[0], graph.parameter(down).shape[1]);
+        let shape = &graph.parameter(down).shape;
+        let (rank, features) = (shape[0], shape[1..].iter().product::<usize>());
         let (down, up) = (parameters.get(down), parameters.get(up));
         for (row, weights) in merged.get_mut(weight).chunks_exact_mut(features).enumerate() {
             for (column, weight) in weights.iter_mut().enumerate() {
@@ -168,7 +204,7 @@ pub fn merged(graph: &Graph, parameters: &Parameters, plain: &Graph) -> Result<P
 mod tests {
     use super::*;
     use crate::tune::Tuning;
-    use crate::zoo::{self, LibraryNames, TokenPooling, VisionTransformer, VitSize};
+    use crate::zoo::{self, LibraryNames, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
 
     fn transformer() -> Graph {
         let names = LibraryNames::Timm;
@@ -198,11 +234,31 @@ mod tests {
     }
 
     #[test]
+    fn without_linear_layers_convolutions_are_adapted() {
+        let plain = zoo::mobilenet_v2(&[3, 32, 32], 5, Norm::Frozen).unwrap();
+        let graph = plain.tuned(&Tuning::Lora(lora(&[]))).unwrap();
+        // The stem, one layer of the first block, two of each other block and the last layer of features; none over single channels.
+        assert_eq!(adapters(&graph).len(), 2 * (1 + 1 + 2 * 16 + 1));
+        let shape = |name: &str| &graph.parameter(graph.find_parameter(name).unwrap()).shape;
+        assert_eq!(*shape("features.0.0.lora_A.weight"), [4, 3, 3, 3]);
+        assert_eq!(*shape("features.0.0.lora_B.weight"), [32, 4, 1, 1]);
+        crate::validate::check(&graph).unwrap();
+
+        let plain = zoo::resnet(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();
+        let graph = plain.tuned(&Tuning::Lora(lora(&["layer4.0"]))).unwrap();
+        assert_eq!(adapters(&graph).len(), 2 * 3);
+        crate::validate::check(&graph).unwrap();
+    }
+
+    #[test]
     fn what_has_no_layer_to_adapt_is_refused() {
         let refused = |lora| transformer().tuned(&Tuning::Lora(lora)).unwrap_err().to_string();
         assert!(refused(lora(&["attention"])).contains("attention"));
         assert!(refused(lora(&["head"])).contains("head"));
         assert!(refused(Lora { rank: 0, ..lora(&[]) }).contains("rank 0"));
+        let standardised = zoo::wide_resnet(zoo::WideResNet::W16x4, &[3, 32, 32], 5).unwrap();
+        let error = standardised.tuned(&Tuning::Lora(lora(&[]))).unwrap_err().to_string();
+        assert!(error.contains("no layer before the last"), "{error}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub enum Tuning {
     Bias,
     /// The last blocks, as many as this says, and whatever comes after them.
     Last(usize),
-    /// Adapters of low rank beside linear layers, while the layers themselves stay as they are.
+    /// Adapters of low rank beside linear layers or convolutions, while the layers themselves stay as they are.
     Lora(Lora),
 }
 

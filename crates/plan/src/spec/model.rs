@@ -84,8 +84,8 @@ section! {
             ("the factor of those adapters, times their rank", "16")
                 .or("16");
         lora_targets: Vec<String> =
-            ("a list of names, or parts of names, of the linear layers with an adapter", "[\"attn.qkv\"]")
-                .or("all but the last");
+            ("a list of names, or parts of names, of the layers with an adapter", "[\"attn.qkv\"]")
+                .or("all linear layers but the last, or all convolutions");
         seed: u64 =
             ("the seed of initial weights that no file gives", "0")
                 .or("0");

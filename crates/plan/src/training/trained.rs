@@ -36,7 +36,7 @@ pub struct AdapterPlan {
     pub rank: u32,
     /// The product is multiplied by this over the rank.
     pub alpha: f64,
-    /// Names, or parts of names, of the linear layers that get an adapter; empty for all but the last.
+    /// Names, or parts of names, of the layers that get an adapter; empty for all linear layers but the last, or all convolutions where there are none.
     pub targets: Vec<String>,
 }
 

@@ -1,6 +1,5 @@
 //! Which parameters of a graph train.
 
-use dapple_graph::op::Op;
 use dapple_graph::tune::{Lora, Tuning};
 use dapple_graph::{Graph, GraphError};
 use dapple_plan::{AdapterPlan, TrainedPart};
@@ -21,12 +20,13 @@ pub(super) fn tuned(graph: Graph, part: &TrainedPart) -> Result<Graph, TrainErro
         }
         TrainedPart::Named(prefixes) => return named(graph, prefixes),
     };
-    let linear = linear_layers(&graph);
+    let adaptable = graph.adaptable().into_iter().map(|id| graph.node(id).name.clone());
+    let adaptable: Vec<String> = adaptable.collect();
     graph.tuned(&tuning).map_err(|error| match (error, part) {
         (GraphError::Tuning(problem), TrainedPart::Last(_)) => {
             TrainError::setting("model.last", problem, "give fewer, or name what trains by model.trainable")
         }
-        (GraphError::Tuning(problem), _) if linear.is_empty() => TrainError::setting(
+        (GraphError::Tuning(problem), _) if adaptable.is_empty() => TrainError::setting(
             "model.tune",
             problem,
             "choose a vision transformer or a convnext, or another part to train",
@@ -34,7 +34,7 @@ pub(super) fn tuned(graph: Graph, part: &TrainedPart) -> Result<Graph, TrainErro
         (GraphError::Tuning(problem), _) => TrainError::setting(
             "model.lora_targets",
             problem,
-            format!("linear layers are {}", linear.join(", ")),
+            format!("layers that can have an adapter are {}", adaptable.join(", ")),
         ),
         (other, _) => other.into(),
     })
@@ -70,13 +70,6 @@ fn layers(graph: &Graph) -> Vec<String> {
         .collect();
     names.dedup();
     names
-}
-
-/// Names of the linear layers except the heads, in order.
-fn linear_layers(graph: &Graph) -> Vec<String> {
-    let heads: Vec<&str> = graph.heads().into_iter().map(|id| graph.node(id).name.as_str()).collect();
-    let linear = graph.nodes().iter().filter(|node| matches!(node.op, Op::Linear(_)));
-    linear.map(|node| node.name.clone()).filter(|name| !heads.contains(&name.as_str())).collect()
 }
 
 #[cfg(test)]
@@ -126,7 +119,12 @@ mod tests {
         for (section, key, hint) in [
             ("name = 'vit-ti-16'\nlast = 13", "model.last", "fewer"),
             ("name = 'linear'\nlast = 1", "model.last", "model.trainable"),
-            ("name = 'resnet-18'\ntune = 'lora'", "model.tune", "vision transformer"),
+            ("name = 'linear'\ntune = 'lora'", "model.tune", "vision transformer"),
+            (
+                "name = 'resnet-18'\ntune = 'lora'\nlora_targets = ['fc']",
+                "model.lora_targets",
+                "layer4.1.conv2",
+            ),
             (
                 "name = 'vit-ti-16'\ntune = 'lora'\nlora_targets = ['fc9']",
                 "model.lora_targets",
