@@ -63,6 +63,24 @@ impl ImageFolder {
         Self::with_classes(root, classes.to_vec(), limits)
     }
 
+    /// The same, with one class of another data set for all pictures, whichever folders they lie in.
+    ///
+    /// # Errors
+    /// A folder that cannot be read or has no pictures; a picture that is listed twice because of a link.
+    pub fn open_as(
+        root: &Path,
+        classes: &[String],
+        class: u32,
+        limits: &DataLimits,
+    ) -> Result<Self, DataError> {
+        let pictures: Vec<_> = pictures_below(root)?.into_iter().map(|path| (path, class)).collect();
+        if pictures.is_empty() {
+            return Err(DataError::Empty { path: root.to_owned(), what: "picture" });
+        }
+        let (root, names) = (root.to_owned(), classes.to_vec());
+        Ok(Self { root, names, pictures, limits: *limits, fingerprint: OnceLock::new() })
+    }
+
     fn with_classes(root: &Path, names: Vec<String>, limits: &DataLimits) -> Result<Self, DataError> {
         if names.len() > MAX_CLASSES as usize {
             let (path, label) = (root.to_owned(), names.len() as i64 - 1);
