@@ -1,5 +1,10 @@
 //! Triangular factors and singular values in double precision, by orthogonal transforms only.
 
+/// Sums of squares below this are what rounding has left of nothing, over and over; their inverses would overflow.
+const NOTHING: f64 = f64::MIN_POSITIVE / f64::EPSILON;
+/// The most sweeps that an eigenvalue takes; usually two or three do.
+const MOST_SWEEPS: usize = 100;
+
 /// An upper triangular matrix `R` with `R^T R = X^T X` for all rows of `X` that it has absorbed.
 #[derive(Debug, Clone)]
 pub(super) struct TriangularFactor {
@@ -20,7 +25,7 @@ impl TriangularFactor {
         let mut products = vec![0.0; side];
         for column in 0..side {
             let below: f64 = rows.iter().skip(column).step_by(side).map(|value| value * value).sum();
-            if below == 0.0 {
+            if below < NOTHING {
                 continue;
             }
             let own = &mut self.values[column * side + column..(column + 1) * side];
@@ -85,7 +90,7 @@ fn reflect_column(matrix: &mut [f64], side: usize, step: usize, products: &mut [
     let (upper, lower) = matrix.split_at_mut((step + 1) * side);
     let own = &mut upper[step * side + step..];
     let below: f64 = lower.iter().skip(step).step_by(side).map(|value| value * value).sum();
-    if below == 0.0 {
+    if below < NOTHING {
         return own[0];
     }
     let length = (own[0] * own[0] + below).sqrt().copysign(-own[0]);
@@ -110,7 +115,7 @@ fn reflect_row(matrix: &mut [f64], side: usize, step: usize) -> f64 {
     let (upper, lower) = matrix.split_at_mut((step + 1) * side);
     let own = &mut upper[step * side + step + 1..];
     let beyond: f64 = own[1..].iter().map(|value| value * value).sum();
-    if beyond == 0.0 {
+    if beyond < NOTHING {
         return own[0];
     }
     let length = (own[0] * own[0] + beyond).sqrt().copysign(-own[0]);
@@ -130,7 +135,8 @@ fn symmetric_eigenvalues(mut beside: Vec<f64>) -> Vec<f64> {
     let largest = beside.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
     beside.push(0.0);
     for first in 0..diagonal.len() {
-        loop {
+        for sweeps in 0.. {
+            assert!(sweeps < MOST_SWEEPS, "the QL method converges for all finite matrices");
             // The block that begins here ends at an entry beside the diagonal that rounding could have made.
             let split = |place: &usize| beside[*place].abs() <= f64::EPSILON * largest;
             let last = (first..diagonal.len() - 1).find(split).unwrap_or(diagonal.len() - 1);

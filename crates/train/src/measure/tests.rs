@@ -75,6 +75,29 @@ proptest! {
     }
 }
 
+/// Copies of features, scaled so that lengths stay, change no distance. Here they leave far more features than pictures, and nothing but
+/// rounding in most directions, many times over.
+#[test]
+fn copies_of_features_change_no_distance() {
+    let mut random =
+        dapple_data::MasterKey::from_seed(5).purpose(dapple_data::Purpose::Split).step(0).stream(0);
+    let mut set = |count: usize| -> Vec<f32> {
+        (0..4 * count).map(|_| dapple_data::uniform::unit(&mut random) as f32).collect()
+    };
+    let (one, other) = (set(30), set(130));
+    let copied = |values: &[f32]| {
+        let rows = values.chunks_exact(4).flat_map(|row| (0..256).map(|number| row[number / 64] / 8.0));
+        FeatureSet::new(256, rows.collect()).unwrap()
+    };
+    let expected = frechet_distance(
+        &FeatureSet::new(4, one.clone()).unwrap(),
+        &FeatureSet::new(4, other.clone()).unwrap(),
+    );
+    let found = frechet_distance(&copied(&one), &copied(&other)).unwrap();
+    // A few hundred roundings of traces near 1.
+    assert!((found - expected.unwrap()).abs() < 1e-12, "{found}");
+}
+
 /// Blocks share no picture, and their mean is the distance, with an error that shrinks with their number.
 #[test]
 fn blocks_of_the_kernel_distance_tell_its_error() {
