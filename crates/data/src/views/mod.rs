@@ -18,9 +18,9 @@ mod whole;
 use chacha20::rand_core::Rng;
 use dapple_geometry::{Augmentation, CropDistribution, Filter, Operation, Pipeline, Size};
 use dapple_plan::spec::Pixels;
-use dapple_plan::{Spatial, ViewPlan};
+use dapple_plan::{PixelNoise, Spatial, ViewPlan};
 
-use crate::{DataError, Dataset, Image};
+use crate::{DataError, Dataset, Image, TargetKind};
 use buffer::Buffer;
 use crop::CropPlace;
 use mapping::Mapping;
@@ -54,6 +54,8 @@ pub struct Views {
     /// How many mixtures of two views follow the views.
     mixtures: usize,
     flip: bool,
+    /// The standard deviation of the noise on training views, of values from 0 to 1.
+    pixel_noise: Option<f64>,
     augment: Vec<Augmentation>,
     output: Size,
     normalise: Normalise,
@@ -63,14 +65,17 @@ impl Views {
     /// The views of a plan (or of one phase of it) on the images of a data set.
     ///
     /// # Errors
-    /// Images of another size than the plan's, an operation that says too little to be carried out, a missing output size,
-    /// constants that do not fit the channels.
+    /// Images of another size than the plan's, pixel noise for records with label maps, and as [`Views::of_channels`].
     pub fn new(spatial: &Spatial, plan: &ViewPlan, dataset: &dyn Dataset) -> Result<Self, DataError> {
         let image = spatial.image().or(dataset.image_size());
         if let (Some(expected), Some(found)) = (image, dataset.image_size())
             && expected != found
         {
             return Err(DataError::ImageSize { place: dataset.place(0), found, expected });
+        }
+        if spatial.pixel_noise().is_some() && dataset.target_kind() == TargetKind::LabelMap {
+            let problem = "noise hides pixels, but not their labels".to_owned();
+            return Err(DataError::setting("pipeline.pixel_noise", problem));
         }
         Self::of_channels(spatial, plan, dataset.channels(), image)
     }
@@ -79,8 +84,8 @@ impl Views {
     /// share, if they do.
     ///
     /// # Errors
-    /// An operation that says too little to be carried out, a missing output size, constants or augmentations that do not fit the
-    /// channels.
+    /// An operation that says too little to be carried out, a missing output size, constants, augmentations or pixel noise that do not
+    /// fit the channels or the size.
     pub fn of_channels(
         spatial: &Spatial,
         plan: &ViewPlan,
@@ -114,8 +119,12 @@ impl Views {
             return Err(DataError::setting("pipeline.views", problem));
         }
         let normalise = Normalise::new(channels, plan.mean.as_deref(), plan.std.as_deref())?;
+        let pixel_noise = match spatial.pixel_noise() {
+            Some(noise) => Some(counted(noise, channels, (natural, output))?),
+            None => None,
+        };
         let (flip, augment) = (plan.flip, Vec::new());
-        Self { image, before, crop, after, views, mixtures: 0, flip, augment, output, normalise }
+        Self { image, before, crop, after, views, mixtures: 0, flip, pixel_noise, augment, output, normalise }
             .with_augmentations(&plan.augment)
     }
 
@@ -128,14 +137,16 @@ impl Views {
         let output = Size::named("vector", width, 1).map_err(DataError::geometry("a vector"))?;
         let (image, crop, normalise) = (Some(output), None, Normalise::new(1, None, None)?);
         let (before, after, augment) = (Vec::new(), Vec::new(), Vec::new());
+        let (views, mixtures, flip, pixel_noise) = (1, 0, false, None);
         Ok(Self {
             image,
             before,
             crop,
             after,
-            views: 1,
-            mixtures: 0,
-            flip: false,
+            views,
+            mixtures,
+            flip,
+            pixel_noise,
             augment,
             output,
             normalise,
@@ -145,7 +156,8 @@ impl Views {
     /// Whether a record is always shown in the same way, in every step and in evaluation.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
-        self.count() == 1 && self.crop.is_none() && !self.flip && self.augment.is_empty()
+        let changed = self.flip || self.pixel_noise.is_some() || !self.augment.is_empty();
+        self.count() == 1 && self.crop.is_none() && !changed
     }
 
     /// Views of a record, mixtures among them.
@@ -349,6 +361,22 @@ impl Views {
 struct ShownView {
     place: CropPlace,
     flip: bool,
+}
+
+/// The noise on pixels, if views show them as they were counted: each once, at the size of the crop, in no more channels.
+fn counted(
+    noise: PixelNoise,
+    channels: usize,
+    (natural, output): (Option<Size>, Size),
+) -> Result<f64, DataError> {
+    let refused = |problem: String| Err(DataError::setting("pipeline.pixel_noise", problem));
+    if natural != Some(output) {
+        return refused(format!("views are resized to {output}, but noise is counted on pixels as they are"));
+    }
+    if channels > noise.channels() as usize {
+        return refused(format!("noise is counted for {} channels, not for {channels}", noise.channels()));
+    }
+    Ok(noise.deviation())
 }
 
 /// The size at which views reach the model if no size is asked for, where it is always the same.

@@ -25,6 +25,7 @@ pub(super) fn views(before: Vec<Operation>, crop: CropDistribution, output: Size
         views: 1,
         mixtures: 0,
         flip: false,
+        pixel_noise: None,
         augment: Vec::new(),
         output,
         normalise,

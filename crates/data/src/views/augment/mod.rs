@@ -86,7 +86,7 @@ impl Views {
         Ok(self)
     }
 
-    /// Draws the changes of each view and carries them out. `warped` is told of each warp with the number of its view.
+    /// Draws the changes of each view and carries them out, pixel noise first. `warped` is told of each warp with the number of its view.
     ///
     /// # Shapes
     /// `views` is `[views, channels, height, width]`, normalised.
@@ -96,12 +96,15 @@ impl Views {
         views: &mut [f32],
         mut warped: impl FnMut(usize, &Warp),
     ) {
-        if self.augment.is_empty() {
+        if self.augment.is_empty() && self.pixel_noise.is_none() {
             return;
         }
         for (number, view) in views.chunks_exact_mut(self.view_length()).enumerate() {
             self.normalise.undo(view);
             let mut planes = ViewPlanes { values: view, size: self.output };
+            if let Some(deviation) = self.pixel_noise {
+                noise::add_counted(&mut planes, deviation, random);
+            }
             for augmentation in &self.augment {
                 // The coin is tossed even where it decides nothing, so that a stream is read alike for all probabilities.
                 if unit(random) >= augmentation.probability {

@@ -6,9 +6,22 @@ use super::ViewPlanes;
 
 /// Adds independent Gaussian noise to every value and cuts the sums to the range from 0 to 1.
 pub(super) fn add(view: &mut ViewPlanes<'_>, deviation: f64, random: &mut impl Rng) {
+    each(view, random, |value, normal| (value + deviation * normal).clamp(0.0, 1.0));
+}
+
+/// Cuts every value to the range from 0 to 1 and adds independent Gaussian noise.
+///
+/// # Guarantee
+/// Two views that differ in `n` values before differ by at most `sqrt(n)` when the noise is added, so their total variation distance is at
+/// most `2 Phi(sqrt(n) / (2 deviation)) - 1`, but for the rounding of the noise and of the sum to single precision.
+pub(super) fn add_counted(view: &mut ViewPlanes<'_>, deviation: f64, random: &mut impl Rng) {
+    each(view, random, |value, normal| value.clamp(0.0, 1.0) + deviation * normal);
+}
+
+fn each(view: &mut ViewPlanes<'_>, random: &mut impl Rng, noisy: impl Fn(f64, f64) -> f64) {
     for pair in view.values.chunks_mut(2) {
         for (value, normal) in pair.iter_mut().zip(two_normals(random)) {
-            *value = (f64::from(*value) + deviation * normal).clamp(0.0, 1.0) as f32;
+            *value = noisy(f64::from(*value), normal) as f32;
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Tests what augmentations may reach, and how they are drawn.
 
 use dapple_geometry::{AffineRanges, ColourJitter, CropDistribution, PixelReach};
+use dapple_plan::spec::Pixels;
+use dapple_plan::{PlanSpec, Spatial, ViewPlan};
 use proptest::prelude::*;
 
 use super::super::tests::{case, image, random, views};
@@ -145,6 +147,22 @@ fn changes_are_drawn_anew_for_each_view() {
     assert!(!views.is_fixed());
 }
 
+/// Noise that is counted comes first, on values from 0 to 1, and is not cut: a view of 9.0 is noisy around 1.
+#[test]
+fn counted_noise_is_added_to_values_from_0_to_1() {
+    let size = Size::new(50, 40).unwrap();
+    let views = Views { pixel_noise: Some(2.0), ..changing(size, 1, &[]).unwrap() };
+    let mut view = vec![0.0; 2000];
+    views.draw(&image(size, |_, _| 9.0), &mut random(6), &mut view).unwrap();
+    // In units of the normalisation, by 0.25 and 0.5.
+    let values: Vec<f64> = view.iter().map(|value| f64::from(*value) * 0.5 + 0.25).collect();
+    let mean = values.iter().sum::<f64>() / 2000.0;
+    let square = values.iter().map(|value| (value - 1.0).powi(2)).sum::<f64>() / 2000.0;
+    // Six standard errors: 2 / sqrt(2000) of the mean, 4 sqrt(2 / 2000) of the variance.
+    assert!((mean - 1.0).abs() < 6.0 * 0.0448 && (square - 4.0).abs() < 6.0 * 0.127, "{mean} {square}");
+    assert!(!views.is_fixed());
+}
+
 #[test]
 fn an_augmentation_is_as_likely_as_it_says() {
     let size = Size::new(2, 2).unwrap();
@@ -243,4 +261,21 @@ fn what_does_not_fit_is_refused() {
     );
     assert!(refused(2, AugmentationKind::Greyscale).contains("1 or 3 channels"));
     assert!(changing(size, 2, &[always(AugmentationKind::Sobel)]).is_ok());
+}
+
+#[test]
+fn noise_is_refused_where_it_was_not_counted() {
+    let spatial = |text: &str| Spatial::check(&PlanSpec::from_toml(text).unwrap(), &[]).unwrap();
+    let noisy = spatial("[pipeline]\nimage = [8, 6]\ncrop = [4, 4]\npixel_noise = 1.0");
+    let of = |size: u32, channels| {
+        let plan = ViewPlan { size: Some(Pixels { x: size, y: size }), ..ViewPlan::default() };
+        Views::of_channels(&noisy, &plan, channels, None)
+    };
+    assert_eq!(of(4, 3).unwrap().pixel_noise, Some(1.0));
+    assert!(of(5, 3).unwrap_err().to_string().contains("resized to 5x5"));
+    assert!(of(4, 4).unwrap_err().to_string().contains("for 3 channels, not for 4"));
+    let streets = crate::street::StreetScenes::new(1, 1).unwrap();
+    let whole = spatial("[pipeline]\npixel_noise = 1.0");
+    let error = Views::new(&whole, &ViewPlan::default(), &streets).unwrap_err();
+    assert!(error.to_string().contains("not their labels"), "{error}");
 }
