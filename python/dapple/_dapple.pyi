@@ -64,9 +64,15 @@ class PlanKeywords(TypedDict, total=False):
     views: int | None
     """the number of views of a record averaged before clipping (default: 1)"""
     self_mix: int | None
-    """the number of mixtures of two of a record's own views (default: 0)"""
+    """the number of mixtures of two of a record's own views and synthetic images (default: 0)"""
     synthetic: int | None
     """the number of synthetic images beside each record, from a model not trained on the data set (default: 0)"""
+    pool: str | None
+    """the folder of synthetic images, none of which was made from the private data"""
+    pool_class: str | None
+    """the class of all synthetic images, if the pool has no folder for each class (default: the name of each image's folder)"""
+    allow: Literal["pure-synthetic"] | None
+    """what would be refused otherwise (default: nothing)"""
     sampling: Literal["poisson", "without-replacement", "balanced"] | None
     """how a step draws its records (default: poisson)"""
     batch: int | None

@@ -47,6 +47,7 @@ fn honest_certificates_hold_and_something_shows() {
         ("views", format!("{PATCH}pipeline.views = 3")),
         ("adapted clip norm", "privacy.clip_quantile = 0.3\nprivacy.count_noise = 1.0".to_owned()),
         ("mixtures", format!("{PATCH}pipeline.views = 2\nmix.self_mix = 3")),
+        ("records clipped together", "privacy.records_per_clip = 2".to_owned()),
         (
             "phases",
             "[[phases]]\nsteps = 10\nnoise_multiplier = 1.0\n[[phases]]\nsteps = 20\nbatch = 150\n"

@@ -62,6 +62,7 @@ fn wrong_values() {
         "--relation masked --public-clip 1",
         "--public-clip 1",
         "--self-mix 2",
+        "--views 0 --synthetic 2",
         "--synthetic 100000",
         "--synthetic two",
         "--records-per-clip 0",

@@ -12,8 +12,8 @@ use dapple_data::scenes::{FashionScenes, ScenePart};
 use dapple_data::segmentation::ClassMap;
 use dapple_data::street::StreetScenes;
 use dapple_data::{
-    DataLimits, Dataset, Image, LabelMap, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Values,
-    ViewPlan, Views,
+    DataLimits, Dataset, Image, LabelMap, Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, Sampler,
+    Values, ViewPlan, Views,
 };
 use dapple_geometry::Size;
 use dapple_plan::{Plan, PlanSpec};
@@ -200,7 +200,7 @@ fn scenes(criterion: &mut Criterion) {
     criterion.bench_function("load 8 batches of 256 crops 32x32 of scenes", |bencher| {
         bencher.iter(|| {
             let sampler = Sampler::new(&plan, 4000, keys.purpose(Purpose::Sampling)).unwrap();
-            let (views, key) = (vec![views.clone()], keys.purpose(Purpose::Views));
+            let (views, key) = (vec![views.clone()], LoaderKeys::of(&keys));
             let options = LoaderOptions { threads: 2, prefetch: 2, microbatch: 0 };
             let loader = Loader::train(Arc::clone(&dataset), sampler, views, key, 0..8, options).unwrap();
             loader.map(|batch| batch.unwrap().records.len()).sum::<usize>()

@@ -1,5 +1,8 @@
 //! Checks that find what is wrong with records before a step is spent on them.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 
@@ -19,7 +22,7 @@ impl Opened {
             let named = (0..data.len()).filter(|&record| data.name(record).is_some());
             named.map(|record| data.place(record)).collect()
         };
-        let trained: std::collections::BTreeSet<String> = places(&*self.train).into_iter().collect();
+        let trained: BTreeSet<String> = places(&*self.train).into_iter().collect();
         if let Some(both) = places(&**test).into_iter().find(|place| trained.contains(place)) {
             return shared(format!("{both} is trained on"));
         }
@@ -28,9 +31,53 @@ impl Opened {
         }
         Ok(())
     }
+
+    /// Refuses a pool that holds a record: what is shown beside all records must not be one of them, and what is evaluated on must not be
+    /// trained on.
+    ///
+    /// # Errors
+    /// A file is both in the pool and among the records.
+    pub fn check_pool_apart(&self) -> Result<(), DataError> {
+        let Some(pool) = &self.pool else { return Ok(()) };
+        let pictures = files(&**pool);
+        for (data, what) in [(Some(&self.train), "to train on"), (self.test.as_ref(), "to evaluate on")] {
+            let records = data.map_or_else(BTreeSet::new, |data| files(&**data));
+            if let Some(both) = pictures.intersection(&records).next() {
+                let problem = format!("{} is a record {what}", both.display());
+                return Err(DataError::setting("mix.pool", problem));
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Reads every record once and makes its views as training would in every phase.
+/// The files that the records of a data set lie in, by where they really are, if each has its own.
+fn files(data: &dyn Dataset) -> BTreeSet<PathBuf> {
+    let named = (0..data.len()).filter(|&record| data.name(record).is_some());
+    let place = |record| {
+        let path = PathBuf::from(data.place(record));
+        std::fs::canonicalize(&path).unwrap_or(path)
+    };
+    named.map(place).collect()
+}
+
+/// Reads every synthetic image once and shows it as training would in every phase.
+///
+/// # Errors
+/// What is wrong with the first image that training could not use.
+pub fn check_pool(pool: &dyn Dataset, views: &[Views], threads: usize) -> Result<(), DataError> {
+    let key = MasterKey::from_seed(0).purpose(Purpose::Views).step(0);
+    all(pool, threads, |number| {
+        let image = pool.read(number)?;
+        for views in views {
+            let mut view = vec![0.0; views.view_length()];
+            views.show_synthetic(&image, &mut key.stream(number as u64), &mut view)?;
+        }
+        Ok(())
+    })
+}
+
+/// Reads every record once and makes its views as training would in every phase. What is shown beside them is not made.
 ///
 /// # Errors
 /// What is wrong with the first record that training could not use.

@@ -32,6 +32,8 @@ pub enum Purpose {
     Canaries,
     /// The noise on the number of gradients within the clip norm.
     CountNoise,
+    /// Which records of a step are clipped together.
+    ClipGroups,
 }
 
 impl Purpose {
@@ -46,6 +48,7 @@ impl Purpose {
             Self::Weights => 6,
             Self::Canaries => 7,
             Self::CountNoise => 8,
+            Self::ClipGroups => 9,
         }
     }
 }
@@ -175,6 +178,8 @@ mod tests {
             Purpose::Split,
             Purpose::Weights,
             Purpose::Canaries,
+            Purpose::CountNoise,
+            Purpose::ClipGroups,
         ];
         for seed in 0..3 {
             for purpose in purposes {

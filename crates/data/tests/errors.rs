@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{idx_bytes, message, npy_bytes, open, plan, spec, view_plan, write};
 use dapple_data::formats::{ImageFolder, Npy, cifar, decode, idx};
 use dapple_data::{
-    DataError, DataLimits, Dataset, Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views,
+    DataError, DataLimits, Dataset, Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, Sampler, Views,
 };
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -278,15 +278,8 @@ fn a_damaged_picture_reaches_the_trainer() {
     let start = |views: Views| {
         let sampler = Sampler::new(&plan, 20, keys.purpose(Purpose::Sampling)).unwrap();
         let options = LoaderOptions { threads: 2, prefetch: 3, microbatch: 6 };
-        Loader::train(
-            Arc::clone(&dataset),
-            sampler,
-            vec![views],
-            keys.purpose(Purpose::Views),
-            0..50,
-            options,
-        )
-        .unwrap()
+        Loader::train(Arc::clone(&dataset), sampler, vec![views], LoaderKeys::of(&keys), 0..50, options)
+            .unwrap()
     };
     let mut loader = start(views.clone());
     // Two microbatches of six records come first.

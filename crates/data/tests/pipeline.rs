@@ -6,7 +6,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{idx_bytes, npy_bytes, open, plan, spec, view_plan, write};
-use dapple_data::{Dataset, Loader, LoaderOptions, MasterKey, Microbatch, Purpose, Sampler, Views};
+use dapple_data::{
+    Dataset, Loader, LoaderKeys, LoaderOptions, MasterKey, Microbatch, Purpose, Sampler, Views,
+};
 
 const PLAN: &str = "
     [region]
@@ -29,7 +31,7 @@ fn run(dataset: &Arc<dyn Dataset>, options: LoaderOptions) -> Vec<Microbatch> {
     let sampler = Sampler::new(&plan, dataset.len(), keys.purpose(Purpose::Sampling)).unwrap();
     let data = view_plan("[data]\nflip = true\nmean = [0.5]\nstd = [0.25]");
     let views = Views::new(plan.spatial(), &data, &**dataset).unwrap();
-    let key = keys.purpose(Purpose::Views);
+    let key = LoaderKeys::of(&keys);
     let loader = Loader::train(Arc::clone(dataset), sampler, vec![views], key, 0..9, options).unwrap();
     loader.map(Result::unwrap).collect()
 }
@@ -61,12 +63,12 @@ fn threads_prefetch_and_microbatches_change_nothing() {
                 assert_eq!((piece.step, piece.total, piece.views), (step.step, step.total, 3));
                 assert_eq!(piece.first, labels.len() / 3);
                 inputs.extend(&piece.inputs);
-                labels.extend(&piece.labels);
+                labels.extend(piece.labels.classes().unwrap());
                 if piece.is_last() {
                     break;
                 }
             }
-            assert_eq!((&inputs, &labels), (&step.inputs, &step.labels));
+            assert_eq!((&inputs[..], &labels[..]), (&step.inputs[..], step.labels.classes().unwrap()));
             let expected: Vec<u32> = step.records.iter().flat_map(|&record| [record as u32 % 5; 3]).collect();
             assert_eq!(labels, expected);
         }

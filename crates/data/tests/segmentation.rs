@@ -11,8 +11,8 @@ use std::sync::Arc;
 use common::{message, open, plan, spec, view_plan, write};
 use dapple_data::segmentation::{ClassMap, Pairs};
 use dapple_data::{
-    DataError, DataLimits, Dataset, IGNORED, Loader, LoaderOptions, MasterKey, Opened, Purpose, Sampler,
-    Target, TargetKind, UNLABELLED, Views,
+    DataError, DataLimits, Dataset, IGNORED, Loader, LoaderKeys, LoaderOptions, MasterKey, Opened, Purpose,
+    Sampler, Target, TargetKind, UNLABELLED, Views,
 };
 use image::{GrayImage, ImageFormat, Luma, Rgb, RgbImage};
 use proptest::prelude::*;
@@ -182,14 +182,7 @@ fn loader(dataset: &Arc<dyn Dataset>, text: &str, options: LoaderOptions) -> Res
     let keys = MasterKey::from_seed(3);
     let views = Views::new(plan.spatial(), &view_plan("[data]\nflip = true"), &**dataset)?;
     let sampler = Sampler::new(&plan, dataset.len(), keys.purpose(Purpose::Sampling))?;
-    Loader::train(
-        Arc::clone(dataset),
-        sampler,
-        vec![views],
-        keys.purpose(Purpose::Views),
-        0..plan.steps(),
-        options,
-    )
+    Loader::train(Arc::clone(dataset), sampler, vec![views], LoaderKeys::of(&keys), 0..plan.steps(), options)
 }
 
 #[test]
@@ -210,9 +203,10 @@ fn pairs_reach_the_trainer_or_end_the_run_by_name() {
     };
     for microbatch in loader(&dataset, PLAN, LoaderOptions::default()).unwrap() {
         let microbatch = microbatch.unwrap();
-        assert_eq!(microbatch.labels.len(), microbatch.records.len() * 4);
+        let labels = microbatch.labels.classes().unwrap();
+        assert_eq!(labels.len(), microbatch.records.len() * 4);
         // A pixel's green value is its row, which is its label.
-        for (image, labels) in microbatch.inputs.chunks_exact(12).zip(microbatch.labels.chunks_exact(4)) {
+        for (image, labels) in microbatch.inputs.chunks_exact(12).zip(labels.chunks_exact(4)) {
             for (green, label) in image[4..8].iter().zip(labels) {
                 let row = (green * 255.0).round() as u32;
                 assert_eq!(*label, if row == 2 { IGNORED } else { row });
@@ -250,9 +244,10 @@ fn threads_and_microbatches_change_no_label() {
         let mut all: (Vec<f32>, Vec<u32>) = Default::default();
         for microbatch in loader(&dataset, text, options).unwrap() {
             let microbatch = microbatch.unwrap();
-            assert_eq!(microbatch.labels.len(), microbatch.records.len() * 2 * 200);
+            let labels = microbatch.labels.classes().unwrap();
+            assert_eq!(labels.len(), microbatch.records.len() * 2 * 200);
             all.0.extend(microbatch.inputs);
-            all.1.extend(microbatch.labels);
+            all.1.extend(labels);
         }
         all
     };

@@ -66,6 +66,6 @@ pub use spec::PlanSpec;
 pub use training::{
     AdapterPlan, ClassNumbers, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, HeldOut,
     LearningRate, Look, MAX_CLASSES, MapEvaluation, ModelPlan, Momentum, OptimiserPlan, OptimiserRule,
-    PerformancePlan, ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, SettingError, StoredFormat,
-    TargetKind, TrainedPart, TrainingPlan, ViewPlan, WeightSource,
+    PerformancePlan, PoolPlan, ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, SettingError,
+    StoredFormat, TargetKind, TrainedPart, TrainingPlan, ViewPlan, WeightSource,
 };

@@ -4,7 +4,7 @@
 
 use dapple_plan::{BracketPrecision, Plan, PlanSpec};
 
-fn plan(settings: &[(&str, &str)]) -> Plan {
+fn spec(settings: &[(&str, &str)]) -> PlanSpec {
     let mut spec = PlanSpec::default();
     for (key, value) in [
         ("records", "1000"),
@@ -18,7 +18,11 @@ fn plan(settings: &[(&str, &str)]) -> Plan {
     {
         spec.set(key, value).unwrap();
     }
-    Plan::check(&spec).unwrap()
+    spec
+}
+
+fn plan(settings: &[(&str, &str)]) -> Plan {
+    Plan::check(&spec(settings)).unwrap()
 }
 
 fn upper(plan: &Plan) -> f64 {
@@ -79,4 +83,41 @@ fn a_shared_clip_doubles_the_movement() {
     assert_eq!(with("without-replacement", "2"), with("without-replacement", "1"));
     assert_eq!(with("poisson", "2"), with("without-replacement", "1"));
     assert!(with("poisson", "2") > with("poisson", "1"));
+}
+
+/// Records that are never shown are priced as if they were, and only on request.
+#[test]
+fn records_without_views_need_to_be_allowed() {
+    for relation in ["add-remove", "replace", "patch"] {
+        let base = [&CROPPED[..], &[("relation", relation)]].concat();
+        let pure = [&base[..], &[("views", "0"), ("synthetic", "2"), ("self-mix", "3")]].concat();
+        let refused = Plan::check(&spec(&pure)).unwrap_err();
+        assert!(refused.to_string().contains("epsilon buys nothing"), "{refused}");
+        assert!(refused.hint().unwrap().contains("--allow pure-synthetic"));
+        let allowed = plan(&[&pure[..], &[("allow", "pure-synthetic")]].concat());
+        assert_eq!(upper(&allowed), upper(&plan(&base)));
+        let assumptions = allowed.price(BracketPrecision::default()).unwrap().assumptions.join(" ");
+        assert!(assumptions.contains("this epsilon buys nothing"), "{assumptions}");
+    }
+    // Without synthetic images there would be nothing to learn from.
+    let nothing = spec(&[("views", "0"), ("allow", "pure-synthetic")]);
+    assert!(Plan::check(&nothing).unwrap_err().to_string().contains("pipeline.views"));
+}
+
+#[test]
+fn the_sum_is_divided_by_the_number_of_contributions() {
+    for (together, groups) in [("2", 25), ("3", 17), ("50", 1)] {
+        let plan = plan(&[("records-per-clip", together)]);
+        assert_eq!((plan.clip_groups(), plan.contributions()), (Some(groups), groups));
+        let assumptions = plan.price(BracketPrecision::default()).unwrap().assumptions.join(" ");
+        assert!(
+            assumptions.contains(&format!("the fixed number of microbatches {groups},")),
+            "{assumptions}"
+        );
+    }
+    let alone = plan(&[]);
+    assert_eq!((alone.clip_groups(), alone.contributions()), (None, 50));
+    // In a microbatch there are views to mix, even if each record has one.
+    assert_eq!(plan(&[("records-per-clip", "2"), ("self-mix", "1")]).averaged().self_mix, 1);
+    assert!(Plan::check(&spec(&[("self-mix", "1")])).is_err());
 }

@@ -65,6 +65,11 @@ impl Folder {
         self.root.join("private/diagnostics.jsonl")
     }
 
+    /// Histograms of gradient norms.
+    pub(crate) fn gradient_norms(&self) -> PathBuf {
+        self.root.join("private/gradient-norms.jsonl")
+    }
+
     /// The key that hides the fingerprint of the data set in the ledger.
     pub(crate) fn data_key(&self) -> PathBuf {
         self.root.join("private/data.key")
@@ -129,7 +134,8 @@ impl Folder {
     /// Makes what is not covered by the guarantee readable by its owner alone, which earlier versions did not do.
     pub(crate) fn close_private(&self) -> Result<(), TrainError> {
         files::create_private_folder(&self.private())?;
-        let files = [self.diagnostics(), self.data_key(), self.sampling_key(), self.features()];
+        let [diagnostics, norms] = [self.diagnostics(), self.gradient_norms()];
+        let files = [diagnostics, norms, self.data_key(), self.sampling_key(), self.features()];
         files.iter().try_for_each(|path| files::close_to_others(path))
     }
 

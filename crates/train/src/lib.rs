@@ -56,6 +56,7 @@ mod ledger;
 mod lines;
 mod measure;
 mod model;
+mod norms;
 mod observer;
 mod optimiser;
 mod pace;

@@ -4,11 +4,21 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::error::TrainError;
 use crate::files::{self, Access};
 
 /// Bytes that are read at once in search of the last complete line.
 const BLOCK: u64 = 1 << 16;
+
+/// A line of JSON with its end.
+pub(crate) fn json_line(line: &impl Serialize) -> String {
+    // Numbers and strings always have a JSON form.
+    let mut text = serde_json::to_string(line).expect("numbers, words and lists of them");
+    text.push('\n');
+    text
+}
 
 /// A file to which lines are added, each completely or not at all.
 #[derive(Debug)]
@@ -48,6 +58,11 @@ impl Lines {
     pub(crate) fn is_untouched(&self) -> bool {
         files::is_at(&self.file, &self.path)
             && self.file.metadata().is_ok_and(|found| found.len() == self.length)
+    }
+
+    /// Whether there is no line yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length == 0
     }
 
     /// Adds a line, given with its end.

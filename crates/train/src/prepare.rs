@@ -77,6 +77,7 @@ impl Prepared {
         if matches!(plan.origin, RecordOrigin::Stored { held_out: HeldOut::Files(_), .. }) {
             data.check_disjoint()?;
         }
+        data.check_pool_apart()?;
         read_from(&mut spec, &*data.train);
         solve(&mut spec, &masks)?;
         Self::assemble(spec, masks, data)
@@ -95,7 +96,7 @@ impl Prepared {
             return Err(dapple_data::DataError::Records { plan: plan.records(), data: records }.into());
         }
         let training = TrainingPlan::new(plan, &spec)?;
-        let views = views(training.privacy.parts(), &training.data.views, &*data.train)?;
+        let views = views(training.privacy.parts(), &training.data.views, &data)?;
         let smoothing = training.conduct.label_smoothing;
         let blueprint = Blueprint::read(&training.model, Path::new(""))?;
         let graphs = views
@@ -103,7 +104,7 @@ impl Prepared {
             .map(|views| blueprint.build(&views.shape(), data.train.classes() as usize, smoothing))
             .collect::<Result<Vec<_>, _>>()?;
         model::check_answers(&training.model, &graphs[0], data.train.target_kind())?;
-        let FirstParameters { parameters, notes } =
+        let FirstParameters { parameters, mut notes } =
             model::first_weights(&training.model, &graphs[0], Path::new(""))?;
         if let Some(phase) = graphs.iter().position(|graph| !parameters.fit(graph)) {
             return Err(TrainError::setting(
@@ -112,6 +113,7 @@ impl Prepared {
                 "choose a model that ends in a global pooling (wrn, resnet), or set data.size",
             ));
         }
+        notes.extend(mixing_notes(&training));
         Ok(Self { spec, masks, training, planned, data, views, graphs, parameters, blueprint, notes })
     }
 
@@ -160,8 +162,13 @@ impl Prepared {
             return Ok(());
         }
         let threads = self.training.performance.threads;
-        let Opened { train, test } = &self.data;
-        if !train.is_whole() {
+        let Opened { train, test, pool } = &self.data;
+        if let Some(pool) =
+            pool.as_ref().filter(|_| self.parts().iter().any(|part| part.averaged().synthetic > 0))
+        {
+            dapple_data::check_pool(&**pool, &self.views, threads)?;
+        }
+        if !train.is_whole() && self.views.iter().any(Views::show_records) {
             dapple_data::check_records(&**train, &self.views, threads)?;
         }
         if let (Some(test), Some(last)) = (test.as_ref().filter(|test| !test.is_whole()), self.views.last()) {
@@ -171,17 +178,32 @@ impl Prepared {
     }
 }
 
-/// The views that each phase of a plan shows of a record.
-pub(crate) fn views(
-    parts: &[Plan],
-    plan: &ViewPlan,
-    records: &dyn Dataset,
-) -> Result<Vec<Views>, TrainError> {
+/// What each phase of a plan shows of a record, and beside it.
+pub(crate) fn views(parts: &[Plan], plan: &ViewPlan, data: &Opened) -> Result<Vec<Views>, TrainError> {
+    let (records, pool) = (&*data.train, data.pool.as_ref());
     let of = |part: &Plan| {
-        let mixtures = part.averaged().self_mix;
-        Views::new(part.spatial(), plan, records)?.with_mixtures(mixtures, records.target_kind())
+        let (averaged, kind) = (part.averaged(), records.target_kind());
+        Views::new(part.spatial(), plan, records)?
+            .with_synthetic(averaged.synthetic, pool, kind)?
+            .with_mixtures(averaged, kind)
     };
     Ok(parts.iter().map(of).collect::<Result<_, _>>()?)
+}
+
+/// What a user should know about synthetic images before the first step.
+fn mixing_notes(training: &TrainingPlan) -> Vec<String> {
+    let parts = training.privacy.parts();
+    let mut notes = Vec::new();
+    if training.data.pool.is_some() && parts.iter().all(|part| part.averaged().synthetic == 0) {
+        notes.push("mix.pool is not used, because mix.synthetic is 0".to_owned());
+    }
+    if parts.iter().any(|part| part.spatial().views() == 0) {
+        notes.push(
+            "no view of a record is shown: all that is learned comes from synthetic images, and epsilon buys nothing"
+                .to_owned(),
+        );
+    }
+    notes
 }
 
 /// The plan of a completed request and its price; no price without privacy.
@@ -269,17 +291,6 @@ fn refuse_plan(plan: &Plan) -> Result<(), TrainError> {
                 );
             }
             Relation::AddRemove | Relation::Replace | Relation::Patch => {}
-        }
-        let averaged = part.averaged();
-        if averaged.shares_clip() {
-            return no("privacy.records_per_clip", "records are clipped one by one here", "leave it out");
-        }
-        if averaged.synthetic > 0 {
-            return no(
-                "mix.synthetic",
-                "synthetic images are not trained with here",
-                "leave it out; mix.self_mix mixes views of a record with each other",
-            );
         }
         if part.split().is_some() {
             return no(

@@ -45,9 +45,11 @@ impl Witness {
                 line: Some((Some(place.ledger_lines), place.ledger_hash)),
             });
         }
-        for (name, path) in
-            [("metrics.jsonl", folder.metrics()), ("private/diagnostics.jsonl", folder.diagnostics())]
-        {
+        for (name, path) in [
+            ("metrics.jsonl", folder.metrics()),
+            ("private/diagnostics.jsonl", folder.diagnostics()),
+            ("private/gradient-norms.jsonl", folder.gradient_norms()),
+        ] {
             if let Some(step) = text(&path).and_then(|text| last_step(&text)) {
                 found.push(Self { name: name.to_owned(), step, line: None });
             }

@@ -9,19 +9,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{model_bytes, request, write_data};
+use common::{model_bytes, request, write_data, write_pool};
 use dapple_train::{History, RunCertificate, Silent, TrainError, Verdict, certify, resume, start, verify};
 
 const FOLDER: &str = "DAPPLE_KILL_TEST";
 /// Part of the names of folders in which the clip norm follows a quantile.
 const ADAPTED: &str = "adapted";
+/// Part of the names of folders in which synthetic images are mixed with records, and of those in which records are clipped together.
+const MIXED: &str = "mixed";
+const GROUPED: &str = "grouped";
 
 fn plan(folder: &Path, seed: Option<u64>) -> String {
     let seed = seed.map_or(String::new(), |seed| format!("seed = {seed}\n"));
     // A folder's name tells what is trained in it.
-    let clip = if folder.to_string_lossy().contains(ADAPTED) { "clip_quantile = 0.5\n" } else { "" };
+    let named = |part: &str| folder.to_string_lossy().contains(part);
+    let clip = if named(ADAPTED) { "clip_quantile = 0.5\n" } else { "" };
+    let mix = if named(MIXED) { "[mix]\npool = 'pool'\nsynthetic = 1\nself_mix = 1\n" } else { "" };
+    let clip = if named(GROUPED) { "records_per_clip = 2\n" } else { clip };
     format!(
-        "[model]\nname = 'small-cnn'\n[optimiser]\nlearning_rate = 0.1\nmomentum = 0.5\nema = 0.9\n\
+        "{mix}[model]\nname = 'small-cnn'\n[optimiser]\nlearning_rate = 0.1\nmomentum = 0.5\nema = 0.9\n\
          [privacy]\n{clip}noise_multiplier = 2.0\ndelta = 1e-5\n[sampling]\nbatch = 24\nsteps = 400\n\
          [train]\n{seed}checkpoint_every = 5\n[performance]\nthreads = 1\n"
     )
@@ -120,16 +126,23 @@ fn so_does_one_whose_clip_norm_follows_a_quantile() {
     seeded_runs_end_alike(&format!("seeded-{ADAPTED}"), 15);
 }
 
+#[test]
+fn so_does_one_with_synthetic_images_and_records_clipped_together() {
+    seeded_runs_end_alike(&format!("seeded-{MIXED}-{GROUPED}"), 10);
+}
+
 /// Kills seeded runs in folders of this name so often in all, and compares what they end with.
 fn seeded_runs_end_alike(name: &str, times: usize) {
     let whole = tempfile::Builder::new().prefix(&format!("{name}-whole")).tempdir().unwrap();
     write_data(whole.path(), "train", 96, 28);
+    write_pool(&whole.path().join("pool"), 9, 14);
     carry_on(whole.path(), Some(11)).unwrap();
     let expected = model_bytes(&whole.path().join("run"));
     let mut killed = 0;
     while killed < times {
         let folder = tempfile::Builder::new().prefix(name).tempdir().unwrap();
         write_data(folder.path(), "train", 96, 28);
+        write_pool(&folder.path().join("pool"), 9, 14);
         killed += kill_again_and_again(folder.path(), times - killed);
         carry_on(folder.path(), Some(11)).unwrap();
         let run = folder.path().join("run");

@@ -11,17 +11,19 @@ use dapple_plan::{DataPlan, HeldOut, ProgramScenes, RecordFiles, RecordOrigin, S
 
 use crate::formats::ImageFolder;
 use crate::split::split;
-use crate::{DataError, Dataset};
+use crate::{DataError, Dataset, Pool};
 use files::{ClassFiles, DataPart, RecordPaths};
 use maps::MapFolders;
 
-/// The records to train on, and those to evaluate on.
+/// The records to train on, those to evaluate on, and synthetic images.
 #[derive(Clone)]
 pub struct Opened {
     /// Private records.
     pub train: Arc<dyn Dataset>,
     /// Records for evaluation: the test set, or those that were split off. There are none if the plan gives neither.
     pub test: Option<Arc<dyn Dataset>>,
+    /// Synthetic images to show beside the records, if the plan names any.
+    pub pool: Option<Arc<dyn Dataset>>,
 }
 
 /// Opens the data of a plan. Paths are relative to `base`.
@@ -52,12 +54,14 @@ pub fn open(plan: &DataPlan, base: &Path) -> Result<Opened, DataError> {
         let path = base.join(named);
         return Err(DataError::Classes { path, expected, found: opened.train.classes() });
     }
+    let pool = plan.pool.as_ref().map(|pool| Pool::open(pool, base, &*opened.train, &plan.limits));
+    let pool = pool.transpose()?.map(|pool| Arc::new(pool) as Arc<dyn Dataset>);
     match plan.origin {
         RecordOrigin::Stored { held_out: HeldOut::Share { share, seed, relation }, .. } => {
             let (train, validation) = split(&opened.train, share, seed, relation)?;
-            Ok(Opened { train: Arc::new(train), test: Some(Arc::new(validation)) })
+            Ok(Opened { train: Arc::new(train), test: Some(Arc::new(validation)), pool })
         }
-        _ => Ok(opened),
+        _ => Ok(Opened { pool, ..opened }),
     }
 }
 
@@ -82,7 +86,7 @@ fn stored(
         let classes = Some(train.classes());
         let test =
             test.as_ref().map(|test| format.open(test, DataPart::Test, classes, limits)).transpose()?;
-        Ok(Opened { train, test })
+        Ok(Opened { train, test, pool: None })
     };
     let of_maps = |format: MapFolders<'_>| {
         let train = format.open(&train, DataPart::Train, limits)?;
@@ -106,5 +110,6 @@ fn stored(
 }
 
 fn both<T: Dataset + 'static>(train: T, test: Option<T>) -> Opened {
-    Opened { train: Arc::new(train), test: test.map(|test| Arc::new(test) as Arc<dyn Dataset>) }
+    let test = test.map(|test| Arc::new(test) as Arc<dyn Dataset>);
+    Opened { train: Arc::new(train), test, pool: None }
 }

@@ -2,6 +2,7 @@
 
 mod balanced;
 mod event;
+mod groups;
 mod poisson;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use balanced::Allocation;
 use poisson::Rate;
 
 pub use event::SamplingEvent;
+pub(crate) use groups::clip_groups;
 
 /// The records of one step, in growing order. A Poisson draw may be empty, and even then the step adds noise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub struct Draw {
     pub phase: usize,
     /// The records, each at most once.
     pub indices: Vec<usize>,
+    /// How many groups the records are clipped in; `None` if each is clipped by itself.
+    pub clip_groups: Option<u64>,
 }
 
 /// Draws the records of every step of a plan. A draw is a function of (key, step) alone, so a run can go on from any step if only the key
@@ -55,6 +59,7 @@ struct Phase {
     first_step: u64,
     steps: u64,
     event: SamplingEvent,
+    clip_groups: Option<u64>,
 }
 
 impl Sampler {
@@ -74,7 +79,8 @@ impl Sampler {
             if part.batch() > records {
                 return Err(DataError::BatchTooLarge { batch: part.batch(), records });
             }
-            phases.push(Phase { first_step, steps: part.steps(), event: SamplingEvent::of(part) });
+            let (steps, event, clip_groups) = (part.steps(), SamplingEvent::of(part), part.clip_groups());
+            phases.push(Phase { first_step, steps, event, clip_groups });
             first_step += part.steps();
         }
         Ok(Self { key, records, phases, allocation: None })
@@ -112,7 +118,7 @@ impl Sampler {
     /// A step beyond the end.
     pub fn draw(&mut self, step: u64) -> Result<Draw, DataError> {
         let phase = self.phase(step)?;
-        let Phase { first_step, event, .. } = self.phases[phase];
+        let Phase { first_step, event, clip_groups, .. } = self.phases[phase];
         let indices = match event.sampling() {
             Sampling::Poisson => {
                 Rate::new(event.batch, self.records).toss(self.records, &mut self.key.step(step).stream(0))
@@ -133,7 +139,7 @@ impl Sampler {
                 indices
             }
         };
-        Ok(Draw { step, phase, indices })
+        Ok(Draw { step, phase, indices, clip_groups })
     }
 
     fn fixed_size(&self, step: u64, batch: u64) -> Vec<usize> {

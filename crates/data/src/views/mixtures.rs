@@ -1,51 +1,67 @@
-//! Mixtures of a record's own views (DP-Mix, section 3.1).
+//! Mixtures of what a contribution shows (DP-Mix, section 3.1).
 
 use chacha20::rand_core::Rng;
 
-use super::{MAX_PIXELS, Views};
+use dapple_plan::Averaged;
+
+use super::Views;
 use crate::uniform::{below, unit};
 use crate::{DataError, TargetKind};
 
 /// Both parameters of the beta distribution of a mixture's share (DP-Mix, section 3).
 const CONCENTRATION: f64 = 0.2;
 
+/// One mixture: `s v + (1 - s) w` of the views `v` and `w`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct ViewMixture {
+    /// The number of `v` in the set.
+    pub(super) first: usize,
+    /// The number of `w`.
+    pub(super) second: usize,
+    /// The share `s`.
+    pub(super) share: f32,
+}
+
 impl Views {
-    /// The same views, followed by that many mixtures of two of them each. Records must have one class each, which their mixtures share.
+    /// The same views, followed by mixtures of two of the set that a contribution shows. Records must have one class each.
     ///
     /// # Guarantee
-    /// A mixture is a function of two views of the one record and of random numbers that depend on no data.
+    /// A mixture is a function of two views or synthetic images of one contribution and of random numbers that depend on no data.
     ///
     /// # Errors
-    /// There is only one view, records have label maps, or there would be more values than memory can hold.
-    pub fn with_mixtures(mut self, mixtures: u32, of: TargetKind) -> Result<Self, DataError> {
+    /// The set never has two views, records have label maps, or there would be more values than memory can hold.
+    pub fn with_mixtures(mut self, averaged: Averaged, of: TargetKind) -> Result<Self, DataError> {
+        let mixtures = averaged.self_mix;
         let setting = |problem: String| DataError::setting("mix.self_mix", problem);
-        if mixtures > 0 && self.views < 2 {
+        if mixtures > 0 && self.of_one_record() < 2 && !averaged.shares_clip() {
             return Err(setting("one view alone has nothing to be mixed with".to_owned()));
         }
         if mixtures > 0 && of == TargetKind::LabelMap {
             return Err(setting("label maps are not mixed".to_owned()));
         }
         self.mixtures = mixtures as usize;
-        let values = (self.view_length() as u64).checked_mul(self.count() as u64);
-        if values.is_none_or(|values| values > MAX_PIXELS) {
+        if self.exceed_memory() {
             return Err(setting(format!("{} views and {mixtures} mixtures of {}", self.views, self.output)));
         }
         Ok(self)
     }
 
-    /// Writes the mixtures behind the views. Each is `s v + (1 - s) w` of two different views, uniform among all pairs.
-    pub(super) fn mix(&self, random: &mut impl Rng, output: &mut [f32]) {
+    /// Writes the mixtures behind a set of `set` views, and returns them. Each is of two different views, uniform among all pairs.
+    pub(super) fn mix(&self, set: usize, random: &mut impl Rng, output: &mut [f32]) -> Vec<ViewMixture> {
         let length = self.view_length();
-        let (views, mixtures) = output.split_at_mut(self.views * length);
+        let (views, mixtures) = output.split_at_mut(set * length);
+        let mut drawn = Vec::with_capacity(self.mixtures);
         for mixture in mixtures.chunks_exact_mut(length) {
-            let first = below(random, self.views as u64) as usize;
-            let second = (first + 1 + below(random, self.views as u64 - 1) as usize) % self.views;
+            let first = below(random, set as u64) as usize;
+            let second = (first + 1 + below(random, set as u64 - 1) as usize) % set;
             let share = share(random) as f32;
             let view = |number: usize| &views[number * length..(number + 1) * length];
             for ((mixed, &one), &other) in mixture.iter_mut().zip(view(first)).zip(view(second)) {
                 *mixed = share * one + (1.0 - share) * other;
             }
+            drawn.push(ViewMixture { first, second, share });
         }
+        drawn
     }
 }
 
@@ -75,7 +91,11 @@ mod tests {
     fn mixing() -> Views {
         let crop = CropDistribution::fixed(3, 2).unwrap();
         let three = Views { views: 3, ..views(Vec::new(), crop, size(3, 2)) };
-        three.with_mixtures(4, TargetKind::Class).unwrap()
+        three.with_mixtures(mixtures(4), TargetKind::Class).unwrap()
+    }
+
+    fn mixtures(self_mix: u32) -> Averaged {
+        Averaged { self_mix, synthetic: 0, records_per_clip: 1 }
     }
 
     /// Every mixture lies between two of the views, with one share for all its pixels. The views are what they would be without mixtures.
@@ -86,7 +106,9 @@ mod tests {
         let alone = Views { mixtures: 0, ..mixing.clone() };
         for number in 0..50 {
             let mut output = vec![0.0; mixing.count() * length];
-            mixing.draw(&picture, &mut random(number), &mut output).unwrap();
+            let stream = &mut random(number);
+            mixing.draw(&picture, stream, &mut output[..3 * length]).unwrap();
+            mixing.mix(3, stream, &mut output);
             let mut plain = vec![0.0; alone.count() * length];
             alone.draw(&picture, &mut random(number), &mut plain).unwrap();
             assert_eq!(output[..3 * length], plain);
@@ -125,9 +147,9 @@ mod tests {
     #[test]
     fn what_cannot_be_mixed_is_refused() {
         let crop = CropDistribution::fixed(3, 2).unwrap();
-        assert!(views(Vec::new(), crop, size(3, 2)).with_mixtures(1, TargetKind::Class).is_err());
-        assert!(mixing().with_mixtures(u32::MAX, TargetKind::Class).is_err());
-        assert!(mixing().with_mixtures(1, TargetKind::LabelMap).is_err());
+        assert!(views(Vec::new(), crop, size(3, 2)).with_mixtures(mixtures(1), TargetKind::Class).is_err());
+        assert!(mixing().with_mixtures(mixtures(u32::MAX), TargetKind::Class).is_err());
+        assert!(mixing().with_mixtures(mixtures(1), TargetKind::LabelMap).is_err());
     }
 
     const QUANTILES: [f64; 9] = [

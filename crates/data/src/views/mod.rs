@@ -2,6 +2,7 @@
 
 mod augment;
 mod buffer;
+mod contribution;
 mod crop;
 #[cfg(test)]
 mod label_tests;
@@ -11,6 +12,7 @@ mod mixtures;
 mod normalise;
 mod resample;
 mod source;
+mod synthetic;
 #[cfg(test)]
 mod tests;
 mod whole;
@@ -27,6 +29,7 @@ use mapping::Mapping;
 use normalise::Normalise;
 use resample::Taps;
 use source::ViewSource;
+use synthetic::Synthetic;
 
 pub use whole::Whole;
 
@@ -51,7 +54,9 @@ pub struct Views {
     crop: Option<CropDistribution>,
     after: Vec<Operation>,
     views: usize,
-    /// How many mixtures of two views follow the views.
+    /// The synthetic images that follow the views.
+    synthetic: Option<Synthetic>,
+    /// How many mixtures of two of these follow.
     mixtures: usize,
     flip: bool,
     /// The standard deviation of the noise on training views, of values from 0 to 1.
@@ -123,9 +128,22 @@ impl Views {
             Some(noise) => Some(counted(noise, channels, (natural, output))?),
             None => None,
         };
-        let (flip, augment) = (plan.flip, Vec::new());
-        Self { image, before, crop, after, views, mixtures: 0, flip, pixel_noise, augment, output, normalise }
-            .with_augmentations(&plan.augment)
+        let (synthetic, mixtures, flip, augment) = (None, 0, plan.flip, Vec::new());
+        let views = Self {
+            image,
+            before,
+            crop,
+            after,
+            views,
+            synthetic,
+            mixtures,
+            flip,
+            pixel_noise,
+            augment,
+            output,
+            normalise,
+        };
+        views.with_augmentations(&plan.augment)
     }
 
     /// Shows records that are vectors of this length as they are.
@@ -137,13 +155,14 @@ impl Views {
         let output = Size::named("vector", width, 1).map_err(DataError::geometry("a vector"))?;
         let (image, crop, normalise) = (Some(output), None, Normalise::new(1, None, None)?);
         let (before, after, augment) = (Vec::new(), Vec::new(), Vec::new());
-        let (views, mixtures, flip, pixel_noise) = (1, 0, false, None);
+        let (views, synthetic, mixtures, flip, pixel_noise) = (1, None, 0, false, None);
         Ok(Self {
             image,
             before,
             crop,
             after,
             views,
+            synthetic,
             mixtures,
             flip,
             pixel_noise,
@@ -151,19 +170,6 @@ impl Views {
             output,
             normalise,
         })
-    }
-
-    /// Whether a record is always shown in the same way, in every step and in evaluation.
-    #[must_use]
-    pub fn is_fixed(&self) -> bool {
-        let changed = self.flip || self.pixel_noise.is_some() || !self.augment.is_empty();
-        self.count() == 1 && self.crop.is_none() && !changed
-    }
-
-    /// Views of a record, mixtures among them.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.views + self.mixtures
     }
 
     /// What the model sees of one view: `[channels, height, width]`.
@@ -184,18 +190,17 @@ impl Views {
         self.output.pixels() as usize
     }
 
-    /// Draws the views of a training image, and the mixtures behind them.
+    /// Draws the views of a training image, without what is shown beside them.
     ///
     /// # Shapes
-    /// `output` is `[count, channels, height, width]`.
+    /// `output` is `[views, channels, height, width]`.
     ///
     /// # Errors
     /// An image that is not of the plan's size, or into which the crop does not fit.
     pub fn draw(&self, image: &Image, random: &mut impl Rng, output: &mut [f32]) -> Result<(), DataError> {
         self.check_size(image)?;
         self.show(image, |reaching| self.places(reaching, random), output)?;
-        self.change(random, &mut output[..self.views * self.view_length()], |_, _| {});
-        self.mix(random, output);
+        self.change(random, output, |_, _| {});
         Ok(())
     }
 
@@ -212,14 +217,16 @@ impl Views {
 
     /// Draws where each view lies and whether it is mirrored. Only sizes are known here, neither pixels nor labels.
     fn places(&self, reaching: Size, random: &mut impl Rng) -> Result<Vec<ShownView>, DataError> {
-        let mut one = || {
-            let place = match &self.crop {
-                Some(crop) => crop::draw(crop, reaching, random).map_err(DataError::geometry("an image"))?,
-                None => CropPlace::whole(reaching),
-            };
-            Ok(ShownView { place, flip: self.flip && random.next_u32() >> 31 == 1 })
+        (0..self.views).map(|_| self.place(reaching, random)).collect()
+    }
+
+    /// Draws where one view lies and whether it is mirrored.
+    fn place(&self, reaching: Size, random: &mut impl Rng) -> Result<ShownView, DataError> {
+        let place = match &self.crop {
+            Some(crop) => crop::draw(crop, reaching, random).map_err(DataError::geometry("an image"))?,
+            None => CropPlace::whole(reaching),
         };
-        (0..self.views).map(|_| one()).collect()
+        Ok(ShownView { place, flip: self.flip && random.next_u32() >> 31 == 1 })
     }
 
     /// Shows an image at the places that `places` chooses once the size before the crop is known, and returns them.

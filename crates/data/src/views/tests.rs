@@ -23,6 +23,7 @@ pub(super) fn views(before: Vec<Operation>, crop: CropDistribution, output: Size
         crop: Some(crop),
         after: Vec::new(),
         views: 1,
+        synthetic: None,
         mixtures: 0,
         flip: false,
         pixel_noise: None,

@@ -69,6 +69,19 @@ impl<'r> CardRun<'r> {
         self.work.partials().after(start)
     }
 
+    /// Computes the gradient of a bias that is added to whole channels.
+    pub(crate) fn channel_bias_gradient(
+        &mut self,
+        node: usize,
+        bias: Option<ParameterId>,
+        (channels, positions): (usize, usize),
+        parameters: &mut CardParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let target = parameters.written(self, bias);
+        self.bias_gradient(self.gradient(node), target, (channels, positions), (positions, 1))?;
+        self.mark("bias gradient")
+    }
+
     /// Computes the gradient of a bias. Element `(c, p)` of an item's channels and positions lies at `c along + p across`.
     pub(crate) fn bias_gradient(
         &self,

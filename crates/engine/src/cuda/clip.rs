@@ -33,6 +33,15 @@ pub(crate) struct SumTarget<'s> {
     pub(crate) samples: usize,
 }
 
+/// The part of a sum on the card that belongs to one weight.
+#[derive(Clone, Copy)]
+pub(crate) struct WeightSum<'s> {
+    pub(crate) layout: &'s Layout,
+    /// Which of the layout's entries the weight is.
+    pub(crate) position: usize,
+    pub(crate) target: SumTarget<'s>,
+}
+
 impl SumTarget<'_> {
     /// The part of the sum that belongs to a parameter.
     pub(crate) fn of(&self, entry: &LayoutEntry) -> Self {
@@ -125,11 +134,13 @@ impl CardRun<'_> {
         }
         self.mark("sum of written gradients")?;
         for node in (0..program.deferred.len()).filter(|&node| program.deferred[node]) {
-            if let Some(operation) = &program.steps.operations[node] {
-                operation.deferred_sum(self, node, layout, target)?;
-            }
+            let Some(operation) = &program.steps.operations[node] else { continue };
+            let weight = operation.weight().and_then(|weight| layout.position(weight));
+            let position = weight.expect("a deferred layer has a weight that trains");
+            let target = target.of(&layout.entries()[position]);
+            operation.deferred_sum(self, node, WeightSum { layout, position, target })?;
         }
-        Ok(())
+        self.mark("sum of deferred gradients")
     }
 
     /// Adds the clipped gradients of a linear layer for all samples.
@@ -137,8 +148,7 @@ impl CardRun<'_> {
         &self,
         (g, x): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         (out, features, rows): (usize, usize, usize),
-        position: usize,
-        target: SumTarget<'_>,
+        WeightSum { position, target, .. }: WeightSum<'_>,
     ) -> Result<(), CudaError> {
         let (columns, lines) = (features.div_ceil(OUTER), out.div_ceil(OUTER));
         let shares = target.shares(columns * lines, SEVERAL_EACH);
@@ -162,10 +172,8 @@ impl CardRun<'_> {
     pub(crate) fn convolution_sum(
         &self,
         conv: &CudaConvKernel,
-        (g, x): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
-        layout: &Layout,
-        position: usize,
-        target: SumTarget<'_>,
+        (x, g): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+        WeightSum { layout, position, target }: WeightSum<'_>,
     ) -> Result<(), CudaError> {
         let (geometry, tiled) = conv.deferred();
         let tiled = tiled.expect("a deferred convolution has a tiling");

@@ -5,13 +5,12 @@ use std::fmt::Debug;
 use dapple_graph::ParameterId;
 
 use super::backward::CardParameterGradients;
-use super::clip::SumTarget;
+use super::clip::WeightSum;
 use super::device::Device;
 use super::error::CudaError;
 use super::lower::CardSteps;
 use super::memory::CardModel;
 use super::run::CardRun;
-use crate::layout::Layout;
 use crate::op::conv::CudaConvKernel;
 
 /// An operation of a graph, as the card lowers it.
@@ -174,8 +173,7 @@ pub(crate) trait CudaKernel: Debug + Send + Sync {
         &self,
         _run: &mut CardRun<'_>,
         _node: usize,
-        _layout: &Layout,
-        _target: SumTarget<'_>,
+        _sum: WeightSum<'_>,
     ) -> Result<(), CudaError> {
         Ok(())
     }

@@ -8,6 +8,7 @@ use super::convolution::{self, ConvolutionChoices, OpenCard};
 use super::cudnn::{ConvolutionDirection, Tensors};
 use super::device::Device;
 use super::error::{CudaError, call};
+use super::kernels::AddBias;
 use super::memory::{CardModel, CardWork};
 use super::program::CardProgram;
 use super::sharing::Contribution;
@@ -135,6 +136,18 @@ impl<'r> CardRun<'r> {
     ) -> Result<(), CudaError> {
         let (card, items) = (self.card(), self.items());
         self.choices.run(card, node, conv, direction, tensors, items, accumulate)
+    }
+
+    /// Adds a bias, if there is one, to each of an output's channels of so many positions.
+    pub(crate) fn add_bias(
+        &self,
+        node: usize,
+        bias: Option<ParameterId>,
+        (channels, positions): (usize, usize),
+    ) -> Result<(), CudaError> {
+        let Some(bias) = bias else { return Ok(()) };
+        let (y, bias, n) = (self.value(node), self.parameter(bias), self.items() * self.len(node));
+        AddBias { y, bias, channels, positions, n }.launch(self.device)
     }
 
     /// Writes down every sample's weight gradient of a convolution, from its input and the gradient of its output.

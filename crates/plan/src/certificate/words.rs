@@ -63,7 +63,8 @@ fn of_phase(plan: &Plan) -> Vec<String> {
             Relation::User =>
                 format!("Each user's update of a round, over all the user's records and local steps, is clipped as a whole {clip}"),
             _ if averaged.shares_clip() => format!(
-                "The mean contribution ({mean}) of each microbatch of {} records is clipped to the clip norm C",
+                "Each drawn record joins one of {} microbatches of {} records in expectation, and the mean over a microbatch ({mean}) is clipped to the clip norm C",
+                plan.contributions(),
                 averaged.records_per_clip
             ),
             Relation::AddRemove | Relation::Replace | Relation::Patch =>
@@ -82,11 +83,16 @@ fn of_phase(plan: &Plan) -> Vec<String> {
             number::brief(noise)
         ));
     }
-    sentences.push(format!(
-        "The noisy sum is divided by the fixed expected batch size {}, never by the number of {} actually drawn.",
-        plan.batch(),
-        units(plan)
-    ));
+    sentences.push(match plan.clip_groups() {
+        None => format!(
+            "The noisy sum is divided by the fixed expected batch size {}, never by the number of {} actually drawn.",
+            plan.batch(),
+            units(plan)
+        ),
+        Some(groups) => format!(
+            "The noisy sum is divided by the fixed number of microbatches {groups}, never by the number of those that records actually joined."
+        ),
+    });
     sentences.push(
         "Noise, sampling and crops come from a cryptographically secure generator whose state stays secret."
             .to_owned(),
@@ -143,26 +149,32 @@ fn noisy_pixels(plan: &Plan) -> Option<PixelNoise> {
 
 /// What a record's contribution is the mean of.
 fn mean(plan: &Plan) -> String {
-    let Averaged { self_mix, synthetic, .. } = plan.averaged();
-    if self_mix == 0 && synthetic == 0 {
-        return "the mean over its views".to_owned();
+    let (averaged, views) = (plan.averaged(), plan.spatial().views());
+    let Averaged { self_mix, synthetic, .. } = averaged;
+    match averaged.shares_clip() {
+        true if self_mix == 0 && synthetic == 0 => "all views of its records".to_owned(),
+        true => format!(
+            "of each record views {views} and synthetic images {synthetic}, and mixtures {self_mix} of two of all these"
+        ),
+        false if self_mix == 0 && synthetic == 0 => "the mean over its views".to_owned(),
+        false => format!("the mean over views {views}, mixtures {self_mix} and synthetic images {synthetic}"),
     }
-    format!(
-        "the mean over views {}, mixtures {self_mix} and synthetic images {synthetic}",
-        plan.spatial().views()
-    )
 }
 
 fn mixed(plan: &Plan) -> Vec<String> {
     let averaged = plan.averaged();
     let mut sentences = Vec::new();
     if averaged.self_mix > 0 {
-        sentences.push(
-            "Mixtures combine the views and synthetic images of one record, never two records.".to_owned(),
-        );
+        sentences.push(match averaged.shares_clip() {
+            false => "Mixtures combine the views and synthetic images of one record, never two records.",
+            true => "Mixtures combine the views and synthetic images of one microbatch, never two microbatches.",
+        }.to_owned());
     }
     if averaged.synthetic > 0 {
-        sentences.push("Synthetic images come from a model that was not trained on this data set, and are drawn independently of it; this is the claim of whoever wrote the plan, and no program can check it.".to_owned());
+        sentences.push("Synthetic images come from a model that was not trained on this data set, or are public images that are not in it, and are drawn independently of it; this is the claim of whoever wrote the plan, and no program can check it.".to_owned());
+    }
+    if plan.spatial().views() == 0 {
+        sentences.push("No view of a record is ever shown to the model, so that all it learns about images comes from the synthetic ones: this epsilon buys nothing. Training on the synthetic images alone, without noise, would have cost none.".to_owned());
     }
     if averaged.shares_clip() {
         sentences.push(match plan.sampling() {
@@ -222,6 +234,7 @@ fn crops(plan: &Plan) -> Vec<String> {
         return vec!["There is no crop: every view of a sampled image shows the region.".to_owned()];
     };
     let drawn = match spatial.views() {
+        0 => return vec!["No view of an image is shown; the price is that of one view.".to_owned()],
         1 => "The crop of an image is drawn anew in each step, its origin".to_owned(),
         views => format!(
             "The crops of the {views} views of an image are drawn anew in each step, independently, each origin"

@@ -2,7 +2,7 @@
 
 use crate::Relation;
 use crate::error::PlanError;
-use crate::spec::PlanSpec;
+use crate::spec::{Allowance, PlanSpec};
 
 /// The most images beside one record. More are a slip of the pen.
 const MAX_IMAGES: u32 = 1 << 16;
@@ -12,7 +12,7 @@ const MAX_IMAGES: u32 = 1 << 16;
 /// # Guarantee
 /// Mixtures and synthetic images do not change the sensitivity: they are averaged with the views of one record, and the average is
 /// clipped once (DP-Mix, equation 4). A mixture shows a private region only if one of the record's views does, so the inclusion
-/// probability counts only the views.
+/// probability counts only the views. Where several records are clipped together, all of this holds of them together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Averaged {
     /// `K_self`: mixtures of two of a record's own views and synthetic images.
@@ -40,14 +40,21 @@ impl Averaged {
         };
         let self_mix = images("mix.self_mix", spec.mix.self_mix)?;
         let synthetic = images("mix.synthetic", spec.mix.synthetic)?;
-        if self_mix > 0 && u64::from(views) + u64::from(synthetic) < 2 {
+        let records_per_clip = spec.privacy.records_per_clip.unwrap_or(1);
+        if self_mix > 0 && u64::from(views) + u64::from(synthetic) < 2 && records_per_clip < 2 {
             return Err(PlanError::invalid(
                 "mix.self_mix",
                 "one view alone has nothing to be mixed with",
                 "give --views 2 or more, or --synthetic 1 or more",
             ));
         }
-        let records_per_clip = spec.privacy.records_per_clip.unwrap_or(1);
+        if views == 0 && spec.mix.allow != Some(Allowance::PureSynthetic) {
+            return Err(PlanError::invalid(
+                "pipeline.views",
+                "without views no record is ever shown, and all that is learned comes from synthetic images: epsilon buys nothing",
+                "give --views 1 or more, train on the synthetic images without privacy, or give --allow pure-synthetic",
+            ));
+        }
         if records_per_clip == 0 || records_per_clip > batch {
             return Err(PlanError::invalid(
                 "privacy.records_per_clip",
@@ -63,6 +70,12 @@ impl Averaged {
             });
         }
         Ok(Self { self_mix, synthetic, records_per_clip })
+    }
+
+    /// How many groups the records of a step are clipped in, where several share one clip: as many as make `records_per_clip` records
+    /// the mean of a group. A record picks one of them by its own uniform draw.
+    pub(crate) fn clip_groups(self, batch: u64) -> Option<u64> {
+        self.shares_clip().then(|| batch.div_ceil(self.records_per_clip))
     }
 
     /// Whether several records share one clip.

@@ -61,7 +61,7 @@ impl Plan {
         self.sampling
     }
 
-    /// The expected number of records of a step, by which the noisy sum is divided.
+    /// The expected number of records of a step.
     #[must_use]
     pub fn batch(&self) -> u64 {
         self.batch
@@ -172,6 +172,19 @@ impl Plan {
     #[must_use]
     pub fn averaged(&self) -> Averaged {
         self.averaged
+    }
+
+    /// How many groups the records of a step are clipped in; `None` if each is clipped by itself. A drawn record picks its group by a
+    /// uniform draw of its own.
+    #[must_use]
+    pub fn clip_groups(&self) -> Option<u64> {
+        self.averaged.clip_groups(self.batch)
+    }
+
+    /// The expected number of contributions to a step's sum, by which the noisy sum is divided: records, or groups of them.
+    #[must_use]
+    pub fn contributions(&self) -> u64 {
+        self.clip_groups().unwrap_or(self.batch)
     }
 
     /// Which parts of the model a record updates, if it does not update all of it.

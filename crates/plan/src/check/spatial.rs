@@ -122,7 +122,7 @@ impl Spatial {
         };
         let operations = whole_image_operations(&spec.pipeline)?;
         let pipeline = pipeline(&spec.pipeline, &operations)?;
-        let views_count = views_count(&spec.pipeline)?;
+        let views_count = views_count(spec)?;
         let seen = match (&pipeline, image, regions.is_empty()) {
             (Some(_), None, false) => {
                 return Err(PlanError::Missing {
@@ -152,7 +152,8 @@ impl Spatial {
             Some(noise) if protected.is_some() => (crop_probability * noise.distance()).next_up().min(1.0),
             _ => crop_probability,
         };
-        let inclusion_probability = views(of_one_view, views_count).map_err(at("pipeline.views"))?;
+        // A record of which no view is shown is priced as if there were one, which is never too little.
+        let inclusion_probability = views(of_one_view, views_count.max(1)).map_err(at("pipeline.views"))?;
         Ok(Self {
             image,
             operations,
@@ -309,9 +310,10 @@ fn pipeline(spec: &PipelineSpec, before: &[Operation]) -> Result<Option<Pipeline
     Pipeline::new(before.to_vec(), crop).map(Some).map_err(at("pipeline.operations"))
 }
 
-fn views_count(spec: &PipelineSpec) -> Result<u32, PlanError> {
-    match spec.views.unwrap_or(1) {
-        0 => Err(at("pipeline.views")(GeometryError::NoViews)),
+/// The number of views of a record. There may be none only where synthetic images take their place.
+fn views_count(spec: &PlanSpec) -> Result<u32, PlanError> {
+    match spec.pipeline.views.unwrap_or(1) {
+        0 if spec.mix.synthetic.unwrap_or(0) == 0 => Err(at("pipeline.views")(GeometryError::NoViews)),
         count if count > MAX_VIEWS => Err(PlanError::invalid(
             "pipeline.views",
             format!("{count} views of each record"),

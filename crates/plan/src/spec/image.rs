@@ -95,12 +95,31 @@ section! {
     /// The `[mix]` section: `K_self` and `K_diff` of DP-Mix. `K_base` is `pipeline.views`.
     pub struct MixSpec = "mix" {
         self_mix: u32 =
-            ("the number of mixtures of two of a record's own views", "18")
+            ("the number of mixtures of two of a record's own views and synthetic images", "18")
                 .flag("self-mix", "K")
                 .or("0");
         synthetic: u32 =
             ("the number of synthetic images beside each record, from a model not trained on the data set", "2")
                 .flag("synthetic", "K")
                 .or("0");
+        /// Naming it is the claim that the certificate states and no program can check.
+        pool: String =
+            ("the folder of synthetic images, none of which was made from the private data", "synthetic")
+                .file();
+        pool_class: String =
+            ("the class of all synthetic images, if the pool has no folder for each class", "cat")
+                .or("the name of each image's folder");
+        allow: Allowance =
+            ("what would be refused otherwise", "pure-synthetic")
+                .flag("allow", "WHAT")
+                .or("nothing");
+    }
+}
+
+words! {
+    /// What a plan may ask for only in as many words.
+    pub enum Allowance {
+        /// Records of which no view is shown, so that epsilon buys nothing.
+        PureSynthetic = "pure-synthetic",
     }
 }

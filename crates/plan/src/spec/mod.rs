@@ -28,7 +28,7 @@ pub use data::{DataFormat, DataSpec};
 use declare::plan;
 pub(crate) use declare::words;
 pub use device::{CardList, DeviceChoice, NoSuchDevice};
-pub use image::{MixSpec, PadModeSpec, PipelineSpec, PlacementSpec, RegionSpec};
+pub use image::{Allowance, MixSpec, PadModeSpec, PipelineSpec, PlacementSpec, RegionSpec};
 pub use model::{ModelSpec, NormSpec, PoolingSpec, TuneSpec};
 pub use optimiser::{OptimiserKind, OptimiserSpec, ScheduleKind};
 pub use partition::{Masked, PartitionShare, PartitionSpec, PublicGradient};

@@ -92,6 +92,7 @@ const WITHOUT_DEFAULT: &[(&str, &[&str])] = &[
             "region.circle",
             "region.mask",
             "pipeline.operations",
+            "mix.pool",
             "partition.submodels",
             "partition.mixture",
             "partition.dropout",

@@ -24,6 +24,10 @@ section! {
                 .or("2/3");
         checkpoint_every: u64 =
             ("the number of steps between two checkpoints", "100");
+        /// They come straight from private records.
+        gradient_norms: bool =
+            ("whether histograms of gradient norms are kept in the private part of the run folder", "true")
+                .or("false");
         /// If the plan gives steps, training takes at most that many.
         until_budget: bool =
             ("whether to train until privacy.epsilon is spent", "true")

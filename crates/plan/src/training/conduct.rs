@@ -14,6 +14,8 @@ pub struct Conduct {
     pub evaluate_every: Option<u64>,
     /// Steps between two checkpoints. If `None`, the size of the work decides.
     pub checkpoint_every: Option<u64>,
+    /// Whether histograms of gradient norms are kept among the private files.
+    pub gradient_norms: bool,
     /// Weight of the uniform distribution in the labels, in [0, 1).
     pub label_smoothing: f64,
 }
@@ -36,8 +38,17 @@ impl Conduct {
             Some(0) => Err(PlanError::invalid(key, "0 steps", "give at least 1, or leave it out")),
             every => Ok(every),
         };
+        let (private, gradient_norms) = (spec.private.unwrap_or(true), spec.gradient_norms.unwrap_or(false));
+        if gradient_norms && !private {
+            return Err(PlanError::invalid(
+                "train.gradient_norms",
+                "norms are computed only where gradients are clipped",
+                "leave it out, or leave train.private out",
+            ));
+        }
         Ok(Self {
-            private: spec.private.unwrap_or(true),
+            private,
+            gradient_norms,
             seed: spec.seed,
             evaluate_every: every("train.evaluate_every", spec.evaluate_every)?,
             checkpoint_every: every("train.checkpoint_every", spec.checkpoint_every)?,

@@ -14,8 +14,8 @@ pub use clipping::GradientBound;
 pub use conduct::Conduct;
 pub(crate) use data::augment;
 pub use data::{
-    ClassNumbers, DataLimits, DataPlan, HeldOut, MAX_CLASSES, ProgramScenes, RecordFiles, RecordOrigin,
-    SessionChoice, SettingError, StoredFormat, TargetKind, ViewPlan,
+    ClassNumbers, DataLimits, DataPlan, HeldOut, MAX_CLASSES, PoolPlan, ProgramScenes, RecordFiles,
+    RecordOrigin, SessionChoice, SettingError, StoredFormat, TargetKind, ViewPlan,
 };
 pub use evaluation::{EvaluationPlan, Look, MapEvaluation};
 pub use model::{ModelPlan, WeightSource};

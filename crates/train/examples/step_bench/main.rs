@@ -1,5 +1,5 @@
 //! Measures the whole training step against the engine alone, and the parts of the step that are not the engine: `step_bench MODEL SIDE
-//! CHANNELS BATCH STEPS`, e.g. `step_bench wrn-16-4 32 3 256 6`. With `cuda` at the end, it measures a card in every precision.
+//! CHANNELS BATCH STEPS [VIEWS]`, e.g. `step_bench wrn-16-4 32 3 256 6`. With `cuda` at the end, it measures a card in every precision.
 //!
 //! The images are random bytes in numpy files with 4 more pixels on each side, so that every step reads, crops and normalises. The engine
 //! alone runs the same number of samples per step from memory.
@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use dapple_data::{Loader, LoaderOptions, MasterKey, Purpose, Sampler, Views};
+use dapple_data::{Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, Sampler, Views};
 use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Layout, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
 use dapple_plan::{DataPlan, OptimiserPlan, Plan, PlanSpec};
@@ -74,14 +74,22 @@ fn graph(model: &str, shape: &[usize]) -> Graph {
     .expect("a model for this shape")
 }
 
+/// The most memory that the process has had, in MiB.
+fn peak_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.map_or(f64::NAN, |kilobytes| kilobytes / 1024.0)
+}
+
 /// Samples per second, and per processor second, of the engine on batches of these sizes.
-fn engine(graph: &Graph, sizes: &[usize]) -> (f64, f64) {
+fn engine(graph: &Graph, sizes: &[usize], views: usize) -> (f64, f64) {
     let mut executor = CpuExecutor::new(graph, CpuOptions::default()).expect("threads");
     let parameters = Parameters::init(graph, 1);
-    let len: usize = graph.input_shape().iter().product();
+    let len = graph.input_shape().iter().product::<usize>() * views;
     let most = sizes.iter().copied().max().unwrap_or(1);
     let inputs: Vec<f32> = (0..most * len).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
-    let classes: Vec<u32> = (0..most as u32).map(|i| i % 10).collect();
+    let classes: Vec<u32> = (0..(most * views) as u32).map(|i| i % 10).collect();
     let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout()).expect("it fits");
     let mut gradient = Vec::new();
     let (mut began, mut cpu) = (Instant::now(), cpu_seconds());
@@ -91,7 +99,8 @@ fn engine(graph: &Graph, sizes: &[usize]) -> (f64, f64) {
         }
         let mut sum = executor.gradient_sum_in(std::mem::take(&mut gradient));
         let mut loaded = executor.load(&parameters).expect("same graph");
-        let batch = Batch::new(&inputs[..size * len], Targets::Classes(&classes[..size]));
+        let targets = Targets::Classes(&classes[..size * views]);
+        let batch = Batch { views, ..Batch::new(&inputs[..size * len], targets) };
         loaded.clipped_sum(&batch, &rule, &mut sum).expect("a good batch");
         gradient = loaded.gradient(sum).expect("same graph");
     }
@@ -111,14 +120,8 @@ fn load_seconds(folder: &Path, batch: usize) -> f64 {
     let sampler = Sampler::new(&plan, RECORDS, master.purpose(Purpose::Sampling)).expect("a plan");
     let options = LoaderOptions { threads: 1, ..LoaderOptions::default() };
     let began = Instant::now();
-    let loader = Loader::train(
-        data.train,
-        sampler,
-        vec![views],
-        master.purpose(Purpose::Views),
-        0..plan.steps(),
-        options,
-    );
+    let loader =
+        Loader::train(data.train, sampler, vec![views], LoaderKeys::of(&master), 0..plan.steps(), options);
     let mut loader = loader.expect("threads");
     let mut records = 0;
     while let Some(microbatch) = loader.next() {
@@ -132,11 +135,12 @@ fn load_seconds(folder: &Path, batch: usize) -> f64 {
 fn main() {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let on_card = arguments.pop_if(|last| last == "cuda").is_some();
-    let [model, side, channels, batch, steps] = &arguments[..] else {
-        println!("step_bench MODEL SIDE CHANNELS BATCH STEPS [cuda]");
+    let [model, side, channels, batch, steps, views @ ..] = &arguments[..] else {
+        println!("step_bench MODEL SIDE CHANNELS BATCH STEPS [VIEWS] [cuda]");
         return;
     };
     let number = |text: &String| text.parse::<usize>().expect("a number");
+    let views = views.first().map_or(1, number);
     let (side, channels, batch, steps) = (number(side), number(channels), number(batch), number(steps));
     if on_card {
         #[cfg(feature = "cuda")]
@@ -150,7 +154,7 @@ fn main() {
     let text = format!(
         "[data]\nformat = 'npy'\ntrain = 'train.npy'\ntrain_labels = 'train-labels.npy'\nmean = {0}\nstd = {0}\nflip = true\n\
          [model]\nname = '{model}'\n[optimiser]\nlearning_rate = 0.01\nmomentum = 0.9\nema = 0.999\n\
-         [privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[pipeline]\ncrop = '{side}x{side}'\n\
+         [privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[pipeline]\ncrop = '{side}x{side}'\nviews = {views}\n\
          [sampling]\nbatch = {batch}\nsteps = {steps}\n",
         format_args!("{:?}", vec![0.5; channels]),
     );
@@ -163,11 +167,12 @@ fn main() {
         println!("give at least two steps");
         return;
     };
+    let peak_mb = peak_mb();
     let seconds = (ended - began).as_secs_f64();
     let samples = clock.samples[1..].iter().sum::<usize>() as f64;
     let (whole, whole_cpu) = (samples / seconds, samples / (ended_cpu - began_cpu));
     let graph = graph(model, &[channels, side, side]);
-    let (alone, alone_cpu) = engine(&graph, &clock.samples);
+    let (alone, alone_cpu) = engine(&graph, &clock.samples, views);
 
     let loading = load_seconds(&folder, batch);
 
@@ -196,7 +201,7 @@ fn main() {
     let optimiser_seconds = best(&mut |_| optimiser.update(&mut parameters, &gradient, 0.01, 0.0));
     let step_seconds = seconds / (steps - 1) as f64;
     println!(
-        "{{\"model\":\"{model}\",\"batch\":{batch},\"parameters\":{},\"whole_samples_per_second\":{whole:.1},\"engine_samples_per_second\":{alone:.1},\"share\":{:.3},\"share_of_processor_time\":{:.3},\"step_ms\":{:.2},\"noise_ms\":{:.3},\"noise_share\":{:.4},\"noise_ns_per_coordinate\":{:.2},\"optimiser_ms\":{:.3},\"load_ms_one_thread\":{:.3}}}",
+        "{{\"model\":\"{model}\",\"batch\":{batch},\"views\":{views},\"peak_mb\":{peak_mb:.0},\"parameters\":{},\"whole_samples_per_second\":{whole:.1},\"engine_samples_per_second\":{alone:.1},\"share\":{:.3},\"share_of_processor_time\":{:.3},\"step_ms\":{:.2},\"noise_ms\":{:.3},\"noise_share\":{:.4},\"noise_ns_per_coordinate\":{:.2},\"optimiser_ms\":{:.3},\"load_ms_one_thread\":{:.3}}}",
         layout.len(),
         whole / alone,
         whole_cpu / alone_cpu,

@@ -10,7 +10,7 @@ use dapple_private::{Cards, Executor, failed};
 
 use super::{Machine, Unusable};
 
-/// Samples that a GPU runs together if every process must compute the same bits.
+/// Samples that a GPU runs together if the same bits must be computed again.
 const REPEATABLE: usize = 64;
 
 impl Machine {
@@ -44,7 +44,7 @@ impl Machine {
     fn options(&self, cards: usize) -> CudaOptions {
         CudaOptions {
             batch: self.planned.map_or(0, |planned| planned.each(cards)),
-            // How much memory is free and what is measured to be fastest may differ in another process.
+            // How much memory is free and what is measured to be fastest may differ another time.
             microbatch: if self.repeatable && self.microbatch == 0 { REPEATABLE } else { self.microbatch },
             convolutions: if self.repeatable { Convolutions::Own } else { Convolutions::Fastest },
             precision: match self.precision {

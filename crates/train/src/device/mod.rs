@@ -29,7 +29,7 @@ pub(crate) struct Machine {
     /// How many records a step is planned for. That many are shown at once if memory allows, however many are drawn.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU fills batches up"))]
     planned: Option<Planned>,
-    /// Whether another process must compute the same bits.
+    /// Whether the same bits must be computed again, by another process or by a card that has planned anew.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "the processor always does"))]
     repeatable: bool,
     /// Number of cards that share every batch; the processor counts as one.
@@ -41,7 +41,10 @@ impl Machine {
     /// The machine that takes a plan's steps.
     pub(crate) fn for_training(prepared: &Prepared) -> Self {
         let plan = &prepared.training;
-        Self::new(&plan.performance, Some(Planned::of(prepared)), plan.conduct.seed.is_some())
+        // A card plans anew for groups of another size, and what a group adds must not depend on which sizes came before.
+        let in_groups = prepared.parts().iter().any(|part| part.clip_groups().is_some());
+        let repeatable = plan.conduct.seed.is_some() || in_groups;
+        Self::new(&plan.performance, Some(Planned::of(prepared)), repeatable)
     }
 
     /// The machine that runs a plan's model on single images. Of several cards it uses one, because cards cannot share an image.

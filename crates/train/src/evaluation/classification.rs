@@ -28,7 +28,8 @@ pub(crate) fn evaluate(
         let microbatch = microbatch?;
         let outputs = loaded.forward(&microbatch.inputs)?;
         let record_len = classes * microbatch.views;
-        let labels = microbatch.labels.iter().step_by(microbatch.views.max(1));
+        let labels = microbatch.labels.classes().expect("records have one class each in evaluation");
+        let labels = labels.iter().step_by(microbatch.views.max(1));
         for (outputs, &label) in outputs.chunks_exact(record_len.max(1)).zip(labels) {
             tally.count(&probabilities(outputs, classes), label as usize);
         }

@@ -17,6 +17,9 @@ pub struct Start {
     pub data: String,
     /// Digest of the initial weights.
     pub weights: String,
+    /// Fingerprint of the synthetic images, hidden by the same key; `None` if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// Steps of the plan.
     pub steps: u64,
     /// The most steps that one entry promises.

@@ -19,6 +19,7 @@ fn start(deterministic: bool) -> Start {
         deterministic,
         private: true,
         sampling_key: None,
+        pool: None,
     }
 }
 

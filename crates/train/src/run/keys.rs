@@ -1,6 +1,6 @@
 //! The keys that one process uses for its part of a run.
 
-use dapple_data::{MasterKey, Purpose, PurposeKey};
+use dapple_data::{LoaderKeys, MasterKey, Purpose, PurposeKey};
 use dapple_plan::Sampling;
 
 use crate::digest;
@@ -14,7 +14,7 @@ use crate::step::StepKeys;
 /// Keys that come fresh from the operating system in every process, so that noise is never drawn twice, or that follow from the seed.
 pub(super) struct Keys {
     pub(super) sampling: PurposeKey,
-    pub(super) views: PurposeKey,
+    pub(super) loader: LoaderKeys,
     pub(super) step: StepKeys,
 }
 
@@ -57,7 +57,7 @@ impl Keys {
         };
         Ok(Self {
             sampling: master.purpose(Purpose::Sampling),
-            views: master.purpose(Purpose::Views),
+            loader: LoaderKeys::of(&master),
             step: StepKeys {
                 noise: master.purpose(Purpose::Noise),
                 count: master.purpose(Purpose::CountNoise),

@@ -23,7 +23,8 @@ use crate::evaluation::{Evaluation, Evaluator};
 use crate::files;
 use crate::folder::Folder;
 use crate::ledger::{History, Ledger, LedgerEntry};
-use crate::lines::Lines;
+use crate::lines::{Lines, json_line};
+use crate::norms::NormHistograms;
 use crate::observer::{Event, Observer, StepReport};
 use crate::pace::{self, Engine, Pace};
 use crate::prepare::{Prepared, Request};
@@ -141,6 +142,8 @@ struct Run {
     evaluated: Option<(u64, Evaluation)>,
     metrics: Lines,
     diagnostics: Lines,
+    /// Histograms of gradient norms, where the plan asks for them.
+    norms: Option<NormHistograms>,
     /// What a user should know before the first step.
     notes: Vec<String>,
     /// What a budget has set aside for the run.
@@ -234,7 +237,7 @@ impl Run {
             records,
             sampler.clone(),
             views,
-            self.keys.views.clone(),
+            self.keys.loader.clone(),
             self.step..steps,
             loader_options(&self.prepared, self.trainer.cards()),
         )?;
@@ -370,7 +373,8 @@ impl Run {
             clipped: taken.clipped(),
             not_finite: taken.not_finite(),
         };
-        self.diagnostics.add(&json_line(&line))
+        self.diagnostics.add(&json_line(&line))?;
+        self.norms.as_mut().map_or(Ok(()), |norms| norms.add(self.step, taken.norms()))
     }
 
     fn write_checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
@@ -443,13 +447,6 @@ fn loader_options(prepared: &Prepared, cards: usize) -> LoaderOptions {
         prefetch: performance.prefetch,
         microbatch: Planned::of(prepared).each(cards).saturating_mul(cards),
     }
-}
-
-fn json_line(line: &impl Serialize) -> String {
-    // Numbers and strings always have a JSON form.
-    let mut text = serde_json::to_string(line).expect("numbers, words and lists of them");
-    text.push('\n');
-    text
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::files::{self, Access};
 use crate::folder::Folder;
 use crate::ledger::{History, Ledger, LedgerEntry, LedgerError, Start};
 use crate::lines::Lines;
+use crate::norms::NormHistograms;
 use crate::pace::LARGEST_BLOCK;
 use crate::prepare::Prepared;
 use crate::recover::Recovered;
@@ -107,6 +108,8 @@ impl Run {
         let evaluator = Evaluator::new(&prepared, Look::default())?;
         let metrics = Lines::open(&folder.metrics(), Access::Shared)?;
         let diagnostics = Lines::open(&folder.diagnostics(), Access::Owner)?;
+        let norms = prepared.training.conduct.gradient_norms;
+        let norms = norms.then(|| NormHistograms::open(&folder.gradient_norms())).transpose()?;
         let whole = prepared.terms().cost(prepared.plan().steps())?;
         Ok(Self {
             folder,
@@ -122,6 +125,7 @@ impl Run {
             evaluated: None,
             metrics,
             diagnostics,
+            norms,
             notes,
             share: None,
         })
@@ -201,6 +205,7 @@ fn verified(folder: &Folder, performance: &Performance) -> Result<(Prepared, Rec
     let (began, now) = (recovered.history.start(), start_entry(&prepared, &data_key)?);
     match () {
         () if now.data != began.data => Err(changed("data set")),
+        () if now.pool != began.pool => Err(changed("pool of synthetic images")),
         () if now.weights != began.weights => Err(changed("weights file")),
         () => Ok((prepared, recovered)),
     }
@@ -225,10 +230,12 @@ fn newest_checkpoint(
 }
 
 fn start_entry(prepared: &Prepared, data_key: &[u8]) -> Result<Start, TrainError> {
+    let pool = prepared.data.pool.as_ref().map(|pool| hidden_fingerprint(&**pool, data_key));
     Ok(Start {
         spec: prepared.spec.digest(),
         plan: prepared.plan().hash().to_owned(),
         data: hidden_fingerprint(&*prepared.data.train, data_key)?,
+        pool: pool.transpose()?,
         weights: digest::of_values(prepared.parameters.values()),
         steps: prepared.plan().steps(),
         largest_block: LARGEST_BLOCK,

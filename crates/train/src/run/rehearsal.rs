@@ -82,6 +82,7 @@ impl Completed {
                 limits: DataLimits::default(),
                 check_records: false,
                 views: ViewPlan { size, flip, ..ViewPlan::default() },
+                pool: None,
             },
             model: ModelPlan::check(&model)?,
             clipping: self.clipping,
@@ -118,7 +119,8 @@ impl Rehearsal {
         model: impl Fn(&[usize]) -> Result<(Graph, Parameters), GraphError>,
     ) -> Result<Self, TrainError> {
         let training = completed.rehearsed(&*records, learning_rate)?;
-        let views = views(training.privacy.parts(), &training.data.views, &*records)?;
+        let data = Opened { train: records, test: None, pool: None };
+        let views = views(training.privacy.parts(), &training.data.views, &data)?;
         let (_, parameters) = model(&views[0].shape())?;
         let graphs = views
             .iter()
@@ -131,7 +133,7 @@ impl Rehearsal {
             spec: completed.spec.clone(),
             masks: completed.masks.clone(),
             planned: Some(completed.certificate.clone()),
-            data: Opened { train: records, test: None },
+            data,
             views,
             graphs,
             parameters,
@@ -143,7 +145,7 @@ impl Rehearsal {
             Arc::clone(&prepared.data.train),
             Sampler::new(prepared.plan(), prepared.data.train.len(), keys.sampling)?,
             prepared.views.clone(),
-            keys.views,
+            keys.loader,
             0..steps,
             loader_options(&prepared, trainer.cards()),
         )?;

@@ -1,20 +1,20 @@
 //! One step: the clipped sum of per-sample gradients, the noise, the division by the expected batch, and the optimiser.
 
+mod drawn;
+
 use dapple_data::rand_core::Rng;
-use dapple_data::{DataError, Loader, Microbatch, PurposeKey};
-use dapple_engine::{Batch, Clipping, ClippingRule, DropoutSource, StepStats, Targets};
+use dapple_data::{Loader, PurposeKey};
+use dapple_engine::{Clipping, ClippingRule, StepStats};
 use dapple_graph::{Graph, Parameters};
 use dapple_plan::{LearningRate, Plan};
-use dapple_private::{AdaptiveClip, Executor, Learned, Microbatches, Noise, StepError, Update, private_step};
+use dapple_private::{AdaptiveClip, Executor, Learned, Noise, StepError, Update, private_step};
 
 use crate::checkpoint::{Checkpoint, CheckpointPlace};
 use crate::device::Machine;
 use crate::error::TrainError;
 use crate::optimiser::optimiser_settings;
 use crate::prepare::Prepared;
-
-// The loader and the engine must mean the same by an ignored label.
-const _: () = assert!(dapple_data::IGNORED == dapple_graph::IGNORED);
+use drawn::{DrawnBatch, next};
 
 /// A model in training.
 pub(crate) struct Trainer {
@@ -36,6 +36,8 @@ struct TrainerPart {
     graph: Graph,
     /// The expected batch.
     batch: u64,
+    /// The expected number of contributions, by which the noisy sum is divided: records, or groups that are clipped together.
+    contributions: u64,
     /// None without privacy.
     noise: Option<PartNoise>,
 }
@@ -83,7 +85,8 @@ impl Trainer {
                 Clipping::Off => None,
                 _ => Some(PartNoise::new(part, &clip_norms)?),
             };
-            Ok(TrainerPart { graph: graph.clone(), batch: part.batch(), noise })
+            let (batch, contributions) = (part.batch(), part.contributions());
+            Ok(TrainerPart { graph: graph.clone(), batch, contributions, noise })
         });
         let parts = parts.collect::<Result<Vec<_>, TrainError>>()?;
         let mut machine = Machine::for_training(prepared);
@@ -132,13 +135,14 @@ impl Trainer {
         let update = Update {
             noise: on_sum.as_ref().map(|noise| (noise, &key)),
             count: on_count.map(|noise| (noise, &count_key)),
-            batch: part.batch,
+            batch: part.contributions,
             learning_rate,
         };
         let dropout_seed = keys.dropout.step(step).stream(0).next_u64();
-        let mut drawn = DrawnBatch { loader, microbatch: Some(first), shown: false, dropout_seed };
-        let stats = private_step(&mut **executor, learned, &mut drawn, rule, &update)?;
-        Ok(Taken { learning_rate, stats, bound: rule.sensitivity() })
+        let drawn = first.total;
+        let mut batch = DrawnBatch::new(loader, first, dropout_seed);
+        let stats = private_step(&mut **executor, learned, &mut batch, rule, &update)?;
+        Ok(Taken { learning_rate, drawn, stats, bound: rule.sensitivity() })
     }
 
     /// Gets ready for a phase of the plan. Only another size of views needs another executor.
@@ -244,6 +248,7 @@ fn fits(rule: &ClippingRule, batch: u64, records: u64) -> Result<(), TrainError>
 /// What can be reported about a step.
 pub(crate) struct Taken {
     pub(crate) learning_rate: f64,
+    drawn: usize,
     stats: StepStats,
     bound: f64,
 }
@@ -251,64 +256,35 @@ pub(crate) struct Taken {
 impl Taken {
     /// Records drawn.
     pub(crate) fn drawn(&self) -> usize {
-        self.stats.losses.len()
+        self.drawn
     }
 
-    /// Mean loss of the records drawn whose loss is finite.
+    /// Mean loss of the contributions whose loss is finite.
     pub(crate) fn loss(&self) -> Option<f64> {
         let finite = || self.stats.losses.iter().filter(|loss| loss.is_finite());
         let sum: f64 = finite().map(|&loss| f64::from(loss)).sum();
         (finite().count() > 0).then(|| sum / finite().count() as f64)
     }
 
-    /// How many records had a gradient that was not finite, and so added nothing.
+    /// How many contributions had a gradient that was not finite, and so added nothing.
     pub(crate) fn not_finite(&self) -> usize {
         self.stats.not_finite
+    }
+
+    /// Norms of all gradients before clipping.
+    pub(crate) fn norms(&self) -> &[f32] {
+        &self.stats.norms
     }
 
     /// Share of gradients that were longer than the bound.
     pub(crate) fn clipped(&self) -> Option<f64> {
         let longer = self.stats.norms.iter().filter(|&&norm| f64::from(norm) > self.bound).count();
-        (self.drawn() > 0).then(|| longer as f64 / self.drawn() as f64)
+        let contributions = self.stats.losses.len();
+        (contributions > 0).then(|| longer as f64 / contributions as f64)
     }
 }
 
-fn next(loader: &mut Loader) -> Result<Microbatch, DataError> {
-    let ended = || DataError::Threads { problem: "the loader ended before its last step".to_owned() };
-    loader.next().ok_or_else(ended)?
-}
-
-/// The records of a step as the loader delivers them.
-struct DrawnBatch<'l> {
-    loader: &'l mut Loader,
-    /// The microbatch that is shown next, or was shown last.
-    microbatch: Option<Microbatch>,
-    shown: bool,
-    dropout_seed: u64,
-}
-
-impl Microbatches for DrawnBatch<'_> {
-    fn next(&mut self) -> Result<Option<Batch<'_>>, StepError> {
-        if self.shown {
-            let last = self.microbatch.take().is_none_or(|microbatch| {
-                let last = microbatch.is_last();
-                self.loader.recycle(microbatch);
-                last
-            });
-            if last {
-                return Ok(None);
-            }
-            self.microbatch = Some(next(self.loader)?);
-        }
-        self.shown = true;
-        Ok(self.microbatch.as_ref().map(|microbatch| Batch {
-            inputs: &microbatch.inputs,
-            targets: Targets::Classes(&microbatch.labels),
-            views: microbatch.views,
-            dropout: Some(DropoutSource { seed: self.dropout_seed, records: &microbatch.records }),
-        }))
-    }
-}
-
+#[cfg(test)]
+mod mix_tests;
 #[cfg(test)]
 mod tests;

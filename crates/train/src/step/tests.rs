@@ -1,6 +1,6 @@
 //! Tests the private step without its noise against a PyTorch loop over single samples (tests/goldens/training.py).
 
-use dapple_data::{Loader, LoaderOptions, MasterKey, Purpose, Sampler};
+use dapple_data::{Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, Sampler};
 
 use super::*;
 use crate::prepare::Request;
@@ -15,10 +15,10 @@ fn losses(request: &Request, change: impl Fn(&mut Trainer)) -> Vec<f64> {
     let sampler =
         Sampler::new(prepared.plan(), prepared.data.train.len(), master.purpose(Purpose::Sampling)).unwrap();
     let steps = prepared.plan().steps();
-    let (views, key) = (prepared.views.clone(), master.purpose(Purpose::Views));
+    let (views, keys) = (prepared.views.clone(), LoaderKeys::of(&master));
     let options = LoaderOptions { microbatch: 7, ..LoaderOptions::default() };
     let mut loader =
-        Loader::train(prepared.data.train.clone(), sampler, views, key, 0..steps, options).unwrap();
+        Loader::train(prepared.data.train.clone(), sampler, views, keys, 0..steps, options).unwrap();
     let [noise, count, dropout] =
         [Purpose::Noise, Purpose::CountNoise, Purpose::Dropout].map(|purpose| master.purpose(purpose));
     let keys = StepKeys { noise, count, dropout };

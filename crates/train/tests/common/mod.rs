@@ -41,6 +41,16 @@ pub(crate) fn write_data(folder: &Path, name: &str, records: usize, side: usize)
         .unwrap();
 }
 
+/// Grey pictures for each of the four classes, in folders named after their numbers.
+pub(crate) fn write_pool(folder: &Path, pictures: usize, side: usize) {
+    for i in 0..pictures {
+        let mut bytes = format!("P5\n{side} {side}\n255\n").into_bytes();
+        bytes.extend((0..side * side).map(|p| ((i * 37 + p * 11 + p / side * (i % 4) * 53) % 256) as u8));
+        fs::create_dir_all(folder.join((i % 4).to_string())).unwrap();
+        fs::write(folder.join(format!("{}/{i:03}.pgm", i % 4)), bytes).unwrap();
+    }
+}
+
 /// Parameters whose values follow the formula of the goldens.
 pub(crate) fn filled(graph: &Graph) -> Parameters {
     let mut parameters = Parameters::zeros(graph);

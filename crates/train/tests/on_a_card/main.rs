@@ -8,6 +8,7 @@ mod common;
 mod curves;
 mod evaluation;
 mod group;
+mod mix;
 mod stopped;
 
 use std::path::Path;

@@ -5,19 +5,18 @@ use dapple_graph::op::Conv;
 
 use crate::cuda::arrange;
 use crate::cuda::backward::CardParameterGradients;
-use crate::cuda::clip::SumTarget;
+use crate::cuda::clip::WeightSum;
 use crate::cuda::cudnn::{ConvolutionDirection, Tensors};
 use crate::cuda::device::Device;
 use crate::cuda::error::CudaError;
 use crate::cuda::geometry::Geometry;
-use crate::cuda::kernels::AddBias;
 use crate::cuda::lower::CardSteps;
 use crate::cuda::memory::CardModel;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::program::{PRODUCTS, written};
 use crate::cuda::run::CardRun;
+use crate::cuda::slice::DeviceSlice;
 use crate::cuda::tile::{STEP, Tile, one_run};
-use crate::layout::Layout;
 
 /// The most positions that a deferred convolution may have, input and output together, so that their sums fit a block's shared memory.
 const MOST_POSITIONS: usize = 4096;
@@ -123,6 +122,25 @@ impl CudaConvKernel {
         (self.read.as_ref().unwrap_or(&self.geometry), self.sum_tile.as_ref())
     }
 
+    /// Computes every sample's weight gradient, or only its norm, from the two sides of the convolution: its input, and the gradient of its
+    /// output.
+    pub(crate) fn weight_gradient(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        (x, g): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
+        parameters: &mut CardParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        if let Some(target) = parameters.written(run, Some(self.weight)) {
+            run.weight_gradient(node, self, (x, g), target.values)?;
+            run.mark("convolution weight gradient")?;
+        } else if run.norms && run.program.deferred[node] {
+            run.convolution_norm(self, x, g, parameters.layout)?;
+            run.mark("convolution ghost norm")?;
+        }
+        Ok(())
+    }
+
     /// How many numbers of a sample's input are gathered because others are skipped; zero if all are read.
     pub(crate) fn read_len(&self) -> usize {
         self.read.as_ref().map_or(0, |geometry| geometry.channels * geometry.positions())
@@ -141,10 +159,7 @@ impl CudaKernel for CudaConvKernel {
         let y = run.value(node);
         let tensors = Tensors { input: run.read(node, 0), weight: run.weight(self), output: y };
         run.convolve(node, self, ConvolutionDirection::Forward, tensors, false)?;
-        let Some(bias) = self.bias else { return Ok(()) };
-        let (channels, positions) = (self.geometry.out, self.geometry.positions());
-        let (bias, n) = (run.parameter(bias), run.items() * run.len(node));
-        AddBias { y, bias, channels, positions, n }.launch(run.device)
+        run.add_bias(node, self.bias, (self.geometry.out, self.geometry.positions()))
     }
 
     fn backward(
@@ -154,17 +169,13 @@ impl CudaKernel for CudaConvKernel {
         parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let (g, x) = (run.gradient(node), run.read(node, 0));
-        let bias = parameters.written(run, self.bias);
-        let positions = self.geometry.positions();
-        run.bias_gradient(g, bias, (self.geometry.out, positions), (positions, 1))?;
-        run.mark("bias gradient")?;
-        if let Some(target) = parameters.written(run, Some(self.weight)) {
-            run.weight_gradient(node, self, (x, g), target.values)?;
-            run.mark("convolution weight gradient")?;
-        } else if run.norms && run.program.deferred[node] {
-            run.convolution_norm(self, x, g, parameters.layout)?;
-            run.mark("convolution ghost norm")?;
-        }
+        run.channel_bias_gradient(
+            node,
+            self.bias,
+            (self.geometry.out, self.geometry.positions()),
+            parameters,
+        )?;
+        self.weight_gradient(run, node, (x, g), parameters)?;
         let Some(target) = run.target(node, 0) else { return Ok(()) };
         let tensors = Tensors { input: target.values, weight: run.weight(self), output: g };
         run.convolve(node, self, ConvolutionDirection::Data, tensors, target.accumulate)
@@ -213,17 +224,7 @@ impl CudaKernel for CudaConvKernel {
         read + 2 * (geometry.positions_in().pow(2) + geometry.positions().pow(2))
     }
 
-    fn deferred_sum(
-        &self,
-        run: &mut CardRun<'_>,
-        node: usize,
-        layout: &Layout,
-        target: SumTarget<'_>,
-    ) -> Result<(), CudaError> {
-        let position = layout.position(self.weight).expect("a deferred weight trains");
-        let target = target.of(&layout.entries()[position]);
-        let sides = (run.gradient(node), run.read(node, 0));
-        run.convolution_sum(self, sides, layout, position, target)?;
-        run.mark("convolution sum")
+    fn deferred_sum(&self, run: &mut CardRun<'_>, node: usize, sum: WeightSum<'_>) -> Result<(), CudaError> {
+        run.convolution_sum(self, (run.read(node, 0), run.gradient(node)), sum)
     }
 }

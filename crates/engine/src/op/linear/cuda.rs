@@ -5,11 +5,11 @@ use dapple_graph::op::Linear;
 
 use crate::cuda::Precision;
 use crate::cuda::backward::CardParameterGradients;
-use crate::cuda::clip::SumTarget;
+use crate::cuda::clip::WeightSum;
 use crate::cuda::device::Device;
 use crate::cuda::error::CudaError;
 use crate::cuda::halved::HalvedNumbers;
-use crate::cuda::kernels::{AddBias, TakePowersOff};
+use crate::cuda::kernels::TakePowersOff;
 use crate::cuda::lower::CardSteps;
 use crate::cuda::memory::CardModel;
 use crate::cuda::operation::last;
@@ -18,7 +18,6 @@ use crate::cuda::product::MatrixSide;
 use crate::cuda::program::{LIBRARY_PRODUCTS, OUTER_PRODUCTS, PRODUCTS, written};
 use crate::cuda::run::{CardRun, GradientPlace};
 use crate::cuda::slice::DeviceSlice;
-use crate::layout::Layout;
 
 /// The fewest rows of an item, and the fewest features on either side, for which products of halves pay.
 const LEAST_ROWS: usize = 16;
@@ -178,9 +177,7 @@ impl CudaKernel for CudaLinearKernel {
         let right = MatrixSide::new(run.parameter(weight), features, 0).transposed();
         let sizes = (items * rows, features, out);
         run.device.product(sizes, (left, right), MatrixSide::new(y, out, 0), (1.0, 0.0), 1)?;
-        let Some(bias) = bias else { return Ok(()) };
-        let (bias, n) = (run.parameter(bias), items * run.len(node));
-        AddBias { y, bias, channels: out, positions: 1, n }.launch(run.device)
+        run.add_bias(node, bias, (out, 1))
     }
 
     fn backward(
@@ -260,18 +257,9 @@ impl CudaKernel for CudaLinearKernel {
         4 * (self.rows * views).pow(2)
     }
 
-    fn deferred_sum(
-        &self,
-        run: &mut CardRun<'_>,
-        node: usize,
-        layout: &Layout,
-        target: SumTarget<'_>,
-    ) -> Result<(), CudaError> {
-        let position = layout.position(self.weight).expect("a deferred weight trains");
-        let target = target.of(&layout.entries()[position]);
+    fn deferred_sum(&self, run: &mut CardRun<'_>, node: usize, sum: WeightSum<'_>) -> Result<(), CudaError> {
         let sides = (run.gradient(node), run.read(node, 0));
         let sizes = (self.out, self.features, self.rows * run.program.views);
-        run.linear_sum(sides, sizes, position, target)?;
-        run.mark("linear sum")
+        run.linear_sum(sides, sizes, sum)
     }
 }

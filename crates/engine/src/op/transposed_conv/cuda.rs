@@ -4,17 +4,15 @@ use dapple_graph::ParameterId;
 use dapple_graph::op::{Conv, TransposedConv};
 
 use crate::cuda::backward::CardParameterGradients;
-use crate::cuda::clip::SumTarget;
+use crate::cuda::clip::WeightSum;
 use crate::cuda::cudnn::{ConvolutionDirection, Tensors};
 use crate::cuda::device::Device;
 use crate::cuda::error::CudaError;
 use crate::cuda::geometry::Geometry;
-use crate::cuda::kernels::AddBias;
 use crate::cuda::lower::CardSteps;
 use crate::cuda::memory::CardModel;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
-use crate::layout::Layout;
 use crate::op::conv::CudaConvKernel;
 
 /// A transposed convolution.
@@ -48,10 +46,7 @@ impl CudaKernel for CudaTransposedConvKernel {
         let y = run.value(node);
         let tensors = Tensors { input: y, weight: run.weight(&self.conv), output: run.read(node, 0) };
         run.convolve(node, &self.conv, ConvolutionDirection::Data, tensors, false)?;
-        let Some(bias) = self.bias else { return Ok(()) };
-        let (channels, positions) = self.output();
-        let (bias, n) = (run.parameter(bias), run.items() * run.len(node));
-        AddBias { y, bias, channels, positions, n }.launch(run.device)
+        run.add_bias(node, self.bias, self.output())
     }
 
     fn backward(
@@ -61,17 +56,8 @@ impl CudaKernel for CudaTransposedConvKernel {
         parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let (g, x) = (run.gradient(node), run.read(node, 0));
-        let bias = parameters.written(run, self.bias);
-        let (channels, positions) = self.output();
-        run.bias_gradient(g, bias, (channels, positions), (positions, 1))?;
-        run.mark("bias gradient")?;
-        if let Some(target) = parameters.written(run, Some(self.conv.weight)) {
-            run.weight_gradient(node, &self.conv, (g, x), target.values)?;
-            run.mark("convolution weight gradient")?;
-        } else if run.norms && run.program.deferred[node] {
-            run.convolution_norm(&self.conv, g, x, parameters.layout)?;
-            run.mark("convolution ghost norm")?;
-        }
+        run.channel_bias_gradient(node, self.bias, self.output(), parameters)?;
+        self.conv.weight_gradient(run, node, (g, x), parameters)?;
         let Some(target) = run.target(node, 0) else { return Ok(()) };
         let tensors = Tensors { input: g, weight: run.weight(&self.conv), output: target.values };
         run.convolve(node, &self.conv, ConvolutionDirection::Forward, tensors, target.accumulate)
@@ -109,17 +95,7 @@ impl CudaKernel for CudaTransposedConvKernel {
         self.conv.ghost_workspace(views)
     }
 
-    fn deferred_sum(
-        &self,
-        run: &mut CardRun<'_>,
-        node: usize,
-        layout: &Layout,
-        target: SumTarget<'_>,
-    ) -> Result<(), CudaError> {
-        let position = layout.position(self.conv.weight).expect("a deferred weight trains");
-        let target = target.of(&layout.entries()[position]);
-        let sides = (run.read(node, 0), run.gradient(node));
-        run.convolution_sum(&self.conv, sides, layout, position, target)?;
-        run.mark("convolution sum")
+    fn deferred_sum(&self, run: &mut CardRun<'_>, node: usize, sum: WeightSum<'_>) -> Result<(), CudaError> {
+        run.convolution_sum(&self.conv, (run.gradient(node), run.read(node, 0)), sum)
     }
 }

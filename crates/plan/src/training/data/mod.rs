@@ -15,7 +15,7 @@ pub use origin::{
 
 use dapple_geometry::Augmentation;
 
-use crate::spec::{DataSpec, Pixels, PlanSpec};
+use crate::spec::{DataSpec, MixSpec, Pixels, PlanSpec};
 
 /// The data of a run, with every default filled in and every choice made.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,17 @@ pub struct DataPlan {
     pub check_records: bool,
     /// What the model sees of an image behind the crop.
     pub views: ViewPlan,
+    /// Where synthetic images come from, if there are any.
+    pub pool: Option<PoolPlan>,
+}
+
+/// The synthetic images that are shown beside records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolPlan {
+    /// Their folder, relative to the folder of the plan.
+    pub path: String,
+    /// The name or number of the class that all of them have; `None` if each lies in a folder that is named after its class.
+    pub class: Option<String>,
 }
 
 /// What the model sees of an image behind the crop.
@@ -65,7 +76,19 @@ impl DataPlan {
             limits: DataLimits::of(data),
             check_records: data.check.unwrap_or(true),
             views: ViewPlan::check(data)?,
+            pool: PoolPlan::check(&spec.mix)?,
         })
+    }
+}
+
+impl PoolPlan {
+    fn check(mix: &MixSpec) -> Result<Option<Self>, SettingError> {
+        match (&mix.pool, &mix.pool_class) {
+            (None, Some(_)) => {
+                Err(SettingError::missing("mix.pool", "mix.pool_class is the class of its images"))
+            }
+            (pool, class) => Ok(pool.clone().map(|path| Self { path, class: class.clone() })),
+        }
     }
 }
 

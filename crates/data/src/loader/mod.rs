@@ -1,29 +1,31 @@
 //! Reads, decodes and crops ahead of the trainer, on threads of its own.
 
+mod microbatch;
+mod training;
+mod worker;
+
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
-use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPoolBuilder;
 
-use crate::keys::PurposeKey;
+use crate::keys::{MasterKey, Purpose, PurposeKey};
 use crate::sampler::Sampler;
 use crate::views::MAX_PIXELS;
-use crate::{DataError, Dataset, Image, LabelMap, Target, TargetKind, Views};
+use crate::{DataError, Dataset, Target, TargetKind, Views};
+use worker::{LoaderWorker, SampleSet, Step};
+
+pub use microbatch::{Labels, Microbatch};
 
 /// The most values of a microbatch for evaluation whose size is not given: 64 MiB of them.
 const EVALUATION_VALUES: usize = 1 << 24;
 
 /// The most microbatches that may be made ahead.
 const MOST_AHEAD: usize = 1024;
-
-/// Nanoseconds of work below which one thread is done before others would have woken up.
-const WORTH_THREADS: u64 = 500_000;
 
 /// Options that change speed and memory, and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,33 +44,20 @@ impl Default for LoaderOptions {
     }
 }
 
-/// Records of a step, ready for the model: all of them, or one microbatch.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Microbatch {
-    /// The step, counted from 0; always 0 in evaluation.
-    pub step: u64,
-    /// The phase of the plan that the step belongs to.
-    pub phase: usize,
-    /// Which records these are.
-    pub records: Vec<usize>,
-    /// What the model is to say: `[records, views]` classes, or for label maps `[records, views, height, width]`, where
-    /// [`IGNORED`](crate::IGNORED) marks a position without a class.
-    pub labels: Vec<u32>,
-    /// `[records, views, channels, height, width]`.
-    pub inputs: Vec<f32>,
-    /// Views of each record.
-    pub views: usize,
-    /// How many records of the step came in earlier microbatches.
-    pub first: usize,
-    /// Records of the whole step; 0 for an empty Poisson batch, which comes as one microbatch without records.
-    pub total: usize,
+/// The keys of what a loader draws in each step.
+#[derive(Debug, Clone)]
+pub struct LoaderKeys {
+    /// Views of records, and what is shown beside them.
+    pub views: PurposeKey,
+    /// Which records are clipped together.
+    pub clip_groups: PurposeKey,
 }
 
-impl Microbatch {
-    /// Whether this is the last microbatch of its step.
+impl LoaderKeys {
+    /// The keys that follow from a master key.
     #[must_use]
-    pub fn is_last(&self) -> bool {
-        self.first + self.records.len() == self.total
+    pub fn of(master: &MasterKey) -> Self {
+        Self { views: master.purpose(Purpose::Views), clip_groups: master.purpose(Purpose::ClipGroups) }
     }
 }
 
@@ -102,7 +91,7 @@ impl Loader {
         dataset: Arc<dyn Dataset>,
         mut sampler: Sampler,
         views: Vec<Views>,
-        key: PurposeKey,
+        keys: LoaderKeys,
         steps: Range<u64>,
         options: LoaderOptions,
     ) -> Result<Self, DataError> {
@@ -116,17 +105,7 @@ impl Loader {
         Self::start(options, move |worker| {
             for step in steps {
                 let draw = sampler.draw(step)?;
-                let views = &views[draw.phase];
-                let key = key.step(step);
-                let step = Step::new(step, draw.phase, views, views.count());
-                let made =
-                    worker.step(&*dataset, step, &draw.indices, |record, image, map, output, labels| {
-                        let random = &mut key.stream(record as u64);
-                        match map {
-                            None => views.draw(image, random, output),
-                            Some(map) => views.draw_labelled(image, map, random, output, labels),
-                        }
-                    })?;
+                let made = training::train(worker, &*dataset, &views[draw.phase], &keys, draw)?;
                 if !made {
                     break;
                 }
@@ -156,11 +135,18 @@ impl Loader {
             given => given,
         };
         Self::start(LoaderOptions { microbatch, ..options }, move |worker| {
-            let records: Vec<usize> = (0..dataset.len()).collect();
-            let step = Step::new(0, 0, &views, views.evaluation_views(grid));
-            worker.step(&*dataset, step, &records, |_, image, map, output, labels| match map {
-                None => views.evaluate(image, grid, output),
-                Some(map) => views.evaluate_labelled(image, map, grid, output, labels),
+            let (together, records, count) = (1, (0..dataset.len()).collect(), views.evaluation_views(grid));
+            let label_length = match dataset.target_kind() {
+                TargetKind::Class => 1,
+                TargetKind::LabelMap => views.positions(),
+            };
+            let sets = vec![SampleSet { together, records, views: count }];
+            let step = Step { step: 0, phase: 0, sets, view_length: views.view_length(), label_length };
+            worker.step(&step, |records, output, labels: &mut [u32]| {
+                records.iter().try_for_each(|&record| {
+                    evaluate(&*dataset, record, &views, grid, output, labels)
+                        .map_err(|error| error.at(|| dataset.place(record)))
+                })
             })?;
             Ok(())
         })
@@ -276,132 +262,22 @@ impl Drop for Loader {
     }
 }
 
-/// What the loader's own thread works with.
-struct LoaderWorker {
-    pool: ThreadPool,
-    sender: Sender<Result<Microbatch, DataError>>,
-    wanted: Receiver<()>,
-    spares: Receiver<Vec<f32>>,
-    stop: Arc<AtomicBool>,
-    microbatch: usize,
-    /// Nanoseconds that the quickest record of the last microbatch took. Other processes disturb this measure less than any other.
-    quickest: Cell<u64>,
-}
-
-/// What is known of a step apart from its records.
-#[derive(Clone, Copy)]
-struct Step {
-    step: u64,
-    phase: usize,
-    views: usize,
-    view_length: usize,
-    positions: usize,
-}
-
-impl Step {
-    fn new(step: u64, phase: usize, of: &Views, views: usize) -> Self {
-        Self { step, phase, views, view_length: of.view_length(), positions: of.positions() }
-    }
-}
-
-/// Makes the views of a record. It gets the record's number, image and label map (where there is one), the place for the views and the
-/// place for their labels.
-trait Show: Fn(usize, &Image, Option<&LabelMap>, &mut [f32], &mut [u32]) -> Result<(), DataError> + Sync {}
-
-impl<F> Show for F where
-    F: Fn(usize, &Image, Option<&LabelMap>, &mut [f32], &mut [u32]) -> Result<(), DataError> + Sync
-{
-}
-
-impl LoaderWorker {
-    /// Makes and sends the microbatches of one step. Returns `false` once nobody wants them any more.
-    fn step(
-        &self,
-        dataset: &dyn Dataset,
-        step: Step,
-        records: &[usize],
-        show: impl Show,
-    ) -> Result<bool, DataError> {
-        let size = if self.microbatch == 0 { records.len().max(1) } else { self.microbatch };
-        // An empty batch is still a step.
-        let empty: [&[usize]; 1] = [&[]];
-        let pieces = records.chunks(size).chain(empty.into_iter().filter(|_| records.is_empty()));
-        let labels_length = step.views
-            * match dataset.target_kind() {
-                TargetKind::Class => 1,
-                TargetKind::LabelMap => step.positions,
-            };
-        for (number, piece) in pieces.enumerate() {
-            if self.wanted.recv().is_err() {
-                return Ok(false);
-            }
-            let mut inputs = self.spares.try_recv().unwrap_or_default();
-            inputs.resize(piece.len() * step.views * step.view_length, 0.0);
-            let mut labels = vec![0; piece.len() * labels_length];
-            self.fill(dataset, piece, &mut inputs, &mut labels, &show)?;
-            let microbatch = Microbatch {
-                step: step.step,
-                phase: step.phase,
-                records: piece.to_vec(),
-                labels,
-                inputs,
-                views: step.views,
-                first: number * size,
-                total: records.len(),
-            };
-            if self.stop.load(Ordering::Relaxed) || self.sender.send(Ok(microbatch)).is_err() {
-                return Ok(false);
-            }
+/// Shows a record as it is evaluated.
+fn evaluate(
+    dataset: &dyn Dataset,
+    record: usize,
+    views: &Views,
+    grid: u32,
+    output: &mut [f32],
+    labels: &mut [u32],
+) -> Result<(), DataError> {
+    let target = dataset.target(record)?;
+    let image = dataset.read(record)?;
+    match target {
+        Target::Class(class) => {
+            labels.fill(class);
+            views.evaluate(&image, grid, output)
         }
-        Ok(true)
-    }
-
-    /// Reads and shows each record. Of several errors it returns the one of the first record, whichever happened first.
-    fn fill(
-        &self,
-        dataset: &dyn Dataset,
-        records: &[usize],
-        inputs: &mut [f32],
-        labels: &mut [u32],
-        show: &impl Show,
-    ) -> Result<(), DataError> {
-        let stop = &*self.stop;
-        let quickest = AtomicU64::new(u64::MAX);
-        let one = |((&record, output), labels): ((&usize, &mut [f32]), &mut [u32])| {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            let began = Instant::now();
-            let target = dataset.target(record)?;
-            let image = dataset.read(record)?;
-            let map = match &target {
-                Target::Map(map) => Some(map),
-                Target::Class(class) => {
-                    labels.fill(*class);
-                    None
-                }
-            };
-            show(record, &image, map, output, labels).map_err(|error| error.at(|| dataset.place(record)))?;
-            let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            quickest.fetch_min(took, Ordering::Relaxed);
-            Ok(())
-        };
-        let count = records.len().max(1);
-        let (inputs_each, labels_each) = ((inputs.len() / count).max(1), (labels.len() / count).max(1));
-        if self.quickest.get().saturating_mul(count as u64) < WORTH_THREADS {
-            let inputs = inputs.chunks_exact_mut(inputs_each);
-            records.iter().zip(inputs).zip(labels.chunks_exact_mut(labels_each)).try_for_each(one)?;
-        } else {
-            let outcomes: Vec<Result<(), DataError>> = self.pool.install(|| {
-                let inputs = inputs.par_chunks_exact_mut(inputs_each);
-                let labels = labels.par_chunks_exact_mut(labels_each);
-                records.par_iter().zip(inputs).zip(labels).map(one).collect()
-            });
-            outcomes.into_iter().collect::<Result<(), DataError>>()?;
-        }
-        if !records.is_empty() {
-            self.quickest.set(quickest.into_inner());
-        }
-        Ok(())
+        Target::Map(map) => views.evaluate_labelled(&image, &map, grid, output, labels),
     }
 }

@@ -1,0 +1,61 @@
+//! The records of a step on their way from the loader to the executor.
+
+use dapple_data::{DataError, Labels, Loader, Microbatch};
+use dapple_engine::{Batch, DropoutSource, Targets};
+use dapple_private::{Microbatches, StepError};
+
+// The loader and the engine must mean the same by an ignored label.
+const _: () = assert!(dapple_data::IGNORED == dapple_graph::IGNORED);
+
+/// The next microbatch of a loader that has not come to its end.
+pub(super) fn next(loader: &mut Loader) -> Result<Microbatch, DataError> {
+    let ended = || DataError::Threads { problem: "the loader ended before its last step".to_owned() };
+    loader.next().ok_or_else(ended)?
+}
+
+/// The records of a step as the loader delivers them.
+pub(super) struct DrawnBatch<'l> {
+    loader: &'l mut Loader,
+    /// The microbatch that is shown next, or was shown last.
+    microbatch: Option<Microbatch>,
+    shown: bool,
+    dropout_seed: u64,
+    /// The first record of each sample, by which dropout knows it.
+    first_records: Vec<usize>,
+}
+
+impl<'l> DrawnBatch<'l> {
+    /// The step that begins with this microbatch of the loader.
+    pub(super) fn new(loader: &'l mut Loader, first: Microbatch, dropout_seed: u64) -> Self {
+        Self { loader, microbatch: Some(first), shown: false, dropout_seed, first_records: Vec::new() }
+    }
+}
+
+impl Microbatches for DrawnBatch<'_> {
+    fn next(&mut self) -> Result<Option<Batch<'_>>, StepError> {
+        if self.shown {
+            let last = self.microbatch.take().is_none_or(|microbatch| {
+                let last = microbatch.is_last();
+                self.loader.recycle(microbatch);
+                last
+            });
+            if last {
+                return Ok(None);
+            }
+            self.microbatch = Some(next(self.loader)?);
+        }
+        self.shown = true;
+        let Some(microbatch) = &self.microbatch else { return Ok(None) };
+        self.first_records.clear();
+        self.first_records.extend(microbatch.records.iter().step_by(microbatch.together));
+        Ok(Some(Batch {
+            inputs: &microbatch.inputs,
+            targets: match &microbatch.labels {
+                Labels::Classes(classes) => Targets::Classes(classes),
+                Labels::Probabilities(probabilities) => Targets::Probabilities(probabilities),
+            },
+            views: microbatch.views,
+            dropout: Some(DropoutSource { seed: self.dropout_seed, records: &self.first_records }),
+        }))
+    }
+}
