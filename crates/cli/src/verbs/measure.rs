@@ -41,11 +41,11 @@ pub(crate) struct Arguments {
     /// The size to which pictures are brought [default: the model's usual one]
     #[arg(long, value_name = "WxH", value_parser = pixels)]
     size: Option<Pixels>,
-    /// What is subtracted from red, green and blue, of values from 0 to 1
-    #[arg(long, value_name = "R,G,B", value_delimiter = ',', default_values_t = [0.485, 0.456, 0.406])]
+    /// What is subtracted from red, green and blue, of values from 0 to 1 [default: 0.485,0.456,0.406]
+    #[arg(long, value_name = "R,G,B", value_delimiter = ',', hide_default_value = true, default_values_t = [0.485, 0.456, 0.406])]
     mean: Vec<f64>,
-    /// What red, green and blue are divided by
-    #[arg(long, value_name = "R,G,B", value_delimiter = ',', default_values_t = [0.229, 0.224, 0.225])]
+    /// What red, green and blue are divided by [default: 0.229,0.224,0.225]
+    #[arg(long, value_name = "R,G,B", value_delimiter = ',', hide_default_value = true, default_values_t = [0.229, 0.224, 0.225])]
     std: Vec<f64>,
     /// The pictures of each folder in a block of kid [default: a tenth of the smaller folder, at most 1000]
     #[arg(long, value_name = "N")]

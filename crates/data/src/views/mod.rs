@@ -11,6 +11,7 @@ mod mapping;
 mod mixtures;
 mod normalise;
 mod resample;
+mod sizes;
 mod source;
 mod synthetic;
 #[cfg(test)]
@@ -18,9 +19,9 @@ mod tests;
 mod whole;
 
 use chacha20::rand_core::Rng;
-use dapple_geometry::{Augmentation, CropDistribution, Filter, Operation, Pipeline, Size};
+use dapple_geometry::{Augmentation, CropDistribution, Filter, Operation, Size};
 use dapple_plan::spec::Pixels;
-use dapple_plan::{PixelNoise, Spatial, ViewPlan};
+use dapple_plan::{Spatial, ViewPlan};
 
 use crate::{DataError, Dataset, Image, TargetKind};
 use buffer::Buffer;
@@ -28,6 +29,7 @@ use crop::CropPlace;
 use mapping::Mapping;
 use normalise::Normalise;
 use resample::Taps;
+use sizes::{follow, natural_size, size_of};
 use source::ViewSource;
 use synthetic::Synthetic;
 
@@ -43,9 +45,10 @@ const MAX_RADIUS: u32 = 1024;
 /// mirroring and augmentations where the plan asks for them, and normalisation by fixed constants.
 ///
 /// # Guarantee
-/// It carries out the very [`Pipeline`] that the geometry priced, and only on images of the size it was priced for. A view depends on the
-/// pixels of a region only if its crop meets the region's influence mask ([`Pipeline::influence`]). Crops are drawn from the priced
-/// distribution, independently for each view. What happens behind the crop reads the crop alone, and constants never come from the data.
+/// It carries out the very [`Pipeline`](dapple_geometry::Pipeline) that the geometry priced, and only on images of the size it was priced
+/// for. A view depends on the pixels of a region only if its crop meets the region's influence mask
+/// ([`influence`](dapple_geometry::Pipeline::influence)). Crops are drawn from the priced distribution, independently for each view. What
+/// happens behind the crop reads the crop alone, and constants never come from the data.
 #[derive(Debug, Clone)]
 pub struct Views {
     /// The size every training image must have.
@@ -125,7 +128,7 @@ impl Views {
         }
         let normalise = Normalise::new(channels, plan.mean.as_deref(), plan.std.as_deref())?;
         let pixel_noise = match spatial.pixel_noise() {
-            Some(noise) => Some(counted(noise, channels, (natural, output))?),
+            Some(noise) => Some(augment::counted(noise, channels, (natural, output))?),
             None => None,
         };
         let (synthetic, mixtures, flip, augment) = (None, 0, plan.flip, Vec::new());
@@ -368,70 +371,6 @@ impl Views {
 struct ShownView {
     place: CropPlace,
     flip: bool,
-}
-
-/// The noise on pixels, if views show them as they were counted: each once, at the size of the crop, in no more channels.
-fn counted(
-    noise: PixelNoise,
-    channels: usize,
-    (natural, output): (Option<Size>, Size),
-) -> Result<f64, DataError> {
-    let refused = |problem: String| Err(DataError::setting("pipeline.pixel_noise", problem));
-    if natural != Some(output) {
-        return refused(format!("views are resized to {output}, but noise is counted on pixels as they are"));
-    }
-    if channels > noise.channels() as usize {
-        return refused(format!("noise is counted for {} channels, not for {channels}", noise.channels()));
-    }
-    Ok(noise.deviation())
-}
-
-/// The size at which views reach the model if no size is asked for, where it is always the same.
-fn natural_size(
-    before: &[Operation],
-    crop: Option<&CropDistribution>,
-    after: &[Operation],
-    image: Option<Size>,
-) -> Result<Option<Size>, DataError> {
-    let follow = |operations: &[Operation], from: Size| {
-        follow(operations, from).map_err(DataError::geometry("`pipeline.operations`"))
-    };
-    let resize = |(index, operation): (usize, &Operation)| match operation {
-        Operation::Resize { to, .. } => Some((&before[index + 1..], *to)),
-        _ => None,
-    };
-    // Even images of unknown size have a known one after a resize.
-    let known = image.map(|image| (before, image));
-    let known = known.or_else(|| before.iter().enumerate().rev().find_map(resize));
-    let reaching = known.map(|(operations, from)| follow(operations, from)).transpose()?;
-    match (crop, reaching) {
-        (None, reaching) => Ok(reaching),
-        (Some(CropDistribution::Resized(_)), _) => Ok(None),
-        (Some(CropDistribution::Fixed(size)), Some(reaching)) if !reaching.contains(*size) => {
-            let source = dapple_geometry::GeometryError::CropTooLarge { crop: *size, image: reaching };
-            Err(DataError::Geometry { place: "`pipeline.crop`".to_owned(), source })
-        }
-        (Some(CropDistribution::Fixed(size)), _) => follow(after, *size).map(Some),
-    }
-}
-
-/// The size after some operations, each of which must give an image that memory can hold.
-fn follow(operations: &[Operation], from: Size) -> Result<Size, dapple_geometry::GeometryError> {
-    operations.iter().try_fold(from, |size, operation| {
-        let next = Pipeline::new(vec![*operation], CropDistribution::Fixed(size))?.size_before_crop(size)?;
-        if next.pixels() > MAX_PIXELS {
-            return Err(dapple_geometry::GeometryError::TooLarge {
-                what: "number of pixels of an image",
-                value: next.pixels().into(),
-                limit: MAX_PIXELS.into(),
-            });
-        }
-        Ok(next)
-    })
-}
-
-fn size_of(mapping: &Mapping) -> Result<Size, DataError> {
-    Size::named("image", mapping.width(), mapping.height()).map_err(DataError::geometry("an image"))
 }
 
 /// Refuses operations that a plan can price, but that cannot be carried out: it does not say how, or they cost too much.

@@ -14,6 +14,7 @@ mod warp;
 
 use chacha20::rand_core::Rng;
 use dapple_geometry::{Augmentation, AugmentationKind, Size};
+use dapple_plan::PixelNoise;
 
 use super::Views;
 use super::buffer::Buffer;
@@ -162,6 +163,22 @@ impl ViewPlanes<'_> {
             ViewChange::Sobel => filter::sobel(self),
         }
     }
+}
+
+/// The noise on pixels, if views show them as they were counted: each once, at the size of the crop, in no more channels.
+pub(super) fn counted(
+    noise: PixelNoise,
+    channels: usize,
+    (natural, output): (Option<Size>, Size),
+) -> Result<f64, DataError> {
+    let refused = |problem: String| Err(DataError::setting("pipeline.pixel_noise", problem));
+    if natural != Some(output) {
+        return refused(format!("views are resized to {output}, but noise is counted on pixels as they are"));
+    }
+    if channels > noise.channels() as usize {
+        return refused(format!("noise is counted for {} channels, not for {channels}", noise.channels()));
+    }
+    Ok(noise.deviation())
 }
 
 /// Covers the part of a rectangle that lies within the view.

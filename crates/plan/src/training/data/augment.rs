@@ -90,11 +90,11 @@ fn kind(name: &str, arguments: &mut AugmentationWords<'_>) -> Result<Augmentatio
         "equalize" => AugmentationKind::Equalize,
         "affine" => {
             let shear = |Ends((low, high)): &Ends| *low >= -MAX_SHEAR && *high <= MAX_SHEAR;
-            let shares = |Shares((x, y)): &Shares| (0.0..=1.0).contains(x) && (0.0..=1.0).contains(y);
+            let shares = |SideShares((x, y)): &SideShares| (0.0..=1.0).contains(x) && (0.0..=1.0).contains(y);
             AugmentationKind::Affine(AffineRanges {
                 degrees: arguments
                     .about("degrees", 0.0, |Ends((low, high))| *low >= -180.0 && *high <= 180.0)?,
-                translate: arguments.named("translate", Shares((0.0, 0.0)), shares)?.0,
+                translate: arguments.named("translate", SideShares((0.0, 0.0)), shares)?.0,
                 scale: arguments
                     .named("scale", Ends((1.0, 1.0)), |ends: &Ends| {
                         ends.0.0 >= 1.0 / MAX_FACTOR && ends.0.1 <= MAX_FACTOR
@@ -193,10 +193,10 @@ impl FromStr for Ends {
     }
 }
 
-/// Shares of a view's sides, `X` for both or `XxY`.
-struct Shares((f64, f64));
+/// SideShares of a view's sides, `X` for both or `XxY`.
+struct SideShares((f64, f64));
 
-impl FromStr for Shares {
+impl FromStr for SideShares {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
