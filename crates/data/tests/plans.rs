@@ -49,8 +49,8 @@ fn every_example_is_read_solved_and_priced() {
             }
             _ => Views::new(plan.spatial(), &checked.views, &photographs()),
         };
-        let crop = spec.pipeline.crop.unwrap();
-        assert_eq!(views.unwrap().shape()[1..], [crop.y as usize, crop.x as usize], "{name}");
+        let seen = spec.data.size.or(spec.pipeline.crop).unwrap();
+        assert_eq!(views.unwrap().shape()[1..], [seen.y as usize, seen.x as usize], "{name}");
         if spec.data.format == Some(DataFormat::StreetScenes) {
             let patch = spec.region.patch.unwrap();
             assert!(patch.x >= STREET_PATCH[0] && patch.y >= STREET_PATCH[1], "{name}");
